@@ -47,11 +47,13 @@ type sharedListener struct {
 	paused func(time.Duration)
 	// trusting: every connection is taken to be of use.
 	trusting bool
+	// drops counts the connections of overdue hosts.
+	drops atomic.Int64
 }
 
 // Accept implements net.Listener. Connections for which there is no place are closed.
 func (l *sharedListener) Accept() (net.Conn, error) {
-	for drops := 0; ; {
+	for {
 		raw, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
@@ -64,7 +66,7 @@ func (l *sharedListener) Accept() (net.Conn, error) {
 		if l.overdue(host) {
 			l.lost()
 			dropLater(raw)
-			if drops++; drops%dropsAtATime == 0 {
+			if l.drops.Add(1)%dropsAtATime == 0 {
 				time.Sleep(dropsRest)
 			}
 			continue

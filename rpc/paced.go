@@ -59,8 +59,8 @@ type connPace struct {
 	pace   *quota.Pace
 	of     string
 	paused func(time.Duration)
-	// exempt: it is a server's. calls: it is one of gRPC. useful: it was not for nothing. stranger: the
-	// host was a stranger when it was charged last.
+	// exempt: it is a server's. calls: it is one of gRPC. useful: it was not for nothing. stranger:
+	// the host was a stranger when it was charged last.
 	exempt, calls, useful, stranger atomic.Bool
 	// peer: it carries messages of peers, which wait for no turn.
 	peer atomic.Bool
@@ -75,8 +75,8 @@ type connPace struct {
 // turnsFrom is when times of turns begin.
 var turnsFrom = time.Now()
 
-// open is called once, before the connection is used. One on which nothing comes costs as much: what
-// takes processor time is to accept it, to give it a goroutine and buffers, and to close it.
+// open is called once, before the connection is used. One on which nothing comes costs as much:
+// what takes processor time is to accept it, to give it a goroutine and buffers, and to close it.
 func (c *connPace) open() {
 	c.owe(debtOfOpening)
 	c.charge(costOfConnection)

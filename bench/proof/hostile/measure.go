@@ -45,8 +45,8 @@ func (p *phase) median() time.Duration {
 	return slices.Sorted(slices.Values(p.p99))[len(p.p99)/2]
 }
 
-// measuring is a run's: calm and abuse take turns, so that both are measured with as much data, and
-// on the same machine.
+// measuring is a run's: calm and abuse take turns, so that servers hold as much data, and the
+// machine does as well, in both.
 type measuring struct {
 	options
 	cluster      *cluster
