@@ -8,6 +8,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/metadata"
 )
 
 type clusterServer struct {
@@ -48,6 +49,19 @@ func (s *clusterServer) MemberList(
 	return &pb.MemberListResponse{Header: s.memberHeader(), Members: fromMembers(members)}, nil
 }
 
+// administered refuses all clients but administrators, and returns the context for a call to another
+// member on the client's behalf: it names the client's user there.
+func (s *clusterServer) administered(ctx context.Context) (context.Context, error) {
+	who, err := s.administer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if token := s.tokenFor(ctx, who); token != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, rpctypes.TokenFieldNameGRPC, token)
+	}
+	return ctx, nil
+}
+
 // MemberAdd implements etcdserverpb.ClusterServer.
 func (s *clusterServer) MemberAdd(
 	ctx context.Context, r *pb.MemberAddRequest,
@@ -55,7 +69,8 @@ func (s *clusterServer) MemberAdd(
 	if !soundURLs(r.PeerURLs) {
 		return nil, rpctypes.ErrGRPCMemberBadURLs
 	}
-	if _, err := s.administer(ctx); err != nil {
+	ctx, err := s.administered(ctx)
+	if err != nil {
 		return nil, err
 	}
 	added, members, err := s.Cluster.Add(ctx, slices.Sorted(slices.Values(r.PeerURLs)), r.IsLearner)
@@ -91,7 +106,8 @@ func soundURLs(urls []string) bool {
 func (s *clusterServer) MemberRemove(
 	ctx context.Context, r *pb.MemberRemoveRequest,
 ) (*pb.MemberRemoveResponse, error) {
-	if _, err := s.administer(ctx); err != nil {
+	ctx, err := s.administered(ctx)
+	if err != nil {
 		return nil, err
 	}
 	members, err := s.Cluster.Remove(ctx, r.ID)
@@ -105,7 +121,8 @@ func (s *clusterServer) MemberRemove(
 func (s *clusterServer) MemberUpdate(
 	ctx context.Context, r *pb.MemberUpdateRequest,
 ) (*pb.MemberUpdateResponse, error) {
-	if _, err := s.administer(ctx); err != nil {
+	ctx, err := s.administered(ctx)
+	if err != nil {
 		return nil, err
 	}
 	members, err := s.Cluster.Update(ctx, r.ID, slices.Sorted(slices.Values(r.PeerURLs)))
@@ -119,7 +136,8 @@ func (s *clusterServer) MemberUpdate(
 func (s *clusterServer) MemberPromote(
 	ctx context.Context, r *pb.MemberPromoteRequest,
 ) (*pb.MemberPromoteResponse, error) {
-	if _, err := s.administer(ctx); err != nil {
+	ctx, err := s.administered(ctx)
+	if err != nil {
 		return nil, err
 	}
 	members, err := s.Cluster.Promote(ctx, r.ID)

@@ -79,7 +79,8 @@ type Cluster interface {
 	Members(ctx context.Context, linearizable bool) ([]Member, error)
 
 	// Add adds a member of which these are the peer URLs, and returns it. Remove, Update and Promote
-	// name one by its id. All return the members after the change.
+	// name one by its id. All return the members after the change. The outgoing metadata of their
+	// contexts name the client's user: another member that does the change judges the user again.
 	Add(ctx context.Context, peerURLs []string, learner bool) (Member, []Member, error)
 	Remove(ctx context.Context, id uint64) ([]Member, error)
 	Update(ctx context.Context, id uint64, peerURLs []string) ([]Member, error)
