@@ -2,12 +2,10 @@ package server
 
 import (
 	"context"
-	"errors"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -15,8 +13,11 @@ import (
 // maxReports bounds the reports of one heartbeat.
 const maxReports = 100_000
 
-// Heartbeat implements clusterpb.CoreServer. It writes nothing as long as the node's lease has not
-// run out.
+// Heartbeat implements clusterpb.CoreServer. It writes nothing as long as the core takes the node
+// for alive.
+//
+// INVARIANT: a node whose heartbeat is answered is alive for the core: its alive key is there, under
+// its lease, and its record does not say that it was displaced.
 func (s *Server) Heartbeat(
 	ctx context.Context, h *clusterpb.HeartbeatRequest,
 ) (*clusterpb.HeartbeatResponse, error) {
@@ -46,11 +47,11 @@ func (s *Server) Heartbeat(
 	if err := checkKnows(guard, h.Guard); err != nil {
 		return nil, err
 	}
-	_, err = s.store.KeepAlive(ctx, nodeLease(id))
-	if err != nil && !errors.Is(err, store.ErrLeaseNotFound) {
+	alive, err := s.keepAlive(ctx, id)
+	if err != nil {
 		return nil, s.toStatus(err)
 	}
-	if err != nil {
+	if !alive {
 		done, err := s.takeTurn(ctx)
 		if err != nil {
 			return nil, err

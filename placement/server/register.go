@@ -259,6 +259,28 @@ func (s *Server) updateNode(
 	return err
 }
 
+// keepAlive renews a node's lease, and says whether the core takes the node for alive. It writes
+// nothing. A lease that is there proves nothing by itself: the lease is granted before the alive key
+// is put, and the record says that the node was displaced before the lease is revoked. A call that
+// is cut short between two of these writes leaves the second one to the next heartbeat.
+func (s *Server) keepAlive(ctx context.Context, id keys.NodeID) (alive bool, err error) {
+	lease := nodeLease(id)
+	switch _, err := s.store.KeepAlive(ctx, lease); {
+	case errors.Is(err, store.ErrLeaseNotFound):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	v := s.store.Stale()
+	kv, err := v.Get(aliveKey(id))
+	if err != nil || kv == nil || kv.Lease != lease {
+		return false, err
+	}
+	n := &clusterpb.Node{}
+	_, err = load(v, nodeKey(id), n)
+	return err == nil && !n.Displaced, err
+}
+
 // revive renews a node's lease, or grants it, and marks the node alive under it.
 func (s *Server) revive(ctx context.Context, id keys.NodeID) error {
 	if err := s.isThere(ctx, id); err != nil {

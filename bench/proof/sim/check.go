@@ -37,6 +37,7 @@ func (w *World) check(t testing.TB, workloads []driver.Workload, counters *cover
 	}
 	w.checkMoves(ctx)
 	w.checkMembers(ctx)
+	w.checkAlive(ctx)
 	w.checkPlaces(ctx)
 	w.checkReplicas(ctx)
 	w.checkStates(ctx)

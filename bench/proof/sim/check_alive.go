@@ -1,0 +1,49 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// checkAlive waits until the core takes every node that runs for alive: when the cluster is whole
+// again, nothing that happened while a node came back keeps the core from it.
+func (w *World) checkAlive(ctx context.Context) {
+	client, err := w.Cluster.Open(ctx)
+	if err != nil {
+		w.Violation("looking for nodes that are alive: %v", err)
+		return
+	}
+	defer client.Close()
+	var silent []string
+	for ctx.Err() == nil {
+		var nodes []kv.NodeInfo
+		if nodes, err = client.Nodes(ctx); err == nil {
+			if silent = w.takenForDead(nodes); len(silent) == 0 {
+				return
+			}
+		}
+		sleep(ctx, 500*time.Millisecond)
+	}
+	w.Violation("the cluster is whole again, and nodes that run are taken for dead: %s, %v",
+		strings.Join(silent, ", "), err)
+}
+
+// takenForDead lists the nodes that run and are not alive for the core.
+func (w *World) takenForDead(nodes []kv.NodeInfo) (silent []string) {
+	for i := range w.Cluster.Servers() {
+		p := w.Cluster.Process(i)
+		if p == nil || p.NodeID() == 0 || isRetired(p.Err()) {
+			continue
+		}
+		at := slices.IndexFunc(nodes, func(n kv.NodeInfo) bool { return n.ID == p.NodeID() })
+		if at >= 0 && !nodes[at].Alive && nodes[at].Status != kv.NodeGone {
+			silent = append(silent, fmt.Sprintf("node %d of server %d", p.NodeID(), i))
+		}
+	}
+	return silent
+}
