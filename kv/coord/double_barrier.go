@@ -62,7 +62,7 @@ func (d *DoubleBarrier) Enter(ctx context.Context, s *Session) (*Participation, 
 	if err != nil {
 		return nil, fail(op, d.name, err)
 	}
-	last, err := d.begin(ctx, made.revision)
+	last, err := d.enter(ctx, key, made.revision)
 	if err == nil {
 		err = s.Err()
 	}
@@ -71,6 +71,22 @@ func (d *DoubleBarrier) Enter(ctx context.Context, s *Session) (*Participation, 
 		return nil, fail(op, d.name, err)
 	}
 	return &Participation{barrier: d, held: s.hold(d.name, key, made.revision), last: last}, nil
+}
+
+// enter waits for the round of the participant that has a key, and fails if the key is deleted
+// before there is one.
+func (d *DoubleBarrier) enter(ctx context.Context, key string, created int64) (last int64,
+	err error) {
+	err = either(ctx, func(ctx context.Context) (err error) {
+		last, err = d.begin(ctx, created)
+		return err
+	}, func(ctx context.Context) error {
+		if err := d.client.awaitGone(ctx, key, created, created); err != nil {
+			return err
+		}
+		return because("its key "+key+" was deleted by somebody else while it waited", ErrLost)
+	})
+	return last, err
 }
 
 // begin waits for the round of a participant that was created at a revision, and returns the
@@ -143,8 +159,8 @@ func lastOf(round *mvccpb.KeyValue) int64 {
 	return last
 }
 
-// end waits until all participants of a round have left, or one that was waited for, and removes
-// the round if they all have.
+// end waits until all participants of a round have left, or one that was waited for, or the round
+// was removed, and removes the round if they all have. It was there at a revision.
 func (d *DoubleBarrier) end(ctx context.Context, round *mvccpb.KeyValue, revision int64) error {
 	c := d.client
 	r, err := c.get(ctx, d.members(), append(clientv3.WithLastCreate(), clientv3.WithKeysOnly(),
@@ -153,7 +169,8 @@ func (d *DoubleBarrier) end(ctx context.Context, round *mvccpb.KeyValue, revisio
 		return err
 	}
 	if lastOf(round) > 0 && len(r.Kvs) > 0 {
-		return c.awaitGone(ctx, string(r.Kvs[0].Key), r.Kvs[0].CreateRevision, r.Header.Revision)
+		return either(ctx, c.gone(string(r.Kvs[0].Key), r.Kvs[0].CreateRevision, r.Header.Revision),
+			c.gone(d.roundKey(), round.CreateRevision, revision))
 	}
 	return c.until(ctx, func(ctx context.Context) error {
 		_, err := c.etcd.Txn(ctx).
@@ -171,6 +188,8 @@ func (p *Participation) Held() context.Context { return p.held.ctx }
 func (p *Participation) Leave(ctx context.Context) error {
 	const op = "leave"
 	d := p.barrier
+	ctx, done := p.held.outlive(ctx)
+	defer done()
 	if err := p.held.release(ctx, op); err != nil {
 		return err
 	}

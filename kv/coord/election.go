@@ -51,5 +51,5 @@ func (l *Leadership) Proclaim(ctx context.Context, proposal []byte) error {
 }
 
 // Resign ends the leadership, and the next one in line leads. If it was lost before, the error says
-// so.
+// so. ctx may be the context that Held returns, or a child of it.
 func (l *Leadership) Resign(ctx context.Context) error { return l.held.release(ctx, "resign") }

@@ -104,7 +104,7 @@ func TestOwn(t *testing.T) {
 		if err := check(first); err != nil {
 			t.Error(err)
 		}
-		if err := first.Release(ctx); err != nil {
+		if err := first.Release(first.Held()); err != nil {
 			t.Error(err)
 		}
 		second, err := coord.Own(ctx, ks, key, "b")

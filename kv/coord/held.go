@@ -35,7 +35,7 @@ type held struct {
 // hold watches a key that the session has created.
 func (s *Session) hold(name, key string, created int64) *held {
 	h := &held{session: s, name: name, key: key, created: created, modified: created}
-	h.ctx, h.cancel = context.WithCancelCause(s.ctx)
+	h.ctx, h.cancel = context.WithCancelCause(context.WithValue(s.ctx, belonging{}, h))
 	h.watch(created)
 	return h
 }
@@ -73,6 +73,12 @@ func (h *held) gone(err *Error) {
 	}
 }
 
+// outlive returns a context for a call that releases h. When the session has ended, the key is gone
+// anyway.
+func (h *held) outlive(ctx context.Context) (context.Context, context.CancelFunc) {
+	return outlive(ctx, belonging{}, h, h.session.Left())
+}
+
 func (h *held) released(message string) *Error {
 	return &Error{Op: "hold", Name: h.name, Message: message, wraps: []error{ErrReleased}}
 }
@@ -85,8 +91,11 @@ func (h *held) err() error {
 	return context.Cause(h.ctx)
 }
 
-// release deletes the key. If it was lost before, the error says so.
+// release deletes the key. If it was lost before, the error says so. ctx may be h.ctx, or a child
+// of it.
 func (h *held) release(ctx context.Context, op string) error {
+	ctx, done := h.outlive(ctx)
+	defer done()
 	before := h.err()
 	h.cancel(h.released("it was released"))
 	if before != nil {

@@ -7,7 +7,8 @@ import (
 )
 
 // line is a waiting line: a key for each that waits or holds, in the order of their creation. The
-// first one holds. Each waits for one key only, so that a release wakes one waiter.
+// first one holds. Each waits for one key of another only, so that a release wakes one waiter, and
+// watches its own.
 type line struct {
 	name string
 	// keys is the prefix of the keys of those that wait, and before that of the keys which they wait
@@ -54,8 +55,10 @@ func (l line) await(ctx context.Context, s *Session, key string, created int64) 
 		case previous == nil:
 			return s.Err() // it is the first, as of a moment of this call
 		}
-		if err := s.client.awaitGone(ctx, string(previous.Key), previous.CreateRevision,
-			r.Header.Revision); err != nil {
+		// Whichever of the two keys is gone, the next read tells.
+		at := r.Header.Revision
+		if err := either(ctx, s.client.gone(key, created, at),
+			s.client.gone(string(previous.Key), previous.CreateRevision, at)); err != nil {
 			if cause := context.Cause(ctx); cause != nil && s.Err() == nil {
 				return because(text(err)+"; somebody else has it, or is before it in the line", ErrLocked,
 					err)

@@ -63,5 +63,6 @@ func (l *Lock) Key() string { return l.held.key }
 
 // Unlock gives the lock back. If it was lost before, the error says so: then others may have held
 // it in the meantime. If ctx ends first, the lock is given back in the background
-// (ErrOutcomeUnknown).
+// (ErrOutcomeUnknown). ctx may be the context that Held returns, or a child of it: Unlock ends that,
+// and goes on until its deadline.
 func (l *Lock) Unlock(ctx context.Context) error { return l.held.release(ctx, "unlock") }

@@ -101,7 +101,7 @@ func Own(ctx context.Context, ks *kv.Keyspace, key []byte, owner string,
 			wraps: []error{ErrOwned}}
 	}
 	o.since = swap.Version
-	o.ctx, o.cancel = context.WithCancelCause(context.Background())
+	o.ctx, o.cancel = context.WithCancelCause(context.WithValue(context.Background(), belonging{}, o))
 	o.mu.expiry = time.AfterFunc(time.Hour, func() { o.Err() })
 	o.confirm(sent, swap.Version)
 	o.running.Go(o.keep)
@@ -224,9 +224,12 @@ func (o *Ownership) keep() {
 	}
 }
 
-// Release gives the key back. If it was lost before, the error says so.
+// Release gives the key back. If it was lost before, the error says so. ctx may be the context that
+// Held returns, or a child of it.
 func (o *Ownership) Release(ctx context.Context) error {
 	const op = "release"
+	ctx, done := outlive(ctx, belonging{}, o, o.ttl)
+	defer done()
 	before := o.Err()
 	o.end(ErrReleased, "it was released")
 	o.running.Wait()

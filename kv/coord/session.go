@@ -107,7 +107,7 @@ func (c *Client) NewSession(ctx context.Context, options ...SessionOption) (*Ses
 	}
 	s := &Session{client: c, lease: granted.ID, label: cfg.label,
 		ttl: time.Duration(granted.TTL) * time.Second}
-	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.ctx, s.cancel = context.WithCancelCause(context.WithValue(context.Background(), sessionOf{}, s))
 	s.mu.keys = make(map[string]struct{})
 	s.mu.expiry = time.AfterFunc(time.Hour, s.checkDeadline)
 	s.confirm(sent, s.ttl)
@@ -152,8 +152,10 @@ func (s *Session) Err() error {
 
 // Close ends the session, and has the service take back all that is held under it. If that is not
 // confirmed before ctx ends, the error says so, and the service does it when the time to live is
-// over.
+// over. ctx may be the session's own context, or one of what is held under it.
 func (s *Session) Close(ctx context.Context) error {
+	ctx, done := outlive(ctx, sessionOf{}, s, s.ttl)
+	defer done()
 	s.finish(ErrSessionClosed, "it was closed")
 	s.running.Wait()
 	err := s.client.until(ctx, func(ctx context.Context) error {

@@ -57,6 +57,25 @@ func (c *Client) awaitGone(ctx context.Context, key string, created, from int64)
 	}
 }
 
+// gone waits until a key that was created at a revision is gone, as awaitGone does.
+func (c *Client) gone(key string, created, from int64) func(context.Context) error {
+	return func(ctx context.Context) error { return c.awaitGone(ctx, key, created, from) }
+}
+
+// either runs two waits at the same time. When one of them returns, it ends the other one, waits
+// for that, and returns what the first has returned.
+func either(ctx context.Context, a, b func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 2)
+	go func() { ended <- a(ctx) }()
+	go func() { ended <- b(ctx) }()
+	err := <-ended
+	cancel()
+	<-ended
+	return err
+}
+
 // awaitChange returns nil when something below a prefix has changed after a revision, in a way that
 // matters, or may have.
 func (c *Client) awaitChange(ctx context.Context, prefix string, after int64,
