@@ -34,6 +34,8 @@ type fleet struct {
 	reporting splitReporting
 	merging   merging
 	weather   *weather
+	// obstructed, if not nil, says why a leader does not carry an order out, and whether it has tried.
+	obstructed func(*clusterpb.Order) (why string, failed bool)
 	// staying: leaders do not hand over.
 	staying bool
 	// news: the nodes report a leadership once, unless they are asked for everything.
@@ -65,6 +67,11 @@ type fleetPartition struct {
 	// not reported by its own leader before mute.
 	split, mute time.Time
 	reporting   splitReporting
+	// waits says why the last order was not carried out, operator whose it was, and failures how often
+	// that failed.
+	waits    string
+	operator uint64
+	failures uint32
 	// attempt is that to consume its right neighbour.
 	attempt *consumption
 }
@@ -231,7 +238,8 @@ func (f *fleet) beat(ctx context.Context, n *fleetNode) {
 		}
 		report := &clusterpb.PartitionReport{Partition: id, Term: p.term, Generation: p.d.Generation,
 			Membership: p.d.Membership, SizeBytes: p.bytes, LeaderLoadMicro: p.load,
-			FollowerLoadMicro: p.load / 4, MeasuredSeconds: 600}
+			FollowerLoadMicro: p.load / 4, MeasuredSeconds: 600, WaitsFor: p.waits,
+			Operator: p.operator, Failures: p.failures}
 		if p.d.Membership > group.FoundingMembership || p.d.Generation > 1 {
 			report.Described = proto.Clone(p.d).(*clusterpb.Partition)
 		}
@@ -263,7 +271,7 @@ func (f *fleet) beat(ctx context.Context, n *fleetNode) {
 // carryOutLocked does what a leader does with an order.
 func (f *fleet) carryOutLocked(node uint64, o *clusterpb.Order) {
 	p := f.parts[o.Target.Id]
-	if p == nil || p.leader != node {
+	if p == nil || p.leader != node || f.obstructLocked(p, o) {
 		return
 	}
 	if o.TransferTo != 0 && f.staying {

@@ -78,12 +78,15 @@ type attempt struct {
 	until    time.Time
 }
 
-// advance is when an operator last came nearer to its end.
+// advance is when an operator last came nearer to its end: changed is when a descriptor did, and at
+// when the operator last waited for something new. failures counts how often the present step has
+// failed.
 type advance struct {
-	operator   uint64
-	membership uint64
-	waits      string
-	at         time.Time
+	operator    uint64
+	membership  uint64
+	waits       string
+	failures    uint64
+	at, changed time.Time
 }
 
 // freeze is since when it is known that a partition is frozen, and since when no operator merges

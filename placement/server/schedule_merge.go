@@ -14,7 +14,7 @@ import (
 
 // unfitMerge says why a merge is to be cancelled; empty: it is not. A node that is silent would
 // have the right one frozen again and again, and what is held is not repaired. The caller holds mu.
-func (c *scheduler) unfitMerge(o *serverpb.Operator, now time.Time) string {
+func (c *scheduler) unfitMerge(o *serverpb.Operator, a *advance, now time.Time) string {
 	var both []*clusterpb.Partition
 	for _, id := range []uint64{o.Partition, o.Right} {
 		d, _, err := loadPartition(c.server.store.Stale(), keys.KeyspaceID(o.Keyspace),
@@ -25,6 +25,9 @@ func (c *scheduler) unfitMerge(o *serverpb.Operator, now time.Time) string {
 		both = append(both, c.server.soft.newest(keys.PartitionID(id), d))
 	}
 	left, right := both[0], both[1]
+	if a.failures >= mergeTries {
+		return fmt.Sprintf("it was tried %d times, and refused: %s", a.failures, a.waits)
+	}
 	if left.Generation == o.Generation && right.Frozen == nil {
 		if n := triesOf(o, left, right); n >= mergeTries {
 			return fmt.Sprintf("it was tried %d times, and partition %d did not freeze on all of its "+

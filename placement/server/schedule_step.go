@@ -20,7 +20,10 @@ const (
 	// stalled is after how long without an advance an operator is cancelled, but for the time that
 	// what it copies takes at leastRate (bytes per second), and at most maxCopy; targetSilent is
 	// after how long without an answer of the node that gets a replica, or the lead.
+	// An operator that waits for one thing after the other, and changes no descriptor meanwhile, is
+	// cancelled after mostWaits times as long.
 	stalled      = 10 * time.Minute
+	mostWaits    = 6
 	leastRate    = 1 << 20
 	maxCopy      = 24 * time.Hour
 	targetSilent = 30 * time.Second
@@ -139,16 +142,7 @@ func (c *scheduler) late(operators map[keys.PartitionID]*serverpb.Operator,
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, o := range operators {
-		_, waits := c.server.soft.progress(id)
-		membership := c.server.soft.membership(id)
-		if merges(o) {
-			membership += c.server.soft.membership(keys.PartitionID(o.Right))
-		}
-		a := c.seen[id]
-		if a == nil || a.operator != o.Id || a.membership != membership || a.waits != waits {
-			a = &advance{o.Id, membership, waits, now}
-			c.seen[id] = a
-		}
+		a := c.advanceOf(id, o, now)
 		if o.Cancelled {
 			continue
 		}
@@ -157,12 +151,12 @@ func (c *scheduler) late(operators map[keys.PartitionID]*serverpb.Operator,
 			why = c.unfit(o.LeadNode, "which was to lead", now)
 		}
 		if why == "" && merges(o) {
-			why = c.unfitMerge(o, now)
+			why = c.unfitMerge(o, a, now)
 		}
-		if now.Sub(a.at) >= patience(o) {
-			why = fmt.Sprintf("it has not advanced for %s", now.Sub(a.at).Round(time.Second))
-			if waits != "" {
-				why += ": " + waits
+		if now.Sub(a.at) >= patience(o) || now.Sub(a.changed) >= mostWaits*patience(o) {
+			why = fmt.Sprintf("it has not advanced for %s", now.Sub(a.changed).Round(time.Second))
+			if a.waits != "" {
+				why += ": " + a.waits
 			}
 		}
 		if why == "" {
@@ -178,6 +172,29 @@ func (c *scheduler) late(operators map[keys.PartitionID]*serverpb.Operator,
 		f.until = now.Add(min(maxBackoff, firstBackoff<<min(f.failures-1, 10)))
 	}
 	return late
+}
+
+// advanceOf is how far an operator has come. An operator that waits for something else than before
+// advances, unless its step fails: errors may alternate for ever.
+func (c *scheduler) advanceOf(id keys.PartitionID, o *serverpb.Operator, now time.Time) *advance {
+	_, waits := c.server.soft.progress(id)
+	membership := c.server.soft.membership(id)
+	failures := c.server.soft.failures(id, o.Id)
+	if merges(o) {
+		right := keys.PartitionID(o.Right)
+		membership += c.server.soft.membership(right)
+		failures += c.server.soft.failures(right, o.Id)
+	}
+	a := c.seen[id]
+	switch {
+	case a == nil || a.operator != o.Id || a.membership != membership:
+		a = &advance{operator: o.Id, membership: membership, at: now, changed: now}
+		c.seen[id] = a
+	case a.waits != waits && failures == 0:
+		a.at = now
+	}
+	a.waits, a.failures = waits, failures
+	return a
 }
 
 // patience is how long an operator may go without an advance. While a snapshot is sent nothing is

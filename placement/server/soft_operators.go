@@ -59,6 +59,17 @@ func (s *soft) membership(id keys.PartitionID) uint64 {
 	return s.mu.partitions[id].GetMembership()
 }
 
+// failures is how often the present step of an operator has failed at the leader of a partition, and
+// left the partition's descriptor as it was.
+func (s *soft) failures(id keys.PartitionID, operator uint64) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.mu.partitions[id]; r.GetOperator() == operator {
+		return uint64(r.GetFailures())
+	}
+	return 0
+}
+
 // progress is the node that leads a partition, and what its order waits for, in words.
 func (s *soft) progress(id keys.PartitionID) (leader keys.NodeID, waitsFor string) {
 	s.mu.Lock()

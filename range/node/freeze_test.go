@@ -199,3 +199,69 @@ func TestLaggingTableIsNoProof(t *testing.T) {
 		}
 	}
 }
+
+// An attempt to merge leaves both partitions with later epochs, and nothing is written into them
+// afterwards. The core hears of these epochs all the same, and the next attempt succeeds.
+func TestIdlePartitionsMergeAfterAnAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMergeTest(t, 3)
+		s.freeze()
+		s.c.await("the freeze ends", time.Minute, func() bool {
+			node, _ := s.c.leaderOf(s.right)
+			return node != 0 && s.hosted(node, s.right).replica.Descriptor().GetFrozen() == nil
+		})
+		s.merge()
+		s.expect("k150", "before")
+	})
+}
+
+// The core has an older descriptor of the right partition than its leader has reported. The order
+// that is made from it is refused, and the partition reported once more.
+func TestRefusedMergeIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMergeTest(t, 3)
+		s.whileNothingIsTaken(s.right)
+		s.merge()
+		s.expect("k150", "before")
+	})
+}
+
+// The same of the left one, to which the order is given: it does not fit.
+func TestOutdatedOrderIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMergeTest(t, 3)
+		s.whileNothingIsTaken(s.left)
+		s.merge()
+		s.expect("k150", "before")
+	})
+}
+
+// whileNothingIsTaken raises the membership of a partition, and the core hears of it and takes no
+// notice.
+func (s *mergeTest) whileNothingIsTaken(id uint64) {
+	s.c.t.Helper()
+	follow := func(follow bool) {
+		s.c.core.mu.Lock()
+		defer s.c.core.mu.Unlock()
+		s.c.core.follow = follow
+	}
+	follow(false)
+	node, _ := s.leads(id)
+	h := s.hosted(node, id)
+	next := proto.Clone(h.replica.Descriptor()).(*clusterpb.Partition)
+	next.Membership++
+	for _, err := range []error{h.replica.ChangeDescriptor(context.Background(), next),
+		h.replica.Fence(context.Background())} {
+		if err != nil {
+			s.c.t.Fatal(err)
+		}
+	}
+	time.Sleep(time.Hour) // virtual: until nothing is left to report
+	follow(true)
+	s.c.core.mu.Lock()
+	defer s.c.core.mu.Unlock()
+	if r := s.c.core.reports[id]; r.GetDescribed().GetMembership() != next.Membership ||
+		s.c.core.table.Partition(keys.PartitionID(id)).Membership == next.Membership {
+		s.c.t.Fatalf("the core has heard %v", r)
+	}
+}

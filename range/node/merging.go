@@ -372,7 +372,10 @@ func (m *merging) due(h *hosted, f *clusterpb.Freeze, late bool) func(context.Co
 	if !h.leading.Load() || !n.decidedHere(left, f) && !decidedInTable(n.tables.load(), h, f) {
 		return nil
 	}
-	return func(ctx context.Context) error { return h.replica.Thaw(ctx, f) }
+	return func(ctx context.Context) error {
+		defer n.settling.add(h)
+		return h.replica.Thaw(ctx, f)
+	}
 }
 
 func namedBy(f *clusterpb.Freeze) *clusterpb.Partition {
@@ -430,7 +433,7 @@ func (n *Node) giveUpMerge(ctx context.Context, left *hosted, f *clusterpb.Freez
 	n.metrics.mergesGivenUp.Inc()
 	n.log.Info("an attempt to merge a partition with its right neighbour was given up", "partition",
 		left.id)
-	n.reports.changedLeader(left)
+	n.settling.add(left)
 	return nil
 }
 
@@ -445,6 +448,7 @@ func (n *Node) consume(ctx context.Context, h *hosted, o *order) error {
 	again := proto.Equal(neighbour.GetFrozen(), &clusterpb.Freeze{Partition: uint64(h.id),
 		Generation: now.GetGeneration(), Membership: now.GetMembership()})
 	if !again && keys.CompareEpochs(neighbour, o.GetConsume()) != 0 {
+		n.settling.outdated(right)
 		return fmt.Errorf("partition %s is at epoch (%d, %d), and was to be merged at epoch (%d, %d)",
 			right.id, neighbour.GetGeneration(), neighbour.GetMembership(),
 			o.GetConsume().GetGeneration(), o.GetConsume().GetMembership())

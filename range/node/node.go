@@ -41,6 +41,7 @@ type Node struct {
 	follower   follower
 	reconciler reconciler
 	orders     orders
+	settling   settling
 	births     births
 	young      young
 	merging    merging
@@ -76,6 +77,7 @@ func New(c Config) (*Node, error) {
 	n.follower.node = n
 	n.reconciler.init(n)
 	n.orders.init(n)
+	n.settling.init(n)
 	n.births.init(n)
 	n.young.init(n)
 	n.merging.init(n)
@@ -171,7 +173,7 @@ func (n *Node) Start(t host.Transport) error {
 	for _, task := range []func(context.Context){
 		n.follower.run, n.reconciler.run, n.elections.run, n.heartbeats, n.preferLeaders,
 		n.watchHealth, n.collector.run, n.flusher.run,
-		n.sweepLocks, n.orders.run, n.young.run, n.splitter.run,
+		n.sweepLocks, n.orders.run, n.settling.run, n.young.run, n.splitter.run,
 		n.merging.watch, n.merging.bury,
 	} {
 		n.tasks.Go(func() { task(ctx) })

@@ -38,6 +38,9 @@ const (
 	// orderAgain.
 	orderSoon  = 10 * time.Millisecond
 	orderAgain = 250 * time.Millisecond
+	// orderFailed is after how long one that has failed is tried again, at most. The pause begins with
+	// orderAgain and doubles.
+	orderFailed = 8 * time.Second
 	// nearlyAll is how many entries a learner may lack to be promoted.
 	nearlyAll = 100
 )
@@ -46,7 +49,12 @@ const (
 type order struct {
 	*clusterpb.Order
 	waits atomic.Pointer[string]
-	// looked is how often it was looked at, due when it is again. Of the goroutine that hands out.
+	// failures counts the attempts to carry it out that have failed and left the descriptor as it was.
+	// told is the count when the partition was last marked for a report; of the goroutine that carries
+	// the order out.
+	failures atomic.Uint32
+	told     uint32
+	// looked is how often it was looked at, due when it is again; of orders.mu.
 	looked int
 	due    time.Time
 }
@@ -168,6 +176,14 @@ func (s *orders) idle(now time.Time) (idle map[*hosted]*order, next time.Duratio
 	return idle, next
 }
 
+// failed counts a failure, and has the next attempt wait.
+func (s *orders) failed(o *order, now time.Time) {
+	n := o.failures.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o.due = now.Add(min(orderFailed, orderAgain<<min(n-1, 10)))
+}
+
 // done ends an order, if no later one has taken its place.
 func (s *orders) done(h *hosted, o *order) {
 	s.mu.Lock()
@@ -183,7 +199,9 @@ func (s *orders) carryOut(ctx context.Context, h *hosted, o *order) {
 	defer h.ordered.Store(false)
 	now := h.replica.Descriptor()
 	if !h.leading.Load() || h.removed.Load() || ctx.Err() != nil || !o.fits(now) {
-		s.settle(ctx, h)
+		if h.leading.Load() {
+			s.node.settling.outdated(h)
+		}
 		s.done(h, o)
 		return
 	}
@@ -223,31 +241,20 @@ func (s *orders) carryOut(ctx context.Context, h *hosted, o *order) {
 			return
 		}
 		reason = err.Error()
+		if h.replica.Descriptor() == now {
+			s.failed(o, time.Now()) // else the descriptor shows the failure
+		}
 		s.node.log.Warn("a step of an operator failed; it will be tried again", "partition", h.id,
 			"operator", o.Operator, "error", err)
 	}
-	if before := o.waits.Swap(&reason); before == nil || *before != reason {
+	failures := o.failures.Load()
+	if before := o.waits.Swap(&reason); before == nil || *before != reason || o.told != failures {
+		o.told = failures
 		s.node.reports.changedLeader(h)
 	}
 	if h.replica.Descriptor() != now || !h.leading.Load() {
 		s.done(h, o)
 	}
-}
-
-// settle has a change reported that was made, when the entry behind it was not: the core goes on to
-// order what is done already, and in an idle partition no other entry would come.
-func (s *orders) settle(ctx context.Context, h *hosted) {
-	if !h.leading.Load() || h.removed.Load() || h.replica.Settled() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
-	defer cancel()
-	if err := h.replica.Fence(ctx); err != nil {
-		s.node.log.Warn("a change of a partition's replicas cannot be reported yet", "partition", h.id,
-			"error", err)
-		return
-	}
-	s.node.reports.carriedOut(h)
 }
 
 // Wake is the core's hint that it has orders for this node: the next heartbeat comes soon.

@@ -28,7 +28,8 @@ func newsworthy(had, r *clusterpb.PartitionReport) bool {
 	case had == nil || r.Lost != had.Lost || r.Term != had.Term:
 		return true
 	case r.Generation != had.Generation || r.Membership != had.Membership ||
-		(r.Described == nil) != (had.Described == nil) || r.WaitsFor != had.WaitsFor:
+		(r.Described == nil) != (had.Described == nil) || r.WaitsFor != had.WaitsFor ||
+		r.Operator != had.Operator || r.Failures != had.Failures:
 		return true
 	case differs(r.SizeBytes, had.SizeBytes, leastBytes),
 		differs(r.LiveKeys, had.LiveKeys, leastKeys),

@@ -215,6 +215,7 @@ func (h *hosted) report(told bool) *clusterpb.PartitionReport {
 		r.Described = d
 		r.SplitOff = h.node.births.splitOff(h.id)
 	}
+	h.node.settling.add(h)
 	_, r.Term = h.group.Leader()
 	if !h.leading.Load() || h.removed.Load() {
 		if !told {
@@ -230,7 +231,7 @@ func (h *hosted) report(told bool) *clusterpb.PartitionReport {
 	}
 	h.load.describe(r)
 	if o := h.order.Load(); o != nil {
-		r.WaitsFor = o.waitsFor()
+		r.WaitsFor, r.Operator, r.Failures = o.waitsFor(), o.GetOperator(), o.failures.Load()
 	}
 	return r
 }

@@ -3890,7 +3890,11 @@ type PartitionReport struct {
 	// About how many of the bytes are of newest versions.
 	LiveBytes uint64 `protobuf:"varint,18,opt,name=live_bytes,json=liveBytes,proto3" json:"live_bytes,omitempty"`
 	// Where it could be split; not set for a partition that is neither busy nor large.
-	Split         *SplitHints `protobuf:"bytes,19,opt,name=split,proto3" json:"split,omitempty"`
+	Split *SplitHints `protobuf:"bytes,19,opt,name=split,proto3" json:"split,omitempty"`
+	// The operator whose order is being carried out, and how often the attempt has failed; 0: there
+	// is no order, or none has failed.
+	Operator      uint64 `protobuf:"varint,20,opt,name=operator,proto3" json:"operator,omitempty"`
+	Failures      uint32 `protobuf:"varint,21,opt,name=failures,proto3" json:"failures,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4056,6 +4060,20 @@ func (x *PartitionReport) GetSplit() *SplitHints {
 		return x.Split
 	}
 	return nil
+}
+
+func (x *PartitionReport) GetOperator() uint64 {
+	if x != nil {
+		return x.Operator
+	}
+	return 0
+}
+
+func (x *PartitionReport) GetFailures() uint32 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
 }
 
 // Activity is what a partition does, for each second.
@@ -8544,7 +8562,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x05stats\x18\x04 \x01(\v2\x1e.tidemark.cluster.v1.NodeStatsR\x05stats\x12>\n" +
 	"\areports\x18\x05 \x03(\v2$.tidemark.cluster.v1.PartitionReportR\areports\x12\x12\n" +
 	"\x04full\x18\x06 \x01(\bR\x04full\x126\n" +
-	"\x05guard\x18\a \x01(\v2 .tidemark.cluster.v1.GuardReportR\x05guard\"\x9b\x06\n" +
+	"\x05guard\x18\a \x01(\v2 .tidemark.cluster.v1.GuardReportR\x05guard\"\xd3\x06\n" +
 	"\x0fPartitionReport\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x1e\n" +
@@ -8571,7 +8589,9 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x0fpeak_load_micro\x18\x11 \x01(\x04R\rpeakLoadMicro\x12\x1d\n" +
 	"\n" +
 	"live_bytes\x18\x12 \x01(\x04R\tliveBytes\x125\n" +
-	"\x05split\x18\x13 \x01(\v2\x1f.tidemark.cluster.v1.SplitHintsR\x05split\"\x9b\x01\n" +
+	"\x05split\x18\x13 \x01(\v2\x1f.tidemark.cluster.v1.SplitHintsR\x05split\x12\x1a\n" +
+	"\boperator\x18\x14 \x01(\x04R\boperator\x12\x1a\n" +
+	"\bfailures\x18\x15 \x01(\rR\bfailures\"\x9b\x01\n" +
 	"\bActivity\x12\x1d\n" +
 	"\n" +
 	"load_micro\x18\x01 \x01(\x04R\tloadMicro\x12\x14\n" +

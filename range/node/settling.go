@@ -1,0 +1,117 @@
+package node
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// A leader reports a change of its descriptor when the change is settled: an entry behind the one
+// that made it is applied (replica.Replica.Settled). An order is followed by such an entry, but not
+// everything that changes a descriptor is an order. A freeze ends, an attempt to merge is given up,
+// the entry behind an order fails, or the leader that was to append it is gone. In an idle partition
+// no other entry would come, and the core would go on from a descriptor that is over.
+//
+// INVARIANT: a leader whose descriptor is not settled, and is not frozen, appends an entry. So the
+// core hears of every change, whatever made it, whether or not the partition is written to.
+
+const (
+	// settlePause is how long the entry of a write, of an order or of a new leader is waited for, and
+	// settleAgain after how long an attempt that failed is repeated.
+	settlePause = 100 * time.Millisecond
+	settleAgain = time.Second
+	// settlers is how many partitions are settled at a time.
+	settlers = 4
+)
+
+// settling has the descriptors of partitions settled that are led here.
+type settling struct {
+	node *Node
+	wake chan struct{} // capacity 1
+	mu   struct {
+		sync.Mutex
+		due map[*hosted]struct{}
+	}
+}
+
+func (s *settling) init(n *Node) {
+	s.node, s.wake = n, make(chan struct{}, 1)
+	s.mu.due = make(map[*hosted]struct{})
+}
+
+// unsettled says whether a replica leads with a descriptor that it does not report yet. A frozen
+// partition evaluates nothing, and its next change is the end of the freeze, or of the partition.
+func unsettled(h *hosted) bool {
+	return h.leading.Load() && !h.removed.Load() && !h.replica.Settled() &&
+		h.replica.Descriptor().GetFrozen() == nil
+}
+
+// add has a partition settled, if it has to be. The set is bounded by the replicas of the node.
+func (s *settling) add(h *hosted) {
+	if !unsettled(h) {
+		return
+	}
+	s.mu.Lock()
+	s.mu.due[h] = struct{}{}
+	s.mu.Unlock()
+	signal(s.wake)
+}
+
+// run settles partitions until the context ends.
+func (s *settling) run(ctx context.Context) {
+	var working sync.WaitGroup
+	defer working.Wait()
+	places := make(chan struct{}, settlers)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		}
+		if pause(ctx, settlePause) != nil {
+			return
+		}
+		s.mu.Lock()
+		due := s.mu.due
+		s.mu.due = make(map[*hosted]struct{})
+		s.mu.Unlock()
+		for h := range due {
+			if !unsettled(h) {
+				continue
+			}
+			select {
+			case places <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+			working.Go(func() {
+				defer func() { <-places }()
+				s.settle(ctx, h)
+			})
+		}
+	}
+}
+
+// settle appends an entry, and has the change reported. It is repeated when that fails.
+func (s *settling) settle(ctx context.Context, h *hosted) {
+	limited, cancel := context.WithTimeout(ctx, orderTimeout)
+	defer cancel()
+	if err := h.replica.Fence(limited); err != nil {
+		if ctx.Err() == nil {
+			s.node.log.Warn("a change of a partition cannot be reported yet", "partition", h.id, "error",
+				err)
+			_ = pause(ctx, settleAgain)
+			s.add(h)
+		}
+		return
+	}
+	s.node.reports.carriedOut(h)
+}
+
+// outdated takes note of an order that is for an earlier descriptor than the partition has: the
+// core lacks the present one. It is reported when it is settled, or again.
+func (s *settling) outdated(h *hosted) {
+	if s.add(h); !unsettled(h) {
+		s.node.reports.changed(h)
+	}
+}
