@@ -44,6 +44,9 @@ type PeerHandler interface {
 	// HandleUnreachable says that messages to the host were, or may have been, lost. It may come
 	// often.
 	HandleUnreachable(host uint64)
+	// HandleRefused says that a connection to the host was refused, which is what a machine does
+	// where no process listens. It may be wrong, and come often.
+	HandleRefused(host uint64)
 	// HandleSnapshot reads one snapshot. A nil error means accepted, for which it must have read r
 	// to io.EOF: only that proves it whole. Anything wrong with the stream comes as another error
 	// from r. r must not be used after return.
@@ -89,7 +92,8 @@ type PeerTransport struct {
 	sendSlots    chan struct{}
 	receiveSlots chan struct{}
 	snapshots    *admission.Pacer
-	unreachable  *unreachable
+	// unreachable and refused are hosts that the handler is to be told of.
+	unreachable, refused *reports
 
 	mu struct {
 		sync.RWMutex
@@ -129,8 +133,9 @@ func NewPeerTransport(c PeerConfig) *PeerTransport {
 	}
 	t.mu.links = make(map[linkKey]*link)
 	t.ctx, t.cancel = context.WithCancel(context.Background())
-	t.unreachable = newUnreachable()
+	t.unreachable, t.refused = newReports(), newReports()
 	t.work.Go(func() { t.unreachable.run(t.ctx, c.Handler.HandleUnreachable) })
+	t.work.Go(func() { t.refused.run(t.ctx, c.Handler.HandleRefused) })
 	return t
 }
 
@@ -197,9 +202,9 @@ func (t *PeerTransport) link(host uint64, class Class) *link {
 	return l
 }
 
-// unreachable collects hosts to report, so that the handler is called from a goroutine of the
-// transport and not from within Send.
-type unreachable struct {
+// reports collects hosts to report, so that the handler is called from a goroutine of the transport
+// and not from within Send.
+type reports struct {
 	wake chan struct{}
 	mu   struct {
 		sync.Mutex
@@ -207,9 +212,9 @@ type unreachable struct {
 	}
 }
 
-func newUnreachable() *unreachable { return &unreachable{wake: make(chan struct{}, 1)} }
+func newReports() *reports { return &reports{wake: make(chan struct{}, 1)} }
 
-func (u *unreachable) report(host uint64) {
+func (u *reports) report(host uint64) {
 	u.mu.Lock()
 	for _, h := range u.mu.hosts {
 		if h == host {
@@ -225,7 +230,7 @@ func (u *unreachable) report(host uint64) {
 	}
 }
 
-func (u *unreachable) run(ctx context.Context, handle func(host uint64)) {
+func (u *reports) run(ctx context.Context, handle func(host uint64)) {
 	for {
 		select {
 		case <-u.wake:

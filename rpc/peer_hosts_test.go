@@ -21,6 +21,7 @@ type peerHost struct {
 
 	handle      func(from uint64, b *peerpb.MessageBatch)
 	unreachable func(host uint64)
+	refused     func(host uint64)
 	snapshot    func(ctx context.Context, from uint64, h *peerpb.SnapshotHeader, r io.Reader) error
 }
 
@@ -33,6 +34,12 @@ func (h *peerHost) HandleMessages(from uint64, b *peerpb.MessageBatch) {
 func (h *peerHost) HandleUnreachable(host uint64) {
 	if h.unreachable != nil {
 		h.unreachable(host)
+	}
+}
+
+func (h *peerHost) HandleRefused(host uint64) {
+	if h.refused != nil {
+		h.refused(host)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -175,6 +176,9 @@ func (s *peerStream) serve(ctx context.Context, sender *sync.WaitGroup) error {
 	opening, opened := context.WithTimeoutCause(ctx, openTimeout, late)
 	defer opened()
 	conn, err := t.config.Dialer.open(opening, address, id.hello())
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		t.refused.report(s.link.host)
+	}
 	if err != nil {
 		return unavailable(err)
 	}

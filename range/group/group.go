@@ -71,6 +71,7 @@ type Group struct {
 	withholdVotes bool
 	aversion      aversion
 	tieBreak      tieBreak
+	succession    succession
 	// abdicated: this replica handed over in the present term; Raft may still have it for the
 	// leader.
 	abdicated bool
@@ -193,8 +194,12 @@ func (g *Group) Lease() *Lease { return &g.lease.published }
 
 // WithholdVotes keeps the group from voting (but in a leadership transfer) and from campaigning,
 // until it is called with false: a follower that restarted has forgotten which leader it heard, and
-// for how long it promised to be faithful.
+// for how long it promised to be faithful. Afterwards a replica that is awake, and still knows of no
+// leader, does not wait for a random time more before it campaigns.
 func (g *Group) WithholdVotes(withhold bool) {
+	if g.withholdVotes && !withhold && g.leader == 0 && !g.sleep.asleep {
+		g.succession.due = true
+	}
 	g.withholdVotes = withhold
 }
 
@@ -247,6 +252,7 @@ func (g *Group) take(m *peerpb.RaftMessage) {
 	if kind == raftpb.MsgHeartbeatResp {
 		g.heartbeatAnswered = true
 	}
+	g.succession.heard(g, m)
 	msg := inbound(m)
 	if kind == raftpb.MsgHeartbeat && m.GetCommit() > g.plausible.least {
 		// Entries that came just before may have taken the place of that one; the next heartbeat

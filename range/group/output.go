@@ -132,6 +132,7 @@ func (g *Group) observe(rd raft.Ready, out *Output) {
 	}
 	if g.isLeader != wasLeader || g.term != oldTerm || g.leader != oldLeader {
 		g.tell = true
+		g.succession.observed(g.leader, g.term != oldTerm)
 	}
 	if !g.isLeader || g.term != oldTerm {
 		g.reads = 0 // Raft forgets them with the leadership

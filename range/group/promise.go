@@ -37,15 +37,22 @@ func asksForVote(kind raftpb.MessageType, context []byte) bool {
 }
 
 // considerVotes lets Raft see the requests for votes that no promise stands against. The others are
-// dropped, as Raft drops them while it has heard a leader lately; the candidate asks again.
+// dropped, as Raft drops them while it has heard a leader lately, and the candidate asks again; or
+// they wait for the end of the promise, if the process of the leader is gone.
 func (g *Group) considerVotes(now int64) {
-	for i, m := range g.promise.votes {
-		g.promise.votes[i] = nil
-		if !g.promise.stands(now) && now >= g.lease.expiry() {
+	g.forgetGone(now)
+	votes := g.promise.votes
+	kept := votes[:0]
+	for _, m := range votes {
+		switch {
+		case !g.promise.stands(now) && now >= g.lease.expiry():
 			g.considerVote(m)
+		case g.succession.keeps(kept, m):
+			kept = append(kept, m)
 		}
 	}
-	g.promise.votes = g.promise.votes[:0]
+	clear(votes[len(kept):])
+	g.promise.votes = kept
 }
 
 // considerVote lets Raft see a request for a vote.

@@ -210,6 +210,7 @@ func (s *scenario) command(d *datadriven.TestData) {
 				}
 				s.replicas[id].group.Tick(sleepAfter,
 					func(id keys.ReplicaID) bool { return s.away[id] })
+				s.replicas[id].group.Succeed(s.now, func() bool { return !d.HasArg("not-its-turn") })
 				s.collect(id)
 			}
 			if d.HasArg("settle") {
@@ -254,6 +255,9 @@ func (s *scenario) command(d *datadriven.TestData) {
 		id, r := replica()
 		r.group.WakeLeaderGone(10)
 		s.collect(id)
+	case "process-gone": // that of the leader, as the host of a replica sees it
+		_, r := replica()
+		r.group.LeaderGone()
 	case "cut", "heal":
 		var from, to int
 		d.ScanArgs(s.t, "from", &from)

@@ -201,6 +201,8 @@ type Host struct {
 	// averse, recovering: see SetLeaderAverse. leaving: see Drain.
 	averse, recovering, leaving atomic.Bool
 	room                        room
+	// campaigns is how many more may begin in this tick because hosts are gone.
+	campaigns atomic.Int64
 	// clocks is what this process believes of its clock and of its peers'.
 	clocks *clockhealth.Health
 	// leading and following are what is closed for groups that sleep.

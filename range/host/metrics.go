@@ -9,7 +9,7 @@ import (
 type metrics struct {
 	groups                                 prometheus.Gauge
 	failed, elected, dropped, misaddressed prometheus.Counter
-	inboxFull, pauses                      prometheus.Counter
+	inboxFull, pauses, gone                prometheus.Counter
 	refusedAppends                         prometheus.Counter
 	appliedEntries                         prometheus.Counter
 	snapshotsSent, snapshotsFailed         prometheus.Counter
@@ -41,6 +41,8 @@ func newMetrics(r prometheus.Registerer, awake, peers func() float64) *metrics {
 				"the leader sends them again."),
 		pauses: counter("pauses_total", "Times the process was paused for an "+
 			"election timeout or more."),
+		gone: counter("peers_gone_total", "Times that the process of another server was found to "+
+			"be gone: its machine refused connections, and nothing was heard of it."),
 		appliedEntries:     counter("applied_entries_total", "Entries applied."),
 		snapshotsSent:      counter("snapshots_sent_total", "Snapshots sent."),
 		snapshotsFailed:    counter("snapshots_failed_total", "Snapshots that could not be sent."),
@@ -79,6 +81,7 @@ func newMetrics(r prometheus.Registerer, awake, peers func() float64) *metrics {
 			m.inboxFull,
 			m.refusedAppends,
 			m.pauses,
+			m.gone,
 			m.appliedEntries,
 			m.snapshotsSent,
 			m.snapshotsFailed,

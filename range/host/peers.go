@@ -17,6 +17,8 @@ type peers struct {
 	hosts map[uint64]*peer
 	// withoutRoom counts those whose disk is below its reserve, for readers without the lock.
 	withoutRoom atomic.Int32
+	// gone counts those whose process is gone, for readers without the lock.
+	gone atomic.Int32
 }
 
 type peer struct {
@@ -25,6 +27,9 @@ type peer struct {
 	pinged      int64 // monotonic; when it was with other messages, 0: not yet
 	incarnation uint64
 	down        bool
+	// refused: its machine has refused a connection since something was heard of it. gone: so it
+	// has, and the host has been silent (gone.go).
+	refused, gone bool
 	// condition is what it said last of itself: in the ping of that number, of that incarnation.
 	condition    condition
 	said, saidBy uint64
@@ -53,6 +58,7 @@ func (p *peers) drop(host uint64) {
 			if x.condition.noRoom {
 				p.withoutRoom.Add(-1)
 			}
+			p.backLocked(x)
 			delete(p.hosts, host)
 		}
 	}
@@ -69,6 +75,7 @@ func (p *peers) heard(host uint64, incarnation uint64, now int64) (restarted, ba
 	}
 	back = x.down
 	x.lastHeard, x.down = now, false
+	p.backLocked(x)
 	if incarnation == 0 || incarnation == x.incarnation {
 		return false, back
 	}

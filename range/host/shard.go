@@ -233,6 +233,7 @@ func (s *shard) process(g *Group, tick bool) {
 	}
 	if tick {
 		g.core.Tick(s.sleepAfter, g.isAway)
+		g.succeed()
 		g.expireReads()
 	}
 	for g.core.Ready(s.host.now(), &s.output) {

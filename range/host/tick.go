@@ -30,6 +30,7 @@ func (h *Host) tickLoop() {
 			h.clocks.Believe()
 		}
 		silent, all := h.peers.silent(now, int64(h.config.electionTimeout()))
+		h.noteGone(h.peers.newlyGone(now, h.config.Tick))
 		round := h.beginRound()
 		h.round.Store(round)
 		// The workers tick: a group that reads the disk must hold up neither pings nor other groups.

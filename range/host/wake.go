@@ -127,7 +127,12 @@ func (h *Host) wakeSome() {
 func (g *Group) wakeLeaderGone(host uint64, s wakeState) {
 	l := g.core.Leadership()
 	ledAnew := l.Leader != 0 && (g.HostOf(l.Leader) != host || l.Term != s.then.Term)
-	if !ledAnew && (s.restarted || g.host.PeerDown(host)) {
+	switch {
+	case ledAnew:
+	case s.restarted:
+		g.core.WakeLeaderGone(g.host.config.ElectionTicks)
+		g.core.LeaderGone()
+	case g.host.PeerDown(host), g.host.peers.isGone(host):
 		g.core.WakeLeaderGone(g.host.config.ElectionTicks)
 	}
 }

@@ -195,7 +195,7 @@ func TestBreak(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := n.Dialer("a")(t.Context(), "b:2"); !errors.Is(err, memnet.ErrUnreachable) {
+		if _, err := n.Dialer("a")(t.Context(), "b:2"); !errors.Is(err, memnet.ErrRefused) {
 			t.Fatal(err)
 		}
 		n.Heal("a", "b")

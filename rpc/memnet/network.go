@@ -9,15 +9,15 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
 // Errors of dialling and of connections, inside a *net.OpError.
 var (
-	// ErrRefused: no listener is at the address.
-	ErrRefused = errors.New("connection refused")
-	// ErrUnreachable: a link between the hosts is cut, and breaks connections.
-	ErrUnreachable = errors.New("host is unreachable")
+	// ErrRefused: no listener is at the address, or a link between the hosts is cut, and breaks
+	// connections. It is the error of a real network.
+	ErrRefused error = syscall.ECONNREFUSED
 	// ErrReset: the connection was reset, by a cut, by Drop, or by its other end.
 	ErrReset = errors.New("connection reset by peer")
 )
@@ -29,7 +29,8 @@ const (
 	// Stall keeps connections: bytes wait until the link is healed, like packets that are lost and
 	// sent again.
 	Stall Mode = iota + 1
-	// Break resets connections, and refuses new ones.
+	// Break resets connections, and refuses new ones, as a firewall may: what tries to connect cannot
+	// tell that from a process that has ended.
 	Break
 )
 
@@ -132,7 +133,7 @@ func (n *Network) dial(ctx context.Context, from, addr string) (net.Conn, error)
 		}
 		n.mu.Unlock()
 		if cut == Break {
-			return nil, ErrUnreachable
+			return nil, ErrRefused
 		}
 		select {
 		case <-changed:
