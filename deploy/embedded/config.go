@@ -111,8 +111,9 @@ type ServerConfig struct {
 	// CoreHistory is for how long the coordination store keeps what was changed, so that it can be
 	// read and watched from there. Default 1 h; negative: until a client compacts it.
 	CoreHistory time.Duration
-	// CoreQuota is the size in bytes of the coordination store, with its history, above which a
-	// member raises etcd's alarm NOSPACE. Default 0: only the room on the disk counts.
+	// CoreQuota is the size in bytes of the coordination store, with its history, above which this
+	// member lets nothing be put while it leads: it refuses what would cross it, and raises etcd's
+	// alarm NOSPACE. Default 0: only the room on the disk counts.
 	CoreQuota int64
 
 	// Planner bounds what placement does, where no operator of the cluster has set it. Zero: its

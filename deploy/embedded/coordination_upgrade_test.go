@@ -327,7 +327,7 @@ func TestAlarmsWhenAllMembersKnowThem(t *testing.T) {
 		room := func() *roomAlarm { return s.parts.core.coordination.room.Load() }
 		u.await("it looks for room", func() bool { return room() != nil })
 		time.Sleep(time.Minute) // virtual: until they have asked the third one, which was newer before
-		room().quota.Store(1)
+		room().store.SetQuota(store.Quota{Bytes: 1})
 		time.Sleep(time.Minute) // virtual
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

@@ -52,10 +52,14 @@ func (s *Server) serveEtcd(
 	if s.config.FS == vfs.Default {
 		temporary = s.directory.sub("core")
 	}
+	part.SetQuota(store.Quota{Bytes: uint64(max(0, s.config.CoreQuota)),
+		Member: uint64(s.directory.identity().Server)})
+	room := &roomAlarm{server: s, databases: p.databases, store: part,
+		unknowing: p.server.UnknowingMembers}
 	services, err := etcdapi.New(etcdapi.Config{Store: part, Random: randomReader(s.config.Random),
 		Cluster: cluster, MaxRequestBytes: s.config.MaxRequestBytes,
 		MaxOperations: s.config.MaxOperations, TemporaryDirectory: temporary,
-		Quota: s.config.CoreQuota, Answers: s.answers,
+		Quota: s.config.CoreQuota, GiveBack: room.giveBack, Answers: s.answers,
 		CertificateUsers: s.tls != nil && s.config.TLSCA != "", TLS: rpc.TLSOfCall,
 		Party: rpc.PartyOfCall, PassedOn: s.passedOn, Keyspaces: guardedKeyspaces{s},
 		Logger: s.config.Logger, Registerer: registerer})
@@ -74,9 +78,6 @@ func (s *Server) serveEtcd(
 	services.Watch = watches
 	p.coordination.watch.Store(watches)
 	s.services.etcd.begin(services.Register)
-	room := &roomAlarm{server: s, databases: p.databases, store: part,
-		unknowing: p.server.UnknowingMembers}
-	room.quota.Store(s.config.CoreQuota)
 	room.start(s.ctx)
 	p.coordination.room.Store(room)
 	return nil

@@ -20,18 +20,26 @@ const (
 	roomTimeout = 5 * time.Second
 	// A member raises its alarm when fewer reserves of the disk are free than lowReserves: the last
 	// one is for the alarm itself, and for what is deleted. It ends it when more than roomyReserves
-	// are. Of a quota, a tenth has to be free again.
+	// are.
 	lowReserves, roomyReserves = 2, 3
-	// quotaLooks is how often in a row a member sees the quota exceeded before it raises the alarm:
-	// what a snapshot replaces is counted for a moment beside what it brings.
-	quotaLooks = 3
-	// leastStoreBytes is what a store counts for whose tables are all in memory yet.
-	leastStoreBytes = 4 << 10
+	// giveBackBytes is how much has to be removed from the store, since it gave its room back last,
+	// before it is made to do so again while there is an alarm. giveBackTimeout bounds that.
+	// giveBackRest is how long it rests after it, and giveBackAgain if it did not succeed.
+	giveBackBytes   = 1 << 20
+	giveBackTimeout = 5 * time.Minute
+	giveBackRest    = 2 * time.Second
+	giveBackAgain   = 15 * time.Second
 	// refusedAgain is how often the log is told at most that an alarm cannot be raised.
 	refusedAgain = 10 * time.Minute
 )
 
-// roomAlarm raises and ends the alarm that this member has no room.
+// roomAlarm raises and ends the alarm that this member has no room. The store raises it as well,
+// for its quota, when it refuses a command (store.SetQuota).
+//
+// While the alarm is there, what clients delete and compact has to come back to the disk without
+// more writes, which are refused: the database would keep it until its memory is full. So the
+// member has the store give it back (giveBack): once when the alarm is raised, for what was removed
+// before, and again when more was removed.
 type roomAlarm struct {
 	server    *Server
 	databases *databases
@@ -39,10 +47,13 @@ type roomAlarm struct {
 	// unknowing are the members of the core because of which an alarm may not be raised, as
 	// server.Server.UnknowingMembers.
 	unknowing func() (unheard, older []string)
-	// quota is ServerConfig.CoreQuota.
-	quota atomic.Int64
-	// above is how often in a row the quota was seen to be exceeded, up to quotaLooks. Of watch.
-	above int
+	// given is store.Freed when the store began to give back last. Of watch.
+	given uint64
+	// raised: the last look has found the alarm raised. Of watch.
+	raised bool
+	// owes: since the alarm was raised the store has not given back, or it did not succeed. giving:
+	// it gives back, or rests after that.
+	owes, giving atomic.Bool
 	// refused is when the log was last told that an alarm cannot be raised; zero: never. Of watch.
 	refused time.Time
 	// running is watch. end ends it; so does the end of the server's context.
@@ -59,7 +70,17 @@ func (r *roomAlarm) start(ctx context.Context) {
 // watch looks again and again. It is one goroutine.
 func (r *roomAlarm) watch(running context.Context) {
 	for pause(running, roomLook) {
-		for _, c := range r.due() {
+		commands, raised := r.due()
+		if raised {
+			r.considerGivingBack(running)
+		} else {
+			r.owes.Store(true)
+			if r.raised {
+				r.store.AlarmOver()
+			}
+		}
+		r.raised = raised
+		for _, c := range commands {
 			ctx, cancel := context.WithTimeout(running, roomTimeout)
 			// Without a leader nothing is written. It is tried again.
 			_, err := r.store.Execute(ctx, c)
@@ -92,14 +113,52 @@ func (r *roomAlarm) tellRefused() {
 		"member", uint64(r.server.directory.identity().Server), "unheard", unheard, "older", older)
 }
 
-// due are the commands that are to be done now.
-func (r *roomAlarm) due() (commands []*storepb.Command) {
+// considerGivingBack has the store give back what was removed, if there is something. The work runs
+// beside the looks: it may wait for the disk.
+func (r *roomAlarm) considerGivingBack(running context.Context) {
+	freed := r.store.Freed()
+	if !r.owes.Load() && freed-r.given < giveBackBytes || r.giving.Swap(true) {
+		return
+	}
+	// What a compaction removes while this runs is given back by the next time.
+	r.given = freed
+	r.owes.Store(false)
+	r.running.Go(func() {
+		defer r.giving.Store(false)
+		ctx, cancel := context.WithTimeout(running, giveBackTimeout)
+		began := time.Now()
+		err := r.giveBack(ctx)
+		cancel()
+		if running.Err() != nil {
+			return
+		}
+		log, rest := r.server.config.Logger.With("seconds", time.Since(began).Seconds()), giveBackRest
+		if err != nil {
+			log.Warn("what was deleted from the coordination store could not all be given back to the "+
+				"disk; it is tried again", "error", err)
+			r.owes.Store(true)
+			rest = giveBackAgain
+		} else {
+			log.Info("what was deleted from the coordination store was given back to the disk")
+		}
+		pause(running, rest)
+	})
+}
+
+// giveBack has the disk take back what was removed from the coordination store and from the Raft
+// logs of the core.
+func (r *roomAlarm) giveBack(ctx context.Context) error {
+	// The flush of the state lets the logs be truncated up to it.
+	return errors.Join(r.store.GiveBack(ctx), r.databases.log.Reclaim())
+}
+
+// due are the commands that are to be done now, and whether this member's alarm is raised.
+func (r *roomAlarm) due() (commands []*storepb.Command, raised bool) {
 	self := uint64(r.server.directory.identity().Server)
 	mine := &storepb.Alarm{Member: self, Type: storepb.Alarm_NO_SPACE, Automatic: true}
 	low, roomy := r.room()
 	alarms, members := r.store.Alarms(), r.store.Members().GetMembers()
 	l, _ := r.store.Leadership()
-	raised := false
 	for _, a := range alarms {
 		is := func(m *storepb.Member) bool { return m.Server == a.Member }
 		switch {
@@ -117,7 +176,7 @@ func (r *roomAlarm) due() (commands []*storepb.Command) {
 	if low && !raised && len(members) > 0 {
 		commands = append(commands, store.RaiseAlarm(mine))
 	}
-	return commands
+	return commands, raised
 }
 
 // room looks whether there is little room, or plenty.
@@ -130,22 +189,6 @@ func (r *roomAlarm) room() (low, roomy bool) {
 	full := log.Full() || state.Full()
 	low = full || known && left < lowReserves*reserve
 	roomy = !full && (!known || left > roomyReserves*reserve)
-	if quota := r.quota.Load(); quota > 0 {
-		if size, err := r.store.Size(); err == nil {
-			size = max(size, leastStoreBytes)
-			low = r.exceeds(size > uint64(quota)) || low
-			roomy = roomy && size < uint64(quota-quota/10)
-		}
-	}
-	return low, roomy
-}
-
-// exceeds says whether the quota counts as exceeded, after one more look.
-func (r *roomAlarm) exceeds(over bool) bool {
-	if !over {
-		r.above = 0
-		return false
-	}
-	r.above = min(r.above+1, quotaLooks)
-	return r.above == quotaLooks
+	over, below := r.store.QuotaRoom()
+	return low || over, roomy && below
 }

@@ -49,7 +49,10 @@ type Store interface {
 
 	Leadership() (store.Leadership, <-chan struct{})
 	AppliedIndex() uint64
-	Size() (uint64, error)
+	// Bytes is the size of the store as its quota counts it, DiskBytes about what it takes on the
+	// disk.
+	Bytes() uint64
+	DiskBytes() (uint64, error)
 	// Alarms are those that are raised, as far as this member knows.
 	Alarms() []*storepb.Alarm
 	Hash(ctx context.Context, revision uint64) (store.Hash, error)
@@ -124,6 +127,9 @@ type Config struct {
 	MaxOperations int
 	// Quota is the size of the store that Status tells as its quota; 0: there is none.
 	Quota int64
+	// GiveBack has this member's disk take back what was deleted and compacted. nil: Defragment does
+	// nothing.
+	GiveBack func(context.Context) error
 	// RequestTimeout bounds how long a call waits for the members. Default 7 s, as in etcd.
 	RequestTimeout time.Duration
 	// LeaderGrace is how long there may be no leader before streams end whose clients demand one.

@@ -18,8 +18,8 @@ type maintenanceServer struct {
 	snapshots snapshots
 }
 
-// leastSize is what a store has whose tables are all in memory yet. etcd's size is never 0, and
-// clients divide by it.
+// leastSize is what a store with nothing in it has. etcd's size is never 0, and clients divide by
+// it.
 const leastSize = 4 << 10
 
 // Status implements etcdserverpb.MaintenanceServer.
@@ -29,11 +29,14 @@ func (s *maintenanceServer) Status(
 	if _, err := s.identified(ctx); err != nil {
 		return nil, err
 	}
-	size, err := s.Store.Size()
+	disk, err := s.Store.DiskBytes()
 	if err != nil {
 		return nil, s.toGRPC(ctx, err)
 	}
-	size = max(size, leastSize)
+	// What is in use is what the quota counts. It can be in memory yet, or compressed on the disk;
+	// what there is besides comes back by Defragment.
+	used := max(s.Store.Bytes(), leastSize)
+	size := max(disk, used)
 	quota := int64(math.MaxInt64) // there is none
 	if s.Quota > 0 {
 		quota = s.Quota
@@ -42,7 +45,7 @@ func (s *maintenanceServer) Status(
 	index := s.Store.AppliedIndex()
 	response := &pb.StatusResponse{
 		Header: s.header(0), Version: s.Version, StorageVersion: s.minorVersion() + ".0",
-		DbSize: int64(size), DbSizeInUse: int64(size), DbSizeQuota: quota,
+		DbSize: int64(size), DbSizeInUse: int64(used), DbSizeQuota: quota,
 		RaftIndex: index, RaftAppliedIndex: index, RaftTerm: l.Term,
 		IsLearner: s.Cluster.Learner(), DowngradeInfo: &pb.DowngradeInfo{},
 	}
@@ -60,12 +63,18 @@ func (b *backend) minorVersion() string {
 	return b.Version[:max(0, strings.LastIndexByte(b.Version, '.'))]
 }
 
-// Defragment implements etcdserverpb.MaintenanceServer. The database needs none.
+// Defragment implements etcdserverpb.MaintenanceServer: the disk of this member takes back what was
+// deleted and compacted. Reads and writes go on meanwhile. Other members need not be asked.
 func (s *maintenanceServer) Defragment(
 	ctx context.Context, _ *pb.DefragmentRequest,
 ) (*pb.DefragmentResponse, error) {
 	if _, err := s.administer(ctx); err != nil {
 		return nil, err
+	}
+	if s.GiveBack != nil {
+		if err := s.GiveBack(ctx); err != nil {
+			return nil, s.toGRPC(ctx, err)
+		}
 	}
 	return &pb.DefragmentResponse{}, nil
 }

@@ -22,8 +22,8 @@ import (
 const maxAlarms = 256
 
 var (
-	// ErrNoSpace says that an alarm for want of room is raised.
-	ErrNoSpace = errors.New("a member has no room on its disk, and raised an alarm")
+	// ErrNoSpace says that an alarm for want of room is raised, or would be by the command.
+	ErrNoSpace = errors.New("there is no room: a member's disk is nearly full, or the quota is used up")
 	// ErrCorrupt says that an alarm for members that differ is raised.
 	ErrCorrupt = errors.New("an alarm says that members differ")
 )

@@ -52,6 +52,8 @@ type application struct {
 	// replaced: the history was replaced by an import, and is in the database alone. forgetLeases:
 	// all leases went with it.
 	replaced, forgetLeases bool
+	// freed is how many bytes of versions and events were removed.
+	freed uint64
 	// attached is by how many keys leases have come to have more, or fewer.
 	attached map[int64]int
 }
@@ -142,6 +144,7 @@ func (s *Store) publish(a *application, term uint64) {
 		s.blocks.Reset(a.meta.Revision)
 	}
 	known, waiting := s.applied(a, term)
+	s.sized(a.meta, known, a.freed)
 	if a.replaced {
 		s.hub.Reset(a.meta.Revision)
 	} else {
@@ -155,15 +158,19 @@ func (s *Store) publish(a *application, term uint64) {
 func (s *Store) newApplication(batch *engine.StateBatch) (*application, error) {
 	a := &application{store: s, batch: batch, index: s.machine.index, attached: map[int64]int{},
 		watchesPrevious: s.hub.WantsPrevious()}
-	m := s.machine.meta
-	a.meta = &storepb.MetaRecord{Revision: m.Revision, Compacted: m.Compacted, Import: m.Import,
-		CompactionRest: m.CompactionRest}
+	a.meta = copyMeta(s.machine.meta)
 	var err error
 	if a.reader, err = newReaderWith(s.layout, batch, a.meta); err != nil {
 		return nil, err
 	}
 	a.reader.newest = s.newest
 	return a, nil
+}
+
+// copyMeta is a copy whose fields can be set. What these point to is shared, and never changed.
+func copyMeta(m *storepb.MetaRecord) *storepb.MetaRecord {
+	return &storepb.MetaRecord{Revision: m.Revision, Compacted: m.Compacted, Import: m.Import,
+		CompactionRest: m.CompactionRest, Bytes: m.Bytes}
 }
 
 func (a *application) close() error {

@@ -98,6 +98,7 @@ func (a *application) removeCompacted(
 				return err
 			}
 			if revision < c {
+				a.removed(r.pairBytes())
 				if err := a.batch.Delete(r.it.Key(), nil); err != nil {
 					return err
 				}
@@ -116,6 +117,7 @@ func (a *application) dropVersions(r *reader, key []byte, revision, c uint64) er
 	}
 	if kv.ModRevision == revision {
 		if kv.Version == 0 && revision < c {
+			a.removed(r.pairBytes())
 			if err := a.batch.Delete(r.it.Key(), nil); err != nil {
 				return err
 			}
@@ -127,5 +129,28 @@ func (a *application) dropVersions(r *reader, key []byte, revision, c uint64) er
 	if older, _, err := decodeVersionKey(r.it.Key()); err != nil || !bytes.Equal(older, key) {
 		return nil // another key, or the next table
 	}
+	deletion, err := r.atDeletion()
+	if err != nil {
+		return err
+	}
+	// INVARIANT: a deletion below an event of the compaction lies below c, and its own event comes
+	// before: it was removed with that, and its bytes were noted then.
+	if !deletion {
+		a.removed(r.pairBytes())
+	}
 	return a.batch.Delete(r.it.Key(), nil)
+}
+
+// deletionBytes is more than the record of a deletion has. A record with a value is not read to
+// find out that it is none.
+const deletionBytes = 16
+
+// atDeletion says whether the version on which the iterator stands is a deletion.
+func (r *reader) atDeletion() (bool, error) {
+	value := r.it.LazyValue()
+	if value.Len() >= deletionBytes {
+		return false, nil
+	}
+	kv, err := r.decodeParts(nil, 0, mereKey)
+	return kv == nil && err == nil, err
 }

@@ -57,6 +57,11 @@
 // be as large as a command. Commands whose outcome is open take room, in number and bytes, until it
 // is known; clients that wait for it have it in turns (room.go).
 //
+// # Size
+//
+// The meta record counts the bytes of all versions and events. By that size, and a quota, the
+// leader refuses what would cross it, before it is proposed (quota.go, package space).
+//
 // # Imports
 //
 // The state that another store had at one revision can be brought into an empty store (import.go).

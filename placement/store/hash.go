@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"hash/crc32"
 
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/engine"
 )
 
 // Hash is a sum over the history of the keys. It is the same on all members for the same Revision
@@ -101,6 +104,14 @@ func (s *Store) HashAll(ctx context.Context) (sum uint32, revision uint64, err e
 			if err != nil {
 				return err
 			}
+			if bytes.Equal(r.it.Key(), r.layout.meta) {
+				// Members of the version before do not count bytes.
+				meta := copyMeta(r.meta)
+				meta.Bytes = 0
+				if value, err = meta.MarshalVT(); err != nil {
+					return err
+				}
+			}
 			head := number(uint64(len(r.it.Key())))
 			head = binary.BigEndian.AppendUint64(head, uint64(len(value)))
 			for _, part := range [][]byte{head, r.it.Key()[localPrefixLength:], value} {
@@ -115,9 +126,27 @@ func (s *Store) HashAll(ctx context.Context) (sum uint32, revision uint64, err e
 // AppliedIndex is that of the last entry of the log that this member has applied.
 func (s *Store) AppliedIndex() uint64 { return s.index.Load() }
 
-// Size is about how many bytes the store takes on this member's disk. What is in memory yet, and
-// in the log, is not counted.
-func (s *Store) Size() (uint64, error) {
+// GiveBack has the disk of this member take back what was removed from the store: it flushes and
+// compacts what the store has of the database, also if there is little room. It waits for that, and
+// ends with ErrNoSpace if the disk has too little room even so.
+func (s *Store) GiveBack(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	if !s.begin() {
+		return ErrClosed
+	}
+	defer s.mu.readers.Done()
+	err := s.config.State.GiveBack(ctx, s.layout.span)
+	if errors.Is(err, engine.ErrNoRoom) {
+		return fmt.Errorf("%w: %w", ErrNoSpace, err)
+	}
+	return err
+}
+
+// DiskBytes is about how many bytes the store takes on this member's disk. What is in memory yet,
+// and in the log, is not counted. Bytes is its size as the quota counts it.
+func (s *Store) DiskBytes() (uint64, error) {
 	var size uint64
 	err := s.read(func(*reader) (err error) { // so that the database stays open
 		size, err = s.config.State.DiskUsage(s.layout.span)

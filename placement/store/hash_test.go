@@ -99,7 +99,7 @@ func TestHash(t *testing.T) {
 	if _, err := s.Hash(ended, 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("of a caller that is gone: %v", err)
 	}
-	if _, err := s.Size(); err != nil {
+	if _, err := s.DiskBytes(); err != nil {
 		t.Error(err)
 	}
 }

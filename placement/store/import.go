@@ -105,6 +105,7 @@ func (a *application) importStep(m *storepb.Import, result *storepb.Result) erro
 			if err := a.clear(tableVersion, tableEvent); err != nil {
 				return err
 			}
+			a.removed(a.meta.Bytes)
 			a.meta.Revision++
 			a.meta.Compacted, a.meta.CompactionRest = a.meta.Revision, nil
 			a.replaced = true
@@ -184,7 +185,7 @@ func (a *application) writeImported(m *storepb.Import, revision uint64) error {
 	for _, v := range m.Versions {
 		record := &storepb.VersionRecord{Tombstone: v.Version == 0, CreateRevision: v.CreateRevision,
 			Version: v.Version, Value: v.Value, Lease: v.Lease}
-		if err := a.set(a.store.layout.version(v.Key, v.ModRevision), record); err != nil {
+		if err := a.setVersion(a.store.layout.version(v.Key, v.ModRevision), record); err != nil {
 			return err
 		}
 		if v.Lease != 0 {
@@ -194,7 +195,7 @@ func (a *application) writeImported(m *storepb.Import, revision uint64) error {
 			}
 		}
 		if v.ModRevision == revision {
-			if err := a.batch.Set(a.store.layout.event(revision, v.Number), v.Key, nil); err != nil {
+			if err := a.setPair(a.store.layout.event(revision, v.Number), v.Key); err != nil {
 				return err
 			}
 		}
@@ -217,6 +218,7 @@ func (a *application) abandonImport(m *storepb.Import, result *storepb.Result) e
 	if err := a.clear(tableVersion, tableEvent, tableLease, tableAttached); err != nil {
 		return err
 	}
+	a.removed(a.meta.Bytes)
 	a.meta.Import, a.metaChanged, a.forgetLeases = nil, true, true
 	a.meta.CompactionRest = nil
 	a.leases = nil

@@ -47,6 +47,10 @@ func newMetrics(s *Store, registerer prometheus.Registerer) (*metrics, error) {
 		gauge("compacted_revision", "Lowest revision that can be read.", func() float64 {
 			return float64(s.Compacted())
 		}),
+		gauge("bytes", "Size of the store as its quota counts it: keys and values of the whole history, "+
+			"and leases.", func() float64 { return float64(s.Bytes()) }),
+		gauge("quota_bytes", "Size above which this member lets nothing be put while it leads; 0: no "+
+			"quota.", func() float64 { return float64(s.space.Quota()) }),
 		gauge("leases", "Leases that exist.", func() float64 { return float64(s.lessor.Count()) }),
 		gauge("pending_commands", "Commands that were proposed and whose outcome is open.",
 			func() float64 { return float64(s.room.heldCommands.Load()) }),

@@ -520,6 +520,7 @@ func TestModel(t *testing.T) {
 		second.catchUp()
 		same(t, c.members[0].dump(), second.dump())
 		for _, member := range c.members {
+			checkBytes(t, member)
 			for revision := uint64(1); revision <= m.revision; revision++ {
 				q := &storepb.Range{Key: []byte{0}, RangeEnd: []byte{0}, Revision: revision}
 				got, err := member.store.Stale().Range(q)

@@ -18,8 +18,9 @@ type commandID struct{ origin, request uint64 }
 type pending struct {
 	// term is that in which it was proposed, here or, if elsewhere, at another member.
 	term uint64
-	// size is what it takes of the room.
-	size int
+	// size is what it takes of the room, and reserved what it has reserved of the quota.
+	size     int
+	reserved uint64
 	// format is that of the command, if it is higher than what this version would give it.
 	format byte
 	// survives: the caller waits beyond the end of the leadership, until the log shows what became
@@ -56,6 +57,7 @@ func newPending(size int) *pending {
 func (s *Store) settle(all []known) {
 	for _, k := range all {
 		s.room.leave(k.size)
+		s.space.Release(k.reserved)
 		k.applied = k.outcome.err == nil
 		k.pending.outcome <- k.outcome
 		close(k.over)
@@ -259,15 +261,23 @@ func (s *Store) attempt(
 	if len(data) > MaxCommandBytes {
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(data), MaxCommandBytes)
 	}
+	// What waits for its turn counts as let in. A command that is refused holds no place meanwhile,
+	// so that the alarm that it raises finds one.
+	reserved, err := s.reserve(ctx, c)
+	if err != nil {
+		return nil, err
+	}
 	if err := s.room.enter(ctx, clientOf(ctx), len(data)); err != nil {
+		s.space.Release(reserved)
 		return nil, err
 	}
 	p := newPending(len(data))
-	p.term, p.survives = like.term, like.survives
+	p.term, p.survives, p.reserved = like.term, like.survives, reserved
 	id := commandID{c.Origin, c.Request}
 	handle, err := s.register(id, p)
 	if err != nil {
 		s.room.leave(p.size)
+		s.space.Release(p.reserved)
 		return nil, err
 	}
 	if s.config.GroupCommands && groups(c) {
@@ -297,7 +307,9 @@ func (s *Store) register(id commandID, p *pending) (Group, error) {
 	switch {
 	case s.mu.closed:
 		return nil, ErrClosed
-	case s.mu.group == nil || !l.IsLeader || p.term != 0 && p.term != l.Term:
+	case s.mu.group == nil || !l.IsLeader || p.term != 0 && p.term != l.Term,
+		// It was judged by its quota in a leadership before.
+		p.reserved > 0 && !s.leadershipLocked().Serving:
 		return nil, &NotLeaderError{Leader: l.Leader, Term: l.Term}
 	}
 	p.term = l.Term
@@ -314,6 +326,7 @@ func (s *Store) unregister(id commandID) {
 	s.mu.Unlock()
 	if p != nil {
 		s.room.leave(p.size)
+		s.space.Release(p.reserved)
 		close(p.over)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/keycount"
 	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/newest"
+	"github.com/tidemarkdb/tidemark/placement/store/space"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/engine"
@@ -166,6 +167,9 @@ type Store struct {
 	authority     atomic.Pointer[authority.State]
 	authorityNews news
 	alarms        atomic.Pointer[[]*storepb.Alarm]
+	// space has the size of the store and its quota, and alarmOf is Quota.Member.
+	space   space.Ledger
+	alarmOf atomic.Uint64
 	// index is that of the newest entry that is applied and visible.
 	index atomic.Uint64
 	// requests numbers the commands of this process.
@@ -295,6 +299,11 @@ func (s *Store) load() error {
 		if err != nil {
 			return err
 		}
+		if r.meta.Bytes == 0 {
+			if r.meta.Bytes, err = r.sumBytes(); err != nil {
+				return err
+			}
+		}
 		s.setAuthority(state)
 		s.alarms.Store(&alarms)
 		s.members.replace(members)
@@ -302,6 +311,7 @@ func (s *Store) load() error {
 		s.blocks.Reset(r.meta.Revision)
 		s.newest.Reset()
 		s.lessor.Replace(leases, attached)
+		s.sized(r.meta, nil, 0)
 		s.importing.Store(importing(r.meta))
 		s.revision.Store(r.meta.Revision)
 		s.compacted.Store(r.meta.Compacted)
@@ -347,15 +357,21 @@ func (s *Store) Close() {
 	s.metrics.close()
 }
 
+// begin keeps the database open until mu.readers.Done; false: the store is closed.
+func (s *Store) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.mu.closed {
+		s.mu.readers.Add(1)
+	}
+	return !s.mu.closed
+}
+
 // open starts reading the database, which is not closed before done.
 func (s *Store) open(from source) (*reader, error) {
-	s.mu.Lock()
-	if s.mu.closed {
-		s.mu.Unlock()
+	if !s.begin() {
 		return nil, ErrClosed
 	}
-	s.mu.readers.Add(1)
-	s.mu.Unlock()
 	r, err := newReader(s.layout, from)
 	if err != nil {
 		s.mu.readers.Done()

@@ -335,10 +335,11 @@ func (w *writer) detach(kv *storepb.KeyValue) error {
 func (w *writer) write(
 	key []byte, record *storepb.VersionRecord, previous *storepb.KeyValue, had part,
 ) error {
-	if err := w.set(w.store.layout.version(key, w.revision), record); err != nil {
+	// INVARIANT: neither is there: a command writes a key once (checkOverlap).
+	if err := w.setVersion(w.store.layout.version(key, w.revision), record); err != nil {
 		return err
 	}
-	if err := w.batch.Set(w.store.layout.event(w.revision, w.written), key, nil); err != nil {
+	if err := w.setPair(w.store.layout.event(w.revision, w.written), key); err != nil {
 		return err
 	}
 	if record.Tombstone || previous == nil {

@@ -3613,8 +3613,11 @@ type MetaRecord struct {
 	Import *ImportRecord `protobuf:"bytes,3,opt,name=import,proto3" json:"import,omitempty"`
 	// What the compaction at compacted has left to be removed; absent: nothing.
 	CompactionRest *CompactionRest `protobuf:"bytes,4,opt,name=compaction_rest,json=compactionRest,proto3" json:"compaction_rest,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The bytes of all versions and events, keys and records together. Absent: 0, or not known,
+	// because a version of the program wrote the record that does not count them.
+	Bytes         uint64 `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MetaRecord) Reset() {
@@ -3673,6 +3676,13 @@ func (x *MetaRecord) GetCompactionRest() *CompactionRest {
 		return x.CompactionRest
 	}
 	return nil
+}
+
+func (x *MetaRecord) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
 }
 
 // CompactionRest says where the removal of what is compacted goes on: at the event of that number,
@@ -4680,13 +4690,14 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x0fcreate_revision\x18\x02 \x01(\x04R\x0ecreateRevision\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\x04R\aversion\x12\x14\n" +
 	"\x05lease\x18\x04 \x01(\x03R\x05lease\x12\x14\n" +
-	"\x05value\x18\x05 \x01(\fR\x05value\"\xcb\x01\n" +
+	"\x05value\x18\x05 \x01(\fR\x05value\"\xe1\x01\n" +
 	"\n" +
 	"MetaRecord\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x1c\n" +
 	"\tcompacted\x18\x02 \x01(\x04R\tcompacted\x127\n" +
 	"\x06import\x18\x03 \x01(\v2\x1f.tidemark.store.v1.ImportRecordR\x06import\x12J\n" +
-	"\x0fcompaction_rest\x18\x04 \x01(\v2!.tidemark.store.v1.CompactionRestR\x0ecompactionRest\"D\n" +
+	"\x0fcompaction_rest\x18\x04 \x01(\v2!.tidemark.store.v1.CompactionRestR\x0ecompactionRest\x12\x14\n" +
+	"\x05bytes\x18\x05 \x01(\x04R\x05bytes\"D\n" +
 	"\x0eCompactionRest\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\"\xa9\x02\n" +
