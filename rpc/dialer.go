@@ -25,6 +25,9 @@ import (
 // ErrDialerClosed is what a closed Dialer answers.
 var ErrDialerClosed = errors.New("rpc: dialer is closed")
 
+// LeastStreamWindow is the smallest window of a stream.
+const LeastStreamWindow = serverStreamWindow
+
 // connectTimeout bounds one attempt to connect, including what the server must say before the
 // connection is usable.
 const connectTimeout = 2 * time.Second
@@ -55,6 +58,9 @@ type DialerConfig struct {
 	TLSNow func() *tls.Config
 	// Secret is the cluster's, proved to a server that is called without TLS; empty: none.
 	Secret transport.Secret
+	// StreamWindow is how many bytes of a stream the other side may send that were not read here:
+	// what thousands of streams hold if nobody reads them. Default 1 MiB.
+	StreamWindow int32
 	// Logger is nil for none.
 	Logger *slog.Logger
 }
@@ -91,6 +97,9 @@ func NewDialer(c DialerConfig) *Dialer {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	if c.StreamWindow <= 0 {
+		c.StreamWindow = streamWindow
+	}
 	shown := insecure.NewCredentials()
 	switch {
 	case c.TLSNow != nil:
@@ -112,7 +121,7 @@ func NewDialer(c DialerConfig) *Dialer {
 			// stream; and while it waits for a connection to do so, every sender waits with it. The
 			// caller tries again, and knows better when.
 			grpc.MaxRetryRPCBufferSize(0)),
-		grpc.WithStaticStreamWindowSize(streamWindow),
+		grpc.WithStaticStreamWindowSize(c.StreamWindow),
 		grpc.WithStaticConnWindowSize(connectionWindow),
 		grpc.WithReadBufferSize(ioBuffer),
 		grpc.WithWriteBufferSize(ioBuffer),

@@ -85,6 +85,9 @@ func partyOfCall(ctx context.Context) string {
 	if !ok {
 		return ""
 	}
+	if f, ok := from.AuthInfo.(Forwarded); ok && f.Party != "" {
+		return f.Party
+	}
 	return party(TLSOfCall(ctx), from.Addr)
 }
 

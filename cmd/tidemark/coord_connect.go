@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/kv/coord"
+	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
 // coordFlags are what the commands of the coordination service have in common.
@@ -87,7 +88,7 @@ func isLost(err error) bool {
 		return false
 	}
 	var coded *exit.Error
-	if errors.As(err, &coded) {
+	if errors.As(err, &coded) || coordpb.IsNotSent(err) {
 		return false
 	}
 	switch codeOf(err) {
@@ -135,6 +136,13 @@ func coordFailed(err error) error {
 	case is(rpctypes.ErrUserEmpty):
 		return &exit.Error{Code: exit.Failed, Err: said{
 			"authentication is enabled: give --user, and its password in a file (--password-file)", err}}
+	case coordpb.IsNotSent(err):
+		return &exit.Error{Code: exit.Unavailable, Err: said{"the server that was asked reaches no " +
+			"member of the consistent core; nothing was done: look at \"tidemark status\"", err}}
+	case strings.Contains(err.Error(), rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner)):
+		return &exit.Error{Code: exit.Unavailable, Err: said{"the server that was asked is a member of " +
+			"the core without a vote, which does not answer this; nothing was done: give the other " +
+			"members as --endpoints, too", err}}
 	case is(rpctypes.ErrAuthFailed, rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken):
 		code = exit.Failed
 	case is(context.DeadlineExceeded):

@@ -66,7 +66,7 @@ var may = []struct {
 
 	// The SDK brings no server with it. Only what tests import of it does.
 	{"kv/kvtest/...", []string{"kv", "kv/kvtest/...", "hlc", "rpc/...", "deploy/embedded"}},
-	{"kv/coord", []string{"hlc", "kv", "kv/coord/direct"}},
+	{"kv/coord", []string{"hlc", "kv", "kv/coord/direct", "rpc/coordpb"}},
 	{"kv/coord/direct", []string{"rpc", "rpc/coordpb"}},
 	{"kv/kvprom", []string{"kv", "metric/..."}},
 	{"kv/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "kv/...")},

@@ -206,11 +206,14 @@ func (s *Server) withClient(ctx context.Context) context.Context {
 // passedOn says what a server that passes on a call says of the client's certificate; false: the
 // call is a client's own.
 func (s *Server) passedOn(ctx context.Context) (string, bool) {
-	if !server.IsForwarded(ctx) || !s.provable() || s.peers.Proved(ctx) != nil {
+	if client, ok := rpc.ForwardedOfCall(ctx); ok {
+		return client.CommonName, true
+	}
+	if !server.IsForwarded(ctx) {
 		return "", false
 	}
-	if given := metadata.ValueFromIncomingContext(ctx, certificateField); len(given) > 0 {
-		return given[0], true
+	if !s.provable() || s.peers.Proved(ctx) != nil {
+		return "", true // the certificate of the connection is not the client's
 	}
-	return "", true
+	return firstOf(ctx, certificateField), true
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/gateway"
 	"github.com/tidemarkdb/tidemark/rpc"
@@ -38,10 +40,13 @@ func (s *Server) newGateway() (*counted, error) {
 	handler, err := gateway.New(gateway.Config{
 		Find: s.services.etcd.describe,
 		Healthy: func(ctx context.Context, serializable bool) error {
+			if _, _, own := s.services.etcd.own(pb.KV_ServiceDesc.ServiceName); !own {
+				return s.forwarder.Healthy(ctx)
+			}
 			if services := s.etcdServices(); services != nil {
 				return services.Healthy(ctx, serializable)
 			}
-			return s.noCoordination("")
+			return s.noCoordination()
 		},
 		Versions: func() (server, cluster, storage string) {
 			if services := s.etcdServices(); services != nil {

@@ -76,13 +76,24 @@ func (c *etcdCluster) leaderElsewhere() string {
 
 // Learner implements etcdapi.Cluster.
 func (c *etcdCluster) Learner() bool {
+	m := c.self()
+	return m == nil || m.Role == storepb.MemberRole_LEARNER
+}
+
+// filled says that this member's state names the member. While it does not, the member answers
+// nothing: it has been added and has no state yet, has started and not come to its own addition in
+// its log, or was removed.
+func (c *etcdCluster) filled() bool { return c.self() != nil }
+
+// self is this member, as of what is applied here; nil if it is not among the members.
+func (c *etcdCluster) self() *storepb.Member {
 	id := c.MemberID()
 	for _, m := range c.store.Members().GetMembers() {
 		if m.Server == id {
-			return m.Role == storepb.MemberRole_LEARNER
+			return m
 		}
 	}
-	return true // it was not filled yet
+	return nil
 }
 
 // Members implements etcdapi.Cluster.

@@ -8,7 +8,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -23,8 +22,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
-// etcdServices are the services of the etcd v3 API. Every server has them, and those answer that
-// have a part of the coordination store.
+// etcdServices are the services of the etcd v3 API. Every server has them: those that have a part of
+// the coordination store answer, and the others pass calls on.
 var etcdServices = []*grpc.ServiceDesc{&pb.KV_ServiceDesc, &pb.Watch_ServiceDesc,
 	&pb.Lease_ServiceDesc, &pb.Cluster_ServiceDesc, &pb.Maintenance_ServiceDesc,
 	&pb.Auth_ServiceDesc, &v3lockpb.Lock_ServiceDesc, &v3electionpb.Election_ServiceDesc,
@@ -77,6 +76,7 @@ func (s *Server) serveEtcd(
 	}
 	services.Watch = watches
 	p.coordination.watch.Store(watches)
+	s.services.etcd.ready = cluster.filled
 	s.services.etcd.begin(services.Register)
 	room.start(s.ctx)
 	p.coordination.room.Store(room)
@@ -88,10 +88,10 @@ func (s *Server) serveEtcd(
 func (s *Server) newCallServer() *rpc.CallServer {
 	return rpc.NewCallServer(rpc.CallServerConfig{
 		Better: func() string {
-			if c := s.etcdCluster.Load(); c != nil {
+			if c := s.etcdCluster.Load(); c != nil && c.filled() {
 				return c.leaderElsewhere()
 			}
-			return ""
+			return s.forwarder.Member()
 		},
 		Quick: func(method string) bool {
 			c := s.etcdCluster.Load()
@@ -107,13 +107,31 @@ func (s *Server) newCallServer() *rpc.CallServer {
 	})
 }
 
-// withoutCoordination answers calls of the etcd API that a server can answer which has no part of
-// the coordination store: where the members are, so that a client that knows only such a server can
-// go to these (clientv3.Client.Sync). It says nothing that the refusal of other calls does not say.
-func (s *Server) withoutCoordination(method string) any {
-	if method != pb.Cluster_MemberList_FullMethodName {
-		return nil
+// withoutCoordination makes the description of a service whose calls are passed on, but for the
+// calls that this server answers by itself although it has no part of the coordination store.
+func (s *Server) withoutCoordination(d *grpc.ServiceDesc) *grpc.ServiceDesc {
+	passing := s.forwarder.Describe(d)
+	if d.ServiceName != pb.Cluster_ServiceDesc.ServiceName {
+		return passing
 	}
+	for i := range passing.Methods {
+		m := &passing.Methods[i]
+		if pass := m.Handler; m.MethodName == "MemberList" {
+			m.Handler = func(service any, ctx context.Context, decode func(any) error,
+				interceptor grpc.UnaryServerInterceptor) (any, error) {
+				if list := s.whereMembersAre(); list != nil && firstOf(ctx, coordpb.FindMembers) != "" {
+					return list, decode(&pb.MemberListRequest{})
+				}
+				return pass(service, ctx, decode, interceptor)
+			}
+		}
+	}
+	return passing
+}
+
+// whereMembersAre lists the members that this server knows of, by their addresses alone; nil: it
+// knows of none. It says nothing that the refusal of other calls does not say.
+func (s *Server) whereMembersAre() *pb.MemberListResponse {
 	scheme := "http"
 	if s.tls != nil {
 		scheme = "https"
@@ -134,19 +152,9 @@ func (s *Server) coreList() []string {
 	return distinct(slices.Concat(s.members.all(), s.core.Core()))
 }
 
-// noCoordination is how a server answers calls of the etcd API that has no part of the coordination
-// store: clients go on with their next endpoint.
-//
-// Of calls that change something etcd's client for Go repeats only those of which it is sure that
-// nothing was done: by the error of a learner, for one. That says nothing of why, but gets the call
-// to a member that can do it.
-func (s *Server) noCoordination(method string) error {
-	switch method {
-	case pb.KV_Put_FullMethodName, pb.KV_DeleteRange_FullMethodName, pb.KV_Txn_FullMethodName,
-		pb.KV_Compact_FullMethodName, pb.Lease_LeaseGrant_FullMethodName,
-		pb.Lease_LeaseRevoke_FullMethodName:
-		return rpctypes.ErrGRPCNotSupportedForLearner
-	}
+// noCoordination says why a server that has no part of the coordination store does not answer a
+// call of the etcd API.
+func (s *Server) noCoordination() error {
 	core := s.coreList()
 	why := "this server is not a member of the core"
 	switch state := s.coreState.Load(); {

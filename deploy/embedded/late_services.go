@@ -9,16 +9,22 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// lateServices are gRPC services that are registered before what serves them is there. Until it is,
-// and when it is there no more, calls are refused.
+// lateServices are gRPC services that are registered before this server's own part of them is
+// there. While the part is not there, others answer in its place.
 type lateServices struct {
-	// refuse is why a call of a method ("/service/method") is refused. It is set before anything is
+	// others are the services that answer while this server's own do not, by their names; they need
+	// no service value. register makes them.
+	others map[string]*grpc.ServiceDesc
+	// otherwise makes the description of one of the others, with the methods of the given one in the
+	// same order. It is set before register is called.
+	otherwise func(*grpc.ServiceDesc) *grpc.ServiceDesc
+	// client is the context of a call with what is known of its client. It is set before anything is
 	// served.
-	refuse func(method string) error
-	// instead is the answer to a call of a method that would be refused; nil: it is refused. It is
-	// set before anything is served, or nil.
-	instead func(method string) any
-	// serving are those that serve, by the services' names; nil: none.
+	client func(context.Context) context.Context
+	// ready says that this server's own services can answer, once they are there. It is set before
+	// begin is called.
+	ready func() bool
+	// serving are this server's own services, by their names; nil: they are not there.
 	serving atomic.Pointer[map[string]lateService]
 }
 
@@ -28,66 +34,79 @@ type lateService struct {
 	service     any
 }
 
-// register registers the services, for which anything may be registered by begin.
+// register registers the services, for which this server's own may be registered by begin.
 func (l *lateServices) register(to grpc.ServiceRegistrar, services ...*grpc.ServiceDesc) {
+	if l.others == nil {
+		l.others = make(map[string]*grpc.ServiceDesc)
+	}
 	for _, s := range services {
+		if l.others[s.ServiceName] == nil {
+			l.others[s.ServiceName] = l.otherwise(s)
+		}
 		late := &grpc.ServiceDesc{ServiceName: s.ServiceName, Metadata: s.Metadata}
 		for i, m := range s.Methods {
 			late.Methods = append(late.Methods, grpc.MethodDesc{MethodName: m.MethodName,
-				Handler: l.method(s.ServiceName, m.MethodName, i)})
+				Handler: l.method(s.ServiceName, i)})
 		}
 		for i, m := range s.Streams {
-			m.Handler = l.stream(s.ServiceName, m.StreamName, i)
+			m.Handler = l.stream(s.ServiceName, i)
 			late.Streams = append(late.Streams, m)
 		}
 		to.RegisterService(late, nil)
 	}
 }
 
-// find finds the service that serves a method.
-func (l *lateServices) find(name, method string) (lateService, error) {
+// own gives this server's own service of a name; false: it does not answer, at present or ever.
+func (l *lateServices) own(name string) (*grpc.ServiceDesc, any, bool) {
 	serving := l.serving.Load()
-	if serving == nil {
-		return lateService{}, l.refuse("/" + name + "/" + method)
+	if serving == nil || !l.ready() {
+		return nil, nil, false
 	}
 	s, ok := (*serving)[name]
-	if !ok {
-		return s, status.Errorf(codes.Unimplemented, "unknown service %s", name)
-	}
-	return s, nil
+	return s.description, s.service, ok
 }
 
-// describe gives the service that serves, with its description.
+// describe gives the service that answers, with its description.
 func (l *lateServices) describe(name string) (*grpc.ServiceDesc, any, error) {
-	s, err := l.find(name, "")
-	return s.description, s.service, err
+	if description, service, ok := l.own(name); ok {
+		return description, service, nil
+	}
+	if other := l.others[name]; other != nil {
+		return other, nil, nil
+	}
+	return nil, nil, status.Errorf(codes.Unimplemented, "unknown service %s", name)
 }
 
-func (l *lateServices) method(service, method string, at int) grpc.MethodHandler {
+func (l *lateServices) method(service string, at int) grpc.MethodHandler {
 	return func(_ any, ctx context.Context, decode func(any) error,
 		interceptor grpc.UnaryServerInterceptor) (any, error) {
-		s, err := l.find(service, method)
+		description, implementation, err := l.describe(service)
 		if err != nil {
-			if l.instead != nil {
-				if answer := l.instead("/" + service + "/" + method); answer != nil {
-					return answer, nil
-				}
-			}
 			return nil, err
 		}
-		return s.description.Methods[at].Handler(s.service, ctx, decode, interceptor)
+		return description.Methods[at].Handler(implementation, l.client(ctx), decode, interceptor)
 	}
 }
 
-func (l *lateServices) stream(service, method string, at int) grpc.StreamHandler {
+func (l *lateServices) stream(service string, at int) grpc.StreamHandler {
 	return func(_ any, stream grpc.ServerStream) error {
-		s, err := l.find(service, method)
+		description, implementation, err := l.describe(service)
 		if err != nil {
 			return err
 		}
-		return s.description.Streams[at].Handler(s.service, stream)
+		return description.Streams[at].Handler(implementation,
+			clientStream{stream, l.client(stream.Context())})
 	}
 }
+
+// clientStream is a stream whose context says what is known of its client.
+type clientStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context implements grpc.ServerStream.
+func (s clientStream) Context() context.Context { return s.ctx }
 
 // begin has calls served from now on by what add registers. Its descriptions have the methods, in
 // the order, of those with which register was called.
@@ -98,7 +117,7 @@ func (l *lateServices) begin(add func(grpc.ServiceRegistrar)) {
 	l.serving.Store(&all)
 }
 
-// end has calls refused from now on.
+// end has the others answer calls from now on.
 func (l *lateServices) end() { l.serving.Store(nil) }
 
 // lateRegistrar collects services.

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded/forward"
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/metric/prom"
 	"github.com/tidemarkdb/tidemark/placement/bootstrap"
@@ -34,6 +35,8 @@ type Server struct {
 	tls     *rpc.TLSFiles
 	clients *rpc.BatchServer
 	calls   *rpc.CallServer
+	// forwarder passes calls of the etcd API on while this server does not answer them.
+	forwarder *forward.Forwarder
 	// etcdCluster is nil until the etcd API is served.
 	etcdCluster atomic.Pointer[etcdCluster]
 	core        *server.Client
@@ -225,10 +228,11 @@ func (s *Server) run(start func(context.Context) error) {
 
 // serve registers the services and answers from now on.
 func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
-	s.services.server, s.services.etcd.refuse = s, s.noCoordination
-	s.services.etcd.instead = s.withoutCoordination
+	s.services.server = s
 	s.services.core.inform, s.services.core.wake = s.core.Learn, s.services.wake
 	s.pace, s.answers = rpc.NewPace(), rpc.NewAnswers()
+	s.forwarder = s.newForwarder(peers)
+	s.services.etcd.otherwise, s.services.etcd.client = s.withoutCoordination, s.clientOfCall
 	s.clientHTTP = serveClientHTTP(s.listener.Addr(),
 		clientPages(s.gateway, s.Ready, s.config.Logger))
 	s.rpc = rpc.NewServer(rpc.ServerConfig{TLS: tlsConfig, Peers: peers, Pace: s.pace,
@@ -387,6 +391,9 @@ func (s *Server) release() (err error) {
 	}
 	if s.core != nil {
 		s.core.Close()
+	}
+	if s.forwarder != nil {
+		s.forwarder.Close()
 	}
 	if s.dialer != nil {
 		err = errors.Join(err, s.dialer.Close())

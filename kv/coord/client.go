@@ -157,18 +157,17 @@ func Connect(ctx context.Context, endpoints []string, options ...Option) (*Clien
 	return c, nil
 }
 
-// findMembers has the client go on with the members of the core, if the server that answers is
-// none: such a server tells where they are, without ids, and answers nothing else. If it fails, the
-// endpoints stay as they were given.
+// findMembers has the client go on with the members of the core. If it fails, the endpoints stay as
+// they were given.
 func (c *Client) findMembers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.attempt)
 	defer cancel()
-	list, err := c.etcd.MemberList(ctx, clientv3.WithSerializable())
+	list, err := listMembers(ctx, c.etcd)
 	if err != nil {
 		return
 	}
-	if named := namedBy(list.Members); named != nil {
-		c.etcd.SetEndpoints(named...)
+	if next := goOn(c.members.given, list); !sameAddresses(next, c.etcd.Endpoints()) {
+		c.etcd.SetEndpoints(next...)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
 // ErrorKind is a kind of errors, for errors.Is. It comes wrapped in an *Error, which has the
@@ -130,6 +132,9 @@ func judge(err error) verdict {
 	code := codes.Unknown
 	var of rpctypes.EtcdError
 	switch {
+	case coordpb.IsNotSent(err),
+		rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner):
+		return busy // another server may be able to
 	case errors.As(rpctypes.Error(err), &of):
 		code = of.Code()
 		if errors.Is(of, rpctypes.ErrTooManyRequests) {

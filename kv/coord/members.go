@@ -3,6 +3,7 @@ package coord
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,18 +12,20 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
 // lookEvery is how often at most a client asks again where the members of the core are.
 const lookEvery = 5 * time.Second
 
 // members are the addresses that a client of Connect goes on with. Servers that are not members of
-// the core tell where these are, and answer nothing else; so the client has the members' addresses
-// in place of those that it was given. When a call fails that a server at another address might
-// have answered, the given addresses are asked once more, in the background.
+// the core pass calls on to these, and tell where these are; so the client has the members'
+// addresses in place of those that it was given. When a call fails that a server at another address
+// might have answered, the given addresses are asked once more, in the background.
 type members struct {
 	given []string
 	// asking is how the given addresses are asked, and timeout for how long.
@@ -145,13 +148,11 @@ func (m *members) ask(etcd *clientv3.Client) {
 		return
 	}
 	defer asking.Close()
-	list, err := asking.MemberList(ctx, clientv3.WithSerializable())
+	list, err := listMembers(ctx, asking)
 	next := m.given
 	switch {
 	case err == nil:
-		if named := namedBy(list.Members); named != nil {
-			next = named
-		}
+		next = goOn(m.given, list)
 	case !isRefusal(err):
 		return
 	}
@@ -171,16 +172,52 @@ func isRefusal(err error) bool {
 	return false
 }
 
-// namedBy are the addresses of the members that a server has named which is none itself: it knows
-// them without their ids. nil: it is one.
-func namedBy(list []*pb.Member) (addresses []string) {
-	for _, m := range list {
-		if m.ID != 0 {
-			return nil
-		}
-		addresses = append(addresses, m.ClientURLs...)
+// listMembers asks a server where the members are. A server that is no member answers by itself.
+func listMembers(ctx context.Context, etcd *clientv3.Client) ([]*pb.Member, error) {
+	ctx = metadata.AppendToOutgoingContext(ctx, coordpb.FindMembers, "1")
+	list, err := etcd.MemberList(ctx, clientv3.WithSerializable())
+	if err != nil {
+		return nil, err
 	}
-	return addresses
+	return list.Members, nil
+}
+
+// goOn are the addresses to go on with. A server that is no member lists the members without their
+// ids: they are the addresses then. A member lists them with ids, and may know its address, and those
+// of others, by names that mean nothing to the client: of the given addresses those are left out that
+// are no member's, if any of them is a member's.
+func goOn(given []string, list []*pb.Member) []string {
+	var named, both []string
+	ids := false
+	for _, m := range list {
+		ids = ids || m.ID != 0
+		named = append(named, m.ClientURLs...)
+	}
+	if !ids {
+		if len(named) == 0 {
+			return given
+		}
+		return named
+	}
+	for _, endpoint := range given {
+		if slices.ContainsFunc(named, func(url string) bool {
+			return hostOf(url) == hostOf(endpoint)
+		}) {
+			both = append(both, endpoint)
+		}
+	}
+	if len(both) == 0 {
+		return given
+	}
+	return both
+}
+
+// hostOf is the host and port of an endpoint, with a scheme or without one.
+func hostOf(endpoint string) string {
+	if _, host, found := strings.Cut(endpoint, "://"); found {
+		return host
+	}
+	return endpoint
 }
 
 func sameAddresses(a, b []string) bool {

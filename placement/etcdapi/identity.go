@@ -56,7 +56,7 @@ func (b *backend) identityOf(ctx context.Context) (identity, error) {
 		if ok {
 			ok = name != "" // the certificate of the call is that of the server that passes it on
 		} else {
-			name, ok = commonName(ctx, b.TLS(ctx))
+			name, ok = CommonName(ctx, b.TLS(ctx))
 		}
 		if ok {
 			return identity{&storepb.AuthInfo{User: name, Revision: state.Revision()}, true}, nil
@@ -112,9 +112,9 @@ func tlsOf(ctx context.Context) *tls.ConnectionState {
 	return nil
 }
 
-// commonName is that of a verified certificate. An HTTP gateway calls with a certificate of its
-// own, which is not that of its clients.
-func commonName(ctx context.Context, state *tls.ConnectionState) (string, bool) {
+// CommonName is that of the verified certificate of a call's client. An HTTP gateway calls with a
+// certificate of its own, which is not that of its clients. false: there is none.
+func CommonName(ctx context.Context, state *tls.ConnectionState) (string, bool) {
 	md, ok := metadata.FromIncomingContext(ctx)
 	if state == nil || !ok || len(md.Get("grpcgateway-accept")) > 0 {
 		return "", false

@@ -356,6 +356,9 @@ func (c *Client) Watch(
 	return fmt.Errorf("watch the table at %s: %w", address, err)
 }
 
+// Forwarded marks a call that a server passes on, of the service Cluster or the etcd API.
+func Forwarded(ctx context.Context) context.Context { return forwarded(ctx) }
+
 // forwarded marks a call of the service Cluster as passed on.
 func forwarded(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, forwardedHeader, "1")

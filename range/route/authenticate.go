@@ -23,6 +23,9 @@ type User struct {
 // authenticateMethod is that of the etcd API.
 const authenticateMethod = "/etcdserverpb.Auth/Authenticate"
 
+// notEnabled is what a server says of which no client needs a user.
+const notEnabled = "etcdserver: authentication is not enabled"
+
 // authenticate has a member of the core exchange the user's password for a token: "" while
 // authentication is not enabled.
 func (s *Sender) authenticate(ctx context.Context) (string, error) {
@@ -65,8 +68,12 @@ func (s *Sender) authenticateAt(ctx context.Context, address string,
 	defer cancel()
 	r := new(coordpb.AuthenticateResponse)
 	err = conn.Invoke(ctx, authenticateMethod, q, r)
-	if status.Code(err) == codes.FailedPrecondition {
-		return "", nil // it is not enabled
+	if s := status.Convert(err); s.Code() == codes.FailedPrecondition {
+		if s.Message() == notEnabled {
+			return "", nil
+		}
+		// A member without a vote, or without a state yet, knows nothing of users.
+		return "", status.Error(codes.Unavailable, s.Message())
 	}
 	return r.GetToken(), err
 }

@@ -1,0 +1,206 @@
+package forward
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+
+	"github.com/tidemarkdb/tidemark/rpc"
+)
+
+const (
+	// connectWithin bounds the wait for a connection to one member.
+	connectWithin = time.Second
+	// pauseFirst is the pause before all members are asked again. It doubles, up to pauseMost.
+	pauseFirst, pauseMost = 20 * time.Millisecond, 250 * time.Millisecond
+	// sparedTime is what is left of a call's time when members are asked no more: the client is to
+	// hear that nothing was sent, rather than nothing.
+	sparedTime = 100 * time.Millisecond
+)
+
+// members remember which member is asked first, and which ones are known to serve.
+type members struct {
+	mu sync.Mutex
+	// preferred is the address of the member that is asked first; "" while none is.
+	preferred string
+	// serving are members that have answered and have not failed since. The others are asked whether
+	// they serve before a stream is opened there.
+	serving map[string]bool
+}
+
+// order puts the preferred member first. The others keep their order around it, as in a ring.
+func (m *members) order(all []string) []string {
+	if len(all) == 0 {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	first := slices.Index(all, m.preferred)
+	if first < 0 {
+		first = rand.IntN(len(all))
+		m.preferred = all[first]
+	}
+	return slices.Concat(all[first:], all[:first])
+}
+
+// answered notes that a member has answered.
+func (m *members) answered(address string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.preferred = address
+	if m.serving == nil {
+		m.serving = make(map[string]bool)
+	}
+	m.serving[address] = true
+}
+
+// failed notes that a member has not answered: if it was asked first, the one after it is from now
+// on.
+func (m *members) failed(address string, all []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.serving, address)
+	if i := slices.Index(all, address); i >= 0 && m.preferred == address {
+		m.preferred = all[(i+1)%len(all)]
+	}
+}
+
+// forget has all members be asked whether they serve before the next stream.
+func (m *members) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.serving)
+}
+
+func (m *members) serves(address string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.serving[address]
+}
+
+// Member is the address of the member that calls go to; "" if none has answered.
+func (f *Forwarder) Member() string {
+	m := &f.members
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.serving[m.preferred] {
+		return ""
+	}
+	return m.preferred
+}
+
+// lane is a set of connections, one to each member.
+type lane struct {
+	dialer *rpc.Dialer
+	// open counts the calls that have the lane. Forwarder.mu guards it.
+	open int
+}
+
+// enter gives a call a lane until leave is called. Of the lanes with room it is the fullest, so that
+// those that a rush has opened become empty, and are closed.
+func (f *Forwarder) enter(party string) (_ *lane, leave func(), err error) {
+	if !f.open.Take(party, 1) {
+		f.metrics.refused.Inc()
+		return nil, nil, errTooMany
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mu.closed {
+		f.open.Give(party, 1)
+		return nil, nil, f.config.Refusal()
+	}
+	var to *lane
+	for _, l := range f.mu.lanes {
+		if l.open < f.config.PerConnection && (to == nil || l.open > to.open) {
+			to = l
+		}
+	}
+	if to == nil {
+		to = &lane{dialer: f.config.Dialer()}
+		f.mu.lanes = append(f.mu.lanes, to)
+	}
+	to.open++
+	f.metrics.open.Inc()
+	return to, func() { f.leave(party, to) }, nil
+}
+
+func (f *Forwarder) leave(party string, l *lane) {
+	f.open.Give(party, 1)
+	f.metrics.open.Dec()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l.open--
+	if l.open > 0 || len(f.mu.lanes) < 2 || f.mu.closed {
+		return
+	}
+	f.mu.lanes = slices.DeleteFunc(f.mu.lanes, func(other *lane) bool { return other == l })
+	f.running.Go(func() { _ = l.dialer.Close() })
+}
+
+// connect gives a connection to a member that can be used at once.
+func (l *lane) connect(ctx context.Context, address string) (*grpc.ClientConn, error) {
+	conn, err := l.dialer.Conn(address)
+	if err != nil {
+		return nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, connectWithin)
+	defer cancel()
+	for {
+		state := conn.GetState()
+		switch state {
+		case connectivity.Ready:
+			return conn, nil
+		case connectivity.Idle:
+			conn.Connect()
+		case connectivity.TransientFailure, connectivity.Shutdown:
+			return nil, fmt.Errorf("%s cannot be reached", address)
+		}
+		if !conn.WaitForStateChange(limited, state) {
+			return nil, fmt.Errorf("%s cannot be reached: %w", address, limited.Err())
+		}
+	}
+}
+
+// rounds asks all members, and again after pauses, until ask says that it is done.
+func (f *Forwarder) rounds(ctx context.Context, m *method,
+	ask func(address string, all []string) (done bool)) error {
+	until := time.Now().Add(f.config.Patience)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Add(-sparedTime).Before(until) {
+		until = deadline.Add(-sparedTime)
+	}
+	for pause := pauseFirst; ; pause = min(2*pause, pauseMost) {
+		all := f.config.Members()
+		for _, address := range f.members.order(all) {
+			if _, _, local := f.config.Local(m.service); local {
+				return errLocal
+			}
+			if ask(address, all) {
+				return nil
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			f.members.failed(address, all)
+		}
+		if _, _, local := f.config.Local(m.service); local {
+			return errLocal
+		}
+		wait := pause/2 + rand.N(pause/2)
+		if time.Until(until) < wait {
+			return f.notSent(m)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
