@@ -94,7 +94,7 @@ func TestPaused(t *testing.T) {
 		t.Fatalf("paused: %s", show(proposal))
 	}
 	why, err := w.state.WhyPartition(1)
-	if err != nil || !strings.Contains(why.Verdict, "the planner is paused") {
+	if err != nil || !strings.Contains(why.Verdict, pausedText) {
 		t.Fatalf("%v, %v", why, err)
 	}
 	// Nor is what is lost replaced.
@@ -103,9 +103,26 @@ func TestPaused(t *testing.T) {
 	if proposal := w.step(); len(proposal.Operators) != 0 || proposal.Waiting != 2 {
 		t.Fatalf("paused, and a node is lost: %s", show(proposal))
 	}
+	// A node that is to lead or hold nothing says what that waits for.
+	node := Node{ID: 1, Zone: "a", Alive: true, Since: w.now.Add(-time.Hour), Processors: Core}
+	for _, status := range []Status{Draining, Moving} {
+		node.Status = status
+		w.must(w.setNode(node))
+		w.step()
+		why, err := w.state.WhyNode(1)
+		if err != nil || why.InTheWay != pausedText || !strings.Contains(why.String(), pausedText) {
+			t.Errorf("paused, node 1 is %s: %v, %v", status, why, err)
+		}
+	}
+	node.Status = Active
+	w.must(w.setNode(node))
+	w.step()
 	settings := w.state.Settings()
 	settings.Paused = false
 	w.must(w.state.SetSettings(settings))
+	if why, err := w.state.WhyNode(1); err != nil || strings.Contains(why.String(), "paused") {
+		t.Errorf("no longer paused: %v, %v", why, err)
+	}
 	if proposal := w.step(); len(proposal.Operators) != 2 {
 		t.Fatalf("no longer paused: %s", show(proposal))
 	}
@@ -235,5 +252,20 @@ func TestWhatIsCancelledHoldsNoLimit(t *testing.T) {
 	if ops := w.state.Step(w.now, []Flight{{Partition: 1}}).Operators; len(ops) != 1 ||
 		ops[0].Partition != 2 {
 		t.Errorf("beside one that was cancelled: %v", ops)
+	}
+}
+
+// What is tolerated is told as a part of the share only where the share is large enough for that.
+func TestTolerated(t *testing.T) {
+	for _, c := range []struct {
+		of   Standing
+		want string
+	}{
+		{Standing{Tolerated: 0.1, Most: "110 MiB"}, "10 % more or less is tolerated"},
+		{Standing{Tolerated: 853.16, Most: "64 MiB"}, "anything up to 64 MiB is tolerated"},
+	} {
+		if got := c.of.tolerated(); got != c.want {
+			t.Errorf("%+v: %s, want %s", c.of, got, c.want)
+		}
 	}
 }

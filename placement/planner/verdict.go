@@ -33,7 +33,7 @@ func (s *State) verdict(i uint32) (string, *Operator) {
 		s.withdraw()
 		text := "to be done: " + op.String()
 		if s.settings.Paused {
-			text += "; the planner is paused"
+			text += "; " + pausedText
 		}
 		return text, &op
 	case waits:

@@ -14,6 +14,8 @@ type KeyspaceWhy struct {
 	Replicas int
 	Rules    []RuleWhy `json:",omitempty"`
 	Leaders  Selectors `json:",omitempty"`
+	// Paused: nothing is begun for it, whatever it lacks.
+	Paused bool `json:",omitempty"`
 	Counts
 	// Lacks says what the open nodes cannot give, in words.
 	Lacks []Obstacle `json:",omitempty"`
@@ -66,7 +68,7 @@ func (s *State) WhyKeyspace(id keys.KeyspaceID) (*KeyspaceWhy, error) {
 	}
 	ks := &s.keyspaces[at]
 	out := &KeyspaceWhy{Keyspace: id, Name: ks.info.Name, Replicas: ks.info.Replicas,
-		Leaders: ks.info.Leaders}
+		Leaders: ks.info.Leaders, Paused: s.settings.Paused}
 	var left []uint16
 	for n := range s.nodes {
 		if s.nodes[n].cond.is(open) {
@@ -141,6 +143,9 @@ func (w *KeyspaceWhy) String() string {
 	}
 	for _, o := range w.Lacks {
 		fmt.Fprintf(&b, "  %s\n", o)
+	}
+	if w.Paused {
+		fmt.Fprintf(&b, "  %s\n", pausedText)
 	}
 	return b.String()
 }

@@ -38,6 +38,30 @@ type Standing struct {
 	Level Level
 	// Deviation is how far it is from its share, as a part of it; Tolerated how far it may be.
 	Deviation, Tolerated float64
+	// Most is up to how much the node may have, in words.
+	Most string
+}
+
+// tolerated says how far a node may be from its share. A share that is small against what is worth
+// moving is not told as a part of it: everything up to an amount is tolerated then.
+func (o *Standing) tolerated() string {
+	if o.Tolerated >= 1 {
+		return "anything up to " + o.Most + " is tolerated"
+	}
+	return fmt.Sprintf("%.0f %% more or less is tolerated", 100*o.Tolerated)
+}
+
+// text is an amount of what is balanced, in words.
+func (d dimension) text(amount float64) string {
+	switch d {
+	case byLoad:
+		return Cores(amount).String()
+	case byBytes:
+		return size(int64(amount))
+	case byCount:
+		return plural(int(amount), "replica")
+	}
+	return plural(int(amount), "leader")
 }
 
 // WhyNode explains a node as of the last step.
@@ -53,13 +77,16 @@ func (s *State) WhyNode(id keys.NodeID) (*NodeWhy, error) {
 	if n.cond.is(open) {
 		for d := range dimensions {
 			if share := s.share(d, i); share > 0 {
-				out.Of = append(out.Of, Standing{Level: d.level(),
-					Deviation: s.deviation(d, i, 0), Tolerated: s.band(d, share) / share})
+				band := s.band(d, share)
+				out.Of = append(out.Of, Standing{Level: d.level(), Deviation: s.deviation(d, i, 0),
+					Tolerated: band / share, Most: d.text(share + band)})
 			}
 		}
 	}
 	s.whatIsLeft(i, out)
-	out.Balance = s.balanceText(i)
+	if out.Balance = s.balanceText(i); s.settings.Paused {
+		out.Balance += "; " + pausedText
+	}
 	return out, nil
 }
 
@@ -85,11 +112,16 @@ func (s *State) whatIsLeft(i uint16, out *NodeWhy) {
 		if out.InTheWay != "" || !goes && p.leader != i || p.flags&flagFlying != 0 {
 			continue
 		}
-		if text, next := s.verdict(at); next == nil {
+		if s.settings.Paused {
+			out.InTheWay = pausedText
+		} else if text, next := s.verdict(at); next == nil {
 			out.InTheWay = fmt.Sprintf("%s: %s", p.id, text)
 		}
 	}
 }
+
+// pausedText is why nothing is begun while placement is paused.
+const pausedText = "placement is paused, so nothing is begun: `tidemark placement resume` goes on"
 
 // balanceText says what would be moved away from a node, or why nothing is.
 func (s *State) balanceText(i uint16) string {
@@ -148,8 +180,7 @@ func (w *NodeWhy) String() string {
 	fmt.Fprintf(&b, "%s (%s): %s, %s, %s, %s\n", w.Node, w.NodeIs, plural(w.Replicas, "replica"),
 		plural(w.Leaders, "leader"), size(w.Bytes), w.Load)
 	for _, o := range w.Of {
-		fmt.Fprintf(&b, "  %s: %s of its share, %.0f %% more or less is tolerated\n", o.Level,
-			percent(o.Deviation), 100*o.Tolerated)
+		fmt.Fprintf(&b, "  %s: %s of its share, %s\n", o.Level, percent(o.Deviation), o.tolerated())
 	}
 	if w.LeadersLeft+w.ReplicasLeft > 0 {
 		fmt.Fprintf(&b, "  left: %s, %s\n", plural(w.ReplicasLeft, "replica"),

@@ -96,7 +96,7 @@ func (s *State) splitWaits(i uint32, w *splitting) string {
 	x := s.inspect(p)
 	switch {
 	case s.settings.Paused:
-		return "the planner is paused"
+		return pausedText
 	case p.flags&flagFlying != 0:
 		return "an operator is in flight"
 	case !x.settled:
@@ -122,7 +122,7 @@ func (s *State) mergeVerdict(i uint32) string {
 	case !s.settings.Merges:
 		return text + "; this core does not merge by itself"
 	case s.settings.Paused:
-		return text + "; waits: the planner is paused"
+		return text + "; waits: " + pausedText
 	case waits != "":
 		return text + "; waits: " + waits
 	}
