@@ -128,8 +128,16 @@ func freeAddress(t *testing.T) string {
 func TestDemoGoesOnWhereItStopped(t *testing.T) {
 	dir, address := filepath.Join(t.TempDir(), "a b"), freeAddress(t)
 	demo := []string{"demo", "--dir", dir, "--nodes", "1", "--listen", address}
-	first := serve(t, demo...)
+	pages := freeAddress(t)
+	first := serve(t, append(demo, "--http", pages)...)
 	first.says(`Ctrl-C stops the cluster`)
+	// The pages that the runbook names are there.
+	for page, want := range map[string]string{"/readyz": "ok", "/debug/replicas": `"node": 1`} {
+		text, status, err := getPage(t.Context(), http.DefaultClient, "http://"+pages+page)
+		if err != nil || status != http.StatusOK || !strings.Contains(text, want) {
+			t.Errorf("%s: status %d, %v: %s", page, status, err, text)
+		}
+	}
 	for _, line := range regexp.MustCompile(`(?m)^    tidemark (.*)$`).FindAllStringSubmatch(
 		first.out.String(), -1) {
 		args := strings.Fields(strings.ReplaceAll(line[1], "hash:8", "hash:2 --replicas 1"))

@@ -104,7 +104,7 @@ func StartCluster(ctx context.Context, config ClusterConfig) (_ *Cluster, err er
 			config.Version = version()
 		}
 		if c.http, err = startHTTP(config.HTTP,
-			serveHTTP(withProcess(gatherers, config.Version), c.Ready, nil,
+			serveHTTP(withProcess(gatherers, config.Version), c.Ready, c.debugPages,
 				administrators{}, nil, nil), func(a string) (net.Listener, error) {
 				return net.Listen("tcp",
 					a)

@@ -40,9 +40,23 @@ type DebugReplica struct {
 //	/debug/replicas                  the replicas on this server (DebugReplicas)
 //	/debug/replicas?checksums=true   the same with checksums
 func (s *Server) debugPages(mux *http.ServeMux) {
+	debugPage(mux, func(checksums bool) any { return s.debugReplicas(checksums) })
+}
+
+// debugPages adds the same page, with an array that has the DebugReplicas of each server.
+func (c *Cluster) debugPages(mux *http.ServeMux) {
+	debugPage(mux, func(checksums bool) any {
+		pages := make([]DebugReplicas, 0, len(c.servers))
+		for _, s := range c.servers {
+			pages = append(pages, s.debugReplicas(checksums))
+		}
+		return pages
+	})
+}
+
+func debugPage(mux *http.ServeMux, page func(checksums bool) any) {
 	mux.HandleFunc("/debug/replicas", func(w http.ResponseWriter, r *http.Request) {
-		text, err := json.MarshalIndent(s.debugReplicas(r.FormValue("checksums") == "true"), "",
-			"  ")
+		text, err := json.MarshalIndent(page(r.FormValue("checksums") == "true"), "", "  ")
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
