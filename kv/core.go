@@ -23,6 +23,43 @@ type CoreMemberInfo struct {
 	// state.
 	Behind   uint64
 	Snapshot bool
+	// Health is what the member says of itself; nil if it was not asked, did not answer, or runs a
+	// version that does not say.
+	Health *CoreMemberHealth
+}
+
+// CoreMemberHealth is what a member of the consistent core says of itself and of the others.
+type CoreMemberHealth struct {
+	// NotReady is why its server is not ready, one sentence each; empty if it is.
+	NotReady []string
+	// Silent are the ids of members of which it hears nothing.
+	Silent []uint64
+	// CoordinationOpen: its part of the coordination store is open. CoordinationFailed is why that
+	// has failed; empty if it has not.
+	CoordinationOpen   bool
+	CoordinationFailed string
+	// Coordination is what it knows of the other members as the leader of the coordination store;
+	// nil if it does not lead that.
+	Coordination []CoordinationFollower
+	// Alarms are those of the coordination store.
+	Alarms []CoordinationAlarm
+}
+
+// CoordinationFollower is a member of the coordination store as its leader sees it.
+type CoordinationFollower struct {
+	// ID is that of the member of the core. The other fields are as in CoreMemberInfo.
+	ID       uint64
+	Answers  bool
+	Behind   uint64
+	Snapshot bool
+}
+
+// CoordinationAlarm is an alarm of the coordination store: "NOSPACE", a member has no room and
+// nothing is put, or "CORRUPT", members differ and nothing is written.
+type CoordinationAlarm struct {
+	Type string
+	// Server is the id of the member's data directory, as the etcd API shows it.
+	Server uint64
 }
 
 // CoreCandidate is a server that offers itself as a member of the core.
@@ -55,11 +92,21 @@ var coreRoles = map[clusterpb.ReplicaRole]string{
 
 // Core lists the members of the core, and what is under way.
 func (c *Client) Core(ctx context.Context) (Core, error) {
+	return c.listCore(ctx, &clusterpb.ListCoreRequest{})
+}
+
+// CoreHealth is Core, and asks each member that answers how it is, which takes up to a second or two
+// if one does not say.
+func (c *Client) CoreHealth(ctx context.Context) (Core, error) {
+	return c.listCore(ctx, &clusterpb.ListCoreRequest{Health: true})
+}
+
+func (c *Client) listCore(ctx context.Context, request *clusterpb.ListCoreRequest) (Core, error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	var core Core
 	err := c.sender.Admin(ctx, func(ctx context.Context, cluster clusterpb.ClusterClient) error {
-		r, err := cluster.ListCore(ctx, &clusterpb.ListCoreRequest{})
+		r, err := cluster.ListCore(ctx, request)
 		core = coreOf(r)
 		return err
 	})
@@ -76,7 +123,7 @@ func coreOf(r *clusterpb.ListCoreResponse) (core Core) {
 		core.Members = append(core.Members, CoreMemberInfo{ID: m.Replica, Address: m.Address,
 			Role: coreRoles[m.Role], Leader: s.GetLeader(), Answers: s.GetAnswers(),
 			LeadsCoordination: s.GetLeadsCoordination(), Behind: s.GetBehind(),
-			Snapshot: s.GetSnapshot()})
+			Snapshot: s.GetSnapshot(), Health: memberHealth(s.GetHealth())})
 	}
 	for _, x := range r.GetCandidates() {
 		core.Candidates = append(core.Candidates, CoreCandidate{Address: x.Address, Version: x.Version})
@@ -86,6 +133,22 @@ func coreOf(r *clusterpb.ListCoreResponse) (core Core) {
 			WaitsFor: x.WaitsFor, Began: time.UnixMilli(x.CreatedUnixMs)}
 	}
 	return core
+}
+
+func memberHealth(h *clusterpb.MemberHealth) *CoreMemberHealth {
+	if h == nil {
+		return nil
+	}
+	health := &CoreMemberHealth{NotReady: h.NotReady, Silent: h.Silent,
+		CoordinationOpen: h.CoordinationOpen, CoordinationFailed: h.CoordinationFailed}
+	for _, f := range h.CoordinationFollowers {
+		health.Coordination = append(health.Coordination, CoordinationFollower{ID: f.Replica,
+			Answers: f.Answers, Behind: f.Behind, Snapshot: f.Snapshot})
+	}
+	for _, a := range h.Alarms {
+		health.Alarms = append(health.Alarms, CoordinationAlarm{Type: a.Type, Server: a.Server})
+	}
+	return health
 }
 
 // ChangeCore begins to change the members of the core: the server at the address add, which offers

@@ -124,6 +124,15 @@ type NodeInfo struct {
 	// FailedReplicas are replicas on its disk that are damaged or failed for another reason, and
 	// serve nothing.
 	FailedReplicas uint64
+	// NotReady is why the node is not ready, one sentence each; empty if it is.
+	NotReady []string
+	// Silent are nodes that share partitions with it, and of which it hears nothing.
+	Silent []uint64
+	// Behind are replicas of partitions that it leads which have not caught up, by their nodes.
+	Behind map[uint64]int
+	// AwaitsReports are nodes that are alive and have not reported since this node has started. While
+	// there is any, it is not known whether the node's replicas have caught up.
+	AwaitsReports []uint64
 }
 
 func nodeInfo(n *clusterpb.Node) NodeInfo {
@@ -136,6 +145,15 @@ func nodeInfo(n *clusterpb.Node) NodeInfo {
 		DiskUsed: n.GetStats().GetDiskUsedBytes(), DiskFree: n.GetStats().GetDiskFreeBytes(),
 		DiskFull: n.GetStats().GetDiskFull(), ClockUnhealthy: n.GetStats().GetClockUnhealthy(),
 		FailedReplicas: n.GetStats().GetFailedReplicas(),
+		NotReady:       slices.Clone(n.GetStats().GetNotReady()),
+		Silent:         slices.Clone(n.GetStats().GetSilent()),
+		AwaitsReports:  slices.Clone(n.AwaitsReports),
+	}
+	for _, b := range n.GetStats().GetBehind() {
+		if info.Behind == nil {
+			info.Behind = map[uint64]int{}
+		}
+		info.Behind[b.Node] += int(b.Replicas)
 	}
 	if n.SilentSinceUnixMs > 0 && !n.Alive {
 		info.SilentSince = time.UnixMilli(n.SilentSinceUnixMs)

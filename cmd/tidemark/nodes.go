@@ -52,6 +52,15 @@ func (a *app) nodes(ctx context.Context, client *kv.Client, all bool) error {
 		gets[o.To]++
 		gives[o.From]++
 	}
+	// Not every user may ask for the settings.
+	settings, err := client.Placement(ctx)
+	paused := err == nil && settings.Paused
+	behind := map[uint64]int{}
+	for _, node := range nodes {
+		for id, count := range node.Behind {
+			behind[id] += count
+		}
+	}
 	list := a.list(
 		output.Column{Name: "id", Number: true}, output.Column{Name: "address"},
 		output.Column{Name: "alive"},
@@ -65,7 +74,11 @@ func (a *app) nodes(ctx context.Context, client *kv.Client, all bool) error {
 	for _, node := range nodes {
 		var notes []string
 		if node.Status != kv.NodeActive {
-			notes = append(notes, string(node.Status))
+			text := string(node.Status)
+			if paused && node.Status != kv.NodeGone {
+				text += ", waits: placement is paused"
+			}
+			notes = append(notes, text)
 		}
 		if n := gets[node.ID]; n > 0 {
 			notes = append(notes, "gets "+plural(n, "replica"))
@@ -76,6 +89,12 @@ func (a *app) nodes(ctx context.Context, client *kv.Client, all bool) error {
 		if !node.SilentSince.IsZero() {
 			notes = append(notes, fmt.Sprintf("silent for %s",
 				time.Since(node.SilentSince).Round(time.Second)))
+		}
+		if n := behind[node.ID]; n > 0 && node.Alive {
+			notes = append(notes, plural(n, "replica")+" not caught up")
+		}
+		if node.Alive && len(node.Silent) > 0 {
+			notes = append(notes, "does not hear nodes "+numbers(node.Silent))
 		}
 		if node.DiskFull {
 			notes = append(notes, "disk full: writes are refused")
@@ -93,7 +112,19 @@ func (a *app) nodes(ctx context.Context, client *kv.Client, all bool) error {
 			string(node.Status), orNone(node.HTTPAddress), orNone(node.Version),
 			orNone(strings.Join(notes, "; ")))
 	}
-	return list.Flush()
+	if err := list.Flush(); err != nil {
+		return err
+	}
+	if paused && a.format == output.Table {
+		_, err = fmt.Fprintln(a.out, placementPaused)
+		return err
+	}
+	return nil
+}
+
+// numbers lists ids: "1, 2".
+func numbers(ids []uint64) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ", "), "[]")
 }
 
 // orNone is a cell that is empty rather than "".

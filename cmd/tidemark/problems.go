@@ -23,13 +23,17 @@ const (
 
 // problems are what is wrong with a cluster.
 type problems struct {
-	// unavailable are partitions without a leader. underReplicated are nodes that are down, full
-	// those without room, and unhealthy those whose clock or replicas are not in order.
-	unavailable, underReplicated, full, unhealthy named
+	// unavailable are partitions without a leader, or the coordination store. underReplicated are
+	// nodes that are down, or whose replicas have not caught up; full those without room, and
+	// unhealthy those whose clock or replicas are not in order, or that are not ready. core are
+	// members of the core that do not answer or have not caught up, and links are servers that do not
+	// hear each other.
+	unavailable, underReplicated, full, unhealthy, core, links named
 }
 
 func (p *problems) any() bool {
-	return p.unavailable.total+p.underReplicated.total+p.full.total+p.unhealthy.total > 0
+	return p.unavailable.total+p.underReplicated.total+p.full.total+p.unhealthy.total+
+		p.core.total+p.links.total > 0
 }
 
 // named is a list of which the first are named.
@@ -81,6 +85,8 @@ func (p *problems) print(out io.Writer, core []string, waiting string) {
 	say("under replicated", p.underReplicated.lines()...)
 	say("full", p.full.lines()...)
 	say("unhealthy", p.unhealthy.lines()...)
+	say("core at risk", p.core.lines()...)
+	say("cut off", p.links.lines()...)
 }
 
 // problemsOf is what one server knows itself: for when the core does not answer.
@@ -98,19 +104,28 @@ func noLeader(nodes []uint64, what string) string {
 	if len(nodes) == 0 {
 		return "no leader"
 	}
-	return fmt.Sprintf("no leader; nodes %s %s",
-		strings.Trim(strings.ReplaceAll(fmt.Sprint(nodes), " ", ", "), "[]"), what)
+	return fmt.Sprintf("no leader; nodes %s %s", numbers(nodes), what)
 }
 
-// lookForProblems asks the core.
+// lookForProblems asks the core. status is what the server says that answers: that it is not ready
+// is not said twice.
 func (a *app) lookForProblems(ctx context.Context, client *kv.Client,
-	nodes []kv.NodeInfo) (problems, error) {
+	nodes []kv.NodeInfo, status kv.Status) (problems, error) {
 	for look := 0; ; look++ {
 		partitions, err := client.Partitions(ctx, "")
 		if err != nil {
 			return problems{}, err
 		}
-		found, again := judge(nodes, partitions)
+		core, err := client.CoreHealth(ctx)
+		if err != nil {
+			return problems{}, err
+		}
+		for i := range nodes {
+			if nodes[i].ID == status.Node && !status.Ready {
+				nodes[i].NotReady = nil
+			}
+		}
+		found, again := judge(nodes, partitions, core)
 		if !again || look == secondLooks {
 			return found, nil
 		}
@@ -125,11 +140,13 @@ func (a *app) lookForProblems(ctx context.Context, client *kv.Client,
 	}
 }
 
-// judge says what is wrong. again: a partition has no leader though most of its nodes are alive,
-// which passes as a rule.
-func judge(nodes []kv.NodeInfo, partitions []kv.PartitionInfo) (p problems, again bool) {
+// judge says what is wrong. again: a partition has no leader though most of its nodes are alive, or
+// a node is not ready or has not told yet how it is, which passes as a rule.
+func judge(
+	nodes []kv.NodeInfo, partitions []kv.PartitionInfo, core kv.Core,
+) (p problems, again bool) {
 	alive, lost := make(map[uint64]bool, len(nodes)), make(map[uint64]int)
-	at := make(map[string]uint64)
+	at, holds, notReady := make(map[string]uint64), make(map[uint64]bool), make(map[string]bool)
 	for _, node := range nodes {
 		alive[node.ID] = node.Alive
 		if node.Alive {
@@ -143,6 +160,7 @@ func judge(nodes []kv.NodeInfo, partitions []kv.PartitionInfo) (p problems, agai
 			if !r.Learner {
 				voters++
 			}
+			holds[r.Node] = true
 			if !alive[r.Node] {
 				lost[r.Node]++
 				down = append(down, r.Node)
@@ -184,6 +202,16 @@ func judge(nodes []kv.NodeInfo, partitions []kv.PartitionInfo) (p problems, agai
 			p.unhealthy.add("node %d (%s): %s damaged or failed", node.ID, node.Address,
 				plural(int(n), "replica"))
 		}
+		if !node.DiskFull && !node.ClockUnhealthy {
+			for _, reason := range node.NotReady {
+				again = true
+				p.unhealthy.add("node %d (%s) is not ready: %s", node.ID, node.Address, reason)
+			}
+		}
+		notReady[node.Address] = notReady[node.Address] || len(node.NotReady) > 0
 	}
+	again = p.judgeCopies(nodes, holds) || again
+	p.judgeLinks(nodes)
+	p.judgeCore(core, notReady)
 	return p, again
 }

@@ -28,13 +28,16 @@ func (a *app) statusCommand() *cobra.Command {
 		Short: "Show cluster health",
 		Long: `Show cluster health: whether it is ready, and if not what it waits for; the core's
 members and leader; how many nodes, keyspaces and partitions there are; and what is wrong: the
-partitions that are unavailable, because they have no leader, the nodes that are down, so that
-partitions have fewer replicas than they should, those whose disk is full, and the unhealthy
-ones, whose clock is wrong or which have failed replicas.
+partitions that are unavailable, because they have no leader, and the coordination store if it has
+none; the nodes that are down, or whose replicas have not caught up yet, so that partitions have
+fewer replicas than they should; those whose disk is full; the unhealthy ones, which are not ready,
+whose clock is wrong or which have failed replicas; the members of the core that do not answer or
+have not caught up; and the servers that do not hear each other.
 
-The exit code is 0 if all is well; 7 if everything is served and something is wrong; 8 if partitions
-are unavailable; and 4 if the server that answers is not ready, or the core does not answer. With
---wait a cluster that serves everything counts as well.
+The exit code is 0 if all is well, as it has to be before a server is stopped; 7 if everything is
+served and something is wrong; 8 if partitions, or the coordination store, are unavailable; and 4 if
+the server that answers is not ready, or the core does not answer. With --wait a cluster that serves
+everything counts as well.
 
 With --wait it asks until the cluster is ready, or --timeout is over. A cluster is ready as soon as
 it has a core and a node;
@@ -58,6 +61,10 @@ it has a core and a node;
 	cmd.Flags().IntVar(&nodes, "nodes", 0, "with --wait: wait until this many nodes are alive")
 	return a.printing(a.client(cmd))
 }
+
+// placementPaused is said wherever something waits for placement, or may.
+const placementPaused = "placement is paused: no replica and no leader is moved, not even for a " +
+	"repair; \"tidemark placement resume\" goes on"
 
 // status prints what can be found out. Lists come from the core: without it the rest is worth
 // printing all the more. degraded is the exit code of a cluster that serves everything and in which
@@ -83,9 +90,16 @@ func (a *app) status(ctx context.Context, client *kv.Client, degraded int) error
 			keyspaces, partitions = len(keyspaceList), count
 		}
 	}
+	var paused any
+	if err == nil {
+		// Not every user may ask for the settings.
+		if settings, err := client.Placement(ctx); err == nil {
+			paused = settings.Paused
+		}
+	}
 	var wrong problems
 	if err == nil {
-		wrong, err = a.lookForProblems(ctx, client, nodeList)
+		wrong, err = a.lookForProblems(ctx, client, nodeList, status)
 	}
 	if err != nil {
 		wrong = problemsOf(status)
@@ -102,19 +116,25 @@ func (a *app) status(ctx context.Context, client *kv.Client, degraded int) error
 		output.Column{Name: "unavailable", Programs: true},
 		output.Column{Name: "under replicated", Programs: true},
 		output.Column{Name: "full", Programs: true}, output.Column{Name: "unhealthy", Programs: true},
+		output.Column{Name: "core at risk", Programs: true},
+		output.Column{Name: "cut off", Programs: true},
+		output.Column{Name: "placement paused", Programs: true},
 		output.Column{Name: "core leader"}, output.Column{Name: "core", Programs: true},
 		output.Column{Name: "version", Detail: true})
 	known := err == nil
 	list.Row(fmt.Sprintf("%016x", status.Cluster), status.Ready && known, orNone(status.WaitingFor),
 		nodes, nodesAlive, keyspaces, partitions,
 		wrong.unavailable.cell(known), wrong.underReplicated.cell(known), wrong.full.cell(known),
-		wrong.unhealthy.cell(known),
-		orNone(status.CoreLeader), members, orNone(status.Version))
+		wrong.unhealthy.cell(known), wrong.core.cell(known), wrong.links.cell(known),
+		paused, orNone(status.CoreLeader), members, orNone(status.Version))
 	if err := list.Flush(); err != nil {
 		return err
 	}
 	if a.format == output.Table {
 		wrong.print(a.out, members, status.WaitingFor)
+		if paused == true {
+			fmt.Fprintln(a.out, placementPaused)
+		}
 	}
 	if err != nil {
 		if wrong.unavailable.total > 0 {

@@ -130,6 +130,18 @@ func (s *Server) informOf(ctx context.Context, address string, m *clusterpb.Core
 	return err
 }
 
+// checkMember asks the member of the core at an address how it is.
+func (s *Server) checkMember(
+	ctx context.Context, address string,
+) (*clusterpb.MemberHealth, error) {
+	conn, err := s.dialer.Conn(address)
+	if err != nil {
+		return nil, err
+	}
+	return clusterpb.NewCoreClient(conn).Check(ctx,
+		&clusterpb.CheckRequest{Cluster: s.cluster.Load()})
+}
+
 // wakeNode tells the node at an address that there are orders for it.
 func (s *Server) wakeNode(ctx context.Context, address string, node keys.NodeID) error {
 	conn, err := s.dialer.Conn(address)

@@ -116,6 +116,7 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 		Self:         s.versionKnown(),
 		Coordination: !s.config.withoutCoordination,
 		Inform:       s.informOf, Wake: s.wakeNode, Proves: s.provesServer,
+		Check: s.checkMember, NotReady: s.notReady, CoordinationErr: s.CoordinationErr,
 		Silent: p.host.PeerDown, Planner: s.config.Planner, MaxClockAhead: s.config.clock().MaxAhead(),
 		Physical: s.config.Physical, Monotonic: s.config.Monotonic,
 		Logger: s.config.Logger, Registerer: registerer,

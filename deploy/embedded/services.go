@@ -132,6 +132,14 @@ func (c *coreSwitch) WatchMetadata(r *clusterpb.WatchMetadataRequest,
 	return errNoMember
 }
 
+func (c *coreSwitch) Check(ctx context.Context,
+	r *clusterpb.CheckRequest) (*clusterpb.MemberHealth, error) {
+	if s := c.server.Load(); s != nil {
+		return s.Check(ctx, r)
+	}
+	return nil, errNoMember
+}
+
 func (c *coreSwitch) Guarding(ctx context.Context,
 	r *clusterpb.GuardingRequest) (*clusterpb.GuardingResponse, error) {
 	if s := c.server.Load(); s != nil {

@@ -79,6 +79,14 @@ func (s *Server) Ready() (bool, string) {
 	return ready, reason
 }
 
+// notReady lists why the server is not of use, one sentence each; nil if it is.
+func (s *Server) notReady() []string {
+	if ready, reason := s.Ready(); !ready {
+		return strings.Split(reason, "\n")
+	}
+	return nil
+}
+
 // readiness says whether the server is of use, or why not; and what is wrong with the core, if it
 // is that.
 func (s *Server) readiness() (ready bool, reason string, trouble *clusterpb.CoreTrouble) {

@@ -24,6 +24,35 @@ var coreAlerts = []Alert{
 			core's members runs. Data is served.`,
 	},
 	{
+		Name:     "TidemarkCoreMemberDown",
+		Expr:     `max by (job) (tidemark_placement_core_members_silent) > 0`,
+		For:      2 * time.Minute,
+		Severity: Critical,
+		Summary:  "{{ $value }} members of the core of {{ $labels.job }} do not answer.",
+		Description: `Of a core of three, no other member may fail: the core and the coordination store
+			would have no leader. tidemark status names them; start them again, or replace them with
+			tidemark core replace.`,
+	},
+	{
+		Name:     "TidemarkNodesCutOff",
+		Expr:     `max by (job) (tidemark_placement_links_silent) > 0`,
+		For:      5 * time.Minute,
+		Severity: Warning,
+		Summary:  "Nodes of {{ $labels.job }} that run do not hear each other.",
+		Description: `tidemark status names the pairs. Partitions with a leader on one side have a
+			replica less, and clients may reach either side only: see to the network between the
+			two.`,
+	},
+	{
+		Name:     "TidemarkReplicasBehind",
+		Expr:     `max by (job) (tidemark_placement_replicas_behind) > 0`,
+		For:      15 * time.Minute,
+		Severity: Warning,
+		Summary:  "Replicas of {{ $labels.job }} have not caught up for a quarter of an hour.",
+		Description: `tidemark status says on which nodes. A node that is down does not catch up:
+			start it. One that runs may have a slow disk, or be sent snapshots one after the other.`,
+	},
+	{
 		Name: "TidemarkNodesDown",
 		Expr: `
 			(tidemark_placement_nodes - tidemark_placement_nodes_alive > 0)

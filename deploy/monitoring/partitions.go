@@ -150,6 +150,7 @@ var partitions = Dashboard{
 			{Title: "Members of the core", Unit: "short", Queries: []Query{
 				{`max(tidemark_placement_core_members)`, "members"},
 				{`max(tidemark_placement_core_voters)`, "voters"},
+				{`max(tidemark_placement_core_members_silent)`, "silent"},
 				{`max(tidemark_placement_core_learners)`, "learners"},
 				{`max(tidemark_placement_core_changes)`, "changes under way"},
 				{`max(tidemark_placement_members_unheard)`, "of unknown version"},

@@ -309,7 +309,7 @@ func listMembers(members *storepb.Members) string {
 
 // ListCore lists the members, as the leader knows them, and what is under way.
 func (s *Server) ListCore(
-	ctx context.Context, _ *clusterpb.ListCoreRequest,
+	ctx context.Context, request *clusterpb.ListCoreRequest,
 ) (*clusterpb.ListCoreResponse, error) {
 	v, err := s.view(ctx)
 	if err != nil {
@@ -325,7 +325,11 @@ func (s *Server) ListCore(
 		second, _ := part.Store.Leadership()
 		coordinator = second.Leader
 	}
-	members, progress := s.store.Members(), s.progress(ctx)
+	members := s.store.Members()
+	var followers map[keys.ReplicaID]*clusterpb.CoreFollower
+	if s.config.Group != nil {
+		followers = s.followersOf(ctx, s.config.Group)
+	}
 	r := &clusterpb.ListCoreResponse{Members: s.current(),
 		Removed: publicMembers(members.GetRemoved()),
 		Candidates: s.core.offering(func(server uint64) bool {
@@ -336,15 +340,14 @@ func (s *Server) ListCore(
 		state := &clusterpb.CoreMemberState{Replica: m.Replica,
 			Leader:            keys.ReplicaID(m.Replica) == l.Leader,
 			LeadsCoordination: keys.ReplicaID(m.Replica) == coordinator}
-		if p, ok := progress[keys.ReplicaID(m.Replica)]; ok {
-			state.Answers = s.answersCore(m.Replica, progress)
-			state.Snapshot = p.Snapshot || p.Match == 0 // it has nothing yet
-			if applied := s.config.Group.Applied(); applied > p.Match {
-				state.Behind = applied - p.Match
-			}
+		if f, ok := followers[keys.ReplicaID(m.Replica)]; ok {
+			state.Answers, state.Behind, state.Snapshot = f.Answers, f.Behind, f.Snapshot
 		}
 		state.Answers = state.Answers || state.Leader
 		r.States = append(r.States, state)
+	}
+	if request.Health {
+		s.checkMembers(ctx, r.Members.Members, r.States)
 	}
 	if g != nil {
 		step := s.core.lastStep()

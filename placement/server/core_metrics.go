@@ -38,6 +38,15 @@ func (m *metrics) measureCore(s *Server) {
 		}))
 	gauge("learners", "Members of the core that do not vote yet.",
 		count(func(r clusterpb.ReplicaRole) bool { return r == clusterpb.ReplicaRole_LEARNER }))
+	gauge("members_silent", "Members of the core of which the leader has heard nothing for an election "+
+		"timeout.", func() (n float64) {
+		for _, x := range s.Members() {
+			if s.silent(x.Replica) {
+				n++
+			}
+		}
+		return n
+	})
 	changing := func(value func(created time.Time) float64) func() float64 {
 		return func() float64 {
 			g, _, err := loadGoal(s.store.Stale())

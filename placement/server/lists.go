@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 
-	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -19,11 +18,7 @@ func (s *Server) ListNodes(
 	if err != nil {
 		return nil, s.toStatus(err)
 	}
-	for _, n := range nodes {
-		if n.Status != clusterpb.NodeStatus_NODE_GONE {
-			n.Stats = s.soft.stats(keys.NodeID(n.Id))
-		}
-	}
+	s.soft.addReports(nodes)
 	return &clusterpb.ListNodesResponse{Nodes: nodes, Members: s.Members(),
 		CoreLeader: s.LeaderAddress()}, nil
 }

@@ -70,6 +70,7 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 		Help: "Partitions whose leader is known to this member from heartbeats; " +
 			"0 unless it leads the core.",
 	}, func() float64 { return float64(s.soft.led()) }))
+	m.measureHealth(s)
 	m.measureScheduler(s)
 	m.measureCore(s)
 	m.measureVersions(s)

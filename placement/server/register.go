@@ -86,6 +86,9 @@ func (s *Server) RegisterNode(
 	}
 	if l, _ := s.store.Leadership(); l.Serving {
 		s.guards.node(l.Term, id, r.Guard, s.proves(ctx)) // what it said in an earlier life is over
+		if known != 0 {
+			s.soft.startedNow(l.Term, id, s.config.Monotonic())
+		}
 	}
 	// While nodes have to follow users and roles, a node is alive from its first heartbeat on, which
 	// says that it knows of that.

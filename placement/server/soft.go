@@ -30,6 +30,8 @@ type soft struct {
 		// something was said that the planner has not heard.
 		broken map[keys.PartitionID]map[keys.NodeID]bool
 		news   map[keys.PartitionID]struct{}
+		// started is when nodes have registered, which they do when they start; monotonic.
+		started map[keys.NodeID]int64
 		// wake are the nodes that are to be told of orders, waking those that are being told.
 		wake, waking map[keys.NodeID]struct{}
 	}
@@ -44,6 +46,8 @@ func epochOf(d *clusterpb.Partition) epoch { return epoch{d.Generation, d.Member
 
 type softNode struct {
 	stats *clusterpb.NodeStats
+	// statsAt is when stats came; monotonic.
+	statsAt int64
 	// complete: the node has sent all its reports since this leadership began.
 	complete bool
 	led      map[keys.PartitionID]struct{}
@@ -70,6 +74,7 @@ func (s *soft) resetLocked(term uint64) {
 	s.mu.broken = map[keys.PartitionID]map[keys.NodeID]bool{}
 	s.mu.news = map[keys.PartitionID]struct{}{}
 	s.mu.wake = map[keys.NodeID]struct{}{}
+	s.mu.started = map[keys.NodeID]int64{}
 	if s.mu.operators == nil {
 		s.mu.operators = map[keys.PartitionID]*serverpb.Operator{}
 	}
@@ -127,7 +132,9 @@ func (s *soft) heartbeat(
 		s.mu.nodes[id] = n
 	}
 	if h.Stats != nil {
+		trimStats(h.Stats)
 		n.stats, n.ahead = h.Stats, consumer.Ahead(h.Stats.ClockUnixNanos, now)
+		n.statsAt = now
 		s.breaksLocked(id, n, h.Stats.Broken)
 	}
 	if h.Full {

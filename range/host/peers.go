@@ -30,6 +30,9 @@ type peer struct {
 	// refused: its machine has refused a connection since something was heard of it. gone: so it
 	// has, and the host has been silent (gone.go).
 	refused, gone bool
+	// returned is when it was heard again after it had been silent, or as another process;
+	// monotonic, 0: never.
+	returned int64
 	// condition is what it said last of itself: in the ping of that number, of that incarnation.
 	condition    condition
 	said, saidBy uint64
@@ -76,10 +79,15 @@ func (p *peers) heard(host uint64, incarnation uint64, now int64) (restarted, ba
 	back = x.down
 	x.lastHeard, x.down = now, false
 	p.backLocked(x)
+	if back {
+		x.returned = now
+	}
 	if incarnation == 0 || incarnation == x.incarnation {
 		return false, back
 	}
-	restarted = x.incarnation != 0
+	if restarted = x.incarnation != 0; restarted {
+		x.returned = now
+	}
 	x.incarnation = incarnation
 	return restarted, back
 }

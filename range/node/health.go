@@ -59,6 +59,9 @@ func (n *Node) watchHealth(ctx context.Context) {
 			n.watchLeaders()
 		}
 		n.checkHealth()
+		if due {
+			n.lookAtPeers()
+		}
 		if !n.health.fit() {
 			n.abdicate()
 		}

@@ -144,7 +144,7 @@ const maxBroken = 1000
 
 func (n *Node) stats() *clusterpb.NodeStats {
 	failed := n.failedReplicas()
-	return &clusterpb.NodeStats{
+	stats := &clusterpb.NodeStats{
 		Replicas:        uint64(len(n.replicas.all())),
 		Leaders:         uint64(n.leaders.count()),
 		DiskUsedBytes:   n.config.Log.UsedBytes() + n.config.State.UsedBytes(),
@@ -157,6 +157,8 @@ func (n *Node) stats() *clusterpb.NodeStats {
 		LoadMicro:       n.processLoad.micro(),
 		ClockUnixNanos:  n.trustedClock(),
 	}
+	n.reportSelf(stats)
+	return stats
 }
 
 // pause waits, or returns the context's error.

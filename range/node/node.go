@@ -52,8 +52,12 @@ type Node struct {
 	flusher    flusher
 	splitter   splitter
 	// bundles counts reads of several partitions.
-	bundles     atomic.Uint64
-	health      health
+	bundles atomic.Uint64
+	health  health
+	// behind counts replicas that have not caught up. Of the health goroutine alone.
+	behind host.Behind
+	// selfReport is nil until the health goroutine has looked for the first time.
+	selfReport  atomic.Pointer[selfReport]
 	disk        disk
 	futureReads futureReads
 

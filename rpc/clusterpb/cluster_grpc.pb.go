@@ -1149,6 +1149,7 @@ const (
 	Core_Wake_FullMethodName          = "/tidemark.cluster.v1.Core/Wake"
 	Core_WatchMetadata_FullMethodName = "/tidemark.cluster.v1.Core/WatchMetadata"
 	Core_Guarding_FullMethodName      = "/tidemark.cluster.v1.Core/Guarding"
+	Core_Check_FullMethodName         = "/tidemark.cluster.v1.Core/Check"
 )
 
 // CoreClient is the client API for Core service.
@@ -1174,6 +1175,8 @@ type CoreClient interface {
 	WatchMetadata(ctx context.Context, in *WatchMetadataRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TableUpdate], error)
 	// Guarding shows, begins or ends that servers follow users and roles.
 	Guarding(ctx context.Context, in *GuardingRequest, opts ...grpc.CallOption) (*GuardingResponse, error)
+	// Check is what a member of the core says of itself and of the other members.
+	Check(ctx context.Context, in *CheckRequest, opts ...grpc.CallOption) (*MemberHealth, error)
 }
 
 type coreClient struct {
@@ -1263,6 +1266,16 @@ func (c *coreClient) Guarding(ctx context.Context, in *GuardingRequest, opts ...
 	return out, nil
 }
 
+func (c *coreClient) Check(ctx context.Context, in *CheckRequest, opts ...grpc.CallOption) (*MemberHealth, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MemberHealth)
+	err := c.cc.Invoke(ctx, Core_Check_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // CoreServer is the server API for Core service.
 // All implementations must embed UnimplementedCoreServer
 // for forward compatibility.
@@ -1286,6 +1299,8 @@ type CoreServer interface {
 	WatchMetadata(*WatchMetadataRequest, grpc.ServerStreamingServer[TableUpdate]) error
 	// Guarding shows, begins or ends that servers follow users and roles.
 	Guarding(context.Context, *GuardingRequest) (*GuardingResponse, error)
+	// Check is what a member of the core says of itself and of the other members.
+	Check(context.Context, *CheckRequest) (*MemberHealth, error)
 	mustEmbedUnimplementedCoreServer()
 }
 
@@ -1316,6 +1331,9 @@ func (UnimplementedCoreServer) WatchMetadata(*WatchMetadataRequest, grpc.ServerS
 }
 func (UnimplementedCoreServer) Guarding(context.Context, *GuardingRequest) (*GuardingResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Guarding not implemented")
+}
+func (UnimplementedCoreServer) Check(context.Context, *CheckRequest) (*MemberHealth, error) {
+	return nil, status.Error(codes.Unimplemented, "method Check not implemented")
 }
 func (UnimplementedCoreServer) mustEmbedUnimplementedCoreServer() {}
 func (UnimplementedCoreServer) testEmbeddedByValue()              {}
@@ -1457,6 +1475,24 @@ func _Core_Guarding_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Core_Check_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CheckRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoreServer).Check(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Core_Check_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoreServer).Check(ctx, req.(*CheckRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Core_ServiceDesc is the grpc.ServiceDesc for Core service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1487,6 +1523,10 @@ var Core_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Guarding",
 			Handler:    _Core_Guarding_Handler,
+		},
+		{
+			MethodName: "Check",
+			Handler:    _Core_Check_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// nearlyAll is how many entries of the log a member of the core may lack that counts as caught up:
+// while something is written, members always lack what is on its way.
+const nearlyAll = 64
+
+// judgeCore adds what is wrong with the consistent core and with the coordination store. notReady
+// are the addresses of nodes that were named as not ready: their servers are named once.
+func (p *problems) judgeCore(core kv.Core, notReady map[string]bool) {
+	name := func(id uint64) string {
+		for _, m := range core.Members {
+			if m.ID == id {
+				return fmt.Sprintf("member %d (%s)", id, m.Address)
+			}
+		}
+		return fmt.Sprintf("member %d", id)
+	}
+	answers := map[uint64]bool{}
+	for _, m := range core.Members {
+		answers[m.ID] = m.Answers
+	}
+	for _, m := range core.Members {
+		switch {
+		case !m.Answers:
+			p.core.add("%s does not answer", name(m.ID))
+		case m.Role != "learner" && m.Snapshot:
+			p.core.add("%s has not caught up: it is sent the state", name(m.ID))
+		case m.Role != "learner" && m.Behind > nearlyAll:
+			p.core.add("%s has not caught up: it lacks %d entries", name(m.ID), m.Behind)
+		}
+		if m.Health == nil {
+			continue
+		}
+		if !notReady[m.Address] {
+			for _, reason := range m.Health.NotReady {
+				p.unhealthy.add("the server of core %s is not ready: %s", name(m.ID), reason)
+			}
+		}
+		for _, other := range m.Health.Silent {
+			p.judgeLink("core "+name(m.ID), name(other), m.ID < other, answers[other],
+				hearsMember(core, other, m.ID))
+		}
+	}
+	p.judgeVoters("the core", core, answers)
+	p.judgeCoordination(core, name)
+}
+
+// judgeVoters says how many more voters may fail, if some have.
+func (p *problems) judgeVoters(of string, core kv.Core, answers map[uint64]bool) {
+	voters, well := 0, 0
+	for _, m := range core.Members {
+		if m.Role == "learner" {
+			continue
+		}
+		voters++
+		if answers[m.ID] {
+			well++
+		}
+	}
+	if well == voters {
+		return
+	}
+	switch spare := well - (voters/2 + 1); {
+	case spare < 0:
+		p.core.add("%d of %d voters of %s answer: there is no quorum", well, voters, of)
+	case spare == 0:
+		p.core.add("%d of %d voters of %s answer: there is no quorum if one more fails", well, voters,
+			of)
+	default:
+		p.core.add("%d of %d voters of %s answer: %d more may fail", well, voters, of, spare)
+	}
+}
+
+// judgeCoordination adds what is wrong with the coordination store, which has the members of the
+// core.
+func (p *problems) judgeCoordination(core kv.Core, name func(uint64) string) {
+	var leader *kv.CoreMemberInfo
+	open := false
+	alarms := map[kv.CoordinationAlarm]bool{}
+	for i, m := range core.Members {
+		if m.LeadsCoordination && m.Answers {
+			leader = &core.Members[i]
+		}
+		if m.Health == nil {
+			continue
+		}
+		open = open || m.Health.CoordinationOpen
+		if why := m.Health.CoordinationFailed; why != "" {
+			p.core.add("the part of %s of the coordination store has failed: %s", name(m.ID), why)
+		}
+		for _, a := range m.Health.Alarms {
+			if alarms[a] {
+				continue
+			}
+			alarms[a] = true
+			if a.Type == "NOSPACE" {
+				p.full.add("the coordination store takes no puts: alarm NOSPACE of member %x", a.Server)
+			} else {
+				p.unhealthy.add("the coordination store takes no writes: alarm %s of member %x", a.Type,
+					a.Server)
+			}
+		}
+	}
+	switch {
+	case !open:
+		return // there is none yet, or the members run a version that does not say
+	case leader == nil:
+		p.unavailable.add("the coordination store (locks, leases, the etcd API): no leader")
+		return
+	case leader.Health == nil:
+		return
+	}
+	answers := map[uint64]bool{leader.ID: true}
+	for _, f := range leader.Health.Coordination {
+		answers[f.ID] = f.Answers
+		at := slices.IndexFunc(core.Members, func(m kv.CoreMemberInfo) bool { return m.ID == f.ID })
+		if at < 0 || !core.Members[at].Answers || core.Members[at].Role == "learner" {
+			continue // it is named already, or does not count
+		}
+		failed := core.Members[at].Health != nil && core.Members[at].Health.CoordinationFailed != ""
+		switch {
+		case failed:
+		case !f.Answers:
+			p.core.add("the part of %s of the coordination store does not answer", name(f.ID))
+		case f.Snapshot:
+			p.core.add("the part of %s of the coordination store has not caught up: it is sent the "+
+				"state", name(f.ID))
+		case f.Behind > nearlyAll:
+			p.core.add("the part of %s of the coordination store has not caught up: it lacks %d "+
+				"entries", name(f.ID), f.Behind)
+		}
+	}
+	if len(leader.Health.Coordination) > 0 {
+		p.judgeVoters("the coordination store", core, answers)
+	}
+}
+
+// hearsMember says whether a member of the core hears another one, as far as it says.
+func hearsMember(core kv.Core, member, other uint64) bool {
+	for _, m := range core.Members {
+		if m.ID == member {
+			return m.Health == nil || !slices.Contains(m.Health.Silent, other)
+		}
+	}
+	return true
+}
+
+// judgeLinks adds the pairs of nodes that are alive and do not hear each other.
+func (p *problems) judgeLinks(nodes []kv.NodeInfo) {
+	alive := map[uint64]kv.NodeInfo{}
+	for _, n := range nodes {
+		if n.Alive && n.Status != kv.NodeGone {
+			alive[n.ID] = n
+		}
+	}
+	for _, n := range nodes {
+		if _, ok := alive[n.ID]; !ok {
+			continue
+		}
+		for _, id := range n.Silent {
+			other, up := alive[id]
+			p.judgeLink(fmt.Sprintf("node %d (%s)", n.ID, n.Address),
+				fmt.Sprintf("node %d (%s)", id, other.Address), n.ID < id, up,
+				!slices.Contains(other.Silent, n.ID))
+		}
+	}
+}
+
+// judgeLink adds that one server does not hear another one. first: of the two that do not hear each
+// other it is the one for which that is said. up: the other one is not named as down. hears: the
+// other one hears this one.
+func (p *problems) judgeLink(from, to string, first, up, hears bool) {
+	switch {
+	case !up:
+	case hears:
+		p.links.add("%s does not hear %s", from, to)
+	case first:
+		p.links.add("%s and %s do not hear each other", from, to)
+	}
+}
+
+// judgeCopies adds the nodes whose replicas have not caught up, or may not have.
+func (p *problems) judgeCopies(nodes []kv.NodeInfo, holds map[uint64]bool) (again bool) {
+	behind := map[uint64]int{}
+	for _, n := range nodes {
+		if n.Alive {
+			for id, count := range n.Behind {
+				behind[id] += count
+			}
+		}
+	}
+	for _, n := range nodes {
+		switch {
+		case !n.Alive || n.Status == kv.NodeGone:
+		case behind[n.ID] > 0:
+			verb := "have"
+			if behind[n.ID] == 1 {
+				verb = "has"
+			}
+			p.underReplicated.add("node %d (%s): %s %s not caught up", n.ID, n.Address,
+				plural(behind[n.ID], "replica"), verb)
+		case !holds[n.ID] || len(n.AwaitsReports) == 0:
+		case slices.Contains(n.AwaitsReports, n.ID):
+			again = true
+			p.underReplicated.add("node %d (%s) has not told the core's leader yet how it is", n.ID,
+				n.Address)
+		default:
+			p.underReplicated.add("node %d (%s) has just started: it is not known yet whether its "+
+				"replicas have caught up", n.ID, n.Address)
+		}
+	}
+	return again
+}

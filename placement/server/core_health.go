@@ -1,0 +1,154 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+const (
+	// checkTimeout is how long a member may take to say how it is.
+	checkTimeout = time.Second
+	// activeAgain is after how long a member is looked at again that does not seem to answer: Raft
+	// takes all followers for inactive for a moment, each time it has checked the quorum.
+	activeAgain = 300 * time.Millisecond
+)
+
+// Check implements clusterpb.CoreServer. Any member answers, whether it leads or not.
+func (s *Server) Check(
+	ctx context.Context, r *clusterpb.CheckRequest,
+) (*clusterpb.MemberHealth, error) {
+	if err := s.checkCluster(r.Cluster); err != nil {
+		return nil, err
+	}
+	return s.health(ctx), nil
+}
+
+// health is what this member says of itself and of the others.
+func (s *Server) health(ctx context.Context) *clusterpb.MemberHealth {
+	h := &clusterpb.MemberHealth{}
+	if s.config.NotReady != nil {
+		h.NotReady = s.config.NotReady()
+	}
+	members := s.store.Members().GetMembers()
+	for _, m := range members {
+		if s.config.Silent != nil && s.config.Silent(m.Replica) {
+			h.Silent = append(h.Silent, m.Replica)
+		}
+	}
+	if s.config.CoordinationErr != nil {
+		if err := s.config.CoordinationErr(); err != nil {
+			h.CoordinationFailed = err.Error()
+		}
+	}
+	part := s.coordination.part.Load()
+	if part == nil {
+		return h
+	}
+	h.CoordinationOpen = true
+	for _, a := range part.Store.Alarms() {
+		kind := "CORRUPT"
+		if a.Type == storepb.Alarm_NO_SPACE {
+			kind = "NOSPACE"
+		}
+		h.Alarms = append(h.Alarms, &clusterpb.CoordinationAlarm{Server: a.Member, Type: kind})
+	}
+	if l, _ := part.Store.Leadership(); !l.IsLeader {
+		return h
+	}
+	followers := s.followersOf(ctx, part.Group)
+	if followers == nil {
+		return h // it does not lead any more
+	}
+	h.LeadsCoordination = true
+	for _, m := range part.Store.Members().GetMembers() {
+		f, ok := followers[keys.ReplicaID(m.Replica)]
+		if !ok {
+			continue
+		}
+		h.CoordinationFollowers = append(h.CoordinationFollowers, f)
+	}
+	return h
+}
+
+// followersOf is what this member, as the leader of a group, knows of the others; nil if it does
+// not lead.
+func (s *Server) followersOf(
+	ctx context.Context, of CoreGroup,
+) map[keys.ReplicaID]*clusterpb.CoreFollower {
+	var followers map[keys.ReplicaID]*clusterpb.CoreFollower
+	for look := range 2 {
+		progress := s.progressOf(ctx, of)
+		if progress == nil {
+			return nil
+		}
+		applied, all := of.Applied(), true
+		if followers == nil {
+			followers = map[keys.ReplicaID]*clusterpb.CoreFollower{}
+		}
+		for id, p := range progress {
+			f := follower(id, p, applied)
+			f.Answers = s.answersCore(f.Replica, progress) ||
+				followers[id].GetAnswers() && !s.silent(f.Replica)
+			followers[id] = f
+			all = all && (f.Answers || s.silent(f.Replica))
+		}
+		if all || look > 0 {
+			break
+		}
+		select {
+		case <-time.After(activeAgain):
+		case <-ctx.Done():
+			return followers
+		}
+	}
+	return followers
+}
+
+func (s *Server) silent(replica uint64) bool {
+	return s.config.Silent != nil && s.config.Silent(replica)
+}
+
+// follower is a follower's progress as others are told of it, but for whether it answers. applied
+// is up to where the leader has applied the log.
+func follower(id keys.ReplicaID, p group.Progress, applied uint64) *clusterpb.CoreFollower {
+	return &clusterpb.CoreFollower{Replica: uint64(id), Behind: applied - min(applied, p.Match),
+		Snapshot: p.Snapshot || p.Match == 0} // without any entry it needs one
+}
+
+// checkMembers asks all members that are heard of how they are, and adds that to what is known of
+// them. A member of a version that does not know the call says nothing. One that does not answer it
+// counts as not ready: its server may be starting, or have come to a standstill.
+func (s *Server) checkMembers(
+	ctx context.Context, members []*clusterpb.CoreMember, states []*clusterpb.CoreMemberState,
+) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	l, _ := s.store.Leadership()
+	var asking sync.WaitGroup
+	for i, m := range members {
+		asking.Go(func() {
+			switch {
+			case keys.ReplicaID(m.Replica) == l.Leader:
+				states[i].Health = s.health(ctx)
+			case s.config.Check != nil && states[i].Answers:
+				h, err := s.config.Check(ctx, m.Address)
+				if err != nil && status.Code(err) != codes.Unimplemented {
+					h = &clusterpb.MemberHealth{NotReady: []string{"it does not say how it is: " +
+						rpc.Reason(err)}}
+				}
+				states[i].Health = h
+			}
+		})
+	}
+	asking.Wait()
+}
