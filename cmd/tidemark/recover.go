@@ -16,7 +16,6 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
-	"github.com/tidemarkdb/tidemark/kv"
 )
 
 func (a *app) recoverCommand() *cobra.Command {
@@ -184,46 +183,6 @@ more: the server does not start before it is done. Once it is done, another time
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "the data directory of the stopped server")
 	return a.printing(cmd)
-}
-
-func (a *app) recoverConfirmCommand() *cobra.Command {
-	return a.printing(a.client(&cobra.Command{
-		Use:   "confirm PLAN",
-		Short: "Tell the cluster of a plan that was carried out",
-		Long: `Tell the cluster's core of a plan that "recover apply" has carried out. It makes the lost
-nodes GONE, which are refused from then on, and takes the recovered partitions as they are now.
-Then their replicas are added again on other nodes, if there are enough. It may be repeated, and
-shows how many partitions have not reported yet.`,
-		Example: `  tidemark recover confirm plan.json`,
-		Args:    arguments("a PLAN", 1, 1),
-		RunE: a.verb(func(ctx context.Context, args []string) error {
-			plan := &embedded.RecoveryPlan{}
-			err := readJSON(args[0], plan)
-			if err == nil {
-				err = plan.Check()
-			}
-			if err != nil {
-				return err
-			}
-			var partitions []kv.RecoveredPartition
-			for _, r := range plan.Recovered {
-				partitions = append(partitions, kv.RecoveredPartition{Partition: r.Partition,
-					Keyspace: r.Keyspace, Node: r.Node, Replica: r.Replica, Membership: r.Membership,
-					KnownMembership: r.Known})
-			}
-			return a.withClient(ctx, func(client *kv.Client) error {
-				r, err := client.ConfirmRecovery(ctx, plan.ID, plan.Lost, partitions)
-				if err != nil {
-					return err
-				}
-				list := a.list(output.Column{Name: "recovered", Number: true},
-					output.Column{Name: "waiting", Number: true},
-					output.Column{Name: "dropped", Number: true})
-				list.Row(r.Recovered, r.Waiting, r.Dropped)
-				return list.Flush()
-			})
-		}),
-	}))
 }
 
 // readSurvey reads a survey, or makes that of a directory.
