@@ -42,8 +42,8 @@ func enableUsers(t *testing.T, client *clientv3.Client) {
 	s.check()
 }
 
-// TestEtcdMembersAreChangedByRoot: with authentication enabled, root adds, moves and removes members
-// at any member, whichever leads; nobody else does.
+// TestEtcdMembersAreChangedByRoot: with authentication enabled, root adds, moves and removes
+// members at any member, whichever leads; nobody else does.
 func TestEtcdMembersAreChangedByRoot(t *testing.T) {
 	cluster := startEtcd(t, nil)
 	at := cluster.Endpoints()

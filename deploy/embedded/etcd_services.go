@@ -22,8 +22,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
-// etcdServices are the services of the etcd v3 API. Every server has them: those that have a part of
-// the coordination store answer, and the others pass calls on.
+// etcdServices are the services of the etcd v3 API. Every server has them: those that have a part
+// of the coordination store answer, and the others pass calls on.
 var etcdServices = []*grpc.ServiceDesc{&pb.KV_ServiceDesc, &pb.Watch_ServiceDesc,
 	&pb.Lease_ServiceDesc, &pb.Cluster_ServiceDesc, &pb.Maintenance_ServiceDesc,
 	&pb.Auth_ServiceDesc, &v3lockpb.Lock_ServiceDesc, &v3electionpb.Election_ServiceDesc,

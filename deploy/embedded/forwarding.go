@@ -18,10 +18,10 @@ import (
 )
 
 // A server without a part of the coordination store passes calls of the etcd API on to a member of
-// the core (package forward). The call says who the client is: by the token that came with it, or by
-// what the server knows of the client's connection. The member believes the latter only of callers
-// that have proved to be servers. A caller that says that it passes a call on, and has proved
-// nothing, is no user by its certificate: that certificate is not the client's.
+// the core (package forward). The call says who the client is: by the token that came with it, or
+// by what the server knows of the client's connection. The member believes the latter only of
+// callers that have proved to be servers. A caller that says that it passes a call on, and has
+// proved nothing, is no user by its certificate: that certificate is not the client's.
 
 // Fields of the metadata of a call that is passed on, beside certificateField.
 const (
@@ -56,7 +56,7 @@ func (s *Server) newForwarder(peers *rpc.PeerPolicy) *forward.Forwarder {
 		Local:     s.services.etcd.own,
 		Forwarded: server.IsForwarded, Outgoing: s.forwarded,
 		Refusal: s.noCoordination, Party: rpc.PartyOfCall, Answers: s.answers,
-		PerConnection: perConnection, Registry: prom.Registry(s.config.Registry),
+		PerConnection: perConnection, Random: s.config.Random, Registry: prom.Registry(s.config.Registry),
 	})
 }
 

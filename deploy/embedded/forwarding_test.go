@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -319,5 +320,52 @@ func TestForwardedOutlivesMembers(t *testing.T) {
 	}
 	if r, err := client.KeepAliveOnce(ctx, lease.ID); err != nil || r.TTL != 30 {
 		t.Errorf("renewed: %v, %v", r, err)
+	}
+}
+
+// TestStartingServerIsNoLearner: a server that has not become a member, or has no state yet, and
+// reaches no other member, says that nothing was sent, and never that it is a learner. A call that
+// waits there is answered when the server has its state.
+func TestStartingServerIsNoLearner(t *testing.T) {
+	server, _ := candidate(t, []string{"127.0.0.1:1"})
+	conn, err := grpc.NewClient(server.config.Advertise,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	put := &pb.PutRequest{Key: []byte("k"), Value: []byte("v")}
+	if _, err := pb.NewKVClient(conn).Put(t.Context(), put); !coordpb.IsNotSent(err) {
+		t.Errorf("a write at a server that starts: %v", err)
+	}
+	if _, err := pb.NewLeaseClient(conn).LeaseGrant(t.Context(),
+		&pb.LeaseGrantRequest{TTL: 5}); !coordpb.IsNotSent(err) {
+		t.Errorf("a lease at a server that starts: %v", err)
+	}
+
+	cluster, err := StartCluster(t.Context(), ClusterConfig{Dir: t.TempDir(), Nodes: 1, Cores: 1,
+		Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	if err := cluster.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var filled, asked atomic.Bool
+	cluster.Server(0).services.etcd.ready = func() bool {
+		asked.Store(true)
+		return filled.Load()
+	}
+	client := etcdClient(t, nil, cluster.Endpoints()...)
+	done := make(chan error, 1)
+	go func() {
+		_, err := client.Put(t.Context(), "k", "v")
+		done <- err
+	}()
+	awaitTrue(t, "the call has come", asked.Load)
+	filled.Store(true)
+	if err := <-done; err != nil {
+		t.Errorf("a write at a server that comes to its state: %v", err)
 	}
 }

@@ -183,9 +183,9 @@ func listMembers(ctx context.Context, etcd *clientv3.Client) ([]*pb.Member, erro
 }
 
 // goOn are the addresses to go on with. A server that is no member lists the members without their
-// ids: they are the addresses then. A member lists them with ids, and may know its address, and those
-// of others, by names that mean nothing to the client: of the given addresses those are left out that
-// are no member's, if any of them is a member's.
+// ids: they are the addresses then. A member lists them with ids, and may know its address, and
+// those of others, by names that mean nothing to the client: of the given addresses those are left
+// out that are no member's, if any of them is a member's.
 func goOn(given []string, list []*pb.Member) []string {
 	var named, both []string
 	ids := false

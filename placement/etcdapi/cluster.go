@@ -49,8 +49,8 @@ func (s *clusterServer) MemberList(
 	return &pb.MemberListResponse{Header: s.memberHeader(), Members: fromMembers(members)}, nil
 }
 
-// administered refuses all clients but administrators, and returns the context for a call to another
-// member on the client's behalf: it names the client's user there.
+// administered refuses all clients but administrators, and returns the context for a call to
+// another member on the client's behalf: it names the client's user there.
 func (s *clusterServer) administered(ctx context.Context) (context.Context, error) {
 	who, err := s.administer(ctx)
 	if err != nil {

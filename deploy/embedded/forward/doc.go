@@ -16,8 +16,8 @@
 //     (Config.Patience), and then the client hears coordpb.ErrNotSent.
 //   - The request was sent, there is no answer, and the method changes nothing: the next member is
 //     asked.
-//   - The request was sent, there is no answer, and the method may change something: the client hears
-//     Unavailable, as from a member of etcd that fails.
+//   - The request was sent, there is no answer, and the method may change something: the client
+//     hears Unavailable, as from a member of etcd that fails.
 //
 // A stream goes to one member and ends with it. Clients of etcd begin it again where it was.
 //
@@ -34,6 +34,6 @@
 //
 // # Goroutines
 //
-// A stream in both directions has one goroutine that hands the client's messages on. It ends with the
-// stream, and Close waits for it.
+// A stream in both directions has one goroutine that hands the client's messages on. It ends with
+// the stream, and Close waits for it.
 package forward

@@ -3,6 +3,7 @@ package forward
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -27,8 +28,8 @@ const (
 	maxRequests, requestsGranted = 128 << 20, 8 << 20
 	// defaultPerConnection is the default of Config.PerConnection.
 	defaultPerConnection = 512
-	// defaultPatience is the default of Config.Patience. etcd's client for Go makes a call that was not
-	// sent up to a hundred times.
+	// defaultPatience is the default of Config.Patience. etcd's client for Go makes a call that was
+	// not sent up to a hundred times.
 	defaultPatience = time.Second
 )
 
@@ -36,8 +37,9 @@ const (
 // coordination store: nothing was done, and another server may be asked.
 const refusedField = "tidemark-not-served"
 
-// Config is what a Forwarder is made of. Members, Dialer, Local, Forwarded, Outgoing, Refusal, Party
-// and Answers must be set. All functions may be called from any goroutine, and must not block.
+// Config is what a Forwarder is made of. Members, Dialer, Local, Forwarded, Outgoing, Refusal,
+// Party and Answers must be set. All functions may be called from any goroutine, and must not
+// block.
 type Config struct {
 	// Members lists the addresses of the members of the core, without this server.
 	Members func() []string
@@ -60,6 +62,8 @@ type Config struct {
 	PerConnection int
 	// Patience is for how long members are asked again if none can be. Default 1 s.
 	Patience time.Duration
+	// Random is the source of jitter, and of the member that is asked first. Default math/rand/v2.
+	Random func() uint64
 	// Registry is nil for no metrics.
 	Registry metric.Registry
 }
@@ -88,6 +92,9 @@ func New(c Config) *Forwarder {
 	}
 	if c.Patience <= 0 {
 		c.Patience = defaultPatience
+	}
+	if c.Random == nil {
+		c.Random = rand.Uint64
 	}
 	return &Forwarder{config: c, open: quota.NewBytes(maxOpen, openGranted),
 		requests: quota.NewBytes(maxRequests, requestsGranted), metrics: newMetrics(c.Registry)}
@@ -165,8 +172,8 @@ func (f *Forwarder) refuse(setTrailer func(metadata.MD)) error {
 }
 
 // errTooMany is what a client hears whose party has its share of calls.
-var errTooMany = status.Error(codes.ResourceExhausted, "etcdserver: too many requests: this server "+
-	"passes on as many calls at a time as it can; ask again later, or at a member of the core")
+var errTooMany = status.Error(codes.ResourceExhausted, "etcdserver: too many requests: this "+
+	"server passes on as many calls at a time as it can; ask again later, or at a member of the core")
 
 // errLocal: this server answers by itself by now.
 var errLocal = errors.New("forward: this server answers by itself")

@@ -3,7 +3,6 @@ package forward
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -34,8 +33,9 @@ type members struct {
 	serving map[string]bool
 }
 
-// order puts the preferred member first. The others keep their order around it, as in a ring.
-func (m *members) order(all []string) []string {
+// order puts the preferred member first. The others keep their order around it, as in a ring. Any
+// member is preferred, by a random number, if none is.
+func (m *members) order(all []string, random func() uint64) []string {
 	if len(all) == 0 {
 		return nil
 	}
@@ -43,7 +43,7 @@ func (m *members) order(all []string) []string {
 	defer m.mu.Unlock()
 	first := slices.Index(all, m.preferred)
 	if first < 0 {
-		first = rand.IntN(len(all))
+		first = int(random() % uint64(len(all)))
 		m.preferred = all[first]
 	}
 	return slices.Concat(all[first:], all[:first])
@@ -102,8 +102,8 @@ type lane struct {
 	open int
 }
 
-// enter gives a call a lane until leave is called. Of the lanes with room it is the fullest, so that
-// those that a rush has opened become empty, and are closed.
+// enter gives a call a lane until leave is called. Of the lanes with room it is the fullest, so
+// that those that a rush has opened become empty, and are closed.
 func (f *Forwarder) enter(party string) (_ *lane, leave func(), err error) {
 	if !f.open.Take(party, 1) {
 		f.metrics.refused.Inc()
@@ -176,7 +176,7 @@ func (f *Forwarder) rounds(ctx context.Context, m *method,
 	}
 	for pause := pauseFirst; ; pause = min(2*pause, pauseMost) {
 		all := f.config.Members()
-		for _, address := range f.members.order(all) {
+		for _, address := range f.members.order(all, f.config.Random) {
 			if _, _, local := f.config.Local(m.service); local {
 				return errLocal
 			}
@@ -191,7 +191,7 @@ func (f *Forwarder) rounds(ctx context.Context, m *method,
 		if _, _, local := f.config.Local(m.service); local {
 			return errLocal
 		}
-		wait := pause/2 + rand.N(pause/2)
+		wait := pause/2 + time.Duration(f.config.Random()%uint64(pause/2))
 		if time.Until(until) < wait {
 			return f.notSent(m)
 		}
