@@ -30,7 +30,7 @@ race: reference ## run all tests under the race detector (needs a C compiler)
 reference: ## build the etcd that tests compare with, once, into the user's cache directory
 	@$(GO) run ./bench/proof/reference/install >/dev/null
 
-clients: build ## run unmodified clients of etcd against three servers, and kill one (CLIENT_FLAGS)
+clients: build ## run unmodified clients of etcd against four servers, and kill one (CLIENT_FLAGS)
 	$(GO) test ./bench/proof/clients -clients -v -count 1 -timeout 15m $(CLIENT_FLAGS)
 
 lint: check-generated ## check formatting, generated code and imports, vet and staticcheck

@@ -59,8 +59,9 @@ type Server struct {
 	// ctx ends with Stop.
 	ctx    context.Context
 	cancel context.CancelFunc
-	// serving counts the connections.
-	serving sync.WaitGroup
+	// serving counts the connections, and the end of gRPC's server that Drain has begun.
+	serving  sync.WaitGroup
+	draining sync.Once
 
 	mu struct {
 		sync.Mutex
@@ -142,6 +143,12 @@ func (s *Server) Serve(l net.Listener) error {
 	return s.grpc.Serve(&sharedListener{Listener: l, places: s.places, pace: s.pace,
 		lost:   s.metrics.placesLost.Inc,
 		paused: func(d time.Duration) { s.metrics.paused.Add(d.Seconds()) }})
+}
+
+// Drain has clients of gRPC make no more calls here: it tells them so, and accepts no connection of
+// any kind. Calls that are under way go on until Stop. Drain does not wait.
+func (s *Server) Drain() {
+	s.draining.Do(func() { s.serving.Go(s.grpc.GracefulStop) })
 }
 
 // Stop ends all connections, and waits until nothing serves them any more. It may be called again.

@@ -26,6 +26,8 @@ type lateServices struct {
 	ready func() bool
 	// serving are this server's own services, by their names; nil: they are not there.
 	serving atomic.Pointer[map[string]lateService]
+	// running counts the calls of one request and one answer that are under way.
+	running atomic.Int64
 }
 
 // lateService is one that serves.
@@ -80,6 +82,8 @@ func (l *lateServices) describe(name string) (*grpc.ServiceDesc, any, error) {
 func (l *lateServices) method(service string, at int) grpc.MethodHandler {
 	return func(_ any, ctx context.Context, decode func(any) error,
 		interceptor grpc.UnaryServerInterceptor) (any, error) {
+		l.running.Add(1)
+		defer l.running.Add(-1)
 		description, implementation, err := l.describe(service)
 		if err != nil {
 			return nil, err

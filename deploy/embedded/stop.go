@@ -15,6 +15,9 @@ const (
 	// answerTimeout bounds how long a server that stops waits for the requests that it has taken
 	// in.
 	answerTimeout = time.Second
+	// goAwayTime is how long a server that stops gives clients of gRPC to hear that they are to call
+	// elsewhere, and their last answers to reach them.
+	goAwayTime = 50 * time.Millisecond
 )
 
 // Stop ends the server so that clients notice little: it says that it is not ready, hands over what
@@ -65,5 +68,10 @@ func (s *Server) drain(ctx context.Context) {
 	}
 	answering, done := context.WithTimeout(ctx, answerTimeout)
 	defer done()
+	s.rpc.Drain()
 	s.clients.Drain(answering)
+	// A call may be on its way here whose client has not heard yet that it is to call elsewhere, and
+	// an answer on its way to its client.
+	for pause(answering, goAwayTime) && s.services.etcd.running.Load() > 0 {
+	}
 }

@@ -12,7 +12,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,7 +34,11 @@ var (
 // limit bounds a test.
 const limit = 2 * time.Minute
 
-// cluster is three servers, each of which is a process.
+// members are how many servers are members of the core. The last server is a data node, which is
+// none.
+const members = 3
+
+// cluster is four servers, each of which is a process.
 type cluster struct {
 	t       *testing.T
 	dir, at []string
@@ -47,11 +53,11 @@ func start(t *testing.T) *cluster {
 	if _, err := os.Stat(*program); err != nil {
 		t.Fatalf("%v: build it with `make build`", err)
 	}
-	at, err := process.FreeAddresses(3)
+	at, err := process.FreeAddresses(members + 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, at: at, servers: make([]*process.Process, 3)}
+	c := &cluster{t: t, at: at, servers: make([]*process.Process, members+1)}
 	dir := t.TempDir()
 	for i := range at {
 		c.dir = append(c.dir, filepath.Join(dir, fmt.Sprint("server-", i+1)))
@@ -59,6 +65,7 @@ func start(t *testing.T) *cluster {
 	}
 	t.Cleanup(c.close)
 	c.leader()
+	c.serves(members)
 	return c
 }
 
@@ -66,9 +73,13 @@ func (c *cluster) log(i int) string { return c.dir[i] + ".log" }
 
 func (c *cluster) start(i int) {
 	c.t.Helper()
+	role := "core"
+	if i >= members {
+		role = "node"
+	}
 	p, err := process.Start(process.Config{Name: fmt.Sprint("server ", i+1), Path: *program,
-		Args: []string{"start", "--dir", c.dir[i], "--listen", c.at[i], "--roles", "core", "--insecure",
-			"--core", strings.Join(c.at, ",")}, Log: c.log(i)})
+		Args: []string{"start", "--dir", c.dir[i], "--listen", c.at[i], "--roles", role, "--insecure",
+			"--core", strings.Join(c.at[:members], ",")}, Log: c.log(i)})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -95,12 +106,13 @@ func (c *cluster) leader() (leader int) {
 		func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 			defer cancel()
-			client, err := clientv3.New(clientv3.Config{Endpoints: c.at, Logger: zap.NewNop()})
+			client, err := clientv3.New(clientv3.Config{Endpoints: c.at[:members],
+				Logger: zap.NewNop()})
 			if err != nil {
 				return err
 			}
 			defer client.Close()
-			for i, at := range c.at {
+			for i, at := range c.at[:members] {
 				status, err := client.Status(ctx, at)
 				if err != nil {
 					return err
@@ -118,17 +130,63 @@ func (c *cluster) leader() (leader int) {
 	return leader
 }
 
-// run runs a client, and kills the leader when it asks for that. The addresses are in ENDPOINTS,
-// that of the leader at first.
-func (c *cluster) run(dir, path string, args ...string) {
+// serves waits until a server answers.
+func (c *cluster) serves(i int) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), limit)
+	defer cancel()
+	client, err := clientv3.New(clientv3.Config{Endpoints: c.at[i : i+1], Logger: zap.NewNop()})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer client.Close()
+	if err := process.Until(ctx, "the server answers", 50*time.Millisecond,
+		func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+			defer cancel()
+			_, err := client.Get(ctx, "k")
+			return err
+		}, c.servers[i]); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// kinds are the servers that a client is given: the members of the core, that of the leader first; a
+// data node alone; all of them, the data node last.
+var kinds = map[string]func(at []string, leader int) []string{
+	"members": func(at []string, leader int) []string {
+		return slices.Concat(at[leader:members], at[:leader])
+	},
+	"node": func(at []string, _ int) []string { return at[members:] },
+	"all": func(at []string, leader int) []string {
+		return slices.Concat(at[leader:members], at[:leader], at[members:])
+	},
+}
+
+// forKinds runs a client with each kind of addresses, against a cluster of its own.
+func forKinds(t *testing.T, dir, path string, args ...string) {
+	t.Helper()
+	for name, of := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			start(t).run(of, dir, path, args...)
+		})
+	}
+}
+
+// run runs a client, and kills the leader when it asks for that. The addresses are in ENDPOINTS.
+func (c *cluster) run(of func([]string, int) []string, dir, path string, args ...string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), limit)
 	defer cancel()
 	leader := c.leader()
-	order := append(append([]string(nil), c.at[leader:]...), c.at[:leader]...)
 	command := exec.CommandContext(ctx, path, args...)
 	command.Dir = dir
-	command.Env = append(os.Environ(), "ENDPOINTS="+strings.Join(order, ","))
+	endpoints := of(c.at, leader)
+	command.Env = append(os.Environ(), "ENDPOINTS="+strings.Join(endpoints, ","))
+	if slices.Contains(endpoints, c.at[members]) {
+		command.Env = append(command.Env, "PASSED_ON=1")
+	}
 	var said, wrong bytes.Buffer
 	command.Stderr = &wrong
 	in, err := command.StdinPipe()
@@ -175,8 +233,10 @@ func installed(t *testing.T, dir, name string, args ...string) {
 
 // TestNode runs the package etcd3 of Node.
 func TestNode(t *testing.T) {
-	c := start(t)
-	c.run(nodePackages(t), "node", "client.js")
+	if !*enabled {
+		t.Skip("run it with -clients, or by `make clients`")
+	}
+	forKinds(t, nodePackages(t), "node", "client.js")
 }
 
 // nodePackages is a directory with the client and what it needs, which is kept in the user's cache.
@@ -217,23 +277,79 @@ func nodePackages(t *testing.T) string {
 	return dir
 }
 
+// TestGo runs etcd's client for Go while each server stops and starts again: no call fails.
+func TestGo(t *testing.T) {
+	c := start(t)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	var calling sync.WaitGroup
+	stop := make(chan struct{})
+	for i := range c.at {
+		endpoints := slices.Concat(c.at[i:], c.at[:i])
+		client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		calling.Go(func() { callOften(ctx, t, client, fmt.Sprint("k", i), stop) })
+	}
+	defer func() { // before the clients are closed
+		close(stop)
+		calling.Wait()
+	}()
+	for i := range c.at {
+		if err := c.servers[i].Stop(20 * time.Second); err != nil {
+			t.Errorf("server %d: %v", i+1, err)
+		}
+		c.start(i)
+		c.leader()
+		c.serves(i)
+	}
+}
+
+// callOften writes and reads until stop is closed.
+func callOften(ctx context.Context, t *testing.T, client *clientv3.Client, key string,
+	stop <-chan struct{}) {
+	for n := 0; ; n++ {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		value := fmt.Sprint(n)
+		if _, err := client.Put(ctx, key, value); err != nil {
+			t.Errorf("put %s: %v", key, err)
+			return
+		}
+		got, err := client.Get(ctx, key)
+		if err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].Value) != value {
+			t.Errorf("get %s after %s was put: %v, %v", key, value, got, err)
+			return
+		}
+	}
+}
+
 // TestPython runs the package python3-etcd3 of Debian.
 func TestPython(t *testing.T) {
-	c := start(t)
+	if !*enabled {
+		t.Skip("run it with -clients, or by `make clients`")
+	}
 	const python = "/usr/bin/python3" // that of the distribution, which sees its packages
 	if exec.Command(python, "-c", "import etcd3").Run() != nil {
 		installed(t, "", "apt-get", "-q", "update")
 		installed(t, "", "apt-get", "-q", "-y", "install", "--no-install-recommends", "python3-etcd3")
 	}
-	c.run("python", python, "client.py")
+	forKinds(t, "python", python, "client.py")
 }
 
 // TestEtcdctl runs etcd's own program.
 func TestEtcdctl(t *testing.T) {
-	c := start(t)
+	if !*enabled {
+		t.Skip("run it with -clients, or by `make clients`")
+	}
 	programs, err := reference.Install(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.run("etcdctl", "bash", "client.sh", programs.Etcdctl)
+	forKinds(t, "etcdctl", "bash", "client.sh", programs.Etcdctl)
 }

@@ -1,5 +1,7 @@
-// Package clients runs unmodified clients of etcd against a cluster of three server processes of
-// Tidemark, and kills the one that leads under each of them: `make clients`, or
+// Package clients runs unmodified clients of etcd against a cluster of four server processes of
+// Tidemark, three members of the core and a data node, and kills the one that leads under each of
+// them. Each client is given the members alone, the data node alone, and all of them; etcd's client
+// for Go is there, too, while each server stops and starts again: `make clients`, or
 //
 //	go test ./bench/proof/clients -clients -v [-run TestNode]
 //

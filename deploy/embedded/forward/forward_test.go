@@ -1,0 +1,178 @@
+package forward
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/coordpb"
+)
+
+// endless is a member's stream that has always another message.
+type endless struct {
+	grpc.ClientStream
+	read int
+}
+
+// RecvMsg implements grpc.ClientStream.
+func (e *endless) RecvMsg(any) error {
+	e.read++
+	return nil
+}
+
+// CloseSend implements grpc.ClientStream.
+func (*endless) CloseSend() error { return nil }
+
+// slow is the stream of a client whose transport takes a message over when taken says so.
+type slow struct {
+	grpc.ServerStream
+	ctx   context.Context
+	taken chan error
+}
+
+// Context implements grpc.ServerStream.
+func (s slow) Context() context.Context { return s.ctx }
+
+// SendMsg implements grpc.ServerStream.
+func (s slow) SendMsg(any) error { return <-s.taken }
+
+// RecvMsg implements grpc.ServerStream.
+func (s slow) RecvMsg(any) error { return io.EOF }
+
+// A message of a member is read when the client's transport has taken over the one before.
+func TestOneMessageAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := New(Config{Answers: rpc.NewAnswers()})
+		m := methodOf(pb.Watch_ServiceDesc.ServiceName, "Watch", 0)
+		member, client := &endless{}, slow{ctx: t.Context(), taken: make(chan error)}
+		ended := make(chan error, 1)
+		go func() {
+			ended <- f.pass(m, pb.Watch_ServiceDesc.Streams[0], client, member, func() {})
+		}()
+		for n := 1; n <= 3; n++ {
+			synctest.Wait()
+			if member.read != n {
+				t.Fatalf("%d messages were read, and %d taken", member.read, n-1)
+			}
+			if n < 3 {
+				client.taken <- nil
+			}
+		}
+		gone := status.Error(codes.Canceled, "the client is gone")
+		client.taken <- gone
+		if err := <-ended; !errors.Is(err, gone) {
+			t.Error(err)
+		}
+		f.Close()
+	})
+}
+
+// What may have been executed is not done again; what was not sent, was refused, or only reads is.
+func TestFates(t *testing.T) {
+	put := methodOf(pb.KV_ServiceDesc.ServiceName, "Put", 1)
+	get := methodOf(pb.KV_ServiceDesc.ServiceName, "Range", 0)
+	broken := status.Error(codes.Unavailable, "error reading from server: EOF")
+	refused := metadata.Pairs(refusedField, "1")
+	for _, c := range []struct {
+		name    string
+		of      *method
+		err     error
+		trailer metadata.MD
+		want    fate
+	}{
+		{"an answer", put, nil, nil, answered},
+		{"a write when the connection broke", put, broken, nil, answered},
+		{"a read when the connection broke", get, broken, nil, notDone},
+		{"a write at a server that does not serve", put, broken, refused, notDone},
+		{"a write at a learner", put, rpctypes.ErrGRPCNotSupportedForLearner, nil, notDone},
+		{"a write that a stopping server has not begun", put,
+			status.Error(codes.Unavailable, drained), nil, notDone},
+		{"a write that timed out", put, rpctypes.ErrGRPCTimeout, nil, answered},
+		{"a read without a leader", get, rpctypes.ErrGRPCNoLeader, nil, answered},
+		{"a read that is not permitted", get, rpctypes.ErrGRPCPermissionDenied, nil, answered},
+	} {
+		if got := fateOf(c.of, c.err, c.trailer); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+// The member that answered last is asked first, and the one after it when it has failed.
+func TestOrderOfMembers(t *testing.T) {
+	var m members
+	all := []string{"a", "b", "c"}
+	first := m.order(all, rand.Uint64)[0]
+	m.answered("b")
+	if got := m.order(all, rand.Uint64); !slices.Equal(got, []string{"b", "c", "a"}) || !m.serves("b") {
+		t.Errorf("first %s, then %v", first, got)
+	}
+	m.failed("a", all) // which was not asked first
+	if got := m.order(all, rand.Uint64); got[0] != "b" {
+		t.Error(got)
+	}
+	m.failed("b", all)
+	if got := m.order(all, rand.Uint64); got[0] != "c" || m.serves("b") {
+		t.Error(got)
+	}
+	if got := m.order([]string{"a", "b"}, rand.Uint64); len(got) != 2 { // c was removed
+		t.Error(got)
+	}
+	if got := m.order(nil, rand.Uint64); got != nil {
+		t.Error(got)
+	}
+}
+
+// A party has a bound of open calls; others have calls beside it.
+func TestCallsAreShared(t *testing.T) {
+	dialers := 0
+	f := New(Config{PerConnection: 100, Answers: rpc.NewAnswers(),
+		Refusal: func() error { return coordpb.ErrNotSent },
+		Dialer: func() *rpc.Dialer {
+			dialers++
+			return rpc.NewDialer(rpc.DialerConfig{})
+		}})
+	var leaves []func()
+	for {
+		_, leave, err := f.enter("greedy")
+		if err != nil {
+			if status.Code(err) != codes.ResourceExhausted {
+				t.Fatal(err)
+			}
+			break
+		}
+		leaves = append(leaves, leave)
+	}
+	if n := len(leaves); n < openGranted || n > maxOpen*3/4 {
+		t.Errorf("one party has %d calls open", n)
+	}
+	if want := (len(leaves) + 99) / 100; dialers != want {
+		t.Errorf("%d calls have %d connections", len(leaves), dialers)
+	}
+	_, leave, err := f.enter("another")
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	for _, leave := range leaves {
+		leave()
+	}
+	if n := len(f.mu.lanes); n != 1 {
+		t.Errorf("%d connections are left", n)
+	}
+	f.Close()
+	if _, _, err := f.enter("late"); !coordpb.IsNotSent(err) {
+		t.Errorf("after Close: %v", err)
+	}
+}
