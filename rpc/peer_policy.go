@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -135,6 +136,27 @@ func (p *PeerPolicy) ofInfo(
 		return judge(nil, true)
 	}
 	return judge(nil, false)
+}
+
+// staleTime is how long a connection stays open that is stale: the answer that says so is to reach
+// the other side.
+const staleTime = time.Second
+
+// Stale says that the connection of a gRPC call was one of a server when it was made, and would be
+// none if it were made now: the certificate has expired since, or its authority was taken out. Then
+// the connection is closed within about a second, so that the server makes another one, with the
+// certificate that it has now.
+func (p *PeerPolicy) Stale(ctx context.Context) bool {
+	from, ok := peer.FromContext(ctx)
+	if !ok {
+		return false
+	}
+	server, known := from.AuthInfo.(serverInfo)
+	if !known || p.ofInfo(server.AuthInfo, p.judgeProof) == nil {
+		return false
+	}
+	time.AfterFunc(staleTime, func() { _ = server.conn.Close() })
+	return true
 }
 
 // Proved says why the caller of a gRPC method has not proved to be a server, whether or not others

@@ -4,12 +4,16 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -211,4 +215,46 @@ func TestServicesForServers(t *testing.T) {
 	if forServers("/" + clusterpb.Cluster_ServiceDesc.ServiceName + "/Status") {
 		t.Error("Cluster is for servers only")
 	}
+}
+
+// closing is a connection that says when it is closed.
+type closing struct {
+	net.Conn
+	closed chan struct{}
+}
+
+// Close implements net.Conn.
+func (c closing) Close() error {
+	close(c.closed)
+	return nil
+}
+
+// A connection of a server is stale when its certificate counts no more, and is closed then; one of
+// a client never is.
+func TestStaleConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		valid := true
+		p := &PeerPolicy{Certificate: func(*tls.ConnectionState) error {
+			if !valid {
+				return errors.New("it has expired")
+			}
+			return nil
+		}}
+		conn := closing{closed: make(chan struct{})}
+		of := func(info credentials.AuthInfo) context.Context {
+			return peer.NewContext(t.Context(), &peer.Peer{AuthInfo: info})
+		}
+		server := of(serverInfo{credentials.TLSInfo{}, conn})
+		if p.Stale(server) || p.Proved(server) != nil {
+			t.Error("a server with a certificate that counts")
+		}
+		valid = false
+		if !p.Stale(server) || p.Proved(server) == nil {
+			t.Error("a server whose certificate has expired")
+		}
+		if p.Stale(of(credentials.TLSInfo{})) || p.Stale(t.Context()) {
+			t.Error("a client")
+		}
+		<-conn.closed
+	})
 }

@@ -5,8 +5,10 @@ import (
 	"net"
 	"strings"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
@@ -94,15 +96,22 @@ func (s *Server) forwarded(ctx context.Context) context.Context {
 	return server.Forwarded(metadata.NewOutgoingContext(ctx, shown))
 }
 
+// errStale is what a server hears that passes a call on with a certificate of yesterday.
+var errStale = status.Error(codes.Unavailable, "connect again with the certificate of today")
+
 // clientOfCall is the context of a call with what is known of its client: of one that is passed on,
-// what the server says that passes the call on.
-func (s *Server) clientOfCall(ctx context.Context) context.Context {
+// what the server says that passes the call on. A call on a connection that a server has made with
+// a certificate which counts no more is refused: nobody could vouch for the client.
+func (s *Server) clientOfCall(ctx context.Context) (context.Context, error) {
 	if !server.IsForwarded(ctx) {
-		return ctx
+		return ctx, nil
 	}
 	from, ok := peer.FromContext(ctx)
 	if !ok {
-		return ctx
+		return ctx, nil
+	}
+	if s.peers.Stale(ctx) {
+		return nil, errStale
 	}
 	client, is := *from, rpc.Forwarded{}
 	if s.provable() && s.peers.Proved(ctx) == nil {
@@ -112,7 +121,7 @@ func (s *Server) clientOfCall(ctx context.Context) context.Context {
 		}
 	}
 	client.AuthInfo = is
-	return peer.NewContext(ctx, &client)
+	return peer.NewContext(ctx, &client), nil
 }
 
 // firstOf is the first value of a field of a call's metadata; "" without one.

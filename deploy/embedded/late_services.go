@@ -7,6 +7,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/deploy/embedded/forward"
 )
 
 // lateServices are gRPC services that are registered before this server's own part of them is
@@ -18,9 +20,9 @@ type lateServices struct {
 	// otherwise makes the description of one of the others, with the methods of the given one in the
 	// same order. It is set before register is called.
 	otherwise func(*grpc.ServiceDesc) *grpc.ServiceDesc
-	// client is the context of a call with what is known of its client. It is set before anything is
-	// served.
-	client func(context.Context) context.Context
+	// client is the context of a call with what is known of its client; or why the call is refused
+	// before anything is done. It is set before anything is served.
+	client func(context.Context) (context.Context, error)
 	// ready says that this server's own services can answer, once they are there. It is set before
 	// begin is called.
 	ready func() bool
@@ -88,7 +90,12 @@ func (l *lateServices) method(service string, at int) grpc.MethodHandler {
 		if err != nil {
 			return nil, err
 		}
-		return description.Methods[at].Handler(implementation, l.client(ctx), decode, interceptor)
+		known, err := l.client(ctx)
+		if err != nil {
+			_ = grpc.SetTrailer(ctx, forward.NotServed())
+			return nil, err
+		}
+		return description.Methods[at].Handler(implementation, known, decode, interceptor)
 	}
 }
 
@@ -98,8 +105,12 @@ func (l *lateServices) stream(service string, at int) grpc.StreamHandler {
 		if err != nil {
 			return err
 		}
-		return description.Streams[at].Handler(implementation,
-			clientStream{stream, l.client(stream.Context())})
+		ctx, err := l.client(stream.Context())
+		if err != nil {
+			stream.SetTrailer(forward.NotServed())
+			return err
+		}
+		return description.Streams[at].Handler(implementation, clientStream{stream, ctx})
 	}
 }
 

@@ -37,6 +37,10 @@ const (
 // coordination store: nothing was done, and another server may be asked.
 const refusedField = "tidemark-not-served"
 
+// NotServed is the trailer of a call that is refused before anything was done, and may be passed on
+// to another server.
+func NotServed() metadata.MD { return metadata.Pairs(refusedField, "1") }
+
 // Config is what a Forwarder is made of. Members, Dialer, Local, Forwarded, Outgoing, Refusal,
 // Party and Answers must be set. All functions may be called from any goroutine, and must not
 // block.
@@ -167,7 +171,7 @@ func typeOf(d protoreflect.MessageDescriptor) protoreflect.MessageType {
 // refuse refuses a call that was passed on to this server, which does not pass it on again. The
 // trailer says so to the server that has passed it on.
 func (f *Forwarder) refuse(setTrailer func(metadata.MD)) error {
-	setTrailer(metadata.Pairs(refusedField, "1"))
+	setTrailer(NotServed())
 	return f.config.Refusal()
 }
 
