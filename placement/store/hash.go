@@ -12,11 +12,15 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 )
 
+// sumOfNothing is the sum of a store without anything that counts: that of the name of etcd's table
+// of keys, with which etcd's sums begin. A sum of 0 would look like an answer without one.
+var sumOfNothing = crc32.Checksum([]byte("key"), castagnoli)
+
 // Hash is a sum over the history of the keys. It is the same on all members for the same Revision
 // and the same Compacted.
 type Hash struct {
 	// Sum is a CRC-32C over all versions of all keys up to Revision that the compaction leaves, also
-	// while it has not removed all others yet.
+	// while it has not removed all others yet. Without any version it is sumOfNothing.
 	Sum uint32
 	// Revision is up to where the sum goes, Compacted the lowest revision that could be read when it
 	// was made, and Newest the store's revision then.
@@ -42,7 +46,7 @@ func (s *Store) Hash(ctx context.Context, revision uint64) (Hash, error) {
 // sumVersions is over what the versions mean, and not over how they are encoded.
 func (r *reader) sumVersions(ctx context.Context, upTo uint64) (sum uint32, err error) {
 	var head, last []byte
-	end, passed := r.end(tableVersion), 0
+	end, passed, summed := r.end(tableVersion), 0, false
 	for ok := r.seek(r.table(tableVersion), end); ok; ok = r.next(end) {
 		if passed++; passed%interruptEvery == 0 {
 			if err := ctx.Err(); err != nil {
@@ -69,10 +73,14 @@ func (r *reader) sumVersions(ctx context.Context, upTo uint64) (sum uint32, err 
 		if kv.Version == 0 && revision < r.meta.Compacted {
 			continue
 		}
+		summed = true
 		head = appendHead(head[:0], kv)
 		for _, part := range [][]byte{head, kv.Key, kv.Value} {
 			sum = crc32.Update(sum, castagnoli, part)
 		}
+	}
+	if !summed {
+		sum = sumOfNothing
 	}
 	return sum, r.it.Error()
 }
@@ -86,11 +94,11 @@ func appendHead(to []byte, kv *storepb.KeyValue) []byte {
 }
 
 // HashAll sums up everything that this member has in the store but how far its log is applied, and
-// returns the revision that it has. It reads all of it.
+// returns the revision that it has. It reads all of it. Without anything the sum is sumOfNothing.
 func (s *Store) HashAll(ctx context.Context) (sum uint32, revision uint64, err error) {
 	err = s.read(func(r *reader) error {
 		revision = r.meta.Revision
-		passed := 0
+		passed, summed := 0, false
 		for ok := r.it.First(); ok; ok = r.it.Next() {
 			if passed++; passed%interruptEvery == 0 {
 				if err := ctx.Err(); err != nil {
@@ -100,6 +108,7 @@ func (s *Store) HashAll(ctx context.Context) (sum uint32, revision uint64, err e
 			if bytes.Equal(r.it.Key(), r.layout.applied) {
 				continue
 			}
+			summed = true
 			value, err := r.it.ValueAndErr()
 			if err != nil {
 				return err
@@ -117,6 +126,9 @@ func (s *Store) HashAll(ctx context.Context) (sum uint32, revision uint64, err e
 			for _, part := range [][]byte{head, r.it.Key()[localPrefixLength:], value} {
 				sum = crc32.Update(sum, castagnoli, part)
 			}
+		}
+		if !summed {
+			sum = sumOfNothing
 		}
 		return r.it.Error()
 	})

@@ -103,3 +103,44 @@ func TestHash(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The sums of an empty store, and of one in which no version is left, are not 0, and those of all
+// members.
+func TestHashOfNothing(t *testing.T) {
+	c := newCore(t, 2, nil)
+	defer c.close()
+	c.elect(c.members[0])
+	s := c.members[0].store
+	same := func(when string) {
+		t.Helper()
+		c.members[1].catchUp()
+		want, err := s.Hash(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := c.members[1].store.Hash(t.Context(), 0)
+		if err != nil || want.Sum == 0 || got != want {
+			t.Errorf("%s: %+v and %+v, %v", when, want, got, err)
+		}
+		all, _, err := s.HashAll(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, _, err := c.members[1].store.HashAll(t.Context())
+		if err != nil || all == 0 || all != other {
+			t.Errorf("%s, everything: %x and %x, %v", when, all, other, err)
+		}
+	}
+	same("at first")
+	put(t, s, "a", "1")
+	do(t, s, writes(Delete([]byte("a"))))
+	put(t, s, "b", "1")
+	do(t, s, writes(Delete([]byte("b"))))
+	same("with deletions")
+	put(t, s, "c", "1")
+	do(t, s, Compact(s.Revision()))
+	if before, err := s.Hash(t.Context(), s.Revision()); err != nil || before.Sum == sumOfNothing {
+		t.Errorf("with a key: %+v, %v", before, err)
+	}
+	same("with one key")
+}
