@@ -23,13 +23,15 @@ var smallWatchLimits = watch.Limits{
 
 // watched is a watch of a stream, and what it has got.
 type watched struct {
-	id       int64
-	from     uint64
-	o        watch.Options
-	got      []watch.Event
-	upTo     uint64
-	ended    uint64
-	progress uint64
+	id   int64
+	from uint64
+	o    watch.Options
+	got  []watch.Event
+	upTo uint64
+	// compacted is the revision that was compacted, on its member, when the watch began.
+	compacted uint64
+	ended     uint64
+	progress  uint64
 }
 
 func (w *watched) wants(kv *storepb.KeyValue) bool {
@@ -59,6 +61,9 @@ func (w *watched) check(t fataler, m *model, complete bool) {
 		switch {
 		case !w.o.Previous && e.Previous != nil:
 			t.Fatalf("watch %d got what %q was before, unasked", w.id, e.KV.Key)
+		case e.Previous != nil && e.KV.ModRevision <= w.compacted:
+			t.Fatalf("watch %d, which began when %d was compacted, got what %q was before revision %d",
+				w.id, w.compacted, e.KV.Key, e.KV.ModRevision)
 		case w.o.Previous && (e.Previous != nil || e.KV.ModRevision-1 >= m.compacted) &&
 			!proto.Equal(e.Previous, before):
 			t.Fatalf("before %v there was %v, the event says %v", e.KV, before, e.Previous)
@@ -97,7 +102,7 @@ type stream struct {
 }
 
 func (s *stream) add(t *rapid.T, m *model) {
-	w := &watched{id: s.next}
+	w := &watched{id: s.next, compacted: s.on.store.Compacted()}
 	s.next++
 	key, end := drawRange(t)
 	w.o = watch.Options{Span: rangeSpan(key, end), Previous: rapid.Bool().Draw(t, "previous")}

@@ -79,6 +79,9 @@ func (h *Hub) offerAll(e *Event, at Position, piece, pass bool) {
 // offerLocked puts an event into the queue of a watch's stream. If that has no room the watch lags
 // from here on, and the answer is false. What began with a revision gets all of it, unless that
 // comes in pieces.
+//
+// INVARIANT: what a key was before a change at or below the compacted revision is not said, as in
+// etcd, wherever the event comes from. Whether the ring has it depends on what others watch.
 func (h *Hub) offerLocked(w *watch, e *Event, at Position, piece bool) bool {
 	h.mu.offered++
 	if w.noPut && !e.Deleted() || w.noDelete && e.Deleted() {
@@ -93,7 +96,7 @@ func (h *Hub) offerLocked(w *watch, e *Event, at Position, piece bool) bool {
 		return false
 	}
 	event := *e
-	if !w.previous {
+	if event.Previous != nil && (!w.previous || at.Revision <= h.history.Compacted()) {
 		event.Previous = nil
 	}
 	if w.cut && at.Revision > w.last {

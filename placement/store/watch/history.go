@@ -3,8 +3,8 @@ package watch
 // History is what the hub needs of the state whose changes are watched. Its methods may be called
 // from any goroutine.
 type History interface {
-	// Compacted is the lowest revision whose changes can still be read; 0: all can. It does not
-	// block, and calls nothing of the hub, whose lock is held.
+	// Compacted is the lowest revision whose changes can still be read; 0: all can. What keys were
+	// before its changes cannot. It does not block, and calls nothing of the hub, whose lock is held.
 	Compacted() uint64
 	// Changes visits the events of one state from a position on, in order, each with its position,
 	// until visit returns false. previous: the events say what their keys were before. The hub keeps

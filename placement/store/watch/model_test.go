@@ -21,13 +21,15 @@ var smallLimits = Limits{
 
 // watched is a watch of a stream, and what it has got.
 type watched struct {
-	id       int64
-	from     uint64
-	o        Options
-	got      []Event
-	upTo     uint64
-	ended    uint64
-	progress uint64
+	id   int64
+	from uint64
+	o    Options
+	got  []Event
+	upTo uint64
+	// compacted is the revision that was compacted when the watch began.
+	compacted uint64
+	ended     uint64
+	progress  uint64
 }
 
 func (w *watched) wants(e Event) bool {
@@ -55,6 +57,9 @@ func (w *watched) check(t fataler, f *fakeState, complete bool) {
 				want[i].KV)
 		case !w.o.Previous && e.Previous != nil:
 			t.Fatalf("watch %d got what %q was before, unasked", w.id, e.KV.Key)
+		case e.Previous != nil && e.KV.ModRevision <= w.compacted:
+			t.Fatalf("watch %d, which began when %d was compacted, got what %q was before revision %d",
+				w.id, w.compacted, e.KV.Key, e.KV.ModRevision)
 		case w.o.Previous && (e.Previous != nil || e.KV.ModRevision > f.compacted) &&
 			!proto.Equal(e.Previous, before):
 			t.Fatalf("before %v there was %v, the event says %v", e.KV, before, e.Previous)
@@ -104,7 +109,7 @@ func untold(events []Event) []Event {
 var keyNames = []string{"a", "aa", "ab", "b", "c", "ca"}
 
 func (s *modelStream) add(t *rapid.T) {
-	w := &watched{id: s.next}
+	w := &watched{id: s.next, compacted: s.of.Compacted()}
 	s.next++
 	start := rapid.SampledFrom(keyNames).Draw(t, "start")
 	w.o = Options{Span: keys.Point([]byte(start)), Previous: rapid.Bool().Draw(t, "previous")}

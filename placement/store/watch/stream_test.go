@@ -3,6 +3,7 @@ package watch
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -200,5 +201,44 @@ func TestProgressIsNotToldEarly(t *testing.T) {
 		if got != [2]int{round * often, round} {
 			t.Fatalf("progress up to %d was told in round %d, with %v events", revision, round, got)
 		}
+	}
+}
+
+// A watch from the compacted revision is not told what the key was before, although another watch
+// has kept the change, with what was before, in memory. What was before later changes it is told.
+func TestCompactedIsNotTold(t *testing.T) {
+	for name, beside := range map[string]bool{"alone": false, "beside another watch": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newWatched(t, nil, 0)
+			if beside {
+				if _, err := s.stream(t).Add(1, Options{Span: keys.Point([]byte("q")),
+					Previous: true}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.put("1", "q")
+			compacted := s.put("2", "q")
+			newest := s.put("3", "q")
+			s.compact(compacted)
+			stream := s.stream(t)
+			if _, err := stream.Add(1, Options{Span: keys.Point([]byte("q")), From: compacted,
+				Previous: true}); err != nil {
+				t.Fatal(err)
+			}
+			var told []string
+			for upTo := uint64(0); upTo < newest; {
+				taken, err := stream.Next(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				upTo = taken[0].Revision
+				for _, e := range taken[0].Events {
+					told = append(told, string(e.Previous.GetValue())+">"+string(e.KV.Value))
+				}
+			}
+			if want := []string{">2", "2>3"}; !slices.Equal(told, want) {
+				t.Errorf("told %q, want %q", told, want)
+			}
+		})
 	}
 }
