@@ -1,9 +1,11 @@
 package etcdapi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -74,7 +76,7 @@ func (b *bothWithUsers) askAs(user string, request proto.Message) error {
 		}
 		switch a := answer.(type) {
 		case *pb.HashResponse:
-			a.Hash = 0
+			a.Hash = min(a.Hash, 1)
 		case *pb.StatusResponse:
 			header := a.Header
 			proto.Reset(a)
@@ -87,10 +89,45 @@ func (b *bothWithUsers) askAs(user string, request proto.Message) error {
 			}
 		}
 	}
+	if _, lists := request.(*pb.LeaseLeasesRequest); lists {
+		if visible, differs := b.visibleLeases(of[0], wantErr); differs {
+			want, wantErr = &pb.LeaseLeasesResponse{Header: &pb.ResponseHeader{Revision: b.revision},
+				Leases: visible}, nil
+			if a, ok := got.(*pb.LeaseLeasesResponse); ok {
+				slices.SortFunc(a.Leases, func(x, y *pb.LeaseStatus) int { return cmp.Compare(x.ID, y.ID) })
+			}
+		}
+	}
 	b.compare(request, want, wantErr, got, gotErr)
 	b.follow(request, want, wantErr)
 	return wantErr
 }
+
+// visibleLeases are the leases that ours shows to a user of whom etcd knows, and who does not
+// administer, by ascending id. etcd answers such a user with an error if there is a lease with a key
+// that the user may not read, and with all leases otherwise. Ours answers with those leases that
+// have keys and whose keys the user may read: etcd tells which these are, one by one.
+func (b *bothWithUsers) visibleLeases(
+	ctx context.Context, err error,
+) (visible []*pb.LeaseStatus, differs bool) {
+	b.t.Helper()
+	if err != nil && status.Code(err) != codes.PermissionDenied {
+		return nil, false
+	}
+	if _, err := b.etcd.call(ctx, &pb.HashRequest{}); err == nil {
+		return nil, false // of an administrator, or nobody is authenticated
+	}
+	for id := range int64(someLeases) {
+		answer, err := b.etcd.call(ctx, &pb.LeaseTimeToLiveRequest{ID: id + 1, Keys: true})
+		if err == nil && len(answer.(*pb.LeaseTimeToLiveResponse).Keys) > 0 {
+			visible = append(visible, &pb.LeaseStatus{ID: id + 1})
+		}
+	}
+	return visible, true
+}
+
+// someLeases is up to which id there are leases.
+const someLeases = 4
 
 // log gets a user tokens.
 func (b *bothWithUsers) log(user string) error {
@@ -205,7 +242,7 @@ func (b *bothWithUsers) access() proto.Message {
 
 // use is a request that users make.
 func (b *bothWithUsers) use() proto.Message {
-	lease := int64(b.IntN(4) + 1)
+	lease := int64(b.IntN(someLeases) + 1)
 	key, end := b.span()
 	switch b.IntN(20) {
 	case 0, 1:

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -221,9 +222,6 @@ func TestLeasesOfUser(t *testing.T) {
 	if _, err := u.TimeToLive(ctx, lease.ID); err != nil {
 		t.Errorf("time to live without keys: %v", err)
 	}
-	if _, err := u.Leases(ctx); !errors.Is(err, denied) {
-		t.Errorf("leases: %v", err)
-	}
 	if _, err := u.Revoke(ctx, lease.ID); !errors.Is(err, denied) {
 		t.Errorf("revoke: %v", err)
 	}
@@ -237,6 +235,65 @@ func TestLeasesOfUser(t *testing.T) {
 	if _, err := root.Revoke(ctx, lease.ID); err != nil {
 		t.Error(err)
 	}
+}
+
+// A user sees the leases with keys all of which the user may read. Leases without keys, and all
+// others, only administrators see. Leases come by when they run out.
+func TestLeasesThatAUserSees(t *testing.T) {
+	g := serveUsers(t, nil)
+	ctx := t.Context()
+	root, u := g.as(t, "root", "secret"), g.as(t, "u", "pw")
+	if _, err := root.UserAdd(ctx, "idle", "pw"); err != nil {
+		t.Fatal(err)
+	}
+	idle := g.as(t, "idle", "pw")
+	for id, l := range map[int64]struct {
+		seconds int64
+		keys    []string
+	}{
+		1: {500, []string{"u/1"}},
+		2: {100, []string{"u/2", "u/22"}},
+		3: {300, nil},
+		4: {400, []string{"other"}},
+		5: {200, []string{"u/5", "v"}},
+	} {
+		if _, err := pb.NewLeaseClient(root.ActiveConnection()).LeaseGrant(ctx,
+			&pb.LeaseGrantRequest{ID: id, TTL: l.seconds}); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range l.keys {
+			if _, err := root.Put(ctx, key, "", clientv3.WithLease(clientv3.LeaseID(id))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	sees := func(who string, client *clientv3.Client, want ...clientv3.LeaseID) {
+		t.Helper()
+		r, err := client.Leases(ctx)
+		if err != nil {
+			t.Fatalf("%s: %v", who, err)
+		}
+		var got []clientv3.LeaseID
+		for _, l := range r.Leases {
+			got = append(got, l.ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s sees the leases %v, want %v", who, got, want)
+		}
+	}
+	sees("an administrator", root, 2, 5, 3, 4, 1)
+	sees("a user", u, 2, 1)
+	sees("a user without a role", idle)
+	if _, err := g.Leases(ctx); !errors.Is(err, rpctypes.ErrUserEmpty) {
+		t.Errorf("nobody: %v", err)
+	}
+	if _, err := root.KeepAliveOnce(ctx, 2); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := root.Delete(ctx, "v"); err != nil {
+		t.Fatal(err)
+	}
+	sees("a user, when a key has gone", u, 2, 5, 1)
 }
 
 // A token ends with its user, with the password, with authentication, and when it is not used; and

@@ -27,8 +27,9 @@ type Store interface {
 	// TimeToLive describes one, on any member.
 	RenewAll(ctx context.Context, leases []int64) ([]time.Duration, error)
 	TimeToLive(ctx context.Context, lease int64) (store.LeaseInfo, error)
-	// Leases are the leases that exist, as far as this member knows, AttachedKeys the keys of one.
-	Leases() []int64
+	// LeasesAs lists the leases that exist, as far as this member knows, and that a client may see,
+	// by when they run out. AttachedKeys are the keys of one.
+	LeasesAs(context.Context, *storepb.AuthInfo) ([]int64, error)
 	AttachedKeys(lease int64) ([][]byte, error)
 	// Authority is what this member knows of users and roles.
 	Authority() *authority.State

@@ -19,9 +19,13 @@
 // a client's certificate has (identity.go). Tokens are signed with a key that is part of the state,
 // so every member verifies those of every other. What a user may do is decided by package
 // authority: here before anything is done, by what this member knows, and for commands again when
-// they are applied. This member refuses nothing before it is up to date. Watches are let in by the
-// guard, so the Watch service sees none that its client may not have (permit_watch.go). Passwords
-// are hashed and compared by package passwords, a few at a time.
+// they are applied. This member refuses nothing before it is up to date, and lists leases and
+// alarms by what it knows then. While authentication is enabled, as far as this member knows, it
+// renews no lease and begins no watch before it is up to date either: what is let in goes on. Calls
+// about this member alone (Status, Hash, HashKV, Snapshot, MoveLeader) are permitted by what it
+// knows, so that they need no leader. Watches are let in by the guard, so the Watch service sees
+// none that its client may not have (permit_watch.go). Passwords are hashed and compared by package
+// passwords, a few at a time.
 //
 // What is refused for want of permission, and what administers, is logged (audit.go).
 //
@@ -59,6 +63,11 @@
 //
 //   - A hash of a password whose cost is far above that of the server is that of no password. A
 //     user with a name of more than 4 KiB cannot log in with a password.
+//
+//   - Leases lists for a user the leases that have keys all of which the user may read, and all
+//     leases for an administrator. etcd lists all leases for any user, unless one of them has a key
+//     that the user may not read; then it lists none. A lease without keys may be revoked by any
+//     user that knows its id.
 //
 //   - A token is prolonged by use at the member that sees it used, as in etcd, and is valid for at
 //     least Config.TokenTTL at all others, which in etcd have to be asked first.

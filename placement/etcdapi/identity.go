@@ -140,27 +140,36 @@ func hostOf(ctx context.Context) string {
 }
 
 // permit says on whose behalf a call does something, if check, by users and roles as this member
-// knows them, does not refuse it. What this member refuses is checked again when it is up to date.
+// knows them, does not refuse it. A refusal counts only when this member is up to date.
 func (b *backend) permit(
+	ctx context.Context, check func(*authority.State, *storepb.AuthInfo) error,
+) (*storepb.AuthInfo, error) {
+	who, err := b.permitted(ctx, check)
+	if err == nil || !isRefusal(err) {
+		return who, b.toGRPC(ctx, err)
+	}
+	if err := b.confirm(ctx); err != nil {
+		return nil, err
+	}
+	who, err = b.permitted(ctx, check)
+	return who, b.toGRPC(ctx, err)
+}
+
+// permitted is permit by what this member knows now.
+func (b *backend) permitted(
 	ctx context.Context, check func(*authority.State, *storepb.AuthInfo) error,
 ) (*storepb.AuthInfo, error) {
 	who, err := b.identify(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err = check(b.Store.Authority(), who); err == nil {
-		return who, nil
-	}
-	if refused := (*authority.Error)(nil); !errors.As(err, &refused) {
-		return nil, b.toGRPC(ctx, err)
-	}
-	if err := b.confirm(ctx); err != nil {
-		return nil, err
-	}
-	if who, err = b.identify(ctx); err == nil {
-		err = check(b.Store.Authority(), who)
-	}
-	return who, b.toGRPC(ctx, err)
+	return who, check(b.Store.Authority(), who)
+}
+
+// isRefusal says whether an error is one that other users and roles could have avoided.
+func isRefusal(err error) bool {
+	refused := (*authority.Error)(nil)
+	return errors.As(err, &refused) || errors.Is(err, rpctypes.ErrGRPCInvalidAuthToken)
 }
 
 // administer refuses all clients but administrators.
@@ -170,11 +179,17 @@ func (b *backend) administer(ctx context.Context) (*storepb.AuthInfo, error) {
 
 // identified refuses clients that name no user.
 func (b *backend) identified(ctx context.Context) (*storepb.AuthInfo, error) {
-	who, err := b.identify(ctx)
-	if err == nil {
-		err = b.toGRPC(ctx, b.Store.Authority().Identified(who))
+	return b.permit(ctx, (*authority.State).Identified)
+}
+
+// identifiedNow is identified for what is answered as of everything that was acknowledged before
+// the call. After it this member is up to date.
+func (b *backend) identifiedNow(ctx context.Context) (*storepb.AuthInfo, error) {
+	if err := b.confirm(ctx); err != nil {
+		return nil, err
 	}
-	return who, err
+	who, err := b.permitted(ctx, (*authority.State).Identified)
+	return who, b.toGRPC(ctx, err)
 }
 
 // unchanged refuses what was checked by users and roles that are no more.

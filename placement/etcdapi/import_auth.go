@@ -85,9 +85,13 @@ func (s *importServer) mayImportAuth(ctx context.Context, r *coordpb.ImportedAut
 	if err != nil {
 		return err
 	}
-	if keys.Count > 0 || len(s.Store.Leases()) > 0 {
+	leases, err := s.Store.LeasesAs(ctx, nil)
+	if err != nil {
+		return s.toGRPC(ctx, err)
+	}
+	if keys.Count > 0 || len(leases) > 0 {
 		return status.Errorf(codes.FailedPrecondition, "%v: it has %d keys and %d leases",
-			store.ErrNotEmpty, keys.Count, len(s.Store.Leases()))
+			store.ErrNotEmpty, keys.Count, len(leases))
 	}
 	state := s.Store.Authority()
 	others := func(have []string, imported func(name string) bool) error {

@@ -59,11 +59,11 @@ func compareImported(b *both) {
 		b.ask(&pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, Revision: revision})
 	}
 	b.ask(&pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}})
-	b.ask(&pb.LeaseLeasesRequest{})
 	for _, lease := range testLeases {
 		b.ask(&pb.LeaseKeepAliveRequest{ID: lease}) // from now on they run out at the same time
 		b.ask(&pb.LeaseTimeToLiveRequest{ID: lease, Keys: true})
 	}
+	b.ask(&pb.LeaseLeasesRequest{}) // and in the same order
 }
 
 // importFile imports a file, and sees that nothing else is answered meanwhile.

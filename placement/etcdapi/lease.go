@@ -84,11 +84,11 @@ func (s *leaseServer) LeaseRevoke(
 func (s *leaseServer) LeaseTimeToLive(
 	ctx context.Context, r *pb.LeaseTimeToLiveRequest,
 ) (*pb.LeaseTimeToLiveResponse, error) {
-	state := s.Store.Authority()
-	who, err := s.identified(ctx)
+	who, err := s.identifiedNow(ctx)
 	if err != nil {
 		return nil, err
 	}
+	state := s.Store.Authority()
 	limited, cancel := context.WithTimeout(ctx, s.RequestTimeout)
 	defer cancel()
 	info, err := s.Store.TimeToLive(limited, r.ID)
@@ -115,48 +115,22 @@ func (s *leaseServer) LeaseTimeToLive(
 	return response, nil
 }
 
-// LeaseLeases implements etcdserverpb.LeaseServer: the leases that this member knows of.
+// LeaseLeases implements etcdserverpb.LeaseServer: the leases that the client may see
+// (store.LeasesAs), with all that were granted, and acknowledged anywhere, before the call.
 func (s *leaseServer) LeaseLeases(
 	ctx context.Context, _ *pb.LeaseLeasesRequest,
 ) (*pb.LeaseLeasesResponse, error) {
-	if err := s.Store.Importing(); err != nil {
-		return nil, s.toGRPC(ctx, err)
-	}
-	state := s.Store.Authority()
-	who, err := s.identified(ctx)
+	who, err := s.identifiedNow(ctx)
 	if err != nil {
 		return nil, err
 	}
 	response := &pb.LeaseLeasesResponse{Header: s.header(0)}
-	leases := s.Store.Leases()
-	// Whose ids may be seen is decided by all keys of all leases, as in etcd.
-	if err := s.forLeases(leases, state.Admin(who) != nil, func(keys [][]byte) error {
-		return state.ReadAll(who, keys)
-	}); err != nil {
+	leases, err := s.Store.LeasesAs(ctx, who)
+	if err != nil {
 		return nil, s.toGRPC(ctx, err)
-	}
-	if err := s.unchanged(state); err != nil {
-		return nil, err
 	}
 	for _, id := range leases {
 		response.Leases = append(response.Leases, &pb.LeaseStatus{ID: id})
 	}
 	return response, nil
-}
-
-// forLeases visits the keys of leases, if that is needed.
-func (s *leaseServer) forLeases(leases []int64, needed bool, visit func([][]byte) error) error {
-	if !needed {
-		return nil
-	}
-	for _, id := range leases {
-		keys, err := s.Store.AttachedKeys(id)
-		if err != nil {
-			return err
-		}
-		if err := visit(keys); err != nil {
-			return err
-		}
-	}
-	return nil
 }

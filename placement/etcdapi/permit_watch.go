@@ -64,6 +64,13 @@ func (s permittedWatches) mayWatch(r *pb.WatchCreateRequest) error {
 	if len(key) == 0 {
 		key = []byte{0}
 	}
+	if s.Store.Authority().Enabled() {
+		// A watch that was let in goes on whatever changes. So the rules by which it is let in must
+		// have all that was acknowledged before.
+		if err := s.confirm(s.Context()); err != nil {
+			return err
+		}
+	}
 	_, err := s.permit(s.Context(), func(state *authority.State, who *storepb.AuthInfo) error {
 		return state.Read(who, key, r.RangeEnd)
 	})

@@ -77,11 +77,11 @@ func TestSnapshotIsEtcds(t *testing.T) {
 	for revision := b.compacted - 1; revision <= b.revision+1; revision++ {
 		b.ask(&pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, Revision: revision})
 	}
-	b.ask(&pb.LeaseLeasesRequest{})
 	for _, lease := range testLeases {
 		b.ask(&pb.LeaseKeepAliveRequest{ID: lease}) // from now on they run out at the same time
 		b.ask(&pb.LeaseTimeToLiveRequest{ID: lease, Keys: true})
 	}
+	b.ask(&pb.LeaseLeasesRequest{}) // and in the same order
 	for range 500 {
 		b.ask(q.next())
 	}

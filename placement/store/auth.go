@@ -197,19 +197,29 @@ func (r *reader) named(table byte, visit func(name string, value []byte) error) 
 	return r.it.Error()
 }
 
+// authorityOf returns the users and roles of the state at hand; nil if they do not count in it.
+// ErrOldRevision says that the state is newer than what is published of users and roles, or the
+// other way round.
+func (s *Store) authorityOf(r *reader) (*authority.State, error) {
+	record, err := r.authRecord()
+	if err != nil || !record.GetEnabled() {
+		return nil, err
+	}
+	state := s.Authority()
+	if !state.Enabled() || state.Revision() != record.Revision {
+		return nil, authority.ErrOldRevision
+	}
+	return state, nil
+}
+
 // permitRead refuses a transaction that its client may not read from the state at hand.
 func (s *Store) permitRead(r *reader, who *storepb.AuthInfo, t *storepb.Txn) error {
 	if who == nil {
 		return nil
 	}
-	record, err := r.authRecord()
-	if err != nil || !record.GetEnabled() {
+	state, err := s.authorityOf(r)
+	if err != nil || state == nil {
 		return err
-	}
-	state := s.Authority()
-	if !state.Enabled() || state.Revision() != record.Revision {
-		// The state is newer than what is published of it, or the other way round.
-		return authority.ErrOldRevision
 	}
 	return state.Txn(who, t, func(int64) ([][]byte, error) { return nil, nil })
 }

@@ -70,11 +70,12 @@
 // # Leases
 //
 // Granting and ending a lease are commands. Renewing one is not: only the leader counts leases
-// down, on its monotonic clock, and a renewal moves the deadline in its memory, after the leader
-// has made sure that it still leads. A new leader knows no deadlines and grants every lease a full
-// term. So does a leader whose process was paused for a while: the silence was its own. Of long
-// leases the leader notes in the log, now and then, how much is left, and a new leader goes on from
-// there. A renewal takes that back, by the log, before it is acknowledged.
+// down, on its monotonic clock, and a renewal moves the deadline in its memory, between two looks of
+// the leader: that it has applied all that was acknowledged before, and that it still leads. A new
+// leader knows no deadlines and grants every lease a full term. So does a leader whose process was
+// paused for a while: the silence was its own. Of long leases the leader notes in the log, now and
+// then, how much is left, and a new leader goes on from there. A renewal takes that back, by the
+// log, before it is acknowledged.
 //
 // # Watches
 //

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
@@ -29,45 +30,45 @@ func onlyTerm(id int64, terms []time.Duration, err error) (time.Duration, error)
 }
 
 // KeepAliveAll is KeepAlive of several leases. The term of one that cannot be renewed is 0.
+//
+// Another member may have applied a grant, or the end of a lease, and acknowledged it, before this
+// one. So the renewal goes through three steps:
+//
+//  1. This member applies all that was acknowledged before the call.
+//  2. The deadlines of the leases that exist then are moved.
+//  3. This member shows that it led when they were moved.
+//
+// INVARIANT: whether a lease exists is decided after step 1. A lease whose end was acknowledged
+// before the call is not renewed, and one whose grant was is.
+// INVARIANT: leadership is shown after the deadlines were moved. A process that stood still before
+// may have been replaced, and leases have ended elsewhere.
 func (s *Store) KeepAliveAll(ctx context.Context, ids []int64) ([]time.Duration, error) {
 	led, _ := s.Leadership()
 	if !led.Serving {
 		return nil, &NotLeaderError{Leader: led.Leader, Term: led.Term}
 	}
+	if err := s.confirm(ctx); err != nil {
+		return nil, err
+	}
 	if err := s.Importing(); err != nil {
 		return nil, err
 	}
 	terms := make([]time.Duration, len(ids))
-	if err := s.keepAlive(ctx, led.Term, ids, terms); err != nil {
+	if err := s.moveDeadlines(ctx, ids, terms); err != nil {
 		return nil, err
 	}
-	// Another member may have applied a grant, and acknowledged it, before this one. By now all that
-	// was acknowledged before the call is applied here, so what is still absent is not there.
-	var absent []int64
-	var at []int
-	for i, term := range terms {
-		if term == 0 {
-			absent, at = append(absent, ids[i]), append(at, i)
-		}
-	}
-	if len(absent) == 0 {
-		return terms, nil
-	}
-	found := make([]time.Duration, len(absent))
-	if err := s.keepAlive(ctx, led.Term, absent, found); err != nil {
+	if _, err := s.committed(ctx); err != nil {
 		return nil, err
 	}
-	for i, term := range found {
-		terms[at[i]] = term
+	if l, _ := s.Leadership(); !l.Serving || l.Term != led.Term {
+		return nil, &NotLeaderError{Leader: l.Leader, Term: l.Term}
 	}
 	return terms, nil
 }
 
-// keepAlive moves the deadlines of the leases that this member knows, and fills in their terms. It
-// returns when this member has applied all that was acknowledged before, and leads at the term.
-func (s *Store) keepAlive(
-	ctx context.Context, term uint64, ids []int64, terms []time.Duration,
-) error {
+// moveDeadlines moves the deadlines of the leases that this member knows, and fills in their terms,
+// once the log says of none of them any more how much it had left.
+func (s *Store) moveDeadlines(ctx context.Context, ids []int64, terms []time.Duration) error {
 	noted, err := s.renew(ids, terms)
 	for len(noted) > 0 && err == nil {
 		s.awaitNotes()
@@ -77,14 +78,6 @@ func (s *Store) keepAlive(
 			}
 		}
 		noted, err = s.renew(ids, terms)
-	}
-	// INVARIANT: leadership is shown after the deadlines were moved. A process that stood still
-	// before may have been replaced, and leases have ended elsewhere.
-	if confirmErr := s.confirm(ctx); confirmErr != nil {
-		return confirmErr
-	}
-	if l, _ := s.Leadership(); !l.Serving || l.Term != term {
-		return &NotLeaderError{Leader: l.Leader, Term: l.Term}
 	}
 	return err
 }
@@ -308,5 +301,65 @@ func (s *Store) atLeader(ctx context.Context, ask func(Leadership) error) error 
 	}
 }
 
-// Leases lists the leases that exist as far as this member knows, by ascending id.
+// Leases lists the leases that exist as far as this member knows, as LeasesAs does.
 func (s *Store) Leases() []int64 { return s.lessor.IDs() }
+
+// LeasesAs lists the leases that this member knows and that a client may see, by when they run out.
+// If Read returned before, it knows all that were granted, and acknowledged anywhere, before Read
+// was called. When leases run out the leader knows; elsewhere their renewals do not count. who is
+// nil for the servers themselves.
+//
+// An administrator sees all leases. Any other user sees those with keys, all of which the user may
+// read: who knows the id of a lease without keys can revoke it.
+func (s *Store) LeasesAs(ctx context.Context, who *storepb.AuthInfo) ([]int64, error) {
+	var visible map[int64]bool
+	err := s.readWhole(func(r *reader) error {
+		state, err := s.authorityOf(r)
+		if err != nil || state == nil || state.Admin(who) == nil {
+			return err
+		}
+		if err := state.Identified(who); err != nil {
+			return err
+		}
+		visible, err = readableLeases(ctx, r, func(key []byte) error {
+			return state.Read(who, key, nil)
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := s.lessor.IDs()
+	if visible != nil {
+		all = slices.DeleteFunc(all, func(id int64) bool { return !visible[id] })
+	}
+	return all, nil
+}
+
+// readableLeases are the leases that have keys, and none that may refuses with ErrPermissionDenied.
+func readableLeases(
+	ctx context.Context, r *reader, may func(key []byte) error,
+) (map[int64]bool, error) {
+	readable, passed := map[int64]bool{}, 0
+	end := r.end(tableAttached)
+	for ok := r.seek(r.table(tableAttached), end); ok; ok = r.next(end) {
+		if passed++; passed%interruptEvery == 0 {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+		}
+		id, key, err := decodeNumberKey(r.it.Key())
+		if err != nil {
+			return nil, err
+		}
+		if before, seen := readable[int64(id)]; seen && !before {
+			continue
+		}
+		err = may(key)
+		if err != nil && !errors.Is(err, authority.ErrPermissionDenied) {
+			return nil, err
+		}
+		readable[int64(id)] = err == nil
+	}
+	return readable, r.it.Error()
+}

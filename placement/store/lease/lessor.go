@@ -1,9 +1,9 @@
 package lease
 
 import (
+	"cmp"
 	"container/heap"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -374,9 +374,25 @@ func (l *Lessor) Count() int {
 	return len(l.mu.leases)
 }
 
-// IDs lists the leases that exist, by ascending id.
+// IDs lists the leases that exist, by when they run out, and those that run out together by
+// ascending id. On a member that does not count, that is when they would without a renewal.
 func (l *Lessor) IDs() []int64 {
+	type ending struct {
+		id int64
+		at time.Time
+	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Sorted(maps.Keys(l.mu.leases))
+	all := make([]ending, 0, len(l.mu.leases))
+	for id, c := range l.mu.leases {
+		all = append(all, ending{id, c.deadline})
+	}
+	l.mu.Unlock()
+	slices.SortFunc(all, func(a, b ending) int {
+		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.id, b.id))
+	})
+	ids := make([]int64, len(all))
+	for i, e := range all {
+		ids[i] = e.id
+	}
+	return ids
 }
