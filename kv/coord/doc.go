@@ -37,8 +37,10 @@
 // Where nothing checks tokens, a lock saves work that would be done twice, and is not one that may
 // decide on data.
 //
-// Tokens are revisions of the service. They go on rising when its servers change or restart; they
-// say nothing across services, or after one was restored from a backup.
+// Tokens are revisions of the service. They go on rising when its servers change or restart, and
+// after the service was restored from a snapshot, if its revisions were raised then: `tidemark coord
+// import` does so, and `etcdutl snapshot restore` with --bump-revision and --mark-compacted. They
+// say nothing across services.
 //
 // # Errors, and outcomes that are not known
 //

@@ -32,6 +32,10 @@ func (f Fence) Key() []byte { return []byte(fencePrefix + f.Name) }
 // then commits only if no holder with a higher token has committed before it: transactions are
 // serialisable, and both read and one wrote the record.
 //
+// Tokens are revisions of the coordination service. A service that was restored has to go on above
+// all revisions that it had given out, as `tidemark coord import` sees to. Otherwise new holders are
+// refused, and the error says how to go on.
+//
 // The function of an Update returns Check's error as it is.
 func (f Fence) Check(ctx context.Context, tx *kv.Txn, token Token) error {
 	const op = "check the fence"
@@ -58,8 +62,11 @@ func (f Fence) Check(ctx context.Context, tx *kv.Txn, token Token) error {
 	switch {
 	case highest > token:
 		return &Error{Op: op, Name: f.Name, wraps: []error{ErrFenced}, Message: fmt.Sprintf(
-			"a holder with token %d has been there, and this one has %d; it has lost its lock", highest,
-			token)}
+			"a holder with token %d has been there, and this one has %d: a later holder has the lock, or "+
+				"has had it; or the coordination service was restored from a snapshot without raising its "+
+				"revisions, and gives out lower tokens than before. If it was: see that no holder from "+
+				"before is left, and delete the key %q of keyspace %s", highest, token, f.Key(),
+			f.Keyspace.Name())}
 	case highest == token:
 		return nil
 	}

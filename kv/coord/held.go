@@ -9,8 +9,9 @@ import (
 )
 
 // Token is a fencing number: the revision at which the key of a lock, leadership or claim was
-// created. Of two holders of the same thing the later one has the higher token. It says nothing
-// across services, nor after a service was restored from a backup.
+// created. Of two holders of the same thing the later one has the higher token, also after the
+// service was restored from a snapshot, if its revisions were raised then (`tidemark coord import`
+// does so, and `etcdutl snapshot restore` with --bump-revision). It says nothing across services.
 type Token int64
 
 // held is a key that is held under a session, until it is released, or gone.
