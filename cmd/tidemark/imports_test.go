@@ -38,7 +38,7 @@ var may = []struct {
 	{"range/keys", []string{"hlc", "rpc/..."}},
 	{"range/load", []string{"range/keys"}},
 	{"range/engine", []string{"hlc", "range/keys", "range/admission"}},
-	{"range/mvcc", []string{"hlc", "range/keys", "range/engine"}},
+	{"range/mvcc/...", []string{"hlc", "range/keys", "range/engine", "range/mvcc/vacant"}},
 	{"range/raftlog", []string{"hlc", "range/keys", "range/engine"}},
 	{"range/group", []string{"hlc", "rpc/...", "range/keys", "range/engine", "range/raftlog"}},
 	{"range/host/...", ground},
@@ -108,7 +108,7 @@ var may = []struct {
 }
 
 var ground = []string{
-	"hlc", "metric", "rpc/...", "range/keys", "range/engine", "range/mvcc", "range/raftlog",
+	"hlc", "metric", "rpc/...", "range/keys", "range/engine", "range/mvcc/...", "range/raftlog",
 	"range/group", "range/host/...", "range/alarm",
 	"range/clockhealth", "range/admission", "range/tree", "range/load",
 }

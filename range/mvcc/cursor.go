@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -23,6 +24,8 @@ const (
 // resolve, advance.
 type cursor struct {
 	iter    *pebble.Iterator
+	reader  engine.Reader
+	span    keys.Span
 	options pebble.IterOptions
 	// kept: the iterator is not the cursor's own.
 	kept    bool
@@ -45,6 +48,10 @@ type cursor struct {
 	// version is, after resolve, what there is to see of the key. It is valid until advance.
 	version Version
 
+	// newest: after resolve, version is the newest one of the key that there is.
+	newest  bool
+	vacancy vacancy
+
 	lower, upper []byte
 	seek         []byte
 	value        []byte
@@ -56,7 +63,7 @@ var cursors = sync.Pool{New: func() any { return new(cursor) }}
 func openCursor(s *Source, top hlc.Timestamp, reverse bool) (*cursor, error) {
 	c := cursors.Get().(*cursor)
 	c.top, c.reverse, c.cut, c.past, c.kept = top, reverse, s.Prefix, false, s.Kept != nil
-	c.expiries = s.Uncertain.Expiries
+	c.expiries, c.reader, c.span = s.Uncertain.Expiries, s.Reader, s.Span
 	c.bounds(s.Span)
 	if c.kept && s.Kept.iter != nil {
 		c.iter = s.Kept.iter
@@ -108,7 +115,8 @@ func (c *cursor) close() error {
 
 // free gives the working memory back, without what belongs to others.
 func (c *cursor) free() {
-	c.iter, c.version, c.user = nil, Version{}, nil
+	c.iter, c.reader, c.span, c.version, c.user = nil, nil, keys.Span{}, Version{}, nil
+	c.vacancy = vacancy{first: c.vacancy.first}
 	if cap(c.value) > keepBuffer {
 		c.value = nil
 	}
@@ -140,6 +148,7 @@ func (c *cursor) resolve() (found bool, err error) {
 
 // resolveForward steps down from the newest version.
 func (c *cursor) resolveForward() (found bool, err error) {
+	c.newest = !c.top.Less(c.version.Timestamp)
 	for steps := 0; c.top.Less(c.version.Timestamp); steps++ {
 		if steps < maxSteps {
 			c.on = c.iter.Next()
@@ -163,6 +172,7 @@ func (c *cursor) resolveForward() (found bool, err error) {
 func (c *cursor) resolveReverse() (found bool, err error) {
 	var candidate Version
 	v := c.version
+	c.newest = false
 	for steps := 0; ; steps++ {
 		if v.Timestamp.LessEq(c.top) {
 			candidate, found = v, true
@@ -176,6 +186,7 @@ func (c *cursor) resolveReverse() (found bool, err error) {
 			break
 		}
 		if c.on = c.iter.Prev(); !c.on || !c.sameKey() {
+			c.newest = true
 			break
 		}
 		if _, v, err = decode(c.iter); err != nil {
@@ -216,7 +227,11 @@ func (c *cursor) advance() {
 
 // nextKey leaves the versions of the current key behind.
 func (c *cursor) nextKey() bool {
-	// Most keys have one version: the next key is the next version.
+	// Most keys with a value have one version: the next key is the next version. Behind a tombstone
+	// there usually is what it hides.
+	if c.version.Kind == KindTombstone {
+		return c.iter.NextPrefix()
+	}
 	if !c.iter.Next() {
 		return false
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
 )
 
 // Source is one of the spans that Merge reads.
@@ -23,6 +24,8 @@ type Source struct {
 	// Kept, if set, is where the iterator is taken from, and left for the next read of the same
 	// reader.
 	Kept *Kept
+	// Vacant, if set, is what is known of spans without values, and learns what the scan finds.
+	Vacant *vacant.Memory
 }
 
 // Kept is an iterator that several reads use, one after the other. Opening one costs as much as
@@ -59,6 +62,8 @@ func Merge(sources []Source, o ScanOptions,
 		err = m.run()
 	}
 	for _, c := range m.cursors {
+		m.result.CommitWaitUntil = hlc.Max(m.result.CommitWaitUntil, c.vacancy.waits)
+		c.endVacancy(err == nil && c.iter.Error() == nil)
 		if closeErr := c.close(); err == nil && closeErr != nil {
 			err = fmt.Errorf("scan: %w", closeErr)
 		}
@@ -95,10 +100,12 @@ func (m *merge) open(sources []Source) error {
 			return err
 		}
 		m.cursors = append(m.cursors, c)
+		c.vacancy.memory, c.vacancy.after, c.vacancy.known = s.Vacant, s.Vacant.After(), s.Vacant.Spans()
+		c.vacancy.at = hlc.Min(m.o.At, m.expiredAt)
+		if err := m.look(c); err != nil {
+			return err
+		}
 		if c.on {
-			if err := c.look(); err != nil {
-				return err
-			}
 			m.heap = append(m.heap, c)
 		}
 	}
@@ -106,6 +113,18 @@ func (m *merge) open(sources []Source) error {
 		m.sink(i)
 	}
 	return nil
+}
+
+// look looks at the key on which a cursor stands, if there is one, or at the next one that is in no
+// vacant span.
+func (m *merge) look(c *cursor) error {
+	if !c.on {
+		return nil
+	}
+	if err := c.look(); err != nil || len(c.vacancy.known) == 0 {
+		return err
+	}
+	return c.passOver()
 }
 
 // run goes from key to key.
@@ -120,19 +139,35 @@ func (m *merge) run() error {
 		if err != nil {
 			return err
 		}
+		again := false
 		if found {
+			shown := m.result.Rows
 			done, err := m.show(c)
 			if done || err != nil {
 				return err
 			}
-		} else {
-			m.skipped++
-		}
-		if c.advance(); c.on {
-			if err := c.look(); err != nil {
-				return err
+			if m.result.Rows == shown && c.newest {
+				if again, err = c.dead(&c.version); err != nil {
+					return fmt.Errorf("scan: %w", err)
+				}
+			} else {
+				c.endRun(c.key())
 			}
 		} else {
+			m.skipped++
+			c.endRun(c.key())
+		}
+		if again {
+			m.skipped -= c.vacancy.after // they are met once more
+		} else {
+			c.advance()
+		}
+		if c.on {
+			if err := m.look(c); err != nil {
+				return err
+			}
+		}
+		if !c.on {
 			// An error of its iterator, if that is the reason, comes to light when it is closed.
 			last := len(m.heap) - 1
 			m.heap[0] = m.heap[last]

@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
 )
 
 // partitionPrefix is what the keys of one of a few spans start with.
@@ -62,12 +63,22 @@ func TestMergeBesideScans(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		checkMerge(t, s, partitions)
+		// What the first one remembers of vacant spans the others use.
+		var memories []vacant.Memory
+		if rapid.Bool().Draw(t, "vacant") {
+			memories = make([]vacant.Memory, partitions)
+			for i := range memories {
+				memories[i].Init(nil, 1+i%2)
+			}
+		}
+		for range rapid.IntRange(1, 3).Draw(t, "merges") {
+			checkMerge(t, s, partitions, memories)
+		}
 	})
 }
 
 // checkMerge compares one Merge with scans of its sources.
-func checkMerge(t *rapid.T, s *engine.State, partitions int) {
+func checkMerge(t *rapid.T, s *engine.State, partitions int, memories []vacant.Memory) {
 	var kept []Kept
 	if rapid.Bool().Draw(t, "kept") {
 		kept = make([]Kept, partitions)
@@ -102,6 +113,9 @@ func checkMerge(t *rapid.T, s *engine.State, partitions int) {
 			}
 			if kept != nil {
 				source.Kept = &kept[n]
+			}
+			if memories != nil {
+				source.Vacant = &memories[n]
 			}
 			all = append(all, source)
 		}

@@ -4,6 +4,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
 )
 
 // ScanOptions say what to scan.
@@ -28,6 +29,8 @@ type ScanOptions struct {
 	// MaxSkipped ends the scan after so many keys that have nothing to show (deleted, or written
 	// later), so that each call is bounded work. 0: no limit.
 	MaxSkipped int
+	// Vacant is as in Source.
+	Vacant *vacant.Memory
 }
 
 // ScanResult says how a scan ended.
@@ -52,7 +55,8 @@ type ScanResult struct {
 // may be nil.
 func Scan(r engine.Reader, o ScanOptions,
 	emit func(key []byte, v Version) error) (ScanResult, error) {
-	return Merge([]Source{{Reader: r, Span: o.Span, Uncertain: o.Uncertain}}, o, emit)
+	return Merge([]Source{{Reader: r, Span: o.Span, Uncertain: o.Uncertain, Vacant: o.Vacant}}, o,
+		emit)
 }
 
 // Count is Scan without values: the rows of the result are the number of keys.

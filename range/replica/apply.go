@@ -127,7 +127,9 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 		// INVARIANT: before a part of the partition may go: see moved.
 		r.coming.Store(changes.descriptor.Generation)
 	}
+	r.tellVacant(batch, &changes)
 	err = r.commitApplied(batch, &applied, changes.table)
+	r.vacant.End()
 	if err == nil && changes.consumption != nil {
 		// INVARIANT: before this partition's descriptor shows it: see Thaw.
 		changes.consumption.from.Replica().consumed.Store(true)

@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/range/replica/tscache"
@@ -150,6 +151,8 @@ type Node struct {
 	Limits
 	recent *proposal.Budget
 	merges mergeQueue
+	// vacant bounds what replicas remember of spans without values.
+	vacant *vacant.Budget
 	spans  spanTable
 	// locking is of the concurrency managers of all partitions.
 	locking concurrency.Config
@@ -193,6 +196,10 @@ type Limits struct {
 	// looking them up; rounded down to a power of two. Default 32,768 (768 KiB). TotalRecentSlots
 	// bounds that for all partitions of a node. Default 2 Mi (48 MiB).
 	RecentSlots, TotalRecentSlots int
+	// VacantRun is how many keys in a row without a value a scan walks over before it remembers that
+	// they have none. Default 64. TotalVacantBytes bounds what is remembered for all partitions of a
+	// node. Default 16 MiB.
+	VacantRun, TotalVacantBytes int
 	// MaxLocks is how many keys of a partition transactions may have locked. Default 200,000.
 	MaxLocks int
 	// MaxSpanLocks is how many spans of a partition transactions may hold, default 256,
@@ -222,6 +229,8 @@ func (l *Limits) EnsureDefaults() {
 	setDefault(&l.TimestampCacheSlots, tscache.DefaultSlots)
 	setDefault(&l.RecentSlots, 32<<10)
 	setDefault(&l.TotalRecentSlots, 2<<20)
+	setDefault(&l.VacantRun, 64)
+	setDefault(&l.TotalVacantBytes, 16<<20)
 	setDefault(&l.MaxLocks, 200_000)
 	setDefault(&l.MaxSpanLocks, 256)
 	setDefault(&l.TotalSpanLocks, 16<<10)
@@ -257,6 +266,7 @@ func (n *Node) Prepare() error {
 	}
 	n.EnsureDefaults()
 	n.recent = proposal.NewBudget(n.TotalRecentSlots)
+	n.vacant = vacant.NewBudget(int64(n.TotalVacantBytes))
 	n.merges.node = n
 	n.load = admission.NewLoad(time.Now())
 	n.counting = admission.NewPacer(admission.Count, n.load)

@@ -107,7 +107,8 @@ func (r *Replica) evaluateQueue(pass Pass) {
 	if e == nil {
 		e = evaluations.Get().(*evaluation)
 		e.r = r
-		e.State, e.Pending, e.PageBytes = r.state, pendingView{e}, int64(r.node.MaxEntryBytes)
+		e.State, e.Vacant, e.Pending = r.state, &r.vacant, pendingView{e}
+		e.PageBytes = int64(r.node.MaxEntryBytes)
 		e.Coordination = coordination{e}
 	}
 	if e.proposal == nil {

@@ -109,6 +109,7 @@ type member struct {
 var _ Group = (*member)(nil)
 
 func newTestCluster(t failer, replicas int, limits Limits) *testCluster {
+	setDefault(&limits.VacantRun, 2) // so that short runs of deleted keys are remembered
 	c := &testCluster{t: t, physical: hlc.NewManual(epoch), lease: true, leaseLeft: time.Hour}
 	for i := range replicas {
 		m := &member{cluster: c, id: keys.ReplicaID(i + 1), fs: vfs.NewCrashableMem(), dir: "state"}

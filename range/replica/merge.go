@@ -162,7 +162,7 @@ func (m *mergedScan) serve(open *openReplicas) {
 		m.read = append(m.read, p)
 		m.sources = append(m.sources, mvcc.Source{
 			Reader: p.replica.state, Span: p.span, Prefix: int(p.read.descriptor.PrefixLength),
-			Uncertain: p.read.uncertain(), Kept: kept,
+			Uncertain: p.read.uncertain(), Kept: kept, Vacant: &p.replica.vacant,
 		})
 	}
 	began := time.Now()

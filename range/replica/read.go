@@ -446,7 +446,7 @@ func (r *Replica) serveNow(rd *read) {
 	}
 	view := views.Get().(*command.View)
 	*view = command.View{
-		State: r.state, Descriptor: rd.descriptor, At: rd.timestamp,
+		State: r.state, Vacant: &r.vacant, Descriptor: rd.descriptor, At: rd.timestamp,
 		Uncertain: rd.uncertain(), Partition: r, Since: rd.quietUpTo(),
 	}
 	response, err := rd.command.Read(view, rd.pending.Request)

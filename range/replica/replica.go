@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
 	"github.com/tidemarkdb/tidemark/range/replica/closing"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
@@ -58,6 +59,8 @@ type Replica struct {
 	// defaultTTL is a time.Duration: how long a value lives whose write does not say so; 0: for ever.
 	defaultTTL atomic.Int64
 	expiries   expiries
+	// vacant is what is known of spans without values (vacancy.go).
+	vacant vacant.Memory
 
 	snapshotRoom snapshotRoom
 
@@ -134,6 +137,7 @@ func New(c Config) (*Replica, error) {
 	r.commitWait.Store(c.CommitWait)
 	r.defaultTTL.Store(int64(c.DefaultTTL))
 	r.mu.locks.Init(&c.Node.locking, r, r.id, c.Partition.GetKeyspace())
+	r.vacant.Init(c.Node.vacant, c.Node.VacantRun)
 	r.mu.cache = tscache.New(c.Node.TimestampCacheSlots)
 	r.mu.queue = proposal.NewQueue(&writeBuffers)
 	r.mu.recent = proposal.NewRecent(c.Node.RecentSlots, c.Node.recent)
@@ -352,5 +356,6 @@ func (r *Replica) Close() error {
 	for r.active.Load() > 0 {
 		<-drained
 	}
+	r.vacant.Reset()
 	return nil
 }

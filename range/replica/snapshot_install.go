@@ -35,6 +35,9 @@ func (s *staged) Install() error {
 	if threshold := s.applied.threshold; r.threshold.Load().Less(threshold) {
 		r.threshold.Store(&threshold)
 	}
+	r.vacant.Begin()
+	defer r.vacant.End()
+	r.vacant.Reset()
 	if err := s.install(); err != nil {
 		err = fmt.Errorf("installing a snapshot of partition %s: %w", r.id, err)
 		r.fail(err)

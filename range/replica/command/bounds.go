@@ -23,8 +23,10 @@ const (
 	// MaxResolutions bounds a Resolve.
 	MaxResolutions = 10_000
 	// MaxSkipped is how many keys without a value a page looks at: a page can be empty, and yet not
-	// the last.
-	MaxSkipped = 100_000
+	// the last. It takes some ten milliseconds to look at so many.
+	MaxSkipped = 10_000
+	// maxUnchanged is the same of keys without a change, for a page of changes.
+	maxUnchanged = 100_000
 )
 
 const (

@@ -75,7 +75,7 @@ func changes(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 		return response, nil
 	}
 	o := mvcc.ChangesOptions{Span: span, After: hlc.Max(after, v.Since), Upto: v.At,
-		MaxBytes: maxChangesBytes, Overhead: changeOverhead, MaxSkipped: MaxSkipped}
+		MaxBytes: maxChangesBytes, Overhead: changeOverhead, MaxSkipped: maxUnchanged}
 	if asked := int64(c.LimitBytes); asked > 0 {
 		o.MaxBytes = min(asked, maxChangesBytes)
 	}

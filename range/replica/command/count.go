@@ -44,6 +44,7 @@ func count(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 	result, err := mvcc.Count(v.State, mvcc.ScanOptions{
 		Span: span, At: v.At, Uncertain: v.Uncertain, KeysOnly: true,
 		MaxRows: paged(c.MaxRows, defaultCountRows, maxCountRows), MaxSkipped: MaxSkipped,
+		Vacant: v.Vacant,
 	})
 	if err != nil {
 		return nil, err

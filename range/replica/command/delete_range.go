@@ -61,7 +61,7 @@ func deleteRange(e *Evaluation, q *kvpb.Request) error {
 	result, err := mvcc.Scan(e.State, mvcc.ScanOptions{
 		Span: span, At: hlc.MaxTimestamp, ExpiredAt: e.judgedAt(), KeysOnly: true,
 		MaxRows: PageRows(c.MaxRows), MaxBytes: min(DefaultPageBytes, e.PageBytes),
-		MaxSkipped: MaxSkipped,
+		MaxSkipped: MaxSkipped, Vacant: e.Vacant,
 	}, func(key []byte, v mvcc.Version) error {
 		e.Ops = append(e.Ops, WriteOp{
 			Key: arena.Copy(keys.UserKey(e.Descriptor, key)), Tombstone: true, WasLive: true,

@@ -6,6 +6,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -18,8 +19,10 @@ import (
 // Decide, Acquire, End or Wait what comes of it.
 type Evaluation struct {
 	// State is the applied state, Pending what lies on top of it.
-	State      engine.Reader
-	Pending    Pending
+	State   engine.Reader
+	Pending Pending
+	// Vacant is what is known of spans without values in the state.
+	Vacant     *vacant.Memory
 	Descriptor *clusterpb.Partition
 	// Coordination is what else transactional commands look at.
 	Coordination Coordination

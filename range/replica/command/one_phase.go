@@ -271,8 +271,8 @@ func (e *Evaluation) validateReads(q *kvpb.Request, reads *kvpb.ReadSet,
 		}
 	}
 	for _, span := range reads.GetSpans() {
-		key, expires, err := changedInSpan(e.State, InternalSpan(e.Descriptor, span.GetStart(),
-			span.GetEnd()), at, mvcc.Limits{Versions: hlc.MaxTimestamp, Expiries: e.judgedAt()})
+		key, expires, err := changedInSpan(e.State, e.Vacant, InternalSpan(e.Descriptor,
+			span.GetStart(), span.GetEnd()), at, mvcc.Limits{Versions: hlc.MaxTimestamp, Expiries: e.judgedAt()})
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -140,7 +141,7 @@ func (v *View) changedSince(reads *kvpb.ReadSet, at hlc.Timestamp) ([]byte, erro
 	}
 	for _, span := range reads.GetSpans() {
 		internal := InternalSpan(v.Descriptor, span.GetStart(), span.GetEnd())
-		key, _, err := changedInSpan(v.State, internal, at,
+		key, _, err := changedInSpan(v.State, v.Vacant, internal, at,
 			mvcc.Limits{Versions: v.At, Expiries: v.At})
 		if err != nil {
 			return nil, err
@@ -155,12 +156,13 @@ func (v *View) changedSince(reads *kvpb.ReadSet, at hlc.Timestamp) ([]byte, erro
 // changedInSpan finds an internal key with a version above at, or a value that expires after at, up
 // to limits; nil if there is none. expires is then the first expiry of what is there at at; 0 if
 // there is none.
-func changedInSpan(r engine.Reader, span keys.Span, at hlc.Timestamp, to mvcc.Limits) (key []byte,
-	expires int64, err error) {
+func changedInSpan(r engine.Reader, known *vacant.Memory, span keys.Span, at hlc.Timestamp,
+	to mvcc.Limits) (key []byte, expires int64, err error) {
 	if span.Empty() {
 		return nil, 0, nil
 	}
-	result, err := mvcc.Count(r, mvcc.ScanOptions{Span: span, At: at, Uncertain: to})
+	result, err := mvcc.Count(r, mvcc.ScanOptions{Span: span, At: at, Uncertain: to,
+		Vacant: known})
 	var u *mvcc.UncertaintyError
 	if errors.As(err, &u) {
 		return u.Key, 0, nil

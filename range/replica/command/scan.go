@@ -49,7 +49,7 @@ func scan(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 		Span: span, At: v.At, Uncertain: v.Uncertain,
 		Reverse: c.Reverse, KeysOnly: c.KeysOnly, MaxRows: PageRows(c.MaxRows),
 		MaxBytes:   PageBytes(c.MaxBytes),
-		MaxSkipped: MaxSkipped,
+		MaxSkipped: MaxSkipped, Vacant: v.Vacant,
 	}, func(key []byte, version mvcc.Version) error {
 		rows = rpc.AppendRow(rows, keys.UserKey(v.Descriptor, key), version.Value, version.Timestamp,
 			version.Expires)

@@ -4,6 +4,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -11,7 +12,9 @@ import (
 // View is the state of a partition as a read sees it. What there is to read at its timestamp stays
 // as it is for ever: the replica has seen to that before.
 type View struct {
-	State      engine.Reader
+	State engine.Reader
+	// Vacant is what is known of spans without values in the state.
+	Vacant     *vacant.Memory
 	Descriptor *clusterpb.Partition
 	At         hlc.Timestamp
 	// Uncertain is up to where versions may have been acknowledged, and expiries may have been seen,

@@ -1,0 +1,255 @@
+package mvcc
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
+)
+
+// vacancy is how a cursor passes over spans that are known to be vacant, and learns of others.
+//
+// INVARIANT: what a scan shows does not depend on it. The cursor uses a span only if the scan's
+// timestamp, and the time with which expiries are compared, are at or above Since.
+type vacancy struct {
+	memory *vacant.Memory
+	// after is how many keys in a row a scan finds without a value before it learns; 0: it does not.
+	// From then on the scan reads with an iterator of its own, beginning with the first of these keys
+	// once more.
+	after int
+	// at is what Since is compared with, known the spans as of the beginning of the scan, or of walk.
+	at    hlc.Timestamp
+	known []vacant.Span
+	// boundary is where the next of them is met in the order of the scan: its start, or its end in
+	// reverse. Keys before that need not be looked for. nil: that is not known.
+	boundary []byte
+	// waits is the highest timestamp of the versions with commit wait in what was passed over.
+	waits hlc.Timestamp
+
+	// walk is set when the cursor learns; late: it cannot any more.
+	walk *vacant.Walk
+	late bool
+	// run is how many keys in a row, up to the one that was left behind last, have no value. The first
+	// of them is first, in the order of the scan; since and waiting are as in vacant.Span.
+	run            int
+	first          []byte
+	since, waiting hlc.Timestamp
+}
+
+// passOver moves a cursor that stands on a key of a vacant span behind the span, and looks at what
+// is there.
+func (c *cursor) passOver() error {
+	for c.on {
+		i := c.inVacant()
+		if i < 0 {
+			return nil
+		}
+		c.endRun(c.key())
+		c.past = false
+		if c.reverse {
+			c.seek = keys.AppendDataKey(c.seek[:0], c.vacancy.below(i))
+			c.on = c.iter.SeekLT(c.seek)
+		} else {
+			c.seek = keys.AppendDataKey(c.seek[:0], c.vacancy.above(i))
+			c.on = c.iter.SeekGE(c.seek)
+		}
+		if !c.on {
+			return nil
+		}
+		if err := c.look(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inVacant is the index of the known span that has the key on which the cursor stands, if the scan
+// can pass over the span; -1 if there is none.
+func (c *cursor) inVacant() int {
+	v, key := &c.vacancy, c.key()
+	if v.boundary != nil {
+		if at := bytes.Compare(key, v.boundary); !c.reverse && at < 0 || c.reverse && at >= 0 {
+			return -1
+		}
+	}
+	i, inside := slices.BinarySearchFunc(v.known, key, func(s vacant.Span, key []byte) int {
+		switch {
+		case bytes.Compare(s.End, key) <= 0:
+			return -1
+		case bytes.Compare(key, s.Start) < 0:
+			return 1
+		}
+		return 0
+	})
+	switch {
+	case inside && !v.at.Less(v.known[i].Since):
+		v.boundary = nil
+		return i
+	case inside && c.reverse:
+		v.boundary = v.known[i].Start
+	case inside:
+		v.boundary = v.known[i].End
+	case c.reverse && i > 0:
+		v.boundary = v.known[i-1].End
+	case !c.reverse && i < len(v.known):
+		v.boundary = v.known[i].Start
+	default:
+		v.known = nil
+	}
+	return -1
+}
+
+// above is the end of the vacant span i, and of those that go on from there.
+func (v *vacancy) above(i int) []byte {
+	for ; ; i++ {
+		s := &v.known[i]
+		v.waits = hlc.Max(v.waits, s.Waits)
+		if i+1 == len(v.known) || !bytes.Equal(v.known[i+1].Start, s.End) ||
+			v.at.Less(v.known[i+1].Since) {
+			return s.End
+		}
+	}
+}
+
+// below is the start of the vacant span i, and of those before that lead up to it.
+func (v *vacancy) below(i int) []byte {
+	for ; ; i-- {
+		s := &v.known[i]
+		v.waits = hlc.Max(v.waits, s.Waits)
+		if i == 0 || !bytes.Equal(v.known[i-1].End, s.Start) || v.at.Less(v.known[i-1].Since) {
+			return s.Start
+		}
+	}
+}
+
+// dead takes note that the key on which the cursor stands has no value, now and at every later
+// timestamp, as its newest version says. It returns true if the cursor has begun to learn, and
+// stands on the first key of the run again.
+func (c *cursor) dead(v *Version) (again bool, err error) {
+	n := &c.vacancy
+	if n.after == 0 {
+		return false, nil
+	}
+	if n.run == 0 {
+		n.first = append(n.first[:0], c.key()...)
+		n.since, n.waiting = hlc.Timestamp{}, hlc.Timestamp{}
+	}
+	n.run++
+	n.since = hlc.Max(n.since, v.Timestamp)
+	if v.Expires != 0 {
+		n.since = hlc.Max(n.since, hlc.Timestamp{Wall: v.Expires})
+	}
+	if v.CommitWait {
+		n.waiting = hlc.Max(n.waiting, v.Timestamp)
+	}
+	if n.run != n.after || n.walk != nil || n.late {
+		return false, nil
+	}
+	if n.walk = n.memory.Walk(); n.walk == nil {
+		n.late = true
+		return false, nil
+	}
+	return true, c.walkAgain()
+}
+
+// walkAgain has the cursor read what is there now, from the first key of the run. What a scan sees
+// at its timestamp is the same in each iterator that is opened after the scan has begun.
+func (c *cursor) walkAgain() error {
+	n := &c.vacancy
+	n.known, n.boundary, n.run = n.memory.Spans(), nil, 0
+	iter, err := c.reader.NewIter(&c.options)
+	if err != nil {
+		return err
+	}
+	former, kept := c.iter, c.kept
+	c.iter, c.kept, c.past = iter, false, false
+	if !kept {
+		if err := former.Close(); err != nil {
+			return err
+		}
+	}
+	if c.reverse {
+		c.seek = keys.AppendDataKey(c.seek[:0], keys.Next(n.first))
+		c.on = c.iter.SeekLT(c.seek)
+	} else {
+		c.seek = keys.AppendDataKey(c.seek[:0], n.first)
+		c.on = c.iter.SeekGE(c.seek)
+	}
+	return nil
+}
+
+// endRun ends a run of keys without values before a key, in the order of the scan; nil: at the end
+// of what is scanned.
+func (c *cursor) endRun(key []byte) {
+	n := &c.vacancy
+	run := n.run
+	n.run = 0
+	if n.walk == nil || run < n.after {
+		return
+	}
+	s := vacant.Span{Since: n.since, Waits: n.waiting, Keys: run}
+	switch {
+	case !c.reverse && key == nil:
+		s.Start, s.End = bytes.Clone(n.first), bytes.Clone(c.span.End)
+	case !c.reverse:
+		s.Start, s.End = bytes.Clone(n.first), bytes.Clone(key)
+	case key == nil:
+		s.Start, s.End = bytes.Clone(c.span.Start), keys.Next(n.first)
+	default:
+		s.Start, s.End = keys.Next(key), keys.Next(n.first)
+	}
+	if len(s.End) > 0 && bytes.Compare(s.Start, s.End) < 0 {
+		n.walk.Found(s)
+	}
+}
+
+// endVacancy ends what the cursor has learned. The scan has failed if ok is false: then that is
+// nothing.
+func (c *cursor) endVacancy(ok bool) {
+	n := &c.vacancy
+	if n.walk == nil {
+		return
+	}
+	if ok {
+		if c.on {
+			c.endRun(c.key())
+		} else {
+			c.endRun(nil)
+		}
+	}
+	n.walk.End()
+	n.walk = nil
+}
+
+// Written are the versions in a batch, for vacant.Memory.Wrote. The keys alias the batch. known is
+// false if the batch may have others.
+func Written(b *engine.StateBatch) (writes []vacant.Write, known bool) {
+	for r := b.Reader(); ; {
+		kind, stateKey, value, ok, err := r.Next()
+		switch {
+		case err != nil:
+			return nil, false
+		case !ok:
+			return writes, true
+		case kind == pebble.InternalKeyKindDelete:
+			continue // of a version that is garbage, or of another record
+		case kind != pebble.InternalKeyKindSet:
+			return nil, false
+		}
+		key, ts, err := keys.DecodeVersioned(stateKey)
+		if err != nil {
+			continue // a record beside the data
+		}
+		h, _, err := DecodeHeader(value)
+		if err != nil {
+			return nil, false
+		}
+		writes = append(writes, vacant.Write{Key: key, Timestamp: ts,
+			Tombstone: h.Kind == KindTombstone, CommitWait: h.CommitWait})
+	}
+}

@@ -1,0 +1,78 @@
+package vacant
+
+import "slices"
+
+// Walk is a scan that learns. It is for one goroutine.
+type Walk struct {
+	memory *Memory
+	found  []Span
+	// void: versions may have been written of which the walk knows nothing. written are those of which
+	// it knows. Of the memory's lock.
+	void    bool
+	written []Write
+}
+
+// Walk begins a walk. The iterator that finds the spans must be opened afterwards. It returns nil
+// if nothing can be learned now. End the walk.
+func (m *Memory) Walk() *Walk {
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.walks) >= maxWalks {
+		return nil
+	}
+	w := &Walk{memory: m}
+	m.walks = append(m.walks, w)
+	m.active.Store(true)
+	if m.writing.Load() {
+		m.endLocked(w)
+		return nil
+	}
+	return w
+}
+
+// Found takes a span in that the walk has found to be vacant. The span's keys are the memory's from
+// then on.
+func (w *Walk) Found(s Span) { w.found = append(w.found, s) }
+
+// End ends the walk. The memory knows what was found, and not written since.
+func (w *Walk) End() {
+	m := w.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.endLocked(w)
+	if w.void || len(w.found) == 0 {
+		return
+	}
+	all := m.Spans()
+	for _, s := range w.found {
+		left := []Span{s}
+		for i := range w.written {
+			left, _ = after(left, &w.written[i], true)
+		}
+		for _, part := range left {
+			all = add(all, part)
+		}
+	}
+	m.storeLocked(all)
+}
+
+func (m *Memory) endLocked(w *Walk) {
+	m.walks = slices.DeleteFunc(m.walks, func(other *Walk) bool { return other == w })
+	m.active.Store(len(m.Spans())+len(m.walks) > 0)
+}
+
+// hear takes note of what is written while the walk is under way. The caller holds the memory's
+// lock.
+func (w *Walk) hear(writes []Write) {
+	if w.void = w.void || len(w.written)+len(writes) > maxWritten; w.void {
+		w.written = nil
+		return
+	}
+	for _, one := range writes {
+		one.Key = slices.Clone(one.Key)
+		w.written = append(w.written, one)
+	}
+}
