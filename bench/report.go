@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -93,11 +94,21 @@ func (r *Result) writeTable(w io.Writer) error {
 	}
 	for _, f := range r.Total.Failures {
 		if _, err := fmt.Fprintf(w, "%s × %s, for example: %s\n",
-			groupDigits(strconv.FormatUint(f.Count, 10)), f.Class, f.Example); err != nil {
+			groupDigits(strconv.FormatUint(f.Count, 10)), f.Class, printable(f.Example)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// printable is an error's text, in which a server may have had its say, as a terminal may have it.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
 }
 
 func (r *Result) writeTSV(w io.Writer) error {

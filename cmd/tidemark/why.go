@@ -45,7 +45,7 @@ partitions lack something.`,
 					return err
 				}
 				if a.format == output.JSON {
-					_, err = fmt.Fprintf(a.out, "%s\n", why.JSON)
+					_, err = fmt.Fprintf(a.out, "%s\n", output.PlainJSON([]byte(why.JSON)))
 				} else {
 					_, err = fmt.Fprint(a.out, output.Plain(why.Text))
 				}

@@ -74,6 +74,18 @@ func tableCell(cell any) string {
 	return records.Escape(plainBytes(cell))
 }
 
+// rawCell is a cell as raw has it. Keys and values are as they are. All else is words, also those
+// that a server says of itself, or an error does: what a terminal would act on is escaped, and so is
+// what would pass for the end of a cell or a line.
+func rawCell(cell any) string {
+	if c, ok := cell.([]byte); ok {
+		return string(c)
+	}
+	return lineBreaks.Replace(Plain(string(plainBytes(cell))))
+}
+
+var lineBreaks = strings.NewReplacer("\n", `\n`, "\t", `\t`)
+
 // plainBytes is a cell as it is, for raw and, escaped, for tsv.
 func plainBytes(cell any) []byte {
 	switch c := cell.(type) {

@@ -5,7 +5,8 @@
 //	json   for programs: one object a line, so that any number of rows can be streamed; numbers
 //	       are numbers, durations seconds, and whatever does not print is escaped
 //	tsv    for programs and spreadsheets: tab-separated, escaped so that it can be read back exactly
-//	raw    the bytes as they are; at a terminal, what it would act on is escaped
+//	raw    keys and values as they are; at a terminal, what it would act on is escaped, and in words
+//	       everywhere
 //
 // A Table holds a short list (nodes, keyspaces, partitions) and aligns all of it. Rows streams
 // pairs of key and value in constant memory. In json and tsv the rows of Rows are what `tidemark

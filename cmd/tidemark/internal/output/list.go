@@ -69,7 +69,7 @@ func (l *List) Flush() error {
 			return records.Escape(plainBytes(programs(cell)))
 		})
 	case Raw:
-		return l.flushLines("", func(cell any) string { return string(plainBytes(programs(cell))) })
+		return l.flushLines("", func(cell any) string { return rawCell(programs(cell)) })
 	default:
 		return l.fit().write(l.out)
 	}

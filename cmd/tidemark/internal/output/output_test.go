@@ -47,7 +47,7 @@ func TestList(t *testing.T) {
 {"id":7,"start":"","size":0,"live_keys":0,"nodes":[],"alive":false,"version":"x\ny"}
 `,
 		Raw: "100\ta\x00\xff\t\t3452928\t12\t1,2\ttrue\t1763632000.123456789.3\n" +
-			"1001\t\t999\t0\t3\tfalse\t\n7\t\t0\t0\t\tfalse\tx\ny\n",
+			"1001\t\t999\t0\t3\tfalse\t\n7\t\t0\t0\t\tfalse\tx\\ny\n",
 	}
 	for format, text := range want {
 		var out bytes.Buffer

@@ -2,8 +2,10 @@ package output
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
@@ -46,6 +48,26 @@ func (t *terminal) Write(text []byte) (int, error) {
 		return 0, err
 	}
 	return len(text), nil
+}
+
+// PlainJSON is JSON of others as a terminal may have it: in its strings everything is escaped that a
+// terminal would act on, or an eye be deceived by.
+func PlainJSON(text []byte) []byte {
+	var b []byte
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRune(text[i:])
+		switch {
+		case r == '\n' || r == '\t' || unicode.IsPrint(r) && (r != utf8.RuneError || size > 1):
+			b = append(b, text[i:i+size]...)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			b = fmt.Appendf(b, `\u%04x\u%04x`, high, low)
+		default:
+			b = fmt.Appendf(b, `\u%04x`, r)
+		}
+		i += size
+	}
+	return b
 }
 
 // Plain is a text of others as a terminal may have it: on one line if it was, and nothing that a

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 )
 
 // Log is what --log-level and --log-format ask for.
@@ -37,9 +38,20 @@ func (l *Log) Logger(out io.Writer) (*slog.Logger, error) {
 	case "text":
 		return slog.New(slog.NewTextHandler(out, options)), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(out, options)), nil
+		return slog.New(slog.NewJSONHandler(plainJSON{out}, options)), nil
 	}
 	return nil, exit.Usagef("--log-format %q: use text or json", l.format)
+}
+
+// plainJSON escapes what a terminal would act on and JSON does not require to be escaped.
+type plainJSON struct{ out io.Writer }
+
+// Write implements io.Writer. A handler writes whole lines.
+func (p plainJSON) Write(line []byte) (int, error) {
+	if _, err := p.out.Write(output.PlainJSON(line)); err != nil {
+		return 0, err
+	}
+	return len(line), nil
 }
 
 // plainErrors logs an error as its sentence: the handlers would print the stack trace that some
