@@ -140,6 +140,10 @@ func (l *Log) Close() error {
 		defer b.Close()
 		if err := l.Commit(b, true); err != nil {
 			l.logger.Warn("last commit before close", "error", err)
+			return
+		}
+		if err := l.g.names.sealAt(l.sequence); err != nil {
+			l.logger.Warn("writing before close how far the log reaches", "error", err)
 		}
 	})
 }

@@ -24,8 +24,10 @@ import (
 //   - in a manifest, any record: each is synced before the next is written;
 //   - in a WAL, a batch whose mark (see walMark) says that a batch which cannot be read was synced.
 //
-// What is left is damage to the last record, or to a batch after which no other was committed.
-// Log.Close commits a mark.
+// What is left of a log that was not closed is damage to the last record, to a batch after which no
+// other was committed, and the end of the file that is cut off, with all that could prove it. Of a
+// log that was closed nothing is left: Log.Close commits a mark, and writes beside the file how far
+// it reaches (walSeal).
 //
 // A WAL file that is not there at all, or has nothing in it, walNames tells from one that never
 // was.
@@ -46,14 +48,17 @@ func verify(fs vfs.FS, dir string, k kind) error {
 	if k != kindLog {
 		return nil
 	}
-	if err := checkWALNames(fs, dir, desc.OptionsFilename); err != nil {
+	seal, err := checkWALNames(fs, dir, desc.OptionsFilename)
+	if err != nil {
 		return err
 	}
 	wal, number, err := newestWAL(fs, dir)
 	if err != nil || wal == "" {
 		return err
 	}
-	return verifyFile(fs, wal, number, checkWAL)
+	return verifyFile(fs, wal, number, func(content []byte, number uint32) error {
+		return checkWAL(content, number, seal)
+	})
 }
 
 // newestWAL is the one whose end may be ragged. All others were closed, and Pebble is strict with
@@ -127,7 +132,7 @@ func checkManifest(content []byte, _ uint32) error {
 	})
 }
 
-func checkWAL(content []byte, number uint32) error {
+func checkWAL(content []byte, number uint32, seal walSeal) error {
 	// last is the last batch with a mark that can be read.
 	var last walMark
 	end := readable(content, number, func(batch []byte) {
@@ -135,6 +140,10 @@ func checkWAL(content []byte, number uint32) error {
 			last = m
 		}
 	})
+	if uint32(seal.number) == number && last.sequence < seal.sequence {
+		return fmt.Errorf("it ends at offset %d with batch %d, and had %d batches when the log was "+
+			"closed: its end is cut off or damaged", end, last.sequence, seal.sequence)
+	}
 	// first is the first batch with a mark after the break.
 	var first walMark
 	return laterChunks(content, end, number, func(at int, batch []byte) error {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -192,6 +193,72 @@ func TestCutWAL(t *testing.T) {
 	}
 }
 
+// TestCutWALAfterClose: a log that was closed does not open when the end of its WAL is cut off,
+// wherever, or overwritten; it opens as it was, also again and after a crash, and a list of files
+// without the seal, as an earlier version writes it, opens as ever.
+func TestCutWALAfterClose(t *testing.T) {
+	mem := vfs.NewCrashableMem()
+	const commits = 20
+	for range 2 { // the second time it is a file of another run
+		l := openTestLog(t, Options{FS: mem})
+		for i := range commits {
+			if err := put(l, true, fmt.Sprintf("%03d", i), fmt.Sprintf("%0500d", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closed := mem.CrashClone(vfs.CrashCloneCfg{})
+	wal, content := findFile(t, closed, "/data/log", ".log")
+	_, list, err := readWALNames(closed, "/data/log")
+	if err != nil || list.seal.sequence != commits+1 {
+		t.Fatal(list, err)
+	}
+	// end is where the last batch ends; what follows is no batch.
+	end := readable(content, uint32(list.seal.number), func([]byte) {})
+	for n := 0; n <= len(content); n += 61 {
+		for _, zeros := range []int{0, 100} {
+			fs := closed.CrashClone(vfs.CrashCloneCfg{})
+			left := append(append([]byte(nil), content[:n]...), make([]byte, zeros)...)
+			writeFile(t, fs, wal, left)
+			l, err := OpenLog(Options{FS: fs, Dir: "/data/log"})
+			// What is cut off may have been zeros.
+			if cut := !bytes.HasPrefix(left, content[:end]); cut != IsCorruption(err) || !cut && err != nil {
+				t.Fatalf("cut at %d of %d, %d zeros: %v", n, end, zeros, err)
+			}
+			if err == nil {
+				_ = l.Close()
+			}
+		}
+	}
+
+	fs := closed.CrashClone(vfs.CrashCloneCfg{})
+	for range 2 {
+		l, err := OpenLog(Options{FS: fs, Dir: "/data/log"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !has(t, l, "019") {
+			t.Fatal("the last commit is gone")
+		}
+		fs = fs.CrashClone(vfs.CrashCloneCfg{}) // while it runs
+		_ = l.Close()
+	}
+
+	fs = closed.CrashClone(vfs.CrashCloneCfg{})
+	older := list
+	older.seal = walSeal{}
+	writeFile(t, fs, "/data/log/"+walNamesFile, append(older.encode(1000), older.encode(1001)...))
+	writeFile(t, fs, wal, content[:end-1])
+	l, err := OpenLog(Options{FS: fs, Dir: "/data/log"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+}
+
 // TestDamagedManifest: a wrong byte before the last record of the manifest makes the open fail.
 func TestDamagedManifest(t *testing.T) {
 	mem := vfs.NewMem()
@@ -270,6 +337,6 @@ func FuzzVerify(f *testing.F) {
 	f.Add(make([]byte, 100), uint32(7))
 	f.Fuzz(func(t *testing.T, content []byte, number uint32) {
 		_ = checkManifest(content, 0)
-		_ = checkWAL(content, number)
+		_ = checkWAL(content, number, walSeal{1, 7})
 	})
 }

@@ -64,6 +64,36 @@ type walList struct {
 	// and of the one before it, as long as a crash may leave either.
 	options [2]uint64
 	files   []namedWAL // by ascending number
+	// seal is set by a clean close; the zero value says nothing.
+	seal walSeal
+}
+
+// walSeal says how far the newest WAL file reached when the log was closed cleanly: number is that
+// of the file, sequence that of the last batch (walMark). A file that ends before has lost its tail.
+//
+// A slot has the seal behind the rest, where versions that do not know it see nothing. They leave
+// it out when they write the list.
+type walSeal struct{ number, sequence uint64 }
+
+// sealSize is the size of an encoded seal, with its checksum.
+const sealSize = 20
+
+func (s walSeal) encode(b []byte) []byte {
+	if s.number == 0 {
+		return b
+	}
+	begins := len(b)
+	b = binary.LittleEndian.AppendUint64(b, s.number)
+	b = binary.LittleEndian.AppendUint64(b, s.sequence)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[begins:], castagnoli))
+}
+
+func decodeSeal(b []byte) (s walSeal) {
+	if len(b) < sealSize ||
+		binary.LittleEndian.Uint32(b[sealSize-4:]) != crc32.Checksum(b[:sealSize-4], castagnoli) {
+		return s
+	}
+	return walSeal{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}
 }
 
 // namedWAL is one file: the first bytes of it, and their checksum.
@@ -77,7 +107,7 @@ const (
 	slotSize     = 4 << 10
 	namedSize    = 20
 	// maxNamed is how many files a slot has room for. Of more the newest are named.
-	maxNamed = (slotSize - 8 - 16 - 4 - 4) / namedSize
+	maxNamed = (slotSize - 8 - 16 - 4 - 4 - sealSize) / namedSize
 	// maxNamedLength bounds what is read of each file when the log is opened.
 	maxNamedLength = 1 << 20
 )
@@ -97,6 +127,7 @@ func (l *walList) encode(slot uint64) []byte {
 		b = binary.LittleEndian.AppendUint32(b, f.checksum)
 	}
 	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	b = l.seal.encode(b)
 	return append(b, make([]byte, slotSize-len(b))...)
 }
 
@@ -120,6 +151,7 @@ func decodeSlot(b []byte) (slot uint64, l walList) {
 		l.files = append(l.files, namedWAL{binary.LittleEndian.Uint64(b[at:]),
 			binary.LittleEndian.Uint64(b[at+8:]), binary.LittleEndian.Uint32(b[at+16:])})
 	}
+	l.seal = decodeSeal(b[end+4:])
 	return binary.LittleEndian.Uint64(b), l
 }
 
@@ -157,19 +189,20 @@ func readWALNames(fs vfs.FS, dir string) (slot uint64, l walList, err error) {
 	return slot, l, nil
 }
 
-// checkWALNames says which file is missing of those that the list names. The database is not open.
-func checkWALNames(fs vfs.FS, dir, optionsFile string) error {
+// checkWALNames says which file is missing of those that the list names, and returns the seal. The
+// database is not open.
+func checkWALNames(fs vfs.FS, dir, optionsFile string) (walSeal, error) {
 	_, l, err := readWALNames(fs, dir)
 	if err != nil || len(l.files) == 0 {
-		return err
+		return walSeal{}, err
 	}
 	if options, ok := fileNumber(optionsFile, "OPTIONS-", ""); !ok ||
 		!slices.Contains(l.options[:], options) {
-		return nil // opened since by a version that does not know of the list
+		return walSeal{}, nil // opened since by a version that does not know of the list
 	}
 	names, err := fs.List(dir)
 	if err != nil {
-		return fmt.Errorf("list %s: %w", dir, err)
+		return walSeal{}, fmt.Errorf("list %s: %w", dir, err)
 	}
 	newest := uint64(0)
 	for _, name := range names {
@@ -187,10 +220,10 @@ func checkWALNames(fs vfs.FS, dir, optionsFile string) error {
 			err = errors.New("the file is missing")
 		}
 		if err != nil {
-			return fmt.Errorf("%w %s: it holds acknowledged writes: %w", errDamaged, name, err)
+			return walSeal{}, fmt.Errorf("%w %s: it holds acknowledged writes: %w", errDamaged, name, err)
 		}
 	}
-	return nil
+	return l.seal, nil
 }
 
 // check compares the file's beginning with what was synced of it.
@@ -229,7 +262,7 @@ func openWALNames(fs guardFS, dir, optionsFile string) (*walNames, error) {
 	if !ok || !slices.Contains(n.list.options[:], options) {
 		n.list = walList{}
 	}
-	n.list.options = [2]uint64{options, options}
+	n.list.options, n.list.seal = [2]uint64{options, options}, walSeal{}
 	name := fs.PathJoin(dir, walNamesFile)
 	_, statErr := fs.Stat(name)
 	if n.file, err = fs.OpenReadWrite(name, vfs.WriteCategoryUnspecified); err != nil {
@@ -275,6 +308,18 @@ func (n *walNames) add(f namedWAL) error {
 	n.turn <- struct{}{}
 	defer func() { <-n.turn }()
 	n.list.files = append(n.list.files, f)
+	return n.write()
+}
+
+// sealAt seals the newest file, whose last batch has that number and is synced. Nothing is written
+// to the log after that.
+func (n *walNames) sealAt(sequence uint64) error {
+	n.turn <- struct{}{}
+	defer func() { <-n.turn }()
+	if len(n.list.files) == 0 {
+		return nil
+	}
+	n.list.seal = walSeal{n.list.files[len(n.list.files)-1].number, sequence}
 	return n.write()
 }
 

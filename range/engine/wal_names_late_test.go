@@ -37,7 +37,7 @@ func TestReusedBeforeRemoved(t *testing.T) {
 	}
 	check := func(when string) {
 		t.Helper()
-		if err := checkWALNames(fs, o.Dir, "OPTIONS-000003"); err != nil {
+		if _, err := checkWALNames(fs, o.Dir, "OPTIONS-000003"); err != nil {
 			t.Errorf("a crash %s: %v", when, err)
 		}
 	}
@@ -61,7 +61,7 @@ func TestReusedBeforeRemoved(t *testing.T) {
 	if err := fs.Remove(file(7)); err != nil {
 		t.Fatal(err)
 	}
-	if checkWALNames(fs, o.Dir, "OPTIONS-000003") == nil {
+	if _, err := checkWALNames(fs, o.Dir, "OPTIONS-000003"); err == nil {
 		t.Error("7 is gone and not missed")
 	}
 }
