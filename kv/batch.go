@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/tidemarkdb/tidemark/kv/internal/writes"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -42,7 +41,7 @@ func (k *Keyspace) Batch() *Batch { return &Batch{keyspace: k} }
 // Put adds a write. What is wrong with it, Commit says.
 func (b *Batch) Put(key, value []byte, options ...WriteOption) *Batch {
 	w := newWriteOptions(options)
-	return b.add(&kvpb.WriteOperation{Key: key, Value: value, Ttl: int64(w.ttl)}, w.bad)
+	return b.add(&kvpb.WriteOperation{Key: key, Value: value, Ttl: int64(w.lifetime)}, w.bad)
 }
 
 // Delete adds a deletion.
@@ -162,7 +161,7 @@ func (b *Batch) commitAcross(ctx context.Context, call *route.Call,
 	}
 	at, err := k.client.Update(ctx, func(tx *Txn) error {
 		for _, o := range b.operations {
-			own := writes.Own{Value: o.Value, Deleted: o.Delete, TTL: time.Duration(o.Ttl)}
+			own := writes.Own{Value: o.Value, Deleted: o.Delete, Lifetime: keys.Lifetime(o.Ttl)}
 			if err := tx.write(op, k, o.Key, own); err != nil {
 				return err
 			}
@@ -202,8 +201,8 @@ func (b *Batch) crosses(p *route.Partition) (elsewhere bool, _ *Error) {
 }
 
 // BatchPut writes many keys, in any partitions, at one timestamp, which it returns: all of them or
-// none. Only Key and Value of a pair are looked at; the options hold for all. A key may be there
-// once. No pairs are no write, with a zero timestamp.
+// none. Key, Value and Expires of a pair are looked at; the options hold for the pairs without
+// Expires. A key may be there once. No pairs are no write, with a zero timestamp.
 //
 // Keys of one partition cost one request, like a Batch. Keys of several are a transaction
 // (two-phase commit), which is run again when others are in the way, until ctx ends; its limits
@@ -214,9 +213,15 @@ func (k *Keyspace) BatchPut(ctx context.Context, pairs []Pair, options ...WriteO
 	const op = "batch put"
 	w := newWriteOptions(options)
 	seen := make(map[string]struct{}, len(pairs))
+	lifetimes := make([]keys.Lifetime, len(pairs))
 	for i := range pairs {
-		key := pairs[i].Key
-		if err := k.check(op, key, pairs[i].Value, w.bad); err != nil {
+		key, wrong := pairs[i].Key, w.bad
+		lifetime, err := pairs[i].lifetimeOf(w.lifetime)
+		if err != nil {
+			wrong = err.Error()
+		}
+		lifetimes[i] = lifetime
+		if err := k.check(op, key, pairs[i].Value, wrong); err != nil {
 			return Timestamp{}, err
 		}
 		if _, twice := seen[string(key)]; twice {
@@ -229,7 +234,7 @@ func (k *Keyspace) BatchPut(ctx context.Context, pairs []Pair, options ...WriteO
 	}
 	at, err := k.client.Update(ctx, func(tx *Txn) error {
 		for i := range pairs {
-			own := writes.Own{Value: pairs[i].Value, TTL: w.ttl}
+			own := writes.Own{Value: pairs[i].Value, Lifetime: lifetimes[i]}
 			if err := tx.write("put", k, pairs[i].Key, own); err != nil {
 				return err
 			}

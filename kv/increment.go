@@ -27,7 +27,7 @@ func (k *Keyspace) Increment(ctx context.Context, key []byte, by int64,
 	}
 	answer, err := k.one(ctx, op, key, true, &kvpb.Request{
 		Command: &kvpb.Request_Increment{Increment: &kvpb.IncrementRequest{Key: key, By: by,
-			Ttl: int64(w.ttl)}}})
+			Ttl: int64(w.lifetime)}}})
 	if err != nil {
 		return 0, Timestamp{}, err
 	}
@@ -53,5 +53,5 @@ func (t *Txn) Increment(ctx context.Context, ks *Keyspace, key []byte, by int64,
 	if err != nil {
 		return 0, invalid(op, ks.name, key, "%v", err)
 	}
-	return sum, t.write(op, ks, key, writes.Own{Value: keys.FormatNumber(sum), TTL: w.ttl})
+	return sum, t.write(op, ks, key, writes.Own{Value: keys.FormatNumber(sum), Lifetime: w.lifetime})
 }

@@ -77,7 +77,7 @@ func (k *Keyspace) Put(ctx context.Context, key, value []byte, options ...WriteO
 		return Timestamp{}, err
 	}
 	answer, err := k.one(ctx, op, key, true, &kvpb.Request{Command: &kvpb.Request_Put{
-		Put: &kvpb.PutRequest{Key: key, Value: value, Ttl: int64(w.ttl)}}})
+		Put: &kvpb.PutRequest{Key: key, Value: value, Ttl: int64(w.lifetime)}}})
 	if err != nil {
 		return Timestamp{}, err
 	}
@@ -263,7 +263,8 @@ type Pair struct {
 	Version Timestamp
 	// Expires is when the value expires: a read at or above that time does not find it. Zero: never,
 	// or it is a value that a transaction has written itself, of which that is not known before the
-	// commit.
+	// commit. In what BatchPut and Load are given zero leaves it to the options of the call, and
+	// Forever says that the value does not expire.
 	Expires time.Time
 }
 

@@ -45,8 +45,9 @@ type Loaded struct {
 	// the place of. Bytes is how large keys and values are together.
 	Records, Replaced, Bytes uint64
 	// Written is how many records are certainly written, Present how many were there before with the
-	// same value.
-	Written, Present uint64
+	// same value. Expired is how many of Records had expired when they were read, by the clock of this
+	// process: their keys have no value afterwards.
+	Written, Present, Expired uint64
 	// InOrder: they came in the order of their keys, and were not sorted. Spilled is how many bytes
 	// went to a temporary file to be sorted.
 	InOrder bool
@@ -58,7 +59,7 @@ type Loaded struct {
 }
 
 // LoadOption says how Load works: Presplit, ReadOnce, LoadMemory, LoadDirectory, OnLoadProgress; or
-// how long what is loaded lives: TTL, NoTTL.
+// how long the loaded values live whose Expires is not set: TTL, NoTTL.
 type LoadOption interface{ load(*loadSettings) }
 
 type loadOption func(*loadSettings)
@@ -105,9 +106,13 @@ func OnLoadProgress(f func(LoadProgress)) LoadOption {
 // of the same key the last one counts. It is called once or twice, with ReadOnce once; the memory
 // of a pair may be used again for the next one.
 //
+// A record whose Expires is set lives until then, and one that is past leaves its key without a
+// value.
+//
 // The records are sorted, and written in blocks of a few megabytes. Each block is atomic, at one
 // timestamp, and the load as a whole is not. A record whose key has the same value already is not
-// written again, if both expire or neither does. So if a load ends early, with its context, an
+// written again, if its expiry is the same. Of a record that lives as the options or the keyspace
+// say it is enough that both expire or neither does. So if a load ends early, with its context, an
 // error or the process, it is repeated as a whole: what is there is only compared. On an error
 // Loaded says what is certainly written.
 //
@@ -201,8 +206,11 @@ func (l *loader) read(ctx context.Context) error {
 	l.sorter = sorting.New(l.settings.memory, l.settings.dir)
 	inOrder := true
 	var last []byte
-	err := l.each(ctx, LoadReading, func(p Pair) error {
+	err := l.each(ctx, LoadReading, func(p sorting.Record) error {
 		size := len(p.Key) + len(p.Value)
+		if moment, ok := p.Lifetime.Moment(); ok && moment <= time.Now().UnixNano() {
+			l.loaded.Expired++
+		}
 		inOrder = inOrder && (l.loaded.Records == 0 || bytes.Compare(last, p.Key) < 0)
 		last = append(last[:0], p.Key...)
 		l.loaded.Records++
@@ -217,7 +225,7 @@ func (l *loader) read(ctx context.Context) error {
 		if l.sorter == nil {
 			return nil
 		}
-		return l.sorter.Add(p.Key, p.Value)
+		return l.sorter.Add(p)
 	})
 	if err != nil {
 		return err
@@ -225,8 +233,8 @@ func (l *loader) read(ctx context.Context) error {
 	l.loaded.InOrder = inOrder
 	if l.sorter == nil && !inOrder {
 		l.sorter = sorting.New(l.settings.memory, l.settings.dir)
-		if err := l.each(ctx, LoadSorting, func(p Pair) error {
-			return l.sorter.Add(p.Key, p.Value)
+		if err := l.each(ctx, LoadSorting, func(p sorting.Record) error {
+			return l.sorter.Add(p)
 		}); err != nil {
 			return err
 		}
@@ -239,11 +247,12 @@ func (l *loader) read(ctx context.Context) error {
 }
 
 // each calls visit for each record, checked.
-func (l *loader) each(ctx context.Context, stage LoadStage, visit func(Pair) error) error {
+func (l *loader) each(ctx context.Context, stage LoadStage, visit func(sorting.Record) error) error {
 	n := uint64(0)
 	for p, err := range l.records() {
+		var record sorting.Record
 		if err == nil {
-			err = l.keyspace.check("load", p.Key, p.Value, "")
+			record, err = l.record(p)
 		}
 		if n%256 == 0 && err == nil {
 			l.tell(LoadProgress{Stage: stage, Done: n, Total: l.totalOf(stage)})
@@ -252,7 +261,7 @@ func (l *loader) each(ctx context.Context, stage LoadStage, visit func(Pair) err
 		if err != nil {
 			return err
 		}
-		if err := visit(p); err != nil {
+		if err := visit(record); err != nil {
 			return err
 		}
 		n++
@@ -262,6 +271,18 @@ func (l *loader) each(ctx context.Context, stage LoadStage, visit func(Pair) err
 		return errChanged
 	}
 	return ctx.Err()
+}
+
+// record checks a pair.
+func (l *loader) record(p Pair) (sorting.Record, error) {
+	// Where a pair says nothing the request does, for all of them (LoadRequest.ttl).
+	lifetime, err := p.lifetimeOf(keys.DefaultLifetime)
+	wrong := ""
+	if err != nil {
+		wrong = err.Error()
+	}
+	return sorting.Record{Key: p.Key, Value: p.Value, Lifetime: lifetime},
+		l.keyspace.check("load", p.Key, p.Value, wrong)
 }
 
 func (l *loader) totalOf(stage LoadStage) uint64 {
@@ -296,12 +317,16 @@ func (l *loader) again() iter.Seq2[sorting.Record, error] {
 		var last []byte
 		n := uint64(0)
 		for p, err := range l.records() {
+			var record sorting.Record
+			if err == nil {
+				record, err = l.record(p)
+			}
 			if err == nil && n > 0 && bytes.Compare(last, p.Key) >= 0 {
 				err = errChanged
 			}
 			n++
 			last = append(last[:0], p.Key...)
-			if !yield(sorting.Record{Key: p.Key, Value: p.Value}, err) || err != nil {
+			if !yield(record, err) || err != nil {
 				return
 			}
 		}

@@ -124,7 +124,7 @@ func (l *loader) stream(ctx context.Context, records iter.Seq2[sorting.Record, e
 		if g.Records() == 0 {
 			g.first = append(g.first[:0], r.Key...)
 		}
-		if err := g.Add(r.Key, r.Value); err != nil {
+		if err := g.Add(block.Record(r)); err != nil {
 			return n, err
 		}
 		n++
@@ -248,7 +248,7 @@ func (l *loader) sendBlock(ctx context.Context, b *loadBlock, identity *route.Id
 		Keyspace: l.id, Key: b.first, Write: true, Slack: lockSlack, Identity: identity,
 		Request: &kvpb.Request{Command: &kvpb.Request_Load{Load: &kvpb.LoadRequest{Block: b.data,
 			First: b.first, Last: b.last, Records: uint32(b.records), Size: b.size,
-			Ttl: int64(l.settings.writes.ttl)}}},
+			Ttl: int64(l.settings.writes.lifetime)}}},
 		Prepare: route.PreparerFunc(func(p *route.Partition, _ route.Leader) error {
 			if !p.Span.Contains(b.last) {
 				return errElsewhere
@@ -326,7 +326,8 @@ func (l *loader) cutAgain(ctx context.Context, b *loadBlock, identity *route.Ide
 		return l.sendBlock(ctx, part, identity)
 	}
 	for {
-		key, value, ok, err := records.Next()
+		record, ok, err := records.Next()
+		key := record.Key
 		if err != nil {
 			return err
 		}
@@ -346,7 +347,7 @@ func (l *loader) cutAgain(ctx context.Context, b *loadBlock, identity *route.Ide
 		if g.Records() == 0 {
 			g.first = append(g.first[:0], key...)
 		}
-		if err := g.Add(key, value); err != nil {
+		if err := g.Add(record); err != nil {
 			return err
 		}
 	}

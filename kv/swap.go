@@ -84,7 +84,7 @@ func (k *Keyspace) CompareAndSwap(ctx context.Context, key []byte, expect Expect
 		return Swap{}, err
 	}
 	command := &kvpb.CompareAndSwapRequest{Key: key, NewValue: replacement.value,
-		Delete: replacement.kind == replaceDelete, Ttl: int64(replacement.options.ttl)}
+		Delete: replacement.kind == replaceDelete, Ttl: int64(replacement.options.lifetime)}
 	switch expect.kind {
 	case expectAbsent:
 		command.Expected = &kvpb.CompareAndSwapRequest_Absent{Absent: true}
@@ -125,7 +125,7 @@ func checkSwap(expect Expectation, replacement Replacement) string {
 
 // own is what a transaction writes of it.
 func (r *Replacement) own() writes.Own {
-	return writes.Own{Value: r.value, Deleted: r.kind == replaceDelete, TTL: r.options.ttl}
+	return writes.Own{Value: r.value, Deleted: r.kind == replaceDelete, Lifetime: r.options.lifetime}
 }
 
 // CompareAndSwap writes if the key is as expected. That it is not is a result, not an error: the

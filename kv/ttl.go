@@ -1,6 +1,8 @@
 package kv
 
 import (
+	"fmt"
+	"math"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -16,14 +18,13 @@ const (
 var _ = [1]struct{}{}[(MinTTL-keys.MinTTL)|(MaxTTL-keys.MaxTTL)]
 
 // WriteOption is an option of what writes a value: Put, Increment, BatchPut, Set (for
-// CompareAndSwap and Modify), and the Put of a Batch or a Txn: TTL, NoTTL.
+// CompareAndSwap and Modify), and the Put of a Batch or a Txn: TTL, NoTTL, ExpiresAt.
 type WriteOption interface{ write(*writeOptions) }
 
 // writeOptions are what the options of a write add up to.
 type writeOptions struct {
-	// ttl is as requests have it: 0 is the keyspace's default, keys.NoTTL none.
-	ttl time.Duration
-	bad string
+	lifetime keys.Lifetime
+	bad      string
 }
 
 func newWriteOptions(options []WriteOption) (w writeOptions) {
@@ -33,8 +34,11 @@ func newWriteOptions(options []WriteOption) (w writeOptions) {
 	return w
 }
 
-// TTLOption says how long what is written lives. It is an option of writes, and of Load.
-type TTLOption struct{ ttl time.Duration }
+// TTLOption says how long a written value lives. It is an option of writes, and of Load.
+type TTLOption struct {
+	lifetime keys.Lifetime
+	bad      string
+}
 
 // TTL lets a value live for d from its version's timestamp on: then it expires. A read at or above
 // that moment finds the key without a value, a read below it finds the value, on every replica and
@@ -46,22 +50,56 @@ type TTLOption struct{ ttl time.Duration }
 // DefaultTTL. A later write replaces the value together with its expiry.
 func TTL(d time.Duration) TTLOption {
 	if d == 0 {
-		d = keys.NoTTL
-	} else if d == keys.NoTTL {
-		d = -2 // no value lives for less than no time
+		return NoTTL()
 	}
-	return TTLOption{d}
+	if err := keys.ValidateTTL(d); err != nil {
+		return TTLOption{bad: err.Error()}
+	}
+	return TTLOption{lifetime: keys.For(d)}
 }
 
 // NoTTL lets a value live until it is replaced, even if the keyspace has a DefaultTTL.
-func NoTTL() TTLOption { return TTLOption{keys.NoTTL} }
+func NoTTL() TTLOption { return TTLOption{lifetime: keys.Forever} }
+
+// ExpiresAt lets a value live until t, as a dump or another database says of it: a read at or above
+// t finds the key without a value. If t is not above the timestamp of the version, the key has no
+// value after the write. The zero time is NoTTL. Times from 1970 to 2262 can be written.
+func ExpiresAt(t time.Time) TTLOption {
+	lifetime, err := lifetimeUntil(t)
+	if err != nil {
+		return TTLOption{bad: err.Error()}
+	}
+	return TTLOption{lifetime: lifetime}
+}
+
+// Forever is, as Pair.Expires of what is to be written, that the value does not expire, whatever the
+// options of the call and the keyspace's DefaultTTL say. It is a time of 2262.
+func Forever() time.Time { return time.Unix(0, math.MaxInt64).UTC() }
+
+// lifetimeUntil is the lifetime of a value that expires at t.
+func lifetimeUntil(t time.Time) (keys.Lifetime, error) {
+	switch wall := t.UnixNano(); {
+	case t.IsZero() || t.Equal(Forever()):
+		return keys.Forever, nil
+	case wall <= 1 || !time.Unix(0, wall).Equal(t):
+		return 0, fmt.Errorf("an expiry at %s: it is from 1970 to 2262", t.Format(time.RFC3339Nano))
+	default:
+		return keys.Until(wall), nil
+	}
+}
+
+// lifetimeOf is the lifetime of a pair that is to be written; usual is that of the call's options.
+func (p *Pair) lifetimeOf(usual keys.Lifetime) (keys.Lifetime, error) {
+	if p.Expires.IsZero() {
+		return usual, nil
+	}
+	return lifetimeUntil(p.Expires)
+}
 
 func (o TTLOption) write(w *writeOptions) {
-	w.ttl = o.ttl
-	if o.ttl != keys.NoTTL {
-		if err := keys.ValidateTTL(o.ttl); err != nil {
-			w.bad = err.Error()
-		}
+	w.lifetime = o.lifetime
+	if o.bad != "" {
+		w.bad = o.bad
 	}
 }
 

@@ -448,7 +448,7 @@ func (t *Txn) Put(ks *Keyspace, key, value []byte, options ...WriteOption) error
 	if w.bad != "" {
 		return invalid("put", ks.name, key, "%s", w.bad)
 	}
-	return t.write("put", ks, key, writes.Own{Value: value, TTL: w.ttl})
+	return t.write("put", ks, key, writes.Own{Value: value, Lifetime: w.lifetime})
 }
 
 // Delete takes the value of a key away. That there is none is no error.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 const (
@@ -180,7 +182,8 @@ func (t *Txn) outcome(ctx context.Context) (Timestamp, error) {
 // Modify changes the value of one key by a function of the value that is there: f gets the key as
 // it is (old.Exists says whether there is a value), and returns what it is to become: Set(value),
 // Delete() or Keep(). Nothing else writes to the key in between. Modify returns the key as it is
-// afterwards; of a value that is new its Expires is told if Set was given a TTL.
+// afterwards; of a value that is new its Expires is set if Set was given a TTL
+// or ExpiresAt.
 //
 //	pair, err := visits.Modify(ctx, key, func(old kv.Pair) (kv.Replacement, error) {
 //		return kv.Set(plusOne(old.Value)), nil
@@ -203,7 +206,7 @@ func (k *Keyspace) Modify(ctx context.Context, key []byte,
 	var result Pair
 	var written bool
 	var own error // f's
-	var ttl time.Duration
+	var lifetime keys.Lifetime
 	at, err := k.client.Update(ctx, func(tx *Txn) error {
 		old, err := tx.Get(ctx, k, key)
 		if errors.Is(err, ErrNotFound) {
@@ -232,7 +235,7 @@ func (k *Keyspace) Modify(ctx context.Context, key []byte,
 			if bad := replacement.options.bad; bad != "" {
 				return invalid(op, k.name, key, "%s", bad)
 			}
-			ttl = replacement.options.ttl
+			lifetime = replacement.options.lifetime
 			return tx.write("put", k, key, replacement.own())
 		}
 		return invalid(op, k.name, key, "the function replaces nothing; return Set, Delete or Keep")
@@ -245,8 +248,8 @@ func (k *Keyspace) Modify(ctx context.Context, key []byte,
 	}
 	if written {
 		result.Version = at
-		if ttl > 0 {
-			result.Expires = at.Add(ttl).Time()
+		if lifetime != keys.DefaultLifetime {
+			result.Expires = expiryOf(lifetime.ExpiryOf(at))
 		}
 	}
 	return result, nil

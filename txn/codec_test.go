@@ -29,12 +29,13 @@ func sampleLocks() []Lock {
 		Transaction: sampleInfo(), Prepared: hlc.Timestamp{Wall: 1<<63 - 1, Logical: 1<<32 - 1},
 		Request: mvcc.RequestID{Client: 1<<64 - 1, Sequence: 300}, Acquired: 1 << 61,
 	}
-	put, empty, deletion, lock, expiring := base, base, base, base, base
+	put, empty, deletion, lock, expiring, until := base, base, base, base, base, base
 	put.Value = []byte("value\x00")
-	expiring.Value, expiring.TTL = []byte("value\x00"), keys.MaxTTL
+	expiring.Value, expiring.Lifetime = []byte("value\x00"), keys.For(keys.MaxTTL)
+	until.Value, until.Lifetime = []byte("value\x00"), keys.Until(1<<62)
 	deletion.Kind, lock.Kind = kvpb.Mutation_DELETE, kvpb.Mutation_LOCK
 	lock.Request, lock.Acquired = mvcc.RequestID{}, 0
-	return []Lock{put, empty, deletion, lock, expiring}
+	return []Lock{put, empty, deletion, lock, expiring, until}
 }
 
 func sampleRecords() []Record {
@@ -174,10 +175,9 @@ func TestMalformedIsRefused(t *testing.T) {
 		{lock(func(l *Lock) { l.Prepared.Wall = -1 }), "malformed prepared timestamp"},
 		{lock(func(l *Lock) { l.Value = make([]byte, keys.MaxValueSize+1) }), "the value is too large"},
 		{[]byte{lockVersion, 1, 2}, "ends before its id"},
-		{lock(func(l *Lock) { l.TTL = keys.MaxTTL + 1 }), "malformed time to live"},
-		{lock(func(l *Lock) { l.TTL = -1 }), "malformed time to live"},
-		{lock(func(l *Lock) { l.Kind, l.Value, l.TTL = kvpb.Mutation_DELETE, nil, time.Hour }),
-			"a DELETE with a time to live"},
+		{lock(func(l *Lock) { l.Lifetime = keys.For(keys.MaxTTL + 1) }), "malformed time to live"},
+		{append([]byte{lockVersionUntil}, lock(func(l *Lock) { l.Value = []byte{1} })[1:]...),
+			"no expiry"},
 		{append([]byte{lockVersionTTL}, lock(func(l *Lock) { l.Value = nil })[1:]...),
 			"malformed time to live"},
 		{append([]byte{lockVersionTTL}, lock(func(l *Lock) { l.Value = []byte{0} })[1:]...),
@@ -308,4 +308,26 @@ func FuzzParseInfo(f *testing.F) {
 			t.Fatalf("%+v became %+v, %v", l, got, err)
 		}
 	})
+}
+
+// A deletion and a lock have no lifetime. Earlier versions stored them with that of the keyspace's
+// default, and their logs are read.
+func TestLockWithoutValueHasNoLifetime(t *testing.T) {
+	for _, kind := range []kvpb.Mutation_Kind{kvpb.Mutation_DELETE, kvpb.Mutation_LOCK} {
+		l := sampleLocks()[0]
+		l.Kind, l.Value, l.Lifetime = kind, nil, keys.For(time.Hour)
+		stored := l.Append(nil)
+		l.Kind, l.Value = kvpb.Mutation_PUT, nil
+		old := l.Append(nil)
+		old[1] = byte(kind) + 1
+		for _, data := range [][]byte{stored, old} {
+			got, err := DecodeLock(data)
+			if err != nil || got.Kind != kind || got.Lifetime != keys.DefaultLifetime {
+				t.Errorf("%s: %+v, %v", kind, got, err)
+			}
+		}
+		if stored[0] != lockVersion || old[0] != lockVersionTTL {
+			t.Errorf("%s: stored in version %d, and by earlier versions in %d", kind, stored[0], old[0])
+		}
+	}
 }

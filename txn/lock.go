@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"time"
+	"math"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -24,14 +24,15 @@ type Lock struct {
 	// Acquired is when, in nanoseconds since the epoch, by the physical clock of the partition's
 	// leader.
 	Acquired int64
-	// TTL is how long the value of a PUT lives from the commit timestamp on; 0: it does not expire.
-	TTL time.Duration
+	// Lifetime is that of the value of a PUT, from the commit timestamp on. DefaultLifetime and
+	// Forever are the same: the value does not expire, and DecodeLock returns DefaultLifetime.
+	Lifetime keys.Lifetime
 	// Value is what a PUT writes; else it is empty.
 	Value []byte
 }
 
-// lockVersion is the first byte of a stored Lock, and lockVersionTTL that of one with a time to
-// live:
+// lockVersion is the first byte of a stored Lock, lockVersionTTL that of a Lock with a time to live,
+// and lockVersionUntil that of a Lock whose value expires at a moment:
 //
 //	version            1 byte
 //	kind               1 byte: Mutation_Kind + 1
@@ -42,18 +43,24 @@ type Lock struct {
 //	prepared           wall and logical, uvarint each
 //	client, sequence   uvarint each
 //	acquired           uvarint
-//	ttl                uvarint, nanoseconds, not 0; from version 2 on
+//	ttl                uvarint, nanoseconds, not 0; in version 2
+//	until              uvarint, wall time in nanoseconds, above 1; in version 3
 //	value              the rest
 const (
-	lockVersion    = 1
-	lockVersionTTL = 2
+	lockVersion      = 1
+	lockVersionTTL   = 2
+	lockVersionUntil = 3
 )
 
 // Append encodes the lock. The fields must be such as Decode accepts.
 func (l *Lock) Append(dst []byte) []byte {
-	version := byte(lockVersion)
-	if l.TTL != 0 {
-		version = lockVersionTTL
+	version, lives := byte(lockVersion), uint64(0)
+	if l.Kind != kvpb.Mutation_PUT {
+		// Nothing but a value has a lifetime.
+	} else if until, ok := l.Lifetime.Moment(); ok {
+		version, lives = lockVersionUntil, uint64(until)
+	} else if l.Lifetime > 0 {
+		version, lives = lockVersionTTL, uint64(l.Lifetime)
 	}
 	dst = append(dst, version, byte(l.Kind)+1)
 	dst = append(dst, l.Transaction.ID[:]...)
@@ -65,8 +72,8 @@ func (l *Lock) Append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, l.Request.Client)
 	dst = binary.AppendUvarint(dst, l.Request.Sequence)
 	dst = binary.AppendUvarint(dst, uint64(l.Acquired))
-	if l.TTL != 0 {
-		dst = binary.AppendUvarint(dst, uint64(l.TTL))
+	if version != lockVersion {
+		dst = binary.AppendUvarint(dst, lives)
 	}
 	return append(dst, l.Value...)
 }
@@ -74,7 +81,7 @@ func (l *Lock) Append(dst []byte) []byte {
 // DecodeLock is the reverse of Append. The value aliases data, all else does not. Its errors do not
 // name the key.
 func DecodeLock(data []byte) (Lock, error) {
-	d, err := begin(data, lockVersionTTL)
+	d, err := begin(data, lockVersionUntil)
 	if err != nil {
 		return Lock{}, fmt.Errorf("lock: %w", err)
 	}
@@ -88,10 +95,22 @@ func DecodeLock(data []byte) (Lock, error) {
 	l.Request = keys.RequestID{Client: d.number("client", 1<<64-1),
 		Sequence: d.number("sequence", 1<<64-1)}
 	l.Acquired = int64(d.number("time", 1<<63-1))
-	if d.version == lockVersionTTL {
-		if l.TTL = time.Duration(d.number("time to live", uint64(keys.MaxTTL))); l.TTL == 0 {
+	switch d.version {
+	case lockVersionTTL:
+		l.Lifetime = keys.Lifetime(d.number("time to live", uint64(keys.MaxTTL)))
+		if l.Lifetime == keys.DefaultLifetime {
 			d.fail("no time to live")
 		}
+	case lockVersionUntil:
+		until := int64(d.number("expiry", math.MaxInt64))
+		if l.Lifetime = keys.Until(until); until <= 1 {
+			d.fail("no expiry")
+		}
+	}
+	if l.Kind != kvpb.Mutation_PUT {
+		// Logs and states of earlier versions hold deletions and locks with the default time to live of
+		// their keyspace, which has no meaning there.
+		l.Lifetime = keys.DefaultLifetime
 	}
 	l.Value = d.rest()
 	if d.err == nil {
@@ -115,9 +134,6 @@ func (l *Lock) validate() error {
 	case kvpb.Mutation_DELETE, kvpb.Mutation_LOCK:
 		if len(l.Value) > 0 {
 			return fmt.Errorf("a %s with a value of %d bytes", l.Kind, len(l.Value))
-		}
-		if l.TTL != 0 {
-			return fmt.Errorf("a %s with a time to live", l.Kind)
 		}
 	default:
 		return fmt.Errorf("unknown kind %d", l.Kind)

@@ -25,8 +25,9 @@ func (a *app) dumpCommand() *cobra.Command {
 What load made of a dump, dump writes again byte for byte, whatever bytes keys and values hold.
 
 Formats: tsv has a line KEY<TAB>VALUE for each record, with \t \n \r \\ \xNN for what would not be
-seen; jsonl has an object {"key": ..., "value": ...}, and key_base64, value_base64 for what is not
-text, and "expires" for what expires. load does not restore that.`,
+seen, and behind another tab when it expires, if it does; jsonl has an object {"key": ..., "value":
+...}, and key_base64, value_base64 for what is not text, and "expires". If the keyspace has a
+default time to live, the expiry of what does not expire is written as "never".`,
 		Example: `  tidemark dump fruit > fruit.tsv
   tidemark dump fruit --format jsonl --at -5s | gzip > fruit.jsonl.gz`,
 		Args:              arguments("NAME", 1, 1),
@@ -72,13 +73,18 @@ func (a *app) dump(ctx context.Context, keyspace string, f scanFlags, format rec
 			Out: a.err, Terminal: a.errTerminal, Quiet: quiet || a.outTerminal,
 			What: "dump " + keyspace, Unit: "records",
 		})
+		info, err := ks.Describe(ctx)
+		if err != nil {
+			return err
+		}
 		done := uint64(0)
 		count, last, err := each(ks.Scan(ctx, options...), func(pair kv.Pair) error {
 			done++
 			if done%1024 == 0 {
 				shown.Set(done)
 			}
-			return writer.Write(records.Record{Key: pair.Key, Value: pair.Value, Expires: pair.Expires})
+			return writer.Write(records.Record{Key: pair.Key, Value: pair.Value, Expires: pair.Expires,
+				Forever: pair.Expires.IsZero() && info.DefaultTTL != 0})
 		})
 		if flushErr := buffered.Flush(); err == nil {
 			err = flushErr

@@ -24,6 +24,7 @@ func (a *app) loadCommand() *cobra.Command {
 	var quiet bool
 	var bulk bulkFlags
 	var ttl ttlFlag
+	var ignoreExpiry bool
 	cmd := &cobra.Command{
 		Use:   "load NAME [FILE]",
 		Short: "Write the records of a file",
@@ -44,9 +45,13 @@ repeated. Of records of the same key the last one is written.
 
 Formats: tsv has a line KEY<TAB>VALUE for each record, with \t \n \r \\ \xNN for a tab, a newline, a
 carriage return, a backslash and any other byte; jsonl has an object {"key": ..., "value": ...} in
-each line, with key_base64 or value_base64 for what is not text, and perhaps with "expires", which
-is not restored: records live as --ttl, or the keyspace, says. Without --format the name of the
-file decides, and else it is tsv.`,
+each line, with key_base64 or value_base64 for what is not text. Without --format the name of the
+file decides, and else it is tsv.
+
+A record may say when it expires, as dump writes it: a time like 2030-01-31T12:00:00Z, or never,
+behind a second tab or as "expires". It expires then; if that time has passed, its key has no value
+afterwards. Other records, and with --ignore-expiry all, live as --ttl, or else the keyspace,
+says.`,
 		Example: `  tidemark load fruit fruit.tsv
   tidemark load fruit harvest.tsv --presplit
   printf 'apple\tgreen\npear\tyellow\n' | tidemark load fruit
@@ -60,7 +65,8 @@ file decides, and else it is tsv.`,
 			return a.completeKeyspaces(cmd, args, word)
 		},
 		RunE: a.verb(func(ctx context.Context, args []string) error {
-			l := load{app: a, keyspace: args[0], file: "-", quiet: quiet, bulk: bulk}
+			l := load{app: a, keyspace: args[0], file: "-", quiet: quiet, bulk: bulk,
+				ignoreExpiry: ignoreExpiry}
 			var err error
 			if l.options, err = ttl.options(); err != nil {
 				return err
@@ -82,6 +88,8 @@ file decides, and else it is tsv.`,
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not show progress")
 	bulk.register(cmd)
 	ttl.register(cmd)
+	cmd.Flags().BoolVar(&ignoreExpiry, "ignore-expiry", false,
+		"let records live as --ttl or the keyspace says, whatever the file says")
 	_ = cmd.RegisterFlagCompletionFunc("format",
 		cobra.FixedCompletions([]string{"tsv", "jsonl"}, cobra.ShellCompDirectiveNoFileComp))
 	return a.client(a.printing(cmd))
@@ -95,7 +103,10 @@ type load struct {
 	quiet          bool
 	bulk           bulkFlags
 	// options are those of the writes.
-	options []kv.WriteOption
+	options      []kv.WriteOption
+	ignoreExpiry bool
+	// expired counts the records that had expired, by this machine's clock, when they were read.
+	expired uint64
 	// total is the number of records if the file was checked, else 0.
 	total uint64
 }
@@ -160,12 +171,12 @@ func (l *load) write(ctx context.Context, in io.Reader, ks *kv.Keyspace) error {
 		return err // also where there is no record that would notice
 	}
 	shown := l.progress("load " + l.keyspace)
-	reader := records.NewReader(in, l.format, loadLimits)
-	written, err := loading.Load(ctx, reader.Next, keyspaceDestination{ks, l.options},
+	written, err := loading.Load(ctx, l.reader(in), keyspaceDestination{ks, l.options},
 		loading.Options{Progress: shown.Set})
 	shown.Stop()
 	elapsed := shown.Elapsed()
 	if err == nil {
+		l.showExpired(l.expired)
 		return l.show(written, elapsed)
 	}
 	of := ""
@@ -197,6 +208,40 @@ func (l *load) show(written uint64, elapsed time.Duration) error {
 		output.Column{Name: "records per second"})
 	list.Row(written, elapsed, rate)
 	return list.Flush()
+}
+
+// reader reads the records, with the expiries that count.
+func (l *load) reader(in io.Reader) func() (records.Record, error) {
+	reader := records.NewReader(in, l.format, loadLimits)
+	return func() (records.Record, error) {
+		record, err := reader.Next()
+		if l.ignoreExpiry {
+			record.Expires, record.Forever = time.Time{}, false
+		}
+		if !record.Expires.IsZero() && !record.Expires.After(time.Now()) {
+			l.expired++
+		}
+		return record, err
+	}
+}
+
+// showExpired says how many records had expired.
+func (l *load) showExpired(expired uint64) {
+	if expired > 0 && !l.quiet {
+		fmt.Fprintf(l.err, "load %s: records that had expired: %d; their keys have no value\n",
+			l.keyspace, expired)
+	}
+}
+
+// optionsOf are the options of the write of a record.
+func optionsOf(r *records.Record, usual []kv.WriteOption) []kv.WriteOption {
+	switch {
+	case r.Forever:
+		return []kv.WriteOption{kv.NoTTL()}
+	case !r.Expires.IsZero():
+		return []kv.WriteOption{kv.ExpiresAt(r.Expires)}
+	}
+	return usual
 }
 
 func (l *load) from() string {
@@ -237,7 +282,7 @@ func (d keyspaceDestination) Commit(ctx context.Context, batch []records.Record)
 func (d keyspaceDestination) commit(ctx context.Context, batch []records.Record) error {
 	b := d.Batch()
 	for _, record := range batch {
-		b.Put(record.Key, record.Value, d.options...)
+		b.Put(record.Key, record.Value, optionsOf(&record, d.options)...)
 	}
 	_, err := b.Commit(ctx)
 	if !errors.Is(err, kv.ErrCrossPartition) {
@@ -246,7 +291,8 @@ func (d keyspaceDestination) commit(ctx context.Context, batch []records.Record)
 	// The partition was split between the two calls. One by one the records always find their
 	// place.
 	for _, record := range batch {
-		if _, err := d.Put(ctx, record.Key, record.Value, d.options...); err != nil {
+		if _, err := d.Put(ctx, record.Key, record.Value,
+			optionsOf(&record, d.options)...); err != nil {
 			return err
 		}
 	}

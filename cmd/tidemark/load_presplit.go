@@ -86,6 +86,7 @@ func (l *load) loadBlocks(ctx context.Context, in io.Reader, again bool, ks *kv.
 		fmt.Fprintf(l.err, "load %s: %s\n", l.keyspace, note)
 	}
 	if err == nil {
+		l.showExpired(done.Expired)
 		return l.showLoaded(done, time.Since(began))
 	}
 	var line *records.LineError
@@ -114,13 +115,17 @@ func (l *load) records(in io.Reader, again bool) func() iter.Seq2[kv.Pair, error
 					return
 				}
 			}
-			reader := records.NewReader(in, l.format, loadLimits)
+			next := l.reader(in)
 			for {
-				record, err := reader.Next()
+				record, err := next()
 				if errors.Is(err, io.EOF) {
 					return
 				}
-				if !yield(kv.Pair{Key: record.Key, Value: record.Value}, err) || err != nil {
+				pair := kv.Pair{Key: record.Key, Value: record.Value, Expires: record.Expires}
+				if record.Forever {
+					pair.Expires = kv.Forever()
+				}
+				if !yield(pair, err) || err != nil {
 					return
 				}
 			}

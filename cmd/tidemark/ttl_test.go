@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,16 +54,30 @@ func TestTTLFlags(t *testing.T) {
 	if len(rows) != 7 || !rows["a"] || rows["c"] {
 		t.Errorf("a scan shows %v", rows)
 	}
-	// What dump writes load takes, and the records live as the keyspace says.
-	dump := b.ok("dump", "ttl", "--format", "jsonl")
-	b.ok("keyspace", "create", "copy", "--partitions", "hash:2")
-	defer b.ok("keyspace", "drop", "copy", "--yes")
-	b.run(dump, exit.OK, "load", "copy", "-", "--format", "jsonl")
-	for _, r := range listed[row](b, "scan", "copy") {
-		if r.Expires != nil {
-			t.Errorf("the copy of %s expires at %s", r.Key, r.Expires)
+	// load keeps what dump writes: also that a value does not expire, into a keyspace with a default.
+	for i, how := range [][]string{{"--format", "jsonl"}, {"--format", "tsv"},
+		{"--format", "jsonl", "--presplit"}, {"--format", "tsv", "--presplit"}} {
+		dump := b.ok("dump", "ttl", how[0], how[1])
+		name := fmt.Sprint("copy-", i)
+		b.ok("keyspace", "create", name, "--partitions", "hash:2", "--ttl", "1h")
+		defer b.ok("keyspace", "drop", name, "--yes")
+		b.run(dump, exit.OK, append([]string{"load", name, "-"}, how...)...)
+		if again := b.ok("dump", name, how[0], how[1]); again != dump {
+			t.Errorf("%v: dumped %s and loaded, it is dumped as %s", how, dump, again)
+		}
+		b.run(dump, exit.OK, append([]string{"load", name, "-", "--ignore-expiry", "--ttl", "never"},
+			how...)...)
+		for _, r := range listed[row](b, "scan", name) {
+			if r.Expires != nil {
+				t.Errorf("%v: with its expiry ignored %s expires at %s", how, r.Key, r.Expires)
+			}
 		}
 	}
+	old := b.run("old\tv\t2001-01-01T00:00:00Z\n", exit.OK, "load", "ttl", "-")
+	if !strings.Contains(old.err, "records that had expired: 1") {
+		t.Errorf("a load of what has expired says %q", old.err)
+	}
+	b.fails(exit.NotFound, "old", "get", "ttl", "old")
 	type info struct {
 		Default any `json:"default_ttl"`
 	}

@@ -1,11 +1,6 @@
 package mvcc
 
-import (
-	"math"
-	"time"
-
-	"github.com/tidemarkdb/tidemark/hlc"
-)
+import "github.com/tidemarkdb/tidemark/hlc"
 
 // A version with an expiry is what a value and, at the expiry, a tombstone would be: a read at or
 // above the expiry finds the key without a value, and does not look at older versions; a read below
@@ -15,17 +10,6 @@ import (
 // Nothing is written when a version expires. So what asks whether something changed between two
 // timestamps (ScanOptions.ExpiryUntil, Getter.ViewUncertain) counts an expiry between them as a
 // change.
-
-// ExpiryOf is when a version of a timestamp expires that has a time to live; 0 if that is 0.
-func ExpiryOf(ts hlc.Timestamp, ttl time.Duration) int64 {
-	switch {
-	case ttl <= 0:
-		return 0
-	case ts.Wall > math.MaxInt64-int64(ttl):
-		return math.MaxInt64
-	}
-	return ts.Wall + int64(ttl)
-}
 
 // ExpiredAt reports whether it has a value that reads at or above a timestamp do not see.
 func (v *Version) ExpiredAt(at hlc.Timestamp) bool { return v.Expires != 0 && v.Expires <= at.Wall }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"testing"
-	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
@@ -23,18 +22,6 @@ func TestHeaderWithoutExpiryIsShort(t *testing.T) {
 	want = []byte{0x21, 0, 0, 0, 0, 0, 0, 0, 1, 2, 1, 0xac, 0x02}
 	if got := h.Append(nil); !bytes.Equal(got, want) || h.size() != len(want) {
 		t.Errorf("with an expiry it is stored as %x, want %x", got, want)
-	}
-}
-
-func TestExpiryOf(t *testing.T) {
-	for _, c := range []struct {
-		wall int64
-		ttl  time.Duration
-		want int64
-	}{{5, 0, 0}, {5, 7, 12}, {math.MaxInt64 - 3, 4, math.MaxInt64}, {5, -1, 0}} {
-		if got := ExpiryOf(ts(c.wall), c.ttl); got != c.want {
-			t.Errorf("%d + %d: %d, want %d", c.wall, c.ttl, got, c.want)
-		}
 	}
 }
 

@@ -56,7 +56,7 @@ func (e *evaluation) acquire(w *write) (prepared hlc.Timestamp, ok bool, err err
 		switch {
 		case m.Kind != kvpb.Mutation_UNLOCK:
 			l := txn.Lock{Transaction: of, Kind: m.Kind, Prepared: prepared, Request: e.Request,
-				Acquired: silentSince, TTL: e.TTLOf(m.Ttl), Value: m.Value}
+				Acquired: silentSince, Lifetime: e.LifetimeOf(m.Ttl), Value: m.Value}
 			err = e.batch.Set(key, l.Append(nil), nil)
 		case removed[i]:
 			err = e.batch.Delete(key, nil)

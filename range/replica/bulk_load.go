@@ -9,6 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc/block"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -101,38 +102,34 @@ func (e *evaluation) loadBlock(w *write) (hlc.Timestamp, bool, error) {
 	r.mu.Unlock()
 	e.highest = hlc.Max(e.highest, ts)
 	e.HoldFor(e.CommitWait, ts)
-	expires := mvcc.ExpiryOf(ts, l.TTL)
-	r.expiries.wrote(expires)
-	e.delta.Add(loadDelta(e.Descriptor, ts, l.Records, l.Size, expires))
+	expiring, first := l.Expiring(ts)
+	r.expiries.wrote(first)
+	e.delta.Add(loadDelta(e.Descriptor, ts, l.Records, l.Size, expiring))
 	e.delta.LiveKeys -= int64(l.Live)
-	if err := e.tallyLoad(l.Block, ts, expires); err != nil {
+	if err := e.tallyLoad(l, ts); err != nil {
 		return ts, true, err
 	}
 	load := proposal.Load{Timestamp: ts, Request: w.requestID(), CommitWait: e.CommitWait,
-		Expires: expires, Block: l.Block}
+		Expires: l.Lifetime.ExpiryOf(ts), Block: l.Block}
 	e.kind, e.internal.Batch = proposal.KindLoad, load.Encode()
 	return ts, true, nil
 }
 
 // loadDelta is what records count that have had no value before. size is that of their user keys
-// and values.
+// and values, expiring how many of the records expire.
 func loadDelta(d *clusterpb.Partition, ts hlc.Timestamp, records int, size uint64,
-	expires int64) proposal.Delta {
+	expiring int) proposal.Delta {
 	each := keys.VersionedKeySize(keys.PartitionPrefix(d), ts)
-	delta := proposal.Delta{LiveKeys: int64(records), Versions: int64(records),
-		Bytes: int64(size) + int64(records)*int64(each)}
-	if expires != 0 {
-		delta.Expiring = int64(records)
-	}
-	return delta
+	return proposal.Delta{LiveKeys: int64(records), Versions: int64(records),
+		Bytes: int64(size) + int64(records)*int64(each), Expiring: int64(expiring)}
 }
 
 // tallyLoad accounts for what a load puts into the part that is to split off.
-func (e *evaluation) tallyLoad(data []byte, ts hlc.Timestamp, expires int64) error {
+func (e *evaluation) tallyLoad(l *command.Loading, ts hlc.Timestamp) error {
 	if e.tally == nil {
 		return nil
 	}
-	records, err := block.Open(data)
+	records, err := block.Open(l.Block)
 	if err != nil {
 		return err
 	}
@@ -142,11 +139,11 @@ func (e *evaluation) tallyLoad(data []byte, ts hlc.Timestamp, expires int64) err
 	}
 	defer getter.Close()
 	for {
-		key, value, ok, err := records.Next()
+		record, ok, err := records.Next()
 		if err != nil || !ok {
 			return err
 		}
-		internalKey := e.InternalKey(key)
+		internalKey := e.InternalKey(record.Key)
 		if !e.tally.has(internalKey) {
 			continue
 		}
@@ -154,7 +151,11 @@ func (e *evaluation) tallyLoad(data []byte, ts hlc.Timestamp, expires int64) err
 		if err != nil {
 			return err
 		}
-		d := loadDelta(e.Descriptor, ts, 1, uint64(len(key)+len(value)), expires)
+		expiring := 0
+		if l.LifetimeOf(record).ExpiryOf(ts) != 0 {
+			expiring = 1
+		}
+		d := loadDelta(e.Descriptor, ts, 1, uint64(len(record.Key)+len(record.Value)), expiring)
 		if isValue(before, found) {
 			d.LiveKeys = 0
 		}
@@ -181,8 +182,7 @@ func (r *Replica) stageLoad(batch *engine.StateBatch, d *clusterpb.Partition, p 
 	if err != nil {
 		return fmt.Errorf("%w: %w", proposal.ErrMalformed, err)
 	}
-	header := mvcc.Header{Kind: mvcc.KindValue, Request: l.Request, CommitWait: l.CommitWait,
-		Expires: l.Expires}
+	header := mvcc.Header{Kind: mvcc.KindValue, Request: l.Request, CommitWait: l.CommitWait}
 	set := func(key, value []byte) error {
 		return mvcc.Write(batch, key, l.Timestamp, header, value)
 	}
@@ -202,19 +202,22 @@ func (r *Replica) stageLoad(batch *engine.StateBatch, d *clusterpb.Partition, p 
 	span := keys.PartitionSpan(d)
 	var internalKey []byte
 	for {
-		key, value, ok, err := records.Next()
+		record, ok, err := records.Next()
 		if err != nil {
 			return fmt.Errorf("%w: %w", proposal.ErrMalformed, err)
 		}
 		if !ok {
 			return nil
 		}
-		internalKey = keys.AppendInternalKey(internalKey[:0], d, key)
+		internalKey = keys.AppendInternalKey(internalKey[:0], d, record.Key)
 		if !span.Contains(internalKey) {
 			return fmt.Errorf("%w: %s is outside the partition's span %s", proposal.ErrMalformed,
 				keys.Pretty(internalKey), span)
 		}
-		if err := set(internalKey, value); err != nil {
+		if header.Expires = l.Expires; record.Lifetime != keys.DefaultLifetime {
+			header.Expires = record.Lifetime.ExpiryOf(l.Timestamp)
+		}
+		if err := set(internalKey, record.Value); err != nil {
 			return err
 		}
 	}

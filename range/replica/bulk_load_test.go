@@ -28,7 +28,7 @@ func loadOf(pairs ...string) *kvpb.Request {
 	sort.Slice(all, func(i, j int) bool { return all[i][0] < all[j][0] })
 	var w block.Writer
 	for _, pair := range all {
-		if err := w.Add([]byte(pair[0]), []byte(pair[1])); err != nil {
+		if err := w.Add(block.Record{Key: []byte(pair[0]), Value: []byte(pair[1])}); err != nil {
 			panic(err)
 		}
 	}
@@ -38,22 +38,43 @@ func loadOf(pairs ...string) *kvpb.Request {
 	return &kvpb.Request{Command: &kvpb.Request_Load{Load: c}}
 }
 
-// pairsIn are the records of a block.
-func pairsIn(data []byte) (pairs [][2]string) {
+// withLifetimes gives the records of a load lifetimes of their own.
+func withLifetimes(c *kvpb.LoadRequest, lifetime func(key []byte) keys.Lifetime) {
+	var w block.Writer
+	for _, r := range recordsIn(c.Block) {
+		r.Lifetime = lifetime(r.Key)
+		if err := w.Add(r); err != nil {
+			panic(err)
+		}
+	}
+	c.Block = w.Finish()
+}
+
+// recordsIn are the records of a block.
+func recordsIn(data []byte) (all []block.Record) {
 	r, err := block.Open(data)
 	if err != nil {
 		panic(err)
 	}
 	for {
-		key, value, ok, err := r.Next()
+		record, ok, err := r.Next()
 		if err != nil {
 			panic(err)
 		}
 		if !ok {
-			return pairs
+			return all
 		}
-		pairs = append(pairs, [2]string{string(key), string(value)})
+		record.Key = bytes.Clone(record.Key)
+		all = append(all, record)
 	}
+}
+
+// pairsIn are the keys and values of a block.
+func pairsIn(data []byte) (pairs [][2]string) {
+	for _, r := range recordsIn(data) {
+		pairs = append(pairs, [2]string{string(r.Key), string(r.Value)})
+	}
+	return pairs
 }
 
 func pairsOf(q *kvpb.Request) [][2]string { return pairsIn(q.GetLoad().Block) }
@@ -455,8 +476,9 @@ func TestHostileLoads(t *testing.T) {
 // An entry that is damaged fails the replica, and never panics.
 func FuzzLoadEntry(f *testing.F) {
 	var w block.Writer
-	for _, key := range []string{"b", "c", "d"} {
-		if err := w.Add([]byte(key), []byte("value")); err != nil {
+	for i, key := range []string{"b", "c", "d"} {
+		if err := w.Add(block.Record{Key: []byte(key), Value: []byte("value"),
+			Lifetime: keys.Lifetime(-i)}); err != nil {
 			f.Fatal(err)
 		}
 	}

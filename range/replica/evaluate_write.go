@@ -54,7 +54,7 @@ func (e *evaluation) write(w *write, effects ...command.WriteOp) (hlc.Timestamp,
 	}
 	for i := range effects {
 		effects[i].CommitWait = e.CommitWait
-		effects[i].Expires = mvcc.ExpiryOf(ts, effects[i].TTL)
+		effects[i].Expires = effects[i].Lifetime.ExpiryOf(ts)
 		f := &first[i]
 		*f = proposal.Write{
 			Key: text(effects[i].Key), Timestamp: ts, Request: id,

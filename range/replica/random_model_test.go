@@ -75,10 +75,16 @@ func (h *history) model() {
 			if err != nil {
 				h.t.Fatal(err)
 			}
-			for _, pair := range pairsIn(l.Block) {
-				add(pair[0], l.Timestamp, mvcc.Header{Kind: mvcc.KindValue, Request: l.Request,
-					Expires: l.Expires},
-					[]byte(pair[1]))
+			for _, r := range recordsIn(l.Block) {
+				expires := l.Expires
+				switch moment, ok := r.Lifetime.Moment(); {
+				case ok:
+					expires = max(moment, l.Timestamp.Wall+1)
+				case r.Lifetime == keys.Forever:
+					expires = 0
+				}
+				add(string(r.Key), l.Timestamp, mvcc.Header{Kind: mvcc.KindValue, Request: l.Request,
+					Expires: expires}, r.Value)
 			}
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -193,8 +194,18 @@ func (h *history) write(t *rapid.T) {
 	q := &kvpb.Request{Id: uint64(h.step), Generation: 1, Sequence: s.sequence,
 		Session: rpc.ToTimestamp(s.session)}
 	value := func() []byte { return fmt.Appendf(nil, "v%d-%d", client, s.sequence) }
+	moment := func() keys.Lifetime {
+		ms := rapid.SampledFrom([]int64{-1000, -10, 0, 10, 200, 1000}).Draw(t, "moment")
+		return keys.Until(max(2, s.session.Wall+ms*int64(time.Millisecond)))
+	}
 	ttl := func() int64 {
-		ms := rapid.SampledFrom([]int64{0, 0, 0, 1, 10, 50, 200, 500, 1000}).Draw(t, "ttl")
+		ms := rapid.SampledFrom([]int64{-2, -1, 0, 0, 0, 1, 10, 50, 200, 500, 1000}).Draw(t, "ttl")
+		switch ms {
+		case -2:
+			return int64(moment())
+		case -1:
+			return int64(keys.Forever)
+		}
 		return ms * int64(time.Millisecond)
 	}
 	switch rapid.IntRange(0, 8).Draw(t, "write") {
@@ -238,6 +249,17 @@ func (h *history) write(t *rapid.T) {
 		}
 		q.Command = loadOf(pairs...).Command
 		q.GetLoad().Ttl = ttl()
+		if rapid.Bool().Draw(t, "lifetimes") {
+			withLifetimes(q.GetLoad(), func([]byte) keys.Lifetime {
+				switch rapid.IntRange(0, 2).Draw(t, "lifetime") {
+				case 0:
+					return keys.DefaultLifetime
+				case 1:
+					return keys.Forever
+				}
+				return moment()
+			})
+		}
 	}
 	o := &operation{client: client, request: q, called: h.step, seen: maps.Clone(h.seen),
 		gone: maps.Clone(h.gone)}

@@ -465,7 +465,7 @@ func (s *scenario) parseRequest(line string) Pending {
 	switch options["ttl"] {
 	case "":
 	case "never":
-		ttl = int64(keys.NoTTL)
+		ttl = int64(keys.Forever)
 	default:
 		ttl = int64(number(options["ttl"])) * 1e6
 	}

@@ -13,7 +13,14 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-type record struct{ key, value string }
+type record struct {
+	key, value string
+	lifetime   keys.Lifetime
+}
+
+func (r record) written() Record {
+	return Record{Key: []byte(r.key), Value: []byte(r.value), Lifetime: r.lifetime}
+}
 
 func readAll(data []byte) (all []record, err error) {
 	r, err := Open(data)
@@ -21,14 +28,14 @@ func readAll(data []byte) (all []record, err error) {
 		return nil, err
 	}
 	for {
-		key, value, ok, err := r.Next()
+		next, ok, err := r.Next()
 		if !ok {
 			if err == nil && len(all) != r.Records() {
 				err = fmt.Errorf("%d records without an error, and Records says %d", len(all), r.Records())
 			}
 			return all, err
 		}
-		all = append(all, record{string(key), string(value)})
+		all = append(all, record{string(next.Key), string(next.Value), next.Lifetime})
 	}
 }
 
@@ -39,9 +46,15 @@ func TestBlockKeepsRecords(t *testing.T) {
 		for range 2 { // it is used again
 			of := rapid.MapOfN(rapid.StringN(1, 20, 40), rapid.String(), 0, 40).Draw(t, "records")
 			want := sorted(of)
+			if rapid.Bool().Draw(t, "lifetimes") {
+				for i := range want {
+					want[i].lifetime = rapid.SampledFrom([]keys.Lifetime{keys.DefaultLifetime, keys.Forever,
+						keys.Until(2), keys.Until(1 << 62)}).Draw(t, "lifetime")
+				}
+			}
 			size := 0
 			for _, r := range want {
-				if err := w.Add([]byte(r.key), []byte(r.value)); err != nil {
+				if err := w.Add(r.written()); err != nil {
 					t.Fatal(err)
 				}
 				size += len(r.key) + len(r.value)
@@ -55,7 +68,7 @@ func TestBlockKeepsRecords(t *testing.T) {
 				t.Fatal(err)
 			}
 			if fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Fatalf("wrote %q, read %q", want, got)
+				t.Fatalf("wrote %+v, read %+v", want, got)
 			}
 		}
 	})
@@ -63,7 +76,7 @@ func TestBlockKeepsRecords(t *testing.T) {
 
 func sorted(of map[string]string) (all []record) {
 	for key, value := range of {
-		all = append(all, record{key, value})
+		all = append(all, record{key: key, value: value})
 	}
 	for i := range all {
 		for j := i; j > 0 && all[j].key < all[j-1].key; j-- {
@@ -77,8 +90,8 @@ func sorted(of map[string]string) (all []record) {
 func TestBlockCompresses(t *testing.T) {
 	var w Writer
 	for i := range 1000 {
-		if err := w.Add(fmt.Appendf(nil, "a/long/prefix/%08d", i),
-			bytes.Repeat([]byte("v"), 100)); err != nil {
+		if err := w.Add(Record{Key: fmt.Appendf(nil, "a/long/prefix/%08d", i),
+			Value: bytes.Repeat([]byte("v"), 100)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -91,22 +104,22 @@ func TestBlockCompresses(t *testing.T) {
 // A writer takes only what a reader would.
 func TestWriterRefuses(t *testing.T) {
 	var w Writer
-	if err := w.Add([]byte("b"), nil); err != nil {
+	if err := w.Add(Record{Key: []byte("b")}); err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range []string{"b", "a", "", string(make([]byte, keys.MaxKeySize+1))} {
-		if err := w.Add([]byte(key), nil); err == nil {
+		if err := w.Add(Record{Key: []byte(key)}); err == nil {
 			t.Errorf("key %.10q was taken behind b", key)
 		}
 	}
-	if err := w.Add([]byte("c"), make([]byte, keys.MaxValueSize+1)); !errors.Is(err,
+	if err := w.Add(Record{Key: []byte("c"), Value: make([]byte, keys.MaxValueSize+1)}); !errors.Is(err,
 		keys.ErrValueTooLarge) {
 		t.Errorf("a value that is too large: %v", err)
 	}
-	if err := w.Add([]byte("c"), make([]byte, keys.MaxValueSize)); err != nil {
+	if err := w.Add(Record{Key: []byte("c"), Value: make([]byte, keys.MaxValueSize)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Add([]byte("d"), make([]byte, keys.MaxValueSize)); err == nil {
+	if err := w.Add(Record{Key: []byte("d"), Value: make([]byte, keys.MaxValueSize)}); err == nil {
 		t.Error("a body above MaxBody was taken")
 	}
 	if got, err := readAll(w.Finish()); err != nil || len(got) != 2 {
@@ -116,7 +129,7 @@ func TestWriterRefuses(t *testing.T) {
 
 // raw is a block of a body that Writer would not make.
 func raw(records, size uint64, form byte, body []byte) []byte {
-	out := []byte{version, form}
+	out := []byte{versionPlain, form}
 	out = binary.AppendUvarint(out, records)
 	out = binary.AppendUvarint(out, size)
 	return append(out, body...)
@@ -133,12 +146,18 @@ func hostile() map[string][]byte {
 	plain := func(records int, body []byte) []byte {
 		return raw(uint64(records), uint64(len(body)), formPlain, body)
 	}
+	lives := func(records int, body []byte, lifetimes ...byte) []byte {
+		out := []byte{versionLifetimes, formPlain, byte(records), byte(len(body) + len(lifetimes)),
+			byte(len(lifetimes))}
+		return append(append(out, body...), lifetimes...)
+	}
+	a := one(0, 1, 0, "a")
 	bomb := snappy.Encode(nil, make([]byte, MaxBody+1))
 	return map[string][]byte{
 		"nothing":               {},
-		"another version":       {version + 1, formPlain, 0, 0},
-		"another form":          {version, 2, 0, 0},
-		"a header cut off":      {version, formPlain, 1},
+		"another version":       {versionLifetimes + 1, formPlain, 0, 0},
+		"another form":          {versionPlain, 2, 0, 0},
+		"a header cut off":      {versionPlain, formPlain, 1},
 		"too many records":      raw(MaxRecords+1, 0, formPlain, nil),
 		"a bomb":                raw(1, MaxBody+1, formSnappy, bomb),
 		"a bomb that says less": raw(1, 10, formSnappy, bomb),
@@ -155,6 +174,12 @@ func hostile() map[string][]byte {
 		"shorter than before":   plain(2, append(one(0, 2, 0, "ab"), one(1, 0, 0, "")...)),
 		"fewer records":         plain(2, one(0, 1, 0, "a")),
 		"more records":          plain(1, append(one(0, 1, 0, "a"), one(0, 1, 0, "b")...)),
+		"no lifetime":           lives(1, a),
+		"a time to live":        lives(1, a, 2),
+		"two lifetimes":         lives(1, a, 0, 0),
+		"a lifetime cut off":    lives(1, a, 0x80),
+		"a long lifetime":       lives(1, a, 0x81, 0),
+		"lifetimes cut off":     {versionLifetimes, formPlain, 1, 3, 4, 0, 1, 0},
 		"a long number":         plain(1, []byte{0x80, 0, 1, 0, 'a'}),
 		"a key that is too long": plain(1, one(0, keys.MaxKeySize+1, 0,
 			string(make([]byte, keys.MaxKeySize+1)))),
@@ -175,7 +200,8 @@ func TestHostileBlocks(t *testing.T) {
 func FuzzReader(f *testing.F) {
 	var w Writer
 	for i := range 10 {
-		if err := w.Add(fmt.Appendf(nil, "key%d", i), []byte("value")); err != nil {
+		if err := w.Add(Record{Key: fmt.Appendf(nil, "key%d", i), Value: []byte("value"),
+			Lifetime: keys.Lifetime(-i)}); err != nil {
 			f.Fatal(err)
 		}
 	}
@@ -195,12 +221,12 @@ func FuzzReader(f *testing.F) {
 		}
 		var again Writer
 		for _, r := range got {
-			if err := again.Add([]byte(r.key), []byte(r.value)); err != nil {
+			if err := again.Add(r.written()); err != nil {
 				t.Fatalf("a reader returned what a writer refuses: %v", err)
 			}
 		}
 		if twice, err := readAll(again.Finish()); err != nil || fmt.Sprint(twice) != fmt.Sprint(got) {
-			t.Fatalf("%v; read %q, and then %q", err, got, twice)
+			t.Fatalf("%v; read %+v, and then %+v", err, got, twice)
 		}
 	})
 }

@@ -4,16 +4,20 @@
 // A block has keys in ascending order, each once, with their values. Each key is stored as what it
 // shares with the one before and the rest; the whole is compressed if that makes it smaller:
 //
-//	version  1 byte
-//	form     1 byte: 0 as it is, 1 compressed (Snappy)
-//	records  uvarint
-//	size     uvarint: the length of the body before compression
-//	body     the rest
+//	version    1 byte: 1, or 2 with lifetimes
+//	form       1 byte: 0 as it is, 1 compressed (Snappy)
+//	records    uvarint
+//	size       uvarint: the length of the body before compression
+//	lifetimes  uvarint, in version 2: how many bytes at the end of the body are lifetimes
+//	body       the rest
 //
 // and in the body, for each record:
 //
 //	shared, rest, value   uvarint each: lengths
 //	rest of the key, value
+//
+// and behind all of them, in version 2, for each record its lifetime, a varint: 0 where the request
+// that carries the block decides, -1 for ever, below -1 the moment of the expiry (keys.Lifetime).
 //
 // # Invariants
 //

@@ -14,18 +14,30 @@ import (
 // ErrMalformed is what every error of a Reader wraps.
 var ErrMalformed = errors.New("malformed block of records")
 
+// Record is a key with its value. Lifetime is DefaultLifetime, Forever or a moment, never a time to
+// live.
+type Record struct {
+	Key, Value []byte
+	Lifetime   keys.Lifetime
+}
+
 // Reader returns the records of a block in order. It is for one goroutine.
 type Reader struct {
 	body, rest []byte
-	key        []byte
-	records    int
-	read       int
-	size       uint64
+	// lives are the lifetimes of all records, restLives those of the records that were not read yet;
+	// nil in a block without lifetimes.
+	lives, restLives []byte
+
+	key     []byte
+	records int
+	read    int
+	size    uint64
 }
 
 // Open begins to read a block, which must not change until the last call of Next.
 func Open(data []byte) (*Reader, error) {
-	if len(data) < 2 || data[0] != version || data[1] > formSnappy {
+	if len(data) < 2 || data[0] < versionPlain || data[0] > versionLifetimes ||
+		data[1] > formSnappy {
 		return nil, fmt.Errorf("%w: it has no header that this server understands; was it made by a "+
 			"newer one?", ErrMalformed)
 	}
@@ -36,6 +48,14 @@ func Open(data []byte) (*Reader, error) {
 		return nil, fmt.Errorf("%w: its header is cut off", ErrMalformed)
 	}
 	rest = rest[n+m:]
+	lives := uint64(0)
+	if data[0] == versionLifetimes {
+		var k int
+		if lives, k = uvarint(rest); k == 0 || lives > size {
+			return nil, fmt.Errorf("%w: its header is cut off", ErrMalformed)
+		}
+		rest = rest[k:]
+	}
 	if records > MaxRecords || size > MaxBody {
 		return nil, fmt.Errorf("%w: it says that it has %d records in %d bytes; %d records and %d MiB "+
 			"are the limit", ErrMalformed, records, size, MaxRecords, MaxBody>>20)
@@ -53,7 +73,13 @@ func Open(data []byte) (*Reader, error) {
 		return nil, fmt.Errorf("%w: its body has %d bytes, and it says %d", ErrMalformed, len(rest),
 			size)
 	}
-	return &Reader{body: rest, rest: rest, records: int(records)}, nil
+	r := &Reader{body: rest, records: int(records)}
+	if data[0] == versionLifetimes {
+		at := len(rest) - int(lives)
+		r.body, r.lives = rest[:at], rest[at:len(rest):len(rest)]
+	}
+	r.Rewind()
+	return r, nil
 }
 
 // Records is how many records the block says that it has.
@@ -62,21 +88,26 @@ func (r *Reader) Records() int { return r.records }
 // Size is how large the keys and values are together that were read.
 func (r *Reader) Size() uint64 { return r.size }
 
-// Body is the length of the body.
+// Body is the length of the records in the body.
 func (r *Reader) Body() int { return len(r.body) }
 
 // Rewind begins anew.
-func (r *Reader) Rewind() { r.rest, r.key, r.read, r.size = r.body, r.key[:0], 0, 0 }
+func (r *Reader) Rewind() {
+	r.rest, r.restLives, r.key, r.read, r.size = r.body, r.lives, r.key[:0], 0, 0
+}
 
 // Next returns the next record; ok is false at the end, and with an error. The key is valid until
 // the next call, the value as long as the reader is.
-func (r *Reader) Next() (key, value []byte, ok bool, err error) {
+func (r *Reader) Next() (record Record, ok bool, err error) {
 	if len(r.rest) == 0 {
-		if r.read != r.records {
-			return nil, nil, false, fmt.Errorf("%w: it has %d records, and says %d", ErrMalformed, r.read,
+		switch {
+		case r.read != r.records:
+			return Record{}, false, fmt.Errorf("%w: it has %d records, and says %d", ErrMalformed, r.read,
 				r.records)
+		case len(r.restLives) > 0:
+			return Record{}, false, fmt.Errorf("%w: it has more lifetimes than records", ErrMalformed)
 		}
-		return nil, nil, false, nil
+		return Record{}, false, nil
 	}
 	common, a := uvarint(r.rest)
 	length, b := uvarint(r.rest[a:])
@@ -84,30 +115,45 @@ func (r *Reader) Next() (key, value []byte, ok bool, err error) {
 	data := r.rest[a+b+c:]
 	if a == 0 || b == 0 || c == 0 || common > uint64(len(r.key)) || length > uint64(len(data)) ||
 		of > uint64(len(data))-length {
-		return nil, nil, false, fmt.Errorf("%w: record %d is cut off", ErrMalformed, r.read)
+		return Record{}, false, fmt.Errorf("%w: record %d is cut off", ErrMalformed, r.read)
 	}
 	if common+length > keys.MaxKeySize {
-		return nil, nil, false, fmt.Errorf("%w: record %d: %w", ErrMalformed, r.read,
+		return Record{}, false, fmt.Errorf("%w: record %d: %w", ErrMalformed, r.read,
 			keys.ErrKeyTooLarge)
 	}
 	rest := data[:length]
-	value = data[length : length+of : length+of]
+	value := data[length : length+of : length+of]
 	// What is shared is equal, so that what follows decides the order.
 	if r.read > 0 && bytes.Compare(rest, r.key[common:]) <= 0 {
-		return nil, nil, false, fmt.Errorf("%w: its keys are not in order, or one comes twice, "+
+		return Record{}, false, fmt.Errorf("%w: its keys are not in order, or one comes twice, "+
 			"behind %s", ErrMalformed, keys.Pretty(r.key))
 	}
 	r.key = append(r.key[:common], rest...)
 	if err := check(r.key, value); err != nil {
-		return nil, nil, false, fmt.Errorf("%w: %w", ErrMalformed, err)
+		return Record{}, false, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	r.rest = data[length+of:]
 	if r.read++; r.read > r.records {
-		return nil, nil, false, fmt.Errorf("%w: it has more records than the %d that it says",
+		return Record{}, false, fmt.Errorf("%w: it has more records than the %d that it says",
 			ErrMalformed, r.records)
 	}
+	record = Record{Key: r.key, Value: value}
+	if r.lives != nil {
+		lifetime, n := varint(r.restLives)
+		if record.Lifetime = keys.Lifetime(lifetime); n == 0 || lifetime > 0 {
+			return Record{}, false, fmt.Errorf("%w: record %d has no valid lifetime", ErrMalformed,
+				r.read-1)
+		}
+		r.restLives = r.restLives[n:]
+	}
 	r.size += length + common + of
-	return r.key, value, true, nil
+	return record, true, nil
+}
+
+// varint takes a number with a sign off the front, in its shortest form; n is 0 if there is none.
+func varint(b []byte) (v int64, n int) {
+	u, n := uvarint(b)
+	return int64(u>>1) ^ -int64(u&1), n
 }
 
 // uvarint takes a number off the front, in its shortest form; n is 0 if there is none.

@@ -2172,7 +2172,8 @@ type PutRequest struct {
 	Key   []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Value []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
 	// For how long the value lives from the version's timestamp on, in nanoseconds: then it expires.
-	// 0: as the keyspace says (Keyspace.default_ttl_millis); -1: it does not expire.
+	// 0: as the keyspace says (Keyspace.default_ttl_millis); -1: it does not expire; below -1: it
+	// expires at a moment, which is the negated number, as a wall time.
 	Ttl           int64 `protobuf:"zigzag64,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2867,8 +2868,9 @@ func (x *WriteBatchResponse) GetVersion() *Timestamp {
 	return nil
 }
 
-// LoadRequest writes many records at one timestamp: all that do not have the same value already,
-// and one that expires if and only if the record is to.
+// LoadRequest writes many records at one timestamp: all but those whose keys have the same value
+// already. A value is the same if it has the expiry that the block gives to the record; of a record
+// without an expiry of its own, if it expires if and only if the record is to.
 type LoadRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The records, in the order of their keys, each key once (rpc/block).
@@ -2879,7 +2881,7 @@ type LoadRequest struct {
 	// How many records the block has, and how large their keys and values are together.
 	Records uint32 `protobuf:"varint,4,opt,name=records,proto3" json:"records,omitempty"`
 	Size    uint64 `protobuf:"varint,5,opt,name=size,proto3" json:"size,omitempty"`
-	// As in PutRequest, for all of them.
+	// As in PutRequest, for the records of which the block does not say it.
 	Ttl           int64 `protobuf:"zigzag64,6,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -223,7 +223,7 @@ func (w *Write) mutation(known map[string]bool) mutation {
 	if w.Delete {
 		m.Kind, m.Value = kvpb.Mutation_DELETE, nil
 	} else {
-		m.Ttl = int64(w.TTL)
+		m.Ttl = int64(w.Lifetime)
 	}
 	return mutation{w.Keyspace, m}
 }

@@ -36,8 +36,8 @@ type Write struct {
 	// Value is what the key gets, unless Delete is set.
 	Value  []byte
 	Delete bool
-	// TTL is how long the value lives, as requests have it (kvpb.PutRequest.ttl).
-	TTL time.Duration
+	// Lifetime is that of the value.
+	Lifetime keys.Lifetime
 }
 
 // AllPartitions as a Span's Hash means every hash number of the keyspace.

@@ -9,10 +9,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 // runs are sorted pieces of one temporary file, in the order in which they were added. In each a
-// key is there once. A record is the lengths of its key and value, a uvarint each, and both.
+// key is there once. A record is its lifetime, a varint, the lengths of its key and value, a uvarint
+// each, and both.
 type runs struct {
 	file *os.File
 	// named: the file has its name still.
@@ -43,7 +46,8 @@ func (r *runs) add(dir string, all func(yield func(Record) bool)) error {
 	var lengths []byte
 	var failed error
 	for record := range all {
-		lengths = binary.AppendUvarint(lengths[:0], uint64(len(record.Key)))
+		lengths = binary.AppendVarint(lengths[:0], int64(record.Lifetime))
+		lengths = binary.AppendUvarint(lengths, uint64(len(record.Key)))
 		lengths = binary.AppendUvarint(lengths, uint64(len(record.Value)))
 		for _, part := range [...][]byte{lengths, record.Key, record.Value} {
 			n, err := out.Write(part)
@@ -85,9 +89,13 @@ type run struct {
 
 // next reads the next record; io.EOF at the end.
 func (r *run) next() error {
-	key, err := binary.ReadUvarint(r.in)
+	lifetime, err := binary.ReadVarint(r.in)
 	if err != nil {
 		return err
+	}
+	key, err := binary.ReadUvarint(r.in)
+	if err != nil {
+		return noEOF(err)
 	}
 	value, err := binary.ReadUvarint(r.in)
 	if err == nil && (key > maxLength || value > maxLength) {
@@ -103,7 +111,8 @@ func (r *run) next() error {
 	if _, err := io.ReadFull(r.in, r.buffer); err != nil {
 		return noEOF(err)
 	}
-	r.record = Record{Key: r.buffer[:key:key], Value: r.buffer[key:]}
+	r.record = Record{Key: r.buffer[:key:key], Value: r.buffer[key:],
+		Lifetime: keys.Lifetime(lifetime)}
 	return nil
 }
 

@@ -6,10 +6,15 @@ import (
 	"encoding/binary"
 	"iter"
 	"slices"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Record is a key and its value.
-type Record struct{ Key, Value []byte }
+// Record is a key and its value, and how long that lives.
+type Record struct {
+	Key, Value []byte
+	Lifetime   keys.Lifetime
+}
 
 // Sorter takes in records in any order, and returns them in that of their keys. New makes one. It
 // is for one goroutine until the last record was added.
@@ -42,10 +47,11 @@ type entry struct {
 	key      uint32
 	value    uint32
 	sequence uint32
+	lifetime keys.Lifetime
 }
 
 const (
-	entrySize = 32
+	entrySize = 40
 	slabSize  = 4 << 20
 	// minMemory is the least that a sorter works with: the largest record fits.
 	minMemory = 16 << 20
@@ -57,8 +63,9 @@ func New(memory int, dir string) *Sorter {
 	return &Sorter{memory: max(memory, minMemory), dir: dir, ordered: true, inOrder: true}
 }
 
-// Add adds a record. The arguments are copied.
-func (s *Sorter) Add(key, value []byte) error {
+// Add adds a record. Its key and value are copied.
+func (s *Sorter) Add(r Record) error {
+	key, value := r.Key, r.Value
 	size := len(key) + len(value)
 	if s.Full(size) {
 		if err := s.spill(); err != nil {
@@ -73,7 +80,8 @@ func (s *Sorter) Add(key, value []byte) error {
 	at := len(s.slabs[n])
 	s.slabs[n] = append(append(s.slabs[n], key...), value...)
 	s.entries = append(s.entries, entry{prefix: prefixOf(key), slab: uint32(n), offset: uint32(at),
-		key: uint32(len(key)), value: uint32(len(value)), sequence: uint32(len(s.entries))})
+		key: uint32(len(key)), value: uint32(len(value)), sequence: uint32(len(s.entries)),
+		lifetime: r.Lifetime})
 	s.held += size + entrySize
 	s.note(key)
 	s.records++
@@ -114,6 +122,18 @@ func (s *Sorter) Bytes() uint64 { return s.bytes }
 // Spilled is how many bytes the file has.
 func (s *Sorter) Spilled() uint64 { return uint64(s.runs.size) }
 
+// Reset forgets all records, and keeps memory for the next ones. The sorter is as New returned it.
+func (s *Sorter) Reset() error {
+	for _, slab := range s.slabs {
+		if cap(slab) == slabSize {
+			s.free = append(s.free, slab[:0])
+		}
+	}
+	s.slabs, s.entries, s.last = s.slabs[:0], s.entries[:0], s.last[:0]
+	s.held, s.records, s.bytes, s.ordered, s.inOrder = 0, 0, 0, true, true
+	return s.runs.close()
+}
+
 // Close gives back the memory and the file.
 func (s *Sorter) Close() error {
 	s.slabs, s.free, s.entries = nil, nil, nil
@@ -122,7 +142,8 @@ func (s *Sorter) Close() error {
 
 func (s *Sorter) record(e *entry) Record {
 	data := s.slabs[e.slab][e.offset:]
-	return Record{Key: data[:e.key:e.key], Value: data[e.key : e.key+e.value : e.key+e.value]}
+	return Record{Key: data[:e.key:e.key], Value: data[e.key : e.key+e.value : e.key+e.value],
+		Lifetime: e.lifetime}
 }
 
 func (s *Sorter) keyOf(e *entry) []byte { return s.slabs[e.slab][e.offset : e.offset+e.key] }

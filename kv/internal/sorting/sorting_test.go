@@ -6,9 +6,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 // A sorter returns what a map would have, in order, with much memory and with little.
@@ -23,11 +26,11 @@ func TestSorter(t *testing.T) {
 		inOrder, last := true, ""
 		for i := range rapid.IntRange(0, 100).Draw(t, "records") {
 			key := rapid.StringOfN(rapid.SampledFrom([]rune("ab\x00")), 1, 12, -1).Draw(t, "key")
-			value := fmt.Sprint("value ", i)
+			value := fmt.Sprint("value ", i, " lives ", i%3)
 			of[key] = value
 			inOrder = inOrder && (i == 0 || key > last)
 			last = key
-			if err := s.Add([]byte(key), []byte(value)); err != nil {
+			if err := s.Add(Record{Key: []byte(key), Value: []byte(value), Lifetime: keys.Lifetime(i % 3)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -46,6 +49,9 @@ func TestSorter(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if !strings.HasSuffix(string(r.Value), fmt.Sprint(" lives ", int64(r.Lifetime))) {
+				t.Errorf("%q has lifetime %d", r.Value, r.Lifetime)
+			}
 			got = append(got, string(r.Key)+"="+string(r.Value))
 		}
 		if !slices.Equal(got, want) {
@@ -62,7 +68,8 @@ func TestSorterSpills(t *testing.T) {
 	value := make([]byte, 1000)
 	const n = 50_000
 	for range n {
-		if err := s.Add(fmt.Appendf(nil, "%08d", random.IntN(1<<20)), value); err != nil {
+		if err := s.Add(Record{Key: fmt.Appendf(nil, "%08d", random.IntN(1<<20)),
+			Value: value}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -99,7 +106,7 @@ func TestBetween(t *testing.T) {
 	s := New(0, "")
 	defer s.Close()
 	for _, i := range rand.New(rand.NewPCG(1, 3)).Perm(1000) {
-		if err := s.Add(fmt.Appendf(nil, "%04d", i), nil); err != nil {
+		if err := s.Add(Record{Key: fmt.Appendf(nil, "%04d", i)}); err != nil {
 			t.Fatal(err)
 		}
 	}

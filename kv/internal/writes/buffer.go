@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"iter"
 	"slices"
-	"time"
 
 	"github.com/RaduBerinde/btreemap"
 
@@ -38,8 +37,8 @@ func Compare(a, b Key) int {
 type Own struct {
 	Value   []byte
 	Deleted bool
-	// TTL is how long the value lives, as requests have it (kvpb.PutRequest.ttl).
-	TTL time.Duration
+	// Lifetime is that of the value.
+	Lifetime keys.Lifetime
 	// made is how many savepoints there had ever been.
 	made uint64
 }
@@ -172,7 +171,7 @@ func (b *Buffer) All() []committer.Write {
 	out := make([]committer.Write, 0, b.tree.Len())
 	for k, w := range b.tree.Ascend(btreemap.Min[Key](), btreemap.Max[Key]()) {
 		out = append(out, committer.Write{Key: committer.Key{Keyspace: k.Keyspace, Key: k.Key},
-			Value: w.Value, Delete: w.Deleted, TTL: w.TTL})
+			Value: w.Value, Delete: w.Deleted, Lifetime: w.Lifetime})
 	}
 	return out
 }

@@ -93,7 +93,7 @@ func compareAndSwap(e *Evaluation, q *kvpb.Request) error {
 	op := WriteOp{Key: c.Key, Value: c.NewValue, Tombstone: c.Delete,
 		WasLive: p.HasValue(), Prior: p.Timestamp}
 	if !c.Delete {
-		op.TTL = e.TTLOf(c.Ttl)
+		op.Lifetime = e.LifetimeOf(c.Ttl)
 	}
 	e.Ops = append(e.Ops, op)
 	e.Write(swappedResponse)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
@@ -149,10 +150,10 @@ type WriteOp struct {
 	Key       []byte
 	Value     []byte
 	Tombstone bool
-	// TTL is how long the value lives; 0: it does not expire. Expires is set when the timestamp is
-	// chosen.
-	TTL     time.Duration
-	Expires int64
+	// Lifetime is that of the value; DefaultLifetime in a deletion. Expires is computed of it when
+	// the timestamp is chosen.
+	Lifetime keys.Lifetime
+	Expires  int64
 	// CommitWait is set when the timestamp is chosen.
 	CommitWait bool
 	// WasLive and Prior are of the newest version before. WasLive: it has a value, expired or not; it

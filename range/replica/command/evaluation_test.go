@@ -102,11 +102,11 @@ func (p *partition) write(e *Evaluation, q *kvpb.Request, apply bool) *kvpb.Resp
 		}
 		if !apply {
 			p.pending.Add(&proposal.Write{Key: string(o.Key), Timestamp: ts, Request: e.Request,
-				Value: o.Value, Expires: mvcc.ExpiryOf(ts, o.TTL),
+				Value: o.Value, Expires: o.Lifetime.ExpiryOf(ts),
 				Tombstone: o.Tombstone, Sequence: uint64(p.now)})
 			continue
 		}
-		h := mvcc.Header{Kind: mvcc.KindValue, Request: e.Request, Expires: mvcc.ExpiryOf(ts, o.TTL)}
+		h := mvcc.Header{Kind: mvcc.KindValue, Request: e.Request, Expires: o.Lifetime.ExpiryOf(ts)}
 		if o.Tombstone {
 			h.Kind = mvcc.KindTombstone
 		}

@@ -1,8 +1,6 @@
 package command
 
 import (
-	"time"
-
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
@@ -50,31 +48,19 @@ func (e *Evaluation) rests(expires int64) {
 // HoldsBelow says whether the outcome is that of a write at a timestamp.
 func (r *Result) HoldsBelow(ts hlc.Timestamp) bool { return r.Until == 0 || ts.Wall < r.Until }
 
-// TTLOf is how long a value lives of which a request says this (PutRequest.ttl); 0: it does not
-// expire.
-func (e *Evaluation) TTLOf(asked int64) time.Duration {
-	switch {
-	case asked == 0:
-		return e.DefaultTTL
-	case asked < 0:
-		return 0
-	}
-	return time.Duration(asked)
+// LifetimeOf is the lifetime of a value for which a request asks this (PutRequest.ttl). It is never
+// DefaultLifetime.
+func (e *Evaluation) LifetimeOf(asked int64) keys.Lifetime {
+	return keys.Lifetime(asked).Or(e.DefaultTTL)
 }
 
-// checkTTL says what is wrong with what a request says of how long a value lives. deletes: it is to
-// delete it.
+// checkTTL says what is wrong with the lifetime that a request asks for. deletes says that the
+// request deletes the key.
 func checkTTL(key []byte, asked int64, deletes bool) *Problem {
-	ttl := time.Duration(asked)
-	switch {
-	case asked == 0:
-		return nil
-	case deletes:
+	if asked != 0 && deletes {
 		return Invalid("key %s: a deletion has no time to live", keys.Pretty(key))
-	case ttl == keys.NoTTL:
-		return nil
 	}
-	if err := keys.ValidateTTL(ttl); err != nil {
+	if err := keys.Lifetime(asked).Validate(); err != nil {
 		return Invalid("key %s: %v", keys.Pretty(key), err)
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 func (p *partition) expiring(sequence uint64, key, value string, ttl time.Duration, apply bool) {
 	q := putOf(key, value)
 	e := p.evaluate(sequence, q)
-	e.Ops[0].TTL = ttl
+	e.Ops[0].Lifetime = keys.For(ttl)
 	p.write(e, q, apply)
 }
 
@@ -54,7 +54,7 @@ func TestLive(t *testing.T) {
 }
 
 // Each write says how long its value lives: what is asked for, or the keyspace's default.
-func TestTTLOfWrites(t *testing.T) {
+func TestLifetimesOfWrites(t *testing.T) {
 	const asked, usual = 5 * time.Second, time.Minute
 	requests := map[string]func(ttl int64) *kvpb.Request{
 		"put": func(ttl int64) *kvpb.Request {
@@ -83,7 +83,9 @@ func TestTTLOfWrites(t *testing.T) {
 		},
 	}
 	for name, request := range requests {
-		for ttl, want := range map[time.Duration]time.Duration{asked: asked, 0: usual, keys.NoTTL: 0} {
+		moment := keys.Until(1e18)
+		for ttl, want := range map[keys.Lifetime]keys.Lifetime{keys.For(asked): keys.For(asked),
+			keys.DefaultLifetime: keys.For(usual), keys.Forever: keys.Forever, moment: moment} {
 			q := request(int64(ttl))
 			e := newPartition(t).evaluation(1, &alone{})
 			e.DefaultTTL = usual
@@ -93,11 +95,11 @@ func TestTTLOfWrites(t *testing.T) {
 			} else {
 				err = Of(q).Evaluate(e, q)
 			}
-			if err != nil || len(e.Ops) == 0 || e.Ops[0].TTL != want {
+			if err != nil || len(e.Ops) == 0 || e.Ops[0].Lifetime != want {
 				t.Errorf("%s with %s: %+v, %v", name, ttl, e.Ops, err)
 			}
-			if len(e.Ops) == 2 && e.Ops[1].TTL != 0 {
-				t.Errorf("%s: a deletion lives %s", name, e.Ops[1].TTL)
+			if len(e.Ops) == 2 && e.Ops[1].Lifetime != keys.DefaultLifetime {
+				t.Errorf("%s: a deletion lives %s", name, e.Ops[1].Lifetime)
 			}
 		}
 	}
@@ -109,7 +111,6 @@ func TestTTLIsChecked(t *testing.T) {
 	value := []byte("v")
 	for _, q := range []*kvpb.Request{
 		{Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: []byte("bad"), Value: value, Ttl: 1}}},
-		{Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: []byte("bad"), Value: value, Ttl: -2}}},
 		{Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: []byte("bad"), Value: value,
 			Ttl: int64(keys.MaxTTL) + 1}}},
 		{Command: &kvpb.Request_Increment{Increment: &kvpb.IncrementRequest{Key: []byte("bad"),

@@ -2,7 +2,6 @@ package command
 
 import (
 	"bytes"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -47,8 +46,49 @@ type Loading struct {
 	Present int
 	// Prior is at or above the versions that its keys have.
 	Prior hlc.Timestamp
-	// TTL is how long the values live; 0: they do not expire.
-	TTL time.Duration
+	// Lifetime is that of the records that have none of their own.
+	Lifetime keys.Lifetime
+	// Own counts the records with lifetimes of their own, of which OwnExpiring expire, the first of
+	// those at the wall time FirstExpiry; 0 if there is none.
+	Own, OwnExpiring int
+	FirstExpiry      int64
+}
+
+// note takes account of a record that is to be written.
+func (l *Loading) note(r block.Record) {
+	if r.Lifetime == keys.DefaultLifetime {
+		return
+	}
+	l.Own++
+	if moment, ok := r.Lifetime.Moment(); ok {
+		if l.OwnExpiring++; l.FirstExpiry == 0 || moment < l.FirstExpiry {
+			l.FirstExpiry = moment
+		}
+	}
+}
+
+// Expiring is how many of the records expire that are written at a timestamp, and when the first of
+// them does; 0 if none of them does.
+func (l *Loading) Expiring(ts hlc.Timestamp) (records int, first int64) {
+	records, first = l.OwnExpiring, l.FirstExpiry
+	if first != 0 {
+		first = keys.Until(first).ExpiryOf(ts)
+	}
+	if expiry := l.Lifetime.ExpiryOf(ts); expiry != 0 && l.Records > l.Own {
+		records += l.Records - l.Own
+		if first == 0 || expiry < first {
+			first = expiry
+		}
+	}
+	return records, first
+}
+
+// LifetimeOf is the lifetime of a record.
+func (l *Loading) LifetimeOf(r block.Record) keys.Lifetime {
+	if r.Lifetime != keys.DefaultLifetime {
+		return r.Lifetime
+	}
+	return l.Lifetime
 }
 
 func checkLoad(d *clusterpb.Partition, q *kvpb.Request) (Writing, *Problem) {
@@ -81,7 +121,8 @@ func load(e *Evaluation, q *kvpb.Request) error {
 		return nil
 	}
 	// Before anything is believed of it: the rest looks at what is in the partition's state.
-	if p := checkBlock(records, c); p != nil {
+	l := &Loading{Block: c.Block, Lifetime: e.LifetimeOf(c.Ttl)}
+	if p := l.checkBlock(records, c); p != nil {
 		e.Refuse(p.Response(q))
 		return nil
 	}
@@ -89,8 +130,7 @@ func load(e *Evaluation, q *kvpb.Request) error {
 	if err != nil {
 		return err
 	}
-	l := &Loading{Block: c.Block, Records: records.Records(), Size: records.Size(),
-		TTL: e.TTLOf(c.Ttl)}
+	l.Records, l.Size = records.Records(), records.Size()
 	if !free {
 		done, err := l.compare(e, q, records)
 		if err != nil || done {
@@ -110,10 +150,11 @@ func load(e *Evaluation, q *kvpb.Request) error {
 
 // checkBlock reads a block to its end, and says what is wrong with it. Its keys are in order, so
 // that all are in the partition if the first and the last are.
-func checkBlock(records *block.Reader, c *kvpb.LoadRequest) *Problem {
+func (l *Loading) checkBlock(records *block.Reader, c *kvpb.LoadRequest) *Problem {
 	last := []byte(nil)
 	for n := 0; ; n++ {
-		key, _, ok, err := records.Next()
+		record, ok, err := records.Next()
+		key := record.Key
 		switch {
 		case err != nil:
 			return Invalid("%v", err)
@@ -131,6 +172,7 @@ func checkBlock(records *block.Reader, c *kvpb.LoadRequest) *Problem {
 				keys.Pretty(key))
 		}
 		last = key
+		l.note(record)
 	}
 }
 
@@ -165,20 +207,21 @@ func (l *Loading) compare(e *Evaluation, q *kvpb.Request, records *block.Reader)
 	var rest block.Writer
 	var earlier Own
 	written := 0
+	l.Own, l.OwnExpiring, l.FirstExpiry = 0, 0, 0
 	for records.Rewind(); ; {
-		key, value, ok, err := records.Next()
+		record, ok, err := records.Next()
 		if err != nil {
 			return false, err
 		}
 		if !ok {
 			break
 		}
-		internalKey := e.InternalKey(key)
+		internalKey := e.InternalKey(record.Key)
 		v, found, err := getter.Newest(internalKey)
 		if err != nil {
 			return false, err
 		}
-		same := l.sameAs(e, &v, found, value)
+		same := l.sameAs(e, &v, found, record)
 		// What a later request has written over is not written again.
 		if found && e.Since.Less(v.Timestamp) {
 			own, mine := v, v.Request == e.Request
@@ -204,9 +247,10 @@ func (l *Loading) compare(e *Evaluation, q *kvpb.Request, records *block.Reader)
 		if isValue(v, found) {
 			l.Live++
 		}
-		if err := rest.Add(key, value); err != nil {
+		if err := rest.Add(record); err != nil {
 			return false, err
 		}
+		l.note(record)
 	}
 	if earlier.Found {
 		l.Records, l.Present = written, l.Records-written
@@ -221,11 +265,18 @@ func (l *Loading) compare(e *Evaluation, q *kvpb.Request, records *block.Reader)
 	return false, nil
 }
 
-// sameAs says that a key has the value that is to be loaded already, and that it expires if that is
-// to. Until when it lives is not compared: a load that is repeated does not write everything anew.
-func (l *Loading) sameAs(e *Evaluation, v *mvcc.Version, found bool, value []byte) bool {
-	if !isValue(*v, found) || !bytes.Equal(v.Value, value) || (v.Expires != 0) != (l.TTL != 0) ||
-		v.ExpiredAt(e.judgedAt()) {
+// sameAs says that a key has the value of a record already, with its expiry. Of a record that has a
+// time to live only whether the value expires is compared: a load that is repeated does not write
+// everything anew.
+func (l *Loading) sameAs(e *Evaluation, v *mvcc.Version, found bool, r block.Record) bool {
+	if !isValue(*v, found) || !bytes.Equal(v.Value, r.Value) || v.ExpiredAt(e.judgedAt()) {
+		return false
+	}
+	expires := l.LifetimeOf(r).ExpiryOf(v.Timestamp)
+	if (v.Expires != 0) != (expires != 0) {
+		return false
+	}
+	if _, exact := r.Lifetime.Moment(); exact && v.Expires != expires {
 		return false
 	}
 	e.rests(v.Expires)

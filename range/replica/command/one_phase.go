@@ -244,7 +244,7 @@ func (e *Evaluation) onePhaseOps(c *kvpb.PrepareRequest) error {
 		op := WriteOp{Key: m.Key, Value: m.Value, Tombstone: m.Kind == kvpb.Mutation_DELETE,
 			WasLive: p.HasValue(), Prior: p.Timestamp}
 		if !op.Tombstone {
-			op.TTL = e.TTLOf(m.Ttl)
+			op.Lifetime = e.LifetimeOf(m.Ttl)
 		}
 		e.Ops = append(e.Ops, op)
 	}

@@ -42,7 +42,7 @@ func put(e *Evaluation, q *kvpb.Request) error {
 		e.Duplicate(putResponse(nil, q, own.Timestamp), own.Sequence)
 		return nil
 	}
-	e.Ops = append(e.Ops, WriteOp{Key: c.Key, Value: c.Value, TTL: e.TTLOf(c.Ttl),
+	e.Ops = append(e.Ops, WriteOp{Key: c.Key, Value: c.Value, Lifetime: e.LifetimeOf(c.Ttl),
 		WasLive: p.HasValue(), Prior: p.Timestamp})
 	e.Write(putResponse)
 	return nil

@@ -113,5 +113,5 @@ func (e *Evaluation) CommittedVersion(key []byte, of txn.ID, prepared, commit hl
 		return op, request, nil, err
 	}
 	return WriteOp{Key: key, Value: full.Value, Tombstone: full.Kind == kvpb.Mutation_DELETE,
-		Expires: mvcc.ExpiryOf(commit, full.TTL), WasLive: p.HasValue()}, full.Request, closer, nil
+		Expires: full.Lifetime.ExpiryOf(commit), WasLive: p.HasValue()}, full.Request, closer, nil
 }

@@ -90,7 +90,7 @@ func writeBatch(e *Evaluation, q *kvpb.Request) error {
 		op := WriteOp{Key: o.Key, Value: o.Value, Tombstone: o.Delete, WasLive: p.HasValue(),
 			Prior: p.Timestamp}
 		if !o.Delete {
-			op.TTL = e.TTLOf(o.Ttl)
+			op.Lifetime = e.LifetimeOf(o.Ttl)
 		}
 		e.Ops = append(e.Ops, op)
 	}

@@ -22,7 +22,8 @@ type Load struct {
 	Timestamp  hlc.Timestamp
 	Request    mvcc.RequestID
 	CommitWait bool
-	// Expires is the wall time at which all of them expire; 0: never.
+	// Expires is the wall time at which the records expire that have no lifetime of their own; 0:
+	// never.
 	Expires int64
 	// Block aliases what it was decoded from.
 	Block []byte

@@ -140,7 +140,7 @@ func (l *loader) add(ctx context.Context, partition uint64, record records.Recor
 	if in.places == nil {
 		in.places = make(map[string]int)
 	}
-	record = records.Record{Key: bytes.Clone(record.Key), Value: bytes.Clone(record.Value)}
+	record.Key, record.Value = bytes.Clone(record.Key), bytes.Clone(record.Value)
 	if place, twice := in.places[string(record.Key)]; twice {
 		// The later value takes the place of the earlier one; the line counts all the same.
 		size -= len(record.Key) + len(in.records[place].Value)

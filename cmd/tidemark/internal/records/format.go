@@ -37,9 +37,41 @@ func FormatOfFile(name string) Format {
 // Record is one key with its value.
 type Record struct {
 	Key, Value []byte
-	// Expires is when the value expires; zero: never. A Reader leaves it out: a load does not restore
-	// it.
+	// Expires is when the value expires. Zero: the record does not say it.
 	Expires time.Time
+	// Forever says that the value does not expire. Expires is zero then.
+	Forever bool
+}
+
+// never is the expiry of a record with Forever.
+const never = "never"
+
+// appendExpiry appends the expiry, if the record says it.
+func (r *Record) appendExpiry(dst []byte) (_ []byte, said bool) {
+	switch {
+	case r.Forever:
+		return append(dst, never...), true
+	case r.Expires.IsZero():
+		return dst, false
+	}
+	return r.Expires.UTC().AppendFormat(dst, time.RFC3339Nano), true
+}
+
+// parseExpiry is the reverse of appendExpiry.
+func (r *Record) parseExpiry(text string) error {
+	if text == never {
+		r.Forever = true
+		return nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return fmt.Errorf("the expiry %q is not a time like 2030-01-31T12:00:00Z, nor %q",
+			Escape([]byte(text)), never)
+	}
+	if r.Expires = t.UTC(); t.UnixNano() <= 1 || !time.Unix(0, t.UnixNano()).Equal(t) {
+		return fmt.Errorf("the expiry %s is not between 1970 and 2262", text)
+	}
+	return nil
 }
 
 // Limits bound what a Reader takes. Zero means no limit.
@@ -53,7 +85,7 @@ func (l Limits) longestLine() int {
 	if l.Key == 0 || l.Value == 0 {
 		return 1 << 30
 	}
-	return 6*(l.Key+l.Value) + 256
+	return 6*(l.Key+l.Value) + 512
 }
 
 // LineError is what is wrong with one line.

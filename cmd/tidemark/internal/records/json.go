@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -19,8 +18,7 @@ type jsonRecord struct {
 	KeyBase64   *string `json:"key_base64,omitempty"`
 	Value       *string `json:"value,omitempty"`
 	ValueBase64 *string `json:"value_base64,omitempty"`
-	// Expires is taken, and not used: see Record.
-	Expires *time.Time `json:"expires,omitempty"`
+	Expires     *string `json:"expires,omitempty"`
 }
 
 func (r *Reader) parseJSON(line []byte) error {
@@ -47,8 +45,13 @@ func (r *Reader) parseJSON(line []byte) error {
 	if r.key, err = jsonField(r.key, "key", record.Key, record.KeyBase64); err != nil {
 		return err
 	}
-	r.value, err = jsonField(r.value, "value", record.Value, record.ValueBase64)
-	return err
+	if r.value, err = jsonField(r.value, "value", record.Value, record.ValueBase64); err != nil {
+		return err
+	}
+	if record.Expires != nil {
+		return r.record.parseExpiry(*record.Expires)
+	}
+	return nil
 }
 
 func jsonField(dst []byte, name string, text, encoded *string) ([]byte, error) {
@@ -122,9 +125,8 @@ func AppendJSONObject(dst []byte, record Record, keysOnly bool) []byte {
 		dst = append(dst, ',')
 		dst = AppendJSONField(dst, "value", record.Value)
 	}
-	if !record.Expires.IsZero() {
-		dst = append(dst, `,"expires":"`...)
-		dst = append(record.Expires.UTC().AppendFormat(dst, time.RFC3339Nano), '"')
+	if with, said := record.appendExpiry(append(dst, `,"expires":"`...)); said {
+		dst = append(with, '"')
 	}
 	return append(dst, '}')
 }

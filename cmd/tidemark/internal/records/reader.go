@@ -17,6 +17,7 @@ type Reader struct {
 	long   []byte // a line longer than the buffer of in
 	key    []byte // of the last record
 	value  []byte
+	record Record // the expiry of the last record
 }
 
 // NewReader reads in, in the given format.
@@ -41,7 +42,8 @@ func (r *Reader) Next() (Record, error) {
 	if err != nil {
 		return Record{}, &LineError{Line: r.line, Err: err}
 	}
-	return Record{Key: r.key, Value: r.value}, nil
+	r.record.Key, r.record.Value = r.key, r.value
+	return r.record, nil
 }
 
 var errLineTooLong = errors.New("the line is longer than the longest record")
@@ -74,7 +76,7 @@ func (r *Reader) readLine() ([]byte, error) {
 }
 
 func (r *Reader) parse(line []byte) error {
-	r.key, r.value = r.key[:0], r.value[:0]
+	r.key, r.value, r.record = r.key[:0], r.value[:0], Record{}
 	if len(line) == 0 {
 		return errors.New("the line is empty")
 	}
@@ -108,8 +110,9 @@ func (r *Reader) parseTSV(line []byte) error {
 	if !found {
 		return errors.New("there is no tab between key and value")
 	}
-	if bytes.IndexByte(value, '\t') >= 0 {
-		return errors.New(`there is more than one tab; write \t for a tab inside a key or value`)
+	value, expiry, expires := bytes.Cut(value, []byte{'\t'})
+	if bytes.IndexByte(expiry, '\t') >= 0 {
+		return errors.New(`there are more than two tabs; write \t for a tab inside a key or value`)
 	}
 	var err error
 	if r.key, err = Unescape(r.key, key); err != nil {
@@ -117,6 +120,11 @@ func (r *Reader) parseTSV(line []byte) error {
 	}
 	if r.value, err = Unescape(r.value, value); err != nil {
 		return fmt.Errorf("in the value: %w", err)
+	}
+	if expires {
+		if err := r.record.parseExpiry(string(expiry)); err != nil {
+			return fmt.Errorf("behind the second tab: %w; write \\t for a tab inside a key or value", err)
+		}
 	}
 	return nil
 }

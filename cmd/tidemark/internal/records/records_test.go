@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -24,7 +26,8 @@ func readAll(t interface{ Fatalf(string, ...any) }, r *Reader) (all []Record) {
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
-		all = append(all, Record{Key: bytes.Clone(record.Key), Value: bytes.Clone(record.Value)})
+		record.Key, record.Value = bytes.Clone(record.Key), bytes.Clone(record.Value)
+		all = append(all, record)
 	}
 }
 
@@ -47,6 +50,12 @@ func TestRoundTrip(t *testing.T) {
 				for range rapid.IntRange(0, 10).Draw(t, "records") {
 					record := Record{Key: append([]byte{rapid.Byte().Draw(t, "first")},
 						field.Draw(t, "key")...), Value: field.Draw(t, "value")}
+					switch rapid.IntRange(0, 2).Draw(t, "expiry") {
+					case 1:
+						record.Forever = true
+					case 2:
+						record.Expires = time.Unix(0, rapid.Int64Range(2, math.MaxInt64).Draw(t, "expires"))
+					}
 					want = append(want, record)
 					if err := w.Write(record); err != nil {
 						t.Fatal(err)
@@ -60,7 +69,8 @@ func TestRoundTrip(t *testing.T) {
 				var again bytes.Buffer
 				w = NewWriter(&again, format)
 				for i := range want {
-					if !bytes.Equal(got[i].Key, want[i].Key) || !bytes.Equal(got[i].Value, want[i].Value) {
+					if !bytes.Equal(got[i].Key, want[i].Key) || !bytes.Equal(got[i].Value, want[i].Value) ||
+						!got[i].Expires.Equal(want[i].Expires) || got[i].Forever != want[i].Forever {
 						t.Fatalf("record %d: %q=%q came back as %q=%q", i, want[i].Key,
 							want[i].Value, got[i].Key, got[i].Value)
 					}
@@ -118,7 +128,11 @@ func TestErrorsNameTheLine(t *testing.T) {
 	}{
 		{TSV, "", "the line is empty"},
 		{TSV, "key", "there is no tab between key and value"},
-		{TSV, "a\tb\tc", `there is more than one tab; write \t for a tab inside a key or value`},
+		{TSV, "a\tb\tc", `behind the second tab: the expiry "c" is not a time like ` +
+			`2030-01-31T12:00:00Z, nor "never"; write \t for a tab inside a key or value`},
+		{TSV, "a\tb\t2400-01-01T00:00:00Z", `behind the second tab: the expiry 2400-01-01T00:00:00Z is ` +
+			`not between 1970 and 2262; write \t for a tab inside a key or value`},
+		{TSV, "a\tb\tnever\t", `there are more than two tabs; write \t for a tab inside a key or value`},
 		{TSV, "\tv", "the key is empty; a key has at least one byte"},
 		{TSV, "k\tv\r",
 			`the line ends with a carriage return; convert the file to Unix line ends, ` +

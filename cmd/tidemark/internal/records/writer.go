@@ -23,6 +23,9 @@ func (w *Writer) Write(record Record) error {
 		w.line = AppendEscaped(w.line, record.Key)
 		w.line = append(w.line, '\t')
 		w.line = AppendEscaped(w.line, record.Value)
+		if with, said := record.appendExpiry(append(w.line, '\t')); said {
+			w.line = with
+		}
 	}
 	w.line = append(w.line, '\n')
 	_, err := w.out.Write(w.line)

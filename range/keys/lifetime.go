@@ -1,0 +1,119 @@
+package keys
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+)
+
+// The bounds of a time to live.
+const (
+	MinTTL = time.Millisecond
+	MaxTTL = 10 * 365 * 24 * time.Hour
+)
+
+// Lifetime says until when a value lives. Requests carry a lifetime as a number (kvpb.PutRequest.ttl):
+//
+//	0       the keyspace's default decides (DefaultLifetime)
+//	-1      the value does not expire (Forever)
+//	> 0     a time to live in nanoseconds, from the timestamp of the version on
+//	< -1    a moment: the negated wall time, in nanoseconds since the epoch, of the expiry
+type Lifetime int64
+
+const (
+	// DefaultLifetime leaves the lifetime to the keyspace's default.
+	DefaultLifetime Lifetime = 0
+	// Forever is the lifetime of a value that does not expire, whatever the keyspace's default is.
+	Forever Lifetime = -1
+)
+
+// For is the lifetime of a value with a time to live of d, which is above 0.
+func For(d time.Duration) Lifetime { return Lifetime(d) }
+
+// Until is the lifetime of a value that expires at a wall time, in nanoseconds since the epoch,
+// which is above 1.
+func Until(wall int64) Lifetime { return Lifetime(-wall) }
+
+// Moment returns the wall time at which the value expires, if the lifetime names a moment.
+func (l Lifetime) Moment() (wall int64, ok bool) {
+	switch {
+	case l >= Forever:
+		return 0, false
+	case l == math.MinInt64:
+		return math.MaxInt64, true
+	}
+	return -int64(l), true
+}
+
+// Or returns the lifetime, and usual in place of DefaultLifetime. A usual of 0 stands for values
+// that do not expire.
+func (l Lifetime) Or(usual time.Duration) Lifetime {
+	switch {
+	case l != DefaultLifetime:
+		return l
+	case usual > 0:
+		return For(usual)
+	}
+	return Forever
+}
+
+// ExpiryOf returns the wall time at which the version of a timestamp expires, in nanoseconds since
+// the epoch, and 0 for a version that does not expire. The expiry is above the timestamp's wall
+// time: a value whose moment has passed is there at its own timestamp alone.
+func (l Lifetime) ExpiryOf(ts hlc.Timestamp) int64 {
+	if moment, ok := l.Moment(); ok {
+		if ts.Wall == math.MaxInt64 {
+			return math.MaxInt64
+		}
+		return max(moment, ts.Wall+1)
+	}
+	switch {
+	case l <= 0:
+		return 0
+	case ts.Wall > math.MaxInt64-int64(l):
+		return math.MaxInt64
+	}
+	return ts.Wall + int64(l)
+}
+
+// Validate says what is wrong with a lifetime that a request carries.
+func (l Lifetime) Validate() error {
+	if l <= 0 {
+		return nil // a default, for ever, or a moment: each is valid
+	}
+	return ValidateTTL(time.Duration(l))
+}
+
+// String returns the lifetime in words.
+func (l Lifetime) String() string {
+	moment, ok := l.Moment()
+	switch {
+	case ok:
+		return "until " + time.Unix(0, moment).UTC().Format(time.RFC3339Nano)
+	case l == Forever:
+		return "for ever"
+	case l == DefaultLifetime:
+		return "as the keyspace says"
+	}
+	return "for " + time.Duration(l).String()
+}
+
+// ValidateTTL says what is wrong with a time to live. 0 is none.
+func ValidateTTL(ttl time.Duration) error {
+	if ttl < MinTTL || ttl > MaxTTL {
+		return fmt.Errorf("a time to live of %s: it is from %s to %d days", ttl, MinTTL,
+			MaxTTL/(24*time.Hour))
+	}
+	return nil
+}
+
+// ValidateDefaultTTL says what is wrong with the default of a keyspace, in milliseconds; 0 is none.
+func ValidateDefaultTTL(millis uint64) error {
+	if millis > uint64(MaxTTL.Milliseconds()) {
+		return fmt.Errorf("a default time to live of %d ms: it is at most %d days", millis,
+			MaxTTL/(24*time.Hour))
+	}
+	return nil
+}
