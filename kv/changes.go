@@ -2,10 +2,12 @@ package kv
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv/internal/changes"
+	"github.com/tidemarkdb/tidemark/kv/internal/whole"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -50,7 +52,10 @@ import (
 //
 // With Consumer the position has a name, and is recorded by the servers.
 //
-// Options are Since, Consumer, Prefix, From, To and ProgressEvery.
+// Changes that lie above the next progress may come before that progress. Whole has them wait for
+// theirs, so that what comes between two progresses leads from one moment to another.
+//
+// Options are Since, Consumer, Prefix, From, To, ProgressEvery and Whole.
 func (k *Keyspace) Changes(ctx context.Context, options ...ChangesOption) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		if err := k.changes(ctx, options, func(c Change) bool { return yield(c, nil) }); err != nil {
@@ -106,30 +111,48 @@ func (k *Keyspace) changesOf(ctx context.Context, q *changesQuery, a *partitionA
 	}
 	c := changes.Config{Asker: a, Spans: a.spans(), After: q.since, ProgressEvery: q.every,
 		Failed: feed.failed}
-	err = changes.Run(ctx, c, func(e changes.Event) bool {
-		if e.Change == nil {
-			feed.progress(e.Progress)
-			goesOn := yield(Change{Kind: ChangeProgress, Timestamp: e.Progress})
-			if goesOn {
-				took(e.Progress)
-			}
-			return goesOn
+	hand := func(c Change) bool {
+		if c.Kind != ChangeProgress {
+			k.client.feeds.changes.Inc()
+			return yield(c)
 		}
-		k.client.feeds.changes.Inc()
-		c := Change{Kind: ChangePut, Key: e.Change.Key, Value: e.Change.Value,
-			Timestamp: fromWire(e.Change.Version), Expires: expiryOf(int64(e.Change.Expires))}
-		if c.Value == nil {
-			c.Value = []byte{}
+		feed.progress(c.Timestamp)
+		goesOn := yield(c)
+		if goesOn {
+			took(c.Timestamp)
 		}
-		if e.Change.Deleted {
-			c.Kind, c.Value = ChangeDelete, nil
-		}
-		return yield(c)
-	})
+		return goesOn
+	}
+	if q.whole == nil {
+		err = changes.Run(ctx, c, func(e changes.Event) bool { return hand(changeOf(e)) })
+	} else {
+		g := grouped{buffer: whole.New(*q.whole), hand: hand}
+		err = errors.Join(changes.Run(ctx, c, g.take), g.close())
+	}
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx) // which the consumer may have ended
 	}
 	return err
+}
+
+// changeOf is an event of a feed as the loop sees it.
+func changeOf(e changes.Event) Change {
+	if e.Change == nil {
+		return Change{Kind: ChangeProgress, Timestamp: e.Progress}
+	}
+	return newChange(e.Change.Key, e.Change.Value, fromWire(e.Change.Version), e.Change.Deleted,
+		int64(e.Change.Expires))
+}
+
+func newChange(key, value []byte, at Timestamp, deleted bool, expires int64) Change {
+	c := Change{Kind: ChangePut, Key: key, Value: value, Timestamp: at, Expires: expiryOf(expires)}
+	if c.Value == nil {
+		c.Value = []byte{}
+	}
+	if deleted {
+		c.Kind, c.Value = ChangeDelete, nil
+	}
+	return c
 }
 
 // beginChanges makes sure that there are partitions to be asked, and a timestamp to begin at. now
@@ -206,14 +229,16 @@ type changesQuery struct {
 	since    Timestamp
 	hasSince bool
 	every    time.Duration
+	// whole, if set, says that changes come in whole moments, and what may wait for those.
+	whole *whole.Limits
 	// consumer is the name of one, if named.
 	consumer        string
 	named           bool
 	consumerOptions []ConsumerOption
 }
 
-// ChangesOption is an option of Changes: Since, Consumer, Prefix, From, To, All,
-// ProgressEvery.
+// ChangesOption is an option of Changes: Since, Consumer, Prefix, From, To, All, ProgressEvery,
+// Whole.
 type ChangesOption interface{ changes(*changesQuery) }
 
 type changesOption func(*changesQuery)

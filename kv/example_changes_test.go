@@ -1,13 +1,19 @@
 package kv_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
@@ -25,21 +31,27 @@ func indexed(ctx context.Context, ks *kv.Keyspace, index map[string]string,
 		index[string(pair.Key)] = string(pair.Value)
 	}
 
-	// And all that was written after it.
-	for change, err := range ks.Changes(ctx, kv.Since(read.At)) {
+	// And all that was written after it, applied moment by moment.
+	var moment []kv.Change
+	for change, err := range ks.Changes(ctx, kv.Since(read.At), kv.Whole()) {
 		if err != nil {
 			return err
 		}
-		switch change.Kind {
-		case kv.ChangePut:
-			index[string(change.Key)] = string(change.Value)
-		case kv.ChangeDelete:
-			delete(index, string(change.Key))
-		case kv.ChangeProgress:
-			// Everything at or below this timestamp has come: here is where to go on.
-			if err := save(index, change.Timestamp); err != nil {
-				return err
+		if change.Kind != kv.ChangeProgress {
+			moment = append(moment, change)
+			continue
+		}
+		// Exactly what was written up to this timestamp has come: here is where to go on.
+		for _, c := range moment {
+			if c.Kind == kv.ChangePut {
+				index[string(c.Key)] = string(c.Value)
+			} else {
+				delete(index, string(c.Key))
 			}
+		}
+		moment = moment[:0]
+		if err := save(index, change.Timestamp); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -94,4 +106,75 @@ func TestTheExampleOfChanges(t *testing.T) {
 			t.Errorf("this is not in the example:\n%s", block[1])
 		}
 	}
+}
+
+// What the example saves at a progress is a state of one moment, beside transactions over several
+// partitions: the sum over all accounts never differs.
+func TestTheExampleOfChangesBesideTransfers(t *testing.T) {
+	changesCluster(t, func(ctx context.Context, _ *kvtest.Cluster, client *kv.Client,
+		ks *kv.Keyspace) {
+		const accounts, balance, transfers = 20, 100, 300
+		account := func(i int) []byte { return fmt.Appendf(nil, "account %d", i%accounts) }
+		for i := range accounts {
+			if _, err := ks.Put(ctx, account(i), fmt.Append(nil, balance)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		transfer := func(i int) error {
+			_, err := client.Update(ctx, func(tx *kv.Txn) error {
+				from, to := account(i), account(i*7+1)
+				if bytes.Equal(from, to) {
+					return nil
+				}
+				if _, err := tx.Increment(ctx, ks, from, -1); err != nil {
+					return err
+				}
+				_, err := tx.Increment(ctx, ks, to, 1)
+				return err
+			})
+			return err
+		}
+		var done atomic.Pointer[kv.Timestamp]
+		var group errgroup.Group
+		for worker := range 4 {
+			group.Go(func() error {
+				for i := range transfers {
+					if err := transfer(worker*transfers + i); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		go func() { // until all transfers are done
+			if err := group.Wait(); err != nil {
+				t.Error(err)
+			}
+			at := client.Timestamp()
+			done.Store(&at)
+		}()
+		enough := errors.New("enough")
+		saved := 0
+		err := indexed(ctx, ks, map[string]string{}, func(index map[string]string, at kv.Timestamp) error {
+			sum := 0
+			for _, value := range index {
+				n, err := strconv.Atoi(value)
+				if err != nil {
+					return err
+				}
+				sum += n
+			}
+			if sum != accounts*balance {
+				return fmt.Errorf("at %s the accounts hold %d together, want %d", at, sum, accounts*balance)
+			}
+			saved++
+			if end := done.Load(); end != nil && end.LessEq(at) {
+				return enough
+			}
+			return nil
+		})
+		if !errors.Is(err, enough) || saved < 3 {
+			t.Errorf("%d copies were saved: %v", saved, err)
+		}
+	}, kv.Hash(8))
 }

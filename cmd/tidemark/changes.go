@@ -21,7 +21,7 @@ import (
 type changesFlags struct {
 	argument.Span
 	since, until, follow, consumer string
-	progress                       bool
+	progress, whole                bool
 }
 
 func (a *app) changesCommand() *cobra.Command {
@@ -36,6 +36,10 @@ interrupted, or with --until up to a moment.
 
 With --progress it is also told up to when all changes have come: --since such a timestamp goes on
 behind it, without a gap. The GC window of the keyspace says for how long that can be done.
+
+Without --whole changes may be shown before a progress that lie above it, and those of different
+keys in any order. With it they are in the order of their timestamps, and those of a transaction
+side by side.
 
 With --consumer it goes on where the consumer of that name was, and what that has not been shown is
 kept from garbage collection (tidemark consumers). A new consumer begins now, or with --since. It is
@@ -63,6 +67,8 @@ new file only. One command at a time may follow into a file.`,
 		"end when all that was written up to then has come; a moment as with --since")
 	flags.BoolVar(&f.progress, "progress", false,
 		"tell up to when all changes have come, each second")
+	flags.BoolVar(&f.whole, "whole", false,
+		"show changes in the order of their timestamps, and before each progress exactly those up to it")
 	flags.StringVar(&f.consumer, "consumer", "",
 		"go on where the consumer of this name was, and keep what it has not seen from "+
 			"garbage collection")
@@ -80,6 +86,9 @@ func (a *app) changes(ctx context.Context, keyspace string, f *changesFlags) err
 	var options []kv.ChangesOption
 	for _, span := range spans {
 		options = append(options, span)
+	}
+	if f.whole {
+		options = append(options, kv.Whole())
 	}
 	var until kv.Timestamp
 	if f.until != "" {

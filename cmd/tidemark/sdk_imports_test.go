@@ -14,9 +14,8 @@ import (
 var (
 	sdkPackages = []string{
 		"hlc", "kv", "kv/internal/changes", "kv/internal/frontier", "kv/internal/reads",
-		"kv/internal/sorting", "kv/internal/writes", "metric",
-		"range/admission",
-		"range/keys", "range/route", "range/tree",
+		"kv/internal/sorting", "kv/internal/whole", "kv/internal/writes", "metric",
+		"range/admission", "range/keys", "range/route", "range/tree",
 		"rpc", "rpc/access", "rpc/block", "rpc/clusterpb", "rpc/coordpb", "rpc/kvpb", "rpc/peerpb",
 		"rpc/nonblock", "rpc/quota", "rpc/transport",
 		"txn", "txn/committer",

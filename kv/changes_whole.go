@@ -1,0 +1,94 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/kv/internal/changes"
+	"github.com/tidemarkdb/tidemark/kv/internal/whole"
+)
+
+const (
+	// DefaultWholeMemory and DefaultWholeSpill are how many bytes of changes a feed with Whole holds
+	// in memory and in a temporary file.
+	DefaultWholeMemory = 64 << 20
+	DefaultWholeSpill  = 4 << 30
+
+	minWholeMemory = 32 << 20
+)
+
+// WholeOption is an option of Whole: WholeMemory, WholeSpill.
+type WholeOption interface{ whole(*whole.Limits) }
+
+type wholeOption func(*whole.Limits)
+
+func (o wholeOption) whole(l *whole.Limits) { o(l) }
+
+// WholeMemory bounds the memory for changes that no progress has covered, in bytes: 32 MiB at
+// least. The default is DefaultWholeMemory.
+func WholeMemory(bytes int) WholeOption {
+	return wholeOption(func(l *whole.Limits) { l.Memory = max(bytes, minWholeMemory) })
+}
+
+// WholeSpill bounds the temporary file for changes that do not fit into memory, in bytes, and names
+// its directory; an empty one is that of the system for temporary files. The default is
+// DefaultWholeSpill.
+func WholeSpill(dir string, bytes uint64) WholeOption {
+	return wholeOption(func(l *whole.Limits) { l.Directory, l.Spill = dir, bytes })
+}
+
+// Whole has Changes come in whole moments: between two progresses come exactly the changes above the
+// earlier and at or below the later one, in the order of their timestamps, those of one timestamp in
+// the order of their keys. So the changes of a transaction stand side by side, and a program that
+// applies at each progress what has come before it goes from one consistent state to the next.
+//
+// Changes that no progress has covered yet wait in memory, and beyond that in a temporary file. A
+// partition that cannot be read holds all progress back: if the changes of the others take up all
+// the room meanwhile, the feed ends with ErrOverloaded, and Since the last progress repeats them.
+func Whole(options ...WholeOption) ChangesOption {
+	return changesOption(func(q *changesQuery) {
+		q.whole = &whole.Limits{Memory: DefaultWholeMemory, Spill: DefaultWholeSpill}
+		for _, o := range options {
+			o.whole(q.whole)
+		}
+	})
+}
+
+// grouped hands on what a feed tells as Whole says.
+type grouped struct {
+	buffer *whole.Buffer
+	hand   func(Change) bool
+	// err is why the buffer has ended the feed, if it has.
+	err error
+}
+
+// take takes the next event of the feed. It returns false when the feed is to end.
+func (g *grouped) take(e changes.Event) bool {
+	if e.Change != nil {
+		g.err = g.buffer.Add(&whole.Change{Key: e.Change.Key, Value: e.Change.Value,
+			Timestamp: fromWire(e.Change.Version), Deleted: e.Change.Deleted,
+			Expires: int64(e.Change.Expires)})
+		return g.err == nil
+	}
+	more := false
+	more, g.err = g.buffer.Upto(e.Progress, func(c *whole.Change) bool {
+		return g.hand(newChange(c.Key, c.Value, c.Timestamp, c.Deleted, c.Expires))
+	})
+	return more && g.err == nil && g.hand(changeOf(e))
+}
+
+// close gives back what the buffer holds, and returns why it has ended the feed.
+func (g *grouped) close() error {
+	return errors.Join(wholeError(g.err), g.buffer.Close())
+}
+
+// wholeError is the error of a buffer as the caller of Changes sees it.
+func wholeError(err error) error {
+	if !errors.Is(err, whole.ErrFull) {
+		return err // nil, or of the temporary file
+	}
+	return &Error{Op: "changes", Message: fmt.Sprintf("%v: a partition holds progress back", err),
+		Advice: "go on Since the last progress, with more room (WholeMemory, WholeSpill); tidemark " +
+			"status names partitions that cannot be read",
+		wraps: []error{ErrOverloaded}}
+}
