@@ -22,17 +22,24 @@ import (
 func (a *app) coordImportCommand() *cobra.Command {
 	var f coordFlags
 	var quiet, abandon, withoutSum, skipUsers bool
-	cmd := &cobra.Command{
+	bump := uint64(defaultBump)
+	var cmd *cobra.Command
+	cmd = &cobra.Command{
 		Use:   "import FILE",
 		Short: "Bring a snapshot of etcd into an empty coordination service",
 		Long: `Bring a snapshot of etcd, as "etcdctl snapshot save" and "tidemark coord export" write
 it, into a coordination service without keys and leases. Keys have the revisions, versions and
-leases that they had, and the service goes on at the revision of the snapshot. Leases run from
-the end of the import on, for as long as they had left at their last checkpoint, or else for
-their full terms.
+leases that they had. Leases run from the end of the import on, for as long as they had left at
+their last checkpoint, or else for their full terms.
 
-The history is left out: revisions below that of the snapshot cannot be read, and watches that ask
-for them are told that they were compacted.
+The service goes on at the revision of the snapshot and 1,000,000,000 more, or another number given
+with --bump-revision. So no revision comes again that the service of the snapshot has given out
+since, to changes that are lost: a client that has seen such a revision is told that it was
+compacted, and reads anew, and fencing tokens go on rising. With --bump-revision 0 the service goes
+on at the revision of the snapshot: give that only if nothing was written after the snapshot.
+
+The history is left out: revisions below that at which the service goes on cannot be read, and
+watches that ask for them are told that they were compacted.
 
 Users, with their passwords, and roles come as well, unless --skip-users leaves them out. If etcd
 authenticated its clients, the service does so from the moment on in which the import ends: root's
@@ -55,7 +62,8 @@ each.`,
 			if abandon {
 				return a.withImport(ctx, &f, a.abandonImport)
 			}
-			return a.coordImport(ctx, &f, args[0], quiet, withoutSum, skipUsers)
+			i := &importing{app: a, bump: bump, bumpGiven: cmd.Flags().Changed("bump-revision")}
+			return a.coordImport(ctx, &f, i, args[0], quiet, withoutSum, skipUsers)
 		}),
 	}
 	flags := cmd.Flags()
@@ -65,8 +73,13 @@ each.`,
 		"take a file without a sum at its end, such as that of a member of etcd which is stopped")
 	flags.BoolVar(&skipUsers, "skip-users", false,
 		"leave users and roles out, and do not enable authentication")
+	flags.Uint64Var(&bump, "bump-revision", bump,
+		"go on at the revision of the snapshot and so many more")
 	return a.printing(a.coordClient(cmd, &f))
 }
+
+// defaultBump is by how much an import raises the revision: by more than a service writes in years.
+const defaultBump = 1_000_000_000
 
 // withImport runs do with a client of imports.
 func (a *app) withImport(ctx context.Context, f *coordFlags,
@@ -95,7 +108,7 @@ func (a *app) abandonImport(ctx context.Context, client coordpb.ImportClient) er
 }
 
 func (a *app) coordImport(
-	ctx context.Context, f *coordFlags, path string, quiet, withoutSum, skipUsers bool,
+	ctx context.Context, f *coordFlags, i *importing, path string, quiet, withoutSum, skipUsers bool,
 ) error {
 	show := func(what, unit string, total uint64) *progress.Progress {
 		return progress.Start(progress.Options{Out: a.err, Terminal: a.errTerminal, Quiet: quiet,
@@ -112,8 +125,7 @@ func (a *app) coordImport(
 		return err
 	}
 	defer file.Close()
-	i := &importing{app: a, file: file,
-		users: !skipUsers && len(file.Users)+len(file.Roles) > 0}
+	i.file, i.users = file, !skipUsers && len(file.Users)+len(file.Roles) > 0
 	if err := i.check(); err != nil {
 		return err
 	}

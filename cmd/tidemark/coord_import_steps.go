@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"google.golang.org/grpc"
 
@@ -30,10 +31,17 @@ type importing struct {
 	steps *etcdfile.Steps
 	// users: users and roles come too.
 	users bool
+	// bump is by how much the revision is raised, and bumpGiven says that the user chose it.
+	bump      uint64
+	bumpGiven bool
 }
 
 // check refuses a file of which something cannot be imported, before anything is.
 func (i *importing) check() error {
+	if i.bump > math.MaxInt64-i.file.Revision {
+		return exit.Usagef("--bump-revision %d: the snapshot is at revision %d, and the highest is %d",
+			i.bump, i.file.Revision, int64(math.MaxInt64))
+	}
 	for n := range i.file.Len() {
 		if i.file.Size(n) <= embedded.MostRequestBytes {
 			continue
@@ -55,6 +63,7 @@ func (i *importing) begin(ctx context.Context) (err error) {
 	}
 	if i.state.Phase != coordpb.ImportState_UNDER_WAY {
 		i.steps, i.state = i.file.Steps(newImportID()), &coordpb.ImportState{}
+		i.steps.Revision = i.file.Revision + i.bump
 		i.steps.EnableAuth = i.users && i.file.Auth
 		if !i.users {
 			return nil
@@ -68,7 +77,14 @@ func (i *importing) begin(ctx context.Context) (err error) {
 		return &exit.Error{Code: exit.Conflict, Err: fmt.Errorf("the import of another file is under "+
 			"way, with %d keys so far: go on with it, or give it up with --abandon", i.state.Keys)}
 	}
+	raised := i.state.Revision - i.file.Revision
+	if i.bumpGiven && raised != i.bump {
+		return &exit.Error{Code: exit.Conflict, Err: fmt.Errorf("the import that is under way goes on "+
+			"at revision %d: go on with it with --bump-revision %d, or give it up with --abandon",
+			i.state.Revision, raised)}
+	}
 	i.steps, i.began = i.file.Steps(i.state.Id), true
+	i.steps.Revision = i.state.Revision
 	i.steps.EnableAuth = i.users && i.file.Auth
 	i.say("going on with the import of this file, of which %d keys are there", i.state.Keys)
 	return nil
@@ -111,12 +127,16 @@ func (i *importing) report() error {
 	case i.file.Auth:
 		i.say("the etcd of the file authenticates its clients, and this service does not yet")
 	}
+	if raised := i.steps.Revision - i.file.Revision; raised > 0 {
+		i.say("the snapshot is at revision %d, and the service goes on %d above: clients that ask for "+
+			"earlier revisions are told that they were compacted", i.file.Revision, raised)
+	}
 	if i.steps.WithoutLease > 0 {
 		i.say("%d keys have a lease that is not in the file, and have none now", i.steps.WithoutLease)
 	}
 	list := i.list(output.Column{Name: "revision", Number: true},
 		output.Column{Name: "keys", Number: true}, output.Column{Name: "leases", Number: true},
 		output.Column{Name: "elapsed"})
-	list.Row(i.file.Revision, i.state.Keys, i.state.Leases, i.shown.Elapsed())
+	list.Row(i.steps.Revision, i.state.Keys, i.state.Leases, i.shown.Elapsed())
 	return list.Flush()
 }

@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,10 +12,130 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/tidemarkdb/tidemark/bench/proof/reference"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/coord"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/etcdfile"
+	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
+
+// emptyCluster is a cluster of its own, which ends with the test.
+func emptyCluster(t *testing.T) shared {
+	t.Helper()
+	own, err := embedded.StartCluster(t.Context(), embedded.ClusterConfig{
+		Dir: t.TempDir(), Nodes: 1, Cores: 1, Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := own.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := own.WaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return shared{t, map[string]string{endpointsEnv: own.Endpoints()[0]}}
+}
+
+// After a restore from a snapshot, clients that have seen later revisions are told that these were
+// compacted, and new holders of a lock pass the fence that has seen later holders.
+func TestCoordImportRaisesRevisions(t *testing.T) {
+	from, to := service(t), emptyCluster(t)
+	ctx := t.Context()
+	saved := filepath.Join(t.TempDir(), "etcd.db")
+	from.ok("coord", "put", "raised/a", "1")
+	from.ok("coord", "export", saved)
+
+	data, err := kv.Open(ctx, []string{to.environment[endpointsEnv]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer data.Close()
+	ks, err := data.CreateKeyspace(ctx, "fenced", kv.Hash(1), kv.Replicas(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fence := coord.Fence{Keyspace: ks, Name: "raised"}
+	// hold takes the lock of a service for a moment, passes the fence, and returns the token and the
+	// client.
+	hold := func(of shared) (coord.Token, *coord.Client) {
+		t.Helper()
+		client, err := coord.Connect(ctx, strings.Split(of.environment[endpointsEnv], ","))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = client.Close() })
+		session, err := client.NewSession(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer session.Close(ctx)
+		lock, err := client.Mutex("raised").Lock(ctx, session)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := data.Update(ctx, func(tx *kv.Txn) error {
+			return fence.Check(ctx, tx, lock.Token())
+		}); err != nil {
+			t.Errorf("a holder with token %d: %v", lock.Token(), err)
+		}
+		return lock.Token(), client
+	}
+	for i := range 10 {
+		from.ok("coord", "put", "raised/a", fmt.Sprint("later ", i))
+	}
+	before, _ := hold(from)
+
+	to.fails(exit.Usage, "the highest is", "coord", "import", saved, "--bump-revision",
+		fmt.Sprint(uint64(math.MaxInt64)))
+	to.ok("coord", "import", saved)
+	after, client := hold(to)
+	if after < before+defaultBump/2 {
+		t.Errorf("token %d after the restore, %d before", after, before)
+	}
+	watch := <-client.Etcd().Watch(ctx, "raised/", clientv3.WithPrefix(),
+		clientv3.WithRev(int64(before)+1))
+	if !errors.Is(watch.Err(), rpctypes.ErrCompacted) {
+		t.Errorf("a watch from revision %d on: %v", before+1, watch.Err())
+	}
+}
+
+// An import goes on at the revision at which it began, and at no other.
+func TestCoordImportGoesOnWithItsRevision(t *testing.T) {
+	from, to := service(t), emptyCluster(t)
+	saved := filepath.Join(t.TempDir(), "etcd.db")
+	from.ok("coord", "put", "raised/a", "1")
+	from.ok("coord", "export", saved)
+	file, err := etcdfile.Open(t.Context(), saved, etcdfile.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	client, err := coord.Connect(t.Context(), []string{to.environment[endpointsEnv]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := coordpb.NewImportClient(client.Etcd().ActiveConnection()).Step(t.Context(),
+		&coordpb.ImportStep{Id: 7, Step: 1, Revision: file.Revision + 77,
+			Source: file.Sum[:]}); err != nil {
+		t.Fatal(err)
+	}
+	to.fails(exit.Conflict, "--bump-revision 77", "coord", "import", saved, "--bump-revision", "5")
+	to.ok("coord", "import", saved)
+	state, err := client.Etcd().Get(t.Context(), "raised/a")
+	if err != nil || state.Header.Revision != int64(file.Revision)+77 {
+		t.Errorf("at revision %v, want %d: %v", state.Header, file.Revision+77, err)
+	}
+}
 
 // What an etcd has comes over, with its leases and revisions, and goes back.
 func TestCoordImportAndExport(t *testing.T) {
@@ -30,22 +153,7 @@ func TestCoordImportAndExport(t *testing.T) {
 	from.ok("coord", "export", saved)
 	from.fails(exit.Failed, "is there already", "coord", "export", saved)
 
-	own, err := embedded.StartCluster(t.Context(), embedded.ClusterConfig{
-		Dir: t.TempDir(), Nodes: 1, Cores: 1, Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := own.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if err := own.WaitReady(ctx); err != nil {
-		t.Fatal(err)
-	}
-	to := shared{t, map[string]string{endpointsEnv: own.Endpoints()[0]}}
+	to := emptyCluster(t)
 	to.ok("coord", "put", "x", "1")
 	to.fails(exit.Usage, "only an empty store", "coord", "import", saved)
 	to.ok("coord", "del", "x")

@@ -1,11 +1,13 @@
 package etcdapi
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -66,8 +68,68 @@ func compareImported(b *both) {
 	b.ask(&pb.LeaseLeasesRequest{}) // and in the same order
 }
 
+// A snapshot of an etcd that was itself restored with --bump-revision comes over. An import that
+// raises revisions comes to the same as an etcd that is restored so; and the snapshot of a store with
+// such revisions is one that etcdutl restores, also with the revision raised once more.
+func TestImportRaisesRevisions(t *testing.T) {
+	const raised = 1000
+	etcd := reference.Test(t, reference.Options{Args: []string{"--unsafe-no-fsync"}})
+	b := &both{t: t, etcd: connect(t, etcd.Endpoints()[0]), revision: 1, answers: map[string]int{}}
+	q := &requests{Rand: rand.New(rand.NewPCG(12, 4)), b: b}
+	etcdDoes := func(request proto.Message) {
+		answer, err := b.etcd.call(t.Context(), request)
+		b.follow(request, answer, err)
+	}
+	for range 300 {
+		etcdDoes(q.next())
+	}
+	etcdDoes(&pb.PutRequest{Key: []byte("gone"), Value: []byte("1")})
+	etcdDoes(&pb.DeleteRangeRequest{Key: []byte("gone")})
+	dir := t.TempDir()
+	save := func(from *clientv3.Client, name string) string {
+		path := filepath.Join(dir, name)
+		if err := saveSnapshot(t.Context(), from, path); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	path := save(dial(t, etcd.Endpoints()[0]), "first.db")
+	bump := []string{"--bump-revision", fmt.Sprint(raised), "--mark-compacted"}
+	for round := range 3 {
+		// etcd is restored from the snapshot with its revision raised, ours imports it so.
+		address := restoredAt(t, etcd.Programs, path, bump...)
+		b.etcd = connect(t, address)
+		ours := serve(t, nil)
+		b.ours = connect(t, ours.address)
+		if at := importFileRaised(t, b.ours, path, raised); at != uint64(b.revision) {
+			t.Fatalf("round %d: the snapshot is at revision %d, want %d", round, at, b.revision)
+		}
+		b.revision += raised
+		b.compacted = b.revision
+		compareImported(b)
+		for _, at := range []int64{2, b.revision - raised, b.revision - 1, b.revision} {
+			b.ask(&pb.WatchCreateRequest{Key: []byte{0}, RangeEnd: []byte{0}, StartRevision: at})
+		}
+		if round == 1 {
+			// The next round is of a store that has changed nothing since its import.
+			path = save(ours.Client, "of ours, as imported.db")
+			continue
+		}
+		for range 200 {
+			b.ask(q.next())
+		}
+		path = save(dial(t, address), fmt.Sprint("of etcd ", round, ".db"))
+	}
+}
+
 // importFile imports a file, and sees that nothing else is answered meanwhile.
 func importFile(t *testing.T, to *endpoint, path string) {
+	t.Helper()
+	importFileRaised(t, to, path, 0)
+}
+
+// importFileRaised is importFile with the revision of the file, which is returned, raised.
+func importFileRaised(t *testing.T, to *endpoint, path string, raised uint64) uint64 {
 	t.Helper()
 	file, err := etcdfile.Open(t.Context(), path, etcdfile.Options{})
 	if err != nil {
@@ -76,7 +138,8 @@ func importFile(t *testing.T, to *endpoint, path string) {
 	defer file.Close()
 	client := coordpb.NewImportClient(to.connection)
 	state, steps := &coordpb.ImportState{}, file.Steps(9)
-	begin := &coordpb.ImportStep{Id: 9, Step: 1, Revision: file.Revision, Source: file.Sum[:]}
+	steps.Revision += raised
+	begin := &coordpb.ImportStep{Id: 9, Step: 1, Revision: steps.Revision, Source: file.Sum[:]}
 	if state, err = client.Step(t.Context(), begin); err != nil {
 		t.Fatal(err)
 	}
@@ -101,8 +164,9 @@ func importFile(t *testing.T, to *endpoint, path string) {
 			t.Fatal(err)
 		}
 	}
-	if state.Phase != coordpb.ImportState_DONE || state.Keys != uint64(file.Len()) ||
+	if state.Phase != coordpb.ImportState_DONE || raised == 0 && state.Keys != uint64(file.Len()) ||
 		state.Leases != uint64(len(file.Leases)) || steps.WithoutLease > 0 {
 		t.Fatal("the import has not ended", state, steps.WithoutLease)
 	}
+	return file.Revision
 }

@@ -155,12 +155,20 @@ func TestSnapshotThatIsNotRead(t *testing.T) {
 // restored is an etcd that is restored from a snapshot.
 func restored(t *testing.T, programs reference.Programs, path string) *endpoint {
 	t.Helper()
+	return connect(t, restoredAt(t, programs, path))
+}
+
+// restoredAt is restored with options for etcdutl. It returns the address.
+func restoredAt(
+	t *testing.T, programs reference.Programs, path string, options ...string,
+) (address string) {
+	t.Helper()
 	dir := t.TempDir()
-	run(t, programs.Etcdutl, "snapshot", "restore", path, "--data-dir", filepath.Join(dir, "m1"),
-		"--name", "m1", "--initial-cluster", "m1=http://127.0.0.1:1",
-		"--initial-advertise-peer-urls", "http://127.0.0.1:1")
+	run(t, programs.Etcdutl, append([]string{"snapshot", "restore", path, "--data-dir",
+		filepath.Join(dir, "m1"), "--name", "m1", "--initial-cluster", "m1=http://127.0.0.1:1",
+		"--initial-advertise-peer-urls", "http://127.0.0.1:1"}, options...)...)
 	etcd := reference.Test(t, reference.Options{Dir: dir, Args: []string{"--unsafe-no-fsync"}})
-	return connect(t, etcd.Endpoints()[0])
+	return etcd.Endpoints()[0]
 }
 
 func saveSnapshot(ctx context.Context, c *clientv3.Client, path string) (err error) {

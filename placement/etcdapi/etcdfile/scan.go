@@ -86,7 +86,9 @@ func (s *scan) run(p *pages) error {
 	return s.sort()
 }
 
-// change takes a version of a key. They come in the order of their revisions.
+// change takes a version of a key. They come in the order of their revisions. One without a key says
+// only that the store has reached its revision: `etcdutl snapshot restore --bump-revision` writes
+// such a change, and so does Write.
 func (s *scan) change(e element) error {
 	at, deleted, err := decodeRevision(e.key)
 	if err != nil {
@@ -100,11 +102,6 @@ func (s *scan) change(e element) error {
 	if err := proto.Unmarshal(e.value, kv); err != nil {
 		return damaged("what it has at revision %d: %v", at.main, err)
 	}
-	if len(kv.Key) == 0 || !deleted && (kv.Version < 1 || kv.CreateRevision < 1 ||
-		kv.CreateRevision > kv.ModRevision || uint64(kv.ModRevision) != at.main) {
-		return damaged("key %q at revision %d has version %d, and was made at revision %d", kv.Key,
-			at.main, kv.Version, kv.CreateRevision)
-	}
 	if at.main != s.last.main {
 		for _, i := range s.newest.current {
 			s.entries[i].current = false
@@ -112,6 +109,14 @@ func (s *scan) change(e element) error {
 		s.newest.current = s.newest.current[:0]
 	}
 	s.last = at
+	if len(kv.Key) == 0 && (deleted || len(e.value) == 0) {
+		return nil // it marks the revision that the store has reached
+	}
+	if len(kv.Key) == 0 || !deleted && (kv.Version < 1 || kv.CreateRevision < 1 ||
+		kv.CreateRevision > kv.ModRevision || uint64(kv.ModRevision) != at.main) {
+		return damaged("key %q at revision %d has version %d, and was made at revision %d", kv.Key,
+			at.main, kv.Version, kv.CreateRevision)
+	}
 	i := s.newest.find(s.File, kv.Key)
 	if i < 0 {
 		if len(s.entries) == math.MaxUint32 {

@@ -17,6 +17,9 @@ const (
 
 // Steps makes the steps of an import of a file.
 type Steps struct {
+	// Revision is that at which the store goes on after the import. It is File.Revision, or above:
+	// then all revisions that the file knows of are compacted.
+	Revision uint64
 	// EnableAuth has the last step enable authentication, for users that were imported before.
 	EnableAuth bool
 	// WithoutLease counts keys whose lease is not in the file. They are imported without one.
@@ -29,7 +32,7 @@ type Steps struct {
 
 // Steps makes the steps of the import of that id, which is not 0.
 func (f *File) Steps(id uint64) *Steps {
-	s := &Steps{file: f, id: id, leases: map[int64]bool{}}
+	s := &Steps{Revision: f.Revision, file: f, id: id, leases: map[int64]bool{}}
 	for _, l := range f.Leases {
 		s.leases[l.ID] = true
 	}
@@ -38,7 +41,7 @@ func (f *File) Steps(id uint64) *Steps {
 
 // Next makes the step that comes after a state of the import, which is empty before the first one.
 func (s *Steps) Next(state *coordpb.ImportState) (*coordpb.ImportStep, error) {
-	step := &coordpb.ImportStep{Id: s.id, Step: state.Step + 1, Revision: s.file.Revision,
+	step := &coordpb.ImportStep{Id: s.id, Step: state.Step + 1, Revision: s.Revision,
 		Source: s.file.Sum[:]}
 	leases := s.file.Leases
 	if state.Leases > 0 {
@@ -65,6 +68,9 @@ func (s *Steps) Next(state *coordpb.ImportState) (*coordpb.ImportStep, error) {
 		k, err := s.file.Key(n)
 		if err != nil {
 			return nil, err
+		}
+		if k.KV.Version == 0 && s.Revision > s.file.Revision {
+			continue // nobody can watch from the revision of the deletion
 		}
 		step.Keys = append(step.Keys, s.imported(k.KV, k.Number))
 	}

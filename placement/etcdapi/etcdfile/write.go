@@ -67,6 +67,8 @@ type writer struct {
 	db             *bbolt.DB
 	tx             *bbolt.Tx
 	changes, bytes int
+	// last is the newest revision of which there is a change.
+	last uint64
 }
 
 func (w *writer) all(ctx context.Context, e *store.Export) error {
@@ -92,6 +94,9 @@ func (w *writer) all(ctx context.Context, e *store.Export) error {
 		}
 	}
 	if err := e.Changes(ctx, w.change); err != nil {
+		return err
+	}
+	if err := w.reached(e.Revision); err != nil {
 		return err
 	}
 	return w.commit()
@@ -139,6 +144,7 @@ func (w *writer) change(c store.Change) error {
 		}
 	}
 	b := w.tx.Bucket([]byte("key"))
+	w.last = max(w.last, c.KV.ModRevision)
 	number := uint64(c.Number)
 	if !c.Numbered {
 		number = nextNumber(b, c.KV.ModRevision)
@@ -158,6 +164,16 @@ func (w *writer) change(c store.Change) error {
 	w.changes++
 	w.bytes += len(value)
 	return b.Put(key, value)
+}
+
+// reached marks the store's revision, if it has no change: etcdutl takes the newest change for the
+// store's revision, in `snapshot status` and where `snapshot restore --bump-revision` begins to
+// count. The mark is the deletion of a key without a name, which no request can see.
+func (w *writer) reached(revision uint64) error {
+	if revision <= max(w.last, 1) {
+		return nil
+	}
+	return w.tx.Bucket([]byte("key")).Put(append(revisionKey(revision, 0), tombstoneMark), nil)
 }
 
 // nextNumber is one that no change of a revision has yet.
