@@ -26,6 +26,9 @@ const (
 	// maxRequests bounds the bytes of requests that are under way; each party is granted
 	// requestsGranted.
 	maxRequests, requestsGranted = 128 << 20, 8 << 20
+	// maxWaiting bounds the bytes of messages of streams that wait for room among the answers of the
+	// server; each party is granted waitingGranted.
+	maxWaiting, waitingGranted = 64 << 20, 4 << 20
 	// defaultPerConnection is the default of Config.PerConnection.
 	defaultPerConnection = 512
 	// defaultPatience is the default of Config.Patience. etcd's client for Go makes a call that was
@@ -77,6 +80,7 @@ type Forwarder struct {
 	config   Config
 	open     *quota.Bytes
 	requests *quota.Bytes
+	waiting  *quota.Bytes
 	metrics  *metrics
 	members  members
 	// running are the goroutines of streams, and those that close connections.
@@ -101,7 +105,8 @@ func New(c Config) *Forwarder {
 		c.Random = rand.Uint64
 	}
 	return &Forwarder{config: c, open: quota.NewBytes(maxOpen, openGranted),
-		requests: quota.NewBytes(maxRequests, requestsGranted), metrics: newMetrics(c.Registry)}
+		requests: quota.NewBytes(maxRequests, requestsGranted),
+		waiting:  quota.NewBytes(maxWaiting, waitingGranted), metrics: newMetrics(c.Registry)}
 }
 
 // Close closes the connections to members. The server that has the services must have ended its

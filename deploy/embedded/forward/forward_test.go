@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -175,4 +176,37 @@ func TestCallsAreShared(t *testing.T) {
 	if _, _, err := f.enter("late"); !coordpb.IsNotSent(err) {
 		t.Errorf("after Close: %v", err)
 	}
+}
+
+// A message that finds no room among the answers of the server waits, if not too much waits already;
+// otherwise the stream ends, and its client begins it again.
+func TestWaitingMessagesAreBounded(t *testing.T) {
+	f := New(Config{Answers: rpc.NewAnswers(), Party: func(context.Context) string { return "p" }})
+	ctx := rpc.Leaves(t.Context())
+	message := &pb.SnapshotResponse{Blob: make([]byte, 1<<20)}
+	var held []any // what is on its way to clients that do not read
+	for range 1 << 10 {
+		counted, err := f.config.Answers.Bound(ctx, message, 1<<20)
+		if err != nil {
+			break
+		}
+		held = append(held, counted)
+	}
+	if !f.waiting.Take("p", 32<<20) { // what waits already
+		t.Fatal("nothing may wait")
+	}
+	if _, err := f.count(ctx, message); status.Code(err) != codes.Unavailable {
+		t.Errorf("with %d messages on their way: %v", len(held), err)
+	}
+	f.waiting.Give("p", 32<<20)
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := f.count(ctx, message); !errors.Is(err, context.Canceled) {
+		t.Errorf("one that may wait: %v", err)
+	}
+	if n := f.waiting.Held(); n != 0 {
+		t.Errorf("%d bytes are left", n)
+	}
+	runtime.KeepAlive(held)
+	f.Close()
 }

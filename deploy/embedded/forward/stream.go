@@ -122,7 +122,7 @@ func (f *Forwarder) pass(m *method, d grpc.StreamDesc, client grpc.ServerStream,
 		if err != nil {
 			return f.streamEnd(member, err)
 		}
-		counted, err := f.config.Answers.Wait(client.Context(), message, proto.Size(message))
+		counted, err := f.count(client.Context(), message)
 		if err == nil {
 			err = client.SendMsg(counted)
 		}
@@ -130,6 +130,27 @@ func (f *Forwarder) pass(m *method, d grpc.StreamDesc, client grpc.ServerStream,
 			return asStatus(err)
 		}
 	}
+}
+
+// errUnread is what a client hears that leaves too much unread. Clients of etcd begin a stream of
+// watches again where it was.
+var errUnread = status.Error(codes.Unavailable, "etcdserver: this stream is ended: too many "+
+	"messages wait here for clients that do not read")
+
+// count counts a message of a stream among the large answers of this server. A message that finds
+// no room there waits, as long as not too much waits already.
+func (f *Forwarder) count(ctx context.Context, message proto.Message) (any, error) {
+	size := proto.Size(message)
+	counted, err := f.config.Answers.Bound(ctx, message, size)
+	if err == nil {
+		return counted, nil
+	}
+	party := f.config.Party(ctx)
+	if !f.waiting.Take(party, int64(size)) {
+		return nil, errUnread
+	}
+	defer f.waiting.Give(party, int64(size))
+	return f.config.Answers.Wait(ctx, message, size)
 }
 
 // passRequests hands the client's messages on.
