@@ -124,7 +124,7 @@ func TestInvalidCallsSendNothing(t *testing.T) {
 				return err
 			},
 			"delete unbounded": func() error { _, err := ks.DeleteRange(ctx); return err },
-			"limit 0":          func() error { _, err := drain(ks.Scan(ctx, Limit(0))); return err },
+			"limit -1":         func() error { _, err := drain(ks.Scan(ctx, Limit(-1))); return err },
 			"page size 0":      func() error { _, err := drain(ks.Scan(ctx, PageSize(0))); return err },
 			"from above to": func() error {
 				_, err := drain(ks.Scan(ctx, From([]byte("z")), To([]byte("a"))))

@@ -358,6 +358,8 @@ func describe(cause error, keyspace string) string {
 		return "timed out"
 	case errors.Is(cause, context.Canceled):
 		return "the call was cancelled"
+	case errors.Is(cause, route.ErrNoKeyspace) && keyspace == "":
+		return "a keyspace of the call does not exist any more: it was dropped"
 	case errors.Is(cause, route.ErrNoKeyspace):
 		return fmt.Sprintf(
 			"there is no keyspace %q; `tidemark keyspace list` shows those there are", keyspace)

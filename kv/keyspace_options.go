@@ -12,7 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// DefaultHashPartitions is how many partitions a keyspace gets if neither Hash nor Range is given.
+// DefaultHashPartitions is how many partitions ParsePartitioning takes "hash" for. A keyspace for
+// which neither Hash nor Range is given is a range keyspace of one partition.
 const DefaultHashPartitions = 32
 
 // KeyspaceOption is an option of CreateKeyspace and CreateKeyspaceIfMissing: Hash, Range, Replicas,
@@ -53,7 +54,7 @@ func (s *keyspaceSettings) refuse(format string, args ...any) {
 }
 
 func newKeyspaceSettings(options []KeyspaceOption) *keyspaceSettings {
-	s := &keyspaceSettings{hashPartitions: DefaultHashPartitions}
+	s := &keyspaceSettings{} // of one range partition, which splits by itself
 	for _, o := range options {
 		o.create(s)
 	}

@@ -212,12 +212,12 @@ func At(ts Timestamp) TimeOption { return TimeOption{ts} }
 // AtTime reads the past as of t by the cluster's clocks.
 func AtTime(t time.Time) TimeOption { return TimeOption{TimestampOf(t)} }
 
-// Limit ends the scan after n rows.
+// Limit ends the scan after n rows; 0 is no limit.
 func Limit(n int) ShapeOption {
 	return ShapeOption{func(q *query) {
 		q.limit = n
-		if n <= 0 {
-			q.bad = "Limit must be above 0; leave it out for no limit"
+		if n < 0 {
+			q.bad = "Limit must not be below 0; 0 is no limit"
 		}
 	}}
 }

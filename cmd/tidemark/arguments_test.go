@@ -139,7 +139,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{"get fruit a --hex --base64", "--base64 and --hex exclude each other: give one of them"},
 		{"get fruit a --at tomorrow", `"tomorrow" is not a moment`},
 		{"keyspace create fruit --partitions hash:0", "the number of hash partitions is 1 to 16384"},
-		{"keyspace create fruit", "--partitions"},
+		{"keyspace create fruit --partitions=", "write hash:N (for instance hash:32) or range"},
 		{"keyspace create fruit --partitions hash:8 --split-at a", "--split-at is for range"},
 		{"keyspace create fruit --partitions range --split-at b --split-at a", "ascending"},
 		{"keyspace create fruit --partitions range --split-at a --split-at a", "twice"},

@@ -51,13 +51,14 @@ type createFlags struct {
 func (a *app) keyspaceCreateCommand() *cobra.Command {
 	var f createFlags
 	cmd := &cobra.Command{
-		Use:   "create NAME --partitions hash:N | --partitions range [--split-at KEY]...",
+		Use:   "create NAME [--partitions hash:N | --partitions range [--split-at KEY]...]",
 		Short: "Create a keyspace",
 		Long: `Create a keyspace, and wait until it can be used.
 
-hash:N spreads the keys evenly over N partitions, whatever they are; N never changes. range keeps
-keys in order: it begins with one partition, or with one more than there are --split-at keys, each
-of which begins a partition. Either way partitions split as they grow, and merge as they shrink.
+range, which is the default, keeps keys in order: it begins with one partition, or with one more
+than there are --split-at keys, each of which begins a partition. hash:N spreads the keys evenly
+over N partitions, whatever they are; N never changes. Either way partitions split as they grow, and
+merge as they shrink.
 
 The copies of a partition lie on different nodes; if there are fewer nodes than --replicas the
 keyspace waits for more.
@@ -65,7 +66,8 @@ keyspace waits for more.
 With thousands of partitions it shows how many have been made; --timeout then is for each that is
 made, not for all. If it is interrupted the keyspace exists, and goes on being set up: --if-missing
 waits for it.`,
-		Example: `  tidemark keyspace create fruit --partitions hash:32
+		Example: `  tidemark keyspace create fruit
+  tidemark keyspace create events --partitions hash:32
   tidemark keyspace create users --partitions range --split-at g --split-at p
   tidemark keyspace create cache --partitions hash:8 --replicas 1 --gc-window 10m
   tidemark keyspace create ledger --partitions hash:32 --commit-wait
@@ -77,7 +79,7 @@ waits for it.`,
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.partitions, "partitions", "", "hash:N or range (required)")
+	flags.StringVar(&f.partitions, "partitions", "range", "hash:N or range")
 	flags.StringArrayVar(&f.splitAt, "split-at", nil,
 		"with range: a key that begins a partition; once for each, ascending")
 	f.place.register(cmd, "the cluster's, 3")
@@ -100,10 +102,6 @@ waits for it.`,
 }
 
 func (f *createFlags) options() (options []kv.KeyspaceOption, err error) {
-	if f.partitions == "" {
-		return nil, exit.Usagef("say how to partition the keyspace: --partitions hash:N (for " +
-			"instance hash:32) or --partitions range")
-	}
 	if strings.HasPrefix(f.partitions, "hash") && len(f.splitAt) > 0 {
 		return nil, exit.Usagef(
 			"--split-at is for range keyspaces; a hash keyspace begins with a partition for each number")

@@ -20,7 +20,7 @@ func (a *app) nodesCommand() *cobra.Command {
 		Short: "List the data nodes",
 		Long: `List the data nodes: whether they are alive, how many replicas they hold, how many
 partitions they lead, and their disks. A node is taken for dead when nothing was heard from it for
-its lease, nine seconds. Those that were decommissioned are left out, unless --all is given.`,
+its lease, nine seconds; its numbers are left out then. Those that were decommissioned are left out, unless --all is given.`,
 		Args: arguments("", 0, 0),
 		RunE: a.verb(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(client *kv.Client) error { return a.nodes(ctx, client, all) })
@@ -106,8 +106,12 @@ func (a *app) nodes(ctx context.Context, client *kv.Client, all bool) error {
 			notes = append(notes,
 				fmt.Sprintf("%s damaged or failed: see its log", plural(int(n), "replica")))
 		}
-		list.Row(node.ID, node.Address, node.Alive, node.Replicas, node.Leaders,
-			output.Size(node.DiskUsed), output.Size(node.DiskFree),
+		var replicas, leaders, used, free any // the last report of a lost node is out of date
+		if node.Alive {
+			replicas, leaders = node.Replicas, node.Leaders
+			used, free = output.Size(node.DiskUsed), output.Size(node.DiskFree)
+		}
+		list.Row(node.ID, node.Address, node.Alive, replicas, leaders, used, free,
 			orNone(node.Region), orNone(node.Zone), orNone(strings.Join(node.Tags, ", ")),
 			string(node.Status), orNone(node.HTTPAddress), orNone(node.Version),
 			orNone(strings.Join(notes, "; ")))

@@ -262,7 +262,11 @@ func (f *startFlags) check() error {
 const startNotice = 3 * time.Second
 
 func (a *app) start(ctx context.Context, f startFlags) error {
+	given := f.advertise != ""
 	if err := f.check(); err != nil {
+		return err
+	}
+	if err := f.nameAsListed(ctx, given); err != nil {
 		return err
 	}
 	region, zone, err := argument.ParseLocality(f.locality)
@@ -344,6 +348,29 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 			return nil
 		}
 	}
+}
+
+// lookUpTimeout bounds how long the hosts of --core are looked up.
+const lookUpTimeout = 2 * time.Second
+
+// nameAsListed sees that the server goes by the name that --core has for it: the others know a
+// founding member by that name alone. given says that --advertise was given.
+func (f *startFlags) nameAsListed(ctx context.Context, given bool) error {
+	if slices.Contains(f.core, f.advertise) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
+	defer cancel()
+	listed := argument.ListedAs(ctx, net.DefaultResolver, f.advertise, f.core)
+	switch {
+	case listed == "":
+		return nil
+	case given:
+		return exit.Usagef("--advertise %s is %s of --core, in other words: write both the same way",
+			f.advertise, listed)
+	}
+	f.advertise = listed
+	return nil
 }
 
 // sayReady is the one line of a server that serves.

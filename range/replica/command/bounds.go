@@ -13,9 +13,13 @@ const (
 // Bounds of requests.
 const (
 	// MaxBatchOperations and MaxBatchBytes bound a WriteBatch and a Prepare, as they bound a
-	// transaction (DESIGN section 14), and what a batch of keys brings.
+	// transaction (DESIGN section 14): the bytes of keys and values. MaxBatchBytes bounds what a batch
+	// of keys brings, too.
 	MaxBatchOperations = 100_000
 	MaxBatchBytes      = 64 << 20
+	// MaxEntryBytes bounds what a request takes in an entry of the log, with all that surrounds its
+	// keys and values, so that the entry fits into a message (rpc.MaxMessageBytes).
+	MaxEntryBytes = 78 << 20
 	// MaxReadSet bounds the keys and spans of a read set.
 	MaxReadSet = 100_000
 	// MaxHoldSpans bounds the spans that one request holds.

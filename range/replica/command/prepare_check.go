@@ -47,6 +47,7 @@ func checkPrepare(d *clusterpb.Partition, q *kvpb.Request) (w Writing, p *Proble
 		return w, Invalid("a prepare has at most %d mutations, this one has %d", MaxBatchOperations, n)
 	}
 	seen := make(map[string]struct{}, len(c.GetMutations()))
+	written := 0
 	for _, m := range c.GetMutations() {
 		if p := checkMutation(d, m, c); p != nil {
 			return w, p
@@ -55,6 +56,7 @@ func checkPrepare(d *clusterpb.Partition, q *kvpb.Request) (w Writing, p *Proble
 			return w, Invalid("key %s appears twice in a prepare", keys.Pretty(m.GetKey()))
 		}
 		seen[text(m.GetKey())] = struct{}{}
+		written += len(m.GetKey()) + len(m.GetValue())
 		w.Size += len(m.GetKey()) + len(m.GetValue()) + len(of.Anchor) + LockOverhead
 	}
 	if c.GetOnePhase() != nil {
@@ -67,8 +69,13 @@ func checkPrepare(d *clusterpb.Partition, q *kvpb.Request) (w Writing, p *Proble
 		}
 		w.Size += size
 	}
-	if w.Size > MaxBatchBytes {
-		return w, Invalid("a prepare has at most %d bytes, this one has %d", MaxBatchBytes, w.Size)
+	switch {
+	case written > MaxBatchBytes:
+		return w, Invalid("a prepare has at most %d bytes of keys and values, this one has %d",
+			MaxBatchBytes, written)
+	case w.Size > MaxEntryBytes:
+		return w, Invalid("a prepare has at most %d bytes with its locks, each of which names the "+
+			"transaction's first key, and with what it has read; this one has %d", MaxEntryBytes, w.Size)
 	}
 	return w, nil
 }

@@ -46,6 +46,7 @@ func checkWriteBatch(d *clusterpb.Partition, b *kvpb.WriteBatchRequest) (size in
 			MaxBatchOperations, len(operations))
 	}
 	seen := make(map[string]struct{}, len(operations))
+	written := 0
 	for _, o := range operations {
 		if p := checkKeyValue(d, o.GetKey(), o.GetValue()); p != nil {
 			return 0, p
@@ -61,12 +62,13 @@ func checkWriteBatch(d *clusterpb.Partition, b *kvpb.WriteBatchRequest) (size in
 			return 0, Invalid("key %s appears twice in an atomic batch", keys.Pretty(o.GetKey()))
 		}
 		seen[text(o.GetKey())] = struct{}{}
-		size += len(o.GetKey()) + len(o.GetValue()) + WriteOverhead
+		written += len(o.GetKey()) + len(o.GetValue())
 	}
-	if size > MaxBatchBytes {
-		return 0, Invalid("an atomic batch has at most %d bytes, this one has %d", MaxBatchBytes, size)
+	if written > MaxBatchBytes {
+		return 0, Invalid("an atomic batch has at most %d bytes of keys and values, this one has %d",
+			MaxBatchBytes, written)
 	}
-	return size, nil
+	return written + len(operations)*WriteOverhead, nil
 }
 
 // writeBatch writes several keys at one timestamp. Every operation writes a version, a deletion of
