@@ -189,7 +189,7 @@ func TestCreateKeyspaceIfMissing(t *testing.T) {
 			t.Errorf("described as %s", got)
 		}
 		for _, options := range [][]kv.KeyspaceOption{
-			nil, {kv.Hash(8)}, {kv.Range(), kv.Replicas(1)}, {kv.Range(), kv.CommitWait()},
+			{kv.Hash(32)}, {kv.Hash(8)}, {kv.Range(), kv.Replicas(1)}, {kv.Range(), kv.CommitWait()},
 			{kv.Range(), kv.GCWindow(1e9)},
 		} {
 			_, _, err := client.CreateKeyspaceIfMissing(ctx, "users", options...)

@@ -35,9 +35,9 @@ const Help = `A command of tidemark ends with one of these codes:
     5  the answer to a write was lost: it may or may not have taken effect
     6  another transaction, or the holder of a lock, was in the way; nothing was changed: run it
        again
-    7  status: everything is served, but something needs looking after: a node or a member of the core
-       is down or has not caught up, a node is full or its clock is wrong, servers do not hear each
-       other; recover confirm: partitions of the plan have not reported yet
+    7  status: everything is served, but something needs looking after: a node or a member of the
+       core is down or has not caught up, a node is full or its clock is wrong, servers do not hear
+       each other; recover confirm: partitions of the plan have not reported yet
     8  status: some partitions, or the coordination store, have no leader and cannot be read or
        written
   130  it was interrupted (Ctrl-C, SIGTERM); the message says how far it came
