@@ -381,4 +381,5 @@ func TestTimer(t *testing.T) {
 	b.fails(exit.Usage, "no period", "timer", "t", "often", "--", "true")
 	b.fails(exit.Usage, "100ms or more", "timer", "t", "1ms", "--", "true")
 	b.fails(exit.Usage, "skip, once or each", "timer", "t", "1m", "--missed", "x", "--", "true")
+	b.fails(exit.Usage, "1 or more", "timer", "t", "1m", "--catch-up", "0", "--", "true")
 }

@@ -17,8 +17,8 @@ var missedPolicies = map[string]coord.Missed{"skip": coord.SkipMissed, "once": c
 
 type timerFlags struct {
 	holdFlags
-	missed string
-	count  int
+	missed         string
+	count, catchUp int
 }
 
 func (a *app) timerCommand() *cobra.Command {
@@ -28,13 +28,14 @@ func (a *app) timerCommand() *cobra.Command {
 		Short: "Run a command once in every period, on one of many machines",
 		Long: `Run a command once in every period, such as 10m: on any number of machines this waits
 under the same NAME and PERIOD, and in each period one of them runs the command. Periods are
-counted from 1970-01-01 00:00 UTC, by the machines' clocks: 1h is on the hour. It goes on until it
-is interrupted.
+counted from 1970-01-01 00:00 UTC, by the clocks of the coordination service: 1h is on the hour,
+whatever the clock of this machine shows. It goes on until it is interrupted.
 
 A period belongs to the machine that was first to claim it; if that dies, or the command fails, it
 is not run again. If it could not be told which process has claimed a period it is not run here, and
 that is said. --missed says what becomes of periods in which no process ran the command: they are
-left out (skip), run once for all of them (once), or once for each (each).
+left out (skip), run once for all of them (once), or once for each (each), of the last --catch-up of
+them.
 
 The command finds in its environment TIDEMARK_TIMER_DUE, when its period was due,
 TIDEMARK_TIMER_MISSED, how many were left out before it, and ` + fencingEnv + `, which
@@ -60,11 +61,16 @@ it runs on. SIGHUP and SIGQUIT are as SIGTERM.`,
 		if err := f.check(cmd, command); err != nil {
 			return err
 		}
+		if f.catchUp < 1 {
+			return exit.Usagef("--catch-up %d: give 1 or more", f.catchUp)
+		}
 		return a.timer(ctx, &f, names[0], period, missed, command)
 	})
 	f.registerPatience(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.missed, "missed", "skip", "periods that were missed: skip, once or each")
+	flags.IntVar(&f.catchUp, "catch-up", coord.DefaultCatchUp,
+		"with --missed each: the greatest number of missed periods that are made up for")
 	flags.IntVar(&f.count, "count", 0, "end after so many runs on this machine; 0: go on")
 	return a.recipe(cmd, &f.coordFlags)
 }
@@ -74,7 +80,8 @@ func (a *app) timer(ctx context.Context, f *timerFlags, name string, period time
 	return a.withCoord(ctx, &f.coordFlags, func(c *coord.Client) error {
 		a.say("tidemark: waiting for the periods of %s, every %s", name, period)
 		runs := 0
-		for tick, err := range c.Timer(name, period, missed).Ticks(ctx) {
+		timer := c.Timer(name, period, missed, coord.CatchUp(f.catchUp))
+		for tick, err := range timer.Ticks(ctx) {
 			switch {
 			case err != nil && ctx.Err() != nil:
 				return nil // there is no other end

@@ -74,6 +74,24 @@ func (c *etcdCluster) leaderElsewhere() string {
 	return ""
 }
 
+// clocks is etcdapi.Config.Clocks, by the pings that the members send one another.
+func (c *etcdCluster) clocks() (clocks []int64, members int) {
+	own, peers := c.core.host.Clocks().Clocks()
+	self := c.MemberID()
+	for _, m := range c.store.Members().GetMembers() {
+		if m.Role == storepb.MemberRole_LEARNER {
+			continue
+		}
+		members++
+		if peer, heard := peers[m.Replica]; m.Server == self {
+			clocks = append(clocks, own)
+		} else if heard {
+			clocks = append(clocks, peer)
+		}
+	}
+	return clocks, members
+}
+
 // Learner implements etcdapi.Cluster.
 func (c *etcdCluster) Learner() bool {
 	m := c.self()

@@ -28,11 +28,11 @@ var etcdServices = []*grpc.ServiceDesc{&pb.KV_ServiceDesc, &pb.Watch_ServiceDesc
 	&pb.Lease_ServiceDesc, &pb.Cluster_ServiceDesc, &pb.Maintenance_ServiceDesc,
 	&pb.Auth_ServiceDesc, &v3lockpb.Lock_ServiceDesc, &v3electionpb.Election_ServiceDesc,
 	&coordpb.Import_ServiceDesc, &coordpb.Permissions_ServiceDesc, &coordpb.Renewals_ServiceDesc,
-	&grpc_health_v1.Health_ServiceDesc}
+	&coordpb.Clock_ServiceDesc, &grpc_health_v1.Health_ServiceDesc}
 
 // calledServices are those of them that clients may also call on connections of requests.
 var calledServices = []*grpc.ServiceDesc{&pb.KV_ServiceDesc, &pb.Lease_ServiceDesc,
-	&coordpb.Renewals_ServiceDesc}
+	&coordpb.Renewals_ServiceDesc, &coordpb.Clock_ServiceDesc}
 
 // maxRevisionBytes leaves room for the rest of a message: gRPC sends none of more than 256 MiB.
 const maxRevisionBytes = 128 << 20
@@ -59,6 +59,7 @@ func (s *Server) serveEtcd(
 		Cluster: cluster, MaxRequestBytes: s.config.MaxRequestBytes,
 		MaxOperations: s.config.MaxOperations, TemporaryDirectory: temporary,
 		Quota: s.config.CoreQuota, GiveBack: room.giveBack, Answers: s.answers,
+		Clocks: cluster.clocks,
 		CertificateUsers: s.tls != nil && s.config.TLSCA != "", TLS: rpc.TLSOfCall,
 		Party: rpc.PartyOfCall, PassedOn: s.passedOn, Keyspaces: guardedKeyspaces{s},
 		Logger: s.config.Logger, Registerer: registerer})

@@ -60,6 +60,9 @@ type Client struct {
 	prefix  string
 	attempt time.Duration
 	clock   hlc.Monotonic
+	// wall is the wall clock of this machine, and time the clock of the service.
+	wall func() time.Time
+	time serviceClock
 	// id and made make values that no other write has.
 	id   string
 	made atomic.Uint64
@@ -73,6 +76,7 @@ type config struct {
 	prefix  string
 	attempt time.Duration
 	clock   hlc.Monotonic
+	wall    func() time.Time
 }
 
 // Option is an option of Connect and New.
@@ -111,6 +115,10 @@ func Prefix(p string) Option { return func(c *config) { c.prefix = p } }
 // machine is suspended; one that does not makes a session believe for too long that it lives. It is
 // for tests in which time is not real.
 func Monotonic(clock func() int64) Option { return func(c *config) { c.clock = clock } }
+
+// Wall is the wall clock of this machine. Nothing that programs share depends on it, unless the
+// service tells no time, as etcd does not (see Timer). It is for tests in which time is not real.
+func Wall(clock func() time.Time) Option { return func(c *config) { c.wall = clock } }
 
 // Connect connects to the coordination service at the addresses of its servers (host:port, or URLs)
 // and returns when one of them has answered. Servers that are not members of the core name these,
@@ -172,15 +180,15 @@ func (c *Client) findMembers(ctx context.Context) {
 }
 
 // New uses a client of etcd that the caller has made, and closes after the Client. Of the options
-// only Prefix, AttemptTimeout and Monotonic count. How soon it connects again after an outage is in
-// its DialOptions; by itself gRPC may wait for two minutes.
+// only Prefix, AttemptTimeout, Monotonic and Wall count. How soon it connects again after an outage
+// is in its DialOptions; by itself gRPC may wait for two minutes.
 func New(etcd *clientv3.Client, options ...Option) *Client {
 	return newClient(etcd, newConfig(options))
 }
 
 func newConfig(options []Option) config {
 	cfg := config{prefix: DefaultPrefix, attempt: DefaultAttemptTimeout,
-		clock: hlc.SystemMonotonic(), etcd: clientv3.Config{
+		clock: hlc.SystemMonotonic(), wall: time.Now, etcd: clientv3.Config{
 			DialKeepAliveTime: pingAfter, DialKeepAliveTimeout: pingTimeout, Logger: zap.NewNop(),
 			DialOptions: []grpc.DialOption{grpc.WithConnectParams(reconnect)}}}
 	for _, o := range options {
@@ -193,7 +201,7 @@ func newClient(etcd *clientv3.Client, cfg config) *Client {
 	var id [12]byte
 	rand.Read(id[:]) // never fails
 	return &Client{etcd: etcd, prefix: cfg.prefix, attempt: cfg.attempt,
-		clock: cfg.clock, id: hex.EncodeToString(id[:])}
+		clock: cfg.clock, wall: cfg.wall, id: hex.EncodeToString(id[:])}
 }
 
 // unreachable takes note that a server is silent with which a call is given up, which the end of

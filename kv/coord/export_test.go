@@ -7,13 +7,15 @@ import (
 	"google.golang.org/grpc"
 )
 
-// WithClock has a timer read another wall clock, and wait in another way; nil: as it does.
+// WithClock has a timer take another clock for the service's, and wait in another way.
 func (t *Timer) WithClock(now func() time.Time,
 	wait func(context.Context, time.Duration) error) *Timer {
-	t.now = now
-	if wait != nil {
-		t.wait = wait
+	t.carry = func(moment) moment {
+		at := now().UnixNano()
+		return moment{earliest: at, latest: at}
 	}
+	t.now = func(context.Context) (moment, error) { return t.carry(moment{}), nil }
+	t.wait = wait
 	return t
 }
 

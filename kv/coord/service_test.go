@@ -95,13 +95,14 @@ func (w *world) clientAt(endpoints []string, options ...coord.Option) *coord.Cli
 }
 
 // intercepted is a client whose unary calls go through a function.
-func (w *world) intercepted(f grpc.UnaryClientInterceptor) *coord.Client {
+func (w *world) intercepted(f grpc.UnaryClientInterceptor,
+	options ...coord.Option) *coord.Client {
 	w.Helper()
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop(),
 		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(f)}})
 	w.must(err)
 	w.Cleanup(func() { etcd.Close() })
-	return coord.New(etcd, coord.Prefix(w.prefix))
+	return coord.New(etcd, append(options, coord.Prefix(w.prefix))...)
 }
 
 // session is a session of a client; it is closed when the test ends.

@@ -28,36 +28,63 @@ const (
 const (
 	// MinPeriod is the shortest period of a Timer.
 	MinPeriod = 100 * time.Millisecond
+	// DefaultCatchUp is how many periods FireEach fires at most of those that were missed, if
+	// CatchUp says nothing else.
+	DefaultCatchUp = 100
 
-	// watchClock is how often a manager looks at the wall clock, which may be set, while it waits.
-	watchClock = 10 * time.Second
+	// lookAgain is how often a manager that waits looks at the clock and at the last claim.
+	lookAgain = time.Minute
+	// mostAhead is by how much a claim may be ahead of the service's clock, or by one period if that
+	// is longer: for so long nothing fires, and nothing is fired twice.
+	mostAhead = 5 * time.Second
 )
 
 // Timer fires once in every period in one of many managers: in each of them runs a loop over Ticks.
 // Periods are counted from 1970-01-01 00:00 UTC: one of an hour fires on the hour, one of a day at
 // midnight UTC.
 //
-// One key of the service holds the period that was fired last. When a period is due by the wall
-// clock of a manager, it claims the period: it replaces the key, if that is still what it has read.
-// So at most one manager fires a period, whatever the clocks show, and if managers run one does as
-// soon as its clock says so. A manager that dies after its claim, before or while it does its work,
-// leaves that undone: it is not fired again. Work that must be done has to be put in a Queue when
-// the timer fires.
+// One key of the service holds the period that was fired last. When a period is due, a manager
+// claims it: it replaces the key, if that is still what it has read. So at most one manager fires a
+// period, and if managers run one does as soon as the period is due. A manager that dies after its
+// claim, before or while it does its work, leaves that undone: it is not fired again. Work that
+// must be done has to be put in a Queue when the timer fires.
+//
+// What is due is decided by the service's clock, which is that of a majority of its members: what
+// the clock of a manager's machine shows does not matter. A claim that is ahead of the service's
+// clock, by more than a period and five seconds, is void: the first manager that sees the claim
+// takes it back, and the periods from then on are fired when they are due, also those that were
+// fired too early. Only a manager of an earlier version makes such claims, or one whose service had
+// a wrong clock. etcd and Tidemark of earlier versions tell no time: there each manager goes by the
+// clock of its own machine, and a claim far ahead is told (ErrClockAhead), but stands.
 type Timer struct {
-	client *Client
-	name   string
-	period time.Duration
-	missed Missed
-	// now is the wall clock, and wait waits for as long as that.
-	now  func() time.Time
-	wait func(context.Context, time.Duration) error
+	client  *Client
+	name    string
+	period  time.Duration
+	missed  Missed
+	catchUp int
+	// now is what time it is, carry what it is some time later, and wait waits for as long as that.
+	now   func(context.Context) (moment, error)
+	carry func(moment) moment
+	wait  func(context.Context, time.Duration) error
 }
+
+// TimerOption is an option of Client.Timer: CatchUp.
+type TimerOption func(*Timer)
+
+// CatchUp is how many periods a timer with FireEach fires at most of those that were missed: the
+// last ones; Tick.Missed counts the others. The default is DefaultCatchUp.
+func CatchUp(periods int) TimerOption { return func(t *Timer) { t.catchUp = periods } }
 
 // Timer is the timer of a name. All managers should give the same period; if it is changed, the
 // next period begins at a multiple of the new one.
-func (c *Client) Timer(name string, period time.Duration, missed Missed) *Timer {
-	return &Timer{client: c, name: name, period: period, missed: missed, now: time.Now,
-		wait: sleep}
+func (c *Client) Timer(name string, period time.Duration, missed Missed,
+	options ...TimerOption) *Timer {
+	t := &Timer{client: c, name: name, period: period, missed: missed, catchUp: DefaultCatchUp,
+		now: c.now, carry: c.carry, wait: sleep}
+	for _, o := range options {
+		o(t)
+	}
+	return t
 }
 
 // Tick is a period that this manager has to fire, and no other does.
@@ -76,21 +103,18 @@ func (t *Timer) key() string { return t.client.path("timer", t.name) + "last" }
 // Ticks yields the periods that this manager has claimed, each when it is due. An error with
 // ErrOutcomeUnknown says that it could not be told whether this manager has claimed a period, or
 // another one: it is not yielded here, and may not be fired at all. One with ErrClockAhead says
-// that a manager with a fast clock has claimed a period that by this one's clock is far from due;
-// until then nothing fires. After either of them the iteration goes on if the loop does. It ends
-// with ctx, and if the service refuses, after the error.
+// that a period was claimed that is far from due; see Timer for what becomes of the claim. After
+// either of them the iteration goes on if the loop does. It ends with ctx, and if the service
+// refuses, after the error.
 func (t *Timer) Ticks(ctx context.Context) iter.Seq2[Tick, error] {
 	const op = "wait for a tick"
 	return func(yield func(Tick, error) bool) {
-		err := checkName(op, t.name)
-		if err == nil && (t.period < MinPeriod || t.missed > FireEach) {
-			err = invalid(op, t.name, fmt.Sprintf("a period of %s: give %s or more", t.period, MinPeriod))
-		}
+		now, err := t.begin(ctx)
 		if err != nil {
-			yield(Tick{}, err)
+			yield(Tick{}, fail(op, t.name, err))
 			return
 		}
-		m := manager{timer: t, first: t.floor(t.now().UnixNano()) + int64(t.period)}
+		m := manager{timer: t, first: t.floor(now.earliest) + int64(t.period)}
 		for {
 			tick, more, err := m.next(ctx)
 			switch {
@@ -105,6 +129,22 @@ func (t *Timer) Ticks(ctx context.Context) iter.Seq2[Tick, error] {
 	}
 }
 
+// begin refuses a timer that makes no sense, and tells when the loop begins.
+func (t *Timer) begin(ctx context.Context) (moment, error) {
+	const op = "wait for a tick"
+	switch {
+	case t.name == "":
+		return moment{}, checkName(op, t.name)
+	case t.period < MinPeriod || t.missed > FireEach:
+		return moment{}, invalid(op, t.name, fmt.Sprintf("a period of %s: give %s or more", t.period,
+			MinPeriod))
+	case t.catchUp < 1:
+		return moment{}, invalid(op, t.name, fmt.Sprintf("catching up with %d periods: give 1 or more",
+			t.catchUp))
+	}
+	return t.now(ctx)
+}
+
 // floor is when the period began that a moment lies in.
 func (t *Timer) floor(at int64) int64 { return at - at%int64(t.period) }
 
@@ -113,7 +153,7 @@ type manager struct {
 	timer *Timer
 	// first is the first due time after the loop began.
 	first int64
-	// warned is which claim of a fast clock was told.
+	// warned is which claim far ahead was told.
 	warned int64
 }
 
@@ -121,26 +161,24 @@ type manager struct {
 func (m *manager) next(ctx context.Context) (tick Tick, more bool, err error) {
 	t := m.timer
 	for {
-		r, err := t.client.get(ctx, t.key())
+		last, modified, err := t.last(ctx)
 		if err != nil {
 			return Tick{}, false, err
 		}
-		last, modified := int64(0), int64(0)
-		if len(r.Kvs) > 0 {
-			modified = r.Kvs[0].ModRevision
-			if last, err = dueOf(r.Kvs[0]); err != nil {
-				return Tick{}, false, err
+		now, err := t.now(ctx)
+		if err != nil {
+			return Tick{}, false, err
+		}
+		if last-now.latest > int64(max(t.period, mostAhead)) {
+			told, err := m.ahead(ctx, last, modified, now)
+			if told || err != nil {
+				return Tick{}, told, err
 			}
+			continue
 		}
-		now := t.now().UnixNano()
-		if ahead := time.Duration(last - now); ahead > max(t.period, time.Second) && m.warned != last {
-			m.warned = last
-			return Tick{}, true, because(fmt.Sprintf("a manager has claimed the period of %s, which by "+
-				"this machine's clock is %s ahead; set the clocks right", at(last), ahead), ErrClockAhead)
-		}
-		due := m.due(last)
+		due := m.due(last, now.earliest)
 		if due == 0 {
-			if err := t.until(ctx, t.floor(max(now, last))+int64(t.period)); err != nil {
+			if err := t.pause(ctx, t.floor(max(now.earliest, last))+int64(t.period), now); err != nil {
 				return Tick{}, false, err
 			}
 			continue
@@ -148,7 +186,7 @@ func (m *manager) next(ctx context.Context) (tick Tick, more bool, err error) {
 		nonce := t.client.nonce()
 		done, err := t.client.swapOne(ctx, t.key(), modified, func() string {
 			// It may take so long that another one is due.
-			return strconv.FormatInt(max(due, m.due(last)), 10) + " " + nonce
+			return claimOf(max(due, m.due(last, t.carry(now).earliest)), nonce)
 		})
 		if err != nil {
 			return Tick{}, ctx.Err() == nil && errors.Is(err, ErrOutcomeUnknown), err
@@ -168,11 +206,50 @@ func (m *manager) next(ctx context.Context) (tick Tick, more bool, err error) {
 	}
 }
 
+// last reads the period that was claimed last, 0 if none was, and when the key was modified.
+func (t *Timer) last(ctx context.Context) (due, modified int64, err error) {
+	r, err := t.client.get(ctx, t.key())
+	if err != nil || len(r.Kvs) == 0 {
+		return 0, 0, err
+	}
+	due, err = dueOf(r.Kvs[0])
+	return due, r.Kvs[0].ModRevision, err
+}
+
+// ahead deals with a claim that is far ahead. If the service tells the time, it is taken back: the
+// present period then counts as the last that was fired, whether it was or not. told says that the
+// error is for the caller to see, and that it can go on.
+func (m *manager) ahead(ctx context.Context, last, modified int64, now moment) (told bool,
+	err error) {
+	t := m.timer
+	if now.own {
+		if m.warned != last {
+			m.warned = last
+			return true, because(fmt.Sprintf("a manager has claimed the period of %s, which by this "+
+				"machine's clock is %s ahead; set the clocks right", at(last),
+				time.Duration(last-now.latest)), ErrClockAhead)
+		}
+		return false, t.pause(ctx, t.floor(now.earliest)+int64(t.period), now)
+	}
+	// Which of several writes of this has done it makes no difference.
+	present := t.floor(now.earliest)
+	done, err := t.client.swap(ctx, t.key(), modified, claimOf(present, t.client.nonce()))
+	switch {
+	case err != nil && !errors.Is(err, ErrOutcomeUnknown), ctx.Err() != nil:
+		return false, err
+	case err != nil || !done.done:
+		return false, nil // the next read tells what is there
+	}
+	return true, because(fmt.Sprintf("the period of %s was claimed, which by the service's clock is "+
+		"%s ahead; the claim is void, and the next period is that of %s", at(last),
+		time.Duration(last-now.latest), at(present+int64(t.period))), ErrClockAhead)
+}
+
 // due is when the period was due that is to be claimed now, if the one at last was claimed before;
 // 0 if there is none.
-func (m *manager) due(last int64) int64 {
+func (m *manager) due(last, now int64) int64 {
 	t := m.timer
-	newest := t.floor(t.now().UnixNano())
+	newest := t.floor(now)
 	switch {
 	case newest <= last:
 		return 0
@@ -181,7 +258,8 @@ func (m *manager) due(last int64) int64 {
 			return 0
 		}
 	case t.missed == FireEach:
-		return t.floor(last) + int64(t.period)
+		earlier := min((newest-t.floor(last))/int64(t.period), int64(t.catchUp)) - 1
+		return newest - earlier*int64(t.period)
 	}
 	return newest
 }
@@ -199,18 +277,13 @@ func dueOf(kv *mvccpb.KeyValue) (int64, error) {
 	return due, nil
 }
 
-// until waits until the wall clock shows a time.
-func (t *Timer) until(ctx context.Context, end int64) error {
-	for {
-		left := time.Duration(end - t.now().UnixNano())
-		if left <= 0 {
-			return context.Cause(ctx)
-		}
-		if err := t.wait(ctx, min(left, watchClock)); err != nil {
-			return err
-		}
-	}
+// pause waits until the clock shows a time, but no longer than lookAgain.
+func (t *Timer) pause(ctx context.Context, end int64, now moment) error {
+	return t.wait(ctx, min(time.Duration(end-now.earliest), lookAgain))
 }
+
+// claimOf is the value of the key when a period is claimed.
+func claimOf(due int64, nonce string) string { return strconv.FormatInt(due, 10) + " " + nonce }
 
 // sleep waits for as long as that.
 func sleep(ctx context.Context, d time.Duration) error {

@@ -10,11 +10,17 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/tidemarkdb/tidemark/kv/coord"
+	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
-// Of many managers, whose clocks differ and whose network loses half of all, one fires in each
-// period.
+// Of many managers, whose network loses half of all, one fires in each period, and not before it is
+// due, whatever the clocks of their machines show. (etcd tells no time: there these have to be about
+// right.)
 func TestTimerFiresOnce(t *testing.T) {
 	w := begin(t)
 	const managers, periods, period = 4, 8, 200 * time.Millisecond
@@ -26,10 +32,14 @@ func TestTimerFiresOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range managers {
 		n := &network{choose: randomFates(uint64(i))}
-		client := w.intercepted(n.intercept)
-		timer := client.Timer("t", period, coord.FireEach).WithClock(func() time.Time {
-			return time.Now().Add(time.Duration(i) * 40 * time.Millisecond)
-		}, nil)
+		off := time.Duration(i-1) * time.Hour
+		if *against == "etcd" {
+			off = time.Duration(i) * 40 * time.Millisecond
+		}
+		client := w.intercepted(n.intercept, coord.Wall(func() time.Time {
+			return time.Now().Add(off)
+		}))
+		timer := client.Timer("t", period, coord.FireEach)
 		all.Go(func() {
 			for tick, err := range timer.Ticks(ctx) {
 				if err != nil {
@@ -46,7 +56,8 @@ func TestTimerFiresOnce(t *testing.T) {
 				n.arrive()
 				mu.Lock()
 				fired[tick.Due]++
-				if tick.Missed != 0 || !tick.Due.Equal(tick.Due.Truncate(period)) {
+				if tick.Missed != 0 || !tick.Due.Equal(tick.Due.Truncate(period)) ||
+					time.Until(tick.Due) > period {
 					t.Errorf("%+v", tick)
 				}
 				if len(fired) >= periods {
@@ -151,8 +162,116 @@ func TestTimerClockAhead(t *testing.T) {
 	defer stop()
 	_, err := next()
 	w.is(err, coord.ErrClockAhead)
+	for _, want := range []string{"4h0m0s 0", "5h0m0s 0"} {
+		if tick, err := next(); err != nil || tick != want {
+			t.Fatalf("%s, %v; want %s", tick, err, want)
+		}
+	}
+}
+
+// A claim that is ahead by no more than a period stands: what was fired is not fired again.
+func TestTimerClockAheadByAPeriod(t *testing.T) {
+	w := begin(t)
+	var fast, right clock
+	fast.set(9*time.Hour + 59*time.Minute)
+	right.set(9 * time.Hour)
+	next, stop := w.ticker(&fast, "t", coord.FireEach)
+	defer stop()
+	if tick, err := next(); err != nil || tick != "10h0m0s 0" {
+		t.Fatalf("%s, %v", tick, err)
+	}
+	next, stop = w.ticker(&right, "t", coord.FireEach)
+	defer stop()
 	if tick, err := next(); err != nil || tick != "11h0m0s 0" {
 		t.Fatalf("%s, %v", tick, err)
+	}
+}
+
+// Of what was missed the last periods are fired, as many as the timer may catch up with.
+func TestTimerCatchesUpWithSome(t *testing.T) {
+	w := begin(t)
+	var c clock
+	c.set(time.Hour + time.Minute)
+	timer := func(options ...coord.TimerOption) (next func() (coord.Tick, error, bool),
+		stop func()) {
+		return iter.Pull2(w.admin.Timer("t", time.Hour, coord.FireEach, options...).
+			WithClock(c.now, c.wait).Ticks(w.ctx))
+	}
+	next, stop := timer()
+	tick, err, _ := next()
+	w.must(err)
+	stop()
+	for _, catchUp := range []int{coord.DefaultCatchUp, 3} {
+		last := tick.Due
+		c.set(c.now().Sub(time.Unix(0, 0)) + 1000*time.Hour)
+		var options []coord.TimerOption
+		if catchUp != coord.DefaultCatchUp {
+			options = append(options, coord.CatchUp(catchUp))
+		}
+		next, stop := timer(options...)
+		for i := range catchUp + 1 {
+			before := tick
+			tick, err, _ = next()
+			w.must(err)
+			missed := int64(0)
+			if i == 0 {
+				missed = int64(1000 - catchUp)
+			}
+			if want := before.Due.Add(time.Duration(missed+1) * time.Hour); tick.Missed != missed ||
+				!tick.Due.Equal(want) {
+				t.Fatalf("tick %d is of %v, %d missed; want %v, %d", i, tick.Due, tick.Missed, want, missed)
+			}
+		}
+		stop()
+		if ran := tick.Due.Sub(last) / time.Hour; ran != 1001 {
+			t.Errorf("%d periods later", ran)
+		}
+	}
+	_, err, _ = func() (coord.Tick, error, bool) {
+		next, stop := timer(coord.CatchUp(0))
+		defer stop()
+		return next()
+	}()
+	w.is(err, coord.ErrInvalidArgument)
+}
+
+// A service that tells no time, as etcd, has each manager go by the clock of its own machine. A
+// claim far ahead is told, and stands for as long as its key does.
+func TestTimerOfAServiceWithoutAClock(t *testing.T) {
+	w := begin(t)
+	const period = 200 * time.Millisecond
+	refusing := func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn,
+		invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+		if method == coordpb.Clock_Read_FullMethodName {
+			return status.Error(codes.Unimplemented, "unknown service")
+		}
+		return invoke(ctx, method, request, reply, conn, options...)
+	}
+	ticks := func(off time.Duration) (next func() (coord.Tick, error, bool), stop func()) {
+		client := w.intercepted(refusing, coord.Wall(func() time.Time { return time.Now().Add(off) }))
+		return iter.Pull2(client.Timer("t", period, coord.FireOnce).Ticks(w.ctx))
+	}
+	next, stop := ticks(time.Hour)
+	tick, err, _ := next()
+	w.must(err)
+	if ahead := time.Until(tick.Due); ahead < time.Hour-time.Minute {
+		t.Errorf("the fast one fires %v, %v ahead", tick.Due, ahead)
+	}
+	stop()
+	next, stop = ticks(0)
+	defer stop()
+	_, err, _ = next()
+	w.is(err, coord.ErrClockAhead)
+	after := start(func() (coord.Tick, error) {
+		tick, err, _ := next()
+		return tick, err
+	})
+	_, err = w.admin.Etcd().Delete(w.ctx, w.prefix+"timer/t/last")
+	w.must(err)
+	tick, err = wait(w, "it fires when the key is gone", after)
+	w.must(err)
+	if ahead := time.Until(tick.Due); ahead > period {
+		t.Errorf("the other one fires %v, %v ahead", tick.Due, ahead)
 	}
 }
 

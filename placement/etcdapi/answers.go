@@ -71,6 +71,8 @@ func effects(request any) (writes, returns bool) {
 		return writes, returns
 	case *coordpb.RenewAllRequest:
 		return true, false
+	case *coordpb.ReadClockRequest:
+		return false, false
 	case *pb.LeaseTimeToLiveRequest, *pb.LeaseLeasesRequest, *pb.AuthUserListRequest,
 		*pb.AuthUserGetRequest, *pb.AuthRoleListRequest, *pb.AuthRoleGetRequest:
 		return false, true
@@ -107,7 +109,7 @@ func mayBeLarge(m proto.Message) bool {
 		}
 		return false
 	case *pb.LeaseGrantResponse, *pb.LeaseRevokeResponse, *pb.CompactionResponse, *pb.StatusResponse,
-		*coordpb.RenewAllResponse:
+		*coordpb.RenewAllResponse, *coordpb.ReadClockResponse:
 		return false
 	}
 	return true

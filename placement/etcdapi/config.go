@@ -172,6 +172,10 @@ type Config struct {
 	Passwords passwords.Config
 	// Now is the time by which tokens age. Default time.Now.
 	Now func() time.Time
+	// Clocks are what the clocks of the members with a vote show now, in Unix nanoseconds, of those
+	// that were heard lately, and how many members with a vote there are. The caller may change the
+	// slice. Default: the clock of this machine, and one.
+	Clocks func() (clocks []int64, members int)
 	// Logger is told what is refused and what is administered, with audit=true. Default: nothing is
 	// logged.
 	Logger *slog.Logger
@@ -227,6 +231,9 @@ func (c *Config) ensureDefaults() error {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Clocks == nil {
+		c.Clocks = ownClock
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -12,6 +12,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
 // guard refuses calls for what they come with, before a service sees them, and has what came of
@@ -120,7 +122,7 @@ func (g *guard) admitToLearner(request any) error {
 		return nil
 	}
 	switch r := request.(type) {
-	case *pb.StatusRequest:
+	case *pb.StatusRequest, *coordpb.ReadClockRequest:
 		return nil
 	case *pb.RangeRequest:
 		if r.Serializable {

@@ -29,6 +29,8 @@ type Services struct {
 	Permissions coordpb.PermissionsServer
 	// Renewals renews many leases with one call; none of etcd's services either.
 	Renewals coordpb.RenewalsServer
+	// Clock tells the time by the clocks of the members; none of etcd's services either.
+	Clock coordpb.ClockServer
 	// Health says that this server serves. It is registered unless it is nil: a server whose port
 	// has a health service already sets it to nil.
 	Health grpc_health_v1.HealthServer
@@ -72,6 +74,7 @@ func New(config Config) (*Services, error) {
 		Import:      &importServer{backend: b},
 		Permissions: &permissionsServer{authServer: &authServer{backend: b}},
 		Renewals:    &renewalsServer{leaseServer: lease},
+		Clock:       &clockServer{backend: b},
 		Health:      healthy,
 		guard:       &guard{backend: b},
 		snapshots:   &maintenance.snapshots,
@@ -92,6 +95,7 @@ func (s *Services) Register(server grpc.ServiceRegistrar) {
 	coordpb.RegisterImportServer(guarded, s.Import)
 	coordpb.RegisterPermissionsServer(guarded, s.Permissions)
 	coordpb.RegisterRenewalsServer(guarded, s.Renewals)
+	coordpb.RegisterClockServer(guarded, s.Clock)
 	if s.Watch != nil {
 		pb.RegisterWatchServer(guarded, s.Watch)
 	}

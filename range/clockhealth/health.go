@@ -103,6 +103,20 @@ func (h *Health) Offsets() map[uint64]time.Duration {
 	return h.mu.offsets.known(h.config.Now())
 }
 
+// Clocks is what the clocks show now, in Unix nanoseconds: that of this process's machine, and those
+// of the peers that were heard lately, which are behind by as long as a ping takes.
+func (h *Health) Clocks() (own int64, peers map[uint64]int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	own, moved := h.config.Clock.Machine()
+	peers = make(map[uint64]int64)
+	for id, offset := range h.mu.offsets.known(h.config.Now()) {
+		// It was measured against this clock as it was before a step that was not looked at yet.
+		peers[id] = own - int64(moved) + int64(offset)
+	}
+	return own, peers
+}
+
 // Agrees says whether a peer's clock is, as far as is known, close enough to this one's.
 func (h *Health) Agrees(peer uint64) bool {
 	h.mu.Lock()

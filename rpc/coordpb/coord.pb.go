@@ -1574,6 +1574,97 @@ func (x *RenewalRefusal) GetMessage() string {
 	return ""
 }
 
+type ReadClockRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadClockRequest) Reset() {
+	*x = ReadClockRequest{}
+	mi := &file_coordpb_coord_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadClockRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadClockRequest) ProtoMessage() {}
+
+func (x *ReadClockRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadClockRequest.ProtoReflect.Descriptor instead.
+func (*ReadClockRequest) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{25}
+}
+
+// ReadClockResponse has Unix times in nanoseconds, of a moment between the request and the answer.
+type ReadClockResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The clocks of a majority of the members have reached this time.
+	Earliest uint64 `protobuf:"fixed64,1,opt,name=earliest,proto3" json:"earliest,omitempty"`
+	// The clocks of a majority of the members have not passed this time. It is not below `earliest`.
+	Latest        uint64 `protobuf:"fixed64,2,opt,name=latest,proto3" json:"latest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadClockResponse) Reset() {
+	*x = ReadClockResponse{}
+	mi := &file_coordpb_coord_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadClockResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadClockResponse) ProtoMessage() {}
+
+func (x *ReadClockResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadClockResponse.ProtoReflect.Descriptor instead.
+func (*ReadClockResponse) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ReadClockResponse) GetEarliest() uint64 {
+	if x != nil {
+		return x.Earliest
+	}
+	return 0
+}
+
+func (x *ReadClockResponse) GetLatest() uint64 {
+	if x != nil {
+		return x.Latest
+	}
+	return 0
+}
+
 // What Authenticate of the etcd API takes and answers, for clients that have nothing else of that
 // API.
 type AuthenticateRequest struct {
@@ -1586,7 +1677,7 @@ type AuthenticateRequest struct {
 
 func (x *AuthenticateRequest) Reset() {
 	*x = AuthenticateRequest{}
-	mi := &file_coordpb_coord_proto_msgTypes[25]
+	mi := &file_coordpb_coord_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1598,7 +1689,7 @@ func (x *AuthenticateRequest) String() string {
 func (*AuthenticateRequest) ProtoMessage() {}
 
 func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coordpb_coord_proto_msgTypes[25]
+	mi := &file_coordpb_coord_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1611,7 +1702,7 @@ func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthenticateRequest.ProtoReflect.Descriptor instead.
 func (*AuthenticateRequest) Descriptor() ([]byte, []int) {
-	return file_coordpb_coord_proto_rawDescGZIP(), []int{25}
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AuthenticateRequest) GetName() string {
@@ -1638,7 +1729,7 @@ type AuthenticateResponse struct {
 
 func (x *AuthenticateResponse) Reset() {
 	*x = AuthenticateResponse{}
-	mi := &file_coordpb_coord_proto_msgTypes[26]
+	mi := &file_coordpb_coord_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1650,7 +1741,7 @@ func (x *AuthenticateResponse) String() string {
 func (*AuthenticateResponse) ProtoMessage() {}
 
 func (x *AuthenticateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coordpb_coord_proto_msgTypes[26]
+	mi := &file_coordpb_coord_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1663,7 +1754,7 @@ func (x *AuthenticateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthenticateResponse.ProtoReflect.Descriptor instead.
 func (*AuthenticateResponse) Descriptor() ([]byte, []int) {
-	return file_coordpb_coord_proto_rawDescGZIP(), []int{26}
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AuthenticateResponse) GetToken() string {
@@ -1782,7 +1873,11 @@ const file_coordpb_coord_proto_rawDesc = "" +
 	"\traft_term\x18\x04 \x01(\x04R\braftTerm\">\n" +
 	"\x0eRenewalRefusal\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"E\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"\x12\n" +
+	"\x10ReadClockRequest\"G\n" +
+	"\x11ReadClockResponse\x12\x1a\n" +
+	"\bearliest\x18\x01 \x01(\x06R\bearliest\x12\x16\n" +
+	"\x06latest\x18\x02 \x01(\x06R\x06latest\"E\n" +
 	"\x13AuthenticateRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bpassword\x18\x02 \x01(\tR\bpassword\",\n" +
@@ -1798,7 +1893,9 @@ const file_coordpb_coord_proto_rawDesc = "" +
 	"\x06Revoke\x12'.tidemark.coordination.v1.RevokeRequest\x1a(.tidemark.coordination.v1.RevokeResponse\x12h\n" +
 	"\x03Get\x12/.tidemark.coordination.v1.GetPermissionsRequest\x1a0.tidemark.coordination.v1.GetPermissionsResponse2m\n" +
 	"\bRenewals\x12a\n" +
-	"\bRenewAll\x12).tidemark.coordination.v1.RenewAllRequest\x1a*.tidemark.coordination.v1.RenewAllResponseB,Z*github.com/tidemarkdb/tidemark/rpc/coordpbb\x06proto3"
+	"\bRenewAll\x12).tidemark.coordination.v1.RenewAllRequest\x1a*.tidemark.coordination.v1.RenewAllResponse2h\n" +
+	"\x05Clock\x12_\n" +
+	"\x04Read\x12*.tidemark.coordination.v1.ReadClockRequest\x1a+.tidemark.coordination.v1.ReadClockResponseB,Z*github.com/tidemarkdb/tidemark/rpc/coordpbb\x06proto3"
 
 var (
 	file_coordpb_coord_proto_rawDescOnce sync.Once
@@ -1813,7 +1910,7 @@ func file_coordpb_coord_proto_rawDescGZIP() []byte {
 }
 
 var file_coordpb_coord_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_coordpb_coord_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_coordpb_coord_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_coordpb_coord_proto_goTypes = []any{
 	(ImportState_Phase)(0),         // 0: tidemark.coordination.v1.ImportState.Phase
 	(ImportedPermission_Type)(0),   // 1: tidemark.coordination.v1.ImportedPermission.Type
@@ -1842,8 +1939,10 @@ var file_coordpb_coord_proto_goTypes = []any{
 	(*RenewAllResponse)(nil),       // 24: tidemark.coordination.v1.RenewAllResponse
 	(*RenewalHeader)(nil),          // 25: tidemark.coordination.v1.RenewalHeader
 	(*RenewalRefusal)(nil),         // 26: tidemark.coordination.v1.RenewalRefusal
-	(*AuthenticateRequest)(nil),    // 27: tidemark.coordination.v1.AuthenticateRequest
-	(*AuthenticateResponse)(nil),   // 28: tidemark.coordination.v1.AuthenticateResponse
+	(*ReadClockRequest)(nil),       // 27: tidemark.coordination.v1.ReadClockRequest
+	(*ReadClockResponse)(nil),      // 28: tidemark.coordination.v1.ReadClockResponse
+	(*AuthenticateRequest)(nil),    // 29: tidemark.coordination.v1.AuthenticateRequest
+	(*AuthenticateResponse)(nil),   // 30: tidemark.coordination.v1.AuthenticateResponse
 }
 var file_coordpb_coord_proto_depIdxs = []int32{
 	0,  // 0: tidemark.coordination.v1.ImportState.phase:type_name -> tidemark.coordination.v1.ImportState.Phase
@@ -1870,16 +1969,18 @@ var file_coordpb_coord_proto_depIdxs = []int32{
 	18, // 21: tidemark.coordination.v1.Permissions.Revoke:input_type -> tidemark.coordination.v1.RevokeRequest
 	20, // 22: tidemark.coordination.v1.Permissions.Get:input_type -> tidemark.coordination.v1.GetPermissionsRequest
 	23, // 23: tidemark.coordination.v1.Renewals.RenewAll:input_type -> tidemark.coordination.v1.RenewAllRequest
-	3,  // 24: tidemark.coordination.v1.Import.State:output_type -> tidemark.coordination.v1.ImportState
-	3,  // 25: tidemark.coordination.v1.Import.Step:output_type -> tidemark.coordination.v1.ImportState
-	9,  // 26: tidemark.coordination.v1.Import.Auth:output_type -> tidemark.coordination.v1.ImportAuthResponse
-	13, // 27: tidemark.coordination.v1.Import.Abandon:output_type -> tidemark.coordination.v1.AbandonImportResponse
-	17, // 28: tidemark.coordination.v1.Permissions.Grant:output_type -> tidemark.coordination.v1.GrantResponse
-	19, // 29: tidemark.coordination.v1.Permissions.Revoke:output_type -> tidemark.coordination.v1.RevokeResponse
-	21, // 30: tidemark.coordination.v1.Permissions.Get:output_type -> tidemark.coordination.v1.GetPermissionsResponse
-	24, // 31: tidemark.coordination.v1.Renewals.RenewAll:output_type -> tidemark.coordination.v1.RenewAllResponse
-	24, // [24:32] is the sub-list for method output_type
-	16, // [16:24] is the sub-list for method input_type
+	27, // 24: tidemark.coordination.v1.Clock.Read:input_type -> tidemark.coordination.v1.ReadClockRequest
+	3,  // 25: tidemark.coordination.v1.Import.State:output_type -> tidemark.coordination.v1.ImportState
+	3,  // 26: tidemark.coordination.v1.Import.Step:output_type -> tidemark.coordination.v1.ImportState
+	9,  // 27: tidemark.coordination.v1.Import.Auth:output_type -> tidemark.coordination.v1.ImportAuthResponse
+	13, // 28: tidemark.coordination.v1.Import.Abandon:output_type -> tidemark.coordination.v1.AbandonImportResponse
+	17, // 29: tidemark.coordination.v1.Permissions.Grant:output_type -> tidemark.coordination.v1.GrantResponse
+	19, // 30: tidemark.coordination.v1.Permissions.Revoke:output_type -> tidemark.coordination.v1.RevokeResponse
+	21, // 31: tidemark.coordination.v1.Permissions.Get:output_type -> tidemark.coordination.v1.GetPermissionsResponse
+	24, // 32: tidemark.coordination.v1.Renewals.RenewAll:output_type -> tidemark.coordination.v1.RenewAllResponse
+	28, // 33: tidemark.coordination.v1.Clock.Read:output_type -> tidemark.coordination.v1.ReadClockResponse
+	25, // [25:34] is the sub-list for method output_type
+	16, // [16:25] is the sub-list for method input_type
 	16, // [16:16] is the sub-list for extension type_name
 	16, // [16:16] is the sub-list for extension extendee
 	0,  // [0:16] is the sub-list for field type_name
@@ -1896,9 +1997,9 @@ func file_coordpb_coord_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordpb_coord_proto_rawDesc), len(file_coordpb_coord_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   27,
+			NumMessages:   29,
 			NumExtensions: 0,
-			NumServices:   3,
+			NumServices:   4,
 		},
 		GoTypes:           file_coordpb_coord_proto_goTypes,
 		DependencyIndexes: file_coordpb_coord_proto_depIdxs,

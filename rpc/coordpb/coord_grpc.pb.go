@@ -557,3 +557,113 @@ var Renewals_ServiceDesc = grpc.ServiceDesc{
 	Streams:  []grpc.StreamDesc{},
 	Metadata: "coordpb/coord.proto",
 }
+
+const (
+	Clock_Read_FullMethodName = "/tidemark.coordination.v1.Clock/Read"
+)
+
+// ClockClient is the client API for Clock service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Clock tells the time. Any member takes it.
+type ClockClient interface {
+	// Read tells the time by the clocks of the members: by more of them than can be wrong, if those
+	// are fewer than half. Unavailable: this member has not heard the clocks of a majority lately.
+	Read(ctx context.Context, in *ReadClockRequest, opts ...grpc.CallOption) (*ReadClockResponse, error)
+}
+
+type clockClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewClockClient(cc grpc.ClientConnInterface) ClockClient {
+	return &clockClient{cc}
+}
+
+func (c *clockClient) Read(ctx context.Context, in *ReadClockRequest, opts ...grpc.CallOption) (*ReadClockResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReadClockResponse)
+	err := c.cc.Invoke(ctx, Clock_Read_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// ClockServer is the server API for Clock service.
+// All implementations must embed UnimplementedClockServer
+// for forward compatibility.
+//
+// Clock tells the time. Any member takes it.
+type ClockServer interface {
+	// Read tells the time by the clocks of the members: by more of them than can be wrong, if those
+	// are fewer than half. Unavailable: this member has not heard the clocks of a majority lately.
+	Read(context.Context, *ReadClockRequest) (*ReadClockResponse, error)
+	mustEmbedUnimplementedClockServer()
+}
+
+// UnimplementedClockServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedClockServer struct{}
+
+func (UnimplementedClockServer) Read(context.Context, *ReadClockRequest) (*ReadClockResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Read not implemented")
+}
+func (UnimplementedClockServer) mustEmbedUnimplementedClockServer() {}
+func (UnimplementedClockServer) testEmbeddedByValue()               {}
+
+// UnsafeClockServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to ClockServer will
+// result in compilation errors.
+type UnsafeClockServer interface {
+	mustEmbedUnimplementedClockServer()
+}
+
+func RegisterClockServer(s grpc.ServiceRegistrar, srv ClockServer) {
+	// If the following call panics, it indicates UnimplementedClockServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Clock_ServiceDesc, srv)
+}
+
+func _Clock_Read_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReadClockRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClockServer).Read(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Clock_Read_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClockServer).Read(ctx, req.(*ReadClockRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// Clock_ServiceDesc is the grpc.ServiceDesc for Clock service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Clock_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "tidemark.coordination.v1.Clock",
+	HandlerType: (*ClockServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Read",
+			Handler:    _Clock_Read_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
+	Metadata: "coordpb/coord.proto",
+}

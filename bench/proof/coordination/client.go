@@ -27,15 +27,16 @@ type connected struct {
 
 // connect connects. Until it succeeds the context ends, or the run does not go on: the client of
 // etcd makes its connections by itself, whenever a server is there.
-func connect(ctx context.Context, run *driver.Run, workload string) (connected, error) {
+func connect(ctx context.Context, run *driver.Run, workload string,
+	options ...coord.Option) (connected, error) {
 	etcd, hangUp, err := run.ConnectEtcd(ctx, workload)
 	if err != nil {
 		return connected{}, err
 	}
 	began := time.Now()
-	recipes := coord.New(etcd.SDK(), coord.Prefix(workload+"/"),
+	recipes := coord.New(etcd.SDK(), append(options, coord.Prefix(workload+"/"),
 		coord.AttemptTimeout(attemptTimeout),
-		coord.Monotonic(func() int64 { return int64(time.Since(began)) }))
+		coord.Monotonic(func() int64 { return int64(time.Since(began)) }))...)
 	return connected{etcd, recipes, hangUp}, nil
 }
 

@@ -9,7 +9,7 @@
 //   - leases.go: leases end when they are not renewed, and not before.
 //   - locks.go: holders of a lock, and writes behind a fence.
 //   - elections.go: leaders, by their own belief and as observers see them.
-//   - timers.go: periods that one of several managers fires.
+//   - timers.go: periods that one of several managers fires, on machines with wrong clocks.
 //
 // What sessions believe is judged by true time. The servers' clocks may be faster than that by 3 %,
 // which is more than sessions allow for, so beliefs may overlap for that long (drift).

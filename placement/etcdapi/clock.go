@@ -1,0 +1,50 @@
+package etcdapi
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc/coordpb"
+)
+
+// clockServer tells the time by the clocks of the members.
+type clockServer struct {
+	coordpb.UnimplementedClockServer
+	*backend
+}
+
+// Read implements coordpb.ClockServer. Anybody may ask: the time is no secret.
+func (s *clockServer) Read(
+	context.Context, *coordpb.ReadClockRequest,
+) (*coordpb.ReadClockResponse, error) {
+	clocks, members := s.Clocks()
+	earliest, latest, ok := byMajority(clocks, members)
+	if !ok {
+		return nil, status.Errorf(codes.Unavailable, "etcdserver: this member has heard %d of %d "+
+			"clocks lately, which is no majority", len(clocks), members)
+	}
+	return &coordpb.ReadClockResponse{Earliest: uint64(max(0, earliest)),
+		Latest: uint64(max(0, latest))}, nil
+}
+
+// byMajority returns the highest time that a majority of so many members have reached by their
+// clocks, and the lowest one that a majority have not passed. clocks are those of the members that
+// were heard; byMajority sorts them. Not ok: they are no majority.
+//
+// If the clocks of a majority are right, and what all others show is wrong, or is not known, true
+// time is between the two, but for the time that the pings took that brought the clocks.
+func byMajority(clocks []int64, members int) (earliest, latest int64, ok bool) {
+	majority := members/2 + 1
+	if len(clocks) < majority {
+		return 0, 0, false
+	}
+	slices.Sort(clocks)
+	return clocks[len(clocks)-majority], clocks[majority-1], true
+}
+
+// ownClock is the clock of this machine, as that of the only member.
+func ownClock() (clocks []int64, members int) { return []int64{time.Now().UnixNano()}, 1 }
