@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/watchdog"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 )
 
@@ -28,6 +29,7 @@ var oneCluster struct {
 }
 
 func TestMain(m *testing.M) {
+	watchdog.Main()
 	if os.Getenv("TIDEMARK_TEST_AS_PROGRAM") != "" { // see process_test.go
 		main()
 	}

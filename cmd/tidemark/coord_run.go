@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/watchdog"
 	"github.com/tidemarkdb/tidemark/kv/coord"
 )
 
@@ -146,65 +146,79 @@ func (a *app) limited(ctx context.Context) (context.Context, context.CancelFunc)
 // closeTimeout bounds how long it is tried to give back what is held.
 const closeTimeout = 5 * time.Second
 
-// runCommand runs a command until it ends, or held does, or session is about to: then it gets
-// SIGTERM, and is killed if it does not end, at the latest when the session ends. session is nil if
-// nothing is held. The error has its exit code, 128 and more if a signal ended it. in is its
-// standard input; nil: nothing.
+// runCommand runs a command until it ends, or held does, or session is about to: then the command
+// and what it has started get SIGTERM, and are killed if they do not end, at the latest when the
+// session ends, whatever becomes of this process meanwhile (package watchdog). session is nil if
+// nothing is held. The error has the command's exit code, 128 and more if a signal ended it. in is
+// its standard input; nil: nothing.
 func (a *app) runCommand(ctx, held context.Context, session *coord.Session, f *holdFlags,
 	in io.Reader, command []string, environment ...string) error {
 	// Where the command ends with this process, it does so with this thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	var watching sync.WaitGroup
-	defer watching.Wait()
 	running, cancel := context.WithCancelCause(held)
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
-	cmd := exec.CommandContext(running, command[0], command[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, a.out, a.err
-	cmd.Env = append(os.Environ(), environment...)
-	cmd.SysProcAttr = endsWithThread()
-	if f.patience > 0 {
-		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-		cmd.WaitDelay = f.patience
-	}
-	if err := cmd.Start(); err != nil {
+	process, err := watchdog.Start(watchdog.Command{Args: command,
+		Env: append(os.Environ(), environment...), In: in, Out: a.out, Err: a.err,
+		Patience: f.patience, Interactive: in != nil && a.inTerminal && a.outTerminal,
+		Failed: cancel}, deadlineOf(session))
+	switch {
+	case err != nil && session != nil && session.Left() <= f.patience:
+		return &exit.Error{Code: exit.Failed, Err: errSilent(session.Left())}
+	case err != nil:
 		return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("start the command: %w", err)}
 	}
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	ended, stop := context.WithCancel(running)
+	defer stop()
 	if session != nil {
-		watching.Go(func() { endInTime(running, session, f.patience, cancel) })
-		defer context.AfterFunc(session.Context(), func() { _ = cmd.Process.Kill() })()
+		watching.Go(func() { keepInTime(ended, session, f.patience, process, cancel) })
 	}
-	err := cmd.Wait()
-	if cause := context.Cause(running); cause != nil && ctx.Err() == nil {
+	defer context.AfterFunc(running, process.End)()
+	state, overdue, err := process.Wait()
+	if overdue {
+		cancel(errSilent(0))
+	}
+	switch cause := context.Cause(running); {
+	case ctx.Err() != nil:
+		return exit.Silent(exit.Interrupted)
+	case cause != nil:
 		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%w; the command was ended", cause)}
-	}
-	var ended *exec.ExitError
-	switch {
-	case ctx.Err() != nil, err == nil:
+	case err != nil:
 		return err
-	case !errors.As(err, &ended):
-		return err
+	case state.Success():
+		return nil
 	}
-	if status, ok := ended.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return exit.Silent(128 + int(status.Signal()))
-	}
-	return exit.Silent(ended.ExitCode())
+	return exit.Silent(watchdog.Ended(state))
 }
 
-// endInTime cancels a command early enough that it can end before the session does.
-func endInTime(running context.Context, session *coord.Session, patience time.Duration,
-	cancel context.CancelCauseFunc) {
+// deadlineOf is when a command must have ended that runs under a session, by the watchdog's clock.
+func deadlineOf(session *coord.Session) int64 {
+	if session == nil {
+		return watchdog.Never
+	}
+	// INVARIANT: the clock is read first. If this process stands still in between, what is left is
+	// less, and not the deadline later.
+	now := watchdog.Clock()
+	return now + int64(session.Left())
+}
+
+// keepInTime tells the watchdog of each later end of a session, and cancels the command early
+// enough that it can end before the session does.
+func keepInTime(running context.Context, session *coord.Session, patience time.Duration,
+	process *watchdog.Process, cancel context.CancelCauseFunc) {
 	for {
+		process.Until(deadlineOf(session))
 		left := session.Left()
 		if left <= patience {
-			cancel(fmt.Errorf("the coordination service has not answered, and gives away in %s what is "+
-				"held", left.Round(time.Millisecond)))
+			cancel(errSilent(left))
 			return
 		}
-		// Not longer at a time: while the machine is suspended timers stand still, and the session's
-		// clock does not.
-		timer := time.NewTimer(min(left-patience, time.Second))
+		// Not longer at a time: the session is renewed meanwhile; and while the machine is suspended
+		// timers stand still, and the session's clock does not.
+		timer := time.NewTimer(min(left-patience, session.TTL()/10, time.Second))
 		select {
 		case <-running.Done():
 			timer.Stop()
@@ -212,6 +226,11 @@ func endInTime(running context.Context, session *coord.Session, patience time.Du
 		case <-timer.C:
 		}
 	}
+}
+
+func errSilent(left time.Duration) error {
+	return fmt.Errorf("the coordination service has not answered, and gives away in %s what is held",
+		left.Round(time.Millisecond))
 }
 
 func fencing(token coord.Token) string {

@@ -20,8 +20,8 @@ func (a *app) electCommand() *cobra.Command {
 		Long: `Campaign in the election NAME, wait to become its leader, and lead until this is
 interrupted; with a command, until that ends. PROPOSAL is what others see of the leader: its
 address, for instance. It prints the leader when it leads; the exit code is 1 if the leadership is
-lost. A command is run as lock runs it, with ` + fencingEnv + `: it is ended before the
-service gives the leadership away, and, on Linux, with this process.
+lost. A command is run as lock runs it, with ` + fencingEnv + `: it and what it has started
+are ended before the service gives the leadership away, and with this process.
 
 With --observe it does not campaign, but prints each leader, and each proposal of one, and that
 there is none (a dash), until it is interrupted.`,

@@ -29,10 +29,12 @@ is that of the command.
 The command finds a number in its environment, ` + fencingEnv + `, that is higher than
 those of all holders before: what the lock protects should refuse lower numbers than it has seen.
 For if this process stands still, or is cut off for longer than --ttl, the service gives the lock to
-the next one. Then the command (not what it has started) gets SIGTERM, and is killed if it does not
-end, and the exit code is 1: SIGTERM comes --kill-after before the service gives the lock away, and
-SIGKILL before that is so. But what it has sent already may still arrive. If this process is killed,
-the command is too, on Linux; on other systems it runs on. SIGHUP and SIGQUIT are as SIGTERM.
+the next one. Then the command and what it has started, in a process group of its own, get SIGTERM,
+and are killed if they do not end, and the exit code is 1: SIGTERM comes --kill-after before the
+service gives the lock away, and SIGKILL before that is so. A small process, the leader of that
+group, sees to that, also while this process stands still; if this process is killed, it kills the
+group at once. But what the command has sent already may still arrive. SIGHUP and SIGQUIT are as
+SIGTERM; Ctrl-C at a terminal is for the command.
 
 With --read or --write it is the read-write lock NAME, which has nothing to do with the lock NAME:
 many hold it for reading at a time, or one for writing.`,

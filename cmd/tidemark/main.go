@@ -7,12 +7,14 @@ import (
 	"syscall"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/serving"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/watchdog"
 )
 
 // version is set by the build (make build); without it the module's own version is shown.
 var version string
 
 func main() {
+	watchdog.Main() // if this process is one, it ends here
 	serving.RestrictFiles()
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 1)

@@ -39,8 +39,8 @@ them.
 
 The command finds in its environment TIDEMARK_TIMER_DUE, when its period was due,
 TIDEMARK_TIMER_MISSED, how many were left out before it, and ` + fencingEnv + `, which
-is higher in each period. If this process is killed the command is too, on Linux; on other systems
-it runs on. SIGHUP and SIGQUIT are as SIGTERM.`,
+is higher in each period. If this process is interrupted or killed, so are the command and what it
+has started. SIGHUP and SIGQUIT are as SIGTERM.`,
 		Example: `  tidemark timer cleanup 10m -- ./cleanup.sh
   tidemark timer invoices 24h --missed each -- sh -c './invoices --day "$TIDEMARK_TIMER_DUE"'`,
 		Args: nameAndCommand("NAME PERIOD -- COMMAND", 2, false),

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package main
-
-import "syscall"
-
-// endsWithThread is nothing: this system does not end a command with the process that started it.
-func endsWithThread() *syscall.SysProcAttr { return nil }

@@ -1,0 +1,6 @@
+package watchdog
+
+import "golang.org/x/sys/unix"
+
+// boot is the clock that goes on while the machine is suspended.
+const boot = unix.CLOCK_BOOTTIME

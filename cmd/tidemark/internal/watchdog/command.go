@@ -1,0 +1,291 @@
+//go:build unix
+
+package watchdog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// startTimeout is how long a watchdog has to start.
+	startTimeout = 20 * time.Second
+	// tellTimeout is how long a line to the watchdog may take: one that does not read stands still.
+	tellTimeout = 100 * time.Millisecond
+	// grace is by how much later than the watchdog this process does what the watchdog should have
+	// done.
+	grace = time.Second
+)
+
+// Command is a command to run.
+type Command struct {
+	// Args are the program and its arguments, and Env its environment.
+	Args, Env []string
+	// In, Out and Err are its standard streams; nil: nothing.
+	In       io.Reader
+	Out, Err io.Writer
+	// Patience is how long the command has from SIGTERM to SIGKILL.
+	Patience time.Duration
+	// Interactive gives the command the foreground of the terminal from the beginning, if this
+	// process is there. Otherwise it gets the foreground when it reads from the terminal.
+	Interactive bool
+	// Failed is called at most once, if the watchdog ends before the command, which is ended then.
+	Failed func(error)
+}
+
+// Process is a command that runs. Its methods may be called from any goroutine, Wait once.
+type Process struct {
+	Command
+	cmd      *exec.Cmd
+	dog      *exec.Cmd
+	terminal *terminal
+	// group is the command's; 0: that of this process.
+	group int
+	// ended is closed when the watchdog has ended.
+	ended chan struct{}
+
+	mu struct {
+		sync.Mutex
+		tell *os.File
+		// deadline is what the watchdog was told last.
+		deadline int64
+		// finished says that the watchdog may end, and ending that the command was told to.
+		finished, ending bool
+		last             *time.Timer
+	}
+}
+
+// Start starts a command that must have ended by a deadline (Clock). The calling goroutine must be
+// locked to its thread until Wait has returned: the kernel kills the command when that thread ends.
+func Start(c Command, deadline int64) (p *Process, err error) {
+	p = &Process{Command: c, ended: make(chan struct{})}
+	p.terminal = openTerminal()
+	if err := p.startDog(deadline); err != nil {
+		p.terminal.close()
+		return nil, fmt.Errorf("start a process that watches over the command: %w", err)
+	}
+	p.terminal.begin(p.group, c.Interactive)
+	p.cmd = exec.Command(c.Args[0], c.Args[1:]...)
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = c.In, c.Out, c.Err, c.Env
+	p.cmd.WaitDelay = c.Patience
+	p.cmd.SysProcAttr = endsWithThread()
+	if p.group != 0 {
+		p.cmd.SysProcAttr.Setpgid, p.cmd.SysProcAttr.Pgid = true, p.group
+	}
+	if err := p.cmd.Start(); err != nil {
+		p.finish()
+		p.terminal.end()
+		p.terminal.close()
+		return nil, err
+	}
+	p.mu.Lock()
+	p.sayLocked("started " + strconv.Itoa(p.cmd.Process.Pid))
+	p.mu.Unlock()
+	p.terminal.follow(p.cmd.Process.Pid)
+	go p.watchDog()
+	return p, nil
+}
+
+// startDog starts the watchdog, and returns when it leads its group.
+func (p *Process) startDog(deadline int64) error {
+	told, tell, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer told.Close()
+	heard, say, err := os.Pipe()
+	if err != nil {
+		return errors.Join(err, tell.Close())
+	}
+	defer heard.Close()
+	own, of := "1", syscall.Getpgrp()
+	if !p.terminal.ownGroup() {
+		own = "0"
+	}
+	program, err := self()
+	if err == nil {
+		p.dog = &exec.Cmd{Path: program, Args: []string{name, strconv.FormatInt(int64(p.Patience), 10),
+			strconv.FormatInt(deadline, 10), strconv.Itoa(of), own}, Env: os.Environ(), Stdin: told,
+			Stdout: say, SysProcAttr: &syscall.SysProcAttr{Setpgid: true}}
+		err = p.dog.Start()
+	}
+	_ = say.Close()
+	if err != nil {
+		return errors.Join(err, tell.Close())
+	}
+	if own == "1" {
+		p.group = p.dog.Process.Pid
+	}
+	p.mu.tell, p.mu.deadline = tell, deadline
+	_ = heard.SetReadDeadline(time.Now().Add(startTimeout))
+	first := make([]byte, len(ready))
+	if _, err = io.ReadFull(heard, first); err == nil && string(first) != ready {
+		err = fmt.Errorf("it says %q", first)
+	}
+	if err != nil {
+		_ = p.dog.Process.Kill()
+		return errors.Join(err, ignoreExit(p.dog.Wait()), tell.Close())
+	}
+	return nil
+}
+
+func ignoreExit(err error) error {
+	if of := (*exec.ExitError)(nil); errors.As(err, &of) {
+		return nil
+	}
+	return err
+}
+
+// watchDog waits for the end of the watchdog. It is a goroutine of the process.
+func (p *Process) watchDog() {
+	_ = p.dog.Wait()
+	close(p.ended)
+	p.mu.Lock()
+	early := !p.mu.finished && p.dog.ProcessState.ExitCode() != overdueCode
+	p.mu.Unlock()
+	if early {
+		if p.Failed != nil {
+			p.Failed(errors.New("the process that watches over the command was ended"))
+		}
+		p.End()
+	}
+}
+
+// Until tells the watchdog of another deadline (Clock).
+func (p *Process) Until(deadline int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if deadline != p.mu.deadline && !p.mu.ending {
+		p.mu.deadline = deadline
+		p.sayLocked("until " + strconv.FormatInt(deadline, 10))
+	}
+}
+
+// End has the command end: by SIGTERM, and when its patience is over by SIGKILL.
+func (p *Process) End() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.ending || p.mu.finished {
+		return
+	}
+	p.mu.ending = true
+	late := grace
+	if !p.sayLocked("end") {
+		// There is no watchdog to do it.
+		p.signal(syscall.SIGTERM)
+		p.signal(syscall.SIGCONT)
+		late = 0
+	}
+	p.mu.last = time.AfterFunc(p.Patience+late, func() { p.signal(syscall.SIGKILL) })
+}
+
+// sayLocked writes a line to the watchdog, and says whether there is one that reads it.
+func (p *Process) sayLocked(line string) bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+	}
+	_ = p.mu.tell.SetWriteDeadline(time.Now().Add(tellTimeout))
+	_, err := p.mu.tell.WriteString(line + "\n")
+	if err != nil {
+		_ = p.dog.Process.Kill() // watchDog sees to the rest
+	}
+	return err == nil
+}
+
+// signal sends a signal to the command and its group, which is this process's to do if there is no
+// watchdog. The group is there until Wait has returned the command's end.
+func (p *Process) signal(s syscall.Signal) {
+	if p.group == 0 {
+		_ = p.cmd.Process.Signal(s)
+		return
+	}
+	signalOutside(p.group, p.cmd.Process, s)
+	_ = syscall.Kill(-p.group, s)
+}
+
+// signalOutside sends a signal to a command that has left its group, and to the group that it has
+// made, as an interactive shell does, and timeout.
+func signalOutside(group int, command *os.Process, s syscall.Signal) {
+	switch of, err := syscall.Getpgid(command.Pid); {
+	case err != nil, of == group:
+	case of == command.Pid:
+		_ = syscall.Kill(-of, s)
+	default:
+		_ = command.Signal(s)
+	}
+}
+
+// Wait waits until the command has ended, and when it was told to end, what it has started too.
+// overdue says that the watchdog has ended it because the deadline was near.
+func (p *Process) Wait() (state *os.ProcessState, overdue bool, err error) {
+	err = ignoreExit(p.cmd.Wait())
+	if errors.Is(err, exec.ErrWaitDelay) {
+		err = nil // what it has left behind writes on
+	}
+	state = p.cmd.ProcessState
+	p.terminal.end()
+	defer p.terminal.close()
+	p.finish()
+	overdue = p.dog.ProcessState.ExitCode() == overdueCode
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		p.terminal.interrupted(status.Signal())
+	}
+	return state, overdue, err
+}
+
+// finish has the watchdog end, which it does when nothing is left of the group that was told to
+// end.
+func (p *Process) finish() {
+	p.mu.Lock()
+	p.mu.finished = true
+	p.sayLocked("gone")
+	ending, last := p.mu.ending, p.mu.last
+	p.mu.Unlock()
+	limit := grace
+	if ending {
+		limit += p.Patience
+	}
+	late := time.AfterFunc(limit, func() { _ = p.dog.Process.Kill() })
+	if p.cmd.Process == nil { // it was not started, and nobody waits for the watchdog
+		_ = p.dog.Process.Kill()
+		_ = p.dog.Wait()
+		close(p.ended)
+	}
+	<-p.ended
+	late.Stop()
+	if last != nil {
+		last.Stop()
+	}
+	if code := p.dog.ProcessState.ExitCode(); ending && code != 0 && code != overdueCode &&
+		p.group != 0 {
+		_ = syscall.Kill(-p.group, syscall.SIGKILL) // the rest of a group without a watchdog
+	}
+	_ = p.mu.tell.Close()
+}
+
+// self is this program.
+func self() (string, error) {
+	if _, err := os.Stat(selfLink); err == nil {
+		return selfLink, nil // also if the file was replaced
+	}
+	return os.Executable()
+}
+
+const selfLink = "/proc/self/exe"
+
+// Ended is the exit code for a shell: 128 and more if a signal ended the command.
+func Ended(state *os.ProcessState) int {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return state.ExitCode()
+}

@@ -1,0 +1,160 @@
+//go:build unix
+
+package watchdog
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+const (
+	// name is what a watchdog is called, and known by.
+	name = "tidemark-watchdog"
+	// ready is what it says first: its signals are set.
+	ready = "ready\n"
+	// lookAgain is how often it looks at the clock while there is a deadline: a timer stands still in
+	// a suspended machine.
+	lookAgain = 100 * time.Millisecond
+	// lookForRest is how often it looks whether anything is left of the group.
+	lookForRest = 20 * time.Millisecond
+	// overdueCode is its exit code if it has ended the command because of the deadline.
+	overdueCode = 3
+)
+
+// Main is the whole program if this process is a watchdog, and does nothing otherwise. The first
+// thing that a program does which calls Start is to call it.
+func Main() {
+	if len(os.Args) != 5 || os.Args[0] != name {
+		return
+	}
+	// Signals to the group, of which this is the leader, and from the terminal are for the command.
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGTSTP,
+		syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
+	group := syscall.Getpgrp()
+	var numbers [4]int64
+	for i, arg := range os.Args[1:] {
+		number, err := strconv.ParseInt(arg, 10, 64)
+		if err != nil {
+			os.Exit(2)
+		}
+		numbers[i] = number
+	}
+	d := &dog{watch: newWatch(time.Duration(numbers[0]), numbers[1]), group: group,
+		parents: int(numbers[2])}
+	if numbers[3] == 0 {
+		d.group = 0 // the command is not in it
+	}
+	if _, err := io.WriteString(os.Stdout, ready); err != nil {
+		os.Exit(2)
+	}
+	_ = os.Stdout.Close()
+	os.Exit(d.run(os.Stdin))
+}
+
+// dog is a watchdog at work.
+type dog struct {
+	*watch
+	// group is the one that is watched; 0: the command alone is.
+	group int
+	// parents is the group of the process that has started this one.
+	parents int
+	// command is the process of the command; nil before it was started. On Linux it names that
+	// process for good, also if its number is used again.
+	command *os.Process
+	left    bool
+}
+
+// run watches until the command has ended, and returns the exit code.
+func (d *dog) run(told io.Reader) int {
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for in := bufio.NewScanner(told); in.Scan(); {
+			lines <- in.Text()
+		}
+	}()
+	for {
+		now := Clock()
+		if done, code := d.do(d.look(now)); done {
+			return code
+		}
+		limit := d.next(now)
+		if d.deadline != Never || d.killAt != Never {
+			limit = min(limit, lookAgain)
+		}
+		if d.gone {
+			limit = min(limit, lookForRest)
+		}
+		timer := time.NewTimer(limit)
+		select {
+		case line, ok := <-lines:
+			timer.Stop()
+			if !ok { // the process that has started this one is gone
+				d.do(kill)
+				return 0
+			}
+			pid, a := d.tell(Clock(), line)
+			if pid > 0 {
+				d.command, _ = os.FindProcess(pid)
+			}
+			if done, code := d.do(a); done {
+				return code
+			}
+		case <-timer.C:
+		}
+	}
+}
+
+// do does what is to be done. done says that the watchdog is.
+func (d *dog) do(a action) (done bool, code int) {
+	switch a {
+	case terminate:
+		d.signal(syscall.SIGTERM)
+		d.signal(syscall.SIGCONT) // one that was stopped has to go on to end
+	case kill:
+		d.leave()
+		d.signal(syscall.SIGKILL)
+		return true, d.code()
+	case leave:
+		d.leave()
+	case finish:
+		return true, 0
+	}
+	if d.gone && (d.group == 0 || syscall.Kill(-d.group, 0) == syscall.ESRCH) {
+		return true, d.code() // nothing is left of the group
+	}
+	return false, 0
+}
+
+func (d *dog) code() int {
+	if d.overdue {
+		return overdueCode
+	}
+	return 0
+}
+
+// leave leaves the group. Its number stays reserved: it is that of this process.
+func (d *dog) leave() {
+	if !d.left && d.group != 0 {
+		d.left = syscall.Setpgid(0, d.parents) == nil
+	}
+}
+
+// signal sends a signal to the group, and to the command if it has left the group.
+func (d *dog) signal(s syscall.Signal) {
+	watched := d.command != nil && !d.gone
+	switch {
+	case d.group == 0 && watched:
+		_ = d.command.Signal(s)
+	case d.group != 0 && watched:
+		signalOutside(d.group, d.command, s)
+	}
+	if d.group != 0 {
+		_ = syscall.Kill(-d.group, s)
+	}
+}

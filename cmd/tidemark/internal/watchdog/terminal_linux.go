@@ -1,0 +1,194 @@
+package watchdog
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+	"runtime"
+	"sync"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal is the controlling terminal of this process; nil if there is none. Its foreground group
+// is the one that may read, and that Ctrl-C and Ctrl-Z are for.
+type terminal struct {
+	file *os.File
+	// own is the group of this process, and group that of the command, which is process.
+	own, group, process int
+
+	done    chan struct{}
+	running sync.WaitGroup
+
+	mu struct {
+		sync.Mutex
+		// given says that the command's group has had the foreground.
+		given bool
+	}
+}
+
+func openTerminal() *terminal {
+	file, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		return nil
+	}
+	return &terminal{file: file, own: syscall.Getpgrp(), done: make(chan struct{})}
+}
+
+// ownGroup says whether a command can have a group of its own.
+func (*terminal) ownGroup() bool { return true }
+
+// foreground is the foreground group; 0 if it cannot be told.
+func (t *terminal) foreground() int {
+	group, err := unix.IoctlGetInt(int(t.file.Fd()), unix.TIOCGPGRP)
+	if err != nil {
+		return 0
+	}
+	return group
+}
+
+// begin gives the command's group the foreground before the command begins, if it is to have it.
+func (t *terminal) begin(group int, interactive bool) {
+	if t == nil {
+		return
+	}
+	t.group = group
+	if interactive && t.foreground() == t.own {
+		t.give()
+	}
+}
+
+func (t *terminal) give() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.set(t.group) == nil {
+		t.mu.given = true
+	}
+}
+
+// set makes a group the foreground. The system stops one that does so in the background, unless its
+// thread blocks the signal for that.
+func (t *terminal) set(group int) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var block, before unix.Sigset_t
+	block.Val[0] = 1 << (unix.SIGTTOU - 1)
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &block, &before); err != nil {
+		return err
+	}
+	err := unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, group)
+	return errors.Join(err, unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil))
+}
+
+// take takes the foreground back, if the command's group has it.
+func (t *terminal) take() {
+	if t.foreground() == t.group {
+		_ = t.set(t.own)
+	}
+}
+
+// follow stops and goes on with the command from now on.
+func (t *terminal) follow(process int) {
+	if t == nil {
+		return
+	}
+	t.process = process
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGCHLD, syscall.SIGCONT)
+	t.running.Go(func() {
+		runtime.LockOSThread() // stop stops this very thread
+		defer runtime.UnlockOSThread()
+		defer signal.Stop(signals)
+		for {
+			// Also at first: the command may have stopped before.
+			if stopped := t.stopped(); stopped != 0 {
+				t.stop(stopped)
+			}
+			select {
+			case s := <-signals:
+				if s == syscall.SIGCONT {
+					t.goOn()
+				}
+			case <-t.done:
+				return
+			}
+		}
+	})
+}
+
+// stopped is the signal that has stopped the command since the last call; 0 if none has. The end of
+// the command is left for others to wait for.
+func (t *terminal) stopped() syscall.Signal {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, t.process, &info, unix.WSTOPPED|unix.WNOHANG, nil)
+	if err != nil || info.Signo == 0 {
+		return 0
+	}
+	return syscall.Signal(*(*int32)(unsafe.Add(unsafe.Pointer(&info), statusOffset)))
+}
+
+// statusOffset is where siginfo_t has si_status: behind three numbers, padding, and two more.
+const statusOffset = (12+unsafe.Sizeof(uintptr(0))-1)/unsafe.Sizeof(uintptr(0))*
+	unsafe.Sizeof(uintptr(0)) + 8
+
+// stop is for a command that a signal has stopped.
+func (t *terminal) stop(by syscall.Signal) {
+	wants := by == syscall.SIGTTIN || by == syscall.SIGTTOU
+	switch foreground := t.foreground(); {
+	case wants && foreground == t.own:
+		t.give()
+		_ = syscall.Kill(-t.group, syscall.SIGCONT)
+	case wants && foreground == t.group: // it was not yet when the command was stopped
+		_ = syscall.Kill(-t.group, syscall.SIGCONT)
+	case wants, by == syscall.SIGTSTP:
+		// The job stops as a whole, as it would if all were in one group. Where no shell would let it
+		// go on, the system does not stop this process, and the command goes on at once. (SIGTSTP is
+		// never handled here: Go's runtime would not restore its default.)
+		t.take()
+		_ = syscall.Kill(0, syscall.SIGTSTP)
+		_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGTSTP) // this thread stops in it
+		t.goOn()
+	}
+}
+
+// goOn goes on after this process was stopped, in the foreground if this process is there.
+func (t *terminal) goOn() {
+	t.mu.Lock()
+	given := t.mu.given
+	t.mu.Unlock()
+	if given && t.foreground() == t.own {
+		t.give()
+	}
+	_ = syscall.Kill(-t.group, syscall.SIGCONT)
+}
+
+// end takes the terminal back from a command that has ended.
+func (t *terminal) end() {
+	if t == nil {
+		return
+	}
+	close(t.done)
+	t.running.Wait()
+	t.take()
+}
+
+// interrupted passes on that the command was ended from the terminal: what is in the group of this
+// process, such as a script, would have had the signal too.
+func (t *terminal) interrupted(by syscall.Signal) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.given && by == syscall.SIGINT && t.foreground() == t.own {
+		_ = syscall.Kill(0, by)
+	}
+}
+
+func (t *terminal) close() {
+	if t != nil {
+		_ = t.file.Close()
+	}
+}

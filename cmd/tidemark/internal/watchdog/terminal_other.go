@@ -1,0 +1,30 @@
+//go:build unix && !linux
+
+package watchdog
+
+import (
+	"os"
+	"syscall"
+)
+
+// terminal is the controlling terminal of this process; nil if there is none.
+type terminal struct{}
+
+func openTerminal() *terminal {
+	file, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		return nil
+	}
+	_ = file.Close()
+	return &terminal{}
+}
+
+// ownGroup says whether a command can have a group of its own: not at a terminal, from which it
+// could not read.
+func (t *terminal) ownGroup() bool { return t == nil }
+
+func (*terminal) begin(int, bool)            {}
+func (*terminal) follow(int)                 {}
+func (*terminal) end()                       {}
+func (*terminal) interrupted(syscall.Signal) {}
+func (*terminal) close()                     {}

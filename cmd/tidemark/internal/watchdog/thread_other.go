@@ -1,0 +1,8 @@
+//go:build unix && !linux
+
+package watchdog
+
+import "syscall"
+
+// endsWithThread is nothing: this system does not end a command with the process that started it.
+func endsWithThread() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
