@@ -119,6 +119,10 @@ type NodeInfo struct {
 	DiskUsed uint64
 	DiskFree uint64
 	DiskFull bool
+	// DiskSlow: its log takes many times longer to sync than those of other nodes, so it leaves
+	// leadership to them. LogSync is how long a sync takes; 0: it is not known.
+	DiskSlow bool
+	LogSync  time.Duration
 	// ClockUnhealthy: its clock is off, or has jumped, and it serves nothing.
 	ClockUnhealthy bool
 	// FailedReplicas are replicas on its disk that are damaged or failed for another reason, and
@@ -144,6 +148,8 @@ func nodeInfo(n *clusterpb.Node) NodeInfo {
 		Replicas: int(n.GetStats().GetReplicas()), Leaders: int(n.GetStats().GetLeaders()),
 		DiskUsed: n.GetStats().GetDiskUsedBytes(), DiskFree: n.GetStats().GetDiskFreeBytes(),
 		DiskFull: n.GetStats().GetDiskFull(), ClockUnhealthy: n.GetStats().GetClockUnhealthy(),
+		DiskSlow:       n.GetStats().GetDiskSlow(),
+		LogSync:        time.Duration(min(n.GetStats().GetSyncMicros(), 1<<40)) * time.Microsecond,
 		FailedReplicas: n.GetStats().GetFailedReplicas(),
 		NotReady:       slices.Clone(n.GetStats().GetNotReady()),
 		Silent:         slices.Clone(n.GetStats().GetSilent()),

@@ -100,6 +100,10 @@ func (a *app) nodes(ctx context.Context, client *kv.Client, all bool) error {
 		if node.DiskFull {
 			notes = append(notes, "disk full: writes are refused")
 		}
+		if node.DiskSlow {
+			notes = append(notes, fmt.Sprintf("disk is slow, %s a sync: leads nothing",
+				node.LogSync.Round(time.Millisecond)))
+		}
 		if node.ClockUnhealthy {
 			notes = append(notes, "clock is off: not serving")
 		}

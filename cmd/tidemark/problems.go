@@ -194,6 +194,11 @@ func judge(
 		if node.DiskFull {
 			p.full.add("node %d (%s): %d MiB are free", node.ID, node.Address, node.DiskFree>>20)
 		}
+		if node.DiskSlow {
+			p.unhealthy.add("node %d (%s): its disk is slow, its log takes %v to sync, many times "+
+				"longer than those of others; others lead meanwhile", node.ID, node.Address,
+				node.LogSync.Round(time.Millisecond))
+		}
 		if node.ClockUnhealthy {
 			p.unhealthy.add("node %d (%s): its clock is wrong, or those of others are", node.ID,
 				node.Address)

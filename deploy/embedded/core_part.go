@@ -34,6 +34,7 @@ type corePart struct {
 	server    *server.Server
 	// coordination is the second store of the core's members.
 	coordination coordinationPart
+	disk         coreDisk
 }
 
 // startCore starts this server's member of the core.
@@ -110,6 +111,10 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 		return nil, err
 	}
 	p.host.Start(s.config.filtered(realmCore, p.transport, resolve))
+	p.disk.start(s.ctx, p.host, func() bool {
+		n := s.dataNode()
+		return n != nil && n.DiskSlow()
+	})
 	g.Wake()
 	p.server, err = server.New(server.Config{
 		Store: p.store, Cluster: m.Cluster, Members: m.Known, Group: g, Hello: s.helloTo,
@@ -155,6 +160,7 @@ func ofStore(r prometheus.Registerer, name string) prometheus.Registerer {
 
 // close stops what was started; nothing must call it any more.
 func (p *corePart) close() error {
+	p.disk.close()
 	p.coordination.endWait()
 	if p.server != nil {
 		p.server.Close()

@@ -34,6 +34,16 @@ var diskAlerts = []Alert{
 			drop a keyspace; it goes on by itself.`,
 	},
 	{
+		Name: "TidemarkDiskSlow",
+		Expr: `
+			max by (job, instance, server, part) (tidemark_host_disk_slow) == 1`,
+		For:      5 * time.Minute,
+		Severity: Warning,
+		Summary:  "The disk of {{ $labels.instance }} is slow ({{ $labels.part }}).",
+		Description: `Its log takes many times longer to sync than those of other servers. It leads
+			nothing meanwhile, and gets its leaderships back when the disk is well.`,
+	},
+	{
 		Name: "TidemarkWritesRefusedByFullDisks",
 		Expr: `
 			sum by (job)

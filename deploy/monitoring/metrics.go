@@ -79,6 +79,7 @@ var raftMetrics = []Metric{
 	metric(Counter, "tidemark_host_failed_groups_total", "part"),
 	metric(Counter, "tidemark_host_inbox_full_total", "part"),
 	metric(Counter, "tidemark_host_messages_refused_total", "part", "reason"),
+	metric(Gauge, "tidemark_host_disk_slow", "part"),
 	metric(Counter, "tidemark_host_pauses_total", "part"),
 	metric(Counter, "tidemark_host_refused_appends_total", "part"),
 	metric(Counter, "tidemark_host_snapshots_sent_total", "part"),

@@ -73,6 +73,9 @@ type Node struct {
 	// DiskUsed and DiskCapacity are in bytes, as the node reported them. A capacity of 0 is not
 	// known: the disk then has room, and counts as large as any other.
 	DiskUsed, DiskCapacity int64
+	// DiskSlow: its log takes many times longer to sync than those of others, so it leaves leadership
+	// to them. It is given none; what it is wanted to lead it gets back by itself.
+	DiskSlow bool
 	// Processors is how much processor time the node has. 0 is not known: it counts as as many as
 	// any other.
 	Processors Cores

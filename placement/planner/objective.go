@@ -164,5 +164,6 @@ func (s *State) misled(p *partition, leader uint16) int {
 
 // canLead says whether leadership can be given to a replica.
 func (s *State) canLead(r replica) bool {
-	return r.role == Voter && r.damage == Sound && s.nodes[r.node].cond.is(open)
+	n := &s.nodes[r.node]
+	return r.role == Voter && r.damage == Sound && n.cond.is(open) && !n.info.DiskSlow
 }

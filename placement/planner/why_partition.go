@@ -120,6 +120,9 @@ func (s *State) nodeText(n uint16) string {
 	if node.info.Status != Active {
 		text += ", " + node.info.Status.String()
 	}
+	if node.info.DiskSlow && node.info.Alive {
+		text += ", its disk is slow: it leaves leadership to others"
+	}
 	return text
 }
 

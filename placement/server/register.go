@@ -229,6 +229,7 @@ func (s *Server) updateNode(
 	// What the core itself says of the node stays.
 	fresh.Status, fresh.Displaced = old.Status, old.Displaced
 	fresh.AliveSinceUnixMs, fresh.SilentSinceUnixMs = old.AliveSinceUnixMs, old.SilentSinceUnixMs
+	fresh.DiskSlowSinceUnixMs = old.DiskSlowSinceUnixMs
 	if revision != 0 && proto.Equal(old, fresh) {
 		return nil
 	}

@@ -11,6 +11,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
+// maxSyncMicros bounds what is believed of a node's disk: an hour.
+const maxSyncMicros = 3_600_000_000
+
 // watchNodes stores since when nodes have been silent, and since when they have answered again. It
 // is stored so that another leader of the core goes on counting where this one was.
 func (c *scheduler) watchNodes(ctx context.Context, now time.Time) error {
@@ -21,13 +24,50 @@ func (c *scheduler) watchNodes(ctx context.Context, now time.Time) error {
 			changed = append(changed, id)
 		}
 	}
+	paces := map[keys.NodeID]*clusterpb.NodeStats{}
+	for id, s := range c.stats {
+		// What a silent node said last stands until it says something else.
+		if n := c.nodes[id]; n != nil && n.Alive && s.GetDiskSlow() != (n.DiskSlowSinceUnixMs != 0) {
+			paces[id] = s
+		}
+	}
 	c.mu.Unlock()
 	for _, id := range changed {
 		if err := c.server.noteNode(ctx, id, now); err != nil {
 			return err
 		}
 	}
+	for id, s := range paces {
+		if err := c.server.noteSlow(ctx, id, s, now); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// noteSlow stores that a node's disk is slow, or is so no more, and the event.
+func (s *Server) noteSlow(ctx context.Context, id keys.NodeID, stats *clusterpb.NodeStats,
+	now time.Time) error {
+	n := &clusterpb.Node{}
+	revision, err := load(s.store.Stale(), nodeKey(id), n)
+	if err != nil || revision == 0 || stats.DiskSlow == (n.DiskSlowSinceUnixMs != 0) {
+		return err
+	}
+	text := fmt.Sprintf("has a slow disk, %v a sync: others lead",
+		(time.Duration(min(stats.SyncMicros, maxSyncMicros)) * time.Microsecond).Round(time.Millisecond))
+	if stats.DiskSlow {
+		n.DiskSlowSinceUnixMs = max(1, now.UnixMilli())
+	} else {
+		text = "has no slow disk any more"
+		if slow := now.Sub(time.UnixMilli(n.DiskSlowSinceUnixMs)); slow > 0 {
+			text += fmt.Sprintf(", after %s", slow.Round(time.Second))
+		}
+		n.DiskSlowSinceUnixMs = 0
+	}
+	_, err = s.commitEvent(ctx, &clusterpb.Event{Kind: "node", ToNode: uint64(id), Outcome: text},
+		[]*storepb.Compare{store.ModifiedAt(nodeKey(id), revision)},
+		store.Put(nodeKey(id), encode(n)))
+	return err
 }
 
 func (s *Server) noteNode(ctx context.Context, id keys.NodeID, now time.Time) error {

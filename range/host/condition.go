@@ -1,6 +1,8 @@
 package host
 
 import (
+	"time"
+
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
@@ -11,13 +13,19 @@ type condition struct {
 	// can. leaving: it is about to end. noRoom: its disk is below its reserve, and it stores no
 	// entries with data.
 	averse, recovering, leaving, noRoom bool
+	// sync is how long its log takes to sync a write; 0: it is not known.
+	sync time.Duration
 }
+
+// maxSyncMicros bounds what is believed of a peer's disk.
+const maxSyncMicros = uint64(time.Hour / time.Microsecond)
 
 // said notes what a ping says of its sender, unless a later one has said it.
 func (p *peers) said(host uint64, ping *peerpb.HostPing) {
 	c := condition{
 		averse: ping.GetAverse(), recovering: ping.GetRecovering(), leaving: ping.GetLeaving(),
 		noRoom: ping.GetNoRoom(),
+		sync:   time.Duration(min(ping.GetSyncMicros(), maxSyncMicros)) * time.Microsecond,
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

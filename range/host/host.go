@@ -201,6 +201,7 @@ type Host struct {
 	// averse, recovering: see SetLeaderAverse. leaving: see Drain.
 	averse, recovering, leaving atomic.Bool
 	room                        room
+	slowness                    slowness
 	// campaigns is how many more may begin in this tick because hosts are gone.
 	campaigns atomic.Int64
 	// clocks is what this process believes of its clock and of its peers'.
@@ -249,6 +250,11 @@ func New(c Config) (*Host, error) {
 		func() float64 {
 			all, _ := h.Peers()
 			return float64(all)
+		}, func() float64 {
+			if h.slowness.slow.Load() {
+				return 1
+			}
+			return 0
 		})
 	promise, lease := c.promiseDuration(), c.leaseDuration()
 	h.clocks = clockhealth.New(clockhealth.Config{
@@ -324,6 +330,13 @@ func (h *Host) now() int64 { return h.config.reading() - h.epoch }
 // votesWithheld says whether this process is so young that its restarted groups may owe a promise
 // to a leader.
 func (h *Host) votesWithheld(now int64) bool { return now < int64(h.config.electionTimeout()) }
+
+// Tick is the interval of ticks.
+func (h *Host) Tick() time.Duration { return h.config.Tick }
+
+// ElectionTimeout is for how long a follower hears nothing of its leader before it campaigns, at
+// least.
+func (h *Host) ElectionTimeout() time.Duration { return h.config.electionTimeout() }
 
 // Awake returns how many groups are awake.
 func (h *Host) Awake() int { return int(h.awake.Load()) }

@@ -18,7 +18,7 @@ type metrics struct {
 	refused                                map[group.Refusal]prometheus.Counter
 }
 
-func newMetrics(r prometheus.Registerer, awake, peers func() float64) *metrics {
+func newMetrics(r prometheus.Registerer, awake, peers, slow func() float64) *metrics {
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "tidemark_host_" + name, Help: help})
 	}
@@ -72,6 +72,9 @@ func newMetrics(r prometheus.Registerer, awake, peers func() float64) *metrics {
 		)
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_host_peers",
 			Help: "Hosts that share a group with this one, and are pinged."}, peers))
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_host_disk_slow",
+			Help: "1 while the log takes many times longer to sync than those of peers, so that " +
+				"leaderships are left to them."}, slow))
 		r.MustRegister(
 			m.groups,
 			m.failed,

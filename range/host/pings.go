@@ -1,6 +1,8 @@
 package host
 
 import (
+	"time"
+
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
@@ -75,6 +77,7 @@ func (h *Host) ping(host, round uint64, beside []*peerpb.RaftMessage) {
 		Physical: uint64(wall),
 		Averse:   h.averse.Load() || h.leaving.Load(), Recovering: h.recovering.Load(),
 		Leaving: h.leaving.Load(), NoRoom: h.room.none.Load(),
+		SyncMicros: uint64(time.Duration(h.slowness.sync.Load()).Microseconds()),
 	}
 	if round != 0 {
 		ping.Round, ping.Sleeping, ping.Answer = round, h.leading.Ping(host), h.following.Answer(host)

@@ -31,6 +31,7 @@ func (h *Host) tickLoop() {
 		}
 		silent, all := h.peers.silent(now, int64(h.config.electionTimeout()))
 		h.noteGone(h.peers.newlyGone(now, h.config.Tick))
+		h.judgeDisk(now)
 		round := h.beginRound()
 		h.round.Store(round)
 		// The workers tick: a group that reads the disk must hold up neither pings nor other groups.

@@ -2,9 +2,11 @@ package node
 
 import (
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/host"
 )
 
@@ -19,6 +21,9 @@ const (
 	// spareRoom is the part of the reserve that a follower without room still fills with entries
 	// under way: one in so many.
 	spareRoom = 4
+	// wakingsPerCheck bounds the sleeping groups that a node with a slow disk wakes in a tick to hand
+	// them over.
+	wakingsPerCheck = 20
 	// nearReserves is at how many reserves of free space what is under way begins to count.
 	nearReserves = 16
 )
@@ -42,6 +47,8 @@ type diskTrouble int
 
 const (
 	diskGood diskTrouble = iota
+	// diskIsSlow: other nodes would lead better, and this one leads well enough if they cannot.
+	diskIsSlow
 	diskHasNoRoom
 	diskStandsStill
 )
@@ -52,14 +59,15 @@ func (n *Node) considerDisk() {
 	room := n.roomForEntries()
 	n.host.SetRoom(n.diskFull(), room)
 	trouble := n.diskTrouble()
-	if trouble != diskGood {
+	able := trouble <= diskIsSlow
+	if !able {
 		d.averseUntil = now + averseFor*int64(n.config.electionTimeout())
 	}
 	fit := n.health.fit()
-	n.host.SetLeaderAverse(now < d.averseUntil || !fit, trouble == diskGood && fit)
+	n.host.SetLeaderAverse(trouble != diskGood || now < d.averseUntil || !fit, able && fit)
 	if was := d.trouble; trouble != was {
 		d.trouble = trouble
-		if was == diskGood {
+		if was <= diskIsSlow {
 			n.host.PingNow() // before anything is handed over, so that nothing is handed back
 		}
 		switch {
@@ -73,21 +81,49 @@ func (n *Node) considerDisk() {
 	if trouble == diskGood || !fit {
 		return
 	}
-	budget := abdicationsPerCheck
+	rank := n.leadsBetter
+	if able {
+		rank = n.leadsWell
+	}
+	budget, wakings := abdicationsPerCheck, wakingsPerCheck
 	for _, h := range n.leaders.led() {
 		if budget == 0 {
 			return
 		}
 		// What sleeps waits for no disk. What was given away and is here still waits for the
 		// transfer to end.
-		if (trouble == diskStandsStill && !h.group.Awake()) || now < h.yielding {
+		asleep := !h.group.Awake()
+		if (trouble == diskStandsStill && asleep) || now < h.yielding {
+			continue
+		}
+		if trouble == diskIsSlow && asleep {
+			// Its followers' progress is as old as its sleep. It is handed over at a later tick.
+			if wakings > 0 && n.host.Awake() < busyGroups && n.betterFor(h) {
+				wakings--
+				h.group.Wake()
+			}
 			continue
 		}
 		// A tick later than Raft's leader looks, at the same intervals, which followers are active.
 		h.yielding = now + int64(n.config.electionTimeout()+n.config.Tick)
 		budget--
-		n.giveAway(h, n.leadsBetter, h.replica.TransferLeader)
+		n.giveAway(h, rank, h.replica.TransferLeader)
 	}
+}
+
+// betterFor says whether a partition has a replica on a node that would lead well.
+func (n *Node) betterFor(h *hosted) bool {
+	members := h.replica.Configuration()
+	return slices.ContainsFunc(members.Members, func(m group.Member) bool {
+		return m.Host != uint64(n.config.ID) && members.Electable(m.Replica) &&
+			!n.host.PeerDown(m.Host) && n.leadsWell(m.Host) > 0
+	})
+}
+
+// DiskSlow says whether the log takes many times longer to sync than those of other nodes.
+func (n *Node) DiskSlow() bool {
+	slow, _ := n.host.DiskSlow()
+	return slow
 }
 
 // diskFull says whether writes find no room here.
@@ -123,6 +159,14 @@ func (n *Node) roomForEntries() int64 {
 	return room
 }
 
+// leadsWell ranks hosts for a node whose disk is slow: one that does not want to lead is no better.
+func (n *Node) leadsWell(host uint64) int {
+	if n.host.Clocks().Agrees(host) && !n.host.PeerLeaderAverse(host) {
+		return 1
+	}
+	return 0
+}
+
 // leadsBetter ranks hosts for a node whose disk is no good: one whose disk was no good a moment ago
 // is better than this one.
 func (n *Node) leadsBetter(host uint64) int {
@@ -144,6 +188,9 @@ func (n *Node) diskTrouble() diskTrouble {
 	}
 	if n.diskFull() {
 		return diskHasNoRoom
+	}
+	if slow, _ := n.host.DiskSlow(); slow {
+		return diskIsSlow
 	}
 	return diskGood
 }

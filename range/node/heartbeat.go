@@ -144,12 +144,15 @@ const maxBroken = 1000
 
 func (n *Node) stats() *clusterpb.NodeStats {
 	failed := n.failedReplicas()
+	slow, sync := n.host.DiskSlow()
 	stats := &clusterpb.NodeStats{
 		Replicas:        uint64(len(n.replicas.all())),
 		Leaders:         uint64(n.leaders.count()),
 		DiskUsedBytes:   n.config.Log.UsedBytes() + n.config.State.UsedBytes(),
 		DiskFreeBytes:   n.config.State.FreeBytes(),
 		DiskFull:        n.diskFull(),
+		DiskSlow:        slow,
+		SyncMicros:      uint64(sync.Microseconds()),
 		ClockUnhealthy:  n.health.clockWrong.Load(),
 		FailedReplicas:  uint64(len(failed)),
 		Broken:          failed[:min(len(failed), maxBroken)],

@@ -271,6 +271,9 @@ func (n *Node) obstacle(ctx context.Context, h *hosted, o *order) string {
 			p.Snapshot || p.Match < h.group.Applied() {
 			return fmt.Sprintf("replica %s, which is to lead, does not have everything yet", to)
 		}
+		if at := h.group.HostOf(to); n.host.PeerLeaderAverse(at) {
+			return fmt.Sprintf("node %d, which is to lead, leaves that to others at present", at)
+		}
 		return ""
 	}
 	if o.GetConsume() != nil {

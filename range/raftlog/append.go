@@ -130,9 +130,12 @@ func (l *Log) write(batch *engine.LogBatch, appends []*Append) error {
 	}
 	size := batch.Len()
 	if !batch.Empty() {
-		l.writing.Store(l.options.Monotonic())
+		began := l.options.Monotonic()
+		l.writing.Store(began)
 		err := l.db.Commit(batch, true)
 		l.writing.Store(notWriting)
+		l.syncNanos.Add(l.options.Monotonic() - began)
+		l.synced.Add(1)
 		if err != nil {
 			return fmt.Errorf("writing the raft log: %w", err)
 		}

@@ -63,6 +63,9 @@ type Log struct {
 	// writing is when the write that is under way began, by the monotonic clock; notWriting if
 	// there is none.
 	writing atomic.Int64
+	// synced counts the synced writes, syncNanos the nanoseconds that they took together.
+	synced    atomic.Uint64
+	syncNanos atomic.Int64
 }
 
 const notWriting = math.MinInt64
@@ -104,6 +107,10 @@ func (l *Log) Writing() time.Duration {
 	}
 	return time.Duration(l.options.Monotonic() - began)
 }
+
+// Synced is how many writes were synced since the process started, and how many nanoseconds they
+// took together.
+func (l *Log) Synced() (writes uint64, nanos int64) { return l.synced.Load(), l.syncNanos.Load() }
 
 // Pending is about how many bytes were submitted and not reported yet, of all groups.
 func (l *Log) Pending() int64 { return l.pending.Load() }

@@ -1201,8 +1201,10 @@ type Node struct {
 	// Not stored: nodes that are alive and have not reported since this node has started, so that it
 	// is not known yet whether its replicas have caught up.
 	AwaitsReports []uint64 `protobuf:"varint,14,rep,packed,name=awaits_reports,json=awaitsReports,proto3" json:"awaits_reports,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Since when its disk has been slow (NodeStats.disk_slow), on the core's clock; 0: it is not.
+	DiskSlowSinceUnixMs int64 `protobuf:"varint,15,opt,name=disk_slow_since_unix_ms,json=diskSlowSinceUnixMs,proto3" json:"disk_slow_since_unix_ms,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
@@ -1333,6 +1335,13 @@ func (x *Node) GetAwaitsReports() []uint64 {
 	return nil
 }
 
+func (x *Node) GetDiskSlowSinceUnixMs() int64 {
+	if x != nil {
+		return x.DiskSlowSinceUnixMs
+	}
+	return 0
+}
+
 type NodeStats struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Replicas       uint64                 `protobuf:"varint,1,opt,name=replicas,proto3" json:"replicas,omitempty"`
@@ -1351,6 +1360,10 @@ type NodeStats struct {
 	// What the node's clock shows, in nanoseconds since the Unix epoch; 0 while the node does not
 	// trust that clock.
 	ClockUnixNanos uint64 `protobuf:"fixed64,11,opt,name=clock_unix_nanos,json=clockUnixNanos,proto3" json:"clock_unix_nanos,omitempty"`
+	// The log of the node takes many times longer to sync than those of its peers: it leaves leadership
+	// to them. sync_micros is how long a sync takes, in microseconds; 0: it is not known.
+	DiskSlow   bool   `protobuf:"varint,12,opt,name=disk_slow,json=diskSlow,proto3" json:"disk_slow,omitempty"`
+	SyncMicros uint64 `protobuf:"varint,13,opt,name=sync_micros,json=syncMicros,proto3" json:"sync_micros,omitempty"`
 	// Nodes that share partitions with this one, and of which it has heard nothing for an election
 	// timeout.
 	Silent []uint64 `protobuf:"varint,20,rep,packed,name=silent,proto3" json:"silent,omitempty"`
@@ -1466,6 +1479,20 @@ func (x *NodeStats) GetBroken() []uint64 {
 func (x *NodeStats) GetClockUnixNanos() uint64 {
 	if x != nil {
 		return x.ClockUnixNanos
+	}
+	return 0
+}
+
+func (x *NodeStats) GetDiskSlow() bool {
+	if x != nil {
+		return x.DiskSlow
+	}
+	return false
+}
+
+func (x *NodeStats) GetSyncMicros() uint64 {
+	if x != nil {
+		return x.SyncMicros
 	}
 	return 0
 }
@@ -8703,7 +8730,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x03end\x18\x02 \x01(\fR\x03end\"6\n" +
 	"\bLocality\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x12\n" +
-	"\x04zone\x18\x02 \x01(\tR\x04zone\"\x89\x04\n" +
+	"\x04zone\x18\x02 \x01(\tR\x04zone\"\xbf\x04\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12!\n" +
@@ -8719,7 +8746,8 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x14silent_since_unix_ms\x18\r \x01(\x03R\x11silentSinceUnixMs\x12\x1c\n" +
 	"\tdisplaced\x18\v \x01(\bR\tdisplaced\x12\x12\n" +
 	"\x04tags\x18\f \x03(\tR\x04tags\x12%\n" +
-	"\x0eawaits_reports\x18\x0e \x03(\x04R\rawaitsReports\"\xfe\x03\n" +
+	"\x0eawaits_reports\x18\x0e \x03(\x04R\rawaitsReports\x124\n" +
+	"\x17disk_slow_since_unix_ms\x18\x0f \x01(\x03R\x13diskSlowSinceUnixMs\"\xbc\x04\n" +
 	"\tNodeStats\x12\x1a\n" +
 	"\breplicas\x18\x01 \x01(\x04R\breplicas\x12\x18\n" +
 	"\aleaders\x18\x02 \x01(\x04R\aleaders\x12&\n" +
@@ -8733,7 +8761,10 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"load_micro\x18\t \x01(\x04R\tloadMicro\x12\x16\n" +
 	"\x06broken\x18\n" +
 	" \x03(\x04R\x06broken\x12(\n" +
-	"\x10clock_unix_nanos\x18\v \x01(\x06R\x0eclockUnixNanos\x12\x16\n" +
+	"\x10clock_unix_nanos\x18\v \x01(\x06R\x0eclockUnixNanos\x12\x1b\n" +
+	"\tdisk_slow\x18\f \x01(\bR\bdiskSlow\x12\x1f\n" +
+	"\vsync_micros\x18\r \x01(\x04R\n" +
+	"syncMicros\x12\x16\n" +
 	"\x06silent\x18\x14 \x03(\x04R\x06silent\x12;\n" +
 	"\x06behind\x18\x15 \x03(\v2#.tidemark.cluster.v1.ReplicasBehindR\x06behind\x12\x1b\n" +
 	"\tnot_ready\x18\x16 \x03(\tR\bnotReady\"@\n" +

@@ -712,6 +712,11 @@ func (m *Node) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.DiskSlowSinceUnixMs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.DiskSlowSinceUnixMs))
+		i--
+		dAtA[i] = 0x78
+	}
 	if len(m.AwaitsReports) > 0 {
 		var pksize2 int
 		for _, num := range m.AwaitsReports {
@@ -906,6 +911,21 @@ func (m *NodeStats) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x1
 		i--
 		dAtA[i] = 0xa2
+	}
+	if m.SyncMicros != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.SyncMicros))
+		i--
+		dAtA[i] = 0x68
+	}
+	if m.DiskSlow {
+		i--
+		if m.DiskSlow {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x60
 	}
 	if m.ClockUnixNanos != 0 {
 		i -= 8
@@ -7739,6 +7759,9 @@ func (m *Node) SizeVT() (n int) {
 		}
 		n += 1 + protohelpers.SizeOfVarint(uint64(l)) + l
 	}
+	if m.DiskSlowSinceUnixMs != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.DiskSlowSinceUnixMs))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -7785,6 +7808,12 @@ func (m *NodeStats) SizeVT() (n int) {
 	}
 	if m.ClockUnixNanos != 0 {
 		n += 9
+	}
+	if m.DiskSlow {
+		n += 2
+	}
+	if m.SyncMicros != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.SyncMicros))
 	}
 	if len(m.Silent) > 0 {
 		l = 0
@@ -12526,6 +12555,25 @@ func (m *Node) UnmarshalVT(dAtA []byte) error {
 			} else {
 				return fmt.Errorf("proto: wrong wireType = %d for field AwaitsReports", wireType)
 			}
+		case 15:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field DiskSlowSinceUnixMs", wireType)
+			}
+			m.DiskSlowSinceUnixMs = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.DiskSlowSinceUnixMs |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -12836,6 +12884,45 @@ func (m *NodeStats) UnmarshalVT(dAtA []byte) error {
 			}
 			m.ClockUnixNanos = uint64(binary.LittleEndian.Uint64(dAtA[iNdEx:]))
 			iNdEx += 8
+		case 12:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field DiskSlow", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.DiskSlow = bool(v != 0)
+		case 13:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field SyncMicros", wireType)
+			}
+			m.SyncMicros = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.SyncMicros |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		case 20:
 			if wireType == 0 {
 				var v uint64

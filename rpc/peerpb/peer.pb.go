@@ -105,7 +105,9 @@ type HostPing struct {
 	Answer *SleepingAnswer `protobuf:"bytes,11,opt,name=answer,proto3" json:"answer,omitempty"`
 	// Grows with each of the sender's pings, and is taken before the sender looks what to say of
 	// itself: what a ping with a lower number says is older.
-	Number        uint64 `protobuf:"varint,12,opt,name=number,proto3" json:"number,omitempty"`
+	Number uint64 `protobuf:"varint,12,opt,name=number,proto3" json:"number,omitempty"`
+	// How long the sender's log takes to sync a write at present, in microseconds; 0: it is not known.
+	SyncMicros    uint64 `protobuf:"varint,13,opt,name=sync_micros,json=syncMicros,proto3" json:"sync_micros,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -220,6 +222,13 @@ func (x *HostPing) GetAnswer() *SleepingAnswer {
 func (x *HostPing) GetNumber() uint64 {
 	if x != nil {
 		return x.Number
+	}
+	return 0
+}
+
+func (x *HostPing) GetSyncMicros() uint64 {
+	if x != nil {
+		return x.SyncMicros
 	}
 	return 0
 }
@@ -980,7 +989,7 @@ const file_peerpb_peer_proto_rawDesc = "" +
 	"\x11peerpb/peer.proto\x12\x10tidemark.peer.v1\"y\n" +
 	"\fMessageBatch\x129\n" +
 	"\bmessages\x18\x01 \x03(\v2\x1d.tidemark.peer.v1.RaftMessageR\bmessages\x12.\n" +
-	"\x04ping\x18\x02 \x01(\v2\x1a.tidemark.peer.v1.HostPingR\x04ping\"\x84\x03\n" +
+	"\x04ping\x18\x02 \x01(\v2\x1a.tidemark.peer.v1.HostPingR\x04ping\"\xa5\x03\n" +
 	"\bHostPing\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x06R\vincarnation\x12\x12\n" +
 	"\x04wall\x18\x02 \x01(\x06R\x04wall\x12\x18\n" +
@@ -996,7 +1005,9 @@ const file_peerpb_peer_proto_rawDesc = "" +
 	"\bsleeping\x18\n" +
 	" \x03(\v2\x1d.tidemark.peer.v1.SleepingSetR\bsleeping\x128\n" +
 	"\x06answer\x18\v \x01(\v2 .tidemark.peer.v1.SleepingAnswerR\x06answer\x12\x16\n" +
-	"\x06number\x18\f \x01(\x04R\x06number\"\x89\x01\n" +
+	"\x06number\x18\f \x01(\x04R\x06number\x12\x1f\n" +
+	"\vsync_micros\x18\r \x01(\x04R\n" +
+	"syncMicros\"\x89\x01\n" +
 	"\vSleepingSet\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x04R\x04from\x12\x0e\n" +

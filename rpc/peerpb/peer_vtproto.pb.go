@@ -105,6 +105,11 @@ func (m *HostPing) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.SyncMicros != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.SyncMicros))
+		i--
+		dAtA[i] = 0x68
+	}
 	if m.Number != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Number))
 		i--
@@ -943,6 +948,9 @@ func (m *HostPing) SizeVT() (n int) {
 	if m.Number != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Number))
 	}
+	if m.SyncMicros != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.SyncMicros))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -1596,6 +1604,25 @@ func (m *HostPing) UnmarshalVTUnsafe(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.Number |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 13:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field SyncMicros", wireType)
+			}
+			m.SyncMicros = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.SyncMicros |= uint64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}

@@ -1,0 +1,93 @@
+package embedded
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/host"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// coreStallLooks is how many looks in a row must find the log of a member standing still: a process
+// that was stopped finds one such write when it goes on.
+const coreStallLooks = 2
+
+// coreDisk has a member of the core lead nothing, in neither of its groups, while its disk is slow
+// beside those of other members or stands still. Its heartbeats, which need no disk, would keep it in
+// office, and all that the core does would be as slow as that disk. No member is preferred as leader:
+// when the disk is well again the member leads when the next election has it so.
+type coreDisk struct {
+	host *host.Host
+	// beside says whether the disk of the data node on this server, which mostly is the same, is slow:
+	// that one is written more often.
+	beside func() bool
+	// Of the goroutine that looks. stalled counts the looks that found the log standing still; yielding is until when a
+	// group that was handed over is left alone, by the caller's clock.
+	stalled  int
+	yielding map[keys.PartitionID]time.Time
+
+	running sync.WaitGroup
+	end     context.CancelFunc
+}
+
+// start begins to look at the disk. It ends with ctx, or by close.
+func (d *coreDisk) start(ctx context.Context, h *host.Host, beside func() bool) {
+	d.host, d.beside, d.yielding = h, beside, make(map[keys.PartitionID]time.Time)
+	ctx, d.end = context.WithCancel(ctx)
+	d.running.Go(func() {
+		for pause(ctx, h.Tick()) {
+			d.look()
+		}
+	})
+}
+
+// close ends the looking, if that was started.
+func (d *coreDisk) close() {
+	if d.end != nil {
+		d.end()
+		d.running.Wait()
+	}
+}
+
+// look is called with every tick.
+func (d *coreDisk) look() {
+	h := d.host
+	slow, _ := h.DiskSlow()
+	slow = slow || d.beside()
+	if d.stalled++; h.Log().Writing() < h.ElectionTimeout() {
+		d.stalled = 0
+	}
+	stalled := d.stalled >= coreStallLooks
+	h.SetLeaderAverse(slow || stalled, slow && !stalled)
+	if !slow && !stalled {
+		return
+	}
+	now := time.Now()
+	h.Groups(func(g *host.Group) {
+		leader, _ := g.Leader()
+		if leader != g.Self() || now.Before(d.yielding[g.ID()]) {
+			return
+		}
+		d.yielding[g.ID()] = now.Add(h.ElectionTimeout() + h.Tick())
+		g.Successor(d.rank(stalled), func(best keys.ReplicaID, term uint64) {
+			if best != 0 {
+				g.TransferLeader(term, best)
+			}
+		})
+	})
+}
+
+// rank says how well a host would lead instead of this one. One whose disk is slow is better than one
+// whose disk stands still.
+func (d *coreDisk) rank(stalled bool) func(member uint64) int {
+	return func(member uint64) int {
+		switch {
+		case !d.host.PeerLeaderAverse(member):
+			return 2
+		case stalled && d.host.PeerRecovering(member):
+			return 1
+		}
+		return 0
+	}
+}

@@ -1,0 +1,65 @@
+package host
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/host/slowdisk"
+)
+
+// judgePeriod is how often a host judges its disk.
+const judgePeriod = time.Second
+
+// slowness is whether the disk with the log is slow beside those of the peers (package slowdisk).
+type slowness struct {
+	// Of the ticker's goroutine.
+	meter slowdisk.Meter
+	judge slowdisk.Judge
+	next  int64
+
+	// sync is how long a sync of the log takes, in nanoseconds; 0: it is not known.
+	sync atomic.Int64
+	slow atomic.Bool
+}
+
+// judgeDisk is called with every tick.
+func (h *Host) judgeDisk(now int64) {
+	s := &h.slowness
+	if now < s.next {
+		return
+	}
+	s.next = now + int64(judgePeriod)
+	writes, nanos := h.log.Synced()
+	s.meter.Observe(now, writes, nanos, h.log.Writing())
+	own := s.meter.Sync(now)
+	s.sync.Store(int64(own))
+	if peers := h.peers.syncs(); s.judge.Look(own, peers) {
+		s.slow.Store(s.judge.Slow())
+		if s.judge.Slow() {
+			h.config.Logger.Warn("the disk is slow: the log takes many times longer to sync than at peers; "+
+				"leaderships go to others", "sync", own.Round(time.Microsecond), "peers", peers)
+		} else {
+			h.config.Logger.Info("the disk is as fast as those of others again", "sync",
+				own.Round(time.Microsecond), "peers", peers)
+		}
+	}
+}
+
+// DiskSlow says whether the log takes many times longer to sync than those of the peers, as judged
+// over some seconds, and how long a sync takes; 0: it is not known.
+func (h *Host) DiskSlow() (slow bool, sync time.Duration) {
+	return h.slowness.slow.Load(), time.Duration(h.slowness.sync.Load())
+}
+
+// syncs is how long syncs take at the peers that are there; 0: a peer does not know, or is of a
+// version that does not say.
+func (p *peers) syncs() (all []time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, x := range p.hosts {
+		if !x.down {
+			all = append(all, x.condition.sync)
+		}
+	}
+	return all
+}
