@@ -59,7 +59,7 @@ func (s *Server) serveEtcd(
 		Cluster: cluster, MaxRequestBytes: s.config.MaxRequestBytes,
 		MaxOperations: s.config.MaxOperations, TemporaryDirectory: temporary,
 		Quota: s.config.CoreQuota, GiveBack: room.giveBack, Answers: s.answers,
-		Clocks: cluster.clocks,
+		Clocks:           cluster.clocks,
 		CertificateUsers: s.tls != nil && s.config.TLSCA != "", TLS: rpc.TLSOfCall,
 		Party: rpc.PartyOfCall, PassedOn: s.passedOn, Keyspaces: guardedKeyspaces{s},
 		Logger: s.config.Logger, Registerer: registerer})
