@@ -9,7 +9,7 @@ TOOL     := $(GO) tool -modfile=.ci/tools.mod
 .DEFAULT_GOAL := help
 .PHONY: help build demo test race lint bench bench-compare bench-txn faults dump-load nemesis
 .PHONY: sim sim-soak sim-shrink planted hostile generate check-generated clean helm-check monitoring
-.PHONY: monitoring-check monitoring-demo man deb check-deploy reference clients
+.PHONY: monitoring-check monitoring-demo man deb check-deploy reference clients memory
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | \
@@ -110,6 +110,11 @@ hostile: build ## have hostile clients abuse real servers: MINUTES=10 SEED=1 TLS
 	$(GO) build -o bin/hostile ./bench/proof/hostile
 	bin/hostile -duration $(call given,MINUTES,10)m $(if $(call given,SEED),-seed $(SEED)) \
 		$(if $(TLS),-tls) $(HOSTILE_FLAGS)
+
+LIMITS ?= 512 1024 4096
+memory: build ## load servers in memory control groups, as root: LIMITS="512 1024 4096" (MiB)
+	$(GO) build -o bin/bombs ./bench/proof/hostile/bombs
+	BIN=$(BIN) HOSTILE=bin/bombs LIMITS="$(LIMITS)" bench/proof/memory/run.sh
 
 GENERATED ?= .
 generate: ## generate the protobuf code again

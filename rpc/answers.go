@@ -18,9 +18,8 @@ import (
 const (
 	// LargeAnswerBytes is from how many bytes on the answer of a call is large.
 	LargeAnswerBytes = 64 << 10
-	// answersBytes bounds the large answers of a server that are on their way, and answersGranted is
-	// what each party may have of that whatever its share. One answer can be half of all.
-	answersBytes   = 512 << 20
+	// answersGranted is what each party may have of the large answers of a server that are on their
+	// way whatever its share. One answer can be half of all.
 	answersGranted = 8 << 20
 	// answersAgain is how often a message of a stream that waits for room asks for it, and
 	// answersWait for how long.
@@ -34,9 +33,9 @@ const (
 // them (package quota). Safe for concurrent use.
 type Answers struct{ bytes *quota.Bytes }
 
-// NewAnswers makes the bound of a server.
-func NewAnswers() *Answers {
-	return &Answers{quota.NewBytes(answersBytes, answersGranted)}
+// NewAnswers makes the bound of a server, in bytes.
+func NewAnswers(limit int64) *Answers {
+	return &Answers{quota.NewBytes(limit, answersGranted)}
 }
 
 // Held is how many bytes are on their way.

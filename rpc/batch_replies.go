@@ -54,15 +54,12 @@ func (ss *serverStream) answer(r *kvpb.Response, held *claim) {
 		ss.timed.end(r.Id)
 	}
 	ss.bytes -= requestSize
-	ss.memory.uncover(ss.bytes)
-	if !called && size >= largeRecord && ss.out.mu.bytes > 0 &&
-		ss.out.mu.bytes+size > ss.server.config.MaxInFlightBytes {
-		// Only reads have large responses, so it is as if this one had not run.
-		buffers.Put(chunk)
-		chunk = nil
-		r = errorResponse(r.Id, kvpb.ErrorCode_OVERLOADED,
-			fmt.Sprintf("%d bytes of responses wait for this client to read them", ss.out.mu.bytes))
-		size = r.SizeVT()
+	if refusal := ss.refusedLocked(r, size); refusal != nil {
+		if chunk != nil {
+			buffers.Put(chunk)
+			chunk = nil
+		}
+		r, size = refusal, refusal.SizeVT()
 	}
 	var number uint64
 	if chunk != nil {
@@ -77,6 +74,7 @@ func (ss *serverStream) answer(r *kvpb.Response, held *claim) {
 	default:
 		ss.held = append(ss.held, heldAnswer{number, held})
 	}
+	ss.coverLocked()
 	ss.signalRoomLocked()
 	if ss.working != nil && ss.few && len(ss.inFlight) > 0 && ss.low <= r.Id && r.Id <= ss.high &&
 		err == nil {
@@ -88,6 +86,54 @@ func (ss *serverStream) answer(r *kvpb.Response, held *claim) {
 	if err != nil && !errors.Is(err, errOutboxClosed) {
 		ss.failed(r.Id, err)
 	}
+}
+
+// refusableBytes is from how many bytes on the response of a read is replaced by a refusal if there
+// is no memory for it.
+const refusableBytes = 1 << 10
+
+// refusedLocked is the response in the place of one for which there is no memory; nil if there is
+// some. Only the responses of reads are replaced: it is as if the read had not run.
+func (ss *serverStream) refusedLocked(r *kvpb.Response, size int) *kvpb.Response {
+	if size < refusableBytes || !isRead(r) {
+		return nil
+	}
+	waiting := ss.out.mu.bytes + ss.out.mu.unsent
+	switch {
+	case ss.out.mu.bytes > 0 && ss.out.mu.bytes+size > ss.server.config.MaxInFlightBytes:
+	case !ss.memory.cover(ss.heldLocked() + size):
+		ss.server.metrics.overloaded.Inc()
+	default:
+		return nil
+	}
+	return errorResponse(r.Id, kvpb.ErrorCode_OVERLOADED, fmt.Sprintf("this server has no memory "+
+		"for a response of %d bytes, or has given this client's host its share; %d bytes of responses "+
+		"wait for this client to read them", size, waiting))
+}
+
+// isRead says whether a response is that of a request that changes nothing.
+func isRead(r *kvpb.Response) bool {
+	switch r.Result.(type) {
+	case *kvpb.Response_Get, *kvpb.Response_BatchGet, *kvpb.Response_Scan, *kvpb.Response_MergeScan,
+		*kvpb.Response_MultiGet, *kvpb.Response_Count, *kvpb.Response_Changes,
+		*kvpb.Response_InspectTransactions:
+		return true
+	}
+	return false
+}
+
+// heldLocked is how many bytes of memory requests without response take, and responses that are not
+// sent. A response that the connection has taken over in part counts until all of it was written.
+func (ss *serverStream) heldLocked() int {
+	return ss.bytes + ss.out.mu.bytes + ss.out.mu.unsent
+}
+
+// coverLocked has as much memory taken as the stream holds. If there is not as much, the stream is
+// read no further until there is (hasRoomLocked).
+func (ss *serverStream) coverLocked() {
+	held := ss.heldLocked()
+	ss.uncovered = !ss.memory.cover(held)
+	ss.memory.uncover(held)
 }
 
 // gather has the answers that come while the reader works on a message wait for each other, unless
@@ -142,7 +188,8 @@ const fewRequests = 4
 // one large request passes.
 func (ss *serverStream) hasRoomLocked() bool {
 	config := &ss.server.config
-	return len(ss.inFlight) < config.MaxInFlight && ss.bytes+ss.out.mu.bytes < config.MaxInFlightBytes
+	return len(ss.inFlight) < config.MaxInFlight &&
+		ss.bytes+ss.out.mu.bytes < config.MaxInFlightBytes && (!ss.uncovered || ss.heldLocked() == 0)
 }
 
 // isDoneLocked says whether everything asked has been answered, and the answers are on their way.

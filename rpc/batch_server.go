@@ -45,10 +45,15 @@ type BatchServerConfig struct {
 	// (default 32 MiB); beyond it the stream is not read. When responses alone reach it, further
 	// large ones are replaced by OVERLOADED.
 	MaxInFlightBytes int
-	// MaxBytes bounds the memory of all requests without response, of all streams, and of messages
-	// that are being received (default 1 GiB). Parties share it (package quota); requests for which
-	// there is none get OVERLOADED, and large messages end their stream with RESOURCE_EXHAUSTED.
+	// Memory bounds the memory of all requests without response, of all streams, of responses that
+	// wait to be sent, and of messages that are being received. Requests for which there is none get
+	// OVERLOADED, and so do reads with responses for which there is none; large messages end their
+	// stream with RESOURCE_EXHAUSTED. Default: MaxBytes, which is 1 GiB by default.
+	Memory   *RequestMemory
 	MaxBytes int64
+	// Unpacked, if set, says how many bytes of memory a request takes beside its encoding when it is
+	// worked on. It must be quick, and believe nothing of what the request says.
+	Unpacked func(q *kvpb.Request) int
 	// MaxStreams bounds the open streams (default 1024). Parties share them (package quota): one that
 	// has its share loses an older one of its own for each new one, or is refused with
 	// RESOURCE_EXHAUSTED.
@@ -110,8 +115,11 @@ func NewBatchServer(c BatchServerConfig) *BatchServer {
 	if c.MaxInFlightBytes <= 0 {
 		c.MaxInFlightBytes = 32 << 20
 	}
-	if c.MaxBytes <= 0 {
-		c.MaxBytes = 1 << 30
+	if c.Memory == nil {
+		if c.MaxBytes <= 0 {
+			c.MaxBytes = defaultRequestMemory
+		}
+		c.Memory = NewRequestMemory(c.MaxBytes)
 	}
 	if c.MaxStreams <= 0 {
 		c.MaxStreams = 1024
@@ -121,17 +129,14 @@ func NewBatchServer(c BatchServerConfig) *BatchServer {
 	}
 	return &BatchServer{config: c, clients: newClients(), metrics: newBatchMetrics(c.Registry),
 		places: quota.NewPlaces(c.MaxStreams, grantedStreams, placeSettled),
-		memory: quota.NewBytes(c.MaxBytes, grantedBytes)}
+		memory: c.Memory.bytes}
 }
 
 // placeSettled is how long a connection or stream is not displaced.
 const placeSettled = 10 * time.Second
 
-const (
-	// grantedStreams and grantedBytes are what a party may have whatever its share.
-	grantedStreams = 8
-	grantedBytes   = 1 << 20
-)
+// grantedStreams is how many streams a party may have whatever its share.
+const grantedStreams = 8
 
 // errNoPlace is what a stream hears for which none of its party can lose its place yet.
 var errNoPlace = status.Error(codes.ResourceExhausted, "this server has given this host, or this "+
@@ -194,7 +199,7 @@ func (s *BatchServer) serve(
 		out:      newOutbox(),
 		room:     make(chan struct{}, 1),
 		inFlight: make(map[uint64]int),
-		memory:   credit{of: s.memory, party: from.party},
+		memory:   newCredit(s.memory, from.party),
 		timed:    newTimedRequests(s.config.Took, first.Hello.Client),
 		pace:     paceOf(conn.Raw()),
 		ofServer: first.Hello.Server,
@@ -297,12 +302,15 @@ type serverStream struct {
 	calls       sync.WaitGroup
 
 	// Guarded by out.mu. inFlight maps the id of each request without response to its size in
-	// memory, bytes is their sum, and memory what was taken for them. The size of a request that is
+	// memory, bytes is their sum, and memory what was taken for them and for responses that are not
+	// sent (heldLocked). The size of a request that is
 	// timed is negative.
 	inFlight map[uint64]int
 	timed    timedRequests
 	bytes    int
 	memory   credit
+	// uncovered: there was not as much memory as the stream holds when that was looked at last.
+	uncovered bool
 	// calling is how many of inFlight are calls. held is what answers to calls hold until they are
 	// sent.
 	calling int
@@ -421,6 +429,8 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 		}
 		if r.Call != nil {
 			size += checked[i].bytes
+		} else if ss.server.config.Unpacked != nil {
+			size += ss.server.config.Unpacked(r)
 		}
 		ss.inFlight[r.Id] = size
 		ss.bytes += size
@@ -432,7 +442,7 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 			ss.timed.begin(requests[i])
 		}
 	}
-	if !ss.memory.cover(ss.bytes) {
+	if !ss.memory.cover(ss.heldLocked()) {
 		for _, r := range requests {
 			ss.inFlight[r.Id] = 0
 		}

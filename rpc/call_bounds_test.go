@@ -129,7 +129,7 @@ func TestAnswersOfCallsAreBounded(t *testing.T) {
 
 // An answer that the connection has taken over, and not written, counts.
 func TestAnswerThatIsNotRead(t *testing.T) {
-	a := NewAnswers()
+	a := NewAnswers(512 << 20)
 	address, server := boundedCalls(t, network{}, a, 1024)
 	h := &handConn{dialer: network{}.dialer(t, ""), addr: address}
 	const size = 60 << 20
@@ -160,7 +160,7 @@ func TestAnswerThatIsNotRead(t *testing.T) {
 
 // An answer is as large as one by gRPC may be, as far as a message holds it.
 func TestLargestAnswer(t *testing.T) {
-	address, _ := boundedCalls(t, network{}, NewAnswers(), 2048)
+	address, _ := boundedCalls(t, network{}, NewAnswers(512<<20), 2048)
 	direct := batchConn(t, network{}.dialer(t, ""), address, nil)
 	got, _, err := callOfBytes(t.Context(), direct, bytesMethod, make([]byte, 39<<10), CallOptions{})
 	if err != nil || len(got) != 78<<20 {

@@ -58,6 +58,7 @@ func (ss *serverStream) progressLocked() {
 	if sent > 0 {
 		ss.held = slices.Delete(ss.held, 0, sent)
 	}
+	ss.coverLocked()
 	ss.signalRoomLocked()
 }
 

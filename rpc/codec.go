@@ -81,18 +81,28 @@ func (Codec) Marshal(v any) (mem.BufferSlice, error) {
 	return nil, fmt.Errorf("marshal %T: not a protobuf message", v)
 }
 
-// Unmarshal implements encoding.CodecV2. On error the message is in an undefined state.
+// Unmarshal implements encoding.CodecV2. On error the message is in an undefined state. A message
+// for which there is no memory is not decoded, without an error, since gRPC would answer the call
+// with an error of its own: who receives the message looks at messageMemory.refused.
 func (Codec) Unmarshal(data mem.BufferSlice, v any) error {
+	var memory *messageMemory
 	if one, ok := v.(*arrival); ok {
 		one.bytes = messagePrefixBytes + int64(data.Len())
-		v = one.message
+		v, memory = one.message, one.memory
 	}
 	switch m := v.(type) {
 	case aliasing:
-		return unmarshalOwned(ownedCopy(data), m)
+		b := ownedCopy(data)
+		if !memory.take(b, shapes[m.ProtoReflect().Descriptor().FullName()]) {
+			return nil
+		}
+		return unmarshalOwned(b, m)
 	case copying:
 		b := data.MaterializeToBuffer(buffers)
 		defer b.Free()
+		if !memory.take(b.ReadOnlyData(), shapes[m.ProtoReflect().Descriptor().FullName()]) {
+			return nil
+		}
 		if err := checkParts(b.ReadOnlyData(), m); err != nil {
 			return err
 		}
@@ -100,6 +110,9 @@ func (Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	case proto.Message:
 		b := data.MaterializeToBuffer(buffers)
 		defer b.Free()
+		if !memory.take(b.ReadOnlyData(), otherShape(m)) {
+			return nil
+		}
 		if err := checkOtherParts(b.ReadOnlyData(), m); err != nil {
 			return err
 		}

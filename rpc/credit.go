@@ -3,37 +3,46 @@ package rpc
 import "github.com/tidemarkdb/tidemark/rpc/quota"
 
 // credit is what a stream has taken of the memory that a party shares with others. It is taken and
-// given back in pieces, so that few requests touch what all streams share.
+// given back in creditPieces, so that few requests touch what all streams share.
 type credit struct {
 	of    *quota.Bytes
 	party string
 	taken int64
 	over  bool
+	// piece is taken at a time; more than sparePieces of that beyond what is needed are given back.
+	piece int64
 }
 
+// A piece is a small part of all memory, so that what a thousand streams have taken and do not need
+// is a part of all memory only.
 const (
-	// creditPiece is taken at a time; more than creditSpare beyond what is needed is given back.
-	creditPiece = 256 << 10
-	creditSpare = 1 << 20
+	creditPieces          = 16 << 10
+	leastPiece, mostPiece = 4 << 10, 64 << 10
+	sparePieces           = 4
 )
+
+func newCredit(of *quota.Bytes, party string) credit {
+	return credit{of: of, party: party,
+		piece: min(max(of.Limit()/creditPieces, leastPiece), mostPiece)}
+}
 
 // cover sees to it that bytes are taken, and returns false if they are not to be had.
 func (c *credit) cover(bytes int) bool {
 	if int64(bytes) <= c.taken {
 		return true
 	}
-	pieces := (int64(bytes) - c.taken + creditPiece - 1) / creditPiece
-	if c.over || !c.of.Take(c.party, pieces*creditPiece) {
+	more := (int64(bytes) - c.taken + c.piece - 1) / c.piece * c.piece
+	if c.over || !c.of.Take(c.party, more) {
 		return false
 	}
-	c.taken += pieces * creditPiece
+	c.taken += more
 	return true
 }
 
 // uncover gives back what is more than bytes, but for some.
 func (c *credit) uncover(bytes int) {
-	if spare := c.taken - int64(bytes); spare > creditSpare {
-		give := (spare - creditPiece) / creditPiece * creditPiece
+	if spare := c.taken - int64(bytes); spare > sparePieces*c.piece {
+		give := (spare - c.piece) / c.piece * c.piece
 		c.of.Give(c.party, give)
 		c.taken -= give
 	}

@@ -21,6 +21,9 @@ import (
 // have come out. What a call had sent of a message when it was given up stays in that account until
 // no call is open on the connection.
 //
+// A message that is complete counts as what its decoding takes, from before it is decoded until the
+// call is over, or until the next message of a stream (request_memory.go).
+//
 // A client that is well-behaved does not come to that, however many calls it makes at a time. What
 // it sends of a call before that is served is bounded by the window of a stream. From when a call
 // is served gRPC grants it all of its message; so of each connection only some calls are served
@@ -39,14 +42,16 @@ const maxInbound = 256 << 20
 type inbound struct {
 	limit  int64
 	closed func()
+	// memory is for messages that are complete.
+	memory *RequestMemory
 
 	mu    sync.Mutex
 	total int64
 	conns map[string]*inboundConn // by remote address
 }
 
-func newInbound(limit int64, closed func()) *inbound {
-	return &inbound{limit: limit, closed: closed, conns: make(map[string]*inboundConn)}
+func newInbound(limit int64, memory *RequestMemory, closed func()) *inbound {
+	return &inbound{limit: limit, memory: memory, closed: closed, conns: make(map[string]*inboundConn)}
 }
 
 // inboundConn is a connection that is counted.

@@ -17,6 +17,8 @@ type arrival struct {
 	message any
 	// bytes is the length with the prefix; 0: no message has come.
 	bytes int64
+	// memory, if not nil, is what the decoded message takes.
+	memory *messageMemory
 }
 
 // countedServices registers services whose calls of one request and one answer are counted. An
@@ -43,9 +45,14 @@ func countedMethod(handle grpc.MethodHandler) grpc.MethodHandler {
 		call := &inboundCall{conn: c}
 		c.in.begin(ctx, call, true)
 		defer c.in.end(call)
+		memory := c.in.memory.ofCall(ctx)
+		defer memory.give()
 		answer, err := handle(service, ctx, func(message any) error {
-			one := arrival{message: message}
+			one := arrival{message: message, memory: &memory}
 			err := decode(&one)
+			if memory.refused {
+				err = errNoCallMemory
+			}
 			if one.bytes > 0 {
 				c.in.received(call, one.bytes)
 			}
@@ -67,7 +74,9 @@ func countStream(service any, stream grpc.ServerStream, info *grpc.StreamServerI
 	if c == nil {
 		return handle(service, stream)
 	}
-	s := &inboundStream{ServerStream: stream, call: inboundCall{conn: c}}
+	s := &inboundStream{ServerStream: stream, call: inboundCall{conn: c},
+		memory: c.in.memory.ofCall(stream.Context())}
+	defer s.memory.give()
 	c.in.begin(stream.Context(), &s.call, !info.IsClientStream)
 	defer c.in.end(&s.call)
 	err := handle(service, s)
@@ -79,15 +88,20 @@ func countStream(service any, stream grpc.ServerStream, info *grpc.StreamServerI
 type inboundStream struct {
 	grpc.ServerStream
 	call inboundCall
-	// next is for the one goroutine that receives.
-	next arrival
+	// next and memory, that of the message before, are for the one goroutine that receives.
+	next   arrival
+	memory messageMemory
 }
 
 // RecvMsg implements grpc.ServerStream.
 func (s *inboundStream) RecvMsg(message any) error {
-	s.next = arrival{message: message}
+	s.memory.give()
+	s.next = arrival{message: message, memory: &s.memory}
 	err := s.ServerStream.RecvMsg(&s.next)
 	s.next.message = nil
+	if s.memory.refused {
+		err = errNoCallMemory
+	}
 	if s.next.bytes > 0 {
 		s.call.conn.in.received(&s.call, s.next.bytes)
 	}

@@ -61,6 +61,8 @@ type outbox struct {
 		// length together.
 		pending []*[]byte
 		bytes   int
+		// unsent is how many bytes the connection was given that are not all written yet.
+		unsent int
 		// first numbers pending[0]: chunks below it have been given to the connection.
 		first uint64
 		// tail is an encoded record that ends the next message; setting it anew replaces it. tailNumber
@@ -339,6 +341,9 @@ func (o *outbox) sentLocked(done bool, err error) {
 	o.mu.last = time.Now()
 	o.mu.sending = false
 	o.mu.partial = !done
+	if done {
+		o.mu.unsent = 0
+	}
 	o.mu.keepalive = false
 	if err != nil {
 		o.closeLocked()
@@ -376,6 +381,7 @@ func (o *outbox) takeLocked() outgoing {
 	clear(o.mu.pending[kept:])
 	o.mu.pending = o.mu.pending[:kept]
 	o.mu.bytes -= bytes
+	o.mu.unsent += bytes
 	o.mu.first += uint64(n)
 	if n > 0 {
 		o.mu.sent++

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tidemarkdb/tidemark/metric"
 	"github.com/tidemarkdb/tidemark/range/admission"
@@ -73,6 +74,9 @@ type PeerConfig struct {
 	SnapshotBytesPerSecond int64
 	// MaxSnapshots bounds the snapshots sent at a time, and those received at a time (default 4).
 	MaxSnapshots int
+	// MaxQueuesBytes bounds what waits to be sent to all hosts together (default 256 MiB). A single
+	// message passes if nothing waits for its host and class.
+	MaxQueuesBytes int64
 	// MaxQueueBytes bounds what waits to be sent, per host and class (default 16 MiB). A single
 	// larger message passes.
 	MaxQueueBytes int
@@ -92,6 +96,8 @@ type PeerTransport struct {
 	sendSlots    chan struct{}
 	receiveSlots chan struct{}
 	snapshots    *admission.Pacer
+	// queued is how many bytes wait to be sent to all hosts.
+	queued atomic.Int64
 	// unreachable and refused are hosts that the handler is to be told of.
 	unreachable, refused *reports
 
@@ -123,6 +129,9 @@ func NewPeerTransport(c PeerConfig) *PeerTransport {
 	}
 	if c.MaxQueueBytes <= 0 {
 		c.MaxQueueBytes = 16 << 20
+	}
+	if c.MaxQueuesBytes <= 0 {
+		c.MaxQueuesBytes = 256 << 20
 	}
 	t := &PeerTransport{
 		config:       c,

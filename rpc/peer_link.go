@@ -58,8 +58,17 @@ type link struct {
 type peerStream struct {
 	link *link
 	out  *outbox
-	// lastSend is guarded by out.mu.
+	// lastSend is guarded by out.mu, and so is counted: how many bytes of the transport's queued are
+	// this stream's.
 	lastSend time.Time
+	counted  int64
+}
+
+// countLocked counts what waits to be sent.
+func (s *peerStream) countLocked() {
+	now := int64(s.out.mu.bytes)
+	s.link.transport.queued.Add(now - s.counted)
+	s.counted = now
 }
 
 // open gives the current stream, and begins a new one if there is none and it is time. nil: drop.
@@ -80,6 +89,7 @@ func (l *link) open() *peerStream {
 		return nil
 	}
 	s := &peerStream{link: l, out: newOutbox()}
+	s.out.progress = s.countLocked
 	l.mu.stream = s
 	go s.run()
 	return s
@@ -102,7 +112,9 @@ func (l *link) send(ping *peerpb.HostPing, msgs []*peerpb.RaftMessage) {
 			oversized = size
 			continue
 		}
-		if s.out.mu.bytes > 0 && s.out.mu.bytes+size > l.transport.config.MaxQueueBytes {
+		if config := &l.transport.config; s.out.mu.bytes > 0 &&
+			(s.out.mu.bytes+size > config.MaxQueueBytes ||
+				l.transport.queued.Load()+int64(bytes+size) > config.MaxQueuesBytes) {
 			continue // A smaller one behind it may fit. Raft copes with gaps.
 		}
 		if _, err := s.out.addLocked(tagMessages, m, size); err != nil {
@@ -111,6 +123,7 @@ func (l *link) send(ping *peerpb.HostPing, msgs []*peerpb.RaftMessage) {
 		sent++
 		bytes += size
 	}
+	s.countLocked()
 	if tail != nil && !s.out.mu.closed && ping.GetNumber() >= s.out.mu.tailNumber {
 		s.out.mu.tail, s.out.mu.tailNumber = tail, ping.GetNumber()
 	}

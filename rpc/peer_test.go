@@ -301,3 +301,39 @@ func TestPeerBoundsStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// The queues to all hosts together are bounded, whatever each may have, and what was sent, or went
+// with a stream, counts no more.
+func TestPeerQueuesTogetherAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 2 << 20
+		n := network{mem: memnet.New()}
+		hosts := newHosts(t, n, 5, func(c *PeerConfig) { c.MaxQueuesBytes = most })
+		var got atomic.Int64
+		for _, h := range hosts[1:] {
+			h.handle = func(_ uint64, b *peerpb.MessageBatch) { got.Add(int64(len(b.Messages))) }
+			n.mem.Cut("h1", fmt.Sprintf("h%d", h.id), memnet.Stall)
+		}
+		sender := hosts[0].transport
+		for i := range uint64(100) {
+			for _, h := range hosts[1:] {
+				sender.Send(h.id, ClassConsensus, []*peerpb.RaftMessage{message(i, 100<<10)})
+			}
+		}
+		if queued := sender.queued.Load(); queued < most/2 || queued > most+4*101<<10 {
+			t.Errorf("%d bytes wait", queued)
+		}
+		n.mem.Cut("h1", "h2", memnet.Break)
+		for _, h := range hosts[1:] {
+			n.mem.Heal("h1", fmt.Sprintf("h%d", h.id))
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if queued := sender.queued.Load(); queued != 0 {
+			t.Errorf("%d bytes are counted when nothing waits", queued)
+		}
+		if got.Load() == 0 {
+			t.Error("nothing has arrived")
+		}
+	})
+}

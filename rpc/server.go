@@ -36,6 +36,9 @@ type ServerConfig struct {
 	// MaxInbound bounds the bytes of messages of gRPC that are not complete, of all but servers
 	// (default 256 MiB). Beyond it the connection with most of them is closed.
 	MaxInbound int64
+	// Memory bounds the decoded messages of gRPC calls, of all but servers. A call for which there is
+	// none is refused with ResourceExhausted. Default: 1 GiB.
+	Memory *RequestMemory
 	// Pace slows down hosts that use much of the processors while others wait for one, but for
 	// servers; nil: no host. It is for TCP only.
 	Pace *quota.Pace
@@ -94,11 +97,14 @@ func NewServer(c ServerConfig) *Server {
 	if c.MaxInbound <= 0 {
 		c.MaxInbound = maxInbound
 	}
+	if c.Memory == nil {
+		c.Memory = NewRequestMemory(defaultRequestMemory)
+	}
 	if c.MaxStreams == 0 {
 		c.MaxStreams = maxStreamsPerConnection
 	}
 	s.places = quota.NewPlaces(c.MaxConnections, grantedConnections, placeSettled)
-	in := newInbound(c.MaxInbound, s.metrics.inboundClosed.Inc)
+	in := newInbound(c.MaxInbound, c.Memory, s.metrics.inboundClosed.Inc)
 	takers := transport.Takers{Take: s.take}
 	if c.HTTP != nil {
 		takers.HTTP = func(conn, raw net.Conn) { handOver(conn, raw, c.HTTP) }

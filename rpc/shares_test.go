@@ -95,7 +95,7 @@ func TestHostsShareMemory(t *testing.T) {
 			t.Fatalf("%d requests were taken in", sent)
 		}
 	}
-	if held := server.memory.Held(); held > limit/2+creditPiece {
+	if held := server.memory.Held(); held > limit/2+mostPiece {
 		t.Errorf("the greedy host holds %d bytes", held)
 	}
 	conn := batchConn(t, n.dialer(t, "other"), "s:1", func(c *BatchConfig) { c.Client = 2 })
@@ -106,7 +106,7 @@ func TestHostsShareMemory(t *testing.T) {
 	}
 	end()
 	await(t, "memory comes back",
-		func() bool { return server.memory.Held() <= creditSpare+creditPiece })
+		func() bool { return server.memory.Held() <= (sparePieces+1)*mostPiece })
 }
 
 // TestALargeMessageNeedsMemory: a message that is not complete holds no more than its host's share.
@@ -239,7 +239,7 @@ func incompleteMessages(ctx context.Context, raw net.Conn) {
 
 // TestInboundForgets: a connection whose address was another one's leaves no bytes of that behind.
 func TestInboundForgets(t *testing.T) {
-	in := newInbound(100, func() { t.Error("a connection was closed") })
+	in := newInbound(100, NewRequestMemory(1<<20), func() { t.Error("a connection was closed") })
 	var sent bytes.Buffer
 	sent.WriteString(http2.ClientPreface)
 	if err := http2.NewFramer(&sent, nil).WriteData(1, false, make([]byte, 50)); err != nil {

@@ -155,7 +155,8 @@ func serveOne(ctx context.Context, dir, listen, bound string, core []string) err
 	})
 	defer told.Wait() // what it was told may be a computation
 	defer cancel()
-	embedded.TuneCollector(os.Getenv("GOGC"), false)
+	embedded.TuneCollector(embedded.Collector{GOGC: os.Getenv("GOGC"),
+		GOMEMLIMIT: os.Getenv("GOMEMLIMIT"), Limit: embedded.MemoryLimit(0)})
 	defer func() { // in case that the process that started it cannot do so any more
 		_ = os.RemoveAll(dir)
 		_ = os.Remove(filepath.Dir(dir)) // that of all servers, by the last of them

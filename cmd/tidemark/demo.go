@@ -80,7 +80,8 @@ func (a *app) demo(ctx context.Context, f demoFlags) error {
 	fmt.Fprintf(words, "starting %s and %s\n", plural(f.cores, "core server"),
 		plural(f.nodes, "data node"))
 	began := time.Now()
-	embedded.TuneCollector(os.Getenv("GOGC"), false)
+	embedded.TuneCollector(embedded.Collector{GOGC: os.Getenv("GOGC"),
+		GOMEMLIMIT: os.Getenv("GOMEMLIMIT"), Limit: embedded.MemoryLimit(0)})
 	cluster, err := embedded.StartCluster(ctx, embedded.ClusterConfig{
 		Dir: f.dir, Nodes: f.nodes, Cores: f.cores, Listen: f.listen, HTTP: f.http, Logger: logger,
 		Version: buildVersion(),

@@ -73,6 +73,7 @@ var may = []struct {
 
 	// The one place that wires the parts together.
 	{"deploy/certs", nil},
+	{"deploy/embedded/memory", nil},
 	{"deploy/embedded/...", []string{"hlc", "metric/...", "rpc/...", "range/...", "txn/...",
 		"placement/...", "deploy/embedded/..."}},
 	// Dashboards and alert rules. They know metrics by name only.

@@ -38,7 +38,7 @@ type startFlags struct {
 	electionTicks                           int
 	kernelBound                             bool
 	clockOffsetFile                         string
-	cache, memTable, logMemTable, minFree,
+	memoryLimit, cache, memTable, logMemTable, minFree,
 	retainLog, snapshotRate, maxRequest, coreQuota argument.Size
 	coreHistory   time.Duration
 	maxOperations int
@@ -145,10 +145,15 @@ func (f *startFlags) registerTuning(cmd *cobra.Command) {
 		"how long a partition is idle before it costs nothing any more; negative is never (default 1s)")
 	flags.DurationVar(&f.gcInterval, "gc-interval", 0,
 		"how often versions older than their window are looked for (default 1m)")
-	flags.Var(&f.cache, "cache", "block cache of the data (default 256MiB)")
+	flags.Var(&f.memoryLimit, "memory-limit",
+		"memory that the server may use, by which caches, queues and requests are bounded (default: the "+
+			"limit of the control group less an eighth, or half of the machine's memory)")
+	flags.Var(&f.cache, "cache", "block cache of the data (default: by --memory-limit)")
 	flags.Var(&f.memTable, "mem-table",
-		"recent writes held in one table in memory, of which there are a few (default 64MiB)")
-	flags.Var(&f.logMemTable, "log-mem-table", "the same for the Raft logs (default 16MiB)")
+		"recent writes held in one table in memory, of which there are a few (default: by "+
+			"--memory-limit, 64MiB at most)")
+	flags.Var(&f.logMemTable, "log-mem-table",
+		"the same for the Raft logs (default: by --memory-limit, 16MiB at most)")
 	flags.Var(&f.minFree, "min-free",
 		"free space on the disk that is kept, beside what is in memory (default 64MiB)")
 	flags.Var(&f.retainLog, "retain-log",
@@ -277,7 +282,10 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 	if err != nil {
 		return err
 	}
-	embedded.TuneCollector(os.Getenv("GOGC"), slices.Equal(f.roles, []string{embedded.RoleCore}))
+	limit := embedded.MemoryLimit(int64(f.memoryLimit))
+	embedded.TuneCollector(embedded.Collector{GOGC: os.Getenv("GOGC"),
+		GOMEMLIMIT: os.Getenv("GOMEMLIMIT"), Limit: limit,
+		CoreOnly: slices.Equal(f.roles, []string{embedded.RoleCore})})
 	var clock hlc.Physical // nil is the system's
 	if f.clockOffsetFile != "" {
 		offset := serving.NewOffsetClock(f.clockOffsetFile, logger)
@@ -297,7 +305,7 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 		Insecure: f.insecure, Logger: logger, Version: buildVersion(),
 		MaxOffset: f.maxOffset, KernelBound: f.kernelBound, Tick: f.tick,
 		ElectionTicks: f.electionTicks, SleepAfter: f.sleepAfter,
-		CacheBytes: int64(f.cache), MemTableBytes: uint64(f.memTable),
+		MemoryLimit: int64(f.memoryLimit), CacheBytes: int64(f.cache), MemTableBytes: uint64(f.memTable),
 		MinFreeBytes: uint64(f.minFree), RetainLogBytes: int64(f.retainLog),
 		LogMemTableBytes: uint64(f.logMemTable), SnapshotBytesPerSecond: int64(f.snapshotRate),
 		GCInterval:  f.gcInterval,

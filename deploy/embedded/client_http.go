@@ -24,9 +24,8 @@ import (
 // pages are on the HTTP address only.
 
 const (
-	// gatewayRoom bounds the bytes of requests of the gateway that hosts have a server hold; each is
-	// granted gatewayGranted.
-	gatewayRoom, gatewayGranted = 128 << 20, 8 << 20
+	// gatewayGranted is how many bytes of requests of the gateway each host may have a server hold.
+	gatewayGranted = 8 << 20
 	// httpIdleTimeout is how long a connection of HTTP is kept on which nothing is asked.
 	httpIdleTimeout = 3 * time.Minute
 )
@@ -57,7 +56,7 @@ func (s *Server) newGateway() (*counted, error) {
 		// Bytes are a third larger in base64.
 		MaxRequestBytes: (bytes+etcdapi.RequestOverheadBytes)/3*4 + 4<<10,
 		Outgoing:        rpc.Leaves,
-		Room:            quota.NewBytes(gatewayRoom, gatewayGranted),
+		Room:            quota.NewBytes(s.memory.Gateway, gatewayGranted),
 		Party: func(r *http.Request, from net.Addr) string {
 			return rpc.Party(r.TLS, from)
 		},

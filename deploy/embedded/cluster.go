@@ -27,6 +27,10 @@ type ClusterConfig struct {
 	Listen string
 	// HTTP is the address for metrics, health and profiles of the whole process; empty: none.
 	HTTP string
+	// MemoryLimit is how many bytes of memory the servers may use together. Each has the same part of
+	// it. Default: as of ServerConfig.MemoryLimit, or the least with which the servers run, if that is
+	// more.
+	MemoryLimit int64
 	// Version is what the servers call their version; see ServerConfig.
 	Version string
 	Logger  *slog.Logger
@@ -68,14 +72,14 @@ func StartCluster(ctx context.Context, config ClusterConfig) (_ *Cluster, err er
 			return nil, err
 		}
 	}
+	limit := memoryOfEach(config.MemoryLimit, count)
 	var gatherers prometheus.Gatherers
 	for i := range count {
 		s := ServerConfig{
 			Dir: filepath.Join(config.Dir, "server-"+strconv.Itoa(i+1)), Listen: addresses[i],
 			Core: addresses[:config.Cores], SecretFile: secret,
 			Registry: prometheus.NewRegistry(), Logger: config.Logger, Version: config.Version,
-			// The servers share one machine's memory.
-			CacheBytes: 256 << 20 / int64(count), MemTableBytes: 32 << 20,
+			MemoryLimit: limit,
 			NewListener: func(string) (net.Listener, error) { return listeners[i], nil },
 		}
 		if s.Logger != nil {

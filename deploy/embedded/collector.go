@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+
+	"github.com/tidemarkdb/tidemark/deploy/embedded/memory"
 )
 
 // A server's heap holds its block cache and memtables, some hundred MiB that hardly change, and
@@ -21,21 +23,49 @@ const (
 	smallestChangeOfPercent uint = 10
 )
 
+// Collector is what the garbage collector is set up by.
+type Collector struct {
+	// GOGC and GOMEMLIMIT are what the environment of the process says (see the documentation of Go).
+	// Each decides if it says anything.
+	GOGC, GOMEMLIMIT string
+	// Limit is how many bytes the process may use; see MemoryLimit.
+	Limit int64
+	// CoreOnly says that none of the servers is a data node.
+	CoreOnly bool
+}
+
 // TuneCollector sets the garbage collector up for a process that does little else than run servers.
-// gogc is what its environment says (GOGC: see the documentation of Go), and decides if it says
-// anything. coreOnly: none of the servers is a data node. Call it once.
-func TuneCollector(gogc string, coreOnly bool) {
-	if gogc != "" {
+// Call it once.
+//
+// The collector works the more the nearer the process comes to the limit, and takes no more than
+// half of the processor time for that: it cannot make room for what is in use.
+func TuneCollector(c Collector) {
+	if c.GOMEMLIMIT == "" {
+		debug.SetMemoryLimit(ofGo(c.Limit, memory.Needs{Node: !c.CoreOnly, Core: true}))
+	}
+	if c.GOGC != "" {
 		return
 	}
 	most := maxGCPercent
-	if coreOnly {
+	if c.CoreOnly {
 		most = maxCoreGCPercent
 	}
 	t := &collectorTuner{percent: most, most: most,
 		set: func(percent int) { debug.SetGCPercent(percent) }}
 	debug.SetGCPercent(t.percent)
 	t.watch()
+}
+
+// ofGo is how much of a limit is memory that Go's collector knows of.
+func ofGo(limit int64, n memory.Needs) int64 {
+	if !memory.TablesOutsideGo {
+		return limit
+	}
+	sizes, err := memory.Divide(limit, n)
+	if err != nil {
+		return limit // StartServer refuses it
+	}
+	return limit - sizes.Tables()
 }
 
 // collectorTuner sets the percentage anew after each collection.

@@ -83,13 +83,19 @@ type ServerConfig struct {
 	ElectionTicks int
 	// SleepAfter is how long a partition is idle before it sleeps; negative: never. Default 1 s.
 	SleepAfter time.Duration
-	// CacheBytes is the block cache of the data. Default 256 MiB.
+	// MemoryLimit is how many bytes of memory the server may use. Caches, tables of recent writes,
+	// queues, requests and answers are as large as it allows (package memory); a limit below what the
+	// server needs is an error. Default: the limit of the process's control group, or the memory of
+	// the machine, less a margin, which is all that the process may use: an application with
+	// several servers, or with needs of its own, sets a limit for each.
+	MemoryLimit int64
+	// CacheBytes is the block cache of the data. Default: by MemoryLimit.
 	CacheBytes int64
 	// MemTableBytes is the size of one table of recent writes in memory; there are at most a few.
-	// Default 64 MiB.
+	// Default: by MemoryLimit, 64 MiB at most.
 	MemTableBytes uint64
 	// LogMemTableBytes is the same for the Raft logs, and about the size of one of their files.
-	// Default 16 MiB.
+	// Default: by MemoryLimit, 16 MiB at most.
 	LogMemTableBytes uint64
 	// MinFreeBytes is the free disk space below which writes are refused. Default 64 MiB; negative
 	// values are not possible.
@@ -194,12 +200,6 @@ func (c *ServerConfig) ensureDefaults() error {
 	}
 	if c.CoreHistory == 0 {
 		c.CoreHistory = time.Hour
-	}
-	if c.CacheBytes <= 0 {
-		c.CacheBytes = 256 << 20
-	}
-	if c.MemTableBytes == 0 {
-		c.MemTableBytes = 64 << 20
 	}
 	if c.MinFreeBytes == 0 {
 		c.MinFreeBytes = 64 << 20

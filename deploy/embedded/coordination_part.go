@@ -185,6 +185,7 @@ func (s *Server) openCoordination(p *corePart, self keys.ReplicaID, founding *st
 		GroupCommands: true, MembersKnow: store.LeastFormat, MaxTouched: coordinationMaxTouched,
 		MaxWatchers: coordinationMaxWatchers, HistoryFor: s.config.CoreHistory,
 		Logger: s.config.Logger, Registerer: ofStore(registerer, "coordination"),
+		MaxPendingBytes: s.memory.Commands, Memory: storeMemory(s.memory),
 		Peers: &server.CoordinationPeers{Cluster: s.cluster.Load(), Conn: s.dialer.Conn,
 			Resolve: s.members.resolve},
 	})

@@ -22,9 +22,6 @@ import (
 // coreGroup is the id of the core's own Raft group, in a realm of its own.
 const coreGroup keys.PartitionID = 1
 
-// coreMemTableBytes is small: the core's state is.
-const coreMemTableBytes = 8 << 20
-
 // corePart is a server's membership of the consistent core.
 type corePart struct {
 	databases *databases
@@ -63,8 +60,10 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 	}()
 	registerer := prometheus.WrapRegistererWith(prometheus.Labels{"part": "core"},
 		s.config.Registry)
-	if p.databases, err = openDatabases(&s.config, s.directory, "core", coreMemTableBytes, nil,
-		registerer, s.diskFailed, s.ctx.Done()); err != nil {
+	if p.databases, err = openDatabases(&s.config, s.directory, "core", databaseSizes{
+		logMemTable: s.memory.CoreLogMemTable, logCache: s.memory.CoreLogCache,
+		memTable: s.memory.CoreMemTable, cache: s.memory.CoreCache,
+	}, nil, registerer, s.diskFailed, s.ctx.Done()); err != nil {
 		return nil, err
 	}
 	if err := s.directory.becomeCore(); err != nil {
@@ -73,7 +72,8 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 	p.store, err = store.New(store.Config{
 		State: p.databases.state, Founding: founding, Random: randomReader(s.config.Random),
 		Monotonic: s.config.Monotonic, Logger: s.config.Logger, MembersKnow: store.LeastFormat,
-		Registerer: ofStore(registerer, "placement"),
+		Registerer: ofStore(registerer, "placement"), MaxPendingBytes: s.memory.Commands,
+		Memory: storeMemory(s.memory),
 	})
 	if err != nil {
 		return nil, err
@@ -83,6 +83,7 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 		Tick: s.config.Tick, ElectionTicks: s.config.ElectionTicks,
 		// Each of the two groups can have an apply worker of its own.
 		SleepAfter: -1, Shards: 1, ApplyWorkers: 2, Logger: s.config.Logger, Registerer: registerer,
+		MaxPendingLogBytes: s.memory.CoreRaftPending, MaxInboxBytes: s.memory.CoreRaftInbox,
 		Random:    s.config.Random,
 		Monotonic: s.config.Monotonic,
 		OnFailed: func(id keys.PartitionID, err error) {
@@ -105,6 +106,7 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 		Cluster: func() uint64 { return m.Cluster },
 		Resolve: resolve, Dialer: s.dialer, Handler: p.host,
 		Logger: s.config.Logger, Registry: prom.Registry(registerer),
+		MaxQueuesBytes: s.memory.PeerQueues,
 	})
 	g, err := p.open(host.GroupConfig{Identity: identity}, p.store)
 	if err != nil {

@@ -60,7 +60,7 @@ func withCore(d *directory, do func(*stoppedCore) error) (err error) {
 	close(leaving)
 	config := &ServerConfig{Dir: d.path, Logger: slog.New(slog.DiscardHandler), FS: d.fs,
 		Roles: []string{RoleCore}}
-	if c.dbs, err = openDatabases(config, d, RoleCore, coreMemTableBytes, nil,
+	if c.dbs, err = openDatabases(config, d, RoleCore, databaseSizes{}, nil,
 		prometheus.NewRegistry(), func(error) {}, leaving); err != nil {
 		return err
 	}

@@ -16,6 +16,15 @@ type databases struct {
 	state *engine.State
 }
 
+// databaseSizes are the sizes in bytes of memtables and block caches. 0 is a default of package
+// engine.
+type databaseSizes struct {
+	logMemTable, logCache int64
+	memTable              int64
+	// cache is of no use with a cache that is given.
+	cache int64
+}
+
 // openDatabases opens the stores below a directory of the server. onFailure is told when a disk
 // fails. Once leaving is closed nothing waits for room on a full disk, so that all that use the
 // stores can be stopped.
@@ -23,7 +32,7 @@ func openDatabases(
 	c *ServerConfig,
 	d *directory,
 	part string,
-	memTable uint64,
+	sizes databaseSizes,
 	cache *pebble.Cache,
 	registerer prometheus.Registerer,
 	onFailure func(error),
@@ -33,12 +42,14 @@ func openDatabases(
 	options := engine.Options{FS: c.FS, Logger: c.Logger.With("part", part), Registerer: registerer,
 		OnFailure: onFailure, MinFreeBytes: c.MinFreeBytes,
 		Leaving: leaving}
-	options.Dir, options.MemTableBytes = d.sub(part, "log"), c.LogMemTableBytes
+	options.Dir = d.sub(part, "log")
+	options.MemTableBytes, options.CacheBytes = uint64(sizes.logMemTable), sizes.logCache
 	var err error
 	if dbs.log, err = engine.OpenLog(options); err != nil {
 		return nil, damaged(c, d, part, err)
 	}
-	options.Dir, options.MemTableBytes, options.Cache = d.sub(part, "state"), memTable, cache
+	options.Dir, options.Cache = d.sub(part, "state"), cache
+	options.MemTableBytes, options.CacheBytes = uint64(sizes.memTable), sizes.cache
 	if dbs.state, err = engine.OpenState(options); err != nil {
 		return nil, damaged(c, d, part, errors.Join(err, dbs.log.Close()))
 	}

@@ -39,24 +39,36 @@ type DebugReplica struct {
 //
 //	/debug/replicas                  the replicas on this server (DebugReplicas)
 //	/debug/replicas?checksums=true   the same with checksums
+//	/debug/memory                    how the memory limit is divided (DebugMemory)
 func (s *Server) debugPages(mux *http.ServeMux) {
-	debugPage(mux, func(checksums bool) any { return s.debugReplicas(checksums) })
+	debugPage(mux, "/debug/replicas", func(r *http.Request) any {
+		return s.debugReplicas(r.FormValue("checksums") == "true")
+	})
+	debugPage(mux, "/debug/memory", func(*http.Request) any { return s.debugMemory() })
 }
 
-// debugPages adds the same page, with an array that has the DebugReplicas of each server.
+// debugPages adds the same pages, with an array that has the page of each server.
 func (c *Cluster) debugPages(mux *http.ServeMux) {
-	debugPage(mux, func(checksums bool) any {
+	debugPage(mux, "/debug/replicas", func(r *http.Request) any {
 		pages := make([]DebugReplicas, 0, len(c.servers))
 		for _, s := range c.servers {
-			pages = append(pages, s.debugReplicas(checksums))
+			pages = append(pages, s.debugReplicas(r.FormValue("checksums") == "true"))
+		}
+		return pages
+	})
+	debugPage(mux, "/debug/memory", func(*http.Request) any {
+		pages := make([]DebugMemory, 0, len(c.servers))
+		for _, s := range c.servers {
+			pages = append(pages, s.debugMemory())
 		}
 		return pages
 	})
 }
 
-func debugPage(mux *http.ServeMux, page func(checksums bool) any) {
-	mux.HandleFunc("/debug/replicas", func(w http.ResponseWriter, r *http.Request) {
-		text, err := json.MarshalIndent(page(r.FormValue("checksums") == "true"), "", "  ")
+// debugPage adds a page in JSON.
+func debugPage(mux *http.ServeMux, path string, page func(*http.Request) any) {
+	mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+		text, err := json.MarshalIndent(page(r), "", "  ")
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return

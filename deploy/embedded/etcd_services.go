@@ -70,8 +70,9 @@ func (s *Server) serveEtcd(
 	s.etcdCluster.Store(cluster)
 	// Its streams end with the gRPC server, before the store does.
 	watches, err := etcdapi.NewWatch(etcdapi.WatchConfig{Store: part, Cluster: cluster,
-		Random: randomReader(s.config.Random), MaxRevisionBytes: maxRevisionBytes,
-		Logger: s.config.Logger})
+		Random:           randomReader(s.config.Random),
+		MaxRevisionBytes: int(min(maxRevisionBytes, s.memory.Answers/2)),
+		Logger:           s.config.Logger})
 	if err != nil {
 		return err
 	}

@@ -59,6 +59,7 @@ func (s *Server) newForwarder(peers *rpc.PeerPolicy) *forward.Forwarder {
 		Forwarded: server.IsForwarded, Outgoing: s.forwarded,
 		Refusal: s.noCoordination, Party: rpc.PartyOfCall, Answers: s.answers,
 		PerConnection: perConnection, Random: s.config.Random, Registry: prom.Registry(s.config.Registry),
+		Bytes: s.memory.Forwarded,
 	})
 }
 

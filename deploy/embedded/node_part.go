@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node"
+	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -63,12 +64,13 @@ func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 		}
 		id = r.GetNode()
 	}
-	p := &nodePart{cache: pebble.NewCache(s.config.CacheBytes)}
+	p := &nodePart{cache: pebble.NewCache(s.memory.Cache)}
 	var err error
 	registerer := prometheus.WrapRegistererWith(prometheus.Labels{"part": "node"},
 		s.config.Registry)
-	if p.databases, err = openDatabases(&s.config, s.directory, "node", s.config.MemTableBytes,
-		p.cache, registerer, s.diskFailed, s.ctx.Done()); err != nil {
+	if p.databases, err = openDatabases(&s.config, s.directory, "node", databaseSizes{
+		logMemTable: s.memory.LogMemTable, logCache: s.memory.LogCache,
+		memTable: s.memory.MemTable}, p.cache, registerer, s.diskFailed, s.ctx.Done()); err != nil {
 		p.cache.Unref()
 		return nil, err
 	}
@@ -100,6 +102,8 @@ func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 		Tick:          s.config.Tick, ElectionTicks: s.config.ElectionTicks,
 		SleepAfter:     s.config.SleepAfter,
 		RetainLogBytes: s.config.RetainLogBytes, GCInterval: s.config.GCInterval,
+		MaxPendingLogBytes: s.memory.RaftPending, MaxInboxBytes: s.memory.RaftInbox,
+		Limits: replica.Limits{TotalReadBytes: s.memory.Reads, TotalRecentBytes: s.memory.Recent},
 	})
 	if err != nil {
 		p.pusher.Close()
@@ -112,6 +116,7 @@ func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 		Resolve: p.node.Resolve, Dialer: s.dialer,
 		Handler: p.node.Handler(), Logger: s.config.Logger, Registry: prom.Registry(registerer),
 		SnapshotBytesPerSecond: s.config.SnapshotBytesPerSecond,
+		MaxQueuesBytes:         s.memory.PeerQueues,
 	})
 	if err := p.node.Start(s.config.filtered(realmData, p.transport, p.node.Resolve)); err != nil {
 		return nil, damaged(&s.config, s.directory, "node", errors.Join(err, p.close()))

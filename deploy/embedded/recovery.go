@@ -151,11 +151,10 @@ func withNode(d *directory, logger *slog.Logger, do func(recovery.Directory) err
 	if id.Node == 0 || !d.hasDatabase(RoleNode, "log") {
 		return fmt.Errorf("%w: %s has no data node, or its log is gone", ErrDirectory, d.path)
 	}
-	config := &ServerConfig{Dir: d.path, Logger: logger, FS: d.fs, MemTableBytes: 64 << 20,
-		Roles: []string{RoleNode}}
+	config := &ServerConfig{Dir: d.path, Logger: logger, FS: d.fs, Roles: []string{RoleNode}}
 	leaving := make(chan struct{})
 	close(leaving) // nothing waits for room
-	dbs, err := openDatabases(config, d, RoleNode, config.MemTableBytes, nil,
+	dbs, err := openDatabases(config, d, RoleNode, databaseSizes{}, nil,
 		prometheus.NewRegistry(), func(error) {}, leaving)
 	if err != nil {
 		return err

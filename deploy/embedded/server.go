@@ -14,13 +14,16 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded/forward"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/memory"
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/metric/prom"
 	"github.com/tidemarkdb/tidemark/placement/bootstrap"
 	"github.com/tidemarkdb/tidemark/placement/guard"
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/block"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
@@ -29,8 +32,11 @@ import (
 type Server struct {
 	config    ServerConfig
 	directory *directory
-	clock     *hlc.Clock
-	dialer    *rpc.Dialer
+	// memory has the sizes of the server's parts, and memoryFrom says where the limit comes from.
+	memory     *memory.Sizes
+	memoryFrom string
+	clock      *hlc.Clock
+	dialer     *rpc.Dialer
 	// tls are the files of the certificates; nil for plain text.
 	tls     *rpc.TLSFiles
 	clients *rpc.BatchServer
@@ -130,6 +136,9 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	if err := s.chooseRoles(); err != nil {
 		return nil, err
 	}
+	if err := s.divideMemory(); err != nil {
+		return nil, err
+	}
 	if err := s.directory.mustHaveLogs(&s.config); err != nil {
 		return nil, err
 	}
@@ -168,7 +177,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	}
 	s.serve(serverTLS, peers)
 	s.config.Logger.Info("listening", "address", s.listener.Addr(), "advertise", config.Advertise,
-		"roles", s.config.Roles)
+		"roles", s.config.Roles, s.memoryDivided())
 	if config.HTTP != "" {
 		pages := serveHTTP(withProcess(config.Registry, config.Version), s.Ready, s.debugPages,
 			administrators{config.HTTPDebugForAll, s.tls != nil, config.TLSAdmins}, s.pace, s.gateway)
@@ -230,19 +239,23 @@ func (s *Server) run(start func(context.Context) error) {
 func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 	s.services.server = s
 	s.services.core.inform, s.services.core.wake = s.core.Learn, s.services.wake
-	s.pace, s.answers = rpc.NewPace(), rpc.NewAnswers()
+	s.pace, s.answers = rpc.NewPace(), rpc.NewAnswers(s.memory.Answers)
+	requests := rpc.NewRequestMemory(s.memory.Requests)
 	s.forwarder = s.newForwarder(peers)
 	s.services.etcd.otherwise, s.services.etcd.client = s.withoutCoordination, s.clientOfCall
 	s.clientHTTP = serveClientHTTP(s.listener.Addr(),
 		clientPages(s.gateway, s.Ready, s.config.Logger))
 	s.rpc = rpc.NewServer(rpc.ServerConfig{TLS: tlsConfig, Peers: peers, Pace: s.pace,
 		MaxStreams: s.config.MaxStreams, HTTP: s.clientHTTP.take,
+		Memory: requests, MaxInbound: s.memory.Receiving,
 		Registry: prom.Registry(s.config.Registry)})
 	s.calls = s.newCallServer()
 	s.services.etcd.register(s.calls, calledServices...)
 	s.clients = rpc.NewBatchServer(rpc.BatchServerConfig{
-		Take: s.services.take, Calls: s.calls, Guard: s.userGuard(), Judged: s.services.judged,
-		Needs: s.services.needs, Cluster: s.cluster.Load,
+		Memory: requests,
+		Take:   s.services.take, Calls: s.calls, Guard: s.userGuard(), Judged: s.services.judged,
+		Unpacked: func(q *kvpb.Request) int { return block.Decoded(q.GetLoad().GetBlock()) },
+		Needs:    s.services.needs, Cluster: s.cluster.Load,
 		CertificateUsers: tlsConfig != nil && s.config.TLSCA != "", Logger: s.config.Logger,
 		Registry: prom.Registry(s.config.Registry), Took: requestTimes(s.config.Registry),
 	})

@@ -95,12 +95,13 @@ var requestAlerts = []Alert{
 	{
 		Name: "TidemarkLogBacklog",
 		Expr: `
-			max by (job, instance, server)
-			  (tidemark_raftlog_pending_bytes{part="node"}) > 128 * 1024 ^ 2`,
+			max by (job, instance, server) (tidemark_raftlog_pending_bytes{part="node"})
+			> on (job, instance, server)
+			0.5 * max by (job, instance, server) (tidemark_memory_part_bytes{use="raft-pending"})`,
 		For:      2 * time.Minute,
 		Severity: Warning,
 		Summary:  "{{ $value | humanize1024 }}B wait for the log's disk on {{ $labels.instance }}.",
-		Description: `Above 256 MiB writes are refused as overloaded. The disk of node/log stands
+		Description: `With twice as much, writes are refused as overloaded. The disk of node/log stands
 			still or is too slow for what is written.`,
 	},
 }

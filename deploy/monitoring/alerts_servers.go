@@ -37,14 +37,13 @@ var serverAlerts = []Alert{
 	{
 		Name: "TidemarkMemoryHigh",
 		Expr: `
-			process_resident_memory_bytes > 4 * 1024 ^ 3
-			and on (job, instance) tidemark_build_info`,
+			process_resident_memory_bytes
+			> on (job, instance) 1.05 * sum by (job, instance) (tidemark_memory_limit_bytes)`,
 		For:      15 * time.Minute,
 		Severity: Warning,
 		Summary: "{{ $labels.instance }} has {{ $value | humanize1024 }}B of memory, more than its " +
-			"limits explain.",
-		Description: `With the default sizes a server stays below 4 GiB. Adapt the threshold if it
-			was started with a larger --cache or --mem-table; else take a heap profile.`,
+			"memory limit.",
+		Description: `Caches, queues and requests are bounded by --memory-limit. Take a heap profile.`,
 	},
 	{
 		Name: "TidemarkFileDescriptorsLow",

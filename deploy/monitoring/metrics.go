@@ -40,6 +40,8 @@ var processMetrics = []Metric{
 	metric(Gauge, "tidemark_build_info", "version", "goversion"),
 	metric(Counter, "process_cpu_seconds_total"),
 	metric(Gauge, "process_resident_memory_bytes"),
+	metric(Gauge, "tidemark_memory_limit_bytes"),
+	metric(Gauge, "tidemark_memory_part_bytes", "use"),
 	metric(Gauge, "process_open_fds"),
 	metric(Gauge, "process_max_fds"),
 	metric(Gauge, "process_start_time_seconds"),

@@ -10,6 +10,7 @@ var nodes = Dashboard{
 			{Title: "Memory", Unit: "bytes", Queries: []Query{
 				{`process_resident_memory_bytes`, "{{instance}} resident"},
 				{`go_memstats_heap_inuse_bytes`, "{{instance}} heap"},
+				{`sum by (instance) (tidemark_memory_limit_bytes)`, "{{instance}} limit"},
 			}},
 			{Title: "Memory of the stores", Unit: "bytes", Queries: []Query{
 				{`sum by (instance, server) (tidemark_engine_cache_bytes)`, perServer + " cache"},

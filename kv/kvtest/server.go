@@ -56,6 +56,10 @@ func (s *server) running() *embedded.Server { return s.process.Load() }
 // Config is the configuration with which a server is started next; for starting one by hand.
 func (c *Cluster) Config(server int) embedded.ServerConfig { return c.servers[server].config() }
 
+// memoryOfTest is how much memory the servers of a cluster may use together, and leastMemory how
+// much each may use at least.
+const memoryOfTest, leastMemory = 4 << 30, 256 << 20
+
 func (s *server) config() embedded.ServerConfig {
 	c := s.cluster
 	config := embedded.ServerConfig{
@@ -65,8 +69,10 @@ func (s *server) config() embedded.ServerConfig {
 		NewListener: func(a string) (net.Listener, error) { return c.network.Listen(a) },
 		Dial:        c.network.Dialer(s.host), Random: c.source(), PeerFilter: c.messages.filter(
 			s.index, s.born()),
-		// Many servers share the memory of a test; and a sync on such a disk copies the whole file.
-		CacheBytes: 8 << 20, MemTableBytes: 1 << 20, LogMemTableBytes: 256 << 10,
+		// Many servers share the memory of a test, the same on all machines; and a sync on such a disk
+		// copies the whole file.
+		MemoryLimit: max(memoryOfTest/int64(len(c.servers)), leastMemory),
+		CacheBytes:  8 << 20, MemTableBytes: 1 << 20, LogMemTableBytes: 256 << 10,
 	}
 	if c.options.Configure != nil {
 		c.options.Configure(s.index, &config)

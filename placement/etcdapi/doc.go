@@ -74,7 +74,7 @@
 //
 //   - What one command may read or delete is bounded (store.Config.MaxTouched), and so are how many
 //     operations it has in all (store.MaxOperations) and what a reading may answer with
-//     (store.MaxAnswerBytes). The error is ResourceExhausted and says so.
+//     (store.Memory.LargestAnswer). The error is ResourceExhausted and says so.
 //
 //   - Errors of Lock and Election have the codes that they have in other calls; in etcd they are
 //     all Unknown. A call that waits for a lock or a lead hears at once that its key is gone, and a

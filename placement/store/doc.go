@@ -53,9 +53,9 @@
 //
 // What one command may touch and answer is bounded when it is proposed (weigh.go); Apply refuses
 // nothing for its size, so that members of different versions come to the same. What is read
-// without the log may touch any number of keys and answer with MaxAnswerBytes (range.go). A key may
-// be as large as a command. Commands whose outcome is open take room, in number and bytes, until it
-// is known; clients that wait for it have it in turns (room.go).
+// without the log may touch any number of keys and answer with Memory.LargestAnswer (range.go). A
+// key may be as large as a command. Commands whose outcome is open take room, in number and bytes,
+// until it is known; clients that wait for it have it in turns (room.go).
 //
 // # Size
 //

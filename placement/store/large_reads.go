@@ -9,8 +9,8 @@ import (
 const (
 	// LargeAnswerBytes is from how many bytes of keys and values on an answer is large.
 	LargeAnswerBytes = 4 << 20
-	// MaxLargeAnswers is how many large answers callers hold at a time, and largeAnswerWait for how
-	// long another one waits.
+	// MaxLargeAnswers is the default of Memory.LargeAnswers: how many large answers callers hold at a
+	// time. largeAnswerWait is for how long another one waits.
 	MaxLargeAnswers = 4
 	largeAnswerWait = 5 * time.Second
 )
@@ -22,8 +22,8 @@ type largeAnswers struct {
 	wait  time.Duration
 }
 
-func newLargeAnswers() largeAnswers {
-	return largeAnswers{make(chan struct{}, MaxLargeAnswers), largeAnswerWait}
+func newLargeAnswers(n int) largeAnswers {
+	return largeAnswers{make(chan struct{}, n), largeAnswerWait}
 }
 
 // take waits for a slot, for a limited time.
@@ -42,7 +42,7 @@ func (l *largeAnswers) take(ctx context.Context) error {
 		return ctx.Err()
 	case <-timer.C:
 		return fmt.Errorf("%w: %d answers of more than %d bytes are being read; ask later, or for "+
-			"less at a time", ErrOverloaded, MaxLargeAnswers, LargeAnswerBytes)
+			"less at a time", ErrOverloaded, cap(l.slots), LargeAnswerBytes)
 	}
 }
 

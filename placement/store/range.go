@@ -10,8 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// MaxAnswerBytes is how large the keys and values may be that one reading without the log answers
-// with.
+// MaxAnswerBytes is the default of Memory.LargestAnswer: how large the keys and values may be that
+// one reading without the log answers with.
 const MaxAnswerBytes = 64 << 20
 
 // pairOverhead is about what a pair takes in memory besides its key and its value.

@@ -90,6 +90,8 @@ type Config struct {
 	// MaxWatchers bounds the watches of all streams together; Watch is a stream with one. One that
 	// nothing happens to takes some 140 bytes, and 130 for each distinct span. Default 10,000.
 	MaxWatchers int
+	// Memory bounds what the store takes of memory. Zero fields take the defaults.
+	Memory Memory
 	// watch is for tests; nil: watch.DefaultLimits.
 	watch *watch.Limits
 	// newest is for tests; nil: newest.DefaultLimits.
@@ -125,6 +127,7 @@ func (c *Config) ensureDefaults() error {
 	if c.MaxPendingBytes <= 0 {
 		c.MaxPendingBytes = 64 << 20
 	}
+	c.Memory.ensureDefaults()
 	if c.MaxTouched <= 0 {
 		c.MaxTouched = DefaultMaxTouched
 	}
@@ -238,8 +241,8 @@ func New(config Config) (*Store, error) {
 		long:    make(chan struct{}, 1),
 		grouped: make(chan struct{}, 1),
 		room:    newRoom(int64(config.MaxPending), config.MaxPendingBytes),
-		large:   newLargeAnswers(),
-		newest:  newest.New(config.newest),
+		large:   newLargeAnswers(config.Memory.LargeAnswers),
+		newest:  newest.New(config.newestLimits()),
 		filling: make(chan *newest.Filling, 1),
 	}
 	s.MembersKnow(config.MembersKnow)

@@ -50,7 +50,7 @@ func (v *View) Range(q *storepb.Range) (*storepb.RangeResult, error) {
 			return err
 		}
 		r.blocks = v.store.blocks
-		result, err = r.rangeAt(q, at, newAllowance(MaxAnswerBytes))
+		result, err = r.rangeAt(q, at, newAllowance(v.store.config.Memory.LargestAnswer))
 		return err
 	})
 	return result, err
@@ -70,11 +70,11 @@ func (s *Store) ReadTxn(ctx context.Context, t *storepb.Txn) (*storepb.Result, e
 // lag behind by any time. What the client may not read is refused, by the users and roles of the
 // same state; who is nil for the servers themselves.
 //
-// An answer of more than LargeAnswerBytes waits, for 5 s at most, until fewer than MaxLargeAnswers
-// others are held; ErrOverloaded says that it has waited in vain. It is held until release is
-// called, which the caller does once, when it needs the answer no more, and also after an error.
-// ErrTooLarge says that the answer would have more than MaxAnswerBytes, an error of ctx that it
-// ended while the state was read; the other errors are those of Do.
+// An answer of more than LargeAnswerBytes waits, for 5 s at most, until fewer than
+// Memory.LargeAnswers others are held; ErrOverloaded says that it has waited in vain. It is held
+// until release is called, which the caller does once, when it needs the answer no more, and also
+// after an error. ErrTooLarge says that the answer would have more than Memory.LargestAnswer, an
+// error of ctx that it ended while the state was read; the other errors are those of Do.
 func (s *Store) ReadTxnAs(
 	ctx context.Context, who *storepb.AuthInfo, t *storepb.Txn,
 ) (result *storepb.Result, release func(), err error) {
@@ -107,7 +107,7 @@ func (s *Store) ReadTxnAs(
 		if err != nil || result.Code != storepb.Code_OK {
 			return err
 		}
-		allowed := newAllowance(MaxAnswerBytes)
+		allowed := newAllowance(s.config.Memory.LargestAnswer)
 		allowed.large = func() error {
 			err := s.large.take(ctx)
 			if err == nil {

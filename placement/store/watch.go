@@ -13,7 +13,7 @@ import (
 // newHub makes the hub of the store as it is loaded.
 func (s *Store) newHub() *watch.Hub {
 	return watch.New(watch.Config{History: history{s}, Head: s.Revision(),
-		MaxWatches: s.config.MaxWatchers, Limits: s.config.watch, Failed: func(err error) {
+		MaxWatches: s.config.MaxWatchers, Limits: s.config.watchLimits(), Failed: func(err error) {
 			if !errors.Is(err, ErrClosed) {
 				s.config.Logger.Error("watching "+s.config.Name+" has failed, and every watcher ends",
 					"error", err)

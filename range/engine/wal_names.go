@@ -69,7 +69,8 @@ type walList struct {
 }
 
 // walSeal says how far the newest WAL file reached when the log was closed cleanly: number is that
-// of the file, sequence that of the last batch (walMark). A file that ends before has lost its tail.
+// of the file, sequence that of the last batch (walMark). A file that ends before has lost its
+// tail.
 //
 // A slot has the seal behind the rest, where versions that do not know it see nothing. They leave
 // it out when they write the list.

@@ -69,6 +69,8 @@ type Config struct {
 	Shards         int
 	ApplyWorkers   int
 	RetainLogBytes int64
+	// MaxPendingLogBytes and MaxInboxBytes are the host's.
+	MaxPendingLogBytes, MaxInboxBytes int64
 
 	// Pusher reaches the coordinators of transactions that are in the way. Default: none; they are
 	// waited for only.

@@ -150,6 +150,7 @@ type Node struct {
 	Long *Pool
 	Limits
 	recent *proposal.Budget
+	reads  *tscache.Budget
 	merges mergeQueue
 	// vacant bounds what replicas remember of spans without values.
 	vacant *vacant.Budget
@@ -190,12 +191,15 @@ type Limits struct {
 	// read index. Default 1,024.
 	MaxWaitingReads int
 	// TimestampCacheSlots bounds a partition's timestamp cache; rounded up to a power of two.
-	// Default 32,768 (512 KiB).
+	// Default 32,768 (512 KiB). TotalReadBytes bounds the caches of all partitions of a node, in
+	// bytes. Default 256 MiB.
 	TimestampCacheSlots int
+	TotalReadBytes      int64
 	// RecentSlots bounds how many recently written keys a partition's leader remembers, to save
-	// looking them up; rounded down to a power of two. Default 32,768 (768 KiB). TotalRecentSlots
-	// bounds that for all partitions of a node. Default 2 Mi (48 MiB).
-	RecentSlots, TotalRecentSlots int
+	// looking them up; rounded down to a power of two. Default 32,768 (768 KiB). TotalRecentBytes
+	// bounds that for all partitions of a node, in bytes. Default 48 MiB.
+	RecentSlots      int
+	TotalRecentBytes int64
 	// VacantRun is how many keys in a row without a value a scan walks over before it remembers that
 	// they have none. Default 64. TotalVacantBytes bounds what is remembered for all partitions of a
 	// node. Default 16 MiB.
@@ -228,9 +232,14 @@ func (l *Limits) EnsureDefaults() {
 	setDefault(&l.MaxWaitingReads, 1024)
 	setDefault(&l.TimestampCacheSlots, tscache.DefaultSlots)
 	setDefault(&l.RecentSlots, 32<<10)
-	setDefault(&l.TotalRecentSlots, 2<<20)
 	setDefault(&l.VacantRun, 64)
 	setDefault(&l.TotalVacantBytes, 16<<20)
+	if l.TotalReadBytes <= 0 {
+		l.TotalReadBytes = 256 << 20
+	}
+	if l.TotalRecentBytes <= 0 {
+		l.TotalRecentBytes = 48 << 20
+	}
 	setDefault(&l.MaxLocks, 200_000)
 	setDefault(&l.MaxSpanLocks, 256)
 	setDefault(&l.TotalSpanLocks, 16<<10)
@@ -265,7 +274,8 @@ func (n *Node) Prepare() error {
 		n.Long = NewPool(4, 1024)
 	}
 	n.EnsureDefaults()
-	n.recent = proposal.NewBudget(n.TotalRecentSlots)
+	n.recent = proposal.NewBudget(int(n.TotalRecentBytes / proposal.RecentSlotBytes))
+	n.reads = tscache.NewBudget(n.TotalReadBytes)
 	n.vacant = vacant.NewBudget(int64(n.TotalVacantBytes))
 	n.merges.node = n
 	n.load = admission.NewLoad(time.Now())

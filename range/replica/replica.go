@@ -138,7 +138,7 @@ func New(c Config) (*Replica, error) {
 	r.defaultTTL.Store(int64(c.DefaultTTL))
 	r.mu.locks.Init(&c.Node.locking, r, r.id, c.Partition.GetKeyspace())
 	r.vacant.Init(c.Node.vacant, c.Node.VacantRun)
-	r.mu.cache = tscache.New(c.Node.TimestampCacheSlots)
+	r.mu.cache = tscache.New(c.Node.TimestampCacheSlots, c.Node.reads)
 	r.mu.queue = proposal.NewQueue(&writeBuffers)
 	r.mu.recent = proposal.NewRecent(c.Node.RecentSlots, c.Node.recent)
 	applied, ok, err := readApplied(c.State, r.id)

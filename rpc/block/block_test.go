@@ -195,6 +195,33 @@ func TestHostileBlocks(t *testing.T) {
 	}
 }
 
+// Decoded is what a Reader takes for the body, and believes no header that Open refuses.
+func TestDecoded(t *testing.T) {
+	var w Writer
+	for i := range 1000 {
+		if err := w.Add(Record{Key: fmt.Appendf(nil, "%08d", i),
+			Value: bytes.Repeat([]byte("v"), 100)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	packed := w.Finish()
+	r, err := Open(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := Decoded(packed); n != r.Body() || n <= len(packed) {
+		t.Errorf("a block of %d bytes with a body of %d: %d", len(packed), r.Body(), n)
+	}
+	for name, data := range hostile() {
+		if n := Decoded(data); n < 0 || n > MaxBody {
+			t.Errorf("%s: %d", name, n)
+		}
+	}
+	if n := Decoded(raw(1, 3, formPlain, []byte("abc"))); n != 0 {
+		t.Errorf("a body that is stored as it is: %d", n)
+	}
+}
+
 // FuzzReader: no bytes make a reader panic, and what it returns is in order and can be written
 // again.
 func FuzzReader(f *testing.F) {
@@ -212,6 +239,9 @@ func FuzzReader(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
+		if n := Decoded(data); n < 0 || n > MaxBody {
+			t.Fatal(n)
+		}
 		got, err := readAll(data)
 		if err != nil {
 			if !errors.Is(err, ErrMalformed) {

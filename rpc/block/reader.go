@@ -82,6 +82,21 @@ func Open(data []byte) (*Reader, error) {
 	return r, nil
 }
 
+// Decoded is how many bytes a Reader of a block takes for the body, by the block's header: MaxBody
+// at most, and 0 for a block that Open refuses by its header, or whose body is stored as it is.
+func Decoded(data []byte) int {
+	if len(data) < 2 || data[0] < versionPlain || data[0] > versionLifetimes || data[1] != formSnappy {
+		return 0
+	}
+	rest := data[2:]
+	_, n := uvarint(rest)
+	size, m := uvarint(rest[n:])
+	if n == 0 || m == 0 || size > MaxBody {
+		return 0
+	}
+	return int(size)
+}
+
 // Records is how many records the block says that it has.
 func (r *Reader) Records() int { return r.records }
 

@@ -48,6 +48,9 @@ func (b *Bytes) Give(of string, n int64) {
 	}
 }
 
+// Limit is how many bytes there are.
+func (b *Bytes) Limit() int64 { return b.limit }
+
 // Held is how many bytes are held.
 func (b *Bytes) Held() int64 {
 	b.mu.Lock()

@@ -27,7 +27,8 @@
 // when the client's transport has taken over the message before. So a client that does not read has
 // this server hold one message, two windows of flow control, and what the client's transport holds.
 // Parties (package rpc/quota) share the number of calls that are open (maxOpen) and the bytes of
-// requests under way (maxRequests); large answers count among those of the server (Config.Answers).
+// requests under way (Config.Bytes); large answers count among those of the server
+// (Config.Answers).
 //
 // Calls have connections of their own, so that the server's own traffic to the core does not wait
 // behind them; each connection has at most Config.PerConnection calls.

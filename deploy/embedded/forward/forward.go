@@ -23,12 +23,12 @@ import (
 const (
 	// maxOpen bounds the calls that are passed on at a time; each party is granted openGranted.
 	maxOpen, openGranted = 16 << 10, 512
-	// maxRequests bounds the bytes of requests that are under way; each party is granted
-	// requestsGranted.
-	maxRequests, requestsGranted = 128 << 20, 8 << 20
-	// maxWaiting bounds the bytes of messages of streams that wait for room among the answers of the
-	// server; each party is granted waitingGranted.
-	maxWaiting, waitingGranted = 64 << 20, 4 << 20
+	// maxBytes is the default of Config.Bytes. A third of Config.Bytes is for messages of streams that
+	// wait for room among the answers of the server, of which each party is granted waitingGranted;
+	// the rest is for requests, of which each party is granted requestsGranted.
+	maxBytes = 128 << 20
+
+	requestsGranted, waitingGranted = 8 << 20, 4 << 20
 	// defaultPerConnection is the default of Config.PerConnection.
 	defaultPerConnection = 512
 	// defaultPatience is the default of Config.Patience. etcd's client for Go makes a call that was
@@ -65,6 +65,9 @@ type Config struct {
 	Party func(context.Context) string
 	// Answers bounds large answers on their way to clients.
 	Answers *rpc.Answers
+	// Bytes bounds the requests that are under way, and the messages of streams that wait for room.
+	// Default 128 MiB.
+	Bytes int64
 	// PerConnection bounds the calls on one connection to a member. Default 512.
 	PerConnection int
 	// Patience is for how long members are asked again if none can be. Default 1 s.
@@ -98,15 +101,19 @@ func New(c Config) *Forwarder {
 	if c.PerConnection <= 0 {
 		c.PerConnection = defaultPerConnection
 	}
+	if c.Bytes <= 0 {
+		c.Bytes = maxBytes
+	}
 	if c.Patience <= 0 {
 		c.Patience = defaultPatience
 	}
 	if c.Random == nil {
 		c.Random = rand.Uint64
 	}
+	waiting := c.Bytes / 3
 	return &Forwarder{config: c, open: quota.NewBytes(maxOpen, openGranted),
-		requests: quota.NewBytes(maxRequests, requestsGranted),
-		waiting:  quota.NewBytes(maxWaiting, waitingGranted), metrics: newMetrics(c.Registry)}
+		requests: quota.NewBytes(c.Bytes-waiting, min(requestsGranted, c.Bytes-waiting)),
+		waiting:  quota.NewBytes(waiting, min(waitingGranted, waiting)), metrics: newMetrics(c.Registry)}
 }
 
 // Close closes the connections to members. The server that has the services must have ended its

@@ -55,7 +55,7 @@ func (s slow) RecvMsg(any) error { return io.EOF }
 // A message of a member is read when the client's transport has taken over the one before.
 func TestOneMessageAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := New(Config{Answers: rpc.NewAnswers()})
+		f := New(Config{Answers: rpc.NewAnswers(512 << 20)})
 		m := methodOf(pb.Watch_ServiceDesc.ServiceName, "Watch", 0)
 		member, client := &endless{}, slow{ctx: t.Context(), taken: make(chan error)}
 		ended := make(chan error, 1)
@@ -138,7 +138,7 @@ func TestOrderOfMembers(t *testing.T) {
 // A party has a bound of open calls; others have calls beside it.
 func TestCallsAreShared(t *testing.T) {
 	dialers := 0
-	f := New(Config{PerConnection: 100, Answers: rpc.NewAnswers(),
+	f := New(Config{PerConnection: 100, Answers: rpc.NewAnswers(512 << 20),
 		Refusal: func() error { return coordpb.ErrNotSent },
 		Dialer: func() *rpc.Dialer {
 			dialers++
@@ -181,7 +181,8 @@ func TestCallsAreShared(t *testing.T) {
 // A message that finds no room among the answers of the server waits, if not too much waits already;
 // otherwise the stream ends, and its client begins it again.
 func TestWaitingMessagesAreBounded(t *testing.T) {
-	f := New(Config{Answers: rpc.NewAnswers(), Party: func(context.Context) string { return "p" }})
+	f := New(Config{Answers: rpc.NewAnswers(512 << 20), Bytes: 192 << 20,
+		Party: func(context.Context) string { return "p" }})
 	ctx := rpc.Leaves(t.Context())
 	message := &pb.SnapshotResponse{Blob: make([]byte, 1<<20)}
 	var held []any // what is on its way to clients that do not read

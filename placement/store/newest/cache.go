@@ -23,11 +23,19 @@ type Limits struct {
 	Misses int
 }
 
-// DefaultLimits have at most some 64 MB held: 40 for versions, which are 200,000 without their
+// DefaultBytes is how much DefaultLimits have held at most.
+const DefaultBytes = 64 << 20
+
+// DefaultLimits have at most DefaultBytes held: 40 MB for versions, which are 200,000 without their
 // values, and 20 for a filter of 16 million keys (beside the next one while that is filled).
-func DefaultLimits() *Limits {
-	return &Limits{GenerationBytes: 20 << 20, VersionBytes: 64 << 10, MinKeys: 1 << 16,
-		MaxKeys: 1 << 24, Misses: 256}
+func DefaultLimits() *Limits { return LimitsFor(DefaultBytes) }
+
+// LimitsFor have at most so many bytes held, for versions and a filter in the same proportion
+// whatever the bytes are.
+func LimitsFor(bytes int) *Limits {
+	generation := bytes / 16 * 5
+	return &Limits{GenerationBytes: generation, VersionBytes: min(64<<10, generation/8),
+		MinKeys: min(1<<16, bytes/4), MaxKeys: bytes / 4, Misses: 256}
 }
 
 // Cache has the newest versions of keys. Its methods are for one goroutine, but for Counts and

@@ -3,6 +3,7 @@ package proposal
 import (
 	"hash/maphash"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 )
@@ -38,6 +39,9 @@ type recentSlot struct {
 	commitWait bool
 	expires    bool
 }
+
+// RecentSlotBytes is the size of a slot.
+const RecentSlotBytes = int64(unsafe.Sizeof(recentSlot{}))
 
 const (
 	recentBucket   = 4

@@ -23,6 +23,7 @@ type Cache struct {
 	spans []readSpan
 	// slotLimit is a power of two.
 	slotLimit int
+	budget    *Budget
 }
 
 type readSpan struct {
@@ -39,18 +40,20 @@ const (
 )
 
 // New returns an empty cache that has at most the given number of slots, rounded up to a power of
-// two.
-func New(slots int) Cache {
+// two. A cache for whose slots the budget has no more room keeps those that it has, and answers
+// less precisely: keys share slots. nil is a budget without bounds.
+func New(slots int, budget *Budget) Cache {
 	limit := firstSlots
 	for limit < slots {
 		limit *= 2
 	}
-	return Cache{slotLimit: limit}
+	return Cache{slotLimit: limit, budget: budget}
 }
 
 // Reset forgets everything and takes a new low-water mark, which may be below the old one: a new
 // leadership begins.
 func (c *Cache) Reset(low hlc.Timestamp) {
+	c.budget.give(len(c.slots))
 	c.low, c.max, c.slots, c.used, c.spans = low, low, nil, 0, nil
 }
 
@@ -76,6 +79,7 @@ func (c *Cache) Record(key []byte, at hlc.Timestamp) {
 	if c.slots == nil {
 		c.seed = maphash.MakeSeed()
 		c.slots = make([]hlc.Timestamp, firstSlots)
+		c.budget.force(firstSlots)
 	}
 	slot := &c.slots[maphash.Bytes(c.seed, key)&uint64(len(c.slots)-1)]
 	if slot.IsZero() {
@@ -84,7 +88,7 @@ func (c *Cache) Record(key []byte, at hlc.Timestamp) {
 	if slot.Less(at) {
 		*slot = at
 	}
-	if c.used > len(c.slots)/2 && len(c.slots) < c.slotLimit {
+	if c.used > len(c.slots)/2 && len(c.slots) < c.slotLimit && c.budget.take(len(c.slots)) {
 		c.grow()
 	}
 }

@@ -26,7 +26,8 @@ func (l readLog) read(key []byte) (at hlc.Timestamp) {
 // within its bounds.
 func TestCacheNeverAnswersTooLow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := New(128)
+		budget := NewBudget(rapid.SampledFrom([]int64{0, 100 * slotBytes, 1 << 20}).Draw(t, "budget"))
+		c := New(128, budget)
 		low := hlc.Timestamp{Wall: rapid.Int64Range(0, 50).Draw(t, "low")}
 		c.Reset(low)
 		log := readLog{{keys.Span{}, low}}
@@ -78,6 +79,10 @@ func TestCacheNeverAnswersTooLow(t *testing.T) {
 				if len(c.slots) > 128 || len(c.spans) > spanLimit {
 					t.Fatalf("%d slots, %d spans", len(c.slots), len(c.spans))
 				}
+				if b := budget.Bytes(); b != int64(len(c.slots))*slotBytes ||
+					b > max(budget.limit, firstSlots)*slotBytes {
+					t.Fatalf("%d slots are %d bytes of the budget", len(c.slots), b)
+				}
 			},
 		})
 	})
@@ -85,7 +90,7 @@ func TestCacheNeverAnswersTooLow(t *testing.T) {
 
 // With few keys the table tells them apart: a read of one does not push writes of the others.
 func TestCacheTellsKeysApart(t *testing.T) {
-	c := New(DefaultSlots)
+	c := New(DefaultSlots, nil)
 	for i := range 1000 {
 		c.Record(fmt.Appendf(nil, "warm-%d", i), hlc.Timestamp{Wall: 1})
 	}
@@ -99,5 +104,39 @@ func TestCacheTellsKeysApart(t *testing.T) {
 	}
 	if pushed > 20 {
 		t.Fatalf("%d of 1000 unrelated keys were pushed", pushed)
+	}
+}
+
+// Caches of many partitions together grow no further than their budget, but for the first slots of
+// each, and what a cache gives back another one may have.
+func TestBudgetBoundsAllCaches(t *testing.T) {
+	const each, caches = 1 << 10, 10
+	budget := NewBudget(3 * each * slotBytes)
+	all := make([]Cache, caches)
+	fill := func(c *Cache) {
+		for i := range 4 * each {
+			c.Record(fmt.Appendf(nil, "key-%d", i), hlc.Timestamp{Wall: 100})
+		}
+	}
+	for i := range all {
+		all[i] = New(each, budget)
+		fill(&all[i])
+	}
+	if b := budget.Bytes(); b > (3*each+caches*firstSlots)*slotBytes || b < 2*each*slotBytes {
+		t.Errorf("%d slots are used", b/slotBytes)
+	}
+	if n := len(all[caches-1].slots); n >= each {
+		t.Errorf("the last cache has %d slots", n)
+	}
+	for i := range caches - 1 {
+		all[i].Release()
+	}
+	fill(&all[caches-1])
+	if n := len(all[caches-1].slots); n != each {
+		t.Errorf("the last cache has %d slots when there is room", n)
+	}
+	all[caches-1].Release()
+	if b := budget.Bytes(); b != 0 {
+		t.Errorf("%d bytes are used by nothing", b)
 	}
 }

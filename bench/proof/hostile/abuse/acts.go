@@ -44,6 +44,8 @@ var all = []act{
 	{"stalled reader", stalledReader},
 	{"hostile requests", hostileRequests},
 	{"empty operations", emptyOperations},
+	{"empty calls", emptyCalls},
+	{"packed loads", packedLoads},
 	{"incomplete calls", incompleteCalls},
 	{"reset calls", resetCalls},
 	{"garbage by HTTP/2", garbageFrames},

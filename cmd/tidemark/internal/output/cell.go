@@ -75,8 +75,8 @@ func tableCell(cell any) string {
 }
 
 // rawCell is a cell as raw has it. Keys and values are as they are. All else is words, also those
-// that a server says of itself, or an error does: what a terminal would act on is escaped, and so is
-// what would pass for the end of a cell or a line.
+// that a server says of itself, or an error does: what a terminal would act on is escaped, and so
+// is what would pass for the end of a cell or a line.
 func rawCell(cell any) string {
 	if c, ok := cell.([]byte); ok {
 		return string(c)

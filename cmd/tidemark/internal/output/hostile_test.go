@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// words is a text with which a server could act on a terminal: it clears the screen, sets the title,
-// turns the direction of writing, and makes cells and lines of its own.
+// words is a text with which a server could act on a terminal: it clears the screen, sets the
+// title, turns the direction of writing, and makes cells and lines of its own.
 const words = "v1\x1b[2J\x1b]0;owned\a\u009b31m\u202e\r\n9\tforged\x7f\x00\xff"
 
 // worded is a cell that is a text by its method.
@@ -88,7 +88,8 @@ func TestPlainJSON(t *testing.T) {
 			t.Fatalf("%q became %q", before["a"], after["a"])
 		}
 	})
-	if got := string(PlainJSON([]byte("{\n\t\"a\": \"\x9b\u009b\"}"))); got != "{\n\t\"a\": \"\\ufffd\\u009b\"}" {
-		t.Errorf("%q", got)
+	got := string(PlainJSON([]byte("{\n\t\"a\": \"\x9b\u009b\"}")))
+	if want := "{\n\t\"a\": \"\\ufffd\\u009b\"}"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

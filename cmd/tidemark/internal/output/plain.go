@@ -50,8 +50,8 @@ func (t *terminal) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// PlainJSON is JSON of others as a terminal may have it: in its strings everything is escaped that a
-// terminal would act on, or an eye be deceived by.
+// PlainJSON is JSON of others as a terminal may have it: in its strings everything is escaped that
+// a terminal would act on, or an eye be deceived by.
 func PlainJSON(text []byte) []byte {
 	var b []byte
 	for i := 0; i < len(text); {

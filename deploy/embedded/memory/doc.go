@@ -1,0 +1,28 @@
+// Package memory says how much memory a server may use, and divides that among the parts of a
+// server: caches, tables of recent writes, requests, answers, queues, and garbage.
+//
+// # Flow
+//
+// Find looks how much the process may use: the limit of its control group, or the memory of the
+// machine, less a margin. Divide makes Sizes of a limit: the size of each part. Package embedded
+// configures the parts with them, and shows them (Sizes.Parts) in a log line, as metrics and on a
+// debug page.
+//
+// # How a limit is divided
+//
+// Each part has a weight, a least size without which a server does not work, and a most beyond
+// which more memory is of no use. Of one level for all parts, each part gets its weight times the
+// level, but no less than its least and no more than its most. The level is the highest at which
+// all parts together fit into the limit (Divide).
+//
+// # Invariants
+//
+//   - The sizes of all parts together are at most the limit.
+//   - A part gets no smaller when the limit grows.
+//   - A limit at which the parts do not get their least sizes is an error that names the least
+//     limit.
+//
+// # Imports
+//
+// Nothing of Tidemark.
+package memory

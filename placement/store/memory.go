@@ -1,0 +1,52 @@
+package store
+
+import (
+	"github.com/tidemarkdb/tidemark/placement/store/newest"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
+)
+
+// Memory has the bounds of a store that are sizes of memory, in bytes. Zero fields take the
+// defaults.
+type Memory struct {
+	// WatchQueues bounds the events that wait for watchers (default 256 MiB), WatchRecent the newest
+	// events that are kept for all watchers (default 8 MiB).
+	WatchQueues, WatchRecent int
+	// Newest bounds the newest versions of keys that are kept, and which keys there are. Default 64
+	// MiB.
+	Newest int
+	// LargestAnswer is how large the keys and values may be that one reading without the log answers
+	// with, default MaxAnswerBytes. LargeAnswers is how many answers of more than LargeAnswerBytes
+	// callers hold at a time, default MaxLargeAnswers.
+	LargestAnswer, LargeAnswers int
+}
+
+func (m *Memory) ensureDefaults() {
+	limits := watch.DefaultLimits()
+	setDefault(&m.WatchQueues, limits.QueueBudget)
+	setDefault(&m.WatchRecent, limits.RecentBytes)
+	setDefault(&m.Newest, newest.DefaultBytes)
+	setDefault(&m.LargestAnswer, MaxAnswerBytes)
+	setDefault(&m.LargeAnswers, MaxLargeAnswers)
+}
+
+func setDefault(field *int, value int) {
+	if *field <= 0 {
+		*field = value
+	}
+}
+
+func (c *Config) watchLimits() *watch.Limits {
+	if c.watch != nil {
+		return c.watch
+	}
+	limits := watch.DefaultLimits()
+	limits.QueueBudget, limits.RecentBytes = c.Memory.WatchQueues, c.Memory.WatchRecent
+	return limits
+}
+
+func (c *Config) newestLimits() *newest.Limits {
+	if c.newest != nil {
+		return c.newest
+	}
+	return newest.LimitsFor(c.Memory.Newest)
+}

@@ -1,0 +1,49 @@
+package tscache
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+)
+
+// slotBytes is the size of a slot.
+const slotBytes = int64(unsafe.Sizeof(hlc.Timestamp{}))
+
+// Budget bounds the slots of many caches together. Each may have its first few whatever the budget
+// says. It is safe for concurrent use.
+type Budget struct {
+	limit int64
+	used  atomic.Int64 // slots
+}
+
+// NewBudget returns a budget of so many bytes.
+func NewBudget(bytes int64) *Budget { return &Budget{limit: bytes / slotBytes} }
+
+// Bytes is how many bytes the slots take.
+func (b *Budget) Bytes() int64 { return b.used.Load() * slotBytes }
+
+// take takes slots from the budget, or none.
+func (b *Budget) take(n int) bool {
+	if b == nil {
+		return true
+	}
+	if b.used.Add(int64(n)) > b.limit {
+		b.used.Add(int64(-n))
+		return false
+	}
+	return true
+}
+
+// force takes slots whether there are any or not.
+func (b *Budget) force(n int) {
+	if b != nil {
+		b.used.Add(int64(n))
+	}
+}
+
+func (b *Budget) give(n int) {
+	if b != nil {
+		b.used.Add(int64(-n))
+	}
+}

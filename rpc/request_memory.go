@@ -1,0 +1,80 @@
+package rpc
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc/quota"
+)
+
+const (
+	// defaultRequestMemory is the bound of a server that is given none.
+	defaultRequestMemory = 1 << 30
+	// grantedBytes is what a party may have whatever its share.
+	grantedBytes = 1 << 20
+	// countedCall is from how many bytes on the message of a gRPC call is counted. A smaller one
+	// decodes to 64 KiB at most.
+	countedCall = 1 << 10
+)
+
+// RequestMemory bounds the memory of what clients have sent, by requests and by gRPC calls, and of
+// responses of a BatchServer. Parties share it (package quota). Safe for concurrent use.
+type RequestMemory struct{ bytes *quota.Bytes }
+
+// NewRequestMemory makes the bound of a server, in bytes.
+func NewRequestMemory(limit int64) *RequestMemory {
+	return &RequestMemory{quota.NewBytes(limit, grantedBytes)}
+}
+
+// Held is how many bytes are taken.
+func (m *RequestMemory) Held() int64 { return m.bytes.Held() }
+
+// errNoCallMemory is what a call hears whose message finds no memory. The text begins as that of
+// etcd does, whose clients know it.
+var errNoCallMemory = status.Error(codes.ResourceExhausted, "etcdserver: too many requests: this "+
+	"server has no memory for the message of the call, or has given this client's host its share; "+
+	"try again later")
+
+// messageMemory is the memory of a gRPC call's message when it is decoded. Of what a message takes,
+// its encoding tells before it is decoded: the encoding of a part can be a hundred times smaller.
+type messageMemory struct {
+	// of is nil if the call is not counted.
+	of    *quota.Bytes
+	party string
+	taken int64
+	// refused says that there was none, so that the message was not decoded.
+	refused bool
+}
+
+func (m *RequestMemory) ofCall(ctx context.Context) messageMemory {
+	return messageMemory{of: m.bytes, party: partyOfCall(ctx)}
+}
+
+// take takes the memory of a message with an encoding, of a shape, and returns false if there is
+// none. A nil shape has no parts.
+func (m *messageMemory) take(b []byte, s *shape) bool {
+	if m == nil || m.of == nil || len(b) < countedCall {
+		return true
+	}
+	parts := 0
+	if s != nil {
+		parts, _ = s.count(b, maxMessageParts) // what is not valid is refused by decoding
+	}
+	n := int64(len(b)) + int64(parts)*partBytes
+	if !m.of.Take(m.party, n) {
+		m.refused = true
+		return false
+	}
+	m.taken += n
+	return true
+}
+
+// give gives the memory back. The message is not used any more.
+func (m *messageMemory) give() {
+	if m.taken > 0 {
+		m.of.Give(m.party, m.taken)
+		m.taken = 0
+	}
+}

@@ -1,0 +1,240 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/memnet"
+)
+
+// encoded is a message that is encoded already, and the codec that sends it.
+type encoded []byte
+
+type encodedCodec struct{}
+
+func (encodedCodec) Name() string                    { return "proto" }
+func (encodedCodec) Marshal(v any) ([]byte, error)   { return v.(encoded), nil }
+func (encodedCodec) Unmarshal(b []byte, v any) error { *v.(*encoded) = b; return nil }
+
+// listService serves a call and a stream of structpb.ListValue, which enter each message, and wait
+// with it in hand.
+func listService(enter func() error) *grpc.ServiceDesc {
+	return &grpc.ServiceDesc{ServiceName: "test", Methods: []grpc.MethodDesc{{MethodName: "Call",
+		Handler: func(_ any, _ context.Context, decode func(any) error,
+			_ grpc.UnaryServerInterceptor) (any, error) {
+			m := new(structpb.ListValue)
+			if err := decode(m); err != nil {
+				return nil, err
+			}
+			return new(structpb.ListValue), enter()
+		}}}, Streams: []grpc.StreamDesc{{StreamName: "Stream", ClientStreams: true,
+		ServerStreams: true, Handler: func(_ any, stream grpc.ServerStream) error {
+			for {
+				if err := stream.RecvMsg(new(structpb.ListValue)); err != nil {
+					return err
+				}
+				if err := enter(); err != nil {
+					return err
+				}
+				if err := stream.SendMsg(new(structpb.ListValue)); err != nil {
+					return err
+				}
+			}
+		}}}}
+}
+
+// TestDecodedCallsAreCounted: messages of gRPC calls that are small where they are sent and large
+// where they are decoded find memory for what they take when they are decoded, or are refused. What
+// a call has taken is there again when it is over.
+func TestDecodedCallsAreCounted(t *testing.T) {
+	const parts, calls = 10_000, 40
+	bomb := encoded(bytes.Repeat([]byte{10, 0}, parts)) // empty values
+	memory := NewRequestMemory(8 << 20)
+	s := NewServer(ServerConfig{Memory: memory})
+	entered, gate := make(chan struct{}, calls), make(chan struct{})
+	s.RegisterService(listService(func() error {
+		entered <- struct{}{}
+		<-gate
+		return nil
+	}), nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() { _ = s.Serve(l) })
+	defer running.Wait()
+	defer s.Stop()
+	open := sync.OnceFunc(func() { close(gate) })
+	defer open()
+	results := make(chan error, calls)
+	connect := func() *grpc.ClientConn {
+		conn, err := grpc.NewClient(l.Addr().String(),
+			grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithDefaultCallOptions(grpc.ForceCodec(encodedCodec{})))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	for range calls {
+		conn := connect()
+		running.Go(func() {
+			var answer encoded
+			results <- conn.Invoke(t.Context(), "/test/Call", bomb, &answer)
+		})
+	}
+	// A host alone has half of all.
+	const most = (8 << 20) / 2 / (parts * partBytes)
+	for range calls - most {
+		if err := <-results; status.Code(err) != codes.ResourceExhausted ||
+			!strings.Contains(err.Error(), "etcdserver: too many requests") {
+			t.Fatalf("a call without memory: %v", err)
+		}
+	}
+	for range most {
+		<-entered
+	}
+	if held := memory.Held(); held < most*parts*partBytes || held > 8<<20/2 {
+		t.Errorf("%d bytes are held", held)
+	}
+	open()
+	for range most {
+		if err := <-results; err != nil {
+			t.Errorf("a call with memory: %v", err)
+		}
+	}
+	await(t, "memory is given back", func() bool { return memory.Held() == 0 })
+
+	stream, err := connect().NewStream(t.Context(),
+		&grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/test/Stream")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 * most {
+		var answer encoded
+		if err := errors.Join(stream.SendMsg(bomb), stream.RecvMsg(&answer)); err != nil {
+			t.Fatalf("message %d: %v", i, err)
+		}
+		<-entered
+		if held := memory.Held(); held > 2*parts*partBytes {
+			t.Fatalf("after message %d of a stream %d bytes are held", i, held)
+		}
+	}
+	if err := stream.SendMsg(encoded(bytes.Repeat([]byte{10, 0}, 50_000))); err != nil {
+		t.Fatal(err)
+	}
+	var answer encoded
+	if err := stream.RecvMsg(&answer); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a message of a stream without memory: %v", err)
+	}
+	await(t, "memory is given back", func() bool { return memory.Held() == 0 })
+}
+
+// TestUnpackedRequestsAreCounted: a request that takes more memory when it is worked on than its
+// encoding counts as that.
+func TestUnpackedRequestsAreCounted(t *testing.T) {
+	n := network{mem: memnet.New()}
+	const unpacked, limit = 1 << 20, 8 << 20
+	_, server, _ := serveBatch(t, n, "s:1", BatchServerConfig{MaxBytes: limit,
+		Unpacked: func(q *kvpb.Request) int { return unpacked },
+		Handle:   func(uint64, []*kvpb.Request, func(*kvpb.Response)) {}})
+	stream, end := openConn(t, n.dialer(t, "c"), "s:1")
+	defer end()
+	m := &kvpb.BatchRequest{Hello: hello(1, 1)}
+	if err := stream.Send(m); err != nil {
+		t.Fatal(err)
+	}
+	const more = 5
+	for id := range uint64(limit/2/unpacked - 1 + more) {
+		q := get("k")
+		q.Id = id + 1
+		if err := stream.Send(&kvpb.BatchRequest{Requests: []*kvpb.Request{q}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id, r := range receiveAll(t, stream, more) {
+		if r.Error.GetCode() != kvpb.ErrorCode_OVERLOADED {
+			t.Errorf("%d: %v", id, r)
+		}
+	}
+	if held := server.memory.Held(); held > limit/2 {
+		t.Errorf("%d bytes are held", held)
+	}
+}
+
+// TestUnreadResponsesAreCounted: what clients that read nothing have a server hold of responses,
+// over all their streams, is bounded as requests are; another host is answered meanwhile, and
+// responses of writes are never replaced.
+func TestUnreadResponsesAreCounted(t *testing.T) {
+	n := network{mem: memnet.New()}
+	const limit, size, streams = 8 << 20, 256 << 10, 10
+	_, server, _ := serveBatch(t, n, "s:1", BatchServerConfig{MaxBytes: limit,
+		Handle: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+			for _, q := range batch {
+				r := echo(q)
+				if g := r.GetGet(); g != nil && string(q.GetGet().GetKey()) == "large" {
+					g.Value = make([]byte, size)
+				}
+				reply(r)
+			}
+		}})
+	var stalled []byHand
+	for i := range uint64(streams) {
+		stream, end := openConn(t, n.dialer(t, "greedy"), "s:1")
+		defer end()
+		stalled = append(stalled, stream)
+		m := &kvpb.BatchRequest{Hello: hello(i+1, 1)}
+		for id := range uint64(2 * limit / size) {
+			q := get("large")
+			q.Id = id + 1
+			m.Requests = append(m.Requests, q)
+		}
+		q := put("k", nil)
+		q.Id = 1000
+		m.Requests = append(m.Requests, q)
+		if err := stream.Send(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What a connection writes at the moment is beside it.
+	if held := server.memory.Held(); held > limit {
+		t.Errorf("%d bytes are held", held)
+	}
+	conn := batchConn(t, n.dialer(t, "other"), "s:1", func(c *BatchConfig) { c.Client = 100 })
+	for range 10 {
+		if r, err := conn.Do(t.Context(), get("large")); err != nil || r.Error != nil {
+			t.Fatal(r.GetError(), err)
+		}
+	}
+	refused := 0
+	for _, stream := range stalled {
+		for id, r := range receiveAll(t, stream, 2*limit/size+1) {
+			switch {
+			case id == 1000 && r.GetPut() == nil:
+				t.Errorf("the response of a write is %v", r)
+			case r.Error.GetCode() == kvpb.ErrorCode_OVERLOADED:
+				refused++
+			}
+		}
+	}
+	if kept := streams*2*limit/size - refused; kept*size > 2*limit {
+		t.Errorf("%d responses of %d bytes were kept", kept, size)
+	}
+	await(t, "memory is given back", func() bool {
+		return server.memory.Held() <= (streams+2)*(sparePieces+1)*leastPiece
+	})
+}
