@@ -76,6 +76,13 @@ func (c *Client) carry(told moment) moment {
 	return moment{earliest: told.earliest + passed, latest: told.latest + passed, at: told.at + passed}
 }
 
+// forget has the next call of now ask the service.
+func (s *serviceClock) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.told = moment{}
+}
+
 // last is the last reading, if it is not too old at a moment of the client's monotonic clock.
 func (s *serviceClock) last(now int64) moment {
 	s.mu.Lock()

@@ -169,7 +169,15 @@ func (m *manager) next(ctx context.Context) (tick Tick, more bool, err error) {
 		if err != nil {
 			return Tick{}, false, err
 		}
-		if last-now.latest > int64(max(t.period, mostAhead)) {
+		if t.farAhead(last, now) && !now.own {
+			// A reading that was carried on may be wrong by a stop of the whole machine, of which no clock
+			// tells. The claim was read before the next reading, so it is judged by the truth.
+			t.client.time.forget()
+			if now, err = t.now(ctx); err != nil {
+				return Tick{}, false, err
+			}
+		}
+		if t.farAhead(last, now) {
 			told, err := m.ahead(ctx, last, modified, now)
 			if told || err != nil {
 				return Tick{}, told, err
@@ -204,6 +212,11 @@ func (m *manager) next(ctx context.Context) (tick Tick, more bool, err error) {
 		}
 		return tick, true, nil
 	}
+}
+
+// farAhead says that a claim lies further ahead of a time than any manager claims.
+func (t *Timer) farAhead(last int64, now moment) bool {
+	return last-now.latest > int64(max(t.period, mostAhead))
 }
 
 // last reads the period that was claimed last, 0 if none was, and when the key was modified.

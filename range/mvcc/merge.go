@@ -129,9 +129,10 @@ func (m *merge) look(c *cursor) error {
 
 // run goes from key to key.
 func (m *merge) run() error {
+	var went []byte // the key at which a cursor has gone back to the first key of its run
 	for len(m.heap) > 0 {
 		c := m.heap[0]
-		if m.full() {
+		if m.full() && !c.returns() {
 			m.more(c.user)
 			return nil
 		}
@@ -144,9 +145,11 @@ func (m *merge) run() error {
 			shown := m.result.Rows
 			done, err := m.show(c)
 			if done || err != nil {
+				c.endRun(c.key()) // the key has a value, and in reverse the cursor may have left it
 				return err
 			}
 			if m.result.Rows == shown && c.newest {
+				went = append(went[:0], c.key()...)
 				if again, err = c.dead(&c.version); err != nil {
 					return fmt.Errorf("scan: %w", err)
 				}
@@ -159,6 +162,7 @@ func (m *merge) run() error {
 		}
 		if again {
 			m.skipped -= c.vacancy.after // they are met once more
+			c.vacancy.until = append(c.vacancy.until[:0], went...)
 		} else {
 			c.advance()
 		}

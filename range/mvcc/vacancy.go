@@ -39,6 +39,24 @@ type vacancy struct {
 	run            int
 	first          []byte
 	since, waiting hlc.Timestamp
+	// until is the key from which the cursor has gone back to the first key of its run; empty if it
+	// has come to that key again. The page must not end before until: rows of other cursors up to
+	// there have been emitted.
+	until []byte
+}
+
+// returns says that the cursor stands on a key, up to until, on which it has stood before.
+func (c *cursor) returns() bool {
+	n := &c.vacancy
+	if len(n.until) == 0 {
+		return false
+	}
+	at := bytes.Compare(c.key(), n.until)
+	if !c.reverse && at <= 0 || c.reverse && at >= 0 {
+		return true
+	}
+	n.until = n.until[:0]
+	return false
 }
 
 // passOver moves a cursor that stands on a key of a vacant span behind the span, and looks at what

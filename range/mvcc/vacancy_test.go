@@ -125,6 +125,7 @@ func TestVacantModel(t *testing.T) {
 					At:         hlc.Timestamp{Wall: rapid.Int64Range(threshold.Wall, now.Wall+2).Draw(rt, "at")},
 					Reverse:    rapid.Bool().Draw(rt, "reverse"),
 					MaxSkipped: rapid.SampledFrom([]int{0, 1, 3, 10}).Draw(rt, "skipped"),
+					MaxBytes:   int64(rapid.SampledFrom([]int{0, 0, 1, 30, 100}).Draw(rt, "bytes")),
 					MaxRows:    rapid.SampledFrom([]int{0, 1, 5}).Draw(rt, "rows")}
 				if rapid.Bool().Draw(rt, "part") {
 					a, b := key("start"), key("end")

@@ -111,7 +111,8 @@ func TestVacantSpansOfReplicas(t *testing.T) {
 			times = append(times, s.members[0].replica.mu.applied.highest)
 			s.members[0].replica.mu.Unlock()
 			for _, m := range s.members {
-				c := &kvpb.ScanRequest{Reverse: random.IntN(2) == 0, MaxRows: uint32(random.IntN(3))}
+				c := &kvpb.ScanRequest{Reverse: random.IntN(2) == 0, MaxRows: uint32(random.IntN(3)),
+					MaxBytes: []uint32{0, 0, 1, 60}[random.IntN(4)]}
 				if random.IntN(2) == 0 {
 					a, b := random.IntN(40), random.IntN(40)
 					c.Start, c.End = []byte(vacantKey(min(a, b))), []byte(vacantKey(max(a, b)+1))

@@ -42,10 +42,13 @@ func (w *Walk) End() {
 	m := w.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.endLocked(w)
 	if w.void || len(w.found) == 0 {
+		m.endLocked(w)
 		return
 	}
+	// INVARIANT: active stays set until the spans are known. A batch whose Begin comes in between is
+	// told, and waits for the lock.
+	m.walks = slices.DeleteFunc(m.walks, func(other *Walk) bool { return other == w })
 	all := m.Spans()
 	for _, s := range w.found {
 		left := []Span{s}
