@@ -168,15 +168,19 @@ func (m *Member) WaitingFor() string {
 	case m.mu.machine.exists != nil:
 		return m.mu.machine.exists.Error()
 	}
-	if s := m.mu.machine.obstacle(); s != "" {
-		for _, address := range m.mu.machine.core {
-			if err := m.mu.unreachable[address]; err != nil && m.mu.machine.heard[address] == nil {
-				s += fmt.Sprintf(" (%s: %s)", address, rpc.Reason(err))
-			}
-		}
-		return s
+	s := m.mu.machine.obstacle()
+	forming := s == ""
+	if forming {
+		s = "the members are about to form the core"
 	}
-	return "the members are about to form the core"
+	for _, address := range m.mu.machine.core {
+		// A member that was heard before is in the way only of what comes next.
+		err := m.mu.unreachable[address]
+		if err != nil && (forming || m.mu.machine.heard[address] == nil) {
+			s += fmt.Sprintf(" (%s: %s)", address, rpc.Reason(err))
+		}
+	}
+	return s
 }
 
 // Silent lists the members that do not answer.
