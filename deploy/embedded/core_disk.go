@@ -22,8 +22,9 @@ type coreDisk struct {
 	// beside says whether the disk of the data node on this server, which mostly is the same, is slow:
 	// that one is written more often.
 	beside func() bool
-	// Of the goroutine that looks. stalled counts the looks that found the log standing still; yielding is until when a
-	// group that was handed over is left alone, by the caller's clock.
+	// Both fields belong to the goroutine that looks. stalled counts the looks that found the log
+	// standing still. yielding holds until when a group that was handed over is left alone, by the
+	// caller's clock.
 	stalled  int
 	yielding map[keys.PartitionID]time.Time
 

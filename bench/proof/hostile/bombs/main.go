@@ -1,5 +1,3 @@
-// Command bombs sends servers what is small on the wire and large in memory, for a while. That the
-// servers live and keep to their memory is for the caller to see (bench/proof/memory/run.sh).
 package main
 
 import (
