@@ -45,7 +45,8 @@
 // everything, sends a last heartbeat that says so and sleeps; so do they. A sleeping group is not
 // ticked and sends nothing. Its lease runs out, so that the first read after waking costs a
 // heartbeat round. Any message or proposal wakes a replica; the death of the host on which the
-// leader sleeps is noticed by the hosts' own pings, and wakes its followers.
+// leader sleeps is noticed by the hosts' own pings, and wakes its followers. A leader is woken when
+// so many hosts are silent that no quorum is left: awake, it finds that it leads no more.
 //
 // # Leader aversion
 //

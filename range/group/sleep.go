@@ -95,10 +95,12 @@ func (g *Group) maybeLeadToSleep(after int, away func(keys.ReplicaID) bool) bool
 	g.node.WithProgress(func(id uint64, _ raft.ProgressType, p trackerProgress) {
 		switch replica := keys.ReplicaID(id); {
 		case replica == g.config.Self:
-		case p.RecentActive && p.Match == last && p.State == stateReplicate:
-			here = append(here, replica)
+		// First, for what Raft calls recent may be two election timeouts old, or older than the last
+		// sleep.
 		case away != nil && away(replica):
 			without = append(without, replica)
+		case p.RecentActive && p.Match == last && p.State == stateReplicate:
+			here = append(here, replica)
 		default:
 			ready = false
 		}

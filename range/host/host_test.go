@@ -330,9 +330,9 @@ func TestLateWakeUpLeavesALeaderAlone(t *testing.T) {
 			for i := range others {
 				// Groups of which it has no replica.
 				others[i].wakeKey = wakeKey{
-					group: n.host.Group(100),
-					host:  uint64(1000 + i),
-					back:  true,
+					group:  n.host.Group(100),
+					host:   uint64(1000 + i),
+					reason: followerBack,
 				}
 			}
 			n.host.wakes.add(others)

@@ -56,6 +56,7 @@ func (h *Host) noteSilent(hosts []uint64) {
 	for _, host := range hosts {
 		h.config.Logger.Debug("host is silent", "host", host, "for", h.config.electionTimeout())
 		h.wakeFollowersOf(host, false)
+		h.wakeLeadersAlone(host)
 	}
 }
 

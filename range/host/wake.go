@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 // wakes are the groups that the ticker is to wake: thousands of elections at once would keep each
@@ -20,12 +21,25 @@ type wakes struct {
 	due   map[wakeKey]wakeState
 }
 
-// wakeKey is a group and the host because of which it is to be woken: it is gone, or back.
+// wakeKey is a group, the host because of which it is to be woken, and what has become of the host.
 type wakeKey struct {
-	group *Group
-	host  uint64
-	back  bool
+	group  *Group
+	host   uint64
+	reason wakeReason
 }
+
+// wakeReason is why a sleeping group is woken.
+type wakeReason uint8
+
+const (
+	// leaderLost: the host of its leader is silent, or has restarted.
+	leaderLost wakeReason = iota
+	// followerBack: it fell asleep while the host was away, which is back now.
+	followerBack
+	// quorumLost: it is led here, and the host is the latest of so many silent ones that no quorum
+	// is left.
+	quorumLost
+)
 
 // wakeState is of the latest event: which host led the group then, and whether the host is known to
 // be another process than the one that did.
@@ -95,13 +109,39 @@ func (h *Host) wakeFollowersOf(host uint64, restarted bool) {
 	h.wakes.add(found)
 }
 
+// wakeLeadersAlone has the groups woken that are led here, have a replica on a host that is silent
+// now, and no quorum on hosts that are there. A leader that sleeps asks nobody for its office, so it
+// would take itself for the leader, and say so, for as long as nobody wants anything of the group.
+// One that is awake finds out within two election timeouts. Groups that are awake are queued all the
+// same, as they may be falling asleep at this moment.
+func (h *Host) wakeLeadersAlone(host uint64) {
+	var found []waking
+	h.Groups(func(g *Group) {
+		if !g.leadership.Load().IsLeader {
+			return
+		}
+		if _, member := g.onHost(host); member && !g.quorumIsThere() {
+			found = append(found, waking{wakeKey: wakeKey{group: g, host: host, reason: quorumLost}})
+		}
+	})
+	h.wakes.add(found)
+}
+
+// quorumIsThere says whether a quorum of the group's replicas are here or on hosts that are not
+// silent.
+func (g *Group) quorumIsThere() bool {
+	return g.Configuration().Quorum(func(id keys.ReplicaID) bool {
+		return id == g.self || !g.isAway(id)
+	})
+}
+
 // wakeLeadersWithout has the groups woken that are led here and fell asleep while a host was away
 // that is back now.
 func (h *Host) wakeLeadersWithout(host uint64) {
 	var found []waking
 	h.Groups(func(g *Group) {
 		if _, member := g.onHost(host); member && g.leadership.Load().IsLeader {
-			found = append(found, waking{wakeKey: wakeKey{group: g, host: host, back: true}})
+			found = append(found, waking{wakeKey: wakeKey{group: g, host: host, reason: followerBack}})
 		}
 	})
 	h.wakes.add(found)
@@ -110,15 +150,22 @@ func (h *Host) wakeLeadersWithout(host uint64) {
 // wakeSome wakes the next groups in the queue.
 func (h *Host) wakeSome() {
 	for _, w := range h.wakes.some() {
-		if w.back {
+		switch w.reason {
+		case leaderLost:
+			w.group.do(func(g *Group) { g.wakeLeaderGone(w.host, w.wakeState) })
+		case followerBack:
 			w.group.do(func(g *Group) {
 				if id, _ := g.onHost(w.host); g.core.SleepsWithout(id) {
 					g.core.Wake()
 				}
 			})
-			continue
+		case quorumLost:
+			w.group.do(func(g *Group) {
+				if g.core.Asleep() && !g.quorumIsThere() {
+					g.core.Wake()
+				}
+			})
 		}
-		w.group.do(func(g *Group) { g.wakeLeaderGone(w.host, w.wakeState) })
 	}
 }
 

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,6 +50,48 @@ func TestWakeQueueIsBounded(t *testing.T) {
 				n.host.Group(id).Wake()
 			}
 			c.propose(id, "after")
+		}
+	})
+}
+
+// TestSleepingLeaderWithoutAQuorum: a leader that sleeps gives its office up when so many of its
+// followers' hosts are silent that no quorum is left, and not before.
+func TestSleepingLeaderWithoutAQuorum(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		c.create(100, 101, 102)
+		leader, _ := c.awaitLeader(100)
+		others := slices.DeleteFunc([]uint64{1, 2, 3}, func(id uint64) bool { return id == leader.id })
+		g, h := leader.host.Group(100), leader.host
+		c.await("the groups to sleep", func() bool { return h.Awake() == 0 })
+		c.crash(others[0])
+		c.await("a silent host", func() bool { return h.PeerDown(others[0]) })
+		c.await("the other groups to find leaders, and all to sleep", func() bool {
+			for id := range keys.PartitionID(3) {
+				if l, _ := h.Group(100 + id).Leader(); l == 0 || l == keys.ReplicaID(others[0]) {
+					return false
+				}
+			}
+			return h.Awake() == 0
+		})
+		if l, _ := g.Leader(); l != g.Self() {
+			t.Fatalf("replica %s leads although a quorum is there", l)
+		}
+		c.crash(others[1])
+		began := time.Now()
+		c.await("no leader", func() bool {
+			for id := range keys.PartitionID(3) {
+				if l, _ := h.Group(100 + id).Leader(); l != 0 {
+					return false
+				}
+			}
+			return true
+		})
+		if took := time.Since(began); took > 4*h.ElectionTimeout() {
+			t.Errorf("it has taken %v (virtual)", took)
+		}
+		c.start(others[0])
+		for id := range keys.PartitionID(3) {
+			c.await("a leader", func() bool { l, _ := h.Group(100 + id).Leader(); return l != 0 })
 		}
 	})
 }
