@@ -150,7 +150,14 @@ func (c *etcdCluster) Add(
 	if err != nil {
 		return added, nil, err
 	}
-	if memberAt(c.core.server.Members(), address) != nil {
+	now, err := c.server.core.ListCore(ctx, &clusterpb.ListCoreRequest{})
+	if err != nil {
+		return added, nil, err
+	}
+	if err := mayAdd(now); err != nil {
+		return added, nil, err
+	}
+	if memberAt(now.GetMembers().GetMembers(), address) != nil {
 		return added, nil, rpctypes.ErrGRPCPeerURLExist
 	}
 	r := &clusterpb.ChangeCoreRequest{Add: address}
@@ -184,7 +191,7 @@ func addressOf(peerURLs []string) (string, error) {
 func memberError(err error) error {
 	switch server.CoreRefusalOf(err) {
 	case clusterpb.CoreRefusal_NO_QUORUM:
-		return rpctypes.ErrGRPCMemberNotEnoughStarted
+		return rpctypes.ErrGRPCUnhealthy
 	case clusterpb.CoreRefusal_TOO_MANY_LEARNERS:
 		return rpctypes.ErrGRPCTooManyLearners
 	case clusterpb.CoreRefusal_LEARNER_NOT_READY:
@@ -244,9 +251,16 @@ func (c *etcdCluster) change(ctx context.Context, r *clusterpb.ChangeCoreRequest
 
 // Remove implements etcdapi.Cluster.
 func (c *etcdCluster) Remove(ctx context.Context, id uint64) ([]etcdapi.Member, error) {
-	m := memberOfServer(c.core.server.Members(), id)
+	now, err := c.server.core.ListCore(ctx, &clusterpb.ListCoreRequest{})
+	if err != nil {
+		return nil, err
+	}
+	m := memberOfServer(now.GetMembers().GetMembers(), id)
 	if m == nil {
 		return nil, rpctypes.ErrGRPCMemberNotFound
+	}
+	if err := mayRemove(now, m); err != nil {
+		return nil, err
 	}
 	return c.change(ctx, &clusterpb.ChangeCoreRequest{Remove: fmt.Sprint(m.Replica)},
 		func(all []*clusterpb.CoreMember) bool { return memberOfServer(all, id) == nil })
@@ -257,7 +271,11 @@ func (c *etcdCluster) Remove(ctx context.Context, id uint64) ([]etcdapi.Member, 
 func (c *etcdCluster) Update(
 	ctx context.Context, id uint64, peerURLs []string,
 ) ([]etcdapi.Member, error) {
-	members := c.core.server.Members()
+	now, err := c.server.core.ListCore(ctx, &clusterpb.ListCoreRequest{})
+	if err != nil {
+		return nil, err
+	}
+	members := now.GetMembers().GetMembers()
 	m := memberOfServer(members, id)
 	if m == nil {
 		return nil, rpctypes.ErrGRPCMemberNotFound
