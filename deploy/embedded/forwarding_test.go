@@ -168,6 +168,21 @@ func TestForwardedUsers(t *testing.T) {
 		if _, err := client.Put(ctx, "other", "v"); !errors.Is(err, rpctypes.ErrPermissionDenied) {
 			t.Errorf("server %d: another key: %v", i, err)
 		}
+		// As JSON a certificate names no user, and a token does.
+		put := func(header http.Header) string {
+			return post(t, config, "https://"+endpoint+"/v3/kv/put", header, `{"key":"bWluZQ=="}`)
+		}
+		if got := put(nil); !strings.Contains(got, "user name is empty") {
+			t.Errorf("server %d: the certificate of JSON: %s", i, got)
+		}
+		token, err := first.Authenticate(ctx, "root", "secret")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := put(http.Header{"Authorization": {token.Token}}); !strings.Contains(got,
+			`"revision"`) {
+			t.Errorf("server %d: a token as JSON: %s", i, got)
+		}
 		// By the password.
 		root := etcdUser(t, config, "root", "secret", endpoint)
 		if _, err := root.Put(ctx, "other", "v"); err != nil {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -80,7 +81,20 @@ func serveGateway(t testing.TB, change func(*gateway.Config)) (*httptest.Server,
 // posted is an answer, without what differs from cluster to cluster.
 func posted(t testing.TB, address, path, body string) string {
 	t.Helper()
-	response, err := http.Post("http://"+address+path, "application/json", strings.NewReader(body))
+	return postedWith(t, address, path, body, nil)
+}
+
+// postedWith is posted for a request with more headers.
+func postedWith(t testing.TB, address, path, body string, headers http.Header) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+		"http://"+address+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	maps.Copy(request.Header, headers)
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,6 +194,47 @@ func getFrom(t testing.TB, url string) string {
 		t.Fatal(err)
 	}
 	return fmt.Sprintf("%d %s", response.StatusCode, likeAll(text))
+}
+
+// Grpc-Timeout bounds a request as it does in etcd's gateway: calls that wait, streams, and values
+// that are no timeouts.
+func TestGatewayTimeoutLikeEtcd(t *testing.T) {
+	etcd := reference.Test(t, reference.Options{Args: []string{"--unsafe-no-fsync"}})
+	ours, _ := serveGateway(t, nil)
+	addresses := []string{etcd.Endpoints()[0], ours.Listener.Addr().String()}
+	for _, address := range addresses {
+		posted(t, address, "/v3/lease/grant", `{"TTL":"100","ID":"7"}`)
+		posted(t, address, "/v3/lease/grant", `{"TTL":"100","ID":"8"}`)
+		posted(t, address, "/v3/lock/lock", `{"name":"bA==","lease":"7"}`)
+	}
+	for _, c := range []struct{ path, body, timeout string }{
+		{"/v3/kv/range", `{"key":"Zm9v"}`, "10S"},
+		{"/v3/kv/range", `{"key":"Zm9v"}`, "000000000010S"},
+		{"/v3/kv/range", `{"key":"Zm9v"}`, "10"},
+		{"/v3/kv/range", `{"key":"Zm9v"}`, "10s"},
+		{"/v3/kv/range", `{"key":"Zm9v"}`, "1.5S"},
+		{"/v3/kv/range", `{"key":"Zm9v"}`, "S"},
+		{"/v3/kv/range", `{"key":"Zm9v"}`, "0S"},
+		{"/v3/kv/range", `{"key":"Zm9v"}`, "-1S"},
+		{"/v3/kv/put", `{"key":"Zm9v"}`, "0S"},
+		{"/v3/lock/lock", `{"name":"bA==","lease":"8"}`, "100m"},
+		{"/v3/election/observe", `{"name":"ZQ=="}`, "100000u"},
+		{"/v3/watch", `{"create_request":{"key":"Zm9v"}}`, "100000000n"},
+		{"/v3/lease/keepalive", `{"ID":"7"}`, "10S"},
+	} {
+		var answers [2]string
+		for i, address := range addresses {
+			answers[i] = postedWith(t, address, c.path, c.body,
+				http.Header{"Grpc-Timeout": {c.timeout}})
+		}
+		// Where the transport of etcd's gateway ends the call, the message is its own.
+		ended := strings.NewReplacer("stream terminated by RST_STREAM with error code: CANCEL",
+			"context deadline exceeded")
+		if ended.Replace(answers[0]) != answers[1] {
+			t.Errorf("%s %s within %s\netcd: %s\nours: %s", c.path, c.body, c.timeout, answers[0],
+				answers[1])
+		}
+	}
 }
 
 // streamed lines of a watch, of etcd's gateway and of this one.

@@ -112,8 +112,9 @@ func tlsOf(ctx context.Context) *tls.ConnectionState {
 	return nil
 }
 
-// CommonName is that of the verified certificate of a call's client. An HTTP gateway calls with a
-// certificate of its own, which is not that of its clients. false: there is none.
+// CommonName is that of the verified certificate of a call's client. A call of an HTTP gateway,
+// this server's (package gateway) or another one, has none: there a certificate names no user, as
+// in etcd. false: there is none.
 func CommonName(ctx context.Context, state *tls.ConnectionState) (string, bool) {
 	md, ok := metadata.FromIncomingContext(ctx)
 	if state == nil || !ok || len(md.Get("grpcgateway-accept")) > 0 {

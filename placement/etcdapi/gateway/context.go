@@ -17,8 +17,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// metadataPrefix begins the names of headers that are metadata.
-const metadataPrefix = "Grpc-Metadata-"
+const (
+	// metadataPrefix begins the names of headers that are metadata.
+	metadataPrefix = "Grpc-Metadata-"
+	// ofGateway is in the metadata of every call of a gateway. By it a service knows that the
+	// certificate of the connection names no user, as in etcd: there the gateway calls with a
+	// certificate of its own.
+	ofGateway = "grpcgateway-accept"
+)
 
 // contextOf is that of the call that a request makes: with its client's address, and what its
 // headers say.
@@ -34,14 +40,17 @@ func contextOf(r *http.Request) (context.Context, context.CancelFunc, error) {
 			md["authorization"] = values
 		}
 	}
+	md.Set(ofGateway, "application/json")
 	ctx = metadata.NewIncomingContext(ctx, md)
 	if text := r.Header.Get("Grpc-Timeout"); text != "" {
 		limit, ok := parseTimeout(text)
 		if !ok {
 			return nil, nil, status.Errorf(codes.InvalidArgument, "invalid grpc-timeout: %s", text)
 		}
-		ctx, cancel := context.WithTimeout(ctx, limit)
-		return ctx, cancel, nil
+		if limit != 0 {
+			ctx, cancel := context.WithTimeout(ctx, limit)
+			return ctx, cancel, nil
+		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	return ctx, cancel, nil
@@ -72,17 +81,20 @@ func (a address) String() string { return string(a) }
 var units = map[byte]time.Duration{'H': time.Hour, 'M': time.Minute, 'S': time.Second,
 	'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond}
 
-// parseTimeout reads a timeout as gRPC writes it: up to eight digits, and a unit.
+// parseTimeout reads a timeout as etcd's gateway does: a whole number, and a unit. 0 is none, and
+// one below that has passed. A timeout that is too long to be counted is the longest.
 func parseTimeout(text string) (time.Duration, bool) {
-	if len(text) < 2 || len(text) > 9 {
+	if len(text) < 2 {
 		return 0, false
 	}
-	n, err := strconv.ParseUint(text[:len(text)-1], 10, 32)
+	n, err := strconv.ParseInt(text[:len(text)-1], 10, 64)
 	unit := units[text[len(text)-1]]
-	if err != nil || unit == 0 {
+	switch {
+	case err != nil || unit == 0:
 		return 0, false
-	}
-	if n > uint64(math.MaxInt64/unit) {
+	case n < 0:
+		return -1, true
+	case n > int64(math.MaxInt64/unit):
 		return math.MaxInt64, true
 	}
 	return time.Duration(n) * unit, true

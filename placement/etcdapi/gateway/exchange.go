@@ -102,8 +102,9 @@ func (x *exchange) end(last error) {
 	}
 	defer x.sending.Unlock()
 	if last != nil {
-		if text, err := render(status.Convert(last).Proto()); err == nil {
-			x.writeLocked(httpStatus(status.Code(last)), wrapped("error", text))
+		s := statusOf(last)
+		if text, err := render(s.Proto()); err == nil {
+			x.writeLocked(httpStatus(s.Code()), wrapped("error", text))
 		}
 	}
 	if x.broken != nil {
@@ -189,7 +190,7 @@ func renderCounted(answer any) (text []byte, sent func(), err error) {
 func (x *exchange) fail(err error) {
 	x.sending.Lock()
 	defer x.sending.Unlock()
-	s := status.Convert(err)
+	s := statusOf(err)
 	text, failed := render(s.Proto())
 	if failed != nil {
 		text = []byte(`{"code":13,"message":"an error that cannot be told"}`)

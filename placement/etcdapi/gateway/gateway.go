@@ -132,6 +132,10 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer cancel()
+	if err := ctx.Err(); err != nil {
+		x.fail(err)
+		return
+	}
 	ctx = h.config.Outgoing(ctx)
 	description, service, err := h.config.Find(to.service)
 	if err != nil {

@@ -36,6 +36,15 @@ func httpStatus(code codes.Code) int {
 	return http.StatusInternalServerError
 }
 
+// statusOf is the status of an error, which a service may have from a context, as a gRPC server
+// tells it.
+func statusOf(err error) *status.Status {
+	if s, ok := status.FromError(err); ok {
+		return s
+	}
+	return status.FromContextError(err)
+}
+
 // headerText is text as a header may have it.
 func headerText(text string) string {
 	return strings.Map(func(r rune) rune {
