@@ -72,8 +72,15 @@ type inboundConn struct {
 	waiting           []*inboundCall
 }
 
-// maxReceiving bounds inboundConn.receiving.
-const maxReceiving = 16
+const (
+	// maxReceiving bounds inboundConn.receiving.
+	maxReceiving = 16
+	// freeCalls is how many open calls of a connection take none of the memory for clients' requests
+	// for themselves. Each further one takes openCallBytes: a watch, or a wait for a lock, takes about as
+	// much of goroutines, stacks and buffers.
+	freeCalls     = 2048
+	openCallBytes = 16 << 10
+)
 
 // inboundAddress is the remote address of a connection that is counted. By it a call, which is
 // given it by gRPC, is known to be of that connection.
@@ -94,8 +101,8 @@ type inboundCall struct {
 	conn *inboundConn
 	// served is closed when the call may receive. It is nil for a call that need not wait.
 	served chan struct{}
-	// receives: it is one of conn.receiving. in.mu guards it.
-	receives bool
+	// receives: it is one of conn.receiving; waits: it is one of conn.waiting. in.mu guards them.
+	receives, waits bool
 }
 
 // mayReceiveLocked says whether another call of a connection may receive its message.
@@ -103,29 +110,40 @@ func (in *inbound) mayReceiveLocked(c *inboundConn) bool {
 	return c.receiving == 0 || c.receiving < maxReceiving && in.total < in.limit/2
 }
 
-// begin notes that a call has begun. A call of one message waits until it may receive that, or has
-// ended.
-func (in *inbound) begin(ctx context.Context, call *inboundCall, one bool) {
+// begin notes that a call has begun, whose end is noted whatever begin returns. A call of one
+// message waits until it may receive that, or has ended. A call of a connection with many others is
+// refused if there is no memory for it.
+func (in *inbound) begin(
+	ctx context.Context, call *inboundCall, one bool, memory *messageMemory,
+) error {
 	c := call.conn
 	in.mu.Lock()
-	c.calls++
+	if c.calls++; c.calls > freeCalls {
+		in.mu.Unlock()
+		if !memory.takeCall() {
+			c.pace.owe(debtOfCall)
+			return errNoMoreCalls
+		}
+		in.mu.Lock()
+	}
 	if !one {
 		in.mu.Unlock()
-		return
+		return nil
 	}
 	if len(c.waiting) == 0 && in.mayReceiveLocked(c) {
 		c.receiving++
 		call.receives = true
 		in.mu.Unlock()
-		return
+		return nil
 	}
-	call.served = make(chan struct{})
+	call.served, call.waits = make(chan struct{}), true
 	c.waiting = append(c.waiting, call)
 	in.mu.Unlock()
 	select {
 	case <-call.served:
 	case <-ctx.Done():
 	}
+	return nil
 }
 
 // received notes that a message of so many bytes has come out.
@@ -161,14 +179,16 @@ func (in *inbound) receivedLocked(call *inboundCall) {
 	if call.receives {
 		call.receives = false
 		c.receiving--
-	} else if i := slices.Index(c.waiting, call); i >= 0 {
+	} else if call.waits {
+		call.waits = false
+		i := slices.Index(c.waiting, call)
 		c.waiting = slices.Delete(c.waiting, i, i+1)
 	}
 	for len(c.waiting) > 0 && in.mayReceiveLocked(c) {
 		next := c.waiting[0]
 		c.waiting = slices.Delete(c.waiting, 0, 1)
 		c.receiving++
-		next.receives = true
+		next.waits, next.receives = false, true
 		close(next.served)
 	}
 }

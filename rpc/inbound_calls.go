@@ -43,10 +43,12 @@ func countedMethod(handle grpc.MethodHandler) grpc.MethodHandler {
 			return handle(service, ctx, decode, interceptor)
 		}
 		call := &inboundCall{conn: c}
-		c.in.begin(ctx, call, true)
-		defer c.in.end(call)
 		memory := c.in.memory.ofCall(ctx)
-		defer memory.give()
+		defer memory.end()
+		defer c.in.end(call)
+		if err := c.in.begin(ctx, call, true, &memory); err != nil {
+			return nil, err
+		}
 		answer, err := handle(service, ctx, func(message any) error {
 			one := arrival{message: message, memory: &memory}
 			err := decode(&one)
@@ -76,9 +78,11 @@ func countStream(service any, stream grpc.ServerStream, info *grpc.StreamServerI
 	}
 	s := &inboundStream{ServerStream: stream, call: inboundCall{conn: c},
 		memory: c.in.memory.ofCall(stream.Context())}
-	defer s.memory.give()
-	c.in.begin(stream.Context(), &s.call, !info.IsClientStream)
+	defer s.memory.end()
 	defer c.in.end(&s.call)
+	if err := c.in.begin(stream.Context(), &s.call, !info.IsClientStream, &s.memory); err != nil {
+		return err
+	}
 	err := handle(service, s)
 	c.pace.ended(err)
 	return err

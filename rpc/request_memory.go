@@ -37,6 +37,10 @@ var errNoCallMemory = status.Error(codes.ResourceExhausted, "etcdserver: too man
 	"server has no memory for the message of the call, or has given this client's host its share; "+
 	"try again later")
 
+// errNoMoreCalls is what a call hears that finds no memory for itself.
+var errNoMoreCalls = status.Error(codes.ResourceExhausted, "etcdserver: too many requests: this "+
+	"connection has more open calls and streams than the server has memory for; end some of them")
+
 // messageMemory is the memory of a gRPC call's message when it is decoded. Of what a message takes,
 // its encoding tells before it is decoded: the encoding of a part can be a hundred times smaller.
 type messageMemory struct {
@@ -44,6 +48,8 @@ type messageMemory struct {
 	of    *quota.Bytes
 	party string
 	taken int64
+	// ofCall is what the call itself has taken, beside its message.
+	ofCall int64
 	// refused says that there was none, so that the message was not decoded.
 	refused bool
 }
@@ -71,7 +77,25 @@ func (m *messageMemory) take(b []byte, s *shape) bool {
 	return true
 }
 
-// give gives the memory back. The message is not used any more.
+// takeCall takes the memory of an open call, and returns false if there is none.
+func (m *messageMemory) takeCall() bool {
+	if !m.of.Take(m.party, openCallBytes) {
+		return false
+	}
+	m.ofCall = openCallBytes
+	return true
+}
+
+// end gives back all that is taken, when the call is over.
+func (m *messageMemory) end() {
+	m.give()
+	if m.ofCall > 0 {
+		m.of.Give(m.party, m.ofCall)
+		m.ofCall = 0
+	}
+}
+
+// give gives the memory of the message back. The message is not used any more.
 func (m *messageMemory) give() {
 	if m.taken > 0 {
 		m.of.Give(m.party, m.taken)

@@ -238,3 +238,55 @@ func TestUnreadResponsesAreCounted(t *testing.T) {
 		return server.memory.Held() <= (streams+2)*(sparePieces+1)*leastPiece
 	})
 }
+
+// TestManyOpenCallsAreCounted: a connection may have many calls and streams open. Beyond freeCalls
+// each of them takes memory, without which it is refused and does not wait. The others are served,
+// and what a call has taken is there again when it is over.
+func TestManyOpenCallsAreCounted(t *testing.T) {
+	const more = 64
+	n := network{mem: memnet.New()}
+	memory := NewRequestMemory(2 * more * openCallBytes) // of which a host alone has half
+	gate := make(chan struct{})
+	listener, err := n.mem.Listen("s:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewServer(ServerConfig{Memory: memory})
+	s.RegisterService(listService(func() error { <-gate; return nil }), nil)
+	var running sync.WaitGroup
+	running.Go(func() { _ = s.Serve(listener) })
+	defer running.Wait()
+	defer s.Stop()
+	conn := mustConn(t, n.dialer(t, "c"), "s:1")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	open := func() grpc.ClientStream {
+		stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true,
+			ServerStreams: true}, "/test/Stream")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream
+	}
+	for range freeCalls + more {
+		open()
+	}
+	await(t, "all streams are open", func() bool { return memory.Held() == more*openCallBytes })
+	refused := func(what string, err error) {
+		t.Helper()
+		if status.Code(err) != codes.ResourceExhausted ||
+			!strings.Contains(err.Error(), "etcdserver: too many requests") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	refused("one stream more", open().RecvMsg(new(structpb.ListValue)))
+	refused("one call more", conn.Invoke(ctx, "/test/Call", new(structpb.ListValue),
+		new(structpb.ListValue)))
+	cancel()
+	await(t, "memory is given back", func() bool { return memory.Held() == 0 })
+	close(gate)
+	if err := conn.Invoke(t.Context(), "/test/Call", new(structpb.ListValue),
+		new(structpb.ListValue)); err != nil {
+		t.Errorf("a call after that: %v", err)
+	}
+}

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"crypto/tls"
+	"math"
 	"net"
 	"sync"
 	"time"
@@ -31,7 +32,7 @@ type ServerConfig struct {
 	// (package quota): one that has its share loses one of its own for each new one.
 	MaxConnections int
 	// MaxStreams bounds the calls and streams that a gRPC connection has open at a time; more wait in
-	// the client. Default 256.
+	// the client, which is told nothing. Default: Memory alone bounds them.
 	MaxStreams uint32
 	// MaxInbound bounds the bytes of messages of gRPC that are not complete, of all but servers
 	// (default 256 MiB). Beyond it the connection with most of them is closed.
@@ -264,9 +265,9 @@ const (
 	connectionWindow   = 16 << 20
 	// ioBuffer is the size of the read and write buffer of each connection.
 	ioBuffer = 64 << 10
-	// maxStreamsPerConnection is the default of ServerConfig.MaxStreams. A client of this project
-	// needs a handful, and one of etcd a stream for each call that waits, and each lease.
-	maxStreamsPerConnection = 2048
+	// maxStreamsPerConnection is the default of ServerConfig.MaxStreams: no bound, as in etcd. A
+	// client that waits for locks with all the streams that it may have could not release one.
+	maxStreamsPerConnection = math.MaxUint32
 	maxHeaderBytes          = 64 << 10
 	// handshakeTimeout is how long a new connection may take to say something sensible.
 	handshakeTimeout = 5 * time.Second

@@ -171,7 +171,8 @@ func (f *startFlags) registerTuning(cmd *cobra.Command) {
 		"size of the coordination store above which it takes no more keys, and raises etcd's alarm "+
 			"NOSPACE (default: what the disk has)")
 	flags.Uint32Var(&f.maxStreams, "max-concurrent-streams", 0,
-		"most calls and streams that a client has open on one gRPC connection (default 2048)")
+		"most calls and streams that a client has open on one gRPC connection; more wait (default: as "+
+			"--memory-limit has room for)")
 }
 
 // check finds what is wrong with the flags before anything is opened.

@@ -107,8 +107,9 @@ type ServerConfig struct {
 	// GCInterval is how often old versions are looked for. Default 1 min.
 	GCInterval time.Duration
 
-	// MaxStreams bounds the calls and streams that a client has open on one gRPC connection. Default
-	// 2,048. A call that waits for a lock counts too.
+	// MaxStreams bounds the calls and streams that a client has open on one gRPC connection; more
+	// wait in the client, which hears nothing. A call that waits for a lock counts too. Default: the
+	// memory for clients' requests bounds them; beyond 2,048 each takes 16 KiB of that.
 	MaxStreams uint32
 	// MaxRequestBytes bounds a request of the etcd API that changes something, MaxOperations the
 	// comparisons, and the operations, of one transaction of it. Defaults 1.5 MiB and 128, as in

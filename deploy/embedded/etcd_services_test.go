@@ -20,6 +20,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/reference"
 	"github.com/tidemarkdb/tidemark/deploy/certs"
 	"github.com/tidemarkdb/tidemark/kv/coord"
 )
@@ -281,39 +282,78 @@ func TestEtcdClientsOutliveALeader(t *testing.T) {
 	}
 }
 
-// TestEtcdStreams: as many streams stay open on one connection as the server is configured for,
-// and calls are answered beside them.
+// TestEtcdStreams: thousands of streams stay open on one connection, also those on which the client
+// has nothing more to say, and calls are answered beside them, as by etcd. Each watch gets its
+// event.
 func TestEtcdStreams(t *testing.T) {
-	const streams = 10_000
-	cluster := startEtcd(t, func(_ int, c *ServerConfig) { c.MaxStreams = streams + 100 })
-	client := etcdClient(t, nil, cluster.Endpoints()[0])
-	ctx, cancel := context.WithCancel(t.Context())
+	t.Run("etcd", func(t *testing.T) {
+		etcd := reference.Test(t, reference.Options{Args: []string{"--unsafe-no-fsync"}})
+		testManyStreams(t, etcd.Endpoints()[0])
+	})
+	t.Run("tidemark", func(t *testing.T) {
+		testManyStreams(t, startEtcd(t, nil).Endpoints()[0])
+	})
+}
+
+func testManyStreams(t *testing.T, at string) {
+	const streams = 3000 // of each kind
+	client := etcdClient(t, nil, at)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
 	lease, err := client.Grant(ctx, 600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	api := pb.NewLeaseClient(client.ActiveConnection())
+	leases := pb.NewLeaseClient(client.ActiveConnection())
+	watches := pb.NewWatchClient(client.ActiveConnection())
+	create := &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
+		CreateRequest: &pb.WatchCreateRequest{Key: []byte("k")}}}
+	// Both kinds of streams stay open until ctx ends.
+	renew := func() error {
+		stream, err := leases.LeaseKeepAlive(ctx)
+		if err == nil {
+			err = stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(lease.ID)})
+		}
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		return err
+	}
+	watch := func() (pb.Watch_WatchClient, error) {
+		stream, err := watches.Watch(ctx)
+		if err == nil {
+			err = errors.Join(stream.Send(create), stream.CloseSend())
+		}
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		return stream, err
+	}
+	open := make([]pb.Watch_WatchClient, streams)
 	var opening sync.WaitGroup
-	for range 100 {
+	for worker := range 100 {
 		opening.Go(func() {
-			for range streams / 100 {
-				stream, err := api.LeaseKeepAlive(ctx) // it stays open until ctx ends
-				if err == nil {
-					err = stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(lease.ID)})
-				}
-				if err == nil {
-					_, err = stream.Recv()
+			for i := worker; i < streams; i += 100 {
+				var err error
+				if open[i], err = watch(); err == nil {
+					err = renew()
 				}
 				if err != nil {
-					t.Errorf("a stream: %v", err)
+					t.Errorf("stream %d: %v", i, err)
 					return
 				}
 			}
 		})
 	}
-	opening.Wait()
-	if _, err := client.Put(ctx, "k", "v"); err != nil {
-		t.Error(err)
+	if opening.Wait(); t.Failed() {
+		return
 	}
-	cancel()
+	if _, err := client.Put(ctx, "k", "v"); err != nil {
+		t.Fatal(err)
+	}
+	for i, stream := range open {
+		if r, err := stream.Recv(); err != nil || len(r.Events) != 1 {
+			t.Fatalf("watch %d: %v, %v", i, r, err)
+		}
+	}
 }
