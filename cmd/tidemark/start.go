@@ -41,6 +41,7 @@ type startFlags struct {
 	memoryLimit, cache, memTable, logMemTable, minFree,
 	retainLog, snapshotRate, maxRequest, coreQuota argument.Size
 	coreHistory   time.Duration
+	progress      time.Duration
 	maxOperations int
 	maxStreams    uint32
 }
@@ -170,6 +171,9 @@ func (f *startFlags) registerTuning(cmd *cobra.Command) {
 	flags.Var(&f.coreQuota, "core-quota",
 		"size of the coordination store above which it takes no more keys, and raises etcd's alarm "+
 			"NOSPACE (default: what the disk has)")
+	flags.DurationVar(&f.progress, "watch-progress-interval", 0,
+		"how often watches of the etcd API that ask for it are told their progress while nothing "+
+			"happens; at least 100ms (default 10m)")
 	flags.Uint32Var(&f.maxStreams, "max-concurrent-streams", 0,
 		"most calls and streams that a client has open on one gRPC connection; more wait (default: as "+
 			"--memory-limit has room for)")
@@ -229,6 +233,9 @@ func (f *startFlags) check() error {
 		return exit.Usagef("--election-ticks %d: it is at least 3", f.electionTicks)
 	case f.memTable > 0 && f.memTable < 1<<20, f.logMemTable > 0 && f.logMemTable < 1<<20:
 		return exit.Usagef("--mem-table and --log-mem-table are at least 1MiB")
+	case f.progress != 0 && f.progress < embedded.LeastWatchProgress:
+		return exit.Usagef("--watch-progress-interval %v: it is at least %v", f.progress,
+			embedded.LeastWatchProgress)
 	case f.maxOperations < 0:
 		return exit.Usagef("--max-txn-ops cannot be negative")
 	case f.maxRequest > embedded.MostRequestBytes:
@@ -311,7 +318,8 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 		LogMemTableBytes: uint64(f.logMemTable), SnapshotBytesPerSecond: int64(f.snapshotRate),
 		GCInterval:  f.gcInterval,
 		CoreHistory: f.coreHistory, CoreQuota: int64(f.coreQuota), MaxStreams: f.maxStreams,
-		MaxRequestBytes: int(f.maxRequest), MaxOperations: f.maxOperations,
+		WatchProgressInterval: f.progress,
+		MaxRequestBytes:       int(f.maxRequest), MaxOperations: f.maxOperations,
 		Physical: clock,
 	})
 	if err != nil {

@@ -28,3 +28,18 @@ func TestStartRefusesShortElectionTimeouts(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestStartRefusesShortWatchProgress: a flag whose value the server would not follow is refused.
+func TestStartRefusesShortWatchProgress(t *testing.T) {
+	const self = "127.0.0.1:7400"
+	f := startFlags{dir: "/d", listen: self, core: []string{self}, httpDebug: "local"}
+	for interval, fine := range map[time.Duration]bool{0: true, 100 * time.Millisecond: true,
+		5 * time.Second: true, 99 * time.Millisecond: false, -time.Second: false} {
+		f.progress = interval
+		err := f.check()
+		if fine && err != nil || !fine && (exit.Code(t.Context(), err) != exit.Usage ||
+			!strings.Contains(err.Error(), "--watch-progress-interval")) {
+			t.Errorf("--watch-progress-interval %v: %v", interval, err)
+		}
+	}
+}

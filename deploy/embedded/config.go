@@ -118,6 +118,10 @@ type ServerConfig struct {
 	// CoreHistory is for how long the coordination store keeps what was changed, so that it can be
 	// read and watched from there. Default 1 h; negative: until a client compacts it.
 	CoreHistory time.Duration
+	// WatchProgressInterval is how often a watch of the etcd API that asks to be notified of its
+	// progress is, while it gets no events, and up to a tenth more. Default 10 min, as in etcd; at
+	// least LeastWatchProgress.
+	WatchProgressInterval time.Duration
 	// CoreQuota is the size in bytes of the coordination store, with its history, above which this
 	// member lets nothing be put while it leads: it refuses what would cross it, and raises etcd's
 	// alarm NOSPACE. Default 0: only the room on the disk counts.

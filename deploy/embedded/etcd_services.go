@@ -41,6 +41,9 @@ const maxRevisionBytes = 128 << 20
 // no room for more.
 const MostRequestBytes = store.MaxCommandBytes - 64<<10
 
+// LeastWatchProgress is the shortest ServerConfig.WatchProgressInterval.
+const LeastWatchProgress = etcdapi.MinProgressInterval
+
 // serveEtcd serves the etcd v3 API from this server's part of the coordination store.
 func (s *Server) serveEtcd(
 	p *corePart, g *host.Group, registerer prometheus.Registerer,
@@ -71,6 +74,7 @@ func (s *Server) serveEtcd(
 	// Its streams end with the gRPC server, before the store does.
 	watches, err := etcdapi.NewWatch(etcdapi.WatchConfig{Store: part, Cluster: cluster,
 		Random:           randomReader(s.config.Random),
+		ProgressInterval: s.config.WatchProgressInterval,
 		MaxRevisionBytes: int(min(maxRevisionBytes, s.memory.Answers/2)),
 		Logger:           s.config.Logger})
 	if err != nil {

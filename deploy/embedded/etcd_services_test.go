@@ -357,3 +357,28 @@ func testManyStreams(t *testing.T, at string) {
 		}
 	}
 }
+
+// TestWatchProgressInterval: a watch without events is told its progress as often as the server is
+// configured to tell it, at a member and at a server that is none.
+func TestWatchProgressInterval(t *testing.T) {
+	cluster := startEtcd(t, func(_ int, c *ServerConfig) {
+		c.WatchProgressInterval = LeastWatchProgress
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for i, at := range []string{cluster.Endpoints()[0], cluster.Endpoints()[3]} {
+		client := etcdClient(t, nil, at)
+		told := 0
+		for r := range client.Watch(ctx, "k", clientv3.WithProgressNotify()) {
+			if r.IsProgressNotify() {
+				told++
+			}
+			if told == 2 {
+				break
+			}
+		}
+		if told < 2 {
+			t.Errorf("endpoint %d: told %d times: %v", i, told, ctx.Err())
+		}
+	}
+}

@@ -33,9 +33,8 @@ type WatchCluster interface {
 	MemberID() uint64
 }
 
-const (
-	minProgressInterval = 100 * time.Millisecond
-)
+// MinProgressInterval is the shortest that WatchConfig.ProgressInterval can be, as in etcd.
+const MinProgressInterval = 100 * time.Millisecond
 
 // WatchConfig is what the Watch service is made of. Store, Cluster and Random must be set.
 type WatchConfig struct {
@@ -46,7 +45,7 @@ type WatchConfig struct {
 	Random io.Reader
 
 	// ProgressInterval is how often a watch that asks to be notified of its progress is, while it
-	// gets no events. Default 10 min, as in etcd; at least 100 ms.
+	// gets no events. Default 10 min, as in etcd; at least MinProgressInterval.
 	ProgressInterval time.Duration
 	// StallTimeout is for how long a client may read nothing of what it is sent until its stream is
 	// ended. Default 5 min.
@@ -70,7 +69,7 @@ func (c *WatchConfig) ensureDefaults() error {
 	if c.ProgressInterval <= 0 {
 		c.ProgressInterval = 10 * time.Minute
 	}
-	c.ProgressInterval = max(c.ProgressInterval, minProgressInterval)
+	c.ProgressInterval = max(c.ProgressInterval, MinProgressInterval)
 	if c.StallTimeout <= 0 {
 		c.StallTimeout = 5 * time.Minute
 	}
