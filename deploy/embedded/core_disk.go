@@ -13,6 +13,11 @@ import (
 // that was stopped finds one such write when it goes on.
 const coreStallLooks = 2
 
+// coreSlowKeepsFor is for how many election timeouts a member keeps a leadership that it has got
+// although its disk is slow. It gets one only where no other member can lead, or by a change of the
+// members, the next step of which must find it there.
+const coreSlowKeepsFor = 5
+
 // coreDisk has a member of the core lead nothing, in neither of its groups, while its disk is slow
 // beside those of other members or stands still. Its heartbeats, which need no disk, would keep it in
 // office, and all that the core does would be as slow as that disk. No member is preferred as leader:
@@ -22,19 +27,27 @@ type coreDisk struct {
 	// beside says whether the disk of the data node on this server, which mostly is the same, is slow:
 	// that one is written more often.
 	beside func() bool
-	// Both fields belong to the goroutine that looks. stalled counts the looks that found the log
-	// standing still. yielding holds until when a group that was handed over is left alone, by the
-	// caller's clock.
+	// The fields belong to the goroutine that looks. stalled counts the looks that found the log
+	// standing still. yielding holds until when a group that was handed over is left alone, and led in
+	// which term a group is led here, and since when; both by the caller's clock.
 	stalled  int
 	yielding map[keys.PartitionID]time.Time
+	led      map[keys.PartitionID]ledTerm
 
 	running sync.WaitGroup
 	end     context.CancelFunc
 }
 
+// ledTerm is the term of a leadership, and when it was seen first.
+type ledTerm struct {
+	term  uint64
+	since time.Time
+}
+
 // start begins to look at the disk. It ends with ctx, or by close.
 func (d *coreDisk) start(ctx context.Context, h *host.Host, beside func() bool) {
 	d.host, d.beside, d.yielding = h, beside, make(map[keys.PartitionID]time.Time)
+	d.led = make(map[keys.PartitionID]ledTerm)
 	ctx, d.end = context.WithCancel(ctx)
 	d.running.Go(func() {
 		for pause(ctx, h.Tick()) {
@@ -61,17 +74,26 @@ func (d *coreDisk) look() {
 	}
 	stalled := d.stalled >= coreStallLooks
 	h.SetLeaderAverse(slow || stalled, slow && !stalled)
-	if !slow && !stalled {
-		return
-	}
 	now := time.Now()
 	h.Groups(func(g *host.Group) {
-		leader, _ := g.Leader()
-		if leader != g.Self() || now.Before(d.yielding[g.ID()]) {
+		leader, term := g.Leader()
+		if leader != g.Self() {
 			return
 		}
+		if d.led[g.ID()].term != term {
+			d.led[g.ID()] = ledTerm{term, now}
+		}
+		lag := uint64(host.AnyLag)
+		switch {
+		case !slow && !stalled, now.Before(d.yielding[g.ID()]):
+			return
+		case !stalled && now.Sub(d.led[g.ID()].since) < coreSlowKeepsFor*h.ElectionTimeout():
+			return
+		case !stalled:
+			lag = host.NearlyAll // it can wait for a member that lags
+		}
 		d.yielding[g.ID()] = now.Add(h.ElectionTimeout() + h.Tick())
-		g.Successor(d.rank(stalled), func(best keys.ReplicaID, term uint64) {
+		g.Successor(d.rank(stalled), lag, func(best keys.ReplicaID, term uint64) {
 			if best != 0 {
 				g.TransferLeader(term, best)
 			}

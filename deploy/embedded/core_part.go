@@ -124,7 +124,8 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 		Coordination: !s.config.withoutCoordination,
 		Inform:       s.informOf, Wake: s.wakeNode, Proves: s.provesServer,
 		Check: s.checkMember, NotReady: s.notReady, CoordinationErr: s.CoordinationErr,
-		Silent: p.host.PeerDown, Planner: s.config.Planner, MaxClockAhead: s.config.clock().MaxAhead(),
+		Silent: p.host.PeerDown, Averse: p.host.PeerLeaderAverse,
+		Planner: s.config.Planner, MaxClockAhead: s.config.clock().MaxAhead(),
 		Physical: s.config.Physical, Monotonic: s.config.Monotonic,
 		Logger: s.config.Logger, Registerer: registerer,
 	})

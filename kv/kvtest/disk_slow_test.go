@@ -2,6 +2,7 @@ package kvtest_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,6 +105,100 @@ func TestSlowDiskLeadsNothing(t *testing.T) {
 		equal(t, c)
 	})
 }
+
+// The leader of a partition is moved to another server while one other replica is on a slow disk and
+// the third one is there, or is not. The lead goes to the one that is well; or to the slow one, which
+// keeps it until the change is made.
+func TestMoveBesideASlowDisk(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		t.Run(fmt.Sprintf("alone=%v", alone), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := kvtest.Start(t, kvtest.Options{Nodes: 4, Separate: true, Latency: latency})
+				for i := range c.Servers() {
+					c.Disk(i).SetSyncTimes(fastSync, fastSync)
+				}
+				client := c.Client(t)
+				ks := create(t, client, "things", kv.Range())
+				put(t, ks, "k", "v")
+				leader := leaderOf(t, c)
+				var followers []int
+				free := 0
+				for i := 1; i < c.Servers(); i++ {
+					switch {
+					case i == leader:
+					case len(c.Process(i).Replicas()) > 0:
+						followers = append(followers, i)
+					default:
+						free = i
+					}
+				}
+				// Were the disks of both well, the lower replica id would lead.
+				if idOf(c, followers[1]) < idOf(c, followers[0]) {
+					slices.Reverse(followers)
+				}
+				bad, other := followers[0], followers[1]
+				id := c.Process(leader).Replicas()[0].Partition
+				c.Disk(bad).SetSyncTimes(slowSync, slowSync)
+				writeFor(t, ks, 20*time.Second)
+				if alone {
+					c.Kill(other, 0)
+				}
+				if err := client.MoveReplica(t.Context(), id, c.Process(leader).NodeID(),
+					c.Process(free).NodeID()); err != nil {
+					t.Fatal(err)
+				}
+				badLed := false
+				eventually(t, "the replica to move", func() bool {
+					put(t, ks, "k", "w") // or the disk counts as well
+					badLed = badLed || ledHere(c, bad) > 0
+					under, err := client.Operators(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					return len(under) == 0 && len(c.Process(leader).Replicas()) == 0
+				})
+				if badLed != alone {
+					t.Errorf("the server with the slow disk has led: %v", badLed)
+				}
+				mustHold(t, ks, "k", "w")
+			})
+		})
+	}
+}
+
+// A node that is drained hands over to one whose disk is slow, if no other is there, and does not get
+// the lead back from it.
+func TestDrainToASlowDisk(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Separate: true, Latency: latency})
+		for i := range c.Servers() {
+			c.Disk(i).SetSyncTimes(fastSync, fastSync)
+		}
+		client := c.Client(t)
+		ks := create(t, client, "things", kv.Range())
+		put(t, ks, "k", "v")
+		leader := leaderOf(t, c)
+		bad, other := leader%3+1, (leader+1)%3+1
+		c.Disk(bad).SetSyncTimes(slowSync, slowSync)
+		writeFor(t, ks, 20*time.Second)
+		c.Kill(other, 0)
+		if _, err := client.SetNodeStatus(t.Context(), c.Process(leader).NodeID(),
+			kv.NodeDraining); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the slow one to lead", func() bool {
+			put(t, ks, "k", "w")
+			return ledHere(c, bad) > 0
+		})
+		writeFor(t, ks, 20*time.Second)
+		if ledHere(c, bad) == 0 {
+			t.Error("the server that is drained leads again")
+		}
+	})
+}
+
+// idOf is the id of the only replica that a server has.
+func idOf(c *kvtest.Cluster, server int) uint64 { return c.Process(server).Replicas()[0].Replica }
 
 // If all disks are slow, no server hands over anything, and nothing pauses.
 func TestAllDisksSlow(t *testing.T) {

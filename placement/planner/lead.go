@@ -35,7 +35,9 @@ func (s *State) correctLeader(f finding) (Operator, outcome) {
 
 // contender is a voter that may lead, as the objective sees it.
 type contender struct {
-	node     uint16
+	node uint16
+	// averse: it leaves leadership to others at present. It gets it only where there are no others.
+	averse   bool
 	disliked int
 	// excess is by how many percent the load of its node would be above its band.
 	excess int
@@ -45,6 +47,10 @@ type contender struct {
 
 func (s *State) compareContenders(a, b *contender) (Level, int) {
 	switch {
+	case a.averse != b.averse && b.averse:
+		return LevelLeader, -1
+	case a.averse != b.averse:
+		return LevelLeader, 1
 	case a.disliked != b.disliked:
 		return LevelLeader, a.disliked - b.disliked
 	case a.excess != b.excess:
@@ -62,10 +68,10 @@ func (s *State) compareContenders(a, b *contender) (Level, int) {
 func (s *State) bestLeader(p *partition, except uint16) (uint16, *Alternative) {
 	best, second := contender{node: noNode}, contender{node: noNode}
 	for _, r := range s.replicas(p) {
-		if r.node == except || !s.canLead(r) {
+		if r.node == except || !s.mayLead(r) {
 			continue
 		}
-		c := contender{node: r.node, disliked: s.disliked(p, r.node)}
+		c := contender{node: r.node, averse: s.averse(r.node), disliked: s.disliked(p, r.node)}
 		more, one := int64(p.leaderLoad)-int64(p.followerLoad), int64(1)
 		if r.node == p.leads {
 			more, one = 0, 0
@@ -87,13 +93,15 @@ func (s *State) bestLeader(p *partition, except uint16) (uint16, *Alternative) {
 	}
 	level, _ := s.compareContenders(&best, &second)
 	out := &Alternative{Node: s.id(second.node), Decided: level}
-	switch level {
-	case LevelLeader:
+	switch {
+	case best.averse != second.averse:
+		out.Text = "it leaves leadership to others: " + s.nodes[second.node].info.averse()
+	case level == LevelLeader:
 		out.Text = "its keyspace prefers leaders elsewhere"
-	case LevelLoad:
+	case level == LevelLoad:
 		out.Text = fmt.Sprintf("load: it would be %d %% above what is tolerated, not %d %%",
 			second.excess, best.excess)
-	case LevelLeaders:
+	case level == LevelLeaders:
 		out.Text = fmt.Sprintf("it leads more: %.0f %% of its share in load and number, not %.0f %%",
 			100+50*second.fill, 100+50*best.fill)
 	default:

@@ -37,7 +37,8 @@ func (s *State) placeEnd(f finding) (Operator, outcome) {
 	c := s.newChange(i, Transfer)
 	c.lead = to
 	at := s.firstOf(p, func(r replica) bool { return r.node == leader })
-	if found := s.search(p, int(at), false); found.usable() && s.emptier(p, found.best.node, to) {
+	if found := s.search(p, int(at), false, true); found.usable() && !s.averse(found.best.node) &&
+		s.emptier(p, found.best.node, to) {
 		c.kind, c.add, c.remove, c.lead = Replace, found.best.node, leader, found.best.node
 		c.found = found
 	}

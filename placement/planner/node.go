@@ -73,9 +73,11 @@ type Node struct {
 	// DiskUsed and DiskCapacity are in bytes, as the node reported them. A capacity of 0 is not
 	// known: the disk then has room, and counts as large as any other.
 	DiskUsed, DiskCapacity int64
-	// DiskSlow: its log takes many times longer to sync than those of others, so it leaves leadership
-	// to them. It is given none; what it is wanted to lead it gets back by itself.
-	DiskSlow bool
+	// DiskSlow: its log takes many times longer to sync than those of others. DiskFull: its disk is
+	// below its reserve. ClockWrong: its clock is off, or has jumped. Each of them has it leave
+	// leadership to others. It is given none, unless its disk is slow and no other node can take it;
+	// what it is wanted to lead it gets back by itself.
+	DiskSlow, DiskFull, ClockWrong bool
 	// Processors is how much processor time the node has. 0 is not known: it counts as as many as
 	// any other.
 	Processors Cores
@@ -83,6 +85,19 @@ type Node struct {
 	// its replicas account for, and decides nothing: an average over minutes would still hold what
 	// has been moved away.
 	Load Cores
+}
+
+// averse says why a node leaves leadership to others at present, in words; empty: it does not.
+func (n *Node) averse() string {
+	switch {
+	case n.ClockWrong:
+		return "its clock is wrong"
+	case n.DiskFull:
+		return "its disk is full"
+	case n.DiskSlow:
+		return "its disk is slow"
+	}
+	return ""
 }
 
 // condition is what may be done with a node at one time.

@@ -162,8 +162,16 @@ func (s *State) misled(p *partition, leader uint16) int {
 	return worst
 }
 
-// canLead says whether leadership can be given to a replica.
-func (s *State) canLead(r replica) bool {
+// canLead says whether leadership can be given to a replica, and would stay there.
+func (s *State) canLead(r replica) bool { return s.mayLead(r) && !s.averse(r.node) }
+
+// mayLead says whether leadership can be given to a replica if no other can take it. A node whose
+// disk is slow serves all the same.
+func (s *State) mayLead(r replica) bool {
 	n := &s.nodes[r.node]
-	return r.role == Voter && r.damage == Sound && n.cond.is(open) && !n.info.DiskSlow
+	return r.role == Voter && r.damage == Sound && n.cond.is(open) && !n.info.DiskFull &&
+		!n.info.ClockWrong
 }
+
+// averse says whether a node leaves leadership to others at present.
+func (s *State) averse(n uint16) bool { return s.nodes[n].info.averse() != "" }

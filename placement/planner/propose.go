@@ -121,7 +121,7 @@ func (s *State) repair(f finding) (Operator, outcome) {
 	if s.senderBusy(s.leaderOf(p)) {
 		return Operator{}, waits
 	}
-	c.found = s.search(p, int(f.at), true)
+	c.found = s.search(p, int(f.at), true, false)
 	if !c.found.usable() {
 		if !c.found.passing && kind == Replace && f.cause != LostNode && f.cause != GoneNode &&
 			s.nodes[c.remove].cond.is(open) {
@@ -215,7 +215,7 @@ func (s *State) replaceOne(f finding) (Operator, outcome) {
 		if f.at != none && f.at != int8(at) || f.at == none && !s.movable(p, f.cause, at) {
 			continue
 		}
-		c.remove, c.found = r.node, s.search(p, at, f.urgency == urgeLeave)
+		c.remove, c.found = r.node, s.search(p, at, f.urgency == urgeLeave, false)
 		if !c.found.usable() {
 			if o := s.outcomeOf(&c.found); o == waits && s.wouldBetter(p, at, &c.found) {
 				outcome = min(outcome, waits)

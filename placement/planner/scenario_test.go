@@ -182,6 +182,10 @@ func (c *scenario) node(id string, with map[string]string) error {
 			n.DiskUsed = number(v)
 		case "processors":
 			n.Processors = cores(v)
+		case "disk-slow":
+			n.DiskSlow = v == "true"
+		case "clock-wrong":
+			n.ClockWrong = v == "true"
 		default:
 			c.t.Fatalf("no such property of a node: %s", key)
 		}

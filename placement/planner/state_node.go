@@ -32,7 +32,7 @@ func (s *State) SetNode(n Node) error {
 	for k := range s.keyspaces {
 		moved = s.maskOne(&s.keyspaces[k], int(i)) || moved
 	}
-	if moved || before.DiskSlow != n.DiskSlow {
+	if moved || before.averse() != n.averse() {
 		for _, p := range node.list {
 			s.touch(p)
 		}

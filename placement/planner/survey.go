@@ -298,7 +298,8 @@ func (v *survey) place(i uint32, p *partition, d *delta) {
 	at := pick{partition: i, passed: noNode}
 	tooSmall := 0
 	for _, to := range v.receivers {
-		if to == v.donor {
+		// A lead that goes along would not stay there.
+		if to == v.donor || d[byLeaders] > 0 && v.averse(to) {
 			continue
 		}
 		v.probes++

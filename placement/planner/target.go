@@ -1,6 +1,9 @@
 package planner
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // surroundings are what a search depends on where a keyspace has no rules: the zones of the voters
 // that stay. While a step goes on, nodes only become busier: where no place was free there will be
@@ -33,6 +36,8 @@ type candidate struct {
 	refused    Refusal
 	violations int
 	spread     spread
+	// averse: it is to lead, or no voter that stays can, and it leaves that to others.
+	averse bool
 	// room is by how many percent its disk would be beyond DiskHigh; excess by how many percent it
 	// would be above its band, in each dimension.
 	room   int
@@ -53,6 +58,10 @@ func (s *State) compare(a, b *candidate) (Level, int) {
 		return LevelZones, a.spread.zones - b.spread.zones
 	case a.spread.regions != b.spread.regions:
 		return LevelRegions, a.spread.regions - b.spread.regions
+	case a.averse != b.averse && b.averse:
+		return LevelLeader, -1
+	case a.averse != b.averse:
+		return LevelLeader, 1
 	case a.room != b.room:
 		return LevelRoom, a.room - b.room
 	}
@@ -91,8 +100,8 @@ type places struct {
 }
 
 // search looks for the best node for a replica of a partition. The replica at index without, if not
-// negative, is the one that goes.
-func (s *State) search(p *partition, without int, repair bool) places {
+// negative, is the one that goes. leads: the node is to lead as well.
+func (s *State) search(p *partition, without int, repair, leads bool) places {
 	var rest [maxReplicas + 1]replica
 	n := 0
 	for i, r := range s.replicas(p) {
@@ -109,6 +118,7 @@ func (s *State) search(p *partition, without int, repair bool) places {
 	}
 	s.searches++
 	base := s.spreadOf(rest[:n])
+	leads = leads || !slices.ContainsFunc(rest[:n], s.canLead)
 	for i := range s.nodes {
 		if !s.nodes[i].known {
 			continue
@@ -126,6 +136,7 @@ func (s *State) search(p *partition, without int, repair bool) places {
 		if out.found == 2 && c.worseThan(&out.second) {
 			continue
 		}
+		c.averse = leads && s.averse(c.node)
 		s.fill(p, &c)
 		out.keep(s, &c)
 	}
@@ -247,6 +258,9 @@ func (s *State) levelText(level Level, best, c *candidate) string {
 	case LevelRegions:
 		return fmt.Sprintf("%s of replicas would share a region, not %d",
 			plural(c.spread.regions, "pair"), best.spread.regions)
+	case LevelLeader:
+		return "it would lead, and leaves that to others: " +
+			s.nodes[c.node].info.averse()
 	case LevelRoom:
 		return fmt.Sprintf("its disk would be %d %% beyond the mark, not %d %%", c.room, best.room)
 	case LevelLoad, LevelBytes:

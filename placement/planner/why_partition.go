@@ -120,8 +120,8 @@ func (s *State) nodeText(n uint16) string {
 	if node.info.Status != Active {
 		text += ", " + node.info.Status.String()
 	}
-	if node.info.DiskSlow && node.info.Alive {
-		text += ", its disk is slow: it leaves leadership to others"
+	if why := node.info.averse(); why != "" && node.info.Alive {
+		text += fmt.Sprintf(", %s: it leaves leadership to others", why)
 	}
 	return text
 }
@@ -152,7 +152,7 @@ func (s *State) spreadText(p *partition, at int) string {
 // rejectedMove is the best other node for a replica, and what decided against it.
 func (s *State) rejectedMove(p *partition, at int) *Alternative {
 	clear(s.full)
-	found := s.search(p, at, false)
+	found := s.search(p, at, false, false)
 	if found.found == 0 {
 		return nil
 	}
@@ -199,6 +199,9 @@ func (s *State) leaderWhy(p *partition) LeaderWhy {
 		out.Text = fmt.Sprintf("%s leads, no one in particular is wanted", out.Leader)
 	case p.leader == p.wanted:
 		out.Text = fmt.Sprintf("%s leads, as is wanted", out.Leader)
+	case p.leads == p.wanted && s.averse(p.wanted):
+		out.Text = fmt.Sprintf("%s leads, %s is wanted and leaves that to others: %s", out.Leader,
+			out.Wanted, s.nodes[p.wanted].info.averse())
 	case p.leads == p.wanted:
 		out.Text = fmt.Sprintf("%s leads, %s is wanted and can lead", out.Leader, out.Wanted)
 	default:

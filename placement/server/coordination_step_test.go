@@ -46,7 +46,7 @@ func TestFollowSteps(t *testing.T) {
 			d.Fatalf(t, "%v", err)
 		}
 		ahead := uint64(1)
-		var silent, behind, gone []uint64
+		var silent, averse, behind, gone []uint64
 		v := &followView{}
 		for _, arg := range d.CmdArgs {
 			switch arg.Key {
@@ -58,6 +58,8 @@ func TestFollowSteps(t *testing.T) {
 				v.leaving = true
 			case "silent":
 				silent = ids(t, d, arg)
+			case "averse":
+				averse = ids(t, d, arg)
 			case "behind":
 				behind = ids(t, d, arg)
 			case "gone":
@@ -71,6 +73,7 @@ func TestFollowSteps(t *testing.T) {
 		v.members = members
 		v.answers = func(id uint64) bool { return !slices.Contains(silent, id) && !v.gone(id) }
 		v.gone = func(id uint64) bool { return slices.Contains(gone, id) }
+		v.averse = func(id uint64) bool { return slices.Contains(averse, id) }
 		v.behind = func(id uint64) string {
 			if slices.Contains(behind, id) {
 				return "it is behind"
@@ -144,6 +147,7 @@ func TestAnyRecordIsReached(t *testing.T) {
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			v := &coreView{members: core, leader: core.Members[0].Replica,
 				answers: func(uint64) bool { return true }, behind: func(uint64) string { return "" },
+				averse: func(uint64) bool { return rapid.Bool().Draw(t, "averse") },
 				mayAdd: func(*serverpb.CoreGoal) string { return "" }}
 			step := coreStepOf(g, v)
 			for step.transfer != 0 {

@@ -133,6 +133,7 @@ func (s *Server) followMember(ctx context.Context, c *Coordination,
 		gone: func(id uint64) bool { return s.config.Silent != nil && s.config.Silent(id) },
 		coreView: coreView{members: members, leader: uint64(l.Leader),
 			answers: func(id uint64) bool { return s.answersCore(id, progress) },
+			averse:  s.averse,
 			behind:  func(id uint64) string { return behind(progress[keys.ReplicaID(id)], applied) }}}
 	step := followStepOf(target, v)
 	s.coordination.setStep(step)

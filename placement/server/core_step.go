@@ -47,6 +47,8 @@ type coreView struct {
 	leader  uint64
 	// answers says whether a member was heard of lately.
 	answers func(replica uint64) bool
+	// averse says whether a member leaves the lead to others at present.
+	averse func(replica uint64) bool
 	// behind is what a member lacks, in words; empty: next to nothing.
 	behind func(replica uint64) string
 	// mayAdd says why a goal's newcomer, which is no member yet, cannot be added now; empty: it can.
@@ -124,12 +126,25 @@ func (v *coreView) comeIn(in, out *storepb.Member, next *storepb.Members) coreSt
 	return step
 }
 
-// handOver hands the lead to the first member that can take it.
+// handOver hands the lead to the first member that can take it, of those that do not leave it to
+// others at present; or of all, if all of them do.
 func (v *coreView) handOver(may func(*storepb.Member) bool) coreStep {
+	var to *storepb.Member
 	for _, m := range v.members.Members {
-		if m.Replica != v.leader && may(m) && v.answers(m.Replica) && v.behind(m.Replica) == "" {
-			return coreStep{transfer: m.Replica, text: fmt.Sprintf("hands the lead to %s", m.Address)}
+		if m.Replica == v.leader || !may(m) || !v.answers(m.Replica) || v.behind(m.Replica) != "" {
+			continue
 		}
+		if !v.averse(m.Replica) {
+			to = m
+			break
+		}
+		if to == nil {
+			to = m
+		}
+	}
+	if to != nil {
+		return coreStep{transfer: to.Replica,
+			text: fmt.Sprintf("hands the lead to %s", to.Address)}
 	}
 	return coreStep{text: "hands the lead over",
 		waits: "no other voter answers and has the newest state"}

@@ -30,7 +30,7 @@ func TestCoreSteps(t *testing.T) {
 			m.NextReplica = id + 1
 		}
 		var leader uint64
-		var silent, behind []uint64
+		var silent, averse, behind []uint64
 		var refused string
 		g := &serverpb.CoreGoal{}
 		for _, arg := range d.CmdArgs {
@@ -39,6 +39,8 @@ func TestCoreSteps(t *testing.T) {
 				d.ScanArgs(t, "leader", &leader)
 			case "silent":
 				silent = ids(t, d, arg)
+			case "averse":
+				averse = ids(t, d, arg)
 			case "behind":
 				behind = ids(t, d, arg)
 			case "add":
@@ -53,6 +55,7 @@ func TestCoreSteps(t *testing.T) {
 		}
 		v := &coreView{members: m, leader: leader,
 			answers: func(id uint64) bool { return !slices.Contains(silent, id) },
+			averse:  func(id uint64) bool { return slices.Contains(averse, id) },
 			behind: func(id uint64) string {
 				if slices.Contains(behind, id) {
 					return "it is behind"

@@ -141,8 +141,14 @@ func (s *Server) coreView(ctx context.Context, l store.Leadership) *coreView {
 	applied := s.config.Group.Applied()
 	return &coreView{members: s.store.Members(), leader: uint64(l.Leader),
 		answers: func(id uint64) bool { return s.answersCore(id, progress) },
+		averse:  s.averse,
 		behind:  func(id uint64) string { return behind(progress[keys.ReplicaID(id)], applied) },
 		mayAdd:  func(g *serverpb.CoreGoal) string { return s.mayAdd(ctx, g) }}
+}
+
+// averse says whether a member leaves the lead to others at present, as far as is known.
+func (s *Server) averse(replica uint64) bool {
+	return s.config.Averse != nil && s.config.Averse(replica)
 }
 
 // behind says what a member lacks.

@@ -211,7 +211,7 @@ func (s *Server) proposedMerge(v *store.View, p *planner.Operator,
 // was reported since. It gives the partition too whose leader takes the step; no step: the
 // partition is gone.
 func (s *Server) nextOf(v *store.View, o *serverpb.Operator, reported bool,
-	alive func(node uint64) bool) (next *nextStep, of keys.PartitionID, err error) {
+	ranks *leadRanks) (next *nextStep, of keys.PartitionID, err error) {
 	id, right := keys.PartitionID(o.Partition), keys.PartitionID(o.Right)
 	known := func(id keys.PartitionID) (*clusterpb.Partition, error) {
 		d, _, err := loadPartition(v, keys.KeyspaceID(o.Keyspace), id)
@@ -226,17 +226,17 @@ func (s *Server) nextOf(v *store.View, o *serverpb.Operator, reported bool,
 	}
 	leader, _ := s.soft.progress(id)
 	if !merges(o) {
-		step := stepOf(o, d, leader, alive)
-		return &step, id, nil
+		step := stepOf(o, d, leader, ranks.of)
+		return &step, id, ranks.err
 	}
 	at := sides{left: d, leftLeader: leader}
 	at.rightLeader, _ = s.soft.progress(right)
 	if at.right, err = known(right); err != nil {
 		return nil, id, err
 	}
-	step := mergeStep(o, at, alive)
+	step := mergeStep(o, at, ranks.of)
 	if step.order != nil {
 		id = keys.PartitionID(step.order.Target.Id)
 	}
-	return &step, id, nil
+	return &step, id, ranks.err
 }

@@ -26,7 +26,7 @@ func together(a, b *clusterpb.Partition) bool {
 }
 
 // bringTogether is the next step that brings the replicas to the same nodes; false: they are.
-func bringTogether(o *serverpb.Operator, at sides, alive func(uint64) bool) (nextStep, bool) {
+func bringTogether(o *serverpb.Operator, at sides, rank func(node uint64) leadRank) (nextStep, bool) {
 	if together(at.left, at.right) {
 		return nextStep{}, false
 	}
@@ -43,11 +43,11 @@ func bringTogether(o *serverpb.Operator, at sides, alive func(uint64) bool) (nex
 		return nextStep{text: fmt.Sprintf("waits for partition %d to thaw", moving.Id)}, true
 	case m == nil:
 		return nextStep{text: "waits for the replicas of both partitions to be voters"}, true
-	case m.AddNode != 0 && !alive(m.AddNode):
+	case m.AddNode != 0 && rank(m.AddNode) == silent:
 		return nextStep{text: fmt.Sprintf("waits for node %d to answer, which is to get a replica of "+
 			"partition %d", m.AddNode, moving.Id)}, true
 	}
-	next := stepOf(m, moving, leader, alive)
+	next := stepOf(m, moving, leader, rank)
 	what := fmt.Sprintf("partition %d comes to the same nodes: ", moving.Id)
 	if m.AddNode != 0 && m.RemoveNode != 0 {
 		what = fmt.Sprintf("partition %d moves from node %d to node %d: ", moving.Id, m.RemoveNode,

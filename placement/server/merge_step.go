@@ -45,7 +45,7 @@ type sides struct {
 //
 // An attempt that fails raises the left one's membership, and the next one is made for that. After
 // mergeTries the operator is cancelled.
-func mergeStep(o *serverpb.Operator, at sides, alive func(node uint64) bool) nextStep {
+func mergeStep(o *serverpb.Operator, at sides, rank func(node uint64) leadRank) nextStep {
 	left, right := at.left, at.right
 	switch {
 	case right == nil && left.Generation != o.Generation:
@@ -60,9 +60,9 @@ func mergeStep(o *serverpb.Operator, at sides, alive func(node uint64) bool) nex
 	case left.Generation != o.Generation || right.Generation != o.RightGeneration:
 		return nextStep{done: true, text: "the span of one of the two changed meanwhile"}
 	case o.Cancelled:
-		return separate(o, at, alive)
+		return separate(o, at, rank)
 	}
-	if next, apart := bringTogether(o, at, alive); apart {
+	if next, apart := bringTogether(o, at, rank); apart {
 		return next
 	}
 	if f := right.Frozen; f != nil {
@@ -80,20 +80,21 @@ func mergeStep(o *serverpb.Operator, at sides, alive func(node uint64) bool) nex
 	}
 	for _, d := range []*clusterpb.Partition{left, right} {
 		for _, r := range d.Replicas {
-			if !alive(r.Node) {
+			if rank(r.Node) == silent {
 				return nextStep{text: fmt.Sprintf("waits for node %d to answer: a merge needs all "+
 					"replicas of both", r.Node)}
 			}
 		}
 	}
-	if next, apart := leadTogether(o, at); apart {
+	if next, apart := leadTogether(o, at, rank); apart {
 		return next
 	}
 	return consume(o, left, right)
 }
 
 // leadTogether has both partitions led by the same node; false: they are.
-func leadTogether(o *serverpb.Operator, at sides) (nextStep, bool) {
+func leadTogether(o *serverpb.Operator, at sides, rank func(node uint64) leadRank,
+) (nextStep, bool) {
 	left, right := at.left, at.right
 	for _, d := range []*clusterpb.Partition{left, right} {
 		if d == left && at.leftLeader == 0 || d == right && at.rightLeader == 0 {
@@ -105,8 +106,10 @@ func leadTogether(o *serverpb.Operator, at sides) (nextStep, bool) {
 		next.text = fmt.Sprintf("waits for partition %d to be led by node %d", d.Id, to.Node)
 		return next
 	}
-	// A node hands the lead back to the replica that is wanted, so the wanted one it has to be.
-	if to := replicaOf(left, wanted(left)); to != nil && keys.NodeID(to.Node) != at.leftLeader {
+	// A node hands the lead back to the replica that is wanted, so the wanted one it has to be, unless
+	// that is on a node which leaves leadership to others.
+	if to := replicaOf(left, wanted(left)); to != nil && keys.NodeID(to.Node) != at.leftLeader &&
+		rank(to.Node) == leadsWell {
 		return lead(left, to), true
 	}
 	to := replicaAt(right, at.leftLeader)
@@ -164,7 +167,7 @@ func triesOf(o *serverpb.Operator, left, right *clusterpb.Partition) uint64 {
 }
 
 // separate takes a merge back.
-func separate(o *serverpb.Operator, at sides, alive func(uint64) bool) nextStep {
+func separate(o *serverpb.Operator, at sides, rank func(node uint64) leadRank) nextStep {
 	for _, d := range []*clusterpb.Partition{at.left, at.right} {
 		leader := at.leftLeader
 		if d == at.right {
@@ -173,7 +176,7 @@ func separate(o *serverpb.Operator, at sides, alive func(uint64) bool) nextStep 
 		if m := replacement(o, at, d, leader); d.Frozen == nil && m != nil &&
 			(joint(d) || m.AddReplica != 0 && replicaOf(d, m.AddReplica) != nil) {
 			m.Cancelled = true
-			if next := stepOf(m, d, leader, alive); !next.done {
+			if next := stepOf(m, d, leader, rank); !next.done {
 				next.text = fmt.Sprintf("partition %d: %s", d.Id, next.text)
 				return next
 			}

@@ -20,6 +20,7 @@ import (
 //	merge [moves=left|right]             the left one is to consume the right one
 //	lead left|right node=2               it leads now, by an election
 //	down nodes=(2,3)                     they do not answer; without nodes: all do
+//	slow nodes=(2,3)                     their disks are slow
 //	freeze                               the right one is frozen for the present epoch
 //	abort                                the left one takes the attempt back
 //	thaw                                 the right one thaws
@@ -39,7 +40,8 @@ type mergeScenario struct {
 	sides  map[string]*clusterpb.Partition
 	leader map[uint64]uint64
 	o      *serverpb.Operator
-	down   []uint64
+	// down are the nodes that do not answer, slow those whose disks are slow.
+	down, slow []uint64
 }
 
 func (m *mergeScenario) run(t *testing.T, c *datadriven.TestData) string {
@@ -78,6 +80,8 @@ func (m *mergeScenario) run(t *testing.T, c *datadriven.TestData) string {
 		m.leader[m.sides[c.CmdArgs[0].Key].Id] = node
 	case "down":
 		m.down = nodesArg(t, c)
+	case "slow":
+		m.slow = nodesArg(t, c)
 	case "freeze":
 		m.change("right", func(d *clusterpb.Partition) {
 			d.Frozen = &clusterpb.Freeze{Partition: left.Id, Generation: left.Generation,
@@ -119,7 +123,7 @@ func (m *mergeScenario) step(out *strings.Builder, lost bool) bool {
 	if right != nil {
 		at.rightLeader = keys.NodeID(m.leader[right.Id])
 	}
-	next := mergeStep(m.o, at, func(node uint64) bool { return !slices.Contains(m.down, node) })
+	next := mergeStep(m.o, at, ranksOf(m.down, m.slow))
 	fmt.Fprintln(out, next.text)
 	if next.done {
 		fmt.Fprintln(out, "  it ends")
@@ -158,12 +162,11 @@ func TestMergeEndsWithTheTable(t *testing.T) {
 	right := &clusterpb.Partition{Id: 101, Keyspace: 7, Start: []byte("m"), End: []byte("z"),
 		Generation: 2, Membership: 1}
 	o := &serverpb.Operator{Id: 1, Partition: 100, Right: 101, Generation: 2, RightGeneration: 2}
-	alive := func(uint64) bool { return true }
 	for _, c := range []struct {
 		right *clusterpb.Partition
 		done  bool
 	}{{right, false}, {nil, true}} {
-		next := mergeStep(o, sides{left: left, right: c.right, leftLeader: 1}, alive)
+		next := mergeStep(o, sides{left: left, right: c.right, leftLeader: 1}, ranksOf(nil, nil))
 		if next.done != c.done || next.order != nil {
 			t.Errorf("with the right one %v in the table: %+v", c.right != nil, next)
 		}

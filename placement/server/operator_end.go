@@ -19,8 +19,9 @@ func (s *Server) operate(ctx context.Context) error {
 		return err
 	}
 	s.soft.setOperators(operators)
+	ranks := s.leadRanks(v)
 	for _, o := range operators {
-		next, _, err := s.nextOf(v, o, false, func(uint64) bool { return true })
+		next, _, err := s.nextOf(v, o, false, ranks)
 		if err != nil {
 			return err
 		}

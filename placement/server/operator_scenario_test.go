@@ -17,10 +17,12 @@ import (
 // TestOperatorSteps plays the files in testdata/operator. Commands:
 //
 //	partition nodes=(1,2,3)                    it has voters on these nodes, the first one leads
-//	operator [add=NODE] [remove=NODE] [lead]   what is to be done
+//	operator [add=NODE] [remove=NODE] [lead] [to=NODE]
+//	                                           what is to be done; to is the node that is to lead
 //	split at=KEY                               the same: the partition is to split
 //	down nodes=(2,3)                           they cannot be handed the lead; without nodes: all
 //	                                           can
+//	slow nodes=(2,3)                           their disks are slow
 //	leader node=2                              it leads now, by an election
 //	cancel                                     the operator is taken back
 //	step [n=1]                                 the next step is carried out, and printed with what
@@ -30,7 +32,7 @@ func TestOperatorSteps(t *testing.T) {
 		var d *clusterpb.Partition
 		var o *serverpb.Operator
 		var leader uint64
-		var down []uint64
+		var down, slow []uint64
 		datadriven.RunTest(t, path, func(t *testing.T, c *datadriven.TestData) string {
 			switch c.Cmd {
 			case "partition":
@@ -41,6 +43,10 @@ func TestOperatorSteps(t *testing.T) {
 				leader = d.Replicas[0].Node
 			case "operator":
 				o = &serverpb.Operator{Id: 1, Lead: c.HasArg("lead")}
+				if c.HasArg("to") {
+					c.ScanArgs(t, "to", &o.LeadNode)
+					o.LeadReplica = replicaAt(d, keys.NodeID(o.LeadNode)).Replica
+				}
 				if c.HasArg("add") {
 					c.ScanArgs(t, "add", &o.AddNode)
 					o.AddReplica = nextReplica(d)
@@ -60,6 +66,8 @@ func TestOperatorSteps(t *testing.T) {
 				o.Child = d.Id + 1
 			case "down":
 				down = nodesArg(t, c)
+			case "slow":
+				slow = nodesArg(t, c)
 			case "leader":
 				c.ScanArgs(t, "node", &leader)
 			case "cancel":
@@ -69,8 +77,7 @@ func TestOperatorSteps(t *testing.T) {
 				c.MaybeScanArgs(t, "n", &n)
 				var out strings.Builder
 				for range n {
-					next := stepOf(o, d, keys.NodeID(leader),
-						func(node uint64) bool { return !slices.Contains(down, node) })
+					next := stepOf(o, d, keys.NodeID(leader), ranksOf(down, slow))
 					fmt.Fprintln(&out, next.text)
 					if next.order == nil {
 						break
@@ -92,6 +99,14 @@ func TestOperatorSteps(t *testing.T) {
 			return replicasLine(d, leader) + "\n"
 		})
 	})
+}
+
+// ranksOf ranks nodes of which some do not answer, and some have slow disks.
+func ranksOf(down, slow []uint64) func(node uint64) leadRank {
+	return func(node uint64) leadRank {
+		return rankNode(&clusterpb.Node{}, !slices.Contains(down, node),
+			&clusterpb.NodeStats{DiskSlow: slices.Contains(slow, node)})
+	}
 }
 
 func nodesArg(t *testing.T, c *datadriven.TestData) (nodes []uint64) {

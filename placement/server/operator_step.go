@@ -45,9 +45,9 @@ type nextStep struct {
 }
 
 // stepOf is the next step of an operator, for a descriptor and the node that leads the partition
-// (0: it is not known). alive says which nodes can be handed the lead.
+// (0: it is not known). rank says how well nodes can take over the lead.
 func stepOf(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
-	alive func(node uint64) bool) nextStep {
+	rank func(node uint64) leadRank) nextStep {
 	in, out := replicaOf(d, o.AddReplica), replicaOf(d, o.RemoveReplica)
 	next := proto.Clone(d).(*clusterpb.Partition)
 	next.Membership++
@@ -62,7 +62,7 @@ func stepOf(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
 	case joint(d):
 		if at := replicaAt(d, leader); at != nil && (at.Role == clusterpb.ReplicaRole_OUTGOING ||
 			at.Role == clusterpb.ReplicaRole_DEMOTED) {
-			return handOver(o, d, successor(d, at, alive))
+			return handOver(o, d, successor(d, at, rank))
 		}
 		leave(next)
 		if r := replicaOf(next, o.AddReplica); o.Lead && !o.Cancelled && r != nil {
@@ -82,7 +82,7 @@ func stepOf(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
 		// The same of an order to remove it.
 		return step("keeps the replica on node %d", out.Node)
 	case o.Cancelled && in != nil && out != nil && out.Role == clusterpb.ReplicaRole_VOTER:
-		return voteOut(o, d, in, leader, alive)
+		return voteOut(o, d, in, leader, rank)
 	case o.Cancelled:
 		return nextStep{done: true, text: "was cancelled"}
 	case o.AddReplica != 0 && in == nil:
@@ -94,30 +94,31 @@ func stepOf(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
 		next.NextReplica = o.AddReplica + 1
 		return step("adds a learner on node %d", o.AddNode)
 	case out == nil && (in == nil || in.Role == clusterpb.ReplicaRole_VOTER):
-		return transferStep(o, d, next, leader)
+		return transferStep(o, d, next, leader, rank)
 	case out != nil && out.Role == clusterpb.ReplicaRole_LEARNER:
 		remove(next, out.Replica)
 		return step("removes the learner on node %d", out.Node)
 	case in != nil && in.Role == clusterpb.ReplicaRole_LEARNER:
-		if out == nil || leads(d, out, leader) && successor(d, out, alive) == nil {
+		if out == nil || leads(d, out, leader) && successor(d, out, rank) == nil {
 			setRole(next, in.Replica, clusterpb.ReplicaRole_INCOMING)
 			return step("makes the learner on node %d a voter", in.Node)
 		}
 	}
-	return voteOut(o, d, out, leader, alive)
+	return voteOut(o, d, out, leader, rank)
 }
 
 // voteOut has a voter go out; a learner that the operator has added comes in with the same change.
 // One that leads, or is to lead, hands that over before.
 func voteOut(o *serverpb.Operator, d *clusterpb.Partition, out *clusterpb.Replica,
-	leader keys.NodeID, alive func(node uint64) bool) nextStep {
+	leader keys.NodeID, rank func(node uint64) leadRank) nextStep {
 	next := proto.Clone(d).(*clusterpb.Partition)
 	next.Membership++
 	order := &clusterpb.Order{Operator: o.Id, Target: next}
 	if leads(d, out, leader) {
 		to := replicaOf(d, o.LeadReplica)
-		if to == nil || to == out || to.Role != clusterpb.ReplicaRole_VOTER || !alive(to.Node) {
-			to = successor(d, out, alive)
+		if to == nil || to == out || to.Role != clusterpb.ReplicaRole_VOTER ||
+			rank(to.Node) != leadsWell {
+			to = successor(d, out, rank)
 		}
 		if to != nil && wanted(d) == out.Replica {
 			// Or it would be handed back.
@@ -141,7 +142,7 @@ func leads(d *clusterpb.Partition, r *clusterpb.Replica, leader keys.NodeID) boo
 // transferStep is what is left when the replicas are as they should be: one of them may be wanted
 // as leader. next is the descriptor with its membership raised.
 func transferStep(o *serverpb.Operator, d, next *clusterpb.Partition,
-	leader keys.NodeID) nextStep {
+	leader keys.NodeID, rank func(node uint64) leadRank) nextStep {
 	to := replicaOf(d, o.LeadReplica)
 	switch {
 	case o.LeadReplica == 0:
@@ -152,6 +153,11 @@ func transferStep(o *serverpb.Operator, d, next *clusterpb.Partition,
 		next.WantedLeader = to.Replica
 		return nextStep{order: &clusterpb.Order{Operator: o.Id, Target: next},
 			text: fmt.Sprintf("has node %d wanted as leader", to.Node)}
+	case leader != keys.NodeID(to.Node) && rank(to.Node) == leadsBadly &&
+		rank(uint64(leader)) == leadsWell:
+		// It would hand the lead back.
+		return nextStep{done: true, text: fmt.Sprintf("node %d is wanted as leader, and leaves "+
+			"that to others at present", to.Node)}
 	case leader != keys.NodeID(to.Node):
 		return handOver(o, d, to)
 	}
@@ -251,13 +257,17 @@ func wanted(d *clusterpb.Partition) uint64 {
 	return 0
 }
 
-// successor is a voter that can take over the lead.
-func successor(d *clusterpb.Partition, out *clusterpb.Replica, alive func(uint64) bool,
-) *clusterpb.Replica {
+// successor is the first of the voters that rank highest to take over the lead; nil if none can.
+func successor(d *clusterpb.Partition, out *clusterpb.Replica, rank func(node uint64) leadRank,
+) (best *clusterpb.Replica) {
+	highest := leadsNothing
 	for _, r := range d.Replicas {
-		if r.Replica != out.Replica && r.Role == clusterpb.ReplicaRole_VOTER && alive(r.Node) {
-			return r
+		if r.Replica == out.Replica || r.Role != clusterpb.ReplicaRole_VOTER {
+			continue
+		}
+		if n := rank(r.Node); n > highest {
+			best, highest = r, n
 		}
 	}
-	return nil
+	return best
 }

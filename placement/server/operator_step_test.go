@@ -165,7 +165,8 @@ func carryOut(t *rapid.T, o *serverpb.Operator, d *clusterpb.Partition, leader u
 		}
 		at := replicaOf(d, leader)
 		down := rapid.Uint64Range(0, 20).Draw(t, "down")
-		next := stepOf(o, d, keys.NodeID(at.Node), func(node uint64) bool { return node != down })
+		slow := rapid.Uint64Range(0, 20).Draw(t, "slow")
+		next := stepOf(o, d, keys.NodeID(at.Node), ranksOf([]uint64{down}, []uint64{slow}))
 		if next.done {
 			return d, old
 		}

@@ -232,10 +232,7 @@ func (s *Server) ListOperators(
 	if err != nil {
 		return nil, s.toStatus(err)
 	}
-	alive, err := loadAlive(v)
-	if err != nil {
-		return nil, s.toStatus(err)
-	}
+	ranks := s.leadRanks(v)
 	for _, o := range operators {
 		ks, err := loadKeyspace(v, keys.KeyspaceID(o.Keyspace))
 		if err != nil {
@@ -247,7 +244,7 @@ func (s *Server) ListOperators(
 			Cancelled: o.Cancelled, Bytes: o.Bytes, ScoreBefore: o.ScoreBefore,
 			ScoreAfter: o.ScoreAfter, Rejected: o.Rejected, Child: o.Child,
 			SplitAt: splitAt(ks.Keyspace, o), Right: o.Right}
-		next, of, err := s.nextOf(v, o, true, func(n uint64) bool { return alive[n] })
+		next, of, err := s.nextOf(v, o, true, ranks)
 		if err != nil {
 			return nil, s.toStatus(err)
 		}
@@ -273,10 +270,7 @@ func (s *Server) ordersFor(node keys.NodeID) ([]*clusterpb.Order, error) {
 		return nil, nil
 	}
 	v := s.store.Stale()
-	alive, err := loadAlive(v)
-	if err != nil {
-		return nil, err
-	}
+	ranks := s.leadRanks(v)
 	var orders []*clusterpb.Order
 	for _, known := range led {
 		// As it is stored: what is remembered may be of an earlier leadership.
@@ -288,7 +282,7 @@ func (s *Server) ordersFor(node keys.NodeID) ([]*clusterpb.Order, error) {
 		if revision == 0 || len(orders) >= maxOrders {
 			continue
 		}
-		next, of, err := s.nextOf(v, o, true, func(n uint64) bool { return alive[n] })
+		next, of, err := s.nextOf(v, o, true, ranks)
 		if err != nil {
 			return nil, err
 		}

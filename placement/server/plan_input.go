@@ -34,7 +34,7 @@ func withStats(n planner.Node, stats *clusterpb.NodeStats) planner.Node {
 	if stats.DiskFull {
 		n.DiskCapacity = used
 	}
-	n.DiskSlow = stats.DiskSlow
+	n.DiskSlow, n.DiskFull, n.ClockWrong = stats.DiskSlow, stats.DiskFull, stats.ClockUnhealthy
 	n.Processors = planner.Cores(limited(stats.ProcessorsMicro))
 	n.Load = planner.Cores(limited(stats.LoadMicro))
 	return n

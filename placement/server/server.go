@@ -36,6 +36,9 @@ type Config struct {
 	// Silent says that nothing has been heard of another member for an election timeout; nil: not
 	// known.
 	Silent func(replica uint64) bool
+	// Averse says that another member leaves the lead to others at present: its disk is slow or
+	// stalls, or it is about to stop. Nil: not known.
+	Averse func(replica uint64) bool
 
 	// Coordination says that members keep a coordination store beside this one, which is founded as
 	// soon as that can be. It needs Hello.

@@ -71,6 +71,18 @@ func (s *Server) transfer(v *store.View, r *clusterpb.TransferLeaderRequest,
 		return nil, status.Errorf(codes.FailedPrecondition, "node %d is to lead nothing: it is %s",
 			r.ToNode, statusText(n.Status))
 	}
+	ranks := s.leadRanks(v)
+	leader, _ := s.soft.progress(keys.PartitionID(d.Id))
+	switch rank := ranks.of(r.ToNode); {
+	case ranks.err != nil:
+		return nil, ranks.err
+	case rank == leadsNothing:
+		return nil, status.Errorf(codes.FailedPrecondition, "node %d cannot lead at present: its disk "+
+			"is full or its clock is wrong; see `tidemark nodes`", r.ToNode)
+	case rank == leadsBadly && ranks.of(uint64(leader)) == leadsWell:
+		return nil, status.Errorf(codes.FailedPrecondition, "node %d leaves leadership to others at "+
+			"present, as its disk is slow; it would hand the lead back", r.ToNode)
+	}
 	return &serverpb.Operator{Partition: d.Id, Keyspace: d.Keyspace, Reason: "asked for",
 		Kind: planner.Transfer.String(), CreatedUnixMs: time.Now().UnixMilli(),
 		LeadNode: to.Node, LeadReplica: to.Replica}, nil

@@ -142,7 +142,7 @@ func (d *draining) begin(g *Group, o *handingOver) {
 		}
 		return 1
 	}
-	g.Successor(rank, func(to keys.ReplicaID, term uint64) {
+	g.Successor(rank, AnyLag, func(to keys.ReplicaID, term uint64) {
 		if to != 0 {
 			d.hand(g, term, to)
 			return

@@ -41,3 +41,41 @@ func TestWhatIsProposedBeforeAHandOverIsInTheLog(t *testing.T) {
 		})
 	}
 }
+
+// A leader that can wait hands over to no follower that lags, whatever its host is worth; one that
+// cannot wait does.
+func TestSuccessorLags(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		c.create(100)
+		c.propose(100, "a")
+		n, term := c.awaitLeader(100)
+		g, behind := n.host.Group(100), n.id%3+1
+		successor := func(lag uint64) (best keys.ReplicaID) {
+			found := make(chan keys.ReplicaID, 1)
+			g.Successor(func(host uint64) int {
+				if host == behind {
+					return 2
+				}
+				return 1
+			}, lag, func(best keys.ReplicaID, _ uint64) { found <- best })
+			return <-found
+		}
+		if best := successor(NearlyAll); best != keys.ReplicaID(behind) {
+			t.Errorf("replica %s is best while all have everything, want %d", best, behind)
+		}
+		// For less time than after which a host counts as silent.
+		c.net.isolate(behind, true)
+		for range NearlyAll + 10 {
+			if err := g.Propose(term, []byte("b")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.await("the entries", func() bool { return g.Applied() > NearlyAll+10 })
+		if best := successor(NearlyAll); best == 0 || best == keys.ReplicaID(behind) {
+			t.Errorf("replica %s is best; replica %d lags", best, behind)
+		}
+		if best := successor(AnyLag); best != keys.ReplicaID(behind) {
+			t.Errorf("replica %s is best if any lag will do, want %d", best, behind)
+		}
+	})
+}

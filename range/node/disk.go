@@ -8,6 +8,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/host"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 const (
@@ -18,6 +20,10 @@ const (
 	// was full or stalled, so that
 	// leaderships do not go to and fro with a disk that is full every other moment.
 	averseFor = 10
+	// slowKeepsFor is for how many election timeouts a node keeps a leadership that it has got although
+	// its disk is slow. It gets one only where no other replica can lead, or as the core has ordered so
+	// to change the replicas; the core's next step must find it there.
+	slowKeepsFor = 5
 	// spareRoom is the part of the reserve that a follower without room still fills with entries
 	// under way: one in so many.
 	spareRoom = 4
@@ -81,9 +87,10 @@ func (n *Node) considerDisk() {
 	if trouble == diskGood || !fit {
 		return
 	}
-	rank := n.leadsBetter
+	rank, lag := n.leadsBetter, uint64(host.AnyLag)
 	if able {
-		rank = n.leadsWell
+		// It can wait for a follower that lags.
+		rank, lag = n.leadsWell, host.NearlyAll
 	}
 	budget, wakings := abdicationsPerCheck, wakingsPerCheck
 	for _, h := range n.leaders.led() {
@@ -93,10 +100,11 @@ func (n *Node) considerDisk() {
 		// What sleeps waits for no disk. What was given away and is here still waits for the
 		// transfer to end.
 		asleep := !h.group.Awake()
-		if (trouble == diskStandsStill && asleep) || now < h.yielding {
+		if (trouble == diskStandsStill && asleep) || now < h.yielding ||
+			(able && now < h.ledSince.Load()+slowKeepsFor*int64(n.config.electionTimeout())) {
 			continue
 		}
-		if trouble == diskIsSlow && asleep {
+		if able && asleep {
 			// Its followers' progress is as old as its sleep. It is handed over at a later tick.
 			if wakings > 0 && n.host.Awake() < busyGroups && n.betterFor(h) {
 				wakings--
@@ -107,7 +115,7 @@ func (n *Node) considerDisk() {
 		// A tick later than Raft's leader looks, at the same intervals, which followers are active.
 		h.yielding = now + int64(n.config.electionTimeout()+n.config.Tick)
 		budget--
-		n.giveAway(h, rank, h.replica.TransferLeader)
+		n.giveAway(h, rank, lag, h.replica.TransferLeader)
 	}
 }
 
@@ -159,9 +167,11 @@ func (n *Node) roomForEntries() int64 {
 	return room
 }
 
-// leadsWell ranks hosts for a node whose disk is slow: one that does not want to lead is no better.
+// leadsWell ranks hosts for a node whose disk is slow: one that does not want to lead is no better,
+// and one that is being taken out is to lead nothing.
 func (n *Node) leadsWell(host uint64) int {
-	if n.host.Clocks().Agrees(host) && !n.host.PeerLeaderAverse(host) {
+	if n.host.Clocks().Agrees(host) && !n.host.PeerLeaderAverse(host) &&
+		n.tables.load().Node(keys.NodeID(host)).GetStatus() == clusterpb.NodeStatus_NODE_ACTIVE {
 		return 1
 	}
 	return 0

@@ -44,6 +44,8 @@ type hosted struct {
 	// yielding is until when the leadership is not given away again because of the disk, of
 	// Node.now. Of the health goroutine.
 	yielding int64
+	// ledSince is since when it leads, or has led last, of Node.now; 0: it never has.
+	ledSince atomic.Int64
 	// leaderlessSince is since when it knows no leader, of Node.now; 0 while it knows one. Of the
 	// health goroutine, for all to read.
 	leaderlessSince atomic.Int64

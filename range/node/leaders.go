@@ -36,6 +36,9 @@ func (l *leaders) init() {
 
 // leadershipChanged is the hook on the shard workers.
 func (n *Node) leadershipChanged(h *hosted, l group.Leadership) {
+	if l.IsLeader && !h.leading.Load() {
+		h.ledSince.Store(n.now())
+	}
 	was := h.leading.Swap(l.IsLeader)
 	misplaced := l.IsLeader && !h.prefersSelf()
 	n.leaders.mu.Lock()

@@ -271,7 +271,8 @@ func (n *Node) obstacle(ctx context.Context, h *hosted, o *order) string {
 			p.Snapshot || p.Match < h.group.Applied() {
 			return fmt.Sprintf("replica %s, which is to lead, does not have everything yet", to)
 		}
-		if at := h.group.HostOf(to); n.host.PeerLeaderAverse(at) {
+		if at := h.group.HostOf(to); n.host.PeerLeaderAverse(at) &&
+			(!n.host.PeerRecovering(at) || n.anyWilling(h, followers)) {
 			return fmt.Sprintf("node %d, which is to lead, leaves that to others at present", at)
 		}
 		return ""
@@ -322,6 +323,20 @@ func (n *Node) obstacle(ctx context.Context, h *hosted, o *order) string {
 		waits = append(waits, "a majority of the new voters does not answer")
 	}
 	return strings.Join(waits, ", ")
+}
+
+// anyWilling says whether a partition that is led here has a follower that could take over the lead
+// now, on a node that does not leave it to others.
+func (n *Node) anyWilling(h *hosted, followers map[keys.ReplicaID]group.Progress) bool {
+	members, applied := h.replica.Configuration(), h.group.Applied()
+	for id, p := range followers {
+		at := h.group.HostOf(id)
+		if members.Electable(id) && p.Active && !p.Snapshot && p.Match >= applied &&
+			!n.host.PeerDown(at) && !n.host.PeerLeaderAverse(at) {
+			return true
+		}
+	}
+	return false
 }
 
 // followersOf asks a group's leader for its followers.

@@ -144,17 +144,18 @@ func (n *Node) handOver(ctx context.Context, h *hosted, to keys.ReplicaID) (hand
 func (n *Node) abdicate() {
 	led := n.leaders.led()
 	for _, h := range led[:min(len(led), abdicationsPerCheck)] {
-		n.giveAway(h, func(uint64) int { return 1 }, func(to keys.ReplicaID) {
+		n.giveAway(h, func(uint64) int { return 1 }, host.AnyLag, func(to keys.ReplicaID) {
 			_, term := h.group.Leader()
 			h.group.Resign(term, to)
 		})
 	}
 }
 
-// giveAway has a leadership transferred to the replica that has most, of those that are there and
-// on the hosts that rank highest (host.Group.Successor).
-func (n *Node) giveAway(h *hosted, rank func(host uint64) int, transfer func(keys.ReplicaID)) {
-	h.group.Successor(rank, func(best keys.ReplicaID, _ uint64) {
+// giveAway has a leadership transferred to the replica that has most, of those that are there, lack
+// no more than lag entries, and are on the hosts that rank highest (host.Group.Successor).
+func (n *Node) giveAway(h *hosted, rank func(host uint64) int, lag uint64,
+	transfer func(keys.ReplicaID)) {
+	h.group.Successor(rank, lag, func(best keys.ReplicaID, _ uint64) {
 		if best != 0 {
 			n.metrics.transfers.Inc()
 			transfer(best)
