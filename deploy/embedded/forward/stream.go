@@ -22,8 +22,16 @@ func (f *Forwarder) probe(ctx context.Context, l *lane, address string) (fate, e
 	return of, err
 }
 
-// Healthy says why calls are not answered, if no member of the core answers them.
-func (f *Forwarder) Healthy(ctx context.Context) error {
+// Healthy says why calls are not answered, if no member of the core answers them. Unless the answer
+// may be that of the member alone (serializable), the member has to know everything that was
+// acknowledged before.
+func (f *Forwarder) Healthy(ctx context.Context, serializable bool) error {
+	request := &pb.RangeRequest{}
+	if !serializable {
+		// While authentication is enabled, the member refuses a client without a name, but only when
+		// it knows everything, too.
+		request = &pb.RangeRequest{Key: []byte{0}, KeysOnly: true, Limit: 1}
+	}
 	l, leave, err := f.enter("")
 	if err != nil {
 		return err
@@ -32,10 +40,13 @@ func (f *Forwarder) Healthy(ctx context.Context) error {
 	out := f.config.Outgoing(ctx)
 	failed := f.rounds(ctx, rangeMethod, func(address string, _ []string) bool {
 		var of fate
-		of, err = f.probe(out, l, address)
-		if of == answered && status.Code(err) == codes.InvalidArgument {
-			f.members.answered(address)
+		_, of, err = f.ask(out, l, address, rangeMethod, request)
+		if code := status.Code(err); of == answered &&
+			(code == codes.InvalidArgument || code == codes.PermissionDenied) {
 			err = nil
+		}
+		if of == answered && err == nil {
+			f.members.answered(address)
 		}
 		return of == answered
 	})
