@@ -170,6 +170,43 @@ func decodedSize(b []byte, m proto.Message) int {
 	return len(b) + parts*partBytes
 }
 
+// DecodedBytes is about how much memory a decoded message takes that a client has sent. It is what
+// RequestMemory counts for the message.
+func DecodedBytes(m proto.Message) int64 {
+	size := proto.Size(m)
+	if size < countedCall {
+		return int64(size)
+	}
+	return int64(size) + int64(partsOfMessage(m.ProtoReflect()))*partBytes
+}
+
+// partsOfMessage counts the parts of a message that is decoded, as shape.count does of its encoding.
+func partsOfMessage(m protoreflect.Message) (count int) {
+	m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case field.IsList():
+			list := v.List()
+			count += list.Len()
+			for i := 0; field.Message() != nil && i < list.Len(); i++ {
+				count += partsOfMessage(list.Get(i).Message())
+			}
+		case field.IsMap():
+			count += v.Map().Len()
+			if field.MapValue().Message() == nil {
+				break
+			}
+			v.Map().Range(func(_ protoreflect.MapKey, value protoreflect.Value) bool {
+				count += 1 + partsOfMessage(value.Message())
+				return true
+			})
+		case field.Message() != nil:
+			count += 1 + partsOfMessage(v.Message())
+		}
+		return true
+	})
+	return count
+}
+
 // smallMessage has some fifty empty parts at the most.
 const smallMessage = 128
 

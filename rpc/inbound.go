@@ -8,8 +8,11 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
+
+	"github.com/tidemarkdb/tidemark/rpc/quota"
 )
 
 // gRPC takes in a message of a call before anything of it is decoded or checked, up to the largest
@@ -31,6 +34,12 @@ import (
 // by HTTP/2's flow control their client waits with them. Calls that go on sending, which may never
 // send a large message, do not wait.
 //
+// Connections of servers are not counted, and so a client could have another server bring what this
+// one would refuse. So a call that a server passes on for a client counts, by the memory of its
+// message and by the processor time that takes, for the party that the server names (callOf). What
+// servers bring of their own never counts. Nor do bytes of incomplete messages that are passed on:
+// the server that passes them on bounds those.
+//
 // Calls are counted by an interceptor and where services are registered (inbound_calls.go): for a
 // stats.Handler gRPC collects far more, and that costs about a seventh of the server's time for a
 // small call.
@@ -44,10 +53,17 @@ type inbound struct {
 	closed func()
 	// memory is for messages that are complete.
 	memory *RequestMemory
+	// passedOn is ServerConfig.PassedOn; nil: no call is passed on. pace is what parties of such calls
+	// are paced by, if not nil, and paused is told of each pause.
+	passedOn func(context.Context) (party string, ok bool)
+	pace     *quota.Pace
+	paused   func(time.Duration)
 
 	mu    sync.Mutex
 	total int64
 	conns map[string]*inboundConn // by remote address
+	// passing is how many calls are open that are passed on.
+	passing int64
 }
 
 func newInbound(limit int64, memory *RequestMemory, closed func()) *inbound {
@@ -75,9 +91,9 @@ type inboundConn struct {
 const (
 	// maxReceiving bounds inboundConn.receiving.
 	maxReceiving = 16
-	// freeCalls is how many open calls of a connection take none of the memory for clients' requests
-	// for themselves. Each further one takes openCallBytes: a watch, or a wait for a lock, takes about as
-	// much of goroutines, stacks and buffers.
+	// freeCalls is how many open calls of a connection, or of all that are passed on, take none of the
+	// memory for clients' requests for themselves. Each further one takes openCallBytes: a watch, or a
+	// wait for a lock, takes about as much of goroutines, stacks and buffers.
 	freeCalls     = 2048
 	openCallBytes = 16 << 10
 )
@@ -98,11 +114,66 @@ func (c *inboundConn) RemoteAddr() net.Addr { return &c.address }
 
 // inboundCall is a call that is counted.
 type inboundCall struct {
+	// conn is nil if another server passes the call on.
 	conn *inboundConn
+	// party is charged for the call.
+	party string
+	// pace is that of the connection, or the call's own if it is passed on; nil without.
+	pace *connPace
 	// served is closed when the call may receive. It is nil for a call that need not wait.
 	served chan struct{}
 	// receives: it is one of conn.receiving; waits: it is one of conn.waiting. in.mu guards them.
 	receives, waits bool
+}
+
+// callOf is the counted call of a context: that of a client, or one that another server passes on
+// for a client. nil: the call is not counted.
+func (in *inbound) callOf(ctx context.Context) *inboundCall {
+	if c := inboundOf(ctx); c != nil {
+		return &inboundCall{conn: c, party: partyOfCall(ctx), pace: c.pace}
+	}
+	if in.passedOn == nil {
+		return nil
+	}
+	if method, ok := grpc.Method(ctx); !ok || forServers(method) {
+		return nil
+	}
+	party, ok := in.passedOn(ctx)
+	if !ok {
+		return nil
+	}
+	if party == "" {
+		party = partyOfCall(ctx)
+	}
+	call := &inboundCall{party: party}
+	if in.pace != nil {
+		call.pace = &connPace{pace: in.pace, of: party}
+	}
+	return call
+}
+
+// charge charges the party of a call that is passed on for a message, and waits if the party has to
+// pause. Of other calls the connection pays and waits, when it is read.
+func (in *inbound) charge(ctx context.Context, call *inboundCall, bytes int64) {
+	if call.pace == nil {
+		return
+	}
+	call.pace.charge(costOfMessage + time.Duration(bytes)*costOfCallByte)
+	if call.pace.stranger.Load() { // not to the server that passes the call on
+		call.pace.use()
+		return
+	}
+	wait := time.Duration(call.pace.owed.Swap(0))
+	if wait <= 0 {
+		return
+	}
+	in.paused(wait)
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // mayReceiveLocked says whether another call of a connection may receive its message.
@@ -111,22 +182,25 @@ func (in *inbound) mayReceiveLocked(c *inboundConn) bool {
 }
 
 // begin notes that a call has begun, whose end is noted whatever begin returns. A call of one
-// message waits until it may receive that, or has ended. A call of a connection with many others is
-// refused if there is no memory for it.
+// message waits until it may receive that, or has ended. A call beside many others, of the connection
+// or of those that are passed on, is refused if there is no memory for it.
 func (in *inbound) begin(
 	ctx context.Context, call *inboundCall, one bool, memory *messageMemory,
 ) error {
-	c := call.conn
+	c, calls := call.conn, &in.passing
+	if c != nil {
+		calls = &c.calls
+	}
 	in.mu.Lock()
-	if c.calls++; c.calls > freeCalls {
+	if *calls++; *calls > freeCalls {
 		in.mu.Unlock()
 		if !memory.takeCall() {
-			c.pace.owe(debtOfCall)
+			call.pace.owe(debtOfCall)
 			return errNoMoreCalls
 		}
 		in.mu.Lock()
 	}
-	if !one {
+	if !one || c == nil {
 		in.mu.Unlock()
 		return nil
 	}
@@ -146,8 +220,12 @@ func (in *inbound) begin(
 	return nil
 }
 
-// received notes that a message of so many bytes has come out.
-func (in *inbound) received(call *inboundCall, bytes int64) {
+// received notes that a message of so many bytes has come out. It may pause the call.
+func (in *inbound) received(ctx context.Context, call *inboundCall, bytes int64) {
+	if call.conn == nil {
+		in.charge(ctx, call, bytes)
+		return
+	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.takeOutLocked(call.conn, bytes)
@@ -159,6 +237,10 @@ func (in *inbound) end(call *inboundCall) {
 	c := call.conn
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	if c == nil {
+		in.passing--
+		return
+	}
 	if c.calls--; c.calls == 0 {
 		in.takeOutLocked(c, c.incomplete) // of calls that were given up
 	}

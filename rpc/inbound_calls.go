@@ -23,75 +23,77 @@ type arrival struct {
 
 // countedServices registers services whose calls of one request and one answer are counted. An
 // interceptor cannot: it is called when the request has come.
-type countedServices struct{ grpc.ServiceRegistrar }
+type countedServices struct {
+	grpc.ServiceRegistrar
+	in *inbound
+}
 
 // RegisterService implements grpc.ServiceRegistrar.
 func (r countedServices) RegisterService(d *grpc.ServiceDesc, service any) {
 	counted := *d
 	counted.Methods = slices.Clone(d.Methods)
 	for i := range counted.Methods {
-		counted.Methods[i].Handler = countedMethod(counted.Methods[i].Handler)
+		counted.Methods[i].Handler = r.in.countedMethod(counted.Methods[i].Handler)
 	}
 	r.ServiceRegistrar.RegisterService(&counted, service)
 }
 
-func countedMethod(handle grpc.MethodHandler) grpc.MethodHandler {
+func (in *inbound) countedMethod(handle grpc.MethodHandler) grpc.MethodHandler {
 	return func(service any, ctx context.Context, decode func(any) error,
 		interceptor grpc.UnaryServerInterceptor) (any, error) {
-		c := inboundOf(ctx)
-		if c == nil {
+		call := in.callOf(ctx)
+		if call == nil {
 			return handle(service, ctx, decode, interceptor)
 		}
-		call := &inboundCall{conn: c}
-		memory := c.in.memory.ofCall(ctx)
+		memory := in.memory.of(call.party)
 		defer memory.end()
-		defer c.in.end(call)
-		if err := c.in.begin(ctx, call, true, &memory); err != nil {
+		defer in.end(call)
+		if err := in.begin(ctx, call, true, &memory); err != nil {
 			return nil, err
 		}
 		answer, err := handle(service, ctx, func(message any) error {
 			one := arrival{message: message, memory: &memory}
 			err := decode(&one)
-			if memory.refused {
-				err = errNoCallMemory
+			if memory.refused != nil {
+				err = memory.refused
 			}
 			if one.bytes > 0 {
-				c.in.received(call, one.bytes)
+				in.received(ctx, call, one.bytes)
 			}
 			if err != nil {
-				c.pace.owe(debtOfCall)
+				call.pace.owe(debtOfCall)
 			}
 			return err
 		}, interceptor)
-		c.pace.ended(err)
+		call.pace.ended(err)
 		return answer, err
 	}
 }
 
 // countStream is the interceptor that counts streams. It comes before all others, which may refuse
 // one.
-func countStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+func (in *inbound) countStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
 	handle grpc.StreamHandler) error {
-	c := inboundOf(stream.Context())
-	if c == nil {
+	call := in.callOf(stream.Context())
+	if call == nil {
 		return handle(service, stream)
 	}
-	s := &inboundStream{ServerStream: stream, call: inboundCall{conn: c},
-		memory: c.in.memory.ofCall(stream.Context())}
+	s := &inboundStream{ServerStream: stream, in: in, call: call, memory: in.memory.of(call.party)}
 	defer s.memory.end()
-	defer c.in.end(&s.call)
-	if err := c.in.begin(stream.Context(), &s.call, !info.IsClientStream, &s.memory); err != nil {
+	defer in.end(call)
+	if err := in.begin(stream.Context(), call, !info.IsClientStream, &s.memory); err != nil {
 		return err
 	}
 	err := handle(service, s)
-	c.pace.ended(err)
+	call.pace.ended(err)
 	return err
 }
 
 // inboundStream is a stream whose messages are counted.
 type inboundStream struct {
 	grpc.ServerStream
-	call inboundCall
+	in   *inbound
+	call *inboundCall
 	// next and memory, that of the message before, are for the one goroutine that receives.
 	next   arrival
 	memory messageMemory
@@ -103,11 +105,11 @@ func (s *inboundStream) RecvMsg(message any) error {
 	s.next = arrival{message: message, memory: &s.memory}
 	err := s.ServerStream.RecvMsg(&s.next)
 	s.next.message = nil
-	if s.memory.refused {
-		err = errNoCallMemory
+	if s.memory.refused != nil {
+		err = s.memory.refused
 	}
 	if s.next.bytes > 0 {
-		s.call.conn.in.received(&s.call, s.next.bytes)
+		s.in.received(s.Context(), s.call, s.next.bytes)
 	}
 	return err
 }
@@ -116,7 +118,7 @@ func (s *inboundStream) RecvMsg(message any) error {
 func (s *inboundStream) SendMsg(message any) error {
 	err := s.ServerStream.SendMsg(message)
 	if err == nil {
-		s.call.conn.pace.use()
+		s.call.pace.use()
 	}
 	return err
 }

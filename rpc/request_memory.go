@@ -1,8 +1,6 @@
 package rpc
 
 import (
-	"context"
-
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -38,8 +36,17 @@ var errNoCallMemory = status.Error(codes.ResourceExhausted, "etcdserver: too man
 	"try again later")
 
 // errNoMoreCalls is what a call hears that finds no memory for itself.
-var errNoMoreCalls = status.Error(codes.ResourceExhausted, "etcdserver: too many requests: this "+
-	"connection has more open calls and streams than the server has memory for; end some of them")
+var errNoMoreCalls = status.Error(codes.ResourceExhausted, "etcdserver: too many requests: "+
+	"more calls and streams are open than this server has memory for; end some of them")
+
+// CallTooLarge is the error of a call whose request takes more memory, decoded, than a party can
+// ever have, most bytes. It is not to be repeated. The text begins as that of etcd does for a
+// request above its bound.
+func CallTooLarge(bytes, most int64) error {
+	return status.Errorf(codes.InvalidArgument, "etcdserver: request is too large: it takes %d bytes "+
+		"of memory when it is decoded, and this server has %d bytes at most for one request: send "+
+		"less in a request, or give the server a higher --memory-limit", bytes, most)
+}
 
 // messageMemory is the memory of a gRPC call's message when it is decoded. Of what a message takes,
 // its encoding tells before it is decoded: the encoding of a part can be a hundred times smaller.
@@ -50,12 +57,13 @@ type messageMemory struct {
 	taken int64
 	// ofCall is what the call itself has taken, beside its message.
 	ofCall int64
-	// refused says that there was none, so that the message was not decoded.
-	refused bool
+	// refused says why the message was not decoded; nil: it was.
+	refused error
 }
 
-func (m *RequestMemory) ofCall(ctx context.Context) messageMemory {
-	return messageMemory{of: m.bytes, party: partyOfCall(ctx)}
+// of is the memory of one message of a party, of which nothing is taken.
+func (m *RequestMemory) of(party string) messageMemory {
+	return messageMemory{of: m.bytes, party: party}
 }
 
 // take takes the memory of a message with an encoding, of a shape, and returns false if there is
@@ -69,8 +77,12 @@ func (m *messageMemory) take(b []byte, s *shape) bool {
 		parts, _ = s.count(b, maxMessageParts) // what is not valid is refused by decoding
 	}
 	n := int64(len(b)) + int64(parts)*partBytes
+	if most := m.of.Most(); n > most {
+		m.refused = CallTooLarge(n, most)
+		return false
+	}
 	if !m.of.Take(m.party, n) {
-		m.refused = true
+		m.refused = errNoCallMemory
 		return false
 	}
 	m.taken += n

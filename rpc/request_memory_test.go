@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,11 +13,13 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
+	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
 // encoded is a message that is encoded already, and the codec that sends it.
@@ -138,9 +141,82 @@ func TestDecodedCallsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	var answer encoded
-	if err := stream.RecvMsg(&answer); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("a message of a stream without memory: %v", err)
+	if err := stream.RecvMsg(&answer); status.Code(err) != codes.InvalidArgument ||
+		!strings.Contains(err.Error(), "request is too large") {
+		t.Errorf("a message of a stream that never finds memory: %v", err)
 	}
+	await(t, "memory is given back", func() bool { return memory.Held() == 0 })
+}
+
+// TestPassedOnCallsAreCounted: a call that a server passes on counts for the party that the server
+// names, or else for that server. What the server asks by itself is never refused.
+func TestPassedOnCallsAreCounted(t *testing.T) {
+	const parts, limit = 10_000, 8 << 20
+	const most = limit / 2 / (parts * partBytes) // of a party alone
+	secret := transport.Secret("0123456789abcdef")
+	memory := NewRequestMemory(limit)
+	s := NewServer(ServerConfig{Memory: memory, Peers: &PeerPolicy{Secret: secret}, Pace: NewPace(),
+		PassedOn: func(ctx context.Context) (party string, ok bool) {
+			named := metadata.ValueFromIncomingContext(ctx, "party")
+			return strings.Join(named, ""), len(named) > 0
+		}})
+	entered, gate := make(chan struct{}, 100), make(chan struct{})
+	s.RegisterService(listService(func() error {
+		entered <- struct{}{}
+		<-gate
+		return nil
+	}), nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() { _ = s.Serve(l) })
+	defer running.Wait()
+	defer s.Stop()
+	open := sync.OnceFunc(func() { close(gate) })
+	defer open()
+	dialer := NewDialer(DialerConfig{Secret: secret})
+	defer dialer.Close()
+	conn, err := dialer.Conn(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	bomb := func(parts int) *structpb.ListValue {
+		return &structpb.ListValue{Values: slices.Repeat([]*structpb.Value{{}}, parts)}
+	}
+	results := make(chan error, 100)
+	for i, step := range []struct {
+		party   []string
+		calls   int
+		refused int
+	}{
+		{[]string{"party", "a"}, most + 3, 3},
+		{[]string{"party", "b"}, 1, 0},
+		{[]string{"party", ""}, most, most - 1}, // which takes what is left to one more
+		{nil, 2 * most, 0},
+	} {
+		ctx := metadata.NewOutgoingContext(t.Context(), metadata.Pairs(step.party...))
+		for range step.calls {
+			running.Go(func() {
+				results <- conn.Invoke(ctx, "/test/Call", bomb(parts), new(structpb.ListValue))
+			})
+		}
+		refused := 0
+		for range step.calls {
+			select {
+			case <-entered:
+			case err := <-results:
+				if refused++; status.Code(err) != codes.ResourceExhausted {
+					t.Fatalf("step %d: %v", i, err)
+				}
+			}
+		}
+		if refused != step.refused {
+			t.Errorf("step %d: %d calls were refused, want %d", i, refused, step.refused)
+		}
+	}
+	open()
 	await(t, "memory is given back", func() bool { return memory.Held() == 0 })
 }
 
@@ -239,10 +315,20 @@ func TestUnreadResponsesAreCounted(t *testing.T) {
 	})
 }
 
-// TestManyOpenCallsAreCounted: a connection may have many calls and streams open. Beyond freeCalls
-// each of them takes memory, without which it is refused and does not wait. The others are served,
-// and what a call has taken is there again when it is over.
+// TestManyOpenCallsAreCounted: a connection may have many calls and streams open, and so may clients
+// whose calls are passed on. Beyond freeCalls each of them takes memory, without which it is refused
+// and does not wait. The others are served, and what a call has taken is there again when it is
+// over.
 func TestManyOpenCallsAreCounted(t *testing.T) {
+	t.Run("of a client", func(t *testing.T) { testManyOpenCalls(t, ServerConfig{}, nil) })
+	secret := transport.Secret("0123456789abcdef")
+	t.Run("passed on", func(t *testing.T) {
+		testManyOpenCalls(t, ServerConfig{Peers: &PeerPolicy{Secret: secret},
+			PassedOn: func(context.Context) (party string, ok bool) { return "p", true }}, secret)
+	})
+}
+
+func testManyOpenCalls(t *testing.T, config ServerConfig, secret transport.Secret) {
 	const more = 64
 	n := network{mem: memnet.New()}
 	memory := NewRequestMemory(2 * more * openCallBytes) // of which a host alone has half
@@ -251,13 +337,16 @@ func TestManyOpenCallsAreCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := NewServer(ServerConfig{Memory: memory})
+	config.Memory = memory
+	s := NewServer(config)
 	s.RegisterService(listService(func() error { <-gate; return nil }), nil)
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.Serve(listener) })
 	defer running.Wait()
 	defer s.Stop()
-	conn := mustConn(t, n.dialer(t, "c"), "s:1")
+	dialer := NewDialer(DialerConfig{Dial: n.mem.Dialer("c"), Secret: secret})
+	defer dialer.Close()
+	conn := mustConn(t, dialer, "s:1")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	open := func() grpc.ClientStream {

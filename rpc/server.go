@@ -40,6 +40,12 @@ type ServerConfig struct {
 	// Memory bounds the decoded messages of gRPC calls, of all but servers. A call for which there is
 	// none is refused with ResourceExhausted. Default: 1 GiB.
 	Memory *RequestMemory
+	// PassedOn says whether a server that calls passes the call on for a client, and which party that
+	// is (Party); "" if the server, which has proved to be one, does not say. Such a call counts in
+	// Memory, and is paced, for the party of the client, or else that of the server. It is asked for
+	// each call of gRPC on a connection of a server, but for methods that are for servers only. nil:
+	// no call is passed on.
+	PassedOn func(context.Context) (party string, ok bool)
 	// Pace slows down hosts that use much of the processors while others wait for one, but for
 	// servers; nil: no host. It is for TCP only.
 	Pace *quota.Pace
@@ -60,6 +66,7 @@ type Server struct {
 	places  *quota.Places
 	pace    *quota.Pace
 	metrics *doorMetrics
+	in      *inbound
 	// ctx ends with Stop.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -106,13 +113,15 @@ func NewServer(c ServerConfig) *Server {
 	}
 	s.places = quota.NewPlaces(c.MaxConnections, grantedConnections, placeSettled)
 	in := newInbound(c.MaxInbound, c.Memory, s.metrics.inboundClosed.Inc)
+	in.passedOn, in.pace, in.paused = c.PassedOn, c.Pace, s.countPause
+	s.in = in
 	takers := transport.Takers{Take: s.take}
 	if c.HTTP != nil {
 		takers.HTTP = func(conn, raw net.Conn) { handOver(conn, raw, c.HTTP) }
 	}
 	doors := doorCredentials{transport.Credentials(c.TLS, secret, takers), c.Peers, in}
 	options := append(serverOptions(doors), grpc.MaxConcurrentStreams(c.MaxStreams),
-		grpc.ChainStreamInterceptor(countStream))
+		grpc.ChainStreamInterceptor(in.countStream))
 	s.grpc = grpc.NewServer(append(options, c.Peers.guard(s.metrics.refused)...)...)
 	peerpb.RegisterPeerServer(s, &snapshotServer{server: s})
 	return s
@@ -120,7 +129,7 @@ func NewServer(c ServerConfig) *Server {
 
 // RegisterService implements grpc.ServiceRegistrar. It must be called before Serve.
 func (s *Server) RegisterService(d *grpc.ServiceDesc, service any) {
-	countedServices{s.grpc}.RegisterService(d, service)
+	countedServices{s.grpc, s.in}.RegisterService(d, service)
 }
 
 // ServeClients serves clients. It must be called before Serve.
@@ -148,9 +157,10 @@ func (s *Server) realm(name string) *PeerTransport {
 // Serve answers at the listener until Stop. It closes the listener.
 func (s *Server) Serve(l net.Listener) error {
 	return s.grpc.Serve(&sharedListener{Listener: l, places: s.places, pace: s.pace,
-		lost:   s.metrics.placesLost.Inc,
-		paused: func(d time.Duration) { s.metrics.paused.Add(d.Seconds()) }})
+		lost: s.metrics.placesLost.Inc, paused: s.countPause})
 }
+
+func (s *Server) countPause(d time.Duration) { s.metrics.paused.Add(d.Seconds()) }
 
 // Drain has clients of gRPC make no more calls here: it tells them so, and accepts no connection of
 // any kind. Calls that are under way go on until Stop. Drain does not wait.

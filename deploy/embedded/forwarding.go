@@ -125,6 +125,18 @@ func (s *Server) clientOfCall(ctx context.Context) (context.Context, error) {
 	return peer.NewContext(ctx, &client), nil
 }
 
+// passedOnFor says for which party a server passes a call on (rpc.ServerConfig.PassedOn). A caller that
+// has not proved to be a server may say that it passes a call on, and names nobody.
+func (s *Server) passedOnFor(ctx context.Context) (party string, ok bool) {
+	if !server.IsForwarded(ctx) {
+		return "", false
+	}
+	if s.provable() && s.peers.Proved(ctx) == nil {
+		party = firstOf(ctx, partyField)
+	}
+	return party, true
+}
+
 // firstOf is the first value of a field of a call's metadata; "" without one.
 func firstOf(ctx context.Context, field string) string {
 	if values := metadata.ValueFromIncomingContext(ctx, field); len(values) > 0 {

@@ -233,6 +233,30 @@ func TestForwardedUsers(t *testing.T) {
 	}
 }
 
+// TestForwardedCallsHaveMemory: a member counts the memory of a call that is passed on to it, which
+// the server that passes it on may have more of.
+func TestForwardedCallsHaveMemory(t *testing.T) {
+	config, configure := etcdCertificates(t) // by which servers know each other
+	cluster := startEtcd(t, func(i int, c *ServerConfig) {
+		configure(i, c)
+		if c.MemoryLimit = 256 << 20; i == 4 { // counted from 1: the data node
+			c.MemoryLimit = 4 << 30
+		}
+	})
+	client := etcdClient(t, config, cluster.Endpoints()[3])
+	var compared []clientv3.Cmp
+	for range 200_000 {
+		compared = append(compared, clientv3.Compare(clientv3.Version(""), "=", 0))
+	}
+	_, err := client.Txn(t.Context()).If(compared...).Commit()
+	if err == nil || !strings.Contains(err.Error(), "request is too large: it takes") {
+		t.Errorf("a request that is larger than a member can take: %v", err)
+	}
+	if _, err := client.Put(t.Context(), "k", "v"); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestForwardedOnce: a server passes on no call that was passed on to it, and says that it has done
 // nothing; a call that no member answers was not sent.
 func TestForwardedOnce(t *testing.T) {

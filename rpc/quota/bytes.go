@@ -51,6 +51,9 @@ func (b *Bytes) Give(of string, n int64) {
 // Limit is how many bytes there are.
 func (b *Bytes) Limit() int64 { return b.limit }
 
+// Most is how many bytes a party can take at a time while nobody holds any. It can never take more.
+func (b *Bytes) Most() int64 { return max(min(b.granted, b.limit), b.limit/2) }
+
 // Held is how many bytes are held.
 func (b *Bytes) Held() int64 {
 	b.mu.Lock()

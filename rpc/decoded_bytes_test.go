@@ -1,0 +1,49 @@
+package rpc
+
+import (
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// A decoded message counts as much memory as its encoding was counted for.
+func TestDecodedBytes(t *testing.T) {
+	txn := new(pb.TxnRequest)
+	for range 1000 {
+		txn.Success = append(txn.Success, &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{
+			RequestTxn: &pb.TxnRequest{Compare: []*pb.Compare{{Key: []byte("k")}, {}}}}})
+	}
+	fields := &structpb.Struct{Fields: map[string]*structpb.Value{}}
+	for _, name := range []string{"a", "b", "c"} {
+		fields.Fields[name] = structpb.NewStringValue(string(make([]byte, 500)))
+	}
+	for _, m := range []proto.Message{txn, fields, new(pb.PutRequest),
+		&pb.PutRequest{Key: make([]byte, 100)},
+		&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
+			CreateRequest: &pb.WatchCreateRequest{Filters: make([]pb.WatchCreateRequest_FilterType,
+				2000)}}},
+		protodesc.ToFileDescriptorProto(kvpb.File_kvpb_kv_proto),
+		protodesc.ToFileDescriptorProto(clusterpb.File_clusterpb_cluster_proto)} {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := int64(len(b))
+		if want >= countedCall {
+			parts, err := otherShape(m).count(b, maxMessageParts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want += int64(parts) * partBytes
+		}
+		if got := DecodedBytes(m); got != want {
+			t.Errorf("%T: %d bytes, want %d", m, got, want)
+		}
+	}
+}
