@@ -30,13 +30,22 @@ const (
 // Answers bounds the bytes of large answers of calls that are on their way to clients. gRPC
 // takes an answer over and sends it as fast as the client reads, so a call is over long before its
 // answer has gone: the bytes count until they are sent, or their connection has gone. Parties share
-// them (package quota). Safe for concurrent use.
-type Answers struct{ bytes *quota.Bytes }
+// them (package quota). An answer that is larger than what a party can ever have is let through
+// while no other such one is on its way, and counts as that: so other parties keep their share
+// meanwhile. Safe for concurrent use.
+type Answers struct {
+	bytes *quota.Bytes
+	// largest: an answer larger than bytes.Most is on its way.
+	largest atomic.Bool
+}
 
 // NewAnswers makes the bound of a server, in bytes.
 func NewAnswers(limit int64) *Answers {
-	return &Answers{quota.NewBytes(limit, answersGranted)}
+	return &Answers{bytes: quota.NewBytes(limit, answersGranted)}
 }
+
+// Limit is how many bytes may be on their way.
+func (a *Answers) Limit() int64 { return a.bytes.Limit() }
 
 // Held is how many bytes are on their way.
 func (a *Answers) Held() int64 { return a.bytes.Held() }
@@ -49,6 +58,16 @@ func (a *Answers) Bound(ctx context.Context, answer proto.Message, size int) (an
 		return answer, nil
 	}
 	of := partyOfCall(ctx)
+	if int64(size) > a.bytes.Most() {
+		if !a.largest.CompareAndSwap(false, true) {
+			return nil, a.full(codes.ResourceExhausted)
+		}
+		most := a.bytes.Most()
+		a.bytes.Force(of, most)
+		b := newBounded(a.bytes, of, answer, int(most))
+		b.claim.largest = &a.largest
+		return b, nil
+	}
 	if !a.bytes.Take(of, int64(size)) {
 		return nil, a.full(codes.ResourceExhausted)
 	}
@@ -139,6 +158,9 @@ type claim struct {
 	of    string
 	size  atomic.Int64
 	given atomic.Bool
+	// largest is not nil for an answer that counts as less than it is. It becomes false when the bytes
+	// are given back.
+	largest *atomic.Bool
 	// encoded: the encoding has taken the claim over.
 	encoded atomic.Bool
 }
@@ -147,11 +169,17 @@ type claim struct {
 func (c *claim) give() {
 	if c != nil && !c.given.Swap(true) {
 		c.bytes.Give(c.of, c.size.Load())
+		if c.largest != nil {
+			c.largest.Store(false)
+		}
 	}
 }
 
 // resize is for the owner of the message, before the bytes are given back.
 func (c *claim) resize(size int64) {
+	if c.largest != nil {
+		size = min(size, c.size.Load())
+	}
 	if more := size - c.size.Swap(size); more > 0 {
 		c.bytes.Force(c.of, more)
 	} else {

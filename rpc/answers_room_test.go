@@ -30,7 +30,7 @@ func (transportOfCall) SetTrailer(metadata.MD) error { return nil }
 // must not be refused counts beyond the bound, and is given back.
 func TestAnswersWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &Answers{quota.NewBytes(1<<20, 0)}
+		a := &Answers{bytes: quota.NewBytes(2<<20, 0)}
 		ctx := grpc.NewContextWithServerTransportStream(t.Context(), transportOfCall{})
 		if err := a.Room(ctx); err != nil {
 			t.Errorf("there is room: %v", err)
@@ -68,10 +68,40 @@ func TestAnswersWithoutRoom(t *testing.T) {
 	})
 }
 
+// Of answers that are larger than a party's share of all, one is on its way at a time. It leaves the
+// share of others alone.
+func TestLargestAnswerAlone(t *testing.T) {
+	a := &Answers{bytes: quota.NewBytes(2<<20, 0)}
+	ctx := Leaves(peer.NewContext(t.Context(), &peer.Peer{
+		Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}}))
+	other := Leaves(peer.NewContext(t.Context(), &peer.Peer{
+		Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2), Port: 1}}))
+	m := wrapperspb.Bytes(make([]byte, 3<<20))
+	for range 2 {
+		first, err := a.Bound(ctx, m, proto.Size(m))
+		if err != nil {
+			t.Fatal(err)
+		}
+		first.(*bounded).Becomes(4 << 20)
+		if _, err := a.Bound(other, m, proto.Size(m)); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("a second one: %v", err)
+		}
+		small, err := a.Bound(other, m, 512<<10)
+		if err != nil {
+			t.Fatalf("an answer within the share of another party: %v", err)
+		}
+		small.(*bounded).Sent()
+		first.(*bounded).Sent()
+		if n := a.Held(); n != 0 {
+			t.Errorf("%d bytes are held after all", n)
+		}
+	}
+}
+
 // An answer that leaves the process in another way than by gRPC is refused without room, and counts
 // until it is said to be sent.
 func TestAnswersThatLeaveOtherwise(t *testing.T) {
-	a := &Answers{quota.NewBytes(1<<20, 0)}
+	a := &Answers{bytes: quota.NewBytes(1<<20, 0)}
 	ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}})
 	m := wrapperspb.Bytes(make([]byte, 300<<10))
 	if got, err := a.Bound(ctx, m, proto.Size(m)); err != nil || got != proto.Message(m) {

@@ -19,7 +19,12 @@
 //   - The request was sent, there is no answer, and the method may change something: the client
 //     hears Unavailable, as from a member of etcd that fails.
 //
-// A stream goes to one member and ends with it. Clients of etcd begin it again where it was.
+// A call with a deadline is begun at a member only while enough of its time is left for the client
+// to hear that nothing was sent.
+//
+// A stream goes to one member and ends with it. Clients of etcd begin it again where it was. While
+// the member has answered nothing, the client's messages are kept, and go to another member if the
+// first one refuses the stream (relay).
 //
 // # Bounds
 //
@@ -28,7 +33,7 @@
 // this server hold one message, two windows of flow control, and what the client's transport holds.
 // Parties (package rpc/quota) share the number of calls that are open (maxOpen) and the bytes of
 // requests under way (Config.Bytes); large answers count among those of the server
-// (Config.Answers).
+// (Config.Answers). The member counts a call again, for the client (rpc.ServerConfig.PassedOn).
 //
 // Calls have connections of their own, so that the server's own traffic to the core does not wait
 // behind them; each connection has at most Config.PerConnection calls.

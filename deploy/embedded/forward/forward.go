@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -84,8 +85,10 @@ type Forwarder struct {
 	open     *quota.Bytes
 	requests *quota.Bytes
 	waiting  *quota.Bytes
-	metrics  *metrics
-	members  members
+	// largeWaits: a message that waits is larger than waiting has room for.
+	largeWaits atomic.Bool
+	metrics    *metrics
+	members    members
 	// running are the goroutines of streams, and those that close connections.
 	running sync.WaitGroup
 
@@ -138,8 +141,9 @@ type method struct {
 	// at is the method's place in the description of its service.
 	at            int
 	input, output protoreflect.MessageType
-	// reads: the method changes nothing, so that a call may be made twice.
-	reads bool
+	// reads: the method changes nothing, so that a call may be made twice. stream: a call has several
+	// messages of either side.
+	reads, stream bool
 }
 
 // Describe makes the description of a service that passes all calls on. Its methods have the order
@@ -169,7 +173,8 @@ func methodOf(service, name string, at int) *method {
 	}
 	full := "/" + service + "/" + name
 	return &method{service: service, name: name, full: full, at: at, input: typeOf(d.Input()),
-		output: typeOf(d.Output()), reads: reads[full]}
+		output: typeOf(d.Output()), reads: reads[full],
+		stream: d.IsStreamingClient() || d.IsStreamingServer()}
 }
 
 func typeOf(d protoreflect.MessageDescriptor) protoreflect.MessageType {

@@ -60,7 +60,9 @@ func TestOneMessageAtATime(t *testing.T) {
 		member, client := &endless{}, slow{ctx: t.Context(), taken: make(chan error)}
 		ended := make(chan error, 1)
 		go func() {
-			ended <- f.pass(m, pb.Watch_ServiceDesc.Streams[0], client, member, func() {})
+			r := &relay{f: f, method: m, description: pb.Watch_ServiceDesc.Streams[0], client: client,
+				member: member, end: func() {}}
+			ended <- r.pass(t.Context(), func() {})
 		}()
 		for n := 1; n <= 3; n++ {
 			synctest.Wait()

@@ -2,13 +2,16 @@ package forward
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/rpc"
 )
@@ -143,13 +146,29 @@ func (f *Forwarder) leave(party string, l *lane) {
 	f.running.Go(func() { _ = l.dialer.Close() })
 }
 
-// connect gives a connection to a member that can be used at once.
-func (l *lane) connect(ctx context.Context, address string) (*grpc.ClientConn, error) {
+// lastStart is until when a call may be begun at a member: what is left of the call's time then is
+// for the client to hear that nothing was sent. The zero time: the call has no deadline.
+func lastStart(ctx context.Context) time.Time {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return time.Time{}
+	}
+	return deadline.Add(-min(sparedTime, max(time.Until(deadline), 0)/2))
+}
+
+// connect gives a connection to a member that can be used at once. It waits until the given time at
+// most, if that is not zero.
+func (l *lane) connect(ctx context.Context, address string,
+	until time.Time) (*grpc.ClientConn, error) {
 	conn, err := l.dialer.Conn(address)
 	if err != nil {
 		return nil, err
 	}
-	limited, cancel := context.WithTimeout(ctx, connectWithin)
+	limit := time.Now().Add(connectWithin)
+	if !until.IsZero() && until.Before(limit) {
+		limit = until
+	}
+	limited, cancel := context.WithDeadline(ctx, limit)
 	defer cancel()
 	for {
 		state := conn.GetState()
@@ -167,12 +186,40 @@ func (l *lane) connect(ctx context.Context, address string) (*grpc.ClientConn, e
 	}
 }
 
-// rounds asks all members, and again after pauses, until ask says that it is done.
-func (f *Forwarder) rounds(ctx context.Context, m *method,
+// newStream opens a stream to a member, and sends nothing on it. The fate says what an error means. end
+// is to be called when the stream is not used any more, also after an error.
+//
+// A member that has as many calls of the connection as it takes makes the stream wait, so the time
+// of the call bounds that, too.
+func (l *lane) newStream(ctx context.Context, address string, m *method, d *grpc.StreamDesc,
+	until time.Time, largest int) (_ grpc.ClientStream, end func(), _ fate, _ error) {
+	ctx, end = context.WithCancel(ctx)
+	conn, err := l.connect(ctx, address, until)
+	if err != nil {
+		return nil, end, notDone, err
+	}
+	begun := func() bool { return true }
+	if !until.IsZero() {
+		begun = time.AfterFunc(time.Until(until), end).Stop
+	}
+	stream, err := conn.NewStream(ctx, d, m.full, grpc.ForceCodecV2(trusted{}),
+		grpc.MaxCallRecvMsgSize(largest))
+	switch {
+	case !begun():
+		return nil, end, notDone, fmt.Errorf("%s takes no more calls", address)
+	case status.Code(err) == codes.Unavailable:
+		return nil, end, notDone, err
+	}
+	return stream, end, answered, err // an error is of the call itself
+}
+
+// rounds asks all members, and again after pauses, until ask says that it is done. last is
+// lastStart(ctx). The error says that nothing was sent, unless the client has gone.
+func (f *Forwarder) rounds(ctx context.Context, m *method, last time.Time,
 	ask func(address string, all []string) (done bool)) error {
 	until := time.Now().Add(f.config.Patience)
-	if deadline, ok := ctx.Deadline(); ok && deadline.Add(-sparedTime).Before(until) {
-		until = deadline.Add(-sparedTime)
+	if !last.IsZero() && last.Before(until) {
+		until = last
 	}
 	for pause := pauseFirst; ; pause = min(2*pause, pauseMost) {
 		all := f.config.Members()
@@ -183,7 +230,7 @@ func (f *Forwarder) rounds(ctx context.Context, m *method,
 			if ask(address, all) {
 				return nil
 			}
-			if ctx.Err() != nil {
+			if errors.Is(ctx.Err(), context.Canceled) {
 				return ctx.Err()
 			}
 			f.members.failed(address, all)
@@ -200,7 +247,10 @@ func (f *Forwarder) rounds(ctx context.Context, m *method,
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return ctx.Err()
+			if errors.Is(ctx.Err(), context.Canceled) {
+				return ctx.Err()
+			}
+			return f.notSent(m)
 		}
 	}
 }

@@ -3,7 +3,7 @@ package forward
 import (
 	"context"
 	"errors"
-	"io"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
@@ -17,36 +17,26 @@ var rangeMethod = methodOf(pb.KV_ServiceDesc.ServiceName, "Range", 0)
 
 // probe asks a member whether it serves. A request that names no key is refused as invalid before
 // the user is judged or anything is read.
-func (f *Forwarder) probe(ctx context.Context, l *lane, address string) (fate, error) {
-	_, of, err := f.ask(ctx, l, address, rangeMethod, &pb.RangeRequest{})
+func (f *Forwarder) probe(ctx context.Context, l *lane, address string,
+	last time.Time) (fate, error) {
+	_, of, err := f.ask(ctx, l, address, rangeMethod, &pb.RangeRequest{}, last)
 	return of, err
 }
 
-// Healthy says why calls are not answered, if no member of the core answers them. Unless the answer
-// may be that of the member alone (serializable), the member has to know everything that was
-// acknowledged before.
-func (f *Forwarder) Healthy(ctx context.Context, serializable bool) error {
-	request := &pb.RangeRequest{}
-	if !serializable {
-		// While authentication is enabled, the member refuses a client without a name, but only when
-		// it knows everything, too.
-		request = &pb.RangeRequest{Key: []byte{0}, KeysOnly: true, Limit: 1}
-	}
-	l, leave, err := f.enter("")
+// Healthy says why calls are not answered, if no member of the core answers them.
+func (f *Forwarder) Healthy(ctx context.Context) error {
+	l, leave, err := f.enter(f.config.Party(ctx))
 	if err != nil {
 		return err
 	}
 	defer leave()
-	out := f.config.Outgoing(ctx)
-	failed := f.rounds(ctx, rangeMethod, func(address string, _ []string) bool {
+	out, last := f.config.Outgoing(ctx), lastStart(ctx)
+	failed := f.rounds(ctx, rangeMethod, last, func(address string, _ []string) bool {
 		var of fate
-		_, of, err = f.ask(out, l, address, rangeMethod, request)
-		if code := status.Code(err); of == answered &&
-			(code == codes.InvalidArgument || code == codes.PermissionDenied) {
-			err = nil
-		}
-		if of == answered && err == nil {
+		of, err = f.probe(out, l, address, last)
+		if of == answered && status.Code(err) == codes.InvalidArgument {
 			f.members.answered(address)
+			err = nil
 		}
 		return of == answered
 	})
@@ -64,12 +54,15 @@ func (f *Forwarder) streamHandler(m *method, d grpc.StreamDesc) grpc.StreamHandl
 		if f.config.Forwarded(ctx) {
 			return f.refuse(client.SetTrailer)
 		}
-		l, leave, err := f.enter(f.config.Party(ctx))
+		party := f.config.Party(ctx)
+		l, leave, err := f.enter(party)
 		if err != nil {
 			return err
 		}
 		defer leave()
-		member, err := f.openStream(ctx, l, m, d)
+		r := &relay{f: f, lane: l, method: m, description: d, client: client, party: party}
+		defer r.forget()
+		err = r.open(ctx)
 		if errors.Is(err, errLocal) {
 			description, service, _ := f.config.Local(m.service)
 			return description.Streams[m.at].Handler(service, client)
@@ -79,67 +72,7 @@ func (f *Forwarder) streamHandler(m *method, d grpc.StreamDesc) grpc.StreamHandl
 			return asStatus(err)
 		}
 		f.metrics.passed.Inc()
-		return f.pass(m, d, client, member, cancel)
-	}
-}
-
-// openStream opens a stream to a member that serves.
-func (f *Forwarder) openStream(ctx context.Context, l *lane, m *method,
-	d grpc.StreamDesc) (stream grpc.ClientStream, err error) {
-	ctx = f.config.Outgoing(ctx)
-	if failed := f.rounds(ctx, m, func(address string, _ []string) bool {
-		if !f.members.serves(address) {
-			of, failed := f.probe(ctx, l, address)
-			if of == notDone || status.Code(failed) == codes.Unavailable {
-				return false
-			}
-			f.members.answered(address)
-		}
-		conn, failed := l.connect(ctx, address)
-		if failed != nil {
-			return false
-		}
-		stream, err = conn.NewStream(ctx, &grpc.StreamDesc{StreamName: m.name,
-			ClientStreams: d.ClientStreams, ServerStreams: d.ServerStreams}, m.full, options...)
-		return err == nil || notOpened(err) == answered
-	}); failed != nil {
-		return nil, failed
-	}
-	return stream, err
-}
-
-// pass hands messages on in both directions until the member ends the stream, the client goes, or
-// either side fails. cancel ends the stream to the member.
-func (f *Forwarder) pass(m *method, d grpc.StreamDesc, client grpc.ServerStream,
-	member grpc.ClientStream, cancel context.CancelFunc) error {
-	if !d.ClientStreams {
-		request := m.input.New().Interface()
-		if err := client.RecvMsg(request); err != nil {
-			return err
-		}
-		if err := member.SendMsg(request); err == nil {
-			_ = member.CloseSend() // RecvMsg says what is wrong
-		}
-	} else {
-		// The goroutine ends when the stream to the client has ended, which is after this returns.
-		f.running.Go(func() { f.passRequests(m, client, member, cancel) })
-	}
-	for {
-		message := m.output.New().Interface()
-		err := member.RecvMsg(message)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return f.streamEnd(member, err)
-		}
-		counted, err := f.count(client.Context(), message)
-		if err == nil {
-			err = client.SendMsg(counted)
-		}
-		if err != nil {
-			return asStatus(err)
-		}
+		return r.pass(ctx, cancel)
 	}
 }
 
@@ -149,7 +82,8 @@ var errUnread = status.Error(codes.Unavailable, "etcdserver: this stream is ende
 	"messages wait here for clients that do not read")
 
 // count counts a message of a stream among the large answers of this server. A message that finds
-// no room there waits, as long as not too much waits already.
+// no room there waits, as long as not too much waits already. Of messages that are larger than what
+// may wait, one waits at a time.
 func (f *Forwarder) count(ctx context.Context, message proto.Message) (any, error) {
 	size := proto.Size(message)
 	counted, err := f.config.Answers.Bound(ctx, message, size)
@@ -157,38 +91,16 @@ func (f *Forwarder) count(ctx context.Context, message proto.Message) (any, erro
 		return counted, nil
 	}
 	party := f.config.Party(ctx)
-	if !f.waiting.Take(party, int64(size)) {
+	switch {
+	case int64(size) > f.waiting.Most():
+		if !f.largeWaits.CompareAndSwap(false, true) {
+			return nil, errUnread
+		}
+		defer f.largeWaits.Store(false)
+		f.waiting.Force(party, int64(size))
+	case !f.waiting.Take(party, int64(size)):
 		return nil, errUnread
 	}
 	defer f.waiting.Give(party, int64(size))
 	return f.config.Answers.Wait(ctx, message, size)
-}
-
-// passRequests hands the client's messages on.
-func (f *Forwarder) passRequests(m *method, client grpc.ServerStream, member grpc.ClientStream,
-	cancel context.CancelFunc) {
-	for {
-		request := m.input.New().Interface()
-		err := client.RecvMsg(request)
-		switch {
-		case errors.Is(err, io.EOF):
-			_ = member.CloseSend() // RecvMsg says what is wrong
-			return
-		case err != nil:
-			cancel()
-			return
-		}
-		if member.SendMsg(request) != nil {
-			return // RecvMsg says why
-		}
-	}
-}
-
-// streamEnd is the error with which a member ends a stream. One that does not serve any more is
-// asked whether it does before the next stream.
-func (f *Forwarder) streamEnd(member grpc.ClientStream, err error) error {
-	if status.Code(err) == codes.Unavailable {
-		f.members.forget()
-	}
-	return asStatus(err)
 }

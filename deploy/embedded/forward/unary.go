@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -68,9 +69,29 @@ func (c trusted) Unmarshal(data mem.BufferSlice, v any) error {
 // maxAnswerBytes bounds a message of a member; it is what servers send at most.
 const maxAnswerBytes = 256 << 20
 
-// options are those of all calls to members.
-var options = []grpc.CallOption{grpc.ForceCodecV2(trusted{}),
-	grpc.MaxCallRecvMsgSize(maxAnswerBytes)}
+// largest bounds a message of a member that answers a method. What can never be on its way from this
+// server is not taken in either. What has an effect is always to be answered.
+func (f *Forwarder) largest(m *method) int {
+	if m.reads || m.stream {
+		return int(min(f.config.Answers.Limit(), maxAnswerBytes))
+	}
+	return maxAnswerBytes
+}
+
+// tooLarge begins what gRPC says of a message above the bound of its receiver.
+const tooLarge = "grpc: received message larger than max"
+
+// explained is an error of a member with what can be done about it, as far as it is of this server.
+func explained(err error) error {
+	if s, ok := status.FromError(err); ok && s.Code() == codes.ResourceExhausted &&
+		strings.HasPrefix(s.Message(), tooLarge) {
+		return status.Errorf(codes.ResourceExhausted, "etcdserver: this server, which passes calls on, "+
+			"has too little memory for the answer of a member of the core (%s bytes): ask for less at a "+
+			"time, ask a member of the core, or give this server a higher --memory-limit",
+			strings.Trim(strings.TrimPrefix(s.Message(), tooLarge), " ()"))
+	}
+	return err
+}
 
 // unaryHandler passes calls of one request and one answer on.
 func (f *Forwarder) unaryHandler(m *method) grpc.MethodHandler {
@@ -97,7 +118,11 @@ func (f *Forwarder) unary(ctx context.Context, m *method, request proto.Message)
 	if err := f.config.Answers.Room(ctx); err != nil {
 		return nil, err
 	}
-	party, size := f.config.Party(ctx), int64(proto.Size(request))
+	party, size := f.config.Party(ctx), rpc.DecodedBytes(request)
+	if most := f.requests.Most(); size > most {
+		f.metrics.refused.Inc()
+		return nil, rpc.CallTooLarge(size, most)
+	}
 	if !f.requests.Take(party, size) {
 		f.metrics.refused.Inc()
 		return nil, errTooMany
@@ -109,10 +134,10 @@ func (f *Forwarder) unary(ctx context.Context, m *method, request proto.Message)
 	}
 	defer leave()
 	var answer proto.Message
-	out := f.config.Outgoing(ctx)
-	if failed := f.rounds(ctx, m, func(address string, all []string) bool {
+	out, last := f.config.Outgoing(ctx), lastStart(ctx)
+	if failed := f.rounds(ctx, m, last, func(address string, all []string) bool {
 		var of fate
-		answer, of, err = f.ask(out, l, address, m, request)
+		answer, of, err = f.ask(out, l, address, m, request, last)
 		if of == notDone {
 			return false
 		}
@@ -139,34 +164,21 @@ func (f *Forwarder) unary(ctx context.Context, m *method, request proto.Message)
 	return f.config.Answers.Count(ctx, answer, proto.Size(answer)), nil
 }
 
-// ask makes a call of a member.
+// ask makes a call of a member, if it can be begun by the time last.
 func (f *Forwarder) ask(ctx context.Context, l *lane, address string, m *method,
-	request proto.Message) (proto.Message, fate, error) {
-	conn, err := l.connect(ctx, address)
+	request proto.Message, last time.Time) (proto.Message, fate, error) {
+	stream, end, of, err := l.newStream(ctx, address, m, &grpc.StreamDesc{StreamName: m.name}, last,
+		f.largest(m))
+	defer end()
 	if err != nil {
-		return nil, notDone, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{StreamName: m.name}, m.full, options...)
-	if err != nil { // the request was not given to it
-		return nil, notOpened(err), err
+		return nil, of, err
 	}
 	if err := stream.SendMsg(request); err != nil && !errors.Is(err, io.EOF) {
 		return nil, answered, err // it cannot be sent to any member
 	}
 	answer := m.output.New().Interface()
 	err = stream.RecvMsg(answer)
-	return answer, fateOf(m, err, stream.Trailer()), err
-}
-
-// notOpened is the fate of a call that could not be opened. An error other than Unavailable is of
-// the call itself.
-func notOpened(err error) fate {
-	if status.Code(err) == codes.Unavailable {
-		return notDone
-	}
-	return answered
+	return answer, fateOf(m, err, stream.Trailer()), explained(err)
 }
 
 // drained is what gRPC says of a call that a server which ends has not begun.

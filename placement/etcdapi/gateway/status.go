@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
 
@@ -65,8 +66,8 @@ func onlyGet(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// health says whether this server serves. As in etcd, exclude names alarms that do not matter, and
-// names that there are not are overlooked.
+// health says whether this server serves. exclude, which names alarms in etcd, has no effect: there
+// are none here.
 func (h *Handler) health(w http.ResponseWriter, r *http.Request) {
 	if !onlyGet(w, r) {
 		return
@@ -75,12 +76,8 @@ func (h *Handler) health(w http.ResponseWriter, r *http.Request) {
 		Health string `json:"health"`
 		Reason string `json:"reason"`
 	}{Health: "true"}
-	query := r.URL.Query()
-	excluded := make(map[string]bool)
-	for _, alarm := range query["exclude"] {
-		excluded[alarm] = true
-	}
-	err := h.config.Healthy(r.Context(), query.Get("serializable") == "true", excluded)
+	ctx := peer.NewContext(r.Context(), peerOf(r))
+	err := h.config.Healthy(ctx, r.URL.Query().Get("serializable") == "true")
 	if err != nil {
 		answer.Health, answer.Reason = "false", status.Convert(err).Message()
 	}

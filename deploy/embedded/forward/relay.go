@@ -1,0 +1,218 @@
+package forward
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+const (
+	// maxRelayTries bounds how many streams are opened for one of a client.
+	maxRelayTries = 8
+	// maxKept bounds the messages of the client that are kept for another member, together with what
+	// the party may have of requests under way.
+	maxKept = 64
+)
+
+// relay is a stream of a client that is passed on. A member that ends the stream before it has
+// answered anything has told the client nothing yet, so the stream is opened at another member, as
+// long as all that the client has sent is kept: nothing that streams ask is harmful if it is done
+// twice (watches, renewals, snapshots, leaders that are observed).
+//
+// Two goroutines work for a stream in both directions: one hands the client's messages on
+// (requests), and the handler's own reads the member's answers and changes the member (pass).
+type relay struct {
+	f           *Forwarder
+	lane        *lane
+	method      *method
+	description grpc.StreamDesc
+	client      grpc.ServerStream
+	party       string
+
+	// address is the member's, and end ends the stream to it. They are of the handler's goroutine.
+	address string
+	end     func()
+
+	// mu is held while a message is sent, so that another member gets all messages in their order. A
+	// stream that has ended takes nothing, and keeps nobody waiting.
+	mu sync.Mutex
+	// member is the stream to the member.
+	member grpc.ClientStream
+	// kept are the client's messages, of so many bytes; closed: the client sends no more. settled: the
+	// member has answered, or not all could be kept; none are kept any more.
+	kept            []proto.Message
+	bytes           int64
+	closed, settled bool
+}
+
+// open opens a stream to a member that serves.
+func (r *relay) open(ctx context.Context) error {
+	f := r.f
+	ctx, last := f.config.Outgoing(ctx), lastStart(ctx)
+	var failure error
+	failed := f.rounds(ctx, r.method, last, func(address string, _ []string) bool {
+		if !f.members.serves(address) {
+			of, err := f.probe(ctx, r.lane, address, last)
+			if of == notDone || status.Code(err) == codes.Unavailable {
+				return false
+			}
+			f.members.answered(address)
+		}
+		d := &grpc.StreamDesc{StreamName: r.method.name, ClientStreams: r.description.ClientStreams,
+			ServerStreams: r.description.ServerStreams}
+		stream, end, of, err := r.lane.newStream(ctx, address, r.method, d, last, f.largest(r.method))
+		if err != nil {
+			end()
+			failure = err
+			return of == answered
+		}
+		r.member, r.end, r.address, failure = stream, end, address, nil
+		return true
+	})
+	if failed != nil {
+		return failed
+	}
+	return failure
+}
+
+// again opens the stream at another member, after the one that it was at has ended it with an error
+// and without an answer. It returns false if it cannot.
+func (r *relay) again(ctx context.Context, err error) bool {
+	if status.Code(err) != codes.Unavailable || ctx.Err() != nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.settled {
+		return false
+	}
+	r.end()
+	r.f.members.failed(r.address, r.f.config.Members())
+	if r.open(ctx) != nil {
+		return false
+	}
+	for _, request := range r.kept {
+		if r.member.SendMsg(request) != nil {
+			return true // RecvMsg says why
+		}
+	}
+	if r.closed {
+		_ = r.member.CloseSend()
+	}
+	return true
+}
+
+// send sends a message of the client, and keeps it while it may be needed again. It returns false
+// if nothing more is to be sent.
+func (r *relay) send(request proto.Message) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.settled {
+		size := int64(proto.Size(request))
+		if len(r.kept) < maxKept && r.f.requests.Take(r.party, size) {
+			r.kept = append(r.kept, request)
+			r.bytes += size
+		} else {
+			r.settleLocked()
+		}
+	}
+	return r.member.SendMsg(request) == nil || !r.settled // RecvMsg says why
+}
+
+// close says that the client sends no more.
+func (r *relay) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	_ = r.member.CloseSend() // RecvMsg says what is wrong
+}
+
+// forget has no more messages kept.
+func (r *relay) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settleLocked()
+}
+
+func (r *relay) settleLocked() {
+	if r.bytes > 0 {
+		r.f.requests.Give(r.party, r.bytes)
+	}
+	r.kept, r.bytes, r.settled = nil, 0, true
+}
+
+// pass hands messages on in both directions until the member ends the stream, the client goes, or
+// either side fails. cancel ends the stream to the client.
+func (r *relay) pass(ctx context.Context, cancel context.CancelFunc) error {
+	defer func() { r.end() }()
+	if !r.description.ClientStreams {
+		request := r.method.input.New().Interface()
+		if err := r.client.RecvMsg(request); err != nil {
+			return err
+		}
+		r.send(request)
+		r.close()
+	} else {
+		// The goroutine ends when the stream to the client has ended, which is after this returns.
+		r.f.running.Go(func() { r.requests(cancel) })
+	}
+	for tries := 1; ; {
+		message := r.method.output.New().Interface()
+		err := r.member.RecvMsg(message)
+		if tries > 0 {
+			if err != nil && tries < maxRelayTries && r.again(ctx, err) {
+				tries++
+				continue
+			}
+			tries = 0
+			r.forget()
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return r.f.streamEnd(err)
+		}
+		counted, err := r.f.count(r.client.Context(), message)
+		if err == nil {
+			err = r.client.SendMsg(counted)
+		}
+		if err != nil {
+			return asStatus(err)
+		}
+	}
+}
+
+// requests hands the client's messages on.
+func (r *relay) requests(cancel context.CancelFunc) {
+	for {
+		request := r.method.input.New().Interface()
+		err := r.client.RecvMsg(request)
+		switch {
+		case errors.Is(err, io.EOF):
+			r.close()
+			return
+		case err != nil:
+			cancel()
+			return
+		}
+		if !r.send(request) {
+			return
+		}
+	}
+}
+
+// streamEnd is the error with which a member ends a stream. A member that does not serve any more
+// is asked whether it does before the next stream.
+func (f *Forwarder) streamEnd(err error) error {
+	if status.Code(err) == codes.Unavailable {
+		f.members.forget()
+	}
+	return asStatus(explained(err))
+}
