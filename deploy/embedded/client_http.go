@@ -1,15 +1,12 @@
 package embedded
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"sync"
 	"time"
-
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/gateway"
@@ -37,16 +34,8 @@ func (s *Server) newGateway() (*counted, error) {
 		bytes = etcdapi.DefaultMaxRequestBytes
 	}
 	handler, err := gateway.New(gateway.Config{
-		Find: s.services.etcd.describe,
-		Healthy: func(ctx context.Context, serializable bool) error {
-			if _, _, own := s.services.etcd.own(pb.KV_ServiceDesc.ServiceName); !own {
-				return s.forwarder.Healthy(ctx)
-			}
-			if services := s.etcdServices(); services != nil {
-				return services.Healthy(ctx, serializable)
-			}
-			return s.noCoordination()
-		},
+		Find:    s.services.etcd.describe,
+		Healthy: (&etcdChecks{s}).healthy,
 		Versions: func() (server, cluster, storage string) {
 			if services := s.etcdServices(); services != nil {
 				return services.Versions()
@@ -112,10 +101,11 @@ func servePaths(mux *http.ServeMux, etcd http.Handler) {
 }
 
 // clientPages are what is served of HTTP on the port of everything else.
-func clientPages(etcd http.Handler, ready func() (bool, string), logger *slog.Logger) *http.Server {
+func clientPages(etcd http.Handler, ready func() (bool, string), checks *etcdChecks,
+	logger *slog.Logger) *http.Server {
 	mux := http.NewServeMux()
 	servePaths(mux, etcd)
-	serveProbes(mux, ready)
+	serveProbes(mux, ready, checks)
 	return &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout: httpIdleTimeout, MaxHeaderBytes: maxHTTPHeader,
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug)}

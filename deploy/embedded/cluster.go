@@ -109,7 +109,7 @@ func StartCluster(ctx context.Context, config ClusterConfig) (_ *Cluster, err er
 		}
 		if c.http, err = startHTTP(config.HTTP,
 			serveHTTP(withProcess(gatherers, config.Version), c.Ready, c.debugPages,
-				administrators{}, nil, nil), func(a string) (net.Listener, error) {
+				administrators{}, nil, nil, nil), func(a string) (net.Listener, error) {
 				return net.Listen("tcp",
 					a)
 			}); err != nil {

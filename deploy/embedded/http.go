@@ -22,22 +22,22 @@ import (
 //
 //	/metrics      Prometheus
 //	/livez        200 as long as the process answers
-//	/readyz       200 when it serves, 503 with the reason otherwise
+//	/readyz       200 when it serves, 503 with the reason otherwise (package probe)
 //	/debug/pprof  profiles, for administrators
 //	/health, /version, /v3/...  the etcd API as JSON
 //
 // pace, if not nil, slows hosts down that ask too much. more adds debug pages that belong to one
-// server only; nil for nothing. They are for administrators, too. etcd, if not nil, serves the etcd
-// API.
+// server only; nil for nothing. They are for administrators, too. etcd and checks, if not nil, serve
+// the etcd API and etcd's checks.
 func serveHTTP(metrics prometheus.Gatherer, ready func() (bool, string), more func(*http.ServeMux),
-	who administrators, pace *quota.Pace, etcd http.Handler) *http.Server {
+	who administrators, pace *quota.Pace, etcd http.Handler, checks *etcdChecks) *http.Server {
 	mux := http.NewServeMux()
 	if etcd != nil {
 		servePaths(mux, etcd)
 	}
 	mux.Handle("/metrics", paced(pace, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
 		MaxRequestsInFlight: maxHTTPRequests})))
-	serveProbes(mux, ready)
+	serveProbes(mux, ready, checks)
 	debug := http.NewServeMux()
 	debug.HandleFunc("/debug/pprof/", pprof.Index)
 	debug.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
@@ -50,19 +50,6 @@ func serveHTTP(metrics prometheus.Gatherer, ready func() (bool, string), more fu
 	mux.Handle("/debug/", who.only(debug))
 	return &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second,
 		MaxHeaderBytes: maxHTTPHeader}
-}
-
-// serveProbes serves /livez and /readyz.
-func serveProbes(mux *http.ServeMux, ready func() (bool, string)) {
-	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if ok, reason := ready(); !ok {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			fmt.Fprintln(w, reason)
-			return
-		}
-		fmt.Fprintln(w, "ok")
-	})
 }
 
 const (

@@ -180,7 +180,8 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 		"roles", s.config.Roles, s.memoryDivided())
 	if config.HTTP != "" {
 		pages := serveHTTP(withProcess(config.Registry, config.Version), s.Ready, s.debugPages,
-			administrators{config.HTTPDebugForAll, s.tls != nil, config.TLSAdmins}, s.pace, s.gateway)
+			administrators{config.HTTPDebugForAll, s.tls != nil, config.TLSAdmins}, s.pace, s.gateway,
+			&etcdChecks{s})
 		pages.ErrorLog = slog.NewLogLogger(config.Logger.Handler(), slog.LevelInfo)
 		if s.http, err = startHTTP(config.HTTP, pages, s.listenHTTP); err != nil {
 			return nil, err
@@ -244,7 +245,7 @@ func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 	s.forwarder = s.newForwarder(peers)
 	s.services.etcd.otherwise, s.services.etcd.client = s.withoutCoordination, s.clientOfCall
 	s.clientHTTP = serveClientHTTP(s.listener.Addr(),
-		clientPages(s.gateway, s.Ready, s.config.Logger))
+		clientPages(s.gateway, s.Ready, &etcdChecks{s}, s.config.Logger))
 	s.rpc = rpc.NewServer(rpc.ServerConfig{TLS: tlsConfig, Peers: peers, Pace: s.pace,
 		MaxStreams: s.config.MaxStreams, HTTP: s.clientHTTP.take,
 		Memory: requests, MaxInbound: s.memory.Receiving, PassedOn: s.passedOnFor,

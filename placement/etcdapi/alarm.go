@@ -3,7 +3,6 @@ package etcdapi
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/codes"
@@ -68,16 +67,4 @@ func (b *backend) alarmTexts() (texts []string) {
 		texts = append(texts, fmt.Sprintf("memberID:%d alarm:%s", a.MemberID, a.Alarm))
 	}
 	return texts
-}
-
-// alarmed is that alarms are raised, in the words of etcd's health; nil if none is.
-func (b *backend) alarmed() error {
-	var names []string
-	for _, alarm := range b.Store.Alarms() {
-		names = append(names, fromAlarm(alarm).Alarm.String())
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	return fmt.Errorf("ALARM %s", strings.Join(names, ", "))
 }

@@ -83,7 +83,7 @@ func TestAlarmDisarm(t *testing.T) {
 	if _, err := s.Grant(ctx, 10); !errors.Is(err, rpctypes.ErrNoSpace) {
 		t.Errorf("a lease: %v", err)
 	}
-	if err := s.services.Healthy(ctx, false); err == nil || err.Error() != "ALARM NOSPACE" {
+	if err := s.services.Healthy(ctx, false, nil); err == nil || err.Error() != "ALARM NOSPACE" {
 		t.Errorf("health: %v", err)
 	}
 	listed, err := s.AlarmList(ctx)
@@ -96,7 +96,7 @@ func TestAlarmDisarm(t *testing.T) {
 	if _, err := s.Put(ctx, "k", "v"); err != nil {
 		t.Error(err)
 	}
-	if err := s.services.Healthy(ctx, false); err != nil {
+	if err := s.services.Healthy(ctx, false, nil); err != nil {
 		t.Error(err)
 	}
 }

@@ -170,11 +170,29 @@ func TestGatewayLikeEtcd(t *testing.T) {
 			t.Errorf("%s %s\netcd: %s\nours: %s", c.path, c.body, want, got)
 		}
 	}
-	for _, path := range []string{"/health", "/health?serializable=true", "/v3/kv/range"} {
-		want, got := getFrom(t, "http://"+etcd.Endpoints()[0]+path), getFrom(t, ours.URL+path)
-		if want != got {
-			t.Errorf("%s\netcd: %s\nours: %s", path, want, got)
+	pages := func() {
+		t.Helper()
+		for _, path := range []string{"/health", "/health?serializable=true", "/v3/kv/range",
+			"/health?exclude=NOSPACE", "/health?exclude=NOSPACE&serializable=true",
+			"/health?exclude=CORRUPT", "/health?exclude=CORRUPT&exclude=NOSPACE", "/health?exclude=",
+			"/health?exclude=unknown&serializable=perhaps"} {
+			want, got := getFrom(t, "http://"+etcd.Endpoints()[0]+path), getFrom(t, ours.URL+path)
+			if want != got {
+				t.Errorf("%s\netcd: %s\nours: %s", path, want, got)
+			}
 		}
+	}
+	pages()
+	for _, alarm := range []string{"NOSPACE", "CORRUPT"} {
+		change := func(action string) {
+			for _, address := range []string{etcd.Endpoints()[0], ours.Listener.Addr().String()} {
+				posted(t, address, "/v3/maintenance/alarm",
+					`{"action":"`+action+`","memberID":"1","alarm":"`+alarm+`"}`)
+			}
+		}
+		change("ACTIVATE")
+		pages()
+		change("DEACTIVATE")
 	}
 }
 
@@ -233,6 +251,26 @@ func TestGatewayTimeoutLikeEtcd(t *testing.T) {
 		if ended.Replace(answers[0]) != answers[1] {
 			t.Errorf("%s %s within %s\netcd: %s\nours: %s", c.path, c.body, c.timeout, answers[0],
 				answers[1])
+		}
+	}
+}
+
+// A request that is refused before its body is read does no harm to those that follow on its
+// connection.
+func TestGatewayAfterRefusal(t *testing.T) {
+	server, _ := serveGateway(t, nil)
+	address := server.Listener.Addr().String()
+	for range 20 { // package http waits for the next request in a goroutine of its own
+		for path, headers := range map[string]http.Header{"/v3/kv/put": {"Grpc-Timeout": {"bad"}},
+			"/v3/nothing": nil} {
+			if got := postedWith(t, address, path, `{"key":"Zm9v"}`, headers); !strings.HasPrefix(got,
+				"40") {
+				t.Fatalf("%s: %s", path, got)
+			}
+			if got := posted(t, address, "/v3/kv/put", `{"key":"Zm9v"}`); !strings.HasPrefix(got,
+				"200 ") {
+				t.Fatalf("after %s: %s", path, got)
+			}
 		}
 	}
 }

@@ -316,7 +316,7 @@ func TestHealthIsOfAParty(t *testing.T) {
 	var of []string
 	f := passesOn(t, 512<<20, 0, serveMember(t, 0, &scripted{}))
 	f.config.Party = func(context.Context) string { of = append(of, "p"); return "p" }
-	if err := f.Healthy(t.Context()); err != nil {
+	if err := f.Healthy(t.Context(), true); err != nil {
 		t.Error(err)
 	}
 	if len(of) != 1 {

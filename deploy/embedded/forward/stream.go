@@ -23,8 +23,16 @@ func (f *Forwarder) probe(ctx context.Context, l *lane, address string,
 	return of, err
 }
 
-// Healthy says why calls are not answered, if no member of the core answers them.
-func (f *Forwarder) Healthy(ctx context.Context) error {
+// Healthy says why calls are not answered, if no member of the core answers them. Unless the answer
+// may be that of the member alone (serializable), the member has to know everything that was
+// acknowledged before.
+func (f *Forwarder) Healthy(ctx context.Context, serializable bool) error {
+	request := &pb.RangeRequest{}
+	if !serializable {
+		// While authentication is enabled, the member refuses a client without a name, but only when
+		// it knows everything, too.
+		request = &pb.RangeRequest{Key: []byte{0}, KeysOnly: true, Limit: 1}
+	}
 	l, leave, err := f.enter(f.config.Party(ctx))
 	if err != nil {
 		return err
@@ -33,10 +41,13 @@ func (f *Forwarder) Healthy(ctx context.Context) error {
 	out, last := f.config.Outgoing(ctx), lastStart(ctx)
 	failed := f.rounds(ctx, rangeMethod, last, func(address string, _ []string) bool {
 		var of fate
-		of, err = f.probe(out, l, address, last)
-		if of == answered && status.Code(err) == codes.InvalidArgument {
-			f.members.answered(address)
+		_, of, err = f.ask(out, l, address, rangeMethod, request, last)
+		if code := status.Code(err); of == answered &&
+			(code == codes.InvalidArgument || code == codes.PermissionDenied) {
 			err = nil
+		}
+		if of == answered && err == nil {
+			f.members.answered(address)
 		}
 		return of == answered
 	})

@@ -57,18 +57,24 @@ func newExchange(h *Handler, w http.ResponseWriter, r *http.Request) *exchange {
 // errEnded is for what uses a stream whose call has ended.
 var errEnded = status.Error(codes.Canceled, "the call has ended")
 
-// readWithin bounds the time in which the client has to send; 0: no longer. Errors of deadlines are
-// left alone: only a test's response knows none.
+// readWithin bounds the time in which the client has to send; 0: no longer. It is for the goroutine
+// that holds receiving. Errors of deadlines are left alone: only a test's response knows none.
 func (x *exchange) readWithin(limit time.Duration) {
 	var until time.Time
 	if limit > 0 {
 		until = time.Now().Add(limit)
 	}
 	_ = x.control.SetReadDeadline(until)
-	if x.ended.Load() {
-		_ = x.control.SetReadDeadline(time.Now())
+	// At the end of the body package http begins to wait for the client's next request. A deadline
+	// that is over would have it take the connection for lost, and cancel the contexts of all
+	// requests that come on it.
+	if x.ended.Load() && !x.body.over {
+		x.readNoMore()
 	}
 }
+
+// readNoMore has what reads the body return.
+func (x *exchange) readNoMore() { _ = x.control.SetReadDeadline(time.Now()) }
 
 // writeWithin bounds the time in which the client has to read.
 func (x *exchange) writeWithin(limit time.Duration) {
@@ -84,7 +90,7 @@ func (x *exchange) writeWithin(limit time.Duration) {
 func (x *exchange) end(last error) {
 	x.ended.Store(true)
 	if !x.receiving.TryLock() {
-		x.readWithin(0)
+		x.readNoMore()
 		x.receiving.Lock()
 	}
 	x.body.refused = errEnded
@@ -92,7 +98,7 @@ func (x *exchange) end(last error) {
 	if !x.body.over {
 		// What has come is read, but not waited for: package http must not meet the end of the body
 		// when this has returned, since it would then begin to wait for the end of the connection.
-		x.readWithin(0)
+		x.readNoMore()
 		_ = x.body.discard()
 	}
 	x.receiving.Unlock()

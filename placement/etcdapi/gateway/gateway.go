@@ -17,8 +17,9 @@ type Config struct {
 	// Find finds the service of a name, with its description. The error is what a client is told.
 	Find func(service string) (*grpc.ServiceDesc, any, error)
 	// Healthy says why this server does not serve, if it does not. serializable asks for this server
-	// alone; otherwise it needs a leader and a quorum. The context has the client's peer.Peer.
-	Healthy func(ctx context.Context, serializable bool) error
+	// alone; otherwise it needs a leader and a quorum. Alarms of the excluded names do not matter.
+	// The context has the client's peer.Peer.
+	Healthy func(ctx context.Context, serializable bool, excluded map[string]bool) error
 	// Versions are those that GET /version tells: of the server, the cluster and the storage.
 	Versions func() (server, cluster, storage string)
 

@@ -66,8 +66,8 @@ func onlyGet(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// health says whether this server serves. exclude, which names alarms in etcd, has no effect: there
-// are none here.
+// health says whether this server serves. As in etcd, exclude names alarms that do not matter, and
+// names that there are not are overlooked.
 func (h *Handler) health(w http.ResponseWriter, r *http.Request) {
 	if !onlyGet(w, r) {
 		return
@@ -76,8 +76,13 @@ func (h *Handler) health(w http.ResponseWriter, r *http.Request) {
 		Health string `json:"health"`
 		Reason string `json:"reason"`
 	}{Health: "true"}
+	query := r.URL.Query()
+	excluded := make(map[string]bool)
+	for _, alarm := range query["exclude"] {
+		excluded[alarm] = true
+	}
 	ctx := peer.NewContext(r.Context(), peerOf(r))
-	err := h.config.Healthy(ctx, r.URL.Query().Get("serializable") == "true")
+	err := h.config.Healthy(ctx, query.Get("serializable") == "true", excluded)
 	if err != nil {
 		answer.Health, answer.Reason = "false", status.Convert(err).Message()
 	}

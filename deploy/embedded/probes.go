@@ -1,0 +1,104 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/deploy/embedded/probe"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi"
+)
+
+// Probes ask /livez and /readyz, and clients of etcd /health, at both addresses of a server. The
+// first two are about the whole server, so that a probe that takes it from its clients, or restarts
+// it, does so for a reason of the server's own. Etcd's checks are there by name.
+
+// serveProbes serves /livez and /readyz. etcd are etcd's checks, of which a process of several
+// servers has none.
+func serveProbes(mux *http.ServeMux, ready func() (bool, string), etcd *etcdChecks) {
+	live := []probe.Check{{Name: "process", Counts: true,
+		Run: func(context.Context) error { return nil }}}
+	serves := []probe.Check{{Name: "server", Counts: true, Run: func(context.Context) error {
+		if ok, reason := ready(); !ok {
+			return errors.New(reason)
+		}
+		return nil
+	}}}
+	if etcd != nil {
+		own := probe.Check{Name: "serializable_read", Run: etcd.read(true)}
+		live = append(live, own)
+		serves = append(serves, probe.Check{Name: "data_corruption", Run: etcd.corrupt}, own,
+			probe.Check{Name: "linearizable_read", Run: etcd.read(false)},
+			probe.Check{Name: "non_learner", Run: etcd.learner})
+	}
+	probe.Handle(mux, "/livez", live)
+	probe.Handle(mux, "/readyz", serves)
+}
+
+// etcdChecks are etcd's checks of a server. A server that has no part of the coordination store
+// answers by the member that it passes calls on to.
+type etcdChecks struct{ server *Server }
+
+// services are this server's own, or nil if it passes calls on; the error says why there are none.
+func (c *etcdChecks) services() (*etcdapi.Services, error) {
+	if _, _, own := c.server.services.etcd.own(pb.KV_ServiceDesc.ServiceName); !own {
+		return nil, nil
+	}
+	if services := c.server.etcdServices(); services != nil {
+		return services, nil
+	}
+	return nil, c.server.noCoordination()
+}
+
+// healthy is what /health tells.
+func (c *etcdChecks) healthy(
+	ctx context.Context, serializable bool, excluded map[string]bool,
+) error {
+	services, err := c.services()
+	switch {
+	case err != nil:
+		return err
+	case services == nil:
+		return c.server.forwarder.Healthy(ctx, serializable)
+	}
+	return services.Healthy(ctx, serializable, excluded)
+}
+
+// read reads on this server alone, or with everything that was acknowledged before.
+func (c *etcdChecks) read(serializable bool) func(context.Context) error {
+	return func(ctx context.Context) error {
+		services, err := c.services()
+		switch {
+		case err != nil:
+		case services == nil:
+			err = c.server.forwarder.Healthy(ctx, serializable)
+		default:
+			err = services.Readable(ctx, serializable)
+		}
+		if err != nil {
+			return errors.New(status.Convert(err).Message())
+		}
+		return nil
+	}
+}
+
+// corrupt says that the alarm CORRUPT is raised. Members alone know that.
+func (c *etcdChecks) corrupt(context.Context) error {
+	services, err := c.services()
+	if services == nil {
+		return err
+	}
+	return services.Corrupt()
+}
+
+// learner says that this member has no vote. A server that is no member is none without a vote.
+func (c *etcdChecks) learner(context.Context) error {
+	services, err := c.services()
+	if services != nil && c.server.etcdCluster.Load().Learner() {
+		return errors.New("not supported for learner")
+	}
+	return err
+}
