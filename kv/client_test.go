@@ -454,6 +454,21 @@ func TestOutcomeUnknown(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
+		// But for one that is of all attempts.
+		n := 0
+		c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
+			if !fakeserver.IsWrite(r) || r.Term == 0 {
+				return fakeserver.Fault{}
+			}
+			if n++; n == 1 {
+				return fakeserver.Fault{Unknown: true}
+			}
+			return fakeserver.Fault{Code: kvpb.ErrorCode_DISK_FULL, NotExecuted: true}
+		})
+		if _, err := ks.Put(ctx, []byte("k"), nil); errors.Is(err, ErrOutcomeUnknown) ||
+			!errors.Is(err, ErrDiskFull) {
+			t.Errorf("no attempt was executed: %v", err)
+		}
 		// A read is never of unknown outcome.
 		c.Play(func(*fakeserver.Node, *kvpb.Request) fakeserver.Fault {
 			return fakeserver.Fault{Swallow: true}

@@ -67,7 +67,7 @@ func (a *allowance) take(g *guard, n int) error {
 	if err != nil {
 		return nil // the filesystem cannot tell
 	}
-	g.free.Store(usage.AvailBytes)
+	g.noteFree(usage.AvailBytes)
 	_, keeps := g.compactionRoom()
 	what := "a compaction"
 	if a.spare {

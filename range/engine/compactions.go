@@ -165,7 +165,9 @@ func (c *compactions) Done() {
 		c.g.pause(retryDelay)
 	}
 	c.mu.Lock()
-	c.mu.running--
+	if c.mu.running--; c.mu.running == 0 {
+		c.g.scratch.idle()
+	}
 	c.mu.Unlock()
 	c.grant()
 }

@@ -69,6 +69,10 @@ type guard struct {
 	// reclaims: data was dropped while the free space was low, and compactions give back what it
 	// took.
 	reclaims atomic.Bool
+	// freeAt is when the free space was looked at last, since processStart.
+	freeAt atomic.Int64
+	// scratch is what compactions have written that are not over.
+	scratch scratch
 	// sinceLook is how many bytes were written since the free space was looked at last.
 	sinceLook atomic.Int64
 	// told is when the log was told last that opening waits for room. Of the goroutine that opens.
@@ -208,7 +212,7 @@ func (g *guard) checkFreeSpace() bool {
 	if err != nil {
 		return false
 	}
-	g.free.Store(usage.AvailBytes)
+	g.noteFree(usage.AvailBytes)
 	low := usage.AvailBytes < g.reserve()
 	if !low {
 		g.reclaims.Store(false)
@@ -224,6 +228,15 @@ func (g *guard) checkFreeSpace() bool {
 	}
 	return true
 }
+
+// noteFree notes the free space that the filesystem has told.
+func (g *guard) noteFree(bytes uint64) {
+	g.free.Store(bytes)
+	g.freeAt.Store(int64(time.Since(processStart)))
+}
+
+// processStart is from when the times of guards count.
+var processStart = time.Now()
 
 // reserve is the free space that is kept: what the options say, and what a flush of the memory will
 // write. The latter is as good as taken, whether or not another write comes.

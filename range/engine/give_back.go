@@ -10,9 +10,14 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// giveBackBytes is about how many bytes of tables GiveBack has compacted at a time. A compaction
-// writes what stays of its tables before it removes them, so that a small one needs little room.
-const giveBackBytes = 16 << 20
+// giveBackLeast and giveBackMost bound about how many bytes of tables GiveBack has compacted at a
+// time: a part of the free space (giveBackPart). A compaction writes what stays of its tables before it
+// removes them, so that a small one needs little room.
+const (
+	giveBackLeast = 1 << 20
+	giveBackMost  = 16 << 20
+	giveBackPart  = 4
+)
 
 // GiveBack has the disk take back what was deleted from a span, which otherwise stays in its tables
 // until more is written. It flushes the memtables that have keys of the span, and compacts the
@@ -52,17 +57,19 @@ func (s *State) GiveBack(ctx context.Context, span keys.Span) error {
 	return s.check()
 }
 
-// partsOf cuts a span where about giveBackBytes of the tables of its lowest level end.
+// partsOf cuts a span where the tables of its lowest level end that have about as many bytes as are
+// compacted at a time.
 func (s *State) partsOf(span keys.Span) (parts []keys.Span, err error) {
 	levels, err := s.db.SSTables(pebble.WithKeyRangeFilter(span.Start, span.End))
 	if err != nil {
 		return nil, fmt.Errorf("list the tables of a span of the state in %s: %w", s.dir, err)
 	}
+	most := min(max(giveBackLeast, s.FreeBytes()/giveBackPart), giveBackMost)
 	start, size := span.Start, uint64(0)
 	for level := len(levels) - 1; level >= 0 && len(parts) == 0; level-- {
 		for _, table := range levels[level] {
 			end := table.Largest.UserKey
-			if size += table.Size; size < giveBackBytes || level == 0 ||
+			if size += table.Size; size < most || level == 0 ||
 				s.pebbleOptions.Comparer.Compare(start, end) >= 0 ||
 				s.pebbleOptions.Comparer.Compare(end, span.End) >= 0 {
 				continue

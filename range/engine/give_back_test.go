@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -63,12 +64,54 @@ func TestGiveBack(t *testing.T) {
 				if len(get(t, s, version("other", 1))) == 0 {
 					t.Error("what lies beside the span is gone")
 				}
+				if s.ScratchBytes() != 0 {
+					t.Errorf("compactions that are over have %d bytes", s.ScratchBytes())
+				}
 				if err := s.Close(); err != nil {
 					t.Fatal(err)
 				}
 			})
 		})
 	}
+}
+
+// What compactions write counts as theirs until they end, also if they are given up.
+func TestScratch(t *testing.T) {
+	fs := guardFS{vfs.NewMem(), newGuard(Options{FS: vfs.NewMem()}, kindState)}
+	write := func(name string, category vfs.DiskWriteCategory) {
+		t.Helper()
+		f, err := fs.Create(name, category)
+		if err == nil {
+			_, err = f.Write(make([]byte, 100))
+		}
+		if err = errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(bytes int64) {
+		t.Helper()
+		if got := fs.g.scratch.total.Load(); got != bytes {
+			t.Errorf("compactions have %d bytes, want %d", got, bytes)
+		}
+	}
+	write("000001.sst", flushCategory)
+	want(0)
+	for _, name := range []string{"000002.sst", "000003.sst", "000004.sst", "000005.sst"} {
+		write(name, compactionCategory)
+	}
+	want(400)
+	if err := fs.Remove("000002.sst"); err != nil {
+		t.Fatal(err)
+	}
+	want(300)
+	s := &store{g: fs.g}
+	s.compacted(pebble.CompactionInfo{Output: pebble.LevelInfo{Tables: []pebble.TableInfo{{FileNum: 3}}}})
+	want(200)
+	s.compacted(pebble.CompactionInfo{Err: ErrNoRoom,
+		Output: pebble.LevelInfo{Tables: []pebble.TableInfo{{FileNum: 4}}}})
+	want(200)
+	fs.g.scratch.idle()
+	want(0)
 }
 
 // It ends with its context while it waits for room, and with the engine.

@@ -67,6 +67,9 @@ func (s guardFS) create(name string, category vfs.DiskWriteCategory,
 			if category == compactionCategory || category == spareCategory {
 				file.allowance = &allowance{spare: category == spareCategory}
 			}
+			if category == compactionCategory {
+				file.scratch = s.g.scratch.begin(s.FS.PathBase(name))
+			}
 			return file, nil
 		case noRoom(category, err) != nil:
 			return nil, noRoom(category, err)
@@ -146,7 +149,14 @@ func (s guardFS) Remove(name string) error {
 			return s.g.unlessOpening(err)
 		}
 	}
-	return s.FS.Remove(name)
+	err := s.FS.Remove(name)
+	if err == nil {
+		s.g.scratch.end(s.FS.PathBase(name))
+		if s.g.low.Load() {
+			s.g.checkFreeSpace() // writes wait for it
+		}
+	}
+	return err
 }
 
 func (s guardFS) RemoveAll(name string) error {
@@ -172,6 +182,8 @@ type guardFile struct {
 	start *walStart
 	// allowance is set for what must leave some of the reserve.
 	allowance *allowance
+	// scratch is set for the tables of compactions.
+	scratch *scratchFile
 }
 
 func (f *guardFile) hides() bool { return f.hide || f.g.opening.Load() }
@@ -233,6 +245,7 @@ func (f *guardFile) write(p []byte, op func([]byte) (int, error)) (int, error) {
 		}
 		n, err := op(p[done:])
 		done += n
+		f.scratch.wrote(n)
 		f.g.wrote(n)
 		if err == nil && done < len(p) {
 			err = io.ErrShortWrite

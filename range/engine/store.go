@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -176,6 +177,7 @@ func (s *store) listener() *pebble.EventListener {
 		TableIngested: s.ingestion.ingested,
 		CompactionEnd: func(info pebble.CompactionInfo) {
 			s.compactions.ended(info.Err)
+			s.compacted(info)
 			s.stall.kick()
 		},
 	}
@@ -224,6 +226,9 @@ func (s *store) explain(err error) error {
 // should refuse them.
 func (s *store) Full() bool { return s.g.full() }
 
+// Waits reports whether a write waits because the disk has no byte left for it.
+func (s *store) Waits() bool { return s.g.waiting.Load() > 0 }
+
 // MinFreeBytes is Options.MinFreeBytes.
 func (s *store) MinFreeBytes() uint64 { return s.g.minFree }
 
@@ -235,6 +240,9 @@ func (s *store) Dir() string { return s.dir }
 
 // FreeBytes is the free space of the disk as last seen; 0 if the filesystem cannot tell.
 func (s *store) FreeBytes() uint64 { return s.g.free.Load() }
+
+// FreeAt is when FreeBytes was seen, for comparison with that of another store of the process.
+func (s *store) FreeAt() time.Duration { return time.Duration(s.g.freeAt.Load()) }
 
 // UnflushedBytes is about how much is committed and in no table yet: flushes will write as much.
 func (s *store) UnflushedBytes() int64 { return s.g.unflushed.bytes() }

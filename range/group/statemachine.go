@@ -101,6 +101,31 @@ type Urgent interface {
 	Urgent(data []byte) bool
 }
 
+// Share says how much of the reserve of a disk without room an entry may use.
+type Share uint8
+
+// The shares, from the smallest to the largest.
+const (
+	// NoShare is that of entries that add data: leaders do not propose them any more, and what is
+	// under way may use a little.
+	NoShare Share = iota
+	// DeletionShare is that of deletions by clients, and of what ends transactions.
+	DeletionShare
+	// CollectionShare is that of garbage collection, and of changes of partitions and replicas. It is
+	// larger than that of deletions, so that no number of these keeps their room from being given
+	// back.
+	CollectionShare
+	// Shares is how many shares there are.
+	Shares = 3
+)
+
+// Sharing is implemented by state machines with entries that may use a share of the reserve. The
+// entries of others have NoShare.
+type Sharing interface {
+	// ShareOf looks at what was proposed. It may run beside Apply.
+	ShareOf(data []byte) Share
+}
+
 // Snapshot is a consistent state to be streamed. Close releases it; Write may be called once.
 type Snapshot interface {
 	Index() uint64

@@ -11,8 +11,12 @@ import (
 type condition struct {
 	// averse: it does not want to lead. recovering: it would lead all the same if no better one
 	// can. leaving: it is about to end. noRoom: its disk is below its reserve, and it stores no
-	// entries with data.
+	// entries that add data.
 	averse, recovering, leaving, noRoom bool
+	// share is the smallest of which it stores entries all the same, if it has no room; NoShare: none.
+	share group.Share
+	// roomBytes is for how many bytes of entries that add data it has room all the same.
+	roomBytes int64
 	// sync is how long its log takes to sync a write; 0: it is not known.
 	sync time.Duration
 }
@@ -20,12 +24,17 @@ type condition struct {
 // maxSyncMicros bounds what is believed of a peer's disk.
 const maxSyncMicros = uint64(time.Hour / time.Microsecond)
 
+// maxRoomBytes bounds what is believed of a peer's room.
+const maxRoomBytes = uint64(1 << 30)
+
 // said notes what a ping says of its sender, unless a later one has said it.
 func (p *peers) said(host uint64, ping *peerpb.HostPing) {
 	c := condition{
 		averse: ping.GetAverse(), recovering: ping.GetRecovering(), leaving: ping.GetLeaving(),
-		noRoom: ping.GetNoRoom(),
-		sync:   time.Duration(min(ping.GetSyncMicros(), maxSyncMicros)) * time.Microsecond,
+		noRoom:    ping.GetNoRoom(),
+		roomBytes: int64(min(ping.GetRoomBytes(), maxRoomBytes)),
+		share:     group.Share(min(ping.GetRoomShare(), group.Shares-1)),
+		sync:      time.Duration(min(ping.GetSyncMicros(), maxSyncMicros)) * time.Microsecond,
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,6 +112,15 @@ func (h *Host) PeerWithoutRoom(host uint64) bool {
 	}
 	_, _, c := h.peers.about(host)
 	return c.noRoom
+}
+
+// PeerTakes says whether a host has room for entries of a share, as it says itself.
+func (h *Host) PeerTakes(host uint64, share group.Share) bool {
+	if h.peers.withoutRoom.Load() == 0 {
+		return true
+	}
+	_, _, c := h.peers.about(host)
+	return !c.noRoom || c.share != group.NoShare && share >= c.share
 }
 
 // AnyPeerWithoutRoom says whether PeerWithoutRoom is true of any host.

@@ -201,6 +201,7 @@ type Host struct {
 	// averse, recovering: see SetLeaderAverse. leaving: see Drain.
 	averse, recovering, leaving atomic.Bool
 	room                        room
+	truncations                 atomic.Uint64
 	slowness                    slowness
 	// campaigns is how many more may begin in this tick because hosts are gone.
 	campaigns atomic.Int64

@@ -46,7 +46,7 @@ func (c *sends) add(g *Group, m *peerpb.RaftMessage) {
 	if host == 0 {
 		return
 	}
-	if g.host.withheld(host, m) {
+	if g.withheld(host, m) {
 		return
 	}
 	if isControl(m) {

@@ -196,14 +196,14 @@ func (g *Group) addressed(from uint64, m *peerpb.RaftMessage) bool {
 
 // receive queues a message; true if the group was not queued already.
 func (g *Group) receive(m *peerpb.RaftMessage) bool {
-	size := 64 + len(m.GetContext()) + len(m.GetSnapshot().GetConfState())
-	for _, e := range m.GetEntries() {
-		size += 64 + len(e.GetData())
-	}
 	in := &g.inbox
-	if !g.host.room.takes(m, size) {
+	if !g.host.room.takes(g, m) {
 		g.host.metrics.refusedAppends.Inc()
 		return false
+	}
+	size := messageOverhead(m)
+	for _, e := range m.GetEntries() {
+		size += int(entrySize(e))
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()

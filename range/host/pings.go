@@ -77,7 +77,11 @@ func (h *Host) ping(host, round uint64, beside []*peerpb.RaftMessage) {
 		Physical: uint64(wall),
 		Averse:   h.averse.Load() || h.leaving.Load(), Recovering: h.recovering.Load(),
 		Leaving: h.leaving.Load(), NoRoom: h.room.none.Load(),
+		RoomShare:  h.room.takesShare.Load(),
 		SyncMicros: uint64(time.Duration(h.slowness.sync.Load()).Microseconds()),
+	}
+	if ping.NoRoom {
+		ping.RoomBytes = h.room.bytes()
 	}
 	if round != 0 {
 		ping.Round, ping.Sleeping, ping.Answer = round, h.leading.Ping(host), h.following.Answer(host)

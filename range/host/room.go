@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
@@ -23,6 +24,9 @@ import (
 // that is kept. A part of the reserve is not, so that a leader whose followers all run out of room
 // at the same time gets its last entries committed. Entries without data, with which a leadership
 // begins, are always taken.
+//
+// Entries that lead to more room use more of the reserve (group.Share): otherwise a disk that is full
+// could never be made less full.
 
 // copies is how often an entry is on the disk in the worst case: in the log's file, in a table of
 // the log, and in one of the state.
@@ -30,14 +34,16 @@ const copies = 3
 
 // room is what this host has room for.
 type room struct {
-	// none is what peers are told. bounded: left counts.
+	// none and takesShare are what peers are told: see Room. bounded: left counts.
 	none, bounded atomic.Bool
+	takesShare    atomic.Uint32
 
 	mu struct {
 		sync.Mutex
-		// left is how many bytes of entries may still be taken, and taken how many were since
-		// SetRoom.
-		left, taken int64
+		// left is how many bytes of entries of each share may still be taken, and taken how many of
+		// all were since SetRoom.
+		left  [group.Shares]int64
+		taken int64
 		// refused is the size of a message that was refused; 0 if there is room for it now.
 		refused int64
 	}
@@ -46,27 +52,36 @@ type room struct {
 // Unbounded is a disk with more room than what can come before it is looked at again.
 const Unbounded = math.MaxInt64
 
-// SetRoom says whether the disk is below its reserve, of which the peers are told in pings, and how
-// many bytes of the disk may be taken for entries in all, for those too that are under way to the
-// log. It is called with each tick.
-func (h *Host) SetRoom(none bool, bytes int64) {
+// Room is what a disk has room for.
+type Room struct {
+	// None says that the disk is below its reserve.
+	None bool
+	// Bytes is how many bytes of the disk may be taken for entries of each share in all, for those
+	// too that are under way to the log. Unbounded: as many as come.
+	Bytes [group.Shares]int64
+	// Takes is the smallest share of which a disk below its reserve takes entries; NoShare: none.
+	Takes group.Share
+}
+
+// SetRoom says what the disk has room for. The peers are told in pings. It is called with each tick.
+func (h *Host) SetRoom(room Room) {
 	r := &h.room
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// What was taken a moment ago may be between the inbox and the log.
 	underWay := max(r.mu.taken, h.inboxBytes.Load()+h.log.Pending())
 	r.mu.taken = 0
-	if bytes == Unbounded {
-		r.mu.left, r.mu.refused = 0, 0
-	} else {
-		r.mu.left = bytes/copies - underWay
+	bounded := room.Bytes[group.NoShare] != Unbounded
+	for share, bytes := range room.Bytes {
+		r.mu.left[share] = bytes/copies - underWay
 	}
-	if r.mu.left >= r.mu.refused {
+	if !bounded || r.mu.left[group.NoShare] >= r.mu.refused {
 		r.mu.refused = 0
 	}
-	r.bounded.Store(bytes != Unbounded)
+	r.bounded.Store(bounded)
+	r.takesShare.Store(uint32(room.Takes))
 	// A leader must not count on a follower that has no room for what it is sent.
-	r.none.Store(none || r.mu.refused > 0)
+	r.none.Store(room.None || r.mu.refused > 0)
 }
 
 // UnappliedBytes is about how much is in the logs and not applied yet.
@@ -75,21 +90,87 @@ func (h *Host) UnappliedBytes() (bytes int64) {
 	return bytes
 }
 
-// takes says whether a message may be taken in.
-func (r *room) takes(m *peerpb.RaftMessage, size int) bool {
+// takes takes in a message for a group: with all of its entries, or only those of the first for which
+// there is room, or not at all, and then it returns false.
+func (r *room) takes(g *Group, m *peerpb.RaftMessage) bool {
 	if !r.bounded.Load() || !hasData(m) {
 		return true
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if int64(size) > r.mu.left {
-		r.mu.refused = max(r.mu.refused, int64(size))
+	taken, size := 0, int64(messageOverhead(m))
+	for _, e := range m.GetEntries() {
+		size += entrySize(e)
+		if size > r.mu.left[group.NoShare] {
+			share := g.shareOf(e)
+			if share == group.NoShare && g.noQuorumHasRoom() {
+				share = group.DeletionShare
+			}
+			if size > r.mu.left[share] {
+				if taken == 0 && share == group.NoShare {
+					r.mu.refused = max(r.mu.refused, size)
+				}
+				size -= entrySize(e)
+				break
+			}
+		}
+		taken++
+	}
+	if taken == 0 {
 		return false
 	}
-	r.mu.left -= int64(size)
-	r.mu.taken += int64(size)
+	m.Entries = m.Entries[:taken]
+	for share := range r.mu.left {
+		r.mu.left[share] -= size
+	}
+	r.mu.taken += size
 	return true
 }
+
+// noQuorumHasRoom says that no quorum of the group has room, as far as is known here. Then leaders
+// propose no data any more. What is under way has to arrive, for deletions come behind it.
+func (g *Group) noQuorumHasRoom() bool {
+	configuration := g.appliedState().Configuration
+	for _, voters := range [...][]uint64{configuration.GetVoters(),
+		configuration.GetVotersOutgoing()} {
+		without := 0
+		for _, id := range voters {
+			if id := replicaID(id); id == g.self && g.host.room.none.Load() ||
+				id != g.self && g.host.PeerWithoutRoom(g.HostOf(id)) {
+				without++
+			}
+		}
+		if len(voters) > 0 && len(voters)-without < len(voters)/2+1 {
+			return true
+		}
+	}
+	return false
+}
+
+// bytes is how much may be taken in at present.
+func (r *room) bytes() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return uint64(max(0, r.mu.left[group.NoShare]))
+}
+
+// shareOf is the share of the reserve that an entry may use.
+func (g *Group) shareOf(e *peerpb.Entry) group.Share {
+	switch machine, ok := g.machine.(group.Sharing); {
+	case len(e.GetData()) == 0, raftpb.EntryType(e.GetType()) != raftpb.EntryNormal:
+		return group.CollectionShare
+	case ok:
+		return machine.ShareOf(e.GetData())
+	}
+	return group.NoShare
+}
+
+// messageOverhead and entrySize are what a message takes without its entries, and with one.
+func messageOverhead(m *peerpb.RaftMessage) int {
+	return 64 + len(m.GetContext()) + len(m.GetSnapshot().GetConfState())
+}
+
+func entrySize(e *peerpb.Entry) int64 { return 64 + int64(len(e.GetData())) }
 
 // hasData says whether a message brings entries with data.
 func hasData(m *peerpb.RaftMessage) bool {
@@ -104,18 +185,26 @@ func hasData(m *peerpb.RaftMessage) bool {
 	return false
 }
 
-// probeBytes is how much data a message may have that is sent to a host without room: such a host
-// may still take a little.
+// probeBytes is how much data a message may have at least that is sent to a host without room: such a
+// host may still take a little.
 const probeBytes = 64 << 10
 
-// withheld says whether a message to a host is not worth sending, as that would not take it.
-func (h *Host) withheld(host uint64, m *peerpb.RaftMessage) bool {
+// withheld says whether a message to a host is not worth sending, as that would not take it. Entries
+// that it would not take are left out of one that is.
+func (g *Group) withheld(host uint64, m *peerpb.RaftMessage) bool {
+	h := g.host
 	if h.peers.withoutRoom.Load() == 0 || !hasData(m) || !h.PeerWithoutRoom(host) {
 		return false
 	}
-	size := 0
+	_, _, c := h.peers.about(host)
+	sent, size, most := 0, int64(messageOverhead(m)), max(probeBytes, c.roomBytes)
 	for _, e := range m.GetEntries() {
-		size += len(e.GetData())
+		size += entrySize(e)
+		if size > most && g.shareOf(e) == group.NoShare && (sent > 0 || !g.noQuorumHasRoom()) {
+			break
+		}
+		sent++
 	}
-	return size > probeBytes
+	m.Entries = m.Entries[:sent]
+	return sent == 0
 }

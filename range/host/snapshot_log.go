@@ -50,6 +50,16 @@ func (g *Group) sent(to keys.ReplicaID, ok bool) {
 	}
 }
 
+// caughtUp is up to where all followers have the log, if this replica leads. Of the shard worker.
+func (g *Group) caughtUp() (index uint64, leading bool) {
+	if !g.core.Leadership().IsLeader {
+		return 0, false
+	}
+	index = g.core.Applied()
+	g.core.Followers(func(_ keys.ReplicaID, p group.Progress) { index = min(index, p.Match) })
+	return index, true
+}
+
 // needed bounds what may be truncated, by what followers need that were sent a snapshot. Of the
 // shard worker.
 func (g *Group) needed(to uint64) uint64 {

@@ -69,24 +69,34 @@ func (h *Host) retainLogBytes() int64 {
 		min(h.config.RetainLogBytes, h.config.TotalLogBytes/max(1, groups)))
 }
 
-// minRetainLogBytes is kept however many groups there are.
+// minRetainLogBytes is kept however many groups there are, and by a leader without disk space.
 const minRetainLogBytes = 16 << 10
 
 // truncateLogs has the logs truncated that hold more than they should.
 func (h *Host) truncateLogs() {
-	retain := h.retainLogBytes()
+	retain, least := h.retainLogBytes(), h.retainLogBytes()
+	if h.room.none.Load() {
+		least = minRetainLogBytes
+	}
 	h.Groups(func(g *Group) {
 		first, last, bytes := g.storage.Extent()
-		if bytes < retain+retain/2 || last < first {
+		if bytes < least+least/2 || last < first {
 			return
 		}
 		if g.isStopped() {
 			return
 		}
 		g.do(func(g *Group) {
-			told := g.needed(g.core.Applied())
+			told, keep := g.needed(g.core.Applied()), retain
+			if all, leading := g.caughtUp(); least < retain && leading {
+				// What a follower lacks stays: it may have no room for a snapshot.
+				told, keep = min(told, all), least
+			}
+			if bytes < keep+keep/2 {
+				return
+			}
 			g.work.Add(1)
-			g.enqueueTask(task{run: func() { g.truncate(told) }})
+			g.enqueueTask(task{run: func() { g.truncate(told, keep) }})
 		})
 	})
 }
@@ -95,8 +105,8 @@ func (h *Host) truncateLogs() {
 // nothing while the append of one that was installed is on its way: that deletes the entries of
 // which a truncation reads one, and the order of the two on disk would be open. told is what Raft
 // knows to be applied, since before a campaign it reads what is not; and no more than what
-// followers need.
-func (g *Group) truncate(told uint64) {
+// followers need. retain is how many bytes stay beside.
+func (g *Group) truncate(told uint64, retain int64) {
 	if g.replacing.Load() != 0 {
 		return
 	}
@@ -111,7 +121,7 @@ func (g *Group) truncate(told uint64) {
 	}
 	// Of what is durable in the state, as much stays as the followers may want.
 	average := max(1, bytes/int64(last-first+1))
-	keep := uint64(g.host.retainLogBytes() / average)
+	keep := uint64(retain / average)
 	if last < keep {
 		return
 	}
@@ -119,5 +129,9 @@ func (g *Group) truncate(told uint64) {
 		if err := g.storage.Truncate(to); err != nil {
 			g.failFrom(err)
 		}
+		g.host.truncations.Add(1)
 	}
 }
+
+// Truncations is how often logs were truncated since the host was made.
+func (h *Host) Truncations() uint64 { return h.truncations.Load() }

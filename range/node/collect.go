@@ -3,12 +3,14 @@ package node
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica"
 )
 
 // collector is the queue of garbage collection: the partitions that were written to under this
@@ -47,8 +49,12 @@ func (c *collector) noticed(h *hosted) {
 	c.mu.Unlock()
 }
 
-// delay is how long a partition waits for its turn.
+// delay is how long a partition waits for its turn. On a disk without room it waits no longer than
+// its versions have to stay.
 func (c *collector) delay(h *hosted) time.Duration {
+	if c.node.diskFull() {
+		return 0
+	}
 	window := c.node.gcWindow(keys.KeyspaceID(h.listed.Load().GetKeyspace()))
 	return max(c.node.config.GCInterval, window/4)
 }
@@ -109,14 +115,23 @@ func (c *collector) forgetUnlessNoticed(h *hosted) {
 	}
 }
 
+// collectFullEvery is how often garbage is looked for while the disk has no room.
+const collectFullEvery = 10 * time.Second
+
 func (c *collector) run(ctx context.Context) {
-	for pause(ctx, c.node.config.GCInterval) == nil {
+	interval := c.node.config.GCInterval
+	last := time.Now()
+	for pause(ctx, min(interval, collectFullEvery)) == nil {
+		if !c.node.diskFull() && time.Since(last) < interval {
+			continue
+		}
+		last = time.Now()
 		for _, candidate := range c.take(time.Now()) {
 			if ctx.Err() != nil {
 				return
 			}
-			if c.node.diskFull() || !c.node.health.fit() {
-				break // what is removed takes room before it gives some
+			if !c.node.health.fit() {
+				break
 			}
 			began := time.Now()
 			c.collect(ctx, candidate.h)
@@ -146,6 +161,9 @@ func (c *collector) collect(ctx context.Context, h *hosted) {
 	result, err := h.replica.CollectGarbage(ctx, n.config.Clock.Now())
 	n.metrics.collections.Inc()
 	n.metrics.collected.Add(float64(result.Versions))
+	if errors.Is(err, replica.ErrNoRoomToCollect) {
+		return // it goes on when some of what was removed has given its room back
+	}
 	if err != nil {
 		n.metrics.collectFailures.Inc()
 		if h.leading.Load() && ctx.Err() == nil {

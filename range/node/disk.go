@@ -27,6 +27,8 @@ const (
 	// spareRoom is the part of the reserve that a follower without room still fills with entries
 	// under way: one in so many.
 	spareRoom = 4
+	// reserveParts is in how many parts the reserve is divided for shares (group.Share).
+	reserveParts = 16
 	// wakingsPerCheck bounds the sleeping groups that a node with a slow disk wakes in a tick to hand
 	// them over.
 	wakingsPerCheck = 20
@@ -47,6 +49,17 @@ type disk struct {
 
 	// short: what is free, less what flushes and applying are still to write, is below the reserve.
 	short atomic.Bool
+	// share is the smallest share of the reserve that may be used, a group.Share.
+	share atomic.Uint32
+}
+
+// sharedReserve is for each share how many parts of the reserve entries leave (kept), and how many
+// must be free for the node to say that it takes them (least). Between the two is room for what is
+// under way when it says so no more.
+var sharedReserve = [group.Shares]struct{ kept, least int64 }{
+	group.NoShare:         {kept: reserveParts - reserveParts/spareRoom},
+	group.DeletionShare:   {kept: 8, least: 10},
+	group.CollectionShare: {kept: 6, least: 7},
 }
 
 type diskTrouble int
@@ -63,7 +76,9 @@ const (
 func (n *Node) considerDisk() {
 	d, now := &n.disk, n.now()
 	room := n.roomForEntries()
-	n.host.SetRoom(n.diskFull(), room)
+	room.None = n.diskFull()
+	n.disk.share.Store(uint32(room.Takes))
+	n.host.SetRoom(room)
 	trouble := n.diskTrouble()
 	able := trouble <= diskIsSlow
 	if !able {
@@ -139,30 +154,49 @@ func (n *Node) diskFull() bool {
 	return n.config.Log.Full() || n.config.State.Full() || n.disk.short.Load()
 }
 
+// roomShare is the smallest share of the reserve of which entries may be proposed on a full disk.
+func (n *Node) roomShare() group.Share { return group.Share(n.disk.share.Load()) }
+
 // roomForEntries is how much of the disk may be taken for entries, and notes whether the reserve is
 // short. Both databases are on one disk, and what either is still to write counts for both: what is
 // in memtables, and what is in the logs and to be applied.
 //
 // The free space is what the databases have seen: this goroutine must not wait for a disk that
 // stands still.
-func (n *Node) roomForEntries() int64 {
+func (n *Node) roomForEntries() (room host.Room) {
 	log, state := n.config.Log, n.config.State
 	reserve := int64(log.MinFreeBytes())
-	free := int64(min(log.FreeBytes(), state.FreeBytes(), math.MaxInt64))
+	seen := log.FreeBytes()
+	if state.FreeAt() > log.FreeAt() {
+		seen = state.FreeBytes()
+	}
+	free := int64(min(seen, math.MaxInt64))
 	left := free - log.UnflushedBytes() - state.UnflushedBytes()
 	full := log.Full() || state.Full()
 	if reserve == 0 || free == 0 || left/nearReserves >= reserve {
 		n.disk.short.Store(false)
-		if full {
-			return 0
+		if !full {
+			for share := range room.Bytes {
+				room.Bytes[share] = host.Unbounded
+			}
 		}
-		return host.Unbounded
+		return room
 	}
 	left -= n.host.UnappliedBytes()
 	n.disk.short.Store(left < reserve)
-	room := left - (reserve - reserve/spareRoom)
-	if full { // perhaps by a quota that the free space does not show
-		room = min(room, reserve/spareRoom)
+	// A compaction gives way: what it has taken counts as free for what leads to more room.
+	left += log.ScratchBytes() + state.ScratchBytes()
+	for share, of := range sharedReserve {
+		room.Bytes[share] = left - reserve/reserveParts*of.kept
+		if full { // perhaps by a quota that the free space does not show
+			room.Bytes[share] = min(room.Bytes[share], reserve-reserve/reserveParts*of.kept)
+		}
+	}
+	for share := group.CollectionShare; share > group.NoShare; share-- {
+		if least := reserve / reserveParts * sharedReserve[share].least; left >= least &&
+			!log.Waits() && !state.Waits() {
+			room.Takes = share
+		}
 	}
 	return room
 }

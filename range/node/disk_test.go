@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/host"
 )
 
@@ -42,7 +43,7 @@ func TestRoomForEntriesOnTheDisk(t *testing.T) {
 		n.config.Log, n.config.State = log, state
 		want := func(least, most int64, full bool) {
 			t.Helper()
-			room := n.roomForEntries()
+			room := n.roomForEntries().Bytes[group.NoShare]
 			if room < least || room > most || n.diskFull() != full {
 				t.Errorf("there is room for %d bytes, want %d to %d; full: %t", room, least, most,
 					n.diskFull())

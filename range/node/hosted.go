@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -148,6 +149,9 @@ func (m machine) Apply(entries []group.Entry) error {
 	bytes, effective := int64(0), false
 	for i := range entries {
 		bytes += 64 + int64(len(entries[i].Data))
+		if !entries[i].Change && proposal.KindOf(entries[i].Data) == proposal.KindRemove {
+			m.h.node.giveBack.Removed(m.h.id, int64(len(entries[i].Data)))
+		}
 		effective = effective || len(entries[i].Data) > 0
 	}
 	m.h.load.written.Add(uint64(bytes))

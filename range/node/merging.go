@@ -243,6 +243,7 @@ func (m *merging) closeEnded() {
 		n.host.Remove(h.group)
 		n.leaders.forget(h)
 		n.collector.forget(h)
+		n.giveBack.Forget(h.id)
 		n.births.forget(h)
 		n.young.forget(h)
 		closed = append(closed, h)

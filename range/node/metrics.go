@@ -16,6 +16,7 @@ type metrics struct {
 	ahead                                   prometheus.Counter
 	clockJumps                              prometheus.Counter
 	collections, collected, collectFailures prometheus.Counter
+	givenBack                               prometheus.Counter
 	divisions                               prometheus.Counter
 	broken, revision, unfit, leaderless     prometheus.Gauge
 	logHangs                                prometheus.Counter
@@ -69,6 +70,8 @@ func newMetrics(n *Node, r prometheus.Registerer) *metrics {
 	m.collections = counter("gc_runs_total", "Garbage collections of a partition.")
 	m.collected = counter("gc_versions_total", "Versions removed by garbage collection.")
 	m.collectFailures = counter("gc_failures_total", "Garbage collections that failed.")
+	m.givenBack = counter("gc_compactions_total", "Compactions of a partition on a disk without "+
+		"room, after which the disk has the room of what garbage collection has removed.")
 	m.logHangs = counter("replica_changes_stalled_total", "Times that creating or removing "+
 		"replicas had waited for the disk for 30 s.")
 	m.broken = gauge("broken_replicas", "Replicas on disk that do not open.")

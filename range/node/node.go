@@ -9,8 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/giveback"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -50,6 +52,7 @@ type Node struct {
 	reports    reports
 	collector  collector
 	flusher    flusher
+	giveBack   *giveback.Worker
 	splitter   splitter
 	// bundles counts reads of several partitions.
 	bundles atomic.Uint64
@@ -102,10 +105,20 @@ func New(c Config) (*Node, error) {
 		Silent:         func(node keys.NodeID) bool { return n.host.PeerDown(uint64(node)) },
 		WithoutRoom:    func(node keys.NodeID) bool { return n.host.PeerWithoutRoom(uint64(node)) },
 		AnyWithoutRoom: func() bool { return n.host.AnyPeerWithoutRoom() },
-		ClientAddress:  c.ClientAddress, TransactionLimits: n.transactionLimits,
+		RoomShare:      n.roomShare,
+		PeerTakes: func(node keys.NodeID, share group.Share) bool {
+			return n.host.PeerTakes(uint64(node), share)
+		},
+		ClientAddress: c.ClientAddress, TransactionLimits: n.transactionLimits,
 		Bear: n.births.bear, Split: n.births.split, SpansChanged: n.reconciler.spansChanged,
 		Right: n.merging.right, Open: n.merging.open, Taken: n.merging.taken, Froze: n.merging.froze,
 	}
+	n.giveBack = giveback.New(giveback.Config{
+		State: c.State, Log: c.Log, Full: n.diskFull, Spans: n.stateSpans,
+		Truncations: func() uint64 { return n.host.Truncations() },
+		StepBytes:   max(1, int64(c.Log.MinFreeBytes()/giveBackParts)),
+		GivenBack:   n.metrics.givenBack.Inc, Logger: n.log,
+	})
 	if err := n.shared.Prepare(); err != nil {
 		return nil, fmt.Errorf("node %s: %w", c.ID, err)
 	}
@@ -133,6 +146,18 @@ func New(c Config) (*Node, error) {
 	}
 	n.metrics.register()
 	return n, nil
+}
+
+// giveBackParts is into how many parts the reserve is divided, of which entries that remove something
+// may take one before room is given back. On the disk an entry takes several times its size.
+const giveBackParts = 128
+
+// stateSpans are the spans of state keys of a partition that is here.
+func (n *Node) stateSpans(id keys.PartitionID) []keys.Span {
+	if h := n.replicas.get(id); h != nil && !h.removed.Load() {
+		return h.replica.StateSpans()
+	}
+	return nil
 }
 
 // followersApplyAfter is for how long followers gather what they apply. Reads that they answer lag
@@ -177,7 +202,7 @@ func (n *Node) Start(t host.Transport) error {
 	n.cancel = cancel
 	for _, task := range []func(context.Context){
 		n.follower.run, n.reconciler.run, n.elections.run, n.heartbeats, n.preferLeaders,
-		n.watchHealth, n.collector.run, n.flusher.run,
+		n.watchHealth, n.collector.run, n.flusher.run, n.giveBack.Run,
 		n.sweepLocks, n.orders.run, n.settling.run, n.young.run, n.splitter.run,
 		n.merging.watch, n.merging.bury,
 	} {

@@ -105,6 +105,7 @@ func (n *Node) retire(gone []*hosted) {
 		h.replica.Close()
 		n.leaders.forget(h)
 		n.collector.forget(h)
+		n.giveBack.Forget(h.id)
 		h.settleUntil = time.Now().Add(txn.RemovalGrace)
 	}
 }

@@ -88,6 +88,11 @@ type Node struct {
 	// DiskFull, if not nil, says that there is no room for writes at present. It is asked once for
 	// each evaluation.
 	DiskFull func() bool
+	// RoomShare is the smallest share of the reserve of which entries are proposed and stored while
+	// DiskFull; NoShare, or nil: none are.
+	RoomShare func() group.Share
+	// PeerTakes, if not nil, says whether another node stores entries of a share.
+	PeerTakes func(node keys.NodeID, share group.Share) bool
 	// WithoutRoom, if not nil, says that another node's disk is below its reserve, so that its
 	// followers store nothing; any says that this may be so of some node, and is cheap. Both must
 	// be set, or neither.

@@ -57,6 +57,9 @@ func describe(response *kvpb.Response) string {
 		if e.Leader != nil {
 			fmt.Fprintf(&b, " (leader: node %d, term %d)", e.Leader.Node, e.Leader.Term)
 		}
+		if e.NotExecuted {
+			b.WriteString(" (not executed)")
+		}
 		for _, p := range e.Partitions {
 			fmt.Fprintf(&b, " (descriptor: generation %d)", p.Generation)
 		}

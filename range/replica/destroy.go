@@ -108,6 +108,16 @@ func (r *Replica) Gone() (Gone, error) {
 	return g, r.Close()
 }
 
+// StateSpans are the spans of state keys that the partition has here; none if it has no data.
+func (r *Replica) StateSpans() []keys.Span {
+	d := r.Descriptor()
+	if isEmpty(d) || r.consumed.Load() {
+		return nil
+	}
+	spans := replicatedSpans(r.id, keys.PartitionSpan(d))
+	return spans[:]
+}
+
 // compareStateKeys orders state keys as the engine does.
 func compareStateKeys(a, b []byte) int { return cockroachkvs.Compare(a, b) }
 

@@ -45,8 +45,10 @@ type evaluation struct {
 	// leased: this replica held the lease after the writes were queued and before anything was read
 	// for them. What is decided by reading alone may then be answered at once; otherwise it is
 	// answered when the entry has been applied.
-	leased    bool
-	room      room
+	leased bool
+	room   room
+	// reserve is what finds room if there is roomNowhere: see Replica.reserve.
+	reserve   group.Share
 	logBehind bool
 	// pass is where the next proposal is left, if nothing but its client waits for it; nil:
 	// nowhere.
@@ -217,7 +219,10 @@ func (e *evaluation) run() {
 	e.now = time.Now()
 	e.logBehind = r.node.LogBehind != nil && r.node.LogBehind()
 	e.Descriptor = r.Descriptor()
-	e.room = r.room(e.Descriptor)
+	e.room, e.reserve = r.room(e.Descriptor), group.NoShare
+	if e.room == roomNowhere {
+		e.reserve = r.reserve(e.Descriptor)
+	}
 	e.proposal.answers = slices.Grow(e.proposal.answers, len(e.writes))
 	e.slab = make([]proposal.Write, len(e.writes))
 	for i := range e.writes {
@@ -323,7 +328,7 @@ func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 			e.refuse(w, r.deadlineExceeded(q))
 		}
 		return
-	case e.room != roomEnough:
+	case e.room == roomElsewhere:
 		e.refuse(w, r.noRoom(q, e.Descriptor, e.room))
 		return
 	case e.logBehind:
@@ -440,6 +445,9 @@ func (e *evaluation) carryOut(w *write) (again bool) {
 	q := w.pending.Request
 	var err error
 	e.later = false
+	if e.refusedRoom(w) {
+		return false
+	}
 	switch e.Outcome {
 	case command.Refused:
 		e.refuse(w, e.Response)

@@ -31,6 +31,14 @@ type GCResult struct {
 // gcChunk is how much one removal entry holds, and looks at, at most.
 var gcChunk = mvcc.GarbageLimits{Versions: 2000, Bytes: 16 << 20, Scanned: 20_000}
 
+// gcChunkFull is how many versions one removal entry holds at most on a disk without room: the entry
+// itself takes some.
+const gcChunkFull = 250
+
+// ErrNoRoomToCollect says that there is too little room for the entries of garbage collection. What
+// was removed before has given its room back, or will.
+var ErrNoRoomToCollect = errors.New("no disk space for the entries of garbage collection")
+
 // MayHaveGarbage says whether there may be something to collect, now or when it is older, or has
 // expired.
 func (r *Replica) MayHaveGarbage() bool {
@@ -99,6 +107,9 @@ func (r *Replica) CollectGarbage(ctx context.Context, now hlc.Timestamp) (GCResu
 }
 
 func (r *Replica) collect(ctx context.Context, threshold hlc.Timestamp, result *GCResult) error {
+	if !r.MayCollect() {
+		return ErrNoRoomToCollect
+	}
 	err := r.command(ctx, proposal.KindThreshold,
 		func(e *evaluation, p *proposal.Entry) (bool, error) {
 			// Once more: a consumer may have begun while this waited for its turn.
@@ -126,13 +137,20 @@ func (r *Replica) sweep(ctx context.Context, result *GCResult) error {
 	}
 	r.expiries.begin()
 	for more, resume := true, []byte(nil); more; {
+		if !r.MayCollect() {
+			return ErrNoRoomToCollect
+		}
+		limits := gcChunk
+		if r.node.DiskFull != nil && r.node.DiskFull() {
+			limits.Versions = min(limits.Versions, gcChunkFull)
+		}
 		var found mvcc.GarbageResult
 		remove := func(e *evaluation, p *proposal.Entry) (bool, error) {
 			span := keys.PartitionSpan(e.Descriptor)
 			if resume != nil {
 				span.Start = resume
 			}
-			garbage, err := mvcc.Garbage(r.state, span, *r.threshold.Load(), gcChunk)
+			garbage, err := mvcc.Garbage(r.state, span, *r.threshold.Load(), limits)
 			if err != nil {
 				return false, err
 			}

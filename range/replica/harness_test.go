@@ -53,6 +53,7 @@ type testCluster struct {
 	physical *hlc.Manual
 	members  []*member
 	full     bool
+	share    group.Share
 	// gone are the clients that are not connected any more.
 	gone map[uint64]bool
 	// limits are those of every keyspace but 8.
@@ -115,13 +116,14 @@ func newTestCluster(t failer, replicas int, limits Limits) *testCluster {
 		m := &member{cluster: c, id: keys.ReplicaID(i + 1), fs: vfs.NewCrashableMem(), dir: "state"}
 		m.pusher = &testPusher{}
 		m.node = &Node{
-			Pusher:   m.pusher,
-			Resolver: m,
-			Random:   func() uint64 { return 0 },
-			Clock:    hlc.NewClock(m, hlc.FixedBound(250*time.Millisecond)),
-			Limits:   limits,
-			DiskFull: func() bool { return c.full },
-			Gone:     func(client uint64) bool { return c.gone[client] },
+			Pusher:    m.pusher,
+			Resolver:  m,
+			Random:    func() uint64 { return 0 },
+			Clock:     hlc.NewClock(m, hlc.FixedBound(250*time.Millisecond)),
+			Limits:    limits,
+			DiskFull:  func() bool { return c.full },
+			RoomShare: func() group.Share { return c.share },
+			Gone:      func(client uint64) bool { return c.gone[client] },
 
 			TransactionLimits: func(id keys.KeyspaceID) txn.Limits {
 				if id == 8 {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -58,6 +59,107 @@ func (r *Replica) room(descriptor *clusterpb.Partition) room {
 		return roomElsewhere
 	}
 	return roomNowhere
+}
+
+// reserve says which entries find room although roomNowhere is true: the smallest share of the
+// reserve with which a quorum of the replicas stores entries; NoShare: no quorum stores any.
+func (r *Replica) reserve(descriptor *clusterpb.Partition) group.Share {
+	members := group.ConfigurationOf(descriptor)
+	takes := make(map[keys.ReplicaID]bool, len(descriptor.GetReplicas()))
+	for share := group.DeletionShare; share < group.Shares; share++ {
+		clear(takes)
+		for _, replica := range descriptor.GetReplicas() {
+			if replica.GetRole() != clusterpb.ReplicaRole_LEARNER {
+				takes[keys.ReplicaID(replica.GetReplica())] = r.takes(replica, share)
+			}
+		}
+		if takes[r.self] && members.Quorum(func(id keys.ReplicaID) bool { return takes[id] }) {
+			return share
+		}
+	}
+	return group.NoShare
+}
+
+// takes says whether the node of a replica of this partition stores entries of a share.
+func (r *Replica) takes(replica *clusterpb.Replica, share group.Share) bool {
+	node := keys.NodeID(replica.GetNode())
+	switch {
+	case keys.ReplicaID(replica.GetReplica()) == r.self:
+		if r.node.DiskFull == nil || !r.node.DiskFull() {
+			return true
+		}
+		own := group.NoShare
+		if r.node.RoomShare != nil {
+			own = r.node.RoomShare()
+		}
+		return own != group.NoShare && share >= own
+	case r.node.Silent != nil && r.node.Silent(node):
+		return false
+	}
+	return r.node.PeerTakes == nil || r.node.PeerTakes(node, share)
+}
+
+// MayCollect says whether the entries of garbage collection find room.
+func (r *Replica) MayCollect() bool {
+	d := r.Descriptor()
+	switch r.room(d) {
+	case roomEnough:
+		return true
+	case roomElsewhere:
+		return false // another node is to lead
+	}
+	return r.reserve(d) != group.NoShare
+}
+
+// share is how much of the reserve the outcome of a write may use. needs: it adds an entry at all.
+func (e *evaluation) share() (share group.Share, needs bool) {
+	switch e.Outcome {
+	case command.Written:
+		for i := range e.Ops {
+			if !e.Ops[i].Tombstone {
+				return group.NoShare, true
+			}
+		}
+		return group.DeletionShare, true
+	case command.Acquired:
+		if e.Acquisition.Volatile {
+			return group.NoShare, false
+		}
+		for _, m := range e.Acquisition.Mutations {
+			if m.Kind == kvpb.Mutation_PUT {
+				return group.NoShare, true
+			}
+		}
+		return group.DeletionShare, true
+	case command.Decided, command.Resolved:
+		return group.DeletionShare, true
+	case command.Loaded:
+		return group.NoShare, true
+	}
+	return group.NoShare, false
+}
+
+// refusedRoom refuses a write for whose outcome there is no room. It comes after the evaluation: a
+// request that an earlier attempt has carried out is answered with what came of that, and what makes
+// room goes on.
+func (e *evaluation) refusedRoom(w *write) (refused bool) {
+	if e.room == roomEnough {
+		return false
+	}
+	share, needs := e.share()
+	if !needs || share != group.NoShare && e.reserve != group.NoShare && share >= e.reserve {
+		return false
+	}
+	response := e.r.noRoom(w.pending.Request, e.Descriptor, e.room)
+	if !w.mayDoNothing() || !e.leased || !e.inEpoch() {
+		e.refuse(w, response)
+		return true
+	}
+	// The proof is that of any answer by reading: no version of the request is there, and what comes
+	// late of it is ended.
+	response.Error.NotExecuted = true
+	e.answerNothingDone(w, response, 0)
+	return true
 }
 
 // noRoom refuses a write. A client that is told of a leader that hands over asks again until there

@@ -48,7 +48,7 @@ import (
 //	                              unheard: it is, and the replica is not told
 //	clock-right N                 the node of replica N finds that its clock was behind, and takes
 //	                              the right time
-//	disk full|free
+//	disk full|free [share=N]      share: the smallest share of the reserve that is left
 //	flush N, crash N, reopen N    the state database; crash loses what is not flushed
 //	snapshot from=N to=N
 //	descriptor generation=N       the leader (auto-committed) changes the descriptor
@@ -243,6 +243,7 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		s.member(d, "").skew = time.Duration(option(s.t, d, "ms", 0)) * time.Millisecond
 	case "disk":
 		s.c.full = d.CmdArgs[0].Key == "full"
+		s.c.share = group.Share(option(s.t, d, "share", 0))
 	case "gone":
 		s.c.gone = map[uint64]bool{uint64(number(d.CmdArgs[0].Key)): true}
 	case "flush":

@@ -54,6 +54,9 @@ func (r *Replica) Urgent(data []byte) bool {
 	return false
 }
 
+// ShareOf says how much of the reserve of a full disk an entry may use. See group.Sharing.
+func (r *Replica) ShareOf(data []byte) group.Share { return proposal.ShareOf(data) }
+
 // Split splits the partition, if this replica leads: left is what its descriptor becomes, right
 // that of the child, without the index of the entry. It returns when the split is applied here.
 // When ctx ends first, the split may still take effect.

@@ -143,6 +143,10 @@ func (a *attempt) refused(p *Partition, l *leader, looking bool,
 	case kvpb.ErrorCode_INVALID_ARGUMENT:
 		// It is as invalid in every attempt: none was executed.
 		final.OutcomeUnknown = false
+	case kvpb.ErrorCode_DISK_FULL:
+		if e.NotExecuted {
+			final.OutcomeUnknown = false
+		}
 	case kvpb.ErrorCode_TRANSACTION_CONFLICT, kvpb.ErrorCode_TRANSACTION_ABORTED,
 		kvpb.ErrorCode_TRANSACTION_PUSHED:
 		// None of this passes: what was read stays changed, an aborted transaction aborted, a bound

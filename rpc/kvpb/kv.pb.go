@@ -2173,7 +2173,8 @@ type PutRequest struct {
 	Value []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
 	// For how long the value lives from the version's timestamp on, in nanoseconds: then it expires.
 	// 0: as the keyspace says (Keyspace.default_ttl_millis); -1: it does not expire; below -1: it
-	// expires at a moment, which is the negated number, as a wall time.
+	// expires at a moment, which is the negated number, as a wall time. A moment before 1980 is
+	// refused, as is a time to live above ten years.
 	Ttl           int64 `protobuf:"zigzag64,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6498,7 +6499,9 @@ type Error struct {
 	Cause ErrorCause `protobuf:"varint,7,opt,name=cause,proto3,enum=tidemark.kv.v1.ErrorCause" json:"cause,omitempty"`
 	// The timestamp that was refused, where the code is about one: to be read at, of a session, or
 	// at which a transaction began.
-	Refused       *Timestamp `protobuf:"bytes,8,opt,name=refused,proto3" json:"refused,omitempty"`
+	Refused *Timestamp `protobuf:"bytes,8,opt,name=refused,proto3" json:"refused,omitempty"`
+	// With DISK_FULL: no attempt of the request has taken effect, and none will.
+	NotExecuted   bool `protobuf:"varint,9,opt,name=not_executed,json=notExecuted,proto3" json:"not_executed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6587,6 +6590,13 @@ func (x *Error) GetRefused() *Timestamp {
 		return x.Refused
 	}
 	return nil
+}
+
+func (x *Error) GetNotExecuted() bool {
+	if x != nil {
+		return x.NotExecuted
+	}
+	return false
 }
 
 // Conflict is what was in a transaction's way.
@@ -7159,7 +7169,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\vtransaction\x18\x01 \x01(\fR\vtransaction\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12#\n" +
 	"\rwaited_micros\x18\x03 \x01(\x04R\fwaitedMicros\x12\x14\n" +
-	"\x05write\x18\x04 \x01(\bR\x05write\"\x9b\x03\n" +
+	"\x05write\x18\x04 \x01(\bR\x05write\"\xbe\x03\n" +
 	"\x05Error\x12-\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x19.tidemark.kv.v1.ErrorCodeR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12>\n" +
@@ -7170,7 +7180,8 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\ttimestamp\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\ttimestamp\x124\n" +
 	"\bconflict\x18\x06 \x01(\v2\x18.tidemark.kv.v1.ConflictR\bconflict\x120\n" +
 	"\x05cause\x18\a \x01(\x0e2\x1a.tidemark.kv.v1.ErrorCauseR\x05cause\x123\n" +
-	"\arefused\x18\b \x01(\v2\x19.tidemark.kv.v1.TimestampR\arefused\"\xd9\x01\n" +
+	"\arefused\x18\b \x01(\v2\x19.tidemark.kv.v1.TimestampR\arefused\x12!\n" +
+	"\fnot_executed\x18\t \x01(\bR\vnotExecuted\"\xd9\x01\n" +
 	"\bConflict\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12 \n" +
 	"\vtransaction\x18\x02 \x01(\fR\vtransaction\x123\n" +

@@ -91,7 +91,7 @@ type HostPing struct {
 	Averse bool `protobuf:"varint,5,opt,name=averse,proto3" json:"averse,omitempty"`
 	// The sender is about to end: it takes no leadership, also if all others are averse.
 	Leaving bool `protobuf:"varint,6,opt,name=leaving,proto3" json:"leaving,omitempty"`
-	// The sender's disk is below its reserve: it will not store entries with data.
+	// The sender's disk is below its reserve: it will not store entries with data (see room_share).
 	NoRoom bool `protobuf:"varint,7,opt,name=no_room,json=noRoom,proto3" json:"no_room,omitempty"`
 	// The sender is averse only because its disk was full, or stalled, a moment ago: it leads
 	// rather than leave a partition to a server that cannot.
@@ -107,7 +107,12 @@ type HostPing struct {
 	// itself: what a ping with a lower number says is older.
 	Number uint64 `protobuf:"varint,12,opt,name=number,proto3" json:"number,omitempty"`
 	// How long the sender's log takes to sync a write at present, in microseconds; 0: it is not known.
-	SyncMicros    uint64 `protobuf:"varint,13,opt,name=sync_micros,json=syncMicros,proto3" json:"sync_micros,omitempty"`
+	SyncMicros uint64 `protobuf:"varint,13,opt,name=sync_micros,json=syncMicros,proto3" json:"sync_micros,omitempty"`
+	// With no_room: which entries with data the sender stores all the same. 1: those of deletions and
+	// of garbage collection; 2: those of garbage collection; 0: none.
+	RoomShare uint32 `protobuf:"varint,14,opt,name=room_share,json=roomShare,proto3" json:"room_share,omitempty"`
+	// With no_room: for how many bytes of other entries the sender has room all the same.
+	RoomBytes     uint64 `protobuf:"varint,15,opt,name=room_bytes,json=roomBytes,proto3" json:"room_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -229,6 +234,20 @@ func (x *HostPing) GetNumber() uint64 {
 func (x *HostPing) GetSyncMicros() uint64 {
 	if x != nil {
 		return x.SyncMicros
+	}
+	return 0
+}
+
+func (x *HostPing) GetRoomShare() uint32 {
+	if x != nil {
+		return x.RoomShare
+	}
+	return 0
+}
+
+func (x *HostPing) GetRoomBytes() uint64 {
+	if x != nil {
+		return x.RoomBytes
 	}
 	return 0
 }
@@ -989,7 +1008,7 @@ const file_peerpb_peer_proto_rawDesc = "" +
 	"\x11peerpb/peer.proto\x12\x10tidemark.peer.v1\"y\n" +
 	"\fMessageBatch\x129\n" +
 	"\bmessages\x18\x01 \x03(\v2\x1d.tidemark.peer.v1.RaftMessageR\bmessages\x12.\n" +
-	"\x04ping\x18\x02 \x01(\v2\x1a.tidemark.peer.v1.HostPingR\x04ping\"\xa5\x03\n" +
+	"\x04ping\x18\x02 \x01(\v2\x1a.tidemark.peer.v1.HostPingR\x04ping\"\xe3\x03\n" +
 	"\bHostPing\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x06R\vincarnation\x12\x12\n" +
 	"\x04wall\x18\x02 \x01(\x06R\x04wall\x12\x18\n" +
@@ -1007,7 +1026,11 @@ const file_peerpb_peer_proto_rawDesc = "" +
 	"\x06answer\x18\v \x01(\v2 .tidemark.peer.v1.SleepingAnswerR\x06answer\x12\x16\n" +
 	"\x06number\x18\f \x01(\x04R\x06number\x12\x1f\n" +
 	"\vsync_micros\x18\r \x01(\x04R\n" +
-	"syncMicros\"\x89\x01\n" +
+	"syncMicros\x12\x1d\n" +
+	"\n" +
+	"room_share\x18\x0e \x01(\rR\troomShare\x12\x1d\n" +
+	"\n" +
+	"room_bytes\x18\x0f \x01(\x04R\troomBytes\"\x89\x01\n" +
 	"\vSleepingSet\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x04R\x04from\x12\x0e\n" +

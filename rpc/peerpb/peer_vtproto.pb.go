@@ -105,6 +105,16 @@ func (m *HostPing) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.RoomBytes != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.RoomBytes))
+		i--
+		dAtA[i] = 0x78
+	}
+	if m.RoomShare != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.RoomShare))
+		i--
+		dAtA[i] = 0x70
+	}
 	if m.SyncMicros != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.SyncMicros))
 		i--
@@ -951,6 +961,12 @@ func (m *HostPing) SizeVT() (n int) {
 	if m.SyncMicros != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.SyncMicros))
 	}
+	if m.RoomShare != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.RoomShare))
+	}
+	if m.RoomBytes != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.RoomBytes))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -1623,6 +1639,44 @@ func (m *HostPing) UnmarshalVTUnsafe(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.SyncMicros |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 14:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field RoomShare", wireType)
+			}
+			m.RoomShare = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.RoomShare |= uint32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 15:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field RoomBytes", wireType)
+			}
+			m.RoomBytes = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.RoomBytes |= uint64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}

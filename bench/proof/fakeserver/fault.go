@@ -6,6 +6,8 @@ import "github.com/tidemarkdb/tidemark/rpc/kvpb"
 type Fault struct {
 	// Code refuses it, without running it.
 	Code kvpb.ErrorCode
+	// NotExecuted says with the Code that no attempt has taken effect, and none will.
+	NotExecuted bool
 	// BreakBefore and BreakAfter reset the connections of the node, before or after it ran.
 	BreakBefore, BreakAfter bool
 	// Unknown runs it and answers OUTCOME_UNKNOWN.

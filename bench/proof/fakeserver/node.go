@@ -158,7 +158,9 @@ func (n *Node) serve(client uint64, r *kvpb.Request) *kvpb.Response {
 	}
 	switch {
 	case f.Code != 0:
-		return Refusal(f.Code, "scripted "+f.Code.String())
+		refusal := Refusal(f.Code, "scripted "+f.Code.String())
+		refusal.Error.NotExecuted = f.NotExecuted
+		return refusal
 	case f.Swallow:
 		return nil
 	case f.BreakBefore:

@@ -17,6 +17,8 @@ var Put = register((*kvpb.Request_Put)(nil), Command{
 	},
 	Footprint:  func(q *kvpb.Request) Footprint { return point(q.GetPut().Key) },
 	Foreground: always,
+	// It writes, unless no disk has room for it.
+	MayDoNothing: always,
 	CheckWrite: func(d *clusterpb.Partition, q *kvpb.Request) (Writing, *Problem) {
 		c := q.GetPut()
 		p := checkKeyValue(d, c.GetKey(), c.GetValue())

@@ -29,6 +29,8 @@ var WriteBatch = register((*kvpb.Request_WriteBatch)(nil), Command{
 		return points(all)
 	},
 	Foreground: always,
+	// As with Put.
+	MayDoNothing: always,
 	CheckWrite: func(d *clusterpb.Partition, q *kvpb.Request) (Writing, *Problem) {
 		size, p := checkWriteBatch(d, q.GetWriteBatch())
 		return Writing{Size: size}, p

@@ -11,7 +11,8 @@ import "github.com/tidemarkdb/tidemark/range/mvcc"
 //
 // This concerns the commands that do nothing if the state is such, and commits in one phase: a
 // conflict may be with what is in flight, and that is lost with the leadership epoch, while what is
-// in the queue stays there. A Put and a batch always write. Other requests of transactions wait
+// in the queue stays there. A Put and a batch write, unless no disk has room for them, which may be
+// otherwise when an earlier attempt has its turn. Other requests of transactions wait
 // too, but what ends all attempts of one does not pass, or what a late one does comes to nothing:
 // what is told of a record waits until that is applied, and locks that are acquired for a
 // transaction that is over commit nothing.

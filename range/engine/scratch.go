@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// scratch counts what compactions that are not over have written. They give it up when there is no
+// room for it (allowance), and so it is not taken for good: what has a better use for the room may
+// count on it.
+type scratch struct {
+	total atomic.Int64
+
+	mu struct {
+		sync.Mutex
+		// files are the tables that compactions write, by the names of their files.
+		files map[string]*scratchFile
+	}
+}
+
+// scratchFile counts what was written to one table.
+type scratchFile struct {
+	scratch *scratch
+	bytes   atomic.Int64
+	// over: the table counts no more.
+	over atomic.Bool
+}
+
+// begin is told of a new table of a compaction.
+func (s *scratch) begin(name string) *scratchFile {
+	f := &scratchFile{scratch: s}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.files == nil {
+		s.mu.files = make(map[string]*scratchFile)
+	}
+	s.mu.files[name] = f
+	return f
+}
+
+// wrote is told of each write to the table. A nil file counts nothing.
+func (f *scratchFile) wrote(n int) {
+	if f == nil || f.over.Load() {
+		return
+	}
+	f.bytes.Add(int64(n))
+	f.scratch.total.Add(int64(n))
+}
+
+// end is told that a table has become a part of the database, or was removed. Nothing is written to
+// it any more.
+func (s *scratch) end(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endLocked(name)
+}
+
+func (s *scratch) endLocked(name string) {
+	f := s.mu.files[name]
+	delete(s.mu.files, name)
+	if f != nil && !f.over.Swap(true) {
+		s.total.Add(-f.bytes.Load())
+	}
+}
+
+// idle is told that no compaction runs.
+func (s *scratch) idle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range s.mu.files {
+		s.endLocked(name)
+	}
+}
+
+// compacted is told how a compaction has ended. The tables of one that failed are removed later.
+func (s *store) compacted(info pebble.CompactionInfo) {
+	if info.Err != nil {
+		return
+	}
+	for _, table := range info.Output.Tables {
+		s.g.scratch.end(fmt.Sprintf("%s.sst", table.FileNum))
+	}
+}
+
+// ScratchBytes is about how much of the disk compactions have taken that are not over. It is free
+// again when they end, or when there is no room for them.
+func (s *store) ScratchBytes() int64 { return s.g.scratch.total.Load() }

@@ -1,0 +1,187 @@
+// Package giveback has a disk without room take back what was removed from it.
+//
+// Garbage collection removes versions by entries of a partition's log. What it has removed stays in
+// the tables of the state, and the entries in the files of the logs, until more is written; and a
+// disk without room takes no more writes. So the Worker of a node is told what every replica there
+// has removed, and while the disk has no room it compacts the spans of these partitions, one after
+// the other, and has the logs give back what was truncated.
+//
+// It writes only when something was removed or truncated: a full disk that nobody uses rests.
+//
+// The package imports nothing of the node.
+package giveback
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// State is what the Worker needs of the state's engine: see engine.State.
+type State interface {
+	AsyncFlush() error
+	GiveBack(ctx context.Context, span keys.Span) error
+}
+
+// Log is what the Worker needs of the log's engine: see engine.Log.
+type Log interface {
+	Reclaim() error
+}
+
+// Config says for whom a Worker works. All fields must be set.
+type Config struct {
+	State State
+	Log   Log
+	// Full says whether the disk has no room.
+	Full func() bool
+	// Spans are the spans of state keys of a partition; none if there is no replica of it here.
+	Spans func(id keys.PartitionID) []keys.Span
+	// Truncations is how often logs were truncated since the process started.
+	Truncations func() uint64
+	// StepBytes is how many bytes of entries that remove something are applied before their partition
+	// is compacted; it is compacted too when none has come for a moment. At least 1.
+	StepBytes int64
+	// GivenBack is called after each compaction that came to its end.
+	GivenBack func()
+	Logger    *slog.Logger
+}
+
+const (
+	// lookEvery is how often the Worker looks whether there is something to do.
+	lookEvery = time.Second
+	// workTimeout bounds the compaction of one partition; the rest has its next turn.
+	workTimeout = time.Minute
+	// firstRest and longestRest are how long the Worker rests after a compaction that found no room.
+	// The rest doubles with each.
+	firstRest, longestRest = 2 * time.Second, time.Minute
+)
+
+// Worker gives room back. Its methods are safe for concurrent use, and do not block but for Run.
+type Worker struct {
+	config Config
+
+	mu struct {
+		sync.Mutex
+		// removed is for each partition how many bytes of entries have removed something since its last
+		// compaction. There is at most one element for each replica of the node.
+		removed map[keys.PartitionID]int64
+	}
+
+	// Of the goroutine of Run.
+	full        bool
+	truncations uint64
+	seen        map[keys.PartitionID]int64
+	rest        time.Duration
+	restUntil   time.Time
+}
+
+// New makes a worker.
+func New(c Config) *Worker {
+	w := &Worker{config: c}
+	w.mu.removed = make(map[keys.PartitionID]int64)
+	return w
+}
+
+// Removed says that an entry of so many bytes was applied that removes something of a partition.
+func (w *Worker) Removed(id keys.PartitionID, bytes int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.removed[id] += bytes
+}
+
+// Forget says that there is no replica of a partition here any more.
+func (w *Worker) Forget(id keys.PartitionID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.mu.removed, id)
+}
+
+// Run works until ctx ends.
+func (w *Worker) Run(ctx context.Context) {
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			w.look(ctx)
+		}
+	}
+}
+
+// look does what there is to do.
+func (w *Worker) look(ctx context.Context) {
+	was := w.full
+	if w.full = w.config.Full(); !w.full {
+		w.seen, w.rest, w.restUntil = nil, 0, time.Time{}
+		return
+	}
+	if !was {
+		// The logs can be truncated up to what the state has made durable.
+		w.report("flushing the state", w.config.State.AsyncFlush())
+	}
+	if n := w.config.Truncations(); n != w.truncations {
+		w.truncations = n
+		w.report("giving back what was truncated of the logs", w.config.Log.Reclaim())
+	}
+	for id, bytes := range w.due() {
+		if ctx.Err() != nil || time.Now().Before(w.restUntil) {
+			return
+		}
+		w.giveBack(ctx, id, bytes)
+	}
+}
+
+// due are the partitions whose turn it is, and how much of each was removed.
+func (w *Worker) due() map[keys.PartitionID]int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	due, seen := make(map[keys.PartitionID]int64), make(map[keys.PartitionID]int64)
+	for id, bytes := range w.mu.removed {
+		if bytes >= w.config.StepBytes || bytes == w.seen[id] {
+			due[id] = bytes
+		}
+		seen[id] = bytes
+	}
+	w.seen = seen
+	return due
+}
+
+// giveBack compacts the spans of a partition.
+func (w *Worker) giveBack(ctx context.Context, id keys.PartitionID, bytes int64) {
+	ctx, cancel := context.WithTimeout(ctx, workTimeout)
+	defer cancel()
+	for _, span := range w.config.Spans(id) {
+		err := w.config.State.GiveBack(ctx, span)
+		if errors.Is(err, engine.ErrNoRoom) || errors.Is(err, context.DeadlineExceeded) {
+			w.rest = min(max(firstRest, 2*w.rest), longestRest)
+			w.restUntil = time.Now().Add(w.rest)
+			return
+		}
+		if err != nil {
+			w.report("giving back what was removed from a partition", err)
+			return
+		}
+	}
+	w.rest = 0
+	w.config.GivenBack()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if left := w.mu.removed[id] - bytes; left > 0 {
+		w.mu.removed[id] = left
+	} else {
+		delete(w.mu.removed, id)
+	}
+}
+
+func (w *Worker) report(doing string, err error) {
+	if err != nil && !errors.Is(err, context.Canceled) {
+		w.config.Logger.Warn(doing+" failed; it will be tried again", "error", err)
+	}
+}
