@@ -101,11 +101,13 @@ func TestExpiresAt(t *testing.T) {
 			if pair, err := ks.Get(ctx, []byte(name)); err != nil || !pair.Expires.Equal(soon) {
 				t.Errorf("%s: it expires at %s, want %s; %v", name, pair.Expires, soon, err)
 			}
-			if err := put([]byte(name), past); err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			if !absent(ctx, t, ks, name) {
-				t.Errorf("%s: a value is there whose moment has passed", name)
+			for _, gone := range []time.Time{past, time.Unix(5, 0)} {
+				if err := put([]byte(name), gone); err != nil {
+					t.Fatalf("%s until %s: %v", name, gone, err)
+				}
+				if !absent(ctx, t, ks, name) {
+					t.Errorf("%s: a value is there whose moment has passed: %s", name, gone)
+				}
 			}
 			if err := put([]byte(name), kv.Forever()); err != nil {
 				t.Fatalf("%s: %v", name, err)

@@ -84,7 +84,8 @@ func lifetimeUntil(t time.Time) (keys.Lifetime, error) {
 	case wall <= 1 || !time.Unix(0, wall).Equal(t):
 		return 0, fmt.Errorf("an expiry at %s: it is from 1970 to 2262", t.Format(time.RFC3339Nano))
 	default:
-		return keys.Until(wall), nil
+		// What expires before that has expired long ago, whenever that was.
+		return keys.Until(max(wall, keys.LeastMoment)), nil
 	}
 }
 

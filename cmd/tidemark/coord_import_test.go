@@ -94,8 +94,10 @@ func TestCoordImportRaisesRevisions(t *testing.T) {
 	}
 	before, _ := hold(from)
 
-	to.fails(exit.Usage, "the highest is", "coord", "import", saved, "--bump-revision",
-		fmt.Sprint(uint64(math.MaxInt64)))
+	for _, tooHigh := range []uint64{math.MaxInt64 / 2, math.MaxInt64 - 1000, math.MaxUint64} {
+		to.fails(exit.Usage, "at the highest", "coord", "import", saved, "--bump-revision",
+			fmt.Sprint(tooHigh))
+	}
 	to.ok("coord", "import", saved)
 	after, client := hold(to)
 	if after < before+defaultBump/2 {

@@ -20,6 +20,9 @@ const (
 //	-1      the value does not expire (Forever)
 //	> 0     a time to live in nanoseconds, from the timestamp of the version on
 //	< -1    a moment: the negated wall time, in nanoseconds since the epoch, of the expiry
+//
+// A moment up to LeastMoment is not valid: as a number it looks like a time to live with the wrong
+// sign.
 type Lifetime int64
 
 const (
@@ -28,6 +31,11 @@ const (
 	// Forever is the lifetime of a value that does not expire, whatever the keyspace's default is.
 	Forever Lifetime = -1
 )
+
+// LeastMoment is the earliest moment that a request can name, in nanoseconds since the epoch: it is in
+// 1980. A value that expires then, or at any other moment that has passed, is there at its own
+// timestamp alone.
+const LeastMoment = int64(MaxTTL) + 1
 
 // For is the lifetime of a value with a time to live of d, which is above 0.
 func For(d time.Duration) Lifetime { return Lifetime(d) }
@@ -78,10 +86,17 @@ func (l Lifetime) ExpiryOf(ts hlc.Timestamp) int64 {
 	return ts.Wall + int64(l)
 }
 
-// Validate says what is wrong with a lifetime that a request carries.
+// Validate says what is wrong with a lifetime that a request carries. A negative number that is no
+// moment, as a client has it that computes the rest of a time to live, is refused.
 func (l Lifetime) Validate() error {
-	if l <= 0 {
-		return nil // a default, for ever, or a moment: each is valid
+	moment, ok := l.Moment()
+	switch {
+	case ok && moment < LeastMoment:
+		return fmt.Errorf("a lifetime of %d: a time to live is positive, -1 is for ever, and a moment of "+
+			"expiry is negated, in nanoseconds since 1970, and not before 1980 (%d)", int64(l),
+			-LeastMoment)
+	case l <= 0:
+		return nil
 	}
 	return ValidateTTL(time.Duration(l))
 }

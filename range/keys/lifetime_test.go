@@ -42,13 +42,15 @@ func TestLifetimeOr(t *testing.T) {
 }
 
 func TestLifetimeValidate(t *testing.T) {
-	for _, l := range []Lifetime{DefaultLifetime, Forever, Until(2), Until(math.MaxInt64), For(MinTTL),
-		For(MaxTTL)} {
+	for _, l := range []Lifetime{DefaultLifetime, Forever, Until(LeastMoment), Until(math.MaxInt64),
+		math.MinInt64, For(MinTTL), For(MaxTTL)} {
 		if err := l.Validate(); err != nil {
 			t.Errorf("%s: %v", l, err)
 		}
 	}
-	for _, l := range []Lifetime{For(1), For(MaxTTL + 1)} {
+	// A time to live that has become negative is no moment of 1970.
+	for _, l := range []Lifetime{For(1), For(MaxTTL + 1), -2, Lifetime(-5 * time.Second),
+		Lifetime(-MaxTTL), Until(LeastMoment - 1)} {
 		if l.Validate() == nil {
 			t.Errorf("%s is valid", l)
 		}

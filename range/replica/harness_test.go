@@ -26,7 +26,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // epoch is where manual clocks start, in nanoseconds.
-const epoch = int64(100 * time.Second)
+const epoch = int64(1_000_000_100 * time.Second)
 
 // testPartition is partition 100 of keyspace 7, [a, z), on nodes 11, 12, ...
 func testPartition(replicas int) *clusterpb.Partition {

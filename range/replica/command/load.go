@@ -171,6 +171,9 @@ func (l *Loading) checkBlock(records *block.Reader, c *kvpb.LoadRequest) *Proble
 			return Invalid("a block is said to begin at key %s, and begins at %s", keys.Pretty(c.First),
 				keys.Pretty(key))
 		}
+		if p := checkTTL(key, int64(record.Lifetime), false); p != nil {
+			return p
+		}
 		last = key
 		l.note(record)
 	}
