@@ -36,15 +36,15 @@ type importing struct {
 	bumpGiven bool
 }
 
-// mostRevision is the highest revision to which an import raises the service's. Revisions are signed
-// 64-bit numbers, of which half are left: one that is used up can never be made lower again.
+// mostRevision is the highest revision to which an import raises the service's. Revisions are
+// signed 64-bit numbers, of which half are left: a revision can never be made lower again.
 const mostRevision = math.MaxInt64 / 2
 
 // check refuses a file of which something cannot be imported, before anything is.
 func (i *importing) check() error {
 	if i.bump > 0 && (i.bump > mostRevision || i.file.Revision > mostRevision-i.bump) {
-		return exit.Usagef("--bump-revision %d: the snapshot is at revision %d, and an import goes on at "+
-			"revision %d at the highest, so that as many are left for what is written after it",
+		return exit.Usagef("--bump-revision %d: the snapshot is at revision %d, and an import goes on "+
+			"at revision %d at the highest, so that as many are left for what is written after it",
 			i.bump, i.file.Revision, uint64(mostRevision))
 	}
 	for n := range i.file.Len() {

@@ -28,8 +28,8 @@ type ClusterConfig struct {
 	// HTTP is the address for metrics, health and profiles of the whole process; empty: none.
 	HTTP string
 	// MemoryLimit is how many bytes of memory the servers may use together. Each has the same part of
-	// it. Default: as of ServerConfig.MemoryLimit, or the least with which the servers run, if that is
-	// more.
+	// it. Default: as of ServerConfig.MemoryLimit, or the least with which the servers run, if that
+	// is more.
 	MemoryLimit int64
 	// Version is what the servers call their version; see ServerConfig.
 	Version string

@@ -11,8 +11,8 @@ import (
 )
 
 // giveBackLeast and giveBackMost bound about how many bytes of tables GiveBack has compacted at a
-// time: a part of the free space (giveBackPart). A compaction writes what stays of its tables before it
-// removes them, so that a small one needs little room.
+// time: a part of the free space (giveBackPart). A compaction writes what stays of its tables
+// before it removes them, so that a small one needs little room.
 const (
 	giveBackLeast = 1 << 20
 	giveBackMost  = 16 << 20

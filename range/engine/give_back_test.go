@@ -105,7 +105,8 @@ func TestScratch(t *testing.T) {
 	}
 	want(300)
 	s := &store{g: fs.g}
-	s.compacted(pebble.CompactionInfo{Output: pebble.LevelInfo{Tables: []pebble.TableInfo{{FileNum: 3}}}})
+	s.compacted(pebble.CompactionInfo{
+		Output: pebble.LevelInfo{Tables: []pebble.TableInfo{{FileNum: 3}}}})
 	want(200)
 	s.compacted(pebble.CompactionInfo{Err: ErrNoRoom,
 		Output: pebble.LevelInfo{Tables: []pebble.TableInfo{{FileNum: 4}}}})

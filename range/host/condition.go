@@ -13,7 +13,8 @@ type condition struct {
 	// can. leaving: it is about to end. noRoom: its disk is below its reserve, and it stores no
 	// entries that add data.
 	averse, recovering, leaving, noRoom bool
-	// share is the smallest of which it stores entries all the same, if it has no room; NoShare: none.
+	// share is the smallest of which it stores entries all the same, if it has no room; NoShare:
+	// none.
 	share group.Share
 	// roomBytes is for how many bytes of entries that add data it has room all the same.
 	roomBytes int64

@@ -92,8 +92,8 @@ func (l Lifetime) Validate() error {
 	moment, ok := l.Moment()
 	switch {
 	case ok && moment < LeastMoment:
-		return fmt.Errorf("a lifetime of %d: a time to live is positive, -1 is for ever, and a moment of "+
-			"expiry is negated, in nanoseconds since 1970, and not before 1980 (%d)", int64(l),
+		return fmt.Errorf("a lifetime of %d: a time to live is positive, -1 is for ever, and a moment "+
+			"of expiry is negated, in nanoseconds since 1970, and not before 1980 (%d)", int64(l),
 			-LeastMoment)
 	case l <= 0:
 		return nil

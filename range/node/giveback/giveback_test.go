@@ -41,7 +41,8 @@ func TestWorker(t *testing.T) {
 				return []keys.Span{{Start: fmt.Appendf(nil, "p%d", id)}}
 			},
 			Truncations: func() uint64 { return w.truncations }, StepBytes: 100,
-			GivenBack: func() { w.done = append(w.done, "given") }, Logger: slog.New(slog.DiscardHandler)})
+			GivenBack: func() { w.done = append(w.done, "given") },
+			Logger:    slog.New(slog.DiscardHandler)})
 		go worker.Run(ctx)
 		after := func(d time.Duration, want string) {
 			t.Helper()

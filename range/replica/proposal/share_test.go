@@ -38,8 +38,10 @@ func TestShareOf(t *testing.T) {
 		fill func(b *engine.StateBatch) error
 		want group.Share
 	}{
-		"a value":     {KindWrite, func(b *engine.StateBatch) error { return version(b, mvcc.KindValue) }, 0},
-		"a tombstone": {KindWrite, func(b *engine.StateBatch) error { return version(b, mvcc.KindTombstone) }, 1},
+		"a value": {KindWrite,
+			func(b *engine.StateBatch) error { return version(b, mvcc.KindValue) }, 0},
+		"a tombstone": {KindWrite,
+			func(b *engine.StateBatch) error { return version(b, mvcc.KindTombstone) }, 1},
 		"a value in place of a lock": {KindTransaction, func(b *engine.StateBatch) error {
 			if err := unlock(b); err != nil {
 				return err
