@@ -72,8 +72,8 @@ func ExpiresAt(t time.Time) TTLOption {
 	return TTLOption{lifetime: lifetime}
 }
 
-// Forever is, as Pair.Expires of what is to be written, that the value does not expire, whatever the
-// options of the call and the keyspace's DefaultTTL say. It is a time of 2262.
+// Forever is, as Pair.Expires of what is to be written, that the value does not expire, whatever
+// the options of the call and the keyspace's DefaultTTL say. It is a time of 2262.
 func Forever() time.Time { return time.Unix(0, math.MaxInt64).UTC() }
 
 // lifetimeUntil is the lifetime of a value that expires at t.

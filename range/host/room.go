@@ -25,8 +25,8 @@ import (
 // at the same time gets its last entries committed. Entries without data, with which a leadership
 // begins, are always taken.
 //
-// Entries that lead to more room use more of the reserve (group.Share): otherwise a disk that is full
-// could never be made less full.
+// Entries that lead to more room use more of the reserve (group.Share): otherwise a disk that is
+// full could never be made less full.
 
 // copies is how often an entry is on the disk in the worst case: in the log's file, in a table of
 // the log, and in one of the state.
@@ -63,7 +63,8 @@ type Room struct {
 	Takes group.Share
 }
 
-// SetRoom says what the disk has room for. The peers are told in pings. It is called with each tick.
+// SetRoom says what the disk has room for. The peers are told in pings. It is called with each
+// tick.
 func (h *Host) SetRoom(room Room) {
 	r := &h.room
 	r.mu.Lock()
@@ -90,8 +91,8 @@ func (h *Host) UnappliedBytes() (bytes int64) {
 	return bytes
 }
 
-// takes takes in a message for a group: with all of its entries, or only those of the first for which
-// there is room, or not at all, and then it returns false.
+// takes takes in a message for a group: with all of its entries, or only those of the first for
+// which there is room, or not at all, and then it returns false.
 func (r *room) takes(g *Group, m *peerpb.RaftMessage) bool {
 	if !r.bounded.Load() || !hasData(m) {
 		return true
@@ -185,12 +186,12 @@ func hasData(m *peerpb.RaftMessage) bool {
 	return false
 }
 
-// probeBytes is how much data a message may have at least that is sent to a host without room: such a
-// host may still take a little.
+// probeBytes is how much data a message may have at least that is sent to a host without room: such
+// a host may still take a little.
 const probeBytes = 64 << 10
 
-// withheld says whether a message to a host is not worth sending, as that would not take it. Entries
-// that it would not take are left out of one that is.
+// withheld says whether a message to a host is not worth sending, as that would not take it.
+// Entries that it would not take are left out of one that is.
 func (g *Group) withheld(host uint64, m *peerpb.RaftMessage) bool {
 	h := g.host
 	if h.peers.withoutRoom.Load() == 0 || !hasData(m) || !h.PeerWithoutRoom(host) {

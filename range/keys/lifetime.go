@@ -14,7 +14,8 @@ const (
 	MaxTTL = 10 * 365 * 24 * time.Hour
 )
 
-// Lifetime says until when a value lives. Requests carry a lifetime as a number (kvpb.PutRequest.ttl):
+// Lifetime says until when a value lives. Requests carry a lifetime as a number
+// (kvpb.PutRequest.ttl):
 //
 //	0       the keyspace's default decides (DefaultLifetime)
 //	-1      the value does not expire (Forever)
@@ -32,8 +33,8 @@ const (
 	Forever Lifetime = -1
 )
 
-// LeastMoment is the earliest moment that a request can name, in nanoseconds since the epoch: it is in
-// 1980. A value that expires then, or at any other moment that has passed, is there at its own
+// LeastMoment is the earliest moment that a request can name, in nanoseconds since the epoch: it is
+// in 1980. A value that expires then, or at any other moment that has passed, is there at its own
 // timestamp alone.
 const LeastMoment = int64(MaxTTL) + 1
 

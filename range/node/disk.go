@@ -20,9 +20,9 @@ const (
 	// was full or stalled, so that
 	// leaderships do not go to and fro with a disk that is full every other moment.
 	averseFor = 10
-	// slowKeepsFor is for how many election timeouts a node keeps a leadership that it has got although
-	// its disk is slow. It gets one only where no other replica can lead, or as the core has ordered so
-	// to change the replicas; the core's next step must find it there.
+	// slowKeepsFor is for how many election timeouts a node keeps a leadership that it has got
+	// although its disk is slow. It gets one only where no other replica can lead, or as the core has
+	// ordered so to change the replicas; the core's next step must find it there.
 	slowKeepsFor = 5
 	// spareRoom is the part of the reserve that a follower without room still fills with entries
 	// under way: one in so many.

@@ -148,8 +148,9 @@ func New(c Config) (*Node, error) {
 	return n, nil
 }
 
-// giveBackParts is into how many parts the reserve is divided, of which entries that remove something
-// may take one before room is given back. On the disk an entry takes several times its size.
+// giveBackParts is into how many parts the reserve is divided, of which entries that remove
+// something may take one before room is given back. On the disk an entry takes several times its
+// size.
 const giveBackParts = 128
 
 // stateSpans are the spans of state keys of a partition that is here.

@@ -31,8 +31,8 @@ type GCResult struct {
 // gcChunk is how much one removal entry holds, and looks at, at most.
 var gcChunk = mvcc.GarbageLimits{Versions: 2000, Bytes: 16 << 20, Scanned: 20_000}
 
-// gcChunkFull is how many versions one removal entry holds at most on a disk without room: the entry
-// itself takes some.
+// gcChunkFull is how many versions one removal entry holds at most on a disk without room: the
+// entry itself takes some.
 const gcChunkFull = 250
 
 // ErrNoRoomToCollect says that there is too little room for the entries of garbage collection. What

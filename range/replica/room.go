@@ -140,8 +140,8 @@ func (e *evaluation) share() (share group.Share, needs bool) {
 }
 
 // refusedRoom refuses a write for whose outcome there is no room. It comes after the evaluation: a
-// request that an earlier attempt has carried out is answered with what came of that, and what makes
-// room goes on.
+// request that an earlier attempt has carried out is answered with what came of that, and what
+// makes room goes on.
 func (e *evaluation) refusedRoom(w *write) (refused bool) {
 	if e.room == roomEnough {
 		return false
