@@ -163,7 +163,7 @@ func (s *Store) newApplication(batch *engine.StateBatch) (*application, error) {
 	if a.reader, err = newReaderWith(s.layout, batch, a.meta); err != nil {
 		return nil, err
 	}
-	a.reader.newest = s.newest
+	a.reader.newest, a.reader.vacant = s.newest, s.blocks
 	return a, nil
 }
 

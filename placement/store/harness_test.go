@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
 
+	"github.com/tidemarkdb/tidemark/placement/store/keycount"
 	"github.com/tidemarkdb/tidemark/placement/store/newest"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/engine"
@@ -84,6 +85,8 @@ func (m *member) open(change func(*Config)) {
 		// What the members remember differs, and what they do must not.
 		config.newest = &newest.Limits{GenerationBytes: 1000, VersionBytes: 500, MinKeys: 4,
 			MaxKeys: 64, Misses: 2}
+		config.keyCounts = keycount.DefaultLimits()
+		config.keyCounts.Vacant, config.keyCounts.VacantAfter = 3, 1
 	}
 	if testing.Verbose() {
 		config.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))

@@ -33,6 +33,8 @@ type reader struct {
 	counts *rangeCounts
 	// blocks, if set, counts keys at the newest revisions without going through them.
 	blocks *keycount.Blocks
+	// vacant, if set, remembers spans without keys, which walks pass over.
+	vacant *keycount.Blocks
 	// newest, if set, remembers the newest versions: the reader is that of Apply.
 	newest *newest.Cache
 	// passed is how many keys walks have come to.
@@ -225,53 +227,6 @@ func decodeHead(data []byte, record *storepb.VersionRecord) error {
 		}
 	}
 	return nil
-}
-
-// scan visits the keys of a span in order, as they were at a revision, until visit says false.
-func (r *reader) scan(
-	span keys.Span, revision uint64, visit func(*storepb.KeyValue) (bool, error),
-) error {
-	return r.walk(span, revision, func() part { return wholePair }, visit)
-}
-
-// interruptEvery is after how many keys a walk looks whether it is to go on.
-const interruptEvery = 256
-
-// walk is scan for those that do not need all of all pairs: need is asked before each.
-func (r *reader) walk(
-	span keys.Span, revision uint64, need func() part,
-	visit func(*storepb.KeyValue) (bool, error),
-) error {
-	if span.Empty() {
-		return nil
-	}
-	for ok := r.it.SeekGE(r.table(tableVersion, span.Start)); ok; {
-		if r.passed++; r.passed%interruptEvery == 0 && r.interrupted != nil {
-			if err := r.interrupted(); err != nil {
-				return err
-			}
-		}
-		key, at, err := decodeVersionKey(r.it.Key())
-		if err != nil || (len(span.End) > 0 && bytes.Compare(key, span.End) >= 0) {
-			break // the next table, or the end of the span
-		}
-		if at > revision {
-			// Usually few versions are newer; SeekGE to a near key is cheap.
-			ok = r.it.SeekGE(r.layout.version(key, revision))
-			continue
-		}
-		kv, err := r.decodeParts(key, at, need())
-		if err != nil {
-			return err
-		}
-		if kv != nil {
-			if more, err := visit(kv); err != nil || !more {
-				return err
-			}
-		}
-		ok = r.it.NextPrefix()
-	}
-	return r.it.Error()
 }
 
 // checkRevision resolves the revision of a read. 0 is the newest.

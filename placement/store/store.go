@@ -96,6 +96,8 @@ type Config struct {
 	watch *watch.Limits
 	// newest is for tests; nil: newest.DefaultLimits.
 	newest *newest.Limits
+	// keyCounts is for tests; nil: keycount.DefaultLimits.
+	keyCounts *keycount.Limits
 
 	// Monotonic counts leases down. Default: hlc.SystemMonotonic.
 	Monotonic hlc.Monotonic
@@ -189,7 +191,7 @@ type Store struct {
 	renewals leaseRenewals
 	large    largeAnswers
 	counts   rangeCounts
-	// blocks counts keys. Apply follows it before it commits, so that no reader is ahead of it.
+	// blocks counts keys, and remembers where there are none. Apply follows it before it commits, so that no reader is ahead of it.
 	blocks *keycount.Blocks
 	// newest is what Apply remembers of the newest versions; filling are its filters to be filled.
 	newest  *newest.Cache
@@ -246,7 +248,7 @@ func New(config Config) (*Store, error) {
 		filling: make(chan *newest.Filling, 1),
 	}
 	s.MembersKnow(config.MembersKnow)
-	s.blocks = keycount.New(nil)
+	s.blocks = keycount.New(config.keyCounts)
 	s.mu.group = config.Group
 	s.mu.pending = map[commandID]*pending{}
 	s.mu.changed = make(chan struct{})
@@ -378,8 +380,10 @@ func (s *Store) open(from source) (*reader, error) {
 	r, err := newReader(s.layout, from)
 	if err != nil {
 		s.mu.readers.Done()
+		return nil, err
 	}
-	return r, err
+	r.vacant = s.blocks
+	return r, nil
 }
 
 func (s *Store) done(r *reader) {

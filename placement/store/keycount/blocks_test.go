@@ -49,7 +49,7 @@ func (n *naive) change(t *rapid.T, b *Blocks, name *rapid.Generator[string]) {
 func TestCountsAreRight(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limits := &Limits{BlockKeys: rapid.IntRange(1, 4).Draw(t, "block"), Blocks: 6, BoundBytes: 40,
-			BoundLength: 3, Changes: rapid.IntRange(1, 30).Draw(t, "recent"), ChangeBytes: 60}
+			BoundLength: 3, Vacant: 4, Changes: rapid.IntRange(1, 30).Draw(t, "recent"), ChangeBytes: 60}
 		b := New(limits)
 		n := &naive{states: []map[string]bool{{}}}
 		name := rapid.StringMatching(`[a-e]{1,4}`)
@@ -59,6 +59,8 @@ func TestCountsAreRight(t *testing.T) {
 				b.Reset(n.revision())
 			case 1, 2, 3, 4:
 				n.change(t, b, name)
+			case 5:
+				n.walk(t, b, name)
 			default:
 				span := keys.Span{Start: []byte(name.Draw(t, "start"))}
 				if rapid.Bool().Draw(t, "bounded") {
@@ -86,6 +88,42 @@ func TestCountsAreRight(t *testing.T) {
 	})
 }
 
+// walk passes a span at a revision, while others change keys, and says what has none.
+func (n *naive) walk(t *rapid.T, b *Blocks, name *rapid.Generator[string]) {
+	span := keys.Span{Start: []byte(name.Draw(t, "start"))}
+	if rapid.Bool().Draw(t, "bounded") {
+		span.End = []byte(name.Draw(t, "end"))
+	}
+	at := n.revision() - uint64(rapid.IntRange(0, min(3, int(n.revision()))).Draw(t, "back"))
+	for _, key := range n.keys(span, at) {
+		b.FoundVacant(keys.Span{Start: span.Start, End: key}, at, 5)
+		span.Start = append(bytes.Clone(key), 0)
+		if rapid.IntRange(0, 3).Draw(t, "busy") == 0 {
+			n.change(t, b, name)
+		}
+	}
+	b.FoundVacant(span, at, rapid.IntRange(1, 9).Draw(t, "passed"))
+}
+
+// checkVacant checks that a vacant span has no key from its revision on.
+func (n *naive) checkVacant(t *rapid.T, b *Blocks) {
+	known := b.Vacant().spans
+	for i, one := range known {
+		if i > 0 && !within(known[i-1].end, one.start) || one.end != "" && one.end <= one.start {
+			t.Fatalf("vacant spans overlap: %v", known)
+		}
+		span := keys.Span{Start: []byte(one.start), End: []byte(one.end)}
+		for at := one.since; at <= n.revision(); at++ {
+			if found := n.keys(span, at); len(found) > 0 {
+				t.Fatalf("%v is vacant from %d on, and has %q at %d", span, one.since, found, at)
+			}
+		}
+	}
+	if len(known) > b.limits.Vacant {
+		t.Fatalf("%d vacant spans", len(known))
+	}
+}
+
 func (n *naive) check(t *rapid.T, b *Blocks) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,6 +138,7 @@ func (n *naive) check(t *rapid.T, b *Blocks) {
 		}
 		size += one.bytes()
 	}
+	n.checkVacant(t, b)
 	if size != b.mu.bytes || b.tooMuchLocked() || len(b.mu.recent.changes) > b.limits.Changes ||
 		b.mu.recent.bytes > b.limits.ChangeBytes {
 		t.Fatalf("%d blocks of %d bytes (%d), %d changes of %d bytes", len(b.mu.blocks), size,

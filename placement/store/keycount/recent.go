@@ -42,6 +42,15 @@ func (r *recent) since(at uint64, start, end string) (by int) {
 	return by
 }
 
+// created visits the keys that were created since a revision.
+func (r *recent) created(at uint64, visit func(key string)) {
+	for i := len(r.changes) - 1; i >= 0 && r.changes[i].revision > at; i-- {
+		if c := &r.changes[i]; c.by > 0 {
+			visit(string(c.key))
+		}
+	}
+}
+
 // below says whether a key comes before the end of a span; an empty end is none.
 func below(key, end string) bool { return end == "" || key < end }
 
