@@ -61,9 +61,14 @@ func (r *aversion) tick(leader keys.ReplicaID) {
 // which PreVote makes harmless: this replica has no higher term than the others, and follows
 // whichever replica leads.
 func (r *aversion) holdsBack(m *raftpb.Message, electionTicks int) bool {
+	return m.GetType() == raftpb.MsgPreVote && r.waits(electionTicks)
+}
+
+// waits says whether this replica leaves campaigns to others at present.
+func (r *aversion) waits(electionTicks int) bool {
 	timeouts := averseTicks
 	if r.needed > 0 {
 		timeouts = neededTicks
 	}
-	return r.on && m.GetType() == raftpb.MsgPreVote && r.alone < timeouts*electionTicks
+	return r.on && r.alone < timeouts*electionTicks
 }

@@ -190,8 +190,8 @@ func (s *scenario) command(d *datadriven.TestData) {
 		id, r := replica()
 		r.group.Campaign()
 		s.collect(id)
-	case "tick": // all replicas, the clock with them
-		n, sleepAfter := 1, 5
+	case "tick": // all replicas, the clock with them; turns: say how often one asks for its turn
+		n, sleepAfter, turns := 1, 5, 0
 		if d.HasArg("awake") {
 			sleepAfter = 0
 		}
@@ -210,12 +210,18 @@ func (s *scenario) command(d *datadriven.TestData) {
 				}
 				s.replicas[id].group.Tick(sleepAfter,
 					func(id keys.ReplicaID) bool { return s.away[id] })
-				s.replicas[id].group.Succeed(s.now, func() bool { return !d.HasArg("not-its-turn") })
+				s.replicas[id].group.Succeed(s.now, func() bool {
+					turns++
+					return !d.HasArg("not-its-turn")
+				})
 				s.collect(id)
 			}
 			if d.HasArg("settle") {
 				s.settle()
 			}
+		}
+		if d.HasArg("turns") {
+			s.printf("%d turns", turns)
 		}
 	case "propose":
 		id, r := replica()
@@ -291,7 +297,7 @@ func (s *scenario) command(d *datadriven.TestData) {
 		})
 		s.printf("held %d", len(s.late)-held)
 	// messages that were held back arrive, and are taken in before the replica does anything about
-	// them
+	// them; succeed: also before it looks what to do about a leader that is gone
 	case "pass":
 		id, r := replica()
 		for _, line := range strings.Split(d.Input, "\n") {
@@ -304,6 +310,9 @@ func (s *scenario) command(d *datadriven.TestData) {
 			}
 			r.group.Step(s.late[i])
 			s.late = slices.Delete(s.late, i, i+1)
+		}
+		if d.HasArg("succeed") {
+			r.group.Succeed(s.now, func() bool { return true })
 		}
 		s.collect(id)
 	case "drop":

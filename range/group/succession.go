@@ -42,13 +42,19 @@ func (g *Group) LeaderGone() {
 }
 
 // Succeed is called at ticks. A replica whose leader's process is gone, and whose promise has run
-// out, campaigns if turn allows it: campaigns of very many groups at once would keep each other
-// from ending. turn is called only then.
+// out, campaigns ahead of its election timer if turn allows it: campaigns of very many groups at
+// once would keep each other from ending. turn is called only for a replica that can campaign, and
+// does not leave that to others.
 func (g *Group) Succeed(now int64, turn func() bool) {
 	g.forgetGone(now)
 	s := &g.succession
-	if !s.due || g.sleep.asleep || g.withholdVotes ||
-		g.node.BasicStatus().RaftState == raft.StateCandidate {
+	if !s.due || g.sleep.asleep || g.withholdVotes || g.aversion.waits(g.config.ElectionTicks) ||
+		!g.Configuration().Electable(g.config.Self) {
+		return
+	}
+	// Raft may have heard of a new leader since the last Output.
+	status := g.node.BasicStatus()
+	if status.Lead != 0 || status.RaftState == raft.StateCandidate {
 		return
 	}
 	// A replica that has asked for votes already has the better chance: it gets this one's.
@@ -66,6 +72,11 @@ func (g *Group) Succeed(now int64, turn func() bool) {
 func (g *Group) forgetGone(now int64) {
 	s := &g.succession
 	if !s.believed || g.withholdVotes || g.promise.stands(now) {
+		return
+	}
+	// What came since the last Output may have brought another leader, which must not be forgotten.
+	if status := g.node.BasicStatus(); status.Lead != uint64(g.leader) ||
+		status.GetTerm() != g.term {
 		return
 	}
 	*s = succession{due: true}

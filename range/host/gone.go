@@ -19,7 +19,11 @@ const (
 	// goneTicks is for how many ticks a host that has refused a connection must have been silent.
 	// One that lives says something every tick or two.
 	goneTicks = 3
-	// campaignsPerTick bounds the campaigns that begin in a tick because hosts are gone.
+	// campaignsPerTick bounds the campaigns that groups begin in a tick ahead of their election timers
+	// because hosts are gone. It does not bound those that the timers begin: a group that gets no turn
+	// campaigns when its timer says so, as it would if nobody knew that the host is gone. So in no
+	// tick do more groups campaign than without the hint, but for this number. Groups that slept are
+	// woken in portions (wakesPerTick).
 	campaignsPerTick = 128
 )
 
@@ -77,7 +81,8 @@ func (h *Host) noteGone(hosts []uint64) {
 	}
 }
 
-// mayCampaign takes one of the campaigns of this tick; false if there are none left.
+// mayCampaign takes one of the campaigns of this tick that are ahead of election timers; false if
+// there are none left.
 func (h *Host) mayCampaign() bool { return h.campaigns.Add(-1) >= 0 }
 
 // succeed is the part of a tick in which a follower does something about a leader that is gone.
