@@ -170,6 +170,36 @@ func TestVacantModel(t *testing.T) {
 	}
 }
 
+// TestVacantWalkHears: what is written into a span after the scan has begun to learn that the span is
+// vacant is found by the next scan.
+func TestVacantWalkHears(t *testing.T) {
+	s, m, id := openState(t), &vacant.Memory{}, uint64(0)
+	m.Init(vacant.NewBudget(1<<20), 2)
+	key := func(i int) []byte { return fmt.Appendf([]byte{0, 0, 0, 7}, "%02d", i) }
+	all := keys.Span{Start: []byte{0, 0, 0, 7}, End: []byte{0, 0, 0, 8}}
+	var deleted []vacant.Write
+	for i := range 20 {
+		deleted = append(deleted, vacant.Write{Key: key(i), Tombstone: true,
+			Timestamp: hlc.Timestamp{Wall: int64(i + 1)}})
+	}
+	applied(t, s, m, deleted, &id)
+	// The first iterator is the scan's, the second that of the walk.
+	reader := &interrupted{Reader: s, at: 2, then: func() {
+		applied(t, s, m, []vacant.Write{{Key: key(7), Timestamp: hlc.Timestamp{Wall: 200}}}, &id)
+	}}
+	got := pagesOf(reader, ScanOptions{Span: all, At: hlc.Timestamp{Wall: 100}, Vacant: m})
+	if got.result.Rows != 0 {
+		t.Fatalf("before the write: %+v", got)
+	}
+	if reader.at != 0 || len(m.Spans()) == 0 {
+		t.Fatalf("the scan has not learned: %d, %+v", reader.at, m.Spans())
+	}
+	got = pagesOf(s, ScanOptions{Span: all, At: hlc.Timestamp{Wall: 300}, Vacant: m})
+	if got.result.Rows != 1 {
+		t.Errorf("with %+v: %+v, want the key that was written", m.Spans(), got)
+	}
+}
+
 // interrupted has something written before its nth iterator is opened.
 type interrupted struct {
 	engine.Reader
