@@ -19,6 +19,7 @@
 //   - probe.go asks every partition, ways.go says how much time slow links add to that; judge.go
 //     says which pauses a fault explains; watch.go looks for processes that end, lines of the logs
 //     and metrics that must not be; replicas.go compares the replicas of the processes.
+//   - slow_disk.go: a disk that stays slow, and the pace of writes beside it.
 //   - report.go: what is printed and what is left in the directory.
 //
 // # What fails a run

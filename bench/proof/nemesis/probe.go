@@ -46,8 +46,9 @@ type probes struct {
 	}
 }
 
-// startProbes makes the keyspace and begins.
-func startProbes(ctx context.Context, run *driver.Run, client *kv.Client) (*probes, error) {
+// startProbes makes the keyspace and begins. pace is told of the answers to writes.
+func startProbes(ctx context.Context, run *driver.Run, client *kv.Client,
+	pace *availability.Pace) (*probes, error) {
 	_, err := client.CreateKeyspace(ctx, probeKeyspace, kv.Hash(probePartitions))
 	if err != nil {
 		return nil, fmt.Errorf("the keyspace of the probes: %w", err)
@@ -73,6 +74,9 @@ func startProbes(ctx context.Context, run *driver.Run, client *kv.Client) (*prob
 			p.ask(ctx, i, p.writes, p.mu.writeErrors, func(ctx context.Context) error {
 				n++
 				_, err := keyspace.Put(ctx, key, strconv.AppendInt(nil, int64(n), 10))
+				if err == nil {
+					pace.Answered(i)
+				}
 				return err
 			})
 		})

@@ -147,7 +147,7 @@ func (n *nemesis) setUp(ctx context.Context) error {
 			return errors.Join(fmt.Errorf("setting %s up: %w", load.Name(), err), client.Close())
 		}
 	}
-	if n.probes, err = startProbes(ctx, n.proof, client); err != nil {
+	if n.probes, err = startProbes(ctx, n.proof, client, n.pace); err != nil {
 		return errors.Join(err, client.Close())
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/faults"
+	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/availability"
 	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/links"
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
 )
@@ -51,6 +52,8 @@ type world struct {
 	servers []*faults.Server
 	proof   *driver.Run
 	journal *journal
+	// pace counts the answers to the probes' writes.
+	pace *availability.Pace
 	// placed is where partitions were before the faults of this step.
 	placed *placement
 
@@ -66,7 +69,7 @@ type world struct {
 
 // newWorld makes network, disks and the cluster's configuration; it starts nothing.
 func newWorld(o options, dir string, j *journal) (_ *world, err error) {
-	w := &world{dir: dir, journal: j}
+	w := &world{dir: dir, journal: j, pace: availability.NewPace(probePartitions)}
 	w.mu.down = make(map[int]bool)
 	defer func() {
 		if err != nil {
