@@ -164,7 +164,7 @@ func (a *app) runCommand(ctx, held context.Context, session *coord.Session, f *h
 		Patience: f.patience, Interactive: in != nil && a.inTerminal && a.outTerminal,
 		Failed: cancel}, deadlineOf(session))
 	switch {
-	case err != nil && session != nil && session.Left() <= f.patience:
+	case err != nil && session != nil && leftFor(session) <= f.patience:
 		return &exit.Error{Code: exit.Failed, Err: errSilent(session.Left())}
 	case err != nil:
 		return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("start the command: %w", err)}
@@ -202,7 +202,13 @@ func deadlineOf(session *coord.Session) int64 {
 	// INVARIANT: the clock is read first. If this process stands still in between, what is left is
 	// less, and not the deadline later.
 	now := watchdog.Clock()
-	return now + int64(session.Left())
+	return now + int64(leftFor(session))
+}
+
+// leftFor is how long a command may run under a session that is not renewed any more. The time that
+// a busy system takes to kill the command is left out.
+func leftFor(session *coord.Session) time.Duration {
+	return session.Left() - min(session.TTL()/10, 500*time.Millisecond)
 }
 
 // keepInTime tells the watchdog of each later end of a session, and cancels the command early
@@ -211,9 +217,9 @@ func keepInTime(running context.Context, session *coord.Session, patience time.D
 	process *watchdog.Process, cancel context.CancelCauseFunc) {
 	for {
 		process.Until(deadlineOf(session))
-		left := session.Left()
+		left := leftFor(session)
 		if left <= patience {
-			cancel(errSilent(left))
+			cancel(errSilent(session.Left()))
 			return
 		}
 		// Not longer at a time: the session is renewed meanwhile; and while the machine is suspended

@@ -48,17 +48,25 @@ type Process struct {
 	terminal *terminal
 	// group is the command's; 0: that of this process.
 	group int
-	// ended is closed when the watchdog has ended.
-	ended chan struct{}
+	// ended is closed when the watchdog has ended. verdict, which may be read afterwards, is what the
+	// watchdog has said last: empty if it was killed.
+	//
+	// INVARIANT: the watchdog is waited for (dog.Wait) after the last signal to the group. Until then
+	// its number, which is that of the group, is not given to another process or group, even if
+	// nothing is left of the group.
+	ended   chan struct{}
+	verdict string
 
 	mu struct {
 		sync.Mutex
 		tell *os.File
 		// deadline is what the watchdog was told last.
 		deadline int64
-		// finished says that the watchdog may end, and ending that the command was told to.
-		finished, ending bool
-		last             *time.Timer
+		// finished says that the watchdog may end, and ending that the command was told to. closed says
+		// that the group gets no more signals: its number may soon be that of another one. overdue says
+		// that this process has killed the command at the deadline.
+		finished, ending, closed, overdue bool
+		last, tick                        *time.Timer
 	}
 }
 
@@ -87,14 +95,40 @@ func Start(c Command, deadline int64) (p *Process, err error) {
 	}
 	p.mu.Lock()
 	p.sayLocked("started " + strconv.Itoa(p.cmd.Process.Pid))
+	p.mu.tick = time.AfterFunc(0, p.look)
 	p.mu.Unlock()
 	p.terminal.follow(p.cmd.Process.Pid)
 	go p.watchDog()
 	return p, nil
 }
 
+// look keeps the deadline if the watchdog does not, which may stand still: it has the watchdog go on
+// when there is something to do, and kills the command at the deadline. It runs in a goroutine of
+// the timer.
+func (p *Process) look() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.finished {
+		return
+	}
+	next := lookAgain // a timer stands still in a suspended machine, and the deadline does not
+	if p.mu.deadline != Never {
+		switch left := time.Duration(p.mu.deadline - Clock()); {
+		case left <= 0:
+			p.mu.overdue = p.mu.overdue || !p.mu.ending
+			p.signalLocked(syscall.SIGKILL)
+		case left <= p.Patience:
+			_ = p.dog.Process.Signal(syscall.SIGCONT)
+			next = min(next, left)
+		default:
+			next = min(next, left-p.Patience)
+		}
+	}
+	p.mu.tick.Reset(next)
+}
+
 // startDog starts the watchdog, and returns when it leads its group.
-func (p *Process) startDog(deadline int64) error {
+func (p *Process) startDog(deadline int64) (err error) {
 	told, tell, err := os.Pipe()
 	if err != nil {
 		return err
@@ -104,7 +138,11 @@ func (p *Process) startDog(deadline int64) error {
 	if err != nil {
 		return errors.Join(err, tell.Close())
 	}
-	defer heard.Close()
+	defer func() {
+		if err != nil {
+			_ = heard.Close()
+		}
+	}()
 	own, of := "1", syscall.Getpgrp()
 	if !p.terminal.ownGroup() {
 		own = "0"
@@ -133,7 +171,18 @@ func (p *Process) startDog(deadline int64) error {
 		_ = p.dog.Process.Kill()
 		return errors.Join(err, ignoreExit(p.dog.Wait()), tell.Close())
 	}
+	_ = heard.SetReadDeadline(time.Time{})
+	go p.hear(heard)
 	return nil
+}
+
+// hear waits for the end of the watchdog, without taking its number away: the end of the pipe, which
+// no other process has. It is a goroutine of the process.
+func (p *Process) hear(heard *os.File) {
+	defer close(p.ended)
+	defer heard.Close()
+	verdict, _ := io.ReadAll(io.LimitReader(heard, 64))
+	p.verdict = string(verdict)
 }
 
 func ignoreExit(err error) error {
@@ -143,12 +192,11 @@ func ignoreExit(err error) error {
 	return err
 }
 
-// watchDog waits for the end of the watchdog. It is a goroutine of the process.
+// watchDog waits for an end of the watchdog before its time. It is a goroutine of the process.
 func (p *Process) watchDog() {
-	_ = p.dog.Wait()
-	close(p.ended)
+	<-p.ended
 	p.mu.Lock()
-	early := !p.mu.finished && p.dog.ProcessState.ExitCode() != overdueCode
+	early := !p.mu.finished && p.verdict != saysOverdue
 	p.mu.Unlock()
 	if early {
 		if p.Failed != nil {
@@ -179,11 +227,17 @@ func (p *Process) End() {
 	late := grace
 	if !p.sayLocked("end") {
 		// There is no watchdog to do it.
-		p.signal(syscall.SIGTERM)
-		p.signal(syscall.SIGCONT)
+		p.signalLocked(syscall.SIGTERM)
+		p.signalLocked(syscall.SIGCONT)
 		late = 0
+	} else {
+		_ = p.dog.Process.Signal(syscall.SIGCONT) // it may stand still
 	}
-	p.mu.last = time.AfterFunc(p.Patience+late, func() { p.signal(syscall.SIGKILL) })
+	p.mu.last = time.AfterFunc(p.Patience+late, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.signalLocked(syscall.SIGKILL)
+	})
 }
 
 // sayLocked writes a line to the watchdog, and says whether there is one that reads it.
@@ -201,9 +255,12 @@ func (p *Process) sayLocked(line string) bool {
 	return err == nil
 }
 
-// signal sends a signal to the command and its group, which is this process's to do if there is no
-// watchdog. The group is there until Wait has returned the command's end.
-func (p *Process) signal(s syscall.Signal) {
+// signalLocked sends a signal to the command and its group, which is this process's to do if there
+// is no watchdog, or none that goes on.
+func (p *Process) signalLocked(s syscall.Signal) {
+	if p.mu.closed {
+		return
+	}
 	if p.group == 0 {
 		_ = p.cmd.Process.Signal(s)
 		return
@@ -214,9 +271,15 @@ func (p *Process) signal(s syscall.Signal) {
 
 // signalOutside sends a signal to a command that has left its group, and to the group that it has
 // made, as an interactive shell does, and timeout.
+//
+// A number is given away again once its process was waited for. So the handle of the command is
+// asked after its group was looked up: if it can still be signalled, the number was the command's
+// then. What is left is the time of one system call, in which the system would have to give out all
+// other numbers first, for it gives them out in turn.
 func signalOutside(group int, command *os.Process, s syscall.Signal) {
 	switch of, err := syscall.Getpgid(command.Pid); {
 	case err != nil, of == group:
+	case command.Signal(syscall.Signal(0)) != nil:
 	case of == command.Pid:
 		_ = syscall.Kill(-of, s)
 	default:
@@ -234,8 +297,7 @@ func (p *Process) Wait() (state *os.ProcessState, overdue bool, err error) {
 	state = p.cmd.ProcessState
 	p.terminal.end()
 	defer p.terminal.close()
-	p.finish()
-	overdue = p.dog.ProcessState.ExitCode() == overdueCode
+	overdue = p.finish()
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		p.terminal.interrupted(status.Signal())
 	}
@@ -243,13 +305,14 @@ func (p *Process) Wait() (state *os.ProcessState, overdue bool, err error) {
 }
 
 // finish has the watchdog end, which it does when nothing is left of the group that was told to
-// end.
-func (p *Process) finish() {
+// end. It says whether the command was ended because of the deadline.
+func (p *Process) finish() (overdue bool) {
 	p.mu.Lock()
 	p.mu.finished = true
 	p.sayLocked("gone")
-	ending, last := p.mu.ending, p.mu.last
+	ending, last, tick := p.mu.ending, p.mu.last, p.mu.tick
 	p.mu.Unlock()
+	_ = p.dog.Process.Signal(syscall.SIGCONT) // it may stand still
 	limit := grace
 	if ending {
 		limit += p.Patience
@@ -257,19 +320,23 @@ func (p *Process) finish() {
 	late := time.AfterFunc(limit, func() { _ = p.dog.Process.Kill() })
 	if p.cmd.Process == nil { // it was not started, and nobody waits for the watchdog
 		_ = p.dog.Process.Kill()
-		_ = p.dog.Wait()
-		close(p.ended)
 	}
 	<-p.ended
 	late.Stop()
-	if last != nil {
-		last.Stop()
+	for _, timer := range []*time.Timer{last, tick} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
-	if code := p.dog.ProcessState.ExitCode(); ending && code != 0 && code != overdueCode &&
-		p.group != 0 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.verdict == "" && (ending || p.mu.overdue) && p.group != 0 {
 		_ = syscall.Kill(-p.group, syscall.SIGKILL) // the rest of a group without a watchdog
 	}
+	p.mu.closed = true
+	_ = p.dog.Wait()
 	_ = p.mu.tell.Close()
+	return p.mu.overdue || p.verdict == saysOverdue
 }
 
 // self is this program.

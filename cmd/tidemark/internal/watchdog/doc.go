@@ -24,9 +24,13 @@
 //     besides (Pdeathsig), also if the watchdog was killed with this process.
 //   - The watchdog is killed: this process notices, and ends the command, since nothing else would
 //     keep the deadline if this process stood still. On Linux the kernel kills nothing then.
-//   - The watchdog stands still: this process ends the command by itself when it should have ended.
+//   - The watchdog stands still: this process has it go on (SIGCONT) when there is something to do,
+//     and kills the command at the deadline by itself if it does not.
 //   - Both stand still, or the machine is suspended: what is left to do is done when they go on.
 //     The deadline is one of a clock that goes on in a suspended machine (Clock).
+//   - Numbers of processes are given out again. The group has that of the watchdog, which is not
+//     waited for before the group has had its last signal; and before a group is signalled that the
+//     command has made for itself, it is seen that the command has not been waited for.
 //   - What leaves the group, as the jobs of an interactive shell do, is not ended; the command
 //     itself is, with the group that it has made.
 //

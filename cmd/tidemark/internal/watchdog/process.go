@@ -22,8 +22,10 @@ const (
 	lookAgain = 100 * time.Millisecond
 	// lookForRest is how often it looks whether anything is left of the group.
 	lookForRest = 20 * time.Millisecond
-	// overdueCode is its exit code if it has ended the command because of the deadline.
-	overdueCode = 3
+	// saysOverdue is what it says last if it has ended the command because of the deadline, and
+	// saysDone otherwise. One that was killed says nothing.
+	saysOverdue = "overdue\n"
+	saysDone    = "done\n"
 )
 
 // Main is the whole program if this process is a watchdog, and does nothing otherwise. The first
@@ -52,8 +54,14 @@ func Main() {
 	if _, err := io.WriteString(os.Stdout, ready); err != nil {
 		os.Exit(2)
 	}
-	_ = os.Stdout.Close()
-	os.Exit(d.run(os.Stdin))
+	d.run(os.Stdin)
+	last := saysDone
+	if d.overdue {
+		last = saysOverdue
+	}
+	// The pipe ends with this process, which tells the other one that it has ended.
+	_, _ = io.WriteString(os.Stdout, last)
+	os.Exit(0)
 }
 
 // dog is a watchdog at work.
@@ -69,8 +77,8 @@ type dog struct {
 	left    bool
 }
 
-// run watches until the command has ended, and returns the exit code.
-func (d *dog) run(told io.Reader) int {
+// run watches until the command has ended.
+func (d *dog) run(told io.Reader) {
 	lines := make(chan string)
 	go func() {
 		defer close(lines)
@@ -80,8 +88,8 @@ func (d *dog) run(told io.Reader) int {
 	}()
 	for {
 		now := Clock()
-		if done, code := d.do(d.look(now)); done {
-			return code
+		if d.do(d.look(now)) {
+			return
 		}
 		limit := d.next(now)
 		if d.deadline != Never || d.killAt != Never {
@@ -96,14 +104,14 @@ func (d *dog) run(told io.Reader) int {
 			timer.Stop()
 			if !ok { // the process that has started this one is gone
 				d.do(kill)
-				return 0
+				return
 			}
 			pid, a := d.tell(Clock(), line)
 			if pid > 0 {
 				d.command, _ = os.FindProcess(pid)
 			}
-			if done, code := d.do(a); done {
-				return code
+			if d.do(a) {
+				return
 			}
 		case <-timer.C:
 		}
@@ -111,7 +119,7 @@ func (d *dog) run(told io.Reader) int {
 }
 
 // do does what is to be done. done says that the watchdog is.
-func (d *dog) do(a action) (done bool, code int) {
+func (d *dog) do(a action) (done bool) {
 	switch a {
 	case terminate:
 		d.signal(syscall.SIGTERM)
@@ -119,23 +127,14 @@ func (d *dog) do(a action) (done bool, code int) {
 	case kill:
 		d.leave()
 		d.signal(syscall.SIGKILL)
-		return true, d.code()
+		return true
 	case leave:
 		d.leave()
 	case finish:
-		return true, 0
+		return true
 	}
-	if d.gone && (d.group == 0 || syscall.Kill(-d.group, 0) == syscall.ESRCH) {
-		return true, d.code() // nothing is left of the group
-	}
-	return false, 0
-}
-
-func (d *dog) code() int {
-	if d.overdue {
-		return overdueCode
-	}
-	return 0
+	// Otherwise nothing is left of the group.
+	return d.gone && (d.group == 0 || syscall.Kill(-d.group, 0) == syscall.ESRCH)
 }
 
 // leave leaves the group. Its number stays reserved: it is that of this process.

@@ -147,10 +147,27 @@ func (t *terminal) stop(by syscall.Signal) {
 		// go on, the system does not stop this process, and the command goes on at once. (SIGTSTP is
 		// never handled here: Go's runtime would not restore its default.)
 		t.take()
-		_ = syscall.Kill(0, syscall.SIGTSTP)
-		_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGTSTP) // this thread stops in it
+		stopJob()
 		t.goOn()
 	}
+}
+
+// stopJob stops this process and all others in its group, once, and returns when they go on. The
+// calling goroutine is locked to its thread.
+//
+// The signal to the group stops this process at some time, but maybe not this thread before it runs
+// on. So the thread gets a signal of its own, which it blocks until the group's was sent: if the
+// process has stopped and gone on by then, the signal to go on has taken the thread's away, and it
+// does not stop twice; otherwise the thread stops with the process as soon as it blocks no longer.
+func stopJob() {
+	var block, before unix.Sigset_t
+	block.Val[0] = 1 << (unix.SIGTSTP - 1)
+	if unix.PthreadSigmask(unix.SIG_BLOCK, &block, &before) != nil {
+		return
+	}
+	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGTSTP)
+	_ = syscall.Kill(0, syscall.SIGTSTP)
+	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
 }
 
 // goOn goes on after this process was stopped, in the foreground if this process is there.
