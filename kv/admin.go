@@ -173,11 +173,24 @@ func (c *Client) Nodes(ctx context.Context) ([]NodeInfo, error) {
 		r, err := cluster.ListNodes(ctx, &clusterpb.ListNodesRequest{})
 		all = nil
 		for _, n := range r.GetNodes() {
-			all = append(all, nodeInfo(n))
+			info := nodeInfo(n)
+			if !info.SilentSince.IsZero() {
+				info.SilentFor = ago(n.SilentSinceUnixMs, r.NowUnixMs)
+			}
+			all = append(all, info)
 		}
 		return err
 	})
 	return all, wrapAdmin("list nodes", "", err)
+}
+
+// ago is how long a moment lies back by the clock of the member that tells it. Members of earlier
+// versions do not tell theirs: then it is by the clock of this machine.
+func ago(unixMs, nowUnixMs int64) time.Duration {
+	if nowUnixMs == 0 {
+		nowUnixMs = time.Now().UnixMilli()
+	}
+	return time.Duration(max(nowUnixMs-unixMs, 0)) * time.Millisecond
 }
 
 // Partitions lists the partitions of a keyspace in key order, or with an empty name those of all

@@ -111,6 +111,8 @@ type NodeInfo struct {
 	Alive bool
 	// SilentSince is since when nothing was heard of it; zero if it is alive.
 	SilentSince time.Time
+	// SilentFor is how long ago that was, by the cluster's clock.
+	SilentFor time.Duration
 	// Status says whether it is drained or decommissioned.
 	Status   NodeStatus
 	Started  time.Time

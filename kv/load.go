@@ -167,6 +167,23 @@ type loader struct {
 	telling chan struct{}
 	told    LoadProgress
 	toldAt  time.Time
+	// now is what the cluster's clock showed at asked; zero until a record has an expiry. They are
+	// the caller's goroutine's.
+	now   Timestamp
+	asked time.Time
+}
+
+// clusterNow is what the cluster's clock shows, in nanoseconds since 1970: records expire by that
+// clock.
+func (l *loader) clusterNow(ctx context.Context) (int64, error) {
+	if l.now.IsZero() {
+		var err error
+		if l.now, err = l.keyspace.client.Now(ctx); err != nil {
+			return 0, err
+		}
+		l.asked = time.Now()
+	}
+	return l.now.Wall + int64(time.Since(l.asked)), nil
 }
 
 // toldEvery is how often progress is told at most while records are read. Blocks are few.
@@ -208,8 +225,14 @@ func (l *loader) read(ctx context.Context) error {
 	var last []byte
 	err := l.each(ctx, LoadReading, func(p sorting.Record) error {
 		size := len(p.Key) + len(p.Value)
-		if moment, ok := p.Lifetime.Moment(); ok && moment <= time.Now().UnixNano() {
-			l.loaded.Expired++
+		if moment, ok := p.Lifetime.Moment(); ok {
+			now, err := l.clusterNow(ctx)
+			if err != nil {
+				return err
+			}
+			if moment <= now {
+				l.loaded.Expired++
+			}
 		}
 		inOrder = inOrder && (l.loaded.Records == 0 || bytes.Compare(last, p.Key) < 0)
 		last = append(last[:0], p.Key...)

@@ -24,6 +24,8 @@ type OperatorInfo struct {
 	// Reason is why, Step what is done next, and WaitsFor what that waits for, in words.
 	Reason, Step, WaitsFor string
 	Began                  time.Time
+	// Age is how long ago that was, by the cluster's clock.
+	Age time.Duration
 	// Child is the partition that splits off, and begins at the key SplitAt; 0: none does.
 	Child   uint64
 	SplitAt []byte
@@ -73,7 +75,8 @@ func (c *Client) Operators(ctx context.Context) ([]OperatorInfo, error) {
 			all = append(all, OperatorInfo{ID: o.Operator, Partition: o.Partition, Keyspace: o.Keyspace,
 				Kind: o.Kind, Leader: o.LeadNode, Bytes: o.Bytes, To: o.ToNode, From: o.FromNode,
 				Reason: o.Reason, Step: o.Step, WaitsFor: o.WaitsFor, Child: o.Child, SplitAt: o.SplitAt,
-				Right: o.Right, Began: time.UnixMilli(o.CreatedUnixMs), Cancelled: o.Cancelled})
+				Right: o.Right, Began: time.UnixMilli(o.CreatedUnixMs), Cancelled: o.Cancelled,
+				Age: ago(o.CreatedUnixMs, r.NowUnixMs)})
 		}
 		return err
 	})

@@ -261,6 +261,17 @@ func (c *Client) askNow(ctx context.Context) (Timestamp, error) {
 	}
 }
 
+// Now returns what the time is by the clocks of the cluster, at or above every timestamp that this
+// client has seen. A time ago that is to be read or followed from is measured from it: the clock of
+// this machine may be wrong. It waits for a node that answers as long as ctx lasts, or for the
+// request timeout.
+func (c *Client) Now(ctx context.Context) (Timestamp, error) {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	at, err := c.askNow(ctx)
+	return at, wrap("ask the time", "", nil, err)
+}
+
 // again says whether a read that failed is to be tried again, at a moment that has been moved.
 // Otherwise it returns why it failed.
 func (r *reading) again(ctx context.Context, err error) error {

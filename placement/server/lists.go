@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -20,7 +21,7 @@ func (s *Server) ListNodes(
 	}
 	s.soft.addReports(nodes)
 	return &clusterpb.ListNodesResponse{Nodes: nodes, Members: s.Members(),
-		CoreLeader: s.LeaderAddress()}, nil
+		CoreLeader: s.LeaderAddress(), NowUnixMs: time.Now().UnixMilli()}, nil
 }
 
 // ListKeyspaces lists the keyspaces, and what those wait for that are not ready.

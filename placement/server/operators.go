@@ -227,7 +227,7 @@ func (s *Server) ListOperators(
 	if err != nil {
 		return nil, err
 	}
-	response := &clusterpb.ListOperatorsResponse{}
+	response := &clusterpb.ListOperatorsResponse{NowUnixMs: time.Now().UnixMilli()}
 	operators, err := loadOperators(v)
 	if err != nil {
 		return nil, s.toStatus(err)

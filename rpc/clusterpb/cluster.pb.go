@@ -2272,10 +2272,13 @@ func (*ListNodesRequest) Descriptor() ([]byte, []int) {
 }
 
 type ListNodesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Nodes         []*Node                `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	Members       []*CoreMember          `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"`
-	CoreLeader    string                 `protobuf:"bytes,3,opt,name=core_leader,json=coreLeader,proto3" json:"core_leader,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Nodes      []*Node                `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Members    []*CoreMember          `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"`
+	CoreLeader string                 `protobuf:"bytes,3,opt,name=core_leader,json=coreLeader,proto3" json:"core_leader,omitempty"`
+	// What the clock of the member that answers shows: how long ago moments of the answer were is
+	// measured from it. 0 from earlier versions.
+	NowUnixMs     int64 `protobuf:"varint,4,opt,name=now_unix_ms,json=nowUnixMs,proto3" json:"now_unix_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2329,6 +2332,13 @@ func (x *ListNodesResponse) GetCoreLeader() string {
 		return x.CoreLeader
 	}
 	return ""
+}
+
+func (x *ListNodesResponse) GetNowUnixMs() int64 {
+	if x != nil {
+		return x.NowUnixMs
+	}
+	return 0
 }
 
 type CreateKeyspaceRequest struct {
@@ -4733,8 +4743,10 @@ func (*ListOperatorsRequest) Descriptor() ([]byte, []int) {
 }
 
 type ListOperatorsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Operators     []*OperatorInfo        `protobuf:"bytes,1,rep,name=operators,proto3" json:"operators,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Operators []*OperatorInfo        `protobuf:"bytes,1,rep,name=operators,proto3" json:"operators,omitempty"`
+	// As in ListNodesResponse.
+	NowUnixMs     int64 `protobuf:"varint,2,opt,name=now_unix_ms,json=nowUnixMs,proto3" json:"now_unix_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4774,6 +4786,13 @@ func (x *ListOperatorsResponse) GetOperators() []*OperatorInfo {
 		return x.Operators
 	}
 	return nil
+}
+
+func (x *ListOperatorsResponse) GetNowUnixMs() int64 {
+	if x != nil {
+		return x.NowUnixMs
+	}
+	return 0
 }
 
 // OperatorInfo is a change of a partition's replicas, or a split of it, that is under way.
@@ -8830,12 +8849,13 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\bfollowed\x18\r \x03(\rR\bfollowed\x12\x1f\n" +
 	"\vfollows_all\x18\x0e \x01(\bR\n" +
 	"followsAll\"\x12\n" +
-	"\x10ListNodesRequest\"\xa0\x01\n" +
+	"\x10ListNodesRequest\"\xc0\x01\n" +
 	"\x11ListNodesResponse\x12/\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x19.tidemark.cluster.v1.NodeR\x05nodes\x129\n" +
 	"\amembers\x18\x02 \x03(\v2\x1f.tidemark.cluster.v1.CoreMemberR\amembers\x12\x1f\n" +
 	"\vcore_leader\x18\x03 \x01(\tR\n" +
-	"coreLeader\"\xb6\x05\n" +
+	"coreLeader\x12\x1e\n" +
+	"\vnow_unix_ms\x18\x04 \x01(\x03R\tnowUnixMs\"\xb6\x05\n" +
 	"\x15CreateKeyspaceRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12E\n" +
 	"\fpartitioning\x18\x02 \x01(\x0e2!.tidemark.cluster.v1.PartitioningR\fpartitioning\x12'\n" +
@@ -9040,9 +9060,10 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x15CancelOperatorRequest\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x04R\tpartition\"\x18\n" +
 	"\x16CancelOperatorResponse\"\x16\n" +
-	"\x14ListOperatorsRequest\"X\n" +
+	"\x14ListOperatorsRequest\"x\n" +
 	"\x15ListOperatorsResponse\x12?\n" +
-	"\toperators\x18\x01 \x03(\v2!.tidemark.cluster.v1.OperatorInfoR\toperators\"\x97\x04\n" +
+	"\toperators\x18\x01 \x03(\v2!.tidemark.cluster.v1.OperatorInfoR\toperators\x12\x1e\n" +
+	"\vnow_unix_ms\x18\x02 \x01(\x03R\tnowUnixMs\"\x97\x04\n" +
 	"\fOperatorInfo\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\x04R\boperator\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x04R\tpartition\x12\x1a\n" +

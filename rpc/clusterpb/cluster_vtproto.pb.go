@@ -1803,6 +1803,11 @@ func (m *ListNodesResponse) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.NowUnixMs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.NowUnixMs))
+		i--
+		dAtA[i] = 0x20
+	}
 	if len(m.CoreLeader) > 0 {
 		i -= len(m.CoreLeader)
 		copy(dAtA[i:], m.CoreLeader)
@@ -3994,6 +3999,11 @@ func (m *ListOperatorsResponse) MarshalToSizedBufferVT(dAtA []byte) (int, error)
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.NowUnixMs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.NowUnixMs))
+		i--
+		dAtA[i] = 0x10
 	}
 	if len(m.Operators) > 0 {
 		for iNdEx := len(m.Operators) - 1; iNdEx >= 0; iNdEx-- {
@@ -8151,6 +8161,9 @@ func (m *ListNodesResponse) SizeVT() (n int) {
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	if m.NowUnixMs != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.NowUnixMs))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -8993,6 +9006,9 @@ func (m *ListOperatorsResponse) SizeVT() (n int) {
 			l = e.SizeVT()
 			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
+	}
+	if m.NowUnixMs != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.NowUnixMs))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -15099,6 +15115,25 @@ func (m *ListNodesResponse) UnmarshalVT(dAtA []byte) error {
 			}
 			m.CoreLeader = string(dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
+		case 4:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field NowUnixMs", wireType)
+			}
+			m.NowUnixMs = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.NowUnixMs |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -20359,6 +20394,25 @@ func (m *ListOperatorsResponse) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 2:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field NowUnixMs", wireType)
+			}
+			m.NowUnixMs = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.NowUnixMs |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
