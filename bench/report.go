@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +22,7 @@ var Formats = []string{"table", "json", "tsv"}
 func (r *Result) Write(w io.Writer, format string) error {
 	switch format {
 	case "table":
-		return r.writeTable(w)
+		return r.WriteTable(w, 0)
 	case "json":
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
@@ -41,7 +42,10 @@ func (r *Result) rows() []Operation {
 	return append(r.Operations[:len(r.Operations):len(r.Operations)], r.Total)
 }
 
-func (r *Result) writeTable(w io.Writer) error {
+// WriteTable prints the result for people. Where a terminal has fewer columns than the table of the
+// operations needs, columns of the table are left out, and it is said which; lines of text may be
+// longer. 0 columns are any number.
+func (r *Result) WriteTable(w io.Writer, columns int) error {
 	if x := r.Transactions; x != nil {
 		fmt.Fprintf(w, "workload %s: %s, %s, %.1f s measured after %.1f s warm-up, seed %d\n",
 			r.Workload, counted(uint64(r.Clients), "client"), x.About, r.Seconds, r.WarmUp, r.Seed)
@@ -54,37 +58,23 @@ func (r *Result) writeTable(w io.Writer) error {
 	if r.Interrupted {
 		fmt.Fprintln(w, "the run was interrupted: these are the numbers until then")
 	}
-	t := table.NewWriter()
-	style := table.StyleLight
-	style.Options = table.OptionsNoBordersAndSeparators
-	style.Format.Header = text.FormatDefault
-	style.Format.Footer = text.FormatDefault
-	t.SetStyle(style)
-	header := table.Row{"operation", "count", "ops/s", "mean", "p50", "p95", "p99", "max", "errors"}
-	scans := r.Total.Rows > 0
-	if scans {
-		header = append(header, "rows/s")
-	}
-	t.AppendHeader(header)
-	var columns []table.ColumnConfig
-	for number := 2; number <= len(header); number++ {
-		columns = append(columns, table.ColumnConfig{Number: number, Align: text.AlignRight,
-			AlignHeader: text.AlignRight})
-	}
-	t.SetColumnConfigs(columns)
-	for _, op := range r.rows() {
-		row := table.Row{
-			op.Kind, groupDigits(strconv.FormatUint(op.Count, 10)),
-			groupDigits(fmt.Sprintf("%.0f", op.Throughput)),
-			micros(int64(op.Mean)), micros(op.P50), micros(op.P95), micros(op.P99), micros(op.Max),
-			groupDigits(strconv.FormatUint(op.Errors, 10)),
+	names, rows := r.cells()
+	var without []string
+	shown := tableOf(names, rows)
+	for _, name := range leftOut {
+		if i := slices.Index(names, name); i > 0 && columns > 0 && widest(shown) > columns {
+			without = append(without, name)
+			names = slices.Delete(names, i, i+1)
+			for r := range rows {
+				rows[r] = slices.Delete(rows[r], i, i+1)
+			}
+			shown = tableOf(names, rows)
 		}
-		if scans {
-			row = append(row, groupDigits(fmt.Sprintf("%.0f", op.RowThroughput)))
-		}
-		t.AppendRow(row)
 	}
-	if _, err := fmt.Fprintln(w, trimLines(t.Render())); err != nil {
+	if len(without) > 0 {
+		shown += "\n(not shown: " + strings.Join(without, ", ") + ")"
+	}
+	if _, err := fmt.Fprintln(w, shown); err != nil {
 		return err
 	}
 	if r.Transactions != nil {
@@ -99,6 +89,66 @@ func (r *Result) writeTable(w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// leftOut are the columns of the table that go first where there is too little room.
+var leftOut = []string{"mean", "p95", "rows/s", "max", "errors", "p50"}
+
+// cells are the table of the operations: the names of its columns, and its rows.
+func (r *Result) cells() (names []string, rows [][]string) {
+	names = []string{"operation", "count", "ops/s", "mean", "p50", "p95", "p99", "max", "errors"}
+	scans := r.Total.Rows > 0
+	if scans {
+		names = append(names, "rows/s")
+	}
+	for _, op := range r.rows() {
+		row := []string{
+			op.Kind, groupDigits(strconv.FormatUint(op.Count, 10)),
+			groupDigits(fmt.Sprintf("%.0f", op.Throughput)),
+			micros(int64(op.Mean)), micros(op.P50), micros(op.P95), micros(op.P99), micros(op.Max),
+			groupDigits(strconv.FormatUint(op.Errors, 10)),
+		}
+		if scans {
+			row = append(row, groupDigits(fmt.Sprintf("%.0f", op.RowThroughput)))
+		}
+		rows = append(rows, row)
+	}
+	return names, rows
+}
+
+// tableOf lays a table out.
+func tableOf(names []string, rows [][]string) string {
+	t := table.NewWriter()
+	style := table.StyleLight
+	style.Options = table.OptionsNoBordersAndSeparators
+	style.Format.Header = text.FormatDefault
+	style.Format.Footer = text.FormatDefault
+	t.SetStyle(style)
+	var columns []table.ColumnConfig
+	for number := 2; number <= len(names); number++ {
+		columns = append(columns, table.ColumnConfig{Number: number, Align: text.AlignRight,
+			AlignHeader: text.AlignRight})
+	}
+	t.SetColumnConfigs(columns)
+	line := func(cells []string) (row table.Row) {
+		for _, cell := range cells {
+			row = append(row, cell)
+		}
+		return row
+	}
+	t.AppendHeader(line(names))
+	for _, row := range rows {
+		t.AppendRow(line(row))
+	}
+	return trimLines(t.Render())
+}
+
+// widest is the length of the longest line.
+func widest(lines string) (most int) {
+	for line := range strings.Lines(lines) {
+		most = max(most, text.StringWidth(strings.TrimRight(line, "\n")))
+	}
+	return most
 }
 
 // printable is an error's text, in which a server may have had its say, as a terminal may have it.

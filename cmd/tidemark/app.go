@@ -31,6 +31,9 @@ type app struct {
 	user, passwordFile string
 	format             output.Format
 	output             string
+	// headers: tsv begins with a line of names. color is the value of --color.
+	headers bool
+	color   string
 
 	// running: the command line was understood, and the verb's own code has begun.
 	running bool
@@ -58,7 +61,7 @@ func run(ctx context.Context, args []string, s streams) int {
 	}
 	code := exit.Code(ctx, err)
 	if !errors.Is(err, exit.ErrSaid) {
-		fmt.Fprintf(s.err, "tidemark: %s\n", exit.Message(err))
+		fmt.Fprintf(s.err, "%s %s\n", a.errScreen().Paint(output.Bad, "tidemark:"), exit.Message(err))
 	}
 	if code == exit.Usage && !a.running && cmd != nil {
 		fmt.Fprintf(s.err, "See '%s --help'.\n", cmd.CommandPath())
@@ -71,6 +74,9 @@ func (a *app) verb(
 	do func(ctx context.Context, args []string) error,
 ) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
+		if err := checkColor(a.color); err != nil {
+			return err
+		}
 		if cmd.Flags().Lookup("output") != nil {
 			format, err := output.ParseFormat(a.output)
 			if err != nil {
@@ -111,6 +117,7 @@ func (a *app) printing(cmd *cobra.Command) *cobra.Command {
 		"table, json (numbers as numbers, times in seconds), tsv or raw")
 	_ = cmd.RegisterFlagCompletionFunc("output",
 		cobra.FixedCompletions(output.Formats, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().BoolVar(&a.headers, "headers", false, "with --output tsv: begin with a line of names")
 	return cmd
 }
 
@@ -129,7 +136,7 @@ func arguments(names string, least, most int) cobra.PositionalArgs {
 
 // list begins a list of what a command has found.
 func (a *app) list(columns ...output.Column) *output.List {
-	return output.NewList(a.out, a.format, columns...).Width(a.width)
+	return output.NewList(a.out, a.format, columns...).On(a.screen())
 }
 
 // say prints words for people that are not the result, on stderr.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -49,23 +48,36 @@ func TestParseLocality(t *testing.T) {
 }
 
 func TestParseMoment(t *testing.T) {
-	now := time.Unix(1763632000, 5)
+	now := hlc.Timestamp{Wall: 1763632000_000000005, Logical: 7}
 	for text, want := range map[string]hlc.Timestamp{
-		"1763632000.123456789.3":          {Wall: 1763632000_123456789, Logical: 3},
-		"2025-11-20T09:46:40Z":            {Wall: 1763632000_000000000},
-		"2025-11-20T10:46:40.5+01:00":     {Wall: 1763632000_500000000},
-		"-30s":                            {Wall: 1763631970_000000005},
-		"-1h0m1ms":                        {Wall: 1763628399_999000005},
-		hlc.FromTime(now).Next().String(): {Wall: 1763632000_000000005, Logical: 1},
+		"1763632000.123456789.3":      {Wall: 1763632000_123456789, Logical: 3},
+		"2025-11-20T09:46:40Z":        {Wall: 1763632000_000000000},
+		"2025-11-20T10:46:40.5+01:00": {Wall: 1763632000_500000000},
+		"-30s":                        {Wall: 1763631970_000000005},
+		"-1h0m1ms":                    {Wall: 1763628399_999000005},
+		now.Next().String():           now.Next(),
 	} {
-		if got, err := argument.ParseMoment(text, now); err != nil || got != want {
+		moment, err := argument.ParseMoment(text)
+		if err != nil || moment.Relative() != strings.HasPrefix(text, "-") {
+			t.Errorf("%s: %+v, %v", text, moment, err)
+		}
+		if got, err := moment.At(now); err != nil || got != want {
 			t.Errorf("%s: %s, %v; want %s", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "-", "-30", "yesterday", "2999-01-01T00:00:00Z",
-		"0001-01-01T00:00:00Z", "30s", "--30s", "-500000h", "-2000000h", "2025-11-20"} {
-		if _, err := argument.ParseMoment(text, now); err == nil {
+		"0001-01-01T00:00:00Z", "30s", "--30s", "-2000000000h", "2025-11-20"} {
+		if _, err := argument.ParseMoment(text); err == nil {
 			t.Errorf("%q: want an error", text)
+		}
+	}
+	for _, text := range []string{"-500000h", "-2000000h"} {
+		moment, err := argument.ParseMoment(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at, err := moment.At(now); err == nil {
+			t.Errorf("%q: want an error, got %s", text, at)
 		}
 	}
 }
@@ -118,6 +130,18 @@ func command(t *testing.T, stdin string, environment map[string]string, args ...
 func TestMistakesOnTheCommandLine(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"frobnicate", "unknown command \"frobnicate\" for \"tidemark\"\n"},
+		{"set fruit a b", `unknown command "set" for "tidemark"; did you mean "put"?`},
+		{"ls", `did you mean "scan" (keys of a keyspace) or "keyspace list"?`},
+		{"rm fruit a", `did you mean "delete"?`},
+		{"watch fruit", `did you mean "changes" (a keyspace) or "coord watch"?`},
+		{"backup fruit", `did you mean "dump" (a keyspace) and "coord export"?`},
+		{"keyspace rm fruit", `did you mean "drop"?`},
+		{"node ls", `did you mean "tidemark nodes"?`},
+		{"auth user create me", `did you mean "add"?`},
+		{"cas fruit a new --absent", "unknown flag: --absent; did you mean --expect-absent?"},
+		{"scan fruit --start a", "unknown flag: --start; did you mean --from?"},
+		{"nodes --no-headers", "unknown flag: --no-headers; did you mean --headers?"},
+		{"nodes --color sometimes", "--color sometimes: want auto, always, never"},
 		{"gett fruit", `unknown command "gett" for "tidemark"; did you mean "get"?`},
 		{"keyspace creat fruit",
 			`unknown command "creat" for "tidemark keyspace"; did you mean "create"?`},

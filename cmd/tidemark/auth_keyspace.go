@@ -23,10 +23,7 @@ type grantedKeys struct {
 func (r *grantedKeys) register(cmd *cobra.Command, a *app) {
 	r.keyRange.register(cmd)
 	cmd.Flags().StringVar(&r.keyspace, "keyspace", "", "the keys are those of this keyspace")
-	_ = cmd.RegisterFlagCompletionFunc("keyspace", func(cmd *cobra.Command, _ []string, text string,
-	) ([]string, cobra.ShellCompDirective) {
-		return a.completeKeyspaces(cmd, nil, text)
-	})
+	a.completeFlag(cmd, "keyspace", keyspacesOffered)
 }
 
 // keys reads [KEY [END]] of a keyspace; without KEY they are all.

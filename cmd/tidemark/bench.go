@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime/pprof"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/kvtarget"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/progress"
 	"github.com/tidemarkdb/tidemark/kv"
 )
@@ -162,7 +164,23 @@ func (a *app) showBench(result *bench.Result) error {
 	if format == "raw" {
 		format = "tsv"
 	}
-	if err := result.Write(a.out, format); err != nil {
+	var report strings.Builder
+	var err error
+	if format == string(output.Table) {
+		err = result.WriteTable(&report, a.width)
+	} else {
+		err = result.Write(&report, format)
+	}
+	text := report.String()
+	switch {
+	case err != nil:
+		return err
+	case format == string(output.Table):
+		text = a.screen().Text(text)
+	case format == string(output.TSV) && !a.headers:
+		_, text, _ = strings.Cut(text, "\n")
+	}
+	if _, err := io.WriteString(a.out, text); err != nil {
 		return err
 	}
 	switch {
@@ -202,7 +220,7 @@ func benchLine(p bench.Progress) string {
 
 // benchProgress shows it: every second on a terminal, every ten elsewhere.
 func (a *app) benchProgress(cfg *bench.Config) (stop func()) {
-	line := &progress.Line{Out: a.err, Terminal: a.errTerminal}
+	line := &progress.Line{Out: a.err, Terminal: a.errTerminal, Width: a.errWidth}
 	cfg.Progress = func(p bench.Progress) { line.Show(benchLine(p)) }
 	if !a.errTerminal {
 		cfg.ProgressInterval = 10 * time.Second

@@ -28,8 +28,9 @@ func (a *app) casCommand() *cobra.Command {
 the key is as expected at that moment: it holds a value (--expect), has a version
 (--expect-version), or has no value (--expect-absent).
 
-It prints the version of the new value. If the key is not as expected nothing is changed, what it
-holds is said on stderr, and the exit code is 3.`,
+NEW is standard input if it is -, as in put. The command prints the version of the new value. If
+the key is not as expected nothing is changed, what it holds is said on stderr, and the exit code
+is 3.`,
 		Example: `  tidemark cas fruit apple yellow --expect red
   tidemark cas fruit plum blue --expect-absent
   tidemark cas fruit apple --delete --expect-version 1763632000.123456789.3`,

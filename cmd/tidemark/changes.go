@@ -2,12 +2,12 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,8 +20,9 @@ import (
 
 type changesFlags struct {
 	argument.Span
-	since, until, follow, consumer string
-	progress, whole                bool
+	since, until     momentFlag
+	follow, consumer string
+	progress, whole  bool
 }
 
 func (a *app) changesCommand() *cobra.Command {
@@ -62,8 +63,9 @@ new file only. One command at a time may follow into a file.`,
 	}
 	f.Span.Register(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.since, "since", "", "begin with what was written after: "+argument.MomentHelp)
-	flags.StringVar(&f.until, "until", "",
+	flags.StringVar(&f.since.text, "since", "", "begin with what was written after: "+
+		argument.MomentHelp)
+	flags.StringVar(&f.until.text, "until", "",
 		"end when all that was written up to then has come; a moment as with --since")
 	flags.BoolVar(&f.progress, "progress", false,
 		"tell up to when all changes have come, each second")
@@ -90,19 +92,20 @@ func (a *app) changes(ctx context.Context, keyspace string, f *changesFlags) err
 	if f.whole {
 		options = append(options, kv.Whole())
 	}
-	var until kv.Timestamp
-	if f.until != "" {
-		if until, err = argument.ParseMoment(f.until, time.Now()); err != nil {
-			return err
-		}
+	since := f.since
+	if err := cmp.Or(since.parse(), f.until.parse()); err != nil {
+		return err
 	}
 	if f.consumer != "" {
 		options = append(options, kv.Consumer(f.consumer))
 	}
-	since := f.since
-	p := &changesPrinter{format: a.format, progress: f.progress, until: until,
-		now: f.since == "" && f.consumer == ""}
+	p := &changesPrinter{lines: output.Changes{Format: a.format}, progress: f.progress,
+		now: !f.since.given() && f.consumer == ""}
+	p.lines.Screen.Headers = a.headers
 	if f.follow == "" {
+		p.lines.Screen = a.screen()
+		said := false
+		p.cut = func() { a.sayCut(&said, p.lines.Cut) }
 		out := bufio.NewWriterSize(a.out, 64<<10)
 		p.out, p.mark = out, func(kv.Timestamp) error { return out.Flush() }
 		p.live = a.outTerminal
@@ -117,18 +120,28 @@ func (a *app) changes(ctx context.Context, keyspace string, f *changesFlags) err
 		defer file.Close()
 		p.headed = at.Bytes > 0
 		if ok {
-			since, p.now = at.Timestamp, false
+			since, p.now = momentFlag{text: at.Timestamp}, false
+			if err := since.parse(); err != nil {
+				return err
+			}
 		}
 		p.out, p.mark = file, func(at kv.Timestamp) error { return file.Mark(at.String()) }
 	}
-	if since != "" {
-		if p.complete, err = argument.ParseMoment(since, time.Now()); err != nil {
-			return err
+	return a.withClient(ctx, func(client *kv.Client) error {
+		var err error
+		if f.until.given() {
+			if p.until, err = f.until.at(ctx, client); err != nil {
+				return err
+			}
 		}
-		options = append(options, kv.Since(p.complete))
-	}
-	return a.withKeyspace(ctx, keyspace, func(ks *kv.Keyspace) error {
-		err := p.print(ks.Changes(ctx, options...))
+		if since.given() {
+			if p.complete, err = since.at(ctx, client); err != nil {
+				return err
+			}
+			options = append(options, kv.Since(p.complete))
+		}
+		ks := client.Keyspace(keyspace)
+		err = p.print(ks.Changes(ctx, options...))
 		if err == nil && f.consumer != "" { // the last progress has not been asked on from
 			err = moveConsumer(ctx, ks, f.consumer, p.complete, spans)
 		}
@@ -163,8 +176,10 @@ func moveConsumer(ctx context.Context, ks *kv.Keyspace, name string, to kv.Times
 // changesPrinter prints a feed.
 type changesPrinter struct {
 	out      io.Writer
-	format   output.Format
+	lines    output.Changes
 	progress bool
+	// cut is called after each line, if it is not nil.
+	cut func()
 	// until is where it ends; zero: nowhere. headed: there is a head already. live: lines are to be
 	// seen at once. now: the first progress says where the feed begins.
 	until             kv.Timestamp
@@ -229,7 +244,7 @@ func (p *changesPrinter) begin(first *kv.Change) error {
 	if err := p.mark(p.complete); err != nil || p.headed {
 		return err
 	}
-	_, err := p.out.Write(output.AppendChangesHead(nil, p.format))
+	_, err := p.out.Write(p.lines.AppendHead(nil))
 	return err
 }
 
@@ -241,9 +256,12 @@ func (p *changesPrinter) one(c *kv.Change) error {
 		}
 		p.count++
 	}
-	p.line = output.AppendChange(p.line[:0], p.format, &output.Change{Timestamp: c.Timestamp.String(),
+	p.line = p.lines.Append(p.line[:0], &output.Change{Timestamp: c.Timestamp.String(),
 		Kind: c.Kind.String(), Key: c.Key, Value: c.Value, HasValue: c.Kind == kv.ChangePut,
 		Expires: c.Expires})
 	_, err := p.out.Write(p.line)
+	if err == nil && p.cut != nil {
+		p.cut()
+	}
 	return err
 }

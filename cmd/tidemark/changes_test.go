@@ -71,7 +71,7 @@ func TestChangesVerb(t *testing.T) {
 		t.Errorf("the table is\n%s", table)
 	}
 	if tsv := b.ok("changes", "changes", "--since", position, "--until", "-0s", "-o",
-		"tsv"); !strings.HasPrefix(tsv, "timestamp\tkind\tkey\tvalue\n") ||
+		"tsv", "--headers"); !strings.HasPrefix(tsv, "timestamp\tkind\tkey\tvalue\n") ||
 		!strings.HasSuffix(tsv, "\tput\tb\t3\n") {
 		t.Errorf("printed\n%s", tsv)
 	}
@@ -221,7 +221,9 @@ func TestFollowIsStoppedBeforeTheFirstProgress(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				p := &changesPrinter{out: file, format: format, headed: at.Bytes > 0, now: now && !ok,
+				p := &changesPrinter{out: file, lines: output.Changes{Format: format,
+					Screen: output.Screen{Headers: true}},
+					headed: at.Bytes > 0, now: now && !ok,
 					mark: func(at kv.Timestamp) error { return file.Mark(at.String()) }}
 				if !p.now {
 					p.complete = since

@@ -3,9 +3,6 @@ package main
 import (
 	"context"
 	"strings"
-	"time"
-
-	"github.com/spf13/cobra"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
 	"github.com/tidemarkdb/tidemark/kv"
@@ -78,23 +75,4 @@ func (a *app) withClient(ctx context.Context, do func(*kv.Client) error) error {
 // withKeyspace runs do with a keyspace of a client.
 func (a *app) withKeyspace(ctx context.Context, name string, do func(*kv.Keyspace) error) error {
 	return a.withClient(ctx, func(client *kv.Client) error { return do(client.Keyspace(name)) })
-}
-
-// completeKeyspaces offers the names of keyspaces for the first argument.
-func (a *app) completeKeyspaces(cmd *cobra.Command, args []string,
-	_ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
-	defer cancel()
-	var names []string
-	err := a.withClient(ctx, func(client *kv.Client) error {
-		names = keyspaceNames(ctx, client)
-		return nil
-	})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }

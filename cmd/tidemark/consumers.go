@@ -76,7 +76,7 @@ has not taken is collected as the keyspace's GC window says. A process that goes
 name makes a new consumer.`,
 		Example:           `  tidemark consumers delete fruit search-index`,
 		Args:              arguments("KEYSPACE and NAME", 2, 2),
-		ValidArgsFunction: a.completeKeyspaces,
+		ValidArgsFunction: a.complete(keyspacesOffered, consumersOffered),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
 			return a.withKeyspace(ctx, args[0], func(keyspace *kv.Keyspace) error {
 				existed, err := keyspace.DeleteConsumer(ctx, args[1])

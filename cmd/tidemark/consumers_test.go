@@ -55,7 +55,7 @@ func TestConsumersCommand(t *testing.T) {
 		r.Created.IsZero() || r.From == nil || *r.From != "fed" || r.To != nil {
 		t.Errorf("%+v", r)
 	}
-	for line := range strings.Lines(b.ok("consumers")) {
+	for line := range strings.Lines(b.walk(100, exit.OK, "", "consumers")) {
 		if w := text.StringWidth(strings.TrimSuffix(line, "\n")); w > 100 {
 			t.Errorf("%d columns: %s", w, line)
 		}

@@ -57,8 +57,9 @@ func (a *app) coordExport(
 			_ = os.Remove(file.Name())
 		}
 	}()
-	shown := progress.Start(progress.Options{Out: a.err, Terminal: a.errTerminal, Quiet: quiet,
-		What: "export " + path, Unit: "bytes"})
+	shown := progress.Start(progress.Options{Out: a.err, Terminal: a.errTerminal, Width: a.errWidth,
+		Quiet: quiet,
+		What:  "export " + path, Unit: "bytes"})
 	size, err := receiveSnapshot(ctx, client, file, shown)
 	shown.Stop()
 	if err = errors.Join(err, file.Close()); err != nil {

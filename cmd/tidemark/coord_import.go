@@ -111,8 +111,9 @@ func (a *app) coordImport(
 	ctx context.Context, f *coordFlags, i *importing, path string, quiet, withoutSum, skipUsers bool,
 ) error {
 	show := func(what, unit string, total uint64) *progress.Progress {
-		return progress.Start(progress.Options{Out: a.err, Terminal: a.errTerminal, Quiet: quiet,
-			What: what, Unit: unit, Total: total})
+		return progress.Start(progress.Options{Out: a.err, Terminal: a.errTerminal, Width: a.errWidth,
+			Quiet: quiet,
+			What:  what, Unit: unit, Total: total})
 	}
 	checking := show("check "+path, "bytes", 0)
 	file, err := etcdfile.Open(ctx, path, etcdfile.Options{WithoutSum: withoutSum,

@@ -164,7 +164,8 @@ func TestCoordWatchAndCompact(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	b.want("12", "coord", "watch", "cw/a", "--rev", revision(first), "--limit", "2", "-o", "raw")
-	lines := b.ok("coord", "watch", "cw/a", "--rev", revision(first), "--limit", "2", "-o", "tsv")
+	lines := b.ok("coord", "watch", "cw/a", "--rev", revision(first), "--limit", "2", "-o", "tsv",
+		"--headers")
 	if n := strings.Count(lines, "\n"); n != 3 || !strings.HasPrefix(lines, "revision\tkind\tkey") {
 		t.Errorf("%s", lines)
 	}
@@ -332,7 +333,7 @@ func TestLockIsLost(t *testing.T) {
 func TestElect(t *testing.T) {
 	b := service(t)
 	needsShell(t)
-	watching := b.begin("elect", "e", "--observe", "-o", "tsv")
+	watching := b.begin("elect", "e", "--observe", "-o", "tsv", "--headers")
 	watching.says("watching the election e")
 	watching.says("leader\t")
 	first := b.begin("elect", "e", "10.0.0.7:80", "-o", "json")

@@ -109,6 +109,7 @@ type watchPrinter struct {
 	app      *app
 	out      io.Writer
 	previous bool
+	saidCut  bool
 }
 
 func (p *watchPrinter) columns() []output.Column {
@@ -125,7 +126,7 @@ func (p *watchPrinter) head() error {
 	if p.app.format != output.TSV {
 		return nil
 	}
-	return output.NewList(p.out, output.TSV, p.columns()...).Flush()
+	return output.NewList(p.out, output.TSV, p.columns()...).On(p.app.screen()).Flush()
 }
 
 func (p *watchPrinter) print(event *clientv3.Event) error {
@@ -145,6 +146,8 @@ func (p *watchPrinter) print(event *clientv3.Event) error {
 		if p.previous && event.PrevKv != nil {
 			line += "  (before: " + records.Escape(event.PrevKv.Value) + ")"
 		}
+		line, cut := output.Fit(line, p.app.width)
+		p.app.sayCut(&p.saidCut, cut)
 		_, err := fmt.Fprintln(p.out, line)
 		return err
 	}
@@ -155,34 +158,7 @@ func (p *watchPrinter) print(event *clientv3.Event) error {
 	if p.previous {
 		cells = append(cells, previousCells(event.PrevKv)...)
 	}
-	if p.app.format == output.JSON {
-		list := output.NewList(p.out, output.JSON, p.columns()...)
-		list.Row(cells...)
-		return list.Flush()
-	}
-	list := output.NewList(&withoutHead{out: p.out}, output.TSV, p.columns()...)
+	list := output.NewList(p.out, p.app.format, p.columns()...)
 	list.Row(cells...)
 	return list.Flush()
-}
-
-// withoutHead leaves out the first line.
-type withoutHead struct {
-	out    io.Writer
-	headed bool
-}
-
-func (w *withoutHead) Write(b []byte) (int, error) {
-	rest := b
-	if !w.headed {
-		for i, c := range b {
-			if c == '\n' {
-				rest, w.headed = b[i+1:], true
-				break
-			}
-		}
-	}
-	if _, err := w.out.Write(rest); err != nil {
-		return 0, err
-	}
-	return len(b), nil
 }

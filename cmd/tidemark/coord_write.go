@@ -24,7 +24,9 @@ func (a *app) coordPutCommand() *cobra.Command {
 		Use:   "put KEY VALUE",
 		Short: "Write a key of the coordination service",
 		Long: `Write a key of the coordination service, over any value that it has. It prints the
-revision of the write; with --prev-kv also what was there.`,
+revision of the write; with --prev-kv also what was there.
+
+The value - is standard input, as it is, up to its end; --escaped '\x2d' writes one hyphen.`,
 		Example: `  tidemark coord put config/colour green
   tidemark coord put config/tls --value-file tls.json
   tidemark coord put machines/7 up --lease 694d81417acd4c15`,

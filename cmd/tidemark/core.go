@@ -61,7 +61,7 @@ func (a *app) printCore(core kv.Core) error {
 	list := a.list(output.Column{Name: "id", Number: true}, output.Column{Name: "address"},
 		output.Column{Name: "role"}, output.Column{Name: "leads"},
 		output.Column{Name: "leads coordination"}, output.Column{Name: "answers"},
-		output.Column{Name: "behind", Number: true}, output.Column{Name: "under way"})
+		output.Column{Name: "behind", Number: true}, output.Column{Name: "under way", Sentences: true})
 	doing := func(address string) any {
 		if c := core.Change; c != nil && (c.Add == address || c.Remove == address) {
 			return orNone(coreProgress(c))
@@ -69,8 +69,8 @@ func (a *app) printCore(core kv.Core) error {
 		return nil
 	}
 	for _, m := range core.Members {
-		list.Row(m.ID, m.Address, m.Role, m.Leader, m.LeadsCoordination, m.Answers, m.Behind,
-			doing(m.Address))
+		list.Row(m.ID, m.Address, m.Role, m.Leader, m.LeadsCoordination, output.Health(m.Answers),
+			m.Behind, doing(m.Address))
 	}
 	if !slices.ContainsFunc(core.Members, func(m kv.CoreMemberInfo) bool {
 		return m.LeadsCoordination
@@ -121,7 +121,8 @@ func (a *app) corePromoteCommand() *cobra.Command {
 or its id. That waits until it has the whole state.`,
 		Example: `  tidemark core promote 10.0.0.4:7400
   tidemark core promote 4`,
-		Args: arguments("MEMBER", 1, 1),
+		Args:              arguments("MEMBER", 1, 1),
+		ValidArgsFunction: a.complete(membersOffered),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
 			return a.changeCore(ctx, coreWish{add: args[0], member: true}, background)
 		}),
@@ -142,7 +143,8 @@ It is refused where the members that answer would be no majority of those that a
 newcomer that has not begun to vote takes back what "core add" or "core replace" began.`,
 		Example: `  tidemark core remove 10.0.0.3:7400
   tidemark core remove 3`,
-		Args: arguments("MEMBER", 1, 1),
+		Args:              arguments("MEMBER", 1, 1),
+		ValidArgsFunction: a.complete(membersOffered),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
 			return a.changeCore(ctx, coreWish{remove: args[0]}, background)
 		}),
@@ -163,7 +165,8 @@ Without an address, the newcomer is at that of the member: the same machine with
 directory.`,
 		Example: `  tidemark core replace 10.0.0.3:7400 10.0.0.4:7400
   tidemark core replace 10.0.0.3:7400`,
-		Args: arguments("MEMBER and ADDRESS", 1, 2),
+		Args:              arguments("MEMBER and ADDRESS", 1, 2),
+		ValidArgsFunction: a.complete(membersOffered),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
 			return a.changeCore(ctx, coreWish{add: args[len(args)-1], remove: args[0]}, background)
 		}),

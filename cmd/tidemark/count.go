@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +12,7 @@ import (
 
 func (a *app) countCommand() *cobra.Command {
 	var f argument.Span
-	var at string
+	var at momentFlag
 	var fresh freshFlags
 	cmd := &cobra.Command{
 		Use:   "count NAME",
@@ -28,16 +27,16 @@ travel. With --nearest, --staleness or --any-staleness any replicas may, at a mo
 		Args:              arguments("NAME", 1, 1),
 		ValidArgsFunction: a.completeKeyspaces,
 		RunE: a.verb(func(ctx context.Context, args []string) error {
-			return a.count(ctx, args[0], f, at, &fresh)
+			return a.count(ctx, args[0], f, &at, &fresh)
 		}),
 	}
 	f.Register(cmd)
-	cmd.Flags().StringVar(&at, "at", "", "count in the past: "+argument.MomentHelp)
+	cmd.Flags().StringVar(&at.text, "at", "", "count in the past: "+argument.MomentHelp)
 	fresh.register(a, cmd)
 	return a.printing(a.client(cmd))
 }
 
-func (a *app) count(ctx context.Context, keyspace string, f argument.Span, at string,
+func (a *app) count(ctx context.Context, keyspace string, f argument.Span, at *momentFlag,
 	fresh *freshFlags) error {
 	spans, err := f.Options()
 	if err != nil {
@@ -47,12 +46,8 @@ func (a *app) count(ctx context.Context, keyspace string, f argument.Span, at st
 	for _, span := range spans {
 		options = append(options, span)
 	}
-	if at != "" {
-		moment, err := argument.ParseMoment(at, time.Now())
-		if err != nil {
-			return err
-		}
-		options = append(options, kv.At(moment))
+	if err := at.parse(); err != nil {
+		return err
 	}
 	replicas, err := fresh.options()
 	if err != nil {
@@ -61,8 +56,15 @@ func (a *app) count(ctx context.Context, keyspace string, f argument.Span, at st
 	for _, o := range replicas {
 		options = append(options, o)
 	}
-	return a.withKeyspace(ctx, keyspace, func(ks *kv.Keyspace) error {
-		count, err := ks.Count(ctx, options...)
+	return a.withClient(ctx, func(client *kv.Client) error {
+		if at.given() {
+			moment, err := at.at(ctx, client)
+			if err != nil {
+				return err
+			}
+			options = append(options, kv.At(moment))
+		}
+		count, err := client.Keyspace(keyspace).Count(ctx, options...)
 		if err != nil {
 			return err
 		}

@@ -125,7 +125,8 @@ func TestDebugTxns(t *testing.T) {
 // Spans that a transaction holds are counted apart from the keys that it has locked.
 func TestDebugTxnsNamesSpansApart(t *testing.T) {
 	var out bytes.Buffer
-	a := &app{streams: streams{out: &out, err: io.Discard}, format: output.TSV}
+	a := &app{streams: streams{out: &out, err: io.Discard,
+		getenv: func(string) string { return "" }}, format: output.TSV, headers: true}
 	found := []kv.LiveTransaction{
 		{ID: "aa", Keyspace: "k", Partition: 1, Key: []byte("a"), Locks: 1, Spans: 2},
 		{ID: "bb", Keyspace: "k", Partition: 1, Spans: 1}}

@@ -49,7 +49,7 @@ default time to live, the expiry of what does not expire is written as "never".`
 		}),
 	}
 	f.Span.Register(cmd)
-	cmd.Flags().StringVar(&f.at, "at", "", "dump the past: "+argument.MomentHelp)
+	cmd.Flags().StringVar(&f.at.text, "at", "", "dump the past: "+argument.MomentHelp)
 	cmd.Flags().StringVar(&format, "format", string(records.TSV), "tsv or jsonl")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not show progress")
 	_ = cmd.RegisterFlagCompletionFunc("format",
@@ -66,11 +66,22 @@ func (a *app) dump(ctx context.Context, keyspace string, f scanFlags, format rec
 	if err != nil {
 		return err
 	}
-	return a.withKeyspace(ctx, keyspace, func(ks *kv.Keyspace) error {
+	if a.headers {
+		return exit.Usagef("--headers: a dump is read back by load, which takes no line of names")
+	}
+	return a.withClient(ctx, func(client *kv.Client) error {
+		if f.at.given() {
+			moment, err := f.at.at(ctx, client)
+			if err != nil {
+				return err
+			}
+			options = append(options, kv.At(moment))
+		}
+		ks := client.Keyspace(keyspace)
 		buffered := bufio.NewWriterSize(a.out, 256<<10)
 		writer := records.NewWriter(buffered, format)
 		shown := progress.Start(progress.Options{
-			Out: a.err, Terminal: a.errTerminal, Quiet: quiet || a.outTerminal,
+			Out: a.err, Terminal: a.errTerminal, Width: a.errWidth, Quiet: quiet || a.outTerminal,
 			What: "dump " + keyspace, Unit: "records",
 		})
 		info, err := ks.Describe(ctx)

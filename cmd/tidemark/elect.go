@@ -116,5 +116,6 @@ func (a *app) printLeader(leader coord.Leader) error {
 	} else {
 		list.Row(nil, nil, leader.Revision, nil)
 	}
+	a.headers = false // those that follow are of the same kind
 	return list.Flush()
 }

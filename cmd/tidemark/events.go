@@ -39,19 +39,25 @@ back, or were taken out; and what was asked for. The cluster keeps the last ten 
 	}
 	cmd.Flags().Uint64Var(&partition, "partition", 0, "only those of this partition")
 	cmd.Flags().Uint64Var(&node, "node", 0, "only those of this node")
+	a.completeFlag(cmd, "partition", partitionsOffered)
+	a.completeFlag(cmd, "node", nodesOffered)
 	cmd.Flags().IntVar(&limit, "limit", 50, "how many at most")
 	return a.client(a.printing(cmd))
 }
 
 func (a *app) printEvents(events []kv.Event) error {
-	list := a.list(output.Column{Name: "at"}, output.Column{Name: "kind"},
+	list := a.list(output.Column{Name: "at", Whole: true}, output.Column{Name: "kind"},
 		output.Column{Name: "partition", Number: true}, output.Column{Name: "keyspace"},
-		output.Column{Name: "from", Number: true}, output.Column{Name: "to", Number: true},
-		output.Column{Name: "leader", Number: true}, output.Column{Name: "child", Number: true},
-		output.Column{Name: "split at", Detail: true}, output.Column{Name: "right", Number: true},
-		output.Column{Name: "took"},
-		output.Column{Name: "size", Number: true, Detail: true}, output.Column{Name: "outcome"},
-		output.Column{Name: "why"}, output.Column{Name: "score before", Programs: true},
+		output.Column{Name: "from", Number: true, Detail: true},
+		output.Column{Name: "to", Number: true, Detail: true},
+		output.Column{Name: "leader", Number: true, Detail: true},
+		output.Column{Name: "child", Number: true, Detail: true},
+		output.Column{Name: "split at", Detail: true},
+		output.Column{Name: "right", Number: true, Detail: true},
+		output.Column{Name: "took", Detail: true},
+		output.Column{Name: "size", Number: true, Detail: true},
+		output.Column{Name: "outcome", Sentences: true}, output.Column{Name: "why", Sentences: true},
+		output.Column{Name: "score before", Programs: true},
 		output.Column{Name: "score after", Programs: true},
 		output.Column{Name: "rejected", Programs: true})
 	for _, e := range events {

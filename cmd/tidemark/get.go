@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +15,7 @@ import (
 
 func (a *app) getCommand() *cobra.Command {
 	var e argument.Encoding
-	var at string
+	var at momentFlag
 	var fresh freshFlags
 	cmd := &cobra.Command{
 		Use:   "get NAME KEY...",
@@ -38,17 +37,17 @@ json then tells the moment that was read, and how many seconds old it is at most
 		Args:              arguments("NAME KEY...", 2, -1),
 		ValidArgsFunction: a.completeKeyspaces,
 		RunE: a.verb(func(ctx context.Context, args []string) error {
-			return a.get(ctx, args[0], args[1:], e, at, &fresh)
+			return a.get(ctx, args[0], args[1:], e, &at, &fresh)
 		}),
 	}
 	e.Register(cmd)
-	cmd.Flags().StringVar(&at, "at", "", "read the past: "+argument.MomentHelp)
+	cmd.Flags().StringVar(&at.text, "at", "", "read the past: "+argument.MomentHelp)
 	fresh.register(a, cmd)
 	return a.printing(a.client(cmd))
 }
 
 func (a *app) get(ctx context.Context, keyspace string, arguments []string, e argument.Encoding,
-	at string, fresh *freshFlags) error {
+	at *momentFlag, fresh *freshFlags) error {
 	keys := make([][]byte, len(arguments))
 	for i, argument := range arguments {
 		var err error
@@ -57,12 +56,8 @@ func (a *app) get(ctx context.Context, keyspace string, arguments []string, e ar
 		}
 	}
 	var options []kv.GetOption
-	if at != "" {
-		moment, err := argument.ParseMoment(at, time.Now())
-		if err != nil {
-			return err
-		}
-		options = append(options, kv.At(moment))
+	if err := at.parse(); err != nil {
+		return err
 	}
 	replicas, err := fresh.options()
 	if err != nil {
@@ -71,7 +66,15 @@ func (a *app) get(ctx context.Context, keyspace string, arguments []string, e ar
 	for _, o := range replicas {
 		options = append(options, o)
 	}
-	return a.withKeyspace(ctx, keyspace, func(ks *kv.Keyspace) error {
+	return a.withClient(ctx, func(client *kv.Client) error {
+		if at.given() {
+			moment, err := at.at(ctx, client)
+			if err != nil {
+				return err
+			}
+			options = append(options, kv.At(moment))
+		}
+		ks := client.Keyspace(keyspace)
 		var pairs []kv.Pair
 		if len(keys) == 1 {
 			pair, err := ks.Get(ctx, keys[0], options...)
@@ -102,6 +105,9 @@ func (a *app) printPairs(keyspace string, pairs []kv.Pair, fresh *freshFlags) er
 		columns = append(columns, output.Column{Name: "expires", Whole: true})
 	}
 	list := a.list(append(columns, fresh.columns()...)...)
+	if len(pairs) == 1 {
+		list.All("--output raw")
+	}
 	found := 0
 	for _, pair := range pairs {
 		if !pair.Exists() {

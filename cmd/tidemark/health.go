@@ -86,7 +86,7 @@ func (a *app) health(ctx context.Context, address, name string, live bool) error
 	reasons := askHealth(ctx, client, scheme+"://"+nearby(address)+page)
 	list := a.list(output.Column{Name: "http"}, output.Column{Name: state},
 		output.Column{Name: "reasons", Programs: true})
-	list.Row(address, len(reasons) == 0, reasons)
+	list.Row(address, output.Health(len(reasons) == 0), reasons)
 	if err := list.Flush(); err != nil || len(reasons) == 0 {
 		return err
 	}

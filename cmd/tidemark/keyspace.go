@@ -213,7 +213,8 @@ type creationProgress struct {
 func (c *creationProgress) set(keyspace string, made, total int) {
 	if c.shown == nil {
 		c.shown = progress.Start(progress.Options{
-			Out: c.app.err, Terminal: c.app.errTerminal, Quiet: c.quiet, What: "create " + keyspace,
+			Out: c.app.err, Terminal: c.app.errTerminal, Width: c.app.errWidth,
+			Quiet: c.quiet, What: "create " + keyspace,
 			Unit: "partitions", Total: uint64(total),
 		})
 	}

@@ -16,7 +16,7 @@ func (a *app) latencies(ctx context.Context, client *kv.Client) error {
 	list := a.list(output.Column{Name: "node", Number: true},
 		output.Column{Name: "address"}, output.Column{Name: "region"}, output.Column{Name: "zone"},
 		output.Column{Name: "near"}, output.Column{Name: "latency", Number: true},
-		output.Column{Name: "problem"})
+		output.Column{Name: "problem", Sentences: true})
 	for _, n := range nodes {
 		var latency, problem any
 		if n.Latency > 0 {

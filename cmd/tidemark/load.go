@@ -105,8 +105,10 @@ type load struct {
 	// options are those of the writes.
 	options      []kv.WriteOption
 	ignoreExpiry bool
-	// expired counts the records that had expired, by this machine's clock, when they were read.
+	// expired counts the records that had expired, by the cluster's clock, when they were read.
 	expired uint64
+	// now is what the cluster's clock shows; nil until a record has an expiry.
+	now func() time.Time
 	// total is the number of records if the file was checked, else 0.
 	total uint64
 }
@@ -138,11 +140,12 @@ func (l *load) run(ctx context.Context) error {
 		}
 		in = file
 	}
-	return l.withKeyspace(ctx, l.keyspace, func(ks *kv.Keyspace) error {
+	return l.withClient(ctx, func(client *kv.Client) error {
+		ks := client.Keyspace(l.keyspace)
 		if l.bulk.presplit {
 			return l.loadBlocks(ctx, in, false, ks)
 		}
-		return l.write(ctx, in, ks)
+		return l.write(ctx, in, client, ks)
 	})
 }
 
@@ -166,12 +169,13 @@ func (l *load) check(ctx context.Context, file *os.File) error {
 	return nil
 }
 
-func (l *load) write(ctx context.Context, in io.Reader, ks *kv.Keyspace) error {
+func (l *load) write(ctx context.Context, in io.Reader, client *kv.Client,
+	ks *kv.Keyspace) error {
 	if _, err := ks.Describe(ctx); err != nil {
 		return err // also where there is no record that would notice
 	}
 	shown := l.progress("load " + l.keyspace)
-	written, err := loading.Load(ctx, l.reader(in), keyspaceDestination{ks, l.options},
+	written, err := loading.Load(ctx, l.reader(ctx, in, client), keyspaceDestination{ks, l.options},
 		loading.Options{Progress: shown.Set})
 	shown.Stop()
 	elapsed := shown.Elapsed()
@@ -210,19 +214,38 @@ func (l *load) show(written uint64, elapsed time.Duration) error {
 	return list.Flush()
 }
 
-// reader reads the records, with the expiries that count.
-func (l *load) reader(in io.Reader) func() (records.Record, error) {
+// reader reads the records, with the expiries that count. With a client it counts those that had
+// expired.
+func (l *load) reader(ctx context.Context, in io.Reader,
+	client *kv.Client) func() (records.Record, error) {
 	reader := records.NewReader(in, l.format, loadLimits)
 	return func() (records.Record, error) {
 		record, err := reader.Next()
 		if l.ignoreExpiry {
 			record.Expires, record.Forever = time.Time{}, false
 		}
-		if !record.Expires.IsZero() && !record.Expires.After(time.Now()) {
-			l.expired++
+		if err == nil && client != nil && !record.Expires.IsZero() {
+			if l.now == nil {
+				if l.now, err = clockOf(ctx, client); err != nil {
+					return record, err
+				}
+			}
+			if !record.Expires.After(l.now()) {
+				l.expired++
+			}
 		}
 		return record, err
 	}
+}
+
+// clockOf is the cluster's clock, which goes on as this process's does.
+func clockOf(ctx context.Context, client *kv.Client) (func() time.Time, error) {
+	now, err := client.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	asked := time.Now()
+	return func() time.Time { return time.Unix(0, now.Wall).Add(time.Since(asked)) }, nil
 }
 
 // showExpired says how many records had expired.
@@ -253,7 +276,8 @@ func (l *load) from() string {
 
 func (l *load) progress(what string) *progress.Progress {
 	return progress.Start(progress.Options{
-		Out: l.err, Terminal: l.errTerminal, Quiet: l.quiet, What: what, Unit: "records",
+		Out: l.err, Terminal: l.errTerminal, Width: l.errWidth, Quiet: l.quiet,
+		What: what, Unit: "records",
 		Total: l.total,
 	})
 }

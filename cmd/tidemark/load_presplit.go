@@ -56,6 +56,7 @@ func (s *stages) show(p kv.LoadProgress) {
 		}
 		s.stage = p.Stage
 		s.shown = progress.Start(progress.Options{Out: s.load.err, Terminal: s.load.errTerminal,
+			Width: s.load.errWidth,
 			Quiet: s.load.quiet, What: string(p.Stage) + " " + s.load.keyspace, Unit: unit,
 			Total: p.Total})
 	}
@@ -80,7 +81,7 @@ func (l *load) loadBlocks(ctx context.Context, in io.Reader, again bool, ks *kv.
 	for _, o := range l.options {
 		options = append(options, o.(kv.LoadOption))
 	}
-	done, err := ks.Load(ctx, l.records(in, again), options...)
+	done, err := ks.Load(ctx, l.records(ctx, in, again), options...)
 	shown.stop()
 	for _, note := range done.Notes {
 		fmt.Fprintf(l.err, "load %s: %s\n", l.keyspace, note)
@@ -106,7 +107,8 @@ func (l *load) loadBlocks(ctx context.Context, in io.Reader, again bool, ks *kv.
 }
 
 // records reads the records, from the beginning each time.
-func (l *load) records(in io.Reader, again bool) func() iter.Seq2[kv.Pair, error] {
+func (l *load) records(ctx context.Context, in io.Reader,
+	again bool) func() iter.Seq2[kv.Pair, error] {
 	return func() iter.Seq2[kv.Pair, error] {
 		return func(yield func(kv.Pair, error) bool) {
 			if seeker, ok := in.(io.Seeker); ok && again {
@@ -115,7 +117,7 @@ func (l *load) records(in io.Reader, again bool) func() iter.Seq2[kv.Pair, error
 					return
 				}
 			}
-			next := l.reader(in)
+			next := l.reader(ctx, in, nil) // the SDK counts those that had expired
 			for {
 				record, err := next()
 				if errors.Is(err, io.EOF) {

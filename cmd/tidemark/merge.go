@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -33,7 +31,7 @@ back.`,
 		Example: `  tidemark merge 17
   tidemark merge 17 --wait`,
 		Args:              arguments("PARTITION", 1, 1),
-		ValidArgsFunction: a.completePartitions,
+		ValidArgsFunction: a.complete(partitionsOffered),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
 			partition, err := parsePartition(args[0])
 			if err != nil {
@@ -86,26 +84,4 @@ func (a *app) awaitMerge(ctx context.Context, client *kv.Client, m kv.Merge) err
 	}
 	return fmt.Errorf("partition %d was not merged with partition %d: %s",
 		m.Partition, m.Right, outcome)
-}
-
-// completePartitions offers the numbers of partitions, with where they begin.
-func (a *app) completePartitions(cmd *cobra.Command, args []string, _ string) ([]string,
-	cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
-	defer cancel()
-	var numbers []string
-	err := a.withClient(ctx, func(client *kv.Client) error {
-		all, err := client.Partitions(ctx, "")
-		for _, p := range all {
-			numbers = append(numbers, strconv.FormatUint(p.ID, 10)+"\tof "+p.Keyspace)
-		}
-		return err
-	})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return numbers, cobra.ShellCompDirectiveNoFileComp
 }

@@ -41,7 +41,8 @@ The move is recorded in the consistent core, and goes on whether this command wa
 interrupt it at any time, and see "tidemark operators". --cancel takes back what is under way.`,
 		Example: `  tidemark move 17 --from 2 --to 5
   tidemark move 17 --cancel`,
-		Args: arguments("PARTITION", 1, 1),
+		Args:              arguments("PARTITION", 1, 1),
+		ValidArgsFunction: a.complete(partitionsOffered),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
 			partition, err := parsePartition(args[0])
 			if err != nil {
@@ -76,6 +77,8 @@ interrupt it at any time, and see "tidemark operators". --cancel takes back what
 	}
 	cmd.Flags().Uint64Var(&from, "from", 0, "the node that gives its replica up")
 	cmd.Flags().Uint64Var(&to, "to", 0, "the node that gets one")
+	a.completeFlag(cmd, "from", nodesOffered)
+	a.completeFlag(cmd, "to", nodesOffered)
 	cmd.Flags().BoolVar(&background, "background", false, "do not wait until it is done")
 	cmd.Flags().BoolVar(&cancel, "cancel", false, "take back what is under way in the partition")
 	return a.client(a.printing(cmd))
@@ -162,28 +165,33 @@ right neighbour becomes part of it, why, what is done next, and what that waits 
 				if err != nil {
 					return err
 				}
-				list := a.list(output.Column{Name: "id", Number: true},
-					output.Column{Name: "kind"}, output.Column{Name: "partition", Number: true},
-					output.Column{Name: "keyspace"}, output.Column{Name: "from", Number: true},
-					output.Column{Name: "to", Number: true}, output.Column{Name: "leader", Number: true},
-					output.Column{Name: "child", Number: true},
-					output.Column{Name: "split at", Detail: true},
-					output.Column{Name: "right", Number: true},
-					output.Column{Name: "size", Number: true, Detail: true}, output.Column{Name: "age"},
-					output.Column{Name: "why"}, output.Column{Name: "step"},
-					output.Column{Name: "waits for"})
-				for _, o := range operators {
-					why := o.Reason
-					if o.Cancelled {
-						why += ", cancelled"
-					}
-					list.Row(o.ID, o.Kind, o.Partition, o.Keyspace, orNumber(o.From), orNumber(o.To),
-						orNumber(o.Leader), orNumber(o.Child), bound(o.SplitAt), orNumber(o.Right),
-						output.Size(o.Bytes),
-						time.Since(o.Began).Round(time.Second), why, o.Step, o.WaitsFor)
-				}
-				return list.Flush()
+				return a.printOperators(operators)
 			})
 		}),
 	}))
+}
+
+func (a *app) printOperators(operators []kv.OperatorInfo) error {
+	list := a.list(output.Column{Name: "id", Number: true},
+		output.Column{Name: "kind"}, output.Column{Name: "partition", Number: true},
+		output.Column{Name: "keyspace"}, output.Column{Name: "from", Number: true, Detail: true},
+		output.Column{Name: "to", Number: true, Detail: true},
+		output.Column{Name: "leader", Number: true, Detail: true},
+		output.Column{Name: "child", Number: true, Detail: true},
+		output.Column{Name: "split at", Detail: true},
+		output.Column{Name: "right", Number: true, Detail: true},
+		output.Column{Name: "size", Number: true, Detail: true}, output.Column{Name: "age"},
+		output.Column{Name: "why", Sentences: true}, output.Column{Name: "step", Sentences: true},
+		output.Column{Name: "waits for", Sentences: true})
+	for _, o := range operators {
+		why := o.Reason
+		if o.Cancelled {
+			why += ", cancelled"
+		}
+		list.Row(o.ID, o.Kind, o.Partition, o.Keyspace, orNumber(o.From), orNumber(o.To),
+			orNumber(o.Leader), orNumber(o.Child), bound(o.SplitAt), orNumber(o.Right),
+			output.Size(o.Bytes),
+			o.Age.Round(time.Second), why, o.Step, o.WaitsFor)
+	}
+	return list.Flush()
 }

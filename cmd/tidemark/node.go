@@ -48,7 +48,8 @@ func (a *app) nodeStatusCommand(name string, want kv.NodeStatus,
 		Long:  long,
 		Example: fmt.Sprintf(`  tidemark node %s 4 --dry-run
   tidemark node %s 4`, name, name),
-		Args: arguments("NODE", 1, 1),
+		Args:              arguments("NODE", 1, 1),
+		ValidArgsFunction: a.complete(nodesOffered),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
 			node, err := parseNode(args[0])
 			if err != nil {
@@ -100,8 +101,9 @@ func (a *app) awaitNode(ctx context.Context, client *kv.Client, node uint64, wan
 	if want == kv.NodeDecommissioning {
 		total, unit = p.Replicas, "replicas"
 	}
-	bar := progress.Start(progress.Options{Out: a.err, Terminal: a.errTerminal, Quiet: quiet,
-		What: fmt.Sprintf("node %d", node), Unit: unit, Total: uint64(total)})
+	bar := progress.Start(progress.Options{Out: a.err, Terminal: a.errTerminal, Width: a.errWidth,
+		Quiet: quiet,
+		What:  fmt.Sprintf("node %d", node), Unit: unit, Total: uint64(total)})
 	defer bar.Stop()
 	way, said, since := "", "", time.Now()
 	for {
@@ -145,7 +147,7 @@ func (a *app) printNodeProgress(ctx context.Context, client *kv.Client, node uin
 	p kv.NodeProgress) error {
 	list := a.list(output.Column{Name: "node", Number: true}, output.Column{Name: "status"},
 		output.Column{Name: "replicas", Number: true}, output.Column{Name: "leaders", Number: true},
-		output.Column{Name: "size", Number: true}, output.Column{Name: "in the way"})
+		output.Column{Name: "size", Number: true}, output.Column{Name: "in the way", Sentences: true})
 	way := p.Obstacles
 	if len(way) == 0 && p.InTheWay != "" {
 		way = []string{p.InTheWay}

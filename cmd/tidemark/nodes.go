@@ -48,14 +48,18 @@ func (a *app) nodes(ctx context.Context, client *kv.Client, all bool) error {
 	if err != nil {
 		return err
 	}
+	// Not every user may ask for the settings.
+	settings, err := client.Placement(ctx)
+	return a.printNodes(nodes, operators, err == nil && settings.Paused)
+}
+
+// printNodes lists nodes, and what operators do to them.
+func (a *app) printNodes(nodes []kv.NodeInfo, operators []kv.OperatorInfo, paused bool) error {
 	gets, gives := map[uint64]int{}, map[uint64]int{}
 	for _, o := range operators {
 		gets[o.To]++
 		gives[o.From]++
 	}
-	// Not every user may ask for the settings.
-	settings, err := client.Placement(ctx)
-	paused := err == nil && settings.Paused
 	behind := map[uint64]int{}
 	for _, node := range nodes {
 		for id, count := range node.Behind {
@@ -66,12 +70,13 @@ func (a *app) nodes(ctx context.Context, client *kv.Client, all bool) error {
 		output.Column{Name: "id", Number: true}, output.Column{Name: "address"},
 		output.Column{Name: "alive"},
 		output.Column{Name: "replicas", Number: true}, output.Column{Name: "leaders", Number: true},
-		output.Column{Name: "disk used", Number: true}, output.Column{Name: "disk free", Number: true},
-		output.Column{Name: "region"}, output.Column{Name: "zone"},
+		output.Column{Name: "disk used", Number: true, Detail: true},
+		output.Column{Name: "disk free", Number: true},
+		output.Column{Name: "region", Detail: true}, output.Column{Name: "zone", Detail: true},
 		output.Column{Name: "tags", Detail: true}, output.Column{Name: "status", Programs: true},
 		output.Column{Name: "http", Detail: true},
 		output.Column{Name: "version", Detail: true},
-		output.Column{Name: "notes"})
+		output.Column{Name: "notes", Sentences: true})
 	for _, node := range nodes {
 		var notes []string
 		if node.Status != kv.NodeActive {
@@ -89,7 +94,7 @@ func (a *app) nodes(ctx context.Context, client *kv.Client, all bool) error {
 		}
 		if !node.SilentSince.IsZero() {
 			notes = append(notes, fmt.Sprintf("silent for %s",
-				time.Since(node.SilentSince).Round(time.Second)))
+				node.SilentFor.Round(time.Second)))
 		}
 		if n := behind[node.ID]; n > 0 && node.Alive {
 			notes = append(notes, plural(n, "replica")+" not caught up")
@@ -116,7 +121,7 @@ func (a *app) nodes(ctx context.Context, client *kv.Client, all bool) error {
 			replicas, leaders = node.Replicas, node.Leaders
 			used, free = output.Size(node.DiskUsed), output.Size(node.DiskFree)
 		}
-		list.Row(node.ID, node.Address, node.Alive, replicas, leaders, used, free,
+		list.Row(node.ID, node.Address, output.Health(node.Alive), replicas, leaders, used, free,
 			orNone(node.Region), orNone(node.Zone), orNone(strings.Join(node.Tags, ", ")),
 			string(node.Status), orNone(node.HTTPAddress), orNone(node.Version),
 			orNone(strings.Join(notes, "; ")))
@@ -125,8 +130,7 @@ func (a *app) nodes(ctx context.Context, client *kv.Client, all bool) error {
 		return err
 	}
 	if paused && a.format == output.Table {
-		_, err = fmt.Fprintln(a.out, placementPaused)
-		return err
+		return a.print(placementPaused + "\n")
 	}
 	return nil
 }

@@ -116,6 +116,12 @@ func (a *app) partitions(ctx context.Context, client *kv.Client, keyspace string
 	if err != nil {
 		return err
 	}
+	return a.printPartitions(partitions, operators, order.by != "")
+}
+
+// printPartitions lists partitions and what is being changed; loads has the table show their load.
+func (a *app) printPartitions(partitions []kv.PartitionInfo, operators []kv.OperatorInfo,
+	loads bool) error {
 	changes := make(map[uint64]string, len(operators))
 	for _, o := range operators {
 		changes[o.Partition] = fmt.Sprintf("%s: %s", o.Step, o.Reason)
@@ -128,26 +134,26 @@ func (a *app) partitions(ctx context.Context, client *kv.Client, keyspace string
 			changes[p.ID] = fmt.Sprintf("frozen: partition %d is about to consume it", p.FrozenFor)
 		}
 	}
-	loads := order.by == ""
 	list := a.list(
 		output.Column{Name: "id", Number: true}, output.Column{Name: "keyspace"},
 		output.Column{Name: "hash", Number: true},
-		output.Column{Name: "start"}, output.Column{Name: "end"},
-		output.Column{Name: "epoch", Detail: true}, output.Column{Name: "replicas"},
+		output.Column{Name: "start"}, output.Column{Name: "end", Detail: true},
+		output.Column{Name: "epoch", Detail: true}, output.Column{Name: "replicas", Detail: loads},
 		output.Column{Name: "learners", Programs: true},
-		output.Column{Name: "leader", Number: true}, output.Column{Name: "keys", Number: true},
+		output.Column{Name: "leader", Number: true},
+		output.Column{Name: "keys", Number: true, Detail: loads},
 		output.Column{Name: "size", Number: true},
 		output.Column{Name: "live_bytes", Programs: true},
-		output.Column{Name: "load", Number: true, Programs: loads},
-		output.Column{Name: "load_5m", Number: true, Programs: loads},
-		output.Column{Name: "reads", Number: true, Programs: loads},
-		output.Column{Name: "writes", Number: true, Programs: loads},
-		output.Column{Name: "read_bytes", Number: true, Programs: loads},
-		output.Column{Name: "written_bytes", Number: true, Programs: loads},
+		output.Column{Name: "load", Number: true, Programs: !loads},
+		output.Column{Name: "load_5m", Number: true, Detail: true, Programs: !loads},
+		output.Column{Name: "reads", Number: true, Programs: !loads},
+		output.Column{Name: "writes", Number: true, Programs: !loads},
+		output.Column{Name: "read_bytes", Number: true, Detail: true, Programs: !loads},
+		output.Column{Name: "written_bytes", Number: true, Detail: true, Programs: !loads},
 		output.Column{Name: "measured_seconds", Programs: true},
 		output.Column{Name: "frozen_for", Programs: true},
 		output.Column{Name: "boundary_asked", Programs: true},
-		output.Column{Name: "changes"})
+		output.Column{Name: "changes", Sentences: true})
 	for _, p := range partitions {
 		var hash, leader any
 		if p.Hash >= 0 {

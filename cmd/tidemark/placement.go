@@ -126,8 +126,9 @@ func (a *app) transferCommand() *cobra.Command {
 		Short: "Have another node lead a partition",
 		Long: `Have the replica of a partition on a node lead it, now and from now on. Reads and writes
 pause for a moment.`,
-		Example: `  tidemark transfer 17 --to 2`,
-		Args:    arguments("PARTITION", 1, 1),
+		Example:           `  tidemark transfer 17 --to 2`,
+		Args:              arguments("PARTITION", 1, 1),
+		ValidArgsFunction: a.complete(partitionsOffered),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
 			partition, err := parsePartition(args[0])
 			if err != nil {
@@ -160,6 +161,7 @@ pause for a moment.`,
 		}),
 	}
 	cmd.Flags().Uint64Var(&to, "to", 0, "the node that is to lead")
+	a.completeFlag(cmd, "to", nodesOffered)
 	cmd.Flags().BoolVar(&background, "background", false, "do not wait until it is done")
 	return a.client(a.printing(cmd))
 }

@@ -69,24 +69,25 @@ func (n *named) lines() []string {
 }
 
 // print says below the table of status what is too long for a column, one thing a line.
-func (p *problems) print(out io.Writer, core []string, waiting string) {
-	say := func(what string, lines ...string) {
+func (p *problems) print(out io.Writer, screen output.Screen, core []string, waiting string) {
+	say := func(tone output.Tone, what string, lines ...string) {
 		for _, line := range lines {
-			fmt.Fprintf(out, "%s: %s\n", what, output.Plain(line))
+			text := screen.Text(what + ": " + output.Plain(line) + "\n")
+			fmt.Fprint(out, screen.Paint(tone, what), text[len(what):])
 		}
 	}
 	if len(core) > 1 {
-		say("core", strings.Join(core, ", "))
+		say(output.Plainly, "core", strings.Join(core, ", "))
 	}
 	if waiting != "" {
-		say("not ready", waiting)
+		say(output.Warning, "not ready", waiting)
 	}
-	say("unavailable", p.unavailable.lines()...)
-	say("under replicated", p.underReplicated.lines()...)
-	say("full", p.full.lines()...)
-	say("unhealthy", p.unhealthy.lines()...)
-	say("core at risk", p.core.lines()...)
-	say("cut off", p.links.lines()...)
+	say(output.Bad, "unavailable", p.unavailable.lines()...)
+	say(output.Warning, "under replicated", p.underReplicated.lines()...)
+	say(output.Warning, "full", p.full.lines()...)
+	say(output.Warning, "unhealthy", p.unhealthy.lines()...)
+	say(output.Warning, "core at risk", p.core.lines()...)
+	say(output.Warning, "cut off", p.links.lines()...)
 }
 
 // problemsOf is what one server knows itself: for when the core does not answer.

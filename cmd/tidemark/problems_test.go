@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -59,7 +60,7 @@ func TestProblemsAreNotCut(t *testing.T) {
 	p.underReplicated.add("node 1 (10.0.0.1:7400) is down: 8 replicas")
 	p.underReplicated.add("node 2 (10.0.0.2:7400) is down: 8 replicas, \x1b[31m")
 	var out strings.Builder
-	p.print(&out, []string{"10.0.0.1:7400", "10.0.0.2:7400", "10.0.0.3:7400"},
+	p.print(&out, output.Screen{}, []string{"10.0.0.1:7400", "10.0.0.2:7400", "10.0.0.3:7400"},
 		"the core has no quorum")
 	want := `core: 10.0.0.1:7400, 10.0.0.2:7400, 10.0.0.3:7400
 not ready: the core has no quorum

@@ -28,10 +28,12 @@ prints the version, which is the timestamp of the write; with --output raw only 
 --ttl has the value expire so long after that; get shows when. What is written later replaces the
 value together with its expiry.
 
-Key and value are taken literally, unless --hex, --base64 or --escaped is given.`,
+Key and value are taken literally, unless --hex, --base64 or --escaped is given. The value - is
+standard input, as it is, up to its end; --escaped '\x2d' writes one hyphen.`,
 		Example: `  tidemark put fruit apple green
   tidemark put pictures cat.png --value-file cat.png
   tidemark put binary 00ff cafe --hex
+  date | tidemark put fruit picked -
   tidemark put sessions 7f3a alice --ttl 30m
   before=$(tidemark put fruit apple green --output raw)`,
 		Args:              arguments("NAME KEY VALUE, or NAME KEY and --value-file", 2, 3),
@@ -82,28 +84,40 @@ func (a *app) value(arguments []string, file string, e argument.Encoding) ([]byt
 	switch {
 	case len(arguments) == 1 && file != "":
 		return nil, exit.Usagef("a value and --value-file are given; use one")
+	case len(arguments) == 1 && arguments[0] == stdin:
+		return a.valueOf(a.in, "the value on standard input")
 	case len(arguments) == 1:
 		return e.Decode("value", arguments[0])
 	case file == "":
 		return nil, exit.Usagef(
 			"there is no value; put takes NAME KEY VALUE, or NAME KEY and --value-file")
 	}
-	in := a.in
-	if file != "-" {
-		opened, err := os.Open(file)
-		if err != nil {
-			return nil, exit.Usagef("--value-file: %w", err)
-		}
-		defer opened.Close()
-		in = opened
+	if file == stdin {
+		return a.valueOf(a.in, "--value-file -")
+	}
+	opened, err := os.Open(file)
+	if err != nil {
+		return nil, exit.Usagef("--value-file: %w", err)
+	}
+	defer opened.Close()
+	return a.valueOf(opened, "--value-file "+file)
+}
+
+// stdin is how an argument says that standard input is meant.
+const stdin = "-"
+
+// valueOf reads a value to its end; name says in errors where it comes from.
+func (a *app) valueOf(in io.Reader, name string) ([]byte, error) {
+	if in == a.in && a.inTerminal {
+		a.say("tidemark: the value is what is typed now; Ctrl-D at the beginning of a line ends it")
 	}
 	value, err := io.ReadAll(io.LimitReader(in, keys.MaxValueSize+1))
 	if err != nil {
-		return nil, fmt.Errorf("--value-file: %w", err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if len(value) > keys.MaxValueSize {
-		return nil, exit.Usagef("--value-file %s: it is longer than the limit of a value, %d bytes",
-			file, keys.MaxValueSize)
+		return nil, exit.Usagef("%s: it is longer than the limit of a value, %d bytes", name,
+			keys.MaxValueSize)
 	}
 	return value, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -38,8 +39,14 @@ Then, elsewhere:       tidemark keyspace create fruit --partitions hash:8
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(flagMeant)
+	a.colorFlag(root)
+	columns := helpColumns
+	if a.width > 0 {
+		columns = min(columns, a.width)
+	}
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages",
-		".FlagUsagesWrapped 100"))
+		fmt.Sprintf(".FlagUsagesWrapped %d", columns)))
+	a.fitHelp(root)
 	root.SetVersionTemplate("tidemark {{.Version}}\n")
 	root.AddGroup(
 		&cobra.Group{ID: groupServers, Title: "Servers:"},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +18,7 @@ type scanFlags struct {
 	argument.Span
 	reverse, keysOnly bool
 	limit             int
-	at                string
+	at                momentFlag
 	fresh             freshFlags
 }
 
@@ -51,7 +50,7 @@ moment that was read, and how old it is, are told on stderr.`,
 	flags.BoolVar(&f.reverse, "reverse", false, "from the highest key down")
 	flags.IntVar(&f.limit, "limit", 0, "at most this many rows; 0 is all")
 	flags.BoolVar(&f.keysOnly, "keys-only", false, "leave the values out")
-	flags.StringVar(&f.at, "at", "", "read the past: "+argument.MomentHelp)
+	flags.StringVar(&f.at.text, "at", "", "read the past: "+argument.MomentHelp)
 	f.fresh.register(a, cmd)
 	return a.printing(a.client(cmd))
 }
@@ -76,12 +75,8 @@ func (f *scanFlags) scanOptions() (options []kv.ScanOption, err error) {
 	if f.keysOnly {
 		options = append(options, kv.KeysOnly())
 	}
-	if f.at != "" {
-		moment, err := argument.ParseMoment(f.at, time.Now())
-		if err != nil {
-			return nil, err
-		}
-		options = append(options, kv.At(moment))
+	if err := f.at.parse(); err != nil {
+		return nil, err
 	}
 	replicas, err := f.fresh.options()
 	if err != nil {
@@ -98,8 +93,16 @@ func (a *app) scan(ctx context.Context, keyspace string, f *scanFlags) error {
 	if err != nil {
 		return err
 	}
-	return a.withKeyspace(ctx, keyspace, func(ks *kv.Keyspace) error {
-		rows := output.NewRows(a.out, a.format, f.keysOnly).Screen(a.width)
+	return a.withClient(ctx, func(client *kv.Client) error {
+		if f.at.given() {
+			moment, err := f.at.at(ctx, client)
+			if err != nil {
+				return err
+			}
+			options = append(options, kv.At(moment))
+		}
+		ks := client.Keyspace(keyspace)
+		rows := output.NewRows(a.out, a.format, f.keysOnly).On(a.screen())
 		count, last, err := each(ks.Scan(ctx, options...), func(pair kv.Pair) error {
 			return rows.Write(pair.Key, pair.Value, pair.Expires)
 		})

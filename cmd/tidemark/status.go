@@ -122,8 +122,8 @@ func (a *app) status(ctx context.Context, client *kv.Client, degraded int) error
 		output.Column{Name: "core leader"}, output.Column{Name: "core", Programs: true},
 		output.Column{Name: "version", Detail: true})
 	known := err == nil
-	list.Row(fmt.Sprintf("%016x", status.Cluster), status.Ready && known, orNone(status.WaitingFor),
-		nodes, nodesAlive, keyspaces, partitions,
+	list.Row(fmt.Sprintf("%016x", status.Cluster), output.Health(status.Ready && known),
+		orNone(status.WaitingFor), nodes, nodesAlive, keyspaces, partitions,
 		wrong.unavailable.cell(known), wrong.underReplicated.cell(known), wrong.full.cell(known),
 		wrong.unhealthy.cell(known), wrong.core.cell(known), wrong.links.cell(known),
 		paused, orNone(status.CoreLeader), members, orNone(status.Version))
@@ -131,9 +131,11 @@ func (a *app) status(ctx context.Context, client *kv.Client, degraded int) error
 		return err
 	}
 	if a.format == output.Table {
-		wrong.print(a.out, members, status.WaitingFor)
+		wrong.print(a.out, a.screen(), members, status.WaitingFor)
 		if paused == true {
-			fmt.Fprintln(a.out, placementPaused)
+			if err := a.print(placementPaused + "\n"); err != nil {
+				return err
+			}
 		}
 	}
 	if err != nil {

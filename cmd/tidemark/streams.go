@@ -6,12 +6,14 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 
 	"golang.org/x/term"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 )
 
 // streams is what a run of the program takes from its process.
@@ -26,15 +28,13 @@ type streams struct {
 	hangups func() (signals <-chan os.Signal, stop func())
 	// keys is the terminal where lines can be edited; nil if there is none.
 	keys *screenKeys
-	// width is how wide the terminal is; 0 if there is none.
+	// width is how many columns the terminal of standard output has; 0 if that is no terminal.
 	width int
+	// errWidth is the same of standard error.
+	errWidth int
 }
 
 func processStreams() streams {
-	width := 0
-	if columns, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
-		width = columns
-	}
 	var keys *screenKeys
 	if in := int(os.Stdin.Fd()); term.IsTerminal(in) && term.IsTerminal(int(os.Stderr.Fd())) &&
 		os.Getenv("TERM") != "dumb" {
@@ -54,7 +54,7 @@ func processStreams() streams {
 		}
 	}
 	return streams{
-		keys: keys, width: width,
+		keys: keys, width: terminalWidth(os.Stdout), errWidth: terminalWidth(os.Stderr),
 		hangups: func() (<-chan os.Signal, func()) {
 			signals := make(chan os.Signal, 1)
 			signal.Notify(signals, syscall.SIGHUP)
@@ -66,6 +66,21 @@ func processStreams() streams {
 		errTerminal: term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb",
 		getenv:      os.Getenv,
 	}
+}
+
+// terminalWidth is how many columns a terminal has; 0 if it is none. COLUMNS counts where the
+// terminal does not tell.
+func terminalWidth(of *os.File) int {
+	if !term.IsTerminal(int(of.Fd())) {
+		return 0
+	}
+	if width, _, err := term.GetSize(int(of.Fd())); err == nil && width > 0 {
+		return width
+	}
+	if width, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && width > 0 {
+		return width
+	}
+	return output.UnknownWidth
 }
 
 // confirm asks before something that cannot be undone. Without a terminal it refuses and names the

@@ -75,6 +75,10 @@ func onlyCommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+	if here := foreignCommand(cmd.CommandPath(), args[0]); here != "" {
+		return exit.Usagef("unknown command %q for %q; did you mean %s?", args[0], cmd.CommandPath(),
+			here)
+	}
 	var names []string
 	for _, sub := range cmd.Commands() {
 		if sub.IsAvailableCommand() {
@@ -144,7 +148,11 @@ func flagMeant(cmd *cobra.Command, err error) error {
 			names = append(names, f.Name)
 		}
 	})
-	if meant := closest(name, names); meant != "" {
+	meant := foreignFlag(name, names)
+	if meant == "" {
+		meant = closest(name, names)
+	}
+	if meant != "" {
 		return fmt.Errorf("%w; did you mean --%s?", err, meant)
 	}
 	return err

@@ -70,7 +70,7 @@ func TestTxnPromptEdits(t *testing.T) {
 	b.ok("keyspace", "create", "editor-first", "--partitions", "hash:1")
 	b.ok("keyspace", "create", "editor-other", "--partitions", "hash:1")
 	home := t.TempDir()
-	s := b.keyboard(home, "--timeout", "60s", "-o", "tsv")
+	s := b.keyboard(home, "--timeout", "60s", "-o", "tsv", "--headers")
 	s.press("put editor-first k secret-1\r", "version")
 	// Tab completes the command and the keyspace.
 	s.press("pu\teditor-f\tx 'two words'\r", "\n")
@@ -99,7 +99,7 @@ func TestTxnPromptEdits(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	next := b.keyboard(home, "--timeout", "60s", "-o", "tsv")
+	next := b.keyboard(home, "--timeout", "60s", "-o", "tsv", "--headers")
 	next.press("\x1b[A\r", "The transaction is") // the last line of the former session
 	next.press("\x04", "rolled back")
 	next.leaves(exit.OK)

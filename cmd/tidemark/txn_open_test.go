@@ -57,7 +57,7 @@ func TestTxnListAndAbort(t *testing.T) {
 		row.Waiters[0] != "no transaction" {
 		t.Errorf("%+v", row)
 	}
-	table := b.ok("txn", "list")
+	table := b.walk(100, exit.OK, "", "txn", "list")
 	for line := range strings.Lines(table) {
 		if len(line) > 101 {
 			t.Errorf("a line of %d characters: %s", len(line), line)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
@@ -112,8 +111,7 @@ func (s *txnSession) run(ctx context.Context, line string) error {
 		name = "quit"
 	}
 	if name == "help" {
-		fmt.Fprint(s.out, txnHelp())
-		return nil
+		return s.app.print(txnHelp())
 	}
 	i := slices.IndexFunc(txnVerbs, func(v txnVerb) bool { return v.name == name })
 	if i < 0 {
@@ -247,12 +245,16 @@ func (s *txnSession) rollbackTo(_ context.Context, args []string) error {
 	return nil
 }
 
-func (s *txnSession) at(_ context.Context, args []string) error {
+func (s *txnSession) at(ctx context.Context, args []string) error {
 	if s.tx != nil {
 		return exit.Usagef("at: the transaction begun on line %d reads at one moment of its own; "+
 			"commit or rollback first", s.begun)
 	}
-	moment, err := argument.ParseMoment(args[0], time.Now())
+	flag := momentFlag{text: args[0]}
+	if err := flag.parse(); err != nil {
+		return err
+	}
+	moment, err := flag.at(ctx, s.client)
 	if err != nil {
 		return err
 	}
@@ -414,7 +416,7 @@ func (s *txnSession) scan(ctx context.Context, args []string) error {
 	for _, span := range spans {
 		options = append(options, span)
 	}
-	rows := output.NewRows(s.out, s.format, false).Screen(s.width)
+	rows := output.NewRows(s.out, s.format, false).On(s.screen())
 	pairs := s.reader().Scan(ctx, s.client.Keyspace(args[0]), options...)
 	count, last, err := each(pairs, func(pair kv.Pair) error {
 		return rows.Write(pair.Key, pair.Value, pair.Expires)

@@ -35,26 +35,27 @@ func TestTxnScript(t *testing.T) {
 			"count txn-hash",
 			"count txn-range a",
 			"commit",
-		), exit.OK, "txn", "-o", "tsv")
+		), exit.OK, "txn", "-o", "tsv", "--headers")
 		found := regexp.MustCompile(
-			`^key\tvalue\tversion\napple\tdark red\t\nant\tsmall\nzebra\tstriped\n` +
+			`^key\tvalue\tversion\napple\tdark red\t\nkey\tvalue\nant\tsmall\nzebra\tstriped\n` +
 				`count\n1\ncount\n1\nversion\n(\S+)\n$`).FindStringSubmatch(got.out)
 		if found == nil || got.err != "" {
 			t.Fatalf("the script printed\n%s\nand said %q", got.out, got.err)
 		}
 		version := found[1]
 		b.want("key\tvalue\tversion\napple\tdark red\t"+version+"\n", "get", "txn-hash", "apple",
-			"-o", "tsv")
+			"-o", "tsv", "--headers")
 		b.want("key\tvalue\tversion\nzebra\tstriped\t"+version+"\n", "get", "txn-range", "zebra",
-			"-o", "tsv")
+			"-o", "tsv", "--headers")
 		b.fails(exit.NotFound, "no value", "get", "txn-hash", "gone")
 		b.run(script("begin", "delete txn-hash apple", "delete txn-range zebra",
 			"delete txn-range ant", "commit"), exit.OK, "txn")
 		// The past of both keyspaces at once, and the present again.
 		past := b.run(script("at "+version, "get txn-hash apple", "scan txn-range",
-			"count txn-range", "now", "count txn-range"), exit.OK, "txn", "-o", "tsv")
+			"count txn-range", "now", "count txn-range"), exit.OK, "txn", "-o", "tsv",
+			"--headers")
 		want := "key\tvalue\tversion\napple\tdark red\t" + version +
-			"\nant\tsmall\nzebra\tstriped\ncount\n2\ncount\n0\n"
+			"\nkey\tvalue\nant\tsmall\nzebra\tstriped\ncount\n2\ncount\n0\n"
 		if past.out != want {
 			t.Errorf("the past:\n%s\nwant\n%s", past.out, want)
 		}
@@ -94,8 +95,9 @@ func TestTxnSavepoints(t *testing.T) {
 		"rollback-to one",
 		"put txn-save d 4",
 		"commit",
-	), exit.OK, "txn", "-o", "tsv")
-	if want := "a\t2\nb\t2\na\t1\nc\t3\nversion\n"; !strings.HasPrefix(got.out, want) {
+	), exit.OK, "txn", "-o", "tsv", "--headers")
+	want := "key\tvalue\na\t2\nb\t2\nkey\tvalue\na\t1\nc\t3\nversion\n"
+	if !strings.HasPrefix(got.out, want) {
 		t.Errorf("printed\n%swant first\n%s", got.out, want)
 	}
 	b.want("a\t1\nd\t4\n", "scan", "txn-save", "-o", "tsv")
@@ -257,7 +259,7 @@ func (s *typist) leaves(code int) {
 func TestTxnPrompt(t *testing.T) {
 	b := cluster(t)
 	b.ok("keyspace", "create", "txn-prompt", "--partitions", "hash:4")
-	s := b.typist("--timeout", "60s", "-o", "tsv")
+	s := b.typist("--timeout", "60s", "-o", "tsv", "--headers")
 	if said, _ := s.types("begin", "put txn-prompt a 1"); !regexp.MustCompile(
 		`^The transaction is [0-9a-f]{32}\.\n(tidemark \(transaction\)> ){2}$`).MatchString(said) {
 		t.Errorf("said %q", said)
@@ -303,7 +305,7 @@ func TestTxnPrompt(t *testing.T) {
 		}
 	}
 	if got := b.run(script("begin", "get txn-prompt a", "commit"), exit.OK, "txn", "-o",
-		"tsv"); got.err != "" || strings.Count(got.out, "\n") != 2 {
+		"tsv", "--headers"); got.err != "" || strings.Count(got.out, "\n") != 2 {
 		t.Errorf("a script that only reads: %+v", got)
 	}
 }

@@ -33,7 +33,8 @@ partitions lack something.`,
   tidemark why n3
   tidemark why fruit --output json
   tidemark why --keyspace n3`,
-		Args: arguments("PARTITION, nNODE or KEYSPACE", 0, 1),
+		Args:              arguments("PARTITION, nNODE or KEYSPACE", 0, 1),
+		ValidArgsFunction: a.complete(explainable),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
 			if (len(args) == 1) == (keyspace != "") {
 				return exit.Usagef("say what is to be explained: a partition (17), a node (n3) or a " +
@@ -46,15 +47,15 @@ partitions lack something.`,
 				}
 				if a.format == output.JSON {
 					_, err = fmt.Fprintf(a.out, "%s\n", output.PlainJSON([]byte(why.JSON)))
-				} else {
-					_, err = fmt.Fprint(a.out, output.Plain(why.Text))
+					return err
 				}
-				return err
+				return a.print(output.Plain(why.Text))
 			})
 		}),
 	}
 	cmd.Flags().StringVar(&keyspace, "keyspace", "",
 		"the keyspace, if its name looks like a partition or a node")
+	a.completeFlag(cmd, "keyspace", keyspacesOffered)
 	return a.client(a.printing(cmd))
 }
 

@@ -48,6 +48,9 @@ func (c *ClientTLS) Register(cmd *cobra.Command) {
 	}
 }
 
+// Parsed says that the flags of a command have been read though it is not run, as in completion.
+func (c *ClientTLS) Parsed(cmd *cobra.Command) { c.flags = cmd }
+
 // Config is nil for plain text. --tls=false is plain text whatever the environment says.
 func (c *ClientTLS) Config(getenv func(string) string) (*tls.Config, error) {
 	given := func(flag string) bool { return c.flags != nil && c.flags.Flags().Changed(flag) }

@@ -12,31 +12,61 @@ import (
 const MomentHelp = "a timestamp as commands print it, RFC 3339 (\"2026-11-20T09:30:00Z\"), " +
 	`or a time ago ("-30s")`
 
-// ParseMoment reads the value of --at. A time ago is measured from `now`, this machine's clock.
-func ParseMoment(text string, now time.Time) (hlc.Timestamp, error) {
+// Moment is the value of --at and of flags like it.
+type Moment struct {
+	text string
+	at   hlc.Timestamp
+	// ago is how long before now it is, if ago says so.
+	ago      time.Duration
+	relative bool
+}
+
+// ParseMoment reads the value of --at.
+func ParseMoment(text string) (Moment, error) {
+	m := Moment{text: text}
 	if strings.HasPrefix(text, "-") {
 		ago, err := time.ParseDuration(text)
 		if err != nil {
-			return hlc.Timestamp{},
+			return Moment{},
 				exit.Usagef("%q is not a time ago: use for instance -30s, -5m or -1h30m", text)
 		}
-		if then := now.Add(ago); then.Year() > 1970 {
-			return hlc.FromTime(then), nil
-		}
-		return hlc.Timestamp{}, exit.Usagef("%q is before 1971: there is no such timestamp", text)
+		m.ago, m.relative = ago, true
+		return m, nil
 	}
-	if ts, err := hlc.Parse(text); err == nil && !ts.IsZero() {
-		return ts, nil
+	var err error
+	if m.at, err = hlc.Parse(text); err == nil && !m.at.IsZero() {
+		return m, nil
 	}
 	// Outside these years a timestamp, which counts nanoseconds, cannot say it.
 	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
 		switch year := t.UTC().Year(); {
 		case year <= 1970:
-			return hlc.Timestamp{}, exit.Usagef("%q is before 1971: there is no such timestamp", text)
+			return Moment{}, m.tooEarly()
 		case year >= 2262:
-			return hlc.Timestamp{}, exit.Usagef("%q is after 2261: there is no such timestamp", text)
+			return Moment{}, exit.Usagef("%q is after 2261: there is no such timestamp", text)
 		}
-		return hlc.FromTime(t), nil
+		m.at = hlc.FromTime(t)
+		return m, nil
 	}
-	return hlc.Timestamp{}, exit.Usagef("%q is not a moment: give %s", text, MomentHelp)
+	return Moment{}, exit.Usagef("%q is not a moment: give %s", text, MomentHelp)
+}
+
+func (m Moment) tooEarly() error {
+	return exit.Usagef("%q is before 1971: there is no such timestamp", m.text)
+}
+
+// Relative says that the moment is a time ago: it is measured from the clock of those that are
+// asked about it.
+func (m Moment) Relative() bool { return m.relative }
+
+// At is the timestamp. now counts if the moment is relative.
+func (m Moment) At(now hlc.Timestamp) (hlc.Timestamp, error) {
+	if !m.relative {
+		return m.at, nil
+	}
+	then := time.Unix(0, now.Wall).Add(m.ago)
+	if then.UTC().Year() <= 1970 {
+		return hlc.Timestamp{}, m.tooEarly()
+	}
+	return hlc.FromTime(then), nil
 }

@@ -10,8 +10,29 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
 )
 
-// Cell is a cell that shows people something else than programs.
-type Cell struct{ People, Programs any }
+// Cell is a cell that shows people something else than programs, or in a tone.
+type Cell struct {
+	People, Programs any
+	Tone             Tone
+}
+
+// Toned is a cell with a tone.
+func Toned(cell any, tone Tone) Cell { return Cell{People: cell, Programs: cell, Tone: tone} }
+
+// Health is yes in the tone of what is well, or no in that of what is not.
+func Health(well bool) Cell {
+	if well {
+		return Toned(true, Good)
+	}
+	return Toned(false, Bad)
+}
+
+func toneOf(cell any) Tone {
+	if c, ok := cell.(Cell); ok {
+		return c.Tone
+	}
+	return Plainly
+}
 
 // people is a cell as a table has it.
 func people(cell any) any {

@@ -1,6 +1,7 @@
 package output
 
 import (
+	"strings"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
@@ -21,20 +22,46 @@ const (
 	timestampWidth = len("1795000000.000000000.00")
 )
 
-// AppendChangesHead appends the line that comes before all others, if the format has one.
-func AppendChangesHead(dst []byte, format Format) []byte {
-	switch format {
-	case Table:
-		dst = padded(dst, "TIMESTAMP", timestampWidth)
-		return append(padded(dst, "KIND", kindWidth), "KEY  VALUE\n"...)
-	case TSV:
+// Changes prints the lines of a change feed.
+type Changes struct {
+	Format Format
+	Screen Screen
+	// Cut says that a line of a table was shortened.
+	Cut bool
+}
+
+// AppendHead appends the line that comes before all others, if the format has one.
+func (p *Changes) AppendHead(dst []byte) []byte {
+	switch {
+	case p.Format == Table:
+		return p.fit(dst, len(dst), append(padded(padded(dst, "TIMESTAMP", timestampWidth), "KIND",
+			kindWidth), "KEY  VALUE\n"...))
+	case p.Format == TSV && p.Screen.Headers:
 		return append(dst, "timestamp\tkind\tkey\tvalue\n"...)
 	}
 	return dst
 }
 
-// AppendChange appends a line.
-func AppendChange(dst []byte, format Format, c *Change) []byte {
+// Append appends a line.
+func (p *Changes) Append(dst []byte, c *Change) []byte {
+	if p.Format == Table && p.Screen.Width > 0 {
+		return p.fit(dst, len(dst), appendChange(dst, p.Format, c))
+	}
+	return appendChange(dst, p.Format, c)
+}
+
+// fit shortens the line of a table that begins somewhere in longer.
+func (p *Changes) fit(dst []byte, begin int, longer []byte) []byte {
+	line, cut := Fit(strings.TrimSuffix(string(longer[begin:]), "\n"), p.Screen.columns())
+	if !cut {
+		return longer
+	}
+	p.Cut = true
+	return append(append(dst, line...), '\n')
+}
+
+// appendChange appends a line, as long as it is.
+func appendChange(dst []byte, format Format, c *Change) []byte {
 	switch format {
 	case JSON:
 		dst = append(append(dst, `{"timestamp":"`...), c.Timestamp...)

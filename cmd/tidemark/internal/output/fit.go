@@ -3,37 +3,103 @@ package output
 import (
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
 const (
-	// defaultWidth is how wide a table may be where the width of the screen is not known.
-	defaultWidth = 100
-	// shortest is the width below which no cell is cut.
+	// shortest is the width below which no column is narrowed as long as others can be left out.
 	shortest = 16
+	// readable is the width up to which a column of sentences counts when it is decided what is left
+	// out for it.
+	readable = 32
+	// widest is how far a cell is padded, and with it its column, where there is no terminal: one
+	// long value does not fill other rows with blanks.
+	widest = 100
 	// between columns are so many blanks.
 	between = 2
 )
 
-// fitted is a table that is no wider than it may be, and what was left out for that.
+// fitted is a table that is no wider than the terminal, and what was left out for that.
 type fitted struct {
+	screen  Screen
 	columns []Column
 	rows    [][]string
+	tones   [][]Tone
 	widths  []int
 	// without names the columns that are not shown, but for those in which there is nothing; cut
 	// says that cells were shortened.
 	without []string
 	cut     bool
-	// width is that of the terminal.
-	width int
+	// all says how to see what is not shown.
+	all string
 }
 
-// fit makes the table fit: empty columns go first, then those that are details, from the right;
-// then the widest texts are cut; and at last the rightmost columns go, but for the first.
+// fit makes the table fit, in steps, as far as each is needed. Empty columns go. Details go, from
+// the right. Other texts are cut, the widest first. Columns go from the right, but for the first
+// and for sentences. Sentences are wrapped to what is left. At last sentences go, and the first
+// column is cut.
 func (l *List) fit() *fitted {
-	f := &fitted{rows: make([][]string, len(l.rows)), width: l.width}
+	f := l.natural()
+	width := l.screen.columns()
+	if width == 0 {
+		return f
+	}
+	sentences := make([]int, len(f.widths))
+	for i, c := range f.columns {
+		sentences[i] = f.widths[i]
+		if c.Sentences {
+			f.widths[i] = min(f.widths[i], readable)
+		}
+	}
+	drop := func(i int) {
+		f.drop(i)
+		sentences = append(sentences[:i:i], sentences[i+1:]...)
+	}
+	for i := len(f.columns) - 1; i > 0 && f.over(width) > 0; i-- {
+		if f.empty(i) {
+			without := f.without
+			drop(i)
+			f.without = without
+		}
+	}
+	for i := len(f.columns) - 1; i > 0 && f.over(width) > 0; i-- {
+		if f.columns[i].Detail {
+			drop(i)
+		}
+	}
+	for f.over(width) > 0 && f.narrow(f.over(width)) {
+	}
+	for i := len(f.columns) - 1; i > 0 && f.over(width) > 0; i-- {
+		if !f.columns[i].Sentences {
+			drop(i)
+		}
+	}
+	for i := len(f.columns) - 1; i > 0 && f.over(width) > 0; i-- {
+		drop(i)
+	}
+	if f.over(width) > 0 {
+		f.widths[0] = width
+	}
+	for i, c := range f.columns {
+		if room := -f.over(width); c.Sentences && room > 0 {
+			f.widths[i] = min(f.widths[i]+room, sentences[i])
+		}
+	}
+	f.shorten()
+	return f
+}
+
+// natural is the table as wide as it is.
+func (l *List) natural() *fitted {
+	f := &fitted{screen: l.screen, all: l.all, rows: make([][]string, len(l.rows)),
+		tones: make([][]Tone, len(l.rows))}
+	most := widest
+	if l.screen.Width > 0 {
+		most = math.MaxInt
+	}
 	for i, c := range l.columns {
 		if c.Programs {
 			continue
@@ -43,25 +109,12 @@ func (l *List) fit() *fitted {
 		for r, row := range l.rows {
 			cell := tableCell(people(row[i]))
 			f.rows[r] = append(f.rows[r], cell)
-			width = max(width, text.StringWidth(cell))
+			f.tones[r] = append(f.tones[r], toneOf(row[i]))
+			if w := text.StringWidth(cell); w <= most {
+				width = max(width, w)
+			}
 		}
 		f.widths = append(f.widths, width)
-	}
-	for i := len(f.columns) - 1; i > 0 && f.over(l.width) > 0; i-- {
-		if f.empty(i) {
-			f.drop(i)
-			f.without = nil
-		}
-	}
-	for i := len(f.columns) - 1; i > 0 && f.over(l.width) > 0; i-- {
-		if f.columns[i].Detail {
-			f.drop(i)
-		}
-	}
-	for f.over(l.width) > 0 && f.shorten(f.over(l.width)) {
-	}
-	for f.over(l.width) > 0 && len(f.columns) > 1 {
-		f.drop(len(f.columns) - 1)
 	}
 	return f
 }
@@ -91,38 +144,46 @@ func (f *fitted) drop(column int) {
 	f.widths = append(f.widths[:column:column], f.widths[column+1:]...)
 	for r, row := range f.rows {
 		f.rows[r] = append(row[:column:column], row[column+1:]...)
+		f.tones[r] = append(f.tones[r][:column:column], f.tones[r][column+1:]...)
 	}
 }
 
-// shorten cuts the widest text column, by no more than it must, and says whether one could be cut.
-func (f *fitted) shorten(by int) bool {
-	widest := -1
+// narrow takes from the widest text column, no more than it must, and says whether it could.
+func (f *fitted) narrow(by int) bool {
+	column := -1
 	for i, w := range f.widths {
 		if !f.columns[i].Number && !f.columns[i].Whole &&
 			w > max(shortest, text.StringWidth(f.columns[i].Name)) &&
-			(widest < 0 || w > f.widths[widest]) {
-			widest = i
+			(column < 0 || w > f.widths[column]) {
+			column = i
 		}
 	}
-	if widest < 0 {
+	if column < 0 {
 		return false
 	}
-	least := max(shortest, text.StringWidth(f.columns[widest].Name))
+	least := max(shortest, text.StringWidth(f.columns[column].Name))
 	// Not below the next one: columns of much text share what there is.
 	for i, w := range f.widths {
-		if i != widest && !f.columns[i].Number && w < f.widths[widest] {
+		if i != column && !f.columns[i].Number && w < f.widths[column] {
 			least = max(least, w)
 		}
 	}
-	to := max(f.widths[widest]-by, min(least, f.widths[widest]-1))
-	for _, row := range f.rows {
-		if text.StringWidth(row[widest]) > to {
-			row[widest] = text.Snip(row[widest], to, "…")
-			f.cut = true
+	f.widths[column] = max(f.widths[column]-by, min(least, f.widths[column]-1))
+	return true
+}
+
+// shorten cuts the cells that are wider than their columns, but for sentences, which are wrapped.
+func (f *fitted) shorten() {
+	for i, c := range f.columns {
+		if c.Sentences {
+			continue
+		}
+		for _, row := range f.rows {
+			var cut bool
+			row[i], cut = Fit(row[i], f.widths[i])
+			f.cut = f.cut || cut
 		}
 	}
-	f.widths[widest] = to
-	return true
 }
 
 // write prints the table, and what is not in it.
@@ -130,15 +191,46 @@ func (f *fitted) write(out io.Writer) error {
 	header := make([]string, len(f.columns))
 	for i, c := range f.columns {
 		header[i] = strings.ToUpper(c.Name)
+		if f.screen.Width > 0 {
+			header[i], _ = Fit(header[i], f.widths[i])
+		}
 	}
 	var b strings.Builder
-	f.line(&b, header)
-	for _, row := range f.rows {
-		f.line(&b, row)
+	f.line(&b, header, nil)
+	for r, row := range f.rows {
+		f.row(&b, row, f.tones[r])
 	}
-	if _, err := io.WriteString(out, b.String()); err != nil {
-		return err
+	b.WriteString(f.note())
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// writeUpright prints the only row of a table with each cell on a line of its own.
+func (f *fitted) writeUpright(out io.Writer) error {
+	label := 0
+	for _, c := range f.columns {
+		label = max(label, text.StringWidth(c.Name))
 	}
+	label = min(label, f.screen.columns()/2)
+	var b strings.Builder
+	for i, c := range f.columns {
+		name, _ := Fit(strings.ToUpper(c.Name), label)
+		for n, part := range wrap(f.rows[0][i], f.screen.columns()-label-between) {
+			if n > 0 {
+				name = ""
+			}
+			b.WriteString(strings.TrimRight(
+				name+strings.Repeat(" ", label-text.StringWidth(name)+between)+
+					f.screen.Paint(f.tones[0][i], part), " "))
+			b.WriteByte('\n')
+		}
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// note says what is not in the table.
+func (f *fitted) note() string {
 	var said []string
 	if len(f.without) > 0 {
 		said = append(said, "not shown: "+strings.Join(f.without, ", "))
@@ -147,25 +239,50 @@ func (f *fitted) write(out io.Writer) error {
 		said = append(said, "… marks what was cut")
 	}
 	if len(said) == 0 {
-		return nil
+		return ""
 	}
-	note := fmt.Sprintf("(%s; --output json has all)", strings.Join(said, "; "))
-	_, err := fmt.Fprintln(out, text.WrapSoft(note, f.width))
-	return err
+	return f.screen.Text(fmt.Sprintf("(%s; %s has all)\n", strings.Join(said, "; "), f.all))
+}
+
+// row appends a row. It has as many lines as the longest of its sentences.
+func (f *fitted) row(b *strings.Builder, cells []string, tones []Tone) {
+	parts, most := make([][]string, len(cells)), 1
+	for i, cell := range cells {
+		parts[i] = []string{cell}
+		if f.columns[i].Sentences && f.screen.Width > 0 {
+			parts[i] = wrap(cell, f.widths[i])
+		}
+		most = max(most, len(parts[i]))
+	}
+	for n := range most {
+		line := make([]string, len(cells))
+		for i, p := range parts {
+			if n < len(p) {
+				line[i] = p[n]
+			}
+		}
+		f.line(b, line, tones)
+	}
 }
 
 // line appends the cells, each at its width, without blanks at the end.
-func (f *fitted) line(b *strings.Builder, cells []string) {
-	var line strings.Builder
+func (f *fitted) line(b *strings.Builder, cells []string, tones []Tone) {
+	blanks := 0
 	for i, cell := range cells {
-		pad := strings.Repeat(" ", max(f.widths[i]-text.StringWidth(cell), 0))
-		if f.columns[i].Number {
-			line.WriteString(pad + cell)
-		} else {
-			line.WriteString(cell + pad)
+		pad := max(f.widths[i]-text.StringWidth(cell), 0)
+		tone := Plainly
+		if tones != nil {
+			tone = tones[i]
 		}
-		line.WriteString(strings.Repeat(" ", between))
+		if f.columns[i].Number {
+			blanks, pad = blanks+pad, 0
+		}
+		if cell != "" {
+			b.WriteString(strings.Repeat(" ", blanks))
+			b.WriteString(f.screen.Paint(tone, cell))
+			blanks = 0
+		}
+		blanks += pad + between
 	}
-	b.WriteString(strings.TrimRight(line.String(), " "))
 	b.WriteByte('\n')
 }

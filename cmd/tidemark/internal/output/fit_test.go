@@ -3,7 +3,9 @@ package output
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,40 +25,43 @@ func render(t interface{ Fatal(...any) }, l *List) []string {
 
 // A table that would be too wide leaves out empty columns and details, then cuts, and says so.
 func TestTablesFit(t *testing.T) {
+	hundred := Screen{Width: 100}
 	l := NewList(nil, Table, Column{Name: "id", Number: true}, Column{Name: "region"},
-		Column{Name: "notes"}, Column{Name: "version", Detail: true})
+		Column{Name: "notes"}, Column{Name: "version", Detail: true}).On(hundred)
 	l.Row(1, nil, strings.Repeat("n", 90), "v1.2.3")
+	l.Row(2, nil, "n", "v1.2.3")
 	lines := render(t, l)
 	if want := "(not shown: version; --output json has all)"; lines[len(lines)-1] != want ||
 		!strings.Contains(lines[1], strings.Repeat("n", 90)) {
 		t.Errorf("%q\nwant at the end %q", lines, want)
 	}
-	l = NewList(nil, Table, Column{Name: "key"}, Column{Name: "n", Number: true})
+	l = NewList(nil, Table, Column{Name: "key"}, Column{Name: "n", Number: true}).On(hundred)
 	l.Row([]byte(strings.Repeat("k", 200)), 1234)
 	lines = render(t, l)
 	if want := "(… marks what was cut; --output json has all)"; lines[2] != want ||
 		text.StringWidth(lines[1]) != 100 || !strings.HasSuffix(lines[1], "…  1234") {
 		t.Errorf("%q\nwant at the end %q", lines, want)
 	}
-	if lines = render(t, l.Width(300)); len(lines) != 2 {
+	if lines = render(t, l.On(Screen{Width: 300})); len(lines) != 2 {
 		t.Errorf("on a wide screen: %q", lines)
 	}
 }
 
-// Whatever is in it, a table is no wider than it may be, and nothing is missing without a word.
+// Whatever is in it, a table is no wider than the terminal, and nothing is missing without a word.
 func TestTablesFitAlways(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var columns []Column
 		for range rapid.IntRange(1, 14).Draw(t, "columns") {
 			columns = append(columns,
 				Column{Name: rapid.StringMatching("[a-z]{1,12}").Draw(t, "name"),
-					Number: rapid.Bool().Draw(t, "number"), Detail: rapid.Bool().Draw(t, "detail")})
+					Number: rapid.Bool().Draw(t, "number"), Detail: rapid.Bool().Draw(t, "detail"),
+					Whole: rapid.Bool().Draw(t, "whole"), Sentences: rapid.Bool().Draw(t, "sentences")})
 		}
-		l := NewList(nil, Table, columns...)
-		columnsAsked := len(columns)
+		width := rapid.IntRange(20, 140).Draw(t, "width")
+		l := NewList(nil, Table, columns...).On(Screen{Width: width})
 		nothing := 0
 		for range rapid.IntRange(0, 4).Draw(t, "rows") {
-			row := make([]any, columnsAsked)
+			row := make([]any, len(columns))
 			for i, c := range columns {
 				switch {
 				case rapid.Bool().Draw(t, "none"):
@@ -75,16 +80,112 @@ func TestTablesFitAlways(t *testing.T) {
 			}
 		}
 		lines := render(t, l)
-		for _, line := range lines[:len(l.rows)+1] {
-			if w := text.StringWidth(line); w > 100 {
-				t.Fatalf("%d columns: %q of %v", w, lines, shown.widths)
+		for _, line := range lines {
+			if w := text.StringWidth(line); w > width {
+				t.Fatalf("%d of %d columns: %q of %v", w, width, lines, shown.widths)
 			}
 		}
-		if said := len(lines) > len(l.rows)+1; said != (len(shown.without) > 0 || shown.cut) ||
-			len(shown.without)+len(shown.columns)+nothing < columnsAsked {
-			t.Fatalf("it said %v, without %q, cut %v", said, shown.without, shown.cut)
+		upright := len(l.rows) == 1 && len(shown.without) > 0
+		all := strings.Join(strings.Fields(strings.Join(lines, "")), "")
+		note := strings.Contains(all, "jsonhasall")
+		if note != (!upright && (len(shown.without) > 0 || shown.cut)) ||
+			len(shown.without)+len(shown.columns)+nothing < len(columns) {
+			t.Fatalf("it said %v, without %q, cut %v: %q", note, shown.without, shown.cut, lines)
 		}
 	})
+}
+
+// Where there is no terminal nothing is cut or left out, and one long cell does not widen others.
+func TestNothingIsCutThroughAPipe(t *testing.T) {
+	l := NewList(nil, Table, Column{Name: "key"}, Column{Name: "why", Sentences: true},
+		Column{Name: "n", Number: true, Detail: true})
+	long := strings.Repeat("long ", 100_000)
+	l.Row([]byte("a"), long, 1)
+	l.Row([]byte("b"), "short", 2)
+	want := []string{"KEY  WHY    N", "a    " + long + "  1", "b    short  2"}
+	if lines := render(t, l); !slices.Equal(lines, want) {
+		t.Errorf("%.200q", lines)
+	}
+	var out bytes.Buffer
+	r := NewRows(&out, Table, false)
+	if err := errors.Join(r.Write([]byte("key"), []byte(long), time.Time{}), r.Flush()); err != nil ||
+		out.String() != "KEY  VALUE\nkey  "+long+"\n" {
+		t.Errorf("%v: %.200q", err, out.String())
+	}
+}
+
+// Sentences are wrapped between words; the only row of a table that does not fit is shown upright.
+func TestSentencesAreWrapped(t *testing.T) {
+	columns := []Column{{Name: "id", Number: true}, {Name: "state", Detail: true},
+		{Name: "why", Sentences: true}}
+	l := NewList(nil, Table, columns...).On(Screen{Width: 44, Color: true})
+	l.Row(1, "well", "a leader moves to the node that has few of them")
+	l.Row(22, Toned("bad", Bad), "short")
+	want := []string{"ID  STATE  WHY",
+		" 1  well   a leader moves to the node that",
+		"           has few of them",
+		"22  \x1b[1;31mbad\x1b[0m    short"}
+	if lines := render(t, l); !slices.Equal(lines, want) {
+		t.Errorf("%q, want\n%q", lines, want)
+	}
+	l = NewList(nil, Table, columns...).On(Screen{Width: 24})
+	l.Row(1, "well", "a leader moves to the node")
+	want = []string{"ID     1", "STATE  well", "WHY    a leader moves to", "       the node"}
+	if lines := render(t, l); !slices.Equal(lines, want) {
+		t.Errorf("%q, want\n%q", lines, want)
+	}
+}
+
+// The rows of a scan fit, whatever their keys and values are.
+func TestRowsFit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var out bytes.Buffer
+		width := rapid.IntRange(20, 140).Draw(t, "width")
+		r := NewRows(&out, Table, rapid.Bool().Draw(t, "keys only")).On(Screen{Width: width})
+		for range rapid.IntRange(1, 5).Draw(t, "rows") {
+			if err := r.Write([]byte(rapid.StringN(1, 200, 200).Draw(t, "key")),
+				[]byte(rapid.StringN(0, 200, 200).Draw(t, "value")), time.Time{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(out.String()) {
+			if w := text.StringWidth(strings.TrimSuffix(line, "\n")); w > width {
+				t.Fatalf("%d of %d columns: %q", w, width, out.String())
+			}
+		}
+	})
+}
+
+// Text that was written for wide lines is laid out anew, lists and their entries too.
+func TestReflow(t *testing.T) {
+	written := `One sentence that is long,
+and one more.
+
+    0  it did what it
+       was asked to
+  130  interrupted
+
+  tidemark put a b
+  tidemark get a`
+	want := `One sentence that is
+long, and one more.
+
+    0  it did what
+       it was asked
+       to
+  130  interrupted
+
+  tidemark put a b
+  tidemark get a`
+	if got := (Screen{Width: 20}).Reflow(written); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	if got := (Screen{}).Reflow(written); got != written {
+		t.Errorf("through a pipe: %s", got)
+	}
 }
 
 func cellsOf(l *List) (rows [][]string) {
@@ -153,7 +254,8 @@ func TestNothingReachesTheTerminal(t *testing.T) {
 func TestJSONNumbers(t *testing.T) {
 	l := NewList(io.Discard, JSON, Column{Name: "nodes"}, Column{Name: "replicas"},
 		Column{Name: "gc window"}, Column{Name: "size"}, Column{Name: "only", Programs: true})
-	l.Row(Cell{"2 of 3", 3}, Cell{[]string{"1", "2 (learner)"}, []uint64{1, 2}},
+	l.Row(Cell{People: "2 of 3", Programs: 3},
+		Cell{People: []string{"1", "2 (learner)"}, Programs: []uint64{1, 2}},
 		90*time.Minute+time.Millisecond, Size(7), []uint64{})
 	if got, want := render(t,
 		l)[0], `{"nodes":3,"replicas":[1,2],"gc_window":5400.001,"size":7,"only":[]}`; got != want {

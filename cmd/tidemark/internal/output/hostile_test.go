@@ -28,7 +28,7 @@ func TestWordsOfServersAreEscaped(t *testing.T) {
 		var out bytes.Buffer
 		l := NewList(&out, format, Column{Name: "id", Number: true}, Column{Name: "version"},
 			Column{Name: "tags"}, Column{Name: "error"}, Column{Name: "shown"}, Column{Name: "stringer"}).
-			Width(1000)
+			On(Screen{Width: 1000, Headers: true})
 		l.Row(1, words, []string{words, "ssd"}, errors.New(words).Error(),
 			Cell{People: words, Programs: words}, worded{})
 		if err := l.Flush(); err != nil {
@@ -59,7 +59,7 @@ func TestRawKeepsBytes(t *testing.T) {
 		t.Errorf("%q, %v", out.String(), err)
 	}
 	out.Reset()
-	line := AppendChange(nil, Raw, &Change{Timestamp: "1.0", Kind: "put", Key: []byte("a"),
+	line := appendChange(nil, Raw, &Change{Timestamp: "1.0", Kind: "put", Key: []byte("a"),
 		Value: []byte(words), HasValue: true, Expires: time.Time{}})
 	if want := "1.0\tput\ta\t" + words + "\n"; string(line) != want {
 		t.Errorf("%q, want %q", line, want)

@@ -19,6 +19,8 @@ type Column struct {
 	Detail bool
 	// Whole is not cut: a part of it, of an id for instance, is of no use.
 	Whole bool
+	// Sentences are wrapped on a terminal, not cut.
+	Sentences bool
 	// Programs is for programs only: it is in no table.
 	Programs bool
 }
@@ -32,17 +34,24 @@ type List struct {
 	format  Format
 	columns []Column
 	rows    [][]any
-	width   int
+	screen  Screen
+	all     string
 }
 
-// NewList begins a list.
+// NewList begins a list. As long as On says nothing else its table is as wide as it is.
 func NewList(out io.Writer, format Format, columns ...Column) *List {
-	return &List{out: out, format: format, columns: columns, width: defaultWidth}
+	return &List{out: out, format: format, columns: columns, all: "--output json"}
 }
 
-// Width says how wide a table may be, if that is more than usual.
-func (l *List) Width(columns int) *List {
-	l.width = max(l.width, columns)
+// On says where the list is shown.
+func (l *List) On(screen Screen) *List {
+	l.screen = screen
+	return l
+}
+
+// All says how to see the whole of what a table has cut, instead of "--output json".
+func (l *List) All(how string) *List {
+	l.all = how
 	return l
 }
 
@@ -65,13 +74,21 @@ func (l *List) Flush() error {
 		for i, c := range l.columns {
 			names[i] = c.fieldName()
 		}
-		return l.flushLines(strings.Join(names, "\t"), func(cell any) string {
+		header := ""
+		if l.screen.Headers {
+			header = strings.Join(names, "\t")
+		}
+		return l.flushLines(header, func(cell any) string {
 			return records.Escape(plainBytes(programs(cell)))
 		})
 	case Raw:
 		return l.flushLines("", func(cell any) string { return rawCell(programs(cell)) })
 	default:
-		return l.fit().write(l.out)
+		f := l.fit()
+		if len(l.rows) == 1 && len(f.without) > 0 {
+			return l.natural().writeUpright(l.out)
+		}
+		return f.write(l.out)
 	}
 }
 

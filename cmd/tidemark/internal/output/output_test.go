@@ -37,8 +37,7 @@ func TestList(t *testing.T) {
 1001                 999 B          0  3      no     -
    7                   0 B          0         no     x\ny
 `,
-		TSV: "id\tstart\tsize\tlive_keys\tnodes\talive\tversion\n" +
-			"100\ta\\x00\\xff\\t\t3452928\t12\t1,2\ttrue\t1763632000.123456789.3\n" +
+		TSV: "100\ta\\x00\\xff\\t\t3452928\t12\t1,2\ttrue\t1763632000.123456789.3\n" +
 			"1001\t\t999\t0\t3\tfalse\t\n" +
 			"7\t\t0\t0\t\tfalse\tx\\ny\n",
 		JSON: `{"id":100,"start_base64":"YQD/CQ==","size":3452928,"live_keys":12,` +

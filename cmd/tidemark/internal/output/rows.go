@@ -3,6 +3,7 @@ package output
 import (
 	"bufio"
 	"io"
+	"math"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -22,9 +23,9 @@ type Rows struct {
 	pageSize int
 	width    int
 	started  bool
-	// screen is how wide a row may be, 0 without end; cut says that one was shortened.
-	screen int
-	cut    bool
+	screen   Screen
+	// cut says that a row was shortened. headed: tsv has its line of names.
+	cut, headed bool
 }
 
 type pageRow struct{ key, value string }
@@ -34,9 +35,6 @@ type pageRow struct{ key, value string }
 const (
 	pageRows  = 512
 	pageBytes = 256 << 10
-	// A key column is never padded wider than this: one long key should not push all values off the
-	// screen.
-	widest = 100
 )
 
 // NewRows begins a stream of rows. Call Flush at the end, also after an error, so that what came
@@ -46,11 +44,9 @@ func NewRows(out io.Writer, format Format, keysOnly bool) *Rows {
 		page: make([]pageRow, 0, pageRows)}
 }
 
-// Screen makes the rows of a table fit a terminal of so many columns.
-func (r *Rows) Screen(columns int) *Rows {
-	if columns > 0 {
-		r.screen = max(columns, defaultWidth)
-	}
+// On says where the rows are shown.
+func (r *Rows) On(screen Screen) *Rows {
+	r.screen = screen
 	return r
 }
 
@@ -64,6 +60,7 @@ func (r *Rows) Write(key, value []byte, expires time.Time) error {
 			Expires: expires},
 			r.keysOnly)
 	case TSV:
+		r.head()
 		r.line = records.AppendEscaped(r.line, key)
 		if !r.keysOnly {
 			r.line = append(r.line, '\t')
@@ -81,6 +78,19 @@ func (r *Rows) Write(key, value []byte, expires time.Time) error {
 	r.line = append(r.line, '\n')
 	_, err := r.out.Write(r.line)
 	return err
+}
+
+// head appends tsv's line of names to the line, once, if it is wanted.
+func (r *Rows) head() {
+	if r.headed || !r.screen.Headers {
+		return
+	}
+	r.headed = true
+	r.line = append(r.line, "key"...)
+	if !r.keysOnly {
+		r.line = append(r.line, "\tvalue"...)
+	}
+	r.line = append(r.line, '\n')
 }
 
 func (r *Rows) writeTable(key, value []byte) error {
@@ -103,7 +113,7 @@ func (r *Rows) printPage() error {
 	r.started = true
 	r.width = len("KEY")
 	for _, row := range r.page {
-		if width := text.StringWidth(row.key); width <= widest {
+		if width := text.StringWidth(row.key); width <= min(widest, r.keyColumns()) {
 			r.width = max(r.width, width)
 		}
 	}
@@ -120,14 +130,14 @@ func (r *Rows) printPage() error {
 }
 
 func (r *Rows) printRow(row pageRow) error {
-	row.key = r.fit(row.key, r.screen)
-	if used := max(r.width, text.StringWidth(row.key)) + between; r.screen > 0 {
-		row.value = r.fit(row.value, max(r.screen-used, shortest))
+	if width := r.screen.columns(); width > 0 {
+		row.key = r.fit(row.key, r.keyColumns())
+		row.value = r.fit(row.value, width-between-max(r.width, text.StringWidth(row.key)))
 	}
 	r.line = append(r.line[:0], row.key...)
 	if !r.keysOnly {
 		if row.value != "" {
-			for range max(r.width-text.StringWidth(row.key), 0) + 2 {
+			for range max(r.width-text.StringWidth(row.key), 0) + between {
 				r.line = append(r.line, ' ')
 			}
 		}
@@ -138,13 +148,23 @@ func (r *Rows) printRow(row pageRow) error {
 	return err
 }
 
+// keyColumns is how wide a key may be. A value has some room beside it.
+func (r *Rows) keyColumns() int {
+	switch width := r.screen.columns(); {
+	case width == 0:
+		return math.MaxInt
+	case r.keysOnly:
+		return width
+	default:
+		return max(width-between-shortest, (width-between)/2)
+	}
+}
+
 // fit shortens a cell to so many columns.
 func (r *Rows) fit(cell string, columns int) string {
-	if r.screen == 0 || len(cell) <= columns || text.StringWidth(cell) <= columns {
-		return cell
-	}
-	r.cut = true
-	return text.Snip(cell, columns, "…")
+	cell, cut := Fit(cell, columns)
+	r.cut = r.cut || cut
+	return cell
 }
 
 // Flush prints what is held back. A table without rows prints nothing.
@@ -155,7 +175,15 @@ func (r *Rows) Flush() error {
 		}
 	}
 	if r.cut {
-		if _, err := r.out.WriteString("(… marks what was cut; --output json has all)\n"); err != nil {
+		note := r.screen.Text("(… marks what was cut; --output json has all)\n")
+		if _, err := r.out.WriteString(note); err != nil {
+			return err
+		}
+	}
+	if r.format == TSV && !r.headed {
+		r.line = r.line[:0]
+		r.head()
+		if _, err := r.out.Write(r.line); err != nil {
 			return err
 		}
 	}

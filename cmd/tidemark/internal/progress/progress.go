@@ -5,8 +5,11 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/schollz/progressbar/v3"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 )
 
 // lineEvery is how often a line is printed where there is no terminal; shorter work prints none.
@@ -17,6 +20,8 @@ type Options struct {
 	Out io.Writer
 	// Terminal: Out can move its cursor.
 	Terminal bool
+	// Width is how many columns the terminal has; 0 if that is not known.
+	Width int
 	// Quiet shows nothing at all.
 	Quiet bool
 	// What is being done, for instance "load fruit".
@@ -57,7 +62,7 @@ func Start(options Options) *Progress {
 			progressbar.OptionShowIts(),
 			progressbar.OptionShowCount(),
 			progressbar.OptionSetPredictTime(options.Total > 0),
-			progressbar.OptionSetWidth(30),
+			progressbar.OptionSetWidth(options.barWidth()),
 			progressbar.OptionThrottle(100*time.Millisecond),
 			progressbar.OptionClearOnFinish(),
 			// Without this, a bar of unknown length starts a goroutine of its own.
@@ -65,6 +70,21 @@ func Start(options Options) *Progress {
 		)
 	}
 	return p
+}
+
+// The bar is as long as the terminal has room for beside the words, within these bounds.
+const (
+	shortestBar = 5
+	longestBar  = 30
+	// wordsBeside is about how wide everything is that stands beside a bar, but for What.
+	wordsBeside = 58
+)
+
+func (o *Options) barWidth() int {
+	if o.Width == 0 {
+		return longestBar
+	}
+	return min(max(o.Width-wordsBeside-len(o.What), shortestBar), longestBar)
 }
 
 // Set says how much has been done so far.
@@ -109,7 +129,9 @@ func (p *Progress) Elapsed() time.Duration { return p.options.Now().Sub(p.start)
 type Line struct {
 	Out      io.Writer
 	Terminal bool
-	width    int
+	// Width is how many columns the terminal has; 0 if that is not known.
+	Width int
+	shown int
 }
 
 // Show prints text in place of the text before.
@@ -118,15 +140,19 @@ func (l *Line) Show(text string) {
 		fmt.Fprintln(l.Out, text)
 		return
 	}
-	padding := max(l.width-len(text), 0)
+	if l.Width > 0 { // not the last column: some terminals go to the next line there
+		text, _ = output.Fit(text, max(l.Width-1, 1))
+	}
+	columns := utf8.RuneCountInString(text)
+	padding := max(l.shown-columns, 0)
 	fmt.Fprintf(l.Out, "\r%s%s", text, strings.Repeat(" ", padding))
-	l.width = len(text)
+	l.shown = columns
 }
 
 // Stop takes the line away.
 func (l *Line) Stop() {
-	if l.Terminal && l.width > 0 {
-		fmt.Fprintf(l.Out, "\r%s\r", strings.Repeat(" ", l.width))
-		l.width = 0
+	if l.Terminal && l.shown > 0 {
+		fmt.Fprintf(l.Out, "\r%s\r", strings.Repeat(" ", l.shown))
+		l.shown = 0
 	}
 }

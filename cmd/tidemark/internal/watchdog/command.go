@@ -102,9 +102,9 @@ func Start(c Command, deadline int64) (p *Process, err error) {
 	return p, nil
 }
 
-// look keeps the deadline if the watchdog does not, which may stand still: it has the watchdog go on
-// when there is something to do, and kills the command at the deadline. It runs in a goroutine of
-// the timer.
+// look keeps the deadline if the watchdog does not, which may stand still: it has the watchdog go
+// on when there is something to do, and kills the command at the deadline. It runs in a goroutine
+// of the timer.
 func (p *Process) look() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -176,8 +176,8 @@ func (p *Process) startDog(deadline int64) (err error) {
 	return nil
 }
 
-// hear waits for the end of the watchdog, without taking its number away: the end of the pipe, which
-// no other process has. It is a goroutine of the process.
+// hear waits for the end of the watchdog, without taking its number away: the end of the pipe,
+// which no other process has. It is a goroutine of the process.
 func (p *Process) hear(heard *os.File) {
 	defer close(p.ended)
 	defer heard.Close()

@@ -123,8 +123,8 @@ func TestTheDeadlineIsKeptWithoutAWatchdog(t *testing.T) {
 	}
 }
 
-// The number of the group is not free before the group has had its last signal, also if the watchdog
-// was killed and nothing else is in the group.
+// The number of the group is not free before the group has had its last signal, also if the
+// watchdog was killed.
 func TestTheNumberOfTheGroupStaysTaken(t *testing.T) {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("there is no /proc")

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// completeTimeout is how long the shell waits at most for what a cluster knows.
+const completeTimeout = 2 * time.Second
+
+// offered finds what a word of the command line may be, each with a tab and what it is behind it. A
+// word before it is in args.
+type offered func(ctx context.Context, client *kv.Client, args []string) []string
+
+// completion is how cobra asks for what a word may be.
+type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
+
+// complete offers what each argument may be. A shell is no place for errors: where a cluster cannot
+// be asked in time, nothing is offered.
+func (a *app) complete(arguments ...offered) completion {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) >= len(arguments) || arguments[len(args)] == nil || a.passwordFile == "-" {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
+		defer cancel()
+		a.tls.Parsed(cmd)
+		var found []string
+		_ = a.withClient(ctx, func(client *kv.Client) error {
+			found = arguments[len(args)](ctx, client, args)
+			return nil
+		})
+		return found, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeFlag offers what the value of a flag may be.
+func (a *app) completeFlag(cmd *cobra.Command, flag string, value offered) {
+	offer := a.complete(value)
+	_ = cmd.RegisterFlagCompletionFunc(flag,
+		func(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+			return offer(cmd, nil, word)
+		})
+}
+
+// completeKeyspaces offers the names of keyspaces for the first argument.
+func (a *app) completeKeyspaces(cmd *cobra.Command, args []string,
+	word string) ([]string, cobra.ShellCompDirective) {
+	return a.complete(keyspacesOffered)(cmd, args, word)
+}
+
+func keyspacesOffered(ctx context.Context, client *kv.Client, _ []string) []string {
+	return keyspaceNames(ctx, client)
+}
+
+func partitionsOffered(ctx context.Context, client *kv.Client, _ []string) (found []string) {
+	all, err := client.Partitions(ctx, "")
+	if err != nil {
+		return nil
+	}
+	for _, p := range all {
+		found = append(found, strconv.FormatUint(p.ID, 10)+"\tof "+p.Keyspace)
+	}
+	return found
+}
+
+func nodesOffered(ctx context.Context, client *kv.Client, _ []string) (found []string) {
+	all, err := client.Nodes(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, node := range notGone(all) {
+		found = append(found, fmt.Sprintf("%d\t%s", node.ID, node.Address))
+	}
+	return found
+}
+
+// explainable is what "why" takes: nodes, keyspaces and partitions.
+func explainable(ctx context.Context, client *kv.Client, args []string) (found []string) {
+	for _, node := range nodesOffered(ctx, client, args) {
+		found = append(found, "n"+node)
+	}
+	found = append(found, keyspaceNames(ctx, client)...)
+	return append(found, partitionsOffered(ctx, client, args)...)
+}
+
+func membersOffered(ctx context.Context, client *kv.Client, _ []string) (found []string) {
+	core, err := client.Core(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, m := range core.Members {
+		found = append(found, fmt.Sprintf("%s\tmember %d, %s", m.Address, m.ID, m.Role))
+	}
+	return found
+}
+
+// consumersOffered are those of the keyspace that is the word before.
+func consumersOffered(ctx context.Context, client *kv.Client, args []string) (found []string) {
+	all, err := client.Consumers(ctx, args[0])
+	if err != nil {
+		return nil
+	}
+	for _, c := range all {
+		found = append(found, c.Name)
+	}
+	return found
+}
