@@ -91,6 +91,12 @@ func TestOldNodeBesideEnabling(t *testing.T) {
 			go func() { registered <- register(old) }()
 			c.await("the registration waits", c.holding)
 			c.elect(c.members[1])
+			// The client asks the next leader, which looks while authentication is off.
+			c.await("the registration waits at the next leader", func() bool {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				return len(c.held) > 1
+			})
 			if g := guardingOf(t, client, clusterpb.GuardingRequest_BEGIN, 0); !g.Guard.On {
 				t.Fatalf("%v", g)
 			}

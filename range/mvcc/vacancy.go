@@ -30,12 +30,14 @@ type vacancy struct {
 	boundary []byte
 	// waits is the highest timestamp of the versions with commit wait in what was passed over.
 	waits hlc.Timestamp
+	// skipped is how many keys lie in the spans that above or below has put together.
+	skipped int
 
 	// walk is set when the cursor learns; late: it cannot any more.
 	walk *vacant.Walk
 	late bool
-	// run is how many keys in a row, up to the one that was left behind last, have no value. The first
-	// of them is first, in the order of the scan; since and waiting are as in vacant.Span.
+	// run is how many keys in a row, up to the one that was left behind last, have no value. The
+	// first of them is first, in the order of the scan; since and waiting are as in vacant.Span.
 	run            int
 	first          []byte
 	since, waiting hlc.Timestamp
@@ -68,7 +70,7 @@ func (c *cursor) passOver() error {
 			return nil
 		}
 		c.endRun(c.key())
-		c.past = false
+		c.past, c.vacancy.skipped = false, 0
 		if c.reverse {
 			c.seek = keys.AppendDataKey(c.seek[:0], c.vacancy.below(i))
 			c.on = c.iter.SeekLT(c.seek)
@@ -76,6 +78,7 @@ func (c *cursor) passOver() error {
 			c.seek = keys.AppendDataKey(c.seek[:0], c.vacancy.above(i))
 			c.on = c.iter.SeekGE(c.seek)
 		}
+		c.vacancy.memory.Passed(c.vacancy.skipped)
 		if !c.on {
 			return nil
 		}
@@ -127,6 +130,7 @@ func (v *vacancy) above(i int) []byte {
 	for ; ; i++ {
 		s := &v.known[i]
 		v.waits = hlc.Max(v.waits, s.Waits)
+		v.skipped += s.Keys
 		if i+1 == len(v.known) || !bytes.Equal(v.known[i+1].Start, s.End) ||
 			v.at.Less(v.known[i+1].Since) {
 			return s.End
@@ -139,6 +143,7 @@ func (v *vacancy) below(i int) []byte {
 	for ; ; i-- {
 		s := &v.known[i]
 		v.waits = hlc.Max(v.waits, s.Waits)
+		v.skipped += s.Keys
 		if i == 0 || !bytes.Equal(v.known[i-1].End, s.Start) || v.at.Less(v.known[i-1].Since) {
 			return s.Start
 		}

@@ -282,6 +282,7 @@ func (n *Node) Prepare() error {
 	n.recent = proposal.NewBudget(int(n.TotalRecentBytes / proposal.RecentSlotBytes))
 	n.reads = tscache.NewBudget(n.TotalReadBytes)
 	n.vacant = vacant.NewBudget(int64(n.TotalVacantBytes))
+	n.Metrics.vacant.Store(n.vacant)
 	n.merges.node = n
 	n.load = admission.NewLoad(time.Now())
 	n.counting = admission.NewPacer(admission.Count, n.load)

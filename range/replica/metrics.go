@@ -2,9 +2,11 @@ package replica
 
 import (
 	"strings"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -40,6 +42,8 @@ type Metrics struct {
 	rejected       prometheus.Counter
 	removed        prometheus.Counter
 	expired        prometheus.Counter
+	// vacant is of all memories of spans without values; nil until the node is prepared.
+	vacant         atomic.Pointer[vacant.Budget]
 	evaluatedLater prometheus.Counter
 	snapshots      prometheus.Counter
 	failures       prometheus.Counter
@@ -129,6 +133,19 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		"Versions removed by garbage collection, counted on the leader.")
 	m.expired = counter("gc_expired_keys_total",
 		"Keys whose value had expired and was removed by garbage collection, counted on the leader.")
+	vacantKeys := func(name, help string, of func(*vacant.Budget) uint64) {
+		collectors = append(collectors, prometheus.NewCounterFunc(
+			prometheus.CounterOpts{Name: "tidemark_replica_" + name, Help: help}, func() float64 {
+				if b := m.vacant.Load(); b != nil {
+					return float64(of(b))
+				}
+				return 0
+			}))
+	}
+	vacantKeys("vacant_keys_passed_total", "Keys without a value that scans did not walk over, "+
+		"because the replica knew that their span has none.", (*vacant.Budget).Passed)
+	vacantKeys("vacant_keys_walked_total", "Keys without a value that scans walked over, and whose "+
+		"span the replica remembers since.", (*vacant.Budget).Walked)
 	m.evaluatedLater = counter("evaluated_again_total",
 		"Writes evaluated again because what they had found expired before they took effect.")
 	m.snapshots = counter("snapshots_installed_total", "Snapshots installed.")

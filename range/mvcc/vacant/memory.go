@@ -45,14 +45,25 @@ type Write struct {
 	Tombstone, CommitWait bool
 }
 
-// Budget bounds what several memories hold together, in bytes. A nil Budget has no limit.
+// Budget bounds what several memories hold together, in bytes, and counts what scans do with them.
+// A nil Budget has no limit.
 type Budget struct {
 	limit int64
 	used  atomic.Int64
+	// passed and walked count the keys without a value that scans have passed over because a memory
+	// had their span, and those of the spans that scans have walked over and added.
+	passed, walked atomic.Uint64
 }
 
 // NewBudget returns a budget of so many bytes.
 func NewBudget(limit int64) *Budget { return &Budget{limit: limit} }
+
+// Passed and Walked are how many keys without a value scans have passed over, thanks to the
+// memories, and how many they have walked over, to add their spans.
+func (b *Budget) Passed() uint64 { return b.passed.Load() }
+
+// Walked is explained at Passed.
+func (b *Budget) Walked() uint64 { return b.walked.Load() }
 
 // Used is how much is taken.
 func (b *Budget) Used() int64 { return b.used.Load() }
@@ -81,6 +92,8 @@ type Memory struct {
 	spans atomic.Pointer[[]Span]
 	mu    sync.Mutex
 	walks []*Walk
+	// ending, if set, is called by tests while a walk ends, before its spans are known.
+	ending func()
 }
 
 // Init sets the budget, and after how many keys in a row without a value a scan is to learn. Init
@@ -104,6 +117,13 @@ func (m *Memory) Spans() []Span {
 		return *all
 	}
 	return nil
+}
+
+// Passed says that a scan has passed over a span with about so many keys.
+func (m *Memory) Passed(keys int) {
+	if m != nil && m.budget != nil {
+		m.budget.passed.Add(uint64(keys))
+	}
 }
 
 // Begin is to be called before a batch is committed. It says whether the versions in the batch have

@@ -6,8 +6,8 @@ import "slices"
 type Walk struct {
 	memory *Memory
 	found  []Span
-	// void: versions may have been written of which the walk knows nothing. written are those of which
-	// it knows. Of the memory's lock.
+	// void: versions may have been written of which the walk knows nothing. written are those of
+	// which it knows. Of the memory's lock.
 	void    bool
 	written []Write
 }
@@ -49,8 +49,14 @@ func (w *Walk) End() {
 	// INVARIANT: active stays set until the spans are known. A batch whose Begin comes in between is
 	// told, and waits for the lock.
 	m.walks = slices.DeleteFunc(m.walks, func(other *Walk) bool { return other == w })
+	if m.ending != nil {
+		m.ending()
+	}
 	all := m.Spans()
 	for _, s := range w.found {
+		if m.budget != nil {
+			m.budget.walked.Add(uint64(s.Keys))
+		}
 		left := []Span{s}
 		for i := range w.written {
 			left, _ = after(left, &w.written[i], true)
