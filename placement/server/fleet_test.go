@@ -46,8 +46,11 @@ type fleetNode struct {
 	id, server uint64
 	broken     []uint64
 	full       bool // it sends everything
-	reported   map[uint64]uint64
-	stop       func()
+	// slowDisk and fullDisk are what it reports of its disk.
+	slowDisk, fullDisk bool
+
+	reported map[uint64]uint64
+	stop     func()
 	// refused is what the last heartbeat was refused with.
 	refused error
 }
@@ -205,11 +208,20 @@ func (f *fleet) electLocked(p *fleetPartition) {
 	}
 }
 
-// beat is one heartbeat: what the node leads, and what is to be done about it.
+// report has a node report a slow or a full disk, and waits until the core has heard of it.
+func (f *fleet) report(node uint64, reported *clusterpb.NodeStats) {
+	f.mu.Lock()
+	f.nodes[node].slowDisk, f.nodes[node].fullDisk = reported.DiskSlow, reported.DiskFull
+	f.mu.Unlock()
+	time.Sleep(time.Minute) // virtual
+}
+
+// beat is one heartbeat: what the node leads, how its disk is, and what is to be done about it.
 func (f *fleet) beat(ctx context.Context, n *fleetNode) {
 	h := &clusterpb.HeartbeatRequest{Cluster: testCluster, Node: n.id, Server: n.server,
 		Stats: &clusterpb.NodeStats{DiskFreeBytes: 1 << 40, ProcessorsMicro: 4_000_000}}
 	f.mu.Lock()
+	h.Stats.DiskSlow, h.Stats.DiskFull = n.slowDisk, n.fullDisk
 	f.advanceMergesLocked()
 	n.broken = slices.DeleteFunc(n.broken, func(id uint64) bool {
 		// it was destroyed

@@ -310,6 +310,41 @@ func TestFactorAndTransfer(t *testing.T) {
 	})
 }
 
+// A transfer to a node that would hand the lead back, or that cannot lead, is refused at once.
+func TestATransferToASlowOrFullDisk(t *testing.T) {
+	inFleet(t, []string{"", "", ""}, func(t *testing.T, c *core, f *fleet) {
+		f.create(hash("x", 1, 3))
+		f.await(time.Minute, "all is well", func() bool { return f.sound(3) && f.idle() })
+		for id, nodes := range f.where() {
+			f.mu.Lock()
+			leader := f.parts[id].leader
+			f.mu.Unlock()
+			to := nodes[0]
+			if to == leader {
+				to = nodes[1]
+			}
+			transfer := func() error {
+				_, err := f.client.TransferLeader(t.Context(), &clusterpb.TransferLeaderRequest{
+					Partition: id, ToNode: to})
+				return err
+			}
+			for says, reported := range map[string]*clusterpb.NodeStats{
+				"cannot lead at present": {DiskFull: true}, "its disk is slow": {DiskSlow: true}} {
+				f.report(to, reported)
+				if err := transfer(); err == nil || !strings.Contains(err.Error(), says) {
+					t.Errorf("want a refusal that says %q: %v", says, err)
+				}
+			}
+			// The leader is as slow.
+			f.report(to, &clusterpb.NodeStats{DiskSlow: true})
+			f.report(leader, &clusterpb.NodeStats{DiskSlow: true})
+			if err := transfer(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 func replicaNode(d *clusterpb.Partition, node uint64) uint64 {
 	for _, r := range d.Replicas {
 		if r.Node == node {
