@@ -70,7 +70,7 @@ func (h *Hub) offerAll(e *Event, at Position, piece, pass bool) {
 		for i := len(list) - 1; i >= 0; i-- {
 			w := list[i]
 			if !at.Before(w.next) && (!pass || w.pass == h.mu.pass && !w.next.Before(h.mu.from)) {
-				h.offerLocked(w, e, at, piece)
+				h.offerLocked(w, e, at, piece, !pass)
 			}
 		}
 	})
@@ -80,9 +80,11 @@ func (h *Hub) offerAll(e *Event, at Position, piece, pass bool) {
 // from here on, and the answer is false. What began with a revision gets all of it, unless that
 // comes in pieces.
 //
-// INVARIANT: what a key was before a change at or below the compacted revision is not said, as in
-// etcd, wherever the event comes from. Whether the ring has it depends on what others watch.
-func (h *Hub) offerLocked(w *watch, e *Event, at Position, piece bool) bool {
+// INVARIANT: to a watch that lags, what a key was before a change at or below the compacted revision
+// is not said, as in etcd, wherever the event comes from: whether the ring has it depends on what
+// others watch. To a live watch it is said, unless the watch is late: when the change was made, it
+// was above what was compacted, and a compaction may be applied together with it.
+func (h *Hub) offerLocked(w *watch, e *Event, at Position, piece, live bool) bool {
 	h.mu.offered++
 	if w.noPut && !e.Deleted() || w.noDelete && e.Deleted() {
 		return true
@@ -96,7 +98,9 @@ func (h *Hub) offerLocked(w *watch, e *Event, at Position, piece bool) bool {
 		return false
 	}
 	event := *e
-	if event.Previous != nil && (!w.previous || at.Revision <= h.history.Compacted()) {
+	hidden := (!live || w.late) && at.Revision <= h.history.Compacted()
+	w.late = w.late && hidden
+	if !w.previous || hidden {
 		event.Previous = nil
 	}
 	if w.cut && at.Revision > w.last {

@@ -30,7 +30,9 @@ type watch struct {
 
 	state state
 	// cut: it has a part of the revision last, and the rest comes.
-	cut                       bool
+	cut bool
+	// late: it began at the compacted revision, and has not got beyond that.
+	late                      bool
 	previous, noPut, noDelete bool
 }
 
@@ -118,7 +120,7 @@ func (h *Hub) joinLocked(w *watch) bool {
 			for n := range one.Events {
 				e := &one.Events[n]
 				if w.entry.Contains(e.KV.Key) &&
-					!h.offerLocked(w, e, Position{one.Number, uint32(n)}, false) {
+					!h.offerLocked(w, e, Position{one.Number, uint32(n)}, false, false) {
 					return false
 				}
 			}
@@ -126,6 +128,7 @@ func (h *Hub) joinLocked(w *watch) bool {
 		}
 	}
 	h.caughtUpLocked(w)
+	w.late = w.late && w.next.Revision <= h.history.Compacted()
 	w.state = stateLive
 	w.enlist()
 	return true

@@ -139,10 +139,12 @@ func (s *Stream) Add(id int64, o Options) (revision uint64, err error) {
 	}
 	s.latest = max(s.latest, from)
 	h.lagLocked(w, Position{Revision: from})
-	if compacted := h.history.Compacted(); from < compacted {
+	compacted := h.history.Compacted()
+	if from < compacted {
 		h.endLocked(w, compacted)
 		return head, nil
 	}
+	w.late = from == compacted
 	if !h.joinLocked(w) {
 		h.hungerLocked(s)
 	}

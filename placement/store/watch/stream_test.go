@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -201,6 +202,44 @@ func TestProgressIsNotToldEarly(t *testing.T) {
 		if got != [2]int{round * often, round} {
 			t.Fatalf("progress up to %d was told in round %d, with %v events", revision, round, got)
 		}
+	}
+}
+
+// A live watch is told what the key was before a change that is compacted together with the change:
+// when the change was made, that could still be read. A watch from the compacted revision that comes
+// then is not told, whether or not the live ones have been given the change already.
+func TestCompactionWithTheChange(t *testing.T) {
+	s := newWatched(t, nil, 0)
+	all := Options{Span: keys.PrefixSpan(nil), Previous: true}
+	live := s.stream(t)
+	if _, err := live.Add(1, all); err != nil {
+		t.Fatal(err)
+	}
+	s.put("0", "q")
+	for n := range 100 {
+		one := s.commit(change{"q", strconv.Itoa(n + 1)})
+		s.compact(one.Number)
+		s.hub.Publish([]Revision{one}, one.Number)
+		late := s.stream(t)
+		if _, err := late.Add(1, Options{Span: all.Span, Previous: true, From: one.Number}); err != nil {
+			t.Fatal(err)
+		}
+		for name, stream := range map[string]*Stream{"live": live, "late": late} {
+			var e Event
+			for e.KV.GetModRevision() < one.Number {
+				taken, err := stream.Next(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if events := taken[0].Events; len(events) > 0 {
+					e = events[len(events)-1]
+				}
+			}
+			if told := e.Previous != nil; told != (name == "live") {
+				t.Fatalf("round %d: the %s watch is told what the key was before: %t", n, name, told)
+			}
+		}
+		late.Close()
 	}
 }
 
