@@ -271,6 +271,9 @@ func wrap(op, keyspace string, key []byte, err error) error {
 	if r.Code == kvpb.ErrorCode_OVERLOADED && r.Why == kvpb.ErrorCause_CAUSE_CLOCKS {
 		kind = kinds[kvpb.ErrorCode_CLOCK_SKEW] // the node has room
 	}
+	if r.Code == kvpb.ErrorCode_OVERLOADED && r.Why == kvpb.ErrorCause_CAUSE_TOO_LARGE {
+		kind.advice = "" // the message has it
+	}
 	if r.Code == kvpb.ErrorCode_NO_QUORUM && r.Partition == 0 {
 		kind.advice = "start the core's members that do not answer, or see what keeps them from " +
 			"one another"

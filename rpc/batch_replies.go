@@ -30,6 +30,7 @@ func (ss *serverStream) answer(r *kvpb.Response, held *claim) {
 		if size > MaxMessageBytes-1024 {
 			r = errorResponse(r.Id, kvpb.ErrorCode_OVERLOADED, fmt.Sprintf(
 				"the response has %d bytes, which no message can hold: ask for less", size))
+			r.Error.Cause = kvpb.ErrorCause_CAUSE_TOO_LARGE
 			size = r.SizeVT()
 		} else if chunk, err = prepareChunk(tagResponses, r, size); err != nil {
 			held.give()
@@ -103,6 +104,9 @@ func (ss *serverStream) refusedLocked(r *kvpb.Response, size int) *kvpb.Response
 	case ss.out.mu.bytes > 0 && ss.out.mu.bytes+size > ss.server.config.MaxInFlightBytes:
 	case !ss.memory.cover(ss.heldLocked() + size):
 		ss.server.metrics.overloaded.Inc()
+		if refusal := ss.memory.never(r.Id, "response", size, 0); refusal != nil {
+			return refusal
+		}
 	default:
 		return nil
 	}

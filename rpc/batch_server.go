@@ -443,14 +443,20 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 		}
 	}
 	if !ss.memory.cover(ss.heldLocked()) {
-		for _, r := range requests {
+		sizes := make([]int, len(requests))
+		for i, r := range requests {
+			sizes[i] = max(ss.inFlight[r.Id], -ss.inFlight[r.Id])
 			ss.inFlight[r.Id] = 0
 		}
 		ss.timed.forget(requests)
 		ss.bytes = before
 		ss.out.mu.Unlock()
 		ss.server.metrics.overloaded.Add(float64(len(requests)))
-		for _, r := range requests {
+		for i, r := range requests {
+			if refusal := ss.memory.never(r.Id, "request", sizes[i], ss.conn.Taken()); refusal != nil {
+				ss.reply(refusal)
+				continue
+			}
 			ss.reply(errorResponse(r.Id, kvpb.ErrorCode_OVERLOADED, "this server has no memory for more "+
 				"requests, or has given this client's host its share; try again more slowly"))
 		}

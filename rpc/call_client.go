@@ -55,6 +55,9 @@ func (b *BatchConn) Call(ctx context.Context, method string, request, answer pro
 	}
 	outcome := response.Call
 	switch {
+	case response.Error.GetCause() == kvpb.ErrorCause_CAUSE_TOO_LARGE:
+		return "", status.Error(codes.InvalidArgument, "etcdserver: request is too large: "+
+			response.Error.Message)
 	case response.Error != nil && response.Error.Code == kvpb.ErrorCode_OVERLOADED:
 		return "", status.Error(codes.ResourceExhausted, response.Error.Message)
 	case response.Error != nil:

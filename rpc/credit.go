@@ -1,6 +1,11 @@
 package rpc
 
-import "github.com/tidemarkdb/tidemark/rpc/quota"
+import (
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/quota"
+)
 
 // credit is what a stream has taken of the memory that a party shares with others. It is taken and
 // given back in creditPieces, so that few requests touch what all streams share.
@@ -37,6 +42,21 @@ func (c *credit) cover(bytes int) bool {
 	}
 	c.taken += more
 	return true
+}
+
+// never is the answer to a request that takes, or whose response takes, more memory than a party can
+// ever have; nil if it may find that. what says which of the two it is. beside is taken at the same
+// time, by the message of the request.
+func (c *credit) never(id uint64, what string, bytes int, beside int64) *kvpb.Response {
+	most := c.of.Most() - c.piece - beside
+	if int64(bytes) <= most {
+		return nil
+	}
+	r := errorResponse(id, kvpb.ErrorCode_OVERLOADED, fmt.Sprintf("the %s takes %d bytes of memory, and "+
+		"this server has %d at most for one: ask for less at a time, or give the server a higher "+
+		"--memory-limit", what, bytes, most))
+	r.Error.Cause = kvpb.ErrorCause_CAUSE_TOO_LARGE
+	return r
 }
 
 // uncover gives back what is more than bytes, but for some.

@@ -74,10 +74,11 @@ type PeerConfig struct {
 	SnapshotBytesPerSecond int64
 	// MaxSnapshots bounds the snapshots sent at a time, and those received at a time (default 4).
 	MaxSnapshots int
-	// MaxQueuesBytes bounds what waits to be sent to all hosts together (default 256 MiB). A single
-	// message passes if nothing waits for its host and class.
+	// MaxQueuesBytes bounds what waits to be sent to all hosts together, but for ClassControl (default
+	// 256 MiB). A single message passes if nothing waits for its host and class.
 	MaxQueuesBytes int64
-	// MaxQueueBytes bounds what waits to be sent, per host and class (default 16 MiB). A single
+	// MaxQueueBytes bounds what waits to be sent, per host and class (default 16 MiB, or a quarter of
+	// MaxQueuesBytes if that is less: a host that takes nothing leaves room for others). A single
 	// larger message passes.
 	MaxQueueBytes int
 }
@@ -127,11 +128,11 @@ func NewPeerTransport(c PeerConfig) *PeerTransport {
 	if c.MaxSnapshots <= 0 {
 		c.MaxSnapshots = 4
 	}
-	if c.MaxQueueBytes <= 0 {
-		c.MaxQueueBytes = 16 << 20
-	}
 	if c.MaxQueuesBytes <= 0 {
 		c.MaxQueuesBytes = 256 << 20
+	}
+	if c.MaxQueueBytes <= 0 {
+		c.MaxQueueBytes = int(min(16<<20, c.MaxQueuesBytes/4))
 	}
 	t := &PeerTransport{
 		config:       c,

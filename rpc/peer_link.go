@@ -114,7 +114,8 @@ func (l *link) send(ping *peerpb.HostPing, msgs []*peerpb.RaftMessage) {
 		}
 		if config := &l.transport.config; s.out.mu.bytes > 0 &&
 			(s.out.mu.bytes+size > config.MaxQueueBytes ||
-				l.transport.queued.Load()+int64(bytes+size) > config.MaxQueuesBytes) {
+				l.class != ClassControl &&
+					l.transport.queued.Load()+int64(bytes+size) > config.MaxQueuesBytes) {
 			continue // A smaller one behind it may fit. Raft copes with gaps.
 		}
 		if _, err := s.out.addLocked(tagMessages, m, size); err != nil {

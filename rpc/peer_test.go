@@ -302,6 +302,54 @@ func TestPeerBoundsStreams(t *testing.T) {
 	}
 }
 
+// Hosts that take nothing leave room for what others are sent, and heartbeats find room whatever
+// waits.
+func TestSlowPeersLeaveRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most, size = 2 << 20, 50 << 10
+		n := network{mem: memnet.New()}
+		hosts := newHosts(t, n, 6, func(c *PeerConfig) { c.MaxQueuesBytes = most })
+		for _, h := range hosts[1:] {
+			n.mem.Cut("h1", fmt.Sprintf("h%d", h.id), memnet.Stall)
+		}
+		sender := hosts[0].transport
+		waits := func(host uint64, class Class) int {
+			sender.mu.RLock()
+			defer sender.mu.RUnlock()
+			l := sender.mu.links[linkKey{host, class}]
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.mu.stream.out.mu.Lock()
+			defer l.mu.stream.out.mu.Unlock()
+			return l.mu.stream.out.mu.bytes
+		}
+		fill := func(host uint64, class Class) {
+			for i := range uint64(most / size) {
+				sender.Send(host, class, []*peerpb.RaftMessage{message(i, size)})
+			}
+		}
+		fill(2, ClassConsensus)
+		for i := range uint64(5) {
+			sender.Send(3, ClassConsensus, []*peerpb.RaftMessage{message(i, size)})
+		}
+		if n := waits(3, ClassConsensus); n < 5*size {
+			t.Errorf("%d bytes wait for a host beside one that takes nothing", n)
+		}
+		for host := uint64(2); host <= 6; host++ {
+			fill(host, ClassConsensus)
+		}
+		for range 5 {
+			sender.Send(3, ClassControl, []*peerpb.RaftMessage{message(1, 100)})
+		}
+		if n := waits(3, ClassControl); n < 5*100 {
+			t.Errorf("%d bytes of heartbeats wait beside hosts that take nothing", n)
+		}
+		for _, h := range hosts[1:] {
+			n.mem.Heal("h1", fmt.Sprintf("h%d", h.id))
+		}
+	})
+}
+
 // The queues to all hosts together are bounded, whatever each may have, and what was sent, or went
 // with a stream, counts no more.
 func TestPeerQueuesTogetherAreBounded(t *testing.T) {

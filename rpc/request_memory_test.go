@@ -252,6 +252,52 @@ func TestUnpackedRequestsAreCounted(t *testing.T) {
 	}
 }
 
+// TestRequestsThatNeverFit: a request that takes more memory than a host can have is refused with
+// the number, for good, and so is a read whose response does. While a request comes to be, its message counts
+// beside it.
+func TestRequestsThatNeverFit(t *testing.T) {
+	n := network{mem: memnet.New()}
+	const limit = 8 << 20 // of which a host alone has half
+	unpacked := 0
+	serveBatch(t, n, "s:1", BatchServerConfig{MaxBytes: limit,
+		Unpacked: func(*kvpb.Request) int { return unpacked },
+		Handle: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+			for _, q := range batch {
+				r := echo(q)
+				if g := r.GetGet(); g != nil {
+					g.Value = make([]byte, 5<<20)
+				}
+				reply(r)
+			}
+		}})
+	conn := batchConn(t, n.dialer(t, "c"), "s:1", nil)
+	for _, step := range []struct {
+		name     string
+		request  *kvpb.Request
+		unpacked int
+		refused  string
+	}{
+		{"what a host can have twice", put("k", make([]byte, 2<<20-64<<10)), 0, ""},
+		{"more when its message counts", put("k", make([]byte, 3<<20)), 0, "request takes 314"},
+		{"more when it is unpacked", put("k", make([]byte, 1<<10)), 5 << 20, "request takes 524"},
+		{"a response", get("k"), 0, "response takes 524"},
+	} {
+		unpacked = step.unpacked
+		r, err := conn.Do(t.Context(), step.request)
+		switch e := r.GetError(); {
+		case err != nil:
+			t.Fatal(err)
+		case step.refused == "":
+			if e != nil {
+				t.Errorf("%s: %v", step.name, e)
+			}
+		case e.GetCode() != kvpb.ErrorCode_OVERLOADED ||
+			e.GetCause() != kvpb.ErrorCause_CAUSE_TOO_LARGE || !strings.Contains(e.Message, step.refused):
+			t.Errorf("%s: %v", step.name, e)
+		}
+	}
+}
+
 // TestUnreadResponsesAreCounted: what clients that read nothing have a server hold of responses,
 // over all their streams, is bounded as requests are; another host is answered meanwhile, and
 // responses of writes are never replaced.

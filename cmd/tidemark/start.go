@@ -293,7 +293,8 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 	limit := embedded.MemoryLimit(int64(f.memoryLimit))
 	embedded.TuneCollector(embedded.Collector{GOGC: os.Getenv("GOGC"),
 		GOMEMLIMIT: os.Getenv("GOMEMLIMIT"), Limit: limit,
-		CoreOnly: slices.Equal(f.roles, []string{embedded.RoleCore})})
+		CoreOnly: slices.Equal(f.roles, []string{embedded.RoleCore}), Cache: int64(f.cache),
+		MemTable: int64(f.memTable), LogMemTable: int64(f.logMemTable)})
 	var clock hlc.Physical // nil is the system's
 	if f.clockOffsetFile != "" {
 		offset := serving.NewOffsetClock(f.clockOffsetFile, logger)

@@ -32,6 +32,15 @@ type Collector struct {
 	Limit int64
 	// CoreOnly says that none of the servers is a data node.
 	CoreOnly bool
+	// Cache, MemTable and LogMemTable are the sizes in bytes that the server was given; 0: by the
+	// limit.
+	Cache, MemTable, LogMemTable int64
+}
+
+// needs is what the limit is divided for.
+func (c *Collector) needs() memory.Needs {
+	return memory.Needs{Node: !c.CoreOnly, Core: true, Cache: c.Cache, MemTable: c.MemTable,
+		LogMemTable: c.LogMemTable}
 }
 
 // TuneCollector sets the garbage collector up for a process that does little else than run servers.
@@ -41,7 +50,7 @@ type Collector struct {
 // half of the processor time for that: it cannot make room for what is in use.
 func TuneCollector(c Collector) {
 	if c.GOMEMLIMIT == "" {
-		debug.SetMemoryLimit(ofGo(c.Limit, memory.Needs{Node: !c.CoreOnly, Core: true}))
+		debug.SetMemoryLimit(ofGo(c.Limit, c.needs(), memory.TablesOutsideGo))
 	}
 	if c.GOGC != "" {
 		return
@@ -56,9 +65,10 @@ func TuneCollector(c Collector) {
 	t.watch()
 }
 
-// ofGo is how much of a limit is memory that Go's collector knows of.
-func ofGo(limit int64, n memory.Needs) int64 {
-	if !memory.TablesOutsideGo {
+// ofGo is how much of a limit is memory that Go's collector knows of. outside says that block caches
+// and memtables are not.
+func ofGo(limit int64, n memory.Needs, outside bool) int64 {
+	if !outside {
 		return limit
 	}
 	sizes, err := memory.Divide(limit, n)

@@ -19,6 +19,25 @@ func TestPercentFor(t *testing.T) {
 	}
 }
 
+// The collector gets what block caches and memtables outside of its heap leave of the limit, also if
+// their sizes were given.
+func TestLimitOfCollector(t *testing.T) {
+	const limit = 4 << 30
+	by := func(c Collector) int64 { return ofGo(limit, c.needs(), true) }
+	own := by(Collector{})
+	if all := ofGo(limit, (&Collector{}).needs(), false); all != limit || own >= limit {
+		t.Errorf("%d bytes, and %d without tables in Go's heap", all, own)
+	}
+	const cache = 3 << 30
+	for name, c := range map[string]Collector{"the cache": {Cache: cache},
+		"a memtable":                {Cache: 1 << 20, MemTable: 720 << 20},
+		"the memtables of the logs": {LogMemTable: 300 << 20}} {
+		if got := by(c); got > limit-cache && c.LogMemTable == 0 || got >= own {
+			t.Errorf("%s was given: %d bytes", name, got)
+		}
+	}
+}
+
 func TestCollectorTunerLeavesSmallChanges(t *testing.T) {
 	var set []int
 	tuner := &collectorTuner{percent: 400, most: maxGCPercent, set: func(percent int) {

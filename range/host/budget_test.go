@@ -102,6 +102,39 @@ func TestInboxesTogetherAreBounded(t *testing.T) {
 	}
 }
 
+// TestLargeEntryFindsRoom: a message with an entry that takes more than all inboxes may finds room
+// beside others, also while these come again and again.
+func TestLargeEntryFindsRoom(t *testing.T) {
+	const limit, part = 1 << 20, 100 << 10
+	h := idleHost(t, 12, func(c *Config) { c.MaxInboxBytes = limit })
+	takes := func(group, size int) bool {
+		id := keys.PartitionID(100 + group)
+		before := len(h.Group(id).inbox.messages)
+		h.HandleMessages(2, &peerpb.MessageBatch{Messages: []*peerpb.RaftMessage{entriesFor(id, size)}})
+		return len(h.Group(id).inbox.messages) > before
+	}
+	for group := range 8 {
+		if !takes(group, part) {
+			t.Fatalf("group %d found no room", group)
+		}
+	}
+	if takes(10, 2*limit) {
+		t.Fatal("a large entry found room where others have most of it")
+	}
+	for group := range 3 {
+		h.Group(keys.PartitionID(100 + group)).shutDown() // what it has is dealt with
+		if takes(9, part) {
+			t.Error("another entry took the room that the large one waits for")
+		}
+	}
+	if !takes(10, 2*limit) {
+		t.Error("the large entry found no room beside a few others")
+	}
+	if takes(11, 2*limit) {
+		t.Error("a second large entry found room")
+	}
+}
+
 // TestEntriesWaitForTheLog: while too much waits for the log, entries of peers are dropped and
 // others are taken; when it goes on, so do they.
 func TestEntriesWaitForTheLog(t *testing.T) {

@@ -222,7 +222,9 @@ type Host struct {
 	wakes         wakes
 	// inboxBytes is what the messages in all inboxes take.
 	inboxBytes atomic.Int64
-	early      earlyMessages
+	// largeRefused is when a large message with entries found no room, monotonic; 0: none waits.
+	largeRefused atomic.Int64
+	early        earlyMessages
 
 	ctx    context.Context // of the ticker, and of the groups' snapshot sends
 	cancel context.CancelFunc

@@ -3,6 +3,7 @@ package host
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -233,8 +234,29 @@ func (h *Host) hasRoomFor(size int, entries bool) bool {
 	if !entries {
 		return held+int64(size) <= limit+limit/4
 	}
-	return (held == 0 || held+int64(size) <= limit) && !h.LogBehind()
+	if h.LogBehind() {
+		return false
+	}
+	// A message that takes more than half of the room would never find that beside others. It gets in
+	// while others have half, and they get no more until it has come again.
+	half, now := limit/2, h.now()
+	if int64(size) > half {
+		if held > half {
+			h.largeRefused.Store(max(now, 1))
+			return false
+		}
+		h.largeRefused.Store(0)
+		return true
+	}
+	if refused := h.largeRefused.Load(); refused > 0 && now-refused < int64(largeComesAgain) {
+		limit = half
+	}
+	return held+int64(size) <= limit
 }
+
+// largeComesAgain is for how long room is left for a large message that was refused. Its sender is
+// told by the next heartbeat that it is missing.
+const largeComesAgain = time.Second
 
 // LogBehind says whether so much waits for the log that no more is to be added.
 func (h *Host) LogBehind() bool { return h.log.Pending() > h.config.MaxPendingLogBytes }

@@ -157,6 +157,9 @@ func (s *Sender) DoBundle(ctx context.Context, b *Bundle,
 		a.noteAnswer(e, 0, b.Node)
 		switch e.Code {
 		case kvpb.ErrorCode_OVERLOADED, kvpb.ErrorCode_DEADLINE_EXCEEDED:
+			if e.Cause == kvpb.ErrorCause_CAUSE_TOO_LARGE {
+				break // each partition has less to say alone
+			}
 			if err := a.wait(ctx, overloadedBackoff); err != nil {
 				return Bundled{}, err
 			}

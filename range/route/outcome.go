@@ -88,6 +88,9 @@ func (a *attempt) refused(p *Partition, l *leader, looking bool,
 		}
 		return Answer{}, nil, &routingBackoff
 	case kvpb.ErrorCode_OVERLOADED:
+		if e.Cause == kvpb.ErrorCause_CAUSE_TOO_LARGE {
+			return Answer{}, a.ended(nil), nil // here; another node may have executed it before
+		}
 		return Answer{}, nil, &overloadedBackoff
 	case kvpb.ErrorCode_NO_QUORUM:
 		s.learnLeader(p.hint, l.node, e)

@@ -43,6 +43,22 @@ func TestOutcomeOfWhatWasNotSent(t *testing.T) {
 	}
 }
 
+// A request that is too large for the node that says so ends. An attempt before it may have been
+// executed by another node.
+func TestOutcomeOfWhatIsTooLarge(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		a := attempt{sender: new(Sender), call: &Call{Write: true}, maybe: before}
+		_, err, again := a.refused(&Partition{ID: 7}, &leader{node: &node{id: 1}, term: 5}, false,
+			&kvpb.Error{Code: kvpb.ErrorCode_OVERLOADED, Cause: kvpb.ErrorCause_CAUSE_TOO_LARGE,
+				Message: "too large"})
+		var e *Error
+		if again != nil || !errors.As(err, &e) || e.OutcomeUnknown != before ||
+			e.Message != "too large" {
+			t.Errorf("with an attempt before: %t: %v, %v", before, err, again)
+		}
+	}
+}
+
 // The nodes that cannot be reached stand in an error as far as they may be its reason: not beside
 // what the leader that serves the partition has said.
 func TestUnreachableNodesAreNamedWhereTheyMatter(t *testing.T) {

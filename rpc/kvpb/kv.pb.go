@@ -296,6 +296,10 @@ const (
 	// Clocks: the request names a timestamp that is ahead of this node's clock. Neither its load nor
 	// its peers are to blame.
 	ErrorCause_CAUSE_CLOCKS ErrorCause = 1
+	// Overloaded: the request, or its response, takes more memory than this node ever has for one. It
+	// is not to be repeated. This request was not executed; an earlier attempt at another node may have
+	// been.
+	ErrorCause_CAUSE_TOO_LARGE ErrorCause = 2
 )
 
 // Enum value maps for ErrorCause.
@@ -303,10 +307,12 @@ var (
 	ErrorCause_name = map[int32]string{
 		0: "CAUSE_UNSPECIFIED",
 		1: "CAUSE_CLOCKS",
+		2: "CAUSE_TOO_LARGE",
 	}
 	ErrorCause_value = map[string]int32{
 		"CAUSE_UNSPECIFIED": 0,
 		"CAUSE_CLOCKS":      1,
+		"CAUSE_TOO_LARGE":   2,
 	}
 )
 
@@ -7236,11 +7242,12 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"NOT_CLOSED\x10\x18\x12\x13\n" +
 	"\x0fUNAUTHENTICATED\x10\x19\x12\x15\n" +
 	"\x11PERMISSION_DENIED\x10\x1a\x12\x12\n" +
-	"\x0eACCESS_UNKNOWN\x10\x1b*5\n" +
+	"\x0eACCESS_UNKNOWN\x10\x1b*J\n" +
 	"\n" +
 	"ErrorCause\x12\x15\n" +
 	"\x11CAUSE_UNSPECIFIED\x10\x00\x12\x10\n" +
-	"\fCAUSE_CLOCKS\x10\x012N\n" +
+	"\fCAUSE_CLOCKS\x10\x01\x12\x13\n" +
+	"\x0fCAUSE_TOO_LARGE\x10\x022N\n" +
 	"\x02KV\x12H\n" +
 	"\x05Batch\x12\x1c.tidemark.kv.v1.BatchRequest\x1a\x1d.tidemark.kv.v1.BatchResponse(\x010\x01B)Z'github.com/tidemarkdb/tidemark/rpc/kvpbb\x06proto3"
 

@@ -103,6 +103,10 @@ func (c *Conn) GiveBack() {
 	}
 }
 
+// Taken is how many bytes of the budget the latest message has. It is called by the goroutine that
+// receives.
+func (c *Conn) Taken() int64 { return c.taken }
+
 func (c *Conn) takeBytes(n int) bool {
 	if c.budget == nil {
 		return true
