@@ -34,6 +34,17 @@ var coreAlerts = []Alert{
 			tidemark core replace.`,
 	},
 	{
+		Name: "TidemarkCoordinationNearQuota",
+		Expr: `
+			max by (job) (tidemark_placement_store_bytes{store="coordination"}
+			/ (tidemark_placement_store_quota_bytes{store="coordination"} > 0)) > 0.9`,
+		For:      10 * time.Minute,
+		Severity: Warning,
+		Summary:  "The coordination store of {{ $labels.job }} nears its quota.",
+		Description: `At the quota the NOSPACE alarm is raised, and puts and leases are refused: delete
+			what is not needed, compact the history, or give the members a higher --core-quota.`,
+	},
+	{
 		Name:     "TidemarkNodesCutOff",
 		Expr:     `max by (job) (tidemark_placement_links_silent) > 0`,
 		For:      5 * time.Minute,

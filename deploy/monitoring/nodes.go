@@ -115,6 +115,16 @@ var nodes = Dashboard{
 					`(rate(tidemark_rpc_requests_without_memory_total[$__rate_interval]))`,
 					perServer + " without memory"},
 			}},
+			rate("Servers found gone", "ops", "The process of another server was gone: connections to "+
+				"it were refused. Its partitions elect other leaders without delay.",
+				`tidemark_host_peers_gone_total`),
+			{Title: "etcd calls that are passed on", Description: "Servers that are no members of the " +
+				"core pass calls of the etcd API on to one. Unsent: no member was reached. Refused: the " +
+				"client has too many open.", Unit: "ops", Queries: []Query{
+				{`sum by (instance, server, outcome) ` +
+					`(rate(tidemark_forward_calls_total[$__rate_interval]))`, perServer + " {{outcome}}"},
+			}},
+			level("etcd calls that are passed on and open", "short", "", `tidemark_forward_open_calls`),
 			{Title: "Heartbeats to the core", Unit: "ops", Queries: []Query{
 				{`sum by (instance, server) (rate(tidemark_node_heartbeats_total[$__rate_interval]))`,
 					perServer + " answered"},

@@ -159,6 +159,12 @@ var partitions = Dashboard{
 				{`max(tidemark_placement_core_change_age_seconds)`, "change"},
 				{`max(tidemark_placement_core_change_step_age_seconds)`, "its present step"},
 			}},
+			{Title: "Size of the core's stores", Description: "Keys and values of the whole history, and " +
+				"leases. Above the quota nothing is put; without one it is 0.", Unit: "bytes",
+				Queries: []Query{
+					{`max by (store) (tidemark_placement_store_bytes)`, "{{store}}"},
+					{`max by (store) (tidemark_placement_store_quota_bytes) > 0`, "{{store}} quota"},
+				}},
 			{Title: "Commands of the core", Unit: "ops", Queries: []Query{
 				{`sum by (store, kind, outcome) ` +
 					`(rate(tidemark_placement_store_commands_total[$__rate_interval]))`,
