@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
+	"github.com/tidemarkdb/tidemark/metric"
+
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 )
 
@@ -51,6 +53,8 @@ const maxInbound = 256 << 20
 type inbound struct {
 	limit  int64
 	closed func()
+	// receivedBytes and sentBytes count those on connections of gRPC; nil: nothing does.
+	receivedBytes, sentBytes *metric.Counter
 	// memory is for messages that are complete.
 	memory *RequestMemory
 	// passedOn is ServerConfig.PassedOn; nil: no call is passed on. pace is what parties of such calls
@@ -292,6 +296,9 @@ func (in *inbound) watch(conn net.Conn, pace *connPace) net.Conn {
 // Read implements net.Conn.
 func (c *inboundConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	if c.in.receivedBytes != nil {
+		c.in.receivedBytes.Add(float64(n))
+	}
 	content := c.frames.content(b[:n])
 	if content == 0 {
 		return n, err
@@ -321,6 +328,15 @@ func (c *inboundConn) Read(b []byte) (int, error) {
 	if large {
 		c.pace.owe(time.Duration(content) * debtOfByte)
 		c.pace.rest()
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *inboundConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if c.in.sentBytes != nil {
+		c.in.sentBytes.Add(float64(n))
 	}
 	return n, err
 }

@@ -52,10 +52,17 @@ func newBatchMetrics(r metric.Registry) *batchMetrics {
 }
 
 // doorMetrics are those of a Server's connections.
-type doorMetrics struct{ placesLost, inboundClosed, refused, paused *metric.Counter }
+type doorMetrics struct {
+	placesLost, inboundClosed, refused, paused *metric.Counter
+	receivedBytes, sentBytes                   *metric.Counter
+}
 
 func newDoorMetrics(r metric.Registry) *doorMetrics {
 	return &doorMetrics{
+		receivedBytes: register(r, metric.NewCounter("tidemark_rpc_client_received_bytes_total",
+			"Bytes received on gRPC connections of clients, after TLS.", nil)),
+		sentBytes: register(r, metric.NewCounter("tidemark_rpc_client_sent_bytes_total",
+			"Bytes sent on gRPC connections of clients, before TLS.", nil)),
 		placesLost: register(r, metric.NewCounter("tidemark_rpc_connections_displaced_total",
 			"Connections that were closed because their host has opened more than its share.", nil)),
 		inboundClosed: register(r, metric.NewCounter("tidemark_rpc_connections_overfull_total",
@@ -93,6 +100,7 @@ type peerMetrics struct {
 	sendingSnapshots, receivingSnapshots *metric.Gauge
 	sentSnapshots, failedSnapshots       *metric.Counter
 	receivedSnapshots, snapshotBytes     *metric.Counter
+	receivedBytes                        *metric.Counter
 }
 
 // linkCounters are those of all links of a class.
@@ -107,6 +115,8 @@ func newPeerMetrics(r metric.Registry, realm string) *peerMetrics {
 		return register(r, metric.NewGauge(name, help, map[string]string{"realm": realm}))
 	}
 	m := &peerMetrics{
+		receivedBytes: counter("tidemark_rpc_peer_received_bytes_total",
+			"Bytes of Raft messages received from peers.", map[string]string{}),
 		received: counter("tidemark_rpc_peer_received_messages_total",
 			"Raft messages received from peers.", map[string]string{}),
 		sendingSnapshots:   gauge("tidemark_rpc_sending_snapshots", "Snapshots being sent."),

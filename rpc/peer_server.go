@@ -70,6 +70,7 @@ func (t *PeerTransport) receive(conn *transport.Conn, from uint64) error {
 		if err != nil {
 			return err
 		}
+		t.metrics.receivedBytes.Add(float64(len(message)))
 		batch := new(peerpb.MessageBatch)
 		if err := unmarshalOwned(message, batch); err != nil {
 			return status.Errorf(codes.InvalidArgument, "message of the peer: %v", err)

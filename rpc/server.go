@@ -113,6 +113,7 @@ func NewServer(c ServerConfig) *Server {
 	}
 	s.places = quota.NewPlaces(c.MaxConnections, grantedConnections, placeSettled)
 	in := newInbound(c.MaxInbound, c.Memory, s.metrics.inboundClosed.Inc)
+	in.receivedBytes, in.sentBytes = s.metrics.receivedBytes, s.metrics.sentBytes
 	in.passedOn, in.pace, in.paused = c.PassedOn, c.Pace, s.countPause
 	s.in = in
 	takers := transport.Takers{Take: s.take}

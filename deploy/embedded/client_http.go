@@ -17,8 +17,8 @@ import (
 // Clients of etcd expect its JSON gateway, its health and its version where they expect gRPC. A
 // connection on the servers' port that begins as one of HTTP/1 does is handed to an HTTP server,
 // with its place among those of its host and its pace; with TLS it is one that has agreed on
-// http/1.1, after the same handshake, with the same certificates, as all others. Metrics and debug
-// pages are on the HTTP address only.
+// http/1.1, after the same handshake, with the same certificates, as all others. Etcd's metrics are
+// there too; the server's own, and debug pages, are on the HTTP address only.
 
 const (
 	// gatewayGranted is how many bytes of requests of the gateway each host may have a server hold.
@@ -102,9 +102,10 @@ func servePaths(mux *http.ServeMux, etcd http.Handler) {
 
 // clientPages are what is served of HTTP on the port of everything else.
 func clientPages(etcd http.Handler, ready func() (bool, string), checks *etcdChecks,
-	logger *slog.Logger) *http.Server {
+	metrics http.Handler, logger *slog.Logger) *http.Server {
 	mux := http.NewServeMux()
 	servePaths(mux, etcd)
+	mux.Handle("/metrics", metrics)
 	serveProbes(mux, ready, checks)
 	return &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout: httpIdleTimeout, MaxHeaderBytes: maxHTTPHeader,

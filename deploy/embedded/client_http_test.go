@@ -43,7 +43,7 @@ func TestHTTPOnTheServersPort(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	useHTTP(t, client, "http", at)
-	for path, want := range map[string]string{"/metrics": "404 ", "/debug/pprof/": "404 ",
+	for path, want := range map[string]string{"/metrics": "200 ", "/debug/pprof/": "404 ",
 		"/readyz": "200 ok", "/livez": "200 ok"} {
 		if got := httpGet(t, client, "http://"+at[0]+path, ""); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %s", path, got)

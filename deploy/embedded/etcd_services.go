@@ -71,6 +71,7 @@ func (s *Server) serveEtcd(
 	}
 	p.coordination.services.Store(services)
 	s.etcdCluster.Store(cluster)
+	s.running.Go(func() { s.etcdWatcher.Run(s.ctx, s.etcdWatched(cluster)) })
 	// Its streams end with the gRPC server, before the store does.
 	watches, err := etcdapi.NewWatch(etcdapi.WatchConfig{Store: part, Cluster: cluster,
 		Random:           randomReader(s.config.Random),

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded/etcdmetrics"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/forward"
 )
 
@@ -28,6 +29,9 @@ type lateServices struct {
 	ready func() bool
 	// serving are this server's own services, by their names; nil: they are not there.
 	serving atomic.Pointer[map[string]lateService]
+	// calls counts calls for the metrics of etcd; nil: nothing does. It is set before register is
+	// called.
+	calls *etcdmetrics.Calls
 	// running counts the calls of one request and one answer that are under way.
 	running atomic.Int64
 }
@@ -50,10 +54,10 @@ func (l *lateServices) register(to grpc.ServiceRegistrar, services ...*grpc.Serv
 		late := &grpc.ServiceDesc{ServiceName: s.ServiceName, Metadata: s.Metadata}
 		for i, m := range s.Methods {
 			late.Methods = append(late.Methods, grpc.MethodDesc{MethodName: m.MethodName,
-				Handler: l.method(s.ServiceName, i)})
+				Handler: l.method(s.ServiceName, i, l.calls.Method(s.ServiceName, m.MethodName, nil))})
 		}
 		for i, m := range s.Streams {
-			m.Handler = l.stream(s.ServiceName, i)
+			m.Handler = l.stream(s.ServiceName, i, l.calls.Method(s.ServiceName, m.StreamName, &m))
 			late.Streams = append(late.Streams, m)
 		}
 		to.RegisterService(late, nil)
@@ -81,9 +85,13 @@ func (l *lateServices) describe(name string) (*grpc.ServiceDesc, any, error) {
 	return nil, nil, status.Errorf(codes.Unimplemented, "unknown service %s", name)
 }
 
-func (l *lateServices) method(service string, at int) grpc.MethodHandler {
+func (l *lateServices) method(
+	service string, at int, counts *etcdmetrics.Method,
+) grpc.MethodHandler {
 	return func(_ any, ctx context.Context, decode func(any) error,
-		interceptor grpc.UnaryServerInterceptor) (any, error) {
+		interceptor grpc.UnaryServerInterceptor) (_ any, err error) {
+		ended := counts.Begin()
+		defer func() { ended(err) }()
 		l.running.Add(1)
 		defer l.running.Add(-1)
 		description, implementation, err := l.describe(service)
@@ -99,8 +107,12 @@ func (l *lateServices) method(service string, at int) grpc.MethodHandler {
 	}
 }
 
-func (l *lateServices) stream(service string, at int) grpc.StreamHandler {
-	return func(_ any, stream grpc.ServerStream) error {
+func (l *lateServices) stream(
+	service string, at int, counts *etcdmetrics.Method,
+) grpc.StreamHandler {
+	return func(_ any, stream grpc.ServerStream) (err error) {
+		ended := counts.Begin()
+		defer func() { ended(err) }()
 		description, implementation, err := l.describe(service)
 		if err != nil {
 			return err
@@ -110,18 +122,9 @@ func (l *lateServices) stream(service string, at int) grpc.StreamHandler {
 			stream.SetTrailer(forward.NotServed())
 			return err
 		}
-		return description.Streams[at].Handler(implementation, clientStream{stream, ctx})
+		return description.Streams[at].Handler(implementation, counts.Stream(ctx, stream))
 	}
 }
-
-// clientStream is a stream whose context says what is known of its client.
-type clientStream struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-// Context implements grpc.ServerStream.
-func (s clientStream) Context() context.Context { return s.ctx }
 
 // begin has calls served from now on by what add registers. Its descriptions have the methods, in
 // the order, of those with which register was called.

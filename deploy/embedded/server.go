@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded/etcdmetrics"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/forward"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/memory"
 	"github.com/tidemarkdb/tidemark/hlc"
@@ -68,6 +69,8 @@ type Server struct {
 	// gateway is the etcd API as JSON, and clientHTTP serves it on the port of everything else.
 	gateway    *counted
 	clientHTTP *clientHTTP
+	// etcdWatcher measures what etcd's metrics tell of the leader and the other members.
+	etcdWatcher *etcdmetrics.Watcher
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -244,8 +247,9 @@ func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 	requests := rpc.NewRequestMemory(s.memory.Requests)
 	s.forwarder = s.newForwarder(peers)
 	s.services.etcd.otherwise, s.services.etcd.client = s.withoutCoordination, s.clientOfCall
-	s.clientHTTP = serveClientHTTP(s.listener.Addr(),
-		clientPages(s.gateway, s.Ready, &etcdChecks{s}, s.config.Logger))
+	page := s.newEtcdMetrics()
+	s.clientHTTP = serveClientHTTP(s.listener.Addr(), clientPages(s.gateway, s.Ready,
+		&etcdChecks{s}, paced(s.pace, page), s.config.Logger))
 	s.rpc = rpc.NewServer(rpc.ServerConfig{TLS: tlsConfig, Peers: peers, Pace: s.pace,
 		MaxStreams: s.config.MaxStreams, HTTP: s.clientHTTP.take,
 		Memory: requests, MaxInbound: s.memory.Receiving, PassedOn: s.passedOnFor,
