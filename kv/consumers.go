@@ -30,6 +30,8 @@ type ConsumerInfo struct {
 	// From and To are the keys that it is of: those at or above From and below To. An empty To: up
 	// to the last one.
 	From, To []byte
+	// SpanHidden says that it is of a part of the keys which this client may not see.
+	SpanHidden bool
 	// Position: everything at or below it has been taken.
 	Position Timestamp
 	// Lag is how far the position is behind the cluster's clock.
@@ -233,7 +235,7 @@ func consumerInfo(c *clusterpb.Consumer) ConsumerInfo {
 		return ConsumerInfo{}
 	}
 	return ConsumerInfo{Keyspace: c.Keyspace, Name: c.Name,
-		From: c.Span.GetStart(), To: c.Span.GetEnd(),
+		From: c.Span.GetStart(), To: c.Span.GetEnd(), SpanHidden: c.SpanHidden,
 		Position: rpc.FromClusterTimestamp(c.Position),
 		Lag:      time.Duration(c.LagMillis) * time.Millisecond,
 		Keep:     time.Duration(c.KeepMillis) * time.Millisecond,

@@ -181,6 +181,9 @@ type PartitionInfo struct {
 	// Start and End are user keys, [Start, End). An empty End is no end. A hash partition that has
 	// not split has neither.
 	Start, End []byte
+	// StartHidden and EndHidden say that there is a bound which this client may not see: while
+	// authentication is enabled, bounds are keys that the client's user may read or write.
+	StartHidden, EndHidden bool
 	// Generation of the span and Membership version together are the epoch.
 	Generation, Membership uint64
 	Replicas               []ReplicaInfo
@@ -227,6 +230,7 @@ func partitionInfo(p *clusterpb.PartitionInfo) PartitionInfo {
 	span := keys.PartitionUserSpan(d).Clone()
 	info := PartitionInfo{
 		ID: d.Id, Keyspace: p.Keyspace, Hash: -1, Start: span.Start, End: span.End,
+		StartHidden: p.StartHidden, EndHidden: p.EndHidden,
 		Generation: d.Generation, Membership: d.Membership,
 		FrozenFor: d.Frozen.GetPartition(), BoundaryAsked: d.BoundaryAsked,
 		Leader: p.LeaderNode, Term: p.Term, LiveKeys: p.LiveKeys, SizeBytes: p.SizeBytes,

@@ -29,6 +29,8 @@ type OperatorInfo struct {
 	// Child is the partition that splits off, and begins at the key SplitAt; 0: none does.
 	Child   uint64
 	SplitAt []byte
+	// SplitAtHidden says that there is such a key, which this client may not see.
+	SplitAtHidden bool
 	// Right is the right neighbour that becomes part of the partition; 0: none does.
 	Right uint64
 	// Cancelled: it is being taken back.
@@ -75,7 +77,8 @@ func (c *Client) Operators(ctx context.Context) ([]OperatorInfo, error) {
 			all = append(all, OperatorInfo{ID: o.Operator, Partition: o.Partition, Keyspace: o.Keyspace,
 				Kind: o.Kind, Leader: o.LeadNode, Bytes: o.Bytes, To: o.ToNode, From: o.FromNode,
 				Reason: o.Reason, Step: o.Step, WaitsFor: o.WaitsFor, Child: o.Child, SplitAt: o.SplitAt,
-				Right: o.Right, Began: time.UnixMilli(o.CreatedUnixMs), Cancelled: o.Cancelled,
+				SplitAtHidden: o.SplitAtHidden,
+				Right:         o.Right, Began: time.UnixMilli(o.CreatedUnixMs), Cancelled: o.Cancelled,
 				Age: ago(o.CreatedUnixMs, r.NowUnixMs)})
 		}
 		return err

@@ -74,10 +74,11 @@ type Event struct {
 	// ScoreBefore and ScoreAfter are what the planner expected it to better, Rejected what it did not
 	// choose.
 	ScoreBefore, ScoreAfter, Rejected string
-	// Child, SplitAt and Right are as in OperatorInfo.
-	Child   uint64
-	SplitAt []byte
-	Right   uint64
+	// Child, SplitAt, SplitAtHidden and Right are as in OperatorInfo.
+	Child         uint64
+	SplitAt       []byte
+	SplitAtHidden bool
+	Right         uint64
 }
 
 // Events lists what placement did, the newest first, and at most limit of them: all, or those of
@@ -99,7 +100,8 @@ func (c *Client) Events(ctx context.Context, partition, node uint64, limit int) 
 				Leader: e.LeadNode, Operator: e.Operator, Reason: e.Reason, Outcome: e.Outcome,
 				Took: time.Duration(e.TookMillis) * time.Millisecond, Bytes: e.Bytes,
 				ScoreBefore: e.ScoreBefore, ScoreAfter: e.ScoreAfter, Rejected: e.Rejected,
-				Child: e.Child, SplitAt: e.SplitAt, Right: e.Right})
+				Child: e.Child, SplitAt: e.SplitAt, Right: e.Right,
+				SplitAtHidden: e.SplitAtHidden})
 		}
 		return err
 	})

@@ -56,7 +56,8 @@ func (a *app) printConsumers(consumers []kv.ConsumerInfo) error {
 			state = "too old"
 		}
 		list.Row(c.Keyspace, c.Name, c.Position, c.Lag.Round(time.Millisecond), c.Keep,
-			moment(c.Updated), moment(c.Created), state, bound(c.From), bound(c.To))
+			moment(c.Updated), moment(c.Created), state, boundOr(c.From, c.SpanHidden),
+			boundOr(c.To, c.SpanHidden))
 	}
 	return list.Flush()
 }

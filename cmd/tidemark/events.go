@@ -68,7 +68,8 @@ func (a *app) printEvents(events []kv.Event) error {
 		at := output.Cell{People: e.At.Local().Format(time.DateTime),
 			Programs: e.At.UTC().Format(time.RFC3339Nano)}
 		list.Row(at, e.Kind, orNumber(e.Partition), orNone(e.Keyspace),
-			orNumber(e.From), orNumber(e.To), orNumber(e.Leader), orNumber(e.Child), bound(e.SplitAt),
+			orNumber(e.From), orNumber(e.To), orNumber(e.Leader), orNumber(e.Child),
+			boundOr(e.SplitAt, e.SplitAtHidden),
 			orNumber(e.Right), took, size, e.Outcome,
 			orNone(e.Reason), orNone(e.ScoreBefore), orNone(e.ScoreAfter), orNone(e.Rejected))
 	}

@@ -189,7 +189,8 @@ func (a *app) printOperators(operators []kv.OperatorInfo) error {
 			why += ", cancelled"
 		}
 		list.Row(o.ID, o.Kind, o.Partition, o.Keyspace, orNumber(o.From), orNumber(o.To),
-			orNumber(o.Leader), orNumber(o.Child), bound(o.SplitAt), orNumber(o.Right),
+			orNumber(o.Leader), orNumber(o.Child),
+			boundOr(o.SplitAt, o.SplitAtHidden), orNumber(o.Right),
 			output.Size(o.Bytes),
 			o.Age.Round(time.Second), why, o.Step, o.WaitsFor)
 	}

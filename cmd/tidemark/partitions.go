@@ -153,6 +153,7 @@ func (a *app) printPartitions(partitions []kv.PartitionInfo, operators []kv.Oper
 		output.Column{Name: "measured_seconds", Programs: true},
 		output.Column{Name: "frozen_for", Programs: true},
 		output.Column{Name: "boundary_asked", Programs: true},
+		output.Column{Name: "bounds_hidden", Programs: true},
 		output.Column{Name: "changes", Sentences: true})
 	for _, p := range partitions {
 		var hash, leader any
@@ -173,13 +174,14 @@ func (a *app) printPartitions(partitions []kv.PartitionInfo, operators []kv.Oper
 			}
 			nodes = append(nodes, node)
 		}
-		list.Row(p.ID, p.Keyspace, hash, bound(p.Start), bound(p.End),
+		list.Row(p.ID, p.Keyspace, hash, boundOr(p.Start, p.StartHidden), boundOr(p.End, p.EndHidden),
 			fmt.Sprintf("%d.%d", p.Generation, p.Membership),
 			output.Cell{People: nodes, Programs: replicas}, learners,
 			leader, p.LiveKeys, output.Size(p.SizeBytes), p.LiveBytes,
 			loadCell(p.Minute.Load), loadCell(p.FiveMinutes.Load), p.Minute.Reads, p.Minute.Writes,
 			output.Size(p.Minute.ReadBytes), output.Size(p.Minute.WrittenBytes),
-			uint64(p.Measured.Seconds()), orNumber(p.FrozenFor), p.BoundaryAsked, orNone(changes[p.ID]))
+			uint64(p.Measured.Seconds()), orNumber(p.FrozenFor), p.BoundaryAsked,
+			p.StartHidden || p.EndHidden, orNone(changes[p.ID]))
 	}
 	return list.Flush()
 }
@@ -187,6 +189,14 @@ func (a *app) printPartitions(partitions []kv.PartitionInfo, operators []kv.Oper
 // loadCell is a number of processors.
 func loadCell(processors float64) output.Cell {
 	return output.Cell{People: fmt.Sprintf("%.2f", processors), Programs: processors}
+}
+
+// boundOr is a bound, or says that there is one which this user may not see.
+func boundOr(key []byte, hidden bool) any {
+	if hidden {
+		return output.Cell{People: "(hidden)"}
+	}
+	return bound(key)
 }
 
 // bound is one end of a partition's span; none at the ends of the keyspace, or of a hash number.

@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
 )
 
@@ -40,6 +41,10 @@ var ofKeyspaces = map[string]struct {
 	"SetConsumer": {authority.KeyspaceRead, false},
 }
 
+// showsKeys are the methods whose answers have keys of users: the caller is shown those that the
+// caller may read or write, while authentication is enabled. So does ListPartitions, a stream.
+var showsKeys = []string{"ListOperators", "Why", "ListEvents", "GetConsumer", "ListConsumers"}
+
 const (
 	// tokenField is where the metadata of a call has a token.
 	tokenField = "token"
@@ -58,10 +63,25 @@ type clusterRegistrar struct {
 func (r clusterRegistrar) RegisterService(description *grpc.ServiceDesc, service any) {
 	guarded := *description
 	guarded.Methods = slices.Clone(description.Methods)
+	guarded.Streams = slices.Clone(description.Streams)
+	for i := range guarded.Streams {
+		if m := &guarded.Streams[i]; m.StreamName == "ListPartitions" {
+			handler := m.Handler
+			m.Handler = func(service any, stream grpc.ServerStream) error {
+				return handler(service, &streamAs{stream, r.server.withSight(stream.Context())})
+			}
+		}
+	}
 	for i := range guarded.Methods {
 		m := &guarded.Methods[i]
 		if slices.Contains(administration, m.MethodName) {
 			m.Handler = judged(m.Handler, r.server.administer)
+		}
+		if slices.Contains(showsKeys, m.MethodName) {
+			m.Handler = judged(m.Handler, func(ctx context.Context, _ string, request any,
+				next grpc.UnaryHandler) (any, error) {
+				return next(r.server.withSight(ctx), request)
+			})
 		}
 		if of, ok := ofKeyspaces[m.MethodName]; ok {
 			m.Handler = judged(m.Handler, func(ctx context.Context, method string, request any,
@@ -145,6 +165,69 @@ func (s *Server) ofKeyspace(
 		// If another member leads by now, it is passed on, and judged again.
 		return next(s.withClient(server.ForKeyspace(ctx, id)), of.Request)
 	})
+}
+
+// streamAs is a stream with another context.
+type streamAs struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context implements grpc.ServerStream.
+func (s *streamAs) Context() context.Context { return s.ctx }
+
+// withSight is the context of a call whose answer has keys of users. Which of them the caller may
+// be shown is judged here for what is answered here, and by the leader for what is passed on to it.
+// Where it is not known in time, the answer has no keys, and is given all the same.
+func (s *Server) withSight(ctx context.Context) context.Context {
+	ctx = s.withClient(ctx)
+	p, services, err := s.judges()
+	if p == nil && err == nil {
+		return ctx // it is passed on
+	}
+	limited, cancel := context.WithTimeout(ctx, judgeTimeout)
+	defer cancel()
+	on, unknown := false, error(nil)
+	if err == nil {
+		on, unknown = p.server.Guarded(limited)
+	}
+	switch {
+	case err == nil && unknown == nil && !on:
+		return ctx
+	case err != nil || unknown != nil || services == nil:
+		return server.WithSight(ctx, server.Blind{})
+	}
+	rights, all, err := services.RightsOf(limited)
+	switch {
+	case err != nil:
+		return server.WithSight(ctx, server.Blind{})
+	case all:
+		return ctx
+	}
+	return server.WithSight(ctx, rightsSight{rights})
+}
+
+// rightsSight shows a user the keys that the user may read or write, and an administrator of a
+// keyspace all of it.
+type rightsSight struct{ of *authority.Rights }
+
+// Key implements server.Sight.
+func (r rightsSight) Key(keyspace keys.KeyspaceID, key []byte) bool {
+	id := uint64(keyspace)
+	return r.of.MayKey(authority.KeyspaceRead, id, key) ||
+		r.of.MayKey(authority.KeyspaceWrite, id, key) ||
+		r.of.May(authority.KeyspaceAdmin, id, nil, nil)
+}
+
+// Span implements server.Sight.
+func (r rightsSight) Span(keyspace keys.KeyspaceID, start, end []byte) bool {
+	id := uint64(keyspace)
+	if len(end) == 0 {
+		end = nil
+	}
+	return r.of.May(authority.KeyspaceRead, id, start, end) ||
+		r.of.May(authority.KeyspaceWrite, id, start, end) ||
+		r.of.May(authority.KeyspaceAdmin, id, nil, nil)
 }
 
 // keyspaceOf is the name of the keyspace that a request is about.

@@ -85,6 +85,31 @@ func (s *Services) ForKeyspace(
 		})
 }
 
+// RightsOf returns what the caller of another service may do with keyspaces, by users and roles as
+// they are now. all: everything, since authentication is disabled or the user has the role root. An
+// error says that the caller has no right, or that it cannot be known.
+func (s *Services) RightsOf(ctx context.Context) (rights *authority.Rights, all bool, err error) {
+	b := s.guard.backend
+	if err := b.newest(ctx); err != nil {
+		return nil, false, err
+	}
+	who, err := b.identify(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	state := b.Store.Authority()
+	if state.Admin(who) == nil {
+		return nil, true, nil
+	}
+	if err := state.Identified(who); err != nil {
+		return nil, false, err
+	}
+	if rights = state.RightsOf(who.User); rights == nil {
+		return nil, false, authority.ErrPermissionDenied
+	}
+	return rights, false, nil
+}
+
 // enoughToAsk is for how long a member that knows of no users asks whether there are any. Without a
 // quorum the call says so itself.
 const enoughToAsk = 250 * time.Millisecond

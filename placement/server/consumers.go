@@ -203,7 +203,9 @@ func (s *Server) GetConsumer(
 		return &clusterpb.GetConsumerResponse{}, nil
 	}
 	now := s.times().Likely()
-	return &clusterpb.GetConsumerResponse{Consumer: c.Shown(ks.Name, now)}, nil
+	shown := c.Shown(ks.Name, now)
+	sightOf(ctx).consumer(shown)
+	return &clusterpb.GetConsumerResponse{Consumer: shown}, nil
 }
 
 // ListConsumers lists a page of the consumers of a keyspace, or of all. Only the leader answers.
@@ -239,7 +241,7 @@ func (s *Server) ListConsumers(
 		return nil, s.toStatus(err)
 	}
 	now := s.times().Likely()
-	names := map[keys.KeyspaceID]string{}
+	sees, names := sightOf(ctx), map[keys.KeyspaceID]string{}
 	for _, kv := range page.Kvs {
 		c, err := decodeConsumer(kv)
 		if err != nil {
@@ -258,7 +260,9 @@ func (s *Server) ListConsumers(
 			names[id] = name
 		}
 		if name != "" {
-			response.Consumers = append(response.Consumers, c.Shown(name, now))
+			shown := c.Shown(name, now)
+			sees.consumer(shown)
+			response.Consumers = append(response.Consumers, shown)
 		}
 	}
 	if n := len(page.Kvs); page.More && n > 0 {

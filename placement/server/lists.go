@@ -88,6 +88,7 @@ func (s *Server) ListPartitions(
 			names[ks.Id] = ks.Name
 		}
 	}
+	sees := sightOf(ctx)
 	for kv, err := range v.All(prefix) {
 		if err != nil {
 			return s.toStatus(err)
@@ -98,6 +99,7 @@ func (s *Server) ListPartitions(
 		}
 		info := &clusterpb.PartitionInfo{Partition: p, Keyspace: names[p.Keyspace]}
 		s.soft.describe(info)
+		sees.partition(info)
 		if err := send(info); err != nil {
 			return err
 		}

@@ -233,6 +233,7 @@ func (s *Server) ListOperators(
 		return nil, s.toStatus(err)
 	}
 	ranks := s.leadRanks(v)
+	sees := sightOf(ctx)
 	for _, o := range operators {
 		ks, err := loadKeyspace(v, keys.KeyspaceID(o.Keyspace))
 		if err != nil {
@@ -258,6 +259,7 @@ func (s *Server) ListOperators(
 				info.WaitsFor = "no leader of the partition has reported"
 			}
 		}
+		sees.operator(keys.KeyspaceID(o.Keyspace), info)
 		response.Operators = append(response.Operators, info)
 	}
 	return response, nil

@@ -66,7 +66,33 @@ func (s *Server) Why(ctx context.Context, r *clusterpb.WhyRequest) (*clusterpb.W
 	if err != nil {
 		return nil, s.toStatus(err)
 	}
+	if sees, err := s.seesExplained(ctx, v, r); err != nil {
+		return nil, s.toStatus(err)
+	} else if !sees {
+		text = withoutKeys(text)
+		if encoded, err = withoutKeysJSON(encoded); err != nil {
+			return nil, s.toStatus(err)
+		}
+	}
 	return &clusterpb.WhyResponse{Text: text, Json: encoded}, nil
+}
+
+// seesExplained says whether the caller may be shown all keys of the keyspace of what is explained.
+// An explanation of a node has keys of any keyspace.
+func (s *Server) seesExplained(
+	ctx context.Context, v *store.View, r *clusterpb.WhyRequest) (bool, error) {
+	sees := sightOf(ctx)
+	switch {
+	case sees.of == nil:
+		return true, nil
+	case r.Partition != 0:
+		p, err := s.findPartition(v, keys.PartitionID(r.Partition))
+		return err == nil && sees.all(keys.KeyspaceID(p.GetKeyspace())), err
+	case r.Keyspace != "":
+		ks, err := s.keyspaceByName(v, r.Keyspace)
+		return err == nil && sees.all(ks.id()), err
+	}
+	return false, nil
 }
 
 // explain asks the planner.

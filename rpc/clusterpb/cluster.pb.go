@@ -967,7 +967,9 @@ type Consumer struct {
 	Keyspace  string `protobuf:"bytes,8,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
 	LagMillis uint64 `protobuf:"varint,9,opt,name=lag_millis,json=lagMillis,proto3" json:"lag_millis,omitempty"`
 	// Not there: all keys of the keyspace.
-	Span          *ConsumerSpan `protobuf:"bytes,10,opt,name=span,proto3" json:"span,omitempty"`
+	Span *ConsumerSpan `protobuf:"bytes,10,opt,name=span,proto3" json:"span,omitempty"`
+	// Not stored: there is a span, and the caller may not see it.
+	SpanHidden    bool `protobuf:"varint,11,opt,name=span_hidden,json=spanHidden,proto3" json:"span_hidden,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1070,6 +1072,13 @@ func (x *Consumer) GetSpan() *ConsumerSpan {
 		return x.Span
 	}
 	return nil
+}
+
+func (x *Consumer) GetSpanHidden() bool {
+	if x != nil {
+		return x.SpanHidden
+	}
+	return false
 }
 
 // ConsumerSpan is the keys that a consumer is of, from `start` on and below `end`, as users name
@@ -3473,8 +3482,11 @@ type PartitionInfo struct {
 	Minute          *Activity `protobuf:"bytes,8,opt,name=minute,proto3" json:"minute,omitempty"`
 	FiveMinutes     *Activity `protobuf:"bytes,9,opt,name=five_minutes,json=fiveMinutes,proto3" json:"five_minutes,omitempty"`
 	MeasuredSeconds uint32    `protobuf:"varint,10,opt,name=measured_seconds,json=measuredSeconds,proto3" json:"measured_seconds,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The partition has such a bound, and the caller may not see it: it is left out.
+	StartHidden   bool `protobuf:"varint,11,opt,name=start_hidden,json=startHidden,proto3" json:"start_hidden,omitempty"`
+	EndHidden     bool `protobuf:"varint,12,opt,name=end_hidden,json=endHidden,proto3" json:"end_hidden,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PartitionInfo) Reset() {
@@ -3575,6 +3587,20 @@ func (x *PartitionInfo) GetMeasuredSeconds() uint32 {
 		return x.MeasuredSeconds
 	}
 	return 0
+}
+
+func (x *PartitionInfo) GetStartHidden() bool {
+	if x != nil {
+		return x.StartHidden
+	}
+	return false
+}
+
+func (x *PartitionInfo) GetEndHidden() bool {
+	if x != nil {
+		return x.EndHidden
+	}
+	return false
 }
 
 type RegisterNodeRequest struct {
@@ -4823,7 +4849,9 @@ type OperatorInfo struct {
 	Child   uint64 `protobuf:"varint,17,opt,name=child,proto3" json:"child,omitempty"`
 	SplitAt []byte `protobuf:"bytes,18,opt,name=split_at,json=splitAt,proto3" json:"split_at,omitempty"`
 	// Of a merge: the right neighbour, which becomes part of the partition.
-	Right         uint64 `protobuf:"varint,19,opt,name=right,proto3" json:"right,omitempty"`
+	Right uint64 `protobuf:"varint,19,opt,name=right,proto3" json:"right,omitempty"`
+	// The caller may not see the key: it is left out.
+	SplitAtHidden bool `protobuf:"varint,20,opt,name=split_at_hidden,json=splitAtHidden,proto3" json:"split_at_hidden,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4989,6 +5017,13 @@ func (x *OperatorInfo) GetRight() uint64 {
 		return x.Right
 	}
 	return 0
+}
+
+func (x *OperatorInfo) GetSplitAtHidden() bool {
+	if x != nil {
+		return x.SplitAtHidden
+	}
+	return false
 }
 
 type TransferLeaderRequest struct {
@@ -5952,9 +5987,11 @@ type Event struct {
 	ScoreAfter  string `protobuf:"bytes,15,opt,name=score_after,json=scoreAfter,proto3" json:"score_after,omitempty"`
 	Rejected    string `protobuf:"bytes,16,opt,name=rejected,proto3" json:"rejected,omitempty"`
 	// As in OperatorInfo.
-	Child         uint64 `protobuf:"varint,17,opt,name=child,proto3" json:"child,omitempty"`
-	SplitAt       []byte `protobuf:"bytes,18,opt,name=split_at,json=splitAt,proto3" json:"split_at,omitempty"`
-	Right         uint64 `protobuf:"varint,19,opt,name=right,proto3" json:"right,omitempty"`
+	Child   uint64 `protobuf:"varint,17,opt,name=child,proto3" json:"child,omitempty"`
+	SplitAt []byte `protobuf:"bytes,18,opt,name=split_at,json=splitAt,proto3" json:"split_at,omitempty"`
+	Right   uint64 `protobuf:"varint,19,opt,name=right,proto3" json:"right,omitempty"`
+	// Not stored.
+	SplitAtHidden bool `protobuf:"varint,20,opt,name=split_at_hidden,json=splitAtHidden,proto3" json:"split_at_hidden,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6120,6 +6157,13 @@ func (x *Event) GetRight() uint64 {
 		return x.Right
 	}
 	return 0
+}
+
+func (x *Event) GetSplitAtHidden() bool {
+	if x != nil {
+		return x.SplitAtHidden
+	}
+	return false
 }
 
 type SetPlacementRequest struct {
@@ -8728,7 +8772,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\tprotected\x18\x12 \x01(\v2\x1e.tidemark.cluster.v1.TimestampR\tprotected\"9\n" +
 	"\tTimestamp\x12\x12\n" +
 	"\x04wall\x18\x01 \x01(\x06R\x04wall\x12\x18\n" +
-	"\alogical\x18\x02 \x01(\rR\alogical\"\xf7\x02\n" +
+	"\alogical\x18\x02 \x01(\rR\alogical\"\x98\x03\n" +
 	"\bConsumer\x12\x1f\n" +
 	"\vkeyspace_id\x18\x01 \x01(\rR\n" +
 	"keyspaceId\x12\x12\n" +
@@ -8743,7 +8787,9 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\n" +
 	"lag_millis\x18\t \x01(\x04R\tlagMillis\x125\n" +
 	"\x04span\x18\n" +
-	" \x01(\v2!.tidemark.cluster.v1.ConsumerSpanR\x04span\"6\n" +
+	" \x01(\v2!.tidemark.cluster.v1.ConsumerSpanR\x04span\x12\x1f\n" +
+	"\vspan_hidden\x18\v \x01(\bR\n" +
+	"spanHidden\"6\n" +
 	"\fConsumerSpan\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\fR\x05start\x12\x10\n" +
 	"\x03end\x18\x02 \x01(\fR\x03end\"6\n" +
@@ -8945,7 +8991,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\vwaiting_for\x18\x03 \x01(\tR\n" +
 	"waitingFor\"3\n" +
 	"\x15ListPartitionsRequest\x12\x1a\n" +
-	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\"\x9d\x03\n" +
+	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\"\xdf\x03\n" +
 	"\rPartitionInfo\x12<\n" +
 	"\tpartition\x18\x01 \x01(\v2\x1e.tidemark.cluster.v1.PartitionR\tpartition\x12\x1a\n" +
 	"\bkeyspace\x18\x02 \x01(\tR\bkeyspace\x12\x1f\n" +
@@ -8960,7 +9006,10 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x06minute\x18\b \x01(\v2\x1d.tidemark.cluster.v1.ActivityR\x06minute\x12@\n" +
 	"\ffive_minutes\x18\t \x01(\v2\x1d.tidemark.cluster.v1.ActivityR\vfiveMinutes\x12)\n" +
 	"\x10measured_seconds\x18\n" +
-	" \x01(\rR\x0fmeasuredSeconds\"\xdc\x02\n" +
+	" \x01(\rR\x0fmeasuredSeconds\x12!\n" +
+	"\fstart_hidden\x18\v \x01(\bR\vstartHidden\x12\x1d\n" +
+	"\n" +
+	"end_hidden\x18\f \x01(\bR\tendHidden\"\xdc\x02\n" +
 	"\x13RegisterNodeRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x16\n" +
@@ -9063,7 +9112,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x14ListOperatorsRequest\"x\n" +
 	"\x15ListOperatorsResponse\x12?\n" +
 	"\toperators\x18\x01 \x03(\v2!.tidemark.cluster.v1.OperatorInfoR\toperators\x12\x1e\n" +
-	"\vnow_unix_ms\x18\x02 \x01(\x03R\tnowUnixMs\"\x97\x04\n" +
+	"\vnow_unix_ms\x18\x02 \x01(\x03R\tnowUnixMs\"\xbf\x04\n" +
 	"\fOperatorInfo\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\x04R\boperator\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x04R\tpartition\x12\x1a\n" +
@@ -9085,7 +9134,8 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\brejected\x18\x10 \x01(\tR\brejected\x12\x14\n" +
 	"\x05child\x18\x11 \x01(\x04R\x05child\x12\x19\n" +
 	"\bsplit_at\x18\x12 \x01(\fR\asplitAt\x12\x14\n" +
-	"\x05right\x18\x13 \x01(\x04R\x05right\"N\n" +
+	"\x05right\x18\x13 \x01(\x04R\x05right\x12&\n" +
+	"\x0fsplit_at_hidden\x18\x14 \x01(\bR\rsplitAtHidden\"N\n" +
 	"\x15TransferLeaderRequest\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x17\n" +
 	"\ato_node\x18\x02 \x01(\x04R\x06toNode\"4\n" +
@@ -9156,7 +9206,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\rR\x05limit\"H\n" +
 	"\x12ListEventsResponse\x122\n" +
-	"\x06events\x18\x01 \x03(\v2\x1a.tidemark.cluster.v1.EventR\x06events\"\x85\x04\n" +
+	"\x06events\x18\x01 \x03(\v2\x1a.tidemark.cluster.v1.EventR\x06events\"\xad\x04\n" +
 	"\x05Event\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x17\n" +
 	"\aunix_ms\x18\x02 \x01(\x03R\x06unixMs\x12\x12\n" +
@@ -9179,7 +9229,8 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\brejected\x18\x10 \x01(\tR\brejected\x12\x14\n" +
 	"\x05child\x18\x11 \x01(\x04R\x05child\x12\x19\n" +
 	"\bsplit_at\x18\x12 \x01(\fR\asplitAt\x12\x14\n" +
-	"\x05right\x18\x13 \x01(\x04R\x05right\"U\n" +
+	"\x05right\x18\x13 \x01(\x04R\x05right\x12&\n" +
+	"\x0fsplit_at_hidden\x18\x14 \x01(\bR\rsplitAtHidden\"U\n" +
 	"\x13SetPlacementRequest\x12>\n" +
 	"\x06change\x18\x01 \x01(\v2&.tidemark.cluster.v1.PlacementSettingsR\x06change\"Z\n" +
 	"\x14SetPlacementResponse\x12B\n" +

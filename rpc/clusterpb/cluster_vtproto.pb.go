@@ -516,6 +516,16 @@ func (m *Consumer) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.SpanHidden {
+		i--
+		if m.SpanHidden {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x58
+	}
 	if m.Span != nil {
 		size, err := m.Span.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
@@ -2876,6 +2886,26 @@ func (m *PartitionInfo) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.EndHidden {
+		i--
+		if m.EndHidden {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x60
+	}
+	if m.StartHidden {
+		i--
+		if m.StartHidden {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x58
+	}
 	if m.MeasuredSeconds != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.MeasuredSeconds))
 		i--
@@ -4050,6 +4080,18 @@ func (m *OperatorInfo) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.SplitAtHidden {
+		i--
+		if m.SplitAtHidden {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xa0
+	}
 	if m.Right != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Right))
 		i--
@@ -4992,6 +5034,18 @@ func (m *Event) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.SplitAtHidden {
+		i--
+		if m.SplitAtHidden {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xa0
 	}
 	if m.Right != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Right))
@@ -7669,6 +7723,9 @@ func (m *Consumer) SizeVT() (n int) {
 		l = m.Span.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	if m.SpanHidden {
+		n += 2
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -8590,6 +8647,12 @@ func (m *PartitionInfo) SizeVT() (n int) {
 	if m.MeasuredSeconds != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.MeasuredSeconds))
 	}
+	if m.StartHidden {
+		n += 2
+	}
+	if m.EndHidden {
+		n += 2
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -9086,6 +9149,9 @@ func (m *OperatorInfo) SizeVT() (n int) {
 	if m.Right != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Right))
 	}
+	if m.SplitAtHidden {
+		n += 3
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -9472,6 +9538,9 @@ func (m *Event) SizeVT() (n int) {
 	}
 	if m.Right != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Right))
+	}
+	if m.SplitAtHidden {
+		n += 3
 	}
 	n += len(m.unknownFields)
 	return n
@@ -11875,6 +11944,26 @@ func (m *Consumer) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 11:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field SpanHidden", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.SpanHidden = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -17816,6 +17905,46 @@ func (m *PartitionInfo) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
+		case 11:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field StartHidden", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.StartHidden = bool(v != 0)
+		case 12:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field EndHidden", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.EndHidden = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -20945,6 +21074,26 @@ func (m *OperatorInfo) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
+		case 20:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field SplitAtHidden", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.SplitAtHidden = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -23330,6 +23479,26 @@ func (m *Event) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
+		case 20:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field SplitAtHidden", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.SplitAtHidden = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

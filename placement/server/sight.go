@@ -1,0 +1,148 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"regexp"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// Sight says which keys of users a caller may be shown, while users are known: those that the
+// caller may read or write. Keys stand in lists as boundaries of partitions and spans of consumers,
+// and in sentences of the planner about splits.
+type Sight interface {
+	// Key says whether the caller may be shown a key of a keyspace.
+	Key(keyspace keys.KeyspaceID, key []byte) bool
+	// Span says whether the caller may be shown all keys of a keyspace from start on and below end;
+	// without an end: all from start on.
+	Span(keyspace keys.KeyspaceID, start, end []byte) bool
+}
+
+type sightKey struct{}
+
+// WithSight is the context of a call whose caller may be shown the keys that a Sight permits. In
+// any other context all keys are shown.
+func WithSight(ctx context.Context, s Sight) context.Context {
+	return context.WithValue(ctx, sightKey{}, s)
+}
+
+// Blind is the Sight of a caller who may be shown no key.
+type Blind struct{}
+
+// Key implements Sight.
+func (Blind) Key(keys.KeyspaceID, []byte) bool { return false }
+
+// Span implements Sight.
+func (Blind) Span(keys.KeyspaceID, []byte, []byte) bool { return false }
+
+// sight is what a call goes by.
+type sight struct{ of Sight }
+
+func sightOf(ctx context.Context) sight {
+	s, _ := ctx.Value(sightKey{}).(Sight)
+	return sight{s}
+}
+
+// key says whether a key may be shown. No keyspace has the id 0: it is of one that is gone.
+func (s sight) key(keyspace keys.KeyspaceID, key []byte) bool {
+	return s.of == nil || len(key) == 0 || keyspace != 0 && s.of.Key(keyspace, key)
+}
+
+// all says whether all keys of a keyspace may be shown.
+func (s sight) all(keyspace keys.KeyspaceID) bool {
+	return s.of == nil || keyspace != 0 && s.of.Span(keyspace, nil, nil)
+}
+
+// partition takes the bounds away that may not be shown.
+func (s sight) partition(info *clusterpb.PartitionInfo) {
+	p := info.Partition
+	id, span := keys.KeyspaceID(p.Keyspace), keys.PartitionUserSpan(p)
+	if s.all(id) {
+		return
+	}
+	if !s.key(id, span.Start) {
+		info.StartHidden, p.Start = true, bytes.Clone(keys.PartitionPrefix(p))
+	}
+	if !s.key(id, span.End) {
+		info.EndHidden, p.End = true, keys.PrefixEnd(keys.PartitionPrefix(p))
+	}
+}
+
+// operator takes the keys away that may not be shown.
+func (s sight) operator(keyspace keys.KeyspaceID, o *clusterpb.OperatorInfo) {
+	if s.all(keyspace) {
+		return
+	}
+	if !s.key(keyspace, o.SplitAt) {
+		o.SplitAtHidden, o.SplitAt = true, nil
+	}
+	for _, text := range []*string{&o.Reason, &o.Step, &o.WaitsFor, &o.ScoreBefore, &o.ScoreAfter,
+		&o.Rejected} {
+		*text = withoutKeys(*text)
+	}
+}
+
+// event takes the keys away that may not be shown.
+func (s sight) event(keyspace keys.KeyspaceID, e *clusterpb.Event) {
+	if s.all(keyspace) {
+		return
+	}
+	if !s.key(keyspace, e.SplitAt) {
+		e.SplitAtHidden, e.SplitAt = true, nil
+	}
+	for _, text := range []*string{&e.Reason, &e.Outcome, &e.ScoreBefore, &e.ScoreAfter,
+		&e.Rejected} {
+		*text = withoutKeys(*text)
+	}
+}
+
+// consumer takes the span away if it may not be shown.
+func (s sight) consumer(c *clusterpb.Consumer) {
+	id, span := keys.KeyspaceID(c.KeyspaceId), c.GetSpan()
+	if span != nil && !s.all(id) && (id == 0 || !s.of.Span(id, span.Start, span.End)) {
+		c.SpanHidden, c.Span = true, nil
+	}
+}
+
+// quoted is a key in a sentence, as keys.Pretty writes it. So are some names and placement rules.
+var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"(?:\.\.\. \(\d+ bytes\))?`)
+
+// withoutKeys is a sentence in which what is quoted is hidden.
+func withoutKeys(text string) string { return quoted.ReplaceAllLiteralString(text, "(hidden)") }
+
+// withoutKeysJSON takes the keys away of an explanation.
+func withoutKeysJSON(encoded []byte) ([]byte, error) {
+	decoder := json.NewDecoder(bytes.NewReader(encoded))
+	decoder.UseNumber()
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		return nil, err
+	}
+	return json.Marshal(hidden(value))
+}
+
+// keyFields are the fields of an explanation that have keys.
+var keyFields = map[string]bool{"Key": true, "HotKey": true, "split_at": true}
+
+func hidden(value any) any {
+	switch v := value.(type) {
+	case string:
+		return withoutKeys(v)
+	case []any:
+		for i := range v {
+			v[i] = hidden(v[i])
+		}
+	case map[string]any:
+		for name, field := range v {
+			if keyFields[name] {
+				delete(v, name)
+			} else {
+				v[name] = hidden(field)
+			}
+		}
+	}
+	return value
+}

@@ -1,0 +1,48 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// In sentences and in JSON a key is hidden however it is written: with quotes, backslashes and
+// bytes that do not print in it, and cut.
+func TestSentencesWithoutKeys(t *testing.T) {
+	for _, key := range []string{"m", "", `a"b`, `a\`, "a\x00\xff\n", strings.Repeat("k\"\\", 100)} {
+		text := "to be split, 48 % left and 50 % right of " + keys.Pretty([]byte(key)) + "; waits: 40s"
+		want := "to be split, 48 % left and 50 % right of (hidden); waits: 40s"
+		if got := withoutKeys(text); got != want {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+	encoded, err := withoutKeysJSON([]byte(`{"Partition":{"Bytes":12345678901234567890,` +
+		`"HotKey":"m","ByLoad":{"Key":"m","Left":480},"Verdict":"right of \"m\\\"\""},` +
+		`"events":[{"split_at":"bQ=="}]}`))
+	want := `{"Partition":{"ByLoad":{"Left":480},"Bytes":12345678901234567890,` +
+		`"Verdict":"right of (hidden)"},"events":[{}]}`
+	if err != nil || string(encoded) != want {
+		t.Errorf("%v: %s, want %s", err, encoded, want)
+	}
+}
+
+// What has lost its bounds is a partition like others to clients, which check it.
+func TestHiddenBoundsMakeSense(t *testing.T) {
+	prefix := []byte{0, 0, 0, 7}
+	p := &clusterpb.Partition{Id: 1, Keyspace: 7, PrefixLength: 4,
+		Start: append(bytes.Clone(prefix), 'a'), End: append(bytes.Clone(prefix), 'b')}
+	info := &clusterpb.PartitionInfo{Partition: p}
+	sightOf(context.Background()).partition(info)
+	if info.StartHidden || info.EndHidden || string(keys.PartitionUserSpan(p).Start) != "a" {
+		t.Errorf("without users: %v", info)
+	}
+	sightOf(WithSight(context.Background(), Blind{})).partition(info)
+	if span := keys.PartitionUserSpan(p); !info.StartHidden || !info.EndHidden ||
+		len(span.Start) > 0 || len(span.End) > 0 {
+		t.Errorf("%v", info)
+	}
+}
