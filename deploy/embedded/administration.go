@@ -77,17 +77,17 @@ func (r clusterRegistrar) RegisterService(description *grpc.ServiceDesc, service
 		if slices.Contains(administration, m.MethodName) {
 			m.Handler = judged(m.Handler, r.server.administer)
 		}
-		if slices.Contains(showsKeys, m.MethodName) {
-			m.Handler = judged(m.Handler, func(ctx context.Context, _ string, request any,
-				next grpc.UnaryHandler) (any, error) {
-				return next(r.server.withSight(ctx), request)
-			})
-		}
 		if of, ok := ofKeyspaces[m.MethodName]; ok {
 			m.Handler = judged(m.Handler, func(ctx context.Context, method string, request any,
 				next grpc.UnaryHandler) (any, error) {
 				return r.server.ofKeyspace(ctx, etcdapi.OfKeyspace{Method: method, Request: request,
 					Rights: of.rights, Administers: of.administers}, next)
+			})
+		}
+		if slices.Contains(showsKeys, m.MethodName) {
+			m.Handler = judged(m.Handler, func(ctx context.Context, _ string, request any,
+				next grpc.UnaryHandler) (any, error) {
+				return next(r.server.withSight(ctx), request)
 			})
 		}
 	}
