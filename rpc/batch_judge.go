@@ -33,7 +33,8 @@ var errTokenTooLong = status.Error(codes.InvalidArgument,
 // judge asks the guard about the requests of one stream. A nil judge permits everything.
 //
 // INVARIANT: a request that was refused reaches neither Handle nor Take. One that was permitted is
-// judged again when it is answered, or waits for at most judgedFor before it is carried out.
+// judged again when it is answered, or waits for at most judgedFor before it is carried out. The
+// answer to a request that needs no right tells nothing of keys (withoutKeys).
 type judge struct {
 	guard access.Guard
 	// judged and needs are those of the configuration.
@@ -45,11 +46,18 @@ type judge struct {
 	// room is for the needs of one request. Of the goroutine that reads.
 	room []access.Need
 
-	// lasting are the needs of requests that are judged once more when they are answered, by id, and
-	// standing is their number.
+	// open has, by id, the requests whose answers are looked at: those that are judged once more when
+	// they are answered, and those that were not judged. standing is their number.
 	standing atomic.Int32
 	mu       sync.Mutex
-	lasting  map[uint64][]access.Need // guarded by mu
+	open     map[uint64]openRequest // guarded by mu
+}
+
+// openRequest is a request whose answer is looked at.
+type openRequest struct {
+	// unjudged: it needs no right. Otherwise needs are what it needs.
+	unjudged bool
+	needs    []access.Need
 }
 
 // identified is what a stream has shown, and the client that this identifies, which is looked up
@@ -122,8 +130,12 @@ func (j *judge) refusal(q *kvpb.Request) *kvpb.Response {
 		return nil
 	}
 	judged, lasting, refusal := j.judged(q)
-	if judged && refusal == nil {
+	switch {
+	case refusal != nil:
+	case judged:
 		refusal = j.judge(q, lasting)
+	default:
+		j.keep(q.Id, openRequest{unjudged: true})
 	}
 	if refusal != nil {
 		return &kvpb.Response{Id: q.Id, Error: refusal}
@@ -141,14 +153,17 @@ func (j *judge) judge(q *kvpb.Request, lasting bool) (refusal *kvpb.Error) {
 	if !free || lasting {
 		needs, refusal := j.needs(q, j.room[:0])
 		defer j.keepRoom(needs)
-		if refusal == nil && !free {
+		switch {
+		case refusal == nil && !free:
 			refusal = j.may(needs)
+		case refusal != nil && !free:
+			refusal = withoutKeys(refusal)
 		}
 		if refusal != nil {
 			return refusal
 		}
 		if lasting {
-			j.keep(q.Id, needs)
+			j.keep(q.Id, openRequest{needs: slices.Clone(needs)})
 		}
 	}
 	if most := uint64(judgedFor.Microseconds()); !lasting &&
@@ -166,48 +181,73 @@ func (j *judge) keepRoom(needs []access.Need) {
 	}
 }
 
-// keep has the request judged again when it is answered.
-func (j *judge) keep(id uint64, needs []access.Need) {
+// keep has the answer to a request looked at.
+func (j *judge) keep(id uint64, q openRequest) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.lasting == nil {
-		j.lasting = make(map[uint64][]access.Need)
+	if j.open == nil {
+		j.open = make(map[uint64]openRequest)
 	}
-	j.lasting[id] = slices.Clone(needs)
-	j.standing.Add(1)
+	if _, twice := j.open[id]; !twice {
+		j.standing.Add(1)
+	}
+	j.open[id] = q
 }
 
-// again judges a request of which that was asked when it is answered, and gives the answer. Any
-// goroutine may call it.
+// again looks at an answer, judges the request again if keep was told to, and returns the answer
+// that the client gets. Any goroutine may call it.
 func (j *judge) again(r *kvpb.Response) *kvpb.Response {
-	needs, ok := j.kept(r.Id)
-	if r.Error != nil || !ok && r.GetChanges() == nil || !j.guard.Enabled() {
+	q, ok := j.kept(r.Id)
+	if !ok && (r.Error != nil || r.GetChanges() == nil) || !j.guard.Enabled() {
 		return r
 	}
 	refusal := errBeforeUsers
-	if ok {
-		if refusal = j.may(needs); refusal == nil {
+	switch {
+	case ok && q.unjudged && r.Error == nil:
+		return r
+	case ok && q.unjudged:
+		if free, err := j.client().Standing(); free && err == nil {
+			return r
+		}
+		refusal = withoutKeys(r.Error)
+	case ok:
+		if refusal = j.may(q.needs); refusal == nil {
 			return r
 		}
 	}
 	return &kvpb.Response{Id: r.Id, Now: r.Now, ClockUntrusted: r.ClockUntrusted, Error: refusal}
 }
 
+// withoutKeys is an error as a client is told it that may not be shown keys: neither bounds of
+// partitions nor what has failed, whose text can have keys.
+func withoutKeys(e *kvpb.Error) *kvpb.Error {
+	told := &kvpb.Error{Code: e.Code, Message: e.Message, Leader: e.Leader, Cause: e.Cause}
+	switch e.Code {
+	case kvpb.ErrorCode_NOT_LEADER, kvpb.ErrorCode_NO_QUORUM, kvpb.ErrorCode_PARTITION_NOT_FOUND,
+		kvpb.ErrorCode_STALE_EPOCH, kvpb.ErrorCode_OVERLOADED, kvpb.ErrorCode_CLOCK_SKEW:
+		// They name partitions and nodes only.
+	default:
+		told.Message = "the request is refused (" + e.Code.String() + "); why is not shown to who may " +
+			"not read the keyspace"
+	}
+	return told
+}
+
 // errBeforeUsers is the answer to a request that came while no client was judged, and was held.
 var errBeforeUsers = &kvpb.Error{Code: kvpb.ErrorCode_ACCESS_UNKNOWN, Message: "authentication " +
 	"was enabled while the server held the request, so it was not judged: ask again"}
 
-// kept takes out the needs of a request that is judged again; false: there are none.
-func (j *judge) kept(id uint64) ([]access.Need, bool) {
+// kept takes out a request whose answer is looked at; false: nothing was said of the request.
+func (j *judge) kept(id uint64) (openRequest, bool) {
 	if j.standing.Load() == 0 {
-		return nil, false
+		return openRequest{}, false
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	needs, ok := j.lasting[id]
+	q, ok := j.open[id]
 	if ok {
-		delete(j.lasting, id)
+		delete(j.open, id)
 		j.standing.Add(-1)
 	}
-	return needs, ok
+	return q, ok
 }

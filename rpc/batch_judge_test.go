@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/rpc/access"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
@@ -302,6 +303,74 @@ func TestHeldRequestOfBeforeUsers(t *testing.T) {
 	guard.off.Store(false)
 	if r := j.again(changes); r.Error.GetCode() != kvpb.ErrorCode_ACCESS_UNKNOWN || r.Result != nil {
 		t.Errorf("when users are: %v", r)
+	}
+}
+
+// The answer to a request that needs no right, as to a write of term 0, has no keys of others: no
+// bounds of partitions, and no text of what has failed.
+func TestUnjudgedRequestsShowNoKeys(t *testing.T) {
+	var guard fakeGuard
+	guard.permit("ann", "a/")
+	j := newJudge(&BatchServerConfig{Guard: &guard, Judged: fakeJudged,
+		Needs: fakeNeeds}, newBatchMetrics(nil), origin{},
+		"")
+	answer := func(code kvpb.ErrorCode, text string) *kvpb.Error {
+		q := &kvpb.Request{Id: 7, Command: &kvpb.Request_Delete{Delete: &kvpb.DeleteRequest{}}}
+		if r := j.refusal(q); r != nil {
+			t.Fatal(r)
+		}
+		return j.again(&kvpb.Response{Id: 7, Error: &kvpb.Error{Code: code, Message: text,
+			Leader:     &clusterpb.Leader{Node: 3},
+			Partitions: []*clusterpb.Partition{{Id: 9, Start: []byte("secret")}},
+			Conflict:   &kvpb.Conflict{Key: []byte("secret")}}}).Error
+	}
+	for code := range kvpb.ErrorCode_name {
+		code := kvpb.ErrorCode(code)
+		text := "partition 9 is elsewhere"
+		switch code {
+		case kvpb.ErrorCode_KEY_OUT_OF_SPAN, kvpb.ErrorCode_NODE_UNHEALTHY,
+			kvpb.ErrorCode_REPLICA_DAMAGED, kvpb.ErrorCode_CORRUPTION:
+			text = `the lock of "secret" cannot be read`
+		}
+		e := answer(code, text)
+		if e.Code != code || e.Leader.GetNode() != 3 {
+			t.Errorf("%s: the answer is %v", code, e)
+		}
+		if strings.Contains(e.String(), "secret") {
+			t.Errorf("%s shows a key: %v", code, e)
+		}
+	}
+	guard.free.Store(true)
+	if e := answer(kvpb.ErrorCode_STALE_EPOCH, "text"); len(e.Partitions) != 1 {
+		t.Errorf("to who may do everything: %v", e)
+	}
+	guard.free.Store(false)
+	guard.off.Store(true)
+	if e := answer(kvpb.ErrorCode_STALE_EPOCH, "text"); len(e.Partitions) != 1 {
+		t.Errorf("without users: %v", e)
+	}
+	if n := j.standing.Load(); n != 0 {
+		t.Errorf("%d requests are kept after their answers", n)
+	}
+}
+
+// A lasting request whose client has lost the right hears that, and not what became of the request.
+func TestErrorsOfLastingRequestsAreJudged(t *testing.T) {
+	var guard fakeGuard
+	guard.permit("ann", "a/")
+	j := newJudge(&BatchServerConfig{Guard: &guard, Judged: fakeJudged,
+		Needs: fakeNeeds}, newBatchMetrics(nil), origin{},
+		"ann")
+	q := &kvpb.Request{Id: 1, Command: &kvpb.Request_Changes{
+		Changes: &kvpb.ChangesRequest{Start: []byte("a/")}}}
+	if r := j.refusal(q); r != nil {
+		t.Fatal(r)
+	}
+	guard.permit("ann", "b/")
+	e := j.again(&kvpb.Response{Id: 1, Error: &kvpb.Error{Code: kvpb.ErrorCode_STALE_EPOCH,
+		Partitions: []*clusterpb.Partition{{Id: 9, Start: []byte("a/7")}}}}).Error
+	if e.Code != kvpb.ErrorCode_PERMISSION_DENIED || e.Partitions != nil {
+		t.Errorf("the answer is %v", e)
 	}
 }
 

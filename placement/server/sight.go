@@ -79,9 +79,11 @@ func (s sight) operator(keyspace keys.KeyspaceID, o *clusterpb.OperatorInfo) {
 	if !s.key(keyspace, o.SplitAt) {
 		o.SplitAtHidden, o.SplitAt = true, nil
 	}
-	for _, text := range []*string{&o.Reason, &o.Step, &o.WaitsFor, &o.ScoreBefore, &o.ScoreAfter,
-		&o.Rejected} {
+	for _, text := range []*string{&o.Reason, &o.Step, &o.ScoreBefore, &o.ScoreAfter, &o.Rejected} {
 		*text = withoutKeys(*text)
+	}
+	if o.WaitsFor != "" {
+		o.WaitsFor = "(hidden)" // an error of a node, which may have keys without quotes
 	}
 }
 
@@ -107,8 +109,9 @@ func (s sight) consumer(c *clusterpb.Consumer) {
 	}
 }
 
-// quoted is a key in a sentence, as keys.Pretty writes it. So are some names and placement rules.
-var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"(?:\.\.\. \(\d+ bytes\))?`)
+// quoted is a key in a sentence, as keys.Pretty writes it. So are some names and placement rules. A
+// sentence may have been cut within a key.
+var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*(?:"(?:\.\.\. \(\d+ bytes\))?|\\?$)`)
 
 // withoutKeys is a sentence in which what is quoted is hidden.
 func withoutKeys(text string) string { return quoted.ReplaceAllLiteralString(text, "(hidden)") }

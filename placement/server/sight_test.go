@@ -46,3 +46,25 @@ func TestHiddenBoundsMakeSense(t *testing.T) {
 		t.Errorf("%v", info)
 	}
 }
+
+// A sentence that was cut within a key shows no part of the key.
+func TestCutSentencesWithoutKeys(t *testing.T) {
+	for text, want := range map[string]string{
+		`splits at "a" and merges below "secr`: `splits at (hidden) and merges below (hidden)`,
+		`splits at "secret\`:                   `splits at (hidden)`,
+		`splits at "secret\"`:                  `splits at (hidden)`,
+	} {
+		if got := withoutKeys(text); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// What an operator waits for can be an error of a node, in which keys may have no quotes.
+func TestErrorsOfOperatorsAreHidden(t *testing.T) {
+	o := &clusterpb.OperatorInfo{Reason: `at "secret"`, WaitsFor: "data at secret cannot be read"}
+	sight{Blind{}}.operator(7, o)
+	if strings.Contains(o.String(), "secret") || o.WaitsFor == "" {
+		t.Errorf("shown: %v", o)
+	}
+}

@@ -25,7 +25,7 @@ func Invalid(format string, args ...any) *Problem {
 
 func outside(what string, d *clusterpb.Partition) *Problem {
 	return &Problem{kvpb.ErrorCode_KEY_OUT_OF_SPAN, what + " is outside partition " +
-		keys.PartitionID(d.GetId()).String() + ", which holds " + keys.PartitionUserSpan(d).String()}
+		keys.PartitionID(d.GetId()).String()}
 }
 
 func checkKey(d *clusterpb.Partition, key []byte) *Problem {
