@@ -31,6 +31,9 @@ type finding struct {
 	cause     Cause
 	// at is the replica at issue, none if there is none.
 	at int8
+	// fit: the partition is complete, and every replica is live and sound: it may be moved for
+	// balance.
+	fit bool
 }
 
 // check finds the most urgent that is wrong with a partition.
@@ -38,14 +41,10 @@ func (s *State) check(i uint32) finding {
 	p := &s.partitions[i]
 	f := finding{partition: i, urgency: urgeNothing, at: none}
 	if !s.keyspaces[p.keyspace].known || p.count == 0 {
-		p.flags &^= flagFit
 		return f
 	}
 	x := s.inspect(p)
-	p.flags &^= flagFit
-	if x.settled {
-		p.flags |= flagFit
-	}
+	f.fit = x.settled
 	if !x.quorum {
 		f.urgency = urgeBlocked
 		return f
@@ -162,28 +161,4 @@ func (s *State) causeOfBad(r replica) Cause {
 		return WipedDisk
 	}
 	return LostNode
-}
-
-// look looks at everything that is dirty, and has what is wrong wait for its turn.
-func (s *State) look() {
-	dirty := s.dirty
-	s.dirty = nil
-	for _, i := range dirty {
-		p := &s.partitions[i]
-		p.flags &^= flagDirty | flagStuck | flagBlocked
-		if p.id == 0 {
-			continue
-		}
-		s.settleLeader(i)
-		f := finding{urgency: urgeNothing}
-		if p.flags&flagFlying == 0 { // looked at again when it has ended
-			f = s.check(i)
-		}
-		if f.urgency == urgeBlocked {
-			s.setStuck(f)
-			f.urgency = urgeNothing
-		}
-		s.waiting.put(s, i, f.urgency)
-	}
-	s.waiting.settle(s)
 }

@@ -354,7 +354,7 @@ func TestDay(t *testing.T) {
 	if n := d.bytesOn(3) + d.bytesOn(5); n != 0 {
 		t.Errorf("%d bytes are on nodes that are lost or decommissioned", n)
 	}
-	if len(d.running) != 0 || len(d.state.dirty) != 0 && d.state.waiting.total() != 0 {
+	if len(d.running) != 0 || len(d.state.changes.Partitions) != 0 && d.state.waiting.total() != 0 {
 		t.Errorf("in the end %d operators run, %d partitions wait", len(d.running),
 			d.state.waiting.total())
 	}

@@ -23,7 +23,7 @@ func (s *State) setFlights(list []Flight) {
 	for i := range before {
 		if f := &before[i]; !f.gone {
 			s.project(f, -1)
-			s.partitions[f.partition].flags &^= flagFlying
+			s.partitions[f.partition].flying = false
 		}
 		s.occupy(&before[i], -1)
 	}
@@ -43,7 +43,7 @@ func (s *State) setFlights(list []Flight) {
 		}
 	}
 	for i := range before {
-		if f := &before[i]; !f.gone && s.partitions[f.partition].flags&flagFlying == 0 {
+		if f := &before[i]; !f.gone && !s.partitions[f.partition].flying {
 			s.touch(f.partition)
 		}
 	}
@@ -52,7 +52,7 @@ func (s *State) setFlights(list []Flight) {
 // launch counts an operator as done.
 func (s *State) launch(f flight) {
 	s.flightOf[f.partition] = len(s.flights)
-	s.partitions[f.partition].flags |= flagFlying
+	s.partitions[f.partition].flying = true
 	s.flights = append(s.flights, f)
 	s.project(&f, 1)
 	s.occupy(&f, 1)
@@ -80,7 +80,7 @@ func (s *State) withdrawOne() bool {
 	f := s.flights[last]
 	s.flights = s.flights[:last]
 	delete(s.flightOf, f.partition)
-	s.partitions[f.partition].flags &^= flagFlying
+	s.partitions[f.partition].flying = false
 	s.project(&f, -1)
 	s.occupy(&f, -1)
 	return f.shadow

@@ -146,7 +146,7 @@ func minutes(d time.Duration) string {
 // mergeWaits says what a merge of two neighbours waits for; empty: nothing.
 func (s *State) mergeWaits(i, j uint32) string {
 	p, q := &s.partitions[i], &s.partitions[j]
-	if q.flags&flagFlying != 0 || p.flags&flagFlying != 0 {
+	if q.flying || p.flying {
 		return fmt.Sprintf("an operator of %s or %s", p.id, q.id)
 	}
 	for _, k := range []uint32{i, j} {

@@ -254,9 +254,8 @@ func (g *generator) differences(fresh *State) string {
 	}
 	for id, i := range g.world.state.partitionIndex {
 		p, q := &g.world.state.partitions[i], &fresh.partitions[fresh.partitionIndex[id]]
-		if p.urge != q.urge || p.flags&^flagListed != q.flags&^flagListed {
-			text += fmt.Sprintf("%s: urgency %d, fresh %d; flags %b, fresh %b; %+v\n", id, p.urge,
-				q.urge, p.flags, q.flags, g.world.partitions[id])
+		if p.leads != q.leads || p.flying != q.flying {
+			text += fmt.Sprintf("%s: %+v, fresh %+v; %+v\n", id, *p, *q, g.world.partitions[id])
 		}
 	}
 	return text

@@ -9,7 +9,7 @@ import (
 // and, within that, by id. They stay from step to step: a zone that is lost leaves hundreds of
 // thousands waiting, of which a step can only look at some.
 type queues struct {
-	// sorted entries may be out of date: what counts is partition.urge.
+	// sorted entries may be out of date: what counts is mark.urge.
 	sorted [urgeNothing][]uint32
 	fresh  [urgeNothing][]uint32
 	length [urgeNothing]int
@@ -20,14 +20,14 @@ type queues struct {
 // put moves a partition to the queue of an urgency, or out of all of them. It is seen there after
 // the next settle.
 func (q *queues) put(s *State, i uint32, u urgency) {
-	p := &s.partitions[i]
-	if p.urge == u {
+	m := &s.marks[i]
+	if m.urge == u {
 		return
 	}
-	if p.urge != urgeNothing {
-		q.length[p.urge]--
+	if m.urge != urgeNothing {
+		q.length[m.urge]--
 	}
-	if p.urge = u; u != urgeNothing {
+	if m.urge = u; u != urgeNothing {
 		q.length[u]++
 		q.fresh[u] = append(q.fresh[u], i)
 	}
@@ -48,7 +48,7 @@ func (q *queues) settle(s *State) {
 		return cmp.Compare(s.partitions[a].id, s.partitions[b].id)
 	}
 	for u := range urgeNothing {
-		gone := func(i uint32) bool { return s.partitions[i].id == 0 || s.partitions[i].urge != u }
+		gone := func(i uint32) bool { return s.partitions[i].id == 0 || s.marks[i].urge != u }
 		if q.reused {
 			// An entry that is out of date may stand for another partition now, out of order.
 			q.fresh[u] = append(q.fresh[u], q.sorted[u]...)

@@ -37,12 +37,14 @@ type State struct {
 	unused         []uint32 // free places in partitions
 	arena          arena
 
-	// dirty is what to look at in the next step; waiting has what is wrong and not in flight;
-	// stuck what nothing can be done about until some node changes.
-	dirty, stuck []uint32
-	waiting      queues
-	flights      []flight
-	flightOf     map[uint32]int
+	changes Changes
+	// marks has the findings of the last step, by the index of the partition; waiting has what is
+	// wrong and not in flight; stuck what nothing can be done about until some node changes.
+	marks    []mark
+	waiting  queues
+	stuck    []uint32
+	flights  []flight
+	flightOf map[uint32]int
 	// working is how many of the flights change something: those that were cancelled do not.
 	working int
 	// splitting is how many of them are splits and merges.
@@ -110,18 +112,6 @@ type keyspaceState struct {
 	preferred []bool
 }
 
-const (
-	flagDirty uint8 = 1 << iota
-	flagStuck
-	// flagFit: complete, every replica live and sound: it may be moved for balance.
-	flagFit
-	flagFlying
-	// flagListed: it is in the list of what is stuck, although it may not be stuck any more.
-	flagListed
-	// flagBlocked: it is stuck with something wrong, not only with something that could be better.
-	flagBlocked
-)
-
 // partition is a Partition in 64 bytes.
 type partition struct {
 	id                       keys.PartitionID
@@ -136,9 +126,8 @@ type partition struct {
 	// that.
 	leads uint16
 	count uint8
-	flags uint8
-	// urge is the queue of waiting that it is in, urgeNothing for none.
-	urge urgency
+	// changed: it is listed in the changes. flying: it has an operator in flight.
+	changed, flying bool
 }
 
 // replica is a Replica in 8 bytes.
@@ -207,9 +196,9 @@ func (s *State) paused(p *partition) bool {
 func (s *State) Partitions() int { return len(s.partitionIndex) }
 
 func (s *State) touch(i uint32) {
-	if p := &s.partitions[i]; p.flags&flagDirty == 0 {
-		p.flags |= flagDirty
-		s.dirty = append(s.dirty, i)
+	if p := &s.partitions[i]; !p.changed {
+		p.changed = true
+		s.changes.Partitions = append(s.changes.Partitions, i)
 	}
 }
 
@@ -219,19 +208,6 @@ func (s *State) touchAll() {
 			s.touch(uint32(i))
 		}
 	}
-}
-
-// touchStuck has everything looked at again that no place was found for. It also ends the quiet
-// after a search for balance that found nothing.
-func (s *State) touchStuck() {
-	for _, i := range s.stuck {
-		s.partitions[i].flags &^= flagStuck | flagListed | flagBlocked
-		if s.partitions[i].id != 0 {
-			s.touch(i)
-		}
-	}
-	s.stuck = s.stuck[:0]
-	s.barren = [levels]time.Time{}
 }
 
 // SetKeyspace adds a keyspace or changes it. All its partitions are looked at again if it changed.
@@ -259,7 +235,7 @@ func (s *State) SetKeyspace(k Keyspace) error {
 			s.touch(uint32(j))
 		}
 	}
-	s.barren = [levels]time.Time{}
+	s.changes.Keyspaces = true
 	return nil
 }
 

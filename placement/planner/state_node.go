@@ -36,7 +36,7 @@ func (s *State) SetNode(n Node) error {
 		for _, p := range node.list {
 			s.touch(p)
 		}
-		s.touchStuck()
+		s.changes.Nodes = true
 	}
 	return nil
 }
@@ -56,7 +56,7 @@ func (s *State) RemoveNode(id keys.NodeID) error {
 		s.regions[n.region].open--
 	}
 	n.known, n.cond, n.info = false, 0, Node{ID: id}
-	s.touchStuck()
+	s.changes.Nodes = true
 	return nil
 }
 
@@ -133,16 +133,13 @@ func (s *State) judge() {
 		changed = true
 	}
 	if changed {
-		s.touchStuck()
+		s.changes.Nodes = true
 	}
 	zones, regions := s.openLocations()
 	if zones > s.openZones || regions > s.openRegions {
 		s.touchAll()
 	} else if zones < s.openZones || regions < s.openRegions {
-		// What waited to be spread better may be spread as well as can be now.
-		for _, i := range s.waiting.sorted[urgeSpread] {
-			s.touch(i)
-		}
+		s.changes.FewerPlaces = true
 	}
 	s.openZones, s.openRegions = zones, regions
 }

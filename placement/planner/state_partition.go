@@ -82,12 +82,11 @@ func (s *State) RemovePartition(id keys.PartitionID) {
 	s.replace(i, nil)
 	s.touchLeftOf(i)
 	s.dropGrowth(i)
-	s.waiting.put(s, i, urgeNothing)
 	delete(s.partitionIndex, id)
 	s.leaveKeyspace(p.keyspace)
-	// The flags stay until the lists that they speak of are gone through.
-	*p = partition{flags: p.flags & (flagDirty | flagListed), urge: urgeNothing}
+	*p = partition{changed: p.changed} // what is listed stays listed
 	s.unused = append(s.unused, i)
+	s.changes.Removed = append(s.changes.Removed, i)
 }
 
 // leaveKeyspace counts a partition less.
@@ -100,15 +99,14 @@ func (s *State) newPartition(id keys.PartitionID) uint32 {
 	var i uint32
 	if n := len(s.unused); n > 0 {
 		i, s.unused = s.unused[n-1], s.unused[:n-1]
-		s.waiting.reused = true
+		s.changes.Reused = true
 	} else {
 		i = uint32(len(s.partitions))
 		s.partitions = append(s.partitions, partition{})
 		s.growths = append(s.growths, growth{})
 	}
 	p := &s.partitions[i]
-	*p = partition{id: id, leader: noNode, wanted: noNode, leads: noNode, urge: urgeNothing,
-		flags: p.flags & (flagDirty | flagListed)}
+	*p = partition{id: id, leader: noNode, wanted: noNode, leads: noNode, changed: p.changed}
 	s.partitionIndex[id] = i
 	return i
 }

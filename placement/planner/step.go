@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"slices"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -69,7 +68,7 @@ func (s *State) serve(u urgency, queue []uint32, out []Operator) []Operator {
 			break
 		}
 		s.visits++
-		if p := &s.partitions[i]; p.id == 0 || p.urge != u || p.flags&flagFlying != 0 {
+		if p := &s.partitions[i]; p.id == 0 || s.marks[i].urge != u || p.flying {
 			continue
 		}
 		f := s.check(i)
@@ -102,36 +101,4 @@ func (s *State) anyFree() bool {
 		}
 	}
 	return false
-}
-
-func (s *State) setStuck(f finding) {
-	i := f.partition
-	p := &s.partitions[i]
-	if p.flags |= flagStuck; f.urgency < urgeSpread || f.urgency == urgeBlocked {
-		p.flags |= flagBlocked
-	}
-	if p.flags&flagListed == 0 {
-		p.flags |= flagListed
-		s.stuck = append(s.stuck, i)
-	}
-}
-
-// blocked counts what is stuck, and drops what no longer is.
-func (s *State) blocked() (int, []keys.PartitionID) {
-	kept := s.stuck[:0]
-	var first []keys.PartitionID
-	for _, i := range s.stuck {
-		p := &s.partitions[i]
-		if p.id == 0 || p.flags&flagStuck == 0 {
-			p.flags &^= flagStuck | flagListed | flagBlocked
-			continue
-		}
-		kept = append(kept, i)
-		if p.flags&flagBlocked != 0 {
-			first = append(first, p.id)
-		}
-	}
-	s.stuck = kept
-	slices.Sort(first)
-	return len(first), slices.Clone(first[:min(len(first), maxNamed)])
 }

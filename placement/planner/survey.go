@@ -118,10 +118,10 @@ func (d *delta) at(l Level) int64 {
 // available says whether a partition may be moved for balance now.
 func (v *survey) available(i uint32) bool {
 	p := &v.partitions[i]
-	if p.flags&flagFit == 0 || v.merging(i) {
+	if v.marks[i].flags&flagFit == 0 || v.merging(i) {
 		return false
 	}
-	if p.flags&flagFlying != 0 || v.paused(p) {
+	if p.flying || v.paused(p) {
 		v.busy = true
 		return false
 	}

@@ -16,7 +16,7 @@ func (s *State) verdict(i uint32) (string, *Operator) {
 		return fmt.Sprintf("keyspace %s is not known", ks.info.ID), nil
 	case p.count == 0:
 		return "it has no replicas yet", nil
-	case p.flags&flagFlying != 0:
+	case p.flying:
 		return "an operator is in flight", nil
 	}
 	f := s.check(i)

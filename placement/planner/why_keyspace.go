@@ -39,7 +39,7 @@ func (s *State) Counts() Counts {
 	var c Counts
 	for i := range s.partitions {
 		if p := &s.partitions[i]; p.id != 0 && s.keyspaces[p.keyspace].known {
-			c.count(s, p)
+			c.count(s, uint32(i))
 			if w := s.splittingOf(uint32(i)); w.at != nil {
 				c.Splitting++
 			} else if w.needed && w.why != hindOff && w.why != hindNoKey {
@@ -90,13 +90,14 @@ func (s *State) WhyKeyspace(id keys.KeyspaceID) (*KeyspaceWhy, error) {
 	out.Lacks = s.lacking(ks, left, "can have one now")
 	for i := range s.partitions {
 		if p := &s.partitions[i]; p.id != 0 && p.keyspace == at {
-			out.Counts.count(s, p)
+			out.Counts.count(s, uint32(i))
 		}
 	}
 	return out, nil
 }
 
-func (w *Counts) count(s *State, p *partition) {
+func (w *Counts) count(s *State, i uint32) {
+	p := &s.partitions[i]
 	x, factor := s.inspect(p), s.keyspaces[p.keyspace].info.Replicas
 	for _, c := range []struct {
 		is bool
@@ -105,8 +106,8 @@ func (w *Counts) count(s *State, p *partition) {
 		{true, &w.Partitions}, {!x.quorum, &w.NoQuorum}, {x.voters < factor, &w.TooFew},
 		{x.voters > factor, &w.TooMany}, {x.good < factor, &w.Under}, {x.good < x.voters, &w.Bad},
 		{x.leaving > 0, &w.Leaving}, {x.violations > 0, &w.Breaking},
-		{s.hasSpareSpread(&x) && p.flags&flagStuck == 0, &w.Sharing},
-		{s.misled(p, p.leader) > 0, &w.Misled}, {p.flags&flagFlying != 0, &w.InFlight},
+		{s.hasSpareSpread(&x) && !s.isStuck(i), &w.Sharing},
+		{s.misled(p, p.leader) > 0, &w.Misled}, {p.flying, &w.InFlight},
 	} {
 		if c.is {
 			*c.n++

@@ -109,7 +109,7 @@ func (s *State) whatIsLeft(i uint16, out *NodeWhy) {
 		if goes {
 			out.ReplicasLeft++
 		}
-		if out.InTheWay != "" || !goes && p.leader != i || p.flags&flagFlying != 0 {
+		if out.InTheWay != "" || !goes && p.leader != i || p.flying {
 			continue
 		}
 		if s.settings.Paused {
@@ -161,11 +161,11 @@ func (s *State) whyNoMove(i uint16) string {
 	flying, resting, unfit := 0, 0, 0
 	for _, at := range s.nodes[i].list {
 		switch p := &s.partitions[at]; {
-		case p.flags&flagFlying != 0:
+		case p.flying:
 			flying++
 		case s.paused(p):
 			resting++
-		case p.flags&flagFit == 0:
+		case !s.isFit(at):
 			unfit++
 		}
 	}

@@ -97,7 +97,7 @@ func (s *State) splitWaits(i uint32, w *splitting) string {
 	switch {
 	case s.settings.Paused:
 		return pausedText
-	case p.flags&flagFlying != 0:
+	case p.flying:
 		return "an operator is in flight"
 	case !x.settled:
 		return "its replicas have to be complete, sound and voters"
