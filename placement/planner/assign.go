@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -74,7 +75,7 @@ func (s Spec) Waits(nodes []Node) string {
 			continue
 		}
 		alive++
-		if mask := s.Rules.mask(n); s.Rules.allows(mask) {
+		if mask := s.Rules.mask(n.Labels()); s.Rules.allows(mask) {
 			masks = append(masks, mask)
 		}
 	}
@@ -166,7 +167,7 @@ type topology struct {
 func newTopology(nodes []Node, spec Spec) (*topology, error) {
 	t := &topology{byID: make(map[keys.NodeID]*node, len(nodes)), rules: spec.Rules}
 	sorted := slices.Clone(nodes)
-	slices.SortFunc(sorted, func(a, b Node) int { return compareIDs(a.ID, b.ID) })
+	slices.SortFunc(sorted, func(a, b Node) int { return cmp.Compare(a.ID, b.ID) })
 	zones, regions := map[[2]string]*domain{}, map[string]*domain{}
 	for i, n := range sorted {
 		if i > 0 && sorted[i-1].ID == n.ID {
@@ -185,7 +186,7 @@ func newTopology(nodes []Node, spec Spec) (*topology, error) {
 			t.regions = append(t.regions, regions[n.Region])
 		}
 		candidate := &node{id: n.ID, zone: zones[place], region: regions[n.Region],
-			mask: spec.Rules.mask(&n), preferred: spec.Leaders.Match(&n)}
+			mask: spec.Rules.mask(n.Labels()), preferred: spec.Leaders.Match(n.Labels())}
 		candidate.zone.nodes = append(candidate.zone.nodes, candidate)
 		candidate.region.nodes = append(candidate.region.nodes, candidate)
 		t.nodes = append(t.nodes, candidate)
@@ -299,7 +300,7 @@ func (t *topology) plan(sets [][]*node) Plan {
 	}
 	plan := Plan{Placements: make([]Placement, len(sets))}
 	for i, set := range sets {
-		slices.SortFunc(set[1:], func(a, b *node) int { return compareIDs(a.id, b.id) })
+		slices.SortFunc(set[1:], func(a, b *node) int { return cmp.Compare(a.id, b.id) })
 		p := Placement{Nodes: make([]keys.NodeID, len(set)), Reason: Spread{
 			Replicas: len(set), OfZones: len(t.zones), OfRegions: len(t.regions),
 			Leads: set[0].leads.keyspace, LeadsLeast: least,

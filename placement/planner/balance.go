@@ -123,6 +123,6 @@ func (s *State) sortByStanding(l Level, list []uint16) {
 		if c := cmp.Compare(s.standings[a], s.standings[b]); c != 0 {
 			return c
 		}
-		return compareIDs(s.id(a), s.id(b))
+		return cmp.Compare(s.id(a), s.id(b))
 	})
 }

@@ -29,7 +29,7 @@ type finding struct {
 	partition uint32
 	urgency   urgency
 	cause     Cause
-	// at is the replica at issue, none if there is none.
+	// at is the replica at issue, noReplica if there is none.
 	at int8
 	// fit: the partition is complete, and every replica is live and sound: it may be moved for
 	// balance.
@@ -39,7 +39,7 @@ type finding struct {
 // check finds the most urgent that is wrong with a partition.
 func (s *State) check(i uint32) finding {
 	p := &s.partitions[i]
-	f := finding{partition: i, urgency: urgeNothing, at: none}
+	f := finding{partition: i, urgency: urgeNothing, at: noReplica}
 	if !s.keyspaces[p.keyspace].known || p.count == 0 {
 		return f
 	}
@@ -135,10 +135,10 @@ func (s *State) checkLeader(p *partition, f *finding) {
 }
 
 func (s *State) firstOf(p *partition, is func(replica) bool) int8 {
-	best := none
+	best := noReplica
 	for i, r := range s.replicas(p) {
 		// By the id, not by the order in the descriptor.
-		if is(r) && (best == none || s.id(r.node) < s.id(s.replicas(p)[best].node)) {
+		if is(r) && (best == noReplica || s.id(r.node) < s.id(s.replicas(p)[best].node)) {
 			best = int8(i)
 		}
 	}

@@ -128,17 +128,10 @@ func (s *State) after(p *partition, c *change, out *[maxReplicas + 1]replica) []
 
 // scoreAfter is the score when a change has ended; it is counted in the sums already.
 func (s *State) scoreAfter(p *partition, c *change, nodes []uint16) Score {
-	var space [maxReplicas + 1]replica
-	x := s.inspectAs(p, s.after(p, c, &space))
-	var sc Score
-	sc[LevelLegal] = float64(x.violations + x.leaving)
-	sc[LevelQuorum] = float64(x.unsafe)
-	s.scoreSpread(&sc, &x)
+	leader := s.misled(p, p.leader)
 	if c.lead != noNode {
-		sc[LevelLeader] = float64(s.disliked(p, c.lead)) // it becomes the one wanted
-	} else {
-		sc[LevelLeader] = float64(s.misled(p, p.leader))
+		leader = s.disliked(p, c.lead) // it becomes the one wanted
 	}
-	s.scoreNodes(&sc, c.reason.Cause.level(), nodes)
-	return sc
+	var space [maxReplicas + 1]replica
+	return s.scoreAs(p, s.after(p, c, &space), leader, c.reason.Cause.level(), nodes)
 }

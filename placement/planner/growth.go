@@ -113,6 +113,9 @@ func (h *hints) at(i uint32) *hint {
 	return &h.all[i-1]
 }
 
+// hint is what only few partitions have of a growth.
+func (s *State) hint(g *growth) *hint { return s.hints.at(g.hint) }
+
 // set puts a hint at a place, or takes it from there if it says nothing, and returns the place.
 func (h *hints) set(i uint32, to hint) uint32 {
 	empty := to.byLoad == nil && to.bySize == nil && to.hot == 0 && !to.oneKey
@@ -233,43 +236,5 @@ func (s *State) touchLeftOf(i uint32) {
 	}
 	if j, ok := s.partitionIndex[g.left]; ok {
 		s.touch(j)
-	}
-}
-
-// GrowthReason is why something splits or merges, or is moved for that.
-type GrowthReason struct {
-	// Bytes are those of the partition or, of what merges, of both; Size is what the keyspace splits
-	// at, or merges below.
-	Bytes, Size int64 `json:",omitempty"`
-	// Load is what it has cost at least for three windows, and Limit from where on it is split.
-	Load, Limit Cores `json:",omitempty"`
-	// At is how it divides.
-	At *SplitPoint `json:",omitempty"`
-	// Neighbour is what it is to be merged with.
-	Neighbour keys.PartitionID `json:",omitempty"`
-	// Ascending is the part of the writes that goes to the end, in thousandths.
-	Ascending int `json:",omitempty"`
-}
-
-// growth is the clause in words.
-func (r Reason) growth() string {
-	g := r.Growth
-	switch r.Cause {
-	case TooLarge:
-		return fmt.Sprintf("it has %s, and its keyspace splits at %s; %s", size(g.Bytes), size(g.Size),
-			g.At)
-	case TooBusy:
-		return fmt.Sprintf("it has cost %s or more for three windows, and is split from %s on; %s",
-			g.Load, g.Limit, g.At)
-	case NewEnd:
-		return fmt.Sprintf("%s of the writes go to its end, in ascending order: it is led where there "+
-			"is less load, %s is at %s of its share, %s at %s", permille(g.Ascending), r.From.Node,
-			percent(r.From.Before), r.To.Node, percent(r.To.Before))
-	case Misaligned:
-		return fmt.Sprintf("it is to be merged with %s, with which it has %s, and %s holds no replica "+
-			"of that", g.Neighbour, size(g.Bytes), r.Node)
-	default:
-		return fmt.Sprintf("it has %s together with %s, neighbours are merged below %s, and both have "+
-			"been calm", size(g.Bytes), g.Neighbour, size(g.Size))
 	}
 }

@@ -1,6 +1,9 @@
 package planner
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // correctLeader hands leadership to where it should be.
 func (s *State) correctLeader(f finding) (Operator, outcome) {
@@ -19,7 +22,7 @@ func (s *State) correctLeader(f finding) (Operator, outcome) {
 	if c.lead == noNode {
 		// No replica to hand over to. If the replica goes as well, a new one can take over.
 		x := s.inspect(p)
-		if f = (finding{partition: f.partition, urgency: urgeNothing, at: none}); x.settled {
+		if f = (finding{partition: f.partition, urgency: urgeNothing, at: noReplica}); x.settled {
 			s.checkPlace(p, &x, &f)
 		}
 		if f.urgency == urgeNothing {
@@ -60,7 +63,7 @@ func (s *State) compareContenders(a, b *contender) (Level, int) {
 	case a.fill > b.fill:
 		return LevelLeaders, 1
 	}
-	return levels, compareIDs(s.id(a.node), s.id(b.node))
+	return levels, cmp.Compare(s.id(a.node), s.id(b.node))
 }
 
 // bestLeader finds the best voter to lead beside the one that does, and the best that is not

@@ -5,7 +5,7 @@ import "strings"
 // A ruleMask has a bit for each rule of a keyspace that a node matches.
 type ruleMask uint16
 
-func (r Rules) mask(n *Node) ruleMask {
+func (r Rules) mask(n Labels) ruleMask {
 	var m ruleMask
 	for i, rule := range r {
 		if rule.On.Match(n) {
@@ -20,13 +20,14 @@ type matching struct {
 	// violations counts replicas that a rule for all forbids, and replicas that rules with a
 	// number are short of.
 	violations int
-	// rule of each replica: an index into the rules, or none.
+	// rule of each replica: an index into the rules, or noRule.
 	rule [maxReplicas + 1]int8
 	// short is how many replicas each rule with a number is short of.
 	short [maxRules]int8
 }
 
-const none = int8(-1)
+// noRule is the index of no rule.
+const noRule = int8(-1)
 
 // shortage finds rules that cannot be satisfied together on nodes with such masks: it names them,
 // and tells how many nodes they want and how many match any of them. Wanted is 0 if there are none.
@@ -60,7 +61,7 @@ func (r Rules) match(masks []ruleMask) matching {
 	m := matching{}
 	var allowed [maxReplicas + 1]bool
 	for i, mask := range masks {
-		m.rule[i], allowed[i] = none, true
+		m.rule[i], allowed[i] = noRule, true
 		for j, rule := range r {
 			if rule.Count == 0 && mask&(1<<j) == 0 {
 				allowed[i] = false
@@ -91,7 +92,7 @@ func (m *matching) augment(
 			continue
 		}
 		seen[i] = true
-		if m.rule[i] == none || m.augment(masks, allowed, seen, m.rule[i]) {
+		if m.rule[i] == noRule || m.augment(masks, allowed, seen, m.rule[i]) {
 			m.rule[i] = rule
 			return true
 		}

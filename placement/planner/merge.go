@@ -195,7 +195,7 @@ func (s *State) align(i, j uint32, apart int) (Operator, outcome) {
 	}
 	c := s.newChange(moves, Replace)
 	leave := s.firstOf(p, func(r replica) bool { return !s.holds(q, r.node) && r.node != p.leader })
-	if leave == none {
+	if leave == noReplica {
 		leave = s.firstOf(p, func(r replica) bool { return !s.holds(q, r.node) })
 	}
 	c.remove = s.replicas(p)[leave].node

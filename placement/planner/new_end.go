@@ -1,5 +1,7 @@
 package planner
 
+import "cmp"
+
 // Where keys ascend, all writes go to the partition with the end of them. It is split by its size
 // close to the end, so that the part that goes on growing is small, and that part is given to the
 // node with the least load: the next one will be elsewhere, and no node has all of it for long.
@@ -74,7 +76,7 @@ func (s *State) lessLoaded(p *partition, a, b uint16) bool {
 	if x, y := s.endLoad(p, a), s.endLoad(p, b); x != y {
 		return x < y
 	}
-	return compareIDs(s.id(a), s.id(b)) < 0 && b != s.leaderOf(p)
+	return cmp.Compare(s.id(a), s.id(b)) < 0 && b != s.leaderOf(p)
 }
 
 // emptier says whether a node without a replica has so much less load that moving one is worth it.

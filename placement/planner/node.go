@@ -100,6 +100,9 @@ func (n *Node) averse() string {
 	return ""
 }
 
+// Labels returns what placement rules can ask of the node.
+func (n *Node) Labels() Labels { return Labels{Region: n.Region, Zone: n.Zone, Tags: n.Tags} }
+
 // condition is what may be done with a node at one time.
 type condition uint8
 
@@ -142,6 +145,14 @@ func conditionOf(n *Node, now time.Time, s *Settings) condition {
 	return c
 }
 
+// validate says what makes no sense of a node.
+func (n *Node) validate() error {
+	if n.ID == 0 || n.DiskUsed < 0 || n.DiskCapacity < 0 || n.Processors < 0 || n.Load < 0 {
+		return fmt.Errorf("node %s: a figure is negative, or it has no id", n.ID)
+	}
+	return nil
+}
+
 // place names zone and region for people.
 func place(region, zone string) string {
 	switch {
@@ -153,14 +164,4 @@ func place(region, zone string) string {
 		return "region " + region
 	}
 	return fmt.Sprintf("zone %s/%s", region, zone)
-}
-
-func compareIDs(a, b keys.NodeID) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }

@@ -3,6 +3,7 @@ package planner
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -96,19 +97,22 @@ func (s Score) MarshalJSON() ([]byte, error) {
 // score is the value of the objective for a partition as its descriptor has it, and for the nodes
 // as the sums have them.
 func (s *State) score(p *partition, focus Level, nodes []uint16) Score {
-	var sc Score
-	x := s.inspect(p)
-	sc[LevelLegal] = float64(x.violations + x.leaving)
-	sc[LevelQuorum] = float64(x.unsafe)
-	s.scoreSpread(&sc, &x)
-	sc[LevelLeader] = float64(s.misled(p, p.leader))
-	s.scoreNodes(&sc, focus, nodes)
-	return sc
+	return s.scoreAs(p, s.replicas(p), s.misled(p, p.leader), focus, nodes)
 }
 
-func (s *State) scoreSpread(sc *Score, x *inspection) {
+// scoreAs is the score of a partition as if it had other replicas, and a leader as wrong as that.
+func (s *State) scoreAs(
+	p *partition, replicas []replica, leader int, focus Level, nodes []uint16,
+) Score {
+	var sc Score
+	x := s.inspectAs(p, replicas)
+	sc[LevelLegal] = float64(x.violations + x.leaving)
+	sc[LevelQuorum] = float64(x.unsafe)
 	sc[LevelZones] = float64(max(0, x.spread.zones-leastPairs(x.good, s.openZones)))
 	sc[LevelRegions] = float64(max(0, x.spread.regions-leastPairs(x.good, s.openRegions)))
+	sc[LevelLeader] = float64(leader)
+	s.scoreNodes(&sc, focus, nodes)
+	return sc
 }
 
 // scoreNodes adds what is beyond the bands of the nodes: beyond half of it at the level that an
@@ -116,22 +120,13 @@ func (s *State) scoreSpread(sc *Score, x *inspection) {
 // tolerated at a higher one, and never goes beyond.
 func (s *State) scoreNodes(sc *Score, focus Level, nodes []uint16) {
 	for i, n := range nodes {
-		if n == noNode || s.listed(nodes[:i], n) {
+		if n == noNode || slices.Contains(nodes[:i], n) {
 			continue
 		}
 		for l := LevelRoom; l < levels; l++ {
 			sc[l] += s.penalty(l, n, 0, l == focus)
 		}
 	}
-}
-
-func (s *State) listed(nodes []uint16, n uint16) bool {
-	for _, m := range nodes {
-		if m == n {
-			return true
-		}
-	}
-	return false
 }
 
 // disliked says how wrong it would be that a node leads a partition, if it were the one wanted.

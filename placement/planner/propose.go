@@ -70,6 +70,16 @@ func (s *State) attempt(f finding) (Operator, outcome) {
 	return Operator{}, stays
 }
 
+// try makes the operator of a finding as attempt does, and does not count it as in flight.
+func (s *State) try(f finding) (Operator, outcome) {
+	clear(s.full)
+	op, o := s.attempt(f)
+	if o == proposed {
+		s.withdraw()
+	}
+	return op, o
+}
+
 // finish leaves a joint configuration that no operator carries on. Forward is the only way there
 // is.
 func (s *State) finish(f finding) (Operator, outcome) {
@@ -109,7 +119,7 @@ func (s *State) repair(f finding) (Operator, outcome) {
 			c.reason.Silent = s.now.Sub(s.nodes[r.node].info.Since)
 		}
 	}
-	if at := s.learnerToKeep(p); at != none {
+	if at := s.learnerToKeep(p); at != noReplica {
 		c.add, c.ready = s.replicas(p)[at].node, true
 		return s.complete(c)
 	}
@@ -171,7 +181,7 @@ func (s *State) shrink(f finding) (Operator, outcome) {
 	var best Operator
 	outcome := stays
 	for at, r := range s.replicas(p) {
-		if r.role != Voter || f.at != none && int8(at) != f.at {
+		if r.role != Voter || f.at != noReplica && int8(at) != f.at {
 			continue
 		}
 		c.remove, c.lead = r.node, noNode
@@ -212,7 +222,7 @@ func (s *State) replaceOne(f finding) (Operator, outcome) {
 	var best change
 	outcome := stays
 	for at, r := range s.replicas(p) {
-		if f.at != none && f.at != int8(at) || f.at == none && !s.movable(p, f.cause, at) {
+		if f.at != noReplica && f.at != int8(at) || f.at == noReplica && !s.movable(p, f.cause, at) {
 			continue
 		}
 		c.remove, c.found = r.node, s.search(p, at, f.urgency == urgeLeave, false)
@@ -260,7 +270,7 @@ func (s *State) movable(p *partition, cause Cause, at int) bool {
 	if cause == RuleBroken {
 		ks := &s.keyspaces[p.keyspace]
 		m := s.match(ks, replicas)
-		return m.rule[at] == none
+		return m.rule[at] == noRule
 	}
 	for i, r := range replicas {
 		n, m := &s.nodes[r.node], &s.nodes[replicas[at].node]

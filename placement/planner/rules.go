@@ -63,6 +63,12 @@ func (k *Keyspace) validate() error {
 	return nil
 }
 
+// Labels are what rules can ask of a node.
+type Labels struct {
+	Region, Zone string
+	Tags         []string
+}
+
 // Selector matches nodes by a region, a zone or a tag.
 type Selector struct {
 	// Key is "region", "zone" or the part of a tag before "="; a tag without "=" is a key.
@@ -85,7 +91,7 @@ func (s Selector) String() string {
 	return s.Key + "=" + s.Value
 }
 
-func (s Selector) match(n *Node) bool {
+func (s Selector) match(n Labels) bool {
 	var is bool
 	switch s.Key {
 	case "region":
@@ -113,7 +119,7 @@ func (s Selectors) String() string {
 func (s Selectors) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Match says whether all of them match the node.
-func (s Selectors) Match(n *Node) bool {
+func (s Selectors) Match(n Labels) bool {
 	return !slices.ContainsFunc(s, func(one Selector) bool { return !one.match(n) })
 }
 
@@ -163,7 +169,7 @@ func (r Rules) Validate(replicas int) error {
 //
 //	region=eu:2,region=us:1     two replicas in eu and one in us; any others are anywhere
 //	region=eu+disk=ssd:1        one of them in eu on a node with the tag disk=ssd
-//	zone!=z3,!slow              none in z3, none on a node with the tag slow
+//	zone!=z3,!slow              none in z3, noReplica on a node with the tag slow
 //
 // A rule without a number is for all replicas. The empty string has no rules. The error says which
 // part is wrong.

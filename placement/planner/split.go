@@ -57,7 +57,7 @@ func (s *State) splittingOf(i uint32) splitting {
 	if !large && !busy {
 		return splitting{why: hindNoNeed}
 	}
-	h := s.hints.at(g.hint)
+	h := s.hint(g)
 	out := splitting{cause: TooLarge, needed: true}
 	if ks.NoAuto {
 		if !large {
@@ -134,17 +134,17 @@ func (s *State) checkGrowth(i uint32, x *inspection, f *finding) {
 	}
 	if f.urgency > urgeSplit {
 		if w := s.splittingOf(i); w.at != nil {
-			f.urgency, f.cause, f.at = urgeSplit, w.cause, none
+			f.urgency, f.cause, f.at = urgeSplit, w.cause, noReplica
 			return
 		}
 	}
 	if f.urgency > urgeLeader && s.isNewEnd(i) {
-		f.urgency, f.cause, f.at = urgeLeader, NewEnd, none
+		f.urgency, f.cause, f.at = urgeLeader, NewEnd, noReplica
 		return
 	}
 	if f.urgency == urgeNothing && s.settings.Merges {
 		if right, _ := s.mergesWith(i); right != none32 {
-			f.urgency, f.cause, f.at = urgeMerge, TooSmall, none
+			f.urgency, f.cause, f.at = urgeMerge, TooSmall, noReplica
 		}
 	}
 }
@@ -179,7 +179,7 @@ func (s *State) split(f finding) (Operator, outcome) {
 
 // otherSplit is the best that is not done where a partition is split.
 func (s *State) otherSplit(g *growth, w *splitting) *Alternative {
-	h := s.hints.at(g.hint)
+	h := s.hint(g)
 	switch {
 	case w.other != nil:
 		return &Alternative{Decided: LevelGrowth,

@@ -70,6 +70,9 @@ type State struct {
 // noNode is the index of no node.
 const noNode = ^uint16(0)
 
+// noReplica is the index of no replica.
+const noReplica = int8(-1)
+
 // nodeState is a node and what is on it.
 type nodeState struct {
 	info Node
@@ -287,7 +290,7 @@ func (s *State) maskAll(ks *keyspaceState) {
 
 // maskOne matches one node, and says whether that changed what is known.
 func (s *State) maskOne(ks *keyspaceState, i int) (changed bool) {
-	n := &s.nodes[i].info
+	n := s.nodes[i].info.Labels()
 	if len(ks.info.Rules) > 0 {
 		ks.masks = resized(ks.masks, len(s.nodes))
 		m := ks.info.Rules.mask(n)

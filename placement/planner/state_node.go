@@ -12,8 +12,8 @@ import (
 // Step, what may be done with it. It refuses a node without an id, negative figures, and more than
 // 65,534 nodes.
 func (s *State) SetNode(n Node) error {
-	if n.ID == 0 || n.DiskUsed < 0 || n.DiskCapacity < 0 || n.Processors < 0 || n.Load < 0 {
-		return fmt.Errorf("node %s: a figure is negative, or it has no id", n.ID)
+	if err := n.validate(); err != nil {
+		return err
 	}
 	i, err := s.nodeAt(n.ID)
 	if err != nil {

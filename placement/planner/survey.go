@@ -383,3 +383,19 @@ func (v *survey) alternative(b *pick) *Alternative {
 	}
 	return out
 }
+
+// bestMove is the operator that would be proposed to bring a node nearer to its share at a level;
+// nil if there is none.
+func (s *State) bestMove(l Level, donor uint16) *Operator {
+	v := survey{State: s, level: l, donor: donor}
+	v.receivers, _ = s.receivers(l)
+	if v.scan(); len(v.picks) == 0 {
+		return nil
+	}
+	op, ok := v.operator(&v.picks[0])
+	if !ok {
+		return nil
+	}
+	s.withdraw()
+	return &op
+}

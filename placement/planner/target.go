@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -76,7 +77,7 @@ func (s *State) compare(a, b *candidate) (Level, int) {
 	case a.fill > b.fill:
 		return LevelCount, 1
 	}
-	return levels, compareIDs(s.nodes[a.node].info.ID, s.nodes[b.node].info.ID)
+	return levels, cmp.Compare(s.nodes[a.node].info.ID, s.nodes[b.node].info.ID)
 }
 
 // betterPlaced compares only what stays after limits have passed.
@@ -272,4 +273,45 @@ func (s *State) levelText(level Level, best, c *candidate) string {
 			100*(1+c.fill/float64(byLeaders)), 100*(1+best.fill/float64(byLeaders)))
 	}
 	return "it is as good; the lower id is taken"
+}
+
+// rejectedMove is the best other node for a replica, and what decided against it.
+func (s *State) rejectedMove(p *partition, at int) *Alternative {
+	clear(s.full)
+	found := s.search(p, at, false, false)
+	if found.found == 0 {
+		return nil
+	}
+	best, own := &found.best, s.replicas(p)[at].node
+	out := &Alternative{Node: s.id(best.node), Refused: best.refused}
+	if best.refused != Allowed {
+		out.Text = s.refusalText(p, best.node, best.refused)
+		return out
+	}
+	x := s.inspect(p)
+	stay := candidate{node: own, violations: x.violations, spread: x.spread}
+	switch {
+	case stay.betterPlaced(best):
+		out.Decided, _ = s.compare(&stay, best)
+		out.Text = s.levelText(out.Decided, &stay, best)
+		return out
+	case best.betterPlaced(&stay):
+		out.Decided, _ = s.compare(&stay, best)
+		out.Text = "it is the better place, and is waited for or used next"
+		return out
+	}
+	out.Decided = LevelCount
+	for l := LevelRoom; l < LevelLeaders; l++ {
+		if s.strays(l, own, 0) > 0 {
+			out.Decided = l
+			out.Text = fmt.Sprintf("%s: %s is at %s, %s at %s; others gain more, or it gains too "+
+				"little", l, s.id(own), percent(s.standing(l, own)), out.Node,
+				percent(s.standing(l, best.node)))
+			return out
+		}
+	}
+	out.Text = fmt.Sprintf("as good, and %s is within what is tolerated: load %s of its share, "+
+		"bytes %s, replicas %s", s.id(own), percent(s.deviation(byLoad, own, 0)),
+		percent(s.deviation(byBytes, own, 0)), percent(s.deviation(byCount, own, 0)))
+	return out
 }

@@ -26,11 +26,9 @@ func (s *State) verdict(i uint32) (string, *Operator) {
 	case urgeBlocked:
 		return s.noQuorum(p), nil
 	}
-	clear(s.full)
-	op, o := s.attempt(f)
+	op, o := s.try(f)
 	switch o {
 	case proposed:
-		s.withdraw()
 		text := "to be done: " + op.String()
 		if s.settings.Paused {
 			text += "; " + pausedText
@@ -67,7 +65,7 @@ func (s *State) wrong(p *partition, f finding) string {
 	case NodeDraining, LeaderPreferred, LeaderWanted:
 		return fmt.Sprintf("%s: %s leads", f.cause, s.id(p.leader))
 	}
-	if f.at == none {
+	if f.at == noReplica {
 		return f.cause.String()
 	}
 	return fmt.Sprintf("%s: %s", f.cause, s.id(s.replicas(p)[f.at].node))

@@ -51,8 +51,8 @@ func (o *Standing) tolerated() string {
 	return fmt.Sprintf("%.0f %% more or less is tolerated", 100*o.Tolerated)
 }
 
-// text is an amount of what is balanced, in words.
-func (d dimension) text(amount float64) string {
+// amountText is an amount of what is balanced, in words.
+func amountText(d dimension, amount float64) string {
 	switch d {
 	case byLoad:
 		return Cores(amount).String()
@@ -79,7 +79,7 @@ func (s *State) WhyNode(id keys.NodeID) (*NodeWhy, error) {
 			if share := s.share(d, i); share > 0 {
 				band := s.band(d, share)
 				out.Of = append(out.Of, Standing{Level: d.level(), Deviation: s.deviation(d, i, 0),
-					Tolerated: band / share, Most: d.text(share + band)})
+					Tolerated: band / share, Most: amountText(d, share+band)})
 			}
 		}
 	}
@@ -144,13 +144,8 @@ func (s *State) balanceText(i uint16) string {
 		if e < 0 {
 			return text + ": it is given more, as far as rules, spread and limits allow"
 		}
-		v := survey{State: s, level: l, donor: i}
-		v.receivers, _ = s.receivers(l)
-		if v.scan(); len(v.picks) > 0 {
-			if op, ok := v.operator(&v.picks[0]); ok {
-				s.withdraw()
-				return text + "; to be done: " + op.String()
-			}
+		if op := s.bestMove(l, i); op != nil {
+			return text + "; to be done: " + op.String()
 		}
 		return text + "; " + s.whyNoMove(i)
 	}

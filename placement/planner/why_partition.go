@@ -72,11 +72,11 @@ func (s *State) WhyPartition(id keys.PartitionID) (*PartitionWhy, error) {
 		if r.damage != Sound {
 			why.NodeIs += ", " + s.causeOfBad(r).String()
 		}
-		if len(ks.masks) > 0 && m.rule[at] != none {
+		if len(ks.masks) > 0 && m.rule[at] != noRule {
 			why.Rule = ks.info.Rules[m.rule[at]].String()
 			why.Spare = s.spare(p, ks, m.rule[at])
 		} else if len(ks.masks) == 0 {
-			why.Spare = s.spare(p, ks, none)
+			why.Spare = s.spare(p, ks, noRule)
 		}
 		if r.role == Voter && ks.known && whole {
 			why.Rejected = s.rejectedMove(p, at)
@@ -90,10 +90,10 @@ func (s *State) WhyPartition(id keys.PartitionID) (*PartitionWhy, error) {
 func (s *State) spare(p *partition, ks *keyspaceState, rule int8) int {
 	spare := 0
 	for n := range s.nodes {
-		if !s.nodes[n].cond.is(open) || rule != none && ks.masks[n]&(1<<rule) == 0 {
+		if !s.nodes[n].cond.is(open) || rule != noRule && ks.masks[n]&(1<<rule) == 0 {
 			continue
 		}
-		if holds := s.firstOf(p, func(r replica) bool { return int(r.node) == n }); holds == none {
+		if holds := s.firstOf(p, func(r replica) bool { return int(r.node) == n }); holds == noReplica {
 			spare++
 		}
 	}
@@ -147,47 +147,6 @@ func (s *State) spreadText(p *partition, at int) string {
 		return "alone in its zone, shares its region with " + strings.Join(region, ", ")
 	}
 	return "alone in its zone and region"
-}
-
-// rejectedMove is the best other node for a replica, and what decided against it.
-func (s *State) rejectedMove(p *partition, at int) *Alternative {
-	clear(s.full)
-	found := s.search(p, at, false, false)
-	if found.found == 0 {
-		return nil
-	}
-	best, own := &found.best, s.replicas(p)[at].node
-	out := &Alternative{Node: s.id(best.node), Refused: best.refused}
-	if best.refused != Allowed {
-		out.Text = s.refusalText(p, best.node, best.refused)
-		return out
-	}
-	x := s.inspect(p)
-	stay := candidate{node: own, violations: x.violations, spread: x.spread}
-	switch {
-	case stay.betterPlaced(best):
-		out.Decided, _ = s.compare(&stay, best)
-		out.Text = s.levelText(out.Decided, &stay, best)
-		return out
-	case best.betterPlaced(&stay):
-		out.Decided, _ = s.compare(&stay, best)
-		out.Text = "it is the better place, and is waited for or used next"
-		return out
-	}
-	out.Decided = LevelCount
-	for l := LevelRoom; l < LevelLeaders; l++ {
-		if s.strays(l, own, 0) > 0 {
-			out.Decided = l
-			out.Text = fmt.Sprintf("%s: %s is at %s, %s at %s; others gain more, or it gains too "+
-				"little", l, s.id(own), percent(s.standing(l, own)), out.Node,
-				percent(s.standing(l, best.node)))
-			return out
-		}
-	}
-	out.Text = fmt.Sprintf("as good, and %s is within what is tolerated: load %s of its share, "+
-		"bytes %s, replicas %s", s.id(own), percent(s.deviation(byLoad, own, 0)),
-		percent(s.deviation(byBytes, own, 0)), percent(s.deviation(byCount, own, 0)))
-	return out
 }
 
 func (s *State) leaderWhy(p *partition) LeaderWhy {

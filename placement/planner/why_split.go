@@ -22,7 +22,7 @@ type SplitWhy struct {
 // splitWhy explains a partition.
 func (s *State) splitWhy(i uint32) SplitWhy {
 	p, g := &s.partitions[i], &s.growths[i]
-	ks, h := &s.keyspaces[p.keyspace].info, s.hints.at(g.hint)
+	ks, h := &s.keyspaces[p.keyspace].info, s.hint(g)
 	return SplitWhy{Verdict: s.splitVerdict(i), Merge: s.mergeVerdict(i),
 		Bytes: p.bytes, SplitSize: ks.SplitSize,
 		Load: Cores(p.leaderLoad), Sustained: Cores(g.sustained), SplitLoad: s.settings.SplitLoad,
@@ -59,7 +59,7 @@ func (s *State) splitVerdict(i uint32) string {
 // hindrance says why a partition is not split although it is too large or too busy.
 func (s *State) hindrance(i uint32, w *splitting) string {
 	g := &s.growths[i]
-	h := s.hints.at(g.hint)
+	h := s.hint(g)
 	most := permille(int(1000 * s.settings.MostLeft))
 	switch w.why {
 	case hindOff:
