@@ -61,7 +61,19 @@ var may = []struct {
 	{"placement/store/imports",
 		[]string{"range/keys", "placement/store/lease", "placement/store/storepb"}},
 	{"placement/server/consumer", []string{"hlc", "rpc/...", "range/keys"}},
-	{"placement/planner", []string{"rpc/...", "range/keys", "placement/planner"}},
+	// The rooms of the planner, from the lowest.
+	{"placement/planner/words", nil},
+	{"placement/planner/rules", nil},
+	{"placement/planner", []string{"range/keys", "placement/planner/rules",
+		"placement/planner/words"}},
+	{"placement/planner/assign", terms},
+	{"placement/planner/state", terms},
+	{"placement/planner/objective", append(terms[:len(terms):len(terms)],
+		"placement/planner/state")},
+	{"placement/planner/propose", append(terms[:len(terms):len(terms)],
+		"placement/planner/state", "placement/planner/objective")},
+	{"placement/planner/explain", append(terms[:len(terms):len(terms)],
+		"placement/planner/state", "placement/planner/objective", "placement/planner/propose")},
 	{"placement/...", append(ground[:len(ground):len(ground)], "placement/...")},
 
 	// The SDK brings no server with it. Only what tests import of it does.
@@ -113,6 +125,10 @@ var ground = []string{
 	"range/group", "range/host/...", "range/alarm",
 	"range/clockhealth", "range/admission", "range/tree", "range/load",
 }
+
+// terms are what every room of the planner may use.
+var terms = []string{"range/keys", "placement/planner", "placement/planner/rules",
+	"placement/planner/words"}
 
 func matches(pattern, path string) bool {
 	if folder, ok := strings.CutSuffix(pattern, "/..."); ok {

@@ -1,4 +1,4 @@
-package planner
+package planner_test
 
 import (
 	"flag"
@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/planner/state"
+	"github.com/tidemarkdb/tidemark/placement/planner/words"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -36,43 +39,44 @@ type day struct {
 	hot     map[keys.PartitionID]bool
 	seen    map[keys.PartitionID]float64 // average over a minute
 
-	moved       map[Cause]int64 // bytes, by cause
-	operators   map[Cause]int
+	moved       map[planner.Cause]int64 // bytes, by cause
+	operators   map[planner.Cause]int
 	moves       map[keys.PartitionID]int // for balance, by partition
 	least       int64                    // bytes that had to be moved at least
 	failed      int
-	uneven      [dimensions]time.Duration
+	uneven      [planner.Dimensions]time.Duration
 	short       time.Duration // some partition was not fully replicated
 	shortSince  time.Time
 	longest     time.Duration
 	lastProposd time.Time
-	trace       func(Operator)
+	trace       func(planner.Operator)
 }
 
 // running is an operator that is being carried out.
 type running struct {
-	Operator
+	planner.Operator
 	until time.Time
 	// halfway: the learner is in the descriptor.
 	halfway bool
 }
 
 func newDay(t *testing.T) *day {
-	d := &day{world: newWorld(t, Settings{LeastBytes: 512 << 20}),
+	d := &day{world: newWorld(t, planner.Settings{LeastBytes: 512 << 20}),
 		random: rand.New(rand.NewPCG(*daySeed, 7)), base: map[keys.PartitionID]float64{},
 		hot: map[keys.PartitionID]bool{}, seen: map[keys.PartitionID]float64{},
-		moved: map[Cause]int64{}, operators: map[Cause]int{}, moves: map[keys.PartitionID]int{}}
+		moved: map[planner.Cause]int64{}, operators: map[planner.Cause]int{},
+		moves: map[keys.PartitionID]int{}}
 	for i := range dayZones * *dayNodes {
 		d.must(d.setNode(d.newNode(i)))
 	}
-	d.must(d.setKeyspace(Keyspace{ID: 1, Name: "a", Replicas: 3}))
+	d.must(d.setKeyspace(planner.Keyspace{ID: 1, Name: "a", Replicas: 3}))
 	for i := range *dayPartitions {
-		p := Partition{ID: keys.PartitionID(100 + i), Keyspace: 1, Epoch: Epoch{1, 1},
+		p := planner.Partition{ID: keys.PartitionID(100 + i), Keyspace: 1, Epoch: planner.Epoch{1, 1},
 			Bytes: 64<<20 + d.random.Int64N(192<<20), Measured: time.Hour}
 		for r := range 3 {
 			zone := (i + r) % dayZones
 			p.Replicas = append(p.Replicas,
-				Replica{Node: keys.NodeID(1 + zone + dayZones*((i/dayZones+r)%*dayNodes))})
+				planner.Replica{Node: keys.NodeID(1 + zone + dayZones*((i/dayZones+r)%*dayNodes))})
 		}
 		p.Leader, p.Wanted = p.Replicas[0].Node, p.Replicas[0].Node
 		d.base[p.ID] = 0.01 + 0.02*d.random.Float64()
@@ -81,31 +85,32 @@ func newDay(t *testing.T) *day {
 	return d
 }
 
-func (d *day) newNode(i int) Node {
-	return Node{ID: keys.NodeID(i + 1), Region: "eu", Zone: fmt.Sprint("z", i%dayZones),
-		Alive: true, Since: d.now.Add(-time.Hour), DiskCapacity: 128 << 30, Processors: 8 * Core}
+func (d *day) newNode(i int) planner.Node {
+	return planner.Node{ID: keys.NodeID(i + 1), Region: "eu", Zone: fmt.Sprint("z", i%dayZones),
+		Alive: true, Since: d.now.Add(-time.Hour), DiskCapacity: 128 << 30,
+		Processors: 8 * planner.Core}
 }
 
 // change changes a node.
-func (d *day) change(id keys.NodeID, f func(*Node)) {
+func (d *day) change(id keys.NodeID, f func(*planner.Node)) {
 	n := d.nodes[id]
 	f(&n)
 	d.must(d.setNode(n))
 }
 
 func (d *day) kill(id keys.NodeID) {
-	d.change(id, func(n *Node) { n.Alive, n.Since = false, d.now })
+	d.change(id, func(n *planner.Node) { n.Alive, n.Since = false, d.now })
 }
 
 func (d *day) revive(id keys.NodeID) {
-	d.change(id, func(n *Node) { n.Alive, n.Since = true, d.now })
+	d.change(id, func(n *planner.Node) { n.Alive, n.Since = true, d.now })
 }
 
 // bytesOn is what is on a node by descriptors.
 func (d *day) bytesOn(id keys.NodeID) int64 {
 	var sum int64
 	for _, p := range d.partitions {
-		if slices.ContainsFunc(p.Replicas, func(r Replica) bool { return r.Node == id }) {
+		if slices.ContainsFunc(p.Replicas, func(r planner.Replica) bool { return r.Node == id }) {
 			sum += p.Bytes
 		}
 	}
@@ -146,12 +151,12 @@ func (d *day) run() {
 		// Decommissioned: all that is there is copied once.
 		11: func() {
 			d.least += d.bytesOn(5)
-			d.change(5, func(n *Node) { n.Status = Moving })
+			d.change(5, func(n *planner.Node) { n.Status = planner.Moving })
 		},
 		14: func() { d.heat(0) },
 		// Something else fills a disk: what is beyond the mark has to go.
 		15: func() {
-			d.change(6, func(n *Node) {
+			d.change(6, func(n *planner.Node) {
 				n.DiskUsed = n.DiskCapacity * 85 / 100
 				n.DiskUsed += 4 << 30
 			})
@@ -195,7 +200,7 @@ func (d *day) tick() {
 			d.trace(op)
 		}
 		d.moved[op.Reason.Cause] += op.Bytes
-		if op.Reason.Cause >= DiskFilling && op.Bytes > 0 {
+		if op.Reason.Cause >= planner.DiskFilling && op.Bytes > 0 {
 			d.moves[op.Partition]++
 		}
 		took := time.Second + time.Duration(op.Bytes/(dayRate>>10))*time.Second>>10
@@ -213,7 +218,7 @@ func (d *day) lead() {
 			continue
 		}
 		for _, r := range p.Replicas {
-			if r.Role == Voter && d.nodes[r.Node].Alive {
+			if r.Role == planner.Voter && d.nodes[r.Node].Alive {
 				p.Leader, p.Measured = r.Node, 0
 				d.must(d.setPartition(p))
 				break
@@ -243,16 +248,17 @@ func (d *day) carryOut() {
 				d.must(d.setPartition(p))
 			}
 		default:
-			if r.Add != 0 && !r.halfway && r.Steps[0].Action == AddLearner {
+			if r.Add != 0 && !r.halfway && r.Steps[0].Action == planner.AddLearner {
 				r.halfway = true
-				p.Replicas = append(slices.Clone(p.Replicas), Replica{Node: r.Add, Role: Learner})
+				p.Replicas = append(slices.Clone(p.Replicas),
+					planner.Replica{Node: r.Add, Role: planner.Learner})
 				p.Epoch.Membership++
 				d.must(d.setPartition(p))
 			}
 			left = append(left, r)
 			continue
 		}
-		d.flights = slices.DeleteFunc(d.flights, func(f Flight) bool {
+		d.inFlight = slices.DeleteFunc(d.inFlight, func(f planner.InFlight) bool {
 			return f.Partition == r.Partition
 		})
 	}
@@ -271,7 +277,7 @@ func (d *day) reportLoads() {
 		before := d.seen[id]
 		d.seen[id] = before + (load-before)/6
 		p.Measured += daySteps
-		if now := Cores(d.seen[id] * float64(Core)); farFrom(now, p.LeaderLoad) {
+		if now := planner.Cores(d.seen[id] * float64(planner.Core)); farFrom(now, p.LeaderLoad) {
 			p.LeaderLoad, p.FollowerLoad = now, now/4
 			d.must(d.setPartition(p))
 		} else {
@@ -281,25 +287,25 @@ func (d *day) reportLoads() {
 }
 
 // farFrom: nodes report what changed by more than a tenth.
-func farFrom(now, reported Cores) bool {
+func farFrom(now, reported planner.Cores) bool {
 	return now > reported*11/10 || now < reported*9/10
 }
 
 func (d *day) measure() {
 	s := d.state
-	for dim := range dimensions {
-		for i := range s.nodes {
-			e := s.strays(dim.level(), uint16(i), 0)
+	for dim := range planner.Dimensions {
+		for i := range s.Nodes {
+			e := d.objective.OutsideAt(dim.Level(), uint16(i), 0)
 			// Too little load is no harm.
-			if s.nodes[i].cond.is(open) && (e > 0 || e < 0 && dim != byLoad) {
+			if s.Nodes[i].Condition.Is(state.Open) && (e > 0 || e < 0 && dim != planner.ByLoad) {
 				d.uneven[dim] += daySteps
 				break
 			}
 		}
 	}
 	short := false
-	for i := range s.partitions {
-		if x := s.inspect(&s.partitions[i]); x.good < 3 {
+	for i := range s.Partitions {
+		if x := d.objective.Inspect(&s.Partitions[i]); x.Good < 3 {
 			short = true
 		}
 	}
@@ -327,14 +333,15 @@ func TestDay(t *testing.T) {
 	for _, cause := range slices.Sorted(maps.Keys(d.operators)) {
 		t.Logf("  %-22s %4d operators, %6d MiB", cause, d.operators[cause], d.moved[cause]>>20)
 		moved += d.moved[cause]
-		if cause == LoadUneven {
+		if cause == planner.LoadUneven {
 			forLoad += d.moved[cause]
 		}
 	}
 	t.Logf("moved %d MiB, of which %d for load; without load %d had to be moved at least",
 		moved>>20, forLoad>>20, d.least>>20)
-	t.Logf("out of balance: load %s, bytes %s, replicas %s, leaders %s of 24h", d.uneven[byLoad],
-		d.uneven[byBytes], d.uneven[byCount], d.uneven[byLeaders])
+	t.Logf("out of balance: load %s, bytes %s, replicas %s, leaders %s of 24h",
+		d.uneven[planner.ByLoad],
+		d.uneven[planner.ByBytes], d.uneven[planner.ByCount], d.uneven[planner.ByLeaders])
 	most := 0
 	for _, n := range d.moves {
 		most = max(most, n)
@@ -354,20 +361,20 @@ func TestDay(t *testing.T) {
 	if n := d.bytesOn(3) + d.bytesOn(5); n != 0 {
 		t.Errorf("%d bytes are on nodes that are lost or decommissioned", n)
 	}
-	if len(d.running) != 0 || len(d.state.changes.Partitions) != 0 && d.state.waiting.total() != 0 {
-		t.Errorf("in the end %d operators run, %d partitions wait", len(d.running),
-			d.state.waiting.total())
+	if len(d.running) != 0 || d.proposal.Waiting != 0 {
+		t.Errorf("in the end %d operators run, %d partitions wait", len(d.running), d.proposal.Waiting)
 	}
-	for i := range d.state.partitions {
-		if x := d.state.inspect(&d.state.partitions[i]); !x.settled || x.spread.zones > 0 {
-			t.Errorf("%s in the end: %+v", d.state.partitions[i].id, x)
+	for i := range d.state.Partitions {
+		if x := d.objective.Inspect(&d.state.Partitions[i]); !x.Settled || x.Spread.Zones > 0 {
+			t.Errorf("%s in the end: %+v", d.state.Partitions[i].ID, x)
 		}
 	}
-	for l := LevelRoom; l < levels; l++ {
-		for i := range d.state.nodes {
-			if n := uint16(i); d.state.nodes[i].cond.is(open) && d.state.strays(l, n, 0) > 0 {
-				t.Errorf("in the end %s of %s: %s of its share", l, d.state.id(n),
-					percent(d.state.standing(l, n)))
+	for l := planner.LevelRoom; l < planner.Levels; l++ {
+		for i := range d.state.Nodes {
+			n, open := uint16(i), d.state.Nodes[i].Condition.Is(state.Open)
+			if open && d.objective.OutsideAt(l, n, 0) > 0 {
+				t.Errorf("in the end %s of %s: %s of its share", l, d.state.NodeID(n),
+					words.Percent(d.objective.Standing(l, n)))
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package planner
+package planner_test
 
 import (
 	"fmt"
@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/planner/words"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -26,7 +28,7 @@ type growing struct {
 	parts     map[keys.PartitionID]*grown
 	running   []*running
 
-	splits, merges, transfers map[Cause]int
+	splits, merges, transfers map[planner.Cause]int
 	// born counts how often each boundary came to be.
 	born       map[int]int
 	moves      map[keys.PartitionID]int
@@ -49,19 +51,20 @@ const (
 )
 
 func newGrowing(t *testing.T) *growing {
-	g := &growing{world: newWorld(t, Settings{Merges: true, LeastBytes: 512 << 20}),
+	g := &growing{world: newWorld(t, planner.Settings{Merges: true, LeastBytes: 512 << 20}),
 		random: rand.New(rand.NewPCG(*daySeed, 9)), bytes: make([]float64, growBuckets),
 		load: make([]float64, growBuckets), end: growBuckets / 2, parts: map[keys.PartitionID]*grown{},
-		splits: map[Cause]int{}, merges: map[Cause]int{}, transfers: map[Cause]int{},
-		born: map[int]int{}, moves: map[keys.PartitionID]int{}, ledEnds: map[keys.NodeID]bool{}}
+		splits: map[planner.Cause]int{}, merges: map[planner.Cause]int{},
+		transfers: map[planner.Cause]int{},
+		born:      map[int]int{}, moves: map[keys.PartitionID]int{}, ledEnds: map[keys.NodeID]bool{}}
 	g.began = g.now
 	for i := range 8 {
-		g.must(g.setNode(Node{ID: keys.NodeID(i + 1), Zone: fmt.Sprint("z", i%4), Alive: true,
-			Since: g.now.Add(-time.Hour), DiskCapacity: 128 << 30, Processors: 8 * Core}))
+		g.must(g.setNode(planner.Node{ID: keys.NodeID(i + 1), Zone: fmt.Sprint("z", i%4), Alive: true,
+			Since: g.now.Add(-time.Hour), DiskCapacity: 128 << 30, Processors: 8 * planner.Core}))
 	}
-	g.must(g.setKeyspace(Keyspace{ID: 1, Name: "a", Replicas: 3}))
-	g.must(g.setPartition(Partition{ID: 100, Keyspace: 1, Epoch: Epoch{1, 1}, Leader: 1, Wanted: 1,
-		Replicas: []Replica{{Node: 1}, {Node: 2}, {Node: 3}}}))
+	g.must(g.setKeyspace(planner.Keyspace{ID: 1, Name: "a", Replicas: 3}))
+	g.must(g.setPartition(planner.Partition{ID: 100, Keyspace: 1, Epoch: planner.Epoch{1, 1},
+		Leader: 1, Wanted: 1, Replicas: []planner.Replica{{Node: 1}, {Node: 2}, {Node: 3}}}))
 	g.parts[100] = &grown{to: growBuckets, since: g.now}
 	return g
 }
@@ -84,17 +87,17 @@ func (g *growing) pass(span time.Duration, tick func()) {
 	}
 }
 
-func (g *growing) note(op Operator) {
+func (g *growing) note(op planner.Operator) {
 	switch op.Kind {
-	case Split:
+	case planner.Split:
 		g.splits[op.Reason.Cause]++
-	case Merge:
+	case planner.Merge:
 		g.merges[op.Reason.Cause]++
 	default:
-		if op.Reason.Cause == NewEnd {
+		if op.Reason.Cause == planner.NewTail {
 			g.ledEnds[op.Lead] = true
 		}
-		if op.Kind == Replace && op.Reason.Cause >= DiskFilling {
+		if op.Kind == planner.Replace && op.Reason.Cause >= planner.DiskFilling {
 			g.moves[op.Partition]++
 		}
 		g.transfers[op.Reason.Cause]++
@@ -109,12 +112,12 @@ func (g *growing) finishDue() {
 			left = append(left, r)
 			continue
 		}
-		g.flights = slices.DeleteFunc(g.flights, func(f Flight) bool {
+		g.inFlight = slices.DeleteFunc(g.inFlight, func(f planner.InFlight) bool {
 			return f.Partition == r.Partition
 		})
 		p := g.parts[r.Partition]
 		switch r.Kind {
-		case Split:
+		case planner.Split:
 			at, err := strconv.Atoi(string(r.Key))
 			g.must(err)
 			if at <= p.from || at >= p.to {
@@ -124,7 +127,7 @@ func (g *growing) finishDue() {
 			child := g.world.split(r.Operator)
 			g.parts[child] = &grown{from: at, to: p.to, since: g.now}
 			p.to, p.loads, p.since = at, nil, g.now
-		case Merge:
+		case planner.Merge:
 			q := g.parts[r.Right]
 			if p.to != q.from {
 				g.t.Fatalf("%s: %+v and %+v are no neighbours", r.Title(), p, q)
@@ -158,11 +161,11 @@ func (g *growing) report() {
 		at.loads = append([]float64{load}, at.loads[:min(len(at.loads), 59)]...)
 		p.Measured = g.now.Sub(at.since)
 		p.Bytes = int64(bytes)
-		p.LeaderLoad = Cores(mean(at.loads[:min(6, len(at.loads))]) * float64(Core))
+		p.LeaderLoad = planner.Cores(mean(at.loads[:min(6, len(at.loads))]) * float64(planner.Core))
 		p.FollowerLoad = p.LeaderLoad / 4
-		p.Growth = Growth{Peak: Cores(slices.Max(at.loads) * float64(Core))}
+		p.Growth = planner.Growth{Peak: planner.Cores(slices.Max(at.loads) * float64(planner.Core))}
 		if len(at.loads) >= 6 {
-			p.Growth.Sustained = Cores(slices.Min(at.loads[:6]) * float64(Core))
+			p.Growth.Sustained = planner.Cores(slices.Min(at.loads[:6]) * float64(planner.Core))
 		}
 		if ends && g.ascending {
 			p.Growth.Ascending = 950
@@ -190,20 +193,20 @@ func mean(list []float64) float64 {
 }
 
 // divide finds the key with the nearest to a part of a sum left of it.
-func (g *growing) divide(at *grown, of []float64, sum, part float64) *SplitPoint {
-	left, best := 0.0, (*SplitPoint)(nil)
+func (g *growing) divide(at *grown, of []float64, sum, part float64) *planner.SplitPoint {
+	left, best := 0.0, (*planner.SplitPoint)(nil)
 	for i := at.from; i < at.to; i++ {
 		l := int(1000 * left / sum)
 		far := func(l int) int { return max(l-int(1000*part), int(1000*part)-l) }
 		if i > at.from && (best == nil || far(l) < far(best.Left)) {
-			best = &SplitPoint{Key: Key(strconv.Itoa(i)), Left: l, Right: 1000 - l}
+			best = &planner.SplitPoint{Key: planner.Key(strconv.Itoa(i)), Left: l, Right: 1000 - l}
 		}
 		left += of[i]
 	}
 	return best
 }
 
-func (g *growing) pointsByLoad(at *grown, load float64, p *Partition, ends bool) {
+func (g *growing) pointsByLoad(at *grown, load float64, p *planner.Partition, ends bool) {
 	sum, hot := 0.0, at.from
 	for i := at.from; i < at.to; i++ {
 		sum += g.load[i]
@@ -213,12 +216,13 @@ func (g *growing) pointsByLoad(at *grown, load float64, p *Partition, ends bool)
 	}
 	if ends && g.ascending {
 		// All that comes is right of every key that there is.
-		p.Growth.ByLoad = &SplitPoint{Key: Key(strconv.Itoa(max(at.from+1, g.end-1))), Right: 1000}
+		key := planner.Key(strconv.Itoa(max(at.from+1, g.end-1)))
+		p.Growth.ByLoad = &planner.SplitPoint{Key: key, Right: 1000}
 		return
 	}
 	p.Growth.ByLoad = g.divide(at, g.load, sum, 0.5)
 	if part := int(1000 * g.load[hot] / sum); part >= 100 {
-		p.Growth.Hot, p.Growth.HotKey = part, Key(strconv.Itoa(hot))
+		p.Growth.Hot, p.Growth.HotKey = part, planner.Key(strconv.Itoa(hot))
 	}
 }
 
@@ -272,14 +276,14 @@ func TestGrowingDay(t *testing.T) {
 	g.pass(90*time.Minute, nil)
 	busy, _ := g.total()
 	for _, id := range slices.Sorted(maps.Keys(g.parts)) {
-		if load := g.partitions[id].LeaderLoad; load > Core*27/100 {
+		if load := g.partitions[id].LeaderLoad; load > planner.Core*27/100 {
 			t.Errorf("a hot spot: %s costs %s", id, load)
 		}
 	}
-	for i := range g.state.nodes {
-		if e := g.state.strays(LevelLoad, uint16(i), 0); e > 0 {
-			t.Errorf("a hot spot: %s has %s of its share of load", g.state.id(uint16(i)),
-				percent(g.state.deviation(byLoad, uint16(i), 0)))
+	for i := range g.state.Nodes {
+		if e := g.objective.OutsideAt(planner.LevelLoad, uint16(i), 0); e > 0 {
+			t.Errorf("a hot spot: %s has %s of its share of load", g.state.NodeID(uint16(i)),
+				words.Percent(g.objective.Deviation(planner.ByLoad, uint16(i), 0)))
 		}
 	}
 	t.Logf("a hot spot of 4 cores: %d splits by load", busy-grown)
@@ -317,11 +321,11 @@ func TestGrowingDay(t *testing.T) {
 	})
 	ascending, _ := g.total()
 	t.Logf("6 GiB at the end: %d splits, ends were placed on %d nodes, %d times", ascending-hot,
-		len(g.ledEnds), g.transfers[NewEnd])
+		len(g.ledEnds), g.transfers[planner.NewTail])
 	if n := ascending - hot; n < 20 || n > 45 {
 		t.Errorf("%d splits for 6 GiB of ascending keys", n)
 	}
-	if n := g.transfers[NewEnd]; len(g.ledEnds) < 2 || n < (ascending-hot)*3/4 {
+	if n := g.transfers[planner.NewTail]; len(g.ledEnds) < 2 || n < (ascending-hot)*3/4 {
 		t.Errorf("%d new ends were placed, on %d nodes", n, len(g.ledEnds))
 	}
 	g.ascending = false
@@ -335,7 +339,7 @@ func TestGrowingDay(t *testing.T) {
 	g.pass(10*time.Hour, nil)
 	splits, merges := g.total()
 	t.Logf("deleted: %d partitions, then %d; %d merges, %d moves for them", before, len(g.parts),
-		merges, g.transfers[Misaligned])
+		merges, g.transfers[planner.Misaligned])
 	if len(g.parts) > 20 {
 		t.Errorf("%d partitions of 0.5 GiB, there were %d", len(g.parts), before)
 	}

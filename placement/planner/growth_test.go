@@ -1,14 +1,14 @@
-package planner
+package planner_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/placement/planner"
 )
 
 // neighbours are two small partitions side by side.
-func neighbours() (left, right Partition) {
+func neighbours() (left, right planner.Partition) {
 	left, right = on(1, 1, 2, 3), on(2, 1, 2, 3)
 	left.Right, right.Left, right.SplitFrom = 2, 1, 1
 	return left, right
@@ -17,7 +17,7 @@ func neighbours() (left, right Partition) {
 // Whether a partition is merged is looked at again when its neighbour has changed, and nothing
 // else.
 func TestMergeFollowsTheNeighbour(t *testing.T) {
-	w := cluster(t, 3, Settings{Merges: true})
+	w := cluster(t, 3, planner.Settings{Merges: true})
 	left, right := neighbours()
 	right.Bytes = 200 << 20
 	w.must(w.setPartition(left))
@@ -27,41 +27,41 @@ func TestMergeFollowsTheNeighbour(t *testing.T) {
 	}
 	right.Bytes = 2 << 20
 	w.must(w.setPartition(right))
-	ops := w.state.Step(w.now, nil).Operators
-	if len(ops) != 1 || ops[0].Kind != Merge || ops[0].Right != 2 {
+	ops := w.proposer.Step(w.now, nil).Operators
+	if len(ops) != 1 || ops[0].Kind != planner.Merge || ops[0].Right != 2 {
 		t.Fatalf("when it is small: %v", ops)
 	}
-	right.Growth.Peak = Core
+	right.Growth.Peak = planner.Core
 	w.must(w.setPartition(right))
-	if ops := w.state.Step(w.now, nil).Operators; len(ops) != 0 {
+	if ops := w.proposer.Step(w.now, nil).Operators; len(ops) != 0 {
 		t.Errorf("when it is busy: %v", ops)
 	}
 	w.must(w.setPartition(left))
 	w.state.RemovePartition(2)
-	if ops := w.state.Step(w.now, nil).Operators; len(ops) != 0 {
+	if ops := w.proposer.Step(w.now, nil).Operators; len(ops) != 0 {
 		t.Errorf("when it is gone: %v", ops)
 	}
 }
 
 // Both ends of a merge are left alone while it is in flight, and it counts once.
 func TestMergeHoldsBoth(t *testing.T) {
-	w := cluster(t, 4, Settings{Merges: true, AllSplits: 2})
+	w := cluster(t, 4, planner.Settings{Merges: true, AllSplits: 2})
 	left, right := neighbours()
-	right.Replicas[0].Damage = Broken // which would be repaired at once
+	right.Replicas[0].Damage = planner.Broken // which would be repaired at once
 	w.must(w.setPartition(left))
 	w.must(w.setPartition(right))
-	merge := []Flight{{Partition: 1, Right: 2}}
-	if ops := w.state.Step(w.now, merge).Operators; len(ops) != 0 {
+	merge := []planner.InFlight{{Partition: 1, Right: 2}}
+	if ops := w.proposer.Step(w.now, merge).Operators; len(ops) != 0 {
 		t.Errorf("beside the merge: %v", ops)
 	}
-	if w.state.splitting != 1 || w.state.working != 1 {
-		t.Errorf("it counts as %d and %d", w.state.splitting, w.state.working)
+	if w.state.Resizing != 1 || w.state.Working != 1 {
+		t.Errorf("it counts as %d and %d", w.state.Resizing, w.state.Working)
 	}
-	if ops := w.state.Step(w.now, nil).Operators; len(ops) != 1 || ops[0].Partition != 2 {
+	if ops := w.proposer.Step(w.now, nil).Operators; len(ops) != 1 || ops[0].Partition != 2 {
 		t.Errorf("after it: %v", ops)
 	}
-	if w.state.splitting != 0 {
-		t.Errorf("%d are still splitting", w.state.splitting)
+	if w.state.Resizing != 0 {
+		t.Errorf("%d are still splitting", w.state.Resizing)
 	}
 }
 
@@ -69,25 +69,25 @@ func TestMergeHoldsBoth(t *testing.T) {
 // parts are heard of.
 func TestLoadOutlivesSplit(t *testing.T) {
 	for _, childFirst := range []bool{false, true} {
-		w := cluster(t, 3, Settings{})
+		w := cluster(t, 3, planner.Settings{})
 		parent := on(1, 1, 2, 3)
-		parent.LeaderLoad, parent.FollowerLoad, parent.Bytes = Core, Core/4, 300<<20
-		parent.Growth = Growth{Sustained: Core,
-			ByLoad: &SplitPoint{Key: Key("m"), Left: 700, Right: 300},
-			BySize: &SplitPoint{Key: Key("k"), Left: 500, Right: 500}}
+		parent.LeaderLoad, parent.FollowerLoad, parent.Bytes = planner.Core, planner.Core/4, 300<<20
+		parent.Growth = planner.Growth{Sustained: planner.Core,
+			ByLoad: &planner.SplitPoint{Key: planner.Key("m"), Left: 700, Right: 300},
+			BySize: &planner.SplitPoint{Key: planner.Key("k"), Left: 500, Right: 500}}
 		w.must(w.setPartition(parent))
-		w.state.Step(w.now, nil)
-		load := func() Cores {
+		w.proposer.Step(w.now, nil)
+		load := func() planner.Cores {
 			sum := int64(0)
-			for _, n := range w.state.nodes {
-				sum += n.sum[byLoad]
+			for _, n := range w.state.Nodes {
+				sum += n.Sum[planner.ByLoad]
 			}
-			return Cores(sum)
+			return planner.Cores(sum)
 		}
 		before := load()
 		child := on(2, 1, 2, 3)
 		child.SplitFrom, child.Measured, child.Bytes = 1, 0, 0
-		parent.Growth, parent.Measured, parent.Bytes = Growth{}, 0, 150<<20
+		parent.Growth, parent.Measured, parent.Bytes = planner.Growth{}, 0, 150<<20
 		parent.LeaderLoad, parent.FollowerLoad = 0, 0
 		parent.Epoch.Generation++
 		child.Epoch.Generation = parent.Epoch.Generation
@@ -98,21 +98,22 @@ func TestLoadOutlivesSplit(t *testing.T) {
 			w.must(w.setPartition(parent))
 			w.must(w.setPartition(child))
 		}
-		w.state.Step(w.now, nil)
+		w.proposer.Step(w.now, nil)
 		if after := load(); after != before {
 			t.Errorf("child first %v: load %s, was %s", childFirst, after, before)
 		}
-		p := &w.state.partitions[w.state.partitionIndex[keys.PartitionID(2)]]
-		if p.leaderLoad != uint32(Core*3/10) {
-			t.Errorf("child first %v: the child costs %s", childFirst, Cores(p.leaderLoad))
+		i, _ := w.state.PartitionIndex(2)
+		p := &w.state.Partitions[i]
+		if p.LeaderLoad != uint32(planner.Core*3/10) {
+			t.Errorf("child first %v: the child costs %s", childFirst, planner.Cores(p.LeaderLoad))
 		}
-		if p.bytes < 149<<20 || p.bytes > 151<<20 {
-			t.Errorf("child first %v: the child has %d bytes", childFirst, p.bytes)
+		if p.Bytes < 149<<20 || p.Bytes > 151<<20 {
+			t.Errorf("child first %v: the child has %d bytes", childFirst, p.Bytes)
 		}
-		child.Measured, child.LeaderLoad, child.Bytes = time.Minute, Core/10, 100<<20
+		child.Measured, child.LeaderLoad, child.Bytes = time.Minute, planner.Core/10, 100<<20
 		w.must(w.setPartition(child))
-		if p.leaderLoad != uint32(Core/10) || p.bytes != 100<<20 {
-			t.Errorf("what its leader says: %s, %d bytes", Cores(p.leaderLoad), p.bytes)
+		if p.LeaderLoad != uint32(planner.Core/10) || p.Bytes != 100<<20 {
+			t.Errorf("what its leader says: %s, %d bytes", planner.Cores(p.LeaderLoad), p.Bytes)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package planner
+package planner_test
 
 import (
 	"maps"
@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"pgregory.net/rapid"
 )
@@ -13,21 +14,22 @@ import (
 // The same where little is broken, so that partitions come to be split and merged, by the planner
 // and by hand, one after the other, while leaders change and have measured nothing yet.
 func TestGrowingAsFresh(t *testing.T) {
-	ends := map[Kind]int{}
+	ends := map[planner.Kind]int{}
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(t, Settings{LeastBytes: 256 << 20, LeastLoad: Core / 2,
+		w := newWorld(t, planner.Settings{LeastBytes: 256 << 20, LeastLoad: planner.Core / 2,
 			NodeSplits: 2, Merges: rapid.IntRange(0, 3).Draw(t, "merges") > 0,
 			SplitPause: time.Duration(rapid.IntRange(1, 120).Draw(t, "pause")) * time.Second})
 		g := &generator{T: t, world: w}
 		for i := range rapid.IntRange(3, 6).Draw(t, "nodes") {
-			w.must(w.setNode(Node{ID: keys.NodeID(i + 1), Zone: string(rune('a' + i)), Alive: true,
-				Since: w.now.Add(-time.Hour), Processors: 4 * Core}))
+			w.must(w.setNode(planner.Node{ID: keys.NodeID(i + 1), Zone: string(rune('a' + i)),
+				Alive: true, Since: w.now.Add(-time.Hour), Processors: 4 * planner.Core}))
 		}
-		w.must(w.setKeyspace(Keyspace{ID: 1, Name: "a", MergeSize: 512 << 20, SplitSize: 1 << 30,
-			Replicas: rapid.SampledFrom([]int{1, 3}).Draw(t, "factor")}))
+		w.must(w.setKeyspace(planner.Keyspace{ID: 1, Name: "a", MergeSize: 512 << 20,
+			SplitSize: 1 << 30, Replicas: rapid.SampledFrom([]int{1, 3}).Draw(t, "factor")}))
 		for i := range rapid.IntRange(1, 12).Draw(t, "partitions") {
 			g.last++
-			p := Partition{ID: g.last, Keyspace: 1, Epoch: Epoch{1, 1}, SplitFrom: 1 << 40}
+			p := planner.Partition{ID: g.last, Keyspace: 1, Epoch: planner.Epoch{1, 1},
+				SplitFrom: 1 << 40}
 			if i > 0 {
 				left := w.partitions[p.ID-1]
 				p.Left, left.Right = left.ID, p.ID
@@ -35,7 +37,7 @@ func TestGrowingAsFresh(t *testing.T) {
 			}
 			ids := slices.Sorted(maps.Keys(w.nodes))
 			for _, id := range rapid.Permutation(ids).Draw(t, "on")[:w.keyspaces[1].Replicas] {
-				p.Replicas = append(p.Replicas, Replica{Node: id})
+				p.Replicas = append(p.Replicas, planner.Replica{Node: id})
 			}
 			w.must(w.setPartition(g.reportSound(p)))
 		}
@@ -50,29 +52,29 @@ func TestGrowingAsFresh(t *testing.T) {
 }
 
 // reportSound draws what the leader of a partition reports, and which one leads.
-func (g *generator) reportSound(p Partition) Partition {
+func (g *generator) reportSound(p planner.Partition) planner.Partition {
 	p.Replicas = slices.Clone(p.Replicas)
 	p.Measured = rapid.SampledFrom([]time.Duration{0, 30 * time.Second, 5 * time.Minute,
 		time.Hour, time.Hour}).Draw(g.T, "measured")
 	p.Bytes = rapid.SampledFrom([]int64{1, 8 << 20, 100 << 20, 300 << 20, 1 << 30}).Draw(g.T, "bytes")
-	p.LeaderLoad = rapid.SampledFrom([]Cores{0, 1001, Core / 10, Core/4 + 1, Core/2 + 3}).Draw(g.T,
-		"load")
+	p.LeaderLoad = rapid.SampledFrom([]planner.Cores{0, 1001, planner.Core / 10,
+		planner.Core/4 + 1, planner.Core/2 + 3}).Draw(g.T, "load")
 	p.FollowerLoad = p.LeaderLoad / 4
 	p.Leader = rapid.SampledFrom(p.Replicas).Draw(g.T, "leader").Node
 	if p.Wanted = p.Leader; rapid.IntRange(0, 5).Draw(g.T, "without a leader") == 0 {
 		p.Leader = 0
 	}
-	p.Growth = Growth{}
+	p.Growth = planner.Growth{}
 	if rapid.Bool().Draw(g.T, "calm") {
 		p.LeaderLoad, p.FollowerLoad = p.LeaderLoad/64, p.FollowerLoad/64
-		p.Growth.Peak = Cores(rapid.IntRange(0, 100_000).Draw(g.T, "peak"))
+		p.Growth.Peak = planner.Cores(rapid.IntRange(0, 100_000).Draw(g.T, "peak"))
 		return p
 	}
 	p.Growth.Sustained = p.LeaderLoad
 	p.Growth.Peak = p.LeaderLoad
-	point := func() *SplitPoint {
+	point := func() *planner.SplitPoint {
 		left := rapid.IntRange(0, 1000).Draw(g.T, "left")
-		return &SplitPoint{Key: Key("m"), Left: left, Right: 1000 - left}
+		return &planner.SplitPoint{Key: planner.Key("m"), Left: left, Right: 1000 - left}
 	}
 	if rapid.Bool().Draw(g.T, "key by load") {
 		p.Growth.ByLoad = point()
@@ -85,10 +87,10 @@ func (g *generator) reportSound(p Partition) Partition {
 }
 
 // grow does one thing that may happen between two steps.
-func (g *generator) grow(ends map[Kind]int) {
+func (g *generator) grow(ends map[planner.Kind]int) {
 	w := g.world
 	ids := slices.Sorted(maps.Keys(w.partitions))
-	some := func() Partition {
+	some := func() planner.Partition {
 		return w.partitions[rapid.SampledFrom(ids).Draw(g.T, "partition")]
 	}
 	switch rapid.SampledFrom([]string{"ends", "ends", "ends", "report", "report", "merge",
@@ -106,12 +108,12 @@ func (g *generator) grow(ends map[Kind]int) {
 	case "merge":
 		p := some()
 		q, ok := w.partitions[p.Right]
-		busy := slices.ContainsFunc(w.flights, func(f Flight) bool {
+		busy := slices.ContainsFunc(w.inFlight, func(f planner.InFlight) bool {
 			return f.Partition == p.ID || f.Partition == q.ID || f.Right == p.ID || f.Right == q.ID &&
 				q.ID != 0
 		})
 		if ok && !busy {
-			w.merge(Operator{Partition: p.ID, Right: q.ID})
+			w.merge(planner.Operator{Partition: p.ID, Right: q.ID})
 		}
 	case "ends":
 		if len(g.started) == 0 {

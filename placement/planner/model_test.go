@@ -1,4 +1,4 @@
-package planner
+package planner_test
 
 import (
 	"fmt"
@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/planner/rules"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"pgregory.net/rapid"
 )
@@ -16,7 +18,7 @@ import (
 // proposes what a new State proposes that is told everything at once, in another order.
 func TestIncrementalAsFresh(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(t, Settings{LeastBytes: 64 << 20, NodeInFlight: 2, ZoneInFlight: 4,
+		w := newWorld(t, planner.Settings{LeastBytes: 64 << 20, NodeInFlight: 2, ZoneInFlight: 4,
 			NodeSplits: 2, Merges: rapid.Bool().Draw(t, "merges")})
 		g := &generator{T: t, world: w}
 		for i := range rapid.IntRange(1, 12).Draw(t, "nodes") {
@@ -46,9 +48,9 @@ func (g *generator) step() {
 		w.must(w.setNode(w.nodes[id]))
 	}
 	w.now = w.now.Add(time.Duration(rapid.IntRange(10, 400).Draw(g.T, "seconds")) * time.Second)
-	flights := slices.Clone(w.flights)
+	inFlight := slices.Clone(w.inFlight)
 	fresh := w.fresh()
-	want := fresh.Step(w.now, flights)
+	want := fresh.proposer.Step(w.now, inFlight)
 	got := w.step()
 	// Whether something is blocked is found out when it has its turn. Until then it waits, so that a
 	// fresh State may have more that waits and less that is blocked.
@@ -58,13 +60,13 @@ func (g *generator) step() {
 	if differ := w.compareSums(fresh); differ != "" {
 		g.Fatal(differ)
 	}
-	if again := w.fresh().Step(w.now, flights); !reflect.DeepEqual(again, want) {
+	if again := w.fresh().proposer.Step(w.now, inFlight); !reflect.DeepEqual(again, want) {
 		g.Fatalf("first:\n%ssecond:\n%s", show(want), show(again))
 	}
 	g.started = append(g.started, got.Operators...)
 }
 
-func show(p Proposal) string {
+func show(p planner.Proposal) string {
 	text := ""
 	for _, op := range p.Operators {
 		text += op.Detail()
@@ -76,7 +78,7 @@ func show(p Proposal) string {
 type generator struct {
 	*rapid.T
 	world   *world
-	started []Operator
+	started []planner.Operator
 	last    keys.PartitionID
 }
 
@@ -84,13 +86,13 @@ func (g *generator) node(id keys.NodeID) {
 	w := g.world
 	n, ok := w.nodes[id]
 	if !ok {
-		n = Node{ID: id, Region: rapid.SampledFrom([]string{"eu", "us"}).Draw(g.T, "region"),
+		n = planner.Node{ID: id, Region: rapid.SampledFrom([]string{"eu", "us"}).Draw(g.T, "region"),
 			Zone:         rapid.SampledFrom([]string{"a", "b"}).Draw(g.T, "zone"),
 			DiskCapacity: rapid.SampledFrom([]int64{0, 8 << 30, 16 << 30}).Draw(g.T, "capacity"),
-			Processors:   4 * Core}
+			Processors:   4 * planner.Core}
 	}
-	n.Status = rapid.SampledFrom([]Status{Active, Active, Active, Active, Draining, Moving,
-		Gone}).Draw(g.T, "status")
+	n.Status = rapid.SampledFrom([]planner.Status{planner.Active, planner.Active, planner.Active,
+		planner.Active, planner.Draining, planner.Moving, planner.Gone}).Draw(g.T, "status")
 	if alive := rapid.IntRange(0, 5).Draw(g.T, "alive") > 0; !ok || alive != n.Alive {
 		n.Alive = alive
 		n.Since = w.now.Add(-time.Duration(rapid.IntRange(0, 600).Draw(g.T, "since")) * time.Second)
@@ -100,19 +102,19 @@ func (g *generator) node(id keys.NodeID) {
 }
 
 func (g *generator) keyspace(id keys.KeyspaceID) {
-	k := Keyspace{ID: id, Name: id.String(),
+	k := planner.Keyspace{ID: id, Name: id.String(),
 		Replicas: rapid.SampledFrom([]int{1, 2, 3, 5}).Draw(g.T, "factor")}
-	rules, err := ParseRules(rapid.SampledFrom([]string{"", "", "region=eu:1", "region=us:1,zone=a:1",
-		"zone=a"}).Draw(g.T, "rules"))
+	wanted, err := rules.Parse(rapid.SampledFrom([]string{"", "", "region=eu:1",
+		"region=us:1,zone=a:1", "zone=a"}).Draw(g.T, "rules"))
 	g.world.must(err)
-	if rules.Validate(k.Replicas) == nil {
-		k.Rules = rules
+	if wanted.Validate(k.Replicas) == nil {
+		k.Rules = wanted
 	}
 	k.NoAuto = rapid.IntRange(0, 4).Draw(g.T, "no automatic splits") == 0
 	k.SplitSize = rapid.SampledFrom([]int64{0, 512 << 20}).Draw(g.T, "split size")
 	k.MergeSize = rapid.SampledFrom([]int64{0, 512 << 20}).Draw(g.T, "merge size")
 	if rapid.Bool().Draw(g.T, "preference") {
-		k.Leaders = Selectors{{Key: "region", Value: "eu"}}
+		k.Leaders = rules.Selectors{{Key: "region", Value: "eu"}}
 	}
 	g.world.must(g.world.setKeyspace(k))
 }
@@ -120,7 +122,7 @@ func (g *generator) keyspace(id keys.KeyspaceID) {
 func (g *generator) partition() {
 	g.last++
 	w := g.world
-	p := Partition{ID: g.last, Measured: time.Hour, Epoch: Epoch{1, 1},
+	p := planner.Partition{ID: g.last, Measured: time.Hour, Epoch: planner.Epoch{1, 1},
 		Keyspace: rapid.SampledFrom(slices.Sorted(maps.Keys(w.keyspaces))).Draw(g.T, "keyspace")}
 	if q, ok := w.partitions[p.ID-1]; ok && q.Keyspace == p.Keyspace {
 		p.Left, q.Right = q.ID, p.ID
@@ -130,7 +132,7 @@ func (g *generator) partition() {
 }
 
 // grows draws what a leader says of where its partition grows.
-func (g *generator) grows(p *Partition) {
+func (g *generator) grows(p *planner.Partition) {
 	calm := rapid.IntRange(0, 2).Draw(g.T, "calm") == 0
 	p.SplitFrom, p.Resized = 0, time.Time{}
 	if rapid.IntRange(0, 3).Draw(g.T, "founded") > 0 {
@@ -138,16 +140,17 @@ func (g *generator) grows(p *Partition) {
 		p.Resized = g.world.now.Add(-time.Duration(rapid.IntRange(0, 1200).Draw(g.T, "resized")) *
 			time.Second)
 	}
-	if p.Growth = (Growth{}); calm {
+	if p.Growth = (planner.Growth{}); calm {
 		p.Bytes >>= 6 // small as well
 		return
 	}
-	p.Growth.Sustained = Cores(rapid.IntRange(0, 600_000).Draw(g.T, "sustained"))
+	p.Growth.Sustained = planner.Cores(rapid.IntRange(0, 600_000).Draw(g.T, "sustained"))
 	p.Growth.Peak = p.Growth.Sustained
-	part := func() *SplitPoint {
+	part := func() *planner.SplitPoint {
 		left := rapid.IntRange(0, 1000).Draw(g.T, "left")
 		across := rapid.IntRange(0, min(400, 1000-left)).Draw(g.T, "across")
-		return &SplitPoint{Key: Key("m"), Left: left, Right: 1000 - left - across, Across: across}
+		return &planner.SplitPoint{Key: planner.Key("m"), Left: left, Right: 1000 - left - across,
+			Across: across}
 	}
 	if rapid.Bool().Draw(g.T, "key by load") {
 		p.Growth.ByLoad = part()
@@ -161,28 +164,28 @@ func (g *generator) grows(p *Partition) {
 }
 
 // report draws what may change of a partition.
-func (g *generator) report(p Partition) Partition {
+func (g *generator) report(p planner.Partition) planner.Partition {
 	ids := slices.Sorted(maps.Keys(g.world.nodes))
 	p.Replicas = nil
 	for _, id := range rapid.SliceOfNDistinct(rapid.SampledFrom(ids), 1, min(5, len(ids)),
 		rapid.ID).Draw(g.T, "on") {
-		r := Replica{Node: id}
+		r := planner.Replica{Node: id}
 		switch rapid.IntRange(0, 20).Draw(g.T, "replica") {
 		case 0:
-			r.Role = Learner
+			r.Role = planner.Learner
 		case 1:
-			r.Damage = Broken
+			r.Damage = planner.Broken
 		case 2:
-			r.Damage = Wiped
+			r.Damage = planner.Wiped
 		case 3:
-			r.Role = Incoming
+			r.Role = planner.Incoming
 		case 4:
-			r.Role = Outgoing
+			r.Role = planner.Outgoing
 		}
 		p.Replicas = append(p.Replicas, r)
 	}
 	p.Bytes = rapid.Int64Range(0, 1<<30).Draw(g.T, "bytes")
-	p.LeaderLoad = Cores(rapid.IntRange(0, 1_000_000).Draw(g.T, "load"))
+	p.LeaderLoad = planner.Cores(rapid.IntRange(0, 1_000_000).Draw(g.T, "load"))
 	p.FollowerLoad = p.LeaderLoad / 4
 	p.Leader = rapid.SampledFrom(append(ids, 0)).Draw(g.T, "leader")
 	p.Wanted = rapid.SampledFrom(append(ids, 0)).Draw(g.T, "wanted")
@@ -229,33 +232,36 @@ func (g *generator) end(success bool) bool {
 	op := g.started[0]
 	g.started = g.started[1:]
 	w := g.world
-	w.flights = slices.DeleteFunc(w.flights, func(f Flight) bool {
+	w.inFlight = slices.DeleteFunc(w.inFlight, func(f planner.InFlight) bool {
 		return f.Partition == op.Partition
 	})
 	p := w.partitions[op.Partition]
 	if !success || p.Epoch != op.Epoch ||
-		op.Kind == Merge && w.partitions[op.Right].Epoch != op.RightEpoch {
+		op.Kind == planner.Merge && w.partitions[op.Right].Epoch != op.RightEpoch {
 		return false
 	}
-	if w.finish(op); op.Kind == Split {
+	if w.finish(op); op.Kind == planner.Split {
 		g.last = max(g.last, slices.Max(slices.Collect(maps.Keys(w.partitions))))
 	}
 	return true
 }
 
-// differences names the partitions that one State has waiting, or stuck, and the other has not.
-func (g *generator) differences(fresh *State) string {
+// differences names the zones and partitions of which the two know something else.
+func (g *generator) differences(fresh *rooms) string {
 	text := ""
-	for i := range g.world.state.zones {
-		text += fmt.Sprintf("%+v\n", g.world.state.zones[i])
+	for i := range g.world.state.Zones {
+		text += fmt.Sprintf("%+v\n", g.world.state.Zones[i])
 	}
-	for i := range fresh.zones {
-		text += fmt.Sprintf("fresh %+v\n", fresh.zones[i])
+	for i := range fresh.state.Zones {
+		text += fmt.Sprintf("fresh %+v\n", fresh.state.Zones[i])
 	}
-	for id, i := range g.world.state.partitionIndex {
-		p, q := &g.world.state.partitions[i], &fresh.partitions[fresh.partitionIndex[id]]
-		if p.leads != q.leads || p.flying != q.flying {
-			text += fmt.Sprintf("%s: %+v, fresh %+v; %+v\n", id, *p, *q, g.world.partitions[id])
+	for _, id := range slices.Sorted(maps.Keys(g.world.partitions)) {
+		i, _ := g.world.state.PartitionIndex(id)
+		j, _ := fresh.state.PartitionIndex(id)
+		got, _ := g.world.objective.Check(i)
+		want, _ := fresh.objective.Check(j)
+		if want.Partition = i; got != want {
+			text += fmt.Sprintf("%s: %+v, fresh %+v; %+v\n", id, got, want, g.world.partitions[id])
 		}
 	}
 	return text

@@ -5,11 +5,13 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/planner/rules"
+	"github.com/tidemarkdb/tidemark/placement/planner/words"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Status is how far a node is on its way out of the cluster. It is set by an operator of the
-// cluster, and it says nothing about whether the node answers.
+// Status is how far a node is on its way out of the cluster. An administrator sets it. It says
+// nothing about whether the node answers.
 type Status uint8
 
 const (
@@ -25,70 +27,69 @@ const (
 
 var statusNames = []string{"ACTIVE", "DRAINING", "MOVING", "GONE"}
 
-func (s Status) String() string { return nameOf(statusNames, int(s)) }
+func (s Status) String() string { return words.Name(statusNames, int(s)) }
 
-// MarshalText is for JSON.
+// MarshalText writes the name, for JSON.
 func (s Status) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-func nameOf(names []string, i int) string {
-	if i < 0 || i >= len(names) {
-		return strconv.Itoa(i)
-	}
-	return names[i]
-}
-
-// Cores is an amount of processor time per time, in millionths of one processor.
+// Cores is a rate of processor time, in millionths of one processor.
 type Cores int64
 
-// Core is one processor, fully used.
+// Core is one processor in full use.
 const Core Cores = 1_000_000
 
 func (c Cores) String() string {
 	return strconv.FormatFloat(float64(c)/float64(Core), 'f', 2, 64) + " cores"
 }
 
-// Node is a data node that can be given replicas.
-//
-// Assign reads ID, Region, Zone, Status and Alive only.
+// Node is what the planner is told of a data node. Package assign reads ID, Region, Zone, Tags,
+// Status and Alive only.
 type Node struct {
 	ID keys.NodeID
-	// Region and Zone say where it is; both may be empty. Zones of the same name in different
-	// regions are different.
+	// Region and Zone say where the node is; both may be empty. Zones of the same name in different
+	// regions are different zones.
 	Region, Zone string
 	// Tags are further labels that placement rules can name, as in "disk=ssd" or "gpu".
 	Tags []string
-	// Status is the wish of an operator of the cluster.
+	// Status is what an administrator wants of the node.
 	Status Status
-	// Alive: it answers. Nodes that do not are given nothing.
+	// Alive: the node answers. A node that does not answer is given nothing.
 	Alive bool
-	// Since is when Alive last changed, on the core's clock. It has to be stored by the core, so
-	// that a new leader of the core does not count the repair delay from the beginning.
+	// Since is when Alive last changed, by the clock of the core. The core has to store it, or a new
+	// leader of the core would count the repair delay from the beginning.
 	Since time.Time
-	// WipedAt is when the node last began with an empty disk under its old id. Its voters that
-	// were there before (Replica.Broken) are lost; it is kept for what the planner says of them.
+	// WipedAt is when the node last began with an empty disk under its old id. It is for texts only:
+	// voters that were on the node before are told as Broken.
 	WipedAt time.Time
-	// Displaced: another directory has come to its address, so its own is lost, unless it answers
-	// after all. What it holds is replaced after Settings.DisplacedDelay.
+	// Displaced: another directory answers at the address of the node, so that the directory of the
+	// node is lost, unless it answers after all. Its replicas are replaced after
+	// Settings.DisplacedDelay.
 	Displaced bool
 	// DiskUsed and DiskCapacity are in bytes, as the node reported them. A capacity of 0 is not
-	// known: the disk then has room, and counts as large as any other.
+	// known: the disk has room then, and counts as large as any other.
 	DiskUsed, DiskCapacity int64
-	// DiskSlow: its log takes many times longer to sync than those of others. DiskFull: its disk is
-	// below its reserve. ClockWrong: its clock is off, or has jumped. Each of them has it leave
-	// leadership to others. It is given none, unless its disk is slow and no other node can take it;
-	// what it is wanted to lead it gets back by itself.
+	// DiskSlow: the log of the node takes many times longer to sync than those of other nodes.
+	// DiskFull: the disk has less room than its reserve. ClockWrong: the clock is off, or has jumped.
+	// For each of these the node leaves leadership to others. It is given no leadership, unless only
+	// its disk is slow and no other node can lead. Partitions that it is wanted to lead come back to
+	// it by themselves.
 	DiskSlow, DiskFull, ClockWrong bool
-	// Processors is how much processor time the node has. 0 is not known: it counts as as many as
+	// Processors is how much processor time the node has. 0 is not known: the node then counts like
 	// any other.
 	Processors Cores
-	// Load is the processor time that the node reports as used. It is shown beside the load that
-	// its replicas account for, and decides nothing: an average over minutes would still hold what
-	// has been moved away.
+	// Load is the processor time that the node reports as used. It is shown beside the load of the
+	// replicas, and decides nothing: an average over minutes still has the load of replicas that have
+	// moved away.
 	Load Cores
 }
 
-// averse says why a node leaves leadership to others at present, in words; empty: it does not.
-func (n *Node) averse() string {
+// Labels returns the properties of the node that placement rules can name.
+func (n *Node) Labels() rules.Labels {
+	return rules.Labels{Region: n.Region, Zone: n.Zone, Tags: n.Tags}
+}
+
+// AvoidsLeading says why the node leaves leadership to others at present; empty: it does not.
+func (n *Node) AvoidsLeading() string {
 	switch {
 	case n.ClockWrong:
 		return "its clock is wrong"
@@ -100,68 +101,10 @@ func (n *Node) averse() string {
 	return ""
 }
 
-// Labels returns what placement rules can ask of the node.
-func (n *Node) Labels() Labels { return Labels{Region: n.Region, Zone: n.Zone, Tags: n.Tags} }
-
-// condition is what may be done with a node at one time.
-type condition uint8
-
-const (
-	// live: it answers.
-	live condition = 1 << iota
-	// lost: silent for longer than the repair delay, or GONE.
-	lost
-	// leaving: its replicas go elsewhere.
-	leaving
-	// drained: it must not lead.
-	drained
-	// open: it may be given replicas and leaderships.
-	open
-)
-
-func (c condition) is(all condition) bool { return c&all == all }
-
-// conditionOf judges a node. It is a function of the node and the time only.
-func conditionOf(n *Node, now time.Time, s *Settings) condition {
-	var c condition
-	switch n.Status {
-	case Gone:
-		return lost | leaving | drained
-	case Moving:
-		c |= leaving | drained
-	case Draining:
-		c |= drained
-	case Active:
-	}
-	since := now.Sub(n.Since)
-	switch {
-	case n.Alive:
-		if c |= live; c == live && since >= s.Settle {
-			c |= open
-		}
-	case since >= s.RepairDelay, n.Displaced && since >= s.DisplacedDelay:
-		c |= lost
-	}
-	return c
-}
-
-// validate says what makes no sense of a node.
-func (n *Node) validate() error {
+// Validate fails if the node has no id or a negative figure.
+func (n *Node) Validate() error {
 	if n.ID == 0 || n.DiskUsed < 0 || n.DiskCapacity < 0 || n.Processors < 0 || n.Load < 0 {
 		return fmt.Errorf("node %s: a figure is negative, or it has no id", n.ID)
 	}
 	return nil
-}
-
-// place names zone and region for people.
-func place(region, zone string) string {
-	switch {
-	case zone == "" && region == "":
-		return "an unnamed zone"
-	case region == "":
-		return "zone " + zone
-	case zone == "":
-		return "region " + region
-	}
-	return fmt.Sprintf("zone %s/%s", region, zone)
 }

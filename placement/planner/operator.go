@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tidemarkdb/tidemark/placement/planner/words"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -11,25 +12,25 @@ import (
 type Kind uint8
 
 const (
-	// Replace puts a replica on one node in place of that on another.
+	// Replace puts a replica on one node in place of the replica on another.
 	Replace Kind = iota
 	// Add puts one more replica on a node.
 	Add
-	// Remove takes a replica away.
+	// Remove removes a replica.
 	Remove
 	// Transfer hands leadership to another voter.
 	Transfer
-	// Finish ends a change of replicas that nothing carries on.
+	// Finish ends a change of replicas that no operator carries on.
 	Finish
-	// Split has a partition keep what is left of a key; the rest becomes a partition of its own.
+	// Split divides a partition at a key. What is right of the key becomes a partition of its own.
 	Split
-	// Merge puts two neighbours together: the right one becomes part of the left one.
+	// Merge makes the right one of two neighbours a part of the left one.
 	Merge
 
 	kinds
 )
 
-// Kinds are all kinds of operators.
+// Kinds returns all kinds of operators.
 func Kinds() []Kind {
 	out := make([]Kind, kinds)
 	for i := range out {
@@ -41,23 +42,23 @@ func Kinds() []Kind {
 var kindNames = []string{"replace replica", "add replica", "remove replica", "transfer leader",
 	"finish change", "split", "merge"}
 
-func (k Kind) String() string { return nameOf(kindNames, int(k)) }
+func (k Kind) String() string { return words.Name(kindNames, int(k)) }
 
-// MarshalText is for JSON.
+// MarshalText writes the name, for JSON.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // Action is what one step of an operator does.
 type Action uint8
 
 const (
-	// AddLearner adds a learner on the step's node, filled by a snapshot. The step is done when
-	// the learner has caught up.
+	// AddLearner adds a learner on In, which a snapshot fills. The step is done when the learner has
+	// caught up.
 	AddLearner Action = iota
-	// EnterJoint begins the joint configuration: In becomes a voter and Out stops being one.
+	// EnterJoint begins the joint configuration: In becomes a voter, and Out stops being one.
 	EnterJoint
-	// LeaveJoint ends it. The replica on Out is removed.
+	// LeaveJoint ends the joint configuration. The replica on Out is removed.
 	LeaveJoint
-	// RemoveLearner removes a learner.
+	// RemoveLearner removes the learner on Out.
 	RemoveLearner
 	// TransferLeader hands leadership to In.
 	TransferLeader
@@ -66,18 +67,18 @@ const (
 var actionNames = []string{"add learner", "enter joint", "leave joint", "remove learner",
 	"transfer leader"}
 
-func (a Action) String() string { return nameOf(actionNames, int(a)) }
+func (a Action) String() string { return words.Name(actionNames, int(a)) }
 
-// MarshalText is for JSON.
+// MarshalText writes the name, for JSON.
 func (a Action) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
 // Step is one step of an operator.
 type Step struct {
 	Action Action
-	// In and Out are the nodes that come and go, 0 where there is none.
+	// In is the node that comes, Out the node that goes; 0 where no node does.
 	In, Out keys.NodeID
-	// Epoch is the epoch that the descriptor has when the step begins. With any other the step must
-	// not be taken.
+	// Epoch is the epoch of the descriptor when the step begins. At any other epoch the step must not
+	// be taken.
 	Epoch Epoch
 }
 
@@ -97,36 +98,35 @@ type Operator struct {
 	Partition keys.PartitionID
 	Keyspace  keys.KeyspaceID
 	Kind      Kind
-	// Add and Remove are the nodes that get and lose a replica, Lead the node that leads at the
-	// end and is wanted as leader from then on; 0 where nothing changes.
+	// Add is the node that gets a replica, Remove the node that loses one, Lead the node that leads
+	// at the end and is wanted as leader from then on; 0 where nothing changes.
 	Add, Remove, Lead keys.NodeID
-	// Key is where a partition is split, a user key: it begins the right part. Only of a Split.
+	// Key is the user key at which a Split divides the partition: the first key of the right part.
 	Key Key `json:",omitempty"`
-	// Right is the partition that becomes part of this one, its neighbour to the right. Only of a
-	// Merge.
+	// Right is the right neighbour, which a Merge makes a part of the partition.
 	Right keys.PartitionID `json:",omitempty"`
-	// Epoch is the epoch of the descriptor that it was proposed for, and RightEpoch that of Right.
-	// With any other a Split or Merge must not be begun; they have no steps.
+	// Epoch is the epoch of the descriptor for which the operator was proposed, RightEpoch that of
+	// Right. A Split or Merge has no steps, and must not be begun at any other epoch.
 	Epoch      Epoch
 	RightEpoch Epoch `json:",omitzero"`
-	// Bytes is what a snapshot of it sends; 0 if there is none.
+	// Bytes is how many bytes the snapshot of the operator has; 0 if it sends none.
 	Bytes int64
 	// Steps are taken one after the other.
 	Steps []Step
-	// Reason says why at all, Before and After what it betters.
+	// Reason says why the operator is proposed; Before and After are the scores without and with it.
 	Reason        Reason
 	Before, After Score
-	// Rejected is the best that was not chosen, nil if there was no choice.
+	// Rejected is the best alternative that was not chosen, nil if there was no choice.
 	Rejected *Alternative
 }
 
-// Flight is what has to be told of an operator in flight.
-func (o *Operator) Flight() Flight {
-	return Flight{Partition: o.Partition, Add: o.Add, Remove: o.Remove, Lead: o.Lead,
+// InFlight returns what the planner has to be told while the operator is in flight.
+func (o *Operator) InFlight() InFlight {
+	return InFlight{Partition: o.Partition, Add: o.Add, Remove: o.Remove, Lead: o.Lead,
 		Split: o.Kind == Split, Right: o.Right}
 }
 
-// Title says what it does, without why.
+// Title says what the operator does, without the reason.
 func (o *Operator) Title() string {
 	var text string
 	switch o.Kind {
@@ -151,10 +151,10 @@ func (o *Operator) Title() string {
 	return fmt.Sprintf("%s: %s", o.Partition, text)
 }
 
-// String is one line, with the reason.
+// String is one line: the title and the reason.
 func (o *Operator) String() string { return o.Title() + ": " + o.Reason.String() }
 
-// Detail has everything, on several lines.
+// Detail has the steps, the scores and the alternative as well, on several lines.
 func (o *Operator) Detail() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n  because %s\n", o.Title(), o.Reason)
@@ -168,16 +168,16 @@ func (o *Operator) Detail() string {
 	return b.String()
 }
 
-// Alternative is a node that was not chosen.
+// Alternative is something that could have been done instead of an operator, and was not chosen.
 type Alternative struct {
-	// Node is what would have been given the replica or the leadership; 0 where it is not about
-	// nodes.
+	// Node is the node that would have been given the replica or the leadership; 0 if the alternative
+	// is not about nodes.
 	Node keys.NodeID `json:",omitempty"`
-	// Refused is why it cannot be; Allowed if it could.
+	// Refused says why the node cannot be given the replica; Allowed if it can.
 	Refused Refusal
-	// Decided is the level at which it is worse than what was chosen, if it was allowed.
+	// Decided is the level at which an allowed alternative is worse than what was chosen.
 	Decided Level
-	// Text says so in words.
+	// Text says in words what decided.
 	Text string
 }
 
@@ -188,15 +188,29 @@ func (a *Alternative) String() string {
 	return fmt.Sprintf("%s: %s", a.Node, a.Text)
 }
 
-// Flight is an operator that the core has begun and that has not ended.
+// InFlight is an operator that the core has begun and that has not ended.
 //
-// One that names no node, and is neither a split nor a merge, was cancelled: its partition is left
-// alone until it has ended, and it does not count for MaxOperators.
-type Flight struct {
+// An operator that names no node, and is neither a split nor a merge, was cancelled. Its partition
+// is left alone until the operator has ended, and it does not count for Settings.MaxOperators.
+type InFlight struct {
 	Partition         keys.PartitionID
 	Add, Remove, Lead keys.NodeID
 	// Split: the partition splits.
 	Split bool
-	// Right is the neighbour that becomes part of it, 0 if none does.
+	// Right is the neighbour that becomes a part of the partition, 0 if no neighbour does.
 	Right keys.PartitionID
 }
+
+// Proposal is what a step proposes.
+type Proposal struct {
+	// Operators are in the order of their urgency.
+	Operators []Operator
+	// Blocked counts the partitions with something wrong about which nothing can be done. Waiting
+	// counts the partitions that wait for a limit, a pause or room. Package explain tells of each.
+	Blocked, Waiting int
+	// FirstBlocked has the blocked partitions of the lowest ids, at most MaxNamed.
+	FirstBlocked []keys.PartitionID
+}
+
+// MaxNamed is how many partitions a list names that may be long.
+const MaxNamed = 16

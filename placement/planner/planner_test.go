@@ -1,4 +1,4 @@
-package planner
+package planner_test
 
 import (
 	"encoding/json"
@@ -6,26 +6,28 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/planner/explain"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 // cluster is a world of n settled nodes, each in its own zone if zones is set.
-func cluster(t *testing.T, n int, settings Settings) *world {
+func cluster(t *testing.T, n int, settings planner.Settings) *world {
 	t.Helper()
 	w := newWorld(t, settings)
 	for i := range n {
-		w.must(w.setNode(Node{ID: keys.NodeID(i + 1), Zone: string(rune('a' + i)), Alive: true,
-			Since: w.now.Add(-time.Hour), Processors: Core}))
+		w.must(w.setNode(planner.Node{ID: keys.NodeID(i + 1), Zone: string(rune('a' + i)), Alive: true,
+			Since: w.now.Add(-time.Hour), Processors: planner.Core}))
 	}
-	w.must(w.setKeyspace(Keyspace{ID: 1, Name: "a", Replicas: 3}))
+	w.must(w.setKeyspace(planner.Keyspace{ID: 1, Name: "a", Replicas: 3}))
 	return w
 }
 
-func on(id keys.PartitionID, nodes ...keys.NodeID) Partition {
-	p := Partition{ID: id, Keyspace: 1, Epoch: Epoch{3, 7}, Measured: time.Hour, Bytes: 1 << 20,
-		Leader: nodes[0], Wanted: nodes[0]}
+func on(id keys.PartitionID, nodes ...keys.NodeID) planner.Partition {
+	p := planner.Partition{ID: id, Keyspace: 1, Epoch: planner.Epoch{3, 7}, Measured: time.Hour,
+		Bytes: 1 << 20, Leader: nodes[0], Wanted: nodes[0]}
 	for _, n := range nodes {
-		p.Replicas = append(p.Replicas, Replica{Node: n})
+		p.Replicas = append(p.Replicas, planner.Replica{Node: n})
 	}
 	return p
 }
@@ -33,53 +35,53 @@ func on(id keys.PartitionID, nodes ...keys.NodeID) Partition {
 // A leader that has just taken over has measured nothing yet: the load is what was known before,
 // or a hot partition would look cold wherever it comes, and be sent on.
 func TestLoadOutlivesLeader(t *testing.T) {
-	w := cluster(t, 3, Settings{})
+	w := cluster(t, 3, planner.Settings{})
 	p := on(1, 1, 2, 3)
-	p.LeaderLoad = Core
+	p.LeaderLoad = planner.Core
 	w.must(w.setPartition(p))
 	w.step()
 	p.Leader, p.Wanted, p.LeaderLoad, p.Measured = 2, 2, 0, 10*time.Second
 	w.must(w.setPartition(p))
 	w.step()
-	if got := w.state.nodes[w.state.nodeIndex[2]].sum[byLoad]; got != int64(Core) {
-		t.Errorf("load %s after a transfer, want %s", Cores(got), Core)
+	if got := w.state.Nodes[w.state.NodeIndex(2)].Sum[planner.ByLoad]; got != int64(planner.Core) {
+		t.Errorf("load %s after a transfer, want %s", planner.Cores(got), planner.Core)
 	}
 	p.Measured = time.Minute
 	w.must(w.setPartition(p))
-	if got := w.state.nodes[w.state.nodeIndex[2]].sum[byLoad]; got != 0 {
+	if got := w.state.Nodes[w.state.NodeIndex(2)].Sum[planner.ByLoad]; got != 0 {
 		t.Errorf("load %s when the new leader has measured for a minute, want what it says",
-			Cores(got))
+			planner.Cores(got))
 	}
 }
 
 // What an operator in flight has done already is not counted twice.
 func TestProjectionIsWhatIsLeft(t *testing.T) {
-	w := cluster(t, 4, Settings{})
+	w := cluster(t, 4, planner.Settings{})
 	p := on(1, 1, 2, 3)
 	w.must(w.setPartition(p))
-	flights := []Flight{{Partition: 1, Add: 4, Remove: 1, Lead: 2}}
+	inFlight := []planner.InFlight{{Partition: 1, Add: 4, Remove: 1, Lead: 2}}
 	bytes := func() (out [4]int64) {
 		for i := range out {
-			out[i] = w.state.nodes[w.state.nodeIndex[keys.NodeID(i+1)]].sum[byBytes]
+			out[i] = w.state.Nodes[w.state.NodeIndex(keys.NodeID(i+1))].Sum[planner.ByBytes]
 		}
 		return out
 	}
 	want := [4]int64{0, 1 << 20, 1 << 20, 1 << 20}
-	for _, replicas := range [][]Replica{
+	for _, replicas := range [][]planner.Replica{
 		{{Node: 1}, {Node: 2}, {Node: 3}},
-		{{Node: 1}, {Node: 2}, {Node: 3}, {Node: 4, Role: Learner}},
-		{{Node: 1, Role: Outgoing}, {Node: 2}, {Node: 3}, {Node: 4, Role: Incoming}},
+		{{Node: 1}, {Node: 2}, {Node: 3}, {Node: 4, Role: planner.Learner}},
+		{{Node: 1, Role: planner.Outgoing}, {Node: 2}, {Node: 3}, {Node: 4, Role: planner.Incoming}},
 		{{Node: 2}, {Node: 3}, {Node: 4}},
 	} {
 		p.Replicas = replicas
 		p.Epoch.Membership++
 		w.must(w.setPartition(p))
-		w.state.Step(w.now, flights)
+		w.proposer.Step(w.now, inFlight)
 		if got := bytes(); got != want {
 			t.Errorf("with %v: bytes %v, want %v", replicas, got, want)
 		}
 	}
-	w.state.Step(w.now, nil)
+	w.proposer.Step(w.now, nil)
 	if got := bytes(); got != want {
 		t.Errorf("when it has ended: bytes %v, want %v", got, want)
 	}
@@ -87,40 +89,42 @@ func TestProjectionIsWhatIsLeft(t *testing.T) {
 
 // Paused, it proposes nothing, says so, and goes on where it was.
 func TestPaused(t *testing.T) {
-	w := cluster(t, 4, Settings{Paused: true})
+	w := cluster(t, 4, planner.Settings{Paused: true})
 	w.must(w.setPartition(on(1, 1, 2)))
 	proposal := w.step()
 	if len(proposal.Operators) != 0 || proposal.Waiting != 1 {
 		t.Fatalf("paused: %s", show(proposal))
 	}
-	why, err := w.state.WhyPartition(1)
-	if err != nil || !strings.Contains(why.Verdict, pausedText) {
+	why, err := w.explainer.Partition(1)
+	if err != nil || !strings.Contains(why.Verdict, explain.PausedText) {
 		t.Fatalf("%v, %v", why, err)
 	}
 	// Nor is what is lost replaced.
 	w.must(w.setPartition(on(2, 1, 2, 3)))
-	w.must(w.setNode(Node{ID: 3, Status: Gone}))
+	w.must(w.setNode(planner.Node{ID: 3, Status: planner.Gone}))
 	if proposal := w.step(); len(proposal.Operators) != 0 || proposal.Waiting != 2 {
 		t.Fatalf("paused, and a node is lost: %s", show(proposal))
 	}
 	// A node that is to lead or hold nothing says what that waits for.
-	node := Node{ID: 1, Zone: "a", Alive: true, Since: w.now.Add(-time.Hour), Processors: Core}
-	for _, status := range []Status{Draining, Moving} {
+	node := planner.Node{ID: 1, Zone: "a", Alive: true, Since: w.now.Add(-time.Hour),
+		Processors: planner.Core}
+	for _, status := range []planner.Status{planner.Draining, planner.Moving} {
 		node.Status = status
 		w.must(w.setNode(node))
 		w.step()
-		why, err := w.state.WhyNode(1)
-		if err != nil || why.InTheWay != pausedText || !strings.Contains(why.String(), pausedText) {
+		why, err := w.explainer.Node(1)
+		if err != nil || why.InTheWay != explain.PausedText ||
+			!strings.Contains(why.String(), explain.PausedText) {
 			t.Errorf("paused, node 1 is %s: %v, %v", status, why, err)
 		}
 	}
-	node.Status = Active
+	node.Status = planner.Active
 	w.must(w.setNode(node))
 	w.step()
-	settings := w.state.Settings()
+	settings := *w.state.Settings()
 	settings.Paused = false
 	w.must(w.state.SetSettings(settings))
-	if why, err := w.state.WhyNode(1); err != nil || strings.Contains(why.String(), "paused") {
+	if why, err := w.explainer.Node(1); err != nil || strings.Contains(why.String(), "paused") {
 		t.Errorf("no longer paused: %v, %v", why, err)
 	}
 	if proposal := w.step(); len(proposal.Operators) != 2 {
@@ -130,19 +134,20 @@ func TestPaused(t *testing.T) {
 
 // What is wrong in itself is refused, and changes nothing.
 func TestRefused(t *testing.T) {
-	w := cluster(t, 3, Settings{})
+	w := cluster(t, 3, planner.Settings{})
 	for name, err := range map[string]error{
-		"a node without an id":     w.state.SetNode(Node{}),
-		"a node with less than no": w.state.SetNode(Node{ID: 9, DiskUsed: -1}),
-		"a factor of 0":            w.state.SetKeyspace(Keyspace{ID: 2}),
+		"a node without an id":     w.state.SetNode(planner.Node{}),
+		"a node with less than no": w.state.SetNode(planner.Node{ID: 9, DiskUsed: -1}),
+		"a factor of 0":            w.state.SetKeyspace(planner.Keyspace{ID: 2}),
 		"two replicas on a node":   w.state.SetPartition(on(1, 2, 2)),
-		"negative bytes":           w.state.SetPartition(Partition{ID: 1, Keyspace: 1, Bytes: -1}),
+		"negative bytes": w.state.SetPartition(planner.Partition{ID: 1, Keyspace: 1,
+			Bytes: -1}),
 		"a node that is in use": func() error {
 			w.must(w.setPartition(on(1, 1, 2, 3)))
 			return w.state.RemoveNode(2)
 		}(),
-		"a tolerance above 1": w.state.SetSettings(Settings{Tolerance: 2}),
-		"a mark above 1":      w.state.SetSettings(Settings{DiskFull: 1.5}),
+		"a tolerance above 1": w.state.SetSettings(planner.Settings{Tolerance: 2}),
+		"a mark above 1":      w.state.SetSettings(planner.Settings{DiskFull: 1.5}),
 	} {
 		if err == nil {
 			t.Errorf("%s is accepted", name)
@@ -157,20 +162,20 @@ func TestRefused(t *testing.T) {
 	if err := w.state.RemoveNode(2); err != nil {
 		t.Error(err)
 	}
-	if _, err := w.state.WhyPartition(1); err == nil {
+	if _, err := w.explainer.Partition(1); err == nil {
 		t.Error("a partition that is gone is explained")
 	}
-	if _, err := w.state.WhyNode(2); err == nil {
+	if _, err := w.explainer.Node(2); err == nil {
 		t.Error("a node that is gone is explained")
 	}
-	if _, err := w.state.WhyKeyspace(7); err == nil {
+	if _, err := w.explainer.Keyspace(7); err == nil {
 		t.Error("a keyspace that is not there is explained")
 	}
 }
 
 // Names, not numbers, are what is written as JSON.
 func TestJSON(t *testing.T) {
-	w := cluster(t, 4, Settings{})
+	w := cluster(t, 4, planner.Settings{})
 	w.must(w.setPartition(on(1, 1, 2)))
 	op := w.step().Operators[0]
 	encoded, err := json.Marshal(op)
@@ -187,10 +192,10 @@ func TestJSON(t *testing.T) {
 
 // Keyspaces that are gone take no room: more of them come and go than there may be at a time.
 func TestKeyspacesComeAndGo(t *testing.T) {
-	w := cluster(t, 3, Settings{})
+	w := cluster(t, 3, planner.Settings{})
 	for i := range 70_000 {
 		id := keys.KeyspaceID(i + 2)
-		w.must(w.setKeyspace(Keyspace{ID: id, Name: "b", Replicas: 3}))
+		w.must(w.setKeyspace(planner.Keyspace{ID: id, Name: "b", Replicas: 3}))
 		p := on(keys.PartitionID(i+1), 1, 2, 3)
 		p.Keyspace = id
 		w.must(w.setPartition(p))
@@ -202,14 +207,14 @@ func TestKeyspacesComeAndGo(t *testing.T) {
 			w.removePartition(p.ID)
 		}
 	}
-	if n := len(w.state.keyspaces); n > 2 {
+	if n := len(w.state.Keyspaces); n > 2 {
 		t.Errorf("%d keyspaces are remembered, there is one", n)
 	}
 }
 
 // What is on nodes that are being decommissioned already needs room too.
 func TestRoomForAllThatMoves(t *testing.T) {
-	w := cluster(t, 5, Settings{Paused: true})
+	w := cluster(t, 5, planner.Settings{Paused: true})
 	for i := range 5 {
 		n := w.nodes[keys.NodeID(i+1)]
 		n.DiskUsed, n.DiskCapacity = 0, 100<<30
@@ -225,13 +230,13 @@ func TestRoomForAllThatMoves(t *testing.T) {
 		w.must(w.setPartition(p))
 	}
 	w.step()
-	if o := w.state.CanRemove(1); len(o) != 0 {
+	if o := w.explainer.CanRemove(1); len(o) != 0 {
 		t.Fatalf("node 1: %v", o)
 	}
 	n := w.nodes[1]
-	n.Status = Moving
+	n.Status = planner.Moving
 	w.must(w.setNode(n))
-	if both, one := w.state.CanRemove(1, 2), w.state.CanRemove(2); len(both) != 1 ||
+	if both, one := w.explainer.CanRemove(1, 2), w.explainer.CanRemove(2); len(both) != 1 ||
 		len(one) != 1 || both[0].Text != one[0].Text {
 		t.Errorf("node 2 beside it: %v; both together: %v", one, both)
 	}
@@ -240,32 +245,17 @@ func TestRoomForAllThatMoves(t *testing.T) {
 // An operator that was cancelled and cannot end keeps its partition from being changed, and no
 // other.
 func TestWhatIsCancelledHoldsNoLimit(t *testing.T) {
-	w := cluster(t, 4, Settings{MaxOperators: 1})
+	w := cluster(t, 4, planner.Settings{MaxOperators: 1})
 	p := on(2, 1, 2, 3)
-	p.Replicas[0].Damage = Broken
+	p.Replicas[0].Damage = planner.Broken
 	w.must(w.setPartition(on(1, 1, 2, 3)))
 	w.must(w.setPartition(p))
-	ops := w.state.Step(w.now, []Flight{{Partition: 1, Add: 4, Remove: 1}}).Operators
+	ops := w.proposer.Step(w.now, []planner.InFlight{{Partition: 1, Add: 4, Remove: 1}}).Operators
 	if len(ops) != 0 {
 		t.Errorf("beyond the limit: %v", ops)
 	}
-	if ops := w.state.Step(w.now, []Flight{{Partition: 1}}).Operators; len(ops) != 1 ||
+	if ops := w.proposer.Step(w.now, []planner.InFlight{{Partition: 1}}).Operators; len(ops) != 1 ||
 		ops[0].Partition != 2 {
 		t.Errorf("beside one that was cancelled: %v", ops)
-	}
-}
-
-// What is tolerated is told as a part of the share only where the share is large enough for that.
-func TestTolerated(t *testing.T) {
-	for _, c := range []struct {
-		of   Standing
-		want string
-	}{
-		{Standing{Tolerated: 0.1, Most: "110 MiB"}, "10 % more or less is tolerated"},
-		{Standing{Tolerated: 853.16, Most: "64 MiB"}, "anything up to 64 MiB is tolerated"},
-	} {
-		if got := c.of.tolerated(); got != c.want {
-			t.Errorf("%+v: %s, want %s", c.of, got, c.want)
-		}
 	}
 }

@@ -4,15 +4,16 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/planner/words"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Cause is why something is done.
+// Cause is the kind of thing that an operator is to mend.
 type Cause uint8
 
-// Causes, what is done about them first to last: a change that nothing carries on, voters that are
-// lost or damaged, a number of voters that is not what the keyspace wants, nodes on their way out,
-// rules, spread, leaders in the wrong place, and from DiskFilling on balance, level by level.
+// Causes: a change that no operator carries on, voters that are lost or damaged, a number of voters
+// that the keyspace does not want, nodes on their way out, rules, spread, leaders in the wrong
+// place, growth, and from DiskFilling on balance, level by level.
 const (
 	Unfinished Cause = iota
 	LostNode
@@ -29,13 +30,15 @@ const (
 	SharedRegion
 	LeaderPreferred
 	LeaderWanted
-	// TooLarge and TooBusy partitions are split; NewEnd is the part of one to which all that is new
-	// is written; Misaligned neighbours are brought to the same nodes, so that those that are
-	// TooSmall can be merged.
+	// TooLarge and TooBusy partitions are split.
 	TooLarge
 	TooBusy
-	NewEnd
+	// NewTail: a partition of ascending keys was split close to its end, and the new partition takes
+	// all writes of new keys.
+	NewTail
+	// Misaligned neighbours are brought to the same nodes, so that they can be merged.
 	Misaligned
+	// TooSmall neighbours are merged.
 	TooSmall
 	DiskFilling
 	LoadUneven
@@ -51,11 +54,12 @@ var causeNames = []string{"unfinished change", "node lost", "node gone", "replic
 	"neighbours apart", "neighbours small", "disk filling", "load uneven", "bytes uneven",
 	"replicas uneven", "leaders uneven"}
 
-func (c Cause) String() string { return nameOf(causeNames, int(c)) }
+func (c Cause) String() string { return words.Name(causeNames, int(c)) }
 
-// betters is the level that an operator for a cause has to better. A gain at a lower level only is
-// not what it is for: the next State to look would find another reason, or none.
-func (c Cause) betters() Level {
+// Betters is the level that an operator for a cause has to better, or a higher one. An operator
+// that betters only a lower level does not mend its cause: the next step would find the cause
+// again.
+func (c Cause) Betters() Level {
 	switch c {
 	case NodeLeaving, RuleBroken:
 		return LevelLegal
@@ -63,51 +67,52 @@ func (c Cause) betters() Level {
 		return LevelRegions
 	case NodeDraining, LeaderPreferred, LeaderWanted:
 		return LevelLeader
-	case TooLarge, TooBusy, NewEnd, Misaligned, TooSmall:
+	case TooLarge, TooBusy, NewTail, Misaligned, TooSmall:
 		return LevelGrowth
 	}
 	if c >= DiskFilling {
-		return c.level()
+		return c.Level()
 	}
 	return LevelQuorum
 }
 
-// level is the level that a cause of balance is about; levels for the others.
-func (c Cause) level() Level {
+// Level is the level of a cause of balance; Levels for other causes.
+func (c Cause) Level() Level {
 	if c < DiskFilling {
-		return levels
+		return Levels
 	}
 	return LevelRoom + Level(c-DiskFilling)
 }
 
-// MarshalText is for JSON.
+// MarshalText writes the name, for JSON.
 func (c Cause) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 // Reason is why an operator is proposed.
 type Reason struct {
 	Cause Cause
-	// Node is the node at issue, 0 if there is none.
+	// Node is the node that the cause is about, 0 if it is about no node.
 	Node keys.NodeID `json:",omitempty"`
-	// Silent is for how long a lost node has not answered, in nanoseconds.
+	// Silent is how long a lost node has not answered, in nanoseconds.
 	Silent time.Duration `json:",omitempty"`
-	// Have and Want are replicas, or for spread the pairs that share before and after.
+	// Have and Want are numbers of replicas; for spread, the pairs of replicas that share a zone or
+	// region before and after.
 	Have, Want int `json:",omitempty"`
-	// Rules are those that are broken.
+	// Rules are the rules that are broken, or the preference for leaders.
 	Rules string `json:",omitempty"`
-	// Growth is about a split, a merge, or what goes with them.
+	// Growth is set for the causes of growth.
 	Growth *GrowthReason `json:",omitempty"`
-	// From and To are both ends of a move for balance.
+	// From and To are the two ends of a move for balance, or of a new tail's transfer.
 	From, To *Share `json:",omitempty"`
 }
 
-// Share is how far a node is from its share, as a part of the share: 0.1 is a tenth above. For
-// DiskFilling it is the part of its disk that is used.
+// Share is how far a node is from its share before and after an operator, as a part of the share:
+// 0.1 is a tenth above. For DiskFilling it is the part of the disk that is used.
 type Share struct {
 	Node          keys.NodeID
 	Before, After float64
 }
 
-// String is a clause in words, to follow "because".
+// String is a clause that follows "because".
 func (r Reason) String() string {
 	switch r.Cause {
 	case Unfinished:
@@ -133,10 +138,10 @@ func (r Reason) String() string {
 		return fmt.Sprintf("the placement %q is not met", r.Rules)
 	case SharedZone:
 		return fmt.Sprintf("%s of its replicas in one zone, %d would be",
-			plural(r.Have, "pair"), r.Want)
+			words.Plural(r.Have, "pair"), r.Want)
 	case SharedRegion:
-		return fmt.Sprintf("%s of its replicas in one region, %d would be", plural(r.Have, "pair"),
-			r.Want)
+		return fmt.Sprintf("%s of its replicas in one region, %d would be",
+			words.Plural(r.Have, "pair"), r.Want)
 	case LeaderPreferred:
 		return fmt.Sprintf("its keyspace prefers leaders on %s, and %s is not", r.Rules, r.Node)
 	case LeaderWanted:
@@ -153,51 +158,49 @@ func (r Reason) String() string {
 			r.From.Node, 100*r.From.Before, r.To.Node, 100*r.To.After)
 	}
 	return fmt.Sprintf("%s: %s goes from %s to %s of its share, %s from %s to %s", r.Cause,
-		r.From.Node, percent(r.From.Before), percent(r.From.After),
-		r.To.Node, percent(r.To.Before), percent(r.To.After))
+		r.From.Node, words.Percent(r.From.Before), words.Percent(r.From.After),
+		r.To.Node, words.Percent(r.To.Before), words.Percent(r.To.After))
 }
 
 func (r Reason) left() string {
 	return fmt.Sprintf("%d of %d voters are left", r.Have, r.Want)
 }
 
-// percent turns a deviation into a part of the share.
-func percent(deviation float64) string { return fmt.Sprintf("%.0f %%", 100*(1+deviation)) }
-
-// GrowthReason is why something splits or merges, or is moved for that.
+// GrowthReason is why a partition splits or merges, or is moved or led elsewhere for that.
 type GrowthReason struct {
-	// Bytes are those of the partition or, of what merges, of both; Size is what the keyspace splits
-	// at, or merges below.
+	// Bytes are the bytes of the partition or, for a merge, of both partitions. Size is the size at
+	// which the keyspace splits, or below which it merges.
 	Bytes, Size int64 `json:",omitempty"`
-	// Load is what it has cost at least for three windows, and Limit from where on it is split.
+	// Load is the least load of the last three windows, Limit the load from which on a partition is
+	// split.
 	Load, Limit Cores `json:",omitempty"`
-	// At is how it divides.
+	// At is the key of a split, and how the partition divides there.
 	At *SplitPoint `json:",omitempty"`
-	// Neighbour is what it is to be merged with.
+	// Neighbour is the partition to merge with.
 	Neighbour keys.PartitionID `json:",omitempty"`
-	// Ascending is the part of the writes that goes to the end, in thousandths.
+	// Ascending is the part of ascending writes, in thousandths.
 	Ascending int `json:",omitempty"`
 }
 
-// growth is the clause in words.
+// growth is the clause of a cause of growth.
 func (r Reason) growth() string {
 	g := r.Growth
 	switch r.Cause {
 	case TooLarge:
-		return fmt.Sprintf("it has %s, and its keyspace splits at %s; %s", size(g.Bytes), size(g.Size),
-			g.At)
+		return fmt.Sprintf("it has %s, and its keyspace splits at %s; %s", words.Size(g.Bytes),
+			words.Size(g.Size), g.At)
 	case TooBusy:
 		return fmt.Sprintf("it has cost %s or more for three windows, and is split from %s on; %s",
 			g.Load, g.Limit, g.At)
-	case NewEnd:
+	case NewTail:
 		return fmt.Sprintf("%s of the writes go to its end, in ascending order: it is led where there "+
-			"is less load, %s is at %s of its share, %s at %s", permille(g.Ascending), r.From.Node,
-			percent(r.From.Before), r.To.Node, percent(r.To.Before))
+			"is less load, %s is at %s of its share, %s at %s", words.Permille(g.Ascending), r.From.Node,
+			words.Percent(r.From.Before), r.To.Node, words.Percent(r.To.Before))
 	case Misaligned:
 		return fmt.Sprintf("it is to be merged with %s, with which it has %s, and %s holds no replica "+
-			"of that", g.Neighbour, size(g.Bytes), r.Node)
+			"of that", g.Neighbour, words.Size(g.Bytes), r.Node)
 	default:
 		return fmt.Sprintf("it has %s together with %s, neighbours are merged below %s, and both have "+
-			"been calm", size(g.Bytes), g.Neighbour, size(g.Size))
+			"been calm", words.Size(g.Bytes), g.Neighbour, words.Size(g.Size))
 	}
 }

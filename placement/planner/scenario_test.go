@@ -1,4 +1,4 @@
-package planner
+package planner_test
 
 import (
 	"encoding/json"
@@ -11,13 +11,15 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/planner/rules"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 // TestScenarios runs the files of testdata/scenarios. Each opens with the sentence that it proves.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
-		c := &scenario{world: newWorld(t, Settings{LeastBytes: 1 << 30, CountTolerance: 0.2})}
+		c := &scenario{world: newWorld(t, planner.Settings{LeastBytes: 1 << 30, CountTolerance: 0.2})}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			c.t = t
 			return c.run(d)
@@ -28,7 +30,7 @@ func TestScenarios(t *testing.T) {
 // scenario is one file: a world, and the operators that are proposed and not yet done.
 type scenario struct {
 	*world
-	last []Operator
+	last []planner.Operator
 }
 
 func (c *scenario) run(d *datadriven.TestData) string {
@@ -49,17 +51,17 @@ func (c *scenario) run(d *datadriven.TestData) string {
 		for _, op := range c.last {
 			c.finish(op)
 		}
-		c.last, c.flights = nil, nil
+		c.last, c.inFlight = nil, nil
 		return "ok\n"
 	case "fail":
-		c.last, c.flights = nil, nil
+		c.last, c.inFlight = nil, nil
 		return "ok\n"
 	case "can-remove":
 		var ids []keys.NodeID
 		for _, arg := range d.CmdArgs {
 			ids = append(ids, keys.NodeID(number(arg.Key)))
 		}
-		obstacles := c.state.CanRemove(ids...)
+		obstacles := c.explainer.CanRemove(ids...)
 		if len(obstacles) == 0 {
 			return "nothing in the way\n"
 		}
@@ -73,7 +75,7 @@ func (c *scenario) run(d *datadriven.TestData) string {
 	case "parse":
 		var b strings.Builder
 		for line := range strings.Lines(d.Input) {
-			rules, err := ParseRules(strings.TrimSuffix(line, "\n"))
+			rules, err := rules.Parse(strings.TrimSuffix(line, "\n"))
 			if err != nil {
 				fmt.Fprintln(&b, "error:", err)
 			} else {
@@ -86,7 +88,7 @@ func (c *scenario) run(d *datadriven.TestData) string {
 }
 
 func (c *scenario) settings(d *datadriven.TestData) string {
-	s := c.state.Settings()
+	s := *c.state.Settings()
 	for _, arg := range d.CmdArgs {
 		v := arg.Vals[0]
 		switch arg.Key {
@@ -156,8 +158,8 @@ func expand(text string) []string {
 func (c *scenario) node(id string, with map[string]string) error {
 	n, ok := c.nodes[keys.NodeID(number(id))]
 	if !ok {
-		n = Node{ID: keys.NodeID(number(id)), Alive: true, Since: c.now.Add(-time.Hour),
-			DiskCapacity: 1 << 40, Processors: 4 * Core}
+		n = planner.Node{ID: keys.NodeID(number(id)), Alive: true, Since: c.now.Add(-time.Hour),
+			DiskCapacity: 1 << 40, Processors: 4 * planner.Core}
 	}
 	for key, v := range with {
 		switch key {
@@ -168,24 +170,24 @@ func (c *scenario) node(id string, with map[string]string) error {
 		case "tags":
 			n.Tags = strings.Split(v, "+")
 		case "status":
-			n.Status = map[string]Status{"active": Active, "draining": Draining, "moving": Moving,
-				"gone": Gone}[v]
+			n.Status = map[string]planner.Status{"active": planner.Active,
+				"draining": planner.Draining, "moving": planner.Moving, "gone": planner.Gone}[v]
 		case "silent", "alive":
 			ago, err := time.ParseDuration(v)
 			c.must(err)
 			n.Alive, n.Since = key == "alive", c.now.Add(-ago)
 		case "displaced":
 			n.Displaced = v == "true"
+		case "disk-slow":
+			n.DiskSlow = v == "true"
+		case "clock-wrong":
+			n.ClockWrong = v == "true"
 		case "disk":
 			n.DiskCapacity = number(v)
 		case "used":
 			n.DiskUsed = number(v)
 		case "processors":
 			n.Processors = cores(v)
-		case "disk-slow":
-			n.DiskSlow = v == "true"
-		case "clock-wrong":
-			n.ClockWrong = v == "true"
 		default:
 			c.t.Fatalf("no such property of a node: %s", key)
 		}
@@ -194,13 +196,13 @@ func (c *scenario) node(id string, with map[string]string) error {
 }
 
 func (c *scenario) keyspace(id string, with map[string]string) error {
-	k := Keyspace{ID: keys.KeyspaceID(number(id)), Name: with["name"], Replicas: 3}
+	k := planner.Keyspace{ID: keys.KeyspaceID(number(id)), Name: with["name"], Replicas: 3}
 	if v := with["replicas"]; v != "" {
 		k.Replicas = int(number(v))
 	}
 	var err error
 	// What follows the first "=" is the value, so that rules need no quotes.
-	if k.Rules, err = ParseRules(with["place"]); err != nil {
+	if k.Rules, err = rules.Parse(with["place"]); err != nil {
 		return err
 	}
 	k.NoAuto = with["auto"] == "no"
@@ -211,7 +213,7 @@ func (c *scenario) keyspace(id string, with map[string]string) error {
 		k.MergeSize = number(v)
 	}
 	if v := with["leaders"]; v != "" {
-		if k.Leaders, err = ParseSelectors(v); err != nil {
+		if k.Leaders, err = rules.ParseSelectors(v); err != nil {
 			return err
 		}
 	}
@@ -221,7 +223,7 @@ func (c *scenario) keyspace(id string, with map[string]string) error {
 func (c *scenario) partition(id string, with map[string]string) error {
 	p, ok := c.partitions[keys.PartitionID(number(id))]
 	if !ok {
-		p = Partition{ID: keys.PartitionID(number(id)), Keyspace: 1, Epoch: Epoch{1, 1},
+		p = planner.Partition{ID: keys.PartitionID(number(id)), Keyspace: 1, Epoch: planner.Epoch{1, 1},
 			Bytes: 100 << 20, Measured: time.Hour}
 	}
 	for _, key := range slices.Backward(slices.Sorted(maps.Keys(with))) { // "on" before "leader"
@@ -275,7 +277,7 @@ func (c *scenario) partition(id string, with map[string]string) error {
 			p.Growth.OneKey = v == "true"
 		case "hot":
 			key, part, _ := strings.Cut(v, ":")
-			p.Growth.HotKey, p.Growth.Hot = Key(key), int(number(part))
+			p.Growth.HotKey, p.Growth.Hot = planner.Key(key), int(number(part))
 		case "ascending":
 			p.Growth.Ascending = int(number(v))
 		case "measured":
@@ -291,21 +293,21 @@ func (c *scenario) partition(id string, with map[string]string) error {
 
 // replicaOf reads a node, followed by what the replica there is: "4", "4l" for a learner, "4i" and
 // "4o" for incoming and outgoing voters, "4b" and "4w" for broken and wiped.
-func replicaOf(text string) Replica {
-	r := Replica{}
+func replicaOf(text string) planner.Replica {
+	r := planner.Replica{}
 	id := strings.TrimRight(text, "liobw")
 	for _, c := range text[len(id):] {
 		switch c {
 		case 'l':
-			r.Role = Learner
+			r.Role = planner.Learner
 		case 'i':
-			r.Role = Incoming
+			r.Role = planner.Incoming
 		case 'o':
-			r.Role = Outgoing
+			r.Role = planner.Outgoing
 		case 'b':
-			r.Damage = Broken
+			r.Damage = planner.Broken
 		case 'w':
-			r.Damage = Wiped
+			r.Damage = planner.Wiped
 		}
 	}
 	r.Node = keys.NodeID(number(id))
@@ -313,12 +315,12 @@ func replicaOf(text string) Replica {
 }
 
 // pointOf reads a key and thousandths left, right and across: "m:480,500,20"; "none" is none.
-func pointOf(text string) *SplitPoint {
+func pointOf(text string) *planner.SplitPoint {
 	if text == "none" {
 		return nil
 	}
 	key, parts, _ := strings.Cut(text, ":")
-	p := &SplitPoint{Key: Key(key)}
+	p := &planner.SplitPoint{Key: planner.Key(key)}
 	for i, part := range strings.Split(parts, ",") {
 		*[]*int{&p.Left, &p.Right, &p.Across}[i] = int(number(part))
 	}
@@ -368,14 +370,14 @@ func (c *scenario) calm(d *datadriven.TestData) string {
 				transfers, c.table())
 		}
 		for _, op := range proposal.Operators {
-			if op.Kind == Transfer {
+			if op.Kind == planner.Transfer {
 				transfers++
 			} else {
 				moves++
 			}
 			c.finish(op)
 		}
-		c.flights = nil
+		c.inFlight = nil
 	}
 	return "never calm\n" + c.table()
 }
@@ -386,11 +388,11 @@ func (c *scenario) why(d *datadriven.TestData) string {
 	var err error
 	switch d.Cmd {
 	case "why-partition":
-		answer, err = c.state.WhyPartition(keys.PartitionID(id))
+		answer, err = c.explainer.Partition(keys.PartitionID(id))
 	case "why-node":
-		answer, err = c.state.WhyNode(keys.NodeID(id))
+		answer, err = c.explainer.Node(keys.NodeID(id))
 	default:
-		answer, err = c.state.WhyKeyspace(keys.KeyspaceID(id))
+		answer, err = c.explainer.Keyspace(keys.KeyspaceID(id))
 	}
 	if err != nil {
 		return "error: " + err.Error() + "\n"
@@ -416,10 +418,10 @@ func number(text string) int64 {
 	return n * scale
 }
 
-func cores(text string) Cores {
+func cores(text string) planner.Cores {
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil {
 		panic(err)
 	}
-	return Cores(f * float64(Core))
+	return planner.Cores(f * float64(planner.Core))
 }

@@ -1,87 +1,87 @@
 package planner
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
 
-// Settings bound what the planner does. The zero value is completed by EnsureDefaults.
+// Settings bound what the planner does. EnsureDefaults replaces each zero by the default that the
+// field names. The fields are many because each is a bound of its own, set by itself.
 type Settings struct {
-	// Paused: nothing is proposed. Why still tells what would be.
+	// Paused: nothing is proposed. Explanations still tell what would be proposed.
 	Paused bool
-	// NodesReturn: nodes hand leaderships back to where they are wanted by themselves, as soon as
-	// that replica can lead. The planner then does not propose it.
+	// NodesReturn: nodes hand leadership back by themselves to the replica that is wanted as leader,
+	// as soon as it can lead. The planner does not propose that then.
 	NodesReturn bool
-	// RepairDelay is how long a node is silent before its replicas are replaced. 5 min.
+	// RepairDelay is how long a node has to be silent before its replicas are replaced. 5 min.
 	RepairDelay time.Duration
-	// DisplacedDelay is the same of a displaced node. It is for a directory that was given another
-	// one's address by mistake: the other one answers again soon. 10 s.
+	// DisplacedDelay is how long a displaced node has to be silent (Node.Displaced). If a directory
+	// was given the address of another one by mistake, the other one answers again soon. 10 s.
 	DisplacedDelay time.Duration
 	// Settle is how long a node has to answer before it is given anything. 30 s.
 	Settle time.Duration
-	// Pause is how long a partition is left alone after an operator on it ended, whether it
-	// succeeded or not. Only repairs do not wait for it. 10 min.
+	// Pause is how long a partition is left alone after an operator on it ended, with success or
+	// without. Repairs and rules do not wait for the pause. 10 min.
 	Pause time.Duration
-	// LoadWindow is how long a leader has to have measured a partition before its figures replace
-	// those of the leader before. 1 min.
+	// LoadWindow is how long a leader has to measure a partition before its figures replace those of
+	// the leader before. 1 min.
 	LoadWindow time.Duration
-	// Tolerance is how far a node may be from the mean, as a part of the mean, before replicas or
-	// leaders are moved for balance. Within it nothing moves. 0.1.
+	// Tolerance is how far a node may be from its share of load or bytes, as a part of the share,
+	// before replicas or leaders are moved for balance. 0.1.
 	Tolerance float64
-	// CountTolerance is the same for numbers of replicas and of leaders, which matter less. Leaders
-	// are balanced by load; where there is load enough to tell, their number is tolerated up to
-	// half the mean away. 0.1.
+	// CountTolerance is the same for numbers of replicas and of leaders, which matter less. If there
+	// is load enough, leaders are balanced by load, and half the share is tolerated of their number.
+	// 0.1.
 	CountTolerance float64
-	// LeastGain is what a move for balance has to gain, as a part of what it moves: a node over
-	// its share by a tenth of a partition is not worth moving the partition. 0.25, below 1.
+	// LeastGain is what a move for balance has to gain, as a part of what it moves. A node that is
+	// above its share by a tenth of a partition is no reason to move the partition. 0.25, below 1.
 	LeastGain float64
-	// LeastBytes, LeastLoad and LeastCount are differences from the mean that are never worth a
-	// move, however small the mean is. 32 MiB, a twentieth of a core, 1.5 replicas or leaders.
+	// LeastBytes, LeastLoad and LeastCount are differences from the share that are never worth a
+	// move, however small the share is. 32 MiB, a twentieth of a core, 1.5 replicas or leaders.
 	LeastBytes int64
 	LeastLoad  Cores
 	LeastCount float64
-	// DiskHigh is the part of a disk above which replicas are moved off it, and up to which they
-	// are moved to it for balance; DiskFull the part up to which a repair may fill it. 0.85, 0.95.
+	// DiskHigh is the part of a disk above which replicas are moved away, and up to which balance may
+	// fill the disk. DiskFull is the part up to which a repair may fill it. 0.85, 0.95.
 	DiskHigh, DiskFull float64
 	// NodeInFlight is how many snapshots a node may receive at a time, and how many it may send.
-	// ZoneInFlight is the same for all nodes of a zone together. 4 and 64.
+	// ZoneInFlight is the same for all nodes of a zone together. 4, 64.
 	NodeInFlight, ZoneInFlight int
 	// TransfersInFlight is how many leaderships may be on their way to a node at a time. 16.
 	TransfersInFlight int
 	// MaxOperators is how many operators may be in flight in all. 1,024.
 	MaxOperators int
-	// Scans is how many times in one step, at each level of balance, the replicas of a node may be
-	// looked through for some to move: it bounds the time of a step where everything is out of
-	// balance. 16.
+	// Scans is how many times in one step, at each level of balance, all replicas of a node are
+	// looked through for moves. It bounds the time of a step when everything is out of balance. 16.
 	Scans int
-	// Searches is how many times in one step a place is looked for, for the same reason. What is
-	// left waits for the next step. 512.
+	// Searches is how many times in one step a place for a replica is searched. What is left waits
+	// for the next step. 512.
 	Searches int
-	// SplitLoad is the load of a partition from which on it is split for its load: it has to be
-	// above it in each of the last windows (Growth.Sustained). A quarter of a core.
+	// SplitLoad is the load from which on a partition is split for its load. The load has to be as
+	// high in each of the last windows (Growth.Sustained). A quarter of a core.
 	SplitLoad Cores
-	// MostLeft is the part of the load that one side may keep at most if a partition is split for
-	// its load, what touches both sides included; MostAcross the part that may touch both. 0.75,
+	// MostLeft is the part of the load that one side may have at most after a split for load, the
+	// load that touches both sides included. MostAcross is the part that may touch both sides. 0.75,
 	// 0.25.
 	MostLeft, MostAcross float64
-	// SplitPause is how long a partition that has split, and one that has split off, is not split
-	// again for its load. Splits by size do not wait for it. 1 min.
+	// SplitPause is how long a partition is not split for its load after it split or split off.
+	// Splits by size do not wait for the pause. 1 min.
 	SplitPause time.Duration
-	// Merges: partitions are merged. A State that does not merge tells what it would.
+	// Merges: partitions are merged. Without it, explanations still tell what would be merged.
 	Merges bool
-	// MergePause is how long partitions that have split or split off are not merged, and for how
-	// long their load has to have been low before they are. Those that have merged wait for
-	// SplitPause. 10 min.
+	// MergePause is how long a partition is not merged after it split or split off, and how long its
+	// load has to be low before a merge. After a merge the pause is SplitPause. 10 min.
 	MergePause time.Duration
-	// NodeSplits is how many partitions that a node leads may be splitting or merging at a time,
-	// AllSplits how many in all. 4 and 64.
+	// NodeSplits is how many of the partitions that a node leads may split or merge at a time,
+	// AllSplits how many of all partitions. 4, 64.
 	NodeSplits, AllSplits int
-	// Rescan is for how long a search for balance that found nothing is not repeated while no node
-	// comes or goes. 10 s.
+	// Rescan is how long a search for balance that found nothing is not repeated while no node or
+	// keyspace changes. 10 s.
 	Rescan time.Duration
 }
 
-// EnsureDefaults sets what is zero to its default.
+// EnsureDefaults sets the fields that are zero to their defaults.
 func (s *Settings) EnsureDefaults() {
 	orElse(&s.RepairDelay, 5*time.Minute)
 	orElse(&s.DisplacedDelay, 10*time.Second)
@@ -113,13 +113,10 @@ func (s *Settings) EnsureDefaults() {
 }
 
 func orElse[T comparable](value *T, otherwise T) {
-	var zero T
-	if *value == zero {
-		*value = otherwise
-	}
+	*value = cmp.Or(*value, otherwise)
 }
 
-// Validate says what of complete settings makes no sense.
+// Validate fails if complete settings have a value out of range.
 func (s *Settings) Validate() error {
 	switch {
 	case s.RepairDelay < 0 || s.DisplacedDelay < 0 || s.Settle < 0 || s.Pause < 0 ||

@@ -1,24 +1,26 @@
-package planner
+package planner_test
 
 import (
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/planner/rules"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 // checkResize holds a split or merge against what it is for.
-func (w *world) checkResize(op Operator) {
+func (w *world) checkResize(op planner.Operator) {
 	w.t.Helper()
 	p, ks := w.partitions[op.Partition], w.keyspaces[w.partitions[op.Partition].Keyspace]
-	ks.ensureDefaults()
+	ks.EnsureDefaults()
 	if ks.NoAuto || op.Epoch != p.Epoch {
 		w.t.Fatalf("%s: at %s, it is %s; no automatic splits: %v", op.Title(), op.Epoch, p.Epoch,
 			ks.NoAuto)
 	}
 	resizing := map[keys.NodeID]int{}
-	for _, f := range w.flights {
+	for _, f := range w.inFlight {
 		if f.Split || f.Right != 0 {
 			resizing[w.partitions[f.Partition].Leader]++
 		}
@@ -30,11 +32,11 @@ func (w *world) checkResize(op Operator) {
 		w.t.Fatalf("%s: %d that %s leads split already", op.Title(), n, p.Leader)
 	}
 	for _, r := range p.Replicas {
-		if r.Role != Voter {
+		if r.Role != planner.Voter {
 			w.t.Fatalf("%s: it has a %s", op.Title(), r.Role)
 		}
 	}
-	if op.Kind == Split {
+	if op.Kind == planner.Split {
 		if len(op.Key) == 0 || p.Growth.ByLoad == nil && p.Growth.BySize == nil {
 			w.t.Fatalf("%s: no such key is known", op.Title())
 		}
@@ -53,7 +55,7 @@ func (w *world) checkResize(op Operator) {
 }
 
 // nodesOf are the nodes of a partition's replicas.
-func nodesOf(p Partition) (nodes [maxReplicas]keys.NodeID) {
+func nodesOf(p planner.Partition) (nodes [rules.MaxReplicas]keys.NodeID) {
 	for i, r := range p.Replicas {
 		nodes[i] = r.Node
 	}
@@ -62,7 +64,7 @@ func nodesOf(p Partition) (nodes [maxReplicas]keys.NodeID) {
 }
 
 // split carries a split out at once. What the two halves cost is not known yet.
-func (w *world) split(op Operator) keys.PartitionID {
+func (w *world) split(op planner.Operator) keys.PartitionID {
 	w.t.Helper()
 	parent := w.partitions[op.Partition]
 	at := op.Reason.Growth.At
@@ -77,7 +79,7 @@ func (w *world) split(op Operator) keys.PartitionID {
 	parent.Resized, child.Resized, parent.Ended = w.now, w.now, w.now
 	child.Bytes = parent.Bytes * int64(at.Right) / 1000
 	parent.Bytes -= child.Bytes
-	parent.Growth, child.Growth = Growth{}, Growth{}
+	parent.Growth, child.Growth = planner.Growth{}, planner.Growth{}
 	parent.Measured, child.Measured = 0, 0
 	parent.LeaderLoad, parent.FollowerLoad = 0, 0
 	child.LeaderLoad, child.FollowerLoad = 0, 0
@@ -97,7 +99,7 @@ func (w *world) split(op Operator) keys.PartitionID {
 }
 
 // merge carries a merge out at once.
-func (w *world) merge(op Operator) {
+func (w *world) merge(op planner.Operator) {
 	w.t.Helper()
 	p, q := w.partitions[op.Partition], w.partitions[op.Right]
 	w.state.Merged(w.now, p.ID, q.ID)
@@ -105,7 +107,7 @@ func (w *world) merge(op Operator) {
 	p.Bytes += q.Bytes
 	p.Right = q.Right
 	p.Epoch.Generation = max(p.Epoch.Generation, q.Epoch.Generation) + 1
-	p.Resized, p.Ended, p.Measured, p.Growth = w.now, w.now, 0, Growth{}
+	p.Resized, p.Ended, p.Measured, p.Growth = w.now, w.now, 0, planner.Growth{}
 	w.removePartition(q.ID)
 	w.must(w.setPartition(p))
 	if p.Right != 0 {

@@ -1,9 +1,11 @@
-package planner
+package planner_test
 
 import (
 	"math"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/planner/state"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -21,7 +23,7 @@ type shares struct{ busy, bytes int64 }
 // mergedPair is what two partitions were like when they merged.
 type mergedPair struct {
 	at     time.Time
-	peak   Cores
+	peak   planner.Cores
 	calm   time.Duration
 	leader keys.NodeID
 }
@@ -33,7 +35,7 @@ func newMemory() memory {
 
 // remember is what is known of a partition when it is told of: what its leader has measured, or
 // what was known before; of one that has just split off, its part of what was known of its parent.
-func (w *world) remember(p Partition) Partition {
+func (w *world) remember(p planner.Partition) planner.Partition {
 	old, known := w.partitions[p.ID]
 	told := p.Growth
 	switch {
@@ -51,7 +53,7 @@ func (w *world) remember(p Partition) Partition {
 	if told.BySize != nil {
 		parts.bytes = int64(told.BySize.Right)
 	}
-	if told.Ascending >= sequential {
+	if told.Ascending >= state.Sequential {
 		parts.busy = int64(told.Ascending)
 	} else if told.ByLoad != nil {
 		parts.busy = int64(told.ByLoad.Right + told.ByLoad.Across/2)
@@ -61,7 +63,7 @@ func (w *world) remember(p Partition) Partition {
 }
 
 // inherit gives a partition that has split off its part of its parent, if that is known.
-func (w *world) inherit(child *Partition) {
+func (w *world) inherit(child *planner.Partition) {
 	parent, ok := w.partitions[child.SplitFrom]
 	if !ok {
 		return
@@ -81,8 +83,8 @@ func (w *world) inherit(child *Partition) {
 	case parts.bytes < 1000:
 		child.Bytes = parent.Bytes / (1000 - parts.bytes) * parts.bytes
 	}
-	child.LeaderLoad = parent.LeaderLoad * Cores(parts.busy) / 1000
-	child.FollowerLoad = parent.FollowerLoad * Cores(parts.busy) / 1000
+	child.LeaderLoad = parent.LeaderLoad * planner.Cores(parts.busy) / 1000
+	child.FollowerLoad = parent.FollowerLoad * planner.Cores(parts.busy) / 1000
 	parent.LeaderLoad -= child.LeaderLoad
 	parent.FollowerLoad -= child.FollowerLoad
 	if child.Growth.Ascending == 0 {
@@ -103,16 +105,16 @@ func (w *world) rememberMerge(left, right keys.PartitionID) {
 }
 
 // peak is what a partition has cost at most in the last ten minutes.
-func (w *world) peak(p Partition) Cores {
+func (w *world) peak(p planner.Partition) planner.Cores {
 	peak := p.Growth.Peak
-	if m, ok := w.memory.merged[p.ID]; ok && w.now.Sub(m.at) < peakFor {
+	if m, ok := w.memory.merged[p.ID]; ok && w.now.Sub(m.at) < state.PeakFor {
 		peak = max(peak, m.peak)
 	}
 	return peak
 }
 
 // calm is for how long it has cost no more than that.
-func (w *world) calm(p Partition) time.Duration {
+func (w *world) calm(p planner.Partition) time.Duration {
 	calm := min(p.Measured, time.Hour)
 	if m, ok := w.memory.merged[p.ID]; ok && m.leader == leads(p) &&
 		w.now.Sub(m.at) < w.state.Settings().MergePause {
@@ -122,7 +124,7 @@ func (w *world) calm(p Partition) time.Duration {
 }
 
 // leads is the node that leads a partition, 0 if none of those that hold it does.
-func leads(p Partition) keys.NodeID {
+func leads(p planner.Partition) keys.NodeID {
 	for _, r := range p.Replicas {
 		if r.Node == p.Leader {
 			return p.Leader
@@ -132,11 +134,11 @@ func leads(p Partition) keys.NodeID {
 }
 
 // recall tells a State of everything at once what merged before.
-func (w *world) recall(s *State) {
+func (w *world) recall(s *state.State) {
 	for id, m := range w.memory.merged {
-		if i, ok := s.partitionIndex[id]; ok {
-			s.merged[i] = merged{at: seconds(m.at), peak: saturated(m.peak), calm: m.calm,
-				leader: s.indexOf(m.leader)}
+		if i, ok := s.PartitionIndex(id); ok {
+			s.Remember(i, state.Merge{At: uint32(m.at.Unix()), Calm: m.calm,
+				Peak: uint32(min(m.peak, math.MaxUint32)), Leader: s.NodeIndex(m.leader)})
 		}
 	}
 }

@@ -1,37 +1,62 @@
-package planner
+package planner_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/planner/explain"
+	"github.com/tidemarkdb/tidemark/placement/planner/objective"
+	"github.com/tidemarkdb/tidemark/placement/planner/propose"
+	"github.com/tidemarkdb/tidemark/placement/planner/state"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"maps"
 	"pgregory.net/rapid"
 )
+
+// rooms are the rooms of one planner.
+type rooms struct {
+	state     *state.State
+	objective *objective.Objective
+	proposer  *propose.Proposer
+	explainer *explain.Explainer
+}
+
+func newRooms(settings planner.Settings) (*rooms, error) {
+	s, err := state.New(settings)
+	if err != nil {
+		return nil, err
+	}
+	o := objective.New(s)
+	p := propose.New(s, o)
+	return &rooms{s, o, p, explain.New(s, o, p)}, nil
+}
 
 // world is a cluster as the core knows it, in plain maps, beside the State that follows it change
 // by change. It is the naive model: fresh makes a State of all of it at once.
 type world struct {
-	t          rapid.TB
-	now        time.Time
-	state      *State
-	nodes      map[keys.NodeID]Node
-	keyspaces  map[keys.KeyspaceID]Keyspace
-	partitions map[keys.PartitionID]Partition
-	flights    []Flight
+	t   rapid.TB
+	now time.Time
+	*rooms
+	nodes      map[keys.NodeID]planner.Node
+	keyspaces  map[keys.KeyspaceID]planner.Keyspace
+	partitions map[keys.PartitionID]planner.Partition
+	inFlight   []planner.InFlight
 	memory     memory
+	// proposal is what the last step proposed.
+	proposal planner.Proposal
 	// childFirst: of what splits, the State hears of the right part first.
 	childFirst bool
 }
 
-func newWorld(t rapid.TB, settings Settings) *world {
-	w := &world{t: t, now: time.Unix(1_700_000_000, 0), nodes: map[keys.NodeID]Node{},
-		keyspaces:  map[keys.KeyspaceID]Keyspace{},
-		partitions: map[keys.PartitionID]Partition{}, memory: newMemory()}
+func newWorld(t rapid.TB, settings planner.Settings) *world {
+	w := &world{t: t, now: time.Unix(1_700_000_000, 0), nodes: map[keys.NodeID]planner.Node{},
+		keyspaces:  map[keys.KeyspaceID]planner.Keyspace{},
+		partitions: map[keys.PartitionID]planner.Partition{}, memory: newMemory()}
 	var err error
-	w.state, err = NewState(settings)
+	w.rooms, err = newRooms(settings)
 	w.must(err)
 	return w
 }
@@ -43,7 +68,7 @@ func (w *world) must(err error) {
 	}
 }
 
-func (w *world) setNode(n Node) error {
+func (w *world) setNode(n planner.Node) error {
 	err := w.state.SetNode(n)
 	if err == nil {
 		w.nodes[n.ID] = n
@@ -51,7 +76,7 @@ func (w *world) setNode(n Node) error {
 	return err
 }
 
-func (w *world) setKeyspace(k Keyspace) error {
+func (w *world) setKeyspace(k planner.Keyspace) error {
 	err := w.state.SetKeyspace(k)
 	if err == nil {
 		w.keyspaces[k.ID] = k
@@ -59,7 +84,7 @@ func (w *world) setKeyspace(k Keyspace) error {
 	return err
 }
 
-func (w *world) setPartition(p Partition) error {
+func (w *world) setPartition(p planner.Partition) error {
 	p.Replicas = slices.Clone(p.Replicas)
 	err := w.state.SetPartition(p)
 	if err == nil {
@@ -76,37 +101,38 @@ func (w *world) removePartition(id keys.PartitionID) {
 }
 
 // step plans, checks what must hold for every plan, and begins all that is proposed.
-func (w *world) step() Proposal {
+func (w *world) step() planner.Proposal {
 	w.t.Helper()
-	proposal := w.state.Step(w.now, w.flights)
+	proposal := w.proposer.Step(w.now, w.inFlight)
+	w.proposal = proposal
 	for _, op := range proposal.Operators {
 		w.check(op)
-		w.flights = append(w.flights, op.Flight())
+		w.inFlight = append(w.inFlight, op.InFlight())
 	}
 	return proposal
 }
 
 // check holds an operator against the partition that it is for.
-func (w *world) check(op Operator) {
+func (w *world) check(op planner.Operator) {
 	w.t.Helper()
 	p := w.partitions[op.Partition]
 	if op.After.Compare(op.Before) >= 0 {
 		w.t.Fatalf("%s: score %s is not better than %s", op.Title(), op.After, op.Before)
 	}
-	for _, f := range w.flights {
+	for _, f := range w.inFlight {
 		if f.Partition == op.Partition {
 			w.t.Fatalf("%s: there is one in flight: %+v", op.Title(), f)
 		}
 	}
-	if cause := op.Reason.Cause; cause >= DiskFilling || cause == SharedZone ||
-		cause == SharedRegion {
+	if cause := op.Reason.Cause; cause >= planner.DiskFilling || cause == planner.SharedZone ||
+		cause == planner.SharedRegion {
 		pause := w.state.Settings().Pause
 		if !p.Ended.IsZero() && w.now.Sub(p.Ended) < pause {
 			w.t.Fatalf("%s: the last operator ended %s ago, the pause is %s", op.Title(),
 				w.now.Sub(p.Ended), pause)
 		}
 	}
-	if op.Kind == Split || op.Kind == Merge {
+	if op.Kind == planner.Split || op.Kind == planner.Merge {
 		w.checkResize(op)
 	}
 	at := p.Epoch
@@ -114,52 +140,53 @@ func (w *world) check(op Operator) {
 		if step.Epoch != at {
 			w.t.Fatalf("%s: step %s, but the epoch is %s then", op.Title(), step, at)
 		}
-		if step.Action != TransferLeader {
+		if step.Action != planner.TransferLeader {
 			at.Membership++
 		}
 	}
-	if op.Add != 0 && op.Kind != Finish {
+	if op.Add != 0 && op.Kind != planner.Finish {
 		n := w.nodes[op.Add]
-		if !n.Alive || n.Status != Active {
+		if !n.Alive || n.Status != planner.Active {
 			w.t.Fatalf("%s: %s is %s, alive %v", op.Title(), op.Add, n.Status, n.Alive)
 		}
 	}
 }
 
 // finish carries an operator out at once.
-func (w *world) finish(op Operator) {
+func (w *world) finish(op planner.Operator) {
 	w.t.Helper()
 	p, ok := w.partitions[op.Partition]
 	if !ok {
 		return
 	}
 	switch op.Kind {
-	case Split:
+	case planner.Split:
 		w.split(op)
 		return
-	case Merge:
+	case planner.Merge:
 		w.merge(op)
 		return
 	}
 	p.Replicas = slices.Clone(p.Replicas)
-	p.Replicas = slices.DeleteFunc(p.Replicas, func(r Replica) bool {
-		return r.Node == op.Remove || op.Kind == Finish && r.Role == Outgoing
+	p.Replicas = slices.DeleteFunc(p.Replicas, func(r planner.Replica) bool {
+		return r.Node == op.Remove || op.Kind == planner.Finish && r.Role == planner.Outgoing
 	})
 	for i := range p.Replicas {
-		if r := &p.Replicas[i]; r.Node == op.Add || op.Kind == Finish && r.Role == Incoming {
-			r.Role = Voter
+		if r := &p.Replicas[i]; r.Node == op.Add ||
+			op.Kind == planner.Finish && r.Role == planner.Incoming {
+			r.Role = planner.Voter
 		}
 	}
-	if op.Add != 0 && !slices.ContainsFunc(p.Replicas, func(r Replica) bool {
+	if op.Add != 0 && !slices.ContainsFunc(p.Replicas, func(r planner.Replica) bool {
 		return r.Node == op.Add
 	}) {
-		p.Replicas = append(p.Replicas, Replica{Node: op.Add})
+		p.Replicas = append(p.Replicas, planner.Replica{Node: op.Add})
 	}
 	if op.Lead != 0 {
 		p.Leader, p.Wanted = op.Lead, op.Lead
 	}
 	for _, step := range op.Steps {
-		if step.Action != TransferLeader {
+		if step.Action != planner.TransferLeader {
 			p.Epoch.Membership++
 		}
 	}
@@ -169,9 +196,10 @@ func (w *world) finish(op Operator) {
 
 // fresh is a State of everything at once. What has split off is told before its parent, so that it
 // inherits nothing: its part is in the world already.
-func (w *world) fresh() *State {
-	s, err := NewState(w.state.Settings())
+func (w *world) fresh() *rooms {
+	out, err := newRooms(*w.state.Settings())
 	w.must(err)
+	s := out.state
 	for _, id := range slices.Backward(slices.Sorted(maps.Keys(w.partitions))) {
 		w.must(s.SetPartition(w.partitions[id]))
 	}
@@ -182,16 +210,16 @@ func (w *world) fresh() *State {
 		w.must(s.SetNode(w.nodes[id]))
 	}
 	w.recall(s)
-	return s
+	return out
 }
 
 // table shows what is on each node.
 func (w *world) table() string {
 	var b strings.Builder
 	for _, id := range slices.Sorted(maps.Keys(w.nodes)) {
-		n := &w.state.nodes[w.state.nodeIndex[id]]
-		fmt.Fprintf(&b, "%s: %d replicas, %d leaders, %d MiB, %s\n", id, n.sum[byCount],
-			n.sum[byLeaders], n.sum[byBytes]>>20, Cores(n.sum[byLoad]))
+		n := &w.state.Nodes[w.state.NodeIndex(id)]
+		fmt.Fprintf(&b, "%s: %d replicas, %d leaders, %d MiB, %s\n", id, n.Sum[planner.ByCount],
+			n.Sum[planner.ByLeaders], n.Sum[planner.ByBytes]>>20, planner.Cores(n.Sum[planner.ByLoad]))
 	}
 	return b.String()
 }

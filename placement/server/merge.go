@@ -202,7 +202,7 @@ func (s *Server) proposedMerge(v *store.View, p *planner.Operator,
 		return nil, nil, err
 	}
 	o := newMerge(left, right)
-	explain(o, p)
+	giveReasons(o, p)
 	conditions, err := mergeConditions(v, o)
 	return o, conditions, err
 }

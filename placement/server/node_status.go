@@ -142,30 +142,30 @@ func (c *scheduler) progressOf(id keys.NodeID, want clusterpb.NodeStatus, nodes 
 			return nil, err
 		}
 	}
-	why, err := c.state.WhyNode(id)
+	why, err := c.explainer.Node(id)
 	if err != nil {
 		return nil, err
 	}
-	out := &clusterpb.SetNodeStatusResponse{Replicas: uint64(c.state.Holds(id)),
-		Leaders: uint64(c.state.Leads(id)), Bytes: uint64(max(0, why.Bytes)),
+	out := &clusterpb.SetNodeStatusResponse{Replicas: uint64(c.state.ReplicasOn(id)),
+		Leaders: uint64(c.state.LeadersOn(id)), Bytes: uint64(max(0, why.Bytes)),
 		ReplicasLeft: uint64(why.ReplicasLeft), LeadersLeft: uint64(why.LeadersLeft),
 		InTheWay: why.InTheWay}
 	if out.ReplicasLeft > 0 {
-		out.BytesLeft = uint64(c.state.HeldBytes(id))
+		out.BytesLeft = uint64(c.state.BytesOn(id))
 	}
 	if out.InTheWay == "" && out.Replicas == 0 && want == clusterpb.NodeStatus_NODE_MOVING {
 		out.InTheWay = c.comesTo(id)
 	}
 	switch want {
 	case clusterpb.NodeStatus_NODE_MOVING:
-		for _, o := range c.state.CanRemove(id) {
+		for _, o := range c.explainer.CanRemove(id) {
 			out.Obstacles = append(out.Obstacles, o.Text)
 		}
 	case clusterpb.NodeStatus_NODE_DRAINING:
-		for _, o := range c.state.CanDrain(id) {
+		for _, o := range c.explainer.CanDrain(id) {
 			out.Obstacles = append(out.Obstacles, o.Text)
 		}
-		out.LeadersLeft = out.Leaders - uint64(c.state.LeadsAlone(id))
+		out.LeadersLeft = out.Leaders - uint64(c.explainer.LeadsAlone(id))
 	}
 	return out, nil
 }

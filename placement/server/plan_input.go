@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/planner/assign"
+	"github.com/tidemarkdb/tidemark/placement/planner/rules"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -58,31 +60,31 @@ func plannerKeyspace(k *clusterpb.Keyspace) (planner.Keyspace, error) {
 }
 
 // specOf is what has to be placed of a new keyspace, but for its number of partitions.
-func specOf(k *clusterpb.Keyspace) (planner.Spec, error) {
+func specOf(k *clusterpb.Keyspace) (assign.Spec, error) {
 	ks, err := plannerKeyspace(k)
-	return planner.Spec{Keyspace: ks.ID, Replicas: ks.Replicas, Rules: ks.Rules,
+	return assign.Spec{Keyspace: ks.ID, Replicas: ks.Replicas, Rules: ks.Rules,
 		Leaders: ks.Leaders}, err
 }
 
 // parsePlacement reads the placement of a keyspace, and where its leaders should be.
 func parsePlacement(
 	placement, leaders string, replicas int,
-) (planner.Rules, planner.Selectors, error) {
-	rules, err := planner.ParseRules(placement)
+) (rules.Rules, rules.Selectors, error) {
+	wanted, err := rules.Parse(placement)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := rules.Validate(replicas); err != nil {
+	if err := wanted.Validate(replicas); err != nil {
 		return nil, nil, err
 	}
 	if leaders == "" {
-		return rules, nil, nil
+		return wanted, nil, nil
 	}
-	prefer, err := planner.ParseSelectors(leaders)
+	prefer, err := rules.ParseSelectors(leaders)
 	if err != nil {
 		return nil, nil, fmt.Errorf("preferred leaders: %w", err)
 	}
-	return rules, prefer, nil
+	return wanted, prefer, nil
 }
 
 // roles are the planner's for those of the descriptor.

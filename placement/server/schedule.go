@@ -7,6 +7,10 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/planner/explain"
+	"github.com/tidemarkdb/tidemark/placement/planner/objective"
+	"github.com/tidemarkdb/tidemark/placement/planner/propose"
+	"github.com/tidemarkdb/tidemark/placement/planner/state"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -33,8 +37,11 @@ type scheduler struct {
 	server *Server
 
 	mu sync.Mutex
-	// state is nil unless this member leads; complete: everything in the table was taken in.
-	state    *planner.State
+	// state, proposer and explainer are the planner; they are nil unless this member leads.
+	state     *state.State
+	proposer  *propose.Proposer
+	explainer *explain.Explainer
+	// complete: everything in the table was taken in.
 	complete bool
 	// planned: the State was stepped since it is complete, so it can be asked.
 	planned bool
@@ -68,7 +75,7 @@ type scheduler struct {
 	flying map[keys.PartitionID]*serverpb.Operator
 	// proposal is what the last step proposed, counts what is wrong with how many partitions.
 	proposal planner.Proposal
-	counts   planner.Counts
+	counts   explain.Counts
 	counted  time.Time
 }
 
@@ -168,7 +175,7 @@ func (c *scheduler) begin() error {
 	if err != nil {
 		return err
 	}
-	state, err := planner.NewState(settings.planner(s.config.Planner))
+	known, err := state.New(settings.planner(s.config.Planner))
 	if err != nil {
 		return err
 	}
@@ -178,7 +185,10 @@ func (c *scheduler) begin() error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.state, c.complete, c.planned, c.began = state, false, false, time.Now()
+	o := objective.New(known)
+	c.state, c.proposer = known, propose.New(known, o)
+	c.explainer = explain.New(known, o, c.proposer)
+	c.complete, c.planned, c.began = false, false, time.Now()
 	c.keyspaceOf = map[keys.PartitionID]keys.KeyspaceID{}
 	c.nodes = map[keys.NodeID]*clusterpb.Node{}
 	c.stats = map[keys.NodeID]*clusterpb.NodeStats{}
@@ -197,8 +207,9 @@ func (c *scheduler) begin() error {
 func (c *scheduler) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.state, c.complete, c.planned = nil, false, false
-	c.proposal, c.counts = planner.Proposal{}, planner.Counts{}
+	c.state, c.proposer, c.explainer = nil, nil, nil
+	c.complete, c.planned = false, false
+	c.proposal, c.counts = planner.Proposal{}, explain.Counts{}
 }
 
 // follow takes an update of the table in.

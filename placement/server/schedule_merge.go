@@ -67,10 +67,10 @@ func (c *scheduler) noteMerges(u *clusterpb.TableUpdate, now time.Time) {
 
 // frozenFlights have the planner leave frozen partitions alone that no operator has. The caller
 // holds mu.
-func (c *scheduler) frozenFlights() (flights []planner.Flight) {
+func (c *scheduler) frozenFlights() (flights []planner.InFlight) {
 	for id := range c.frozen {
 		if c.flying[id] == nil {
-			flights = append(flights, planner.Flight{Partition: id})
+			flights = append(flights, planner.InFlight{Partition: id})
 		}
 	}
 	return flights

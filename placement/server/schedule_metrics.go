@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/planner/explain"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 )
 
@@ -57,29 +58,29 @@ func (m *metrics) measureScheduler(s *Server) {
 	}
 	for _, g := range []struct {
 		name, help string
-		of         func(*planner.Counts) int
+		of         func(*explain.Counts) int
 	}{
 		{"partitions_unavailable", "Partitions of which too few voters answer for a quorum.",
-			func(c *planner.Counts) int { return c.NoQuorum }},
+			func(c *explain.Counts) int { return c.NoQuorum }},
 		{"partitions_under_replicated",
 			"Partitions with fewer sound replicas, on nodes that are not lost, than their " +
 				"keyspace wants.",
-			func(c *planner.Counts) int { return c.Under }},
+			func(c *explain.Counts) int { return c.Under }},
 		{"partitions_over_replicated", "Partitions with more replicas than their keyspace wants.",
-			func(c *planner.Counts) int { return c.TooMany }},
+			func(c *explain.Counts) int { return c.TooMany }},
 		{"partitions_misplaced", "Partitions with a replica where the placement rules, the spread " +
 			"over zones or a decommissioning do not want it.",
-			func(c *planner.Counts) int { return c.Breaking + c.Sharing + c.Leaving }},
+			func(c *explain.Counts) int { return c.Breaking + c.Sharing + c.Leaving }},
 		{"leaders_misplaced", "Partitions whose leader is on a drained node, or not where its " +
-			"keyspace prefers leaders.", func(c *planner.Counts) int { return c.Misled }},
+			"keyspace prefers leaders.", func(c *explain.Counts) int { return c.Misled }},
 		{"partitions_to_split", "Partitions that are too large or too busy, and are to be split.",
-			func(c *planner.Counts) int { return c.Splitting }},
+			func(c *explain.Counts) int { return c.Splitting }},
 		{"partitions_indivisible", "Partitions that are too large or too busy, and that no split " +
 			"helps: one key has the load or the bytes, or all writes go to the end.",
-			func(c *planner.Counts) int { return c.Indivisible }},
+			func(c *explain.Counts) int { return c.Indivisible }},
 		{"partitions_to_merge", "Partitions that are small and calm together with their right " +
 			"neighbours, and are to be merged with them.",
-			func(c *planner.Counts) int { return c.Merging }},
+			func(c *explain.Counts) int { return c.Merging }},
 	} {
 		gauge(g.name, g.help, func(c *scheduler) float64 { return float64(g.of(&c.counts)) })
 	}
@@ -114,7 +115,7 @@ func (m *metrics) measureScheduler(s *Server) {
 }
 
 // resizeCauses are those of splits and merges, and of what goes with them.
-var resizeCauses = []planner.Cause{planner.TooLarge, planner.TooBusy, planner.NewEnd,
+var resizeCauses = []planner.Cause{planner.TooLarge, planner.TooBusy, planner.NewTail,
 	planner.Misaligned, planner.TooSmall}
 
 // begun counts an operator that placement has begun by itself.

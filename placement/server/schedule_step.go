@@ -232,9 +232,9 @@ func (c *scheduler) plan(now time.Time) []planner.Operator {
 	if !c.complete {
 		return nil
 	}
-	var flights []planner.Flight
+	var flights []planner.InFlight
 	for id, o := range c.flying {
-		f := planner.Flight{Partition: id}
+		f := planner.InFlight{Partition: id}
 		if !o.Cancelled {
 			f.Add, f.Remove = keys.NodeID(o.AddNode), keys.NodeID(o.RemoveNode)
 			if f.Lead = keys.NodeID(o.LeadNode); o.Lead {
@@ -242,14 +242,14 @@ func (c *scheduler) plan(now time.Time) []planner.Operator {
 			}
 			f.Split, f.Right = splits(o), keys.PartitionID(o.Right)
 		} else if merges(o) {
-			flights = append(flights, planner.Flight{Partition: keys.PartitionID(o.Right)})
+			flights = append(flights, planner.InFlight{Partition: keys.PartitionID(o.Right)})
 		}
 		flights = append(flights, f)
 	}
 	flights = append(flights, c.frozenFlights()...)
-	c.proposal, c.planned = c.state.Step(now, flights), true
+	c.proposal, c.planned = c.proposer.Step(now, flights), true
 	if now.Sub(c.counted) >= countInterval {
-		c.counts, c.counted = c.state.Counts(), now
+		c.counts, c.counted = c.explainer.Counts(), now
 	}
 	if !c.informed(now) {
 		return nil
@@ -316,7 +316,7 @@ func (s *Server) operatorOf(v *store.View, p *planner.Operator) (
 	if err == nil && stored != nil && p.Kind == planner.Split {
 		o, conditions, err := s.proposedSplit(v, p.Keyspace, p.Partition, p.Epoch, []byte(p.Key))
 		if o != nil {
-			explain(o, p)
+			giveReasons(o, p)
 		}
 		return o, conditions, err
 	}
@@ -332,7 +332,7 @@ func (s *Server) operatorOf(v *store.View, p *planner.Operator) (
 	}
 	o := &serverpb.Operator{Partition: d.Id, Keyspace: d.Keyspace, Kind: p.Kind.String(),
 		Bytes: uint64(p.Bytes), CreatedUnixMs: time.Now().UnixMilli()}
-	explain(o, p)
+	giveReasons(o, p)
 	conditions := []*storepb.Compare{store.ModifiedAt(partitionKey(p.Keyspace, p.Partition),
 		revision)}
 	if p.Add != 0 {
@@ -367,8 +367,8 @@ func (s *Server) operatorOf(v *store.View, p *planner.Operator) (
 	return o, conditions, nil
 }
 
-// explain takes the reasons over that the planner gives.
-func explain(o *serverpb.Operator, p *planner.Operator) {
+// giveReasons copies the reasons of the planner into a stored operator.
+func giveReasons(o *serverpb.Operator, p *planner.Operator) {
 	o.Reason, o.ScoreBefore, o.ScoreAfter = p.Reason.String(), p.Before.String(), p.After.String()
 	if p.Rejected != nil {
 		o.Rejected = p.Rejected.String()

@@ -497,7 +497,7 @@ func TestNothingIsBegunAfterAPause(t *testing.T) {
 		f.await(time.Minute, "all is well", func() bool { return f.sound(3) && f.idle() })
 		server := c.members[0].server
 		planned := func() []planner.Operator {
-			why, err := server.scheduler.state.WhyPartition(100)
+			why, err := server.scheduler.explainer.Partition(100)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/planner/assign"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -133,7 +133,7 @@ func (s *Server) create(ctx context.Context, ks storedKeyspace) error {
 		return err
 	}
 	spec.Partitions = len(missing)
-	plan, err := planner.Assign(candidates, spec, placed)
+	plan, err := assign.Place(candidates, spec, placed)
 	if err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (s *Server) create(ctx context.Context, ks storedKeyspace) error {
 // number within it.
 func placements(
 	v *store.View, ks keys.KeyspaceID, c *serverpb.Creation,
-) (placed []planner.Placed, missing []uint64, err error) {
+) (placed []assign.Placed, missing []uint64, err error) {
 	there := make([]bool, c.Partitions)
 	for kv, err := range v.All([]byte(partitionPrefix)) {
 		if err != nil {
@@ -199,7 +199,7 @@ func placements(
 		if err != nil {
 			return nil, nil, err
 		}
-		one := planner.Placed{Keyspace: keys.KeyspaceID(p.Keyspace)}
+		one := assign.Placed{Keyspace: keys.KeyspaceID(p.Keyspace)}
 		for _, r := range p.Replicas {
 			one.Nodes = append(one.Nodes, keys.NodeID(r.Node))
 		}

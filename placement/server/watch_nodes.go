@@ -107,7 +107,7 @@ func (c *scheduler) retire(ctx context.Context) error {
 	c.mu.Lock()
 	var empty []keys.NodeID
 	for id, n := range c.nodes {
-		if c.complete && n.Status == clusterpb.NodeStatus_NODE_MOVING && c.state.Holds(id) == 0 {
+		if c.complete && n.Status == clusterpb.NodeStatus_NODE_MOVING && c.state.ReplicasOn(id) == 0 {
 			empty = append(empty, id)
 		}
 	}

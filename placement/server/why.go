@@ -117,19 +117,19 @@ func (s *Server) explain(v *store.View, r *clusterpb.WhyRequest) (*explanation, 
 	notFound := func(err error) error { return status.Error(codes.NotFound, err.Error()) }
 	switch {
 	case r.Partition != 0:
-		why, err := c.state.WhyPartition(keys.PartitionID(r.Partition))
+		why, err := c.explainer.Partition(keys.PartitionID(r.Partition))
 		if err != nil {
 			return nil, "", notFound(err)
 		}
 		return &explanation{Partition: why}, why.String(), nil
 	case r.Node != 0:
-		why, err := c.state.WhyNode(keys.NodeID(r.Node))
+		why, err := c.explainer.Node(keys.NodeID(r.Node))
 		if err != nil {
 			return nil, "", notFound(err)
 		}
 		return &explanation{Node: why}, why.String(), nil
 	case r.Keyspace != "":
-		why, err := c.state.WhyKeyspace(keyspace)
+		why, err := c.explainer.Keyspace(keyspace)
 		if err != nil {
 			return nil, "", notFound(err)
 		}
