@@ -2,6 +2,7 @@ package etcdapi
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -55,22 +56,41 @@ func (b *backend) execute(ctx context.Context, c *storepb.Command) (*storepb.Res
 func (b *backend) executeWithin(
 	ctx context.Context, limit time.Duration, c *storepb.Command,
 ) (*storepb.Result, error) {
-	who, err := b.permit(ctx, func(state *authority.State, who *storepb.AuthInfo) error {
-		c.Auth = who
-		return state.Command(c, b.Store.AttachedKeys)
-	})
-	if err != nil {
-		return nil, err
-	}
-	// It is checked again when it is applied, by every member.
-	c.Auth = who
-	limited, cancel := context.WithTimeout(store.WithClient(ctx, b.Party(ctx)), limit)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	result, err := b.Store.Execute(limited, c)
-	if err != nil {
-		return nil, b.toGRPC(ctx, err)
+	for attempt := 1; ; attempt++ {
+		who, err := b.permit(ctx, func(state *authority.State, who *storepb.AuthInfo) error {
+			c.Auth = who
+			return state.Command(c, b.Store.AttachedKeys)
+		})
+		if err != nil {
+			return nil, err
+		}
+		// It is checked again when it is applied, by every member.
+		c.Auth = who
+		result, err := b.Store.Execute(store.WithClient(limited, b.Party(ctx)), c)
+		switch {
+		case err == nil:
+			return result, nil
+		case attempt == maxAttempts || !judgedByOld(who, err):
+			return nil, b.toGRPC(ctx, err)
+		}
+		if err := b.confirm(limited); err != nil {
+			return nil, err
+		}
 	}
-	return result, nil
+}
+
+// maxAttempts bounds how often a command is executed whose user was judged by users and roles that
+// have changed meanwhile.
+const maxAttempts = 4
+
+// judgedByOld says that a command was refused, and had no effect, because this member knew older
+// users and roles than those by which it was applied. If authentication was not enabled here, the
+// command names no user, whatever its client has shown.
+func judgedByOld(who *storepb.AuthInfo, err error) bool {
+	return errors.Is(err, authority.ErrOldRevision) ||
+		who.Revision == 0 && errors.Is(err, authority.ErrUserEmpty)
 }
 
 // confirm returns when this member is up to date.
