@@ -68,8 +68,8 @@ func TestAnswersWithoutRoom(t *testing.T) {
 	})
 }
 
-// Of answers that are larger than a party's share of all, one is on its way at a time. It leaves the
-// share of others alone.
+// Of answers that are larger than a party's share of all, one is on its way at a time. It leaves
+// the share of others alone.
 func TestLargestAnswerAlone(t *testing.T) {
 	a := &Answers{bytes: quota.NewBytes(2<<20, 0)}
 	ctx := Leaves(peer.NewContext(t.Context(), &peer.Peer{

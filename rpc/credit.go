@@ -44,9 +44,9 @@ func (c *credit) cover(bytes int) bool {
 	return true
 }
 
-// never is the answer to a request that takes, or whose response takes, more memory than a party can
-// ever have; nil if it may find that. what says which of the two it is. beside is taken at the same
-// time, by the message of the request.
+// never is the answer to a request that takes, or whose response takes, more memory than a party
+// can ever have; nil if it may find that. what says which of the two it is. beside is taken at the
+// same time, by the message of the request.
 func (c *credit) never(id uint64, what string, bytes int, beside int64) *kvpb.Response {
 	most := c.of.Most() - c.piece - beside
 	if int64(bytes) <= most {

@@ -180,7 +180,8 @@ func DecodedBytes(m proto.Message) int64 {
 	return int64(size) + int64(partsOfMessage(m.ProtoReflect()))*partBytes
 }
 
-// partsOfMessage counts the parts of a message that is decoded, as shape.count does of its encoding.
+// partsOfMessage counts the parts of a message that is decoded, as shape.count does of its
+// encoding.
 func partsOfMessage(m protoreflect.Message) (count int) {
 	m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {

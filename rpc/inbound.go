@@ -186,8 +186,8 @@ func (in *inbound) mayReceiveLocked(c *inboundConn) bool {
 }
 
 // begin notes that a call has begun, whose end is noted whatever begin returns. A call of one
-// message waits until it may receive that, or has ended. A call beside many others, of the connection
-// or of those that are passed on, is refused if there is no memory for it.
+// message waits until it may receive that, or has ended. A call beside many others, of the
+// connection or of those that are passed on, is refused if there is no memory for it.
 func (in *inbound) begin(
 	ctx context.Context, call *inboundCall, one bool, memory *messageMemory,
 ) error {

@@ -253,8 +253,8 @@ func TestUnpackedRequestsAreCounted(t *testing.T) {
 }
 
 // TestRequestsThatNeverFit: a request that takes more memory than a host can have is refused with
-// the number, for good, and so is a read whose response does. While a request comes to be, its message counts
-// beside it.
+// the number, for good, and so is a read whose response does. While a request comes to be, its
+// message counts beside it.
 func TestRequestsThatNeverFit(t *testing.T) {
 	n := network{mem: memnet.New()}
 	const limit = 8 << 20 // of which a host alone has half
@@ -361,10 +361,10 @@ func TestUnreadResponsesAreCounted(t *testing.T) {
 	})
 }
 
-// TestManyOpenCallsAreCounted: a connection may have many calls and streams open, and so may clients
-// whose calls are passed on. Beyond freeCalls each of them takes memory, without which it is refused
-// and does not wait. The others are served, and what a call has taken is there again when it is
-// over.
+// TestManyOpenCallsAreCounted: a connection may have many calls and streams open, and so may
+// clients whose calls are passed on. Beyond freeCalls each of them takes memory, without which it
+// is refused and does not wait. The others are served, and what a call has taken is there again
+// when it is over.
 func TestManyOpenCallsAreCounted(t *testing.T) {
 	t.Run("of a client", func(t *testing.T) { testManyOpenCalls(t, ServerConfig{}, nil) })
 	secret := transport.Secret("0123456789abcdef")

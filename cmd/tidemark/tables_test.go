@@ -106,7 +106,8 @@ func samplePartitions(long string) []kv.PartitionInfo {
 
 func sampleOperators() []kv.OperatorInfo {
 	return []kv.OperatorInfo{{ID: 9, Partition: 17, Keyspace: "users", Kind: "replace replica",
-		From: 2, To: 5, Step: "copy", Reason: "node 2 is being decommissioned, and node 5 is the emptiest"}}
+		From: 2, To: 5, Step: "copy",
+		Reason: "node 2 is being decommissioned, and node 5 is the emptiest"}}
 }
 
 // Tables fit terminals of 80 and 100 columns, and through a pipe they are whole. The files show

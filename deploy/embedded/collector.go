@@ -65,8 +65,8 @@ func TuneCollector(c Collector) {
 	t.watch()
 }
 
-// ofGo is how much of a limit is memory that Go's collector knows of. outside says that block caches
-// and memtables are not.
+// ofGo is how much of a limit is memory that Go's collector knows of. outside says that block
+// caches and memtables are not.
 func ofGo(limit int64, n memory.Needs, outside bool) int64 {
 	if !outside {
 		return limit

@@ -19,8 +19,8 @@ func TestPercentFor(t *testing.T) {
 	}
 }
 
-// The collector gets what block caches and memtables outside of its heap leave of the limit, also if
-// their sizes were given.
+// The collector gets what block caches and memtables outside of its heap leave of the limit, also
+// if their sizes were given.
 func TestLimitOfCollector(t *testing.T) {
 	const limit = 4 << 30
 	by := func(c Collector) int64 { return ofGo(limit, c.needs(), true) }

@@ -125,8 +125,8 @@ func (s *Server) clientOfCall(ctx context.Context) (context.Context, error) {
 	return peer.NewContext(ctx, &client), nil
 }
 
-// passedOnFor says for which party a server passes a call on (rpc.ServerConfig.PassedOn). A caller that
-// has not proved to be a server may say that it passes a call on, and names nobody.
+// passedOnFor says for which party a server passes a call on (rpc.ServerConfig.PassedOn). A caller
+// that has not proved to be a server may say that it passes a call on, and names nobody.
 func (s *Server) passedOnFor(ctx context.Context) (party string, ok bool) {
 	if !server.IsForwarded(ctx) {
 		return "", false

@@ -27,8 +27,8 @@ import (
 //	/health, /version, /v3/...  the etcd API as JSON
 //
 // pace, if not nil, slows hosts down that ask too much. more adds debug pages that belong to one
-// server only; nil for nothing. They are for administrators, too. etcd and checks, if not nil, serve
-// the etcd API and etcd's checks.
+// server only; nil for nothing. They are for administrators, too. etcd and checks, if not nil,
+// serve the etcd API and etcd's checks.
 func serveHTTP(metrics prometheus.Gatherer, ready func() (bool, string), more func(*http.ServeMux),
 	who administrators, pace *quota.Pace, etcd http.Handler, checks *etcdChecks) *http.Server {
 	mux := http.NewServeMux()

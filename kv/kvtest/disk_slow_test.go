@@ -106,9 +106,9 @@ func TestSlowDiskLeadsNothing(t *testing.T) {
 	})
 }
 
-// The leader of a partition is moved to another server while one other replica is on a slow disk and
-// the third one is there, or is not. The lead goes to the one that is well; or to the slow one, which
-// keeps it until the change is made.
+// The leader of a partition is moved to another server while one other replica is on a slow disk
+// and the third one is there, or is not. The lead goes to the one that is well; or to the slow one,
+// which keeps it until the change is made.
 func TestMoveBesideASlowDisk(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		t.Run(fmt.Sprintf("alone=%v", alone), func(t *testing.T) {
@@ -166,8 +166,8 @@ func TestMoveBesideASlowDisk(t *testing.T) {
 	}
 }
 
-// A node that is drained hands over to one whose disk is slow, if no other is there, and does not get
-// the lead back from it.
+// A node that is drained hands over to one whose disk is slow, if no other is there, and does not
+// get the lead back from it.
 func TestDrainToASlowDisk(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Separate: true, Latency: latency})

@@ -20,8 +20,8 @@ const (
 	leadsWell
 )
 
-// rankNode judges a node by its record, nil if there is none, and by what it has reported of itself,
-// nil if nothing is known.
+// rankNode judges a node by its record, nil if there is none, and by what it has reported of
+// itself, nil if nothing is known.
 func rankNode(n *clusterpb.Node, alive bool, stats *clusterpb.NodeStats) leadRank {
 	switch {
 	case !alive:

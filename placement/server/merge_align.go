@@ -26,7 +26,9 @@ func together(a, b *clusterpb.Partition) bool {
 }
 
 // bringTogether is the next step that brings the replicas to the same nodes; false: they are.
-func bringTogether(o *serverpb.Operator, at sides, rank func(node uint64) leadRank) (nextStep, bool) {
+func bringTogether(
+	o *serverpb.Operator, at sides, rank func(node uint64) leadRank,
+) (nextStep, bool) {
 	if together(at.left, at.right) {
 		return nextStep{}, false
 	}

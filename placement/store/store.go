@@ -191,7 +191,8 @@ type Store struct {
 	renewals leaseRenewals
 	large    largeAnswers
 	counts   rangeCounts
-	// blocks counts keys, and remembers where there are none. Apply follows it before it commits, so that no reader is ahead of it.
+	// blocks counts keys, and remembers where there are none. Apply follows it before it commits, so
+	// that no reader is ahead of it.
 	blocks *keycount.Blocks
 	// newest is what Apply remembers of the newest versions; filling are its filters to be filled.
 	newest  *newest.Cache

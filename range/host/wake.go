@@ -110,10 +110,10 @@ func (h *Host) wakeFollowersOf(host uint64, restarted bool) {
 }
 
 // wakeLeadersAlone has the groups woken that are led here, have a replica on a host that is silent
-// now, and no quorum on hosts that are there. A leader that sleeps asks nobody for its office, so it
-// would take itself for the leader, and say so, for as long as nobody wants anything of the group.
-// One that is awake finds out within two election timeouts. Groups that are awake are queued all the
-// same, as they may be falling asleep at this moment.
+// now, and no quorum on hosts that are there. A leader that sleeps asks nobody for its office, so
+// it would take itself for the leader, and say so, for as long as nobody wants anything of the
+// group. One that is awake finds out within two election timeouts. Groups that are awake are queued
+// all the same, as they may be falling asleep at this moment.
 func (h *Host) wakeLeadersAlone(host uint64) {
 	var found []waking
 	h.Groups(func(g *Group) {

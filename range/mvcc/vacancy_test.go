@@ -170,8 +170,8 @@ func TestVacantModel(t *testing.T) {
 	}
 }
 
-// TestVacantWalkHears: what is written into a span after the scan has begun to learn that the span is
-// vacant is found by the next scan.
+// TestVacantWalkHears: what is written into a span after the scan has begun to learn that the span
+// is vacant is found by the next scan.
 func TestVacantWalkHears(t *testing.T) {
 	s, m, id := openState(t), &vacant.Memory{}, uint64(0)
 	m.Init(vacant.NewBudget(1<<20), 2)

@@ -422,7 +422,8 @@ func decidedInTable(t *Table, h *hosted, f *clusterpb.Freeze) bool {
 
 // giveUpMerge gives the attempt up for which the right neighbour of a partition is frozen.
 func (n *Node) giveUpMerge(ctx context.Context, left *hosted, f *clusterpb.Freeze) error {
-	// Whatever becomes of it, the core has made its order for an epoch that is over, or is about to be.
+	// Whatever becomes of it, the core has made its order for an epoch that is over, or is about to
+	// be.
 	defer n.settling.outdated(left)
 	now := left.replica.Descriptor()
 	if now.GetGeneration() != f.GetGeneration() || now.GetMembership() != f.GetMembership() {

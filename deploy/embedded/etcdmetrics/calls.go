@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Calls counts the calls of the etcd API by gRPC and on connections of requests. Safe for concurrent
-// use; a nil Calls counts nothing.
+// Calls counts the calls of the etcd API by gRPC and on connections of requests. Safe for
+// concurrent use; a nil Calls counts nothing.
 type Calls struct {
 	started, received, sent, handled *prometheus.CounterVec
 	seconds                          *prometheus.HistogramVec

@@ -12,8 +12,8 @@ import (
 // State is what a member knows of its part of the coordination store.
 type State struct {
 	HasLeader, IsLeader, IsLearner bool
-	// ID is the member's, in hexadecimal; Version and ClusterVersion are those of etcd that clients are
-	// told.
+	// ID is the member's, in hexadecimal; Version and ClusterVersion are those of etcd that clients
+	// are told.
 	ID, Version, ClusterVersion string
 	// Committed and Applied are indexes of the log.
 	Committed, Applied uint64

@@ -186,8 +186,8 @@ func (l *lane) connect(ctx context.Context, address string,
 	}
 }
 
-// newStream opens a stream to a member, and sends nothing on it. The fate says what an error means. end
-// is to be called when the stream is not used any more, also after an error.
+// newStream opens a stream to a member, and sends nothing on it. The fate says what an error means.
+// end is to be called when the stream is not used any more, also after an error.
 //
 // A member that has as many calls of the connection as it takes makes the stream wait, so the time
 // of the call bounds that, too.

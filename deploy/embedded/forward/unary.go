@@ -69,8 +69,8 @@ func (c trusted) Unmarshal(data mem.BufferSlice, v any) error {
 // maxAnswerBytes bounds a message of a member; it is what servers send at most.
 const maxAnswerBytes = 256 << 20
 
-// largest bounds a message of a member that answers a method. What can never be on its way from this
-// server is not taken in either. What has an effect is always to be answered.
+// largest bounds a message of a member that answers a method. What can never be on its way from
+// this server is not taken in either. What has an effect is always to be answered.
 func (f *Forwarder) largest(m *method) int {
 	if m.reads || m.stream {
 		return int(min(f.config.Answers.Limit(), maxAnswerBytes))

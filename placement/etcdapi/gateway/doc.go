@@ -8,8 +8,9 @@
 // service's method in this process, as the gRPC server would: with the client's address and
 // certificate, and with what it says in its headers (Authorization, Grpc-Metadata-*) as metadata,
 // within the time of Grpc-Timeout. The metadata say that a gateway calls, so that services take the
-// name of the certificate for no user; a token names one. The answer, or the status, is rendered. Streams have one JSON value for each message
-// in either direction, a line each in the answer: {"result": ...}, or {"error": ...} as the last.
+// name of the certificate for no user; a token names one. The answer, or the status, is rendered.
+// Streams have one JSON value for each message in either direction, a line each in the answer:
+// {"result": ...}, or {"error": ...} as the last.
 //
 // # What clients can do
 //

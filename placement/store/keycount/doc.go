@@ -20,8 +20,8 @@
 // # Vacant spans
 //
 // Versions of deleted keys stay until they are compacted, and a walk has to pass them. A walk that
-// has passed many in a row says so (FoundVacant), and later ones go on at the span's end (Vacant). A
-// span is vacant from the revision of the walk on, until a key is created in it; deletions change
+// has passed many in a row says so (FoundVacant), and later ones go on at the span's end (Vacant).
+// A span is vacant from the revision of the walk on, until a key is created in it; deletions change
 // nothing. What was created between that revision and the newest one, the newest changes tell.
 //
 // INVARIANT: Changed is called before the change can be seen in the database. So a walk that looks

@@ -18,7 +18,8 @@ type vacant struct {
 	passed int
 }
 
-// End says whether a key lies in a vacant span of a revision, and where the span ends; nil: nowhere.
+// End says whether a key lies in a vacant span of a revision, and where the span ends; nil:
+// nowhere.
 func (v Vacant) End(key []byte, revision uint64) (end []byte, vacant bool) {
 	i := v.from(string(key))
 	if i == len(v.spans) || v.spans[i].start > string(key) || v.spans[i].since > revision {

@@ -80,10 +80,10 @@ func (h *Hub) offerAll(e *Event, at Position, piece, pass bool) {
 // from here on, and the answer is false. What began with a revision gets all of it, unless that
 // comes in pieces.
 //
-// INVARIANT: to a watch that lags, what a key was before a change at or below the compacted revision
-// is not said, as in etcd, wherever the event comes from: whether the ring has it depends on what
-// others watch. To a live watch it is said, unless the watch is late: when the change was made, it
-// was above what was compacted, and a compaction may be applied together with it.
+// INVARIANT: to a watch that lags, what a key was before a change at or below the compacted
+// revision is not said, as in etcd, wherever the event comes from: whether the ring has it depends
+// on what others watch. To a live watch it is said, unless the watch is late: when the change was
+// made, it was above what was compacted, and a compaction may be applied together with it.
 func (h *Hub) offerLocked(w *watch, e *Event, at Position, piece, live bool) bool {
 	h.mu.offered++
 	if w.noPut && !e.Deleted() || w.noDelete && e.Deleted() {

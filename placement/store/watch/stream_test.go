@@ -206,8 +206,8 @@ func TestProgressIsNotToldEarly(t *testing.T) {
 }
 
 // A live watch is told what the key was before a change that is compacted together with the change:
-// when the change was made, that could still be read. A watch from the compacted revision that comes
-// then is not told, whether or not the live ones have been given the change already.
+// when the change was made, that could still be read. A watch from the compacted revision that
+// comes then is not told, whether or not the live ones have been given the change already.
 func TestCompactionWithTheChange(t *testing.T) {
 	s := newWatched(t, nil, 0)
 	all := Options{Span: keys.PrefixSpan(nil), Previous: true}
