@@ -28,6 +28,11 @@ const (
 // with ErrNoRoom when that is not enough; parts that were done have given their room back. It waits
 // for room for the flush, and for its turn, as long as ctx allows.
 func (s *State) GiveBack(ctx context.Context, span keys.Span) error {
+	return s.giveBack(ctx, span)
+}
+
+// giveBack is State.GiveBack and Log.GiveBack.
+func (s *store) giveBack(ctx context.Context, span keys.Span) error {
 	if err := s.check(); err != nil {
 		return err
 	}
@@ -51,7 +56,7 @@ func (s *State) GiveBack(ctx context.Context, span keys.Span) error {
 	for _, part := range parts {
 		s.g.reclaim() // there was room for a moment
 		if err := s.db.Compact(ctx, part.Start, part.End, false); err != nil {
-			return s.explain(fmt.Errorf("give back what was deleted from the state in %s: %w", s.dir, err))
+			return s.explain(fmt.Errorf("give back what was deleted in %s: %w", s.dir, err))
 		}
 	}
 	return s.check()
@@ -59,10 +64,10 @@ func (s *State) GiveBack(ctx context.Context, span keys.Span) error {
 
 // partsOf cuts a span where the tables of its lowest level end that have about as many bytes as are
 // compacted at a time.
-func (s *State) partsOf(span keys.Span) (parts []keys.Span, err error) {
+func (s *store) partsOf(span keys.Span) (parts []keys.Span, err error) {
 	levels, err := s.db.SSTables(pebble.WithKeyRangeFilter(span.Start, span.End))
 	if err != nil {
-		return nil, fmt.Errorf("list the tables of a span of the state in %s: %w", s.dir, err)
+		return nil, fmt.Errorf("list the tables of a span in %s: %w", s.dir, err)
 	}
 	most := min(max(giveBackLeast, s.FreeBytes()/giveBackPart), giveBackMost)
 	start, size := span.Start, uint64(0)

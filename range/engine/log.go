@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 // Log is the engine of the Raft logs: a synced commit survives a crash. Keys sort bytewise. It is
@@ -90,6 +93,14 @@ func (l *Log) AsyncFlush() error {
 func (l *Log) Reclaim() error {
 	l.g.reclaim()
 	return l.AsyncFlush()
+}
+
+// GiveBack is State.GiveBack, for a span in which nothing is written any more.
+func (l *Log) GiveBack(ctx context.Context, span keys.Span) error {
+	if err := l.Flush(); err != nil { // in turn with the commits, which a flush by Pebble is not
+		return err
+	}
+	return l.giveBack(ctx, span)
 }
 
 // enqueue gives the batch its number and its place.

@@ -9,10 +9,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/giveback"
+	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -114,7 +116,8 @@ func New(c Config) (*Node, error) {
 		Right: n.merging.right, Open: n.merging.open, Taken: n.merging.taken, Froze: n.merging.froze,
 	}
 	n.giveBack = giveback.New(giveback.Config{
-		State: c.State, Log: c.Log, Full: n.diskFull, Spans: n.stateSpans,
+		State: c.State, Log: logs{c.Log, func() *raftlog.Log { return n.host.Log() }},
+		Full: n.diskFull, Spans: n.stateSpans,
 		Truncations: func() uint64 { return n.host.Truncations() },
 		StepBytes:   max(1, int64(c.Log.MinFreeBytes()/giveBackParts)),
 		GivenBack:   n.metrics.givenBack.Inc, Logger: n.log,
@@ -152,6 +155,17 @@ func New(c Config) (*Node, error) {
 // something may take one before room is given back. On the disk an entry takes several times its
 // size.
 const giveBackParts = 128
+
+// logs are the logs of the node's groups, as giveback.Worker needs them.
+type logs struct {
+	*engine.Log
+	groups func() *raftlog.Log
+}
+
+// GiveBack implements giveback.Log.
+func (l logs) GiveBack(ctx context.Context, group keys.PartitionID) error {
+	return l.groups().GiveBack(ctx, group)
+}
 
 // stateSpans are the spans of state keys of a partition that is here.
 func (n *Node) stateSpans(id keys.PartitionID) []keys.Span {

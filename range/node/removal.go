@@ -203,6 +203,9 @@ func (n *Node) destroy(ctx context.Context, gone []*hosted) error {
 			return err
 		}
 	}
+	for _, h := range gone {
+		n.giveBack.RemovedLogs(h.id)
+	}
 	return nil
 }
 

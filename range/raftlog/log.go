@@ -1,6 +1,7 @@
 package raftlog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -244,4 +245,11 @@ func (l *Log) Remove(ids ...Identity) error {
 	}
 	l.mu.Unlock()
 	return nil
+}
+
+// GiveBack has the disk take back the entries of a group that was removed: see engine.Log.GiveBack.
+// A group that is made anew meanwhile loses nothing.
+func (l *Log) GiveBack(ctx context.Context, group keys.PartitionID) error {
+	return l.db.GiveBack(ctx, keys.Span{Start: appendGroupKey(nil, group, kindHardState),
+		End: appendGroupKey(nil, group, kindEnd)})
 }

@@ -15,6 +15,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,9 +30,10 @@ type State interface {
 	GiveBack(ctx context.Context, span keys.Span) error
 }
 
-// Log is what the Worker needs of the log's engine: see engine.Log.
+// Log is what the Worker needs of the logs: see engine.Log and raftlog.Log.
 type Log interface {
 	Reclaim() error
+	GiveBack(ctx context.Context, group keys.PartitionID) error
 }
 
 // Config says for whom a Worker works. All fields must be set.
@@ -70,10 +73,12 @@ type Worker struct {
 		// removed is for each partition how many bytes of entries have removed something since its last
 		// compaction. There is at most one element for each replica of the node.
 		removed map[keys.PartitionID]int64
+		// logs are the groups whose logs were removed while the disk was full.
+		logs map[keys.PartitionID]struct{}
 	}
 
-	// Of the goroutine of Run.
-	full        bool
+	// Of the goroutine of Run. flushed: the state was flushed since the disk became full.
+	flushed     bool
 	truncations uint64
 	seen        map[keys.PartitionID]int64
 	rest        time.Duration
@@ -84,6 +89,7 @@ type Worker struct {
 func New(c Config) *Worker {
 	w := &Worker{config: c}
 	w.mu.removed = make(map[keys.PartitionID]int64)
+	w.mu.logs = make(map[keys.PartitionID]struct{})
 	return w
 }
 
@@ -92,6 +98,18 @@ func (w *Worker) Removed(id keys.PartitionID, bytes int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mu.removed[id] += bytes
+}
+
+// RemovedLogs says that the logs of groups were removed.
+func (w *Worker) RemovedLogs(ids ...keys.PartitionID) {
+	if !w.config.Full() {
+		return // the log compacts itself as it goes on
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range ids {
+		w.mu.logs[id] = struct{}{}
+	}
 }
 
 // Forget says that there is no replica of a partition here any more.
@@ -117,18 +135,28 @@ func (w *Worker) Run(ctx context.Context) {
 
 // look does what there is to do.
 func (w *Worker) look(ctx context.Context) {
-	was := w.full
-	if w.full = w.config.Full(); !w.full {
-		w.seen, w.rest, w.restUntil = nil, 0, time.Time{}
+	if !w.config.Full() {
+		w.flushed, w.seen, w.rest, w.restUntil = false, nil, 0, time.Time{}
+		w.mu.Lock()
+		clear(w.mu.logs)
+		w.mu.Unlock()
 		return
 	}
-	if !was {
-		// The logs can be truncated up to what the state has made durable.
+	if !w.flushed && w.anyRemoved() {
+		// The logs can be truncated up to what the state has made durable. Before something is removed
+		// a flush gives nothing back: what is in memory costs no room if its keyspace is dropped.
+		w.flushed = true
 		w.report("flushing the state", w.config.State.AsyncFlush())
 	}
 	if n := w.config.Truncations(); n != w.truncations {
 		w.truncations = n
 		w.report("giving back what was truncated of the logs", w.config.Log.Reclaim())
+	}
+	for _, id := range w.removedLogs() {
+		if ctx.Err() != nil || time.Now().Before(w.restUntil) {
+			return
+		}
+		w.giveBackLog(ctx, id)
 	}
 	for id, bytes := range w.due() {
 		if ctx.Err() != nil || time.Now().Before(w.restUntil) {
@@ -136,6 +164,12 @@ func (w *Worker) look(ctx context.Context) {
 		}
 		w.giveBack(ctx, id, bytes)
 	}
+}
+
+func (w *Worker) anyRemoved() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.mu.removed) > 0
 }
 
 // due are the partitions whose turn it is, and how much of each was removed.
@@ -153,15 +187,43 @@ func (w *Worker) due() map[keys.PartitionID]int64 {
 	return due
 }
 
+func (w *Worker) removedLogs() []keys.PartitionID {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Sorted(maps.Keys(w.mu.logs))
+}
+
+// giveBackLog compacts the tables that have the entries of a removed log.
+func (w *Worker) giveBackLog(ctx context.Context, id keys.PartitionID) {
+	ctx, cancel := context.WithTimeout(ctx, workTimeout)
+	defer cancel()
+	err := w.config.Log.GiveBack(ctx, id)
+	if w.foundNoRoom(err) {
+		return
+	}
+	w.report("giving back the log of a partition that was removed", err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.mu.logs, id)
+}
+
+// foundNoRoom has the Worker rest if a compaction found no room.
+func (w *Worker) foundNoRoom(err error) bool {
+	if !errors.Is(err, engine.ErrNoRoom) && !errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	w.rest = min(max(firstRest, 2*w.rest), longestRest)
+	w.restUntil = time.Now().Add(w.rest)
+	return true
+}
+
 // giveBack compacts the spans of a partition.
 func (w *Worker) giveBack(ctx context.Context, id keys.PartitionID, bytes int64) {
 	ctx, cancel := context.WithTimeout(ctx, workTimeout)
 	defer cancel()
 	for _, span := range w.config.Spans(id) {
 		err := w.config.State.GiveBack(ctx, span)
-		if errors.Is(err, engine.ErrNoRoom) || errors.Is(err, context.DeadlineExceeded) {
-			w.rest = min(max(firstRest, 2*w.rest), longestRest)
-			w.restUntil = time.Now().Add(w.rest)
+		if w.foundNoRoom(err) {
 			return
 		}
 		if err != nil {

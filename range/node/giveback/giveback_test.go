@@ -25,6 +25,14 @@ func (w *world) AsyncFlush() error { w.done = append(w.done, "flush"); return ni
 
 func (w *world) Reclaim() error { w.done = append(w.done, "log"); return nil }
 
+// logs is a world as its logs.
+type logs struct{ *world }
+
+func (l logs) GiveBack(_ context.Context, id keys.PartitionID) error {
+	l.done = append(l.done, fmt.Sprintf("log%d", id))
+	return l.err
+}
+
 func (w *world) GiveBack(_ context.Context, span keys.Span) error {
 	w.done = append(w.done, string(span.Start))
 	return w.err
@@ -36,7 +44,7 @@ func TestWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := &world{}
-		worker := New(Config{State: w, Log: w, Full: func() bool { return w.full },
+		worker := New(Config{State: w, Log: logs{w}, Full: func() bool { return w.full },
 			Spans: func(id keys.PartitionID) []keys.Span {
 				return []keys.Span{{Start: fmt.Appendf(nil, "p%d", id)}}
 			},
@@ -71,17 +79,26 @@ func TestWorker(t *testing.T) {
 		after(lookEvery, "p2 given")
 		w.truncations++
 		after(10*time.Second, "log")
+		worker.RemovedLogs(7, 6)
+		after(10*time.Second, "log6 log7")
+		w.full = false
+		worker.RemovedLogs(8)
+		after(lookEvery, "")
+		w.full = true
+		after(10*time.Second, "")
 		worker.Removed(3, 100)
 		worker.Forget(3)
 		after(10*time.Second, "")
 		w.err = fmt.Errorf("compaction: %w", engine.ErrNoRoom)
 		worker.Removed(4, 100)
-		after(lookEvery, "p4")
+		after(lookEvery, "flush p4")
 		after(firstRest-lookEvery, "")
 		after(lookEvery, "p4")
 		after(10*longestRest, strings.TrimSpace(strings.Repeat("p4 ", 13)))
+		worker.RemovedLogs(9)
+		after(longestRest, "log9")
 		w.err = nil
-		after(longestRest, "p4 given")
+		after(longestRest, "log9 p4 given")
 		after(time.Hour, "")
 		cancel()
 		synctest.Wait()
