@@ -60,7 +60,6 @@ func (s *maintenanceServer) Snapshot(
 	defer stall()
 	ended := make(chan error, 1)
 	s.snapshots.running.Go(func() {
-		defer func() { <-s.snapshots.sending }()
 		timer := time.AfterFunc(s.StallTimeout, stall)
 		defer timer.Stop()
 		err := sendSnapshot(path, func(r *pb.SnapshotResponse) error {
@@ -71,7 +70,9 @@ func (s *maintenanceServer) Snapshot(
 			timer.Reset(s.StallTimeout)
 			return err
 		})
-		ended <- errors.Join(err, etcdfile.Remove(path))
+		err = errors.Join(err, etcdfile.Remove(path))
+		<-s.snapshots.sending // before the call ends: its client may ask for another one at once
+		ended <- err
 	})
 	select {
 	case err := <-ended:
