@@ -60,6 +60,8 @@ type fakeClient struct {
 
 func (c *fakeClient) Name() string { return c.name }
 
+func (c *fakeClient) MayAny(uint64) bool { return c.May(nil) == nil }
+
 func (c *fakeClient) Standing() (free bool, err error) {
 	if c.guard.free.Load() {
 		return true, nil
@@ -306,7 +308,7 @@ func TestHeldRequestOfBeforeUsers(t *testing.T) {
 	}
 }
 
-// The answer to a request that needs no right, as to a write of term 0, has no keys of others: no
+// The answer to a request that needs no right, as to one for the time, has no keys of others: no
 // bounds of partitions, and no text of what has failed.
 func TestUnjudgedRequestsShowNoKeys(t *testing.T) {
 	var guard fakeGuard

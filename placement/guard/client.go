@@ -138,8 +138,16 @@ func (c *client) rights() (_ *authority.Rights, refused *access.Error) {
 var errExpired = &access.Error{Reason: access.Unauthenticated, Text: "the token has ended: it " +
 	"counts for some minutes; get a new one with the password"}
 
+// MayAny implements access.Client.
+func (c *client) MayAny(keyspace uint64) bool {
+	rights, refused := c.rights()
+	return refused == nil && (rights == nil || rights.MayAny(keyspace))
+}
+
 func permits(r *authority.Rights, n *access.Need) bool {
 	switch {
+	case n.Right == access.Any:
+		return r.MayAny(n.Keyspace)
 	case n.End == nil:
 		return r.MayKey(uint32(n.Right), n.Keyspace, n.Start)
 	case len(n.End) == 0:
@@ -202,6 +210,10 @@ func (c *client) verified(k *known, t *tables) *tables {
 
 // denied says what a user lacks.
 func (c *client) denied(n *access.Need) *access.Error {
+	if n.Right == access.Any {
+		return &access.Error{Reason: access.Denied, Text: fmt.Sprintf(
+			"user %q has no right to any key of keyspace %d", c.Name(), n.Keyspace)}
+	}
 	what, keys := "", ""
 	for _, r := range []struct {
 		right access.Right

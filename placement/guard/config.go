@@ -35,8 +35,8 @@ type Config struct {
 	// returns. It is called by one goroutine at a time.
 	Mark Mark
 	Save func(Mark) error
-	// Data says that the server holds data, and so needs the tables. One that does not keeps the mark
-	// alone.
+	// Data says that the server holds data, and so needs the tables before it goes by a mark that is
+	// on. One that does not needs them only to say whom it shows bounds of partitions.
 	Data bool
 	// Changed, if not nil, is called after the mark has changed, by the goroutine of Run or Adopt.
 	Changed func(Mark)

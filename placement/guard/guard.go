@@ -165,7 +165,7 @@ func (g *Guard) Run(ctx context.Context) {
 	for {
 		_ = g.settle(false) // it is logged, and tried again when the core tells of it again
 		g.mu.Lock()
-		follow := g.config.Data && (g.mu.mark.On || g.mu.wanted.On)
+		follow := g.mu.mark.On || g.mu.wanted.On
 		g.mu.Unlock()
 		switch {
 		case follow && stopFollowing == nil:

@@ -44,6 +44,27 @@ func TestStartFollowing(t *testing.T) {
 	})
 }
 
+// A server that holds no data needs no tables to go by a mark that is on, and follows then.
+func TestFollowingWithoutData(t *testing.T) {
+	in(t, func(t *testing.T, c *core) {
+		c.users()
+		c.setCut(true)
+		s := begin(t, c, Mark{}, withoutData)
+		defer s.stop()
+		s.Learn(&clusterpb.GuardState{Version: 1, On: true})
+		synctest.Wait()
+		u := s.Client(access.Shown{CertificateName: "u"})
+		if !s.Mark().On || u.MayAny(7) {
+			t.Errorf("cut off: the mark is %v, any right %t", s.Mark(), u.MayAny(7))
+		}
+		c.setCut(false)
+		time.Sleep(2 * time.Second)
+		if !u.MayAny(7) || u.MayAny(8) {
+			t.Errorf("any right to keyspaces 7 and 8: %t, %t", u.MayAny(7), u.MayAny(8))
+		}
+	})
+}
+
 // What clients may do, by tokens and certificates.
 func TestJudging(t *testing.T) {
 	in(t, func(t *testing.T, c *core) {
@@ -66,9 +87,14 @@ func TestJudging(t *testing.T) {
 				access.Denied},
 			{access.Need{Keyspace: 7, Start: []byte("a"), End: all, Right: access.Read}, access.Denied},
 			{access.Need{Keyspace: 7, End: all, Right: admin}, access.Denied},
+			{access.Need{Keyspace: 7, End: all, Right: access.Any}, 0},
+			{access.Need{Keyspace: 8, End: all, Right: access.Any}, access.Denied},
 		} {
 			wants(t, u, n.want, n.need)
 			wants(t, u, n.want, read[0], n.need)
+			if n.need.Right == access.Any && u.MayAny(n.need.Keyspace) != (n.want == 0) {
+				t.Errorf("any right to keyspace %d: %t", n.need.Keyspace, n.want != 0)
+			}
 			wants(t, s.Client(access.Shown{CertificateName: "u"}), n.want, n.need)
 			wants(t, s.Client(access.Shown{CertificateName: "root"}), 0, n.need)
 			wants(t, s.Client(access.Shown{Token: c.token("root")}), 0, n.need)
@@ -78,6 +104,9 @@ func TestJudging(t *testing.T) {
 		}
 		for _, shown := range []access.Shown{{}, {Token: "nonsense"}, {CertificateName: "nobody"}} {
 			wants(t, s.Client(shown), access.Unauthenticated)
+			if s.Client(shown).MayAny(7) {
+				t.Errorf("%+v has a right", shown)
+			}
 		}
 		// A token that a key of before has signed.
 		old := c.token("u")

@@ -225,10 +225,13 @@ type server struct {
 
 var errFull = errors.New("disk full")
 
-func begin(t testing.TB, c *core, mark Mark) *server {
+// withoutData has begin make a server that holds none.
+func withoutData(c *Config) { c.Data = false }
+
+func begin(t testing.TB, c *core, mark Mark, configure ...func(*Config)) *server {
 	s := &server{disk: mark}
 	base := time.Now()
-	g, err := New(Config{Source: c, Mark: mark, Data: true, Save: func(m Mark) error {
+	config := Config{Source: c, Mark: mark, Data: true, Save: func(m Mark) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.full {
@@ -236,7 +239,11 @@ func begin(t testing.TB, c *core, mark Mark) *server {
 		}
 		s.disk = m
 		return nil
-	}, Monotonic: func() int64 { return int64(time.Since(base)) }})
+	}, Monotonic: func() int64 { return int64(time.Since(base)) }}
+	for _, f := range configure {
+		f(&config)
+	}
+	g, err := New(config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,18 +9,16 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
+// noEnd is the end of a span that reaches to the end of the keyspace.
+var noEnd = []byte{}
+
 // Judged says whether a request needs any right; it is rpc.BatchServerConfig.Judged.
 //
 // INVARIANT: a request that needs none does nothing, and tells nothing of data.
 func (n *Node) Judged(q *kvpb.Request) (judged, lasting bool, refusal *kvpb.Error) {
 	c := command.Of(q)
-	switch {
-	case c.Way == command.NotKnown:
+	if c.Way == command.NotKnown {
 		return false, false, nil // it is refused
-	case c.Way == command.InQueue && q.Term == 0:
-		// No leader has that term, so it is refused, with the leader: clients find it that way
-		// (route.probe), also if they may only read.
-		return false, false, nil
 	}
 	return !c.Open, c.Lasting, nil
 }
@@ -37,6 +35,11 @@ func (n *Node) Needs(q *kvpb.Request, needs []access.Need) (_ []access.Need, ref
 		if at.Keyspace = n.KeyspaceOf(q.Partition); at.Keyspace == 0 {
 			return needs, n.withoutKeyspace(q.Partition)
 		}
+	}
+	if c.Way == command.InQueue && q.Term == 0 {
+		// No leader has that term, so it is refused, with the leader: clients find it that way
+		// (route.probe), also if they may only read. The refusal has bounds of partitions.
+		return append(needs, access.Need{Keyspace: at.Keyspace, End: noEnd, Right: access.Any}), nil
 	}
 	before := len(needs)
 	needs = c.Needs(at, q, needs)

@@ -47,8 +47,10 @@ func TestNeedsAreOfThePartitionsKeyspace(t *testing.T) {
 			// As clients look for leaders.
 			swap := &kvpb.Request{Partition: partitions[0].Id, Command: &kvpb.Request_CompareAndSwap{
 				CompareAndSwap: &kvpb.CompareAndSwapRequest{Key: []byte("k")}}}
-			if judged, _, refusal := n.Judged(swap); judged || refusal != nil {
-				t.Errorf("a write of no term is judged: %t, %v", judged, refusal)
+			needs, refusal := n.Needs(swap, nil)
+			if judged, _, _ := n.Judged(swap); !judged || refusal != nil || len(needs) != 1 ||
+				needs[0].Right != access.Any || needs[0].Keyspace != keyspace {
+				t.Errorf("a write of no term: judged %t, needs %+v, %v", judged, needs, refusal)
 			}
 			swap.Term = 1
 			if judged, _, _ := n.Judged(swap); !judged {

@@ -12,6 +12,9 @@ const (
 	// Admin is for altering and dropping the keyspace, loading into it, and creating its consumers.
 	// It is for a whole keyspace.
 	Admin
+	// Any is any of these, for any key of the keyspace. It stands alone, and its Need is for the whole
+	// keyspace.
+	Any
 )
 
 // Shown is what a connection has shown to identify its client. All of it may be empty.
@@ -53,6 +56,9 @@ type Client interface {
 	// May returns nil if the client has all that is needed, which it has while authentication is not
 	// enabled, and else an error of this package. The needs are only read, and not kept.
 	May(needs []Need) error
+	// MayAny says whether the client has any right to any key of a keyspace, which it has while
+	// authentication is not enabled. A refusal is neither counted nor logged.
+	MayAny(keyspace uint64) bool
 	// Name is the user's, for audit and errors; "" if none is known.
 	Name() string
 }

@@ -173,6 +173,11 @@ func (r *Rights) May(rights uint32, keyspace uint64, start, end []byte) bool {
 		(rights&KeyspaceWrite == 0 || includes(a.write, start, end))
 }
 
+// MayAny says whether the user has any right to any key of a keyspace.
+func (r *Rights) MayAny(keyspace uint64) bool {
+	return r.root || r.access.keyspaces[keyspace] != nil
+}
+
 // MayKey is May for one key.
 func (r *Rights) MayKey(rights uint32, keyspace uint64, key []byte) bool {
 	if r.root {
