@@ -22,7 +22,7 @@ type KeyspaceInfo struct {
 	Partitions int
 	// SplitAt are the keys at which the partitions of a range keyspace begin, in order, as this
 	// client's partition table shows them; the first partition, which begins below every key, is
-	// left out. A hash keyspace has none. They are the caller's.
+	// left out. A hash keyspace has none. They are the caller's. See SplitAtHidden.
 	SplitAt  [][]byte
 	Replicas int
 	// Placement is where replicas have to be, and Leaders where leaders should be: see PlaceReplicas
@@ -49,6 +49,10 @@ type KeyspaceInfo struct {
 
 // Hashed reports whether the keyspace is partitioned by hash; otherwise it is by range.
 func (i KeyspaceInfo) Hashed() bool { return i.HashPartitions > 0 }
+
+// SplitAtHidden reports whether SplitAt is empty because the client's user has no right to any key
+// of the keyspace, or got the first one a moment ago.
+func (i KeyspaceInfo) SplitAtHidden() bool { return i.SplitAt != nil && len(i.SplitAt) == 0 }
 
 // KeyspaceState is where a keyspace is in its life.
 type KeyspaceState string
@@ -82,10 +86,15 @@ func keyspaceInfo(i *clusterpb.KeyspaceInfo, table *route.Table) KeyspaceInfo {
 	if k.GetPartitioning() == clusterpb.Partitioning_HASH {
 		info.HashPartitions = int(k.GetHashPartitions())
 	} else if known := table.KeyspaceByID(keys.KeyspaceID(k.GetId())); known != nil {
+		hidden := false
 		for _, p := range known.Partitions() {
 			if len(p.Span.Start) > 0 {
 				info.SplitAt = append(info.SplitAt, clone(p.Span.Start))
 			}
+			hidden = hidden || p.Boundless() && info.Partitions > 1
+		}
+		if hidden {
+			info.SplitAt = [][]byte{}
 		}
 	}
 	switch k.GetState() {

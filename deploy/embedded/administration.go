@@ -12,9 +12,11 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/access"
 )
 
 // The methods of the service Cluster that change something are for administrators while
@@ -205,6 +207,17 @@ func (s *Server) withSight(ctx context.Context) context.Context {
 		return ctx
 	}
 	return server.WithSight(ctx, rightsSight{rights})
+}
+
+// viewer is the client that calls, for what follows the partition table. A server that cannot prove
+// that it is one is a client there.
+func viewer(ctx context.Context, by access.Guard, certificateUsers bool) *veil.Viewer {
+	shown := access.Shown{Token: firstOf(ctx, tokenField)}
+	if state := rpc.TLSOfCall(ctx); certificateUsers && state != nil &&
+		len(state.VerifiedChains) > 0 {
+		shown.CertificateName = state.VerifiedChains[0][0].Subject.CommonName
+	}
+	return veil.NewViewer(by, shown)
 }
 
 // rightsSight shows a user the keys that the user may read or write, and an administrator of a

@@ -74,7 +74,7 @@ func TestKeyspacesAreGuarded(t *testing.T) {
 	outside := open(at[3]) // a server that is no member of the core
 	s := steps{t: t}
 	for _, name := range []string{"mine", "other"} {
-		s.do(outside.CreateKeyspace(ctx, name, kv.Hash(1), kv.Replicas(1)))
+		s.do(outside.CreateKeyspace(ctx, name, kv.Range([]byte("m")), kv.Replicas(1)))
 	}
 	s.do(etcd.UserAdd(ctx, "root", "secret"))
 	s.do(etcd.UserGrantRole(ctx, "root", "root"))
@@ -132,6 +132,14 @@ func TestKeyspacesAreGuarded(t *testing.T) {
 		}
 		if r := may(server, "user", mine+1, access.Read); r != access.Denied {
 			t.Errorf("server %d: it may read the other one, %d", i, r)
+		}
+		client := open(at[i]) // known by its certificate, which is none of a server
+		awaitTrue(t, "it has the bounds of its keyspace", func() bool {
+			d, err := client.Keyspace("mine").Describe(ctx)
+			return err == nil && len(d.SplitAt) == 1
+		})
+		if d, err := client.Keyspace("other").Describe(ctx); err != nil || !d.SplitAtHidden() {
+			t.Errorf("server %d: bounds of the other one: %q, %v", i, d.SplitAt, err)
 		}
 	}
 	if err := outside.DropKeyspace(ctx, "other"); err == nil ||

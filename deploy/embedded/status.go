@@ -1,10 +1,12 @@
 package embedded
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -24,6 +26,12 @@ func (s *Server) clusterService() *server.ClusterService {
 				return nil
 			}
 			return s.parts.node.node
+		},
+		Viewer: func(ctx context.Context) *veil.Viewer {
+			if s.peers.Proved(ctx) == nil {
+				return nil
+			}
+			return viewer(ctx, s.userGuard(), s.config.TLSCA != "")
 		},
 		Status:     s.Status,
 		Registerer: s.config.Registry,

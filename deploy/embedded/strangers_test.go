@@ -26,7 +26,7 @@ const marker = "s3cr3t"
 
 // While authentication is enabled, no call of the service Cluster shows a key to those who may
 // neither read nor write it: neither to clients without a user nor to users without rights for the
-// keyspace, at any server. The streams that clients route by are left out: they have boundaries.
+// keyspace, at any server. TestTableIsForUsers has the streams that clients route by.
 func TestStrangersSeeNoKeys(t *testing.T) {
 	cluster := startEtcd(t, nil)
 	ctx, at := t.Context(), cluster.Endpoints()

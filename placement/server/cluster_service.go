@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -34,6 +35,9 @@ type ClusterConfig struct {
 	// Status says what this server knows of itself: cluster, node, ready, waiting_for, version,
 	// core_trouble. It makes a new value every time.
 	Status func() *clusterpb.StatusResponse
+	// Viewer is who calls, and so says which bounds of partitions the caller may see; it gives nil
+	// for another server, which sees all. nil: everybody does.
+	Viewer func(context.Context) *veil.Viewer
 	// MaxClockOffset is how far the timestamps of one server may be ahead of another's clock
 	// (hlc.Clock.MaxAhead); clients are told. Zero: they are not.
 	MaxClockOffset time.Duration
@@ -304,25 +308,30 @@ func (s *ClusterService) WatchTable(
 	}
 	return sending(ctx, s.cut.Inc, stream.Send,
 		func(ctx context.Context, send func(*clusterpb.TableUpdate) error) error {
-			return s.watch(ctx, source, r.Keyspace, send)
+			viewer := s.viewer(ctx)
+			return s.watch(ctx, r.Keyspace, send, func(ctx context.Context, emit veil.Emit) error {
+				return viewer.Follow(ctx, func(ctx context.Context, emit veil.Emit) error {
+					return source.Subscribe(ctx, emit)
+				}, emit)
+			})
 		})
 }
 
 // watch sends the table, or what belongs to one keyspace, as it changes.
 func (s *ClusterService) watch(
-	ctx context.Context, source TableSource, keyspace string,
-	send func(*clusterpb.TableUpdate) error,
+	ctx context.Context, keyspace string, send veil.Emit,
+	subscribe func(context.Context, veil.Emit) error,
 ) error {
 	if keyspace == "" {
 		if err := s.sendClockOffset(send); err != nil {
 			return err
 		}
-		return source.Subscribe(ctx, func(u *clusterpb.TableUpdate) error {
+		return subscribe(ctx, func(u *clusterpb.TableUpdate) error {
 			return sendPieces(u, send)
 		})
 	}
 	for {
-		err := s.watchKeyspace(ctx, source, keyspace, send)
+		err := s.watchKeyspace(ctx, keyspace, send, subscribe)
 		if !errors.Is(err, errArrived) {
 			return err
 		}
@@ -345,14 +354,15 @@ var errArrived = errors.New("the keyspace has arrived")
 // watchKeyspace sends what belongs to one keyspace. Until that is known nothing is sent, so that
 // the caller gets an error and nothing else if it does not exist.
 func (s *ClusterService) watchKeyspace(
-	ctx context.Context, source TableSource, name string, send func(*clusterpb.TableUpdate) error,
+	ctx context.Context, name string, send veil.Emit,
+	subscribe func(context.Context, veil.Emit) error,
 ) error {
 	limited, cancel := context.WithCancel(ctx)
 	defer cancel()
 	f := filter{name: name, partitions: map[uint64]struct{}{}}
 	var held []*clusterpb.TableUpdate
 	var overdue *time.Timer
-	err := source.Subscribe(limited, func(u *clusterpb.TableUpdate) error {
+	err := subscribe(limited, func(u *clusterpb.TableUpdate) error {
 		u = f.apply(u)
 		switch {
 		case f.id != 0 && overdue != nil:

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
+	"sync"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -24,13 +27,17 @@ func (s *ClusterService) FollowTable(stream clusterpb.Cluster_FollowTableServer)
 	if err != nil {
 		return err
 	}
+	follower := &tableFollower{stream: stream, viewer: s.viewer(stream.Context()),
+		more: make(chan []uint32), asked: slices.Clone(first.Keyspaces)}
+	if err := follower.viewer.Show(first.Token); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
-	more := make(chan []uint32)
 	// It ends at the latest when gRPC ends Recv, which is when this has returned.
 	go func() {
 		// A client that has closed its side asks for nothing more, and goes on being told.
-		if err := receiveWanted(ctx, stream, more, len(first.Keyspaces)); !errors.Is(err, io.EOF) {
+		if err := follower.receive(ctx); !errors.Is(err, io.EOF) {
 			cancel(err)
 		}
 	}()
@@ -39,8 +46,9 @@ func (s *ClusterService) FollowTable(stream clusterpb.Cluster_FollowTableServer)
 			if err := s.sendClockOffset(send); err != nil {
 				return err
 			}
-			return source.SubscribeTo(ctx, first.Keyspaces, more, s.config.SmallTable,
-				func(u *clusterpb.TableUpdate) error { return sendPieces(u, send) })
+			return follower.viewer.Follow(ctx, func(ctx context.Context, emit veil.Emit) error {
+				return source.SubscribeTo(ctx, follower.wanted(), follower.more, s.config.SmallTable, emit)
+			}, func(u *clusterpb.TableUpdate) error { return sendPieces(u, send) })
 		})
 	if cause := context.Cause(ctx); cause != nil && stream.Context().Err() == nil {
 		return cause
@@ -48,21 +56,64 @@ func (s *ClusterService) FollowTable(stream clusterpb.Cluster_FollowTableServer)
 	return err
 }
 
-// receiveWanted hands on which keyspaces the client asks for, until the stream ends.
-func receiveWanted(ctx context.Context, stream clusterpb.Cluster_FollowTableServer,
-	more chan<- []uint32, asked int) error {
+// viewer is who calls, as far as that says which bounds of partitions the caller may see.
+func (s *ClusterService) viewer(ctx context.Context) *veil.Viewer {
+	if s.config.Viewer == nil {
+		return nil
+	}
+	return s.config.Viewer(ctx)
+}
+
+// tableFollower is the client of a stream.
+type tableFollower struct {
+	stream clusterpb.Cluster_FollowTableServer
+	viewer *veil.Viewer
+	// more has what the client asks for besides.
+	more chan []uint32
+
+	mu sync.Mutex
+	// asked is all that the client has asked for; guarded by mu.
+	asked []uint32
+}
+
+// wanted is what the client has asked for so far.
+func (f *tableFollower) wanted() []uint32 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.asked)
+}
+
+// add notes what the client asks for, unless that becomes too much.
+func (f *tableFollower) add(keyspaces []uint32) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.asked)+len(keyspaces) > maxFollowed {
+		return status.Errorf(codes.ResourceExhausted,
+			"the stream has asked for more than %d keyspaces; open another one", maxFollowed)
+	}
+	f.asked = append(f.asked, keyspaces...)
+	return nil
+}
+
+// receive takes in which keyspaces the client asks for, and the tokens that it shows, until the
+// stream ends.
+func (f *tableFollower) receive(ctx context.Context) error {
 	for {
-		if asked > maxFollowed {
-			return status.Errorf(codes.ResourceExhausted,
-				"the stream has asked for more than %d keyspaces; open another one", maxFollowed)
-		}
-		r, err := stream.Recv()
+		r, err := f.stream.Recv()
 		if err != nil {
 			return err
 		}
-		asked += len(r.Keyspaces)
+		if err := f.viewer.Show(r.Token); err != nil {
+			return err
+		}
+		if len(r.Keyspaces) == 0 {
+			continue
+		}
+		if err := f.add(r.Keyspaces); err != nil {
+			return err
+		}
 		select {
-		case more <- r.Keyspaces:
+		case f.more <- r.Keyspaces:
 		case <-ctx.Done():
 			return ctx.Err()
 		}

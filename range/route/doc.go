@@ -48,8 +48,11 @@
 // when the stream ends. The first part of a stream is gathered aside and replaces the table at
 // once; a server that lags behind what is known already is read on until it has caught up. The
 // table has all nodes and keyspaces. Of the partitions it has those of keyspaces that a subscriber
-// needs (Want): the stream asks for more when there are more. From a server of an earlier version
-// the whole table comes (Cluster.WatchTable).
+// needs (Want): the stream asks for more when there are more. It shows the client's token, and each
+// later one: while authentication is enabled, the server sends of a keyspace to which the user has
+// no right one partition that stands for all (Partition.Boundless). Requests go to it as to any
+// other, and the node refuses them. From a server of an earlier version the whole table comes
+// (Cluster.WatchTable).
 //
 // A Table shares with the one before what did not change: keyspaces, and the partitions of each,
 // lie in persistent trees (package tree). The way to a key is its hash number, in a hash keyspace,

@@ -310,6 +310,10 @@ func (s *Sender) followServer(address string) (complete bool, err error) {
 	f := &followed{address: address, cancel: cancel}
 	s.server.Store(f)
 	defer s.server.Store(nil)
+	// Without the token the server would withhold bounds, and send all of the table anew with it.
+	patient, stop := context.WithTimeout(ctx, tablePatience)
+	s.tokenForStream(patient)
+	stop()
 	// A stream may be silent for as long as nothing changes, but not before the table is complete.
 	overdue := time.AfterFunc(tableTimeout, cancel)
 	defer overdue.Stop()

@@ -17,17 +17,20 @@ import (
 // The client's user.
 //
 // A token says it, and ends after some minutes. The sender gets one before its first stream, and
-// another one every tokenAge, which it shows on the streams that are open; besides when a server
-// has refused a request because it knows no user by what was shown. A call that needs one meanwhile
-// waits for the same call. Where no token can be had, requests go without, and the servers judge:
-// while authentication is not enabled they ask for none, whether the core answers or not.
+// another one every tokenAge, which it shows on the streams that are open, that of the partition
+// table too; besides when a server has refused a request because it knows no user by what was
+// shown. A call that needs one meanwhile waits for the same call. Where no token can be had,
+// requests go without, and the servers judge: while authentication is not enabled they ask for
+// none, whether the core answers or not.
 
 const (
 	// tokenAge is the time between two tokens. One is good for 5 minutes.
 	tokenAge = 2 * time.Minute
-	// tokenTimeout bounds the call for one, tokenPatience how long a new stream waits for it.
+	// tokenTimeout bounds the call for one. tokenPatience is how long a new stream waits for it, and
+	// tablePatience how long a new stream of the table does, which can be shown it later.
 	tokenTimeout  = 10 * time.Second
 	tokenPatience = 3 * time.Second
+	tablePatience = time.Second
 	// tokenAgain is the time between two calls while there is no token because no server answers, and
 	// after one that was refused.
 	tokenAgain = 5 * time.Second
@@ -38,6 +41,8 @@ type identity struct {
 	source func(context.Context) (string, error)
 	// latest is nil before the first token.
 	latest atomic.Pointer[token]
+	// news has the table stream show another token. Capacity 1.
+	news chan struct{}
 
 	mu sync.Mutex
 	// err is why the latest call gave none; tried: one has ended, at the time ended.
@@ -162,6 +167,10 @@ func (s *Sender) getToken() {
 	if err != nil {
 		s.log.Warn("no token for the client's user", "error", err)
 		return
+	}
+	select {
+	case i.news <- struct{}{}:
+	default:
 	}
 	for _, n := range *s.nodes.Load() {
 		for _, l := range n.lanes {

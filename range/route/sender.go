@@ -136,6 +136,7 @@ func New(cfg Config) (*Sender, error) {
 	s.beginning = cfg.Random() % 1024
 	s.reach.changed = make(chan struct{})
 	s.wants.init()
+	s.identity.news = make(chan struct{}, 1)
 	s.mu.contents = newContents()
 	s.mu.nodes = make(map[keys.NodeID]*node)
 	s.nodes.Store(&[]*node{})

@@ -82,6 +82,10 @@ type Partition struct {
 	clip *clip
 }
 
+// Boundless reports whether the partition stands for those of its keyspace, or hash number, whose
+// bounds the client may not see.
+func (p *Partition) Boundless() bool { return p.Generation == 0 }
+
 // Clipped reports whether the partition is shown in part: what its descriptor says of the rest is
 // known to be old.
 func (p *Partition) Clipped() bool { return p.clip != nil }

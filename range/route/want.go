@@ -92,27 +92,34 @@ type followStream struct {
 // errNoFollow says that a server does not know FollowTable: it is of an earlier version.
 var errNoFollow = errors.New("the server sends whole tables only")
 
-// follow asks for what is wanted: at once, and whenever that becomes more, until the stream's
-// context ends. Wait for asking then.
+// follow asks for what is wanted, with the latest token: at once, and whenever there is more or
+// another token, until the stream's context ends. Wait for asking then.
 func (s *Sender) follow(stream clusterpb.Cluster_FollowTableClient) (*followStream, error) {
 	f := &followStream{Cluster_FollowTableClient: stream}
-	asked := make(map[keys.KeyspaceID]struct{})
-	first := &clusterpb.FollowTableRequest{Keyspaces: s.wants.missing(asked)}
-	if err := stream.Send(first); err != nil {
+	asked, shown := make(map[keys.KeyspaceID]struct{}), uint64(0)
+	next := func() *clusterpb.FollowTableRequest {
+		r := &clusterpb.FollowTableRequest{Keyspaces: s.wants.missing(asked)}
+		if text, number := s.identity.known(); number > shown {
+			r.Token, shown = text, number
+		}
+		return r
+	}
+	if err := stream.Send(next()); err != nil {
 		return nil, err
 	}
 	f.asking.Go(func() {
 		for {
 			select {
 			case <-s.wants.wake:
+			case <-s.identity.news:
 			case <-stream.Context().Done():
 				return
 			}
-			ids := s.wants.missing(asked)
-			if len(ids) == 0 {
+			r := next()
+			if len(r.Keyspaces) == 0 && r.Token == "" {
 				continue
 			}
-			if stream.Send(&clusterpb.FollowTableRequest{Keyspaces: ids}) != nil {
+			if stream.Send(r) != nil {
 				return // Recv says why
 			}
 		}

@@ -1985,7 +1985,10 @@ func (x *WatchTableRequest) GetKeyspace() string {
 type FollowTableRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The keyspaces whose partitions and leaders are to be sent, by id.
-	Keyspaces     []uint32 `protobuf:"varint,1,rep,packed,name=keyspaces,proto3" json:"keyspaces,omitempty"`
+	Keyspaces []uint32 `protobuf:"varint,1,rep,packed,name=keyspaces,proto3" json:"keyspaces,omitempty"`
+	// By what the client's user is known from now on, at most 4 KiB; empty: as before. A token that
+	// has ended is as none. What the client may see from then on that was withheld before is sent.
+	Token         string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2025,6 +2028,13 @@ func (x *FollowTableRequest) GetKeyspaces() []uint32 {
 		return x.Keyspaces
 	}
 	return nil
+}
+
+func (x *FollowTableRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
 }
 
 type WatchMetadataRequest struct {
@@ -2089,15 +2099,19 @@ func (x *WatchMetadataRequest) GetAfterRevision() uint64 {
 }
 
 type TableUpdate struct {
-	state             protoimpl.MessageState `protogen:"open.v1"`
-	Nodes             []*Node                `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	Keyspaces         []*Keyspace            `protobuf:"bytes,2,rep,name=keyspaces,proto3" json:"keyspaces,omitempty"`
-	Partitions        []*Partition           `protobuf:"bytes,3,rep,name=partitions,proto3" json:"partitions,omitempty"`
-	Leaders           []*Leader              `protobuf:"bytes,4,rep,name=leaders,proto3" json:"leaders,omitempty"`
-	RemovedNodes      []uint64               `protobuf:"varint,5,rep,packed,name=removed_nodes,json=removedNodes,proto3" json:"removed_nodes,omitempty"`
-	RemovedKeyspaces  []uint32               `protobuf:"varint,6,rep,packed,name=removed_keyspaces,json=removedKeyspaces,proto3" json:"removed_keyspaces,omitempty"`
-	RemovedPartitions []uint64               `protobuf:"varint,7,rep,packed,name=removed_partitions,json=removedPartitions,proto3" json:"removed_partitions,omitempty"`
-	Revision          uint64                 `protobuf:"varint,8,opt,name=revision,proto3" json:"revision,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Nodes     []*Node                `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Keyspaces []*Keyspace            `protobuf:"bytes,2,rep,name=keyspaces,proto3" json:"keyspaces,omitempty"`
+	// Of a keyspace whose bounds the receiver may not see there is one partition for all of it, of a
+	// hash keyspace one for each number. It has the id and the replicas of the first partition there,
+	// and generation 0, which is before that of every real one. A request to it is refused as the
+	// user's rights say; if they have changed, the refusal has the real partitions.
+	Partitions        []*Partition `protobuf:"bytes,3,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	Leaders           []*Leader    `protobuf:"bytes,4,rep,name=leaders,proto3" json:"leaders,omitempty"`
+	RemovedNodes      []uint64     `protobuf:"varint,5,rep,packed,name=removed_nodes,json=removedNodes,proto3" json:"removed_nodes,omitempty"`
+	RemovedKeyspaces  []uint32     `protobuf:"varint,6,rep,packed,name=removed_keyspaces,json=removedKeyspaces,proto3" json:"removed_keyspaces,omitempty"`
+	RemovedPartitions []uint64     `protobuf:"varint,7,rep,packed,name=removed_partitions,json=removedPartitions,proto3" json:"removed_partitions,omitempty"`
+	Revision          uint64       `protobuf:"varint,8,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Everything that exists at `revision` has now been sent.
 	Complete bool `protobuf:"varint,9,opt,name=complete,proto3" json:"complete,omitempty"`
 	// What follows is everything anew: forget what is not sent again (after a compaction).
@@ -8869,9 +8883,10 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x129\n" +
 	"\amembers\x18\x02 \x03(\v2\x1f.tidemark.cluster.v1.CoreMemberR\amembers\"/\n" +
 	"\x11WatchTableRequest\x12\x1a\n" +
-	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\"2\n" +
+	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\"H\n" +
 	"\x12FollowTableRequest\x12\x1c\n" +
-	"\tkeyspaces\x18\x01 \x03(\rR\tkeyspaces\"k\n" +
+	"\tkeyspaces\x18\x01 \x03(\rR\tkeyspaces\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token\"k\n" +
 	"\x14WatchMetadataRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12%\n" +

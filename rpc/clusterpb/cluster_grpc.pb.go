@@ -64,6 +64,11 @@ type ClusterClient interface {
 	// and the partitions and leaders of those keyspaces that the client names, at first and whenever
 	// it has need of others. A server whose table is small, or that cannot tell keyspaces apart,
 	// sends all of it.
+	//
+	// While authentication is enabled, a client that has no right to any key of a keyspace gets the
+	// keyspace's partitions without bounds (TableUpdate.partitions), in WatchTable as well. The
+	// client is known by FollowTableRequest.token, or by the metadata field `token` of either stream,
+	// or by the name of its certificate.
 	FollowTable(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FollowTableRequest, TableUpdate], error)
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
 	CreateKeyspace(ctx context.Context, in *CreateKeyspaceRequest, opts ...grpc.CallOption) (*CreateKeyspaceResponse, error)
@@ -419,6 +424,11 @@ type ClusterServer interface {
 	// and the partitions and leaders of those keyspaces that the client names, at first and whenever
 	// it has need of others. A server whose table is small, or that cannot tell keyspaces apart,
 	// sends all of it.
+	//
+	// While authentication is enabled, a client that has no right to any key of a keyspace gets the
+	// keyspace's partitions without bounds (TableUpdate.partitions), in WatchTable as well. The
+	// client is known by FollowTableRequest.token, or by the metadata field `token` of either stream,
+	// or by the name of its certificate.
 	FollowTable(grpc.BidiStreamingServer[FollowTableRequest, TableUpdate]) error
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
 	CreateKeyspace(context.Context, *CreateKeyspaceRequest) (*CreateKeyspaceResponse, error)

@@ -1,0 +1,250 @@
+// Package veil keeps bounds of partitions from those who have no right to any key of a keyspace,
+// in the streams of the partition table that clients route by.
+//
+// # What is sent
+//
+// Bounds are keys of users. So a receiver without any right to a keyspace gets one partition for
+// all of it (of a hash keyspace, one for each number) in place of the real ones. It has the id and
+// the replicas of the first partition there, which begins where the keyspace does, and generation
+// 0, which is before that of every real partition. A client routes by it as by a descriptor from
+// long ago:
+//
+//   - The node judges a request before it looks at generations. It refuses a client without rights
+//     with an error that names the user and the right, as it always did, and a client that is not
+//     known as such. So no client waits for a table that never comes, whatever its version.
+//   - If the user has got rights since, the refusal is that the generation is old, and has the real
+//     partitions around the keys of the request. So a right counts as soon as the node has heard of
+//     it, whenever the stream of the table follows.
+//   - The real partitions take its place when they come: theirs is the later epoch.
+//
+// Its membership rises with the epoch of the partition that it stands for, so that of two the later
+// one counts.
+//
+// A user with a right to some keys of a keyspace gets all of it: to route, a client has to know
+// the partitions around its keys.
+//
+// # When rights change
+//
+// Each update is judged when it is sent, by what is shown and known then: the token of a stream may
+// have ended, and users and roles change. What is withheld from then on needs no message. When the
+// receiver may see more than before, because it shows a new token or its user got a right, the
+// table is sent anew, with Reset; a receiver of which nothing was withheld is not looked at. While
+// it is not known what the receiver may do, its bounds are withheld.
+//
+// INVARIANT: an update has bounds of a keyspace only if, at a moment after the update was begun,
+// the guard had no authentication to follow, or knew a right of the receiver to that keyspace.
+package veil
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/access"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+const (
+	// judgeEvery is how often it is looked whether a receiver may see what was withheld, and
+	// judgeEach what is added to that for each keyspace that was, so that it costs little.
+	judgeEvery = 500 * time.Millisecond
+	judgeEach  = 50 * time.Microsecond
+	// maxTokenBytes bounds a token.
+	maxTokenBytes = 4 << 10
+)
+
+// Viewer is the receiver of one stream. A nil Viewer sees everything. Its methods are safe for
+// concurrent use; of Follow one runs at a time.
+type Viewer struct {
+	guard access.Guard
+	// news says that another token was shown. Capacity 1.
+	news chan struct{}
+
+	mu     sync.Mutex
+	shown  access.Shown
+	client access.Client // nil until it is needed
+}
+
+// NewViewer makes the receiver that has shown that. Who has proved to be a server is none.
+func NewViewer(guard access.Guard, shown access.Shown) *Viewer {
+	return &Viewer{guard: guard, shown: shown, news: make(chan struct{}, 1)}
+}
+
+// Show has the receiver be known by another token; an empty one changes nothing.
+func (v *Viewer) Show(token string) error {
+	if len(token) > maxTokenBytes {
+		return status.Error(codes.InvalidArgument,
+			fmt.Sprintf("a token has at most %d bytes", maxTokenBytes))
+	}
+	if v == nil || token == "" {
+		return nil
+	}
+	v.mu.Lock()
+	if v.shown.Token != token {
+		v.shown.Token, v.client = strings.Clone(token), nil
+	}
+	v.mu.Unlock()
+	select {
+	case v.news <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func (v *Viewer) identify() access.Client {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.client == nil {
+		v.client = v.guard.Client(v.shown)
+	}
+	return v.client
+}
+
+// Emit takes one update of a table.
+type Emit func(*clusterpb.TableUpdate) error
+
+var errMore = errors.New("the receiver may see more than it was sent")
+
+// Follow hands on to emit what subscribe emits, as far as the receiver may see it. When that
+// becomes more it ends the context of subscribe, and calls it again. It returns with the error of
+// subscribe.
+func (v *Viewer) Follow(
+	ctx context.Context, subscribe func(context.Context, Emit) error, emit Emit,
+) error {
+	if v == nil {
+		return subscribe(ctx, emit)
+	}
+	for again := false; ; again = true {
+		if err := v.follow(ctx, again, subscribe, emit); !errors.Is(err, errMore) {
+			return err
+		}
+	}
+}
+
+// follow is one call of subscribe. errMore: it is to be called again.
+func (v *Viewer) follow(
+	ctx context.Context, again bool, subscribe func(context.Context, Emit) error, emit Emit,
+) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	s := &screen{viewer: v, withheld: make(map[uint32]struct{})}
+	var watching sync.WaitGroup
+	defer watching.Wait() // runs after cancel
+	defer cancel(nil)
+	watched := false
+	err := subscribe(ctx, func(u *clusterpb.TableUpdate) error {
+		u = s.screen(u)
+		if !watched && s.count() > 0 {
+			watched = true
+			watching.Go(func() {
+				if s.awaitMore(ctx) {
+					cancel(errMore)
+				}
+			})
+		}
+		u.Reset_, again = u.Reset_ || again, false
+		return emit(u)
+	})
+	if errors.Is(context.Cause(ctx), errMore) {
+		return errMore
+	}
+	return err
+}
+
+// screen is between one call of subscribe and the receiver.
+type screen struct {
+	viewer *Viewer
+
+	mu sync.Mutex
+	// withheld are the keyspaces of which partitions were withheld.
+	withheld map[uint32]struct{}
+}
+
+func (s *screen) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.withheld)
+}
+
+// screen is an update as the receiver may see it. Descriptors may be shared, and are not changed.
+func (s *screen) screen(u *clusterpb.TableUpdate) *clusterpb.TableUpdate {
+	if !s.viewer.guard.Enabled() || len(u.Partitions)+len(u.RemovedKeyspaces) == 0 {
+		return u
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range u.RemovedKeyspaces {
+		delete(s.withheld, id)
+	}
+	client := s.viewer.identify()
+	shown := make([]*clusterpb.Partition, 0, len(u.Partitions))
+	keyspace, sees := uint32(0), false // no keyspace has the id 0
+	for _, p := range u.Partitions {
+		if p.Keyspace != keyspace {
+			keyspace, sees = p.Keyspace, client.MayAny(uint64(p.Keyspace))
+		}
+		if sees {
+			shown = append(shown, p)
+			continue
+		}
+		s.withheld[p.Keyspace] = struct{}{}
+		if whole := boundless(p); whole != nil {
+			shown = append(shown, whole)
+		}
+	}
+	u.Partitions = shown
+	return u
+}
+
+// awaitMore waits until the receiver may see a keyspace of which partitions were withheld. false:
+// ctx has ended.
+func (s *screen) awaitMore(ctx context.Context) bool {
+	for {
+		pause := time.NewTimer(judgeEvery + time.Duration(s.count())*judgeEach)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return false
+		case <-s.viewer.news:
+			pause.Stop()
+		case <-pause.C:
+		}
+		if s.lifts() {
+			return true
+		}
+	}
+}
+
+func (s *screen) lifts() bool {
+	free, client := !s.viewer.guard.Enabled(), s.viewer.identify()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := range s.withheld {
+		if free || client.MayAny(uint64(id)) {
+			return true
+		}
+	}
+	return false
+}
+
+// boundless is what is sent of a partition whose bounds are withheld: nothing, but of the one that
+// begins where its keyspace or hash number does.
+func boundless(p *clusterpb.Partition) *clusterpb.Partition {
+	prefix := keys.PartitionPrefix(p)
+	if !bytes.Equal(p.Start, prefix) {
+		return nil
+	}
+	return &clusterpb.Partition{
+		Id: p.Id, Keyspace: p.Keyspace, Hash: p.Hash, PrefixLength: p.PrefixLength,
+		Replicas: p.Replicas, Start: prefix, End: keys.PrefixEnd(prefix),
+		Membership: p.Generation<<32 | min(p.Membership, math.MaxUint32),
+	}
+}
