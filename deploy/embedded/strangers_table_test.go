@@ -154,16 +154,22 @@ func TestTableIsForUsers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	tokens := map[string]string{}
 	token := func(user, password string) string {
 		t.Helper()
+		if tokens[user] != "" {
+			return tokens[user]
+		}
 		r, err := etcd.Authenticate(ctx, user, password)
 		if err != nil {
 			t.Fatal(err)
 		}
+		tokens[user] = r.Token
 		return r.Token
 	}
 	as := func(endpoint, user string) *kv.Client {
-		return open(endpoint, kv.User(user, kv.Password("pw")))
+		shown := token(user, "pw")
+		return open(endpoint, kv.Token(func(context.Context) (string, error) { return shown, nil }))
 	}
 	root := open(at[3], kv.User("root", kv.Password("secret")))
 
