@@ -113,8 +113,8 @@ func (c prefixClient) May(needs []access.Need) error {
 
 // A user who may read and write the keys of a prefix does everything there, whatever call it is,
 // and nothing else; one who may read writes nothing, and one who may write reads nothing. So it is
-// with a client to which bounds of partitions are not shown: as one of a version that shows no token
-// to the stream of the table, or one whose user has got its rights just now.
+// with a client to which bounds of partitions are not shown: as one of a version that shows no
+// token to the stream of the table, or one whose user has got its rights just now.
 func TestUsers(t *testing.T) {
 	for _, hashed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("hash=%v", hashed), func(t *testing.T) {

@@ -12,8 +12,8 @@ const (
 	// Admin is for altering and dropping the keyspace, loading into it, and creating its consumers.
 	// It is for a whole keyspace.
 	Admin
-	// Any is any of these, for any key of the keyspace. It stands alone, and its Need is for the whole
-	// keyspace.
+	// Any is any of these, for any key of the keyspace. It stands alone, and its Need is for the
+	// whole keyspace.
 	Any
 )
 

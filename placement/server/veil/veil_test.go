@@ -52,7 +52,8 @@ func (u *user) MayAny(keyspace uint64) bool {
 	return u.of.rights[u.token][keyspace]
 }
 
-// partitions are those of keyspace 7, by range, and of keyspace 8, by hash, which are split at keys.
+// partitions are those of keyspace 7, by range, and of keyspace 8, by hash, which are split at
+// keys.
 func partitions() (all []*clusterpb.Partition) {
 	id := uint64(100)
 	for keyspace, prefixes := range map[keys.KeyspaceID][][]byte{7: {keys.KeyspacePrefix(7)},
@@ -123,7 +124,8 @@ func TestBoundsAreWithheld(t *testing.T) {
 		go func() {
 			over <- viewer.Follow(ctx, func(ctx context.Context, emit Emit) error {
 				for {
-					if err := emit(&clusterpb.TableUpdate{Partitions: partitions(), Complete: true}); err != nil {
+					u := &clusterpb.TableUpdate{Partitions: partitions(), Complete: true}
+					if err := emit(u); err != nil {
 						return err
 					}
 					select {
