@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -236,8 +237,9 @@ func (c *etcdCluster) change(ctx context.Context, r *clusterpb.ChangeCoreRequest
 		}
 		// It is over when the coordination store's members have changed, too.
 		over := list.GetChange() == nil || list.GetChange().Id != begun.GetChange()
-		switch members := list.GetMembers().GetMembers(); {
-		case over && done(members):
+		members := list.GetMembers().GetMembers()
+		switch {
+		case over && done(staying(members, list.GetChange())):
 			return c.list(members), nil
 		case over && begun.GetChange() != 0:
 			return nil, status.Error(codes.FailedPrecondition, "etcdserver: the change of the members "+
@@ -247,6 +249,14 @@ func (c *etcdCluster) change(ctx context.Context, r *clusterpb.ChangeCoreRequest
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// staying are the members but for the one that a change under way removes: an addition that the
+// change takes back has not come to its end.
+func staying(all []*clusterpb.CoreMember, change *clusterpb.CoreChange) []*clusterpb.CoreMember {
+	return slices.DeleteFunc(slices.Clone(all), func(m *clusterpb.CoreMember) bool {
+		return m.Replica == change.GetRemoveReplica()
+	})
 }
 
 // Remove implements etcdapi.Cluster.

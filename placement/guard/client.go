@@ -212,7 +212,7 @@ func (c *client) verified(k *known, t *tables) *tables {
 func (c *client) denied(n *access.Need) *access.Error {
 	if n.Right == access.Any {
 		return &access.Error{Reason: access.Denied, Text: fmt.Sprintf(
-			"user %q has no right to any key of keyspace %d", c.Name(), n.Keyspace)}
+			"user %q may not read or write any key of keyspace %d", c.Name(), n.Keyspace)}
 	}
 	what, keys := "", ""
 	for _, r := range []struct {
