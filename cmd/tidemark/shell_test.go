@@ -101,7 +101,7 @@ func TestPutReadsStandardInput(t *testing.T) {
 	}
 }
 
-// Colours are for terminals, unless somebody says otherwise.
+// Colours are for terminals, unless a flag says otherwise.
 func TestColors(t *testing.T) {
 	b := cluster(t)
 	for _, c := range []struct {

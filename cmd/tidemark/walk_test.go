@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
@@ -276,6 +277,11 @@ func TestEveryOutputOfEveryCommand(t *testing.T) {
 				}
 				if c.before != nil {
 					b.walk(0, exit.OK, "", number(c.before)...)
+				}
+				if name == "transfer" { // the one before goes on in the background
+					for b.run("", exit.OK, "operators", "-o", "tsv").out != "" {
+						time.Sleep(10 * time.Millisecond)
+					}
 				}
 				out := b.walk(mode.width, c.code, c.stdin, append(number(c.args), mode.args...)...)
 				checkOutput(t, mode.name, mode.width, c, out)

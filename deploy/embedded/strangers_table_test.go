@@ -173,7 +173,7 @@ func TestTableIsForUsers(t *testing.T) {
 	}
 	root := open(at[3], kv.User("root", kv.Password("secret")))
 
-	// Whoever has a right routes, from any server.
+	// A client with a right routes, from any server.
 	key := []byte(marker + "/f")
 	for i, endpoint := range at {
 		for user := range grants {

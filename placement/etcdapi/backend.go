@@ -6,6 +6,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/passwords"
@@ -56,8 +57,6 @@ func (b *backend) execute(ctx context.Context, c *storepb.Command) (*storepb.Res
 func (b *backend) executeWithin(
 	ctx context.Context, limit time.Duration, c *storepb.Command,
 ) (*storepb.Result, error) {
-	limited, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
 	for attempt := 1; ; attempt++ {
 		who, err := b.permit(ctx, func(state *authority.State, who *storepb.AuthInfo) error {
 			c.Auth = who
@@ -68,15 +67,17 @@ func (b *backend) executeWithin(
 		}
 		// It is checked again when it is applied, by every member.
 		c.Auth = who
-		result, err := b.Store.Execute(store.WithClient(limited, b.Party(ctx)), c)
+		limited, cancel := context.WithTimeout(store.WithClient(ctx, b.Party(ctx)), limit)
+		result, err := b.Store.Execute(limited, c)
+		cancel()
 		switch {
 		case err == nil:
 			return result, nil
 		case attempt == maxAttempts || !judgedByOld(who, err):
 			return nil, b.toGRPC(ctx, err)
 		}
-		if err := b.confirm(limited); err != nil {
-			return nil, err
+		if b.confirm(ctx) != nil {
+			return nil, rpctypes.ErrGRPCAuthOldRevision // nothing was done, and an error of confirm hides that
 		}
 	}
 }

@@ -87,7 +87,7 @@ type Partition struct {
 	// SplitFrom is the partition that this one split off from. 0: the partition was founded with its
 	// keyspace, and its start is never merged away.
 	SplitFrom keys.PartitionID
-	// Asked: somebody asked for the boundary at the start of the partition. The planner does not
+	// Asked: a caller asked for the boundary at the start of the partition. The planner does not
 	// merge it away.
 	Asked bool
 	// Resized is when the partition last split, split off or merged. Zero: never, as far as is known.

@@ -24,7 +24,7 @@ const (
 	MergeByRequest
 	// BoundaryFounded: the keyspace was created with the boundary between the two.
 	BoundaryFounded
-	// BoundaryAsked: somebody asked for the boundary.
+	// BoundaryAsked: a caller asked for the boundary.
 	BoundaryAsked
 	// BusyTogether: the two have had too much load of late.
 	BusyTogether

@@ -40,7 +40,7 @@ type Growth struct {
 	// would get at the keys that were known last; 0: none was known yet.
 	busyShare, byteShare uint16
 	// Founded and Asked say why the start of the partition is never merged away: it was founded with
-	// the keyspace, or somebody asked for the boundary.
+	// the keyspace, or a caller asked for the boundary.
 	Founded, Asked bool
 }
 
