@@ -289,7 +289,7 @@ func TestTokenIsRenewed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 3 {
+		for range 30 {
 			before := tokens.Load()
 			guard.end(fmt.Sprintf("ann#%d", before))
 			var all sync.WaitGroup

@@ -145,6 +145,7 @@ func (s *Store) publish(a *application, term uint64) {
 	}
 	known, waiting := s.applied(a, term)
 	s.sized(a.meta, known, a.freed)
+	s.compactionApplied(a.meta)
 	if a.replaced {
 		s.hub.Reset(a.meta.Revision)
 	} else {

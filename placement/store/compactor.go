@@ -194,6 +194,17 @@ func (s *Store) prepareCompaction(
 	return c, nil
 }
 
+// compactionApplied says that the store is as far with its compactions as the metadata are. The
+// size of the store is known already: whoever has waited for a compaction asks for the size.
+func (s *Store) compactionApplied(meta *storepb.MetaRecord) {
+	s.mu.Lock()
+	s.restLocked(meta)
+	s.mu.Unlock()
+	if s.historyLong() || meta.CompactionRest != nil {
+		s.pokeCompactor()
+	}
+}
+
 // restLocked follows whether a compaction has left something to be removed.
 func (s *Store) restLocked(meta *storepb.MetaRecord) {
 	switch left := meta.CompactionRest != nil; {

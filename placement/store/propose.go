@@ -165,7 +165,9 @@ func (s *Store) applied(a *application, term uint64) ([]known, []reaching) {
 	s.mu.appliedTerm = term
 	s.revision.Store(a.meta.Revision)
 	s.compacted.Store(a.meta.Compacted)
-	s.restLocked(a.meta)
+	if a.meta.CompactionRest != nil {
+		s.restLocked(a.meta) // its end is told by compactionApplied
+	}
 	s.index.Store(a.index)
 	imports := importing(a.meta)
 	importChanged := s.importing.Swap(imports) != imports
@@ -191,7 +193,7 @@ func (s *Store) applied(a *application, term uint64) ([]known, []reaching) {
 	if serving != before || importChanged || len(a.leases) > 0 {
 		s.poke()
 	}
-	if s.historyLong() || a.meta.CompactionRest != nil || serving != before {
+	if serving != before {
 		s.pokeCompactor()
 	}
 	return all, waiting

@@ -224,7 +224,7 @@ func (a *attempt) request(p *Partition, l *leader) (*kvpb.Request, error) {
 func (a *attempt) address(r *kvpb.Request, p *Partition, term uint64) {
 	r.Partition, r.Generation, r.Term = uint64(p.ID), p.Generation, term
 	r.Sequence, r.Session = a.sequence, a.session
-	_, a.token = a.sender.identity.known()
+	a.token = a.sender.identity.shown.Load()
 	left := patience
 	if a.hasDeadline {
 		left = time.Until(a.deadline)

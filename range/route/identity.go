@@ -39,8 +39,10 @@ const (
 // identity is what is known of the client's user. One without a source names none.
 type identity struct {
 	source func(context.Context) (string, error)
-	// latest is nil before the first token.
+	// latest is nil before the first token. New streams show the latest token.
 	latest atomic.Pointer[token]
+	// shown is the number of the latest token that every open stream to a node has been shown.
+	shown atomic.Uint64
 	// news has the table stream show another token. Capacity 1.
 	news chan struct{}
 
@@ -111,65 +113,79 @@ func (s *Sender) tokenForStream(ctx context.Context) string {
 	return text
 }
 
-// renewToken waits for a token that is newer than the one of a number. A refusal stands for a
-// while: each login with a wrong password costs the core as much as one with the right one.
+// renewToken waits until every open stream has been shown a token that is newer than the token of a
+// number. A refusal stands for a while: each login with a wrong password costs the core as much as
+// one with the right password.
 func (s *Sender) renewToken(ctx context.Context, than uint64) error {
 	i := &s.identity
-	i.mu.Lock()
-	if _, number := i.known(); number > than {
-		i.mu.Unlock()
-		return nil
-	}
-	if i.getting == nil {
-		if i.err != nil && !passing(i.err) && time.Since(i.ended) < tokenAgain {
-			defer i.mu.Unlock()
-			return i.err
-		}
-		i.getting = make(chan struct{})
-		if !s.spawn(s.getToken) {
-			close(i.getting)
-			i.getting = nil
+	for {
+		i.mu.Lock()
+		if i.shown.Load() > than {
 			i.mu.Unlock()
+			return nil
+		}
+		if i.getting == nil {
+			if i.err != nil && !passing(i.err) && time.Since(i.ended) < tokenAgain {
+				defer i.mu.Unlock()
+				return i.err
+			}
+			i.getting = make(chan struct{})
+			if !s.spawn(s.getToken) {
+				close(i.getting)
+				i.getting = nil
+				i.mu.Unlock()
+				return ErrClosed
+			}
+		}
+		over := i.getting
+		i.mu.Unlock()
+		select {
+		case <-over:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.done:
 			return ErrClosed
 		}
+		i.mu.Lock()
+		err := i.err
+		i.mu.Unlock()
+		if err != nil && i.shown.Load() <= than {
+			return err
+		}
+		// A call that was under way may have brought the very token that is not to be used.
 	}
-	over := i.getting
-	i.mu.Unlock()
-	select {
-	case <-over:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.done:
-		return ErrClosed
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if _, number := i.known(); number > than {
-		return nil
-	}
-	return i.err
 }
 
-// getToken makes the one call that is under way, and shows what comes of it.
+// getToken makes the one call that is under way, and shows the token on the open streams.
+//
+// INVARIANT: new streams use a token before the open streams are shown the token, and no caller is
+// told of the token before all of them are: a stream that shows an older token would refuse the
+// next attempt of the caller.
 func (s *Sender) getToken() {
 	i := &s.identity
 	ctx, cancel := context.WithTimeout(s.ctx, tokenTimeout)
 	text, err := i.source(ctx)
 	cancel()
-	i.mu.Lock()
-	if i.err, i.tried, i.ended = err, true, time.Now(); err == nil {
-		_, number := i.known()
-		i.latest.Store(&token{text, number + 1})
+	_, number := i.known()
+	if err == nil {
+		number++
+		i.latest.Store(&token{text, number})
+		s.showToken(text)
+	} else {
+		s.log.Warn("no token for the client's user", "error", err)
 	}
+	i.mu.Lock()
+	i.err, i.tried, i.ended = err, true, time.Now()
+	i.shown.Store(number)
 	close(i.getting)
 	i.getting = nil
 	i.mu.Unlock()
-	if err != nil {
-		s.log.Warn("no token for the client's user", "error", err)
-		return
-	}
+}
+
+// showToken shows a token on the streams that are open.
+func (s *Sender) showToken(text string) {
 	select {
-	case i.news <- struct{}{}:
+	case s.identity.news <- struct{}{}:
 	default:
 	}
 	for _, n := range *s.nodes.Load() {
@@ -186,9 +202,8 @@ func (s *Sender) getToken() {
 // keepToken gets tokens until the Sender closes.
 func (s *Sender) keepToken() {
 	for {
-		_, number := s.identity.known()
 		wait := tokenAge
-		if err := s.renewToken(s.ctx, number); err != nil {
+		if err := s.renewToken(s.ctx, s.identity.shown.Load()); err != nil {
 			wait = tokenAgain
 		}
 		if s.pause(s.ctx, wait) != nil {
