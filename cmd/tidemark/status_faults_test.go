@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -84,25 +85,32 @@ func (w *watched) await(what string, code int, words ...string) {
 		text)
 }
 
-// named wants a list of the JSON output to have something in it, and all others to be empty.
+// named waits, in virtual time, until the lists of the JSON output that have something in them are
+// those of the keys. A follower whose new leader has not heard it yet counts as behind for a
+// moment.
 func (w *watched) named(what string, keys ...string) {
 	w.t.Helper()
-	text, _ := w.status(output.JSON)
-	var row map[string]any
-	if err := json.Unmarshal([]byte(text), &row); err != nil {
-		w.t.Fatalf("%s: %v in %s", what, err, text)
-	}
-	for _, key := range []string{"unavailable", "under_replicated", "full", "unhealthy",
-		"core_at_risk", "cut_off"} {
-		want := false
-		for _, k := range keys {
-			want = want || k == key
+	var text string
+	var wrong []string
+	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(500 * time.Millisecond) {
+		text, _ = w.status(output.JSON)
+		var row map[string]any
+		if err := json.Unmarshal([]byte(text), &row); err != nil {
+			w.t.Fatalf("%s: %v in %s", what, err, text)
 		}
-		list, is := row[key].([]any)
-		if !is || want != (len(list) > 0) {
-			w.t.Errorf("%s: %s is %v, in %s", what, key, row[key], text)
+		wrong = nil
+		for _, key := range []string{"unavailable", "under_replicated", "full", "unhealthy",
+			"core_at_risk", "cut_off"} {
+			list, is := row[key].([]any)
+			if !is || slices.Contains(keys, key) != (len(list) > 0) {
+				wrong = append(wrong, key)
+			}
+		}
+		if len(wrong) == 0 {
+			return
 		}
 	}
+	w.t.Errorf("%s: the lists are not those of %v: %v, in %s", what, keys, wrong, text)
 }
 
 // ready wants each server that runs to be ready, but these.
