@@ -43,6 +43,11 @@ type CoreMemberHealth struct {
 	Coordination []CoordinationFollower
 	// Alarms are those of the coordination store.
 	Alarms []CoordinationAlarm
+	// DiskSlow: the member's log takes many times longer to sync, LogSync, than the logs of other
+	// members. DiskStalled: a write to it has not ended for longer than an election timeout. The
+	// member leads nothing meanwhile.
+	DiskSlow, DiskStalled bool
+	LogSync               time.Duration
 }
 
 // CoordinationFollower is a member of the coordination store as its leader sees it.
@@ -140,7 +145,9 @@ func memberHealth(h *clusterpb.MemberHealth) *CoreMemberHealth {
 		return nil
 	}
 	health := &CoreMemberHealth{NotReady: h.NotReady, Silent: h.Silent,
-		CoordinationOpen: h.CoordinationOpen, CoordinationFailed: h.CoordinationFailed}
+		CoordinationOpen: h.CoordinationOpen, CoordinationFailed: h.CoordinationFailed,
+		DiskSlow: h.DiskSlow, DiskStalled: h.DiskStalled,
+		LogSync: time.Duration(h.SyncMicros) * time.Microsecond}
 	for _, f := range h.CoordinationFollowers {
 		health.Coordination = append(health.Coordination, CoordinationFollower{ID: f.Replica,
 			Answers: f.Answers, Behind: f.Behind, Snapshot: f.Snapshot})

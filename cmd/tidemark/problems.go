@@ -147,7 +147,8 @@ func judge(
 	nodes []kv.NodeInfo, partitions []kv.PartitionInfo, core kv.Core,
 ) (p problems, again bool) {
 	alive, lost := make(map[uint64]bool, len(nodes)), make(map[uint64]int)
-	at, holds, notReady := make(map[string]uint64), make(map[uint64]bool), make(map[string]bool)
+	at, holds := make(map[string]uint64), make(map[uint64]bool)
+	notReady, slow := make(map[string]bool), make(map[string]bool)
 	for _, node := range nodes {
 		alive[node.ID] = node.Alive
 		if node.Alive {
@@ -196,6 +197,7 @@ func judge(
 			p.full.add("node %d (%s): %d MiB are free", node.ID, node.Address, node.DiskFree>>20)
 		}
 		if node.DiskSlow {
+			slow[node.Address] = true
 			p.unhealthy.add("node %d (%s): its disk is slow, its log takes %v to sync, many times "+
 				"longer than those of others; others lead meanwhile", node.ID, node.Address,
 				node.LogSync.Round(time.Millisecond))
@@ -218,6 +220,6 @@ func judge(
 	}
 	again = p.judgeCopies(nodes, holds) || again
 	p.judgeLinks(nodes)
-	p.judgeCore(core, notReady)
+	p.judgeCore(core, notReady, slow)
 	return p, again
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
 )
@@ -12,8 +13,9 @@ import (
 const nearlyAll = 64
 
 // judgeCore adds what is wrong with the consistent core and with the coordination store. notReady
-// are the addresses of nodes that were named as not ready: their servers are named once.
-func (p *problems) judgeCore(core kv.Core, notReady map[string]bool) {
+// are the addresses of nodes that were named as not ready, slow those of nodes whose disk was named
+// as slow: their servers are named once.
+func (p *problems) judgeCore(core kv.Core, notReady, slow map[string]bool) {
 	name := func(id uint64) string {
 		for _, m := range core.Members {
 			if m.ID == id {
@@ -42,6 +44,16 @@ func (p *problems) judgeCore(core kv.Core, notReady map[string]bool) {
 			for _, reason := range m.Health.NotReady {
 				p.unhealthy.add("the server of core %s is not ready: %s", name(m.ID), reason)
 			}
+		}
+		switch {
+		case slow[m.Address]:
+		case m.Health.DiskStalled:
+			p.unhealthy.add("core %s: its disk stands still, no write to its log ends; others lead "+
+				"meanwhile", name(m.ID))
+		case m.Health.DiskSlow:
+			p.unhealthy.add("core %s: its disk is slow, its log takes %v to sync, many times longer "+
+				"than those of others; others lead meanwhile", name(m.ID),
+				m.Health.LogSync.Round(time.Millisecond))
 		}
 		for _, other := range m.Health.Silent {
 			p.judgeLink("core "+name(m.ID), name(other), m.ID < other, answers[other],

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
@@ -26,6 +27,12 @@ func TestJudge(t *testing.T) {
 		!strings.Contains(p.unavailable.names[0], "partition 7 of things") || !again {
 		t.Errorf("a partition whose leader is down: %+v, again %v", p.unavailable, again)
 	}
+	nodes[1].DiskSlow, nodes[1].LogSync = true, 40*time.Millisecond
+	if slow, _ := judge(nodes, partitions, kv.Core{}); !slices.ContainsFunc(slow.unhealthy.names,
+		func(s string) bool { return strings.Contains(s, "its disk is slow, its log takes 40ms") }) {
+		t.Errorf("a node's disk is slow: %+v", slow.unhealthy)
+	}
+	nodes[1].DiskSlow = false
 	if p.underReplicated.total != 1 || p.full.total != 1 || p.unhealthy.total != 2 {
 		t.Errorf("one node is down, one full, one unhealthy for two reasons: %+v", p)
 	}
@@ -145,11 +152,20 @@ func TestJudgeCore(t *testing.T) {
 		{"a server is not ready", func(m []kv.CoreMemberInfo) {
 			m[0].Health.NotReady, m[1].Health.NotReady = []string{"its disk"}, []string{"its clock"}
 		}, []string{"the server of core member 2 (b:1) is not ready: its clock"}}, // a:1 is a node's
+		{"disks are slow or stand still", func(m []kv.CoreMemberInfo) {
+			m[1].Health.DiskSlow = true // b:1 is that of a node, which is named
+			m[2].Health.DiskSlow, m[2].Health.LogSync = true, 40*time.Millisecond
+			m[3].Health.DiskSlow, m[3].Health.DiskStalled = true, true
+		}, []string{"core member 3 (c:1): its disk is slow, its log takes 40ms to sync, many times " +
+			"longer than those of others; others lead meanwhile",
+			"core member 4 (d:1): its disk stands still, no write to its log ends; others lead " +
+				"meanwhile"}},
 	} {
 		core := well()
 		c.change(core.Members)
 		var p problems
-		p.judgeCore(core, map[string]bool{"a:1": true})
+		p.judgeCore(core, map[string]bool{"a:1": true},
+			map[string]bool{"b:1": true})
 		got := slices.Concat(p.unavailable.names, p.underReplicated.names, p.full.names,
 			p.unhealthy.names, p.core.names, p.links.names)
 		if !slices.Equal(got, c.want) {

@@ -239,6 +239,37 @@ func TestStatusNamesWhatFails(t *testing.T) {
 		c.Disk(5).SetFull(false)
 		well("a node's disk has room again")
 
+		for i := range c.Servers() {
+			c.Disk(i).SetSyncTimes(time.Millisecond, time.Millisecond)
+		}
+		what = "the disk of a member of the core is slow"
+		// Without writes it is not known how long a write takes.
+		var writes sync.WaitGroup
+		written := make(chan struct{})
+		writes.Go(func() {
+			for pause := true; ; pause = !pause {
+				select {
+				case <-written:
+					return
+				case <-time.After(time.Second):
+					_, _ = w.client.PausePlacement(t.Context(), pause)
+				}
+			}
+		})
+		c.Disk(1).SetSyncTimes(50*time.Millisecond, 50*time.Millisecond)
+		w.await(what, exit.Degraded, "unhealthy: core "+member(1)+": its disk is slow")
+		w.ready(what)
+		c.Disk(1).SetSyncTimes(time.Millisecond, time.Millisecond)
+		well("the disk of the member is as fast as others")
+
+		what = "the disk of a member of the core stands still"
+		c.Disk(1).SetStalled(true)
+		w.await(what, exit.Degraded, "unhealthy: core "+member(1)+": its disk stands still")
+		c.Disk(1).SetStalled(false)
+		well("the disk of the member writes again")
+		close(written)
+		writes.Wait()
+
 		what = "a node's clock is wrong"
 		c.Clock(4).Jump(time.Minute)
 		w.await(what, exit.Degraded, "unhealthy: node", "clock is wrong")

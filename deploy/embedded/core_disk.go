@@ -3,8 +3,10 @@ package embedded
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
@@ -33,6 +35,8 @@ type coreDisk struct {
 	stalled  int
 	yielding map[keys.PartitionID]time.Time
 	led      map[keys.PartitionID]ledTerm
+	// standsStill is whether the last look found the log standing still, for whoever asks.
+	standsStill atomic.Bool
 
 	running sync.WaitGroup
 	end     context.CancelFunc
@@ -64,6 +68,12 @@ func (d *coreDisk) close() {
 	}
 }
 
+// state says how the disk of the core's log is. start must have been called.
+func (d *coreDisk) state() server.DiskState {
+	slow, sync := d.host.DiskSlow()
+	return server.DiskState{Slow: slow, Stalled: d.standsStill.Load(), Sync: sync}
+}
+
 // look is called with every tick.
 func (d *coreDisk) look() {
 	h := d.host
@@ -73,6 +83,7 @@ func (d *coreDisk) look() {
 		d.stalled = 0
 	}
 	stalled := d.stalled >= coreStallLooks
+	d.standsStill.Store(stalled)
 	h.SetLeaderAverse(slow || stalled, slow && !stalled)
 	now := time.Now()
 	h.Groups(func(g *host.Group) {

@@ -124,6 +124,7 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 		Coordination: !s.config.withoutCoordination,
 		Inform:       s.informOf, Wake: s.wakeNode, Proves: s.provesServer,
 		Check: s.checkMember, NotReady: s.notReady, CoordinationErr: s.CoordinationErr,
+		Disk:   p.disk.state,
 		Silent: p.host.PeerDown, Averse: p.host.PeerLeaderAverse,
 		Planner: s.config.Planner, MaxClockAhead: s.config.clock().MaxAhead(),
 		Physical: s.config.Physical, Monotonic: s.config.Monotonic,

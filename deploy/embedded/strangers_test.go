@@ -111,6 +111,11 @@ func TestStrangersSeeNoKeys(t *testing.T) {
 				}
 			}
 		}
+		if _, err := open(endpoint, kv.Token(func(context.Context) (string, error) {
+			return token("nobody", "pw"), nil
+		})).Placement(ctx); err != nil {
+			t.Errorf("server %d: a user without rights asks for the settings: %v", i, err)
+		}
 		bounds, err := open(endpoint, kv.Token(func(context.Context) (string, error) {
 			return token("part", "pw"), nil
 		})).Partitions(ctx, "secrets")
@@ -124,6 +129,51 @@ func TestStrangersSeeNoKeys(t *testing.T) {
 		if got := strings.Join(starts, " "); err != nil || got != " hidden hidden "+marker+"/f" {
 			t.Errorf("server %d: who may read a part sees the bounds %q, %v", i, got, err)
 		}
+	}
+}
+
+// A keyspace that is created under the name of a dropped one has other users: they are not shown the
+// keys in events of the dropped keyspace.
+func TestEventsOfADroppedKeyspaceShowNoKeys(t *testing.T) {
+	cluster := startEtcd(t, nil)
+	ctx, at := t.Context(), cluster.Endpoints()
+	etcd := etcdClient(t, nil, at[:3]...)
+	operator, err := kv.Open(ctx, at[:1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { operator.Close() })
+	s := steps{t: t}
+	_, err = operator.CreateKeyspace(ctx, "secrets", kv.Range([]byte(marker+"/a")), kv.Replicas(1))
+	s.do(nil, err)
+	split, err := operator.SplitPartition(ctx, "secrets", []byte(marker+"/f"))
+	s.do(nil, err)
+	s.check()
+	awaitTrue(t, "the split is done", func() bool {
+		events, err := operator.Events(ctx, split.Partition, 0, 10)
+		return err == nil && len(events) > 0 && len(events[0].SplitAt) > 0
+	})
+	s.do(nil, operator.DropKeyspace(ctx, "secrets"))
+	s.check()
+	awaitTrue(t, "the keyspace is created anew", func() bool {
+		_, err := operator.CreateKeyspace(ctx, "secrets", kv.Range(), kv.Replicas(1))
+		return err == nil
+	})
+	s.do(etcd.UserAdd(ctx, "root", "secret"))
+	s.do(etcd.UserGrantRole(ctx, "root", "root"))
+	s.do(etcd.UserAdd(ctx, "reader", "pw"))
+	s.do(etcd.RoleAdd(ctx, "reader"))
+	s.do(coordpb.NewPermissionsClient(etcd.ActiveConnection()).Grant(ctx, &coordpb.GrantRequest{
+		Role: "reader", Keys: whole("secrets"), Rights: &coordpb.Rights{Read: true}}))
+	s.do(etcd.UserGrantRole(ctx, "reader", "reader"))
+	s.do(etcd.AuthEnable(ctx))
+	s.check()
+	r, err := etcd.Authenticate(ctx, "reader", "pw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := callAll(t, at[0], r.Token, split.Partition, false)["ListEvents"]; n > 0 {
+		t.Error("a reader of the new keyspace sees keys of the dropped one")
 	}
 }
 

@@ -86,7 +86,7 @@ func (s *Server) AlterKeyspace(
 		return &clusterpb.AlterKeyspaceResponse{Keyspace: ks.Keyspace}, nil
 	}
 	ok, err := s.commitEvent(ctx, &clusterpb.Event{Kind: "keyspace", Keyspace: ks.Name,
-		Reason: "asked for", Outcome: placementText(ks.Keyspace)},
+		KeyspaceId: uint64(ks.id()), Reason: "asked for", Outcome: placementText(ks.Keyspace)},
 		[]*storepb.Compare{store.ModifiedAt(keyspaceKey(ks.id()), ks.revision)},
 		store.Put(keyspaceKey(ks.id()), encode(ks.Keyspace)))
 	if err != nil {

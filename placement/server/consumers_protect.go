@@ -172,8 +172,9 @@ func (s *Server) dropConsumer(ctx context.Context, ks storedKeyspace, c consumer
 	c.TooOld = true
 	key := consumerKey(ks.id(), c.Name)
 	ok, err := s.commitEvent(ctx, &clusterpb.Event{Kind: "consumer", Keyspace: ks.Name,
-		Reason:  "it is behind by more than " + c.Keep().String(),
-		Outcome: "history is not kept any more for consumer " + keys.Pretty([]byte(c.Name))},
+		KeyspaceId: uint64(ks.id()),
+		Reason:     "it is behind by more than " + c.Keep().String(),
+		Outcome:    "history is not kept any more for consumer " + keys.Pretty([]byte(c.Name))},
 		[]*storepb.Compare{store.ModifiedAt(key, c.Revision)},
 		store.Put(key, encodeConsumer(c.Consumer)))
 	if err != nil || !ok {

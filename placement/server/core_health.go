@@ -33,11 +33,24 @@ func (s *Server) Check(
 	return s.health(ctx), nil
 }
 
+// DiskState says how the disk is that a member writes its log to.
+type DiskState struct {
+	// Slow: the log takes many times longer to sync than the logs of other members. Stalled: a write
+	// has not ended for longer than an election timeout.
+	Slow, Stalled bool
+	// Sync is how long a sync takes; 0: it is not known.
+	Sync time.Duration
+}
+
 // health is what this member says of itself and of the others.
 func (s *Server) health(ctx context.Context) *clusterpb.MemberHealth {
 	h := &clusterpb.MemberHealth{}
 	if s.config.NotReady != nil {
 		h.NotReady = s.config.NotReady()
+	}
+	if s.config.Disk != nil {
+		d := s.config.Disk()
+		h.DiskSlow, h.DiskStalled, h.SyncMicros = d.Slow, d.Stalled, uint64(d.Sync.Microseconds())
 	}
 	members := s.store.Members().GetMembers()
 	for _, m := range members {

@@ -93,14 +93,6 @@ func (s *Server) ListEvents(
 	if limit == 0 {
 		limit = defaultEvents
 	}
-	all, err := loadKeyspaces(v)
-	if err != nil {
-		return nil, s.toStatus(err)
-	}
-	ids := make(map[string]keys.KeyspaceID, len(all))
-	for _, ks := range all {
-		ids[ks.Name] = ks.id()
-	}
 	sees := sightOf(ctx)
 	out := &clusterpb.ListEventsResponse{}
 	err = eventsBackwards(v, func(e *clusterpb.Event) bool {
@@ -109,7 +101,7 @@ func (s *Server) ListEvents(
 			e.FromNode != r.Node && e.LeadNode != r.Node {
 			return true
 		}
-		sees.event(ids[e.Keyspace], e)
+		sees.event(e)
 		out.Events = append(out.Events, e)
 		return len(out.Events) < limit
 	})

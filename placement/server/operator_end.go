@@ -56,7 +56,8 @@ func (s *Server) finish(ctx context.Context, v *store.View, o *serverpb.Operator
 	}
 	took := max(0, time.Since(time.UnixMilli(o.CreatedUnixMs)))
 	e := &clusterpb.Event{Kind: o.Kind, Partition: o.Partition, Keyspace: ks.Keyspace.GetName(),
-		ToNode: o.AddNode, FromNode: o.RemoveNode, LeadNode: o.LeadNode, Operator: o.Id,
+		KeyspaceId: uint64(o.Keyspace),
+		ToNode:     o.AddNode, FromNode: o.RemoveNode, LeadNode: o.LeadNode, Operator: o.Id,
 		Reason: o.Reason, Outcome: text, TookMillis: uint64(took.Milliseconds()), Bytes: o.Bytes,
 		ScoreBefore: o.ScoreBefore, ScoreAfter: o.ScoreAfter, Rejected: o.Rejected,
 		Child: o.Child, SplitAt: splitAt(ks.Keyspace, o), Right: o.Right}

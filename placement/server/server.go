@@ -52,10 +52,11 @@ type Config struct {
 
 	// Check asks the member of the core at an address how it is. NotReady says why this server is not
 	// ready, and CoordinationErr why its part of the coordination store has failed; nil if it has
-	// not. Any of them may be nil: that is not known then.
+	// not. Disk says how the disk of the log is. Any of them may be nil: that is not known then.
 	Check           func(ctx context.Context, address string) (*clusterpb.MemberHealth, error)
 	NotReady        func() []string
 	CoordinationErr func() error
+	Disk            func() DiskState
 
 	// Proves says why a caller has not proved to be a server of the cluster; nil if it has, or if it
 	// is on this machine and needs no proof. nil: all have.

@@ -88,7 +88,8 @@ func (s sight) operator(keyspace keys.KeyspaceID, o *clusterpb.OperatorInfo) {
 }
 
 // event takes the keys away that may not be shown.
-func (s sight) event(keyspace keys.KeyspaceID, e *clusterpb.Event) {
+func (s sight) event(e *clusterpb.Event) {
+	keyspace := keys.KeyspaceID(e.KeyspaceId)
 	if s.all(keyspace) {
 		return
 	}

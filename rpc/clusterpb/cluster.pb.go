@@ -6006,6 +6006,9 @@ type Event struct {
 	Right   uint64 `protobuf:"varint,19,opt,name=right,proto3" json:"right,omitempty"`
 	// Not stored.
 	SplitAtHidden bool `protobuf:"varint,20,opt,name=split_at_hidden,json=splitAtHidden,proto3" json:"split_at_hidden,omitempty"`
+	// The keyspace of that name at the time; 0: the event has none, or an earlier version stored the
+	// event. A keyspace that was created later under the name has another id.
+	KeyspaceId    uint64 `protobuf:"varint,21,opt,name=keyspace_id,json=keyspaceId,proto3" json:"keyspace_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6178,6 +6181,13 @@ func (x *Event) GetSplitAtHidden() bool {
 		return x.SplitAtHidden
 	}
 	return false
+}
+
+func (x *Event) GetKeyspaceId() uint64 {
+	if x != nil {
+		return x.KeyspaceId
+	}
+	return 0
 }
 
 type SetPlacementRequest struct {
@@ -8184,7 +8194,12 @@ type MemberHealth struct {
 	LeadsCoordination     bool            `protobuf:"varint,5,opt,name=leads_coordination,json=leadsCoordination,proto3" json:"leads_coordination,omitempty"`
 	CoordinationFollowers []*CoreFollower `protobuf:"bytes,6,rep,name=coordination_followers,json=coordinationFollowers,proto3" json:"coordination_followers,omitempty"`
 	// Alarms of the coordination store, as the member has them.
-	Alarms        []*CoordinationAlarm `protobuf:"bytes,7,rep,name=alarms,proto3" json:"alarms,omitempty"`
+	Alarms []*CoordinationAlarm `protobuf:"bytes,7,rep,name=alarms,proto3" json:"alarms,omitempty"`
+	// As in NodeStats, of the log of the member.
+	DiskSlow   bool   `protobuf:"varint,8,opt,name=disk_slow,json=diskSlow,proto3" json:"disk_slow,omitempty"`
+	SyncMicros uint64 `protobuf:"varint,9,opt,name=sync_micros,json=syncMicros,proto3" json:"sync_micros,omitempty"`
+	// A write to the log of the member has not ended for longer than an election timeout.
+	DiskStalled   bool `protobuf:"varint,10,opt,name=disk_stalled,json=diskStalled,proto3" json:"disk_stalled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8266,6 +8281,27 @@ func (x *MemberHealth) GetAlarms() []*CoordinationAlarm {
 		return x.Alarms
 	}
 	return nil
+}
+
+func (x *MemberHealth) GetDiskSlow() bool {
+	if x != nil {
+		return x.DiskSlow
+	}
+	return false
+}
+
+func (x *MemberHealth) GetSyncMicros() uint64 {
+	if x != nil {
+		return x.SyncMicros
+	}
+	return 0
+}
+
+func (x *MemberHealth) GetDiskStalled() bool {
+	if x != nil {
+		return x.DiskStalled
+	}
+	return false
 }
 
 type CoreFollower struct {
@@ -9221,7 +9257,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\rR\x05limit\"H\n" +
 	"\x12ListEventsResponse\x122\n" +
-	"\x06events\x18\x01 \x03(\v2\x1a.tidemark.cluster.v1.EventR\x06events\"\xad\x04\n" +
+	"\x06events\x18\x01 \x03(\v2\x1a.tidemark.cluster.v1.EventR\x06events\"\xce\x04\n" +
 	"\x05Event\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x17\n" +
 	"\aunix_ms\x18\x02 \x01(\x03R\x06unixMs\x12\x12\n" +
@@ -9245,7 +9281,9 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x05child\x18\x11 \x01(\x04R\x05child\x12\x19\n" +
 	"\bsplit_at\x18\x12 \x01(\fR\asplitAt\x12\x14\n" +
 	"\x05right\x18\x13 \x01(\x04R\x05right\x12&\n" +
-	"\x0fsplit_at_hidden\x18\x14 \x01(\bR\rsplitAtHidden\"U\n" +
+	"\x0fsplit_at_hidden\x18\x14 \x01(\bR\rsplitAtHidden\x12\x1f\n" +
+	"\vkeyspace_id\x18\x15 \x01(\x04R\n" +
+	"keyspaceId\"U\n" +
 	"\x13SetPlacementRequest\x12>\n" +
 	"\x06change\x18\x01 \x01(\v2&.tidemark.cluster.v1.PlacementSettingsR\x06change\"Z\n" +
 	"\x14SetPlacementResponse\x12B\n" +
@@ -9389,7 +9427,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x12leads_coordination\x18\x06 \x01(\bR\x11leadsCoordination\x129\n" +
 	"\x06health\x18\a \x01(\v2!.tidemark.cluster.v1.MemberHealthR\x06health\"(\n" +
 	"\fCheckRequest\x12\x18\n" +
-	"\acluster\x18\x01 \x01(\x06R\acluster\"\xea\x02\n" +
+	"\acluster\x18\x01 \x01(\x06R\acluster\"\xcb\x03\n" +
 	"\fMemberHealth\x12\x1b\n" +
 	"\tnot_ready\x18\x01 \x03(\tR\bnotReady\x12\x16\n" +
 	"\x06silent\x18\x02 \x03(\x04R\x06silent\x12+\n" +
@@ -9397,7 +9435,12 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x13coordination_failed\x18\x04 \x01(\tR\x12coordinationFailed\x12-\n" +
 	"\x12leads_coordination\x18\x05 \x01(\bR\x11leadsCoordination\x12X\n" +
 	"\x16coordination_followers\x18\x06 \x03(\v2!.tidemark.cluster.v1.CoreFollowerR\x15coordinationFollowers\x12>\n" +
-	"\x06alarms\x18\a \x03(\v2&.tidemark.cluster.v1.CoordinationAlarmR\x06alarms\"v\n" +
+	"\x06alarms\x18\a \x03(\v2&.tidemark.cluster.v1.CoordinationAlarmR\x06alarms\x12\x1b\n" +
+	"\tdisk_slow\x18\b \x01(\bR\bdiskSlow\x12\x1f\n" +
+	"\vsync_micros\x18\t \x01(\x04R\n" +
+	"syncMicros\x12!\n" +
+	"\fdisk_stalled\x18\n" +
+	" \x01(\bR\vdiskStalled\"v\n" +
 	"\fCoreFollower\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\x04R\areplica\x12\x18\n" +
 	"\aanswers\x18\x02 \x01(\bR\aanswers\x12\x16\n" +

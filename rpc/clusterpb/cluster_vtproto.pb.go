@@ -5042,6 +5042,13 @@ func (m *Event) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.KeyspaceId != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.KeyspaceId))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xa8
+	}
 	if m.SplitAtHidden {
 		i--
 		if m.SplitAtHidden {
@@ -7022,6 +7029,31 @@ func (m *MemberHealth) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.DiskStalled {
+		i--
+		if m.DiskStalled {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x50
+	}
+	if m.SyncMicros != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.SyncMicros))
+		i--
+		dAtA[i] = 0x48
+	}
+	if m.DiskSlow {
+		i--
+		if m.DiskSlow {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x40
 	}
 	if len(m.Alarms) > 0 {
 		for iNdEx := len(m.Alarms) - 1; iNdEx >= 0; iNdEx-- {
@@ -9553,6 +9585,9 @@ func (m *Event) SizeVT() (n int) {
 	if m.SplitAtHidden {
 		n += 3
 	}
+	if m.KeyspaceId != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.KeyspaceId))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -10265,6 +10300,15 @@ func (m *MemberHealth) SizeVT() (n int) {
 			l = e.SizeVT()
 			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
+	}
+	if m.DiskSlow {
+		n += 2
+	}
+	if m.SyncMicros != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.SyncMicros))
+	}
+	if m.DiskStalled {
+		n += 2
 	}
 	n += len(m.unknownFields)
 	return n
@@ -23542,6 +23586,25 @@ func (m *Event) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.SplitAtHidden = bool(v != 0)
+		case 21:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field KeyspaceId", wireType)
+			}
+			m.KeyspaceId = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.KeyspaceId |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -27834,6 +27897,65 @@ func (m *MemberHealth) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 8:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field DiskSlow", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.DiskSlow = bool(v != 0)
+		case 9:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field SyncMicros", wireType)
+			}
+			m.SyncMicros = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.SyncMicros |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 10:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field DiskStalled", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.DiskStalled = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
