@@ -12,5 +12,5 @@
 //	process     starts, watches and ends real processes
 //	planted     mistakes as patches, to see that sim notices them
 //
-// docs/testing.md says how to run them, docs/evidence.md what they have found.
+// docs/testing.md says how to run them, docs/evidence.md what is proved.
 package proof

@@ -10,9 +10,9 @@
 //
 // To add one: change the product, save `git diff -U4` of it as patches/NAME.patch below a sentence
 // that says what is wrong with it (and the line "Noticed by: transactions", if only seeds with
-// transactions can notice it), take the change back, and give docs/evidence.md the row that `make
-// planted` prints. A mistake that the simulated cluster notices once in hours names the test that
-// notices it at once: "Noticed by the test: ./kv TestName"; `make planted` runs that. A hunk
-// applies where its lines stand in the file, whatever the line numbers; if they stand there no
-// more, or in two places, the test of this package fails, and the patch has to be made anew.
+// transactions can notice it), take the change back, and run `make planted PLANTED=NAME`. A mistake
+// that the simulated cluster notices once in hours names the test that notices it at once: "Noticed
+// by the test: ./kv TestName"; `make planted` runs that test. A hunk applies where its lines stand
+// in the file, whatever the line numbers. If the lines are gone, or stand in two places, the test
+// of this package fails, and the patch must be made anew.
 package planted

@@ -59,7 +59,7 @@ func TestPlanted(t *testing.T) {
 		t.Fatalf("PLANTED | %s | not found | in %d seeds | %.0f virtual minutes |", planted.Active,
 			*plantedSeeds, virtual.Minutes())
 	}
-	// A row of the table in docs/evidence.md.
+	// `make planted` prints the lines that contain PLANTED.
 	fmt.Printf("PLANTED | %s | seed %d | after %.0f virtual minutes | %s |\n", planted.Active,
 		found, max(virtual.Minutes(), *minutes), what)
 }

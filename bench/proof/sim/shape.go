@@ -265,9 +265,8 @@ func (s *shape) mixFeeds(random *rand.Rand) {
 // the first of them.
 func (s *shape) all() []driver.Workload { return slices.Concat(s.workloads, s.extras) }
 
-// Of the seeds with transactions those that leave epochsAt when divided by epochsEvery are about
-// epochs. All others are what they were before there were such, among them those of the other
-// planted bugs in docs/evidence.md.
+// Seeds with transactions are about epochs if they leave the remainder epochsAt when divided by
+// epochsEvery.
 const epochsEvery, epochsAt = 13, 5
 
 // epochPartitions is how many partitions the workloads that mixEpochs draws have at most. They come
