@@ -22,8 +22,8 @@ type repository struct {
 }
 
 var (
-	makeTarget    = regexp.MustCompile(`(?m)^([a-z-]+):`)
-	testFunction  = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Za-z]\w*)\(`)
+	makeTarget   = regexp.MustCompile(`(?m)^([a-z-]+):`)
+	testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Za-z]\w*)\(`)
 	// A metric's name, whole or without its first words: "tidemark_node_ready", "gc_runs_total".
 	metricLiteral = regexp.MustCompile(`"([a-z0-9]+_[a-z0-9_]+)"`)
 	// A flag of the test binaries and of the programs below bench: flag.Int("sim.seed", ...).
