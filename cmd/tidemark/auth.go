@@ -16,8 +16,8 @@ func (a *app) authCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "auth",
 		Short: "Administer users, and what they may do",
-		Long: `Administer who may do what with the keys of the coordination service, and with those of
-keyspaces: users, roles, what roles may read and write, and whether that counts.
+		Long: `Administer users, roles, and their rights to the keys of the coordination service and
+of keyspaces, and enable or disable authentication.
 
 To begin:
 
@@ -25,8 +25,8 @@ To begin:
   tidemark auth user grant root root
   tidemark auth enable
 
-From then on every command that reaches data needs --user, and a user with the role root is needed
-to administer. It is the etcd v3 API; but for keyspaces, etcdctl works as well.`,
+From then on every command that reaches data needs --user, and administration needs a user with the
+role root. The commands use the etcd v3 API; etcdctl works as well, except for rights to keyspaces.`,
 		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -107,13 +107,13 @@ func (a *app) authEnableCommand() *cobra.Command {
 	return a.authVerb(&cobra.Command{
 		Use:   "enable",
 		Short: "Have users and roles count",
-		Long: `Have users and roles count from now on. The user root has to exist, and to have the role
-root. Clients that do not say who they are can do nothing any more.
+		Long: `Enable authentication: users and roles count from now on. The user root must exist,
+and must have the role root. Clients without a user cannot do anything any more.
 
-All servers have to be there, since each has to follow users and roles from now on, and have to be
-able to prove that they are servers of the cluster: by certificates (--tls-ca, --tls-peer-ca) or the
+All servers must run, because each must follow users and roles from now on. All servers must be able
+to prove that they are servers of the cluster: by certificates (--tls-ca, --tls-peer-ca) or the
 cluster secret (--secret-file), unless they listen on this machine only. Otherwise nothing is
-enabled, and the error names those in the way.`,
+enabled, and the error names the servers that prevent it.`,
 		Args: arguments("", 0, 0),
 	}, true, func(ctx context.Context, c *clientv3.Client, _ []string) error {
 		_, err := c.AuthEnable(ctx)
@@ -125,8 +125,8 @@ func (a *app) authDisableCommand() *cobra.Command {
 	return a.authVerb(&cobra.Command{
 		Use:   "disable",
 		Short: "Let every client do everything again",
-		Long: `Let every client do everything again. Users and roles stay; all tokens end. It needs a
-user with the role root.`,
+		Long: `Disable authentication: every client may do everything again. Users and roles stay;
+all tokens end. This needs a user with the role root.`,
 		Example: `  tidemark auth disable --user root --password-file root.password`,
 		Args:    arguments("", 0, 0),
 	}, true, func(ctx context.Context, c *clientv3.Client, _ []string) error {
@@ -140,9 +140,9 @@ func (a *app) authLoginCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "login",
 		Short: "Try the password of --user, and print a token",
-		Long: `Try the password of --user, and print a token, which programs send as "token" in the
-metadata of their calls. It is valid for 5 minutes, and for as long again after each use.
-Whoever has it can do what the user can.`,
+		Long: `Check the password of --user, and print a token. Programs send the token as "token"
+in the metadata of their calls. A token is valid for 5 minutes, and for another 5 minutes after each
+use. Whoever has the token can do what the user can.`,
 		Example: `  tidemark auth login --user app --password-file app.password`,
 		Args:    arguments("", 0, 0),
 		RunE: a.verb(func(ctx context.Context, _ []string) error {

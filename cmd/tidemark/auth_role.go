@@ -29,7 +29,7 @@ func (a *app) authRoleAddCommand() *cobra.Command {
 	return a.authVerb(&cobra.Command{
 		Use:   "add ROLE",
 		Short: "Add a role",
-		Long:  `Add a role, which may do nothing until it is granted something.`,
+		Long:  `Add a role. A role has no rights until some are granted.`,
 		Args:  arguments("ROLE", 1, 1),
 	}, true, func(ctx context.Context, c *clientv3.Client, args []string) error {
 		_, err := c.RoleAdd(ctx, args[0])
@@ -71,9 +71,9 @@ func (a *app) authRoleShowCommand() *cobra.Command {
 		Use:     "show ROLE",
 		Aliases: []string{"get"},
 		Short:   "Show what a role may do",
-		Long: `Show what a role may do: with the key alone, or with all keys from it up to the end,
-which is not included; an end of one zero byte is none. Without a keyspace it is about the keys of
-"tidemark coord". A keyspace without a name was dropped. A user can see the roles that it has.`,
+		Long: `Show the rights of a role: to a single key, or to all keys from KEY up to END, which
+is not included; an END of one zero byte means no end. Rights without a keyspace are for the keys of
+"tidemark coord". A keyspace without a name was dropped. A user can see the roles that the user has.`,
 		Args: arguments("ROLE", 1, 1),
 	}, false, func(ctx context.Context, c *clientv3.Client, args []string) error {
 		r, err := c.RoleGet(ctx, args[0])
@@ -124,13 +124,13 @@ func (a *app) authRoleGrantCommand() *cobra.Command {
 	cmd := a.authVerb(&cobra.Command{
 		Use:   "grant ROLE read|write|readwrite|admin KEY [END]",
 		Short: "Let a role read or write keys, or administer a keyspace",
-		Long: `Let a role read or write a key, or with END the keys from KEY up to END, which is not
-included, or with --prefix or --from-key others. What was granted for the same keys before is
-replaced. A write that answers with what was there needs to read as well.
+		Long: `Let a role read or write a key; with END the keys from KEY up to END, which is not
+included; with --prefix or --from-key other ranges. The new right replaces an earlier right for the
+same keys. A write whose answer has the previous value needs the right to read as well.
 
-With --keyspace it is about the keys of that keyspace, and without KEY about all of them. What is
-granted for the same keys is added to what was. The right to administer is for a whole keyspace: to
-alter and to drop it, to load into it, and to delete its consumers.`,
+With --keyspace the right is for keys of that keyspace, without KEY for all of them. There the new
+right is added to earlier rights for the same keys. The right to administer is for a whole keyspace:
+to alter and to drop it, to load into it, and to delete its consumers.`,
 		Example: `  tidemark auth role grant app readwrite app/ --prefix
   tidemark auth role grant watcher read config/colour
   tidemark auth role grant app readwrite --keyspace orders
@@ -176,10 +176,10 @@ func (a *app) authRoleRevokeCommand() *cobra.Command {
 	cmd := a.authVerb(&cobra.Command{
 		Use:   "revoke ROLE KEY [END]",
 		Short: "Take back what was granted to a role",
-		Long: `Take back what was granted to a role for exactly these keys, as "tidemark auth role show"
-shows them. With --keyspace it is about the keys of that keyspace, and without KEY about what was
-granted for all of them; what was granted for a keyspace that was dropped is named by
---keyspace-id. Nodes that are cut off from the core go by it 10 s later at the latest.`,
+		Long: `Revoke a role's right for exactly these keys, as "tidemark auth role show" shows
+them. With --keyspace the right is for keys of that keyspace, and without KEY the right for all its
+keys; --keyspace-id names a keyspace that was dropped. Nodes that are cut off from the core follow
+10 s later at the latest.`,
 		Example: `  tidemark auth role revoke app app/ --prefix
   tidemark auth role revoke app --keyspace orders --only write`,
 		Args: arguments("ROLE KEY [END]", 1, 3),

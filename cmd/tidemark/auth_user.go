@@ -36,8 +36,8 @@ func (a *app) authUserAddCommand() *cobra.Command {
 	cmd := a.authVerb(&cobra.Command{
 		Use:   "add USER",
 		Short: "Add a user",
-		Long: `Add a user, who may do nothing until it is granted a role. With --no-password it can only
-come with a certificate that has its name.`,
+		Long: `Add a user. A user has no rights until a role is granted. A user with --no-password
+can only be identified by a certificate with the user's name.`,
 		Example: `  tidemark auth user add app --new-password-file app.password
   tidemark auth user add app --no-password`,
 		Args: arguments("USER", 1, 1),
@@ -71,7 +71,7 @@ func (a *app) authUserPasswordCommand() *cobra.Command {
 	cmd := a.authVerb(&cobra.Command{
 		Use:   "password USER",
 		Short: "Change the password of a user",
-		Long: `Change the password of a user. Its tokens end, and its programs have to know the new
+		Long: `Change the password of a user. The user's tokens end, and its programs need the new
 password.`,
 		Example: `  tidemark auth user password app --new-password-file new.password \
     --user root --password-file root.password`,
@@ -92,7 +92,7 @@ func (a *app) authUserDeleteCommand() *cobra.Command {
 	return a.authVerb(&cobra.Command{
 		Use:   "delete USER",
 		Short: "Delete a user",
-		Long:  `Delete a user. Its tokens end.`,
+		Long:  `Delete a user. The user's tokens end.`,
 		Args:  arguments("USER", 1, 1),
 	}, true, func(ctx context.Context, c *clientv3.Client, args []string) error {
 		_, err := c.UserDelete(ctx, args[0])
@@ -122,7 +122,7 @@ func (a *app) authUserShowCommand() *cobra.Command {
 	return a.authVerb(&cobra.Command{
 		Use:   "show USER",
 		Short: "Show the roles of a user",
-		Long:  `Show the roles of a user. Without the role root, a user can see its own.`,
+		Long:  `Show the roles of a user. A user without the role root can see only its own roles.`,
 		Args:  arguments("USER", 1, 1),
 	}, false, func(ctx context.Context, c *clientv3.Client, args []string) error {
 		r, err := c.UserGet(ctx, args[0])

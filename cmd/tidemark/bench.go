@@ -47,13 +47,13 @@ func (a *app) benchCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure a cluster",
-		Long: `Measure a cluster with a fixed number of clients, each of which sends its next operation
-when the one before has been answered. The records are loaded first, then the workload runs
-unmeasured for --warm-up, then measured for --duration.
+		Long: `Measure a cluster with a fixed number of clients. Each client sends its next
+operation when the previous one has been answered. The records are loaded first, then the workload
+runs unmeasured for --warm-up, then measured for --duration.
 
 The report has throughput, mean, 50th, 95th and 99th percentile and maximum of the latency, and the
-errors by class. An operation that failed is in no latency; one that began in the measured time is
-counted even if it ended after it. The exit code is 1 if all operations failed.
+errors by class. A failed operation counts in no latency; an operation that began in the measured
+time counts even if it ended after it. The exit code is 1 if all operations failed.
 
 The keyspace is "` + defaultBenchKeyspace + `", made with --partitions if it does not exist;
 another one (--keyspace) must exist, and is written to.`,

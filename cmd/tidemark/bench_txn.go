@@ -37,14 +37,14 @@ func (a *app) benchTxnCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "txn",
 		Short: "Run transactions over several keys and partitions",
-		Long: `Run transactions that each read --reads and write --writes of --keys-per-txn different
-keys, which lie in --partitions-per-txn partitions. The reads take the keys from the first on, the
-writes from the last back, so that by default all are read and then written. With --writes 0 they
-are snapshots.
+		Long: `Run transactions that each read --reads and write --writes of --keys-per-txn
+different keys, which lie in --partitions-per-txn partitions. The reads take the keys from the first
+on, the writes from the last back, so by default all keys are read and then written. With --writes 0
+the transactions are snapshots.
 
-The keys of a partition are drawn with the skew --contention: with 0 all are as likely; up to 0.99
-the key of rank r is drawn with a probability proportional to 1/r^contention, as YCSB does with
-0.99. Fewer --records make for more contention too.
+The keys of a partition are drawn with the skew --contention. With 0 all keys are equally likely; up
+to 0.99 the probability of the key of rank r is proportional to 1/r^contention, as in YCSB with
+0.99. Fewer --records cause more contention too.
 ` + afterTransactions,
 		Example: `  tidemark bench txn --keys-per-txn 4 --partitions-per-txn 2 --contention 0.5
   tidemark bench txn --keys-per-txn 10 --partitions-per-txn 8 --reads 10 --writes 2 --commit-wait
@@ -89,10 +89,10 @@ func (a *app) benchBankCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bank",
 		Short: "Move money between accounts, and see that none is lost",
-		Long: `Move money between accounts: a transfer reads two and writes both; an audit adds all of
-them up at one moment. The accounts begin with 1000 each, and lie in all partitions of the keyspace.
-An audit that finds another sum counts as an error. If the sum is wrong at the end, the exit code
-is 1.
+		Long: `Move money between accounts: a transfer reads two accounts and writes both; an audit
+adds up all accounts at one timestamp. The accounts begin with 1000 each, and lie in all partitions
+of the keyspace. An audit that finds another sum counts as an error. If the sum is wrong at the end,
+the exit code is 1.
 ` + afterTransactions,
 		Example: `  tidemark bench bank --clients 64 --duration 30s
   tidemark bench bank --accounts 10 --for-update --commit-wait`,
@@ -117,8 +117,9 @@ func (a *app) benchCountersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "counters",
 		Short: "Increment counters, and see that no increment is lost",
-		Long: `Increment counters: a transaction reads one and writes what it has read plus one. They
-begin with 0. If the counters do not have what was added to them at the end, the exit code is 1.
+		Long: `Increment counters: a transaction reads a counter and writes the value plus one.
+Counters begin with 0. If the counters do not have the sum of all increments at the end, the exit
+code is 1.
 ` + afterTransactions,
 		Example: `  tidemark bench counters --clients 64
   tidemark bench counters --counters 10 --for-update=false`,

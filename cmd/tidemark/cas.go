@@ -24,13 +24,13 @@ func (a *app) casCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cas NAME KEY [NEW]",
 		Short: "Write a key if it is as expected (compare and swap)",
-		Long: `Write the value NEW of a key in the keyspace NAME, or delete the key with --delete, if
-the key is as expected at that moment: it holds a value (--expect), has a version
+		Long: `Write the value NEW of a key in the keyspace NAME, or delete the key with --delete,
+if the key is as expected at that moment: it has a value (--expect), has a version
 (--expect-version), or has no value (--expect-absent).
 
-NEW is standard input if it is -, as in put. The command prints the version of the new value. If
-the key is not as expected nothing is changed, what it holds is said on stderr, and the exit code
-is 3.`,
+If NEW is -, the value is standard input, as in put. The command prints the version of the new
+value. If the key is not as expected, nothing is changed, the value of the key is printed on stderr,
+and the exit code is 3.`,
 		Example: `  tidemark cas fruit apple yellow --expect red
   tidemark cas fruit plum blue --expect-absent
   tidemark cas fruit apple --delete --expect-version 1763632000.123456789.3`,

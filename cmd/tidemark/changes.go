@@ -30,26 +30,28 @@ func (a *app) changesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "changes NAME",
 		Short: "Show what is written in a keyspace, as it is written",
-		Long: `Show every version that is written in the keyspace NAME, or a range of it: each put and
-each delete, with its timestamp, about a second after it was written. Versions of one key come
-in the order of their timestamps. It begins now, or with --since, and goes on until it is
-interrupted, or with --until up to a moment.
+		Long: `Show every version that is written in the keyspace NAME, or in a range of it: each
+put and each delete, with its timestamp, about a second after the write. Versions of one key come in
+the order of their timestamps. The changes begin now, or with --since at a timestamp. They go on
+until the command is interrupted, or with --until up to a timestamp.
 
-With --progress it is also told up to when all changes have come: --since such a timestamp goes on
-behind it, without a gap. The GC window of the keyspace says for how long that can be done.
+With --progress the command also shows up to which timestamp all changes have come. --since with
+such a timestamp goes on behind it, without a gap, as long as the GC window of the keyspace reaches
+back to it.
 
-Without --whole changes may be shown before a progress that lie above it, and those of different
-keys in any order. With it they are in the order of their timestamps, and those of a transaction
-side by side.
+Without --whole a change above the next progress may come before that progress, and changes of
+different keys come in any order. With --whole changes come in the order of their timestamps, and
+the changes of a transaction side by side.
 
-With --consumer it goes on where the consumer of that name was, and what that has not been shown is
-kept from garbage collection (tidemark consumers). A new consumer begins now, or with --since. It is
-of the keys that the first command of its name asked for: one that asks for others is refused.
+With --consumer the command goes on at the position of the consumer of that name, and garbage
+collection keeps the changes that the consumer has not taken (tidemark consumers). A new consumer
+begins now, or with --since at a timestamp. A consumer belongs to the keys of the first command with
+its name: a command for other keys is refused.
 
-With --follow the lines are appended to a file, and FILE.position beside it says how far that is;
-both survive a crash. The same command goes on there: what an earlier one had written behind its
-position is cut off and written again, so each change is in the file once. Then --since counts for a
-new file only. One command at a time may follow into a file.`,
+With --follow the lines are appended to a file. FILE.position beside it has the position; both
+survive a crash. The same command goes on there: it cuts off the lines behind the position and
+writes them again, so each change is in the file once. --since then counts for a new file only. Only
+one command at a time may follow into a file.`,
 		Example: `  tidemark changes fruit
   tidemark changes fruit --since -10m --until -0s --output json
   tidemark changes fruit --prefix a --progress

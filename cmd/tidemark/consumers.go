@@ -15,11 +15,11 @@ func (a *app) consumersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "consumers [KEYSPACE]",
 		Short: "List and delete the consumers of changes",
-		Long: `List the consumers of a keyspace's changes, or those of all keyspaces: how far each has
-come, how far behind the present that is, for how long history is kept for it, and from which
-key on and up to which one it is of. As long as a consumer is behind by no more than that, garbage
-collection leaves what it has not taken, and that takes room on disk. A consumer that is behind by
-more is "too old": nothing is kept for it, and it has to read everything anew.`,
+		Long: `List the consumers of a keyspace's changes, or those of all keyspaces: the position
+of each, how far it lags behind the present, for how long history is kept for it, and its range of
+keys. While a consumer lags by no more than that time, garbage collection keeps the changes that it
+has not taken, which takes room on disk. A consumer that lags by more is "too old": nothing is kept
+for it, and its reader must read everything anew.`,
 		Example: `  tidemark consumers
   tidemark consumers fruit
   tidemark consumers delete fruit search-index`,
@@ -72,9 +72,9 @@ func (a *app) consumersDeleteCommand() *cobra.Command {
 	return a.client(a.printing(&cobra.Command{
 		Use:   "delete KEYSPACE NAME",
 		Short: "Delete a consumer of changes",
-		Long: `Delete a consumer of a keyspace's changes. History is not kept for it any more: what it
-has not taken is collected as the keyspace's GC window says. A process that goes on to use the
-name makes a new consumer.`,
+		Long: `Delete a consumer of a keyspace's changes. History is not kept for it any more:
+garbage collection follows the keyspace's GC window. A process that goes on to use the name makes a
+new consumer.`,
 		Example:           `  tidemark consumers delete fruit search-index`,
 		Args:              arguments("KEYSPACE and NAME", 2, 2),
 		ValidArgsFunction: a.complete(keyspacesOffered, consumersOffered),

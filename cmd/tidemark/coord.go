@@ -19,10 +19,10 @@ func (a *app) coordCommand() *cobra.Command {
 		Use:   "coord",
 		Short: "Read and write the keys of the coordination service",
 		Long: `Read and write the keys of the coordination service: configuration, locks, members of
-groups. They are not those of keyspaces. Every change of them has a revision, which counts up; a
-change can be watched from any revision on that was not compacted.
+groups. These keys are separate from those of keyspaces. Every change has a revision, which counts
+up; changes can be watched from any revision that was not compacted.
 
-It is the etcd v3 API; etcdctl works as well.`,
+The commands use the etcd v3 API; etcdctl works as well.`,
 		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -119,11 +119,11 @@ func (a *app) coordGetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get KEY [END]",
 		Short: "Read keys of the coordination service",
-		Long: `Read a key of the coordination service, or with END the keys from KEY up to END, which
-is not included, or with --prefix or --from-key others.
+		Long: `Read a key of the coordination service; with END the keys from KEY up to END, which
+is not included; with --prefix or --from-key other ranges.
 
-If a single key is not there the exit code is 3. With --output raw the bytes of the values are
-printed and nothing else, not even a newline.`,
+If a single key does not exist, the exit code is 3. With --output raw only the bytes of the values
+are printed, without a newline.`,
 		Example: `  tidemark coord get config/colour
   tidemark coord get config/ --prefix --output json
   tidemark coord get "" --prefix --keys-only

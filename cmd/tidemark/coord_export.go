@@ -24,12 +24,12 @@ func (a *app) coordExportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export FILE",
 		Short: "Save the coordination service as a snapshot of etcd",
-		Long: `Save the keys, their history and the leases of the coordination service into FILE, in the
-format of etcd's snapshots. "etcdutl snapshot restore" makes an etcd of it, and "tidemark coord
-import" another coordination service. Users and roles are not in it.
+		Long: `Save the keys, their history and the leases of the coordination service into FILE, in
+the format of etcd's snapshots. "etcdutl snapshot restore" makes an etcd of the file, and "tidemark
+coord import" another coordination service. The file has no users and roles.
 
-The state is that of the server that answers first. It writes the file before it sends it, which
-takes room on its disk.`,
+The state is that of the server that answers first. The server writes the file before it sends it,
+which takes room on its disk.`,
 		Example: `  tidemark coord export coordination.db`,
 		Args:    arguments("FILE", 1, 1),
 		RunE: a.verb(func(ctx context.Context, args []string) error {

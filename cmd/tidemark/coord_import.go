@@ -27,30 +27,28 @@ func (a *app) coordImportCommand() *cobra.Command {
 	cmd = &cobra.Command{
 		Use:   "import FILE",
 		Short: "Bring a snapshot of etcd into an empty coordination service",
-		Long: `Bring a snapshot of etcd, as "etcdctl snapshot save" and "tidemark coord export" write
-it, into a coordination service without keys and leases. Keys have the revisions, versions and
-leases that they had. Leases run from the end of the import on, for as long as they had left at
-their last checkpoint, or else for their full terms.
+		Long: `Import a snapshot of etcd, as "etcdctl snapshot save" and "tidemark coord export"
+write it, into a coordination service without keys and leases. Keys keep their revisions, versions
+and leases. Leases run from the end of the import on, for the time that was left at their last
+checkpoint, or else for their full terms.
 
-The service goes on at the revision of the snapshot and 1,000,000,000 more, or another number given
-with --bump-revision. So no revision comes again that the service of the snapshot has given out
-since, to changes that are lost: a client that has seen such a revision is told that it was
-compacted, and reads anew, and fencing tokens go on rising. With --bump-revision 0 the service goes
-on at the revision of the snapshot: give that only if nothing was written after the snapshot.
+The service goes on at the revision of the snapshot plus 1,000,000,000, or plus the number of
+--bump-revision. So it never gives out a revision again that the old service has given out after the
+snapshot. A client that has seen such a revision is told that it was compacted, and reads again, and
+fencing tokens go on rising. With --bump-revision 0 the service goes on at the revision of the
+snapshot: use it only if nothing was written after the snapshot.
 
-The history is left out: revisions below that at which the service goes on cannot be read, and
-watches that ask for them are told that they were compacted.
+The history is left out: earlier revisions cannot be read, and watches that ask for them are told
+that they were compacted.
 
-Users, with their passwords, and roles come as well, unless --skip-users leaves them out. If etcd
-authenticated its clients, the service does so from the moment on in which the import ends: root's
-password is that of root in etcd.
+Users, with their passwords, and roles are imported as well, unless --skip-users leaves them out. If
+etcd had authentication enabled, the end of the import enables it here: root's password is that of
+root in etcd.
 
-Until the import has ended the service answers no client. If it is interrupted, give the command
-once more, with the same file, and it goes on; or give the import up with --abandon, which leaves
-the service empty.
+Until the import has ended the service answers no client. To continue an interrupted import, give
+the command again with the same file; to end it, give --abandon, which leaves the service empty.
 
-The file is checked before anything is written. The keys are held in memory, and some 100 bytes for
-each.`,
+The file is checked before anything is written. Memory holds the keys, and some 100 bytes for each.`,
 		Example: `  etcdctl snapshot save etcd.db
   tidemark coord import etcd.db
   tidemark coord import --abandon`,

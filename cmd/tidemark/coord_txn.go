@@ -26,16 +26,16 @@ func (a *app) coordTxnCommand() *cobra.Command {
 		Use:   "txn",
 		Short: "Run a transaction of the coordination service from standard input",
 		Long: `Run a transaction of the coordination service that is read from standard input:
-comparisons, an empty line, what is done if all of them hold, an empty line, and what is done
-otherwise. Each part may be empty.
+comparisons, an empty line, the operations if all comparisons hold, an empty line, and the
+operations otherwise. Each part may be empty.
 
-A comparison is FUNCTION("KEY") OPERATOR "VALUE": the function is value, version (how often the
-key was written since it was created; 0 if it is not there), create or mod (its revisions), or
-lease; the operator is =, !=, < or >. What is done is put "KEY" "VALUE", get "KEY" or del "KEY";
-get and del take --prefix, put takes --lease=ID. Quotes may be left out around words; inside them
-\n, \t, \", \\ and \xNN are what they are in Go.
+A comparison is FUNCTION("KEY") OPERATOR "VALUE". The function is value, version (how often the key
+was written since it was created; 0 if it does not exist), create or mod (its revisions), or lease;
+the operator is =, !=, < or >. An operation is put "KEY" "VALUE", get "KEY" or del "KEY"; get and
+del take --prefix, put takes --lease=ID. Quotes may be left out around words; inside them \n, \t,
+\", \\ and \xNN mean the same as in Go.
 
-It prints what was done, and whether the comparisons held.`,
+The command prints the results of the operations, and whether the comparisons held.`,
 		Example: `  printf '%s\n' 'version("config/colour") = "0"' '' \
     'put config/colour green' '' 'get config/colour' | tidemark coord txn`,
 		Args: arguments("", 0, 0),

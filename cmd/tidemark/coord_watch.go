@@ -28,10 +28,10 @@ func (a *app) coordWatchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch KEY [END]",
 		Short: "Show changes of keys of the coordination service, as they happen",
-		Long: `Show every change of a key of the coordination service, or with END, --prefix or
---from-key of several, in the order in which they happened. It begins now, or with --rev at that
-revision, and goes on until it is interrupted, or for --limit changes. Changes that were compacted
-are an error, which says where it can begin.`,
+		Long: `Show every change of a key of the coordination service, or of several keys with END,
+--prefix or --from-key, in the order of the changes. The watch begins now, or with --rev at that
+revision. It goes on until it is interrupted, or for --limit changes. If changes were compacted, the
+error says at which revision a watch can begin.`,
 		Example: `  tidemark coord watch config/ --prefix
   tidemark coord watch config/colour --rev 17 --prev-kv --output json`,
 		Args: arguments("KEY [END]", 1, 2),

@@ -23,10 +23,10 @@ func (a *app) coordPutCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "put KEY VALUE",
 		Short: "Write a key of the coordination service",
-		Long: `Write a key of the coordination service, over any value that it has. It prints the
-revision of the write; with --prev-kv also what was there.
+		Long: `Write a key of the coordination service, over any value that it has. The command
+prints the revision of the write; with --prev-kv also the previous value.
 
-The value - is standard input, as it is, up to its end; --escaped '\x2d' writes one hyphen.`,
+The value - stands for standard input, up to its end; --escaped '\x2d' writes one hyphen.`,
 		Example: `  tidemark coord put config/colour green
   tidemark coord put config/tls --value-file tls.json
   tidemark coord put machines/7 up --lease 694d81417acd4c15`,
@@ -94,9 +94,9 @@ func (a *app) coordDeleteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "del KEY [END]",
 		Short: "Delete keys of the coordination service",
-		Long: `Delete a key of the coordination service, or with END the keys from KEY up to END,
-which is not included, or with --prefix or --from-key others. It prints how many there were, and
-the revision; with --prev-kv the keys.`,
+		Long: `Delete a key of the coordination service; with END the keys from KEY up to END, which
+is not included; with --prefix or --from-key other ranges. The command prints the number of deleted
+keys, and the revision; with --prev-kv the keys.`,
 		Example: `  tidemark coord del config/colour
   tidemark coord del config/ --prefix --prev-kv`,
 		Args: arguments("KEY [END]", 1, 2),
@@ -134,8 +134,8 @@ func (a *app) coordCompactCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compact REVISION",
 		Short: "Forget the history of the coordination service below a revision",
-		Long: `Forget the history of the coordination service below a revision: reads of earlier ones
-are refused, and watches that are behind it end.`,
+		Long: `Remove the history of the coordination service below a revision: reads of earlier
+revisions are refused, and watches that lag behind the revision end.`,
 		Example: `  tidemark coord compact 1200`,
 		Args:    arguments("REVISION", 1, 1),
 		RunE: a.verb(func(ctx context.Context, args []string) error {

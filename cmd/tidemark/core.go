@@ -22,9 +22,9 @@ func (a *app) coreCommand() *cobra.Command {
 		Short: "List and change the members of the consistent core",
 		Long: `List and change the members of the consistent core, while everything goes on.
 
-A new member is started first: "tidemark start" with --roles core,node, and the present members as
---core. It offers itself, shows in "tidemark core list" as a candidate, and becomes a member when it
-is added. It is sent the state before it votes, so that it does no harm if it fails.
+Start a new member first: "tidemark start" with --roles core,node, and the present members as
+--core. It offers itself, is shown by "tidemark core list" as a candidate, and becomes a member when
+it is added. It gets the state before it votes, so it does no harm if it fails.
 
 The commands may be interrupted and repeated: the change is recorded in the core, and goes on.`,
 		Args: onlyCommands,
@@ -39,9 +39,10 @@ func (a *app) coreListCommand() *cobra.Command {
 	return a.printing(a.client(&cobra.Command{
 		Use:   "list",
 		Short: "List the members of the core, and the servers that offer themselves",
-		Long: `List the members of the core: which leads the core, which leads the coordination store
-(locks, leases, the etcd API), which answers, and what is being done to them. A candidate is a
-server that offers itself, and is no member yet. A learner is sent everything, and does not vote.`,
+		Long: `List the members of the core: which member leads the core, which leads the
+coordination store (locks, leases, the etcd API), which members answer, and which change is under
+way. A candidate is a server that offers itself, and is no member yet. A learner gets the whole
+state, and does not vote.`,
 		Example: `  tidemark core list
   tidemark core list --output json`,
 		Args: arguments("", 0, 0),
@@ -96,11 +97,11 @@ func (a *app) coreAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add ADDRESS",
 		Short: "Make a server that offers itself a member of the core",
-		Long: `Make the server at an address a member of the core. It has to run, with --roles core (or
-core,node), and to answer. It is a learner until it has the whole state, and votes then; with
---learner it stays one until "core promote" has it vote. There can be one learner at a time.
+		Long: `Make the server at an address a member of the core. The server must run, with --roles
+core (or core,node), and must answer. It is a learner until it has the whole state, and votes then;
+with --learner it stays a learner until "core promote". There can be one learner at a time.
 
-A core of 2 or 4 voters can lose no more of them than one of 1 or 3: go on to 3 or 5.`,
+A core of 2 or 4 voters can lose no more of them than a core of 1 or 3: go on to 3 or 5.`,
 		Example: `  tidemark core add 10.0.0.4:7400
   tidemark core add 10.0.0.4:7400 --learner`,
 		Args: arguments("ADDRESS", 1, 1),
@@ -117,8 +118,8 @@ func (a *app) corePromoteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "promote MEMBER",
 		Short: "Have a learner of the core vote",
-		Long: `Have a member vote that was added with "core add --learner", and is given by its address
-or its id. That waits until it has the whole state.`,
+		Long: `Make a learner vote that was added with "core add --learner"; name it by its address
+or its id. The command waits until the learner has the whole state.`,
 		Example: `  tidemark core promote 10.0.0.4:7400
   tidemark core promote 4`,
 		Args:              arguments("MEMBER", 1, 1),
@@ -135,12 +136,12 @@ func (a *app) coreRemoveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove MEMBER",
 		Short: "Remove a member from the core",
-		Long: `Remove a member, given by its address or its id, from the core. The member that leads
-hands over first. The server's member of the core stops for good, and its data node, if it has
-one, goes on.
+		Long: `Remove a member, named by its address or its id, from the core. A member that leads
+hands over first. The server's member of the core stops for good, and its data node, if it has one,
+goes on.
 
-It is refused where the members that answer would be no majority of those that are left. Removing a
-newcomer that has not begun to vote takes back what "core add" or "core replace" began.`,
+The command is refused if the members that answer would be no majority of the remaining members.
+Removing a new member that does not vote yet cancels "core add" or "core replace".`,
 		Example: `  tidemark core remove 10.0.0.3:7400
   tidemark core remove 3`,
 		Args:              arguments("MEMBER", 1, 1),
@@ -157,11 +158,11 @@ func (a *app) coreReplaceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replace MEMBER [ADDRESS]",
 		Short: "Have another server take the place of a member of the core",
-		Long: `Have the server at an address take the place of a member, which is given by its address
-or its id, and may be lost. Both happen in one step: the core has as many voters as before at
+		Long: `Replace a member, which is named by its address or its id and may be lost, by the
+server at an address. Both changes happen in one step: the core has as many voters as before at
 every moment.
 
-Without an address, the newcomer is at that of the member: the same machine with an empty
+Without an address, the new member is at the address of the old one: the same machine with an empty
 directory.`,
 		Example: `  tidemark core replace 10.0.0.3:7400 10.0.0.4:7400
   tidemark core replace 10.0.0.3:7400`,

@@ -17,9 +17,9 @@ func (a *app) countCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "count NAME",
 		Short: "Count keys",
-		Long: `Count the keys of the keyspace NAME, all at one moment. The servers count; no keys
-travel. With --nearest, --staleness or --any-staleness any replicas may, at a moment that
---output json tells.`,
+		Long: `Count the keys of the keyspace NAME at one timestamp. The servers count; no keys are
+sent. With --nearest, --staleness or --any-staleness any replicas may count; --output json shows the
+timestamp.`,
 		Example: `  tidemark count fruit
   tidemark count goapi --prefix 'pkg net/http'
   tidemark count fruit --at -5m --output raw

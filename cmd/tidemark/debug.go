@@ -29,19 +29,19 @@ func (a *app) debugTxnsCommand() *cobra.Command {
 		Use:   "txns [NAME]",
 		Short: "List the transactions that hold locks, and what waits for them",
 		Long: `List the transactions that hold locks in the keyspace NAME, or in all keyspaces, the
-oldest locks first, and below each what waits for it, in the order in which it came. A
-transaction with locks in several partitions has a row for each of them.
+oldest locks first. Below each transaction are the requests that wait for it, in the order in which
+they came. A transaction with locks in several partitions has a row for each partition.
 
-Of a transaction that holds locks the row has one of its keys (or the start of a span), for how long
-that has been locked, how many keys of the partition it has locked, how many spans of it it holds,
-when it began (the older of two wins), and, if the partition decides about it and has a record of
-it, the state of that. A record is shown only beside locks in its own partition: not, for instance,
-that of a commit of which only locks elsewhere are left. Of what waits the row has the key that it
-wants, for how long, and which transaction it waits for; a wait that is no transaction's has no id.
+The row of a transaction shows one of its keys (or the start of a span), for how long that key has
+been locked, how many keys and spans of the partition it has locked, and when it began (the older of
+two wins). If the record of the transaction lies in the partition, the row shows the state of the
+record; a record without locks in its own partition is not shown. The row of a waiting request shows
+the key that it wants, for how long it has waited, and for which transaction; a request without a
+transaction has no id.
 
-The leaders of the partitions are asked at different moments, so the rows need not fit together. Of
-partitions that do not answer within their share of --timeout, it says on stderr which they are, and
-why; what the others know is listed all the same, and the exit code is not 0.`,
+The leaders of the partitions are asked at different moments, so the rows need not fit together. If
+partitions do not answer within their share of --timeout, stderr names them with the reasons; the
+rows of the others are listed all the same, and the exit code is not 0.`,
 		Example: `  tidemark debug txns
   tidemark debug txns fruit --output json`,
 		Args:              arguments("at most a NAME", 0, 1),

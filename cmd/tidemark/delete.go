@@ -18,12 +18,12 @@ func (a *app) deleteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete NAME KEY, or delete NAME --prefix P | --from A --to B | --all",
 		Short: "Delete a key, or a range of keys",
-		Long: `Delete a key of the keyspace NAME, or all keys of a range. It prints how many had a
-value; that a key had none is not an error. What was deleted can still be read with --at, inside
-the keyspace's window.
+		Long: `Delete a key of the keyspace NAME, or all keys of a range. The command prints how
+many keys had a value; a key without a value is no error. Deleted values can still be read with
+--at, inside the keyspace's window.
 
-Deleting a range asks first, unless --yes is given. It goes on batch by batch, so it is not atomic:
-if it is interrupted, a part of the range is deleted.`,
+Deleting a range asks first, unless --yes is given. A range is deleted batch by batch, so the
+deletion is not atomic: if it is interrupted, a part of the range is deleted.`,
 		Example: `  tidemark delete fruit apple
   tidemark delete fruit --prefix app
   tidemark delete fruit --from a --to c --yes`,

@@ -29,8 +29,8 @@ func (a *app) demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run a whole cluster in this process, to look at",
-		Long: `Run a whole cluster in this process: a consistent core and some data nodes, which talk to
-each other as they would on separate machines. It stops at Ctrl-C (a second one ends it at once).
+		Long: `Run a whole cluster in this process: a consistent core and some data nodes, which
+communicate as on separate machines. The cluster stops at Ctrl-C (a second Ctrl-C ends it at once).
 The data stay in --dir, and the same command with the same --dir goes on where it stopped.`,
 		Example: `  tidemark demo
   tidemark demo --dir ~/tidemark-data --nodes 5 --cores 3

@@ -21,13 +21,14 @@ func (a *app) dumpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dump NAME",
 		Short: "Write a keyspace as a file that load reads",
-		Long: `Write the keyspace NAME, or a range of it, to stdout, in key order, all of one moment.
-What load made of a dump, dump writes again byte for byte, whatever bytes keys and values hold.
+		Long: `Write the keyspace NAME, or a range of it, to stdout, in key order, at one timestamp.
+If a keyspace was loaded from a dump, its dump is the same byte for byte, whatever bytes keys and
+values contain.
 
-Formats: tsv has a line KEY<TAB>VALUE for each record, with \t \n \r \\ \xNN for what would not be
-seen, and behind another tab when it expires, if it does; jsonl has an object {"key": ..., "value":
-...}, and key_base64, value_base64 for what is not text, and "expires". If the keyspace has a
-default time to live, the expiry of what does not expire is written as "never".`,
+Formats: tsv has a line KEY<TAB>VALUE for each record, with \t \n \r \\ \xNN for bytes that do not
+print, and the expiry, if there is one, behind another tab. jsonl has an object {"key": ...,
+"value": ...}, with key_base64 and value_base64 for bytes that are not text, and "expires". If the
+keyspace has a default time to live, a value that does not expire has the expiry "never".`,
 		Example: `  tidemark dump fruit > fruit.tsv
   tidemark dump fruit --format jsonl --at -5s | gzip > fruit.jsonl.gz`,
 		Args:              arguments("NAME", 1, 1),

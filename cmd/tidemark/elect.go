@@ -17,14 +17,14 @@ func (a *app) electCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "elect NAME PROPOSAL [-- COMMAND [ARGUMENT...]]",
 		Short: "Take part in an election, or watch one",
-		Long: `Campaign in the election NAME, wait to become its leader, and lead until this is
-interrupted; with a command, until that ends. PROPOSAL is what others see of the leader: its
-address, for instance. It prints the leader when it leads; the exit code is 1 if the leadership is
-lost. A command is run as lock runs it, with ` + fencingEnv + `: it and what it has started
-are ended before the service gives the leadership away, and with this process.
+		Long: `Campaign in the election NAME, wait to become its leader, and lead until this process is
+interrupted; with a command, until the command ends. Others see PROPOSAL, such as the leader's
+address. The process prints the leader when it leads; the exit code is 1 if the leadership is
+lost. A command is run as lock runs it, with ` + fencingEnv + `: the command and its child
+processes are ended before the service gives the leadership away, and with this process.
 
-With --observe it does not campaign, but prints each leader, and each proposal of one, and that
-there is none (a dash), until it is interrupted.`,
+With --observe it does not campaign, but prints each leader, each proposal, and a dash when there is
+no leader, until it is interrupted.`,
 		Example: `  tidemark elect indexer 10.0.0.7:80 -- ./indexer
   tidemark elect indexer --observe --output json`,
 		Args: func(cmd *cobra.Command, args []string) error {

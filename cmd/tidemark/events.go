@@ -17,9 +17,9 @@ func (a *app) eventsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "List what placement did",
-		Long: `List what placement did, the newest first: changes of replicas and leaders, splits and
-merges that ended, with their reasons, and how long they took; nodes that fell silent, came
-back, or were taken out; and what was asked for. The cluster keeps the last ten thousand.`,
+		Long: `List the actions of placement, the newest first: finished changes of replicas and
+leaders, splits and merges, with their reasons and durations; nodes that fell silent, came back, or
+were taken out; and requests of administrators. The cluster keeps the last ten thousand events.`,
 		Example: `  tidemark events
   tidemark events --partition 17
   tidemark events --node 3 --limit 20 --output json`,

@@ -22,12 +22,12 @@ func (a *app) getCommand() *cobra.Command {
 		Short: "Read the values of keys",
 		Long: `Read the values of keys from the keyspace NAME.
 
-A key without a value is an error (exit code 3); those that have one are printed all the same. If
-any of the values expires, it is shown when. With --output raw the bytes of the values are printed
-and nothing else, not even a newline.
+A key without a value is an error (exit code 3); the values of other keys are printed all the same.
+If a value expires, its expiry is shown. With --output raw only the bytes of the values are printed,
+without a newline.
 
-With --nearest, --staleness or --any-staleness any replica may answer, with what it has; --output
-json then tells the moment that was read, and how many seconds old it is at most.`,
+With --nearest, --staleness or --any-staleness any replica may answer with its state; --output json
+then shows the timestamp of the read, and its age in seconds at most.`,
 		Example: `  tidemark get fruit apple
   tidemark get fruit apple pear --output json
   tidemark get fruit apple --at -30s

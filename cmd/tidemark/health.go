@@ -38,12 +38,12 @@ func (a *app) healthCommand() *cobra.Command {
 		Long: `Ask one server at its --http address whether it is ready (/readyz), or with --live
 whether it is alive (/livez). If it is not, the reasons are printed.
 
-The exit code is 0 if it is, 1 if it is not or does not answer, and 2 if the command line is wrong:
-what the health checks of containers and supervisors expect. Restart a server on --live, never
-because it is not ready. Of the cluster as a whole tidemark status tells.
+The exit code is 0 for yes, 1 for no or without an answer, and 2 if the command line is wrong, as
+the health checks of containers and supervisors expect. Restart a server because of --live, never
+because it is not ready. For the health of the whole cluster use tidemark status.
 
-An --http address that is every address of the machine, such as 0.0.0.0:7480, is asked for on this
-machine, so that the server's own value can be given.`,
+If --http is every address of the machine, such as 0.0.0.0:7480, the command asks this machine, so
+the server's own value can be given.`,
 		Example: `  tidemark health --http 127.0.0.1:7480
   tidemark health --live --tls-ca certs/server-ca.crt --http db1.example:7480`,
 		Args: arguments("", 0, 0),

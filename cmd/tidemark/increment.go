@@ -17,12 +17,12 @@ func (a *app) incrementCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "increment NAME KEY",
 		Short: "Add to the number that a key holds",
-		Long: `Add to the number that a key of the keyspace NAME holds, and print the sum; with --output
-raw only that. A number is a value like 42 or -7: decimal digits as text, a whole number of 64 bits
-with a sign; put can write one. A key without a value holds 0.
+		Long: `Add to the number that a key of the keyspace NAME has, and print the sum; with
+--output raw only the sum. A number is a value like 42 or -7: decimal digits as text, a whole number
+of 64 bits with a sign; put can write one. A key without a value counts as 0.
 
-It takes effect once, also if it had to be sent again. If the key holds something else, or the
-sum does not fit into 64 bits, nothing is changed, and the exit code is 2.`,
+The increment takes effect once, even if it is sent again. If the key has another value, or the sum
+does not fit into 64 bits, nothing is changed, and the exit code is 2.`,
 		Example: `  tidemark increment fruit visits
   tidemark increment fruit stock --by -3
   next=$(tidemark increment fruit serial --output raw)`,

@@ -55,17 +55,16 @@ func (a *app) keyspaceCreateCommand() *cobra.Command {
 		Short: "Create a keyspace",
 		Long: `Create a keyspace, and wait until it can be used.
 
-range, which is the default, keeps keys in order: it begins with one partition, or with one more
-than there are --split-at keys, each of which begins a partition. hash:N spreads the keys evenly
-over N partitions, whatever they are; N never changes. Either way partitions split as they grow, and
-merge as they shrink.
+range, the default, keeps keys in order. It begins with one partition, and each --split-at key
+begins another one. hash:N spreads the keys evenly over N partitions; N never changes. Either way
+partitions split as they grow, and merge as they shrink.
 
-The copies of a partition lie on different nodes; if there are fewer nodes than --replicas the
+The copies of a partition are on different nodes; if there are fewer nodes than --replicas, the
 keyspace waits for more.
 
-With thousands of partitions it shows how many have been made; --timeout then is for each that is
-made, not for all. If it is interrupted the keyspace exists, and goes on being set up: --if-missing
-waits for it.`,
+With thousands of partitions the command shows how many have been created; --timeout then counts
+from one created partition to the next. If the command is interrupted, the keyspace exists, and its
+creation goes on: --if-missing waits for it.`,
 		Example: `  tidemark keyspace create fruit
   tidemark keyspace create events --partitions hash:32
   tidemark keyspace create users --partitions range --split-at g --split-at p
@@ -290,8 +289,8 @@ func (a *app) keyspaceDropCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drop NAME",
 		Short: "Drop a keyspace with everything in it",
-		Long: `Drop a keyspace with everything in it, past included. That cannot be undone; it asks
-first, unless --yes is given.`,
+		Long: `Drop a keyspace with everything in it, including its past. A drop cannot be undone;
+the command asks first, unless --yes is given.`,
 		Example: `  tidemark keyspace drop fruit
   tidemark keyspace drop fruit --yes`,
 		Args:              arguments("NAME", 1, 1),

@@ -138,19 +138,19 @@ func (a *app) keyspaceAlterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "alter NAME",
 		Short: "Change the replicas of a keyspace, its partitions, its limits and its default expiry",
-		Long: `Change how many replicas a keyspace has and where they are, how large its partitions
-become, for how long transactions may hold locks of it, and how long its values live by default.
-What is not given stays as it is.
+		Long: `Change the number and the place of a keyspace's replicas, the size of its partitions,
+the time for which transactions may hold its locks, and the default time to live of its values.
+Settings that are not given stay unchanged.
 
---split-at splits at each key given, and waits for each split, as "tidemark split --wait" does.
+--split-at splits at each given key, and waits for each split, as "tidemark split --wait" does.
 
 Replicas are added, moved and removed afterwards, while the keyspace is used: "tidemark why NAME"
-shows how far that is.
+shows the progress.
 
---ttl counts for what is written afterwards; values that are there keep the expiry that they have.
+--ttl counts for later writes; existing values keep their expiry.
 
-Limits count for open transactions too, as soon as the nodes have heard of them, which takes a
-moment.`,
+Limits also count for open transactions, as soon as the nodes have learned of the limits, which
+takes a moment.`,
 		Example: `  tidemark keyspace alter fruit --replicas 5
   tidemark keyspace alter fruit --place region=eu:2,region=us:1 --leaders region=eu
   tidemark keyspace alter fruit --split-size 64MiB --merge-size 8MiB

@@ -23,7 +23,7 @@ func (a *app) leaseCommand() *cobra.Command {
 		Use:   "lease",
 		Short: "Grant, renew and revoke leases of the coordination service",
 		Long: `Grant, renew and revoke leases of the coordination service. A key that was put with a
-lease is deleted when the lease is over: when its time to live has passed without a renewal, or it
+lease is deleted when the lease ends: when its time to live has passed without a renewal, or when it
 is revoked.
 
 Leases are named by hexadecimal numbers.`,
@@ -74,9 +74,9 @@ func (a *app) leaseGrantCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "grant TTL",
 		Short: "Grant a lease",
-		Long: `Grant a lease with a time to live, such as 30s or 5m, in whole seconds; a number without
-a unit is seconds. The service may give it more, if it is very short. With --output raw and tsv the
-time to live is in seconds.`,
+		Long: `Grant a lease with a time to live, such as 30s or 5m, in whole seconds; a number
+without a unit is in seconds. The service may lengthen a very short time to live. With --output raw
+and tsv the time to live is in seconds.`,
 		Example: `  tidemark lease grant 30s
   lease=$(tidemark lease grant 30s --output raw | cut -f 1)`,
 		Args: arguments("TTL", 1, 1),
@@ -184,9 +184,9 @@ func (a *app) leaseKeepAliveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keep-alive LEASE",
 		Short: "Renew a lease again and again",
-		Long: `Renew a lease every third of its time to live, until this is interrupted: then the
-lease lives on for its time to live. With --once it is renewed once. It prints each renewal. If
-the lease is over the exit code is 3.`,
+		Long: `Renew a lease every third of its time to live, until the command is interrupted; the
+lease then lives for one more time to live. With --once the lease is renewed once. The command
+prints each renewal. If the lease has ended, the exit code is 3.`,
 		Example: `  tidemark lease keep-alive 694d81417acd4c15`,
 		Args:    arguments("LEASE", 1, 1),
 		RunE: a.verb(func(ctx context.Context, args []string) error {

@@ -31,27 +31,26 @@ func (a *app) loadCommand() *cobra.Command {
 		Long: `Write the records of a file, or of stdin if there is no FILE or it is "-", into the
 keyspace NAME.
 
-A file is checked completely before the first record is written, and an error names the line. From a
-pipe that is not possible: there the load stops at the bad line and says how many records went in.
-Records of the same key are written in the order of the file, so the last one stays. To repeat a
-load does no harm: it writes the same values again.
+A file is checked completely before the first record is written, and an error names the line. A pipe
+cannot be checked in advance: the load stops at the bad line and says how many records were written.
+Records of the same key are written in the order of the file, so the last one stays. A load may be
+repeated: it writes the same values again.
 
---presplit is for much: the file is read first, sorted if it is not in the order of its keys, and a
-sample of it says where to split the keyspace. Partitions are split, and they and their leaders
-spread over the nodes, before blocks of some megabytes are written, several times as fast as without
-it. What does not fit into --memory is sorted in a file in --temp-dir. A record that is there with
-the same value is not written again, so that a load that was interrupted goes on when it is
+--presplit is for many records. The file is read first, and sorted if it is not in the order of its
+keys; a sample determines the split keys. Partitions are split, and they and their leaders spread
+over the nodes. Then blocks of some megabytes are written, several times as fast as without
+--presplit. Records that do not fit into --memory are sorted in a file in --temp-dir. A record that
+is there with the same value is not written again, so an interrupted load goes on when it is
 repeated. Of records of the same key the last one is written.
 
 Formats: tsv has a line KEY<TAB>VALUE for each record, with \t \n \r \\ \xNN for a tab, a newline, a
-carriage return, a backslash and any other byte; jsonl has an object {"key": ..., "value": ...} in
-each line, with key_base64 or value_base64 for what is not text. Without --format the name of the
-file decides, and else it is tsv.
+carriage return, a backslash and any other byte. jsonl has an object {"key": ..., "value": ...} in
+each line, with key_base64 or value_base64 for bytes that are not text. Without --format the name of
+the file decides, and otherwise the format is tsv.
 
-A record may say when it expires, as dump writes it: a time like 2030-01-31T12:00:00Z, or never,
-behind a second tab or as "expires". It expires then; if that time has passed, its key has no value
-afterwards. Other records, and with --ignore-expiry all, live as --ttl, or else the keyspace,
-says.`,
+A record may have an expiry, as dump writes it: a time like 2030-01-31T12:00:00Z, or never, behind a
+second tab or as "expires". If that time has passed, the key has no value afterwards. Other records,
+and all records with --ignore-expiry, live as long as --ttl, or else the keyspace, says.`,
 		Example: `  tidemark load fruit fruit.tsv
   tidemark load fruit harvest.tsv --presplit
   printf 'apple\tgreen\npear\tyellow\n' | tidemark load fruit

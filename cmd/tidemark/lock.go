@@ -23,21 +23,21 @@ func (a *app) lockCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lock NAME -- COMMAND [ARGUMENT...]",
 		Short: "Run a command while holding a lock",
-		Long: `Wait for the lock NAME, run a command while holding it, and give it back. The exit code
+		Long: `Wait for the lock NAME, run a command while holding it, and release it. The exit code
 is that of the command.
 
 The command finds a number in its environment, ` + fencingEnv + `, that is higher than
-those of all holders before: what the lock protects should refuse lower numbers than it has seen.
-For if this process stands still, or is cut off for longer than --ttl, the service gives the lock to
-the next one. Then the command and what it has started, in a process group of its own, get SIGTERM,
-and are killed if they do not end, and the exit code is 1: SIGTERM comes --kill-after before the
-service gives the lock away, and SIGKILL before that is so. A small process, the leader of that
-group, sees to that, also while this process stands still; if this process is killed, it kills the
-group at once. But what the command has sent already may still arrive. SIGHUP and SIGQUIT are as
-SIGTERM; Ctrl-C at a terminal is for the command.
+those of all earlier holders: the protected resource should refuse lower numbers than it has seen.
+If this process stands still, or is cut off for longer than --ttl, the service gives the lock to
+the next holder. Then the command and its child processes, in a process group of their own, get
+SIGTERM, and are killed if they do not end; the exit code is 1. SIGTERM comes --kill-after before the
+service gives the lock away, and SIGKILL before the lock is given away. The leader of the group, a
+small process, sends these signals, also while this process stands still; if this process is
+killed, it kills the group at once. But requests that the command has sent already may still arrive.
+SIGHUP and SIGQUIT work like SIGTERM; Ctrl-C at a terminal is for the command.
 
-With --read or --write it is the read-write lock NAME, which has nothing to do with the lock NAME:
-many hold it for reading at a time, or one for writing.`,
+With --read or --write the lock is the read-write lock NAME, which is separate from the lock NAME:
+many holders share it for reading, or one holds it for writing.`,
 		Example: `  tidemark lock nightly -- pg_dump shop
   tidemark lock nightly --no-wait -- ./report.sh
   tidemark lock nightly --wait 5m -- sh -c 'echo $` + fencingEnv + `'`,

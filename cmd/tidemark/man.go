@@ -23,8 +23,8 @@ func (a *app) manCommand() *cobra.Command {
 		Short:  "Write the manual pages and the completions of shells into a directory",
 		Hidden: true,
 		Long: `Write the manual pages of all commands (man/*.1) and the completions of bash, zsh and
-fish (completions/bash/tidemark, completions/zsh/_tidemark, completions/fish/tidemark.fish) into
-a directory, as a package installs them. Files that are there are replaced.`,
+fish (completions/bash/tidemark, completions/zsh/_tidemark, completions/fish/tidemark.fish) into a
+directory, as a package installs them. Existing files are replaced.`,
 		Args: arguments("", 0, 0),
 	}
 	cmd.RunE = a.verb(func(context.Context, []string) error { return a.man(cmd.Root(), dir) })

@@ -16,18 +16,18 @@ func (a *app) mergeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "merge PARTITION",
 		Short: "Merge a partition with its right neighbour",
-		Long: `Merge a partition with its right neighbour: the one that begins where it ends, in the
-same keyspace and hash number. The partition keeps its number; the neighbour's is not used
-again. If their replicas are on different nodes, those of the smaller one are moved first. Reads
-and writes go on, but for a moment in the neighbour.
+		Long: `Merge a partition with its right neighbour: the partition that begins where it ends,
+in the same keyspace and hash number. The partition keeps its number; the number of the neighbour is
+not used again. If the replicas are on different nodes, those of the smaller partition are moved
+first. Reads and writes go on, except for a moment in the neighbour.
 
-Neighbours that are small and calm merge by themselves, unless the keyspace has --no-auto. This
-command merges others too, and takes boundaries away that were asked for ("tidemark split"), or with
-which the keyspace was created. What would be split again at once, for its size, is refused.
+Small and calm neighbours merge by themselves, unless the keyspace has --no-auto. This command
+merges other neighbours too, and removes boundaries of "tidemark split", or with which the keyspace
+was created. It is refused if the result is so large that it would split again at once.
 
 The merge is recorded in the consistent core, and goes on whether this command waits for it or not;
-"tidemark operators" shows it. Until it is carried out, "tidemark move PARTITION --cancel" takes it
-back.`,
+"tidemark operators" shows it. Until the merge is carried out, "tidemark move PARTITION --cancel"
+cancels it.`,
 		Example: `  tidemark merge 17
   tidemark merge 17 --wait`,
 		Args:              arguments("PARTITION", 1, 1),

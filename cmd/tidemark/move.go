@@ -34,11 +34,11 @@ func (a *app) moveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "move PARTITION --from NODE --to NODE",
 		Short: "Move a partition's replica to another node",
-		Long: `Move a replica of a partition from one node to another. It is copied first, then it votes
-in place of the old one, which is removed. Reads and writes go on meanwhile.
+		Long: `Move a replica of a partition from one node to another. The new replica gets a copy
+first, and then votes in place of the old one, which is removed. Reads and writes go on meanwhile.
 
 The move is recorded in the consistent core, and goes on whether this command waits for it or not:
-interrupt it at any time, and see "tidemark operators". --cancel takes back what is under way.`,
+interrupt it at any time, and see "tidemark operators". --cancel cancels the change under way.`,
 		Example: `  tidemark move 17 --from 2 --to 5
   tidemark move 17 --cancel`,
 		Args:              arguments("PARTITION", 1, 1),
@@ -153,9 +153,9 @@ func (a *app) operatorsCommand() *cobra.Command {
 	return a.printing(a.client(&cobra.Command{
 		Use:   "operators",
 		Short: "List changes of replicas, splits and merges that are under way",
-		Long: `List the changes of partitions' replicas, the splits and the merges that are under way:
-which partition, from which node to which, or which partition splits off at which key, or which
-right neighbour becomes part of it, why, what is done next, and what that waits for.`,
+		Long: `List the changes of partitions' replicas, the splits and the merges that are under
+way: the partition, the nodes, the key of a split or the right neighbour of a merge, the reason, the
+next step, and what that step waits for.`,
 		Example: `  tidemark operators
   tidemark operators --output json`,
 		Args: arguments("nothing", 0, 0),

@@ -19,10 +19,10 @@ func (a *app) nodeCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "node",
 		Short: "Drain and decommission data nodes",
-		Long: `Take data nodes out of service, for a while or for good, and take that back.
+		Long: `Take data nodes out of service, for a while or for good, or cancel that.
 
-What is asked for is recorded in the consistent core, and goes on whether the command waits for it
-or not: interrupt it at any time, and give it again to see how far it is.`,
+The request is recorded in the consistent core, and goes on whether the command waits for it or not:
+interrupt it at any time, and give it again to see the progress.`,
 		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -19,9 +19,9 @@ func (a *app) nodesCommand() *cobra.Command {
 		Use:   "nodes",
 		Short: "List the data nodes",
 		Long: `List the data nodes: whether they are alive, how many replicas they hold, how many
-partitions they lead, and their disks. A node is taken for dead when nothing was heard from it for
-its lease, nine seconds; its numbers are left out then. Those that were decommissioned are left out,
-unless --all is given.`,
+partitions they lead, and their disks. A node counts as dead when nothing was heard from it for its
+lease, nine seconds; its numbers are left out then. Decommissioned nodes are left out, unless --all
+is given.`,
 		Args: arguments("", 0, 0),
 		RunE: a.verb(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(client *kv.Client) error { return a.nodes(ctx, client, all) })

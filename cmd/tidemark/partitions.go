@@ -21,18 +21,18 @@ func (a *app) partitionsCommand() *cobra.Command {
 		Use:   "partitions [NAME]",
 		Short: "List partitions, their replicas and leaders",
 		Long: `List the partitions of the keyspace NAME, or of all keyspaces: hash number and span,
-epoch (generation of the span and version of the membership), the nodes with a replica, the
-leader's node, number of keys and size, and what is being changed, with the reason. Keys and
-size are what the leader reported last, a few seconds ago. A hash number has one partition, or
-several after splits.
+epoch (generation of the span and version of the membership), the nodes with a replica, the leader's
+node, number of keys and size, and the change under way, with the reason. Keys and size are from the
+leader's last report, a few seconds ago. A hash number has one partition, or several after splits.
 
---top load, --top size, --top reads or --top writes lists those with the most of it first, as many
-as --limit says, with columns for the load: what the partition costs its leader in processors,
-over one and over five minutes, and requests and bytes for each second of the last minute.
+--top load, --top size, --top reads or --top writes lists the partitions with the largest value
+first, as many as --limit says, with columns for the load: the processors that the partition costs
+its leader, over one and over five minutes, and requests and bytes for each second of the last
+minute.
 
---latency lists the nodes instead, and how far away each is from here: by its locality, if
---locality says where this program runs, and by the time that small requests take. By that reads are
-brought to the nearest replica (get --nearest).`,
+--latency lists the nodes instead, and their distance from here: by locality, if --locality says
+where this program runs, and by the time that small requests take. Reads use these distances to
+choose the nearest replica (get --nearest).`,
 		Example: `  tidemark partitions
   tidemark partitions --top load
   tidemark partitions fruit --top size --limit 5

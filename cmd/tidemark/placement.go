@@ -18,9 +18,9 @@ func (a *app) placementCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "placement",
 		Short: "Show, pause, resume and limit the moving of replicas",
-		Long: `Replicas move by themselves: where one was lost, where placement rules want it, and where
-nodes are loaded unevenly. "tidemark operators" shows what is under way, "tidemark events" what was
-done, and "tidemark why" the reasons.`,
+		Long: `Show or change the settings of placement. Replicas move by themselves: where one was
+lost, where placement rules want it, and where nodes are loaded unevenly. "tidemark operators" shows
+changes under way, "tidemark events" finished changes, and "tidemark why" the reasons.`,
 		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -124,8 +124,8 @@ func (a *app) transferCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "transfer PARTITION --to NODE",
 		Short: "Have another node lead a partition",
-		Long: `Have the replica of a partition on a node lead it, now and from now on. Reads and writes
-pause for a moment.`,
+		Long: `Make the replica of a partition on a node its leader, now and from now on. Reads and
+writes pause for a moment.`,
 		Example:           `  tidemark transfer 17 --to 2`,
 		Args:              arguments("PARTITION", 1, 1),
 		ValidArgsFunction: a.complete(partitionsOffered),

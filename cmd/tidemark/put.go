@@ -22,14 +22,14 @@ func (a *app) putCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "put NAME KEY VALUE",
 		Short: "Write the value of a key, over any that is there",
-		Long: `Write the value of a key into the keyspace NAME. It overwrites any existing value. It
+		Long: `Write the value of a key into the keyspace NAME, over any existing value. The command
 prints the version, which is the timestamp of the write; with --output raw only that.
 
---ttl has the value expire so long after that; get shows when. What is written later replaces the
-value together with its expiry.
+With --ttl the value expires that long after its version; get shows the expiry. A later write
+replaces the value together with its expiry.
 
-Key and value are taken literally, unless --hex, --base64 or --escaped is given. The value - is
-standard input, as it is, up to its end; --escaped '\x2d' writes one hyphen.`,
+Key and value are taken literally, unless --hex, --base64 or --escaped is given. The value - stands
+for standard input, up to its end; --escaped '\x2d' writes one hyphen.`,
 		Example: `  tidemark put fruit apple green
   tidemark put pictures cat.png --value-file cat.png
   tidemark put binary 00ff cafe --hex

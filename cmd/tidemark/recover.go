@@ -22,16 +22,16 @@ func (a *app) recoverCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "recover",
 		Short: "Go on after the loss of a majority",
-		Long: `Have partitions go on that have lost a majority of their replicas for good. What was
-acknowledged by the lost replicas, and is on no other, is lost, so this is the last resort:
+		Long: `Make partitions go on that have lost a majority of their replicas for good. Writes
+that were acknowledged by the lost replicas, and by no other, are lost, so this is the last resort:
 first try to bring the lost nodes back.
 
   1. Stop all servers, and keep the lost ones switched off from now on.
-  2. "recover survey" on each surviving server, and "recover plan" with all of that.
+  2. "recover survey" on each surviving server, and "recover plan" with all of the surveys.
   3. "recover apply" on each surviving server. Then start them.
   4. "recover confirm" with the same plan.
 
-docs/operations.md, "When a majority is lost", has it step by step.`,
+docs/operations.md, "When a majority is lost", has the procedure step by step.`,
 		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -45,9 +45,9 @@ func (a *app) recoverSurveyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "survey --dir DIR --to FILE",
 		Short: "Write down what a stopped server has",
-		Long: `Write what the node of a stopped server has into a file: its replicas and how far their
-logs reach, and which other nodes and partitions it has heard of. It changes nothing. Bring the
-files of all surviving servers to one machine, for "recover plan".`,
+		Long: `Write a survey of the node of a stopped server into a file: its replicas and how far
+their logs reach, and the other nodes and partitions that it knows. The command changes nothing
+else. Bring the files of all surviving servers to one machine, for "recover plan".`,
 		Example: `  tidemark recover survey --dir /var/lib/tidemark --to node-1.json`,
 		Args:    arguments("", 0, 0),
 		RunE: a.verb(func(context.Context, []string) error {
@@ -79,15 +79,15 @@ func (a *app) recoverPlanCommand() *cobra.Command {
 		Use:   "plan --lost NODE,... --to FILE SURVEY|DIR...",
 		Short: "Plan how partitions go on without lost nodes",
 		Long: `Plan how partitions go on that have no majority without the nodes --lost, from the
-surveys of all other nodes, or their directories if they are on this machine. It changes
+surveys of all other nodes, or their directories if they are on this machine. The command changes
 nothing.
 
-Of each such partition one replica goes on, the one whose log reaches furthest, and the list says
-which, and whether writes can be missing that were acknowledged: "may" if the lost nodes can have
-acknowledged any by themselves. Partitions that still have a majority are left alone.
+One replica of each such partition goes on: the one whose log reaches furthest. The list names it,
+and says whether acknowledged writes can be missing: "may" if the lost nodes can have acknowledged
+writes by themselves. Partitions that still have a majority are left alone.
 
-Every node must be named as lost, or have its survey here: one that is overlooked may have what the
-others lack.`,
+Every node must be named as lost, or have its survey here: a forgotten node may have entries that
+the others lack.`,
 		Example: `  tidemark recover plan --lost 3,4 --to plan.json node-1.json node-2.json`,
 		Args:    arguments("a SURVEY or DIR of each surviving node", 1, -1),
 		RunE: a.verb(func(_ context.Context, args []string) error {
@@ -152,11 +152,12 @@ func (a *app) recoverApplyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply PLAN --dir DIR",
 		Short: "Carry out a plan on a stopped server",
-		Long: `Carry out a plan of "recover plan" in the directory of a stopped server. Do it on each
-surviving server, before any of them is started again. There is no way back.
+		Long: `Carry out a plan of "recover plan" in the directory of a stopped server. Do it on
+each surviving server, before any of them is started again. It cannot be undone.
 
-It changes nothing if the directory is not as the plan found it. If it is interrupted, give it once
-more: the server does not start before it is done. Once it is done, another time changes nothing.`,
+The command changes nothing if the directory is not as the plan found it. If it is interrupted, give
+it once more: the server does not start before it is done. Giving it again after that changes
+nothing.`,
 		Example: `  tidemark recover apply plan.json --dir /var/lib/tidemark`,
 		Args:    arguments("a PLAN", 1, 1),
 		RunE: a.verb(func(_ context.Context, args []string) error {

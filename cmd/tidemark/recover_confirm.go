@@ -19,13 +19,14 @@ func (a *app) recoverConfirmCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "confirm PLAN",
 		Short: "Tell the cluster of a plan that was carried out",
-		Long: `Tell the cluster's core of a plan that "recover apply" has carried out. It makes the lost
-nodes GONE, which are refused from then on, and takes the recovered partitions as they are now.
-Then their replicas are added again on other nodes, if there are enough. It may be repeated, and
-shows how many partitions have not reported yet.
+		Long: `Tell the cluster's core of a plan that "recover apply" has carried out. The core then
+refuses the lost nodes, which become GONE, and accepts the recovered partitions as they are. Their
+replicas are added again on other nodes, if there are enough. The command may be repeated, and shows
+how many partitions have not reported yet.
 
 The exit code is 0 when all partitions of the plan have reported, and 7 while some have not. With
---wait it asks until all have, or --timeout is over, and says which nodes it waits for.`,
+--wait the command asks until all have reported, or --timeout is over, and says which nodes it waits
+for.`,
 		Example: `  tidemark recover confirm plan.json --wait --timeout 2m`,
 		Args:    arguments("a PLAN", 1, 1),
 		RunE: a.verb(func(ctx context.Context, args []string) error {

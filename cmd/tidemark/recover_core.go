@@ -16,14 +16,15 @@ func (a *app) recoverCoreCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "core",
 		Short: "Have the core go on from one member",
-		Long: `Have the consistent core go on from one of its members, when a majority of them is lost
-for good. Keyspaces that were created or dropped shortly before, and changes of replicas, may be
-unknown to it; and so may what was written to the coordination store, locks and leases included:
-clients that hold locks have to be stopped first, unless what they lock checks fencing numbers.
+		Long: `Make the consistent core go on from one of its members, when a majority of them is
+lost for good. The member may not know of keyspaces that were created or dropped shortly before, of
+changes of replicas, and of writes to the coordination store, including locks and leases. Stop
+clients that hold locks first, unless the resource that they lock checks fencing numbers.
 
 Keep the lost members switched off from now on: a majority of them that comes back would be a second
-core. If several members are left, take the one of which "plan" shows the highest term, and of these
-the highest last entry; the others are added again like new ones, with empty directories.`,
+core. If several members are left, take the member with the highest term in "plan" and, among
+several of these, the highest last entry; add the others again like new members, with empty
+directories.`,
 		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -95,10 +96,10 @@ func (a *app) recoverCoreApplyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply PLAN --dir DIR",
 		Short: "Carry out a plan for the core on a stopped server",
-		Long: `Carry out a plan of "recover core plan" in the directory of which it was made. The member
-there is the only one of the core from then on. There is no way back.
+		Long: `Carry out a plan of "recover core plan" in the directory of which it was made. The
+member there is the only member of the core from then on. It cannot be undone.
 
-If it is interrupted, give it once more: the server does not start before it is done.`,
+If the command is interrupted, give it once more: the server does not start before it is done.`,
 		Example: `  tidemark recover core apply core.json --dir /var/lib/tidemark`,
 		Args:    arguments("a PLAN", 1, 1),
 		RunE: a.verb(func(_ context.Context, args []string) error {

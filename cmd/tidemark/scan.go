@@ -27,13 +27,13 @@ func (a *app) scanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "scan NAME",
 		Short: "Show keys and values in key order",
-		Long: `Show keys and values of the keyspace NAME in key order, all of one moment.
+		Long: `Show keys and values of the keyspace NAME in key order, at one timestamp.
 
-Rows are printed as they come, in constant memory. With --output tsv or json they have the form that
-load takes. With json it is also shown when a value expires, if it does.
+Rows are printed as they come, in constant memory. With --output tsv or json they have the format
+that load reads. json also shows when a value expires.
 
-With --nearest, --staleness or --any-staleness any replicas may answer, with what they have; the
-moment that was read, and how old it is, are told on stderr.`,
+With --nearest, --staleness or --any-staleness any replicas may answer with their state; the
+timestamp of the read, and its age, are printed on stderr.`,
 		Example: `  tidemark scan fruit
   tidemark scan goapi --prefix 'pkg net/http, func ' --limit 5 --reverse
   tidemark scan goapi --from 'pkg slices' --to 'pkg sort' --keys-only

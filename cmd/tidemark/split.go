@@ -22,16 +22,16 @@ func (a *app) splitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "split KEYSPACE --at KEY",
 		Short: "Split a partition in two",
-		Long: `Split the partition of a keyspace that has a key: the key begins a new partition, on the
-same nodes. No data is copied; reads and writes pause for a moment. In a hash keyspace only the
-partition splits that the key belongs to.
+		Long: `Split the partition of a keyspace that contains a key: the key begins a new
+partition, on the same nodes. No data is copied; reads and writes pause for a moment. In a hash
+keyspace only the partition splits that the key belongs to.
 
-Partitions split by themselves when they grow or when their load does. Neighbours that stay small
-merge again, unless the keyspace has --no-auto.
+Partitions split by themselves when they or their load grow. Neighbours that stay small merge again,
+unless the keyspace has --no-auto.
 
 The split is recorded in the consistent core, and goes on whether this command waits for it or not;
-"tidemark operators" shows it. Until it is carried out, "tidemark move PARTITION --cancel" takes it
-back.`,
+"tidemark operators" shows it. Until the split is carried out, "tidemark move PARTITION --cancel"
+cancels it.`,
 		Example: `  tidemark split users --at m
   tidemark split users --at m --wait
   tidemark split events --at 00ff17 --hex`,

@@ -51,22 +51,22 @@ func (a *app) startCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start --dir DIR --listen ADDRESS --core ADDRESS[,ADDRESS...]",
 		Short: "Run one server of a cluster",
-		Long: `Run one server of a cluster, until Ctrl-C or SIGTERM. SIGHUP has it read its TLS files
-again, which it also does by itself when they have changed.
+		Long: `Run one server of a cluster, until Ctrl-C or SIGTERM. SIGHUP makes it read its TLS
+files again; it also reads them by itself when they have changed.
 
---core names members of the consistent core: seeds, of which one has to answer. To found a cluster,
-start the servers that form its core (1, 3 or 5), all with the same list, which names all of them.
-The core forms by itself once they see each other; there is no other set-up step, and no way to form
-two clusters by mistake. Later the list may name any of the members that the core has by then.
+--core names members of the consistent core, of which one must answer. To found a cluster, start the
+servers that form its core (1, 3 or 5), all with the same list, which names all of them. The core
+forms by itself once they see each other. There is no other set-up step, and two clusters cannot
+form by mistake. Later the list may name any of the present members of the core.
 
 A server whose own address is in the list is a member of the core and, unless --roles says
 otherwise, a data node as well; any other server is a data node. With --roles core,node a server
-offers itself to a core that is there already: "tidemark core add" makes it a member.
+offers itself to an existing core: "tidemark core add" makes it a member.
 
 Members of the core also answer the etcd v3 API, at the same address: to etcdctl and all clients of
 etcd over gRPC, and as JSON over HTTP/1 ("tidemark help coord", docs/coordination.md).
 
-The server says one line when it is ready. Logs go to stderr: warnings and errors, unless
+The server prints one line when it is ready. Logs go to stderr: warnings and errors, unless
 --log-level asks for more.`,
 		Example: `  # three servers on one machine make a complete cluster; in each of three terminals:
   core=127.0.0.1:7501,127.0.0.1:7502,127.0.0.1:7503

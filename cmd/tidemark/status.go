@@ -26,22 +26,21 @@ func (a *app) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show cluster health",
-		Long: `Show cluster health: whether it is ready, and if not what it waits for; the core's
-members and leader; how many nodes, keyspaces and partitions there are; and what is wrong: the
-partitions that are unavailable, because they have no leader, and the coordination store if it has
-none; the nodes that are down, or whose replicas have not caught up yet, so that partitions have
-fewer replicas than they should; those whose disk is full; the unhealthy ones, which are not ready,
-whose clock is wrong or which have failed replicas; the members of the core that do not answer or
-have not caught up; and the servers that do not hear each other.
+		Long: `Show cluster health: whether the cluster is ready, and if not what it waits for; the
+core's members and leader; the numbers of nodes, keyspaces and partitions; and the problems.
+Problems are: partitions, or the coordination store, without a leader (unavailable); nodes that are
+down, or whose replicas have not caught up yet (under replicated); nodes whose disk is full; servers
+that are not ready, whose clock is wrong or which have failed replicas (unhealthy); members of the
+core that do not answer or have not caught up (core at risk); and servers that do not hear each
+other (cut off).
 
-The exit code is 0 if all is well, as it has to be before a server is stopped; 7 if everything is
-served and something is wrong; 8 if partitions, or the coordination store, are unavailable; and 4 if
-the server that answers is not ready, or the core does not answer. With --wait a cluster that serves
-everything counts as well.
+The exit code is 0 if there is no problem, as it must be before a server is stopped; 7 if everything
+is served and there are problems; 8 if partitions, or the coordination store, are unavailable; and 4
+if the server that answers is not ready, or the core does not answer. With --wait a cluster that
+serves everything counts as 0 too.
 
-With --wait it asks until the cluster is ready, or --timeout is over. A cluster is ready as soon as
-it has a core and a node;
---nodes says for how many nodes to wait.`,
+With --wait the command asks until the cluster is ready, or --timeout is over. A cluster is ready as
+soon as it has a core and a node; --nodes says for how many nodes to wait.`,
 		Example: `  tidemark status
   tidemark status --wait --nodes 3 --timeout 1m && echo go`,
 		Args: arguments("", 0, 0),

@@ -26,21 +26,21 @@ func (a *app) timerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "timer NAME PERIOD -- COMMAND [ARGUMENT...]",
 		Short: "Run a command once in every period, on one of many machines",
-		Long: `Run a command once in every period, such as 10m: on any number of machines this waits
-under the same NAME and PERIOD, and in each period one of them runs the command. Periods are
+		Long: `Run a command once in every period, such as 10m. Start this process with the same NAME
+and PERIOD on any number of machines: in each period one of them runs the command. Periods are
 counted from 1970-01-01 00:00 UTC, by the clocks of the coordination service: 1h is on the hour,
-whatever the clock of this machine shows. It goes on until it is interrupted.
+whatever the clock of this machine shows. The process goes on until it is interrupted.
 
-A period belongs to the machine that was first to claim it; if that dies, or the command fails, it
-is not run again. If it could not be told which process has claimed a period it is not run here, and
-that is said. --missed says what becomes of periods in which no process ran the command: they are
-left out (skip), run once for all of them (once), or once for each (each), of the last --catch-up of
-them.
+A period belongs to the machine that was first to claim it. If that machine dies, or the command
+fails, the command is not run again in that period. If this process cannot find out who has claimed
+a period, it does not run the command, and says so. --missed decides about periods in which no
+process ran the command: they are left out (skip), or the command is run once for all of them
+(once), or once for each of the last --catch-up periods (each).
 
-The command finds in its environment TIDEMARK_TIMER_DUE, when its period was due,
-TIDEMARK_TIMER_MISSED, how many were left out before it, and ` + fencingEnv + `, which
-is higher in each period. If this process is interrupted or killed, so are the command and what it
-has started. SIGHUP and SIGQUIT are as SIGTERM.`,
+The environment of the command has TIDEMARK_TIMER_DUE, the time at which its period was due,
+TIDEMARK_TIMER_MISSED, the number of periods left out before it, and ` + fencingEnv + `,
+which is higher in each period. If this process is interrupted or killed, so are the command and its
+child processes. SIGHUP and SIGQUIT work like SIGTERM.`,
 		Example: `  tidemark timer cleanup 10m -- ./cleanup.sh
   tidemark timer invoices 24h --missed each -- sh -c './invoices --day "$TIDEMARK_TIMER_DUE"'`,
 		Args: nameAndCommand("NAME PERIOD -- COMMAND", 2, false),

@@ -17,21 +17,21 @@ func (a *app) txnListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [NAME]",
 		Short: "List the open transactions that hold locks",
-		Long: `List the transactions that hold locks in the keyspace NAME, or in all keyspaces, those
-first that hold one for longest, each once: how long ago its attempt began, for how long its
-application has made no call in it, how many keys it has locked, how many spans it holds, how many
-requests wait for them, and where its client is connected from. With --output json or tsv there is
-also the partition that decides about it, the key that it has locked for longest, when its first
-attempt began, and which transactions wait.
+		Long: `List the transactions that hold locks in the keyspace NAME, or in all keyspaces, once
+each; the transaction with the oldest lock comes first. The list shows how long ago the attempt
+began, for how long the application has made no call in it, how many keys it has locked, how many
+spans it holds, how many requests wait for them, and from where the client is connected. --output
+json and tsv also have the partition that decides about the transaction, the key that it has locked
+for longest, the begin of its first attempt, and the waiting transactions.
 
-Age and idle time are what --txn-max-age and --txn-max-idle of keyspaces limit. The idle time is of
-when the client was last heard of, about a second ago; it is empty while the application is busy,
-and of a transaction that has just begun. With NAME it is known only of transactions whose first
-lock is in that keyspace.
+--txn-max-age and --txn-max-idle of keyspaces limit the age and the idle time. The idle time is as
+of the client's last heartbeat, about a second ago. It is empty while the application is busy, and
+for a transaction that has just begun. With NAME it is known only for transactions whose first lock
+is in that keyspace.
 
-tidemark debug txns has a row for each partition of a transaction, and one for each wait. Of
-partitions that do not answer it says on stderr which they are, and why; what the others know is
-listed all the same, and the exit code is not 0.`,
+tidemark debug txns has a row for each partition of a transaction, and a row for each waiting
+request. If partitions do not answer, stderr names them with the reasons; the others are listed all
+the same, and the exit code is not 0.`,
 		Example: `  tidemark txn list
   tidemark txn list fruit --output json`,
 		Args:              arguments("at most a NAME", 0, 1),
@@ -106,12 +106,12 @@ func (a *app) txnAbortCommand() *cobra.Command {
 	return a.printing(a.client(&cobra.Command{
 		Use:   "abort ID",
 		Short: "Abort an open transaction of any client",
-		Long: `Abort the transaction that has an ID, as tidemark txn list shows it, so that others get
-its locks. Its client is told why; what kv.Client.Update runs is run again, with another ID.
+		Long: `Abort the transaction with an ID, as tidemark txn list shows it, so that others get
+its locks. Its client is told why; kv.Client.Update runs its function again, with another ID.
 
-It says what became of the transaction, and may be repeated. If the transaction has been committed
-before, it stays so, and the exit code is 1. If no partition knows a lock of it, so that it has
-ended or has locked nothing, the code is 3.`,
+The command prints the outcome of the transaction, and may be repeated. If the transaction was
+committed before, it stays committed, and the exit code is 1. If no partition knows a lock of the
+transaction, because it has ended or has locked nothing, the exit code is 3.`,
 		Example: `  tidemark txn abort 6f0c1e1f2b7d4a55a2b3c4d5ffffffff`,
 		Args:    arguments("an ID", 1, 1),
 		RunE: a.verb(func(ctx context.Context, args []string) error {

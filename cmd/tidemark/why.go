@@ -23,12 +23,12 @@ func (a *app) whyCommand() *cobra.Command {
 		Short: "Explain where replicas and leaders are",
 		Long: `Explain a partition (17 or p17), a node (n3) or a keyspace (its name).
 
-Of a partition: what is wrong and what is done about it; for each replica its node, the placement
-rule that it satisfies, what it shares with the others, and the best place that it could be moved to
-with what decided against that; which leader is wanted; what is under way and what that waits for;
-and the last changes, with what they bettered. Of a node: how far it is from its share of everything
-that is balanced, and what is in the way of a drain or a decommissioning. Of a keyspace: how many
-partitions lack something.`,
+For a partition: its problems and what is done about them; for each replica its node, the placement
+rule that it satisfies, what it shares with the others, and the best other place for it, with the
+reason against a move; the wanted leader; the change under way and what it waits for; and the last
+changes, with what they improved. For a node: how far it is from its share of everything that is
+balanced, and what prevents its drain or decommissioning. For a keyspace: how many partitions have a
+problem.`,
 		Example: `  tidemark why 17
   tidemark why n3
   tidemark why fruit --output json
