@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -40,6 +42,21 @@ func TestRequestsAreTimed(t *testing.T) {
 	}
 	if picked != 100 || told != [RequestKinds]int{34, 33, 33} || len(timed.begun) != 0 {
 		t.Errorf("%d are timed, told of are %v, kept %d", picked, told, len(timed.begun))
+	}
+}
+
+// Every request that changes something is named in kindOf, or else it would count as a read.
+func TestEveryRequestHasAKind(t *testing.T) {
+	reads := map[string]bool{"get": true, "batch_get": true, "scan": true, "count": true, "now": true,
+		"merge_scan": true, "multi_get": true, "inspect_transactions": true, "changes": true}
+	cases := (&kvpb.Request{}).ProtoReflect().Descriptor().Oneofs().ByName("command").Fields()
+	for i := range cases.Len() {
+		field, q := cases.Get(i), &kvpb.Request{}
+		m := q.ProtoReflect()
+		m.Set(field, protoreflect.ValueOfMessage(m.NewField(field).Message()))
+		if name := string(field.Name()); (kindOf(q) == RequestRead) != reads[name] {
+			t.Errorf("%s is a %s: name it in kindOf, or among the reads of this test", name, kindOf(q))
+		}
 	}
 }
 

@@ -28,7 +28,7 @@
 // fault.go has the values and their text, fault_*.go the kinds, weather.go for how long each is
 // felt, themes.go what happens together, shape.go what else a seed decides, schedule.go the
 // schedule, shrink.go what makes it smaller. To add a kind of fault is to add a file:
-// docs/testing.md shows how.
+// docs/contributing.md shows how.
 //
 // What a seed repeats: cluster, workloads, schedule; and the random choices of servers, clients and
 // Raft as far as they are asked for in the same order. What it does not: the order in which Go runs

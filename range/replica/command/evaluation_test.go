@@ -138,6 +138,8 @@ func incrementOf(key string, by int64) *kvpb.Request {
 // TestRetriesFindTheirVersion: a second attempt of each kind of write is told what the first one
 // was, whether that is applied or pending, and writes nothing.
 func TestRetriesFindTheirVersion(t *testing.T) {
+	// Tests of their own retry these two.
+	retried := map[string]bool{DeleteRange.Name: true, Load.Name: true}
 	for _, apply := range []bool{true, false} {
 		for _, q := range []*kvpb.Request{
 			putOf("a", "2"),
@@ -150,6 +152,7 @@ func TestRetriesFindTheirVersion(t *testing.T) {
 				Operations: []*kvpb.WriteOperation{
 					{Key: []byte("a"), Value: []byte("2")}, {Key: []byte("b"), Delete: true}}}}},
 		} {
+			retried[Of(q).Name] = true
 			p := newPartition(t)
 			p.write(p.evaluate(1, putOf("a", "1")), putOf("a", "1"), true)
 			first := p.write(p.evaluate(2, q), q, apply)
@@ -159,6 +162,11 @@ func TestRetriesFindTheirVersion(t *testing.T) {
 				t.Errorf("%s, applied %t: the retry came to %d, %v, entry %d; the first was told %v",
 					Of(q).Name, apply, again.Outcome, again.Response, again.Sequence, first)
 			}
+		}
+	}
+	for _, c := range All() {
+		if c.Way == InQueue && !c.Transactional && !retried[c.Name] {
+			t.Errorf("%s is not retried by this test", c.Name)
 		}
 	}
 }
