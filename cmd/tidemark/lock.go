@@ -30,9 +30,9 @@ The command finds a number in its environment, ` + fencingEnv + `, that is highe
 those of all earlier holders: the protected resource should refuse lower numbers than it has seen.
 If this process stands still, or is cut off for longer than --ttl, the service gives the lock to
 the next holder. Then the command and its child processes, in a process group of their own, get
-SIGTERM, and are killed if they do not end; the exit code is 1. SIGTERM comes --kill-after before the
-service gives the lock away, and SIGKILL before the lock is given away. The leader of the group, a
-small process, sends these signals, also while this process stands still; if this process is
+SIGTERM, and are killed if they do not end; the exit code is 1. SIGTERM comes --kill-after before
+the service gives the lock away, and SIGKILL before the lock is given away. The leader of the group,
+a small process, sends these signals, also while this process stands still; if this process is
 killed, it kills the group at once. But requests that the command has sent already may still arrive.
 SIGHUP and SIGQUIT work like SIGTERM; Ctrl-C at a terminal is for the command.
 
