@@ -5,6 +5,8 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -21,6 +23,9 @@ func TestPatchesApply(t *testing.T) {
 		t.Fatalf("%d mistakes, there were 32", len(all))
 	}
 	for _, b := range all {
+		if pkg, test, named := strings.Cut(b.Test, " "); named && !hasTest(t, pkg, test) {
+			t.Errorf("%s names %s of %s, which is no test there", b.Name, test, pkg)
+		}
 		path, err := b.Overlay(root, t.TempDir())
 		if err != nil {
 			t.Errorf("%s: %v", b.Name, err)
@@ -58,6 +63,19 @@ func TestPatchesApply(t *testing.T) {
 	if _, err := Find("none"); err == nil {
 		t.Error("a mistake that there is not was found")
 	}
+}
+
+// hasTest says whether a package, such as ./kv, has a test of that name.
+func hasTest(t *testing.T, pkg, name string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(files, func(file string) bool {
+		text, err := os.ReadFile(file)
+		return err == nil && strings.Contains(string(text), "\nfunc "+name+"(")
+	})
 }
 
 // A patch that does not belong to the text it is applied to says so.
