@@ -34,7 +34,7 @@ func newBatchMetrics(r metric.Registry) *batchMetrics {
 			metric.NewGauge("tidemark_rpc_client_streams", "Open streams of clients.", nil)),
 		requests: register(r, metric.NewCounter("tidemark_rpc_requests_total",
 			"Requests received from clients.", nil)),
-		calls: register(r, metric.NewCounter("tidemark_rpc_calls_total",
+		calls: register(r, metric.NewCounter("tidemark_rpc_method_calls_total",
 			"Requests received from clients that were calls of methods which gRPC serves as well.", nil)),
 		batches: register(r, metric.NewCounter("tidemark_rpc_request_batches_total",
 			"Messages in which requests were received.", nil)),
@@ -65,15 +65,15 @@ func newDoorMetrics(r metric.Registry) *doorMetrics {
 			"Bytes sent on gRPC connections of clients, before TLS.", nil)),
 		placesLost: register(r, metric.NewCounter("tidemark_rpc_connections_displaced_total",
 			"Connections that were closed because their host has opened more than its share.", nil)),
-		inboundClosed: register(r, metric.NewCounter("tidemark_rpc_connections_overfull_total",
-			"Connections of gRPC that were closed because all together had brought too many bytes of "+
-				"messages that were not complete, and they the most.", nil)),
-		paused: register(r, metric.NewCounter("tidemark_rpc_host_pauses_seconds_total",
-			"How long connections had to pause because their hosts use much of the processors while "+
-				"others wait for one.", nil)),
-		refused: register(r, metric.NewCounter("tidemark_rpc_strangers_refused_total",
-			"Connections and calls as a server's that were refused, because the opener is not known as "+
-				"one.", nil)),
+		inboundClosed: register(r, metric.NewCounter("tidemark_rpc_connections_over_budget_total",
+			"gRPC connections that were closed because the incomplete messages of all connections had "+
+				"exceeded their memory budget, and theirs were the largest.", nil)),
+		paused: register(r, metric.NewCounter("tidemark_rpc_throttle_seconds_total",
+			"For how long connections were throttled because their hosts used much of the processors "+
+				"while others waited.", nil)),
+		refused: register(r, metric.NewCounter("tidemark_rpc_unauthenticated_peers_refused_total",
+			"Peer connections and calls that were refused, because the peer did not prove to be a "+
+				"server of the cluster.", nil)),
 	}
 }
 

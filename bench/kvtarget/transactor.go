@@ -92,9 +92,9 @@ func (t Transactor) Tally() bench.Tally {
 	}
 	for _, family := range families {
 		switch family.GetName() {
-		case "tidemark_client_transaction_commits_total":
+		case "tidemark_client_txn_commits_total":
 			addCounts(tally.Commits, family)
-		case "tidemark_client_transaction_restarts_total":
+		case "tidemark_client_txn_restarts_total":
 			addCounts(tally.Restarts, family)
 		}
 	}

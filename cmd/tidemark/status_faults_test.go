@@ -188,7 +188,7 @@ func TestStatusNamesWhatFails(t *testing.T) {
 				"2 of 3 voters of the coordination store answer")
 			w.named(what, "core_at_risk")
 			w.ready(what)
-			if n := w.metric("tidemark_placement_core_members_silent"); n != 1 {
+			if n := w.metric("tidemark_core_members_silent"); n != 1 {
 				t.Errorf("%s: the metric of silent members is %v", what, n)
 			}
 			restart(server)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,10 +13,11 @@ import (
 
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/kvprom"
+	"github.com/tidemarkdb/tidemark/metric/prom"
 )
 
-// The metrics of a running server are named and described as Prometheus wants it, and those of the
-// process are among them.
+// The metrics of a running server are named and described as Prometheus wants it. Those of the
+// process are among them, and each renamed metric under both of its names.
 func TestMetricsPassPromtool(t *testing.T) {
 	cluster, err := StartCluster(t.Context(),
 		ClusterConfig{Dir: t.TempDir(), Nodes: 1, Cores: 1, Listen: "127.0.0.1:0",
@@ -67,6 +69,20 @@ func TestMetricsPassPromtool(t *testing.T) {
 		"process_open_fds", `tidemark_build_info{goversion="`, `version="v-test"`} {
 		if !strings.Contains(string(text), name) {
 			t.Errorf("there is no %s", name)
+		}
+	}
+	// Those that have no value as long as nothing fails and no changes are consumed.
+	empty := []string{"tidemark_client_txn_failures_total", "tidemark_client_txn_refreshes_total",
+		"tidemark_client_txn_restarts_total", "tidemark_client_txn_span_lock_attempts_total",
+		"tidemark_core_consumer_retention_used_ratio"}
+	for name, old := range prom.OldNames() {
+		if slices.Contains(empty, name) {
+			continue
+		}
+		for _, name := range []string{name, old} {
+			if !strings.Contains(string(text), "# TYPE "+name+" ") {
+				t.Errorf("there is no %s", name)
+			}
 		}
 	}
 }

@@ -5,11 +5,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/tidemarkdb/tidemark/metric/prom"
 )
 
-// withProcess adds to the metrics of servers those of the process that they run in: go_...,
-// process_... and what was built. They are in a registry of their own, one for each HTTP address: a
-// process may run many servers, and there is one process.
+// withProcess adds to the metrics of servers the old names of renamed ones, and the metrics of the
+// process that they run in: go_..., process_... and what was built. They are in a registry of their
+// own, one for each HTTP address: a process may run many servers, and there is one process.
 func withProcess(servers prometheus.Gatherer, version string) prometheus.Gatherer {
 	process := prometheus.NewRegistry()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -20,5 +22,5 @@ func withProcess(servers prometheus.Gatherer, version string) prometheus.Gathere
 	build.Set(1)
 	process.MustRegister(build, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return prometheus.Gatherers{process, servers}
+	return prometheus.Gatherers{process, prom.WithOldNames(servers)}
 }

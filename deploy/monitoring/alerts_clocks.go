@@ -6,7 +6,7 @@ var clockAlerts = []Alert{
 	{
 		Name: "TidemarkClockUntrusted",
 		Expr: `
-			max by (job, instance, server) (tidemark_node_unfit) == 1
+			max by (job, instance, server) (tidemark_node_unhealthy) == 1
 			unless on (job, instance, server)
 			max by (job, instance, server) (tidemark_engine_failed{part="node"}) == 1`,
 		For:      time.Minute,
@@ -38,7 +38,7 @@ var clockAlerts = []Alert{
 	{
 		Name: "TidemarkRequestsAhead",
 		Expr: `
-			sum by (job, instance, server) (rate(tidemark_node_requests_ahead_total[5m])) > 1`,
+			sum by (job, instance, server) (rate(tidemark_node_future_timestamp_requests_total[5m])) > 1`,
 		For:      10 * time.Minute,
 		Severity: Warning,
 		Summary:  "Requests to {{ $labels.instance }} name moments ahead of its clock.",

@@ -25,7 +25,7 @@ var coreAlerts = []Alert{
 	},
 	{
 		Name:     "TidemarkCoreMemberDown",
-		Expr:     `max by (job) (tidemark_placement_core_members_silent) > 0`,
+		Expr:     `max by (job) (tidemark_core_members_silent) > 0`,
 		For:      2 * time.Minute,
 		Severity: Critical,
 		Summary:  "{{ $value }} members of the core of {{ $labels.job }} do not answer.",
@@ -98,8 +98,8 @@ var coreAlerts = []Alert{
 	{
 		Name: "TidemarkCoreChangeStuck",
 		Expr: `
-			max by (job) (tidemark_placement_core_change_step_age_seconds) > 300
-			or max by (job) (tidemark_placement_core_change_age_seconds) > 3600`,
+			max by (job) (tidemark_core_membership_change_step_age_seconds) > 300
+			or max by (job) (tidemark_core_membership_change_age_seconds) > 3600`,
 		For:      time.Minute,
 		Severity: Warning,
 		Summary: "A change of the members of the core of {{ $labels.job }} has not got on for " +

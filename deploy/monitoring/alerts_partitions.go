@@ -61,7 +61,7 @@ var partitionAlerts = []Alert{
 	{
 		Name: "TidemarkClosedTimestampsLag",
 		Expr: `
-			max by (job, instance, server, leader) (tidemark_node_closed_lag_seconds) > 30`,
+			max by (job, instance, server, leader) (tidemark_node_closed_ts_lag_seconds) > 30`,
 		For:      2 * time.Minute,
 		Severity: Warning,
 		Summary: "{{ $labels.instance }} can be read only as of {{ $value }} seconds ago, or more, " +
@@ -74,7 +74,7 @@ var partitionAlerts = []Alert{
 		Name: "TidemarkChangeFeedsLag",
 		Expr: `
 			histogram_quantile(1, sum by (job, instance, server, le)
-			  (rate(tidemark_replica_changes_lag_seconds_bucket[5m]))) > 30`,
+			  (rate(tidemark_replica_feed_lag_seconds_bucket[5m]))) > 30`,
 		For:      10 * time.Minute,
 		Severity: Warning,
 		Summary: "Change feeds hear from {{ $labels.instance }} only of what was written " +

@@ -7,7 +7,7 @@ var peerAlerts = []Alert{
 		Name: "TidemarkStrangersRefused",
 		Expr: `
 			sum by (job, instance, server)
-			  (increase(tidemark_rpc_strangers_refused_total[15m])) > 10`,
+			  (increase(tidemark_rpc_unauthenticated_peers_refused_total[15m])) > 10`,
 		For:      5 * time.Minute,
 		Severity: Warning,
 		Summary:  "{{ $labels.instance }} refuses many who speak as servers and are not.",

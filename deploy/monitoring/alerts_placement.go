@@ -27,7 +27,7 @@ var placementAlerts = []Alert{
 	{
 		Name: "TidemarkPartitionFrozen",
 		Expr: `
-			max by (job) (tidemark_placement_frozen_oldest_age_seconds) > 60`,
+			max by (job) (tidemark_placement_frozen_partition_oldest_age_seconds) > 60`,
 		For:      time.Minute,
 		Severity: Critical,
 		Summary: "A partition of {{ $labels.job }} has been frozen for more than a minute: it serves " +
@@ -49,7 +49,7 @@ var placementAlerts = []Alert{
 	{
 		Name: "TidemarkConsumerBehind",
 		Expr: `
-			max by (job, keyspace) (tidemark_core_consumer_keep_used_ratio) > 0.5`,
+			max by (job, keyspace) (tidemark_core_consumer_retention_used_ratio) > 0.5`,
 		For:      5 * time.Minute,
 		Severity: Warning,
 		Summary: "A consumer of the changes of keyspace {{ $labels.keyspace }} of {{ $labels.job }} " +

@@ -18,7 +18,7 @@ var serverAlerts = []Alert{
 		Expr: `
 			up{job=~".*tidemark.*"} == 1
 			unless on (job, instance) tidemark_placement_store_leader
-			unless on (job, instance) tidemark_node_unfit`,
+			unless on (job, instance) tidemark_node_unhealthy`,
 		For:      5 * time.Minute,
 		Severity: Critical,
 		Summary:  "{{ $labels.instance }} runs, and is neither a node nor a member of the core yet.",

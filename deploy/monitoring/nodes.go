@@ -64,7 +64,7 @@ var nodes = Dashboard{
 				Queries: []Query{
 					{`sum by (instance, server) (tidemark_node_clock_jumps_total)`, perServer + " jumps"},
 					{`sum by (instance, server) (tidemark_host_pauses_total)`, perServer + " pauses"},
-					{`sum by (instance, server) (tidemark_node_requests_ahead_total)`,
+					{`sum by (instance, server) (tidemark_node_future_timestamp_requests_total)`,
 						perServer + " requests ahead"},
 				}},
 		}},
@@ -98,12 +98,12 @@ var nodes = Dashboard{
 			{Title: "Hosts that pause", Description: "Processors are short, and hosts that use much of " +
 				"them are slowed down: seconds that their connections paused, in a second.", Unit: "short",
 				Queries: []Query{{`sum by (instance, server) ` +
-					`(rate(tidemark_rpc_host_pauses_seconds_total[$__rate_interval]))`, perServer}}},
+					`(rate(tidemark_rpc_throttle_seconds_total[$__rate_interval]))`, perServer}}},
 			level("Streams of clients", "short", "", `tidemark_rpc_client_streams`),
 			{Title: "Refused", Description: "Strangers are not servers of this cluster. Displaced " +
 				"clients open more than their share.", Unit: "ops", Queries: []Query{
 				{`sum by (instance, server) ` +
-					`(rate(tidemark_rpc_strangers_refused_total[$__rate_interval]))`,
+					`(rate(tidemark_rpc_unauthenticated_peers_refused_total[$__rate_interval]))`,
 					perServer + " strangers"},
 				{`sum by (instance, server) ` +
 					`(rate(tidemark_rpc_connections_displaced_total[$__rate_interval]))`,

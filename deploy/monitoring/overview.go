@@ -12,7 +12,7 @@ var overview = Dashboard{
 			alarm("Nodes down", "Data nodes whose lease has run out, as the core sees it.",
 				`sum(tidemark_placement_nodes - tidemark_placement_nodes_alive`+onCoreLeader+`)`),
 			alarm("Core members down", "Members of the core of which its leader hears nothing.",
-				`max(tidemark_placement_core_members_silent)`),
+				`max(tidemark_core_members_silent)`),
 			alarm("Nodes cut off", "How often a node that is alive does not hear another one.",
 				`max(tidemark_placement_links_silent)`),
 			alarm("Replicas behind", "Replicas that have not caught up with their leaders. Above 0 for a "+
@@ -20,7 +20,7 @@ var overview = Dashboard{
 			alarm("Without leader", "Partitions that cannot be read or written, as the core sees it.",
 				`sum(tidemark_placement_partitions - tidemark_placement_partitions_led`+onCoreLeader+`)`),
 			alarm("Unfit nodes", "Nodes that serve nothing, because of their clock or disk.",
-				`sum(tidemark_node_unfit)`),
+				`sum(tidemark_node_unhealthy)`),
 			alarm("Disks full", "Stores below their reserve. They take no writes.",
 				`sum(max by (job, instance, server) (tidemark_engine_full))`),
 			alarm("Replicas failed", "Replicas that do not open, or have failed since their server "+

@@ -15,23 +15,23 @@ var partitions = Dashboard{
 				Description: "How far behind the clock replicas can be read, at most, beyond the " +
 					"closed lag.",
 				Queries: []Query{
-					{`max by (instance, server, leader) (tidemark_node_closed_lag_seconds)`,
+					{`max by (instance, server, leader) (tidemark_node_closed_ts_lag_seconds)`,
 						perServer + " of node {{leader}}"},
 				}},
 			{Title: "Reads left to leaders", Unit: "ops", Queries: []Query{
 				{`sum by (instance, server) ` +
-					`(rate(tidemark_replica_reads_not_closed_total[$__rate_interval]))`, perServer},
+					`(rate(tidemark_replica_follower_reads_redirected_total[$__rate_interval]))`, perServer},
 			}},
 			{Title: "Reads admitted for other replicas", Unit: "ops", Queries: []Query{
 				{`sum by (instance, server) ` +
 					`(rate(tidemark_replica_reads_admitted_total[$__rate_interval]))`, perServer},
 			}},
 			{Title: "Versions told to change feeds", Unit: "ops", Queries: []Query{
-				{`sum by (instance, server) (rate(tidemark_replica_changes_total[$__rate_interval]))`,
+				{`sum by (instance, server) (rate(tidemark_replica_feed_changes_total[$__rate_interval]))`,
 					perServer},
 			}},
 			slowest("Lag of change feeds", "How far behind the clock what a server tells is.",
-				"tidemark_replica_changes_lag_seconds", ""),
+				"tidemark_replica_feed_lag_seconds", ""),
 			level("Misplaced leaders", "short", "Led here, and another node should.",
 				`tidemark_node_misplaced_leaders`),
 			{Title: "Changes of leaders", Unit: "ops", Queries: []Query{
@@ -73,13 +73,13 @@ var partitions = Dashboard{
 				Description: "A partition is frozen while its left neighbour consumes it, and " +
 					"serves nothing.",
 				Queries: []Query{
-					{`max(tidemark_placement_frozen_oldest_age_seconds)`, "age"},
+					{`max(tidemark_placement_frozen_partition_oldest_age_seconds)`, "age"},
 				}},
 			rateBy("reason", "Splits and merges begun by placement", "ops", "",
 				`tidemark_placement_resizes_begun_total`),
 			rate("Searches for the middle of a large partition", "ops", "",
 				`tidemark_node_split_searches_total`),
-			rate("Replicas made by splits", "ops", "", `tidemark_node_replicas_born_total`),
+			rate("Replicas made by splits", "ops", "", `tidemark_node_split_replicas_total`),
 			rate("Replicas that became a part of others", "ops", "",
 				`tidemark_node_replicas_merged_total`),
 			rate("Attempts to merge that were given up", "ops", "",
@@ -101,7 +101,7 @@ var partitions = Dashboard{
 				{`sum(tidemark_replica_proposals_in_flight)`, "entries in flight"},
 			}},
 			rate("Writes evaluated again", "ops", "What they had found expired before they took effect.",
-				`tidemark_replica_evaluated_again_total`),
+				`tidemark_replica_reevaluations_total`),
 			mean("Writes in an entry", "short", "More share a round of Raft when there are many.",
 				"tidemark_replica_entry_writes", ""),
 			quantiles("Time of an apply", "Followers apply much at a time.",
@@ -120,7 +120,7 @@ var partitions = Dashboard{
 				}},
 			rate("Snapshot bytes sent", "Bps", "", `tidemark_rpc_sent_snapshot_bytes_total`),
 			level("Waiting for garbage collection", "short", "Partitions that may have garbage.",
-				`tidemark_node_gc_waiting`),
+				`tidemark_node_gc_pending_partitions`),
 			{Title: "Consumers of changes", Unit: "short", Queries: []Query{
 				{`max(tidemark_core_consumers{state="kept"})`, "history is kept"},
 				{`max(tidemark_core_consumers{state="too_old"})`, "too old"},
@@ -148,16 +148,16 @@ var partitions = Dashboard{
 				{`max(tidemark_placement_partitions_led)`, "partitions led"},
 			}},
 			{Title: "Members of the core", Unit: "short", Queries: []Query{
-				{`max(tidemark_placement_core_members)`, "members"},
-				{`max(tidemark_placement_core_voters)`, "voters"},
-				{`max(tidemark_placement_core_members_silent)`, "silent"},
-				{`max(tidemark_placement_core_learners)`, "learners"},
-				{`max(tidemark_placement_core_changes)`, "changes under way"},
-				{`max(tidemark_placement_members_unheard)`, "of unknown version"},
+				{`max(tidemark_core_members)`, "members"},
+				{`max(tidemark_core_voters)`, "voters"},
+				{`max(tidemark_core_members_silent)`, "silent"},
+				{`max(tidemark_core_learners)`, "learners"},
+				{`max(tidemark_core_membership_changes)`, "changes under way"},
+				{`max(tidemark_core_members_version_unknown)`, "of unknown version"},
 			}},
 			{Title: "Age of the change of the core's members", Unit: "s", Queries: []Query{
-				{`max(tidemark_placement_core_change_age_seconds)`, "change"},
-				{`max(tidemark_placement_core_change_step_age_seconds)`, "its present step"},
+				{`max(tidemark_core_membership_change_age_seconds)`, "change"},
+				{`max(tidemark_core_membership_change_step_age_seconds)`, "its present step"},
 			}},
 			{Title: "Size of the core's stores", Description: "Keys and values of the whole history, and " +
 				"leases. Above the quota nothing is put; without one it is 0.", Unit: "bytes",

@@ -8,5 +8,7 @@ import (
 )
 
 // Metrics registers the client's metrics. Clients that share a registry need different label sets
-// (prometheus.WrapRegistererWith).
-func Metrics(r prometheus.Registerer) kv.Option { return kv.Metrics(prom.Registry(r)) }
+// (prometheus.WrapRegistererWith). Renamed metrics are registered under their old names as well.
+func Metrics(r prometheus.Registerer) kv.Option {
+	return kv.Metrics(prom.RegistryWithOldNames(r))
+}

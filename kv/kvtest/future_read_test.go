@@ -13,7 +13,7 @@ import (
 )
 
 // aheadRequests counts the requests that had to wait for a clock.
-const aheadRequests = "tidemark_node_requests_ahead_total"
+const aheadRequests = "tidemark_node_future_timestamp_requests_total"
 
 // TestFutureReadsKeepClocksWithinTheLimits: a client asks a server with a fast clock for a moment
 // that is still ahead of that, or its session is from then. It does not carry the clock along: what

@@ -98,7 +98,7 @@ func TestTransactionsAreMeasured(t *testing.T) {
 		rises(servers, "tidemark_txn_pushes_total", "abort", 1, func() {
 			rises(servers, "tidemark_txn_aborts_total", "wounded", 1, func() { lock(older, "a") })
 		})
-		rises(clients, "tidemark_client_transaction_restarts_total", "wounded", 1, func() {
+		rises(clients, "tidemark_client_txn_restarts_total", "wounded", 1, func() {
 			if err := younger.Put(ks, []byte("a"), nil); err == nil {
 				_, err = younger.Commit(ctx)
 				if !errors.Is(err, kv.ErrTransactionAborted) {
@@ -131,7 +131,7 @@ func TestTransactionsAreMeasured(t *testing.T) {
 			die()
 		})
 		rises(servers, "tidemark_txn_conflicts_total", "", 1, func() {
-			rises(clients, "tidemark_client_transaction_restarts_total", "conflict", 1, func() {
+			rises(clients, "tidemark_client_txn_restarts_total", "conflict", 1, func() {
 				runs := 0
 				if _, err := client.Update(ctx, func(tx *kv.Txn) error {
 					if _, err := tx.Get(ctx, ks, []byte("c")); err != nil &&
@@ -150,7 +150,7 @@ func TestTransactionsAreMeasured(t *testing.T) {
 		// A commit in one partition is seen by a scan before its time: both wait.
 		rises(servers, "tidemark_txn_commit_wait_seconds", "", hlc.DefaultMaxOffset.Seconds()*3/2,
 			func() {
-				rises(servers, "tidemark_txn_reads_held_total", "", 1, func() {
+				rises(servers, "tidemark_txn_commit_wait_reads_total", "", 1, func() {
 					var writing sync.WaitGroup
 					writing.Go(func() {
 						if _, err := client.Update(ctx,

@@ -31,17 +31,17 @@ func newMetrics(g *Guard, registerer prometheus.Registerer) (*metrics, error) {
 		m.by[reason] = m.refusals.WithLabelValues(name)
 	}
 	m.all = []prometheus.Collector{m.refusals,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_auth_follows",
-			Help: "1 if this server has to follow users and roles before it answers clients, else 0.",
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_auth_cache_enabled",
+			Help: "1 if this server needs its copy of users and roles to answer clients, else 0.",
 		}, func() float64 {
 			if g.Mark().On {
 				return 1
 			}
 			return 0
 		}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_auth_left_seconds",
-			Help: "For how long this server goes by what it has heard of users and roles; 0: it " +
-				"refuses clients, if it has to follow.",
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_auth_cache_valid_seconds",
+			Help: "For how long this server's copy of users and roles stays valid; at 0 it refuses " +
+				"clients, if it keeps a copy.",
 		}, func() float64 {
 			if left := time.Duration(g.until.Load() - g.config.Monotonic()); left > 0 &&
 				left <= g.config.Grace {

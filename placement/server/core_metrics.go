@@ -13,7 +13,7 @@ import (
 func (m *metrics) measureCore(s *Server) {
 	gauge := func(name, help string, value func() float64) {
 		m.collectors = append(m.collectors, prometheus.NewGaugeFunc(
-			prometheus.GaugeOpts{Name: "tidemark_placement_core_" + name, Help: help}, func() float64 {
+			prometheus.GaugeOpts{Name: "tidemark_core_" + name, Help: help}, func() float64 {
 				if l, _ := s.store.Leadership(); !l.Serving {
 					return 0
 				}
@@ -56,11 +56,12 @@ func (m *metrics) measureCore(s *Server) {
 			return value(time.UnixMilli(g.CreatedUnixMs))
 		}
 	}
-	gauge("changes", "Changes of the core's members that are under way: 0 or 1.",
+	gauge("membership_changes", "Changes of the core's members that are under way: 0 or 1.",
 		changing(func(time.Time) float64 { return 1 }))
-	gauge("change_age_seconds", "How long the change of the core's members has been under way.",
+	gauge("membership_change_age_seconds",
+		"For how long the present change of the core's members has been under way.",
 		changing(func(created time.Time) float64 { return max(0, time.Since(created).Seconds()) }))
-	gauge("change_step_age_seconds", "For how long the change of the core's members that is under "+
-		"way has been at its present step, and has waited for the same.",
+	gauge("membership_change_step_age_seconds",
+		"For how long the present change of the core's members has been at its present step.",
 		changing(func(time.Time) float64 { return s.core.stepAge().Seconds() }))
 }

@@ -41,9 +41,9 @@ func (s *Server) unknowingLocked() (unheard, older []string) {
 // heard itself, whether it leads or not.
 func (m *metrics) measureVersions(s *Server) {
 	m.collectors = append(m.collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "tidemark_placement_members_unheard",
-		Help: "Members of the core whose versions are not known to this member, since they have not " +
-			"answered it since it was started: until they do, no alarm for want of room is raised.",
+		Name: "tidemark_core_members_version_unknown",
+		Help: "Members of the core whose versions are not known to this member, because they have " +
+			"not answered since it was started. Until they answer, no NOSPACE alarm is raised.",
 	}, func() float64 {
 		unheard, _ := s.UnknowingMembers()
 		return float64(len(unheard))

@@ -96,8 +96,8 @@ func (m *metrics) measureScheduler(s *Server) {
 			}
 			return oldest.Seconds()
 		})
-	gauge("frozen_oldest_age_seconds", "For how long the partition has been frozen that has been so "+
-		"the longest: its left neighbour is to consume it, and it serves nothing.",
+	gauge("frozen_partition_oldest_age_seconds", "The age of the oldest freeze: a frozen partition "+
+		"serves nothing until its left neighbour has been merged with it.",
 		func(c *scheduler) float64 {
 			var oldest time.Duration
 			for _, f := range c.frozen {

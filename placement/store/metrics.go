@@ -97,7 +97,7 @@ func newMetrics(s *Store, registerer prometheus.Registerer) (*metrics, error) {
 // newestReads counts the reads of Apply that were answered from there.
 func newestReads(s *Store, from string, count func(newest.Counts) uint64) prometheus.Collector {
 	return prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "tidemark_placement_store_newest_reads_total",
+		Name: "tidemark_placement_store_latest_version_reads_total",
 		Help: "Newest versions that commands needed when they were applied, by where they came from: " +
 			"memory, the filter of keys that exist (which says that there is none), or the database.",
 		ConstLabels: prometheus.Labels{"from": from},

@@ -97,9 +97,9 @@ func newCollector(s *store, r prometheus.Registerer) *collector {
 		func(m sample) float64 { t := m.Total(); return float64(t.TableBytesCompacted) })
 	counter("ingests_total", "Ingestions of tables.",
 		func(m sample) float64 { return float64(m.Ingest.Count) })
-	counter("wal_bytes_in_total", "Bytes that were given to the write-ahead log.",
+	counter("wal_input_bytes_total", "Bytes that were given to the write-ahead log.",
 		func(m sample) float64 { return float64(m.WAL.BytesIn) })
-	counter("wal_bytes_written_total", "Bytes that the write-ahead log wrote.",
+	counter("wal_written_bytes_total", "Bytes that the write-ahead log wrote.",
 		func(m sample) float64 { return float64(m.WAL.BytesWritten) })
 	counter("write_stalls_total", "How often writes had to wait for flushes or compactions.",
 		func(m sample) float64 { return float64(m.s.stalls.Load()) })

@@ -40,15 +40,15 @@ func TestMetrics(t *testing.T) {
 			}
 		}
 		for name, positive := range map[string]bool{
-			"tidemark_engine_wal_sync_seconds/log":    true,
-			"tidemark_engine_wal_sync_seconds/state":  false,
-			"tidemark_engine_wal_bytes_in_total/log":  true,
-			"tidemark_engine_flushes_total/state":     true,
-			"tidemark_engine_memtable_bytes/state":    true,
-			"tidemark_engine_live_table_bytes/state":  true,
-			"tidemark_engine_failed/log":              false,
-			"tidemark_engine_full/state":              false,
-			"tidemark_engine_corruptions_total/state": false,
+			"tidemark_engine_wal_sync_seconds/log":      true,
+			"tidemark_engine_wal_sync_seconds/state":    false,
+			"tidemark_engine_wal_input_bytes_total/log": true,
+			"tidemark_engine_flushes_total/state":       true,
+			"tidemark_engine_memtable_bytes/state":      true,
+			"tidemark_engine_live_table_bytes/state":    true,
+			"tidemark_engine_failed/log":                false,
+			"tidemark_engine_full/state":                false,
+			"tidemark_engine_corruptions_total/state":   false,
 		} {
 			if (values[name] > 0) != positive {
 				t.Errorf("%s is %v", name, values[name])

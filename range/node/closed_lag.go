@@ -17,9 +17,10 @@ type closedLag struct {
 }
 
 func newClosedLag(n *Node) closedLag {
-	return closedLag{n, prometheus.NewDesc("tidemark_node_closed_lag_seconds",
-		"How far behind the clock replicas here can be read, at most, of partitions that the node "+
-			"leads; beyond the closed lag of their keyspaces.", []string{"leader"}, nil)}
+	return closedLag{n, prometheus.NewDesc("tidemark_node_closed_ts_lag_seconds",
+		"How far the closed timestamps of replicas here are behind this server's clock, beyond the "+
+			"closed lag of their keyspaces: the largest lag among the partitions that the node leads.",
+		[]string{"leader"}, nil)}
 }
 
 // Describe implements prometheus.Collector.

@@ -59,7 +59,7 @@ func TestManyIdlePartitions(t *testing.T) {
 			t.Errorf("%d partitions brought %d goroutines", count, n)
 		}
 		watched := []string{"tidemark_node_campaigns_total", "tidemark_node_leader_transfers_total",
-			"tidemark_node_gc_runs_total", "tidemark_node_reports_total"}
+			"tidemark_node_gc_runs_total", "tidemark_node_partition_reports_total"}
 		time.Sleep(time.Minute)
 		at := make(map[string]float64)
 		for id, r := range registries {

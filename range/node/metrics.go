@@ -43,10 +43,10 @@ func newMetrics(n *Node, r prometheus.Registerer) *metrics {
 	m.heartbeats = counter("heartbeats_total", "Heartbeats that the core answered.")
 	m.heartbeatsFailed = counter("heartbeats_failed_total", "Heartbeats that the core did not "+
 		"answer.")
-	m.reports = counter("reports_total", "Reports of partitions in heartbeats.")
+	m.reports = counter("partition_reports_total", "Reports of partitions sent with heartbeats.")
 	m.streams = counter("metadata_streams_total", "Metadata streams that ended.")
 	m.created = counter("replicas_created_total", "Replicas created.")
-	m.born = counter("replicas_born_total", "Replicas made by splits.")
+	m.born = counter("split_replicas_total", "Replicas made by splits.")
 	m.removed = counter("replicas_removed_total", "Replicas removed.")
 	m.merged = counter("replicas_merged_total", "Replicas that became a part of others by merges.")
 	m.mergedBySnapshot = counter("replicas_merged_by_snapshot_total", "Replicas that became a part "+
@@ -59,8 +59,8 @@ func newMetrics(n *Node, r prometheus.Registerer) *metrics {
 	m.ordersDone = counter("replica_changes_total", "Changes of partitions' replicas that were made.")
 	m.transfers = counter("leader_transfers_total", "Leaderships handed to other replicas.")
 	m.refused = counter("requests_refused_total", "Requests that no replica here was asked.")
-	m.ahead = counter("requests_ahead_total", "Requests that waited, or were refused, because "+
-		"they named timestamps too far ahead of this server's clock.")
+	m.ahead = counter("future_timestamp_requests_total", "Requests that waited, or were refused, "+
+		"because they named timestamps too far ahead of this server's clock.")
 	m.clockJumps = counter("clock_jumps_total", "Jumps of this server's clock beyond the maximum "+
 		"offset, and smaller steps that took it too far from a peer's.")
 	m.flushes = counter("state_flushes_total", "Flushes of the state that were asked for because "+
@@ -79,12 +79,12 @@ func newMetrics(n *Node, r prometheus.Registerer) *metrics {
 		"no leader for 10 s.")
 	m.revision = gauge("table_revision", "Revision of the core that the partition table has "+
 		"reached.")
-	m.unfit = gauge("unfit", "1 while this node serves nothing, because of its clock or its disk.")
+	m.unfit = gauge("unhealthy", "1 while this node serves nothing, because of its clock or its disk.")
 	gaugeOf("replicas", "Replicas held.", func() float64 { return float64(len(n.replicas.all())) })
 	gaugeOf("leaders", "Groups led.", func() float64 { return float64(n.leaders.count()) })
 	gaugeOf("misplaced_leaders", "Groups led here that another node should lead.",
 		func() float64 { return float64(len(n.leaders.misplaced())) })
-	gaugeOf("gc_waiting", "Partitions that may have garbage.",
+	gaugeOf("gc_pending_partitions", "Partitions that wait for garbage collection.",
 		func() float64 { return float64(n.collector.waiting()) })
 	gaugeOf("clock_offset_seconds", "Largest offset of a peer's clock from this one, with its "+
 		"sign.", func() float64 {
@@ -99,8 +99,8 @@ func newMetrics(n *Node, r prometheus.Registerer) *metrics {
 	gaugeOf("clock_bound_seconds", "How far this server's clock may be from true time: as "+
 		"configured, or as the kernel says. Commit wait takes about as long.",
 		func() float64 { return n.config.Clock.MaxError().Seconds() })
-	gaugeOf("asleep_closing", "Groups that sleep under leaders here, and for which timestamps are "+
-		"closed together.", func() float64 {
+	gaugeOf("quiesced_closed_ts", "Quiesced groups with a leader here, whose closed timestamps "+
+		"advance together.", func() float64 {
 		groups, _ := n.host.SleepingClosed()
 		return float64(groups)
 	})

@@ -108,16 +108,16 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m.admissions = counter("reads_admitted_total",
 		"Reads that a leader admitted for another replica to read: it proved its leadership and chose "+
 			"their timestamps, and read nothing.")
-	m.readsNotClosed = counter("reads_not_closed_total",
+	m.readsNotClosed = counter("follower_reads_redirected_total",
 		"Reads that a replica left to the leader: their timestamp was not closed, a lock was in the "+
 			"way, or it had not applied what they were admitted at.")
-	m.changes = counter("changes_total", "Versions that answers to change feeds brought.")
-	m.changesLag = histogram("changes_lag_seconds",
+	m.changes = counter("feed_changes_total", "Versions that answers to change feeds brought.")
+	m.changesLag = histogram("feed_lag_seconds",
 		"How far behind the clock what was resolved for a change feed was, for each answer.",
 		prometheus.ExponentialBuckets(0.01, 2, 14))
 	m.readsReadIndex = reads.WithLabelValues("read_index")
 	m.readsWaited = counter("reads_waited_total", "Reads that waited for a write in flight.")
-	m.readsEarly = counter("reads_early_total",
+	m.readsEarly = counter("reads_beyond_lease_total",
 		"Reads refused because they were further ahead of the clock than the leader's lease lasted; "+
 			"clients send them again.")
 	m.readsRestarted = counter("uncertainty_restarts_total",
@@ -142,11 +142,11 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 				return 0
 			}))
 	}
-	vacantKeys("vacant_keys_passed_total", "Keys without a value that scans did not walk over, "+
+	vacantKeys("tombstones_skipped_total", "Keys without a value that scans did not walk over, "+
 		"because the replica knew that their span has none.", (*vacant.Budget).Passed)
-	vacantKeys("vacant_keys_walked_total", "Keys without a value that scans walked over, and whose "+
+	vacantKeys("tombstones_scanned_total", "Keys without a value that scans walked over, and whose "+
 		"span the replica remembers since.", (*vacant.Budget).Walked)
-	m.evaluatedLater = counter("evaluated_again_total",
+	m.evaluatedLater = counter("reevaluations_total",
 		"Writes evaluated again because what they had found expired before they took effect.")
 	m.snapshots = counter("snapshots_installed_total", "Snapshots installed.")
 	m.failures = counter("failures_total", "Replicas marked failed.")
@@ -224,7 +224,7 @@ func (m *transactionMetrics) init(collectors *[]prometheus.Collector) {
 	commits := vector("commits_total", "phases",
 		"Transactions committed here, in one phase or as the coordinator of two.")
 	m.onePhase, m.twoPhase = commits.WithLabelValues("one"), commits.WithLabelValues("two")
-	m.refusedStarts = counter("refused_starts_total",
+	m.refusedStarts = counter("requests_too_old_total",
 		"Requests refused because their transaction, or its attempt, began longer ago than its "+
 			"keyspace allows.")
 	m.conflicts = counter("conflicts_total",
@@ -235,7 +235,7 @@ func (m *transactionMetrics) init(collectors *[]prometheus.Collector) {
 	m.locksCommitted = resolved.WithLabelValues("committed")
 	m.locksAborted = resolved.WithLabelValues("aborted")
 	m.locksLate = resolved.WithLabelValues("late")
-	m.readsHeld = counter("reads_held_total",
+	m.readsHeld = counter("commit_wait_reads_total",
 		"Reads that saw a commit with commit wait before every clock had passed it, and waited.")
 	m.recordsCollected = counter("records_collected_total",
 		"Records of transactions that nothing can need any more, and were removed.")

@@ -51,12 +51,12 @@ type nearMetrics struct {
 
 func newNearMetrics() *nearMetrics {
 	m := &nearMetrics{
-		reads: metric.NewVec("tidemark_client_replica_reads_total",
+		reads: metric.NewVec("tidemark_client_follower_reads_total",
 			"Requests that any replica may answer, by what they want.", "kind"),
-		outcomes: metric.NewVec("tidemark_client_replica_read_outcomes_total",
+		outcomes: metric.NewVec("tidemark_client_follower_read_outcomes_total",
 			"Requests that any replica may answer, by what answered: the replica that was asked first, "+
 				"another one, the leader as a leader, or none.", "outcome"),
-		redirects: metric.NewVec("tidemark_client_replica_redirects_total",
+		redirects: metric.NewVec("tidemark_client_follower_read_redirects_total",
 			"Attempts of such requests that were followed by one at another replica, or at the leader, "+
 				"by reason.", "reason"),
 	}

@@ -25,27 +25,27 @@ type metrics struct {
 
 func newMetrics(r metric.Registry) (*metrics, error) {
 	m := &metrics{
-		commits: metric.NewVec("tidemark_client_transaction_commits_total",
+		commits: metric.NewVec("tidemark_client_txn_commits_total",
 			"Transactions that were committed, by the way they took.", "phases"),
-		failures: metric.NewVec("tidemark_client_transaction_failures_total",
+		failures: metric.NewVec("tidemark_client_txn_failures_total",
 			"Attempts of transactions that were not committed, by reason. Most are run again.", "reason"),
-		restarts: metric.NewVec("tidemark_client_transaction_restarts_total",
+		restarts: metric.NewVec("tidemark_client_txn_restarts_total",
 			"Times that a transaction, or a snapshot of the present, was run again from its beginning, "+
 				"by what was in the way.", "reason"),
-		pushed: metric.NewCounter("tidemark_client_transaction_pushed_total",
+		pushed: metric.NewCounter("tidemark_client_txn_pushed_total",
 			"Times that a transaction was pushed by a reader while it was about to be committed.", nil),
-		refreshes: metric.NewVec("tidemark_client_transaction_refreshes_total",
+		refreshes: metric.NewVec("tidemark_client_txn_refreshes_total",
 			"Times that the reads of a transaction were moved to a later timestamp, by outcome.",
 			"outcome"),
-		holds: metric.NewVec("tidemark_client_transaction_holds_total",
-			"Attempts that asked to hold the spans that attempts before had failed over, by outcome; "+
-				"refused ones went on without.", "outcome"),
-		rested: metric.NewCounter("tidemark_client_transaction_rest_seconds_total",
-			"How long large transactions have rested between their requests, to make way for others.",
+		holds: metric.NewVec("tidemark_client_txn_span_lock_attempts_total",
+			"Attempts that asked to lock the spans over which earlier attempts had failed, by outcome; "+
+				"refused attempts went on without locks.", "outcome"),
+		rested: metric.NewCounter("tidemark_client_txn_backoff_seconds_total",
+			"For how long large transactions have waited between their requests, to let others proceed.",
 			nil),
-		left: metric.NewCounter("tidemark_client_transaction_ends_left_total",
-			"Transactions whose locks were left for others to remove, because too many were "+
-				"being removed.", nil),
+		left: metric.NewCounter("tidemark_client_txn_cleanup_pending_total",
+			"Transactions whose locks this client left for others to remove, because it was removing "+
+				"the locks of too many.", nil),
 	}
 	if r == nil {
 		return m, nil

@@ -143,7 +143,7 @@ func (e *environment) allSleep(closing bool) (took time.Duration) {
 		var failed error
 		for _, s := range e.cluster.Nodes {
 			for i, name := range [...]string{"tidemark_node_replicas", "tidemark_host_awake_groups",
-				"tidemark_node_asleep_closing"} {
+				"tidemark_node_quiesced_closed_ts"} {
 				n, err := s.sum(ctx, name, `part="node"`) // and not the core's group
 				failed = errors.Join(failed, err)
 				sums[i] += n
@@ -174,7 +174,7 @@ func (e *environment) allSleep(closing bool) (took time.Duration) {
 func (e *environment) closingGroups() (sum float64) {
 	e.Helper()
 	for _, s := range e.cluster.Nodes {
-		n, err := s.sum(e.ctx, "tidemark_node_asleep_closing", "")
+		n, err := s.sum(e.ctx, "tidemark_node_quiesced_closed_ts", "")
 		e.must(err, "metrics of %s", s.Name)
 		sum += n
 	}
@@ -191,7 +191,7 @@ func (e *environment) closedEverywhere() {
 		e.must(err, "metrics of %s", s.Name)
 		leaders := 0
 		for _, sample := range samples {
-			if sample.Name == "tidemark_node_closed_lag_seconds" {
+			if sample.Name == "tidemark_node_closed_ts_lag_seconds" {
 				leaders++
 				worst = max(worst, sample.Value)
 			}

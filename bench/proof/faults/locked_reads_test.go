@@ -115,7 +115,7 @@ func TestReadsUnderLocks(t *testing.T) {
 	e.pass(2 * time.Second)
 
 	waits, sizes := e.lockWaits(), load.sizes()
-	restarts := counted.all("tidemark_client_transaction_restarts_total")
+	restarts := counted.all("tidemark_client_txn_restarts_total")
 	measured, end := context.WithTimeout(ctx, *lockedFor)
 	defer end()
 	var mu sync.Mutex
@@ -137,7 +137,7 @@ func TestReadsUnderLocks(t *testing.T) {
 					found[name] = r
 				}
 			}
-			for reason, n := range c.all("tidemark_client_replica_redirects_total") {
+			for reason, n := range c.all("tidemark_client_follower_read_redirects_total") {
 				reasons[reason] += n
 			}
 		})
@@ -146,7 +146,7 @@ func TestReadsUnderLocks(t *testing.T) {
 	took := time.Since(began)
 	waited := less(e.lockWaits(), waits)
 	did := less(load.sizes(), sizes)
-	again := less(counted.all("tidemark_client_transaction_restarts_total"), restarts)
+	again := less(counted.all("tidemark_client_txn_restarts_total"), restarts)
 	stop()
 	running.Wait()
 	maps.DeleteFunc(reasons, func(_ string, n float64) bool { return n == 0 })
@@ -288,8 +288,8 @@ func (e *environment) lockWaits() map[string]float64 {
 func (e *environment) readLocked(ctx context.Context, ks *kv.Keyspace, c counts,
 	load *lockedLoad) map[string]*readsOf {
 	found := make(map[string]*readsOf)
-	outcomes := c.vecs["tidemark_client_replica_read_outcomes_total"]
-	redirects := c.vecs["tidemark_client_replica_redirects_total"]
+	outcomes := c.vecs["tidemark_client_follower_read_outcomes_total"]
+	redirects := c.vecs["tidemark_client_follower_read_redirects_total"]
 	if outcomes == nil || redirects == nil {
 		load.fail(fmt.Errorf("the client does not count replica reads"))
 		return found

@@ -153,7 +153,7 @@ func (e *environment) readInTurns(ks *kv.Keyspace, counted counts,
 			if turn == 0 {
 				d = min(d, 2*time.Second)
 			}
-			const outcomes = "tidemark_client_replica_read_outcomes_total"
+			const outcomes = "tidemark_client_follower_read_outcomes_total"
 			served, ended := e.readsServed(), counted.all(outcomes)
 			spent, began := e.nodeSeconds(), time.Now()
 			r, err := bench.Run(e.ctx, kvtarget.New(ks, kind.options...),

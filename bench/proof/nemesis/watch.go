@@ -159,10 +159,10 @@ var limits = []limit{
 	{"tidemark_node_broken_replicas", 0},
 	{"tidemark_rpc_bad_replies_total", 0},
 	// Of a server that is whole and has some tens of partitions and clients.
-	{"tidemark_node_unfit", 0},
+	{"tidemark_node_unhealthy", 0},
 	{"tidemark_replica_queued_writes", 5000},
 	{"tidemark_replica_proposals_in_flight", 5000},
-	{"tidemark_node_gc_waiting", 1000},
+	{"tidemark_node_gc_pending_partitions", 1000},
 	{"go_goroutines", 5000},
 	{"process_resident_memory_bytes", 2 << 30},
 }

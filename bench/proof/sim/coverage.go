@@ -43,7 +43,7 @@ var covered = map[string]string{
 	"tidemark_host_pauses_total":                      "pauses noticed",
 	"tidemark_replica_duplicates_total":               "retries recognised",
 	"tidemark_replica_rejected_entries_total":         "entries rejected",
-	"tidemark_node_replicas_born_total":               "replicas born",
+	"tidemark_node_split_replicas_total":              "replicas born",
 	"tidemark_node_replicas_merged_total":             "replicas merged",
 	"tidemark_node_merges_given_up_total":             "merges given up",
 	"tidemark_node_replicas_merged_by_snapshot_total": "replicas merged by snapshots",
@@ -53,7 +53,7 @@ var covered = map[string]string{
 	"tidemark_txn_conflicts_total":                    "conflicts",
 	"tidemark_txn_read_restarts_total":                "reads moved",
 	"tidemark_txn_lock_waits_total":                   "lock waits",
-	"tidemark_txn_sweeps_total":                       "sweeps",
+	"tidemark_txn_stale_lock_checks_total":            "sweeps",
 }
 
 // sum is called when all processes have ended, or nearly so.
@@ -122,7 +122,7 @@ var limits = map[string]limit{
 	"tidemark_placement_store_watchers":    {most: 10_000, rest: -1},
 	"tidemark_placement_store_leases":      {most: 1000, rest: -1},
 	lockGauge:                              {most: 1_000_000, rest: 0, emptied: true},
-	"tidemark_node_gc_waiting":             {most: 1, each: true, rest: -1, emptied: true},
+	"tidemark_node_gc_pending_partitions":  {most: 1, each: true, rest: -1, emptied: true},
 	"tidemark_host_groups":                 {most: 10_000, rest: -1, emptied: true},
 	"tidemark_host_awake_groups":           {most: 10_000, rest: -1, emptied: true},
 	"tidemark_host_peers":                  {most: 16, rest: -1, emptied: true},

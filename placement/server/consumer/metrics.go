@@ -59,7 +59,7 @@ func NewMetrics() *Metrics {
 		Help: "How far the consumer of changes is behind that is so the farthest, for the hundred " +
 			"keyspaces of which one has used most of its keep."}, []string{"keyspace"})
 	m.used = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "tidemark_core_consumer_keep_used_ratio",
+		Name: "tidemark_core_consumer_retention_used_ratio",
 		Help: "Which part of the time for which history is kept for it a consumer of changes is " +
 			"behind, at most; for the same keyspaces."}, []string{"keyspace"})
 	m.Dropped = prometheus.NewCounter(prometheus.CounterOpts{

@@ -64,8 +64,8 @@ func NewMetrics() (m *Metrics, collectors []prometheus.Collector) {
 	m.pushesCommitted = outcomes.WithLabelValues("committed")
 	m.pushesAborted = outcomes.WithLabelValues("aborted")
 	m.pushesFailed = outcomes.WithLabelValues("failed")
-	m.sweeps = counter("sweeps_total",
-		"Transactions asked about because their locks were old, and nothing waited for them.")
+	m.sweeps = counter("stale_lock_checks_total",
+		"Coordinators asked about transactions whose locks were old, although nothing waited for them.")
 	m.orphans = counter("orphans_total",
 		"Transactions taken for aborted because the keyspace that held their outcome was dropped.")
 	return m, collectors
