@@ -58,8 +58,28 @@ var may = []struct {
 	{"placement/store/watch",
 		[]string{"range/keys", "placement/store/spans", "placement/store/storepb"}},
 	{"placement/store/lease", []string{"hlc", "placement/store/storepb"}},
-	{"placement/store/imports",
-		[]string{"range/keys", "placement/store/lease", "placement/store/storepb"}},
+	{"placement/store/authority", []string{"placement/store/storepb"}},
+	{"placement/store/space", nil},
+	{"placement/store/keycount", []string{"range/keys"}},
+	{"placement/store/newest", []string{"placement/store/storepb"}},
+	// The rooms of the core's store, from the lowest.
+	{"placement/store/command", storeTerms},
+	{"placement/store/imports", storeTerms},
+	{"placement/store/tables", append(storeTerms[:len(storeTerms):len(storeTerms)],
+		"placement/store/imports", "placement/store/keycount", "placement/store/lease",
+		"placement/store/newest", "placement/store/watch")},
+	{"placement/store/snapshot", append(storeTerms[:len(storeTerms):len(storeTerms)],
+		"placement/store/tables")},
+	{"placement/store/execute", storeTerms},
+	{"placement/store/reading", append(storeTerms[:len(storeTerms):len(storeTerms)],
+		"placement/store/execute")},
+	{"placement/store/keeper", append(storeTerms[:len(storeTerms):len(storeTerms)],
+		"hlc", "placement/store/execute", "placement/store/lease")},
+	{"placement/store/admission", append(storeTerms[:len(storeTerms):len(storeTerms)],
+		"placement/store/execute", "placement/store/lease", "placement/store/space",
+		"placement/store/tables")},
+	{"placement/store/compaction", append(storeTerms[:len(storeTerms):len(storeTerms)],
+		"placement/store/execute", "placement/store/tables")},
 	{"placement/server/consumer", []string{"hlc", "rpc/...", "range/keys"}},
 	// The rooms of the planner, from the lowest.
 	{"placement/planner/words", nil},
@@ -129,6 +149,10 @@ var ground = []string{
 // terms are what every room of the planner may use.
 var terms = []string{"range/keys", "placement/planner", "placement/planner/rules",
 	"placement/planner/words"}
+
+// storeTerms are what every room of the core's store may use.
+var storeTerms = []string{"range/keys", "range/group", "placement/store/authority",
+	"placement/store/command", "placement/store/storepb"}
 
 func matches(pattern, path string) bool {
 	if folder, ok := strings.CutSuffix(pattern, "/..."); ok {

@@ -73,7 +73,7 @@
 //     least Config.TokenTTL at all others, which in etcd have to be asked first.
 //
 //   - What one command may read or delete is bounded (store.Config.MaxTouched), and so are how many
-//     operations it has in all (store.MaxOperations) and what a reading may answer with
+//     operations it has in all (command.MaxOperations) and what a reading may answer with
 //     (store.Memory.LargestAnswer). The error is ResourceExhausted and says so.
 //
 //   - Errors of Lock and Election have the codes that they have in other calls; in etcd they are

@@ -7,7 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
 // Alarms outlive a restart, come with snapshots, and refuse what they are for, until they are
@@ -33,7 +35,7 @@ func TestAlarmsAreKept(t *testing.T) {
 		}
 		change(RaiseAlarm(asked))
 		put := If(nil, []*storepb.Op{Put([]byte("k"), []byte("v"))}, nil)
-		if _, err := s.Do(t.Context(), put); !errors.Is(err, ErrNoSpace) {
+		if _, err := s.Do(t.Context(), put); !errors.Is(err, command.ErrNoSpace) {
 			t.Errorf("a put: %v", err)
 		}
 		if _, err := s.Do(t.Context(), If(nil, []*storepb.Op{Delete([]byte("k"))}, nil)); err != nil {
@@ -52,11 +54,11 @@ func TestAlarmsAreKept(t *testing.T) {
 			t.Errorf("%v, %v", list, err)
 		}
 		var read []*storepb.Alarm
-		if err := s.read(func(r *reader) (err error) {
-			read, err = loadAlarms(r)
+		if err := s.ReadState(func(r *tables.Reader) (err error) {
+			read, err = r.Alarms()
 			return err
 		}); err != nil || !slices.EqualFunc(read, list, func(a, b *storepb.Alarm) bool {
-			return alarmOrder(a, b) == 0
+			return command.AlarmOrder(a, b) == 0
 		}) {
 			t.Errorf("the database has %v, %v", read, err)
 		}
@@ -78,8 +80,8 @@ func TestAlarmThatIsAskedForStays(t *testing.T) {
 	if a := do(t, s, EndAlarm(automatic)).Alarm; a != nil {
 		t.Errorf("ended automatically: %v", a)
 	}
-	if err := s.read(func(r *reader) error {
-		list, err := loadAlarms(r)
+	if err := s.ReadState(func(r *tables.Reader) error {
+		list, err := r.Alarms()
 		if len(list) != 1 || list[0].Automatic || len(s.Alarms()) != 1 {
 			t.Errorf("the database has %v", list)
 		}
@@ -97,7 +99,8 @@ func TestAlarmsRefuseImports(t *testing.T) {
 	for _, c := range []struct {
 		alarm         storepb.Alarm_Type
 		filled, empty error
-	}{{storepb.Alarm_NO_SPACE, ErrNoSpace, nil}, {storepb.Alarm_CORRUPT, ErrCorrupt, ErrCorrupt}} {
+	}{{storepb.Alarm_NO_SPACE, command.ErrNoSpace, nil}, {storepb.Alarm_CORRUPT, command.ErrCorrupt,
+		command.ErrCorrupt}} {
 		_, s := one(t, nil)
 		do(t, s, Import(&storepb.Import{Id: 7, Step: 1, Revision: 1000}))
 		do(t, s, RaiseAlarm(&storepb.Alarm{Member: 1, Type: c.alarm}))
@@ -111,7 +114,7 @@ func TestAlarmsRefuseImports(t *testing.T) {
 				t.Errorf("%v: %v is refused with %v", c.alarm, m, err)
 			}
 			// Also by what applies it.
-			if _, err := s.do(t.Context(), Import(m)); !errors.Is(err, c.filled) {
+			if _, err := s.DoOwn(t.Context(), Import(m)); !errors.Is(err, c.filled) {
 				t.Errorf("%v: %v is applied: %v", c.alarm, m, err)
 			}
 		}
@@ -136,9 +139,9 @@ func TestNoCompactionIsProposedDuringAnAlarm(t *testing.T) {
 		}
 		// The alarm comes between the first part of a compaction and the next one.
 		c.setLags(true)
-		for _, command := range []*storepb.Command{
-			compaction(&storepb.Compact{Revision: s.Revision(), Events: 10}), RaiseAlarm(corrupt)} {
-			go func() { _, _ = s.do(t.Context(), command) }()
+		for _, cmd := range []*storepb.Command{
+			compactBy(&storepb.Compact{Revision: s.Revision(), Events: 10}), RaiseAlarm(corrupt)} {
+			go func() { _, _ = s.DoOwn(t.Context(), cmd) }()
 			synctest.Wait()
 		}
 		entries := func() int {
@@ -148,7 +151,7 @@ func TestNoCompactionIsProposedDuringAnAlarm(t *testing.T) {
 		}
 		before := entries()
 		c.setLags(false)
-		if s.compacting() == nil {
+		if s.Compacting() == nil {
 			t.Fatal("the compaction has left nothing")
 		}
 		time.Sleep(time.Minute)

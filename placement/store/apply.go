@@ -1,19 +1,23 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/command"
+	"github.com/tidemarkdb/tidemark/placement/store/execute"
 	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 )
 
-// machine is what only Apply and Install touch: the group calls these one at a time.
-type machine struct {
+// applied is what only Apply and Install touch: the group calls these one at a time.
+type applied struct {
 	index, term uint64
 	sessions    map[uint64]*session
 	// meta is the store's own record. It is replaced, and never changed.
@@ -28,7 +32,7 @@ type application struct {
 	// metaChanged: meta is to be written when all commands are applied.
 	metaChanged bool
 	// reader reads the batch; reading: it is in use.
-	reader  *reader
+	reader  *tables.Reader
 	reading bool
 	// index is that of the entry at hand, and format that of its command.
 	index  uint64
@@ -47,7 +51,7 @@ type application struct {
 	// watchesPrevious: a watch wants what keys were before.
 	watchesPrevious bool
 	events          []watch.Revision
-	answers         []answer
+	answers         []execute.Answer
 	leases          []lease.Change
 	// replaced: the history was replaced by an import, and is in the database alone. forgetLeases:
 	// all leases went with it.
@@ -56,12 +60,6 @@ type application struct {
 	freed uint64
 	// attached is by how many keys leases have come to have more, or fewer.
 	attached map[int64]int
-}
-
-// answer is what a command came to whose outcome a caller waits for.
-type answer struct {
-	id     commandID
-	result *storepb.Result
 }
 
 // Applied implements group.StateMachine.
@@ -96,13 +94,13 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 		if len(e.Data) == 0 {
 			continue
 		}
-		if err := eachCommand(e.Data, func(data []byte) error {
-			command, format, err := decodeCommand(data)
+		if err := command.Each(e.Data, func(data []byte) error {
+			c, format, err := command.Decode(data)
 			if err != nil {
 				return err
 			}
 			a.format, a.change = format, e.Change
-			return a.command(command)
+			return a.command(c)
 		}); err != nil {
 			return fmt.Errorf("entry %d of the log of %s: %w", e.Index, s.config.Name, err)
 		}
@@ -111,7 +109,8 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 		return err
 	}
 	last := entries[len(entries)-1]
-	if err := batch.Set(s.layout.applied, encodeApplied(last.Index, last.Term), nil); err != nil {
+	if err := batch.Set(s.layout.Applied, tables.EncodeApplied(last.Index, last.Term),
+		nil); err != nil {
 		return err
 	}
 	if err := s.config.State.Commit(batch); err != nil {
@@ -143,50 +142,81 @@ func (s *Store) publish(a *application, term uint64) {
 	if a.replaced || a.forgetLeases {
 		s.blocks.Reset(a.meta.Revision)
 	}
-	known, waiting := s.applied(a, term)
-	s.sized(a.meta, known, a.freed)
-	s.compactionApplied(a.meta)
+	known := s.visible(a, term)
 	if a.replaced {
 		s.hub.Reset(a.meta.Revision)
 	} else {
 		s.hub.Publish(a.events, a.meta.Revision)
 	}
-	s.settle(known)
-	wakeReaching(waiting)
+	s.Settle(known)
+	s.Wake()
+}
+
+// visible makes an application the newest. It returns the commands of which the outcome is known
+// now.
+func (s *Store) visible(a *application, term uint64) []execute.Known {
+	s.revision.Store(a.meta.Revision)
+	s.compacted.Store(a.meta.Compacted)
+	if a.meta.CompactionRest != nil {
+		s.Compactor.Left(a.meta) // its end is told by Compactor.Applied
+	}
+	imports := tables.Importing(a.meta)
+	importChanged := s.importing.Swap(imports) != imports
+	s.Advance(a.index)
+	now := s.EntriesApplied(term, a.answers)
+	switch {
+	case now.Changed, importChanged:
+		s.Serve(now.Serving && !imports)
+	case len(a.leases) > 0:
+		s.Keeper.Look()
+	}
+	if now.Changed {
+		s.Compactor.Look()
+	}
+	s.Gate.Applied(a.meta.Bytes, now.Reserved, a.freed)
+	s.Compactor.Applied(a.meta)
+	return now.Known
+}
+
+// LeadershipChanged implements group.StateMachine.
+func (s *Store) LeadershipChanged(l group.Leadership) {
+	serving := s.SetLeadership(l)
+	s.Serve(serving && !s.importing.Load())
+	s.Compactor.Look()
+}
+
+// skipped is for when a snapshot was installed.
+func (s *Store) skipped() {
+	s.EntriesSkipped(s.machine.term)
+	s.Wake()
 }
 
 // newApplication begins to apply entries, which write to the batch. The caller closes it.
 func (s *Store) newApplication(batch *engine.StateBatch) (*application, error) {
 	a := &application{store: s, batch: batch, index: s.machine.index, attached: map[int64]int{},
 		watchesPrevious: s.hub.WantsPrevious()}
-	a.meta = copyMeta(s.machine.meta)
+	a.meta = tables.CopyMeta(s.machine.meta)
 	var err error
-	if a.reader, err = newReaderWith(s.layout, batch, a.meta); err != nil {
+	if a.reader, err = tables.NewReaderWith(s.layout, batch, a.meta); err != nil {
 		return nil, err
 	}
-	a.reader.newest, a.reader.vacant = s.newest, s.blocks
+	a.reader.Newest, a.reader.Vacant = s.newest, s.blocks
 	return a, nil
-}
-
-// copyMeta is a copy whose fields can be set. What these point to is shared, and never changed.
-func copyMeta(m *storepb.MetaRecord) *storepb.MetaRecord {
-	return &storepb.MetaRecord{Revision: m.Revision, Compacted: m.Compacted, Import: m.Import,
-		CompactionRest: m.CompactionRest, Bytes: m.Bytes}
 }
 
 func (a *application) close() error {
 	if a.reader == nil {
 		return nil
 	}
-	err := a.reader.close()
+	err := a.reader.Close()
 	a.reader = nil
 	return err
 }
 
 // command applies one command.
 func (a *application) command(c *storepb.Command) error {
-	id := commandID{c.Origin, c.Request}
-	heard := a.store.awaits(id)
+	id := execute.ID{Origin: c.Origin, Request: c.Request}
+	heard := a.store.Awaits(id)
 	a.unheard = !heard && c.Session == 0
 	result, err := a.once(c)
 	if _, is := c.Op.(*storepb.Command_ChangeMembers); a.change && !is {
@@ -197,26 +227,26 @@ func (a *application) command(c *storepb.Command) error {
 	}
 	a.store.metrics.applied(c, result)
 	if heard {
-		a.answers = append(a.answers, answer{id, result})
+		a.answers = append(a.answers, execute.Answer{ID: id, Result: result})
 	}
 	return nil
 }
 
 // read runs f on the state as the commands so far have made it. The reader is the same each time,
 // for it costs more to make one than to read a key; only a read within a read has one of its own.
-func (a *application) read(f func(*reader) error) error {
+func (a *application) read(f func(*tables.Reader) error) error {
 	if a.reading {
-		r, err := newReader(a.store.layout, a.batch)
+		r, err := tables.NewReader(a.store.layout, a.batch)
 		if err != nil {
 			return err
 		}
-		r.meta = a.meta
-		return errors.Join(f(r), r.close())
+		r.Meta = a.meta
+		return errors.Join(f(r), r.Close())
 	}
 	a.reading = true
 	defer func() { a.reading = false }()
-	a.reader.meta = a.meta
-	a.reader.refresh()
+	a.reader.Meta = a.meta
+	a.reader.Refresh()
 	return f(a.reader)
 }
 
@@ -224,13 +254,13 @@ func (a *application) read(f func(*reader) error) error {
 // does wrong is in the result.
 func (a *application) execute(c *storepb.Command) (*storepb.Result, error) {
 	result := &storepb.Result{}
-	if importing(a.meta) && refusesDuringImport(c) {
-		refuse(result, storepb.Code_IMPORTING, "it has %d keys so far", a.meta.Import.Versions)
+	if tables.Importing(a.meta) && refusesDuringImport(c) {
+		command.Refuse(result, storepb.Code_IMPORTING, "it has %d keys so far", a.meta.Import.Versions)
 		result.Revision = a.meta.Revision
 		return result, nil
 	}
-	if code := alarmed(a.currentAlarms(), c); code != storepb.Code_OK {
-		refuse(result, code, "")
+	if code := command.Alarmed(a.currentAlarms(), c); code != storepb.Code_OK {
+		command.Refuse(result, code, "")
 		result.Revision = a.meta.Revision
 		return result, nil
 	}
@@ -278,12 +308,7 @@ func (a *application) saveMeta() error {
 	if err != nil {
 		return err
 	}
-	return a.batch.Set(a.store.layout.meta, value, nil)
-}
-
-// refuse fills in why a command has no effect.
-func refuse(result *storepb.Result, code storepb.Code, format string, args ...any) {
-	result.Code, result.Message = code, fmt.Sprintf(format, args...)
+	return a.batch.Set(a.store.layout.Meta, value, nil)
 }
 
 // message is what the engine needs of a record.
@@ -295,4 +320,41 @@ func (a *application) set(key []byte, record message) error {
 		return err
 	}
 	return a.batch.Set(key, value, nil)
+}
+
+// added notes the bytes of a pair that is new.
+func (a *application) added(key, value []byte) { a.meta.Bytes += uint64(len(key) + len(value)) }
+
+// removed notes the bytes of a pair that goes.
+func (a *application) removed(bytes uint64) {
+	bytes = min(bytes, a.meta.Bytes)
+	a.meta.Bytes -= bytes
+	a.freed += bytes
+}
+
+// setPair writes a version or an event, which was not there.
+func (a *application) setPair(key, value []byte) error {
+	a.added(key, value)
+	return a.batch.Set(key, value, nil)
+}
+
+// setVersion writes a version.
+func (a *application) setVersion(key []byte, record *storepb.VersionRecord) error {
+	value, err := record.MarshalVT()
+	if err != nil {
+		return err
+	}
+	return a.setPair(key, value)
+}
+
+// machine is the store as its commands need it. It implements execute.Machine.
+type machine struct{ *Store }
+
+// Prepare implements execute.Machine.
+func (m machine) Prepare(ctx context.Context, c *storepb.Command) (*storepb.Command, error) {
+	err := m.Check(ctx, c)
+	if compact := c.GetCompact(); compact != nil && err == nil {
+		return m.Compactor.Prepare(ctx, c, compact)
+	}
+	return c, err
 }

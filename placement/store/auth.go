@@ -2,11 +2,12 @@ package store
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
 // Users, roles and whether they count lie in the state, and change by commands. What they permit is
@@ -60,20 +61,6 @@ func ChangeAuth(who *storepb.AuthInfo, change *storepb.AuthChange) *storepb.Comm
 	return &storepb.Command{Auth: who, Op: &storepb.Command_AuthChange{AuthChange: change}}
 }
 
-// validateAuthChange is the part of checking that needs no state.
-func validateAuthChange(c *storepb.AuthChange) error {
-	switch c := c.GetChange().(type) {
-	case nil:
-		return fmt.Errorf("%w: no change of users or roles", ErrInvalid)
-	case *storepb.AuthChange_Enable:
-		if len(c.Enable.GetKey()) < authority.KeyBytes {
-			return fmt.Errorf("%w: a key for tokens has at least %d bytes", ErrInvalid,
-				authority.KeyBytes)
-		}
-	}
-	return nil
-}
-
 // currentAuthority is what the entries so far have made of users and roles.
 func (a *application) currentAuthority() *authority.State {
 	if a.authority != nil {
@@ -94,15 +81,15 @@ func (a *application) authorize(c *storepb.Command, result *storepb.Result) erro
 func refuseAuth(result *storepb.Result, err error) error {
 	var refused *authority.Error
 	if errors.As(err, &refused) {
-		refuse(result, refused.Code, "")
+		command.Refuse(result, refused.Code, "")
 		return nil
 	}
 	return err
 }
 
 func (a *application) attachedKeys(lease int64) (keys [][]byte, err error) {
-	err = a.read(func(r *reader) error {
-		keys, err = attachedKeys(r, lease)
+	err = a.read(func(r *tables.Reader) error {
+		keys, err = r.AttachedKeys(lease)
 		return err
 	})
 	return keys, err
@@ -114,7 +101,7 @@ func (a *application) changeAuth(c *storepb.AuthChange, result *storepb.Result) 
 		return refuseAuth(result, err)
 	}
 	for _, w := range writes {
-		key := a.store.layout.authKey(w.Table, w.Name)
+		key := a.store.layout.AuthKey(w.Table, w.Name)
 		if w.Record == nil {
 			err = a.batch.Delete(key, nil)
 		} else {
@@ -130,78 +117,11 @@ func (a *application) changeAuth(c *storepb.AuthChange, result *storepb.Result) 
 	return nil
 }
 
-func (l *layout) authKey(table authority.Table, name string) []byte {
-	switch table {
-	case authority.UserTable:
-		return l.table(tableUser, []byte(name))
-	case authority.RoleTable:
-		return l.table(tableRole, []byte(name))
-	}
-	return l.auth
-}
-
-// authRecord reads the record of the state; nil if there is none.
-func (r *reader) authRecord() (*storepb.AuthRecord, error) {
-	value, ok, err := r.get(r.layout.auth)
-	if err != nil || !ok {
-		return nil, err
-	}
-	record := &storepb.AuthRecord{}
-	if err := record.UnmarshalVT(value); err != nil {
-		return nil, fmt.Errorf("the record of authentication is malformed: %w", err)
-	}
-	return record, nil
-}
-
-// loadAuthority reads users and roles.
-func loadAuthority(r *reader) (*authority.State, error) {
-	record, err := r.authRecord()
-	if err != nil {
-		return nil, err
-	}
-	users, roles := map[string]*storepb.UserRecord{}, map[string]*storepb.RoleRecord{}
-	err = r.named(tableUser, func(name string, value []byte) error {
-		users[name] = &storepb.UserRecord{}
-		return users[name].UnmarshalVT(value)
-	})
-	if err != nil {
-		return nil, err
-	}
-	err = r.named(tableRole, func(name string, value []byte) error {
-		roles[name] = &storepb.RoleRecord{}
-		return roles[name].UnmarshalVT(value)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return authority.New(record, users, roles)
-}
-
-// named visits the records of a table whose keys are names.
-func (r *reader) named(table byte, visit func(name string, value []byte) error) error {
-	end := r.end(table)
-	for ok := r.seek(r.table(table), end); ok; ok = r.next(end) {
-		name, err := decodeNameKey(r.it.Key())
-		if err != nil {
-			return err
-		}
-		value, err := r.it.ValueAndErr()
-		if err != nil {
-			return err
-		}
-		if err := visit(name, value); err != nil {
-			return fmt.Errorf("record %q of table %q of the core's store is malformed: %w", name, table,
-				err)
-		}
-	}
-	return r.it.Error()
-}
-
 // authorityOf returns the users and roles of the state at hand; nil if they do not count in it.
 // ErrOldRevision says that the state is newer than what is published of users and roles, or the
 // other way round.
-func (s *Store) authorityOf(r *reader) (*authority.State, error) {
-	record, err := r.authRecord()
+func (s *Store) authorityOf(r *tables.Reader) (*authority.State, error) {
+	record, err := r.AuthRecord()
 	if err != nil || !record.GetEnabled() {
 		return nil, err
 	}
@@ -213,7 +133,7 @@ func (s *Store) authorityOf(r *reader) (*authority.State, error) {
 }
 
 // permitRead refuses a transaction that its client may not read from the state at hand.
-func (s *Store) permitRead(r *reader, who *storepb.AuthInfo, t *storepb.Txn) error {
+func (s *Store) permitRead(r *tables.Reader, who *storepb.AuthInfo, t *storepb.Txn) error {
 	if who == nil {
 		return nil
 	}
@@ -226,8 +146,8 @@ func (s *Store) permitRead(r *reader, who *storepb.AuthInfo, t *storepb.Txn) err
 
 // AttachedKeys are the keys of a lease as this member has them; none if there is no such lease.
 func (s *Store) AttachedKeys(lease int64) (keys [][]byte, err error) {
-	err = s.read(func(r *reader) error {
-		keys, err = attachedKeys(r, lease)
+	err = s.ReadState(func(r *tables.Reader) error {
+		keys, err = r.AttachedKeys(lease)
 		return err
 	})
 	return keys, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
@@ -116,8 +117,8 @@ func TestRulesThatChangeMeanwhile(t *testing.T) {
 			UserDelete: &storepb.UserDelete{Name: "u"}}}),
 	} {
 		release, held := make(chan struct{}), make(chan struct{})
-		c.setHold(func(command *storepb.Command) <-chan struct{} {
-			if command.GetAuth().GetUser() == "u" {
+		c.setHold(func(cmd *storepb.Command) <-chan struct{} {
+			if cmd.GetAuth().GetUser() == "u" {
 				close(held)
 				return release
 			}
@@ -264,18 +265,18 @@ func TestAuthFormats(t *testing.T) {
 		command *storepb.Command
 		format  byte
 	}{
-		{addUser("u"), authFormat},
-		{&storepb.Command{Auth: &storepb.AuthInfo{User: "u"}, Op: Compact(5).Op}, authFormat},
-		{&storepb.Command{Auth: &storepb.AuthInfo{}, Op: Compact(5).Op}, commandFormat},
+		{addUser("u"), command.AuthFormat},
+		{&storepb.Command{Auth: &storepb.AuthInfo{User: "u"}, Op: Compact(5).Op}, command.AuthFormat},
+		{&storepb.Command{Auth: &storepb.AuthInfo{}, Op: Compact(5).Op}, command.FirstFormat},
 	} {
-		data, err := encodeCommand(c.command)
+		data, err := command.Encode(c.command)
 		if err != nil || data[0] != c.format {
 			t.Errorf("%v has format %d, want %d: %v", c.command, data[0], c.format, err)
 		}
 	}
 	for _, c := range []*storepb.Command{changeAuth(nil), changeAuth(&storepb.AuthChange{}),
 		changeAuth(&storepb.AuthChange{Change: &storepb.AuthChange_Enable{}})} {
-		if err := validateCommand(c); !errors.Is(err, ErrInvalid) {
+		if err := command.Validate(c); !errors.Is(err, command.ErrInvalid) {
 			t.Errorf("%v: %v", c, err)
 		}
 	}
@@ -287,7 +288,7 @@ func TestDamagedUsers(t *testing.T) {
 	withUsers(t, s)
 	batch := c.members[0].state.NewIndexedBatch()
 	defer batch.Close()
-	if err := batch.Set(s.layout.authKey(authority.UserTable, "u"), []byte{0xff}, nil); err != nil {
+	if err := batch.Set(s.layout.AuthKey(authority.UserTable, "u"), []byte{0xff}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.members[0].state.Commit(batch); err != nil {

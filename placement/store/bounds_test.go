@@ -11,6 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/store/admission"
+	"github.com/tidemarkdb/tidemark/placement/store/command"
+	"github.com/tidemarkdb/tidemark/placement/store/compaction"
+	"github.com/tidemarkdb/tidemark/placement/store/snapshot"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
@@ -42,8 +46,8 @@ func TestSnapshotIsOfOneMoment(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.layout.verify(t.Context(), discardPairs{}, snap.Index(), snap.Term(),
-			&snapshotReader{r: &data}); err != nil {
+		if _, err := snapshot.Copy(t.Context(), &data, discardPairs{}, s.layout, snap.Index(),
+			snap.Term()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -61,8 +65,8 @@ func TestCompactionDoesNotHoldUpExpiry(t *testing.T) {
 		do(t, s, writes(PutLeased([]byte("leased"), nil, 5)))
 		slow := make(chan struct{})
 		// The next compaction stays in the log for 20 s before it is applied.
-		c.setHold(func(command *storepb.Command) <-chan struct{} {
-			if _, ok := command.Op.(*storepb.Command_Compact); ok {
+		c.setHold(func(cmd *storepb.Command) <-chan struct{} {
+			if _, ok := cmd.Op.(*storepb.Command_Compact); ok {
 				return slow
 			}
 			return nil
@@ -85,7 +89,7 @@ func TestCompactionDoesNotHoldUpExpiry(t *testing.T) {
 
 // A store can be made for larger deletions, each at one revision.
 func TestMaxTouchedCanBeMore(t *testing.T) {
-	const keys = 3 * DefaultMaxTouched / 2
+	const keys = 3 * admission.DefaultMaxTouched / 2
 	_, s := one(t, func(c *Config) { c.MaxTouched = keys })
 	for from := 0; from < keys; from += 1000 {
 		var ops []*storepb.Op
@@ -104,10 +108,10 @@ func TestMaxTouchedCanBeMore(t *testing.T) {
 // One command cannot stop the log for longer than it takes to touch DefaultMaxTouched keys.
 func TestRangesAreBounded(t *testing.T) {
 	_, s := one(t, nil)
-	const half = DefaultMaxTouched / 2
-	for from := 0; from < 2*half+1; from += MaxOperations {
+	const half = admission.DefaultMaxTouched / 2
+	for from := 0; from < 2*half+1; from += command.MaxOperations {
 		var ops []*storepb.Op
-		for i := from; i < min(from+MaxOperations, 2*half+1); i++ {
+		for i := from; i < min(from+command.MaxOperations, 2*half+1); i++ {
 			ops = append(ops, Put(fmt.Appendf(nil, "key/%06d", i), []byte("v")))
 		}
 		do(t, s, writes(ops...))
@@ -121,7 +125,7 @@ func TestRangesAreBounded(t *testing.T) {
 	}
 	compared := []*storepb.Compare{
 		{Key: key, RangeEnd: end, Target: storepb.Compare_VERSION, Number: 1}}
-	for name, command := range map[string]*storepb.Command{
+	for name, cmd := range map[string]*storepb.Command{
 		"a deletion": writes(deletePrefix([]byte("key/"))),
 		"nested": writes(&storepb.Op{Op: &storepb.Op_Txn{
 			Txn: &storepb.Txn{Failure: []*storepb.Op{deletePrefix([]byte("key/"))}}}}),
@@ -130,8 +134,8 @@ func TestRangesAreBounded(t *testing.T) {
 		"a comparison":      If(compared, nil, nil),
 		"with a comparison": If(compared, []*storepb.Op{some(1)}, nil),
 	} {
-		if _, err := s.Do(t.Context(), command); !errors.Is(err, ErrTooLarge) ||
-			!strings.Contains(err.Error(), fmt.Sprint(DefaultMaxTouched)) {
+		if _, err := s.Do(t.Context(), cmd); !errors.Is(err, command.ErrTooLarge) ||
+			!strings.Contains(err.Error(), fmt.Sprint(admission.DefaultMaxTouched)) {
 			t.Errorf("%s of %d keys: %v", name, 2*half+1, err)
 		}
 	}
@@ -152,14 +156,14 @@ func TestRangesAreBounded(t *testing.T) {
 // An answer that would not fit into a message is refused before it is made.
 func TestAnswersAreBounded(t *testing.T) {
 	_, s := one(t, nil)
-	for i := range MaxResultBytes>>20 + 1 {
+	for i := range admission.MaxResultBytes>>20 + 1 {
 		put(t, s, fmt.Sprintf("large/%02d", i), strings.Repeat("x", 1<<20))
 	}
 	key, end := PrefixRange([]byte("large/"))
 	q := &storepb.Range{Key: key, RangeEnd: end}
 	if _, err := s.Do(t.Context(),
-		writes(&storepb.Op{Op: &storepb.Op_Range{Range: q}})); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("an answer of more than %d bytes: %v", MaxResultBytes, err)
+		writes(&storepb.Op{Op: &storepb.Op_Range{Range: q}})); !errors.Is(err, command.ErrTooLarge) {
+		t.Errorf("an answer of more than %d bytes: %v", admission.MaxResultBytes, err)
 	}
 	q.KeysOnly = true
 	do(t, s, writes(&storepb.Op{Op: &storepb.Op_Range{Range: q}}))
@@ -171,7 +175,7 @@ func TestHugeCommandInAnOldLog(t *testing.T) {
 	defer c.close()
 	c.elect(c.members[0])
 	s := c.members[0].store
-	for from := 0; from < DefaultMaxTouched+500; from += 500 {
+	for from := 0; from < admission.DefaultMaxTouched+500; from += 500 {
 		var ops []*storepb.Op
 		for i := from; i < from+500; i++ {
 			ops = append(ops, Put(fmt.Appendf(nil, "key/%06d", i), []byte("v")))
@@ -183,7 +187,7 @@ func TestHugeCommandInAnOldLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	data, err := encodeCommand(writes(deletePrefix([]byte("key/"))))
+	data, err := command.Encode(writes(deletePrefix([]byte("key/"))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +198,7 @@ func TestHugeCommandInAnOldLog(t *testing.T) {
 		t.Fatalf("%d keys left, %v", n, err)
 	}
 	events := 0
-	for events < DefaultMaxTouched+500 {
+	for events < admission.DefaultMaxTouched+500 {
 		batch, err := w.Next(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -215,7 +219,7 @@ func count(s *Store, prefix string) (uint64, error) {
 func TestKeysOfALeaseAreBounded(t *testing.T) {
 	c, s := one(t, nil)
 	do(t, s, Grant(7, 60_000))
-	for from := 0; from < DefaultMaxTouched; from += 1000 {
+	for from := 0; from < admission.DefaultMaxTouched; from += 1000 {
 		var ops []*storepb.Op
 		for i := from; i < from+1000; i++ {
 			ops = append(ops, PutLeased(fmt.Appendf(nil, "key/%06d", i), nil, 7))
@@ -223,7 +227,7 @@ func TestKeysOfALeaseAreBounded(t *testing.T) {
 		do(t, s, writes(ops...))
 	}
 	one := writes(PutLeased([]byte("one more"), nil, 7))
-	if _, err := s.Do(t.Context(), one); !errors.Is(err, ErrTooLarge) ||
+	if _, err := s.Do(t.Context(), one); !errors.Is(err, command.ErrTooLarge) ||
 		!strings.Contains(err.Error(), "lease 7") {
 		t.Fatalf("one more key than a lease may have: %v", err)
 	}
@@ -236,7 +240,7 @@ func TestKeysOfALeaseAreBounded(t *testing.T) {
 	s = c.members[0].store
 	do(t, s, writes(PutLeased([]byte("the last"), nil, 7)))
 	if _, err := s.Do(t.Context(),
-		writes(PutLeased([]byte("one more again"), nil, 7))); !errors.Is(err, ErrTooLarge) {
+		writes(PutLeased([]byte("one more again"), nil, 7))); !errors.Is(err, command.ErrTooLarge) {
 		t.Fatalf("one more key than a lease may have, after a restart: %v", err)
 	}
 	do(t, s, Revoke(7))
@@ -262,17 +266,17 @@ func TestCompactionStepsAreBounded(t *testing.T) {
 	do(t, s, Compact(s.Revision()))
 	last := uint64(0)
 	for _, e := range c.log[from:] {
-		command, _, err := decodeCommand(e.Data)
+		decoded, _, err := command.Decode(e.Data)
 		if err != nil {
 			t.Fatal(err)
 		}
-		to := command.GetCompact().GetRevision()
-		if n := int(to-last) * perRevision; last > 0 && n > compactEvents+perRevision {
+		to := decoded.GetCompact().GetRevision()
+		if n := int(to-last) * perRevision; last > 0 && n > compaction.StepEvents+perRevision {
 			t.Errorf("one command compacts %d events, from revision %d to %d", n, last, to)
 		}
 		last = to
 	}
-	if want := 60 * perRevision / compactEvents; len(c.log)-from < want {
+	if want := 60 * perRevision / compaction.StepEvents; len(c.log)-from < want {
 		t.Errorf("%d commands for %d events", len(c.log)-from, 60*perRevision)
 	}
 	if n := len(c.members[0].dump()); n != perRevision*2+2 {
@@ -295,9 +299,9 @@ func TestPendingBytesAreBounded(t *testing.T) {
 			_, err := s.Do(ctx, writes(Put([]byte("a"), bytes.Repeat([]byte("x"), 1<<20))))
 			cancel()
 			switch {
-			case errors.Is(err, ErrOutcomeUnknown):
+			case errors.Is(err, command.ErrOutcomeUnknown):
 				unknown++
-			case errors.Is(err, ErrOverloaded) && errors.Is(err, context.DeadlineExceeded):
+			case errors.Is(err, command.ErrOverloaded) && errors.Is(err, context.DeadlineExceeded):
 				full++
 			default:
 				t.Fatalf("without a quorum: %v", err)
@@ -324,11 +328,12 @@ func TestPendingBytesAreBounded(t *testing.T) {
 func TestCommandAboveTheLimit(t *testing.T) {
 	c, s := one(t, nil)
 	before, _ := s.Leadership()
-	_, err := s.Do(t.Context(), writes(Put([]byte("a"), make([]byte, MaxCommandBytes))))
-	if !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), fmt.Sprint(MaxCommandBytes)) {
+	_, err := s.Do(t.Context(), writes(Put([]byte("a"), make([]byte, command.MaxBytes))))
+	if !errors.Is(err, command.ErrTooLarge) || !strings.Contains(err.Error(),
+		fmt.Sprint(command.MaxBytes)) {
 		t.Errorf("a command that is too large: %v", err)
 	}
-	if after, _ := s.Leadership(); after != before || c.proposedBytes() > MaxCommandBytes {
+	if after, _ := s.Leadership(); after != before || c.proposedBytes() > command.MaxBytes {
 		t.Errorf("it was proposed: %+v, before %+v", after, before)
 	}
 }
@@ -351,7 +356,7 @@ func TestAnswersWithWhatIsWrittenAreBounded(t *testing.T) {
 		one := &storepb.Op{Op: &storepb.Op_Range{Range: &storepb.Range{Key: []byte("large/1")}}}
 		put := Put([]byte("large/1"), bytes.Repeat([]byte("x"), 3<<20))
 		result, err := s.Do(t.Context(), writes(build(put, all, one)...))
-		if !errors.Is(err, ErrTooLarge) {
+		if !errors.Is(err, command.ErrTooLarge) {
 			t.Errorf("%s: an answer of %d MiB: %v", name, result.SizeVT()>>20, err)
 		}
 		do(t, s, writes(put, nested(all, all), all))

@@ -6,12 +6,10 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
-
-// compactEvents is about how many events one command looks at when the leader splits up a
-// compaction, so that none stops the log for long.
-const compactEvents = 4_000
 
 // compact makes revisions below c unreadable, and removes what cannot be seen at c or later: the
 // events below c, every version that has a successor at or below c, and deletions below c. It stops
@@ -27,20 +25,21 @@ const compactEvents = 4_000
 // one has left.
 func (a *application) compact(m *storepb.Compact, result *storepb.Result) error {
 	c := m.GetRevision()
-	from := a.store.layout.firstEvent(a.meta)
+	from := a.store.layout.FirstEvent(a.meta)
 	switch {
 	case m.GetResume():
 		rest := a.meta.CompactionRest
 		if c != a.meta.Compacted || rest == nil {
 			return nil // it was done
 		}
-		from = a.store.layout.event(rest.Revision, rest.Number)
+		from = a.store.layout.Event(rest.Revision, rest.Number)
 	case c > a.meta.Revision:
-		refuse(result, storepb.Code_FUTURE_REVISION, "revision %d was asked for, the newest is %d",
+		command.Refuse(result, storepb.Code_FUTURE_REVISION,
+			"revision %d was asked for, the newest is %d",
 			c, a.meta.Revision)
 		return nil
 	case c <= a.meta.Compacted:
-		refuse(result, storepb.Code_COMPACTED, "")
+		command.Refuse(result, storepb.Code_COMPACTED, "")
 		result.Compacted = a.meta.Compacted
 		return nil
 	}
@@ -57,32 +56,22 @@ func (a *application) compact(m *storepb.Compact, result *storepb.Result) error 
 	return nil
 }
 
-// firstEvent is where the events begin: at those of the revision of the latest compaction, or at
-// what it has left to be removed.
-func (l *layout) firstEvent(meta *storepb.MetaRecord) []byte {
-	revision := meta.Compacted
-	if rest := meta.CompactionRest; rest != nil {
-		revision = min(revision, rest.Revision)
-	}
-	return l.event(revision, 0)
-}
-
 // removeCompacted looks at up to so many events, and says where it is to go on; nil: all was
 // removed.
 func (a *application) removeCompacted(
 	from []byte, c, most uint64,
 ) (rest *storepb.CompactionRest, err error) {
-	err = a.read(func(r *reader) error {
-		it, err := r.it.Clone(pebble.CloneOptions{})
+	err = a.read(func(r *tables.Reader) error {
+		it, err := r.Iterator.Clone(pebble.CloneOptions{})
 		if err != nil {
 			return err
 		}
 		defer it.Close()
-		versions := &reader{layout: r.layout, it: it, meta: r.meta}
-		end := r.event(c+1, 0)
+		versions := &tables.Reader{Layout: r.Layout, Iterator: it, Meta: r.Meta}
+		end := r.Event(c+1, 0)
 		looked := uint64(0)
-		for ok := r.seek(from, end); ok; ok = r.next(end) {
-			revision, n, err := decodeEventKey(r.it.Key())
+		for ok := r.Seek(from, end); ok; ok = r.Next(end) {
+			revision, n, err := tables.DecodeEventKey(r.Iterator.Key())
 			if err != nil {
 				return err
 			}
@@ -90,7 +79,7 @@ func (a *application) removeCompacted(
 				rest = &storepb.CompactionRest{Revision: revision, Number: n}
 				return nil
 			}
-			key, err := r.it.ValueAndErr()
+			key, err := r.Iterator.ValueAndErr()
 			if err != nil {
 				return err
 			}
@@ -98,59 +87,46 @@ func (a *application) removeCompacted(
 				return err
 			}
 			if revision < c {
-				a.removed(r.pairBytes())
-				if err := a.batch.Delete(r.it.Key(), nil); err != nil {
+				a.removed(r.PairBytes())
+				if err := a.batch.Delete(r.Iterator.Key(), nil); err != nil {
 					return err
 				}
 			}
 		}
-		return r.it.Error()
+		return r.Iterator.Error()
 	})
 	return rest, err
 }
 
 // dropVersions removes what the version of a key at a revision makes superfluous.
-func (a *application) dropVersions(r *reader, key []byte, revision, c uint64) error {
-	kv, err := r.version(key, revision)
+func (a *application) dropVersions(r *tables.Reader, key []byte, revision, c uint64) error {
+	kv, err := r.Version(key, revision)
 	if err != nil || kv == nil {
 		return err
 	}
 	if kv.ModRevision == revision {
 		if kv.Version == 0 && revision < c {
-			a.removed(r.pairBytes())
-			if err := a.batch.Delete(r.it.Key(), nil); err != nil {
+			a.removed(r.PairBytes())
+			if err := a.batch.Delete(r.Iterator.Key(), nil); err != nil {
 				return err
 			}
 		}
-		if !r.it.Next() {
-			return r.it.Error()
+		if !r.Iterator.Next() {
+			return r.Iterator.Error()
 		}
 	}
-	if older, _, err := decodeVersionKey(r.it.Key()); err != nil || !bytes.Equal(older, key) {
+	if older, _, err := tables.DecodeVersionKey(r.Iterator.Key()); err != nil || !bytes.Equal(older,
+		key) {
 		return nil // another key, or the next table
 	}
-	deletion, err := r.atDeletion()
+	deletion, err := r.AtDeletion()
 	if err != nil {
 		return err
 	}
 	// INVARIANT: a deletion below an event of the compaction lies below c, and its own event comes
 	// before: it was removed with that, and its bytes were noted then.
 	if !deletion {
-		a.removed(r.pairBytes())
+		a.removed(r.PairBytes())
 	}
-	return a.batch.Delete(r.it.Key(), nil)
-}
-
-// deletionBytes is more than the record of a deletion has. A record with a value is not read to
-// find out that it is none.
-const deletionBytes = 16
-
-// atDeletion says whether the version on which the iterator stands is a deletion.
-func (r *reader) atDeletion() (bool, error) {
-	value := r.it.LazyValue()
-	if value.Len() >= deletionBytes {
-		return false, nil
-	}
-	kv, err := r.decodeParts(nil, 0, mereKey)
-	return kv == nil && err == nil, err
+	return a.batch.Delete(r.Iterator.Key(), nil)
 }

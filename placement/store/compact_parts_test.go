@@ -10,6 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tidemarkdb/tidemark/placement/store/command"
+	"github.com/tidemarkdb/tidemark/placement/store/compaction"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 )
@@ -26,8 +28,8 @@ func TestCompactionInPartsIsTheSame(t *testing.T) {
 			c.elect(c.members[0])
 		}
 		name := rapid.StringMatching(`[a-d]{1,2}`)
-		apply := func(c *core, command *storepb.Command) storepb.Code {
-			result, _ := c.members[0].store.do(context.Background(), command)
+		apply := func(c *core, cmd *storepb.Command) storepb.Code {
+			result, _ := c.members[0].store.DoOwn(context.Background(), cmd)
 			return result.GetCode()
 		}
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
@@ -50,14 +52,14 @@ func TestCompactionInPartsIsTheSame(t *testing.T) {
 				}
 			case 3, 4:
 				to := uint64(rapid.IntRange(0, int(a.Revision())+1).Draw(t, "to"))
-				got := apply(parts, compaction(&storepb.Compact{Revision: to,
+				got := apply(parts, compactBy(&storepb.Compact{Revision: to,
 					Events: uint64(rapid.IntRange(1, 5).Draw(t, "events"))}))
 				if want := apply(whole, Compact(to)); got != want {
 					t.Fatalf("compact %d: %v, want %v", to, got, want)
 				}
 			case 5, 6:
 				at := a.Compacted() - uint64(rapid.IntRange(0, 1).Draw(t, "outdated"))
-				if code := apply(parts, compaction(&storepb.Compact{Revision: at, Resume: true,
+				if code := apply(parts, compactBy(&storepb.Compact{Revision: at, Resume: true,
 					Events: uint64(rapid.IntRange(1, 5).Draw(t, "events"))})); code != storepb.Code_OK {
 					t.Fatalf("resume: %v", code)
 				}
@@ -130,17 +132,17 @@ func sameHistory(t fataler, a, b *Store) {
 	}
 }
 
-// No command of a compaction looks at more than compactEvents events, also if one revision has
+// No command of a compaction looks at more than StepEvents events, also if one revision has
 // more; the caller has it done when it is answered and AwaitCompaction returns.
 func TestCompactionOfALargeRevision(t *testing.T) {
 	c, s := one(t, nil)
-	const large = 3 * compactEvents
+	const large = 3 * compaction.StepEvents
 	write := func(value string) {
 		var ops []*storepb.Op
 		for k := range large {
 			ops = append(ops, Put(fmt.Appendf(nil, "%05d", k), []byte(value)))
 		}
-		if _, err := s.do(t.Context(), writes(ops...)); err != nil {
+		if _, err := s.DoOwn(t.Context(), writes(ops...)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -158,14 +160,14 @@ func TestCompactionOfALargeRevision(t *testing.T) {
 	compactions := c.log[from:]
 	c.mu.Unlock()
 	for _, e := range compactions {
-		command, _, err := decodeCommand(e.Data)
+		decoded, _, err := command.Decode(e.Data)
 		if err != nil {
 			t.Fatal(err)
 		}
 		// Revision 1 has no events.
-		if m := command.GetCompact(); m.GetRevision() > 1 && (m.GetEvents() == 0 ||
-			m.GetEvents() > compactEvents) {
-			t.Errorf("a command without a bound: %v", command)
+		if m := decoded.GetCompact(); m.GetRevision() > 1 && (m.GetEvents() == 0 ||
+			m.GetEvents() > compaction.StepEvents) {
+			t.Errorf("a command without a bound: %v", decoded)
 		}
 	}
 	// What is left: a version of each key, the last event, the applied index and the meta record.

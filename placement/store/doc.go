@@ -17,13 +17,32 @@
 //	                              └──► lessor: which leases exist (package lease)
 //
 // Everything lives in the span keys.LocalSpan(Config.Partition) of the state database, so that one
-// database can have several stores, each with its own group, revisions and leases. layout.go has
-// the tables.
+// database can have several stores, each with its own group, revisions and leases. tables.Layout
+// has the tables.
+//
+// # Rooms
+//
+// This package is the state machine: it applies commands, holds what the newest state is, and wires
+// the rooms, whose methods a Store has as its own. Each room has its state, its lock, and an
+// interface of what it needs:
+//
+//	command     what is in the log: formats, limits, errors, records of members. No state.
+//	tables      the database: Layout, and a Reader of one state. The state machine evaluates with it.
+//	snapshot    the stream of a whole store. No state.
+//	execute     Executor: who leads, and which commands are under way.
+//	reading     Index: how far the log is applied here, and who waits for that.
+//	keeper      Keeper: renewals of leases, and their ends, over the Lessor of package lease.
+//	admission   Gate: what the leader may propose, by size, quota, alarms and formats.
+//	compaction  Compactor: the length of the history.
+//
+// What they share of a Store is the database (ReadState), and the values of the newest state, each
+// an atomic that Apply and Install replace: revision, compacted, importing, members, authority and
+// alarms.
 //
 // # Members
 //
 // The state says which members the core has, and the configuration of the Raft group is made of it
-// (members.go). Without a record of members it is that of the founding.
+// (members.go, command/members.go). Without a record of members it is that of the founding.
 //
 // # Revisions
 //
@@ -36,10 +55,10 @@
 //
 // # Ranges
 //
-// A range is answered as etcd answers it, in order, filtered and counted (range.go); pairs that are
-// equal in what they are ordered by stay in the order of their keys, on every member. Transactions
-// that write nothing are read from one state of a member, without the log (ReadTxn). How many keys
-// a range has is known without going through all of them (package keycount).
+// A range is answered as etcd answers it, in order, filtered and counted (package tables); pairs
+// that are equal in what they are ordered by stay in the order of their keys, on every member.
+// Transactions that write nothing are read from one state of a member, without the log (ReadTxn).
+// How many keys a range has is known without going through all of them (package keycount).
 //
 // # The newest versions
 //
@@ -51,16 +70,16 @@
 //
 // # Bounds
 //
-// What one command may touch and answer is bounded when it is proposed (weigh.go); Apply refuses
-// nothing for its size, so that members of different versions come to the same. What is read
-// without the log may touch any number of keys and answer with Memory.LargestAnswer (range.go). A
-// key may be as large as a command. Commands whose outcome is open take room, in number and bytes,
-// until it is known; clients that wait for it have it in turns (room.go).
+// What one command may touch and answer is bounded when it is proposed (package admission); Apply
+// refuses nothing for its size, so that members of different versions come to the same. What is
+// read without the log may touch any number of keys and answer with Memory.LargestAnswer. A key may
+// be as large as a command. Commands whose outcome is open are bounded in number and bytes (package
+// execute).
 //
 // # Size
 //
 // The meta record counts the bytes of all versions and events. By that size, and a quota, the
-// leader refuses what would cross it, before it is proposed (quota.go, package space).
+// leader refuses what would cross it, before it is proposed (package admission).
 //
 // # Imports
 //
@@ -70,12 +89,12 @@
 // # Leases
 //
 // Granting and ending a lease are commands. Renewing one is not: only the leader counts leases
-// down, on its monotonic clock, and a renewal moves the deadline in its memory, between two looks of
-// the leader: that it has applied all that was acknowledged before, and that it still leads. A new
-// leader knows no deadlines and grants every lease a full term. So does a leader whose process was
-// paused for a while: the silence was its own. Of long leases the leader notes in the log, now and
-// then, how much is left, and a new leader goes on from there. A renewal takes that back, by the
-// log, before it is acknowledged.
+// down, on its monotonic clock, and a renewal moves the deadline in its memory, between two looks
+// of the leader: that it has applied all that was acknowledged before, and that it still leads. A
+// new leader knows no deadlines and grants every lease a full term. So does a leader whose process
+// was paused for a while: the silence was its own. Of long leases the leader notes in the log, now
+// and then, how much is left, and a new leader goes on from there. A renewal takes that back, by
+// the log, before it is acknowledged.
 //
 // # Watches
 //
@@ -102,14 +121,24 @@
 // refused and not taken for a new one.
 //
 // Execute takes commands at any member, and finds out by the log what became of one whose leader is
-// gone, without a session (execute.go).
+// gone, without a session (package execute).
 //
 // # Locks
 //
-// Store.mu is a leaf: no other lock is taken while it is held. The locks of the hub and the lessor
-// are their own, and Apply never waits for a watcher's. None is held over I/O or a call to the
-// group. What only Apply and Install touch (the session table, and the database's writing side)
-// needs no lock, because the group calls these one at a time.
+// Keeper.noting is held while leases are looked at and what is due is proposed: Lessor.mu and
+// Executor.mu are taken under it. All other locks are leaves, under which no lock is taken and
+// nothing is called: Store.mu (whether the store is closed, and its open readers), Executor.mu and
+// that of its budget, Index.mu, that of the renewals that wait, Compactor.mu, Lessor.mu, the ledger
+// of package space, and the memories that readers are given. The locks of the hub are its own, and
+// Apply never waits for a watcher's. None is held over I/O or a call to the group but
+// Keeper.noting, over Propose, which does not block. What only Apply and Install touch (the session
+// table, and the database's writing side) needs no lock, because the group calls these one at a
+// time.
+//
+// What an entry has changed becomes visible in this order (Store.publish): leases, revision and the
+// other values, the applied index, who serves, the size, events, and last the outcomes of commands
+// and the reads that waited. So whoever hears of an outcome, or finds that this member serves,
+// reads a state that has it.
 //
 // The package does not import rpc, range/replica or anything above.
 package store

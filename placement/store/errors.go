@@ -1,125 +1,50 @@
 package store
 
 import (
-	"errors"
-	"fmt"
+	"github.com/tidemarkdb/tidemark/placement/store/admission"
+	"github.com/tidemarkdb/tidemark/placement/store/command"
+	"github.com/tidemarkdb/tidemark/placement/store/execute"
+	"github.com/tidemarkdb/tidemark/placement/store/keeper"
+)
 
-	"github.com/tidemarkdb/tidemark/placement/store/authority"
-	"github.com/tidemarkdb/tidemark/placement/store/lease"
-	"github.com/tidemarkdb/tidemark/placement/store/storepb"
-	"github.com/tidemarkdb/tidemark/range/keys"
+// Limits of commands, and the errors of commands and reads; package command says what they mean.
+const (
+	MaxCommandBytes = command.MaxBytes
+	NewestFormat    = command.NewestFormat
+	LeastFormat     = command.LeastFormat
 )
 
 var (
-	// ErrNotLeader matches a NotLeaderError.
-	ErrNotLeader = errors.New("this member does not lead the core")
-	// ErrOutcomeUnknown says that a command was proposed and that it is not known whether it took,
-	// or will yet take, effect.
-	ErrOutcomeUnknown = errors.New("the outcome of the command is unknown")
-	// ErrClosed says that the store is closed.
-	ErrClosed = errors.New("the core's store is closed")
-	// ErrCompacted matches a CompactedError.
-	ErrCompacted = errors.New("the revision has been compacted")
-	// ErrFutureRevision says that a revision was asked for that does not exist yet.
-	ErrFutureRevision = errors.New("the revision lies in the future")
-	// ErrLeaseNotFound says that a lease does not exist, or ran out.
-	ErrLeaseNotFound = lease.ErrNotFound
-	// ErrLeaseExists says that a lease of that id exists already.
-	ErrLeaseExists = errors.New("the lease exists already")
-	// ErrKeyNotFound says that a put that keeps the value or the lease of its key found no such key.
-	ErrKeyNotFound = errors.New("the key does not exist")
-	// ErrDuplicateKey says that a transaction would write a key twice.
-	ErrDuplicateKey = errors.New("the transaction writes a key twice")
-	// ErrInvalid says that a command is malformed.
-	ErrInvalid = errors.New("the command is malformed")
-	// ErrTooLarge says that a command exceeds a limit.
-	ErrTooLarge = errors.New("the command is too large")
-	// ErrOverloaded says that as many commands wait for the core as may, and that the caller's was
-	// not proposed.
-	ErrOverloaded = errors.New("the core has too much to do")
-	// ErrSession says that the session cannot tell whether the command was applied before.
-	ErrSession = errors.New("the session cannot take the command")
-	// ErrMembersChanged says that the core's members are not those that a command was made for.
-	ErrMembersChanged = errors.New("the core's members have changed meanwhile")
-	// ErrImporting says that an import is under way, until whose end nothing can be read or written.
-	ErrImporting = errors.New("an import is under way: wait until it has ended, or abandon it")
-	// ErrNotEmpty says that nothing can be imported because there is something.
-	ErrNotEmpty = errors.New("only an empty store can import")
-	// ErrOldMembers says that a command was not proposed, because a member may run a version that
-	// does not know such commands, and would stop at it.
-	ErrOldMembers = errors.New("not all members of the core are known to run a version that can do " +
-		"this: upgrade all of them, and bring back or remove those that do not answer")
+	ErrNotLeader      = command.ErrNotLeader
+	ErrOutcomeUnknown = command.ErrOutcomeUnknown
+	ErrClosed         = command.ErrClosed
+	ErrCompacted      = command.ErrCompacted
+	ErrFutureRevision = command.ErrFutureRevision
+	ErrLeaseNotFound  = command.ErrLeaseNotFound
+	ErrLeaseExists    = command.ErrLeaseExists
+	ErrKeyNotFound    = command.ErrKeyNotFound
+	ErrDuplicateKey   = command.ErrDuplicateKey
+	ErrInvalid        = command.ErrInvalid
+	ErrTooLarge       = command.ErrTooLarge
+	ErrOverloaded     = command.ErrOverloaded
+	ErrImporting      = command.ErrImporting
+	ErrNotEmpty       = command.ErrNotEmpty
+	ErrOldMembers     = command.ErrOldMembers
+	ErrNoSpace        = command.ErrNoSpace
+	ErrCorrupt        = command.ErrCorrupt
 )
 
-// NotLeaderError says that the command was not proposed, and which member leads as far as is known.
-type NotLeaderError struct {
-	// Leader is 0 when no leader is known.
-	Leader keys.ReplicaID
-	Term   uint64
-}
+type (
+	NotLeaderError = command.NotLeaderError
+	CompactedError = command.CompactedError
+	Leadership     = execute.Leadership
+	Quota          = admission.Quota
+	LeaseInfo      = keeper.LeaseInfo
+)
 
-func (e *NotLeaderError) Error() string {
-	if e.Leader == 0 {
-		return ErrNotLeader.Error() + ", and no leader is known"
-	}
-	return fmt.Sprintf("%v: %s leads at term %d", ErrNotLeader, e.Leader, e.Term)
-}
-
-// Is makes errors.Is(err, ErrNotLeader) true.
-func (e *NotLeaderError) Is(target error) bool { return target == ErrNotLeader }
-
-// CompactedError says from which revision on the history is there.
-type CompactedError struct{ Revision uint64 }
-
-func (e *CompactedError) Error() string {
-	return fmt.Sprintf("%v: the history starts at revision %d", ErrCompacted, e.Revision)
-}
-
-// Is makes errors.Is(err, ErrCompacted) true.
-func (e *CompactedError) Is(target error) bool { return target == ErrCompacted }
-
-// resultError turns the code of a result into an error; nil if it is OK.
-func resultError(r *storepb.Result) error {
-	if err := authority.ErrorOf(r.Code); err != nil {
-		return err
-	}
-	var base error
-	switch r.Code {
-	case storepb.Code_OK:
-		return nil
-	case storepb.Code_COMPACTED:
-		return &CompactedError{Revision: r.Compacted}
-	case storepb.Code_FUTURE_REVISION:
-		base = ErrFutureRevision
-	case storepb.Code_LEASE_NOT_FOUND:
-		base = ErrLeaseNotFound
-	case storepb.Code_LEASE_EXISTS:
-		base = ErrLeaseExists
-	case storepb.Code_KEY_NOT_FOUND:
-		base = ErrKeyNotFound
-	case storepb.Code_DUPLICATE_KEY:
-		base = ErrDuplicateKey
-	case storepb.Code_TOO_LARGE:
-		base = ErrTooLarge
-	case storepb.Code_SESSION_UNKNOWN, storepb.Code_SESSION_FORGOTTEN, storepb.Code_SESSION_FULL:
-		base = ErrSession
-	case storepb.Code_MEMBERS_CHANGED:
-		base = ErrMembersChanged
-	case storepb.Code_IMPORTING:
-		base = ErrImporting
-	case storepb.Code_NOT_EMPTY:
-		base = ErrNotEmpty
-	case storepb.Code_NO_SPACE:
-		base = ErrNoSpace
-	case storepb.Code_CORRUPT:
-		base = ErrCorrupt
-	case storepb.Code_OLD_MEMBERS:
-		base = ErrOldMembers
-	default:
-		base = ErrInvalid
-	}
-	if r.Message == "" {
-		return base
-	}
-	return fmt.Errorf("%w: %s", base, r.Message)
-}
+// Functions of packages command and execute.
+var (
+	ReadOnly        = command.ReadOnly
+	ConfigurationOf = command.ConfigurationOf
+	WithClient      = execute.WithClient
+)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 )
 
 // What waits for a leader at a member that stops, because it was removed for one, ends then, and
@@ -37,7 +39,7 @@ func TestWaitingForALeaderEndsWithTheMember(t *testing.T) {
 				default:
 				}
 				s.Close()
-				if err := <-ended; !errors.Is(err, ErrClosed) {
+				if err := <-ended; !errors.Is(err, command.ErrClosed) {
 					t.Errorf("at its end: %v", err)
 				}
 			})

@@ -10,7 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -50,10 +52,10 @@ func call[A any](
 }
 
 func (l *links) Execute(
-	ctx context.Context, leader keys.ReplicaID, term uint64, command []byte,
+	ctx context.Context, leader keys.ReplicaID, term uint64, cmd []byte,
 ) ([]byte, error) {
 	return call(l, leader, func(s *Store) ([]byte, error) {
-		return s.ServeExecute(ctx, term, command)
+		return s.ServeExecute(ctx, term, cmd)
 	})
 }
 
@@ -120,7 +122,7 @@ func TestExecuteElsewhere(t *testing.T) {
 	other := c.members[1].store
 	defer c.members[1].keepUp()()
 	result, err := other.Execute(t.Context(), writes(Put([]byte("a"), []byte("1"))))
-	if err != nil || result.Revision != initialRevision+1 {
+	if err != nil || result.Revision != tables.InitialRevision+1 {
 		t.Fatalf("%v, %v", result, err)
 	}
 	lose := 2
@@ -150,10 +152,11 @@ func TestExecuteElsewhere(t *testing.T) {
 		t.Fatalf("%v, %v", kv, err)
 	}
 	if _, err := other.Execute(t.Context(), If(nil, []*storepb.Op{
-		Put([]byte("a"), nil), Put([]byte("a"), nil)}, nil)); !errors.Is(err, ErrDuplicateKey) {
+		Put([]byte("a"), nil), Put([]byte("a"), nil)}, nil)); !errors.Is(err, command.ErrDuplicateKey) {
 		t.Fatal(err)
 	}
-	if _, err := other.Execute(t.Context(), Compact(1000)); !errors.Is(err, ErrFutureRevision) {
+	if _, err := other.Execute(t.Context(), Compact(1000)); !errors.Is(err,
+		command.ErrFutureRevision) {
 		t.Fatal(err)
 	}
 }
@@ -181,7 +184,7 @@ func TestExecuteWithoutLeader(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := c.members[1].store.Execute(ctx, writes(Put([]byte("a"), nil)))
-	if !errors.Is(err, ErrNotLeader) || errors.Is(err, ErrOutcomeUnknown) {
+	if !errors.Is(err, command.ErrNotLeader) || errors.Is(err, command.ErrOutcomeUnknown) {
 		t.Fatal(err)
 	}
 	if c.proposedBytes() > 0 {
@@ -302,9 +305,9 @@ func executeUnderFaults(t *testing.T, seed uint64) {
 			t.Errorf("seed %d: %s was acknowledged and was applied %d times", seed, r.key, version)
 		case version > 1:
 			t.Errorf("seed %d: %s was applied %d times", seed, r.key, version)
-		case r.err != nil && !errors.Is(r.err, ErrOutcomeUnknown) && version != 0:
+		case r.err != nil && !errors.Is(r.err, command.ErrOutcomeUnknown) && version != 0:
 			t.Errorf("seed %d: %s was refused and applied: %v", seed, r.key, r.err)
-		case errors.Is(r.err, ErrOutcomeUnknown):
+		case errors.Is(r.err, command.ErrOutcomeUnknown):
 			unknown++
 		}
 	}
@@ -312,11 +315,9 @@ func executeUnderFaults(t *testing.T, seed uint64) {
 		t.Errorf("seed %d: the outcome of %d of 90 commands was unknown", seed, unknown)
 	}
 	for _, m := range c.members {
-		m.store.mu.Lock()
-		if n := len(m.store.mu.pending); n > 0 && m == c.members[0] {
+		if n, _ := m.store.Pending(); n > 0 && m == c.members[0] {
 			t.Errorf("seed %d: %d commands are still pending", seed, n)
 		}
-		m.store.mu.Unlock()
 	}
 }
 

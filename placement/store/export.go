@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 )
 
@@ -17,7 +19,7 @@ type Export struct {
 	Index, Term uint64
 
 	store  *Store
-	reader *reader
+	reader *tables.Reader
 }
 
 // ExportedLease is a lease as the state has it. Left is 0 if it has a full term.
@@ -42,12 +44,12 @@ func (s *Store) Export() (*Export, error) {
 	if err != nil {
 		return nil, err
 	}
-	if importing(r.meta) {
+	if tables.Importing(r.Meta) {
 		s.done(r)
-		return nil, ErrImporting
+		return nil, command.ErrImporting
 	}
-	e := &Export{Revision: r.meta.Revision, Compacted: r.meta.Compacted, store: s, reader: r}
-	if e.Index, e.Term, err = r.applied(); err != nil {
+	e := &Export{Revision: r.Meta.Revision, Compacted: r.Meta.Compacted, store: s, reader: r}
+	if e.Index, e.Term, err = r.Applied(); err != nil {
 		e.Close()
 		return nil, fmt.Errorf("export of %s: %w", s.config.Name, err)
 	}
@@ -59,7 +61,7 @@ func (e *Export) Close() { e.store.done(e.reader) }
 
 // Leases lists the leases, by ascending id as an unsigned number.
 func (e *Export) Leases() ([]ExportedLease, error) {
-	found, err := loadLeases(e.reader)
+	found, err := e.reader.Leases()
 	if err != nil {
 		return nil, err
 	}
@@ -74,12 +76,12 @@ func (e *Export) Leases() ([]ExportedLease, error) {
 // Compacted, in the order of the keys, then all changes from there on, in their order. It ends with
 // the first error of visit, and with ctx.
 func (e *Export) Changes(ctx context.Context, visit func(Change) error) error {
-	e.reader.interrupted = ctx.Err
+	e.reader.Interrupted = ctx.Err
 	if err := e.survivors(visit); err != nil {
 		return err
 	}
-	return e.reader.events(watch.Position{Revision: e.Compacted},
-		func(kv *storepb.KeyValue, n uint32, _ *reader) (bool, error) {
+	return e.reader.Events(watch.Position{Revision: e.Compacted},
+		func(kv *storepb.KeyValue, n uint32, _ *tables.Reader) (bool, error) {
 			if err := ctx.Err(); err != nil {
 				return false, err
 			}
@@ -93,7 +95,7 @@ func (e *Export) survivors(visit func(Change) error) error {
 	if e.Compacted == 0 {
 		return nil
 	}
-	return e.reader.scan(rangeSpan([]byte{0}, rangeEndAll), e.Compacted,
+	return e.reader.Scan(command.Span([]byte{0}, command.RangeEndAll), e.Compacted,
 		func(kv *storepb.KeyValue) (bool, error) {
 			if kv.ModRevision == e.Compacted {
 				return true, nil

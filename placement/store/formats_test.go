@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/tidemarkdb/tidemark/placement/store/command"
+	"github.com/tidemarkdb/tidemark/placement/store/compaction"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
@@ -18,25 +20,25 @@ func TestNoAlarmsThatAMemberMayNotKnow(t *testing.T) {
 		leader, other := c.members[0].store, c.members[1].store
 		alarm := &storepb.Alarm{Member: 1, Type: storepb.Alarm_NO_SPACE}
 		all := map[string]func(*storepb.Command) error{
-			"Do": func(command *storepb.Command) error {
-				_, err := leader.Do(t.Context(), command)
+			"Do": func(cmd *storepb.Command) error {
+				_, err := leader.Do(t.Context(), cmd)
 				return err
 			},
-			"Execute elsewhere": func(command *storepb.Command) error {
-				_, err := other.Execute(t.Context(), command)
+			"Execute elsewhere": func(cmd *storepb.Command) error {
+				_, err := other.Execute(t.Context(), cmd)
 				return err
 			},
 		}
 		defer c.members[1].keepUp()()
 		for name, do := range all {
-			for _, command := range []*storepb.Command{RaiseAlarm(alarm), EndAlarm(alarm), Import(
+			for _, cmd := range []*storepb.Command{RaiseAlarm(alarm), EndAlarm(alarm), Import(
 				&storepb.Import{Id: 1, Step: 1, Revision: 5, End: true,
 					Enable: &storepb.AuthEnable{Key: make([]byte, 32)}})} {
-				if err := do(command); !errors.Is(err, ErrOldMembers) {
-					t.Errorf("%s: %v: %v", name, command, err)
+				if err := do(cmd); !errors.Is(err, command.ErrOldMembers) {
+					t.Errorf("%s: %v: %v", name, cmd, err)
 				}
 			}
-			leader.MembersKnow(alarmFormat)
+			leader.MembersKnow(command.AlarmFormat)
 			if err := do(RaiseAlarm(alarm)); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -51,14 +53,14 @@ func TestNoAlarmsThatAMemberMayNotKnow(t *testing.T) {
 // While a member may not know of compactions in parts, whole revisions are compacted, however large
 // they are. What is left of a part is removed nevertheless.
 func TestWholeRevisionsAreCompactedForOldMembers(t *testing.T) {
-	c, s := one(t, func(config *Config) { config.MembersKnow = alarmFormat })
-	const large = compactEvents + 1
+	c, s := one(t, func(config *Config) { config.MembersKnow = command.AlarmFormat })
+	const large = compaction.StepEvents + 1
 	write := func() {
 		var ops []*storepb.Op
 		for k := range large {
 			ops = append(ops, Put(fmt.Appendf(nil, "%05d", k), nil))
 		}
-		if _, err := s.do(t.Context(), writes(ops...)); err != nil {
+		if _, err := s.DoOwn(t.Context(), writes(ops...)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -75,7 +77,7 @@ func TestWholeRevisionsAreCompactedForOldMembers(t *testing.T) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, e := range c.log[from:] {
-			if _, format, err := decodeCommand(e.Data); err != nil || format == compactFormat {
+			if _, format, err := command.Decode(e.Data); err != nil || format == command.CompactFormat {
 				parts++
 			}
 		}
@@ -84,13 +86,13 @@ func TestWholeRevisionsAreCompactedForOldMembers(t *testing.T) {
 	if n := compact(); n > 0 {
 		t.Errorf("%d commands of parts", n)
 	}
-	s.MembersKnow(compactFormat)
+	s.MembersKnow(command.CompactFormat)
 	if n := compact(); n == 0 {
 		t.Error("no parts, though all members know of them")
 	}
-	s.MembersKnow(alarmFormat)
+	s.MembersKnow(command.AlarmFormat)
 	write()
-	if _, err := s.do(t.Context(), compaction(&storepb.Compact{Revision: s.Revision(),
+	if _, err := s.DoOwn(t.Context(), compactBy(&storepb.Compact{Revision: s.Revision(),
 		Events: 10})); err != nil {
 		t.Fatal(err)
 	}

@@ -257,7 +257,7 @@ func (m *member) Committed() uint64 {
 	m.core.mu.Lock()
 	defer m.core.mu.Unlock()
 	if m.core.cut || m.core.leader != m {
-		return m.store.index.Load()
+		return m.store.AppliedIndex()
 	}
 	return uint64(len(m.core.log))
 }
@@ -307,7 +307,7 @@ func get(t fataler, s *Store, key string) string {
 func (m *member) dump() []string {
 	m.core.t.Helper()
 	it, err := m.state.NewIter(
-		&pebble.IterOptions{LowerBound: m.store.layout.span.Start, UpperBound: m.store.layout.span.End})
+		&pebble.IterOptions{LowerBound: m.store.layout.Span.Start, UpperBound: m.store.layout.Span.End})
 	if err != nil {
 		m.core.t.Fatal(err)
 	}
@@ -358,4 +358,15 @@ func openSession() *storepb.Command {
 func closeSession(id uint64) *storepb.Command {
 	return &storepb.Command{Session: id,
 		Op: &storepb.Command_SessionClose{SessionClose: &storepb.SessionClose{}}}
+}
+
+// checkpoint is a command that says how long leases have left.
+func checkpoint(leases ...*storepb.LeaseCheckpoint_Lease) *storepb.Command {
+	return &storepb.Command{Op: &storepb.Command_LeaseCheckpoint{
+		LeaseCheckpoint: &storepb.LeaseCheckpoint{Leases: leases}}}
+}
+
+// compactBy is a command that compacts in a way of its own.
+func compactBy(m *storepb.Compact) *storepb.Command {
+	return &storepb.Command{Op: &storepb.Command_Compact{Compact: m}}
 }

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/tidemarkdb/tidemark/placement/store/command"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
 // The sum of the history is the same on all members, also on one that was filled by a snapshot, and
@@ -85,15 +88,15 @@ func TestHash(t *testing.T) {
 			t.Errorf("all: %x and %x at revision %d, %v", all, got, revision, err)
 		}
 	}
-	if _, err := s.Hash(t.Context(), s.Revision()+1); !errors.Is(err, ErrFutureRevision) {
+	if _, err := s.Hash(t.Context(), s.Revision()+1); !errors.Is(err, command.ErrFutureRevision) {
 		t.Error(err)
 	}
-	if _, err := s.Hash(t.Context(), s.Compacted()-1); !errors.Is(err, ErrCompacted) {
+	if _, err := s.Hash(t.Context(), s.Compacted()-1); !errors.Is(err, command.ErrCompacted) {
 		t.Error(err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	for i := range 2 * interruptEvery {
+	for i := range 2 * tables.InterruptEvery {
 		put(t, s, fmt.Sprint("many", i), "")
 	}
 	if _, err := s.Hash(ended, 0); !errors.Is(err, context.Canceled) {
@@ -139,7 +142,8 @@ func TestHashOfNothing(t *testing.T) {
 	same("with deletions")
 	put(t, s, "c", "1")
 	do(t, s, Compact(s.Revision()))
-	if before, err := s.Hash(t.Context(), s.Revision()); err != nil || before.Sum == sumOfNothing {
+	if before, err := s.Hash(t.Context(), s.Revision()); err != nil ||
+		before.Sum == tables.SumOfNothing {
 		t.Errorf("with a key: %+v, %v", before, err)
 	}
 	same("with one key")

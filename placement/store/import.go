@@ -2,12 +2,12 @@ package store
 
 import (
 	"bytes"
-	"fmt"
 
-	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/imports"
 	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -23,17 +23,8 @@ import (
 // INVARIANT: the end of an import leaves what a compaction at its revision would have left: of each
 // key the newest version, and the events of that revision alone.
 
-const (
-	// MaxImported is how many leases and versions one step of an import may have.
-	MaxImported = 10_000
-	// maxImportHistory is how many versions of deleted keys an import may find in the store.
-	maxImportHistory = 100_000
-	// maxImportSource bounds the name of what an import reads.
-	maxImportSource = 256
-)
-
-// importing says whether an import is under way.
-func importing(meta *storepb.MetaRecord) bool { return imports.UnderWay(meta.Import) }
+// maxImportHistory is how many versions of deleted keys an import may find in the store.
+const maxImportHistory = 100_000
 
 // refusesDuringImport says whether a command has to wait for the end of an import.
 func refusesDuringImport(c *storepb.Command) bool {
@@ -45,32 +36,13 @@ func refusesDuringImport(c *storepb.Command) bool {
 	return true
 }
 
-func validateImport(m *storepb.Import) error {
-	switch {
-	case m.GetId() == 0, m.Step == 0 && !m.Abandon:
-		return fmt.Errorf("%w: an import needs an id, and counts its steps from 1 on", ErrInvalid)
-	case m.Step == 1 && (m.Revision == 0 || int64(m.Revision) < 0):
-		return fmt.Errorf("%w: an import of revision %d", ErrInvalid, m.Revision)
-	case len(m.Source) > maxImportSource:
-		return fmt.Errorf("%w: the name of what is imported has more than %d bytes", ErrTooLarge,
-			maxImportSource)
-	case m.Enable != nil && (!m.End || len(m.Enable.Key) < authority.KeyBytes):
-		return fmt.Errorf("%w: authentication is enabled by the last step of an import, with a key of "+
-			"at least %d bytes", ErrInvalid, authority.KeyBytes)
-	case len(m.Leases)+len(m.Versions) > MaxImported:
-		return fmt.Errorf("%w: more than %d leases and keys in one step of an import", ErrTooLarge,
-			MaxImported)
-	}
-	return nil
-}
-
 // importStep applies a step.
 func (a *application) importStep(m *storepb.Import, result *storepb.Result) error {
 	a.store.newest.Reset() // versions are written beside it, and removed
 	if m.GetAbandon() {
 		return a.abandonImport(m, result)
 	}
-	underWay := importing(a.meta)
+	underWay := tables.Importing(a.meta)
 	record, refused := imports.Next(a.meta.Import, m)
 	if refused != nil {
 		refuseStep(result, refused)
@@ -79,7 +51,7 @@ func (a *application) importStep(m *storepb.Import, result *storepb.Result) erro
 	if record == nil {
 		return nil // it was done
 	}
-	return a.read(func(r *reader) error {
+	return a.read(func(r *tables.Reader) error {
 		if !underWay {
 			if err := checkEmpty(r, m, result); err != nil || result.Code != storepb.Code_OK {
 				return err
@@ -100,9 +72,9 @@ func (a *application) importStep(m *storepb.Import, result *storepb.Result) erro
 				return err
 			}
 		}
-		if !underWay && a.meta.Revision > initialRevision {
+		if !underWay && a.meta.Revision > tables.InitialRevision {
 			// There was something: no watcher is to take what comes for what comes after it.
-			if err := a.clear(tableVersion, tableEvent); err != nil {
+			if err := a.clear(tables.TableVersion, tables.TableEvent); err != nil {
 				return err
 			}
 			a.removed(a.meta.Bytes)
@@ -116,67 +88,68 @@ func (a *application) importStep(m *storepb.Import, result *storepb.Result) erro
 }
 
 // checkEmpty refuses to begin an import that would hide something, or in which revisions went back.
-func checkEmpty(r *reader, m *storepb.Import, result *storepb.Result) error {
-	if r.seek(r.table(tableLease), r.end(tableLease)) {
-		refuse(result, storepb.Code_NOT_EMPTY, "it has leases")
+func checkEmpty(r *tables.Reader, m *storepb.Import, result *storepb.Result) error {
+	if r.Seek(r.Table(tables.TableLease), r.End(tables.TableLease)) {
+		command.Refuse(result, storepb.Code_NOT_EMPTY, "it has leases")
 		return nil
 	}
-	passed, end := 0, r.end(tableVersion)
-	for ok := r.seek(r.table(tableVersion), end); ok; passed++ {
+	passed, end := 0, r.End(tables.TableVersion)
+	for ok := r.Seek(r.Table(tables.TableVersion), end); ok; passed++ {
 		if passed == maxImportHistory {
-			refuse(result, storepb.Code_NOT_EMPTY, "it has no keys, but a history of more than %d "+
+			command.Refuse(result, storepb.Code_NOT_EMPTY, "it has no keys, but a history of more than %d "+
 				"deletions: compact it first", maxImportHistory)
 			return nil
 		}
-		key, revision, err := decodeVersionKey(r.it.Key())
+		key, revision, err := tables.DecodeVersionKey(r.Iterator.Key())
 		if err != nil {
 			return err
 		}
-		kv, err := r.decodeParts(key, revision, mereKey)
+		kv, err := r.DecodeParts(key, revision, tables.MereKey)
 		if err != nil {
 			return err
 		}
 		if kv != nil {
-			refuse(result, storepb.Code_NOT_EMPTY, "it has keys, such as %s", keys.Pretty(key))
+			command.Refuse(result, storepb.Code_NOT_EMPTY, "it has keys, such as %s", keys.Pretty(key))
 			return nil
 		}
-		ok = r.it.NextPrefix() && bytes.Compare(r.it.Key(), end) < 0
+		ok = r.Iterator.NextPrefix() && bytes.Compare(r.Iterator.Key(), end) < 0
 	}
-	if err := r.it.Error(); err != nil {
+	if err := r.Iterator.Error(); err != nil {
 		return err
 	}
-	if at := r.meta.Revision; at > initialRevision && m.Revision <= at+1 {
-		refuse(result, storepb.Code_NOT_EMPTY, "it is at revision %d, and what is to be imported at "+
-			"revision %d: revisions would go back", at, m.Revision)
+	if at := r.Meta.Revision; at > tables.InitialRevision && m.Revision <= at+1 {
+		command.Refuse(result, storepb.Code_NOT_EMPTY,
+			"it is at revision %d, and what is to be imported at "+
+				"revision %d: revisions would go back", at, m.Revision)
 	}
 	return nil
 }
 
 // importedState is what the checks of a step read.
-type importedState struct{ *reader }
+type importedState struct{ *tables.Reader }
 
 // HasEvent implements imports.State.
 func (r importedState) HasEvent(revision uint64, number uint32) (bool, error) {
-	_, exists, err := r.get(r.event(revision, number))
+	_, exists, err := r.Get(r.Event(revision, number))
 	return exists, err
 }
 
 // HasLease implements imports.State.
 func (r importedState) HasLease(id int64) (bool, error) {
-	_, exists, err := r.get(r.lease(id))
+	_, exists, err := r.Get(r.Lease(id))
 	return exists, err
 }
 
 // refuseStep fills in why a step of an import has no effect.
 func refuseStep(result *storepb.Result, r *imports.Refusal) {
-	refuse(result, r.Code, "%s", r.Message)
+	command.Refuse(result, r.Code, "%s", r.Message)
 }
 
 // writeImported writes what a step has, which was checked.
 func (a *application) writeImported(m *storepb.Import, revision uint64) error {
 	for _, l := range m.Leases {
 		record := &storepb.LeaseRecord{TtlMillis: l.TtlMillis, LeftMillis: l.LeftMillis}
-		if err := a.set(a.store.layout.lease(l.Id), record); err != nil {
+		if err := a.set(a.store.layout.Lease(l.Id), record); err != nil {
 			return err
 		}
 		a.leases = append(a.leases,
@@ -185,17 +158,17 @@ func (a *application) writeImported(m *storepb.Import, revision uint64) error {
 	for _, v := range m.Versions {
 		record := &storepb.VersionRecord{Tombstone: v.Version == 0, CreateRevision: v.CreateRevision,
 			Version: v.Version, Value: v.Value, Lease: v.Lease}
-		if err := a.setVersion(a.store.layout.version(v.Key, v.ModRevision), record); err != nil {
+		if err := a.setVersion(a.store.layout.Version(v.Key, v.ModRevision), record); err != nil {
 			return err
 		}
 		if v.Lease != 0 {
 			a.attached[v.Lease]++
-			if err := a.batch.Set(a.store.layout.attached(v.Lease, v.Key), nil, nil); err != nil {
+			if err := a.batch.Set(a.store.layout.Attached(v.Lease, v.Key), nil, nil); err != nil {
 				return err
 			}
 		}
 		if v.ModRevision == revision {
-			if err := a.setPair(a.store.layout.event(revision, v.Number), v.Key); err != nil {
+			if err := a.setPair(a.store.layout.Event(revision, v.Number), v.Key); err != nil {
 				return err
 			}
 		}
@@ -211,11 +184,12 @@ func (a *application) writeImported(m *storepb.Import, revision uint64) error {
 
 // abandonImport leaves an empty store.
 func (a *application) abandonImport(m *storepb.Import, result *storepb.Result) error {
-	if !importing(a.meta) || a.meta.Import.Id != m.Id {
-		refuse(result, storepb.Code_INVALID, "import %x is not under way", m.Id)
+	if !tables.Importing(a.meta) || a.meta.Import.Id != m.Id {
+		command.Refuse(result, storepb.Code_INVALID, "import %x is not under way", m.Id)
 		return nil
 	}
-	if err := a.clear(tableVersion, tableEvent, tableLease, tableAttached); err != nil {
+	if err := a.clear(tables.TableVersion, tables.TableEvent, tables.TableLease,
+		tables.TableAttached); err != nil {
 		return err
 	}
 	a.removed(a.meta.Bytes)
@@ -229,7 +203,7 @@ func (a *application) abandonImport(m *storepb.Import, result *storepb.Result) e
 // clear removes all of some tables.
 func (a *application) clear(tables ...byte) error {
 	for _, table := range tables {
-		start, end := a.store.layout.table(table), a.store.layout.end(table)
+		start, end := a.store.layout.Table(table), a.store.layout.End(table)
 		if err := a.batch.DeleteRange(start, end, nil); err != nil {
 			return err
 		}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
 // ImportState says how far the latest import is.
@@ -33,11 +35,11 @@ func Import(step *storepb.Import) *storepb.Command {
 // ImportState says how far the latest import is, as of the moment of the call. Any member can tell.
 func (s *Store) ImportState(ctx context.Context) (ImportState, error) {
 	var state ImportState
-	if err := s.confirm(ctx); err != nil {
+	if err := s.Confirm(ctx); err != nil {
 		return state, err
 	}
-	err := s.read(func(r *reader) error {
-		record := r.meta.Import
+	err := s.ReadState(func(r *tables.Reader) error {
+		record := r.Meta.Import
 		if record == nil {
 			return nil
 		}
@@ -52,19 +54,19 @@ func (s *Store) ImportState(ctx context.Context) (ImportState, error) {
 // Importing is ErrImporting while an import is under way, as far as this member knows.
 func (s *Store) Importing() error {
 	if s.importing.Load() {
-		return ErrImporting
+		return command.ErrImporting
 	}
 	return nil
 }
 
 // readWhole runs f on the newest state, unless that is a part of what is being imported.
-func (s *Store) readWhole(f func(*reader) error) error { return s.read(whole(f)) }
+func (s *Store) readWhole(f func(*tables.Reader) error) error { return s.ReadState(whole(f)) }
 
 // whole refuses what reads while an import is under way.
-func whole(f func(*reader) error) func(*reader) error {
-	return func(r *reader) error {
-		if importing(r.meta) {
-			return fmt.Errorf("%w, with %d keys so far", ErrImporting, r.meta.Import.Versions)
+func whole(f func(*tables.Reader) error) func(*tables.Reader) error {
+	return func(r *tables.Reader) error {
+		if tables.Importing(r.Meta) {
+			return fmt.Errorf("%w, with %d keys so far", command.ErrImporting, r.Meta.Import.Versions)
 		}
 		return f(r)
 	}

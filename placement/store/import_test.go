@@ -13,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
@@ -57,7 +58,7 @@ func stateOf(t fataler, s *Store) (uint64, []*storepb.ImportedLease, []*storepb.
 // history are the tables that an import fills.
 func (m *member) history() []string {
 	return slices.DeleteFunc(m.dump(), func(line string) bool {
-		table := fmt.Sprintf("%q", m.store.layout.prefix())
+		table := fmt.Sprintf("%q", m.store.layout.Prefix())
 		rest := strings.TrimPrefix(line, strings.TrimSuffix(table, `"`))
 		return rest == line || !strings.ContainsAny(rest[:1], "eklL")
 	})
@@ -74,22 +75,22 @@ func TestImportIsACompactedCopy(t *testing.T) {
 		key := func() []byte { return []byte(fmt.Sprint("k", rapid.IntRange(0, 15).Draw(t, "key"))) }
 		for range rapid.IntRange(1, 40).Draw(t, "commands") {
 			lease := int64(rapid.IntRange(-2, 4).Draw(t, "lease"))
-			var command *storepb.Command
+			var cmd *storepb.Command
 			switch rapid.IntRange(0, 6).Draw(t, "command") {
 			case 0:
-				command = Grant(max(lease, 1), 100_000)
+				cmd = Grant(max(lease, 1), 100_000)
 			case 1:
-				command = Revoke(lease)
+				cmd = Revoke(lease)
 			case 2:
-				command = writes(deletePrefix([]byte("k1")), Put([]byte("a"), key()))
+				cmd = writes(deletePrefix([]byte("k1")), Put([]byte("a"), key()))
 			case 3:
-				command = checkpoint(&storepb.LeaseCheckpoint_Lease{Id: lease, LeftMillis: 99_000})
+				cmd = checkpoint(&storepb.LeaseCheckpoint_Lease{Id: lease, LeftMillis: 99_000})
 			case 4:
-				command = writes(Delete(key()))
+				cmd = writes(Delete(key()))
 			default:
-				command = writes(PutLeased(key(), []byte("v"), max(lease, 0)))
+				cmd = writes(PutLeased(key(), []byte("v"), max(lease, 0)))
 			}
-			_, _ = source.Do(context.Background(), command)
+			_, _ = source.Do(context.Background(), cmd)
 		}
 		revision, leases, versions := stateOf(t, source)
 
@@ -118,11 +119,11 @@ func TestImportIsACompactedCopy(t *testing.T) {
 			if end {
 				break
 			}
-			if _, err := store().Stale().Get([]byte("a")); !errors.Is(err, ErrImporting) {
+			if _, err := store().Stale().Get([]byte("a")); !errors.Is(err, command.ErrImporting) {
 				t.Fatal("read: ", err)
 			}
 			if _, err := store().Do(context.Background(), writes(Put([]byte("a"), nil))); !errors.Is(
-				err, ErrImporting) {
+				err, command.ErrImporting) {
 				t.Fatal("put: ", err)
 			}
 			if rapid.IntRange(0, 3).Draw(t, "restart") == 0 {
@@ -199,7 +200,7 @@ func TestImportRefuses(t *testing.T) {
 	}
 	do(t, s, writes(Delete([]byte("a"))))
 	back := Import(&storepb.Import{Id: 5, Step: 1, Revision: 4})
-	if _, err := s.Do(context.Background(), back); !errors.Is(err, ErrNotEmpty) {
+	if _, err := s.Do(context.Background(), back); !errors.Is(err, command.ErrNotEmpty) {
 		t.Error("revisions go back: ", err)
 	}
 	do(t, s, Import(importOf(1)))
@@ -222,10 +223,10 @@ func TestImportLeasesAndWatches(t *testing.T) {
 	do(t, s, Import(&storepb.Import{Id: 5, Step: 1, Revision: 9,
 		Leases: []*storepb.ImportedLease{{Id: 1, TtlMillis: 1000}}}))
 	clock.Add(int64(time.Hour))
-	if _, err := s.Renew(context.Background(), 1); !errors.Is(err, ErrImporting) {
+	if _, err := s.Renew(context.Background(), 1); !errors.Is(err, command.ErrImporting) {
 		t.Error(err)
 	}
-	if _, err := s.Export(); !errors.Is(err, ErrImporting) {
+	if _, err := s.Export(); !errors.Is(err, command.ErrImporting) {
 		t.Error(err)
 	}
 	state, err := s.ImportState(context.Background())
@@ -236,7 +237,7 @@ func TestImportLeasesAndWatches(t *testing.T) {
 	if _, left, ok := s.lessor.Remaining(1); !ok || left != time.Second {
 		t.Error(left, ok)
 	}
-	if _, err := w.Next(context.Background()); !errors.Is(err, ErrCompacted) {
+	if _, err := w.Next(context.Background()); !errors.Is(err, command.ErrCompacted) {
 		t.Error(err)
 	}
 	if _, err := s.Renew(context.Background(), 1); err != nil {
@@ -272,10 +273,10 @@ func TestCountBesideTheEndOfAnImport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.format = newestFormat
-	for _, command := range []*storepb.Command{Import(m), writes(Put([]byte("k9"), nil))} {
+	a.format = command.NewestFormat
+	for _, cmd := range []*storepb.Command{Import(m), writes(Put([]byte("k9"), nil))} {
 		a.index++
-		if result, err := a.execute(command); err != nil || result.Code != storepb.Code_OK {
+		if result, err := a.execute(cmd); err != nil || result.Code != storepb.Code_OK {
 			t.Fatal(result, err)
 		}
 	}

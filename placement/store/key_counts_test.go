@@ -7,7 +7,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
 // Counts at the newest revisions are those that are simply computed, whatever creates and deletes
@@ -25,20 +27,20 @@ func TestCountsAtTheNewestRevision(t *testing.T) {
 				lease := int64(0)
 				if rapid.IntRange(0, 3).Draw(t, "leased") == 0 {
 					lease = 7
-					_, _ = s.do(context.Background(), Grant(lease, 1_000_000))
+					_, _ = s.DoOwn(context.Background(), Grant(lease, 1_000_000))
 				}
 				do(t, s, writes(PutLeased([]byte(name.Draw(t, "key")), nil, lease)))
 			case 3:
 				do(t, s, writes(&storepb.Op{Op: &storepb.Op_DeleteRange{DeleteRange: &storepb.DeleteRange{
 					Key: []byte(name.Draw(t, "key")), RangeEnd: []byte(name.Draw(t, "end"))}}}))
 			case 4:
-				_, _ = s.do(context.Background(), Revoke(7))
+				_, _ = s.DoOwn(context.Background(), Revoke(7))
 			case 5:
 				if rapid.IntRange(0, 3).Draw(t, "again") == 0 {
 					reopen(t, c.members[0])
 					break
 				}
-				_, _ = s.do(context.Background(), Compact(s.Revision()))
+				_, _ = s.DoOwn(context.Background(), Compact(s.Revision()))
 			default:
 				q := &storepb.Range{Key: []byte(name.Draw(t, "key")), RangeEnd: []byte{0}, Count: true}
 				if rapid.Bool().Draw(t, "bounded") {
@@ -60,12 +62,12 @@ func TestCountsAtTheNewestRevision(t *testing.T) {
 					t.Fatal(err)
 				}
 				want := uint64(0)
-				err = s.read(func(r *reader) error {
-					at, err := r.checkRevision(q.Revision)
+				err = s.ReadState(func(r *tables.Reader) error {
+					at, err := r.CheckRevision(q.Revision)
 					if err != nil {
 						return err
 					}
-					return r.scan(rangeSpan(q.Key, q.RangeEnd), at, func(*storepb.KeyValue) (bool, error) {
+					return r.Scan(command.Span(q.Key, q.RangeEnd), at, func(*storepb.KeyValue) (bool, error) {
 						want++
 						return true, nil
 					})
@@ -91,15 +93,15 @@ func TestLimitedRangesGoThroughFewKeys(t *testing.T) {
 	}
 	read := func(from, deleted int, limit uint64) (passed uint64) {
 		t.Helper()
-		err := s.readWhole(func(r *reader) error {
-			r.blocks = s.blocks
-			result, err := r.rangeAt(&storepb.Range{Key: fmt.Appendf(nil, "k%06d", from),
-				RangeEnd: []byte("l"), Limit: limit, Count: true, CountOnly: limit == 0}, r.meta.Revision,
-				unbounded)
+		err := s.readWhole(func(r *tables.Reader) error {
+			r.Blocks = s.blocks
+			result, err := r.RangeAt(&storepb.Range{Key: fmt.Appendf(nil, "k%06d", from),
+				RangeEnd: []byte("l"), Limit: limit, Count: true, CountOnly: limit == 0}, r.Meta.Revision,
+				tables.Unbounded)
 			if want := uint64(total - from - deleted); err == nil && result.Count != want {
 				t.Errorf("from %d on: %d keys, want %d", from, result.Count, want)
 			}
-			passed = r.passed
+			passed = r.Passed
 			return err
 		})
 		if err != nil {

@@ -4,11 +4,12 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/store/command"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
 const (
-	// LargeAnswerBytes is from how many bytes of keys and values on an answer is large.
-	LargeAnswerBytes = 4 << 20
 	// MaxLargeAnswers is the default of Memory.LargeAnswers: how many large answers callers hold at a
 	// time. largeAnswerWait is for how long another one waits.
 	MaxLargeAnswers = 4
@@ -42,7 +43,7 @@ func (l *largeAnswers) take(ctx context.Context) error {
 		return ctx.Err()
 	case <-timer.C:
 		return fmt.Errorf("%w: %d answers of more than %d bytes are being read; ask later, or for "+
-			"less at a time", ErrOverloaded, cap(l.slots), LargeAnswerBytes)
+			"less at a time", command.ErrOverloaded, cap(l.slots), tables.LargeAnswerBytes)
 	}
 }
 

@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
 // As many large answers are held as may be; others wait for one to be given back, but not for ever,
@@ -17,7 +19,7 @@ func TestLargeAnswers(t *testing.T) {
 	_, s := one(t, nil)
 	s.large.wait = time.Minute
 	for i := range 5 {
-		put(t, s, fmt.Sprint("k", i), string(bytes.Repeat([]byte("v"), LargeAnswerBytes/4)))
+		put(t, s, fmt.Sprint("k", i), string(bytes.Repeat([]byte("v"), tables.LargeAnswerBytes/4)))
 	}
 	reading := func(end string) *storepb.Txn {
 		return writes(&storepb.Op{Op: &storepb.Op_Range{
@@ -53,7 +55,7 @@ func TestLargeAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.large.wait = time.Millisecond
-	if _, err := s.ReadTxn(t.Context(), large); !errors.Is(err, ErrOverloaded) {
+	if _, err := s.ReadTxn(t.Context(), large); !errors.Is(err, command.ErrOverloaded) {
 		t.Errorf("one too many: %v", err)
 	}
 	for _, release := range append(held[1:], release) {

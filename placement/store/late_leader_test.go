@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 )
 
 // A lease that another member has granted and acknowledged, before the leader has applied that, can
@@ -37,7 +39,7 @@ func TestLeaseBeforeTheLeaderHasIt(t *testing.T) {
 				c.setLags(true)
 				granted := make(chan error, 1)
 				go func() {
-					_, err := leader.do(t.Context(), Grant(5, 10_000))
+					_, err := leader.DoOwn(t.Context(), Grant(5, 10_000))
 					granted <- err
 				}()
 				synctest.Wait()
@@ -76,14 +78,14 @@ func TestEndedLeaseBeforeTheLeaderKnows(t *testing.T) {
 		},
 		"asked for": func(ctx context.Context, s *Store) (time.Duration, error) {
 			left, err := s.ServeTimeToLive(ctx, 5)
-			if errors.Is(err, ErrLeaseNotFound) {
+			if errors.Is(err, command.ErrLeaseNotFound) {
 				return 0, nil
 			}
 			return left, err
 		},
 		"described": func(ctx context.Context, s *Store) (time.Duration, error) {
 			info, err := s.TimeToLive(ctx, 5)
-			if errors.Is(err, ErrLeaseNotFound) {
+			if errors.Is(err, command.ErrLeaseNotFound) {
 				return 0, nil
 			}
 			return info.Left, err
@@ -110,12 +112,12 @@ func TestEndedLeaseBeforeTheLeaderKnows(t *testing.T) {
 				c.setLags(true)
 				revoked := make(chan error, 1)
 				go func() {
-					_, err := leader.do(t.Context(), Revoke(5))
+					_, err := leader.DoOwn(t.Context(), Revoke(5))
 					revoked <- err
 				}()
 				synctest.Wait()
 				other.catchUp()
-				if _, err := other.store.Lease(5); !errors.Is(err, ErrLeaseNotFound) {
+				if _, err := other.store.Lease(5); !errors.Is(err, command.ErrLeaseNotFound) {
 					t.Fatalf("at the member that acknowledges its end: %v", err)
 				}
 				go func() {

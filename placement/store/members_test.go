@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
 )
@@ -43,7 +44,13 @@ func addLearner(m *storepb.Members) {
 }
 
 func setRole(replica uint64, role storepb.MemberRole) func(*storepb.Members) {
-	return func(m *storepb.Members) { memberOf(m, replica).Role = role }
+	return func(m *storepb.Members) {
+		for _, x := range m.Members {
+			if x.Replica == replica {
+				x.Role = role
+			}
+		}
+	}
 }
 
 func configuration(s *Store) string {
@@ -187,7 +194,7 @@ func TestMembersThatDoNotFollow(t *testing.T) {
 		if _, err := s.Do(context.Background(), ChangeMembers(next)); err == nil {
 			t.Errorf("%s: proposed", name)
 		}
-		data, err := encodeCommand(ChangeMembers(next))
+		data, err := command.Encode(ChangeMembers(next))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +216,7 @@ func TestMembersThatDoNotFollow(t *testing.T) {
 		m.Members[0].Role = storepb.MemberRole_OUTGOING
 		m.Members[1].Role = storepb.MemberRole_INCOMING
 	})))
-	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "hand over") {
+	if !errors.Is(err, command.ErrInvalid) || !strings.Contains(err.Error(), "hand over") {
 		t.Fatal(err)
 	}
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"github.com/tidemarkdb/tidemark/placement/store/newest"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 )
 
@@ -25,7 +26,7 @@ func (m *Memory) ensureDefaults() {
 	setDefault(&m.WatchQueues, limits.QueueBudget)
 	setDefault(&m.WatchRecent, limits.RecentBytes)
 	setDefault(&m.Newest, newest.DefaultBytes)
-	setDefault(&m.LargestAnswer, MaxAnswerBytes)
+	setDefault(&m.LargestAnswer, tables.MaxAnswerBytes)
 	setDefault(&m.LargeAnswers, MaxLargeAnswers)
 }
 

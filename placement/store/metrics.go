@@ -18,9 +18,8 @@ type metrics struct {
 	expired    prometheus.Counter
 }
 
-func newMetrics(s *Store, registerer prometheus.Registerer) (*metrics, error) {
+func newMetrics(s *Store) *metrics {
 	m := &metrics{
-		registerer: registerer,
 		commands: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tidemark_placement_store_commands_total",
 			Help: "Commands applied to a store of the core, by kind and outcome.",
@@ -50,17 +49,21 @@ func newMetrics(s *Store, registerer prometheus.Registerer) (*metrics, error) {
 		gauge("bytes", "Size of the store as its quota counts it: keys and values of the whole history, "+
 			"and leases.", func() float64 { return float64(s.Bytes()) }),
 		gauge("quota_bytes", "Size above which this member lets nothing be put while it leads; 0: no "+
-			"quota.", func() float64 { return float64(s.space.Quota()) }),
+			"quota.", func() float64 { return float64(s.QuotaBytes()) }),
 		gauge("leases", "Leases that exist.", func() float64 { return float64(s.lessor.Count()) }),
 		gauge("pending_commands", "Commands that were proposed and whose outcome is open.",
-			func() float64 { return float64(s.room.heldCommands.Load()) }),
+			func() float64 {
+				commands, _ := s.Pending()
+				return float64(commands)
+			}),
 		gauge("pending_bytes", "Size of the commands whose outcome is open.", func() float64 {
-			return float64(s.room.heldBytes.Load())
+			_, bytes := s.Pending()
+			return float64(bytes)
 		}),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "tidemark_placement_store_overloaded_total",
 			Help: "Commands that were refused because too much waited already.",
-		}, func() float64 { return float64(s.room.refusals.Load()) }),
+		}, func() float64 { return float64(s.Refused()) }),
 		newestReads(s, "memory", func(c newest.Counts) uint64 { return c.Versions }),
 		newestReads(s, "filter", func(c newest.Counts) uint64 { return c.Filter }),
 		newestReads(s, "database", func(c newest.Counts) uint64 { return c.Unknown }),
@@ -81,17 +84,23 @@ func newMetrics(s *Store, registerer prometheus.Registerer) (*metrics, error) {
 			return 0
 		}),
 	}
+	return m
+}
+
+// register registers the metrics; nil: they are not exported.
+func (m *metrics) register(registerer prometheus.Registerer) error {
 	if registerer == nil {
-		return m, nil
+		return nil
 	}
+	m.registerer = registerer
 	for i, c := range m.collectors {
 		if err := registerer.Register(c); err != nil {
 			m.collectors = m.collectors[:i]
 			m.close()
-			return nil, errors.Join(errors.New("register metrics"), err)
+			return errors.Join(errors.New("register metrics"), err)
 		}
 	}
-	return m, nil
+	return nil
 }
 
 // newestReads counts the reads of Apply that were answered from there.

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
 )
@@ -384,7 +385,7 @@ func (f *follower) read(t *rapid.T, m *model) {
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
 			continue
-		case errors.Is(err, ErrCompacted):
+		case errors.Is(err, command.ErrCompacted):
 			if n := f.next(); n >= m.compacted && n > f.from {
 				t.Fatalf("a watcher that waits for revision %d was told that it is compacted; "+
 					"compacted is %d", n, m.compacted)
@@ -499,21 +500,21 @@ func TestModel(t *testing.T) {
 					}
 				}
 			default:
-				command := drawCommand(t, m)
-				if validateCommand(command) != nil {
-					if _, err := c.members[0].store.Do(context.Background(), command); err == nil {
+				cmd := drawCommand(t, m)
+				if command.Validate(cmd) != nil {
+					if _, err := c.members[0].store.Do(context.Background(), cmd); err == nil {
 						t.Fatal("a malformed command was done")
 					}
 					continue
 				}
-				got, _ := c.members[0].store.Do(context.Background(), command)
-				want := m.apply(command)
+				got, _ := c.members[0].store.Do(context.Background(), cmd)
+				want := m.apply(cmd)
 				if got == nil {
-					t.Fatalf("%v: no answer", command)
+					t.Fatalf("%v: no answer", cmd)
 				}
 				got.Message, got.Compacted, got.TtlMillis = "", 0, 0
 				if !proto.Equal(got, want) {
-					t.Fatalf("%v\ngot  %v\nwant %v", command, got, want)
+					t.Fatalf("%v\ngot  %v\nwant %v", cmd, got, want)
 				}
 			}
 		}
@@ -525,7 +526,7 @@ func TestModel(t *testing.T) {
 				q := &storepb.Range{Key: []byte{0}, RangeEnd: []byte{0}, Revision: revision}
 				got, err := member.store.Stale().Range(q)
 				if revision < m.compacted {
-					if !errors.Is(err, ErrCompacted) {
+					if !errors.Is(err, command.ErrCompacted) {
 						t.Fatalf("read at %d, compacted is %d: %v", revision, m.compacted, err)
 					}
 					continue

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/store/newest"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
 // versionAfterPut writes a key, and returns its version then.
@@ -72,7 +73,7 @@ func TestPutsOfNewKeysReadNothing(t *testing.T) {
 			MaxKeys: 1000, Misses: 3}
 	})
 	defer c.close()
-	for i := range 2 * notedKeys {
+	for i := range 2 * tables.NotedKeys {
 		if i%500 == 0 {
 			var ops []*storepb.Op
 			for n := i; n < i+500; n++ {
@@ -88,7 +89,7 @@ func TestPutsOfNewKeysReadNothing(t *testing.T) {
 			break
 		}
 	}
-	for i := range 2 * notedKeys {
+	for i := range 2 * tables.NotedKeys {
 		if i%97 == 0 {
 			if got := versionAfterPut(t, s, fmt.Sprintf("there/%05d", i)); got != 2 {
 				t.Fatalf("key %d has version %d after its second put", i, got)
@@ -106,7 +107,7 @@ func TestKeysAreNotedBesideCompaction(t *testing.T) {
 		c.newest = &newest.Limits{Misses: 1 << 30, MaxKeys: 1, MinKeys: 1}
 	})
 	defer c.close()
-	for i := 0; i < 2*notedKeys; i += 128 {
+	for i := 0; i < 2*tables.NotedKeys; i += 128 {
 		var ops []*storepb.Op
 		for n := i; n < i+128; n++ {
 			ops = append(ops, Put(fmt.Appendf(nil, "there/%05d", n), nil))
@@ -115,10 +116,10 @@ func TestKeysAreNotedBesideCompaction(t *testing.T) {
 	}
 	s.newest = newest.New(limits) // which wants a scan at once; this test is the scan
 	f := s.newest.Begin()
-	from := s.layout.table(tableVersion)
+	from := s.layout.Table(tables.TableVersion)
 	piece := func() {
-		if err := s.read(func(r *reader) (err error) {
-			from, err = r.noteKeys(f, from)
+		if err := s.ReadState(func(r *tables.Reader) (err error) {
+			from, err = r.NoteKeys(f, from)
 			return err
 		}); err != nil {
 			t.Fatal(err)
@@ -128,7 +129,7 @@ func TestKeysAreNotedBesideCompaction(t *testing.T) {
 		}
 	}
 	piece()
-	found, _, err := decodeVersionKey(from)
+	found, _, err := tables.DecodeVersionKey(from)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,16 +9,18 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/space"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
 // checkBytes compares the size that a member counts with the sum over what it has.
 func checkBytes(t fataler, m *member) {
 	t.Helper()
 	s := m.store
-	if err := s.read(func(r *reader) error {
-		sum, err := r.sumBytes()
+	if err := s.ReadState(func(r *tables.Reader) error {
+		sum, err := r.SumBytes()
 		if err != nil {
 			return err
 		}
@@ -27,8 +29,8 @@ func checkBytes(t fataler, m *member) {
 			t.Fatalf("member %d counts %d bytes of versions and events, and %d in all; it has %d, and "+
 				"%d of leases", m.id, counted, s.Bytes(), sum, leases)
 		}
-		if r.meta.Bytes != sum && r.meta.Bytes != 0 {
-			t.Fatalf("the record of member %d says %d bytes, it has %d", m.id, r.meta.Bytes, sum)
+		if r.Meta.Bytes != sum && r.Meta.Bytes != 0 {
+			t.Fatalf("the record of member %d says %d bytes, it has %d", m.id, r.Meta.Bytes, sum)
 		}
 		return nil
 	}); err != nil {
@@ -42,7 +44,7 @@ func fillUp(t *testing.T, s *Store, value int) (n int) {
 	for ; ; n++ {
 		_, err := s.Do(t.Context(), If(nil, []*storepb.Op{Put(fmt.Appendf(nil, "key%06d", n),
 			make([]byte, value))}, nil))
-		if errors.Is(err, ErrNoSpace) {
+		if errors.Is(err, command.ErrNoSpace) {
 			return n
 		}
 		if err != nil {
@@ -73,7 +75,7 @@ func TestQuotaIsExact(t *testing.T) {
 					t.Errorf("over %v, roomy %v", over, roomy)
 				}
 				// It is full, and the way out is open.
-				if _, err := s.Do(t.Context(), Grant(5, 60_000)); !errors.Is(err, ErrNoSpace) {
+				if _, err := s.Do(t.Context(), Grant(5, 60_000)); !errors.Is(err, command.ErrNoSpace) {
 					t.Errorf("a lease: %v", err)
 				}
 				start, end := PrefixRange([]byte("key"))
@@ -133,7 +135,7 @@ func TestQuotaOfPutsAtATime(t *testing.T) {
 			switch {
 			case err == nil:
 				done++
-			case !errors.Is(err, ErrNoSpace):
+			case !errors.Is(err, command.ErrNoSpace):
 				t.Error(err)
 			}
 		}
@@ -216,7 +218,7 @@ func TestQuotaCosts(t *testing.T) {
 		{Compact(2), 0},
 		{Revoke(5), 0},
 	} {
-		if cost, err := s.cost(c.command); err != nil || cost != c.cost {
+		if cost, err := s.Cost(c.command); err != nil || cost != c.cost {
 			t.Errorf("command %d costs %d, want %d; %v", i, cost, c.cost, err)
 		}
 		before := s.Bytes()
@@ -240,12 +242,12 @@ func TestBytesOfAnOlderVersion(t *testing.T) {
 	}
 	do(t, m.store, Compact(30))
 	want := m.store.Bytes()
-	meta := copyMeta(m.store.machine.meta)
+	meta := tables.CopyMeta(m.store.machine.meta)
 	meta.Bytes = 0
 	batch := m.state.NewBatch()
 	value, err := meta.MarshalVT()
 	if err == nil {
-		err = batch.Set(m.store.layout.meta, value, nil)
+		err = batch.Set(m.store.layout.Meta, value, nil)
 	}
 	if err == nil {
 		err = m.state.Commit(batch)

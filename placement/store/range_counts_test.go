@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
 // Lists in pages, several at a time at several revisions, have the counts that are simply computed,
@@ -108,12 +109,12 @@ func TestPagesCountOnce(t *testing.T) {
 	var passed uint64
 	read := func(key []byte) *storepb.RangeResult {
 		var result *storepb.RangeResult
-		err := s.readWhole(func(r *reader) (err error) {
-			r.counts = &s.counts
-			before := r.passed
-			result, err = r.rangeAt(&storepb.Range{Key: key, RangeEnd: []byte("l"), Limit: page,
-				Revision: revision, Count: true}, revision, unbounded)
-			passed += r.passed - before
+		err := s.readWhole(func(r *tables.Reader) (err error) {
+			r.Counts = &s.counts
+			before := r.Passed
+			result, err = r.RangeAt(&storepb.Range{Key: key, RangeEnd: []byte("l"), Limit: page,
+				Revision: revision, Count: true}, revision, tables.Unbounded)
+			passed += r.Passed - before
 			return err
 		})
 		if err != nil {
@@ -137,26 +138,7 @@ func TestPagesCountOnce(t *testing.T) {
 	if passed > 4*total {
 		t.Errorf("two lists of %d keys went through %d", total, passed)
 	}
-	if n := len(s.counts.mu.ranges); n > 2 {
+	if n := len(s.counts.Mu.Ranges); n > 2 {
 		t.Errorf("%d counts are remembered of two lists", n)
-	}
-}
-
-// What is remembered is bounded.
-func TestCountsAreBounded(t *testing.T) {
-	var c rangeCounts
-	for i := range uint64(3 * maxCounted) {
-		c.note(countedRange{[]byte("k"), []byte("l"), i, i}, []byte("k"))
-		c.find([]byte("a"), []byte("l"), 0)
-	}
-	c.note(countedRange{make([]byte, maxCountedBytes), []byte("l"), 1, 1}, nil)
-	if len(c.mu.ranges) != maxCounted {
-		t.Errorf("%d are remembered", len(c.mu.ranges))
-	}
-	if r, ok := c.find([]byte("a"), []byte("l"), 0); !ok || r.count != 0 {
-		t.Errorf("what is in use was forgotten: %v, %v", r, ok)
-	}
-	if _, ok := c.find([]byte("k0"), []byte("l"), 3*maxCounted-1); ok {
-		t.Error("a range was found that is not within the one asked for")
 	}
 }

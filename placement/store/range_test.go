@@ -12,7 +12,10 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
+	"github.com/tidemarkdb/tidemark/placement/store/admission"
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
 // naiveRange is a range as simply as it can be: everything is collected, filtered, ordered and cut,
@@ -139,28 +142,10 @@ func TestRangeOptions(t *testing.T) {
 	})
 }
 
-// A limit keeps the best of many pairs, though not all of them are in memory at a time.
-func TestOrderedRangeDropsPairs(t *testing.T) {
-	var q storepb.Range
-	q.SortTarget, q.SortOrder, q.Limit = storepb.Range_VALUE, storepb.Range_DESCEND, 3
-	s := newSelection(&q, newAllowance(1<<20))
-	for i := range 100_000 {
-		if err := s.add(&storepb.KeyValue{Key: fmt.Appendf(nil, "%06d", i), Version: 1,
-			Value: fmt.Appendf(nil, "%06d", i*7919%100_000)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pairs := s.finish()
-	if len(pairs) != 3 || string(pairs[0].Value) != "099999" || string(pairs[2].Value) != "099997" ||
-		!s.more || cap(s.pairs) > 10_000 {
-		t.Errorf("%v, more: %v, room for %d", pairs, s.more, cap(s.pairs))
-	}
-}
-
 // Large ranges are read, answers beyond the limit are refused, and a reading ends with its caller.
 func TestLargeReads(t *testing.T) {
 	_, s := one(t, nil)
-	const keys = 2 * DefaultMaxTouched
+	const keys = 2 * admission.DefaultMaxTouched
 	for i := 0; i < keys; i += 1000 {
 		var ops []*storepb.Op
 		for j := range 1000 {
@@ -174,7 +159,7 @@ func TestLargeReads(t *testing.T) {
 	if err != nil || len(result.Txn.Results[0].GetRange().Kvs) != keys {
 		t.Fatalf("%d keys: %v", keys, err)
 	}
-	if _, err := s.Do(t.Context(), writes(all.Success...)); !errors.Is(err, ErrTooLarge) {
+	if _, err := s.Do(t.Context(), writes(all.Success...)); !errors.Is(err, command.ErrTooLarge) {
 		t.Errorf("the same through the log: %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
@@ -183,14 +168,14 @@ func TestLargeReads(t *testing.T) {
 		t.Errorf("read of a caller that is gone: %v", err)
 	}
 	_, err = s.ReadTxn(t.Context(), writes(Put([]byte("k"), nil)).GetTxn())
-	if !errors.Is(err, ErrInvalid) {
+	if !errors.Is(err, command.ErrInvalid) {
 		t.Errorf("a put as a reading: %v", err)
 	}
-	err = s.read(func(r *reader) error {
-		_, err := r.rangeAt(all.Success[0].GetRange(), s.Revision(), newAllowance(1<<20))
+	err = s.ReadState(func(r *tables.Reader) error {
+		_, err := r.RangeAt(all.Success[0].GetRange(), s.Revision(), tables.NewAllowance(1<<20))
 		return err
 	})
-	if !errors.Is(err, ErrTooLarge) {
+	if !errors.Is(err, command.ErrTooLarge) {
 		t.Errorf("an answer of more than may be: %v", err)
 	}
 }
@@ -218,7 +203,7 @@ func TestFormats(t *testing.T) {
 		{ranged(&storepb.Range{Key: []byte("a"), Revision: 1<<64 - 1}), 4},
 		{Grant(1, 1), 1}, {Grant(-1, 1), 4}, {compared, 2}, {nested(compared), 2},
 	} {
-		data, err := encodeCommand(c.command)
+		data, err := command.Encode(c.command)
 		if err != nil || data[0] != c.format {
 			t.Errorf("%v has format %d, want %d: %v", c.command, data[0], c.format, err)
 		}
@@ -232,7 +217,7 @@ func TestFormats(t *testing.T) {
 	c.mu.Lock()
 	c.appendLocked(append([]byte{1}, data...))
 	c.mu.Unlock()
-	if _, err := s.Lease(-1); !errors.Is(err, ErrLeaseNotFound) {
+	if _, err := s.Lease(-1); !errors.Is(err, command.ErrLeaseNotFound) {
 		t.Errorf("a negative lease of format 1: %v", err)
 	}
 }
@@ -255,7 +240,7 @@ func TestLeaseIDs(t *testing.T) {
 			t.Errorf("the key of lease %d outlived it", id)
 		}
 	}
-	if _, err := s.Do(t.Context(), Grant(0, 1)); !errors.Is(err, ErrInvalid) {
+	if _, err := s.Do(t.Context(), Grant(0, 1)); !errors.Is(err, command.ErrInvalid) {
 		t.Errorf("a lease without an id: %v", err)
 	}
 }

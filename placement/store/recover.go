@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
 // recoveredRevisions is by how much the revision is raised when the core goes on from one member:
@@ -18,7 +20,7 @@ const recoveredRevisions = 1_000_000
 // that has applied the first entry, at term 1: what it is now comes from no entry, so no member can
 // begin with the first.
 func (s *Store) Recover(next *storepb.Members, ops ...*storepb.Op) error {
-	if err := validateMembers(next); err != nil {
+	if err := command.ValidateMembers(next); err != nil {
 		return err
 	}
 	batch := s.config.State.NewIndexedBatch()
@@ -37,22 +39,22 @@ func (s *Store) Recover(next *storepb.Members, ops ...*storepb.Op) error {
 	if err := a.txn(&storepb.Txn{Success: ops}, result); err != nil {
 		return err
 	}
-	if err := resultError(result); err != nil {
+	if err := command.ErrorOf(result); err != nil {
 		return fmt.Errorf("changing records: %w", err)
 	}
 	if err := a.compact(&storepb.Compact{Revision: a.meta.Revision}, result); err != nil {
 		return err
 	}
-	if err := resultError(result); err != nil {
+	if err := command.ErrorOf(result); err != nil {
 		return fmt.Errorf("forgetting the history: %w", err)
 	}
-	if err := a.set(s.layout.members, next); err != nil {
+	if err := a.set(s.layout.Members, next); err != nil {
 		return err
 	}
 	index, term := s.machine.index, s.machine.term
 	if index == 0 {
 		index, term = 1, 1
-		if err := batch.Set(s.layout.applied, encodeApplied(index, term), nil); err != nil {
+		if err := batch.Set(s.layout.Applied, tables.EncodeApplied(index, term), nil); err != nil {
 			return err
 		}
 	}

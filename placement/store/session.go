@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
 const (
@@ -21,11 +23,6 @@ const (
 // session is what memory has of a session; the answers themselves are in the database only.
 type session struct{ record *storepb.SessionRecord }
 
-func (l *layout) session(id uint64) []byte { return l.table(tableSession, number(id)) }
-func (l *layout) answer(id, sequence uint64) []byte {
-	return l.table(tableAnswer, number(id), number(sequence))
-}
-
 // once evaluates a command, unless its session shows that that was done before.
 func (a *application) once(c *storepb.Command) (*storepb.Result, error) {
 	if c.Session == 0 || c.Sequence == 0 {
@@ -34,7 +31,8 @@ func (a *application) once(c *storepb.Command) (*storepb.Result, error) {
 	result := &storepb.Result{Revision: a.meta.Revision}
 	s := a.store.machine.sessions[c.Session]
 	if s == nil {
-		refuse(result, storepb.Code_SESSION_UNKNOWN, "session %d is not known any more", c.Session)
+		command.Refuse(result, storepb.Code_SESSION_UNKNOWN, "session %d is not known any more",
+			c.Session)
 		return result, nil
 	}
 	r := s.record
@@ -49,15 +47,16 @@ func (a *application) once(c *storepb.Command) (*storepb.Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		return kept, a.set(a.store.layout.session(c.Session), r)
+		return kept, a.set(a.store.layout.Session(c.Session), r)
 	case c.Sequence <= r.Forgotten:
-		refuse(result, storepb.Code_SESSION_FORGOTTEN, "command %d of session %d was acknowledged",
+		command.Refuse(result, storepb.Code_SESSION_FORGOTTEN,
+			"command %d of session %d was acknowledged",
 			c.Sequence, c.Session)
-		return result, a.set(a.store.layout.session(c.Session), r)
+		return result, a.set(a.store.layout.Session(c.Session), r)
 	case len(r.Kept) >= maxKept:
-		refuse(result, storepb.Code_SESSION_FULL,
+		command.Refuse(result, storepb.Code_SESSION_FULL,
 			"session %d has %d commands that are not acknowledged", c.Session, maxKept)
-		return result, a.set(a.store.layout.session(c.Session), r)
+		return result, a.set(a.store.layout.Session(c.Session), r)
 	}
 	result, err := a.execute(c)
 	if err != nil {
@@ -72,10 +71,10 @@ func (a *application) once(c *storepb.Command) (*storepb.Result, error) {
 			keep.Txn = &storepb.TxnResult{Succeeded: result.Txn.Succeeded}
 		}
 	}
-	if err := a.set(a.store.layout.answer(c.Session, c.Sequence), keep); err != nil {
+	if err := a.set(a.store.layout.Answer(c.Session, c.Sequence), keep); err != nil {
 		return nil, err
 	}
-	return result, a.set(a.store.layout.session(c.Session), r)
+	return result, a.set(a.store.layout.Session(c.Session), r)
 }
 
 // forget drops the answers up to a sequence.
@@ -85,7 +84,7 @@ func (a *application) forget(id uint64, r *storepb.SessionRecord, upTo uint64) e
 		n++
 	}
 	for _, sequence := range r.Kept[:n] {
-		if err := a.batch.Delete(a.store.layout.answer(id, sequence), nil); err != nil {
+		if err := a.batch.Delete(a.store.layout.Answer(id, sequence), nil); err != nil {
 			return err
 		}
 	}
@@ -96,8 +95,8 @@ func (a *application) forget(id uint64, r *storepb.SessionRecord, upTo uint64) e
 
 func (a *application) answer(id, sequence uint64) (*storepb.Result, error) {
 	result := &storepb.Result{}
-	err := a.read(func(r *reader) error {
-		value, ok, err := r.get(r.answer(id, sequence))
+	err := a.read(func(r *tables.Reader) error {
+		value, ok, err := r.Get(r.Answer(id, sequence))
 		if err == nil && !ok {
 			err = fmt.Errorf("the answer of command %d of session %d is missing", sequence, id)
 		}
@@ -128,7 +127,7 @@ func (a *application) openSession(result *storepb.Result) error {
 	result.Session = a.index
 	s := &session{&storepb.SessionRecord{Used: a.index}}
 	sessions[a.index] = s
-	return a.set(a.store.layout.session(a.index), s.record)
+	return a.set(a.store.layout.Session(a.index), s.record)
 }
 
 func (a *application) closeSession(id uint64) error {
@@ -138,23 +137,23 @@ func (a *application) closeSession(id uint64) error {
 	}
 	delete(a.store.machine.sessions, id)
 	for _, sequence := range s.record.Kept {
-		if err := a.batch.Delete(a.store.layout.answer(id, sequence), nil); err != nil {
+		if err := a.batch.Delete(a.store.layout.Answer(id, sequence), nil); err != nil {
 			return err
 		}
 	}
-	return a.batch.Delete(a.store.layout.session(id), nil)
+	return a.batch.Delete(a.store.layout.Session(id), nil)
 }
 
 // loadSessions reads the session table at the start, and after a snapshot was installed.
-func loadSessions(r *reader) (map[uint64]*session, error) {
+func loadSessions(r *tables.Reader) (map[uint64]*session, error) {
 	sessions := map[uint64]*session{}
-	end := r.end(tableSession)
-	for ok := r.seek(r.table(tableSession), end); ok; ok = r.next(end) {
-		id, _, err := decodeNumberKey(r.it.Key())
+	end := r.End(tables.TableSession)
+	for ok := r.Seek(r.Table(tables.TableSession), end); ok; ok = r.Next(end) {
+		id, _, err := tables.DecodeNumberKey(r.Iterator.Key())
 		if err != nil {
 			return nil, err
 		}
-		value, err := r.it.ValueAndErr()
+		value, err := r.Iterator.ValueAndErr()
 		if err != nil {
 			return nil, err
 		}
@@ -168,5 +167,5 @@ func loadSessions(r *reader) (map[uint64]*session, error) {
 		}
 		sessions[id] = &session{record}
 	}
-	return sessions, r.it.Error()
+	return sessions, r.Iterator.Error()
 }

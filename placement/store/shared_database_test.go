@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"testing"
 
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -35,10 +36,10 @@ func TestStoresOfOneDatabase(t *testing.T) {
 	put(t, s, "a", "first")
 	do(t, s, Grant(7, 60_000))
 	do(t, s, writes(PutLeased([]byte("leased"), nil, 7)))
-	if r := o.store.Revision(); r != initialRevision {
+	if r := o.store.Revision(); r != tables.InitialRevision {
 		t.Fatalf("the other store is at revision %d", r)
 	}
-	if r := put(t, o.store, "a", "other"); r != initialRevision+1 {
+	if r := put(t, o.store, "a", "other"); r != tables.InitialRevision+1 {
 		t.Fatalf("the first write of the other store has revision %d", r)
 	}
 	before := first.members[0].dump()

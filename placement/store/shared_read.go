@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/command"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
 // sharedRead is what reads share that came at the same time, and are done one after the other: that
@@ -15,7 +17,7 @@ type sharedRead struct {
 	// confirmed: the store was up to date at some moment since the reads came.
 	confirmed bool
 	// reader is opened by the first read. It is of after that moment, if confirmed is set.
-	reader *reader
+	reader *tables.Reader
 }
 
 // sharedReadKey is the key of a context's *sharedRead.
@@ -44,14 +46,14 @@ func (s *Store) sharedReadOf(ctx context.Context) *sharedRead {
 func (s *Store) confirmShared(ctx context.Context) error {
 	shared := s.sharedReadOf(ctx)
 	if shared == nil {
-		return s.confirm(ctx)
+		return s.Confirm(ctx)
 	}
 	if shared.confirmed {
 		return nil
 	}
 	// What was read before may be older, and nothing is held while this waits.
 	shared.close()
-	if err := s.confirm(ctx); err != nil {
+	if err := s.Confirm(ctx); err != nil {
 		return err
 	}
 	shared.confirmed = true
@@ -60,13 +62,13 @@ func (s *Store) confirmShared(ctx context.Context) error {
 
 // readShared is read for a read that may share its state. If users and roles have changed since
 // that was opened, f is called again with a newer one.
-func (s *Store) readShared(ctx context.Context, f func(*reader) error) error {
+func (s *Store) readShared(ctx context.Context, f func(*tables.Reader) error) error {
 	shared := s.sharedReadOf(ctx)
 	if shared == nil {
-		return s.read(f)
+		return s.ReadState(f)
 	}
 	if s.ctx.Err() != nil {
-		return ErrClosed
+		return command.ErrClosed
 	}
 	opened, err := shared.read(f)
 	if !opened && errors.Is(err, authority.ErrOldRevision) {
@@ -77,7 +79,7 @@ func (s *Store) readShared(ctx context.Context, f func(*reader) error) error {
 }
 
 // read runs f on the state that is shared, and says whether it has opened that.
-func (r *sharedRead) read(f func(*reader) error) (opened bool, err error) {
+func (r *sharedRead) read(f func(*tables.Reader) error) (opened bool, err error) {
 	if r.reader == nil {
 		if r.reader, err = r.store.open(r.store.config.State); err != nil {
 			r.reader = nil
@@ -86,7 +88,7 @@ func (r *sharedRead) read(f func(*reader) error) (opened bool, err error) {
 		opened = true
 	}
 	state := r.reader
-	state.interrupted, state.counts, state.blocks, state.newest, state.passed = nil, nil, nil, nil, 0
+	state.Interrupted, state.Counts, state.Blocks, state.Newest, state.Passed = nil, nil, nil, nil, 0
 	return opened, f(state)
 }
 

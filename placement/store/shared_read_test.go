@@ -10,7 +10,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
 // everything reads all keys, in a context, and gives the revision of the state that was read.
@@ -52,8 +54,8 @@ func TestSharedReads(t *testing.T) {
 			l.late.Wait()
 		}()
 		c.elect(c.members[0])
-		states := map[uint64]map[string]string{initialRevision: {}}
-		last := uint64(initialRevision)
+		states := map[uint64]map[string]string{tables.InitialRevision: {}}
+		last := uint64(tables.InitialRevision)
 		var shares []*openShare
 		defer func() {
 			for _, s := range shares {
@@ -214,7 +216,7 @@ func TestSharedReadDuringImport(t *testing.T) {
 	if _, err := s.Read(stale); err != nil {
 		t.Fatal(err)
 	}
-	if found, _, err := everything(stale, s); !errors.Is(err, ErrImporting) {
+	if found, _, err := everything(stale, s); !errors.Is(err, command.ErrImporting) {
 		t.Errorf("%v, %v", found, err)
 	}
 }
@@ -272,13 +274,13 @@ func TestSharedReadAtTheEnd(t *testing.T) {
 	}()
 	for done := false; !done; {
 		_, _, err := everything(other, s)
-		if done = errors.Is(err, ErrClosed); !done && err != nil {
+		if done = errors.Is(err, command.ErrClosed); !done && err != nil {
 			t.Fatal(err)
 		}
 		endOther()
 	}
 	<-s.ctx.Done()
-	if found, _, err := everything(ctx, s); !errors.Is(err, ErrClosed) {
+	if found, _, err := everything(ctx, s); !errors.Is(err, command.ErrClosed) {
 		t.Errorf("a state that was opened before: %v, %v", found, err)
 	}
 	select {

@@ -13,8 +13,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"pgregory.net/rapid"
 
+	"github.com/tidemarkdb/tidemark/placement/store/command"
+	"github.com/tidemarkdb/tidemark/placement/store/snapshot"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
-	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 // fill makes a state with something in every table.
@@ -137,7 +138,7 @@ func TestSnapshotIsVerified(t *testing.T) {
 		"more":          func() error { return stage(index, term, append(bytes.Clone(data), 0)) },
 		"no end":        func() error { return stage(index, term, data[:len(data)-24]) },
 	} {
-		if err := bad(); !errors.Is(err, ErrSnapshot) {
+		if err := bad(); !errors.Is(err, snapshot.ErrDamaged) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -148,7 +149,8 @@ func TestSnapshotIsVerified(t *testing.T) {
 		if err := stage(index, term, bad); err == nil {
 			t.Fatal("a flipped bit was not noticed")
 		}
-		if err := stage(index, term, data[:source.IntN(len(data))]); !errors.Is(err, ErrSnapshot) {
+		if err := stage(index, term, data[:source.IntN(len(data))]); !errors.Is(err,
+			snapshot.ErrDamaged) {
 			t.Fatalf("a cut stream: %v", err)
 		}
 	}
@@ -167,91 +169,29 @@ type discardPairs struct{}
 
 func (discardPairs) Set(_, _ []byte) error { return nil }
 
-func FuzzSnapshot(f *testing.F) {
-	c := newCore(f, 1, nil)
-	c.elect(c.members[0])
-	s := c.members[0].store
-	do(f, s, Grant(1, 1<<40))
-	do(f, s, writes(PutLeased([]byte("a"), []byte("1"), 1)))
-	data, index, term := snapshotOf(f, s)
-	f.Add(data, index, term)
-	f.Cleanup(c.close)
-	f.Fuzz(func(t *testing.T, data []byte, index, term uint64) {
-		_ = newLayout(keys.CorePartition).verify(context.Background(), discardPairs{}, index, term,
-			&snapshotReader{r: bytes.NewReader(data)})
-		in := &snapshotReader{r: bytes.NewReader(data), blocks: 1, content: data}
-		for {
-			if _, _, err := in.next(); err != nil {
-				break
-			}
-		}
-	})
-}
-
-func FuzzCommand(f *testing.F) {
-	for _, c := range []*storepb.Command{writes(Put([]byte("a"), []byte("b"))), Compact(5),
-		Grant(1, 2), Revoke(1), openSession(), closeSession(9)} {
-		data, err := encodeCommand(c)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(data)
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		c, _, err := decodeCommand(data)
-		if err != nil {
-			return
-		}
-		_ = validateCommand(c)
-		again, err := encodeCommand(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := decodeCommand(again); err != nil {
-			t.Fatalf("decoded, encoded and not decoded again: %v", err)
-		}
-	})
-}
-
 // A valid command of any content is applied without an error, and alike by all.
 func FuzzApply(f *testing.F) {
-	data, err := encodeCommand(If([]*storepb.Compare{Absent([]byte("a"))},
+	data, err := command.Encode(If([]*storepb.Compare{Absent([]byte("a"))},
 		[]*storepb.Op{Put([]byte("a"), []byte("b"))}, []*storepb.Op{deletePrefix([]byte("a"))}))
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(data)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		command, _, err := decodeCommand(data)
-		if err != nil || validateCommand(command) != nil {
+		decoded, _, err := command.Decode(data)
+		if err != nil || command.Validate(decoded) != nil {
 			return
 		}
 		c := newCore(t, 2, nil)
 		defer c.close()
 		c.elect(c.members[0])
 		for range 2 {
-			if result, err := c.members[0].store.Do(context.Background(), command); result == nil {
+			if result, err := c.members[0].store.Do(context.Background(), decoded); result == nil {
 				t.Fatal(err)
 			}
 		}
 		c.members[1].catchUp()
 		same(t, c.members[0].dump(), c.members[1].dump())
-	})
-}
-
-func FuzzLayout(f *testing.F) {
-	l := newLayout(keys.CorePartition)
-	f.Add(l.version([]byte("a"), 7))
-	f.Add(l.event(3, 4))
-	f.Add(l.lease(5))
-	f.Fuzz(func(t *testing.T, key []byte) {
-		if k, revision, err := decodeVersionKey(key); err == nil &&
-			!bytes.Equal(l.version(k, revision)[localPrefixLength:], key[localPrefixLength:]) {
-			t.Fatalf("%x is not the key of %x at %d", key, k, revision)
-		}
-		_, _, _ = decodeEventKey(key)
-		_, _, _ = decodeNumberKey(key)
-		_, _, _ = decodeApplied(key)
 	})
 }
 
@@ -296,12 +236,12 @@ func TestCrash(t *testing.T) {
 				}
 				same(t, victim.dump(), dumps[index])
 			default:
-				command := drawCommand(t, m)
-				if validateCommand(command) == nil {
-					if result, err := leader.store.Do(context.Background(), command); result == nil {
+				cmd := drawCommand(t, m)
+				if command.Validate(cmd) == nil {
+					if result, err := leader.store.Do(context.Background(), cmd); result == nil {
 						t.Fatal(err)
 					}
-					m.apply(command)
+					m.apply(cmd)
 				}
 			}
 			for len(dumps) <= len(c.log) {

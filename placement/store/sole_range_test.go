@@ -8,7 +8,9 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
 // A lone range of one key is read on a way of its own, and comes to what the same range comes to as
@@ -58,14 +60,15 @@ func TestSoleRangeIsLikeAnyOther(t *testing.T) {
 			return []*storepb.Op{{Op: &storepb.Op_Range{Range: q}}}
 		}
 		sole := &storepb.Txn{Success: op(q)}
-		if soleRange(sole) != q {
+		if tables.SoleRange(sole) != q {
 			t.Fatal("the range is not taken for a lone one")
 		}
 		got, err := s.ReadTxn(t.Context(), sole)
 		want, wantErr := s.ReadTxn(t.Context(), &storepb.Txn{
 			Compare: []*storepb.Compare{Absent([]byte("nothing"))}, Success: op(span)})
-		if (err == nil) != (wantErr == nil) || errors.Is(err, ErrCompacted) != errors.Is(wantErr,
-			ErrCompacted) || errors.Is(err, ErrFutureRevision) != errors.Is(wantErr, ErrFutureRevision) {
+		if (err == nil) != (wantErr == nil) || errors.Is(err, command.ErrCompacted) != errors.Is(wantErr,
+			command.ErrCompacted) || errors.Is(err, command.ErrFutureRevision) != errors.Is(wantErr,
+			command.ErrFutureRevision) {
 			t.Fatalf("%v: error %v, want %v", q, err, wantErr)
 		}
 		if !proto.Equal(got, want) {
@@ -96,7 +99,7 @@ func TestSoleRangeIsNoMore(t *testing.T) {
 		"a comparison": {Success: []*storepb.Op{get("a")},
 			Compare: []*storepb.Compare{Absent([]byte("a"))}},
 	} {
-		if soleRange(txn) != nil {
+		if tables.SoleRange(txn) != nil {
 			t.Errorf("%s: it is taken for a lone range", name)
 		}
 	}

@@ -14,12 +14,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/placement/store/admission"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/command"
+	"github.com/tidemarkdb/tidemark/placement/store/compaction"
+	"github.com/tidemarkdb/tidemark/placement/store/execute"
+	"github.com/tidemarkdb/tidemark/placement/store/keeper"
 	"github.com/tidemarkdb/tidemark/placement/store/keycount"
 	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/newest"
-	"github.com/tidemarkdb/tidemark/placement/store/space"
+	"github.com/tidemarkdb/tidemark/placement/store/reading"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
@@ -28,21 +34,15 @@ import (
 
 // Group is what the store needs of its Raft group; host.Group has it.
 type Group interface {
-	// Propose appends data to the log if this replica still leads at term when its turn comes;
-	// otherwise LeadershipChanged tells. It does not block, and it takes over data.
-	Propose(term uint64, data []byte) error
-	// ProposeChange is Propose for an entry that changes the configuration, which is next when it is
-	// applied. One that is not a step away, or would leave the leader out, ends the leadership.
-	ProposeChange(term uint64, data []byte, next group.Configuration) error
-	// ReadIndex calls done(nil) once the local state has everything that was committed anywhere
-	// before the call.
-	ReadIndex(done func(error))
-	// Lease says whether this replica leads, at which term, and that no other can lead at this
-	// moment.
-	Lease() (term uint64, ok bool)
-	// Committed is up to where this replica knows the log to be committed, at least as far as it is
-	// applied. A leader knows it before any other member does.
-	Committed() uint64
+	execute.Group
+	reading.Group
+}
+
+// Peers reaches other members of the store.
+type Peers interface {
+	execute.Peers
+	reading.Peers
+	keeper.Peers
 }
 
 // Config is what a Store is made of. State must be set.
@@ -75,7 +75,7 @@ type Config struct {
 	MaxPending      int
 	MaxPendingBytes int64
 	// MaxTouched is how many keys the ranges of one command may read, compare or delete together, and
-	// how many a lease may have, which all go when it ends. Default DefaultMaxTouched. The leader's
+	// how many a lease may have, which all go when it ends. Default 10,000. The leader's
 	// counts: Apply does what is in the log.
 	MaxTouched int
 	// GroupCommands has commands that come while others are on their way share an entry of the log.
@@ -131,7 +131,7 @@ func (c *Config) ensureDefaults() error {
 	}
 	c.Memory.ensureDefaults()
 	if c.MaxTouched <= 0 {
-		c.MaxTouched = DefaultMaxTouched
+		c.MaxTouched = admission.DefaultMaxTouched
 	}
 	if c.MembersKnow == 0 {
 		c.MembersKnow = NewestFormat
@@ -154,68 +154,41 @@ func (c *Config) ensureDefaults() error {
 // Store is one member's copy of the core's store. It implements group.StateMachine; its other
 // methods may be called from any goroutine.
 type Store struct {
-	config Config
-	layout *layout
-	// origin names this process in its commands.
-	origin  uint64
+	*execute.Executor
+	*reading.Index
+	*keeper.Keeper
+	*admission.Gate
+	*compaction.Compactor
+	config  Config
+	layout  *tables.Layout
 	metrics *metrics
 	hub     *watch.Hub
 	lessor  *lease.Lessor
-	machine machine
+	machine applied
 
 	revision, compacted atomic.Uint64
-	// membersKnow is the format that Store.MembersKnow was told last.
-	membersKnow atomic.Uint32
 	// importing: an import is under way, so that nothing is read and no lease counts down.
 	importing     atomic.Bool
 	members       currentMembers
 	authority     atomic.Pointer[authority.State]
 	authorityNews news
 	alarms        atomic.Pointer[[]*storepb.Alarm]
-	// space has the size of the store and its quota, and alarmOf is Quota.Member.
-	space   space.Ledger
-	alarmOf atomic.Uint64
-	// index is that of the newest entry that is applied and visible.
-	index atomic.Uint64
-	// requests numbers the commands of this process.
-	requests atomic.Uint64
 
-	ctx     context.Context
-	cancel  context.CancelFunc
-	wake    chan struct{} // for keep
-	long    chan struct{} // for the compactor
-	grouped chan struct{} // for the proposer
-	room    *room         // for commands whose outcome is open
-	indexes readIndexes
-	// renewals are those that go to the leader.
-	renewals leaseRenewals
-	large    largeAnswers
-	counts   rangeCounts
+	ctx    context.Context
+	cancel context.CancelFunc
+	large  largeAnswers
+	counts tables.RangeCounts
 	// blocks counts keys, and remembers where there are none. Apply follows it before it commits, so
 	// that no reader is ahead of it.
 	blocks *keycount.Blocks
 	// newest is what Apply remembers of the newest versions; filling are its filters to be filled.
 	newest  *newest.Cache
 	filling chan *newest.Filling
-	// noting is held while it is decided what leases have left, and proposed.
-	noting  sync.Mutex
 	running sync.WaitGroup
 
 	mu struct {
 		sync.Mutex
-		group       Group
-		leadership  group.Leadership
-		appliedTerm uint64
-		pending     map[commandID]*pending
-		forwarded   forwarded
-		grouping    grouping
-		// reaching wait for an entry to be applied.
-		reaching []reaching
-		closed   bool
-		// changed is closed when the leadership does, and replaced.
-		changed chan struct{}
-		// compacting is closed when all was removed that a compaction has left; nil: that is so.
-		compacting chan struct{}
+		closed bool
 		// readers counts the open iterators, which have to be gone before the database is closed.
 		readers sync.WaitGroup
 	}
@@ -237,96 +210,107 @@ func New(config Config) (*Store, error) {
 	}
 	s := &Store{
 		config:  config,
-		layout:  newLayout(config.Partition),
-		origin:  binary.BigEndian.Uint64(origin[:]) | 1, // not 0, which is a command of no process
+		layout:  tables.NewLayout(config.Partition),
 		lessor:  lease.New(config.Monotonic, config.CheckpointAfter),
-		wake:    make(chan struct{}, 1),
-		long:    make(chan struct{}, 1),
-		grouped: make(chan struct{}, 1),
-		room:    newRoom(int64(config.MaxPending), config.MaxPendingBytes),
 		large:   newLargeAnswers(config.Memory.LargeAnswers),
 		newest:  newest.New(config.newestLimits()),
 		filling: make(chan *newest.Filling, 1),
 	}
-	s.MembersKnow(config.MembersKnow)
 	s.blocks = keycount.New(config.keyCounts)
-	s.mu.group = config.Group
-	s.mu.pending = map[commandID]*pending{}
-	s.mu.changed = make(chan struct{})
+	s.metrics = newMetrics(s)
+	s.Gate = admission.New(config.Name, s, s.lessor, config.MaxTouched)
+	s.Gate.MembersKnow(config.MembersKnow)
+	s.Compactor = compaction.New(compaction.Config{Store: s, History: config.History,
+		HistoryFor: config.HistoryFor, Now: s.lessor.Now, Logger: config.Logger})
+	s.Executor = execute.New(execute.Config{Name: config.Name, Machine: machine{s},
+		Peers:      config.Peers,
+		MaxPending: config.MaxPending, MaxPendingBytes: config.MaxPendingBytes,
+		GroupCommands: config.GroupCommands, Latency: s.metrics.latency,
+		Origin: binary.BigEndian.Uint64(origin[:]) | 1, // not 0, which is a command of no process
+	})
+	s.Index = reading.New(config.Name, s.Executor, config.Peers)
+	if config.Group != nil {
+		s.SetGroup(config.Group)
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if err := s.load(); err != nil {
+		s.stopRooms()
 		return nil, fmt.Errorf("open %s: %w", config.Name, err)
 	}
 	s.hub = s.newHub()
-	var err error
-	if s.metrics, err = newMetrics(s, config.Registerer); err != nil {
-		s.hub.Close(ErrClosed)
+	if err := s.metrics.register(config.Registerer); err != nil {
+		s.hub.Close(command.ErrClosed)
+		s.stopRooms()
 		return nil, fmt.Errorf("open %s: %w", config.Name, err)
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.running.Go(s.keep)
-	s.running.Go(s.compactor)
+	s.Keeper = keeper.New(keeper.Config{Lessor: s.lessor, Core: s, Peers: config.Peers,
+		Logger: config.Logger, Expired: s.metrics.expired})
+	s.Compactor.Start()
 	s.running.Go(s.fillNewest)
-	if config.GroupCommands {
-		s.running.Go(s.proposer)
-	}
 	return s, nil
 }
 
 // load reads what memory has of the state.
 func (s *Store) load() error {
-	return s.read(func(r *reader) error {
+	return s.ReadState(func(r *tables.Reader) error {
 		var err error
-		if s.machine.index, s.machine.term, err = r.applied(); err != nil {
+		if s.machine.index, s.machine.term, err = r.Applied(); err != nil {
 			return err
 		}
 		if s.machine.sessions, err = loadSessions(r); err != nil {
 			return err
 		}
-		leases, err := loadLeases(r)
+		leases, err := r.Leases()
 		if err != nil {
 			return err
 		}
-		attached, err := loadAttached(r)
+		attached, err := r.AttachedCounts()
 		if err != nil {
 			return err
 		}
-		members, err := r.members()
+		members, err := r.Members()
 		if err != nil {
 			return err
 		}
 		if members == nil {
 			members = s.founding()
 		}
-		state, err := loadAuthority(r)
+		state, err := r.Authority()
 		if err != nil {
 			return err
 		}
-		alarms, err := loadAlarms(r)
+		alarms, err := r.Alarms()
 		if err != nil {
 			return err
 		}
-		if r.meta.Bytes == 0 {
-			if r.meta.Bytes, err = r.sumBytes(); err != nil {
+		if r.Meta.Bytes == 0 {
+			if r.Meta.Bytes, err = r.SumBytes(); err != nil {
 				return err
 			}
 		}
 		s.setAuthority(state)
 		s.alarms.Store(&alarms)
 		s.members.replace(members)
-		s.machine.meta = r.meta
-		s.blocks.Reset(r.meta.Revision)
+		s.machine.meta = r.Meta
+		s.blocks.Reset(r.Meta.Revision)
 		s.newest.Reset()
 		s.lessor.Replace(leases, attached)
-		s.sized(r.meta, nil, 0)
-		s.importing.Store(importing(r.meta))
-		s.revision.Store(r.meta.Revision)
-		s.compacted.Store(r.meta.Compacted)
-		s.mu.Lock()
-		s.restLocked(r.meta)
-		s.mu.Unlock()
-		s.index.Store(s.machine.index)
+		s.Gate.Applied(r.Meta.Bytes, 0, 0)
+		s.importing.Store(tables.Importing(r.Meta))
+		s.revision.Store(r.Meta.Revision)
+		s.compacted.Store(r.Meta.Compacted)
+		s.Compactor.Left(r.Meta)
+		s.Advance(s.machine.index)
 		return nil
 	})
+}
+
+// MembersKnow says up to which format all members are known to know commands. Nothing below
+// LeastFormat counts.
+func (s *Store) MembersKnow(format uint32) {
+	if s.Gate.MembersKnow(format) {
+		s.Compactor.Look()
+	}
 }
 
 // Revision is that of the newest change that this member has applied.
@@ -337,30 +321,34 @@ func (s *Store) Compacted() uint64 { return s.compacted.Load() }
 
 // SetGroup gives the store its Raft group, once, before anything is expected of it.
 func (s *Store) SetGroup(g Group) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mu.group = g
+	s.Executor.SetGroup(g)
+	s.Index.SetGroup(g)
 }
 
 // Close ends what waits, and waits for what runs. The group must have been stopped.
 func (s *Store) Close() {
 	s.mu.Lock()
-	if s.mu.closed {
-		s.mu.Unlock()
+	closed := s.mu.closed
+	s.mu.closed = true
+	s.mu.Unlock()
+	if closed {
 		return
 	}
-	s.mu.closed = true
-	lost := s.takePendingLocked(func(*pending) bool { return true })
-	waiting := s.reachedLocked(math.MaxUint64)
-	s.notifyLocked()
-	s.mu.Unlock()
-	wakeReaching(waiting)
-	s.lose(lost)
-	s.cancel()
-	s.hub.Close(ErrClosed)
+	s.stopRooms()
+	s.hub.Close(command.ErrClosed)
 	s.running.Wait()
 	s.mu.readers.Wait()
 	s.metrics.close()
+}
+
+func (s *Store) stopRooms() {
+	s.cancel()
+	s.Executor.Stop()
+	s.Index.Stop()
+	s.Compactor.Stop()
+	if s.Keeper != nil {
+		s.Keeper.Stop()
+	}
 }
 
 // begin keeps the database open until mu.readers.Done; false: the store is closed.
@@ -374,21 +362,21 @@ func (s *Store) begin() bool {
 }
 
 // open starts reading the database, which is not closed before done.
-func (s *Store) open(from source) (*reader, error) {
+func (s *Store) open(from tables.Source) (*tables.Reader, error) {
 	if !s.begin() {
-		return nil, ErrClosed
+		return nil, command.ErrClosed
 	}
-	r, err := newReader(s.layout, from)
+	r, err := tables.NewReader(s.layout, from)
 	if err != nil {
 		s.mu.readers.Done()
 		return nil, err
 	}
-	r.vacant = s.blocks
+	r.Vacant = s.blocks
 	return r, nil
 }
 
-func (s *Store) done(r *reader) {
-	if err := r.close(); err != nil {
+func (s *Store) done(r *tables.Reader) {
+	if err := r.Close(); err != nil {
 		s.config.Logger.Error("reading "+s.config.Name, "error", err)
 	}
 	s.mu.readers.Done()
@@ -396,10 +384,10 @@ func (s *Store) done(r *reader) {
 
 // DurableApplied implements group.StateMachine.
 func (s *Store) DurableApplied() (uint64, error) {
-	value, ok, err := s.config.State.DurableGet(s.layout.applied)
+	value, ok, err := s.config.State.DurableGet(s.layout.Applied)
 	if err != nil || !ok {
 		return 0, err
 	}
-	index, _, err := decodeApplied(value)
+	index, _, err := tables.DecodeApplied(value)
 	return index, err
 }

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/store/command"
+	"github.com/tidemarkdb/tidemark/placement/store/compaction"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
 )
@@ -48,13 +50,13 @@ func TestPutGetDelete(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	_, s := one(t, nil)
 	put(t, s, "a", "1")
-	big := bytes.Repeat([]byte("x"), MaxCommandBytes)
+	big := bytes.Repeat([]byte("x"), command.MaxBytes)
 	var many []*storepb.Op
-	for i := range MaxOperations + 1 {
+	for i := range command.MaxOperations + 1 {
 		many = append(many, Put(fmt.Append(nil, i), nil))
 	}
 	nested := &storepb.Txn{}
-	for range maxNesting + 1 {
+	for range 200 {
 		nested = &storepb.Txn{Success: []*storepb.Op{{Op: &storepb.Op_Txn{Txn: nested}}}}
 	}
 	txn := func(ops ...*storepb.Op) *storepb.Op {
@@ -64,34 +66,34 @@ func TestRefusals(t *testing.T) {
 		command *storepb.Command
 		want    error
 	}{
-		"a key twice": {writes(Put([]byte("k"), nil), Put([]byte("k"), nil)), ErrDuplicateKey},
+		"a key twice": {writes(Put([]byte("k"), nil), Put([]byte("k"), nil)), command.ErrDuplicateKey},
 		"put and delete": {writes(Put([]byte("k1"), nil), deletePrefix([]byte("k"))),
-			ErrDuplicateKey},
+			command.ErrDuplicateKey},
 		"delete and put": {writes(deletePrefix([]byte("k")), Put([]byte("k1"), nil)),
-			ErrDuplicateKey},
+			command.ErrDuplicateKey},
 		"twice when nested": {writes(Put([]byte("k"), nil), txn(Put([]byte("k"), nil))),
-			ErrDuplicateKey},
-		"no key":          {writes(Put(nil, nil)), ErrInvalid},
-		"nothing":         {&storepb.Command{}, ErrInvalid},
-		"no operation":    {writes(&storepb.Op{}), ErrInvalid},
-		"large key":       {writes(Put(big, nil)), ErrTooLarge},
-		"large value":     {writes(Put([]byte("k"), big)), ErrTooLarge},
-		"many operations": {writes(many...), ErrTooLarge},
-		"deep":            {&storepb.Command{Op: &storepb.Command_Txn{Txn: nested}}, ErrInvalid},
+			command.ErrDuplicateKey},
+		"no key":          {writes(Put(nil, nil)), command.ErrInvalid},
+		"nothing":         {&storepb.Command{}, command.ErrInvalid},
+		"no operation":    {writes(&storepb.Op{}), command.ErrInvalid},
+		"large key":       {writes(Put(big, nil)), command.ErrTooLarge},
+		"large value":     {writes(Put([]byte("k"), big)), command.ErrTooLarge},
+		"many operations": {writes(many...), command.ErrTooLarge},
+		"deep":            {&storepb.Command{Op: &storepb.Command_Txn{Txn: nested}}, command.ErrInvalid},
 		"no such lease": {writes(Put([]byte("b"), nil), PutLeased([]byte("k"), nil, 7)),
-			ErrLeaseNotFound},
-		"revoke nothing":       {Revoke(7), ErrLeaseNotFound},
-		"lease without a term": {Grant(7, 0), ErrInvalid},
+			command.ErrLeaseNotFound},
+		"revoke nothing":       {Revoke(7), command.ErrLeaseNotFound},
+		"lease without a term": {Grant(7, 0), command.ErrInvalid},
 		"keep no value": {writes(Put([]byte("b"), nil),
 			&storepb.Op{Op: &storepb.Op_Put{Put: &storepb.Put{
-				Key: []byte("k"), IgnoreValue: true}}}), ErrKeyNotFound},
+				Key: []byte("k"), IgnoreValue: true}}}), command.ErrKeyNotFound},
 		"future": {writes(Put([]byte("b"), nil),
 			&storepb.Op{Op: &storepb.Op_Range{Range: &storepb.Range{
-				Key: []byte("a"), Revision: 99}}}), ErrFutureRevision},
-		"compact the future": {Compact(99), ErrFutureRevision},
+				Key: []byte("a"), Revision: 99}}}), command.ErrFutureRevision},
+		"compact the future": {Compact(99), command.ErrFutureRevision},
 		"unknown session": {&storepb.Command{Session: 77, Sequence: 1, Op: writes().Op},
-			ErrSession},
-		"sequence of nothing": {&storepb.Command{Sequence: 1, Op: Compact(1).Op}, ErrInvalid},
+			command.ErrSession},
+		"sequence of nothing": {&storepb.Command{Sequence: 1, Op: Compact(1).Op}, command.ErrInvalid},
 	} {
 		if _, err := s.Do(context.Background(), c.command); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
@@ -101,7 +103,7 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("a refused command changed something: revision %d, b is %s", s.Revision(),
 			get(t, s, "b"))
 	}
-	if _, err := s.At(99).Get([]byte("a")); !errors.Is(err, ErrFutureRevision) {
+	if _, err := s.At(99).Get([]byte("a")); !errors.Is(err, command.ErrFutureRevision) {
 		t.Errorf("read at a future revision: %v", err)
 	}
 }
@@ -111,8 +113,8 @@ func TestNotLeader(t *testing.T) {
 	defer c.close()
 	c.elect(c.members[0])
 	_, err := c.members[1].store.Do(context.Background(), writes(Put([]byte("a"), nil)))
-	var not *NotLeaderError
-	if !errors.As(err, &not) || not.Leader != 1 || !errors.Is(err, ErrNotLeader) {
+	var not *command.NotLeaderError
+	if !errors.As(err, &not) || not.Leader != 1 || !errors.Is(err, command.ErrNotLeader) {
 		t.Fatalf("on a follower: %v", err)
 	}
 	// A follower reads what the leader has acknowledged.
@@ -141,23 +143,23 @@ func TestOutcomeUnknownAndOnce(t *testing.T) {
 		defer c.close()
 		c.elect(c.members[0])
 		session := do(t, c.members[0].store, openSession()).Session
-		command := If(nil, []*storepb.Op{Put([]byte("a"), []byte("1"))}, nil)
-		command.Session, command.Sequence = session, 1
+		cmd := If(nil, []*storepb.Op{Put([]byte("a"), []byte("1"))}, nil)
+		cmd.Session, cmd.Sequence = session, 1
 		c.setCut(true)
 		outcome := make(chan error)
 		go func() {
-			_, err := c.members[0].store.Do(context.Background(), command)
+			_, err := c.members[0].store.Do(context.Background(), cmd)
 			outcome <- err
 		}()
 		synctest.Wait()
 		c.setCut(false) // what was appended will be committed by the next leader
 		c.members[1].catchUp()
 		c.elect(c.members[1])
-		if err := <-outcome; err != nil && !errors.Is(err, ErrOutcomeUnknown) {
+		if err := <-outcome; err != nil && !errors.Is(err, command.ErrOutcomeUnknown) {
 			t.Fatalf("outcome: %v", err)
 		}
 		s := c.members[1].store
-		again := do(t, s, command)
+		again := do(t, s, cmd)
 		if !again.Repeated || again.Revision != 2 || s.Revision() != 2 {
 			t.Fatalf("repeated: %v, revision %d", again, s.Revision())
 		}
@@ -165,11 +167,11 @@ func TestOutcomeUnknownAndOnce(t *testing.T) {
 		next := writes(Put([]byte("b"), nil))
 		next.Session, next.Sequence, next.Acknowledged = session, 2, 1
 		do(t, s, next)
-		if _, err := s.Do(context.Background(), command); !errors.Is(err, ErrSession) {
+		if _, err := s.Do(context.Background(), cmd); !errors.Is(err, command.ErrSession) {
 			t.Fatalf("acknowledged command done again: %v", err)
 		}
 		do(t, s, closeSession(session))
-		if _, err := s.Do(context.Background(), next); !errors.Is(err, ErrSession) {
+		if _, err := s.Do(context.Background(), next); !errors.Is(err, command.ErrSession) {
 			t.Fatalf("command of a closed session: %v", err)
 		}
 		if s.Revision() != 3 {
@@ -197,14 +199,14 @@ func TestLostProposal(t *testing.T) {
 		c.members[1].catchUp()
 		c.setCut(false)
 		c.elect(c.members[1])
-		if err := <-outcome; !errors.Is(err, ErrOutcomeUnknown) {
+		if err := <-outcome; !errors.Is(err, command.ErrOutcomeUnknown) {
 			t.Fatalf("outcome: %v", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		c.setCut(true)
 		_, err := c.members[1].store.Do(ctx, writes(Put([]byte("a"), nil)))
-		if !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+		if !errors.Is(err, command.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("outcome after the deadline: %v", err)
 		}
 		c.setCut(false)
@@ -228,7 +230,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 	c := writes()
 	c.Session, c.Sequence = second, 1
-	if _, err := s.Do(context.Background(), c); !errors.Is(err, ErrSession) {
+	if _, err := s.Do(context.Background(), c); !errors.Is(err, command.ErrSession) {
 		t.Errorf("the session that was idle longest is still there: %v", err)
 	}
 	c.Session, c.Acknowledged, c.Sequence = first, 1, maxKept+1
@@ -263,18 +265,18 @@ func TestLeaseExpires(t *testing.T) {
 		if get(t, s, "a") != "1" {
 			t.Fatal("the lease ran out before the new leader had given it a full term")
 		}
-		if _, err := c.members[0].store.KeepAlive(t.Context(), 5); !errors.Is(err, ErrNotLeader) {
+		if _, err := c.members[0].store.KeepAlive(t.Context(), 5); !errors.Is(err, command.ErrNotLeader) {
 			t.Fatalf("renewed by a follower: %v", err)
 		}
 		time.Sleep(2 * time.Second)
 		if get(t, s, "a") != "-" || get(t, s, "b") != "no longer leased" || get(t, s, "c") != "1" {
 			t.Fatalf("after the lease: a %s, b %s, c %s", get(t, s, "a"), get(t, s, "b"), get(t, s, "c"))
 		}
-		if _, err := s.KeepAlive(t.Context(), 5); !errors.Is(err, ErrLeaseNotFound) {
+		if _, err := s.KeepAlive(t.Context(), 5); !errors.Is(err, command.ErrLeaseNotFound) {
 			t.Fatalf("renewed after its end: %v", err)
 		}
 		do(t, s, Grant(5, 9000))
-		if _, err := s.Do(t.Context(), Grant(5, 9000)); !errors.Is(err, ErrLeaseExists) {
+		if _, err := s.Do(t.Context(), Grant(5, 9000)); !errors.Is(err, command.ErrLeaseExists) {
 			t.Fatalf("granted twice: %v", err)
 		}
 	})
@@ -298,13 +300,13 @@ func TestCompact(t *testing.T) {
 	do(t, s, writes(Delete([]byte("b"))))
 	put(t, s, "a", "3") // 6
 	do(t, s, Compact(5))
-	if _, err := s.At(4).Get([]byte("a")); !errors.Is(err, ErrCompacted) {
+	if _, err := s.At(4).Get([]byte("a")); !errors.Is(err, command.ErrCompacted) {
 		t.Errorf("read below the compaction: %v", err)
 	}
 	if kv, err := s.At(5).Get([]byte("a")); err != nil || string(kv.Value) != "2" {
 		t.Errorf("read at the compaction: %v, %v", kv, err)
 	}
-	var compacted *CompactedError
+	var compacted *command.CompactedError
 	if _, err := s.Do(t.Context(), Compact(5)); !errors.As(err, &compacted) ||
 		compacted.Revision != 5 {
 		t.Errorf("compacted again: %v", err)
@@ -314,7 +316,7 @@ func TestCompact(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	if _, err := w.Next(t.Context()); !errors.Is(err, ErrCompacted) {
+	if _, err := w.Next(t.Context()); !errors.Is(err, command.ErrCompacted) {
 		// All events are still in memory, so the watcher may be lucky; then it has to be complete.
 		t.Logf("a watcher of compacted events: %v", err)
 	}
@@ -351,7 +353,7 @@ func TestHistoryIsBounded(t *testing.T) {
 // A long compaction is done in steps, and comes to the same.
 func TestLongCompaction(t *testing.T) {
 	c, s := one(t, nil)
-	for i := range 3*compactEvents - 100 {
+	for i := range 3*compaction.StepEvents - 100 {
 		put(t, s, fmt.Sprint(i%7), "")
 	}
 	do(t, s, Compact(s.Revision()))
@@ -363,8 +365,9 @@ func TestLongCompaction(t *testing.T) {
 
 func TestApplyRefusesWhatItCannotKnow(t *testing.T) {
 	c, s := one(t, nil)
-	for _, data := range [][]byte{{0}, {etcdCompareFormat + 1}, {commandFormat}, {commandFormat,
-		0xff}} {
+	for _, data := range [][]byte{{0}, {command.CompareFormat + 1}, {command.FirstFormat},
+		{command.FirstFormat,
+			0xff}} {
 		c.mu.Lock()
 		err := s.Apply([]group.Entry{{Index: uint64(len(c.log) + 1), Term: 2, Data: data}})
 		c.mu.Unlock()
@@ -389,7 +392,7 @@ func TestSlotsAreBounded(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := s.Do(ctx, writes(Put([]byte("b"), nil)))
-		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrOutcomeUnknown) {
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, command.ErrOutcomeUnknown) {
 			t.Fatalf("with no slot free: %v", err)
 		}
 		c.setCut(false)

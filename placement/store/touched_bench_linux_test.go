@@ -79,12 +79,12 @@ func deleteMany(b *testing.B, keys int) {
 	}
 	command := writes(deletePrefix([]byte("k")))
 	timed("weighed", func() {
-		if err := m.store.checkWork(command.GetTxn()); err != nil {
+		if err := m.store.CheckWork(command.GetTxn()); err != nil {
 			b.Fatal(err)
 		}
 	})
 	timed("deleted", func() {
-		if _, err := m.store.do(b.Context(), command); err != nil {
+		if _, err := m.store.DoOwn(b.Context(), command); err != nil {
 			b.Fatal(err)
 		}
 	})

@@ -1,12 +1,10 @@
 package store
 
 import (
-	"bytes"
-	"cmp"
-
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
-	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 // txn evaluates a transaction: first all comparisons, on the state before it, then whether the
@@ -14,9 +12,9 @@ import (
 // nothing.
 func (a *application) txn(t *storepb.Txn, result *storepb.Result) error {
 	var chosen map[*storepb.Txn]bool
-	err := a.read(func(r *reader) (err error) {
-		if chosen, err = choose(r, t, a.format, nil); err == nil {
-			err = check(r, t, chosen, result)
+	err := a.read(func(r *tables.Reader) (err error) {
+		if chosen, err = r.Choose(t, a.format, nil); err == nil {
+			err = r.Check(t, chosen, result)
 		}
 		return err
 	})
@@ -28,158 +26,6 @@ func (a *application) txn(t *storepb.Txn, result *storepb.Result) error {
 		return err
 	}
 	return w.finish()
-}
-
-// choose says for each transaction in t whether its comparisons hold.
-func choose(
-	r *reader, t *storepb.Txn, format byte, chosen map[*storepb.Txn]bool,
-) (map[*storepb.Txn]bool, error) {
-	if chosen == nil {
-		chosen = map[*storepb.Txn]bool{}
-	}
-	holds := true
-	for _, c := range t.Compare {
-		ok, err := compare(r, c, format)
-		if err != nil {
-			return nil, err
-		}
-		holds = holds && ok
-	}
-	chosen[t] = holds
-	for _, op := range branch(t, holds) {
-		if nested, ok := op.Op.(*storepb.Op_Txn); ok {
-			if _, err := choose(r, nested.Txn, format, chosen); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return chosen, nil
-}
-
-func branch(t *storepb.Txn, holds bool) []*storepb.Op {
-	if holds {
-		return t.Success
-	}
-	return t.Failure
-}
-
-// compare evaluates one comparison, with what etcd's comes to. Over a range it has to hold for
-// every key there is. A range without keys is compared as one key that does not exist: its numbers
-// are 0, and no comparison with its value holds.
-func compare(r *reader, c *storepb.Compare, format byte) (bool, error) {
-	if len(c.RangeEnd) == 0 {
-		need := withoutValue
-		if c.Target == storepb.Compare_VALUE {
-			need = wholePair
-		}
-		kv, err := r.newestAt(c.Key, r.meta.Revision, need)
-		if err != nil {
-			return false, err
-		}
-		if kv == nil {
-			return holdsForNone(c), nil
-		}
-		return holds(c, kv), nil
-	}
-	all, none := true, true
-	err := r.scan(rangeSpan(c.Key, c.RangeEnd), r.meta.Revision,
-		func(kv *storepb.KeyValue) (bool, error) {
-			all, none = holds(c, kv), false
-			return all, nil
-		})
-	if none && format >= etcdCompareFormat {
-		all = holdsForNone(c)
-	}
-	return all, err
-}
-
-// holdsForNone evaluates a comparison with a key that does not exist.
-func holdsForNone(c *storepb.Compare) bool {
-	return c.Target != storepb.Compare_VALUE && holds(c, &storepb.KeyValue{})
-}
-
-func holds(c *storepb.Compare, kv *storepb.KeyValue) bool {
-	var order int
-	switch c.Target {
-	case storepb.Compare_VERSION:
-		order = cmp.Compare(int64(kv.Version), c.Number)
-	case storepb.Compare_CREATE:
-		order = cmp.Compare(int64(kv.CreateRevision), c.Number)
-	case storepb.Compare_MOD:
-		order = cmp.Compare(int64(kv.ModRevision), c.Number)
-	case storepb.Compare_LEASE:
-		order = cmp.Compare(kv.Lease, c.Number)
-	case storepb.Compare_VALUE:
-		order = bytes.Compare(kv.Value, c.Value)
-	default:
-		return false
-	}
-	switch c.Relation {
-	case storepb.Compare_EQUAL:
-		return order == 0
-	case storepb.Compare_GREATER:
-		return order > 0
-	case storepb.Compare_LESS:
-		return order < 0
-	case storepb.Compare_NOT_EQUAL:
-		return order != 0
-	}
-	return false
-}
-
-// check finds what would keep the chosen operations from being done.
-func check(r *reader, t *storepb.Txn, chosen map[*storepb.Txn]bool, result *storepb.Result) error {
-	for _, op := range branch(t, chosen[t]) {
-		switch op := op.Op.(type) {
-		case *storepb.Op_Txn:
-			if err := check(r, op.Txn, chosen, result); err != nil {
-				return err
-			}
-		case *storepb.Op_Range:
-			refuseRevision(r.meta, op.Range, result)
-		case *storepb.Op_Put:
-			p := op.Put
-			if p.Lease != 0 {
-				_, ok, err := r.get(r.lease(p.Lease))
-				if err != nil {
-					return err
-				}
-				if !ok {
-					refuse(result, storepb.Code_LEASE_NOT_FOUND, "lease %d of key %s", p.Lease,
-						keys.Pretty(p.Key))
-					return nil
-				}
-			}
-			if p.IgnoreLease || p.IgnoreValue {
-				kv, err := r.newestAt(p.Key, r.meta.Revision, withoutValue)
-				if err != nil {
-					return err
-				}
-				if kv == nil {
-					refuse(result, storepb.Code_KEY_NOT_FOUND, "key %s", keys.Pretty(p.Key))
-				}
-			}
-		}
-		if result.Code != storepb.Code_OK {
-			return nil
-		}
-	}
-	return nil
-}
-
-// refuseRevision refuses a range of a revision that cannot be read.
-func refuseRevision(meta *storepb.MetaRecord, q *storepb.Range, result *storepb.Result) {
-	negative := int64(q.Revision) < 0
-	switch {
-	case q.Revision == 0:
-	case negative && (meta.Compacted > 0 || int64(q.Revision) < -1),
-		!negative && q.Revision < meta.Compacted:
-		refuse(result, storepb.Code_COMPACTED, "")
-		result.Compacted = meta.Compacted
-	case !negative && q.Revision > meta.Revision:
-		refuse(result, storepb.Code_FUTURE_REVISION,
-			"revision %d was asked for, the newest is %d", q.Revision, meta.Revision)
-	}
 }
 
 // writer does the writes of one command, all at one revision.
@@ -198,7 +44,7 @@ type writer struct {
 // do carries out the chosen operations, in order. A range sees the writes before it.
 func (w *writer) do(t *storepb.Txn, chosen map[*storepb.Txn]bool) (*storepb.TxnResult, error) {
 	result := &storepb.TxnResult{Succeeded: chosen[t]}
-	for _, op := range branch(t, chosen[t]) {
+	for _, op := range tables.Branch(t, chosen[t]) {
 		one := &storepb.OpResult{}
 		switch op := op.Op.(type) {
 		case *storepb.Op_Range:
@@ -243,8 +89,8 @@ func (w *writer) find(q *storepb.Range) (result *storepb.RangeResult, err error)
 	if int64(revision) <= 0 {
 		revision = w.revision
 	}
-	err = w.read(func(r *reader) error {
-		result, err = r.rangeAt(q, revision, unbounded)
+	err = w.read(func(r *tables.Reader) error {
+		result, err = r.RangeAt(q, revision, tables.Unbounded)
 		return err
 	})
 	return result, err
@@ -252,12 +98,12 @@ func (w *writer) find(q *storepb.Range) (result *storepb.RangeResult, err error)
 
 func (w *writer) put(p *storepb.Put) (*storepb.KeyValue, error) {
 	var previous *storepb.KeyValue
-	need := withoutValue
+	need := tables.WithoutValue
 	if p.Previous || p.IgnoreValue || w.watchesPrevious {
-		need = wholePair
+		need = tables.WholePair
 	}
-	err := w.read(func(r *reader) (err error) {
-		previous, err = r.newestAt(p.Key, w.revision, need)
+	err := w.read(func(r *tables.Reader) (err error) {
+		previous, err = r.NewestAt(p.Key, w.revision, need)
 		return err
 	})
 	if err != nil {
@@ -283,7 +129,7 @@ func (w *writer) put(p *storepb.Put) (*storepb.KeyValue, error) {
 		if previous.GetLease() != record.Lease {
 			w.attached[record.Lease]++
 		}
-		if err := w.batch.Set(w.store.layout.attached(record.Lease, p.Key), nil, nil); err != nil {
+		if err := w.batch.Set(w.store.layout.Attached(record.Lease, p.Key), nil, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -294,15 +140,15 @@ func (w *writer) put(p *storepb.Put) (*storepb.KeyValue, error) {
 // meets none twice.
 func (w *writer) deleteRange(d *storepb.DeleteRange) (*storepb.DeleteRangeResult, error) {
 	result := &storepb.DeleteRangeResult{}
-	err := w.read(func(r *reader) error {
-		need := func() part {
+	err := w.read(func(r *tables.Reader) error {
+		need := func() tables.Part {
 			told := d.Previous && !w.unheard
 			if !told && (w.tooMany || !w.watchesPrevious) {
-				return withoutValue // no caller and no watch is to be told what it was
+				return tables.WithoutValue // no caller and no watch is to be told what it was
 			}
-			return wholePair
+			return tables.WholePair
 		}
-		return r.walk(rangeSpan(d.Key, d.RangeEnd), w.revision, need, func(kv *storepb.KeyValue) (bool,
+		return r.Walk(command.Span(d.Key, d.RangeEnd), w.revision, need, func(kv *storepb.KeyValue) (bool,
 			error) {
 			result.Deleted++
 			if d.Previous && !w.unheard {
@@ -315,7 +161,7 @@ func (w *writer) deleteRange(d *storepb.DeleteRange) (*storepb.DeleteRangeResult
 }
 
 // delete deletes a key that was read as far as it was needed.
-func (w *writer) delete(kv *storepb.KeyValue, need part) error {
+func (w *writer) delete(kv *storepb.KeyValue, need tables.Part) error {
 	if kv.Lease != 0 {
 		if err := w.detach(kv); err != nil {
 			return err
@@ -327,19 +173,19 @@ func (w *writer) delete(kv *storepb.KeyValue, need part) error {
 // detach takes a key from its lease.
 func (w *writer) detach(kv *storepb.KeyValue) error {
 	w.attached[kv.Lease]--
-	return w.batch.Delete(w.store.layout.attached(kv.Lease, kv.Key), nil)
+	return w.batch.Delete(w.store.layout.Attached(kv.Lease, kv.Key), nil)
 }
 
 // write adds a version and its event. It copies nothing that it keeps: commands and key-values are
 // never changed. had is how much of the version before was read.
 func (w *writer) write(
-	key []byte, record *storepb.VersionRecord, previous *storepb.KeyValue, had part,
+	key []byte, record *storepb.VersionRecord, previous *storepb.KeyValue, had tables.Part,
 ) error {
 	// INVARIANT: neither is there: a command writes a key once (checkOverlap).
-	if err := w.setVersion(w.store.layout.version(key, w.revision), record); err != nil {
+	if err := w.setVersion(w.store.layout.Version(key, w.revision), record); err != nil {
 		return err
 	}
-	if err := w.setPair(w.store.layout.event(w.revision, w.written), key); err != nil {
+	if err := w.setPair(w.store.layout.Event(w.revision, w.written), key); err != nil {
 		return err
 	}
 	if record.Tombstone || previous == nil {
@@ -353,7 +199,7 @@ func (w *writer) write(
 		return nil
 	}
 	event := watch.Event{Previous: previous, KV: kv}
-	if previous != nil && had != wholePair {
+	if previous != nil && had != tables.WholePair {
 		event.Previous, event.Untold = nil, true
 	}
 	w.events = append(w.events, event)

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
 // scanPage is how many pairs All reads at a time.
@@ -37,20 +39,20 @@ func (s *Store) At(revision uint64) *View { return &View{store: s, Revision: rev
 // Range answers a range request at the view's revision, or at the request's own if it has one.
 func (v *View) Range(q *storepb.Range) (*storepb.RangeResult, error) {
 	if len(q.GetKey()) == 0 {
-		return nil, fmt.Errorf("%w: a range has no key", ErrInvalid)
+		return nil, fmt.Errorf("%w: a range has no key", command.ErrInvalid)
 	}
 	revision := q.Revision
 	if revision == 0 {
 		revision = v.Revision
 	}
 	var result *storepb.RangeResult
-	err := v.store.readWhole(func(r *reader) error {
-		at, err := r.checkRevision(revision)
+	err := v.store.readWhole(func(r *tables.Reader) error {
+		at, err := r.CheckRevision(revision)
 		if err != nil {
 			return err
 		}
-		r.blocks = v.store.blocks
-		result, err = r.rangeAt(q, at, newAllowance(v.store.config.Memory.LargestAnswer))
+		r.Blocks = v.store.blocks
+		result, err = r.RangeAt(q, at, tables.NewAllowance(v.store.config.Memory.LargestAnswer))
 		return err
 	})
 	return result, err
@@ -79,36 +81,36 @@ func (s *Store) ReadTxnAs(
 	ctx context.Context, who *storepb.AuthInfo, t *storepb.Txn,
 ) (result *storepb.Result, release func(), err error) {
 	release = func() {}
-	sole := soleRange(t)
+	sole := tables.SoleRange(t)
 	if sole == nil {
-		command := &storepb.Command{Op: &storepb.Command_Txn{Txn: t}}
-		if err := validateCommand(command); err != nil {
+		c := &storepb.Command{Op: &storepb.Command_Txn{Txn: t}}
+		if err := command.Validate(c); err != nil {
 			return nil, release, err
 		}
-		if !ReadOnly(t) {
+		if !command.ReadOnly(t) {
 			return nil, release,
-				fmt.Errorf("%w: a transaction that writes cannot be done by reading", ErrInvalid)
+				fmt.Errorf("%w: a transaction that writes cannot be done by reading", command.ErrInvalid)
 		}
 	}
 	result = &storepb.Result{}
-	err = s.readShared(ctx, whole(func(r *reader) error {
+	err = s.readShared(ctx, whole(func(r *tables.Reader) error {
 		if err := s.permitRead(r, who, t); err != nil {
 			return err
 		}
-		r.interrupted, r.counts, r.blocks = ctx.Err, &s.counts, s.blocks
-		result.Revision = r.meta.Revision
+		r.Interrupted, r.Counts, r.Blocks = ctx.Err, &s.counts, s.blocks
+		result.Revision = r.Meta.Revision
 		var chosen map[*storepb.Txn]bool
 		var err error
 		if sole != nil {
-			refuseRevision(r.meta, sole, result)
-		} else if chosen, err = choose(r, t, newestFormat, nil); err == nil {
-			err = check(r, t, chosen, result)
+			r.RefuseRevision(sole, result)
+		} else if chosen, err = r.Choose(t, command.NewestFormat, nil); err == nil {
+			err = r.Check(t, chosen, result)
 		}
 		if err != nil || result.Code != storepb.Code_OK {
 			return err
 		}
-		allowed := newAllowance(s.config.Memory.LargestAnswer)
-		allowed.large = func() error {
+		allowed := tables.NewAllowance(s.config.Memory.LargestAnswer)
+		allowed.Large = func() error {
 			err := s.large.take(ctx)
 			if err == nil {
 				release = s.large.giveBack
@@ -116,83 +118,16 @@ func (s *Store) ReadTxnAs(
 			return err
 		}
 		if sole != nil {
-			result.Txn, err = r.soleAnswer(sole, allowed)
+			result.Txn, err = r.SoleAnswer(sole, allowed)
 		} else {
-			result.Txn, err = r.txn(t, chosen, allowed)
+			result.Txn, err = r.Txn(t, chosen, allowed)
 		}
 		return err
 	}))
 	if err != nil {
 		return nil, release, err
 	}
-	return result, release, resultError(result)
-}
-
-// soleRange is the range of a transaction that is nothing else; nil if it is anything more, or not
-// valid. Most reads are one.
-func soleRange(t *storepb.Txn) *storepb.Range {
-	if len(t.GetSuccess()) != 1 || len(t.Compare) > 0 || len(t.Failure) > 0 {
-		return nil
-	}
-	if q := t.Success[0].GetRange(); len(q.GetKey()) > 0 {
-		return q
-	}
-	return nil
-}
-
-// soleAnswer is txn for a transaction that is one range. The messages of its result are one piece
-// of memory.
-func (r *reader) soleAnswer(q *storepb.Range, allowed *allowance) (*storepb.TxnResult, error) {
-	found, err := r.rangeIn(q, allowed)
-	if err != nil {
-		return nil, err
-	}
-	all := &struct {
-		txn    storepb.TxnResult
-		result storepb.OpResult
-		op     storepb.OpResult_Range
-		list   [1]*storepb.OpResult
-	}{}
-	all.op.Range = found
-	all.result.Op = &all.op
-	all.list[0] = &all.result
-	all.txn.Succeeded, all.txn.Results = true, all.list[:]
-	return &all.txn, nil
-}
-
-// rangeIn answers a range of a transaction, whose revision was checked.
-func (r *reader) rangeIn(q *storepb.Range, allowed *allowance) (*storepb.RangeResult, error) {
-	revision := q.Revision
-	if int64(revision) <= 0 {
-		revision = r.meta.Revision
-	}
-	return r.rangeAt(q, revision, allowed)
-}
-
-// txn answers the chosen operations of a transaction that writes nothing.
-func (r *reader) txn(
-	t *storepb.Txn, chosen map[*storepb.Txn]bool, allowed *allowance,
-) (*storepb.TxnResult, error) {
-	result := &storepb.TxnResult{Succeeded: chosen[t]}
-	for _, op := range branch(t, chosen[t]) {
-		one := &storepb.OpResult{}
-		switch op := op.Op.(type) {
-		case *storepb.Op_Range:
-			found, err := r.rangeIn(op.Range, allowed)
-			if err != nil {
-				return nil, err
-			}
-			one.Op = &storepb.OpResult_Range{Range: found}
-		case *storepb.Op_Txn:
-			nested, err := r.txn(op.Txn, chosen, allowed)
-			if err != nil {
-				return nil, err
-			}
-			one.Op = &storepb.OpResult_Txn{Txn: nested}
-		}
-		result.Results = append(result.Results, one)
-	}
-	return result, nil
+	return result, release, command.ErrorOf(result)
 }
 
 // Get reads one key; nil if it does not exist.
@@ -227,8 +162,8 @@ func (v *View) All(prefix []byte) iter.Seq2[*storepb.KeyValue, error] {
 	}
 }
 
-// read runs f on the newest state of the database.
-func (s *Store) read(f func(*reader) error) error {
+// ReadState runs f on the newest state of the database.
+func (s *Store) ReadState(f func(*tables.Reader) error) error {
 	r, err := s.open(s.config.State)
 	if err != nil {
 		return err

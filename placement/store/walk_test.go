@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 	"github.com/tidemarkdb/tidemark/range/engine"
 )
 
@@ -38,16 +39,16 @@ func firstOf(
 	if byCreation {
 		q.SortTarget, q.SortOrder = storepb.Range_CREATE, storepb.Range_ASCEND
 	}
-	if err := s.read(func(r *reader) error {
-		at, err := r.checkRevision(revision)
+	if err := s.ReadState(func(r *tables.Reader) error {
+		at, err := r.CheckRevision(revision)
 		if err != nil {
 			return err
 		}
-		result, err := r.rangeAt(q, at, unbounded)
+		result, err := r.RangeAt(q, at, tables.Unbounded)
 		if err == nil && len(result.Kvs) > 0 {
 			key = string(result.Kvs[0].Key)
 		}
-		passed = r.passed
+		passed = r.Passed
 		return err
 	}); err != nil {
 		t.Fatalf("first of %q: %v", prefix, err)

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/command"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
@@ -14,7 +15,7 @@ import (
 func (s *Store) newHub() *watch.Hub {
 	return watch.New(watch.Config{History: history{s}, Head: s.Revision(),
 		MaxWatches: s.config.MaxWatchers, Limits: s.config.watchLimits(), Failed: func(err error) {
-			if !errors.Is(err, ErrClosed) {
+			if !errors.Is(err, command.ErrClosed) {
 				s.config.Logger.Error("watching "+s.config.Name+" has failed, and every watcher ends",
 					"error", err)
 			}
@@ -28,30 +29,12 @@ type history struct{ *Store }
 func (h history) Changes(
 	from watch.Position, previous bool, visit func(*watch.Event, watch.Position) bool,
 ) (compacted uint64, err error) {
-	err = h.read(func(r *reader) error { return r.changes(from, previous, visit) })
-	var gone *CompactedError
+	err = h.ReadState(func(r *tables.Reader) error { return r.Changes(from, previous, visit) })
+	var gone *command.CompactedError
 	if errors.As(err, &gone) {
 		return gone.Revision, nil
 	}
 	return 0, err
-}
-
-// changes visits the events from a position on, in order, each with its position, until visit says
-// false. What a key was below the revision of the latest compaction is not said, whether or not
-// this member has removed it already.
-func (r *reader) changes(
-	from watch.Position, previous bool, visit func(*watch.Event, watch.Position) bool,
-) error {
-	return r.events(from, func(kv *storepb.KeyValue, n uint32, versions *reader) (bool, error) {
-		event := &watch.Event{KV: kv}
-		if previous && kv.ModRevision > r.meta.Compacted {
-			var err error
-			if event.Previous, err = versions.at(kv.Key, kv.ModRevision-1); err != nil {
-				return false, err
-			}
-		}
-		return visit(event, watch.Position{Revision: kv.ModRevision, Number: n}), nil
-	})
 }
 
 // NewWatchStream returns a stream without watches of this member's keys. The caller closes it. Its
@@ -109,7 +92,7 @@ func (w *Watcher) Next(ctx context.Context) (Batch, error) {
 	}
 	d := taken[0]
 	if d.Compacted > 0 {
-		w.ended = &CompactedError{Revision: d.Compacted}
+		w.ended = &command.CompactedError{Revision: d.Compacted}
 		if len(d.Events) == 0 {
 			return Batch{}, w.ended
 		}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -105,7 +106,7 @@ func (s *stream) add(t *rapid.T, m *model) {
 	w := &watched{id: s.next, compacted: s.on.store.Compacted()}
 	s.next++
 	key, end := drawRange(t)
-	w.o = watch.Options{Span: rangeSpan(key, end), Previous: rapid.Bool().Draw(t, "previous")}
+	w.o = watch.Options{Span: command.Span(key, end), Previous: rapid.Bool().Draw(t, "previous")}
 	if len(end) == 0 {
 		w.o.Span = keys.Point(key)
 	}
@@ -247,10 +248,10 @@ func TestWatchStreams(t *testing.T) {
 			case action <= 9:
 				s.take(t, m)
 			default:
-				command := drawCommand(t, m)
-				if validateCommand(command) == nil {
-					_, _ = c.members[0].store.Do(t.Context(), command)
-					m.apply(command)
+				cmd := drawCommand(t, m)
+				if command.Validate(cmd) == nil {
+					_, _ = c.members[0].store.Do(t.Context(), cmd)
+					m.apply(cmd)
 				}
 			}
 		}

@@ -6,7 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/tidemarkdb/tidemark/placement/store/lease"
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
@@ -59,7 +59,7 @@ func Next(record *storepb.ImportRecord, m *storepb.Import) (*storepb.ImportRecor
 func Check(s State, m *storepb.Import, record *storepb.ImportRecord) (*Refusal, error) {
 	leases := map[int64]bool{}
 	for _, l := range m.Leases {
-		if l.GetId() == 0 || l.TtlMillis == 0 || l.TtlMillis > lease.MaxTermMillis ||
+		if l.GetId() == 0 || l.TtlMillis == 0 || l.TtlMillis > command.MaxLeaseMillis ||
 			l.LeftMillis > l.TtlMillis ||
 			record.Leases > 0 && uint64(l.Id) <= uint64(record.LastLease) {
 			return refusal(storepb.Code_INVALID, "lease %d, after lease %d", l.GetId(),

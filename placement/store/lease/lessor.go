@@ -33,12 +33,7 @@ const (
 	endAgain = 4 * pauseTolerance
 )
 
-// MaxTermMillis keeps terms within what a time.Duration can count.
-const MaxTermMillis = uint64((1<<63 - 1) / time.Millisecond)
-
 var (
-	// ErrNotFound says that a lease does not exist, or ran out.
-	ErrNotFound = errors.New("the lease does not exist")
 	// ErrNotCounting says that this member does not lead, and counts no lease down.
 	ErrNotCounting = errors.New("leases are not counted down by this member")
 )

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
@@ -82,7 +83,7 @@ func TestEndedIsNotRenewed(t *testing.T) {
 		t.Fatalf("%v ended, and 2 was renewed", due.Ended)
 	}
 	for _, id := range []int64{1, 3} {
-		if _, _, err := renew(l, id); !errors.Is(err, ErrNotFound) {
+		if _, _, err := renew(l, id); !errors.Is(err, command.ErrLeaseNotFound) {
 			t.Errorf("a renewal of lease %d: %v", id, err)
 		}
 	}
@@ -224,7 +225,7 @@ func renew(l renewer, id int64) (term time.Duration, noted bool, err error) {
 	terms := make([]time.Duration, 1)
 	list, err := l.Renew([]int64{id}, terms)
 	if err == nil && terms[0] == 0 && len(list) == 0 {
-		err = ErrNotFound
+		err = command.ErrLeaseNotFound
 	}
 	return terms[0], len(list) > 0, err
 }

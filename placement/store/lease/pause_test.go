@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/placement/store/command"
 )
 
 // A process that stood still does not end the leases whose owners it did not hear.
@@ -74,7 +75,7 @@ func TestAPauseDoesNotReviveALease(t *testing.T) {
 		if !l.Due().Paused {
 			t.Fatal("a pause was not noticed")
 		}
-		if left, _, err := renew(l, 1); !errors.Is(err, ErrNotFound) {
+		if left, _, err := renew(l, 1); !errors.Is(err, command.ErrLeaseNotFound) {
 			t.Errorf("renewed for %s, %v; its end is in the log", left, err)
 		}
 		if _, _, err := renew(l, 2); err != nil {

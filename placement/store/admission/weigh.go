@@ -1,0 +1,254 @@
+package admission
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tidemarkdb/tidemark/placement/store/command"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
+)
+
+// A command is applied as a whole, by every member, and again whenever a member replays its log;
+// while it is, nothing else is. So what it may ask for is bounded when it is proposed: the leader
+// looks how much that would be at present. Apply itself refuses nothing for its size, because a
+// member of another version would not refuse the same.
+const (
+	// DefaultMaxTouched is the default of New.
+	DefaultMaxTouched = 10_000
+	// MaxResultBytes is how large the keys and values may be that the operations of one command
+	// answer with.
+	MaxResultBytes = 16 << 20
+)
+
+// CheckWork refuses a transaction that would do too much.
+func (g *Gate) CheckWork(t *storepb.Txn) error {
+	if err := g.checkLeases(t); err != nil {
+		return err
+	}
+	if !reads(t) {
+		return nil
+	}
+	return g.store.ReadState(func(r *tables.Reader) error {
+		w := work{reader: r, most: g.maxTouched}
+		_, err := w.txn(t, amount{})
+		return err
+	})
+}
+
+// reads says whether how much a transaction does depends on what there is.
+func reads(t *storepb.Txn) bool {
+	if slices.ContainsFunc(t.GetCompare(),
+		func(c *storepb.Compare) bool { return len(c.GetRangeEnd()) > 0 }) {
+		return true
+	}
+	for _, ops := range [][]*storepb.Op{t.GetSuccess(), t.GetFailure()} {
+		for _, op := range ops {
+			switch op := op.GetOp().(type) {
+			case *storepb.Op_Range:
+				return true
+			case *storepb.Op_Put:
+				if op.Put.GetPrevious() {
+					return true
+				}
+			case *storepb.Op_DeleteRange:
+				if op.DeleteRange.GetPrevious() || len(op.DeleteRange.GetRangeEnd()) > 0 {
+					return true
+				}
+			case *storepb.Op_Txn:
+				if reads(op.Txn) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// amount is what a part of a command touches, and what it answers.
+type amount struct{ keys, bytes int }
+
+// work adds up amounts, and stops at the first that is too much.
+type work struct {
+	reader *tables.Reader
+	// most is New.
+	most int
+	// written is what the operations before may have put: ranges without a revision find it.
+	written []*storepb.Put
+}
+
+func (w *work) check(a amount) error {
+	switch {
+	case a.keys > w.most:
+		return fmt.Errorf("%w: its ranges have more than %d keys together; do it in parts",
+			command.ErrTooLarge, w.most)
+	case a.bytes > MaxResultBytes:
+		return fmt.Errorf("%w: it would answer with more than %d bytes; ask for less at a time",
+			command.ErrTooLarge, MaxResultBytes)
+	}
+	return nil
+}
+
+// txn adds a transaction to what there is: its comparisons, and the dearer of its branches.
+func (w *work) txn(t *storepb.Txn, before amount) (amount, error) {
+	var err error
+	for _, c := range t.GetCompare() {
+		if len(c.RangeEnd) > 0 {
+			if before, err = w.span(before,
+				&storepb.Range{Key: c.Key, RangeEnd: c.RangeEnd, CountOnly: true}); err != nil {
+				return before, err
+			}
+		}
+	}
+	most, earlier := before, w.written
+	var either []*storepb.Put
+	for _, ops := range [][]*storepb.Op{t.GetSuccess(), t.GetFailure()} {
+		sum := before
+		w.written = slices.Clip(earlier)
+		for _, op := range ops {
+			if sum, err = w.op(sum, op); err != nil {
+				return sum, err
+			}
+		}
+		either = append(either, w.written[len(earlier):]...)
+		most = amount{max(most.keys, sum.keys), max(most.bytes, sum.bytes)}
+	}
+	w.written = slices.Concat(earlier, either)
+	return most, nil
+}
+
+func (w *work) op(a amount, op *storepb.Op) (amount, error) {
+	switch op := op.GetOp().(type) {
+	case *storepb.Op_Range:
+		a, err := w.span(a, op.Range)
+		if err != nil || op.Range.Revision != 0 {
+			return a, err
+		}
+		return w.own(a, op.Range)
+	case *storepb.Op_Put:
+		w.written = append(w.written, op.Put)
+		if op.Put.Previous {
+			return w.span(a, &storepb.Range{Key: op.Put.Key})
+		}
+	case *storepb.Op_DeleteRange:
+		d := op.DeleteRange
+		return w.span(a, &storepb.Range{Key: d.Key, RangeEnd: d.RangeEnd, CountOnly: !d.Previous})
+	case *storepb.Op_Txn:
+		return w.txn(op.Txn, a)
+	}
+	return a, nil
+}
+
+// span adds what a range reads. Of pairs that are put in order the limit may leave the largest.
+func (w *work) span(a amount, q *storepb.Range) (amount, error) {
+	refused := &storepb.Result{}
+	if w.reader.RefuseRevision(q, refused); refused.Code != storepb.Code_OK {
+		return a, nil // Apply says what is wrong with it
+	}
+	revision := q.Revision
+	if int64(revision) <= 0 {
+		revision = w.reader.Meta.Revision
+	}
+	s := tables.NewSelection(q, tables.Unbounded)
+	before, largest, answered := a.bytes, 0, uint64(0)
+	need := func() tables.Part { return tables.WholePair }
+	if q.CountOnly {
+		need = func() tables.Part { return tables.MereKey }
+	}
+	err := w.reader.Walk(command.Span(q.Key, q.RangeEnd), revision, need,
+		func(kv *storepb.KeyValue) (bool, error) {
+			if !q.CountOnly && s.Wants(kv) {
+				if answered >= s.Keep && !q.Count {
+					return false, nil
+				}
+				size := len(kv.Key)
+				if !q.KeysOnly {
+					size += len(kv.Value)
+				}
+				if answered < s.Keep {
+					answered++
+					largest = max(largest, size)
+					a.bytes = min(a.bytes+size, before+largest*int(min(s.Limit, uint64(w.most))))
+				}
+			}
+			a.keys++
+			return true, w.check(a)
+		})
+	return a, err
+}
+
+// own adds what a range finds of the transaction itself. A key that was there before counts twice.
+func (w *work) own(a amount, q *storepb.Range) (amount, error) {
+	span, found := command.Span(q.Key, q.RangeEnd), uint64(0)
+	for _, p := range w.written {
+		if !span.Contains(p.Key) {
+			continue
+		}
+		if found++; q.Limit > 0 && found > q.Limit {
+			break
+		}
+		a.keys++
+		if !q.CountOnly {
+			a.bytes += len(p.Key)
+			if !q.KeysOnly {
+				a.bytes += len(p.Value)
+			}
+		}
+	}
+	return a, w.check(a)
+}
+
+// checkLeases refuses a transaction after which a lease might have too many keys.
+func (g *Gate) checkLeases(t *storepb.Txn) error {
+	var more map[int64]map[string]bool
+	collectLeased(t, &more)
+	for lease, keys := range more {
+		if g.lessor.Keys(lease)+len(keys) <= g.maxTouched {
+			continue
+		}
+		// Some of them may be the lease's already.
+		if err := g.store.ReadState(func(r *tables.Reader) error {
+			for key := range keys {
+				kv, err := r.At([]byte(key), r.Meta.Revision)
+				if err != nil {
+					return err
+				}
+				if kv.GetLease() == lease {
+					delete(keys, key)
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		if n := g.lessor.Keys(lease); n+len(keys) > g.maxTouched {
+			return fmt.Errorf("%w: lease %d has %d keys and would get %d more, the limit is %d; "+
+				"use several leases",
+				command.ErrTooLarge, lease, n, len(keys), g.maxTouched)
+		}
+	}
+	return nil
+}
+
+// collectLeased adds the keys that a transaction may put under leases.
+func collectLeased(t *storepb.Txn, more *map[int64]map[string]bool) {
+	for _, ops := range [][]*storepb.Op{t.GetSuccess(), t.GetFailure()} {
+		for _, op := range ops {
+			switch op := op.GetOp().(type) {
+			case *storepb.Op_Put:
+				if op.Put.Lease == 0 {
+					continue
+				}
+				if *more == nil {
+					*more = map[int64]map[string]bool{}
+				}
+				if (*more)[op.Put.Lease] == nil {
+					(*more)[op.Put.Lease] = map[string]bool{}
+				}
+				(*more)[op.Put.Lease][string(op.Put.Key)] = true
+			case *storepb.Op_Txn:
+				collectLeased(op.Txn, more)
+			}
+		}
+	}
+}

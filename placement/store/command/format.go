@@ -1,0 +1,149 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+)
+
+const (
+	// The first byte of a log entry is its format. A member refuses formats that it does not know,
+	// and stops applying, rather than applying half of what a newer member meant. A command has the
+	// lowest format that says what it means.
+	FirstFormat = 1
+	// CompareFormat is for commands that compare over ranges. A comparison over a range without
+	// keys is made as etcd makes it (see compare); in the format before it always held, and what is
+	// in a log of that format keeps its meaning.
+	CompareFormat = 2
+	// membersFormat is for commands that change the core's members.
+	membersFormat = 3
+	// OptionsFormat is for ranges that are ordered, filtered or at a negative revision, and for
+	// leases whose id is negative, which the formats before it refuse.
+	OptionsFormat = 4
+
+	// checkpointFormat is for checkpoints of leases.
+	checkpointFormat = 5
+
+	// groupFormat is for an entry that has several commands, each with its format and its length in
+	// front (entry.go).
+	groupFormat = 6
+
+	// AuthFormat is for changes of users and roles, and for commands of a user: members that know no
+	// users would do them without a check. A command of a client that is not authenticated has the
+	// format of what it does. Before the log enables authentication, such members do right by it, and
+	// they stop there.
+	AuthFormat = 7
+
+	// ImportFormat is for the steps of imports.
+	ImportFormat = 8
+
+	// AlarmFormat is for alarms, and for the end of an import that enables authentication.
+	AlarmFormat = 9
+
+	// CompactFormat is for compactions that do not remove all at once.
+	CompactFormat = 10
+
+	// LeastFormat is the highest format that every version knows whose members can be in one core
+	// with those of this version.
+	LeastFormat = ImportFormat
+
+	// NewestFormat is the highest that this version knows. Those above LeastFormat are used when all
+	// members are known to know them (package admission).
+	NewestFormat = CompactFormat
+)
+
+func Encode(c *storepb.Command) ([]byte, error) {
+	data := make([]byte, 1+c.SizeVT())
+	data[0] = FormatOf(c)
+	if _, err := c.MarshalToSizedBufferVT(data[1:]); err != nil {
+		return nil, fmt.Errorf("encode command: %w", err)
+	}
+	return data, nil
+}
+
+// FormatOf is the lowest format that says what a command means.
+func FormatOf(c *storepb.Command) byte {
+	if c.GetAuth().GetUser() != "" {
+		return AuthFormat
+	}
+	switch op := c.Op.(type) {
+	case *storepb.Command_Txn:
+		return formatOfTxn(op.Txn)
+	case *storepb.Command_LeaseGrant:
+		if op.LeaseGrant.GetId() < 0 {
+			return OptionsFormat
+		}
+	case *storepb.Command_ChangeMembers:
+		return membersFormat
+	case *storepb.Command_LeaseCheckpoint:
+		return checkpointFormat
+	case *storepb.Command_AuthChange:
+		return AuthFormat
+	case *storepb.Command_Import:
+		if op.Import.GetEnable() != nil {
+			return AlarmFormat
+		}
+		return ImportFormat
+	case *storepb.Command_Compact:
+		if op.Compact.GetEvents() > 0 || op.Compact.GetResume() {
+			return CompactFormat
+		}
+	case *storepb.Command_AlarmChange:
+		return AlarmFormat
+	}
+	return FirstFormat
+}
+
+func formatOfTxn(t *storepb.Txn) byte {
+	format := byte(FirstFormat)
+	if slices.ContainsFunc(t.GetCompare(), comparesRange) {
+		format = CompareFormat
+	}
+	for _, ops := range [][]*storepb.Op{t.GetSuccess(), t.GetFailure()} {
+		for _, op := range ops {
+			switch op := op.GetOp().(type) {
+			case *storepb.Op_Range:
+				if hasOptions(op.Range) {
+					return OptionsFormat
+				}
+			case *storepb.Op_Txn:
+				format = max(format, formatOfTxn(op.Txn))
+			}
+		}
+	}
+	return format
+}
+
+func comparesRange(c *storepb.Compare) bool { return len(c.GetRangeEnd()) > 0 }
+
+// hasOptions says whether a range asks for what the first formats do not know.
+func hasOptions(q *storepb.Range) bool {
+	return q.GetSortOrder() != 0 || q.GetSortTarget() != 0 || q.GetMinModRevision() != 0 ||
+		q.GetMaxModRevision() != 0 || q.GetMinCreateRevision() != 0 ||
+		q.GetMaxCreateRevision() != 0 || int64(q.GetRevision()) < 0
+}
+
+// Decode copies what it keeps of data.
+func Decode(data []byte) (c *storepb.Command, format byte, err error) {
+	if len(data) == 0 {
+		return nil, 0, errors.New("command is empty")
+	}
+	if format = data[0]; format < FirstFormat || format > NewestFormat {
+		return nil, 0, fmt.Errorf(
+			"command has format %d, this version knows %d to %d: a newer version wrote it",
+			format, FirstFormat, NewestFormat)
+	}
+	if err := checkNesting(data[1:]); err != nil {
+		return nil, 0, fmt.Errorf("command is malformed: %w", err)
+	}
+	c = &storepb.Command{}
+	if err := c.UnmarshalVT(data[1:]); err != nil {
+		return nil, 0, fmt.Errorf("command is malformed: %w", err)
+	}
+	if c.Op == nil {
+		return nil, 0, errors.New("command says nothing to do: a newer version may have written it")
+	}
+	return c, format, nil
+}

@@ -1,0 +1,63 @@
+package store
+
+import (
+	"github.com/tidemarkdb/tidemark/placement/store/command"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// Put is an operation that writes a key.
+func Put(key, value []byte) *storepb.Op {
+	return &storepb.Op{Op: &storepb.Op_Put{Put: &storepb.Put{Key: key, Value: value}}}
+}
+
+// PutLeased is an operation that writes a key which ends with its lease.
+func PutLeased(key, value []byte, lease int64) *storepb.Op {
+	return &storepb.Op{Op: &storepb.Op_Put{Put: &storepb.Put{Key: key, Value: value, Lease: lease}}}
+}
+
+// Delete is an operation that deletes one key.
+func Delete(key []byte) *storepb.Op {
+	return &storepb.Op{Op: &storepb.Op_DeleteRange{DeleteRange: &storepb.DeleteRange{Key: key}}}
+}
+
+// PrefixRange is the key and range end that name all keys with a prefix.
+func PrefixRange(prefix []byte) (key, rangeEnd []byte) {
+	end := keys.PrefixEnd(prefix)
+	if end == nil {
+		end = command.RangeEndAll
+	}
+	return prefix, end
+}
+
+// Absent holds if the key does not exist.
+func Absent(key []byte) *storepb.Compare { return ModifiedAt(key, 0) }
+
+// ModifiedAt holds if the key was last written at the revision; 0: if it does not exist.
+func ModifiedAt(key []byte, revision uint64) *storepb.Compare {
+	return &storepb.Compare{Key: key, Target: storepb.Compare_MOD, Number: int64(revision)}
+}
+
+// If is a command that does one list of operations if all comparisons hold, and the other if not.
+func If(compare []*storepb.Compare, success, failure []*storepb.Op) *storepb.Command {
+	return &storepb.Command{Op: &storepb.Command_Txn{
+		Txn: &storepb.Txn{Compare: compare, Success: success, Failure: failure}}}
+}
+
+// Compact is a command that makes revisions below the given one unreadable.
+func Compact(revision uint64) *storepb.Command {
+	return &storepb.Command{
+		Op: &storepb.Command_Compact{Compact: &storepb.Compact{Revision: revision}}}
+}
+
+// Grant is a command that makes a lease.
+func Grant(id int64, ttlMillis uint64) *storepb.Command {
+	return &storepb.Command{Op: &storepb.Command_LeaseGrant{
+		LeaseGrant: &storepb.LeaseGrant{Id: id, TtlMillis: ttlMillis}}}
+}
+
+// Revoke is a command that ends a lease and deletes its keys.
+func Revoke(id int64) *storepb.Command {
+	return &storepb.Command{
+		Op: &storepb.Command_LeaseRevoke{LeaseRevoke: &storepb.LeaseRevoke{Id: id}}}
+}

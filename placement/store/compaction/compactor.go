@@ -1,0 +1,318 @@
+package compaction
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/store/command"
+	"github.com/tidemarkdb/tidemark/placement/store/execute"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
+)
+
+// StepEvents is about how many events one command looks at when the leader splits up a compaction,
+// so that none stops the log for long.
+const StepEvents = 4_000
+
+// Store is what a Compactor compacts. No lock is held when it is called.
+type Store interface {
+	// ReadState runs f on the newest state of the database.
+	ReadState(f func(*tables.Reader) error) error
+	Revision() uint64
+	Compacted() uint64
+	Alarms() []*storepb.Alarm
+	// MayUse says whether all members are known to know a format.
+	MayUse(format byte) bool
+	Leadership() (execute.Leadership, <-chan struct{})
+	DoOwn(ctx context.Context, c *storepb.Command) (*storepb.Result, error)
+}
+
+// Config is what a Compactor is made of.
+type Config struct {
+	Store Store
+	// History is how many revisions are kept, and HistoryFor for how long each that was the newest.
+	// What either says may go, goes. 0: it says nothing.
+	History    uint64
+	HistoryFor time.Duration
+	// Now is a monotonic clock.
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+// Compactor compacts on the leader, and follows what compactions have left to be removed. Its
+// methods may be called from any goroutine.
+type Compactor struct {
+	config  Config
+	store   Store
+	long    chan struct{} // for run
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	mu      struct {
+		sync.Mutex
+		// compacting is closed when all was removed that a compaction has left; nil: that is so.
+		compacting chan struct{}
+	}
+}
+
+// New returns a Compactor, which compacts from Start to Stop.
+func New(config Config) *Compactor {
+	c := &Compactor{config: config, store: config.Store, long: make(chan struct{}, 1)}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c
+}
+
+// Start has the compactor begin.
+func (c *Compactor) Start() { c.running.Go(c.run) }
+
+// Stop waits until the compactor has ended.
+func (c *Compactor) Stop() {
+	c.cancel()
+	c.running.Wait()
+}
+
+// Look has the compactor look whether there is something to do.
+func (c *Compactor) Look() {
+	select {
+	case c.long <- struct{}{}:
+	default:
+	}
+}
+
+// run is the leader's housekeeping: it keeps the history at its length. A compaction
+// may take long, or wait for a quorum, so it has a goroutine of its own, from New to Close: leases
+// run out meanwhile.
+func (c *Compactor) run() {
+	var seen timeline
+	var ticks <-chan time.Time
+	if c.config.HistoryFor > 0 {
+		ticker := time.NewTicker(max(c.config.HistoryFor/timelineParts, time.Second))
+		defer ticker.Stop()
+		ticks = ticker.C
+	}
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-c.long:
+		case <-ticks:
+			seen.note(c)
+		}
+		to := c.compactTo(&seen)
+		if l, _ := c.store.Leadership(); l.Serving {
+			if err := c.compactHistory(to); err != nil {
+				// What was refused was applied nevertheless, and is a reason to look again.
+				c.rest(lookAgain)
+			}
+		}
+	}
+}
+
+// lookAgain is when the leader tries again to compact after it could not.
+const lookAgain = time.Second
+
+// rest waits for so long, or for Close.
+func (c *Compactor) rest(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-c.ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// timelineParts is of how many parts of Config.HistoryFor a leader remembers the revision at their
+// ends: it keeps so much more history at most.
+const timelineParts = 16
+
+// timeline is which revision this member had when. That one was the newest then, or older, so what
+// is said holds whichever member leads: each remembers, so that a new leader need not begin anew.
+type timeline struct{ marks []mark }
+
+type mark struct {
+	at       time.Time
+	revision uint64
+}
+
+// note remembers this moment.
+func (t *timeline) note(c *Compactor) {
+	t.marks = append(t.marks, mark{c.config.Now(), c.store.Revision()})
+}
+
+// before is the newest revision that is as old as that; 0 if none is known to be. Older marks are
+// forgotten.
+func (t *timeline) before(at time.Time) (revision uint64) {
+	n := 0
+	for n < len(t.marks) && !t.marks[n].at.After(at) {
+		revision = t.marks[n].revision
+		n++
+	}
+	t.marks = t.marks[max(n-1, 0):]
+	return revision
+}
+
+// compactTo is up to which revision the history is to go; 0: it stays.
+func (c *Compactor) compactTo(seen *timeline) (to uint64) {
+	if c.historyLong() {
+		to = c.store.Revision() - c.config.History
+	}
+	if c.config.HistoryFor > 0 {
+		to = max(to, seen.before(c.config.Now().Add(-c.config.HistoryFor)))
+	}
+	if l, _ := c.store.Leadership(); !l.Serving || to <= c.store.Compacted() {
+		return 0
+	}
+	return to
+}
+
+// compactHistory compacts up to a revision, in steps, and removes what earlier compactions have
+// left. It rests for as long as a step takes, so that what clients ask for has its turns. While an
+// alarm refuses compactions it proposes none: the end of the alarm has it look again.
+func (c *Compactor) compactHistory(to uint64) error {
+	for c.ctx.Err() == nil {
+		whole := compact(&storepb.Compact{Revision: to})
+		if command.Alarmed(c.store.Alarms(), whole) != storepb.Code_OK {
+			return nil
+		}
+		began := time.Now()
+		var err error
+		switch {
+		case c.Compacting() != nil:
+			_, err = c.store.DoOwn(c.ctx, resumeCompaction(c.store.Compacted()))
+		case c.store.Compacted() < to:
+			var step *storepb.Compact
+			if step, err = c.step(to); err == nil {
+				_, err = c.store.DoOwn(c.ctx, compact(step))
+			}
+		default:
+			return nil
+		}
+		if err != nil && !errors.Is(err, command.ErrCompacted) {
+			if c.ctx.Err() == nil {
+				c.config.Logger.Info("history was not compacted; the leader tries again later",
+					"to", to, "error", err)
+			}
+			return err
+		}
+		c.rest(min(time.Since(began), longestRest))
+	}
+	return nil
+}
+
+// longestRest bounds the rest between two steps: one that has waited for a quorum needs none.
+const longestRest = 100 * time.Millisecond
+
+// historyLong says whether there are a tenth more revisions than are to be kept.
+func (c *Compactor) historyLong() bool {
+	return c.config.History > 0 &&
+		c.store.Revision() > c.store.Compacted()+c.config.History+c.config.History/10
+}
+
+// step is what one command is to do of a compaction at a revision: as many revisions as
+// have about StepEvents events, or a part of what is to be removed for one that has more, if all
+// members know of parts.
+func (c *Compactor) step(to uint64) (step *storepb.Compact, err error) {
+	err = c.store.ReadState(func(r *tables.Reader) error {
+		step = &storepb.Compact{Revision: to}
+		first := r.Meta.Compacted + 1
+		end, n := r.Event(to+1, 0), 0
+		for ok := r.Seek(r.FirstEvent(r.Meta), end); ok; ok = r.Next(end) {
+			revision, _, err := tables.DecodeEventKey(r.Iterator.Key())
+			if err != nil {
+				return err
+			}
+			if n++; n > StepEvents {
+				step.Revision = max(revision-1, first)
+				if revision <= first && c.store.MayUse(command.CompactFormat) {
+					step.Events = StepEvents
+				}
+				return nil
+			}
+		}
+		return r.Iterator.Error()
+	})
+	return step, err
+}
+
+func compact(m *storepb.Compact) *storepb.Command {
+	return &storepb.Command{Op: &storepb.Command_Compact{Compact: m}}
+}
+
+// resumeCompaction is a command that removes more of what the compaction at a revision has left.
+func resumeCompaction(at uint64) *storepb.Command {
+	return compact(&storepb.Compact{Revision: at, Events: StepEvents, Resume: true})
+}
+
+// Prepare does a long compaction in steps, so that no command stops the log for long, and returns
+// the last step.
+func (c *Compactor) Prepare(
+	ctx context.Context, whole *storepb.Command, m *storepb.Compact,
+) (*storepb.Command, error) {
+	to := m.GetRevision()
+	for !m.GetResume() && c.store.Compacted() < to && to <= c.store.Revision() {
+		step, err := c.step(to)
+		if err != nil {
+			return nil, err
+		}
+		if step.Revision >= to {
+			return &storepb.Command{Origin: whole.Origin, Request: whole.Request,
+				Session: whole.Session, Sequence: whole.Sequence, Acknowledged: whole.Acknowledged,
+				Auth: whole.Auth, Op: compact(step).Op}, nil
+		}
+		if _, err := c.store.DoOwn(ctx, compact(step)); err != nil && !errors.Is(err,
+			command.ErrCompacted) {
+			return nil, err
+		}
+	}
+	return whole, nil
+}
+
+// Applied says that the store is as far with its compactions as the metadata are. The
+// size of the store is known already: whoever has waited for a compaction asks for the size.
+func (c *Compactor) Applied(meta *storepb.MetaRecord) {
+	c.Left(meta)
+	if c.historyLong() || meta.CompactionRest != nil {
+		c.Look()
+	}
+}
+
+// Left follows whether a compaction has left something to be removed.
+func (c *Compactor) Left(meta *storepb.MetaRecord) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch left := meta.CompactionRest != nil; {
+	case left && c.mu.compacting == nil:
+		c.mu.compacting = make(chan struct{})
+	case !left && c.mu.compacting != nil:
+		close(c.mu.compacting)
+		c.mu.compacting = nil
+	}
+}
+
+// Compacting is closed when all was removed that a compaction has left; nil: that is so.
+func (c *Compactor) Compacting() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.compacting
+}
+
+// AwaitCompaction returns when this member has removed all that compactions have made unreadable,
+// or with the error of ctx. A compaction of many changes is done when they cannot be read, and the
+// leader has them removed bit by bit.
+func (c *Compactor) AwaitCompaction(ctx context.Context) error {
+	rest := c.Compacting()
+	if rest == nil {
+		return nil
+	}
+	select {
+	case <-rest:
+		return nil
+	case <-c.ctx.Done():
+		return command.ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,275 @@
+package execute
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/placement/store/command"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// Group is the Raft group as commands need it.
+type Group interface {
+	// Propose appends data to the log if this replica still leads at term when its turn comes;
+	// otherwise LeadershipChanged tells. It does not block, and it takes over data.
+	Propose(term uint64, data []byte) error
+	// ProposeChange is Propose for an entry that changes the configuration, which is next when it is
+	// applied. One that is not a step away, or would leave the leader out, ends the leadership.
+	ProposeChange(term uint64, data []byte, next group.Configuration) error
+}
+
+// Peers reaches the member that leads.
+type Peers interface {
+	// Execute hands an encoded command to the member that leads at a term, whose
+	// Executor.ServeExecute takes it. A NotLeaderError says that the member did nothing because it
+	// does not lead at that term; any other error leaves open what it did.
+	Execute(ctx context.Context, leader keys.ReplicaID, term uint64, command []byte) ([]byte, error)
+}
+
+// Machine is the state machine that commands are for. The Executor holds no lock when it calls.
+type Machine interface {
+	// Prepare refuses what is not to be proposed, does what comes before, and returns what is to be
+	// proposed. It is called on the leader.
+	Prepare(ctx context.Context, c *storepb.Command) (*storepb.Command, error)
+	// Reserve lets a command in that is about to be proposed, by the quota, and returns how many
+	// bytes it has reserved; Release gives back those of a command that is not applied.
+	Reserve(ctx context.Context, c *storepb.Command) (bytes uint64, err error)
+	Release(bytes uint64)
+	// Members are those of the group, as of what is applied.
+	Members() *storepb.Members
+	// AppliedIndex is that of the newest entry that is applied and visible, and Reach waits until an
+	// entry is.
+	AppliedIndex() uint64
+	Reach(ctx context.Context, index uint64) error
+}
+
+// Config is what an Executor is made of. Peers may be nil: then only the leader takes commands.
+type Config struct {
+	// Name is what errors call the store.
+	Name    string
+	Machine Machine
+	Peers   Peers
+	// MaxPending and MaxPendingBytes bound the commands whose outcome is open.
+	MaxPending      int
+	MaxPendingBytes int64
+	// GroupCommands has commands that come while others are on their way share an entry.
+	GroupCommands bool
+	// Origin names this process in its commands. It is not 0.
+	Origin uint64
+	// Latency observes for how many seconds commands wait that were proposed here.
+	Latency prometheus.Observer
+}
+
+// Executor takes commands, and finds out what became of them. Its methods may be called from any
+// goroutine.
+type Executor struct {
+	config  Config
+	machine Machine
+	// requests numbers the commands of this process.
+	requests atomic.Uint64
+	budget   *budget
+	grouped  chan struct{} // for the proposer
+	ctx      context.Context
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+
+	mu struct {
+		sync.Mutex
+		group      Group
+		leadership group.Leadership
+		// appliedTerm is the term of the newest entry that is applied.
+		appliedTerm uint64
+		pending     map[ID]*pending
+		forwarded   forwarded
+		grouping    grouping
+		closed      bool
+		// changed is closed when the leadership changes, and replaced.
+		changed chan struct{}
+	}
+}
+
+// New returns an Executor that knows no leader. The caller closes it.
+func New(config Config) *Executor {
+	x := &Executor{config: config, machine: config.Machine, grouped: make(chan struct{}, 1),
+		budget: newBudget(int64(config.MaxPending), config.MaxPendingBytes)}
+	x.mu.pending = map[ID]*pending{}
+	x.mu.changed = make(chan struct{})
+	x.ctx, x.cancel = context.WithCancel(context.Background())
+	if config.GroupCommands {
+		x.running.Go(x.proposer)
+	}
+	return x
+}
+
+// SetGroup gives the Raft group, once, before anything is expected of it.
+func (x *Executor) SetGroup(g Group) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.mu.group = g
+}
+
+// Stop ends all calls, and waits for what runs. It may be called more than once.
+func (x *Executor) Stop() {
+	x.mu.Lock()
+	if !x.mu.closed {
+		x.mu.closed = true
+		x.notifyLocked()
+	}
+	lost := x.takePendingLocked(func(*pending) bool { return true })
+	x.mu.Unlock()
+	x.lose(lost)
+	x.cancel()
+	x.running.Wait()
+}
+
+// start runs f on a goroutine that Stop waits for; false if that was called.
+func (x *Executor) start(f func()) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.mu.closed {
+		return false
+	}
+	x.running.Go(f)
+	return true
+}
+
+// Leadership says which member leads the core, as this member sees it.
+type Leadership struct {
+	Term uint64
+	// Leader is 0 when no leader is known.
+	Leader keys.ReplicaID
+	// IsLeader: this member leads.
+	IsLeader bool
+	// Serving: it leads, and has applied everything that was committed before its term.
+	Serving bool
+}
+
+// Leadership returns which member leads, and a channel that is closed when that changes.
+func (x *Executor) Leadership() (Leadership, <-chan struct{}) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.leadershipLocked(), x.mu.changed
+}
+
+func (x *Executor) leadershipLocked() Leadership {
+	l := x.mu.leadership
+	leads := l.IsLeader && !x.mu.closed
+	return Leadership{Term: l.Term, Leader: l.Leader, IsLeader: leads,
+		Serving: leads && x.mu.appliedTerm == l.Term}
+}
+
+// AwaitLeadership waits until the leadership has changed, or for so long. ErrClosed says that there
+// will be none here any more.
+func (x *Executor) AwaitLeadership(ctx context.Context, d time.Duration) error {
+	_, changed := x.Leadership()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-x.ctx.Done():
+		return command.ErrClosed
+	case <-changed:
+	case <-timer.C:
+	}
+	return nil
+}
+
+func (x *Executor) notifyLocked() {
+	close(x.mu.changed)
+	x.mu.changed = make(chan struct{})
+}
+
+// SetLeadership is told of each change of the group's leadership, and says whether this member
+// serves. Commands that were proposed here before may be lost.
+func (x *Executor) SetLeadership(l group.Leadership) (serving bool) {
+	x.mu.Lock()
+	x.mu.leadership = l
+	lost := x.takePendingLocked(func(p *pending) bool {
+		return !p.survives && (!l.IsLeader || p.term != l.Term)
+	})
+	if !l.IsLeader || x.mu.forwarded.term != l.Term {
+		x.mu.forwarded.begin(l.Term)
+		x.mu.grouping = grouping{term: l.Term}
+	}
+	serving = x.leadershipLocked().Serving
+	x.notifyLocked()
+	x.mu.Unlock()
+	x.lose(lost)
+	return serving
+}
+
+// Answer is the result of a command that was applied.
+type Answer struct {
+	ID     ID
+	Result *storepb.Result
+}
+
+// Applied is what the application of entries has changed.
+type Applied struct {
+	// Known are the commands of which the outcome is known now, in the order of the log. The caller
+	// passes them to Settle when the state that they have made is visible.
+	Known []Known
+	// Reserved is how many bytes the commands had reserved that were applied.
+	Reserved uint64
+	// Serving is Leadership.Serving, and Changed says that it was another before.
+	Serving, Changed bool
+}
+
+// EntriesApplied is told of entries that were applied, the last of them of that term.
+//
+// INVARIANT: what a reader has to see who finds that this member serves, is visible before.
+func (x *Executor) EntriesApplied(term uint64, answers []Answer) (a Applied) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	before, newTerm := x.leadershipLocked().Serving, term != x.mu.appliedTerm
+	x.mu.appliedTerm = term
+	a.Serving = x.leadershipLocked().Serving
+	if a.Changed = a.Serving != before; a.Changed {
+		x.notifyLocked()
+	}
+	for _, answer := range answers {
+		if p := x.mu.pending[answer.ID]; p != nil { // else its caller knows it from the leader
+			delete(x.mu.pending, answer.ID)
+			a.Known = append(a.Known, Known{p, outcome{result: answer.Result}})
+			a.Reserved += p.reserved
+			p.reserved = 0
+		}
+	}
+	if newTerm {
+		a.Known = append(a.Known, x.supersededLocked()...)
+	}
+	return a
+}
+
+// EntriesSkipped is told that a snapshot was installed whose last entry is of that term: which of
+// the commands under way are in it is not known.
+func (x *Executor) EntriesSkipped(term uint64) {
+	x.mu.Lock()
+	x.mu.appliedTerm = term
+	skipped := x.takePendingLocked(func(p *pending) bool { return p.survives && p.term <= term })
+	x.mu.Unlock()
+	var all []Known
+	for _, p := range skipped {
+		all = append(all, Known{p, outcome{err: fmt.Errorf(
+			"%w: this member of %s was behind, and was sent the state as a whole",
+			command.ErrOutcomeUnknown, x.config.Name)}})
+	}
+	x.Settle(all)
+}
+
+// Pending is how many commands have an outcome that is open, and their bytes; Refused is how many
+// calls have ended before their command was let in, since the process started.
+func (x *Executor) Pending() (commands, bytes int64) {
+	return x.budget.heldCommands.Load(), x.budget.heldBytes.Load()
+}
+
+// Refused: see Pending.
+func (x *Executor) Refused() int64 { return x.budget.refusals.Load() }

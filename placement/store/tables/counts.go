@@ -1,0 +1,168 @@
+package tables
+
+import (
+	"bytes"
+	"slices"
+	"sync"
+
+	"github.com/tidemarkdb/tidemark/placement/store/command"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+const (
+	// maxCounted is how many counts are remembered, and maxCountedBytes how large the bounds of one
+	// may be.
+	maxCounted      = 64
+	maxCountedBytes = 4 << 10
+)
+
+// CountedRange is how many keys a range has at a revision. Nothing changes that, so that it holds
+// for as long as the revision can be read.
+type CountedRange struct {
+	key, end []byte
+	revision uint64
+	count    uint64
+}
+
+// RangeCounts remembers counts of what is left of lists. A list in pages asks at the same revision
+// for one range after the other with the same end, and each is answered with the count of all of
+// it: without what is remembered of the page before, each would go through all the rest.
+type RangeCounts struct {
+	Mu struct {
+		sync.Mutex
+		// Ranges are in the order of their use, the last one first.
+		Ranges []CountedRange
+	}
+}
+
+// find returns, of the ranges within one with the same end, the one that leaves out least of it.
+func (c *RangeCounts) find(key, end []byte, revision uint64) (found CountedRange, ok bool) {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	at := -1
+	for i, r := range c.Mu.Ranges {
+		if r.revision != revision || !bytes.Equal(r.end, end) || bytes.Compare(r.key, key) < 0 {
+			continue
+		}
+		if at < 0 || bytes.Compare(r.key, c.Mu.Ranges[at].key) < 0 {
+			at = i
+		}
+	}
+	if at < 0 {
+		return CountedRange{}, false
+	}
+	found = c.Mu.Ranges[at]
+	c.Mu.Ranges = slices.Insert(slices.Delete(c.Mu.Ranges, at, at+1), 0, found)
+	return found, true
+}
+
+// note remembers a count. It takes the place of that of a range with the same end and revision that
+// begins at previous: the list has gone on from there. The bytes are copied.
+func (c *RangeCounts) note(r CountedRange, previous []byte) {
+	if len(r.key)+len(r.end) > maxCountedBytes {
+		return
+	}
+	r.key, r.end = bytes.Clone(r.key), bytes.Clone(r.end)
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	c.Mu.Ranges = slices.DeleteFunc(c.Mu.Ranges, func(old CountedRange) bool {
+		return old.revision == r.revision && bytes.Equal(old.end, r.end) &&
+			(bytes.Equal(old.key, r.key) || bytes.Equal(old.key, previous))
+	})
+	c.Mu.Ranges = slices.Insert(c.Mu.Ranges, 0, r)
+	if len(c.Mu.Ranges) > maxCounted {
+		clear(c.Mu.Ranges[maxCounted:])
+		c.Mu.Ranges = c.Mu.Ranges[:maxCounted]
+	}
+}
+
+// remembersCount says whether the count of a range is looked up, and remembered, in counts.
+func (r *Reader) remembersCount(q *storepb.Range) bool {
+	return r.Counts != nil && int64(q.Revision) > 0
+}
+
+// knowsCounts says whether a range is counted with the help of blocks or counts.
+func (r *Reader) knowsCounts(q *storepb.Range, revision uint64) bool {
+	return q.Count && !q.CountOnly && q.Limit > 0 && (r.remembersCount(q) || r.hasBlocks(revision))
+}
+
+func (r *Reader) hasBlocks(revision uint64) bool {
+	return r.Blocks != nil && r.Blocks.Covers(revision)
+}
+
+// countKeys counts the keys of a span, with the help of blocks if they have the revision.
+func (r *Reader) countKeys(span keys.Span, revision uint64) (uint64, error) {
+	scan := func(span keys.Span, visit func(key []byte)) error {
+		return r.Walk(span, revision, func() Part { return MereKey },
+			func(*storepb.KeyValue) (bool, error) {
+				key, _, err := DecodeVersionKey(r.Iterator.Key())
+				if err == nil {
+					visit(key)
+				}
+				return true, err
+			})
+	}
+	if r.Blocks != nil {
+		return r.Blocks.Count(span, revision, scan)
+	}
+	count := uint64(0)
+	err := scan(span, func([]byte) { count++ })
+	return count, err
+}
+
+// rangeCounted collects the pairs of a range as far as its limit lets, and counts all keys of it
+// with the help of blocks, or of counts if the revision is too old for these.
+func (r *Reader) rangeCounted(q *storepb.Range, revision uint64, s *selection) (uint64, error) {
+	var known CountedRange
+	ok := false
+	if r.remembersCount(q) && !r.hasBlocks(revision) {
+		known, ok = r.Counts.find(q.Key, q.RangeEnd, revision)
+	}
+	// seen counts the keys that were gone through up to last, and before those of them that known
+	// does not count.
+	var seen, before uint64
+	var last []byte
+	err := r.Walk(command.Span(q.Key, q.RangeEnd), revision, s.need,
+		func(kv *storepb.KeyValue) (bool, error) {
+			if seen++; ok && bytes.Compare(kv.Key, known.key) < 0 {
+				before++
+			}
+			if err := s.add(kv); err != nil {
+				return false, err
+			}
+			if s.more && s.full() {
+				last = kv.Key
+			}
+			return last == nil, nil
+		})
+	switch {
+	case err != nil:
+		return 0, err
+	case last == nil:
+		return seen, nil // that is all of it
+	}
+	count := before
+	if !ok || before == seen {
+		rest := keys.Span{Start: append(bytes.Clone(last), 0),
+			End: command.Span(q.Key, q.RangeEnd).End}
+		if ok {
+			rest.End = known.key
+		}
+		others, err := r.countKeys(rest, revision)
+		if err != nil {
+			return 0, err
+		}
+		count = seen + others
+	}
+	if ok {
+		count += known.count
+	}
+	if r.remembersCount(q) && s.order() == nil && !s.filters() {
+		// The list goes on behind what this page ends with.
+		next := s.pairs[len(s.pairs)-1].Key
+		r.Counts.note(CountedRange{append(bytes.Clone(next), 0), q.RangeEnd, revision,
+			count - uint64(len(s.pairs))}, q.Key)
+	}
+	return count, nil
+}

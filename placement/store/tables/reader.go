@@ -1,0 +1,287 @@
+package tables
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/tidemarkdb/tidemark/placement/store/command"
+	"github.com/tidemarkdb/tidemark/placement/store/imports"
+	"github.com/tidemarkdb/tidemark/placement/store/keycount"
+	"github.com/tidemarkdb/tidemark/placement/store/newest"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// Source is what can be read: the state database, or a batch on top of it.
+type Source interface {
+	NewIter(*pebble.IterOptions) (*pebble.Iterator, error)
+}
+
+// Reader reads one consistent state of the store: an iterator sees neither later batches nor a
+// snapshot that is installed meanwhile, and the meta record is read through the same iterator. It
+// is for one goroutine, and holds on to memtables and files: it is closed soon.
+type Reader struct {
+	*Layout
+	Iterator *pebble.Iterator
+	Meta     *storepb.MetaRecord
+	// Interrupted, if set, says now and then why a long reading is to end.
+	Interrupted func() error
+	// Counts, if set, remembers how many keys ranges have.
+	Counts *RangeCounts
+	// Blocks, if set, counts keys at the newest revisions without going through them.
+	Blocks *keycount.Blocks
+	// Vacant, if set, remembers spans without keys, which walks pass over.
+	Vacant *keycount.Blocks
+	// Newest, if set, remembers the newest versions: the reader is that of Apply.
+	Newest *newest.Cache
+	// Passed is how many keys walks have come to.
+	Passed uint64
+}
+
+func NewReader(l *Layout, s Source) (*Reader, error) {
+	r, err := NewReaderWith(l, s, &storepb.MetaRecord{Revision: InitialRevision})
+	if err != nil {
+		return nil, err
+	}
+	value, ok, err := r.Get(l.Meta)
+	if err == nil && ok {
+		r.Meta = &storepb.MetaRecord{}
+		if err = r.Meta.UnmarshalVT(value); err == nil &&
+			(r.Meta.Revision < InitialRevision || r.Meta.Compacted > r.Meta.Revision) {
+			err = fmt.Errorf("revision %d, compacted %d", r.Meta.Revision, r.Meta.Compacted)
+		}
+		if err != nil {
+			err = fmt.Errorf("meta record of the core's store is malformed: %w", err)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// NewReaderWith is newReader for a caller that knows the meta record.
+func NewReaderWith(l *Layout, s Source, meta *storepb.MetaRecord) (*Reader, error) {
+	it, err := s.NewIter(&pebble.IterOptions{LowerBound: l.Span.Start, UpperBound: l.Span.End})
+	if err != nil {
+		return nil, fmt.Errorf("read the core's store: %w", err)
+	}
+	return &Reader{Layout: l, Iterator: it, Meta: meta}, nil
+}
+
+func (r *Reader) Close() error { return r.Iterator.Close() }
+
+// Refresh has the reader of a batch see what was written to that since.
+func (r *Reader) Refresh() {
+	r.Iterator.SetOptions(&pebble.IterOptions{LowerBound: r.Span.Start, UpperBound: r.Span.End})
+}
+
+// Seek moves to the first engine key at or after start, and says whether it comes before end.
+func (r *Reader) Seek(start, end []byte) bool {
+	return r.Iterator.SeekGE(start) && bytes.Compare(r.Iterator.Key(), end) < 0
+}
+
+// Next moves to the next engine key, and says whether it comes before end.
+func (r *Reader) Next(end []byte) bool {
+	return r.Iterator.Next() && bytes.Compare(r.Iterator.Key(), end) < 0
+}
+
+// Get reads an engine key. The value is valid until the iterator moves.
+func (r *Reader) Get(key []byte) (value []byte, ok bool, err error) {
+	if !r.Iterator.SeekGE(key) || !bytes.Equal(r.Iterator.Key(), key) {
+		return nil, false, r.Iterator.Error()
+	}
+	value, err = r.Iterator.ValueAndErr()
+	return value, err == nil, err
+}
+
+// Applied is the index and the term of the last entry of the state that is read; 0 if there was
+// none.
+func (r *Reader) Applied() (index, term uint64, err error) {
+	value, ok, err := r.Get(r.Layout.Applied)
+	if err != nil || !ok {
+		return 0, 0, err
+	}
+	return DecodeApplied(value)
+}
+
+// At returns the newest version of a key at or below a revision; nil if there is none or it is a
+// deletion.
+func (r *Reader) At(key []byte, revision uint64) (*storepb.KeyValue, error) {
+	kv, err := r.Version(key, revision)
+	if err != nil || kv == nil || kv.Version == 0 {
+		return nil, err
+	}
+	return kv, nil
+}
+
+// atParts is at for what is needed of the pair.
+func (r *Reader) atParts(key []byte, revision uint64, need Part) (*storepb.KeyValue, error) {
+	if need == WholePair {
+		return r.At(key, revision)
+	}
+	if !r.Iterator.SeekGE(r.Layout.Version(key, revision)) {
+		return nil, r.Iterator.Error()
+	}
+	found, at, err := DecodeVersionKey(r.Iterator.Key())
+	if err != nil || !bytes.Equal(found, key) {
+		return nil, nil // as in version
+	}
+	return r.DecodeParts(found, at, need)
+}
+
+// Version is like at, but tells a deletion from nothing: a key-value with version 0.
+func (r *Reader) Version(key []byte, revision uint64) (*storepb.KeyValue, error) {
+	if !r.Iterator.SeekGE(r.Layout.Version(key, revision)) {
+		return nil, r.Iterator.Error()
+	}
+	found, at, err := DecodeVersionKey(r.Iterator.Key())
+	if err != nil || !bytes.Equal(found, key) {
+		// Not a version at all: the next table begins here.
+		return nil, nil
+	}
+	return r.decode(found, at)
+}
+
+// decode reads the version on which the iterator stands. The key is copied.
+func (r *Reader) decode(key []byte, revision uint64) (*storepb.KeyValue, error) {
+	kv, err := r.DecodeParts(key, revision, WholePair)
+	if kv == nil && err == nil {
+		kv = &storepb.KeyValue{Key: bytes.Clone(key), ModRevision: revision}
+	}
+	return kv, err
+}
+
+// Part is how much of a pair is needed.
+type Part int
+
+const (
+	// MereKey is for counting: what is returned is shared, and empty but for a version.
+	MereKey Part = iota
+	// WithoutValue is all but the value, which may be large.
+	WithoutValue
+	WholePair
+)
+
+var counted = &storepb.KeyValue{Version: 1}
+
+// DecodeParts is decode for what is needed of a pair; nil if it is a deletion.
+func (r *Reader) DecodeParts(
+	key []byte, revision uint64, need Part,
+) (*storepb.KeyValue, error) {
+	data, err := r.Iterator.ValueAndErr()
+	if err != nil {
+		return nil, err
+	}
+	var record storepb.VersionRecord
+	if need == WholePair {
+		err = record.UnmarshalVT(data)
+	} else {
+		err = decodeHead(data, &record)
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("version %d of key %s is malformed: %w", revision, keys.Pretty(key), err)
+	case record.Tombstone || record.Version == 0:
+		return nil, nil
+	case need == MereKey:
+		return counted, nil
+	}
+	return &storepb.KeyValue{Key: bytes.Clone(key), ModRevision: revision,
+		CreateRevision: record.CreateRevision, Version: record.Version, Value: record.Value,
+		Lease: record.Lease}, nil
+}
+
+// decodeHead decodes all of a VersionRecord but the value.
+func decodeHead(data []byte, record *storepb.VersionRecord) error {
+	for len(data) > 0 {
+		field, kind, n := protowire.ConsumeTag(data)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		data = data[n:]
+		if kind != protowire.VarintType {
+			if n = protowire.ConsumeFieldValue(field, kind, data); n < 0 {
+				return protowire.ParseError(n)
+			}
+			data = data[n:]
+			continue
+		}
+		number, n := protowire.ConsumeVarint(data)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		data = data[n:]
+		switch field {
+		case 1:
+			record.Tombstone = number != 0
+		case 2:
+			record.CreateRevision = number
+		case 3:
+			record.Version = number
+		case 4:
+			record.Lease = int64(number)
+		}
+	}
+	return nil
+}
+
+// CheckRevision resolves the revision of a read. 0 is the newest.
+func (r *Reader) CheckRevision(revision uint64) (uint64, error) {
+	switch {
+	case revision == 0:
+		return r.Meta.Revision, nil
+	case revision > r.Meta.Revision:
+		return 0, fmt.Errorf("%w: revision %d was asked for, the newest is %d", command.ErrFutureRevision,
+			revision, r.Meta.Revision)
+	case revision < r.Meta.Compacted:
+		return 0, &command.CompactedError{Revision: r.Meta.Compacted}
+	}
+	return revision, nil
+}
+
+// deletionBytes is more than the record of a deletion has. A record with a value is not read to
+// find out that it is none.
+const deletionBytes = 16
+
+// AtDeletion says whether the version on which the iterator stands is a deletion.
+func (r *Reader) AtDeletion() (bool, error) {
+	value := r.Iterator.LazyValue()
+	if value.Len() >= deletionBytes {
+		return false, nil
+	}
+	kv, err := r.DecodeParts(nil, 0, MereKey)
+	return kv == nil && err == nil, err
+}
+
+// NewestAt is at for a revision at or above all that are visible: it does not read what Apply
+// remembers. The key-value is shared, and must not be changed. It may lack its value unless need is
+// wholePair.
+func (r *Reader) NewestAt(key []byte, revision uint64, need Part) (*storepb.KeyValue, error) {
+	if r.Newest == nil {
+		return r.atParts(key, revision, need)
+	}
+	whole := need == WholePair
+	kv, known := r.Newest.Get(key, whole)
+	if known {
+		return kv, nil
+	}
+	kv, err := r.atParts(key, revision, need)
+	if err == nil {
+		r.Newest.Read(key, kv, whole)
+	}
+	return kv, err
+}
+
+// CopyMeta is a copy whose fields can be set. What these point to is shared, and never changed.
+func CopyMeta(m *storepb.MetaRecord) *storepb.MetaRecord {
+	return &storepb.MetaRecord{Revision: m.Revision, Compacted: m.Compacted, Import: m.Import,
+		CompactionRest: m.CompactionRest, Bytes: m.Bytes}
+}
+
+// Importing says whether an import is under way.
+func Importing(meta *storepb.MetaRecord) bool { return imports.UnderWay(meta.Import) }

@@ -1,0 +1,173 @@
+package tables
+
+import (
+	"bytes"
+	"math"
+
+	"github.com/tidemarkdb/tidemark/placement/store/keycount"
+	"github.com/tidemarkdb/tidemark/placement/store/newest"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// InterruptEvery is after how many keys a walk looks whether it is to go on.
+const InterruptEvery = 256
+
+// Scan visits the keys of a span in order, as they were at a revision, until visit says false.
+func (r *Reader) Scan(
+	span keys.Span, revision uint64, visit func(*storepb.KeyValue) (bool, error),
+) error {
+	return r.Walk(span, revision, func() Part { return WholePair }, visit)
+}
+
+// Walk is scan for those that do not need all of all pairs: need is asked before each.
+func (r *Reader) Walk(
+	span keys.Span, revision uint64, need func() Part,
+	visit func(*storepb.KeyValue) (bool, error),
+) error {
+	if span.Empty() {
+		return nil
+	}
+	passing := r.newPassing(span.Start, revision)
+	for ok := r.Iterator.SeekGE(r.Table(TableVersion, span.Start)); ok; {
+		key, at, err := DecodeVersionKey(r.Iterator.Key())
+		if err != nil || (len(span.End) > 0 && bytes.Compare(key, span.End) >= 0) {
+			break // the next table, or the end of the span
+		}
+		if r.Passed++; r.Passed%InterruptEvery == 0 && r.Interrupted != nil {
+			if err := r.Interrupted(); err != nil {
+				passing.ends(key)
+				return err
+			}
+		}
+		if end, vacant := passing.vacant(key); vacant {
+			if end == nil {
+				break
+			}
+			ok = r.Iterator.SeekGE(r.Table(TableVersion, end))
+			continue
+		}
+		if at > revision {
+			// Usually few versions are newer; SeekGE to a near key is cheap.
+			ok = r.Iterator.SeekGE(r.Layout.Version(key, revision))
+			continue
+		}
+		kv, err := r.DecodeParts(key, at, need())
+		if err != nil {
+			return err
+		}
+		if kv == nil {
+			passing.deleted()
+		} else {
+			passing.ends(key)
+			passing.begins(key)
+			if more, err := visit(kv); err != nil || !more {
+				return err
+			}
+		}
+		ok = r.Iterator.NextPrefix()
+	}
+	if err := r.Iterator.Error(); err != nil {
+		return err
+	}
+	passing.ends(span.End)
+	return nil
+}
+
+// passing is what a walk passes between two keys.
+type passing struct {
+	memory   *keycount.Blocks // nil: nothing is remembered
+	known    keycount.Vacant
+	revision uint64
+	// start is where it begins; nil: behind the key last.
+	start, last []byte
+	// steps is how many deleted keys and vacant spans there were.
+	steps int
+	// looks: the next key may lie in a vacant span. Behind a key that exists most walks meet another
+	// one, and those that do not pass one deleted key more.
+	looks bool
+}
+
+func (r *Reader) newPassing(start []byte, revision uint64) passing {
+	p := passing{memory: r.Vacant, revision: revision, start: start, looks: true}
+	if p.memory != nil {
+		p.known = p.memory.Vacant()
+	}
+	if p.start == nil {
+		p.start = []byte{}
+	}
+	return p
+}
+
+// vacant says whether a key that the walk has come to lies in a span without keys, and where that
+// ends; nil: nowhere.
+func (p *passing) vacant(key []byte) (end []byte, vacant bool) {
+	if !p.looks {
+		return nil, false
+	}
+	if end, vacant = p.known.End(key, p.revision); vacant {
+		p.steps++
+	}
+	return end, vacant
+}
+
+func (p *passing) deleted() {
+	p.steps++
+	p.looks = true
+}
+
+// ends remembers what was passed, if that was much, up to a key.
+func (p *passing) ends(key []byte) {
+	if p.memory == nil || p.steps < p.memory.VacantAfter() {
+		return
+	}
+	start := p.start
+	if start == nil {
+		start = append(p.last, 0)
+	}
+	p.memory.FoundVacant(keys.Span{Start: start, End: key}, p.revision, p.steps)
+}
+
+// begins begins anew behind a key.
+func (p *passing) begins(key []byte) {
+	p.steps, p.looks, p.start = 0, false, nil
+	if p.memory != nil {
+		p.last = append(p.last[:0], key...)
+	}
+}
+
+const (
+	// NotedKeys is how many keys are read at a time, with an iterator that is closed then.
+	NotedKeys = 4096
+	// notedBytes is after how many bytes of values a piece ends, too.
+	notedBytes = 4 << 20
+)
+
+// NoteKeys reads a piece of the keys, and returns where the next one begins; nil: there is none.
+//
+// INVARIANT: the next piece begins before all versions that its first key may come to have. The
+// version that is met here may be gone by then, and newer ones come before it.
+func (r *Reader) NoteKeys(f *newest.Filling, from []byte) (next []byte, err error) {
+	end := r.End(TableVersion)
+	n, size := 0, 0
+	for ok := r.Seek(from, end); ok; n++ {
+		key, revision, err := DecodeVersionKey(r.Iterator.Key())
+		if err != nil {
+			return nil, err
+		}
+		if n == NotedKeys || size > notedBytes {
+			return r.Layout.Version(key, math.MaxUint64), nil
+		}
+		value := r.Iterator.LazyValue()
+		size += value.Len()
+		kv, err := r.DecodeParts(key, revision, MereKey)
+		if err != nil {
+			return nil, err
+		}
+		if kv != nil {
+			f.Key(key)
+		}
+		ok = r.Iterator.NextPrefix() && bytes.Compare(r.Iterator.Key(), end) < 0
+	}
+	return nil, r.Iterator.Error()
+}
