@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/passwords"
+	"github.com/tidemarkdb/tidemark/placement/fairshare"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -86,7 +87,7 @@ func (s *authServer) passwordError(ctx context.Context, err error) error {
 		return nil
 	case errors.Is(err, passwords.ErrPassword):
 		return status.Error(codes.Unknown, err.Error())
-	case errors.Is(err, passwords.ErrBusy):
+	case errors.Is(err, fairshare.ErrBusy):
 		return rpctypes.ErrGRPCRequestTooManyRequests
 	}
 	return s.toGRPC(ctx, err)

@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"golang.org/x/crypto/bcrypt"
+
+	"github.com/tidemarkdb/tidemark/placement/fairshare"
 )
 
 const (
@@ -31,7 +33,7 @@ type Config struct {
 // Passwords hashes and compares. Any goroutine may use it.
 type Passwords struct {
 	cost  int
-	turns *turns
+	turns *fairshare.Share
 	// none is the hash that the passwords of unknown users are compared with, so that they take as
 	// long as those of known ones. It is made when it is first needed.
 	none func() ([]byte, error)
@@ -45,19 +47,20 @@ func New(c Config) *Passwords {
 	if c.AtOnce <= 0 {
 		c.AtOnce = 2
 	}
-	return &Passwords{cost: c.Cost, turns: newTurns(c.AtOnce, waitingPerParty, waitingInAll),
+	return &Passwords{cost: c.Cost, turns: fairshare.New(fairshare.Limits{
+		Calls: int64(c.AtOnce), PartyWaits: waitingPerParty, AllWait: waitingInAll}),
 		none: sync.OnceValues(func() ([]byte, error) {
 			return bcrypt.GenerateFromPassword([]byte("of no user"), c.Cost)
 		})}
 }
 
 // Hash is the hash of a password, with a salt of its own. It waits for its turn until ctx ends. The
-// errors are ErrBusy, ErrPassword with bcrypt's text, and that of ctx.
+// errors are fairshare.ErrBusy, ErrPassword with bcrypt's text, and that of ctx.
 func (p *Passwords) Hash(ctx context.Context, party, password string) ([]byte, error) {
-	if err := p.turns.enter(ctx, party); err != nil {
+	if err := p.turns.Enter(ctx, party, 0); err != nil {
 		return nil, err
 	}
-	defer p.turns.leave()
+	defer p.turns.Leave(0)
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), p.cost)
 	if errors.Is(err, bcrypt.ErrPasswordTooLong) {
 		return nil, &tooLong{err}
@@ -71,15 +74,15 @@ type tooLong struct{ error }
 func (*tooLong) Is(target error) bool { return target == ErrPassword }
 
 // Compare says whether a hash is that of a password. hash is nil for a user that there is not: then
-// it is false, and takes as long. It waits for its turn until ctx ends; the errors are ErrBusy and
-// that of ctx.
+// it is false, and takes as long. It waits for its turn until ctx ends; the errors are
+// fairshare.ErrBusy and that of ctx.
 func (p *Passwords) Compare(
 	ctx context.Context, party string, hash []byte, password string,
 ) (bool, error) {
-	if err := p.turns.enter(ctx, party); err != nil {
+	if err := p.turns.Enter(ctx, party, 0); err != nil {
 		return false, err
 	}
-	defer p.turns.leave()
+	defer p.turns.Leave(0)
 	against := hash
 	if cost, err := bcrypt.Cost(hash); err != nil || cost > p.cost+dearer {
 		hash = nil

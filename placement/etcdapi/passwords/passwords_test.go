@@ -1,12 +1,9 @@
 package passwords
 
 import (
-	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 
 	"go.uber.org/goleak"
 	"golang.org/x/crypto/bcrypt"
@@ -59,79 +56,4 @@ func TestHashAndCompare(t *testing.T) {
 	if cost := New(Config{}).cost; cost != bcrypt.DefaultCost {
 		t.Errorf("cost %d by default", cost)
 	}
-}
-
-// A party with many that wait delays another one by one turn.
-func TestPartiesTakeTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(1, 100, 1000)
-		ctx := t.Context()
-		if err := turns.enter(ctx, "first"); err != nil {
-			t.Fatal(err)
-		}
-		var mu sync.Mutex
-		var served []string
-		wait := func(party string) {
-			go func() {
-				if err := turns.enter(ctx, party); err != nil {
-					t.Error(err)
-				}
-				mu.Lock()
-				served = append(served, party)
-				mu.Unlock()
-				turns.leave()
-			}()
-			synctest.Wait()
-		}
-		for range 5 {
-			wait("many")
-		}
-		wait("few")
-		wait("other")
-		wait("few")
-		turns.leave()
-		synctest.Wait()
-		if got := strings.Join(served, " "); got != "many few other many few many many many" {
-			t.Errorf("served: %s", got)
-		}
-		if turns.mu.free != 1 || turns.mu.waiting != 0 || len(turns.mu.queues) != 0 ||
-			len(turns.mu.order) != 0 {
-			t.Errorf("something is left: %+v", &turns.mu)
-		}
-	})
-}
-
-func TestNotTooManyWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(2, 2, 3)
-		ctx, cancel := context.WithCancel(t.Context())
-		for range 2 {
-			if err := turns.enter(ctx, "a"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		ended := make(chan error, 3)
-		for _, party := range []string{"a", "a", "b"} {
-			go func() { ended <- turns.enter(ctx, party) }()
-		}
-		synctest.Wait()
-		for _, party := range []string{"a", "b", "c"} {
-			if err := turns.enter(ctx, party); !errors.Is(err, ErrBusy) {
-				t.Errorf("%s: %v", party, err)
-			}
-		}
-		// A caller that gives up leaves nothing behind.
-		cancel()
-		for range 3 {
-			if err := <-ended; !errors.Is(err, context.Canceled) {
-				t.Error(err)
-			}
-		}
-		turns.leave()
-		turns.leave()
-		if turns.mu.free != 2 || turns.mu.waiting != 0 || len(turns.mu.queues) != 0 ||
-			len(turns.mu.order) != 0 {
-			t.Errorf("something is left: %+v", &turns.mu)
-		}
-	})
 }

@@ -90,7 +90,7 @@ func (x *Executor) handOver(
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", command.ErrTooLarge, size,
 			command.MaxBytes)
 	}
-	if err := x.budget.enter(ctx, clientOf(ctx), size); err != nil {
+	if err := x.enter(ctx, size); err != nil {
 		return nil, err
 	}
 	p := newPending(size)
@@ -98,7 +98,7 @@ func (x *Executor) handOver(
 	own := &storepb.Command{Origin: x.config.Origin, Auth: c.Auth, Op: c.Op}
 	id, err := x.expect(p, own)
 	if err != nil {
-		x.budget.leave(size)
+		x.budget.Leave(size)
 		return nil, err
 	}
 	data, err := command.Encode(own)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemarkdb/tidemark/placement/fairshare"
 	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
@@ -74,11 +75,15 @@ type Executor struct {
 	machine Machine
 	// requests numbers the commands of this process.
 	requests atomic.Uint64
-	budget   *budget
-	grouped  chan struct{} // for the proposer
-	ctx      context.Context
-	cancel   context.CancelFunc
-	running  sync.WaitGroup
+	// budget bounds the commands that were proposed and of which this member does not know yet what
+	// becomes of them. They are in the log of a leader that may be unable to commit, whether their
+	// callers still wait or not; if they came to more than Raft lets a leader have, it would have to
+	// give its leadership up.
+	budget  *fairshare.Share
+	grouped chan struct{} // for the proposer
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
 
 	mu struct {
 		sync.Mutex
@@ -98,7 +103,8 @@ type Executor struct {
 // New returns an Executor that knows no leader. The caller closes it.
 func New(config Config) *Executor {
 	x := &Executor{config: config, machine: config.Machine, grouped: make(chan struct{}, 1),
-		budget: newBudget(int64(config.MaxPending), config.MaxPendingBytes)}
+		budget: fairshare.New(fairshare.Limits{Calls: int64(config.MaxPending),
+			Bytes: config.MaxPendingBytes})}
 	x.mu.pending = map[ID]*pending{}
 	x.mu.changed = make(chan struct{})
 	x.ctx, x.cancel = context.WithCancel(context.Background())
@@ -268,8 +274,28 @@ func (x *Executor) EntriesSkipped(term uint64) {
 // Pending is how many commands have an outcome that is open, and their bytes; Refused is how many
 // calls have ended before their command was let in, since the process started.
 func (x *Executor) Pending() (commands, bytes int64) {
-	return x.budget.heldCommands.Load(), x.budget.heldBytes.Load()
+	return x.budget.Held()
 }
 
 // Refused: see Pending.
-func (x *Executor) Refused() int64 { return x.budget.refusals.Load() }
+func (x *Executor) Refused() int64 { return x.budget.Refused() }
+
+// enter takes a command's part of the budget, and waits for it until ctx ends.
+func (x *Executor) enter(ctx context.Context, size int) error {
+	client, _ := ctx.Value(clientKey{}).(string)
+	err := x.budget.Enter(ctx, client, size)
+	if err == nil {
+		return nil
+	}
+	commands, bytes := x.budget.Held()
+	return fmt.Errorf("%w: %d commands with %d bytes wait already, the limits are %d and %d: %w",
+		command.ErrOverloaded, commands, bytes, x.config.MaxPending, x.config.MaxPendingBytes, err)
+}
+
+type clientKey struct{}
+
+// WithClient says on whose behalf Do and Execute are called. Clients whose commands wait are let in
+// by turns. Callers that do not say it are one client.
+func WithClient(ctx context.Context, client string) context.Context {
+	return context.WithValue(ctx, clientKey{}, client)
+}

@@ -138,7 +138,7 @@ func TestJoinAfterTheLeadershipEnded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := x.budget.enter(t.Context(), "", len(data)); err != nil {
+		if err := x.enter(t.Context(), len(data)); err != nil {
 			t.Fatal(err)
 		}
 		p := newPending(len(data))
@@ -178,7 +178,7 @@ func TestNumberedCommandsAreNotSettled(t *testing.T) {
 	named := func(key string) (*storepb.Command, ID) {
 		c, p := put(key), newPending(100)
 		c.Origin, p.term = 9, 2
-		if err := x.budget.enter(t.Context(), "", 100); err != nil {
+		if err := x.enter(t.Context(), 100); err != nil {
 			t.Fatal(err)
 		}
 		id, err := x.expect(p, c)

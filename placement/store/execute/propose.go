@@ -55,7 +55,7 @@ func newPending(size int) *pending {
 // Settle tells callers what became of their commands.
 func (x *Executor) Settle(all []Known) {
 	for _, k := range all {
-		x.budget.leave(k.size)
+		x.budget.Leave(k.size)
 		x.machine.Release(k.reserved)
 		k.applied = k.outcome.err == nil
 		k.pending.outcome <- k.outcome
@@ -134,7 +134,7 @@ func (x *Executor) attempt(
 	if err != nil {
 		return nil, err
 	}
-	if err := x.budget.enter(ctx, clientOf(ctx), len(data)); err != nil {
+	if err := x.enter(ctx, len(data)); err != nil {
 		x.machine.Release(reserved)
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (x *Executor) attempt(
 	id := ID{c.Origin, c.Request}
 	handle, err := x.register(id, p)
 	if err != nil {
-		x.budget.leave(p.size)
+		x.budget.Leave(p.size)
 		x.machine.Release(p.reserved)
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func (x *Executor) unregister(id ID) {
 	delete(x.mu.pending, id)
 	x.mu.Unlock()
 	if p != nil {
-		x.budget.leave(p.size)
+		x.budget.Leave(p.size)
 		x.machine.Release(p.reserved)
 		close(p.over)
 	}
