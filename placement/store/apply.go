@@ -122,7 +122,7 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 		s.members.replace(a.members)
 	}
 	if a.authority != nil {
-		s.setAuthority(a.authority)
+		s.authority.replace(a.authority)
 	}
 	if a.alarms != nil {
 		s.alarms.Store(a.alarms)
@@ -183,12 +183,6 @@ func (s *Store) LeadershipChanged(l group.Leadership) {
 	serving := s.SetLeadership(l)
 	s.Serve(serving && !s.importing.Load())
 	s.Compactor.Look()
-}
-
-// skipped is for when a snapshot was installed.
-func (s *Store) skipped() {
-	s.EntriesSkipped(s.machine.term)
-	s.Wake()
 }
 
 // newApplication begins to apply entries, which write to the batch. The caller closes it.

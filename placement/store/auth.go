@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/command"
@@ -19,40 +20,38 @@ import (
 // revision of users and roles that its own state has (permitRead).
 
 // Authority is this member's newest version of users and roles.
-func (s *Store) Authority() *authority.State { return s.authority.Load() }
+func (s *Store) Authority() *authority.State { return s.authority.value.Load() }
 
 // AuthorityChanged is closed when Authority changes next. A caller that asks for it before
 // Authority misses no change.
-func (s *Store) AuthorityChanged() <-chan struct{} { return s.authorityNews.next() }
+func (s *Store) AuthorityChanged() <-chan struct{} { return s.authority.next() }
 
-func (s *Store) setAuthority(state *authority.State) {
-	s.authority.Store(state)
-	s.authorityNews.tell()
-}
-
-// news tells those that wait that something has changed. The zero value can be used.
-type news struct {
-	mu struct {
+// published is a value of the newest state, of which others follow each change.
+type published[T any] struct {
+	value atomic.Pointer[T]
+	mu    struct {
 		sync.Mutex
 		changed chan struct{} // nil: nothing waits
 	}
 }
 
-func (n *news) next() <-chan struct{} {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.mu.changed == nil {
-		n.mu.changed = make(chan struct{})
+// next is closed when the value is replaced next.
+func (p *published[T]) next() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.changed == nil {
+		p.mu.changed = make(chan struct{})
 	}
-	return n.mu.changed
+	return p.mu.changed
 }
 
-func (n *news) tell() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.mu.changed != nil {
-		close(n.mu.changed)
-		n.mu.changed = nil
+func (p *published[T]) replace(value *T) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.value.Store(value)
+	if p.mu.changed != nil {
+		close(p.mu.changed)
+		p.mu.changed = nil
 	}
 }
 

@@ -172,7 +172,7 @@ func TestReadingOfUsers(t *testing.T) {
 	// A state that is newer than what this member knows of users and roles is not read by older ones.
 	old := s.Authority()
 	do(t, s, revokePermission("r", "u/", "u0"))
-	s.authority.Store(old)
+	s.authority.value.Store(old)
 	if err := read(&storepb.AuthInfo{User: "u", Revision: now}, "u/a"); !errors.Is(err,
 		authority.ErrOldRevision) {
 		t.Errorf("read by rules that are over: %v", err)

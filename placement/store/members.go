@@ -2,8 +2,6 @@ package store
 
 import (
 	"fmt"
-	"sync"
-	"sync/atomic"
 
 	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -32,40 +30,12 @@ func FollowMembers(version uint64, next *storepb.Members) *storepb.Command {
 		Version: version, Next: next}}}
 }
 
-// currentMembers are the members as of what is applied. A record is not changed.
-type currentMembers struct {
-	record atomic.Pointer[storepb.Members]
-	mu     struct {
-		sync.Mutex
-		// changed is closed when the record is replaced; nil: nothing waits for that.
-		changed chan struct{}
-	}
-}
-
-func (m *currentMembers) replace(next *storepb.Members) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.record.Store(next)
-	if m.mu.changed != nil {
-		close(m.mu.changed)
-		m.mu.changed = nil
-	}
-}
-
 // MembersChanged is a channel that is closed at the next change of Members.
-func (s *Store) MembersChanged() <-chan struct{} {
-	m := &s.members
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.mu.changed == nil {
-		m.mu.changed = make(chan struct{})
-	}
-	return m.mu.changed
-}
+func (s *Store) MembersChanged() <-chan struct{} { return s.members.next() }
 
 // Members are the core's members as of what is applied here; they are not to be changed. They are
 // empty on a member that has not been filled yet.
-func (s *Store) Members() *storepb.Members { return s.members.record.Load() }
+func (s *Store) Members() *storepb.Members { return s.members.value.Load() }
 
 // Configuration implements group.Configured.
 func (s *Store) Configuration() group.Configuration { return s.configurationOf(s.Members()) }

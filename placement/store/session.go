@@ -147,25 +147,17 @@ func (a *application) closeSession(id uint64) error {
 // loadSessions reads the session table at the start, and after a snapshot was installed.
 func loadSessions(r *tables.Reader) (map[uint64]*session, error) {
 	sessions := map[uint64]*session{}
-	end := r.End(tables.TableSession)
-	for ok := r.Seek(r.Table(tables.TableSession), end); ok; ok = r.Next(end) {
-		id, _, err := tables.DecodeNumberKey(r.Iterator.Key())
-		if err != nil {
-			return nil, err
-		}
-		value, err := r.Iterator.ValueAndErr()
-		if err != nil {
-			return nil, err
-		}
+	err := r.Each(tables.TableSession, func(id uint64, _, value []byte) error {
 		record := &storepb.SessionRecord{}
 		if err := record.UnmarshalVT(value); err != nil {
-			return nil, fmt.Errorf("session %d of the core's store is malformed: %w", id, err)
+			return fmt.Errorf("session %d of the core's store is malformed: %w", id, err)
 		}
 		if !slices.IsSorted(record.Kept) {
-			return nil, fmt.Errorf(
+			return fmt.Errorf(
 				"session %d of the core's store is malformed: its answers are not in order", id)
 		}
 		sessions[id] = &session{record}
-	}
-	return sessions, r.Iterator.Error()
+		return nil
+	})
+	return sessions, err
 }

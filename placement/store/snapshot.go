@@ -112,7 +112,8 @@ func (p *staged) Install() error {
 	}); err != nil {
 		return err
 	}
-	s.skipped()
+	s.EntriesSkipped(s.machine.term)
+	s.Wake()
 	return nil
 }
 

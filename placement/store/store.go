@@ -168,11 +168,10 @@ type Store struct {
 
 	revision, compacted atomic.Uint64
 	// importing: an import is under way, so that nothing is read and no lease counts down.
-	importing     atomic.Bool
-	members       currentMembers
-	authority     atomic.Pointer[authority.State]
-	authorityNews news
-	alarms        atomic.Pointer[[]*storepb.Alarm]
+	importing atomic.Bool
+	members   published[storepb.Members]
+	authority published[authority.State]
+	alarms    atomic.Pointer[[]*storepb.Alarm]
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -288,7 +287,7 @@ func (s *Store) load() error {
 				return err
 			}
 		}
-		s.setAuthority(state)
+		s.authority.replace(state)
 		s.alarms.Store(&alarms)
 		s.members.replace(members)
 		s.machine.meta = r.Meta

@@ -22,60 +22,68 @@ func (r *Reader) Members() (*storepb.Members, error) {
 	return command.DecodeMembers(value)
 }
 
+// Each visits a table whose keys begin with a number, in order, until an error, which it returns.
+// key is what follows the number; key and value are valid during the visit.
+func (r *Reader) Each(table byte, visit func(n uint64, key, value []byte) error) error {
+	return r.each(r.Table(table), r.End(table), visit)
+}
+
+func (r *Reader) each(start, end []byte, visit func(n uint64, key, value []byte) error) error {
+	for ok := r.Seek(start, end); ok; ok = r.Next(end) {
+		n, key, err := DecodeNumberKey(r.Iterator.Key())
+		if err != nil {
+			return err
+		}
+		value, err := r.Iterator.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		if err := visit(n, key, value); err != nil {
+			return err
+		}
+	}
+	return r.Iterator.Error()
+}
+
 // AttachedKeys lists the keys of a lease, in order.
 func (r *Reader) AttachedKeys(id int64) ([][]byte, error) {
 	var found [][]byte
-	start := r.Table(TableAttached, Number(uint64(id)))
 	end := r.End(TableAttached)
 	if next := uint64(id) + 1; next > 0 {
 		end = r.Table(TableAttached, Number(next))
 	}
-	for ok := r.Seek(start, end); ok; ok = r.Next(end) {
-		_, key, err := DecodeNumberKey(r.Iterator.Key())
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, bytes.Clone(key))
-	}
-	return found, r.Iterator.Error()
+	err := r.each(r.Table(TableAttached, Number(uint64(id))), end,
+		func(_ uint64, key, _ []byte) error {
+			found = append(found, bytes.Clone(key))
+			return nil
+		})
+	return found, err
 }
 
 // AttachedCounts counts the keys of all leases.
 func (r *Reader) AttachedCounts() (map[int64]int, error) {
 	attached := map[int64]int{}
-	end := r.End(TableAttached)
-	for ok := r.Seek(r.Table(TableAttached), end); ok; ok = r.Next(end) {
-		id, _, err := DecodeNumberKey(r.Iterator.Key())
-		if err != nil {
-			return nil, err
-		}
+	err := r.Each(TableAttached, func(id uint64, _, _ []byte) error {
 		attached[int64(id)]++
-	}
-	return attached, r.Iterator.Error()
+		return nil
+	})
+	return attached, err
 }
 
 // Leases reads all leases and their terms.
 func (r *Reader) Leases() ([]lease.Change, error) {
 	var leases []lease.Change
-	end := r.End(TableLease)
-	for ok := r.Seek(r.Table(TableLease), end); ok; ok = r.Next(end) {
-		id, _, err := DecodeNumberKey(r.Iterator.Key())
-		if err != nil {
-			return nil, err
-		}
-		value, err := r.Iterator.ValueAndErr()
-		if err != nil {
-			return nil, err
-		}
+	err := r.Each(TableLease, func(id uint64, _, value []byte) error {
 		var record storepb.LeaseRecord
 		if err := record.UnmarshalVT(value); err != nil || record.TtlMillis == 0 {
-			return nil, fmt.Errorf("lease %d of the core's store is malformed: term %d ms, %w", id,
+			return fmt.Errorf("lease %d of the core's store is malformed: term %d ms, %w", id,
 				record.TtlMillis, err)
 		}
 		leases = append(leases, lease.Change{ID: int64(id), TTLMillis: record.TtlMillis,
 			LeftMillis: record.LeftMillis})
-	}
-	return leases, r.Iterator.Error()
+		return nil
+	})
+	return leases, err
 }
 
 // ReadableLeases are the leases that have keys, and none that may refuses with ErrPermissionDenied.
@@ -83,27 +91,23 @@ func (r *Reader) ReadableLeases(
 	ctx context.Context, may func(key []byte) error,
 ) (map[int64]bool, error) {
 	readable, passed := map[int64]bool{}, 0
-	end := r.End(TableAttached)
-	for ok := r.Seek(r.Table(TableAttached), end); ok; ok = r.Next(end) {
+	err := r.Each(TableAttached, func(id uint64, key, _ []byte) error {
 		if passed++; passed%InterruptEvery == 0 {
 			if err := ctx.Err(); err != nil {
-				return nil, err
+				return err
 			}
 		}
-		id, key, err := DecodeNumberKey(r.Iterator.Key())
-		if err != nil {
-			return nil, err
-		}
 		if before, seen := readable[int64(id)]; seen && !before {
-			continue
+			return nil
 		}
-		err = may(key)
+		err := may(key)
 		if err != nil && !errors.Is(err, authority.ErrPermissionDenied) {
-			return nil, err
+			return err
 		}
 		readable[int64(id)] = err == nil
-	}
-	return readable, r.Iterator.Error()
+		return nil
+	})
+	return readable, err
 }
 
 // AuthRecord reads the record of the state; nil if there is none.
@@ -166,18 +170,14 @@ func (r *Reader) named(table byte, visit func(name string, value []byte) error) 
 // Alarms reads the alarms.
 func (r *Reader) Alarms() ([]*storepb.Alarm, error) {
 	var list []*storepb.Alarm
-	end := r.End(tableAlarm)
-	for ok := r.Seek(r.Table(tableAlarm), end); ok; ok = r.Next(end) {
-		value, err := r.Iterator.ValueAndErr()
-		if err != nil {
-			return nil, err
-		}
+	err := r.Each(tableAlarm, func(_ uint64, _, value []byte) error {
 		alarm := &storepb.Alarm{}
 		if err := alarm.UnmarshalVT(value); err != nil {
-			return nil, fmt.Errorf("an alarm of the core's store is malformed: %w", err)
+			return fmt.Errorf("an alarm of the core's store is malformed: %w", err)
 		}
 		list = append(list, alarm)
-	}
+		return nil
+	})
 	slices.SortFunc(list, command.AlarmOrder)
-	return list, r.Iterator.Error()
+	return list, err
 }
