@@ -2,9 +2,7 @@ package store
 
 import (
 	"context"
-	"slices"
 
-	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
@@ -15,9 +13,6 @@ import (
 // nothing is written. An import can be abandoned always.
 //
 // A leader refuses such commands also before they are proposed: the log, too, takes room.
-
-// maxAlarms bounds how many alarms there can be.
-const maxAlarms = 256
 
 // RaiseAlarm is a command that raises an alarm. Its result has the alarm that there is then:
 // one that is not automatic takes the place of an automatic one.
@@ -47,52 +42,4 @@ func (s *Store) AlarmsNow(ctx context.Context) ([]*storepb.Alarm, error) {
 		return nil, err
 	}
 	return s.Alarms(), nil
-}
-
-// currentAlarms are what the entries so far have made of the alarms.
-func (a *application) currentAlarms() []*storepb.Alarm {
-	if a.alarms != nil {
-		return *a.alarms
-	}
-	return a.store.Alarms()
-}
-
-// changeAlarm applies a command.
-func (a *application) changeAlarm(c *storepb.AlarmChange, result *storepb.Result) error {
-	alarm := c.GetAlarm()
-	if alarm == nil {
-		command.Refuse(result, storepb.Code_INVALID, "no alarm")
-		return nil
-	}
-	now := a.currentAlarms()
-	at, there := slices.BinarySearchFunc(now, alarm, command.AlarmOrder)
-	if there {
-		result.Alarm = now[at]
-	}
-	key := a.store.layout.Alarm(alarm)
-	var next []*storepb.Alarm
-	switch {
-	case c.End && (!there || alarm.Automatic && !now[at].Automatic):
-		result.Alarm = nil
-		return nil
-	case c.End:
-		next = slices.Delete(slices.Clone(now), at, at+1)
-		a.alarms = &next
-		return a.batch.Delete(key, nil)
-	case there && (alarm.Automatic || !now[at].Automatic):
-		return nil
-	case there:
-		// The client that asks for it ends it.
-		next = slices.Clone(now)
-		next[at] = alarm
-		a.alarms, result.Alarm = &next, alarm
-		return a.set(key, alarm)
-	case len(now) >= maxAlarms:
-		command.Refuse(result, storepb.Code_TOO_LARGE, "there are %d alarms, and can be no more",
-			len(now))
-		return nil
-	}
-	next = slices.Insert(slices.Clone(now), at, alarm)
-	a.alarms, result.Alarm = &next, alarm
-	return a.set(key, alarm)
 }

@@ -1,12 +1,10 @@
 package store
 
 import (
-	"errors"
 	"sync"
 	"sync/atomic"
 
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
-	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
@@ -58,62 +56,6 @@ func (p *published[T]) replace(value *T) {
 // ChangeAuth is a command that changes users and roles, on behalf of a client.
 func ChangeAuth(who *storepb.AuthInfo, change *storepb.AuthChange) *storepb.Command {
 	return &storepb.Command{Auth: who, Op: &storepb.Command_AuthChange{AuthChange: change}}
-}
-
-// currentAuthority is what the entries so far have made of users and roles.
-func (a *application) currentAuthority() *authority.State {
-	if a.authority != nil {
-		return a.authority
-	}
-	return a.store.Authority()
-}
-
-// authorize refuses a command that its client may not do by now.
-func (a *application) authorize(c *storepb.Command, result *storepb.Result) error {
-	if c.Auth == nil || !a.currentAuthority().Enabled() {
-		return nil
-	}
-	return refuseAuth(result, a.currentAuthority().Command(c, a.attachedKeys))
-}
-
-// refuseAuth fills in why a command has no effect. An error that is no refusal is returned.
-func refuseAuth(result *storepb.Result, err error) error {
-	var refused *authority.Error
-	if errors.As(err, &refused) {
-		command.Refuse(result, refused.Code, "")
-		return nil
-	}
-	return err
-}
-
-func (a *application) attachedKeys(lease int64) (keys [][]byte, err error) {
-	err = a.read(func(r *tables.Reader) error {
-		keys, err = r.AttachedKeys(lease)
-		return err
-	})
-	return keys, err
-}
-
-func (a *application) changeAuth(c *storepb.AuthChange, result *storepb.Result) error {
-	next, writes, err := a.currentAuthority().Change(c)
-	if err != nil {
-		return refuseAuth(result, err)
-	}
-	for _, w := range writes {
-		key := a.store.layout.AuthKey(w.Table, w.Name)
-		if w.Record == nil {
-			err = a.batch.Delete(key, nil)
-		} else {
-			err = a.set(key, w.Record)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if len(writes) > 0 {
-		a.authority = next
-	}
-	return nil
 }
 
 // authorityOf returns the users and roles of the state at hand; nil if they do not count in it.

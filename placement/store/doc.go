@@ -22,13 +22,14 @@
 //
 // # Rooms
 //
-// This package is the state machine: it applies commands, holds what the newest state is, and wires
-// the rooms, whose methods a Store has as its own. Each room has its state, its lock, and an
-// interface of what it needs:
+// This package commits what commands do, holds what the newest state is, and wires the rooms, whose
+// methods a Store has as its own. Each room has its state, its lock, and an interface of what it
+// needs:
 //
 //	command     what is in the log: formats, limits, errors, records of members. No state.
 //	tables      the database: Layout, and a Reader of one state. The state machine evaluates with it.
 //	snapshot    the stream of a whole store. No state.
+//	apply       Machine: what each command does to the database, and the table of sessions.
 //	execute     Executor: who leads, and which commands are under way.
 //	reading     Index: how far the log is applied here, and who waits for that.
 //	keeper      Keeper: renewals of leases, and their ends, over the Lessor of package lease.
@@ -50,7 +51,7 @@
 // version of a key is kept, under the revision that wrote it, until compaction. Compaction at
 // revision c makes revisions below c unreadable; what is visible at c and later stays. The leader
 // compacts by itself, so that the latest Config.History revisions are kept, in steps of about
-// compactEvents events. A revision with more is made unreadable by the first of several steps, and
+// compaction.StepEvents events. A revision with more is made unreadable by the first of several steps, and
 // what is left to be removed is in the state (MetaRecord.compaction_rest).
 //
 // # Ranges
@@ -83,7 +84,7 @@
 //
 // # Imports
 //
-// The state that another store had at one revision can be brought into an empty store (import.go).
+// The state that another store had at one revision can be brought into an empty store (apply/import.go).
 // Until that has ended, nothing else is done to keys and leases, and nothing is read.
 //
 // # Leases
@@ -105,12 +106,12 @@
 //
 // # Users
 //
-// Users, roles, and whether they count are in the state (auth.go); package authority says what they
-// permit. A command with an AuthInfo is a client's. It is checked when it is applied, whichever
-// member let it in: if it is of a user, by rules that have not changed since. A command without one
-// is of the servers themselves. What clients read is checked against the same state that is read
-// (ReadTxnAs). Hashes of passwords and the key that signs tokens lie in the log and the database as
-// they are.
+// Users, roles, and whether they count are in the state (auth.go, apply/auth.go); package authority
+// says what they permit. A command with an AuthInfo is a client's. It is checked when it is
+// applied, whichever member let it in: if it is of a user, by rules that have not changed since. A
+// command without one is of the servers themselves. What clients read is checked against the same
+// state that is read (ReadTxnAs). Hashes of passwords and the key that signs tokens lie in the log
+// and the database as they are.
 //
 // # Once
 //

@@ -13,8 +13,10 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tidemarkdb/tidemark/placement/store/apply"
 	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/group"
 )
 
 // stateOf is what another store has, as an import brings it in.
@@ -267,20 +269,21 @@ func TestCountBesideTheEndOfAnImport(t *testing.T) {
 		m.Versions = append(m.Versions, &storepb.ImportedVersion{Key: fmt.Appendf(nil, "k%05d", k),
 			ModRevision: 5, CreateRevision: 5, Version: 1})
 	}
-	batch := s.config.State.NewIndexedBatch()
-	defer batch.Close()
-	a, err := s.newApplication(batch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.format = command.NewestFormat
-	for _, cmd := range []*storepb.Command{Import(m), writes(Put([]byte("k9"), nil))} {
-		a.index++
-		if result, err := a.execute(cmd); err != nil || result.Code != storepb.Code_OK {
-			t.Fatal(result, err)
+	index, term := s.Applied()
+	a, err := s.apply(term, func(a *apply.Application) error {
+		for _, cmd := range []*storepb.Command{Import(m), writes(Put([]byte("k9"), nil))} {
+			data, err := command.Encode(cmd)
+			if err != nil {
+				return err
+			}
+			index++
+			if err := a.Entry(group.Entry{Index: index, Term: term, Data: data}); err != nil {
+				return err
+			}
 		}
-	}
-	if err := errors.Join(a.saveMeta(), a.close(), s.config.State.Commit(batch)); err != nil {
+		return nil
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	count := func(when string) {
@@ -295,6 +298,6 @@ func TestCountBesideTheEndOfAnImport(t *testing.T) {
 		}
 	}
 	count("before it is published")
-	s.publish(a, s.machine.term)
+	s.publish(&a.Effects, term)
 	count("afterwards")
 }

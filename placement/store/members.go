@@ -1,8 +1,6 @@
 package store
 
 import (
-	"fmt"
-
 	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
@@ -63,28 +61,4 @@ func (s *Store) founding() *storepb.Members {
 		return f
 	}
 	return &storepb.Members{}
-}
-
-// changeMembers applies a command.
-func (a *application) changeMembers(c *storepb.ChangeMembers, result *storepb.Result) error {
-	now := a.members
-	if now == nil {
-		now = a.store.Members()
-	}
-	if c.GetVersion() != now.GetVersion() || c.GetNext().GetVersion() <= c.GetVersion() {
-		command.Refuse(result, storepb.Code_MEMBERS_CHANGED, "the members are at version %d",
-			now.GetVersion())
-		return nil
-	}
-	change, err := command.StepOfMembers(now, c.Next)
-	if err == nil && change != a.change {
-		err = fmt.Errorf("the entry is marked as a change of the configuration: %v, and it is one: %v",
-			a.change, change)
-	}
-	if err != nil {
-		command.Refuse(result, storepb.Code_INVALID, "%s", err.Error())
-		return nil
-	}
-	a.members = c.Next
-	return a.set(a.store.layout.Members, c.Next)
 }

@@ -112,7 +112,8 @@ func (p *staged) Install() error {
 	}); err != nil {
 		return err
 	}
-	s.EntriesSkipped(s.machine.term)
+	_, term := s.Applied()
+	s.EntriesSkipped(term)
 	s.Wake()
 	return nil
 }

@@ -73,13 +73,10 @@ func TestSnapshotReplacesEverything(t *testing.T) {
 	if get(t, c.members[1].store, "before") != "-" || get(t, c.members[1].store, "after") != "1" {
 		t.Error("the state is not that of the snapshot and what followed")
 	}
-	// It survives a power failure, and the sessions and leases are known.
+	// It survives a power failure, and the leases are known.
 	c.members[1].state.Close()
 	if n := c.members[1].store.lessor.Count(); n != 1 {
 		t.Errorf("%d leases", n)
-	}
-	if n := len(c.members[1].store.machine.sessions); n != 1 {
-		t.Errorf("%d sessions", n)
 	}
 	c.members[1].down = true
 	c.members[1].store.Close()

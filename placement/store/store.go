@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/store/admission"
+	"github.com/tidemarkdb/tidemark/placement/store/apply"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/compaction"
@@ -164,7 +165,7 @@ type Store struct {
 	metrics *metrics
 	hub     *watch.Hub
 	lessor  *lease.Lessor
-	machine applied
+	machine *apply.Machine
 
 	revision, compacted atomic.Uint64
 	// importing: an import is under way, so that nothing is read and no lease counts down.
@@ -216,6 +217,7 @@ func New(config Config) (*Store, error) {
 		filling: make(chan *newest.Filling, 1),
 	}
 	s.blocks = keycount.New(config.keyCounts)
+	s.machine = apply.New(evaluation{s}, s.layout, s.blocks, s.newest)
 	s.metrics = newMetrics(s)
 	s.Gate = admission.New(config.Name, s, s.lessor, config.MaxTouched)
 	s.Gate.MembersKnow(config.MembersKnow)
@@ -252,13 +254,6 @@ func New(config Config) (*Store, error) {
 // load reads what memory has of the state.
 func (s *Store) load() error {
 	return s.ReadState(func(r *tables.Reader) error {
-		var err error
-		if s.machine.index, s.machine.term, err = r.Applied(); err != nil {
-			return err
-		}
-		if s.machine.sessions, err = loadSessions(r); err != nil {
-			return err
-		}
 		leases, err := r.Leases()
 		if err != nil {
 			return err
@@ -287,10 +282,12 @@ func (s *Store) load() error {
 				return err
 			}
 		}
+		if err := s.machine.Load(r); err != nil {
+			return err
+		}
 		s.authority.replace(state)
 		s.alarms.Store(&alarms)
 		s.members.replace(members)
-		s.machine.meta = r.Meta
 		s.blocks.Reset(r.Meta.Revision)
 		s.newest.Reset()
 		s.lessor.Replace(leases, attached)
@@ -299,7 +296,8 @@ func (s *Store) load() error {
 		s.revision.Store(r.Meta.Revision)
 		s.compacted.Store(r.Meta.Compacted)
 		s.Compactor.Left(r.Meta)
-		s.Advance(s.machine.index)
+		index, _ := s.Applied()
+		s.Advance(index)
 		return nil
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/store/apply"
 	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/compaction"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -217,15 +218,15 @@ func TestSessionsAreBounded(t *testing.T) {
 	_, s := one(t, nil)
 	first := do(t, s, openSession()).Session
 	second := do(t, s, openSession()).Session
-	for i := range maxKept + 1 {
+	for i := range apply.MaxKept + 1 {
 		c := writes()
 		c.Session, c.Sequence = first, uint64(i+1)
 		_, err := s.Do(context.Background(), c)
-		if (err != nil) != (i == maxKept) {
+		if (err != nil) != (i == apply.MaxKept) {
 			t.Fatalf("command %d of a session that acknowledges nothing: %v", i+1, err)
 		}
 	}
-	for range maxSessions - 1 {
+	for range apply.MaxSessions - 1 {
 		do(t, s, openSession())
 	}
 	c := writes()
@@ -233,7 +234,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	if _, err := s.Do(context.Background(), c); !errors.Is(err, command.ErrSession) {
 		t.Errorf("the session that was idle longest is still there: %v", err)
 	}
-	c.Session, c.Acknowledged, c.Sequence = first, 1, maxKept+1
+	c.Session, c.Acknowledged, c.Sequence = first, 1, apply.MaxKept+1
 	do(t, s, c)
 }
 

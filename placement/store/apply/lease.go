@@ -1,4 +1,4 @@
-package store
+package apply
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
-func (a *application) grant(g *storepb.LeaseGrant, result *storepb.Result) error {
+func (a *Application) grant(g *storepb.LeaseGrant, result *storepb.Result) error {
 	if g.GetId() == 0 || g.GetId() < 0 && a.format < command.OptionsFormat ||
 		g.GetTtlMillis() == 0 || g.GetTtlMillis() > command.MaxLeaseMillis {
 		command.Refuse(result, storepb.Code_INVALID, "lease %d for %d ms", g.GetId(), g.GetTtlMillis())
@@ -28,13 +28,13 @@ func (a *application) grant(g *storepb.LeaseGrant, result *storepb.Result) error
 		return nil
 	}
 	result.Lease, result.TtlMillis = g.Id, g.TtlMillis
-	a.leases = append(a.leases, lease.Change{ID: g.Id, TTLMillis: g.TtlMillis})
-	return a.set(a.store.layout.Lease(g.Id), &storepb.LeaseRecord{TtlMillis: g.TtlMillis})
+	a.Leases = append(a.Leases, lease.Change{ID: g.Id, TTLMillis: g.TtlMillis})
+	return a.set(a.machine.layout.Lease(g.Id), &storepb.LeaseRecord{TtlMillis: g.TtlMillis})
 }
 
 // revoke ends a lease and deletes its keys, all at one revision.
-func (a *application) revoke(l *storepb.LeaseRevoke, result *storepb.Result) error {
-	w := &writer{application: a, revision: a.meta.Revision + 1}
+func (a *Application) revoke(l *storepb.LeaseRevoke, result *storepb.Result) error {
+	w := &writer{Application: a, revision: a.Meta.Revision + 1}
 	need := tables.WithoutValue
 	if a.watchesPrevious {
 		need = tables.WholePair
@@ -69,16 +69,16 @@ func (a *application) revoke(l *storepb.LeaseRevoke, result *storepb.Result) err
 		command.Refuse(result, storepb.Code_LEASE_NOT_FOUND, "lease %d", l.GetId())
 		return nil
 	}
-	if err := a.batch.Delete(a.store.layout.Lease(l.Id), nil); err != nil {
+	if err := a.batch.Delete(a.machine.layout.Lease(l.Id), nil); err != nil {
 		return err
 	}
 	result.Lease = l.Id
-	a.leases = append(a.leases, lease.Change{ID: l.Id})
+	a.Leases = append(a.Leases, lease.Change{ID: l.Id})
 	return w.finish()
 }
 
 // checkpoint notes how long leases had left.
-func (a *application) checkpoint(c *storepb.LeaseCheckpoint) error {
+func (a *Application) checkpoint(c *storepb.LeaseCheckpoint) error {
 	for _, l := range c.GetLeases() {
 		record := &storepb.LeaseRecord{}
 		var exists bool
@@ -95,10 +95,10 @@ func (a *application) checkpoint(c *storepb.LeaseCheckpoint) error {
 			continue
 		}
 		record.LeftMillis = min(l.LeftMillis, record.TtlMillis)
-		if err := a.set(a.store.layout.Lease(l.Id), record); err != nil {
+		if err := a.set(a.machine.layout.Lease(l.Id), record); err != nil {
 			return err
 		}
-		a.leases = append(a.leases, lease.Change{ID: l.Id, TTLMillis: record.TtlMillis,
+		a.Leases = append(a.Leases, lease.Change{ID: l.Id, TTLMillis: record.TtlMillis,
 			LeftMillis: record.LeftMillis, Checkpoint: true})
 	}
 	return nil

@@ -1,4 +1,4 @@
-package store
+package apply
 
 import (
 	"bytes"
@@ -37,13 +37,13 @@ func refusesDuringImport(c *storepb.Command) bool {
 }
 
 // importStep applies a step.
-func (a *application) importStep(m *storepb.Import, result *storepb.Result) error {
-	a.store.newest.Reset() // versions are written beside it, and removed
+func (a *Application) importStep(m *storepb.Import, result *storepb.Result) error {
+	a.machine.newest.Reset() // versions are written beside it, and removed
 	if m.GetAbandon() {
 		return a.abandonImport(m, result)
 	}
-	underWay := tables.Importing(a.meta)
-	record, refused := imports.Next(a.meta.Import, m)
+	underWay := tables.Importing(a.Meta)
+	record, refused := imports.Next(a.Meta.Import, m)
 	if refused != nil {
 		refuseStep(result, refused)
 		return nil
@@ -72,17 +72,17 @@ func (a *application) importStep(m *storepb.Import, result *storepb.Result) erro
 				return err
 			}
 		}
-		if !underWay && a.meta.Revision > tables.InitialRevision {
+		if !underWay && a.Meta.Revision > tables.InitialRevision {
 			// There was something: no watcher is to take what comes for what comes after it.
 			if err := a.clear(tables.TableVersion, tables.TableEvent); err != nil {
 				return err
 			}
-			a.removed(a.meta.Bytes)
-			a.meta.Revision++
-			a.meta.Compacted, a.meta.CompactionRest = a.meta.Revision, nil
-			a.replaced = true
+			a.removed(a.Meta.Bytes)
+			a.Meta.Revision++
+			a.Meta.Compacted, a.Meta.CompactionRest = a.Meta.Revision, nil
+			a.Replaced = true
 		}
-		a.meta.Import, a.metaChanged = record, true
+		a.Meta.Import, a.metaChanged = record, true
 		return a.writeImported(m, record.Revision)
 	})
 }
@@ -146,45 +146,45 @@ func refuseStep(result *storepb.Result, r *imports.Refusal) {
 }
 
 // writeImported writes what a step has, which was checked.
-func (a *application) writeImported(m *storepb.Import, revision uint64) error {
+func (a *Application) writeImported(m *storepb.Import, revision uint64) error {
 	for _, l := range m.Leases {
 		record := &storepb.LeaseRecord{TtlMillis: l.TtlMillis, LeftMillis: l.LeftMillis}
-		if err := a.set(a.store.layout.Lease(l.Id), record); err != nil {
+		if err := a.set(a.machine.layout.Lease(l.Id), record); err != nil {
 			return err
 		}
-		a.leases = append(a.leases,
+		a.Leases = append(a.Leases,
 			lease.Change{ID: l.Id, TTLMillis: l.TtlMillis, LeftMillis: l.LeftMillis})
 	}
 	for _, v := range m.Versions {
 		record := &storepb.VersionRecord{Tombstone: v.Version == 0, CreateRevision: v.CreateRevision,
 			Version: v.Version, Value: v.Value, Lease: v.Lease}
-		if err := a.setVersion(a.store.layout.Version(v.Key, v.ModRevision), record); err != nil {
+		if err := a.setVersion(a.machine.layout.Version(v.Key, v.ModRevision), record); err != nil {
 			return err
 		}
 		if v.Lease != 0 {
-			a.attached[v.Lease]++
-			if err := a.batch.Set(a.store.layout.Attached(v.Lease, v.Key), nil, nil); err != nil {
+			a.Attached[v.Lease]++
+			if err := a.batch.Set(a.machine.layout.Attached(v.Lease, v.Key), nil, nil); err != nil {
 				return err
 			}
 		}
 		if v.ModRevision == revision {
-			if err := a.setPair(a.store.layout.Event(revision, v.Number), v.Key); err != nil {
+			if err := a.setPair(a.machine.layout.Event(revision, v.Number), v.Key); err != nil {
 				return err
 			}
 		}
 	}
 	if m.End {
-		a.meta.Revision, a.meta.Compacted, a.replaced = revision, revision, true
-		a.meta.CompactionRest = nil
+		a.Meta.Revision, a.Meta.Compacted, a.Replaced = revision, revision, true
+		a.Meta.CompactionRest = nil
 		// Before later commands of the same Apply, whose revisions readers see before publish.
-		a.store.blocks.Reset(revision)
+		a.machine.blocks.Reset(revision)
 	}
 	return nil
 }
 
 // abandonImport leaves an empty store.
-func (a *application) abandonImport(m *storepb.Import, result *storepb.Result) error {
-	if !tables.Importing(a.meta) || a.meta.Import.Id != m.Id {
+func (a *Application) abandonImport(m *storepb.Import, result *storepb.Result) error {
+	if !tables.Importing(a.Meta) || a.Meta.Import.Id != m.Id {
 		command.Refuse(result, storepb.Code_INVALID, "import %x is not under way", m.Id)
 		return nil
 	}
@@ -192,18 +192,18 @@ func (a *application) abandonImport(m *storepb.Import, result *storepb.Result) e
 		tables.TableAttached); err != nil {
 		return err
 	}
-	a.removed(a.meta.Bytes)
-	a.meta.Import, a.metaChanged, a.forgetLeases = nil, true, true
-	a.meta.CompactionRest = nil
-	a.leases = nil
-	clear(a.attached)
+	a.removed(a.Meta.Bytes)
+	a.Meta.Import, a.metaChanged, a.ForgetLeases = nil, true, true
+	a.Meta.CompactionRest = nil
+	a.Leases = nil
+	clear(a.Attached)
 	return nil
 }
 
 // clear removes all of some tables.
-func (a *application) clear(tables ...byte) error {
+func (a *Application) clear(tables ...byte) error {
 	for _, table := range tables {
-		start, end := a.store.layout.Table(table), a.store.layout.End(table)
+		start, end := a.machine.layout.Table(table), a.machine.layout.End(table)
 		if err := a.batch.DeleteRange(start, end, nil); err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package store
+package apply
 
 import (
 	"fmt"
@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// maxSessions bounds the table: the session that was idle longest gives way. These limits are
+	// MaxSessions bounds the table: the session that was idle longest gives way. These limits are
 	// part of what a command means, so they are not settings.
-	maxSessions = 4096
-	// maxKept is how many answers a session keeps: as many commands can be under way in it.
-	maxKept = 128
+	MaxSessions = 4096
+	// MaxKept is how many answers a session keeps: as many commands can be under way in it.
+	MaxKept = 128
 	// maxAnswerBytes is how large an answer may be to be kept whole. Of a larger one only whether
 	// it succeeded is kept.
 	maxAnswerBytes = 64 << 10
@@ -24,19 +24,19 @@ const (
 type session struct{ record *storepb.SessionRecord }
 
 // once evaluates a command, unless its session shows that that was done before.
-func (a *application) once(c *storepb.Command) (*storepb.Result, error) {
+func (a *Application) once(c *storepb.Command) (*storepb.Result, error) {
 	if c.Session == 0 || c.Sequence == 0 {
 		return a.execute(c)
 	}
-	result := &storepb.Result{Revision: a.meta.Revision}
-	s := a.store.machine.sessions[c.Session]
+	result := &storepb.Result{Revision: a.Meta.Revision}
+	s := a.machine.sessions[c.Session]
 	if s == nil {
 		command.Refuse(result, storepb.Code_SESSION_UNKNOWN, "session %d is not known any more",
 			c.Session)
 		return result, nil
 	}
 	r := s.record
-	r.Used = a.index
+	r.Used = a.Index
 	if err := a.forget(c.Session, r, c.Acknowledged); err != nil {
 		return nil, err
 	}
@@ -47,16 +47,16 @@ func (a *application) once(c *storepb.Command) (*storepb.Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		return kept, a.set(a.store.layout.Session(c.Session), r)
+		return kept, a.set(a.machine.layout.Session(c.Session), r)
 	case c.Sequence <= r.Forgotten:
 		command.Refuse(result, storepb.Code_SESSION_FORGOTTEN,
 			"command %d of session %d was acknowledged",
 			c.Sequence, c.Session)
-		return result, a.set(a.store.layout.Session(c.Session), r)
-	case len(r.Kept) >= maxKept:
+		return result, a.set(a.machine.layout.Session(c.Session), r)
+	case len(r.Kept) >= MaxKept:
 		command.Refuse(result, storepb.Code_SESSION_FULL,
-			"session %d has %d commands that are not acknowledged", c.Session, maxKept)
-		return result, a.set(a.store.layout.Session(c.Session), r)
+			"session %d has %d commands that are not acknowledged", c.Session, MaxKept)
+		return result, a.set(a.machine.layout.Session(c.Session), r)
 	}
 	result, err := a.execute(c)
 	if err != nil {
@@ -71,20 +71,20 @@ func (a *application) once(c *storepb.Command) (*storepb.Result, error) {
 			keep.Txn = &storepb.TxnResult{Succeeded: result.Txn.Succeeded}
 		}
 	}
-	if err := a.set(a.store.layout.Answer(c.Session, c.Sequence), keep); err != nil {
+	if err := a.set(a.machine.layout.Answer(c.Session, c.Sequence), keep); err != nil {
 		return nil, err
 	}
-	return result, a.set(a.store.layout.Session(c.Session), r)
+	return result, a.set(a.machine.layout.Session(c.Session), r)
 }
 
 // forget drops the answers up to a sequence.
-func (a *application) forget(id uint64, r *storepb.SessionRecord, upTo uint64) error {
+func (a *Application) forget(id uint64, r *storepb.SessionRecord, upTo uint64) error {
 	n, found := slices.BinarySearch(r.Kept, upTo)
 	if found {
 		n++
 	}
 	for _, sequence := range r.Kept[:n] {
-		if err := a.batch.Delete(a.store.layout.Answer(id, sequence), nil); err != nil {
+		if err := a.batch.Delete(a.machine.layout.Answer(id, sequence), nil); err != nil {
 			return err
 		}
 	}
@@ -93,7 +93,7 @@ func (a *application) forget(id uint64, r *storepb.SessionRecord, upTo uint64) e
 	return nil
 }
 
-func (a *application) answer(id, sequence uint64) (*storepb.Result, error) {
+func (a *Application) answer(id, sequence uint64) (*storepb.Result, error) {
 	result := &storepb.Result{}
 	err := a.read(func(r *tables.Reader) error {
 		value, ok, err := r.Get(r.Answer(id, sequence))
@@ -110,9 +110,9 @@ func (a *application) answer(id, sequence uint64) (*storepb.Result, error) {
 }
 
 // openSession makes a session. Its id is the index of its command, which no other session ever had.
-func (a *application) openSession(result *storepb.Result) error {
-	sessions := a.store.machine.sessions
-	if len(sessions) >= maxSessions {
+func (a *Application) openSession(result *storepb.Result) error {
+	sessions := a.machine.sessions
+	if len(sessions) >= MaxSessions {
 		var oldest uint64
 		for id, s := range sessions {
 			// No two have the same: each entry uses one session.
@@ -124,24 +124,24 @@ func (a *application) openSession(result *storepb.Result) error {
 			return err
 		}
 	}
-	result.Session = a.index
-	s := &session{&storepb.SessionRecord{Used: a.index}}
-	sessions[a.index] = s
-	return a.set(a.store.layout.Session(a.index), s.record)
+	result.Session = a.Index
+	s := &session{&storepb.SessionRecord{Used: a.Index}}
+	sessions[a.Index] = s
+	return a.set(a.machine.layout.Session(a.Index), s.record)
 }
 
-func (a *application) closeSession(id uint64) error {
-	s := a.store.machine.sessions[id]
+func (a *Application) closeSession(id uint64) error {
+	s := a.machine.sessions[id]
 	if s == nil {
 		return nil
 	}
-	delete(a.store.machine.sessions, id)
+	delete(a.machine.sessions, id)
 	for _, sequence := range s.record.Kept {
-		if err := a.batch.Delete(a.store.layout.Answer(id, sequence), nil); err != nil {
+		if err := a.batch.Delete(a.machine.layout.Answer(id, sequence), nil); err != nil {
 			return err
 		}
 	}
-	return a.batch.Delete(a.store.layout.Session(id), nil)
+	return a.batch.Delete(a.machine.layout.Session(id), nil)
 }
 
 // loadSessions reads the session table at the start, and after a snapshot was installed.

@@ -1,4 +1,4 @@
-package store
+package apply
 
 import (
 	"bytes"
@@ -23,24 +23,24 @@ import (
 // INVARIANT: events are looked at in their order, and each below c is removed with that. So a
 // compaction at a later revision can begin with the first event that there is, whatever an earlier
 // one has left.
-func (a *application) compact(m *storepb.Compact, result *storepb.Result) error {
+func (a *Application) compact(m *storepb.Compact, result *storepb.Result) error {
 	c := m.GetRevision()
-	from := a.store.layout.FirstEvent(a.meta)
+	from := a.machine.layout.FirstEvent(a.Meta)
 	switch {
 	case m.GetResume():
-		rest := a.meta.CompactionRest
-		if c != a.meta.Compacted || rest == nil {
+		rest := a.Meta.CompactionRest
+		if c != a.Meta.Compacted || rest == nil {
 			return nil // it was done
 		}
-		from = a.store.layout.Event(rest.Revision, rest.Number)
-	case c > a.meta.Revision:
+		from = a.machine.layout.Event(rest.Revision, rest.Number)
+	case c > a.Meta.Revision:
 		command.Refuse(result, storepb.Code_FUTURE_REVISION,
 			"revision %d was asked for, the newest is %d",
-			c, a.meta.Revision)
+			c, a.Meta.Revision)
 		return nil
-	case c <= a.meta.Compacted:
+	case c <= a.Meta.Compacted:
 		command.Refuse(result, storepb.Code_COMPACTED, "")
-		result.Compacted = a.meta.Compacted
+		result.Compacted = a.Meta.Compacted
 		return nil
 	}
 	most := m.GetEvents()
@@ -51,14 +51,14 @@ func (a *application) compact(m *storepb.Compact, result *storepb.Result) error 
 	if err != nil {
 		return err
 	}
-	a.meta.Compacted, a.meta.CompactionRest = c, rest
+	a.Meta.Compacted, a.Meta.CompactionRest = c, rest
 	a.metaChanged = true
 	return nil
 }
 
 // removeCompacted looks at up to so many events, and says where it is to go on; nil: all was
 // removed.
-func (a *application) removeCompacted(
+func (a *Application) removeCompacted(
 	from []byte, c, most uint64,
 ) (rest *storepb.CompactionRest, err error) {
 	err = a.read(func(r *tables.Reader) error {
@@ -99,7 +99,7 @@ func (a *application) removeCompacted(
 }
 
 // dropVersions removes what the version of a key at a revision makes superfluous.
-func (a *application) dropVersions(r *tables.Reader, key []byte, revision, c uint64) error {
+func (a *Application) dropVersions(r *tables.Reader, key []byte, revision, c uint64) error {
 	kv, err := r.Version(key, revision)
 	if err != nil || kv == nil {
 		return err

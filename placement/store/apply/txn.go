@@ -1,4 +1,4 @@
-package store
+package apply
 
 import (
 	"github.com/tidemarkdb/tidemark/placement/store/command"
@@ -10,7 +10,7 @@ import (
 // txn evaluates a transaction: first all comparisons, on the state before it, then whether the
 // chosen operations can be done, and then the operations. So a transaction that is refused has done
 // nothing.
-func (a *application) txn(t *storepb.Txn, result *storepb.Result) error {
+func (a *Application) txn(t *storepb.Txn, result *storepb.Result) error {
 	var chosen map[*storepb.Txn]bool
 	err := a.read(func(r *tables.Reader) (err error) {
 		if chosen, err = r.Choose(t, a.format, nil); err == nil {
@@ -21,7 +21,7 @@ func (a *application) txn(t *storepb.Txn, result *storepb.Result) error {
 	if err != nil || result.Code != storepb.Code_OK {
 		return err
 	}
-	w := &writer{application: a, revision: a.meta.Revision + 1}
+	w := &writer{Application: a, revision: a.Meta.Revision + 1}
 	if result.Txn, err = w.do(t, chosen); err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func (a *application) txn(t *storepb.Txn, result *storepb.Result) error {
 
 // writer does the writes of one command, all at one revision.
 type writer struct {
-	*application
+	*Application
 	revision uint64
 	// written is how many events there are. They are kept here as long as they are no more than the
 	// hub would keep: a huge command, which an earlier version has let into the log, must not take
@@ -127,9 +127,9 @@ func (w *writer) put(p *storepb.Put) (*storepb.KeyValue, error) {
 	}
 	if record.Lease != 0 {
 		if previous.GetLease() != record.Lease {
-			w.attached[record.Lease]++
+			w.Attached[record.Lease]++
 		}
-		if err := w.batch.Set(w.store.layout.Attached(record.Lease, p.Key), nil, nil); err != nil {
+		if err := w.batch.Set(w.machine.layout.Attached(record.Lease, p.Key), nil, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -172,8 +172,8 @@ func (w *writer) delete(kv *storepb.KeyValue, need tables.Part) error {
 
 // detach takes a key from its lease.
 func (w *writer) detach(kv *storepb.KeyValue) error {
-	w.attached[kv.Lease]--
-	return w.batch.Delete(w.store.layout.Attached(kv.Lease, kv.Key), nil)
+	w.Attached[kv.Lease]--
+	return w.batch.Delete(w.machine.layout.Attached(kv.Lease, kv.Key), nil)
 }
 
 // write adds a version and its event. It copies nothing that it keeps: commands and key-values are
@@ -182,18 +182,18 @@ func (w *writer) write(
 	key []byte, record *storepb.VersionRecord, previous *storepb.KeyValue, had tables.Part,
 ) error {
 	// INVARIANT: neither is there: a command writes a key once (checkOverlap).
-	if err := w.setVersion(w.store.layout.Version(key, w.revision), record); err != nil {
+	if err := w.setVersion(w.machine.layout.Version(key, w.revision), record); err != nil {
 		return err
 	}
-	if err := w.setPair(w.store.layout.Event(w.revision, w.written), key); err != nil {
+	if err := w.setPair(w.machine.layout.Event(w.revision, w.written), key); err != nil {
 		return err
 	}
 	if record.Tombstone || previous == nil {
-		w.store.blocks.Changed(w.revision, key, !record.Tombstone)
+		w.machine.blocks.Changed(w.revision, key, !record.Tombstone)
 	}
 	kv := &storepb.KeyValue{Key: key, ModRevision: w.revision, CreateRevision: record.CreateRevision,
 		Version: record.Version, Value: record.Value, Lease: record.Lease}
-	w.store.newest.Wrote(kv, w.watchesPrevious)
+	w.machine.newest.Wrote(kv, w.watchesPrevious)
 	w.written++
 	if w.tooMany {
 		return nil
@@ -215,9 +215,9 @@ func (w *writer) finish() error {
 	if w.written == 0 {
 		return nil
 	}
-	w.meta.Revision = w.revision
-	w.store.blocks.Advance(w.revision)
-	w.application.events = append(w.application.events,
+	w.Meta.Revision = w.revision
+	w.machine.blocks.Advance(w.revision)
+	w.Application.Events = append(w.Application.Events,
 		watch.Revision{Number: w.revision, Events: w.events, TooMany: w.tooMany})
 	w.metaChanged = true
 	return nil

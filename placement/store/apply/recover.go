@@ -1,0 +1,34 @@
+package apply
+
+import (
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/placement/store/command"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+)
+
+// recoveredRevisions is by how much the revision is raised when the core goes on from one member:
+// the lost ones may have had later revisions, and a watcher that has seen one of these has to begin
+// anew.
+const recoveredRevisions = 1_000_000
+
+// Recover applies what Store.Recover does. An application that has applied nothing ends at the
+// first entry.
+func (a *Application) Recover(next *storepb.Members, ops []*storepb.Op) error {
+	a.Meta.Revision += recoveredRevisions
+	result := &storepb.Result{}
+	if err := a.txn(&storepb.Txn{Success: ops}, result); err != nil {
+		return err
+	}
+	if err := command.ErrorOf(result); err != nil {
+		return fmt.Errorf("changing records: %w", err)
+	}
+	if err := a.compact(&storepb.Compact{Revision: a.Meta.Revision}, result); err != nil {
+		return err
+	}
+	if err := command.ErrorOf(result); err != nil {
+		return fmt.Errorf("forgetting the history: %w", err)
+	}
+	a.Members, a.Index = next, max(a.Index, 1)
+	return a.set(a.machine.layout.Members, next)
+}
