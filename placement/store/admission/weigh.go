@@ -38,31 +38,24 @@ func (g *Gate) CheckWork(t *storepb.Txn) error {
 
 // reads says whether how much a transaction does depends on what there is.
 func reads(t *storepb.Txn) bool {
-	if slices.ContainsFunc(t.GetCompare(),
-		func(c *storepb.Compare) bool { return len(c.GetRangeEnd()) > 0 }) {
-		return true
-	}
-	for _, ops := range [][]*storepb.Op{t.GetSuccess(), t.GetFailure()} {
-		for _, op := range ops {
-			switch op := op.GetOp().(type) {
-			case *storepb.Op_Range:
-				return true
-			case *storepb.Op_Put:
-				if op.Put.GetPrevious() {
-					return true
-				}
-			case *storepb.Op_DeleteRange:
-				if op.DeleteRange.GetPrevious() || len(op.DeleteRange.GetRangeEnd()) > 0 {
-					return true
-				}
-			case *storepb.Op_Txn:
-				if reads(op.Txn) {
-					return true
-				}
-			}
+	return comparesRange(t) || !command.EachOp(t, func(op *storepb.Op) bool {
+		switch op := op.GetOp().(type) {
+		case *storepb.Op_Range:
+			return false
+		case *storepb.Op_Put:
+			return !op.Put.GetPrevious()
+		case *storepb.Op_DeleteRange:
+			return !op.DeleteRange.GetPrevious() && len(op.DeleteRange.GetRangeEnd()) == 0
+		case *storepb.Op_Txn:
+			return !comparesRange(op.Txn)
 		}
-	}
-	return false
+		return true
+	})
+}
+
+func comparesRange(t *storepb.Txn) bool {
+	return slices.ContainsFunc(t.GetCompare(),
+		func(c *storepb.Compare) bool { return len(c.GetRangeEnd()) > 0 })
 }
 
 // amount is what a part of a command touches, and what it answers.
@@ -200,9 +193,7 @@ func (w *work) own(a amount, q *storepb.Range) (amount, error) {
 
 // checkLeases refuses a transaction after which a lease might have too many keys.
 func (g *Gate) checkLeases(t *storepb.Txn) error {
-	var more map[int64]map[string]bool
-	collectLeased(t, &more)
-	for lease, keys := range more {
+	for lease, keys := range leasedKeys(t) {
 		if g.lessor.Keys(lease)+len(keys) <= g.maxTouched {
 			continue
 		}
@@ -230,25 +221,20 @@ func (g *Gate) checkLeases(t *storepb.Txn) error {
 	return nil
 }
 
-// collectLeased adds the keys that a transaction may put under leases.
-func collectLeased(t *storepb.Txn, more *map[int64]map[string]bool) {
-	for _, ops := range [][]*storepb.Op{t.GetSuccess(), t.GetFailure()} {
-		for _, op := range ops {
-			switch op := op.GetOp().(type) {
-			case *storepb.Op_Put:
-				if op.Put.Lease == 0 {
-					continue
-				}
-				if *more == nil {
-					*more = map[int64]map[string]bool{}
-				}
-				if (*more)[op.Put.Lease] == nil {
-					(*more)[op.Put.Lease] = map[string]bool{}
-				}
-				(*more)[op.Put.Lease][string(op.Put.Key)] = true
-			case *storepb.Op_Txn:
-				collectLeased(op.Txn, more)
+// leasedKeys are the keys that a transaction may put under leases; nil: none.
+func leasedKeys(t *storepb.Txn) map[int64]map[string]bool {
+	var all map[int64]map[string]bool
+	command.EachOp(t, func(op *storepb.Op) bool {
+		if id := op.GetPut().GetLease(); id != 0 {
+			if all == nil {
+				all = map[int64]map[string]bool{}
 			}
+			if all[id] == nil {
+				all[id] = map[string]bool{}
+			}
+			all[id][string(op.GetPut().Key)] = true
 		}
-	}
+		return true
+	})
+	return all
 }

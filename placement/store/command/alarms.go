@@ -37,19 +37,10 @@ func Alarmed(alarms []*storepb.Alarm, c *storepb.Command) storepb.Code {
 
 // putsAny says whether a transaction may put a key.
 func putsAny(t *storepb.Txn) bool {
-	for _, ops := range [][]*storepb.Op{t.GetSuccess(), t.GetFailure()} {
-		for _, op := range ops {
-			switch op := op.GetOp().(type) {
-			case *storepb.Op_Put:
-				return true
-			case *storepb.Op_Txn:
-				if putsAny(op.Txn) {
-					return true
-				}
-			}
-		}
-	}
-	return false
+	return !EachOp(t, func(op *storepb.Op) bool {
+		_, puts := op.GetOp().(*storepb.Op_Put)
+		return !puts
+	})
 }
 
 // AlarmOrder orders alarms, and finds one.

@@ -164,15 +164,21 @@ func validateAlarmChange(c *storepb.AlarmChange) error {
 
 // ReadOnly says whether a transaction, and all that are nested in it, writes nothing.
 func ReadOnly(t *storepb.Txn) bool {
-	for _, ops := range [][]*storepb.Op{t.GetSuccess(), t.GetFailure()} {
+	return EachOp(t, func(op *storepb.Op) bool {
+		switch op.GetOp().(type) {
+		case *storepb.Op_Range, *storepb.Op_Txn:
+			return true
+		}
+		return false
+	})
+}
+
+// EachOp visits the operations of a transaction, on both branches, and those of the transactions
+// that are nested in it, until visit says false. It returns whether all were visited.
+func EachOp(t *storepb.Txn, visit func(*storepb.Op) bool) bool {
+	for _, ops := range [...][]*storepb.Op{t.GetSuccess(), t.GetFailure()} {
 		for _, op := range ops {
-			switch op := op.GetOp().(type) {
-			case *storepb.Op_Range:
-			case *storepb.Op_Txn:
-				if !ReadOnly(op.Txn) {
-					return false
-				}
-			default:
+			if !visit(op) || op.GetTxn() != nil && !EachOp(op.GetTxn(), visit) {
 				return false
 			}
 		}
