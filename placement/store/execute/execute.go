@@ -142,7 +142,8 @@ func (x *Executor) expect(p *pending, c *storepb.Command) (ID, error) {
 	return id, nil
 }
 
-// settledEvery is with how many of its commands a process says which are settled.
+// settledEvery: with every so many commands, a process tells the leader up to which of its commands
+// it knows the outcome.
 const settledEvery = 64
 
 // settledLocked is up to where this process knows what became of all of its commands.
@@ -156,7 +157,7 @@ func (x *Executor) settledLocked(newest uint64) uint64 {
 	return oldest - 1
 }
 
-// reply is what another member says of a command.
+// reply is another member's answer to Peers.Execute.
 type reply struct {
 	result []byte
 	err    error
@@ -202,8 +203,8 @@ func (x *Executor) follow(
 	}
 }
 
-// heard takes what the leader says. Neither a result nor an error: what became of the command is
-// still open, or, if it was applied, what it came to.
+// heard reads an answer of the leader. Without a result and an error the outcome is still open: the
+// command may be under way, or it was applied and this member does not know its result.
 func heard(r reply, asked int) (result *storepb.Result, applied bool, err error) {
 	if r.err != nil {
 		if notLeader := (*command.NotLeaderError)(nil); errors.As(r.err, &notLeader) && asked == 1 {

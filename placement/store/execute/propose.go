@@ -9,7 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// ID names a command: the process that made it, and how that calls it.
+// ID names a command: Origin is the process that made it, Request the number that it has there.
 type ID struct{ Origin, Request uint64 }
 
 // pending is a command that was proposed, until this member knows what became of it. Its caller may
@@ -28,10 +28,10 @@ type pending struct {
 	// group is the entry that it shares with others; nil if it is alone in its own, or is not
 	// proposed yet.
 	group *entryGroup
-	// outcome has room for the one there is.
+	// outcome has capacity 1: the outcome is sent once, whether the caller still waits or not.
 	outcome chan outcome
-	// over is closed when the outcome is known; it is for all but the caller. applied: the command
-	// was applied. It is set before.
+	// over is closed when the outcome is known. It is for calls that wait for this command beside its
+	// caller (proposedBefore). applied, which is set before, says that the command was applied.
 	over    chan struct{}
 	applied bool
 }
@@ -107,7 +107,7 @@ func (x *Executor) DoOwn(ctx context.Context, c *storepb.Command) (*storepb.Resu
 	return x.attempt(ctx, x.own(c), &pending{})
 }
 
-// own is a command by a new name of this process. It shares what is to be done with c.
+// own returns a copy of a command with a new name of this process. Both share Op.
 func (x *Executor) own(c *storepb.Command) *storepb.Command {
 	return &storepb.Command{Origin: x.config.Origin, Request: x.requests.Add(1), Session: c.Session,
 		Sequence: c.Sequence, Acknowledged: c.Acknowledged, Auth: c.Auth, Op: c.Op}
@@ -128,8 +128,8 @@ func (x *Executor) attempt(
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", command.ErrTooLarge, len(data),
 			command.MaxBytes)
 	}
-	// What waits for its turn counts as let in. A command that is refused holds no place meanwhile,
-	// so that the alarm that it raises finds one.
+	// The quota comes before the budget. So a command that waits counts in the quota, and a command
+	// that the quota refuses has no part of the budget, of which the alarm that it raises needs one.
 	reserved, err := x.machine.Reserve(ctx, c)
 	if err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func (x *Executor) register(id ID, p *pending) (Group, error) {
 	case x.mu.closed:
 		return nil, command.ErrClosed
 	case x.mu.group == nil || !l.IsLeader || p.term != 0 && p.term != l.Term,
-		// It was judged by its quota in a leadership before.
+		// The quota has let it in under an earlier leadership.
 		p.reserved > 0 && !x.leadershipLocked().Serving:
 		return nil, &command.NotLeaderError{Leader: l.Leader, Term: l.Term}
 	}
@@ -184,7 +184,7 @@ func (x *Executor) register(id ID, p *pending) (Group, error) {
 	return x.mu.group, nil
 }
 
-// unregister is for what was not proposed, or is known by other means.
+// unregister drops a command that was not proposed, or whose outcome the caller knows already.
 func (x *Executor) unregister(id ID) {
 	x.mu.Lock()
 	p := x.mu.pending[id]

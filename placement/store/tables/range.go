@@ -52,7 +52,7 @@ func (a *allowance) take(kv *storepb.KeyValue) error {
 	return nil
 }
 
-// giveBack is for pairs that are not answered after all.
+// giveBack returns the allowance of pairs that the answer does not have after all.
 func (a *allowance) giveBack(dropped []*storepb.KeyValue) {
 	if a == nil {
 		return

@@ -160,9 +160,9 @@ func (r *Reader) decode(key []byte, revision uint64) (*storepb.KeyValue, error) 
 type Part int
 
 const (
-	// MereKey is for counting: what is returned is shared, and empty but for a version.
+	// MereKey is for counting keys: the pair that is returned is shared, and has only a version.
 	MereKey Part = iota
-	// WithoutValue is all but the value, which may be large.
+	// WithoutValue is the pair without its value, which may be large.
 	WithoutValue
 	WholePair
 )

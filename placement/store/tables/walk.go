@@ -20,7 +20,7 @@ func (r *Reader) Scan(
 	return r.Walk(span, revision, func() Part { return WholePair }, visit)
 }
 
-// Walk is scan for those that do not need all of all pairs: need is asked before each.
+// Walk is Scan for callers that need less than whole pairs: need is asked before each pair.
 func (r *Reader) Walk(
 	span keys.Span, revision uint64, need func() Part,
 	visit func(*storepb.KeyValue) (bool, error),
@@ -74,17 +74,18 @@ func (r *Reader) Walk(
 	return nil
 }
 
-// passing is what a walk passes between two keys.
+// passing gathers what a walk goes over between two keys that exist: deleted keys, and spans that
+// are known to have no keys.
 type passing struct {
 	memory   *keycount.Blocks // nil: nothing is remembered
 	known    keycount.Vacant
 	revision uint64
-	// start is where it begins; nil: behind the key last.
+	// start is where the gap between the two keys begins; nil: behind the key last.
 	start, last []byte
 	// steps is how many deleted keys and vacant spans there were.
 	steps int
-	// looks: the next key may lie in a vacant span. Behind a key that exists most walks meet another
-	// one, and those that do not pass one deleted key more.
+	// looks: it is looked up whether the next key lies in a vacant span. That is not done right behind
+	// a key that exists: most walks meet another one there.
 	looks bool
 }
 
