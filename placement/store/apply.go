@@ -153,14 +153,14 @@ func (s *Store) LeadershipChanged(l group.Leadership) {
 	s.Compactor.Look()
 }
 
-// machine is the store as its commands need it. It implements execute.Machine.
-type machine struct{ *Store }
+// execution is the store as the execution of commands needs it. It implements execute.Machine.
+type execution struct{ *Store }
 
 // Prepare implements execute.Machine.
-func (m machine) Prepare(ctx context.Context, c *storepb.Command) (*storepb.Command, error) {
-	err := m.Check(ctx, c)
+func (e execution) Prepare(ctx context.Context, c *storepb.Command) (*storepb.Command, error) {
+	err := e.Check(ctx, c)
 	if compact := c.GetCompact(); compact != nil && err == nil {
-		return m.Compactor.Prepare(ctx, c, compact)
+		return e.Compactor.Prepare(ctx, c, compact)
 	}
 	return c, err
 }

@@ -223,7 +223,7 @@ func New(config Config) (*Store, error) {
 	s.Gate.MembersKnow(config.MembersKnow)
 	s.Compactor = compaction.New(compaction.Config{Store: s, History: config.History,
 		HistoryFor: config.HistoryFor, Now: s.lessor.Now, Logger: config.Logger})
-	s.Executor = execute.New(execute.Config{Name: config.Name, Machine: machine{s},
+	s.Executor = execute.New(execute.Config{Name: config.Name, Machine: execution{s},
 		Peers:      config.Peers,
 		MaxPending: config.MaxPending, MaxPendingBytes: config.MaxPendingBytes,
 		GroupCommands: config.GroupCommands, Latency: s.metrics.latency,
