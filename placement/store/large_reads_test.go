@@ -61,7 +61,7 @@ func TestLargeAnswers(t *testing.T) {
 	for _, release := range append(held[1:], release) {
 		release()
 	}
-	if n := len(s.large.slots); n != 0 {
+	if n, _ := s.large.held.Held(); n != 0 {
 		t.Errorf("%d are held after all were given back", n)
 	}
 }
