@@ -6,13 +6,13 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// Alarms say what keeps the store from writing, as etcd's do: a member that has no room, or members
+// Alarms say what keeps the store from writing, as etcd's do: a member without disk space, or members
 // that differ. They lie in the state and count where commands are applied, so all members refuse
-// the same ones. While there is an alarm for want of room nothing is put or imported and no lease
+// the same ones. While there is an alarm NO_SPACE nothing is put or imported and no lease
 // granted; keys can be read, deleted and compacted. While there is one for differing members
 // nothing is written. An import can be abandoned always.
 //
-// A leader refuses such commands also before they are proposed: the log, too, takes room.
+// A leader refuses such commands also before they are proposed: the log, too, takes disk space.
 
 // RaiseAlarm is a command that raises an alarm. Its result has the alarm that there is then:
 // one that is not automatic takes the place of an automatic one.

@@ -71,13 +71,14 @@ type Config struct {
 	// 10,000 revisions. Negative HistoryFor: everything is kept, until a command compacts it.
 	History    uint64
 	HistoryFor time.Duration
-	// MaxPending and MaxPendingBytes bound the commands whose outcome is open; Do waits for room.
-	// Defaults 1,024 and 64 MiB, which is well below what Raft lets a leader have without a quorum.
+	// MaxPending and MaxPendingBytes bound the commands whose outcome is open; Do waits until its
+	// command is let in. Defaults 1,024 and 64 MiB, which is well below what Raft lets a leader have
+	// without a quorum.
 	MaxPending      int
 	MaxPendingBytes int64
 	// MaxTouched is how many keys the ranges of one command may read, compare or delete together, and
-	// how many a lease may have, which all go when it ends. Default 10,000. The leader's
-	// counts: Apply does what is in the log.
+	// how many a lease may have, which all go when it ends. Default 10,000. The leader's counts: Apply
+	// does what is in the log.
 	MaxTouched int
 	// GroupCommands has commands that come while others are on their way share an entry of the log.
 	// All members must know groupFormat.

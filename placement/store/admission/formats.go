@@ -7,14 +7,14 @@ import (
 
 // Which formats of commands may be used. A member stops at a command of a format that it does not
 // know, so the leader proposes a format only if all members are known to know it. Members tell one
-// another what they know outside of the store, which learns it by MembersKnow: so a command costs
-// no question. What is refused, or done in an older way, until then:
+// another outside of the store which formats they know, and MembersKnow tells the store. Until all
+// know the newest format, the following is refused, or done in an older way:
 //
-//   - compactions remove whole revisions (compactionStep);
+//   - compactions remove whole revisions (package compaction);
 //   - alarms are neither raised nor ended, and an import does not enable authentication.
 //
-// What is in the state already came by the log, and every member that has the state knows it: what
-// a compaction has left is removed, and an alarm that is there can be ended.
+// A state that has an alarm, or the rest of a compaction, has it from the log, which all members
+// follow. So that alarm can be ended and that rest be removed, whatever MembersKnow says.
 
 // MembersKnow says up to which format all members are known to know commands. Nothing below
 // command.LeastFormat counts. changed: it was another before.

@@ -44,7 +44,7 @@ func (g *Gate) Bytes() uint64 { return g.space.Size() }
 // can end. Without a quota there is always room.
 func (g *Gate) QuotaRoom() (over, roomy bool) { return g.space.Room() }
 
-// AlarmOver is told that this member has no alarm for want of room (any more): what was refused
+// AlarmOver is told that this member has no alarm NO_SPACE (any more): what was refused
 // before does not count in QuotaRoom.
 func (g *Gate) AlarmOver() { g.space.Forget() }
 

@@ -19,7 +19,7 @@ import (
 // Group is the Raft group as commands need it.
 type Group interface {
 	// Propose appends data to the log if this replica still leads at term when its turn comes;
-	// otherwise LeadershipChanged tells. It does not block, and it takes over data.
+	// otherwise SetLeadership tells. It does not block, and it takes over data.
 	Propose(term uint64, data []byte) error
 	// ProposeChange is Propose for an entry that changes the configuration, which is next when it is
 	// applied. One that is not a step away, or would leave the leader out, ends the leadership.

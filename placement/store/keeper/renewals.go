@@ -64,7 +64,7 @@ func (x *renewals) close() {
 }
 
 // ask has leases renewed by the leader, and returns their terms, 0 for one that does not exist.
-// errRenewalsWait says that nothing was asked, for want of room.
+// errRenewalsWait says that nothing was asked, because too many renewals wait.
 func (x *renewals) ask(
 	ctx context.Context, leases []int64,
 ) ([]time.Duration, error) {
