@@ -64,10 +64,10 @@ func New(limits Limits) *Share {
 // Enter lets a call of a party in, which Leave ends. It waits until ctx ends, and then returns the
 // error of ctx. A call that is larger than all there is takes everything.
 func (s *Share) Enter(ctx context.Context, name string, size int) error {
-	c := &call{s.sizeOf(size), make(chan struct{})}
+	part := s.partOf(size)
 	s.mu.Lock()
-	if len(s.mu.turns) == 0 && s.fits(c.size) && ctx.Err() == nil {
-		s.take(c.size)
+	if len(s.mu.turns) == 0 && s.fits(part) && ctx.Err() == nil {
+		s.take(part)
 		s.mu.Unlock()
 		return nil
 	}
@@ -83,6 +83,7 @@ func (s *Share) Enter(ctx context.Context, name string, size int) error {
 		s.mu.parties[name] = p
 		s.mu.turns = append(s.mu.turns, p)
 	}
+	c := &call{part, make(chan struct{})}
 	p.calls = append(p.calls, c)
 	s.mu.waiting++
 	s.mu.Unlock()
@@ -109,7 +110,7 @@ func (s *Share) Enter(ctx context.Context, name string, size int) error {
 func (s *Share) Leave(size int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.giveBack(s.sizeOf(size))
+	s.giveBack(s.partOf(size))
 	s.admitLocked()
 }
 
@@ -161,4 +162,4 @@ func (s *Share) giveBack(size int64) {
 	s.bytes.Add(-size)
 }
 
-func (s *Share) sizeOf(size int) int64 { return min(int64(size), s.limits.Bytes) }
+func (s *Share) partOf(size int) int64 { return min(int64(size), s.limits.Bytes) }
