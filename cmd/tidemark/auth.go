@@ -15,7 +15,7 @@ import (
 func (a *app) authCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "auth",
-		Short: "Administer users, and what they may do",
+		Short: "Administer users, roles and rights",
 		Long: `Administer users, roles, and their rights to the keys of the coordination service and
 of keyspaces, and enable or disable authentication.
 
@@ -26,7 +26,8 @@ To begin:
   tidemark auth enable
 
 From then on every command that reaches data needs --user, and administration needs a user with the
-role root. The commands use the etcd v3 API; etcdctl works as well, except for rights to keyspaces.`,
+role root. The commands use the etcd v3 API; etcdctl works as well, but not for rights to
+keyspaces.`,
 		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -106,7 +107,7 @@ their changes.`,
 func (a *app) authEnableCommand() *cobra.Command {
 	return a.authVerb(&cobra.Command{
 		Use:   "enable",
-		Short: "Have users and roles count",
+		Short: "Enable authentication",
 		Long: `Enable authentication: users and roles count from now on. The user root must exist,
 and must have the role root. Clients without a user cannot do anything any more.
 
@@ -124,7 +125,7 @@ enabled, and the error names the servers that prevent it.`,
 func (a *app) authDisableCommand() *cobra.Command {
 	return a.authVerb(&cobra.Command{
 		Use:   "disable",
-		Short: "Let every client do everything again",
+		Short: "Disable authentication",
 		Long: `Disable authentication: every client may do everything again. Users and roles stay;
 all tokens end. This needs a user with the role root.`,
 		Example: `  tidemark auth disable --user root --password-file root.password`,
@@ -139,7 +140,7 @@ func (a *app) authLoginCommand() *cobra.Command {
 	f := &coordFlags{}
 	cmd := &cobra.Command{
 		Use:   "login",
-		Short: "Try the password of --user, and print a token",
+		Short: "Check the password of --user, and print a token",
 		Long: `Check the password of --user, and print a token. Programs send the token as "token"
 in the metadata of their calls. A token is valid for 5 minutes, and for another 5 minutes after each
 use. Whoever has the token can do what the user can.`,

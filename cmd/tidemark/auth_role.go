@@ -16,7 +16,7 @@ import (
 func (a *app) authRoleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "role",
-		Short: "Add and delete roles, and change what they may do",
+		Short: "Add and delete roles, and change their rights",
 		Args:  onlyCommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -70,10 +70,10 @@ func (a *app) authRoleShowCommand() *cobra.Command {
 	cmd := a.authVerb(&cobra.Command{
 		Use:     "show ROLE",
 		Aliases: []string{"get"},
-		Short:   "Show what a role may do",
+		Short:   "Show the rights of a role",
 		Long: `Show the rights of a role: to a single key, or to all keys from KEY up to END, which
 is not included; an END of one zero byte means no end. Rights without a keyspace are for the keys of
-"tidemark coord". A keyspace without a name was dropped. A user can see the roles that the user has.`,
+"tidemark coord". A keyspace without a name was dropped. A user can see its own roles.`,
 		Args: arguments("ROLE", 1, 1),
 	}, false, func(ctx context.Context, c *clientv3.Client, args []string) error {
 		r, err := c.RoleGet(ctx, args[0])
@@ -175,7 +175,7 @@ func (a *app) authRoleRevokeCommand() *cobra.Command {
 	r, only := grantedKeys{}, ""
 	cmd := a.authVerb(&cobra.Command{
 		Use:   "revoke ROLE KEY [END]",
-		Short: "Take back what was granted to a role",
+		Short: "Revoke a right of a role",
 		Long: `Revoke a role's right for exactly these keys, as "tidemark auth role show" shows
 them. With --keyspace the right is for keys of that keyspace, and without KEY the right for all its
 keys; --keyspace-id names a keyspace that was dropped. Nodes that are cut off from the core follow

@@ -29,7 +29,7 @@ func (a *app) changesCommand() *cobra.Command {
 	var f changesFlags
 	cmd := &cobra.Command{
 		Use:   "changes NAME",
-		Short: "Show what is written in a keyspace, as it is written",
+		Short: "Show the changes of a keyspace as they happen",
 		Long: `Show every version that is written in the keyspace NAME, or in a range of it: each
 put and each delete, with its timestamp, about a second after the write. Versions of one key come in
 the order of their timestamps. The changes begin now, or with --since at a timestamp. They go on
@@ -65,17 +65,17 @@ one command at a time may follow into a file.`,
 	}
 	f.Span.Register(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.since.text, "since", "", "begin with what was written after: "+
+	flags.StringVar(&f.since.text, "since", "", "begin with the changes after: "+
 		argument.MomentHelp)
 	flags.StringVar(&f.until.text, "until", "",
-		"end when all that was written up to then has come; a moment as with --since")
+		"end when all changes up to this timestamp have come; as with --since")
 	flags.BoolVar(&f.progress, "progress", false,
-		"tell up to when all changes have come, each second")
+		"show each second up to which timestamp all changes have come")
 	flags.BoolVar(&f.whole, "whole", false,
 		"show changes in the order of their timestamps, and before each progress exactly those up to it")
 	flags.StringVar(&f.consumer, "consumer", "",
-		"go on where the consumer of this name was, and keep what it has not seen from "+
-			"garbage collection")
+		"go on at the position of the consumer of this name, and keep the changes that it has not seen "+
+			"from garbage collection")
 	flags.StringVar(&f.follow, "follow", "", "append to this file, and go on where it ends")
 	cmd.MarkFlagsMutuallyExclusive("follow", "consumer")
 	a.localityFlag(cmd)

@@ -141,7 +141,7 @@ are printed, without a newline.`,
 	flags.BoolVar(&f.countOnly, "count-only", false, "print only how many there are")
 	flags.BoolVar(&f.backwards, "reverse", false, "from the highest key down")
 	flags.BoolVar(&f.serializable, "serializable", false,
-		"let the server answer with what it has, which may be old")
+		"let the server answer from its own state, which may be old")
 	cmd.MarkFlagsMutuallyExclusive("keys-only", "count-only")
 	return a.printing(a.coordClient(cmd, &f.coordFlags))
 }

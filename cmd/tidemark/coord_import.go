@@ -26,7 +26,7 @@ func (a *app) coordImportCommand() *cobra.Command {
 	var cmd *cobra.Command
 	cmd = &cobra.Command{
 		Use:   "import FILE",
-		Short: "Bring a snapshot of etcd into an empty coordination service",
+		Short: "Import a snapshot of etcd into an empty coordination service",
 		Long: `Import a snapshot of etcd, as "etcdctl snapshot save" and "tidemark coord export"
 write it, into a coordination service without keys and leases. Keys keep their revisions, versions
 and leases. Leases run from the end of the import on, for the time that was left at their last
@@ -48,7 +48,7 @@ root in etcd.
 Until the import has ended the service answers no client. To continue an interrupted import, give
 the command again with the same file; to end it, give --abandon, which leaves the service empty.
 
-The file is checked before anything is written. Memory holds the keys, and some 100 bytes for each.`,
+The file is checked before anything is written. Memory holds each key, and some 100 bytes more.`,
 		Example: `  etcdctl snapshot save etcd.db
   tidemark coord import etcd.db
   tidemark coord import --abandon`,

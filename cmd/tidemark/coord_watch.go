@@ -43,7 +43,7 @@ error says at which revision a watch can begin.`,
 	flags := cmd.Flags()
 	flags.Int64Var(&f.revision, "rev", 0, "begin with this revision; 0: now")
 	flags.Int64Var(&f.limit, "limit", 0, "end after so many changes; 0: go on")
-	flags.BoolVar(&f.previous, "prev-kv", false, "print also what the key had before")
+	flags.BoolVar(&f.previous, "prev-kv", false, "print the previous value too")
 	return a.printing(a.coordClient(cmd, &f.coordFlags))
 }
 

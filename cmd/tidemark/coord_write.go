@@ -76,7 +76,7 @@ The value - stands for standard input, up to its end; --escaped '\x2d' writes on
 	flags := cmd.Flags()
 	flags.StringVar(&file, "value-file", "", "take the value from this file, as it is; - is stdin")
 	flags.StringVar(&lease, "lease", "", "the lease, in hexadecimal, with which the key goes")
-	flags.BoolVar(&previous, "prev-kv", false, "print also what was there")
+	flags.BoolVar(&previous, "prev-kv", false, "print the previous value too")
 	return a.printing(a.coordClient(cmd, &f))
 }
 
@@ -133,7 +133,7 @@ func (a *app) coordCompactCommand() *cobra.Command {
 	var physical bool
 	cmd := &cobra.Command{
 		Use:   "compact REVISION",
-		Short: "Forget the history of the coordination service below a revision",
+		Short: "Remove the history of the coordination service below a revision",
 		Long: `Remove the history of the coordination service below a revision: reads of earlier
 revisions are refused, and watches that lag behind the revision end.`,
 		Example: `  tidemark coord compact 1200`,

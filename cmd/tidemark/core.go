@@ -117,7 +117,7 @@ func (a *app) corePromoteCommand() *cobra.Command {
 	var background bool
 	cmd := &cobra.Command{
 		Use:   "promote MEMBER",
-		Short: "Have a learner of the core vote",
+		Short: "Make a learner of the core vote",
 		Long: `Make a learner vote that was added with "core add --learner"; name it by its address
 or its id. The command waits until the learner has the whole state.`,
 		Example: `  tidemark core promote 10.0.0.4:7400
@@ -157,7 +157,7 @@ func (a *app) coreReplaceCommand() *cobra.Command {
 	var background bool
 	cmd := &cobra.Command{
 		Use:   "replace MEMBER [ADDRESS]",
-		Short: "Have another server take the place of a member of the core",
+		Short: "Replace a member of the core by another server",
 		Long: `Replace a member, which is named by its address or its id and may be lost, by the
 server at an address. Both changes happen in one step: the core has as many voters as before at
 every moment.

@@ -27,7 +27,7 @@ func (a *app) debugTxnsCommand() *cobra.Command {
 	var most, waiters int
 	cmd := &cobra.Command{
 		Use:   "txns [NAME]",
-		Short: "List the transactions that hold locks, and what waits for them",
+		Short: "List the transactions that hold locks, and the requests that wait",
 		Long: `List the transactions that hold locks in the keyspace NAME, or in all keyspaces, the
 oldest locks first. Below each transaction are the requests that wait for it, in the order in which
 they came. A transaction with locks in several partitions has a row for each partition.

@@ -28,7 +28,7 @@ func (a *app) demoCommand() *cobra.Command {
 	var f demoFlags
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Run a whole cluster in this process, to look at",
+		Short: "Run a whole cluster in this process, for trials",
 		Long: `Run a whole cluster in this process: a consistent core and some data nodes, which
 communicate as on separate machines. The cluster stops at Ctrl-C (a second Ctrl-C ends it at once).
 The data stay in --dir, and the same command with the same --dir goes on where it stopped.`,

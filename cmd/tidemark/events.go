@@ -16,7 +16,7 @@ func (a *app) eventsCommand() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "events",
-		Short: "List what placement did",
+		Short: "List the actions of placement",
 		Long: `List the actions of placement, the newest first: finished changes of replicas and
 leaders, splits and merges, with their reasons and durations; nodes that fell silent, came back, or
 were taken out; and requests of administrators. The cluster keeps the last ten thousand events.`,

@@ -23,11 +23,11 @@ type freshFlags struct {
 func (f *freshFlags) register(a *app, cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVar(&f.nearest, "nearest", false,
-		"let the nearest replica answer, with what is about a second old")
+		"let the nearest replica answer, from a state about a second old")
 	flags.DurationVar(&f.staleness, "staleness", 0,
 		"let the nearest replica answer that is no older than that, such as 5s")
 	flags.BoolVar(&f.any, "any-staleness", false,
-		"let the nearest replica answer, however old what it has is")
+		"let the nearest replica answer, however old its state is")
 	const linearizable = "linearizable-follower"
 	flags.BoolVar(&f.linearizable, linearizable, false,
 		"let the nearest replica answer, with the latest; the leader is asked first")

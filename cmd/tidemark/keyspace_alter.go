@@ -29,7 +29,7 @@ func (f *limitFlags) register(cmd *cobra.Command, age, idle string) {
 	flags.DurationVar(&f.age, "txn-max-age", 0,
 		"how long after it began a transaction may hold locks, 1s to 168h (default: "+age+")")
 	flags.DurationVar(&f.idle, "txn-max-idle", 0,
-		"for how long it may make no call meanwhile, 1s to 168h (default: "+idle+")")
+		"for how long its application may make no call meanwhile, 1s to 168h (default: "+idle+")")
 }
 
 // options are those of the flags that were given.

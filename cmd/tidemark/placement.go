@@ -73,9 +73,9 @@ func (a *app) placementLimitsCommand() *cobra.Command {
 	flags.DurationVar(&s.RepairDelay, "repair-delay", 0,
 		"how long a node is silent before its replicas are replaced (at first 5m)")
 	flags.DurationVar(&s.Pause, "pause", 0,
-		"for how long a partition rests after a change, but for repairs (at first 10m)")
+		"pause of a partition after a change; repairs do not wait for it (at first 10m)")
 	flags.DurationVar(&s.MergePause, "merge-pause", 0,
-		"for how long two neighbours are calm before they are merged (at first 10m)")
+		"for how long two neighbours must be calm before they are merged (at first 10m)")
 	flags.IntVar(&s.NodeSnapshots, "node-snapshots", 0,
 		"how many snapshots a node receives at a time, and sends (at first 4)")
 	flags.IntVar(&s.ZoneSnapshots, "zone-snapshots", 0,
@@ -123,7 +123,7 @@ func (a *app) transferCommand() *cobra.Command {
 	var background bool
 	cmd := &cobra.Command{
 		Use:   "transfer PARTITION --to NODE",
-		Short: "Have another node lead a partition",
+		Short: "Transfer the leadership of a partition",
 		Long: `Make the replica of a partition on a node its leader, now and from now on. Reads and
 writes pause for a moment.`,
 		Example:           `  tidemark transfer 17 --to 2`,

@@ -21,7 +21,7 @@ func (a *app) putCommand() *cobra.Command {
 	var ttl ttlFlag
 	cmd := &cobra.Command{
 		Use:   "put NAME KEY VALUE",
-		Short: "Write the value of a key, over any that is there",
+		Short: "Write the value of a key, over any existing value",
 		Long: `Write the value of a key into the keyspace NAME, over any existing value. The command
 prints the version, which is the timestamp of the write; with --output raw only that.
 

@@ -21,7 +21,7 @@ import (
 func (a *app) recoverCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "recover",
-		Short: "Go on after the loss of a majority",
+		Short: "Recover from the loss of a majority",
 		Long: `Make partitions go on that have lost a majority of their replicas for good. Writes
 that were acknowledged by the lost replicas, and by no other, are lost, so this is the last resort:
 first try to bring the lost nodes back.
@@ -44,7 +44,7 @@ func (a *app) recoverSurveyCommand() *cobra.Command {
 	var dir, to string
 	cmd := &cobra.Command{
 		Use:   "survey --dir DIR --to FILE",
-		Short: "Write down what a stopped server has",
+		Short: "Write a survey of a stopped server",
 		Long: `Write a survey of the node of a stopped server into a file: its replicas and how far
 their logs reach, and the other nodes and partitions that it knows. The command changes nothing
 else. Bring the files of all surviving servers to one machine, for "recover plan".`,

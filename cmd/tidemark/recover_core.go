@@ -15,7 +15,7 @@ import (
 func (a *app) recoverCoreCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "core",
-		Short: "Have the core go on from one member",
+		Short: "Recover the core from one member",
 		Long: `Make the consistent core go on from one of its members, when a majority of them is
 lost for good. The member may not know of keyspaces that were created or dropped shortly before, of
 changes of replicas, and of writes to the coordination store, including locks and leases. Stop

@@ -117,7 +117,7 @@ The server prints one line when it is ready. Logs go to stderr: warnings and err
 		"file with the secret by which servers know each other without TLS (default: cluster.secret "+
 			"in --dir, which the only core server of a new cluster makes)")
 	flags.BoolVar(&f.insecure, "insecure", false,
-		"take whoever reaches --listen and says so for a server of the cluster")
+		"accept every caller that claims to be a server of the cluster")
 	f.log.Register(cmd)
 	f.registerTuning(cmd)
 	_ = cmd.MarkFlagDirname("dir")
@@ -145,7 +145,7 @@ func (f *startFlags) registerTuning(cmd *cobra.Command) {
 	flags.DurationVar(&f.sleepAfter, "sleep-after", 0,
 		"how long a partition is idle before it costs nothing any more; negative is never (default 1s)")
 	flags.DurationVar(&f.gcInterval, "gc-interval", 0,
-		"how often versions older than their window are looked for (default 1m)")
+		"interval of searches for versions older than their window (default 1m)")
 	flags.Var(&f.memoryLimit, "memory-limit",
 		"memory that the server may use, by which caches, queues and requests are bounded (default: the "+
 			"limit of the control group less an eighth, or half of the machine's memory)")
@@ -172,8 +172,8 @@ func (f *startFlags) registerTuning(cmd *cobra.Command) {
 		"size of the coordination store above which it takes no more keys, and raises etcd's alarm "+
 			"NOSPACE (default: what the disk has)")
 	flags.DurationVar(&f.progress, "watch-progress-interval", 0,
-		"how often watches of the etcd API that ask for it are told their progress while nothing "+
-			"happens; at least 100ms (default 10m)")
+		"interval of progress notifications, for watches of the etcd API that ask for them, while there "+
+			"are no events; at least 100ms (default 10m)")
 	flags.Uint32Var(&f.maxStreams, "max-concurrent-streams", 0,
 		"most calls and streams that a client has open on one gRPC connection; more wait (default: as "+
 			"--memory-limit has room for)")

@@ -70,7 +70,7 @@ child processes. SIGHUP and SIGQUIT work like SIGTERM.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.missed, "missed", "skip", "periods that were missed: skip, once or each")
 	flags.IntVar(&f.catchUp, "catch-up", coord.DefaultCatchUp,
-		"with --missed each: the greatest number of missed periods that are made up for")
+		"with --missed each: the greatest number of missed periods for which COMMAND is run")
 	flags.IntVar(&f.count, "count", 0, "end after so many runs on this machine; 0: go on")
 	return a.recipe(cmd, &f.coordFlags)
 }
