@@ -25,24 +25,24 @@ func (a *app) txnCommand() *cobra.Command {
 one a line; at a terminal there is a prompt.
 
 ` + txnHelp() + `
-Words are separated by blanks; a word in 'single' or "double" quotes may hold blanks. Lines that
+Words are separated by blanks; a word in 'single' or "double" quotes may contain blanks. Lines that
 begin with # are comments. Outside of begin and commit each command runs by itself, as the verb of
-the same name does. Inside, what was written is seen by the transaction's own reads, without a
-version, and by no other reader until it is committed; commit prints its version. With --output raw
-get prints the value and a newline.
+the same name does. Inside, the transaction's own reads see its writes, without a version; no other
+reader sees them before the commit. commit prints the version. With --output raw get prints the
+value and a newline.
 
 In a script an error ends everything: the transaction is rolled back, and the exit code says why, as
-it does for the other verbs. What was committed before it stays. So does the end of the script
-inside a transaction. A key without a value is an error for get; get-for-update locks it, says so
-and goes on. At the prompt an error is said, and only one after which the transaction cannot be
-committed any more rolls it back. If another transaction was in its way, the next one that begins is
-as old: the older one wins. Its get locks, as get-for-update does, the keys that the attempts before
-had both read and written. The id that begin says at the prompt is the one in errors, in tidemark
-txn list and tidemark debug txns, and for tidemark txn abort.
+for the other verbs. Earlier committed transactions stay. The end of the script inside a transaction
+rolls the transaction back too. A key without a value is an error for get; get-for-update locks the
+key, says so and goes on. At the prompt an error is printed, and the transaction is rolled back only
+if it cannot be committed any more. If another transaction was in the way, the next transaction has
+the same age, and the older transaction wins; its get locks, as get-for-update does, the keys that
+the earlier attempts had both read and written. The id that begin prints at the prompt is the id in
+errors, in tidemark txn list and tidemark debug txns, and for tidemark txn abort.
 
-At the prompt the arrows move in the line and through earlier ones, and Tab completes commands and
-keyspaces. Earlier lines are kept in a file, those of put without the value; a line that begins with
-a blank is not kept.`,
+At the prompt the arrow keys move in the line and through earlier lines, and Tab completes commands
+and keyspaces. Earlier lines are kept in a file, those of put without the value; a line that begins
+with a blank is not kept.`,
 		Example: `  printf '%s\n' begin 'put fruit apple red' 'put fruit pear ripe' commit |
     tidemark txn
   tidemark txn < transfer.txt

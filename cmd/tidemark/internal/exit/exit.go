@@ -24,29 +24,29 @@ const (
 // Help explains the codes.
 const Help = `A command of tidemark ends with one of these codes:
 
-    0  it did what it was asked to
-    1  it failed; the message on stderr says why; a transaction that began longer ago than versions
-       are kept, for one
+    0  success
+    1  failure; the message on stderr says why; for example: a transaction began longer ago than
+       versions are kept
     2  the command line is wrong, or the cluster refused an argument; nothing was changed
-    3  the key, keyspace or partition is not there, or the condition of a cas did not hold; nothing
-       was changed
+    3  the key, keyspace or partition does not exist, or the condition of a cas did not hold;
+       nothing was changed
     4  the cluster could not be reached, or has no quorum or no free disk space, until --timeout was
        over; nothing was changed
     5  the answer to a write was lost: it may or may not have taken effect
     6  another transaction, or the holder of a lock, was in the way; nothing was changed: run it
        again
-    7  status: everything is served, but something needs looking after: a node or a member of the
-       core is down or has not caught up, a node is full or its clock is wrong, servers do not hear
-       each other; recover confirm: partitions of the plan have not reported yet
+    7  status: everything is served, but there are problems: a node or a member of the core is down
+       or has not caught up, a node is full or its clock is wrong, servers do not hear each other;
+       recover confirm: partitions of the plan have not reported yet
     8  status: some partitions, or the coordination store, have no leader and cannot be read or
        written
   130  it was interrupted (Ctrl-C, SIGTERM); the message says how far it came
 
-For txn the code is that of the line that failed. The transaction that it belongs to has changed
-nothing (but for code 5); what was committed before it stays.
+For txn the code is that of the failed line. Its transaction has changed nothing (except with code
+5); transactions that were committed before it stay.
 
-For lock, and for elect with a command, it is that of the command, or 128 and the number of the
-signal that ended it.`
+For lock, and for elect with a command, the code is that of the command, or 128 plus the number of
+the signal that ended it.`
 
 // Error carries the exit code of an error whose kind does not say it.
 type Error struct {
