@@ -5,12 +5,17 @@ import (
 	"errors"
 	"fmt"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
 var (
+	errAlarm      = errors.New("ALARM")
 	errLeaderless = errors.New("RAFT NO LEADER")
 	errCorrupt    = errors.New("alarm activated: CORRUPT")
 )
@@ -24,7 +29,7 @@ func (s *Services) Healthy(
 	b := s.guard.backend
 	for _, alarm := range b.Store.Alarms() {
 		if name := fromAlarm(alarm).Alarm.String(); !excluded[name] {
-			return fmt.Errorf("ALARM %s", name)
+			return fmt.Errorf("%w %s", errAlarm, name)
 		}
 	}
 	if !serializable {
@@ -36,6 +41,38 @@ func (s *Services) Healthy(
 		return rangeError(err)
 	}
 	return nil
+}
+
+// healthServer is the Health service. A server that passes calls on asks it for the health of this
+// member (coordpb.HealthOf).
+type healthServer struct {
+	grpc_health_v1.HealthServer
+	services *Services
+}
+
+// Check implements grpc_health_v1.HealthServer. An alarm is raised at all members alike; with any
+// other trouble of this member, the code is Unavailable, and another member may be well.
+func (s *healthServer) Check(
+	ctx context.Context, r *grpc_health_v1.HealthCheckRequest,
+) (*grpc_health_v1.HealthCheckResponse, error) {
+	serializable, excluded, ok := coordpb.IsHealthOf(r.Service)
+	if !ok {
+		return s.HealthServer.Check(ctx, r)
+	}
+	if s.services.guard.Cluster.Learner() {
+		return nil, rpctypes.ErrGRPCNotSupportedForLearner
+	}
+	err := s.services.Healthy(ctx, serializable, excluded)
+	switch {
+	case errors.Is(err, errAlarm):
+		return nil, status.Error(codes.FailedPrecondition, "etcdserver: "+err.Error())
+	case ctx.Err() != nil:
+		return nil, status.FromContextError(ctx.Err()).Err()
+	case err != nil:
+		return nil, status.Error(codes.Unavailable, "etcdserver: "+err.Error())
+	}
+	return &grpc_health_v1.HealthCheckResponse{
+		Status: grpc_health_v1.HealthCheckResponse_SERVING}, nil
 }
 
 // Readable says why a client could read nothing: what this member has, if serializable, or what was

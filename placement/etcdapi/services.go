@@ -63,7 +63,7 @@ func New(config Config) (*Services, error) {
 	maintenance := &maintenanceServer{backend: b, snapshots: snapshots{
 		sending: make(chan struct{}, maxSnapshots), writing: make(chan struct{}, 1)}}
 	line := &line{backend: b, kv: kv, lease: lease}
-	return &Services{
+	services := &Services{
 		KV:          kv,
 		Lease:       lease,
 		Lock:        &lockServer{line: line},
@@ -75,10 +75,11 @@ func New(config Config) (*Services, error) {
 		Permissions: &permissionsServer{authServer: &authServer{backend: b}},
 		Renewals:    &renewalsServer{leaseServer: lease},
 		Clock:       &clockServer{backend: b},
-		Health:      healthy,
 		guard:       &guard{backend: b},
 		snapshots:   &maintenance.snapshots,
-	}, nil
+	}
+	services.Health = &healthServer{healthy, services}
+	return services, nil
 }
 
 // Register hands the services to a gRPC server. The server should accept messages of

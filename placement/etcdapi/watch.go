@@ -100,7 +100,6 @@ func (c *WatchConfig) ensureDefaults() error {
 //   - A request for the progress of a stream whose watches lag, or begin later, is answered when
 //     they do not any more. etcd drops it, and etcd 3.7 drops it also for a watch that begins at
 //     the next revision. Watches that ended for a compaction do not count.
-//   - An event at the revision of a compaction may still say what its key was before.
 //   - A response may have the events of several revisions that etcd sends one by one, and the other
 //     way round. The revision of its header is that up to which the watch has everything.
 //   - A watch for which one revision has more than WatchConfig.MaxRevisionBytes of events is
