@@ -62,7 +62,7 @@ func (c *etcdChecks) healthy(
 	case err != nil:
 		return err
 	case services == nil:
-		return c.server.forwarder.Healthy(ctx, serializable)
+		return c.server.forwarder.Healthy(ctx, serializable, excluded)
 	}
 	return services.Healthy(ctx, serializable, excluded)
 }
@@ -74,7 +74,7 @@ func (c *etcdChecks) read(serializable bool) func(context.Context) error {
 		switch {
 		case err != nil:
 		case services == nil:
-			err = c.server.forwarder.Healthy(ctx, serializable)
+			err = c.server.forwarder.Healthy(ctx, serializable, anyAlarm)
 		default:
 			err = services.Readable(ctx, serializable)
 		}
@@ -85,13 +85,20 @@ func (c *etcdChecks) read(serializable bool) func(context.Context) error {
 	}
 }
 
-// corrupt says that the alarm CORRUPT is raised. Members alone know that.
-func (c *etcdChecks) corrupt(context.Context) error {
+// anyAlarm excludes all alarms.
+var anyAlarm = map[string]bool{pb.AlarmType_NOSPACE.String(): true,
+	pb.AlarmType_CORRUPT.String(): true}
+
+// corrupt says that the alarm CORRUPT is raised.
+func (c *etcdChecks) corrupt(ctx context.Context) error {
 	services, err := c.services()
-	if services == nil {
+	switch {
+	case err != nil:
 		return err
+	case services != nil:
+		return services.Corrupt()
 	}
-	return services.Corrupt()
+	return c.server.forwarder.Corrupt(ctx)
 }
 
 // learner says that this member has no vote. A server that is no member is none without a vote.

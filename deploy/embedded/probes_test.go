@@ -61,6 +61,15 @@ func TestProbesLikeEtcd(t *testing.T) {
 		}
 	}
 	same(member)
+	awaitTrue(t, "the server that is no member tells the alarm", func() bool {
+		return strings.HasPrefix(ask(node, "/health"), "503 ")
+	})
+	same(node)
+	for _, path := range []string{"/health?exclude=CORRUPT", "/health", "/readyz/data_corruption"} {
+		if got, want := ask(node, path), ask(member, path); got != want {
+			t.Errorf("%s\nof the member: %sof a server that is none: %s", path, want, got)
+		}
+	}
 	if got := ask(member, "/readyz/data_corruption"); got !=
 		"503 [-]data_corruption failed: alarm activated: CORRUPT\n" {
 		t.Error(got)

@@ -8,8 +8,9 @@
 // call says that it is passed on, and who the client is (Config.Outgoing); users are judged at the
 // member. A server whose own part of the store opens meanwhile answers by itself (Config.Local).
 //
-// The member that answered last is asked first, then the others. What has become of a request
-// decides what is done when a member fails:
+// The same member is asked first until it fails, then the others. A member fails, too, at which
+// calls wait in vain for a second: it may be cut off from the other members, or its log may stand
+// still. What has become of a request decides what is done when a member fails:
 //
 //   - The request was not sent, or the member has refused it before anything was done: the next
 //     member is asked. When all members were asked in vain, they are asked again for a while
@@ -22,7 +23,10 @@
 // A call with a deadline is begun at a member only while enough of its time is left for the client
 // to hear that nothing was sent.
 //
-// A stream goes to one member and ends with it. Clients of etcd begin it again where it was. While
+// Calls for the member that leads begin there (ofLeader). The health of the server is that of a
+// member that is well (Healthy).
+//
+// A stream goes to one member, which is to know of a leader, and ends with it. Clients of etcd begin it again where it was. While
 // the member has answered nothing, the client's messages are kept, and go to another member if the
 // first one refuses the stream (relay).
 //

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -141,9 +142,9 @@ type method struct {
 	// at is the method's place in the description of its service.
 	at            int
 	input, output protoreflect.MessageType
-	// reads: the method changes nothing, so that a call may be made twice. stream: a call has several
-	// messages of either side.
-	reads, stream bool
+	// reads: the method changes nothing. stream: a call has several messages of either side. waits: a
+	// call may wait for what other clients do. ofLeader: a call is for the member that leads.
+	reads, stream, waits, ofLeader bool
 }
 
 // Describe makes the description of a service that passes all calls on. Its methods have the order
@@ -173,7 +174,7 @@ func methodOf(service, name string, at int) *method {
 	}
 	full := "/" + service + "/" + name
 	return &method{service: service, name: name, full: full, at: at, input: typeOf(d.Input()),
-		output: typeOf(d.Output()), reads: reads[full],
+		output: typeOf(d.Output()), reads: reads[full], waits: waits[full], ofLeader: ofLeader[full],
 		stream: d.IsStreamingClient() || d.IsStreamingServer()}
 }
 
@@ -192,9 +193,9 @@ func (f *Forwarder) refuse(setTrailer func(metadata.MD)) error {
 	return f.config.Refusal()
 }
 
-// errTooMany is what a client hears whose party has its share of calls.
-var errTooMany = status.Error(codes.ResourceExhausted, "etcdserver: too many requests: this "+
-	"server passes on as many calls at a time as it can; ask again later, or at a member of the core")
+// errTooMany is what a client hears whose party has its share of calls. Clients of etcd know it by
+// its whole text, and ask again later.
+var errTooMany = rpctypes.ErrGRPCRequestTooManyRequests
 
 // errLocal: this server answers by itself by now.
 var errLocal = errors.New("forward: this server answers by itself")

@@ -14,9 +14,13 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3electionpb"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3lockpb"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
@@ -91,34 +95,103 @@ func TestFates(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		of      *method
+		request proto.Message
 		err     error
 		trailer metadata.MD
 		want    fate
 	}{
-		{"an answer", put, nil, nil, answered},
-		{"a write when the connection broke", put, broken, nil, answered},
-		{"a read when the connection broke", get, broken, nil, notDone},
-		{"a write at a server that does not serve", put, broken, refused, notDone},
-		{"a write at a learner", put, rpctypes.ErrGRPCNotSupportedForLearner, nil, notDone},
-		{"a write that a stopping server has not begun", put,
+		{"an answer", put, nil, nil, nil, answered},
+		{"a write when the connection broke", put, nil, broken, nil, answered},
+		{"a read when the connection broke", get, nil, broken, nil, notDone},
+		{"a write at a server that does not serve", put, nil, broken, refused, notDone},
+		{"a write at a learner", put, nil, rpctypes.ErrGRPCNotSupportedForLearner, nil, notDone},
+		{"a write that a stopping server has not begun", put, nil,
 			status.Error(codes.Unavailable, drained), nil, notDone},
-		{"a write that timed out", put, rpctypes.ErrGRPCTimeout, nil, answered},
-		{"a read without a leader", get, rpctypes.ErrGRPCNoLeader, nil, answered},
-		{"a read that is not permitted", get, rpctypes.ErrGRPCPermissionDenied, nil, answered},
+		{"a write that timed out", put, nil, rpctypes.ErrGRPCTimeout, nil, answered},
+		{"a read without a leader", get, nil, rpctypes.ErrGRPCNoLeader, nil, answered},
+		{"a read that is not permitted", get, nil, rpctypes.ErrGRPCPermissionDenied, nil, answered},
+		{"the clock when the connection broke", of(&coordpb.Clock_ServiceDesc, "Read"), nil, broken,
+			nil, notDone},
+		{"the state of an import when the connection broke",
+			of(&coordpb.Import_ServiceDesc, "State"), nil, broken, nil, notDone},
+		{"the alarms when the connection broke", of(&pb.Maintenance_ServiceDesc, "Alarm"),
+			&pb.AlarmRequest{}, broken, nil, notDone},
+		{"an alarm that is raised when the connection broke",
+			of(&pb.Maintenance_ServiceDesc, "Alarm"),
+			&pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE}, broken, nil, answered},
+		{"a transaction of reads when the connection broke", of(&pb.KV_ServiceDesc, "Txn"),
+			&pb.TxnRequest{Success: []*pb.RequestOp{reading, within(reading)}}, broken, nil, notDone},
+		{"a transaction with a write when the connection broke", of(&pb.KV_ServiceDesc, "Txn"),
+			&pb.TxnRequest{Failure: []*pb.RequestOp{reading, within(writing)}}, broken, nil, answered},
 	} {
-		if got := fateOf(c.of, c.err, c.trailer); got != c.want {
+		if got := fateOf(changesNothing(c.of, c.request), c.err, c.trailer); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
 }
 
-// The member that answered last is asked first, and the one after it when it has failed.
+// Each method is among those that change nothing, or it is known to change something.
+func TestMethodsThatChangeNothing(t *testing.T) {
+	changing := map[string]bool{}
+	for _, name := range []string{"etcdserverpb.KV/Put", "etcdserverpb.KV/DeleteRange",
+		"etcdserverpb.KV/Txn", "etcdserverpb.KV/Compact", "etcdserverpb.Lease/LeaseGrant",
+		"etcdserverpb.Lease/LeaseRevoke", "etcdserverpb.Cluster/MemberAdd",
+		"etcdserverpb.Cluster/MemberRemove", "etcdserverpb.Cluster/MemberUpdate",
+		"etcdserverpb.Cluster/MemberPromote", "etcdserverpb.Maintenance/Alarm",
+		"etcdserverpb.Maintenance/Defragment", "etcdserverpb.Maintenance/MoveLeader",
+		"etcdserverpb.Maintenance/Downgrade", "etcdserverpb.Auth/AuthEnable",
+		"etcdserverpb.Auth/AuthDisable", "etcdserverpb.Auth/UserAdd",
+		"etcdserverpb.Auth/UserDelete", "etcdserverpb.Auth/UserChangePassword",
+		"etcdserverpb.Auth/UserGrantRole", "etcdserverpb.Auth/UserRevokeRole",
+		"etcdserverpb.Auth/RoleAdd", "etcdserverpb.Auth/RoleDelete",
+		"etcdserverpb.Auth/RoleGrantPermission", "etcdserverpb.Auth/RoleRevokePermission",
+		"v3lockpb.Lock/Lock", "v3lockpb.Lock/Unlock", "v3electionpb.Election/Campaign",
+		"v3electionpb.Election/Proclaim", "v3electionpb.Election/Resign",
+		"tidemark.coordination.v1.Import/Step", "tidemark.coordination.v1.Import/Auth",
+		"tidemark.coordination.v1.Import/Abandon", "tidemark.coordination.v1.Permissions/Grant",
+		"tidemark.coordination.v1.Permissions/Revoke",
+		"tidemark.coordination.v1.Renewals/RenewAll"} {
+		changing["/"+name] = true
+	}
+	for _, d := range []*grpc.ServiceDesc{&pb.KV_ServiceDesc, &pb.Lease_ServiceDesc,
+		&pb.Cluster_ServiceDesc, &pb.Maintenance_ServiceDesc, &pb.Auth_ServiceDesc,
+		&v3lockpb.Lock_ServiceDesc, &v3electionpb.Election_ServiceDesc,
+		&coordpb.Import_ServiceDesc, &coordpb.Permissions_ServiceDesc,
+		&coordpb.Renewals_ServiceDesc, &coordpb.Clock_ServiceDesc,
+		&grpc_health_v1.Health_ServiceDesc} {
+		for i, m := range d.Methods {
+			if got := methodOf(d.ServiceName, m.MethodName, i); got.reads == changing[got.full] {
+				t.Errorf("%s: changes nothing: %v", got.full, got.reads)
+			}
+		}
+	}
+}
+
+// of is a method of a service.
+func of(d *grpc.ServiceDesc, name string) *method { return methodOf(d.ServiceName, name, 0) }
+
+var (
+	reading = &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{}}}
+	writing = &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{}}}
+)
+
+// within is a transaction in a transaction.
+func within(o *pb.RequestOp) *pb.RequestOp {
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{
+		RequestTxn: &pb.TxnRequest{Success: []*pb.RequestOp{o}}}}
+}
+
+// The same member is asked first until it fails, and then the one after it, whatever the one that
+// has failed answers late.
 func TestOrderOfMembers(t *testing.T) {
 	var m members
 	all := []string{"a", "b", "c"}
-	first := m.order(all, rand.Uint64)[0]
+	first := m.order(all, func() uint64 { return 0 })[0]
+	m.failed("a", all)
 	m.answered("b")
-	if got := m.order(all, rand.Uint64); !slices.Equal(got, []string{"b", "c", "a"}) || !m.serves("b") {
+	m.answered("a") // a call that began before
+	want := []string{"b", "c", "a"}
+	if got := m.order(all, rand.Uint64); !slices.Equal(got, want) || !m.serves("b") {
 		t.Errorf("first %s, then %v", first, got)
 	}
 	m.failed("a", all) // which was not asked first
@@ -150,7 +223,7 @@ func TestCallsAreShared(t *testing.T) {
 	for {
 		_, leave, err := f.enter("greedy")
 		if err != nil {
-			if status.Code(err) != codes.ResourceExhausted {
+			if !errors.Is(rpctypes.Error(err), rpctypes.ErrTooManyRequests) {
 				t.Fatal(err)
 			}
 			break

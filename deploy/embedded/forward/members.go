@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -24,16 +25,30 @@ const (
 	// sparedTime is what is left of a call's time when members are asked no more: the client is to
 	// hear that nothing was sent, rather than nothing.
 	sparedTime = 100 * time.Millisecond
+	// silentMost is for how long calls may wait at a member in vain before another one is preferred.
+	// A member that is cut off from the others, or whose log stands still, lets calls wait for longer
+	// than most clients do.
+	silentMost = time.Second
 )
 
-// members remember which member is asked first, and which ones are known to serve.
+// members remember which member is asked first, and how each has answered.
 type members struct {
 	mu sync.Mutex
 	// preferred is the address of the member that is asked first; "" while none is.
 	preferred string
-	// serving are members that have answered and have not failed since. The others are asked whether
-	// they serve before a stream is opened there.
-	serving map[string]bool
+	records   map[string]record
+}
+
+// record is how a member has answered. The zero value is that of a member which was never asked.
+type record struct {
+	// serving: the member has answered, and has not failed since. The others are asked whether they
+	// serve before a stream is opened there.
+	serving bool
+	// answered is when the member has answered last.
+	answered time.Time
+	// silent is when the first of the calls began that have waited in vain since the member has
+	// answered last; zero if there is none.
+	silent time.Time
 }
 
 // order puts the preferred member first. The others keep their order around it, as in a ring. Any
@@ -44,6 +59,9 @@ func (m *members) order(all []string, random func() uint64) []string {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	maps.DeleteFunc(m.records, func(address string, _ record) bool {
+		return !slices.Contains(all, address)
+	})
 	first := slices.Index(all, m.preferred)
 	if first < 0 {
 		first = int(random() % uint64(len(all)))
@@ -52,15 +70,24 @@ func (m *members) order(all []string, random func() uint64) []string {
 	return slices.Concat(all[first:], all[:first])
 }
 
-// answered notes that a member has answered.
+// ended notes how a call has ended that began at a member at that time.
+func (m *members) ended(address string, all []string, of *method, began time.Time, err error) {
+	switch status.Code(err) {
+	case codes.Unavailable:
+		m.failed(address, all)
+	case codes.DeadlineExceeded, codes.Canceled:
+		m.inVain(address, all, of, began)
+	default:
+		m.answered(address)
+	}
+}
+
+// answered notes that a member has answered. It does not change which member is asked first: the
+// call may have begun before another one has found that member not to serve.
 func (m *members) answered(address string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.preferred = address
-	if m.serving == nil {
-		m.serving = make(map[string]bool)
-	}
-	m.serving[address] = true
+	m.setLocked(address, record{serving: true, answered: time.Now()})
 }
 
 // failed notes that a member has not answered: if it was asked first, the one after it is from now
@@ -68,23 +95,47 @@ func (m *members) answered(address string) {
 func (m *members) failed(address string, all []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.serving, address)
+	m.failedLocked(address, all)
+}
+
+func (m *members) failedLocked(address string, all []string) {
+	m.setLocked(address, record{answered: m.records[address].answered})
 	if i := slices.Index(all, address); i >= 0 && m.preferred == address {
 		m.preferred = all[(i+1)%len(all)]
 	}
 }
 
-// forget has all members be asked whether they serve before the next stream.
-func (m *members) forget() {
+// inVain notes that a call, which began at that time, has waited at a member for as long as its
+// client does. The member has failed if calls have waited there for silentMost, be it one call or
+// several short ones. A call that may wait for other clients says something only if the member has
+// not answered any call meanwhile.
+func (m *members) inVain(address string, all []string, of *method, began time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	clear(m.serving)
+	r := m.records[address]
+	if of.waits && r.answered.After(began) {
+		return
+	}
+	if r.silent.IsZero() || began.Before(r.silent) {
+		r.silent = began
+	}
+	m.setLocked(address, r)
+	if time.Since(r.silent) >= silentMost {
+		m.failedLocked(address, all)
+	}
+}
+
+func (m *members) setLocked(address string, r record) {
+	if m.records == nil {
+		m.records = make(map[string]record)
+	}
+	m.records[address] = r
 }
 
 func (m *members) serves(address string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.serving[address]
+	return m.records[address].serving
 }
 
 // Member is the address of the member that calls go to; "" if none has answered.
@@ -92,7 +143,7 @@ func (f *Forwarder) Member() string {
 	m := &f.members
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.serving[m.preferred] {
+	if !m.records[m.preferred].serving {
 		return ""
 	}
 	return m.preferred
@@ -213,9 +264,10 @@ func (l *lane) newStream(ctx context.Context, address string, m *method, d *grpc
 	return stream, end, answered, err // an error is of the call itself
 }
 
-// rounds asks all members, and again after pauses, until ask says that it is done. last is
-// lastStart(ctx). The error says that nothing was sent, unless the client has gone.
-func (f *Forwarder) rounds(ctx context.Context, m *method, last time.Time,
+// rounds asks all members, and again after pauses, until ask says that it is done. In the first
+// round it begins with the member at the address first, unless that is "". last is lastStart(ctx).
+// The error says that nothing was sent, unless the client has gone.
+func (f *Forwarder) rounds(ctx context.Context, m *method, first string, last time.Time,
 	ask func(address string, all []string) (done bool)) error {
 	until := time.Now().Add(f.config.Patience)
 	if !last.IsZero() && last.Before(until) {
@@ -223,7 +275,12 @@ func (f *Forwarder) rounds(ctx context.Context, m *method, last time.Time,
 	}
 	for pause := pauseFirst; ; pause = min(2*pause, pauseMost) {
 		all := f.config.Members()
-		for _, address := range f.members.order(all, f.config.Random) {
+		order := f.members.order(all, f.config.Random)
+		if i := slices.Index(order, first); i > 0 {
+			order = slices.Concat(order[i:], order[:i])
+		}
+		first = ""
+		for _, address := range order {
 			if _, _, local := f.config.Local(m.service); local {
 				return errLocal
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -51,34 +52,51 @@ type relay struct {
 	closed, settled bool
 }
 
-// open opens a stream to a member that serves.
+// open opens a stream to a member that serves, and knows of a leader. If no member knows of one, a
+// member without will do: that is for the member to refuse.
 func (r *relay) open(ctx context.Context) error {
 	f := r.f
 	ctx, last := f.config.Outgoing(ctx), lastStart(ctx)
 	var failure error
-	failed := f.rounds(ctx, r.method, last, func(address string, _ []string) bool {
+	without := "" // a member that knows of no leader
+	failed := f.rounds(ctx, r.method, "", last, func(address string, _ []string) bool {
 		if !f.members.serves(address) {
-			of, err := f.probe(ctx, r.lane, address, last)
-			if of == notDone || status.Code(err) == codes.Unavailable {
+			switch f.probe(ctx, r.lane, address, last) {
+			case silent:
+				return false
+			case leaderless:
+				without = address
 				return false
 			}
 			f.members.answered(address)
 		}
-		d := &grpc.StreamDesc{StreamName: r.method.name, ClientStreams: r.description.ClientStreams,
-			ServerStreams: r.description.ServerStreams}
-		stream, end, of, err := r.lane.newStream(ctx, address, r.method, d, last, f.largest(r.method))
-		if err != nil {
-			end()
-			failure = err
-			return of == answered
-		}
-		r.member, r.end, r.address, failure = stream, end, address, nil
-		return true
+		var of fate
+		of, failure = r.begin(ctx, address, last)
+		return of == answered
 	})
+	if failed != nil && without != "" && ctx.Err() == nil {
+		if of, err := r.begin(ctx, without, last); of == answered {
+			return err
+		}
+	}
 	if failed != nil {
 		return failed
 	}
 	return failure
+}
+
+// begin opens the stream at a member.
+func (r *relay) begin(ctx context.Context, address string, last time.Time) (fate, error) {
+	d := &grpc.StreamDesc{StreamName: r.method.name, ClientStreams: r.description.ClientStreams,
+		ServerStreams: r.description.ServerStreams}
+	stream, end, of, err := r.lane.newStream(ctx, address, r.method, d, last,
+		r.f.largest(r.method))
+	if err != nil {
+		end()
+		return of, err
+	}
+	r.member, r.end, r.address = stream, end, address
+	return answered, nil
 }
 
 // again opens the stream at another member, after the one that it was at has ended it with an error
@@ -177,7 +195,7 @@ func (r *relay) pass(ctx context.Context, cancel context.CancelFunc) error {
 			return nil
 		}
 		if err != nil {
-			return r.f.streamEnd(err)
+			return r.ended(err)
 		}
 		counted, err := r.f.count(r.client.Context(), message)
 		if err == nil {
@@ -208,11 +226,11 @@ func (r *relay) requests(cancel context.CancelFunc) {
 	}
 }
 
-// streamEnd is the error with which a member ends a stream. A member that does not serve any more
-// is asked whether it does before the next stream.
-func (f *Forwarder) streamEnd(err error) error {
+// ended is the error with which the member has ended the stream. A member that does not serve any
+// more, or has known of no leader for too long, is left.
+func (r *relay) ended(err error) error {
 	if status.Code(err) == codes.Unavailable {
-		f.members.forget()
+		r.f.members.failed(r.address, r.f.config.Members())
 	}
 	return asStatus(explained(err))
 }

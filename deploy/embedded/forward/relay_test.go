@@ -12,9 +12,11 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
@@ -28,13 +30,51 @@ import (
 type scripted struct {
 	pb.UnimplementedKVServer
 	pb.UnimplementedWatchServer
+	pb.UnimplementedMaintenanceServer
 	get   func(*pb.RangeRequest) (*pb.RangeResponse, error)
 	put   func(context.Context) error
 	watch func(pb.Watch_WatchServer) error
+	// id is the member's, and leader that of the member that it believes to lead; 0: of none.
+	id, leader uint64
+	move       func() error
+	// healthy is what the member says of its health; nil: it knows of no health.
+	healthy func(ctx context.Context, service string) error
+}
+
+// Status implements pb.MaintenanceServer.
+func (s *scripted) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
+	return &pb.StatusResponse{Header: &pb.ResponseHeader{MemberId: s.id}, Leader: s.leader}, nil
+}
+
+// MoveLeader implements pb.MaintenanceServer.
+func (s *scripted) MoveLeader(
+	context.Context, *pb.MoveLeaderRequest,
+) (*pb.MoveLeaderResponse, error) {
+	return &pb.MoveLeaderResponse{}, s.move()
+}
+
+// scriptedHealth is the Health service of a member.
+type scriptedHealth struct {
+	grpc_health_v1.UnimplementedHealthServer
+	of *scripted
+}
+
+// Check implements grpc_health_v1.HealthServer.
+func (s scriptedHealth) Check(
+	ctx context.Context, r *grpc_health_v1.HealthCheckRequest,
+) (*grpc_health_v1.HealthCheckResponse, error) {
+	if s.of.healthy == nil {
+		return nil, status.Error(codes.NotFound, "unknown service")
+	}
+	return &grpc_health_v1.HealthCheckResponse{}, s.of.healthy(ctx, r.Service)
 }
 
 // Range implements pb.KVServer.
-func (s *scripted) Range(_ context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+func (s *scripted) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	if s.leader == 0 && len(metadata.ValueFromIncomingContext(ctx,
+		rpctypes.MetadataRequireLeaderKey)) > 0 {
+		return nil, rpctypes.ErrGRPCNoLeader
+	}
 	if len(r.Key) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "etcdserver: key is not provided")
 	}
@@ -56,6 +96,12 @@ func serve(t *testing.T, c rpc.ServerConfig, register func(grpc.ServiceRegistrar
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveOn(t, l, c, register)
+}
+
+// serveOn is serve with a listener.
+func serveOn(t *testing.T, l net.Listener, c rpc.ServerConfig,
+	register func(grpc.ServiceRegistrar)) string {
 	s := rpc.NewServer(c)
 	register(s)
 	var serving sync.WaitGroup
@@ -66,10 +112,17 @@ func serve(t *testing.T, c rpc.ServerConfig, register func(grpc.ServiceRegistrar
 
 // serveMember has a member serve, whose connections have so many calls at a time.
 func serveMember(t *testing.T, streams uint32, s *scripted) string {
-	return serve(t, rpc.ServerConfig{MaxStreams: streams}, func(r grpc.ServiceRegistrar) {
-		pb.RegisterKVServer(r, s)
-		pb.RegisterWatchServer(r, s)
-	})
+	if s.leader == 0 && s.id == 0 {
+		s.leader = 1
+	}
+	return serve(t, rpc.ServerConfig{MaxStreams: streams}, s.register)
+}
+
+func (s *scripted) register(r grpc.ServiceRegistrar) {
+	pb.RegisterKVServer(r, s)
+	pb.RegisterWatchServer(r, s)
+	pb.RegisterMaintenanceServer(r, s)
+	grpc_health_v1.RegisterHealthServer(r, scriptedHealth{of: s})
 }
 
 // passesOn makes a Forwarder to members, with so many bytes for large answers and for requests.
@@ -316,7 +369,7 @@ func TestHealthIsOfAParty(t *testing.T) {
 	var of []string
 	f := passesOn(t, 512<<20, 0, serveMember(t, 0, &scripted{}))
 	f.config.Party = func(context.Context) string { of = append(of, "p"); return "p" }
-	if err := f.Healthy(t.Context(), true); err != nil {
+	if err := f.Healthy(t.Context(), true, nil); err != nil {
 		t.Error(err)
 	}
 	if len(of) != 1 {

@@ -6,8 +6,10 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 )
@@ -15,46 +17,44 @@ import (
 // rangeMethod is the method by which a member is asked whether it serves.
 var rangeMethod = methodOf(pb.KV_ServiceDesc.ServiceName, "Range", 0)
 
+// probeWithin bounds the wait for a member's answer to probe.
+const probeWithin = time.Second
+
+// probed is what a member answers to probe.
+type probed uint8
+
+const (
+	// silent: the member does not serve, or does not answer.
+	silent probed = iota
+	// leaderless: the member serves, and knows of no leader.
+	leaderless
+	// serving: the member serves, and knows of a leader.
+	serving
+)
+
 // probe asks a member whether it serves. A request that names no key is refused as invalid before
 // the user is judged or anything is read.
-func (f *Forwarder) probe(ctx context.Context, l *lane, address string,
-	last time.Time) (fate, error) {
+func (f *Forwarder) probe(ctx context.Context, l *lane, address string, last time.Time) probed {
+	ctx, cancel := context.WithTimeout(withLeader(ctx), probeWithin)
+	defer cancel()
 	_, of, err := f.ask(ctx, l, address, rangeMethod, &pb.RangeRequest{}, last)
-	return of, err
+	switch code := status.Code(err); {
+	case of == notDone, code == codes.DeadlineExceeded, code == codes.Canceled:
+		return silent
+	case rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrGRPCNoLeader):
+		return leaderless
+	case code == codes.Unavailable:
+		return silent
+	}
+	return serving
 }
 
-// Healthy says why calls are not answered, if no member of the core answers them. Unless the answer
-// may be that of the member alone (serializable), the member has to know everything that was
-// acknowledged before.
-func (f *Forwarder) Healthy(ctx context.Context, serializable bool) error {
-	request := &pb.RangeRequest{}
-	if !serializable {
-		// While authentication is enabled, the member refuses a client without a name, but only when
-		// it knows everything, too.
-		request = &pb.RangeRequest{Key: []byte{0}, KeysOnly: true, Limit: 1}
-	}
-	l, leave, err := f.enter(f.config.Party(ctx))
-	if err != nil {
-		return err
-	}
-	defer leave()
-	out, last := f.config.Outgoing(ctx), lastStart(ctx)
-	failed := f.rounds(ctx, rangeMethod, last, func(address string, _ []string) bool {
-		var of fate
-		_, of, err = f.ask(out, l, address, rangeMethod, request, last)
-		if code := status.Code(err); of == answered &&
-			(code == codes.InvalidArgument || code == codes.PermissionDenied) {
-			err = nil
-		}
-		if of == answered && err == nil {
-			f.members.answered(address)
-		}
-		return of == answered
-	})
-	if failed != nil {
-		return failed
-	}
-	return err
+// withLeader has a member refuse a call while it knows of no leader.
+func withLeader(ctx context.Context) context.Context {
+	shown, _ := metadata.FromOutgoingContext(ctx)
+	shown = shown.Copy()
+	shown.Set(rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
+	return metadata.NewOutgoingContext(ctx, shown)
 }
 
 // streamHandler passes calls with several messages on.

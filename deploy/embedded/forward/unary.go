@@ -37,9 +37,43 @@ var reads = map[string]bool{
 	pb.Auth_RoleGet_FullMethodName:             true,
 	pb.Auth_RoleList_FullMethodName:            true,
 	coordpb.Permissions_Get_FullMethodName:     true,
+	coordpb.Import_State_FullMethodName:        true,
+	coordpb.Clock_Read_FullMethodName:          true,
 	grpc_health_v1.Health_Check_FullMethodName: true,
 	grpc_health_v1.Health_List_FullMethodName:  true,
 	"/v3electionpb.Election/Leader":            true,
+}
+
+// waits are the methods whose calls may wait for what other clients do.
+var waits = map[string]bool{
+	"/v3lockpb.Lock/Lock":             true,
+	"/v3electionpb.Election/Campaign": true,
+}
+
+// changesNothing says that a call may be made twice.
+func changesNothing(m *method, request proto.Message) bool {
+	switch r := request.(type) {
+	case *pb.AlarmRequest:
+		return r.Action == pb.AlarmRequest_GET
+	case *pb.TxnRequest:
+		return onlyReads(r.Success) && onlyReads(r.Failure)
+	}
+	return m.reads
+}
+
+func onlyReads(operations []*pb.RequestOp) bool {
+	for _, o := range operations {
+		switch r := o.GetRequest().(type) {
+		case *pb.RequestOp_RequestRange:
+		case *pb.RequestOp_RequestTxn:
+			if !changesNothing(nil, r.RequestTxn) {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // fate is what has become of a request at a member.
@@ -134,18 +168,18 @@ func (f *Forwarder) unary(ctx context.Context, m *method, request proto.Message)
 	}
 	defer leave()
 	var answer proto.Message
-	out, last := f.config.Outgoing(ctx), lastStart(ctx)
-	if failed := f.rounds(ctx, m, last, func(address string, all []string) bool {
+	out, last, first := f.config.Outgoing(ctx), lastStart(ctx), ""
+	if m.ofLeader {
+		first = f.leading(out, l, last)
+	}
+	if failed := f.rounds(ctx, m, first, last, func(address string, all []string) bool {
 		var of fate
+		began := time.Now()
 		answer, of, err = f.ask(out, l, address, m, request, last)
 		if of == notDone {
 			return false
 		}
-		if status.Code(err) == codes.Unavailable {
-			f.members.failed(address, all)
-		} else {
-			f.members.answered(address)
-		}
+		f.members.ended(address, all, m, began, err)
 		return true
 	}); errors.Is(failed, errLocal) {
 		description, service, _ := f.config.Local(m.service)
@@ -178,14 +212,14 @@ func (f *Forwarder) ask(ctx context.Context, l *lane, address string, m *method,
 	}
 	answer := m.output.New().Interface()
 	err = stream.RecvMsg(answer)
-	return answer, fateOf(m, err, stream.Trailer()), explained(err)
+	return answer, fateOf(changesNothing(m, request), err, stream.Trailer()), explained(err)
 }
 
 // drained is what gRPC says of a call that a server which ends has not begun.
 const drained = "the stream is rejected because server is draining the connection"
 
-// fateOf judges the end of a call that was sent.
-func fateOf(m *method, err error, trailer metadata.MD) fate {
+// fateOf judges the end of a call that was sent. twice: it may be made twice.
+func fateOf(twice bool, err error, trailer metadata.MD) fate {
 	s, _ := status.FromError(err)
 	switch {
 	case err == nil:
@@ -194,7 +228,7 @@ func fateOf(m *method, err error, trailer metadata.MD) fate {
 		s.Message() == rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner),
 		s.Code() == codes.Unavailable && s.Message() == drained:
 		return notDone
-	case m.reads && s.Code() == codes.Unavailable && !strings.HasPrefix(s.Message(), "etcdserver:"):
+	case twice && s.Code() == codes.Unavailable && !strings.HasPrefix(s.Message(), "etcdserver:"):
 		return notDone // the connection broke
 	}
 	return answered
