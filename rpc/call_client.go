@@ -35,7 +35,8 @@ type CallOptions struct {
 // Call calls a method ("/package.Service/Method") of a gRPC service of the node, as
 // grpc.ClientConn.Invoke does, over the connection that carries requests. better is the address of
 // a server that answers such calls with fewer steps in between; "" if there is none, or none is
-// known. Errors have a status of gRPC, as those of Invoke, or ErrNotCalled in the chain.
+// known. Errors have a status of gRPC, as those of Invoke, or ErrNotCalled in the chain. If the
+// context has ended before the call was sent, ErrNotSent is in the chain, too.
 func (b *BatchConn) Call(ctx context.Context, method string, request, answer proto.Message,
 	o CallOptions) (better string, err error) {
 	r := &kvpb.Request{Call: &kvpb.Call{Method: method, Token: o.Token,
@@ -59,7 +60,9 @@ func (b *BatchConn) Call(ctx context.Context, method string, request, answer pro
 		return "", status.Error(codes.InvalidArgument, "etcdserver: request is too large: "+
 			response.Error.Message)
 	case response.Error != nil && response.Error.Code == kvpb.ErrorCode_OVERLOADED:
-		return "", status.Error(codes.ResourceExhausted, response.Error.Message)
+		// The text begins as that of etcd does, whose clients know it.
+		return "", status.Error(codes.ResourceExhausted, "etcdserver: too many requests: "+
+			response.Error.Message)
 	case response.Error != nil:
 		return "", fmt.Errorf("%w: %s", ErrNotCalled, response.Error.Message)
 	case outcome == nil:
@@ -85,6 +88,8 @@ func (b *BatchConn) Call(ctx context.Context, method string, request, answer pro
 func callError(ctx context.Context, err error) error {
 	var broken *ErrStreamBroken
 	switch {
+	case ctx.Err() != nil && errors.Is(err, ErrNotSent):
+		return fmt.Errorf("%w: %w", ErrNotSent, status.FromContextError(ctx.Err()).Err())
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()
 	case errors.As(err, &broken) && broken.Sent:

@@ -75,11 +75,25 @@ func (a *app) withEtcd(ctx context.Context, f *coordFlags, write bool,
 		}
 		err := do(ctx, client.Etcd())
 		if write && isLost(err) {
-			return &exit.Error{Code: exit.Unknown, Err: fmt.Errorf(
-				"there was no answer; it may or may not have taken effect: %w", err)}
+			return lost(err)
 		}
 		return err
 	})
+}
+
+// lost is the error of a write that may have been executed.
+func lost(err error) error {
+	return &exit.Error{Code: exit.Unknown, Err: fmt.Errorf(
+		"there was no answer; it may or may not have taken effect: %w", err)}
+}
+
+// madeAgain is the error of a write that etcd's client makes again by itself: that the last attempt
+// was not executed says nothing of those before it.
+func madeAgain(err error) error {
+	if coordpb.IsNotSent(err) || coordpb.IsLeaderless(err) {
+		return lost(err)
+	}
+	return err
 }
 
 // isLost says of the error of a write that it may have been executed.
@@ -88,7 +102,7 @@ func isLost(err error) bool {
 		return false
 	}
 	var coded *exit.Error
-	if errors.As(err, &coded) || coordpb.IsNotSent(err) {
+	if errors.As(err, &coded) || coordpb.IsNotSent(err) || coordpb.IsLeaderless(err) {
 		return false
 	}
 	switch codeOf(err) {
@@ -153,7 +167,7 @@ func coordFailed(err error) error {
 			code = exit.Unavailable
 		case codes.ResourceExhausted:
 			code = exit.Usage // a message that is too large
-			if is(rpctypes.ErrTooManyRequests, rpctypes.ErrNoSpace) {
+			if coordpb.IsTooMany(err) || is(rpctypes.ErrNoSpace) {
 				code = exit.Unavailable
 			}
 		case codes.InvalidArgument, codes.OutOfRange, codes.FailedPrecondition:

@@ -92,7 +92,7 @@ and tsv the time to live is in seconds.`,
 			return a.withEtcd(ctx, &f, true, func(ctx context.Context, c *clientv3.Client) error {
 				r, err := c.Grant(ctx, int64(ttl/time.Second))
 				if err != nil {
-					return err
+					return madeAgain(err)
 				}
 				return a.printLease(r.ID, r.TTL)
 			})
@@ -108,7 +108,7 @@ func (a *app) leaseRevokeCommand() *cobra.Command {
 		func(ctx context.Context, c *clientv3.Client, id clientv3.LeaseID) error {
 			r, err := c.Revoke(ctx, id)
 			if err != nil {
-				return err
+				return madeAgain(err)
 			}
 			list := a.list(output.Column{Name: "lease", Whole: true},
 				output.Column{Name: "revision", Number: true})

@@ -7,6 +7,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tidemarkdb/tidemark/kv/coord/direct"
 )
 
 const (
@@ -31,7 +33,12 @@ func (c *Client) call(ctx context.Context, f func(context.Context) error) error 
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.attempt)
 	defer cancel()
-	return f(ctx)
+	ctx, attempts := direct.NoteAttempts(ctx)
+	err := f(ctx)
+	if err != nil && attempts.Unsent() {
+		return because(text(err), errUnsent, err)
+	}
+	return err
 }
 
 // ended is the error with which a call ends that is not to be tried again: nil if it is to be.

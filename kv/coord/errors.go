@@ -127,19 +127,19 @@ const (
 	unknown
 )
 
+// errUnsent is among the kinds of the error of a call that was not sent in its time.
+var errUnsent = errors.New("not sent")
+
 // judge says what the error of one attempt means for a write.
 func judge(err error) verdict {
 	code := codes.Unknown
 	var of rpctypes.EtcdError
 	switch {
-	case coordpb.IsNotSent(err),
+	case errors.Is(err, errUnsent), coordpb.IsNotSent(err), coordpb.IsLeaderless(err), coordpb.IsTooMany(err),
 		rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner):
 		return busy // another server may be able to
 	case errors.As(rpctypes.Error(err), &of):
 		code = of.Code()
-		if errors.Is(of, rpctypes.ErrTooManyRequests) {
-			return busy
-		}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return unknown
 	default:

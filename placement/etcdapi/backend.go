@@ -67,7 +67,8 @@ func (b *backend) executeWithin(
 		}
 		// It is checked again when it is applied, by every member.
 		c.Auth = who
-		limited, cancel := context.WithTimeout(store.WithClient(ctx, b.Party(ctx)), limit)
+		limited, cancel := context.WithTimeout(store.WithClient(ctx, b.Party(ctx)),
+			beforeDeadline(ctx, limit))
 		result, err := b.Store.Execute(limited, c)
 		cancel()
 		switch {
@@ -80,6 +81,20 @@ func (b *backend) executeWithin(
 			return nil, rpctypes.ErrGRPCAuthOldRevision // nothing was done, and an error of confirm hides that
 		}
 	}
+}
+
+// spared is what is left of a call's time when it is executed no longer: its client is to hear that
+// it was not proposed, rather than nothing.
+const spared = 100 * time.Millisecond
+
+// beforeDeadline is the limit, or less if the call ends sooner.
+func beforeDeadline(ctx context.Context, limit time.Duration) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return limit
+	}
+	left := time.Until(deadline)
+	return min(limit, left-min(spared, left/10))
 }
 
 // maxAttempts bounds how often a command is executed whose user was judged by users and roles that

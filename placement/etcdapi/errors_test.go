@@ -126,6 +126,21 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
+// A write that was not proposed, since there was no leader in the client's time, says so before that
+// time is over.
+func TestWriteWithoutALeader(t *testing.T) {
+	s := serve(t, nil)
+	s.lone.setLeads(t, false)
+	for _, limit := range []time.Duration{300 * time.Millisecond, 2 * time.Second} {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		_, err := s.Put(ctx, "a", "b")
+		cancel()
+		if !errors.Is(err, rpctypes.ErrNoLeader) {
+			t.Errorf("within %s: %v", limit, err)
+		}
+	}
+}
+
 // A client that demands a leader is refused without one, and its streams end when there has been
 // none for a while.
 func TestRequireLeader(t *testing.T) {

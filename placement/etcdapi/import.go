@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -81,7 +82,11 @@ func (s *importServer) Step(
 	if err != nil {
 		return nil, err
 	}
-	return s.current(ctx) // an administrator of before users counted may know
+	state, err := s.current(ctx) // an administrator of before users counted may know
+	if status.Code(err) == codes.Unavailable {
+		return nil, rpctypes.ErrGRPCTimeout // the step is done, and "no leader" would say that it is not
+	}
+	return state, err
 }
 
 // Abandon implements coordpb.ImportServer.

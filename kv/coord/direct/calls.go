@@ -183,6 +183,14 @@ func (c *Calls) Close() {
 // intercept implements grpc.UnaryClientInterceptor.
 func (c *Calls) intercept(ctx context.Context, method string, request, answer any,
 	conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	err := c.attempt(ctx, method, request, answer, conn, invoke, options...)
+	note(ctx, err)
+	return err
+}
+
+// attempt makes a call once, past gRPC or by gRPC.
+func (c *Calls) attempt(ctx context.Context, method string, request, answer any,
+	conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	if method == pb.Auth_Authenticate_FullMethodName {
 		err := invoke(ctx, method, request, answer, conn, options...)
 		c.authenticated(request, answer, err)
