@@ -122,8 +122,9 @@ func Wall(clock func() time.Time) Option { return func(c *config) { c.wall = clo
 
 // Connect connects to the coordination service at the addresses of its servers (host:port, or URLs)
 // and returns when one of them has answered. Servers that are not members of the core name these,
-// and the client goes on with them; when these cannot be reached any more, it asks at the addresses
-// that it was given where they are now. Close ends the client.
+// and the client goes on with the members, if it reaches one of them; otherwise with the servers
+// that it was given, which pass calls on. When these cannot be reached any more, it asks at the
+// addresses that it was given where the members are now. Close ends the client.
 func Connect(ctx context.Context, endpoints []string, options ...Option) (*Client, error) {
 	const op = "connect"
 	cfg := newConfig(options)
@@ -168,13 +169,13 @@ func Connect(ctx context.Context, endpoints []string, options ...Option) (*Clien
 // findMembers has the client go on with the members of the core. If it fails, the endpoints stay as
 // they were given.
 func (c *Client) findMembers(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, c.attempt)
+	limited, cancel := context.WithTimeout(ctx, c.attempt)
 	defer cancel()
-	list, err := listMembers(ctx, c.etcd)
+	list, err := listMembers(limited, c.etcd)
 	if err != nil {
 		return
 	}
-	if next := goOn(c.members.given, list); !sameAddresses(next, c.etcd.Endpoints()) {
+	if next := c.members.next(ctx, list); !sameAddresses(next, c.etcd.Endpoints()) {
 		c.etcd.SetEndpoints(next...)
 	}
 }

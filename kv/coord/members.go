@@ -22,10 +22,15 @@ import (
 // lookEvery is how often at most a client asks again where the members of the core are.
 const lookEvery = 5 * time.Second
 
+// reachWithin is how long the members have to answer that a server names, before the client goes on
+// with the server.
+const reachWithin = 2 * time.Second
+
 // members are the addresses that a client of Connect goes on with. Servers that are not members of
 // the core pass calls on to these, and tell where these are; so the client has the members'
-// addresses in place of those that it was given. When a call fails that a server at another address
-// might have answered, the given addresses are asked once more, in the background.
+// addresses in place of those that it was given, if it reaches a member there. When a call fails
+// that a server at another address might have answered, the given addresses are asked once more, in
+// the background.
 type members struct {
 	given []string
 	// asking is how the given addresses are asked, and timeout for how long.
@@ -152,13 +157,36 @@ func (m *members) ask(etcd *clientv3.Client) {
 	next := m.given
 	switch {
 	case err == nil:
-		next = goOn(m.given, list)
+		next = m.next(m.ctx, list)
 	case !isRefusal(err):
 		return
 	}
-	if ctx.Err() == nil && !sameAddresses(next, etcd.Endpoints()) {
+	if m.ctx.Err() == nil && !sameAddresses(next, etcd.Endpoints()) {
 		etcd.SetEndpoints(next...)
 	}
+}
+
+// next are the addresses to go on with after a server has answered with a list of members: those
+// that goOn finds, but the given ones if the server is no member and none of the members answers.
+// The members may be in a network that the client is not in, and the server passes calls on.
+func (m *members) next(ctx context.Context, list []*pb.Member) []string {
+	found := goOn(m.given, list)
+	if slices.ContainsFunc(list, func(of *pb.Member) bool { return of.ID != 0 }) {
+		return found
+	}
+	asking := m.asking
+	asking.Endpoints = found
+	etcd, err := clientv3.New(asking)
+	if err != nil {
+		return m.given
+	}
+	defer etcd.Close()
+	ctx, cancel := context.WithTimeout(ctx, reachWithin)
+	defer cancel()
+	if _, err := listMembers(ctx, etcd); err != nil && !isRefusal(err) {
+		return m.given
+	}
+	return found
 }
 
 // isRefusal says whether a member has refused to say where the members are, as it refuses callers

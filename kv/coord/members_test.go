@@ -14,17 +14,19 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
 // moving is a core of one member, which moves, and a server beside it that is none: it tells where
-// the member is, and answers nothing else.
+// the member is, and passes calls on if it is said to.
 type moving struct {
 	*testing.T
 	network *memnet.Network
 	// member is where the member is, and asked is how often the other server was asked for that.
 	member atomic.Pointer[string]
 	asked  atomic.Int64
+	passes atomic.Bool
 	stop   func()
 }
 
@@ -34,6 +36,7 @@ func moves(t *testing.T, options ...Option) (*moving, *Client) {
 	t.Cleanup(func() { m.stop() })
 	t.Cleanup(m.serve("data:1", func(s *grpc.Server) {
 		pb.RegisterClusterServer(s, &otherServer{m: m})
+		pb.RegisterKVServer(s, &otherKeys{m: m})
 	}))
 	m.moveTo("a:1")
 	c, err := Connect(t.Context(), []string{"data:1"}, append(options,
@@ -89,6 +92,19 @@ func (s *otherServer) MemberList(
 	s.m.asked.Add(1)
 	return &pb.MemberListResponse{Members: []*pb.Member{{ClientURLs: []string{*s.m.member.Load()}}}},
 		nil
+}
+
+// otherKeys passes calls on, or reaches no member.
+type otherKeys struct {
+	pb.UnimplementedKVServer
+	m *moving
+}
+
+func (s *otherKeys) Range(context.Context, *pb.RangeRequest) (*pb.RangeResponse, error) {
+	if !s.m.passes.Load() {
+		return nil, coordpb.ErrNotSent
+	}
+	return &pb.RangeResponse{Header: &pb.ResponseHeader{}}, nil
 }
 
 // memberServer has no keys, and leases that live forever.
@@ -176,6 +192,44 @@ func TestMembersThatHaveMovedAreFound(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A client that reaches no member goes on with the server that passes calls on, when it connects and
+// later.
+func TestMembersThatCannotBeReached(t *testing.T) {
+	for name, how := range map[string]memnet.Mode{"refused": memnet.Break, "silent": memnet.Stall} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T, clock Option) {
+				m, c := moves(t, clock)
+				m.passes.Store(true)
+				given := []string{"data:1"}
+				works := func(c *Client) {
+					t.Helper()
+					soon, cancel := context.WithTimeout(t.Context(), 5*lookEvery)
+					defer cancel()
+					if _, err := c.get(soon, "k"); err != nil {
+						t.Error(err)
+					}
+					if got := c.etcd.Endpoints(); !slices.Equal(got, given) {
+						t.Errorf("goes on with %v", got)
+					}
+					if err := c.Close(); err != nil {
+						t.Error(err)
+					}
+				}
+				m.network.CutBoth("client", "a", how)
+				m.network.Drop("client", "a")
+				works(c)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				late, err := Connect(ctx, given, clock, Dialer(m.network.Dialer("client")))
+				if err != nil {
+					t.Fatal(err)
+				}
+				works(late)
+			})
+		})
+	}
 }
 
 // Sessions live on when the members have moved, or cannot be reached any more, though the client
