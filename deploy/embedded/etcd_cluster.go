@@ -31,6 +31,9 @@ type etcdCluster struct {
 	core   *corePart
 	store  *store.Store
 	group  *host.Group
+	// known is up to where the log was known to be committed when this server opened its part of the
+	// coordination store.
+	known uint64
 }
 
 var _ etcdapi.Cluster = (*etcdCluster)(nil)
@@ -99,10 +102,16 @@ func (c *etcdCluster) Learner() bool {
 	return m == nil || m.Role == storepb.MemberRole_LEARNER
 }
 
-// filled says that this member's state names the member. While it does not, the member answers
-// nothing: it has been added and has no state yet, has started and not come to its own addition in
-// its log, or was removed.
-func (c *etcdCluster) filled() bool { return c.self() != nil }
+// filled says that this member's state names the member as what it is. While the state does not,
+// the member answers nothing: it has been added and has no state yet, has started and not come to
+// its own addition or promotion in its log, or was removed.
+func (c *etcdCluster) filled() bool { return filled(c.self(), c.store.AppliedIndex(), c.known) }
+
+// filled is etcdCluster.filled of a member whose state is of the index applied. self is what the
+// state says of the member; nil: nothing.
+func filled(self *storepb.Member, applied, known uint64) bool {
+	return self != nil && (self.Role != storepb.MemberRole_LEARNER || applied >= known)
+}
 
 // self is this member, as of what is applied here; nil if it is not among the members.
 func (c *etcdCluster) self() *storepb.Member {

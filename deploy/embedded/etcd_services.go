@@ -49,7 +49,7 @@ func (s *Server) serveEtcd(
 	p *corePart, g *host.Group, registerer prometheus.Registerer,
 ) error {
 	part := p.coordination.Store()
-	cluster := &etcdCluster{server: s, core: p, store: part, group: g}
+	cluster := &etcdCluster{server: s, core: p, store: part, group: g, known: g.Committed()}
 	temporary := "" // a file that etcd's format is written to is one of the operating system
 	if s.config.FS == vfs.Default {
 		temporary = s.directory.sub("core")

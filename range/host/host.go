@@ -421,6 +421,9 @@ func (h *Host) Open(c GroupConfig) (*Group, error) {
 	g.lease = g.core.Lease()
 	initial := g.core.Leadership()
 	g.leadership.Store(&initial)
+	if hard, _, err := g.storage.InitialState(); err == nil {
+		g.committed.Store(hard.GetCommit())
+	}
 	g.core.FallAsleep()
 
 	h.mu.Lock()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/raftlog"
 )
 
 func simulate(t *testing.T, test func(t *testing.T, c *cluster)) {
@@ -444,4 +445,30 @@ func TestPanickedKeepsTheReason(t *testing.T) {
 	if err := panicked("raft", "no leader"); err == nil || err.Error() != "raft: no leader" {
 		t.Error(err)
 	}
+}
+
+// A group that is opened knows how far its log was known to be committed before.
+func TestCommitIsKnownToAnOpenedGroup(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		c.create(100)
+		for _, value := range []string{"a", "b", "c"} {
+			c.propose(100, value)
+			c.await(value+" is everywhere", func() bool { return c.everywhere(100, value) })
+		}
+		n := c.hosts[1]
+		before := n.host.Group(100).Committed()
+		c.restart() // the commit index is stored with the next term
+		c.propose(100, "d")
+		c.await("d is everywhere", func() bool { return c.everywhere(100, "d") })
+		c.crash(1)
+		delete(n.machines, 100) // a state that has lost everything
+		var opened uint64
+		c.reopen = func(n *node, identity raftlog.Identity) {
+			opened = c.open(n, identity, false).Committed()
+		}
+		c.start(1)
+		if opened < before {
+			t.Errorf("committed up to %d when opened, and up to %d before", opened, before)
+		}
+	})
 }
