@@ -188,12 +188,30 @@ func TestDocsPointToWhatExists(t *testing.T) {
 				t.Errorf("%s names %s, which is no test", name, m)
 			}
 		}
-		for _, m := range metricNamed.FindAllString(page, -1) {
+		for _, m := range slices.Concat(metricNamed.FindAllString(page, -1), metricTable(page)) {
 			if !r.metric(m) {
 				t.Errorf("%s names %s, which is no metric", name, m)
 			}
 		}
 	}
+}
+
+// metricTable are the metrics of tables whose first column has them; such tables may leave out
+// "tidemark_".
+func metricTable(page string) (names []string) {
+	inside := false
+	for line := range strings.Lines(page) {
+		inside = strings.HasPrefix(line, "| metric ") || inside && strings.HasPrefix(line, "|")
+		if !inside {
+			continue
+		}
+		cell, _, _ := strings.Cut(line[1:], "|")
+		for _, span := range code.FindAllString(cell, -1) {
+			name, _, _ := strings.Cut(strings.Trim(span, "`"), "{")
+			names = append(names, "tidemark_"+strings.TrimPrefix(name, "tidemark_"))
+		}
+	}
+	return names
 }
 
 // exists says whether a path, which may have a * in its last part, is one of a file or folder, or
