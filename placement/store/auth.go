@@ -15,7 +15,7 @@ import (
 //
 // INVARIANT: Store.authority is made of the same records as the database has, but for the moment in
 // which an application is committed. What is read on behalf of a client is checked against the
-// revision of users and roles that its own state has (permitRead).
+// revision of users and roles that its own state has (package reading).
 
 // Authority is this member's newest version of users and roles.
 func (s *Store) Authority() *authority.State { return s.authority.value.Load() }
@@ -56,33 +56,6 @@ func (p *published[T]) replace(value *T) {
 // ChangeAuth is a command that changes users and roles, on behalf of a client.
 func ChangeAuth(who *storepb.AuthInfo, change *storepb.AuthChange) *storepb.Command {
 	return &storepb.Command{Auth: who, Op: &storepb.Command_AuthChange{AuthChange: change}}
-}
-
-// authorityOf returns the users and roles of the state at hand; nil if they do not count in it.
-// ErrOldRevision says that the state is newer than what is published of users and roles, or the
-// other way round.
-func (s *Store) authorityOf(r *tables.Reader) (*authority.State, error) {
-	record, err := r.AuthRecord()
-	if err != nil || !record.GetEnabled() {
-		return nil, err
-	}
-	state := s.Authority()
-	if !state.Enabled() || state.Revision() != record.Revision {
-		return nil, authority.ErrOldRevision
-	}
-	return state, nil
-}
-
-// permitRead refuses a transaction that its client may not read from the state at hand.
-func (s *Store) permitRead(r *tables.Reader, who *storepb.AuthInfo, t *storepb.Txn) error {
-	if who == nil {
-		return nil
-	}
-	state, err := s.authorityOf(r)
-	if err != nil || state == nil {
-		return err
-	}
-	return state.Txn(who, t, func(int64) ([][]byte, error) { return nil, nil })
 }
 
 // AttachedKeys are the keys of a lease as this member has them; none if there is no such lease.

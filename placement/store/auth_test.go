@@ -288,7 +288,7 @@ func TestDamagedUsers(t *testing.T) {
 	withUsers(t, s)
 	batch := c.members[0].state.NewIndexedBatch()
 	defer batch.Close()
-	if err := batch.Set(s.layout.AuthKey(authority.UserTable, "u"), []byte{0xff}, nil); err != nil {
+	if err := batch.Set(s.Layout.AuthKey(authority.UserTable, "u"), []byte{0xff}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.members[0].state.Commit(batch); err != nil {

@@ -46,7 +46,7 @@ func TestSnapshotIsOfOneMoment(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := snapshot.Copy(t.Context(), &data, discardPairs{}, s.layout, snap.Index(),
+		if _, err := snapshot.Copy(t.Context(), &data, discardPairs{}, s.Layout, snap.Index(),
 			snap.Term()); err != nil {
 			t.Fatal(err)
 		}

@@ -1,9 +1,7 @@
 package store
 
 import (
-	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
-	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 // Put is an operation that writes a key.
@@ -19,15 +17,6 @@ func PutLeased(key, value []byte, lease int64) *storepb.Op {
 // Delete is an operation that deletes one key.
 func Delete(key []byte) *storepb.Op {
 	return &storepb.Op{Op: &storepb.Op_DeleteRange{DeleteRange: &storepb.DeleteRange{Key: key}}}
-}
-
-// PrefixRange is the key and range end that name all keys with a prefix.
-func PrefixRange(prefix []byte) (key, rangeEnd []byte) {
-	end := keys.PrefixEnd(prefix)
-	if end == nil {
-		end = command.RangeEndAll
-	}
-	return prefix, end
 }
 
 // Absent holds if the key does not exist.

@@ -27,16 +27,17 @@
 // needs:
 //
 //	command     what is in the log: formats, limits, errors, records of members. No state.
-//	tables      the database: Layout, and a Reader of one state. The state machine evaluates with it.
+//	tables      Database: its tables, and readers of one state, with which apply evaluates, too.
 //	snapshot    the stream of a whole store. No state.
 //	apply       Machine: what each command does to the database, and the table of sessions.
 //	execute     Executor: who leads, and which commands are under way.
-//	reading     Index: how far the log is applied here, and who waits for that.
+//	reading     Index: how far the log is applied here, and who waits for that. Reads: what is read
+//	            without the log.
 //	keeper      Keeper: renewals of leases, and their ends, over the Lessor of package lease.
 //	admission   Gate: what the leader may propose, by size, quota, alarms and formats.
 //	compaction  Compactor: the length of the history.
 //
-// What they share of a Store is the database (ReadState), and the values of the newest state, each
+// What they share of a Store is the Database, and the values of the newest state, each
 // an atomic that Apply and Install replace: revision, compacted, importing, members, authority and
 // alarms.
 //
@@ -51,8 +52,8 @@
 // version of a key is kept, under the revision that wrote it, until compaction. Compaction at
 // revision c makes revisions below c unreadable; what is visible at c and later stays. The leader
 // compacts by itself, so that the latest Config.History revisions are kept, in steps of about
-// compaction.StepEvents events. A revision with more is made unreadable by the first of several steps, and
-// what is left to be removed is in the state (MetaRecord.compaction_rest).
+// compaction.StepEvents events. A revision with more is made unreadable by the first of several
+// steps, and what is left to be removed is in the state (MetaRecord.compaction_rest).
 //
 // # Ranges
 //
@@ -84,8 +85,9 @@
 //
 // # Imports
 //
-// The state that another store had at one revision can be brought into an empty store (apply/import.go).
-// Until that has ended, nothing else is done to keys and leases, and nothing is read.
+// The state that another store had at one revision can be brought into an empty store
+// (apply/import.go). Until that has ended, nothing else is done to keys and leases, and nothing is
+// read.
 //
 // # Leases
 //
@@ -128,13 +130,12 @@
 //
 // Keeper.noting is held while leases are looked at and what is due is proposed: Lessor.mu and
 // Executor.mu are taken under it. All other locks are leaves, under which no lock is taken and
-// nothing is called: Store.mu (whether the store is closed, and its open readers), Executor.mu and
-// that of its budget, Index.mu, that of the renewals that wait, Compactor.mu, Lessor.mu, the ledger
-// of package space, and the memories that readers are given. The locks of the hub are its own, and
-// Apply never waits for a watcher's. None is held over I/O or a call to the group but
-// Keeper.noting, over Propose, which does not block. What only Apply and Install touch (the session
-// table, and the database's writing side) needs no lock, because the group calls these one at a
-// time.
+// nothing is called: that of the Database, Executor.mu and that of its budget, Index.mu, that of
+// the renewals that wait, Compactor.mu, Lessor.mu, the ledger of package space, and the memories
+// that readers are given. The locks of the hub are its own, and Apply never waits for a watcher's.
+// None is held over I/O or a call to the group but Keeper.noting, over Propose, which does not
+// block. What only Apply and Install touch (the session table, and the database's writing side)
+// needs no lock, because the group calls these one at a time.
 //
 // What an entry has changed becomes visible in this order (Store.publish): leases, revision and the
 // other values, the applied index, who serves, the size, events, and last the outcomes of commands

@@ -5,6 +5,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/execute"
 	"github.com/tidemarkdb/tidemark/placement/store/keeper"
+	"github.com/tidemarkdb/tidemark/placement/store/reading"
 )
 
 // Limits of commands, and the errors of commands and reads; package command says what they mean.
@@ -39,6 +40,7 @@ type (
 	CompactedError = command.CompactedError
 	Leadership     = execute.Leadership
 	Quota          = admission.Quota
+	View           = reading.View
 	LeaseInfo      = keeper.LeaseInfo
 )
 
@@ -46,5 +48,6 @@ type (
 var (
 	ReadOnly        = command.ReadOnly
 	ConfigurationOf = command.ConfigurationOf
+	PrefixRange     = command.PrefixRange
 	WithClient      = execute.WithClient
 )

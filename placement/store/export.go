@@ -40,12 +40,12 @@ type Change struct {
 
 // Export returns this member's newest state.
 func (s *Store) Export() (*Export, error) {
-	r, err := s.open(s.config.State)
+	r, err := s.Open()
 	if err != nil {
 		return nil, err
 	}
 	if tables.Importing(r.Meta) {
-		s.done(r)
+		s.Done(r)
 		return nil, command.ErrImporting
 	}
 	e := &Export{Revision: r.Meta.Revision, Compacted: r.Meta.Compacted, store: s, reader: r}
@@ -57,7 +57,7 @@ func (s *Store) Export() (*Export, error) {
 }
 
 // Close lets go of the state.
-func (e *Export) Close() { e.store.done(e.reader) }
+func (e *Export) Close() { e.store.Done(e.reader) }
 
 // Leases lists the leases, by ascending id as an unsigned number.
 func (e *Export) Leases() ([]ExportedLease, error) {

@@ -307,7 +307,7 @@ func get(t fataler, s *Store, key string) string {
 func (m *member) dump() []string {
 	m.core.t.Helper()
 	it, err := m.state.NewIter(
-		&pebble.IterOptions{LowerBound: m.store.layout.Span.Start, UpperBound: m.store.layout.Span.End})
+		&pebble.IterOptions{LowerBound: m.store.Layout.Span.Start, UpperBound: m.store.Layout.Span.End})
 	if err != nil {
 		m.core.t.Fatal(err)
 	}

@@ -55,11 +55,11 @@ func (s *Store) GiveBack(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	if !s.begin() {
+	if !s.Pin() {
 		return command.ErrClosed
 	}
-	defer s.mu.readers.Done()
-	err := s.config.State.GiveBack(ctx, s.layout.Span)
+	defer s.Unpin()
+	err := s.config.State.GiveBack(ctx, s.Layout.Span)
 	if errors.Is(err, engine.ErrNoRoom) {
 		return fmt.Errorf("%w: %w", command.ErrNoSpace, err)
 	}
@@ -71,7 +71,7 @@ func (s *Store) GiveBack(ctx context.Context) error {
 func (s *Store) DiskBytes() (uint64, error) {
 	var size uint64
 	err := s.ReadState(func(*tables.Reader) (err error) { // so that the database stays open
-		size, err = s.config.State.DiskUsage(s.layout.Span)
+		size, err = s.config.State.DiskUsage(s.Layout.Span)
 		return err
 	})
 	return size, err

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -57,17 +56,4 @@ func (s *Store) Importing() error {
 		return command.ErrImporting
 	}
 	return nil
-}
-
-// readWhole runs f on the newest state, unless that is a part of what is being imported.
-func (s *Store) readWhole(f func(*tables.Reader) error) error { return s.ReadState(whole(f)) }
-
-// whole refuses what reads while an import is under way.
-func whole(f func(*tables.Reader) error) func(*tables.Reader) error {
-	return func(r *tables.Reader) error {
-		if tables.Importing(r.Meta) {
-			return fmt.Errorf("%w, with %d keys so far", command.ErrImporting, r.Meta.Import.Versions)
-		}
-		return f(r)
-	}
 }

@@ -60,7 +60,7 @@ func stateOf(t fataler, s *Store) (uint64, []*storepb.ImportedLease, []*storepb.
 // history are the tables that an import fills.
 func (m *member) history() []string {
 	return slices.DeleteFunc(m.dump(), func(line string) bool {
-		table := fmt.Sprintf("%q", m.store.layout.Prefix())
+		table := fmt.Sprintf("%q", m.store.Layout.Prefix())
 		rest := strings.TrimPrefix(line, strings.TrimSuffix(table, `"`))
 		return rest == line || !strings.ContainsAny(rest[:1], "eklL")
 	})

@@ -93,7 +93,7 @@ func TestLimitedRangesGoThroughFewKeys(t *testing.T) {
 	}
 	read := func(from, deleted int, limit uint64) (passed uint64) {
 		t.Helper()
-		err := s.readWhole(func(r *tables.Reader) error {
+		err := s.ReadWhole(func(r *tables.Reader) error {
 			r.Blocks = s.blocks
 			result, err := r.RangeAt(&storepb.Range{Key: fmt.Appendf(nil, "k%06d", from),
 				RangeEnd: []byte("l"), Limit: limit, Count: true, CountOnly: limit == 0}, r.Meta.Revision,

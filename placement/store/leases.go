@@ -20,8 +20,8 @@ func (s *Store) Leases() []int64 { return s.lessor.IDs() }
 // read: who knows the id of a lease without keys can revoke it.
 func (s *Store) LeasesAs(ctx context.Context, who *storepb.AuthInfo) ([]int64, error) {
 	var visible map[int64]bool
-	err := s.readWhole(func(r *tables.Reader) error {
-		state, err := s.authorityOf(r)
+	err := s.ReadWhole(func(r *tables.Reader) error {
+		state, err := s.AuthorityOf(r)
 		if err != nil || state == nil || state.Admin(who) == nil {
 			return err
 		}

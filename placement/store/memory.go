@@ -1,13 +1,8 @@
 package store
 
 import (
-	"context"
-	"fmt"
-	"time"
-
-	"github.com/tidemarkdb/tidemark/placement/fairshare"
-	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/newest"
+	"github.com/tidemarkdb/tidemark/placement/store/reading"
 	"github.com/tidemarkdb/tidemark/placement/store/tables"
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 )
@@ -33,7 +28,7 @@ func (m *Memory) ensureDefaults() {
 	setDefault(&m.WatchRecent, limits.RecentBytes)
 	setDefault(&m.Newest, newest.DefaultBytes)
 	setDefault(&m.LargestAnswer, tables.MaxAnswerBytes)
-	setDefault(&m.LargeAnswers, MaxLargeAnswers)
+	setDefault(&m.LargeAnswers, reading.MaxLargeAnswers)
 }
 
 func setDefault(field *int, value int) {
@@ -57,39 +52,3 @@ func (c *Config) newestLimits() *newest.Limits {
 	}
 	return newest.LimitsFor(c.Memory.Newest)
 }
-
-const (
-	// MaxLargeAnswers is the default of Memory.LargeAnswers. largeAnswerWait is for how long another
-	// large answer waits.
-	MaxLargeAnswers = 4
-	largeAnswerWait = 5 * time.Second
-)
-
-// largeAnswers bounds the memory that readings without the log take: how many large answers callers
-// hold at a time.
-type largeAnswers struct {
-	held *fairshare.Share
-	wait time.Duration
-}
-
-func newLargeAnswers(n int) largeAnswers {
-	return largeAnswers{fairshare.New(fairshare.Limits{Calls: int64(n)}), largeAnswerWait}
-}
-
-// take waits until another large answer may be held, for a limited time.
-func (l *largeAnswers) take(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, l.wait)
-	defer cancel()
-	err := l.held.Enter(limited, "", 0)
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return ctx.Err()
-	}
-	n, _ := l.held.Held()
-	return fmt.Errorf("%w: %d answers of more than %d bytes are being read; ask later, or for less at "+
-		"a time", command.ErrOverloaded, n, tables.LargeAnswerBytes)
-}
-
-func (l *largeAnswers) giveBack() { l.held.Leave(0) }

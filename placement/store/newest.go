@@ -49,7 +49,7 @@ const (
 
 // noteKeys goes through all keys.
 func (s *Store) noteKeys(f *newest.Filling) error {
-	from := s.layout.Table(tables.TableVersion)
+	from := s.Layout.Table(tables.TableVersion)
 	for from != nil {
 		err := s.ReadState(func(r *tables.Reader) (err error) {
 			from, err = r.NoteKeys(f, from)

@@ -116,7 +116,7 @@ func TestKeysAreNotedBesideCompaction(t *testing.T) {
 	}
 	s.newest = newest.New(limits) // which wants a scan at once; this test is the scan
 	f := s.newest.Begin()
-	from := s.layout.Table(tables.TableVersion)
+	from := s.Layout.Table(tables.TableVersion)
 	piece := func() {
 		if err := s.ReadState(func(r *tables.Reader) (err error) {
 			from, err = r.NoteKeys(f, from)

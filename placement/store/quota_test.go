@@ -253,7 +253,7 @@ func TestBytesOfAnOlderVersion(t *testing.T) {
 	batch := m.state.NewBatch()
 	value, err := meta.MarshalVT()
 	if err == nil {
-		err = batch.Set(m.store.layout.Meta, value, nil)
+		err = batch.Set(m.store.Layout.Meta, value, nil)
 	}
 	if err == nil {
 		err = m.state.Commit(batch)

@@ -107,10 +107,11 @@ func TestPagesCountOnce(t *testing.T) {
 	revision := s.Revision()
 	put(t, s, "k999999", "later")
 	var passed uint64
+	var counts tables.RangeCounts
 	read := func(key []byte) *storepb.RangeResult {
 		var result *storepb.RangeResult
-		err := s.readWhole(func(r *tables.Reader) (err error) {
-			r.Counts = &s.counts
+		err := s.ReadWhole(func(r *tables.Reader) (err error) {
+			r.Counts = &counts
 			before := r.Passed
 			result, err = r.RangeAt(&storepb.Range{Key: key, RangeEnd: []byte("l"), Limit: page,
 				Revision: revision, Count: true}, revision, tables.Unbounded)
@@ -138,7 +139,7 @@ func TestPagesCountOnce(t *testing.T) {
 	if passed > 4*total {
 		t.Errorf("two lists of %d keys went through %d", total, passed)
 	}
-	if n := len(s.counts.Mu.Ranges); n > 2 {
+	if n := len(counts.Mu.Ranges); n > 2 {
 		t.Errorf("%d counts are remembered of two lists", n)
 	}
 }

@@ -23,7 +23,7 @@ type openSnapshot struct {
 
 // Snapshot implements group.StateMachine. It may run beside Apply.
 func (s *Store) Snapshot() (group.Snapshot, error) {
-	r, err := s.open(s.config.State)
+	r, err := s.Open()
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (s *Store) Snapshot() (group.Snapshot, error) {
 		members, err = r.Members()
 	}
 	if err != nil {
-		s.done(r)
+		s.Done(r)
 		return nil, fmt.Errorf("snapshot of the core's store: %w", err)
 	}
 	if members == nil {
@@ -60,7 +60,7 @@ func (p *openSnapshot) Close() error {
 	}
 	err := p.it.Close()
 	p.it = nil
-	p.store.mu.readers.Done()
+	p.store.Unpin()
 	return err
 }
 
@@ -81,10 +81,10 @@ func (s *Store) StageSnapshot(
 	}
 	defer w.Abort()
 	// In one step, what was there goes and what the snapshot has comes.
-	if err := w.DeleteRange(s.layout.Span.Start, s.layout.Span.End); err != nil {
+	if err := w.DeleteRange(s.Layout.Span.Start, s.Layout.Span.End); err != nil {
 		return nil, err
 	}
-	members, err := snapshot.Copy(ctx, r, w, s.layout, index, term)
+	members, err := snapshot.Copy(ctx, r, w, s.Layout, index, term)
 	if err != nil {
 		return nil, err
 	}

@@ -157,12 +157,12 @@ func (c *Config) ensureDefaults() error {
 // methods may be called from any goroutine.
 type Store struct {
 	*execute.Executor
-	*reading.Index
+	*reading.Reads
+	*tables.Database
 	*keeper.Keeper
 	*admission.Gate
 	*compaction.Compactor
 	config  Config
-	layout  *tables.Layout
 	metrics *metrics
 	hub     *watch.Hub
 	lessor  *lease.Lessor
@@ -177,8 +177,6 @@ type Store struct {
 
 	ctx    context.Context
 	cancel context.CancelFunc
-	large  largeAnswers
-	counts tables.RangeCounts
 	// blocks counts keys, and remembers where there are none. Apply follows it before it commits, so
 	// that no reader is ahead of it.
 	blocks *keycount.Blocks
@@ -186,13 +184,6 @@ type Store struct {
 	newest  *newest.Cache
 	filling chan *newest.Filling
 	running sync.WaitGroup
-
-	mu struct {
-		sync.Mutex
-		closed bool
-		// readers counts the open iterators, which have to be gone before the database is closed.
-		readers sync.WaitGroup
-	}
 }
 
 var (
@@ -211,14 +202,14 @@ func New(config Config) (*Store, error) {
 	}
 	s := &Store{
 		config:  config,
-		layout:  tables.NewLayout(config.Partition),
 		lessor:  lease.New(config.Monotonic, config.CheckpointAfter),
-		large:   newLargeAnswers(config.Memory.LargeAnswers),
 		newest:  newest.New(config.newestLimits()),
 		filling: make(chan *newest.Filling, 1),
 	}
 	s.blocks = keycount.New(config.keyCounts)
-	s.machine = apply.New(evaluation{s}, s.layout, s.blocks, s.newest)
+	layout := tables.NewLayout(config.Partition)
+	s.Database = tables.NewDatabase(config.Name, config.State, layout, s.blocks, config.Logger)
+	s.machine = apply.New(evaluation{s}, layout, s.blocks, s.newest)
 	s.metrics = newMetrics(s)
 	s.Gate = admission.New(config.Name, s, s.lessor, config.MaxTouched)
 	s.Gate.MembersKnow(config.MembersKnow)
@@ -230,7 +221,10 @@ func New(config Config) (*Store, error) {
 		GroupCommands: config.GroupCommands, Latency: s.metrics.latency,
 		Origin: binary.BigEndian.Uint64(origin[:]) | 1, // not 0, which is a command of no process
 	})
-	s.Index = reading.New(config.Name, s.Executor, config.Peers)
+	s.Reads = reading.NewReads(reading.Config{
+		Index:    reading.New(config.Name, s.Executor, config.Peers),
+		Database: s.Database, State: s, Blocks: s.blocks,
+		LargestAnswer: config.Memory.LargestAnswer, LargeAnswers: config.Memory.LargeAnswers})
 	if config.Group != nil {
 		s.SetGroup(config.Group)
 	}
@@ -325,17 +319,13 @@ func (s *Store) SetGroup(g Group) {
 
 // Close ends what waits, and waits for what runs. The group must have been stopped.
 func (s *Store) Close() {
-	s.mu.Lock()
-	closed := s.mu.closed
-	s.mu.closed = true
-	s.mu.Unlock()
-	if closed {
+	if !s.Database.Stop() {
 		return
 	}
 	s.stopRooms()
 	s.hub.Close(command.ErrClosed)
 	s.running.Wait()
-	s.mu.readers.Wait()
+	s.Database.Wait()
 	s.metrics.close()
 }
 
@@ -349,40 +339,9 @@ func (s *Store) stopRooms() {
 	}
 }
 
-// begin keeps the database open until mu.readers.Done; false: the store is closed.
-func (s *Store) begin() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.mu.closed {
-		s.mu.readers.Add(1)
-	}
-	return !s.mu.closed
-}
-
-// open starts reading the database, which is not closed before done.
-func (s *Store) open(from tables.Source) (*tables.Reader, error) {
-	if !s.begin() {
-		return nil, command.ErrClosed
-	}
-	r, err := tables.NewReader(s.layout, from)
-	if err != nil {
-		s.mu.readers.Done()
-		return nil, err
-	}
-	r.Vacant = s.blocks
-	return r, nil
-}
-
-func (s *Store) done(r *tables.Reader) {
-	if err := r.Close(); err != nil {
-		s.config.Logger.Error("reading "+s.config.Name, "error", err)
-	}
-	s.mu.readers.Done()
-}
-
 // DurableApplied implements group.StateMachine.
 func (s *Store) DurableApplied() (uint64, error) {
-	value, ok, err := s.config.State.DurableGet(s.layout.Applied)
+	value, ok, err := s.config.State.DurableGet(s.Layout.Applied)
 	if err != nil || !ok {
 		return 0, err
 	}

@@ -185,3 +185,12 @@ func EachOp(t *storepb.Txn, visit func(*storepb.Op) bool) bool {
 	}
 	return true
 }
+
+// PrefixRange is the key and range end that name all keys with a prefix.
+func PrefixRange(prefix []byte) (key, rangeEnd []byte) {
+	end := keys.PrefixEnd(prefix)
+	if end == nil {
+		end = RangeEndAll
+	}
+	return prefix, end
+}

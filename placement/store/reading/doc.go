@@ -1,4 +1,6 @@
-// Package reading says when a member has applied all that a read must find.
+// Package reading reads a store without the log: Index says when a member has applied all that a
+// read must find, and Reads has the reads themselves, of one revision (View) or of one state with
+// what its users may see (ReadTxnAs), which may share their work (WithSharedRead).
 //
 // A read of the newest state waits until this member has applied what was committed anywhere when
 // the read began. The leader knows how far that is: followers learn it from the leader, so none of

@@ -1,4 +1,4 @@
-package store
+package reading
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 // this member is up to date is shown once for all of them, and they read one state. It is for one
 // goroutine at a time.
 type sharedRead struct {
-	store *Store
+	reads *Reads
 	// confirmed: the store was up to date at some moment since the reads came.
 	confirmed bool
 	// reader is opened by the first read. It is of after that moment, if confirmed is set.
@@ -28,32 +28,32 @@ type sharedReadKey struct{}
 // are done.
 //
 // Each of them has everything that was acknowledged before it came, as without it.
-func (s *Store) WithSharedRead(ctx context.Context) (_ context.Context, end func()) {
-	shared := &sharedRead{store: s}
+func (x *Reads) WithSharedRead(ctx context.Context) (_ context.Context, end func()) {
+	shared := &sharedRead{reads: x}
 	return context.WithValue(ctx, sharedReadKey{}, shared), shared.close
 }
 
 // sharedReadOf is that of a context; nil if it has none, or that of another store.
-func (s *Store) sharedReadOf(ctx context.Context) *sharedRead {
+func (x *Reads) sharedReadOf(ctx context.Context) *sharedRead {
 	shared, _ := ctx.Value(sharedReadKey{}).(*sharedRead)
-	if shared == nil || shared.store != s {
+	if shared == nil || shared.reads != x {
 		return nil
 	}
 	return shared
 }
 
 // confirmShared is confirm for a read that may share it.
-func (s *Store) confirmShared(ctx context.Context) error {
-	shared := s.sharedReadOf(ctx)
+func (x *Reads) confirmShared(ctx context.Context) error {
+	shared := x.sharedReadOf(ctx)
 	if shared == nil {
-		return s.Confirm(ctx)
+		return x.Confirm(ctx)
 	}
 	if shared.confirmed {
 		return nil
 	}
 	// What was read before may be older, and nothing is held while this waits.
 	shared.close()
-	if err := s.Confirm(ctx); err != nil {
+	if err := x.Confirm(ctx); err != nil {
 		return err
 	}
 	shared.confirmed = true
@@ -62,12 +62,12 @@ func (s *Store) confirmShared(ctx context.Context) error {
 
 // readShared is read for a read that may share its state. If users and roles have changed since
 // that was opened, f is called again with a newer one.
-func (s *Store) readShared(ctx context.Context, f func(*tables.Reader) error) error {
-	shared := s.sharedReadOf(ctx)
+func (x *Reads) readShared(ctx context.Context, f func(*tables.Reader) error) error {
+	shared := x.sharedReadOf(ctx)
 	if shared == nil {
-		return s.ReadState(f)
+		return x.database.ReadState(f)
 	}
-	if s.ctx.Err() != nil {
+	if x.ctx.Err() != nil {
 		return command.ErrClosed
 	}
 	opened, err := shared.read(f)
@@ -81,7 +81,7 @@ func (s *Store) readShared(ctx context.Context, f func(*tables.Reader) error) er
 // read runs f on the state that is shared, and says whether it has opened that.
 func (r *sharedRead) read(f func(*tables.Reader) error) (opened bool, err error) {
 	if r.reader == nil {
-		if r.reader, err = r.store.open(r.store.config.State); err != nil {
+		if r.reader, err = r.reads.database.Open(); err != nil {
 			r.reader = nil
 			return false, err
 		}
@@ -95,7 +95,7 @@ func (r *sharedRead) read(f func(*tables.Reader) error) (opened bool, err error)
 // close closes the reader, if one is open.
 func (r *sharedRead) close() {
 	if r.reader != nil {
-		r.store.done(r.reader)
+		r.reads.database.Done(r.reader)
 		r.reader = nil
 	}
 }

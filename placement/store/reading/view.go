@@ -1,10 +1,11 @@
-package store
+package reading
 
 import (
 	"context"
 	"fmt"
 	"iter"
 
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/placement/store/tables"
@@ -16,25 +17,25 @@ const scanPage = 512
 // View reads the store as it was at one revision. It holds nothing and need not be closed; once the
 // revision is compacted, reading fails with a CompactedError.
 type View struct {
-	store *Store
+	reads *Reads
 	// Revision is what is read.
 	Revision uint64
 }
 
 // Read returns a view that contains everything that was acknowledged anywhere before the call. Any
 // member can give it, as long as it reaches a leader that reaches a quorum.
-func (s *Store) Read(ctx context.Context) (*View, error) {
-	if err := s.confirmShared(ctx); err != nil {
+func (x *Reads) Read(ctx context.Context) (*View, error) {
+	if err := x.confirmShared(ctx); err != nil {
 		return nil, err
 	}
-	return s.Stale(), nil
+	return x.Stale(), nil
 }
 
 // Stale returns a view of what this member has, which may lag behind by any time.
-func (s *Store) Stale() *View { return &View{store: s, Revision: s.Revision()} }
+func (x *Reads) Stale() *View { return &View{reads: x, Revision: x.config.State.Revision()} }
 
 // At returns a view of this member's state at a revision.
-func (s *Store) At(revision uint64) *View { return &View{store: s, Revision: revision} }
+func (x *Reads) At(revision uint64) *View { return &View{reads: x, Revision: revision} }
 
 // Range answers a range request at the view's revision, or at the request's own if it has one.
 func (v *View) Range(q *storepb.Range) (*storepb.RangeResult, error) {
@@ -46,13 +47,13 @@ func (v *View) Range(q *storepb.Range) (*storepb.RangeResult, error) {
 		revision = v.Revision
 	}
 	var result *storepb.RangeResult
-	err := v.store.readWhole(func(r *tables.Reader) error {
+	err := v.reads.database.ReadWhole(func(r *tables.Reader) error {
 		at, err := r.CheckRevision(revision)
 		if err != nil {
 			return err
 		}
-		r.Blocks = v.store.blocks
-		result, err = r.RangeAt(q, at, tables.NewAllowance(v.store.config.Memory.LargestAnswer))
+		r.Blocks = v.reads.config.Blocks
+		result, err = r.RangeAt(q, at, tables.NewAllowance(v.reads.config.LargestAnswer))
 		return err
 	})
 	return result, err
@@ -60,8 +61,8 @@ func (v *View) Range(q *storepb.Range) (*storepb.RangeResult, error) {
 
 // ReadTxn is ReadTxnAs for the servers themselves, whose answers do not count among the large ones
 // once it has returned.
-func (s *Store) ReadTxn(ctx context.Context, t *storepb.Txn) (*storepb.Result, error) {
-	result, release, err := s.ReadTxnAs(ctx, nil, t)
+func (x *Reads) ReadTxn(ctx context.Context, t *storepb.Txn) (*storepb.Result, error) {
+	result, release, err := x.ReadTxnAs(ctx, nil, t)
 	release()
 	return result, err
 }
@@ -77,7 +78,7 @@ func (s *Store) ReadTxn(ctx context.Context, t *storepb.Txn) (*storepb.Result, e
 // until release is called, which the caller does once, when it needs the answer no more, and also
 // after an error. ErrTooLarge says that the answer would have more than Memory.LargestAnswer, an
 // error of ctx that it ended while the state was read; the other errors are those of Do.
-func (s *Store) ReadTxnAs(
+func (x *Reads) ReadTxnAs(
 	ctx context.Context, who *storepb.AuthInfo, t *storepb.Txn,
 ) (result *storepb.Result, release func(), err error) {
 	release = func() {}
@@ -93,11 +94,11 @@ func (s *Store) ReadTxnAs(
 		}
 	}
 	result = &storepb.Result{}
-	err = s.readShared(ctx, whole(func(r *tables.Reader) error {
-		if err := s.permitRead(r, who, t); err != nil {
+	err = x.readShared(ctx, tables.Whole(func(r *tables.Reader) error {
+		if err := x.permitRead(r, who, t); err != nil {
 			return err
 		}
-		r.Interrupted, r.Counts, r.Blocks = ctx.Err, &s.counts, s.blocks
+		r.Interrupted, r.Counts, r.Blocks = ctx.Err, &x.counts, x.config.Blocks
 		result.Revision = r.Meta.Revision
 		var chosen map[*storepb.Txn]bool
 		var err error
@@ -109,11 +110,11 @@ func (s *Store) ReadTxnAs(
 		if err != nil || result.Code != storepb.Code_OK {
 			return err
 		}
-		allowed := tables.NewAllowance(s.config.Memory.LargestAnswer)
+		allowed := tables.NewAllowance(x.config.LargestAnswer)
 		allowed.Large = func() error {
-			err := s.large.take(ctx)
+			err := x.large.take(ctx)
 			if err == nil {
-				release = s.large.giveBack
+				release = x.large.giveBack
 			}
 			return err
 		}
@@ -142,7 +143,7 @@ func (v *View) Get(key []byte) (*storepb.KeyValue, error) {
 // All goes through the keys with a prefix in order, page by page. After an error it ends.
 func (v *View) All(prefix []byte) iter.Seq2[*storepb.KeyValue, error] {
 	return func(yield func(*storepb.KeyValue, error) bool) {
-		key, end := PrefixRange(prefix)
+		key, end := command.PrefixRange(prefix)
 		for {
 			page, err := v.Range(&storepb.Range{Key: key, RangeEnd: end, Limit: scanPage})
 			if err != nil {
@@ -162,12 +163,29 @@ func (v *View) All(prefix []byte) iter.Seq2[*storepb.KeyValue, error] {
 	}
 }
 
-// ReadState runs f on the newest state of the database.
-func (s *Store) ReadState(f func(*tables.Reader) error) error {
-	r, err := s.open(s.config.State)
-	if err != nil {
+// AuthorityOf returns the users and roles of the state at hand; nil if they do not count in it.
+// ErrOldRevision says that the state is newer than what is published of users and roles, or the
+// other way round.
+func (x *Reads) AuthorityOf(r *tables.Reader) (*authority.State, error) {
+	record, err := r.AuthRecord()
+	if err != nil || !record.GetEnabled() {
+		return nil, err
+	}
+	state := x.config.State.Authority()
+	if !state.Enabled() || state.Revision() != record.Revision {
+		return nil, authority.ErrOldRevision
+	}
+	return state, nil
+}
+
+// permitRead refuses a transaction that its client may not read from the state at hand.
+func (x *Reads) permitRead(r *tables.Reader, who *storepb.AuthInfo, t *storepb.Txn) error {
+	if who == nil {
+		return nil
+	}
+	state, err := x.AuthorityOf(r)
+	if err != nil || state == nil {
 		return err
 	}
-	defer s.done(r)
-	return f(r)
+	return state.Txn(who, t, func(int64) ([][]byte, error) { return nil, nil })
 }

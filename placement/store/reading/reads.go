@@ -1,0 +1,83 @@
+package reading
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/fairshare"
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/command"
+	"github.com/tidemarkdb/tidemark/placement/store/keycount"
+	"github.com/tidemarkdb/tidemark/placement/store/tables"
+)
+
+// State has the values of the newest state.
+type State interface {
+	Revision() uint64
+	Authority() *authority.State
+}
+
+// Config is what Reads are made of.
+type Config struct {
+	*Index
+	Database *tables.Database
+	State    State
+	// Blocks counts keys at the newest revisions.
+	Blocks *keycount.Blocks
+	// LargestAnswer is how large the keys and values may be that one reading answers with, in bytes,
+	// and LargeAnswers how many answers of more than tables.LargeAnswerBytes callers hold at a time.
+	LargestAnswer, LargeAnswers int
+}
+
+// Reads reads without the log: views, and transactions that write nothing. Its methods may be
+// called from any goroutine.
+type Reads struct {
+	*Index
+	config   Config
+	database *tables.Database
+	counts   tables.RangeCounts
+	large    largeAnswers
+}
+
+// NewReads returns Reads, which end with their Index.
+func NewReads(config Config) *Reads {
+	return &Reads{Index: config.Index, config: config, database: config.Database,
+		large: newLargeAnswers(config.LargeAnswers)}
+}
+
+const (
+	// MaxLargeAnswers is the default of LargeAnswers in a store. largeAnswerWait is for how long
+	// another large answer waits.
+	MaxLargeAnswers = 4
+	largeAnswerWait = 5 * time.Second
+)
+
+// largeAnswers bounds the memory that readings without the log take: how many large answers callers
+// hold at a time.
+type largeAnswers struct {
+	held *fairshare.Share
+	wait time.Duration
+}
+
+func newLargeAnswers(n int) largeAnswers {
+	return largeAnswers{fairshare.New(fairshare.Limits{Calls: int64(n)}), largeAnswerWait}
+}
+
+// take waits until another large answer may be held, for a limited time.
+func (l *largeAnswers) take(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, l.wait)
+	defer cancel()
+	err := l.held.Enter(limited, "", 0)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	n, _ := l.held.Held()
+	return fmt.Errorf("%w: %d answers of more than %d bytes are being read; ask later, or for less at "+
+		"a time", command.ErrOverloaded, n, tables.LargeAnswerBytes)
+}
+
+func (l *largeAnswers) giveBack() { l.held.Leave(0) }
