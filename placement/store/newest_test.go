@@ -114,8 +114,12 @@ func TestKeysAreNotedBesideCompaction(t *testing.T) {
 		}
 		do(t, s, writes(ops...))
 	}
-	s.newest = newest.New(limits) // which wants a scan at once; this test is the scan
-	f := s.newest.Begin()
+	m := c.members[0]
+	m.close()
+	m.open(func(c *Config) { c.newest = limits })
+	s = m.store
+	f := s.newest.Begin() // a scan is wanted at once; this test is the scan
+	c.elect(m)
 	from := s.Layout.Table(tables.TableVersion)
 	piece := func() {
 		if err := s.ReadState(func(r *tables.Reader) (err error) {
