@@ -216,3 +216,43 @@ func TestEntriesSkipped(t *testing.T) {
 		}
 	})
 }
+
+// A command that another member hands over twice, because no answer came, is proposed once.
+func TestHandedOverTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, a := lone(t)
+		x.SetLeadership(lead(1))
+		a.apply(t, x, 1)
+		c := put("k")
+		c.Origin, c.Request = 7, 1
+		data, err := command.Encode(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		results := make(chan *storepb.Result, 2)
+		for range cap(results) {
+			go func() {
+				answer, err := x.ServeExecute(t.Context(), 1, data)
+				result := &storepb.Result{}
+				if err == nil {
+					err = result.UnmarshalVT(answer)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				results <- result
+			}()
+			synctest.Wait()
+		}
+		if n := len(a.apply(t, x, 1)); n != 1 {
+			t.Errorf("it was proposed %d times", n)
+		}
+		if first, again := <-results, <-results; first.Code == again.Code ||
+			first.Code+again.Code != storepb.Code_PROPOSED_BEFORE {
+			t.Errorf("%v, and %v", first, again)
+		}
+		if _, err := x.ServeExecute(t.Context(), 2, data); !errors.Is(err, command.ErrNotLeader) {
+			t.Errorf("in another term: %v", err)
+		}
+	})
+}
