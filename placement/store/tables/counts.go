@@ -17,9 +17,9 @@ const (
 	maxCountedBytes = 4 << 10
 )
 
-// CountedRange is how many keys a range has at a revision. Nothing changes that, so that it holds
+// countedRange is how many keys a range has at a revision. Nothing changes that, so that it holds
 // for as long as the revision can be read.
-type CountedRange struct {
+type countedRange struct {
 	key, end []byte
 	revision uint64
 	count    uint64
@@ -32,12 +32,12 @@ type RangeCounts struct {
 	Mu struct {
 		sync.Mutex
 		// Ranges are in the order of their use, the last one first.
-		Ranges []CountedRange
+		Ranges []countedRange
 	}
 }
 
 // find returns, of the ranges within one with the same end, the one that leaves out least of it.
-func (c *RangeCounts) find(key, end []byte, revision uint64) (found CountedRange, ok bool) {
+func (c *RangeCounts) find(key, end []byte, revision uint64) (found countedRange, ok bool) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 	at := -1
@@ -50,7 +50,7 @@ func (c *RangeCounts) find(key, end []byte, revision uint64) (found CountedRange
 		}
 	}
 	if at < 0 {
-		return CountedRange{}, false
+		return countedRange{}, false
 	}
 	found = c.Mu.Ranges[at]
 	c.Mu.Ranges = slices.Insert(slices.Delete(c.Mu.Ranges, at, at+1), 0, found)
@@ -59,14 +59,14 @@ func (c *RangeCounts) find(key, end []byte, revision uint64) (found CountedRange
 
 // note remembers a count. It takes the place of that of a range with the same end and revision that
 // begins at previous: the list has gone on from there. The bytes are copied.
-func (c *RangeCounts) note(r CountedRange, previous []byte) {
+func (c *RangeCounts) note(r countedRange, previous []byte) {
 	if len(r.key)+len(r.end) > maxCountedBytes {
 		return
 	}
 	r.key, r.end = bytes.Clone(r.key), bytes.Clone(r.end)
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
-	c.Mu.Ranges = slices.DeleteFunc(c.Mu.Ranges, func(old CountedRange) bool {
+	c.Mu.Ranges = slices.DeleteFunc(c.Mu.Ranges, func(old countedRange) bool {
 		return old.revision == r.revision && bytes.Equal(old.end, r.end) &&
 			(bytes.Equal(old.key, r.key) || bytes.Equal(old.key, previous))
 	})
@@ -114,7 +114,7 @@ func (r *Reader) countKeys(span keys.Span, revision uint64) (uint64, error) {
 // rangeCounted collects the pairs of a range as far as its limit lets, and counts all keys of it
 // with the help of blocks, or of counts if the revision is too old for these.
 func (r *Reader) rangeCounted(q *storepb.Range, revision uint64, s *selection) (uint64, error) {
-	var known CountedRange
+	var known countedRange
 	ok := false
 	if r.remembersCount(q) && !r.hasBlocks(revision) {
 		known, ok = r.Counts.find(q.Key, q.RangeEnd, revision)
@@ -161,7 +161,7 @@ func (r *Reader) rangeCounted(q *storepb.Range, revision uint64, s *selection) (
 	if r.remembersCount(q) && s.order() == nil && !s.filters() {
 		// The list goes on behind what this page ends with.
 		next := s.pairs[len(s.pairs)-1].Key
-		r.Counts.note(CountedRange{append(bytes.Clone(next), 0), q.RangeEnd, revision,
+		r.Counts.note(countedRange{append(bytes.Clone(next), 0), q.RangeEnd, revision,
 			count - uint64(len(s.pairs))}, q.Key)
 	}
 	return count, nil

@@ -118,9 +118,9 @@ func decodeNameKey(stateKey []byte) (string, error) {
 	return string(stateKey[head : len(stateKey)-1]), nil
 }
 
-// DecodeNumberKey reads the number that the key of a lease or a session consists of, and what
+// decodeNumberKey reads the number that the key of a lease or a session consists of, and what
 // follows it.
-func DecodeNumberKey(stateKey []byte) (n uint64, rest []byte, err error) {
+func decodeNumberKey(stateKey []byte) (n uint64, rest []byte, err error) {
 	const head = LocalPrefixLength + 1
 	if len(stateKey) < head+9 {
 		return 0, nil, fmt.Errorf("state key %s is too short", keys.Pretty(stateKey))
@@ -207,18 +207,18 @@ func (l *Layout) CheckPair(key, value, last []byte) (err error) {
 		_, err = decodeNameKey(key)
 		record = &storepb.RoleRecord{}
 	case table == tableAlarm:
-		_, _, err = DecodeNumberKey(key)
+		_, _, err = decodeNumberKey(key)
 		record = &storepb.Alarm{}
 	case table == TableLease:
-		_, _, err = DecodeNumberKey(key)
+		_, _, err = decodeNumberKey(key)
 		record = &storepb.LeaseRecord{}
 	case table == TableSession:
-		_, _, err = DecodeNumberKey(key)
+		_, _, err = decodeNumberKey(key)
 		record = &storepb.SessionRecord{}
 	case table == TableAttached:
-		_, _, err = DecodeNumberKey(key)
+		_, _, err = decodeNumberKey(key)
 	case table == tableAnswer:
-		_, _, err = DecodeNumberKey(key)
+		_, _, err = decodeNumberKey(key)
 		record = &storepb.Result{}
 	case !bytes.Equal(key, l.Applied):
 		err = fmt.Errorf("table %q is not known to this version", table)

@@ -30,7 +30,7 @@ func (r *Reader) Each(table byte, visit func(n uint64, key, value []byte) error)
 
 func (r *Reader) each(start, end []byte, visit func(n uint64, key, value []byte) error) error {
 	for ok := r.Seek(start, end); ok; ok = r.Next(end) {
-		n, key, err := DecodeNumberKey(r.Iterator.Key())
+		n, key, err := decodeNumberKey(r.Iterator.Key())
 		if err != nil {
 			return err
 		}

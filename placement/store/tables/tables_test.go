@@ -31,10 +31,10 @@ func TestOrderedRangeDropsPairs(t *testing.T) {
 func TestCountsAreBounded(t *testing.T) {
 	var c RangeCounts
 	for i := range uint64(3 * maxCounted) {
-		c.note(CountedRange{[]byte("k"), []byte("l"), i, i}, []byte("k"))
+		c.note(countedRange{[]byte("k"), []byte("l"), i, i}, []byte("k"))
 		c.find([]byte("a"), []byte("l"), 0)
 	}
-	c.note(CountedRange{make([]byte, maxCountedBytes), []byte("l"), 1, 1}, nil)
+	c.note(countedRange{make([]byte, maxCountedBytes), []byte("l"), 1, 1}, nil)
 	if len(c.Mu.Ranges) != maxCounted {
 		t.Errorf("%d are remembered", len(c.Mu.Ranges))
 	}
@@ -57,7 +57,7 @@ func FuzzLayout(f *testing.F) {
 			t.Fatalf("%x is not the key of %x at %d", key, k, revision)
 		}
 		_, _, _ = DecodeEventKey(key)
-		_, _, _ = DecodeNumberKey(key)
+		_, _, _ = decodeNumberKey(key)
 		_, _, _ = DecodeApplied(key)
 	})
 }
