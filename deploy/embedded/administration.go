@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -157,7 +158,7 @@ func (s *Server) ofKeyspace(
 	on, unknown := p.server.Guarded(limited)
 	cancel()
 	switch {
-	case unknown != nil && server.IsForwarded(ctx):
+	case unknown != nil && coreclient.IsForwarded(ctx):
 		return nil, unknown
 	case unknown != nil:
 		return next(s.withClient(server.PassOn(ctx)), of.Request)
@@ -314,7 +315,7 @@ func (s *Server) passedOn(ctx context.Context) (string, bool) {
 	if client, ok := rpc.ForwardedOfCall(ctx); ok {
 		return client.CommonName, true
 	}
-	if !server.IsForwarded(ctx) {
+	if !coreclient.IsForwarded(ctx) {
 		return "", false
 	}
 	if !s.provable() || s.peers.Proved(ctx) != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/bootstrap"
 	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
@@ -248,7 +249,7 @@ func (s *Server) offer(ctx context.Context) (*bootstrap.Membership, error) {
 			}
 			return m, err
 		case err != nil && ctx.Err() == nil && err.Error() != told:
-			if !errors.Is(err, server.ErrCoreUnavailable) {
+			if !errors.Is(err, coreclient.ErrUnavailable) {
 				s.config.Logger.Warn("the core does not take this server's offer", "error", rpc.Reason(err))
 			}
 			told = err.Error()
@@ -286,7 +287,7 @@ func (s *Server) beMember(ctx context.Context, p *corePart) error {
 				p.server.LeaveCoordination()
 			}
 			told = ""
-		case ctx.Err() == nil && !errors.Is(err, server.ErrCoreUnavailable) && err.Error() != told:
+		case ctx.Err() == nil && !errors.Is(err, coreclient.ErrUnavailable) && err.Error() != told:
 			told = err.Error()
 			s.config.Logger.Warn("the core does not know this member as it is", "error", rpc.Reason(err))
 		}

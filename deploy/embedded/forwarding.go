@@ -5,17 +5,16 @@ import (
 	"net"
 	"strings"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-
 	"github.com/tidemarkdb/tidemark/deploy/embedded/forward"
 	"github.com/tidemarkdb/tidemark/metric/prom"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
-	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/rpc"
 )
 
@@ -56,7 +55,7 @@ func (s *Server) newForwarder(peers *rpc.PeerPolicy) *forward.Forwarder {
 		Members:   s.otherMembers,
 		Dialer:    func() *rpc.Dialer { return rpc.NewDialer(config) },
 		Local:     s.services.etcd.own,
-		Forwarded: server.IsForwarded, Outgoing: s.forwarded,
+		Forwarded: coreclient.IsForwarded, Outgoing: s.forwarded,
 		Refusal: s.noCoordination, Party: rpc.PartyOfCall, Answers: s.answers,
 		PerConnection: perConnection, Random: s.config.Random, Registry: prom.Registry(s.config.Registry),
 		Bytes: s.memory.Forwarded,
@@ -94,7 +93,7 @@ func (s *Server) forwarded(ctx context.Context) context.Context {
 	if from, ok := peer.FromContext(ctx); ok && from.Addr != nil {
 		shown.Set(addressField, from.Addr.String())
 	}
-	return server.Forwarded(metadata.NewOutgoingContext(ctx, shown))
+	return coreclient.Forwarded(metadata.NewOutgoingContext(ctx, shown))
 }
 
 // errStale is what a server hears that passes a call on with a certificate of yesterday.
@@ -104,7 +103,7 @@ var errStale = status.Error(codes.Unavailable, "connect again with the certifica
 // what the server says that passes the call on. A call on a connection that a server has made with
 // a certificate which counts no more is refused: nobody could vouch for the client.
 func (s *Server) clientOfCall(ctx context.Context) (context.Context, error) {
-	if !server.IsForwarded(ctx) {
+	if !coreclient.IsForwarded(ctx) {
 		return ctx, nil
 	}
 	from, ok := peer.FromContext(ctx)
@@ -128,7 +127,7 @@ func (s *Server) clientOfCall(ctx context.Context) (context.Context, error) {
 // passedOnFor says for which party a server passes a call on (rpc.ServerConfig.PassedOn). A caller
 // that has not proved to be a server may say that it passes a call on, and names nobody.
 func (s *Server) passedOnFor(ctx context.Context) (party string, ok bool) {
-	if !server.IsForwarded(ctx) {
+	if !coreclient.IsForwarded(ctx) {
 		return "", false
 	}
 	if s.provable() && s.peers.Proved(ctx) == nil {

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/guard"
-	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -84,7 +84,7 @@ func (s *Server) guardReport() *clusterpb.GuardReport {
 
 // reporting is the core as a data node sees it, whose heartbeats have the server's report as well.
 type reporting struct {
-	*server.Client
+	*coreclient.Client
 	of *Server
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -21,6 +20,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/bootstrap"
 	"github.com/tidemarkdb/tidemark/placement/guard"
 	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/block"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -46,7 +46,7 @@ type Server struct {
 	forwarder *forward.Forwarder
 	// etcdCluster is nil until the etcd API is served.
 	etcdCluster atomic.Pointer[etcdCluster]
-	core        *server.Client
+	core        *coreclient.Client
 	bootstrap   *bootstrap.Member
 	// guard says what clients may do with data, and peers which callers are servers.
 	guard *guard.Guard
@@ -157,7 +157,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	s.peerSecret = peers.Secret
 	s.dialer = rpc.NewDialer(rpc.DialerConfig{Dial: config.Dial, TLSNow: clientTLS,
 		Secret: peers.Secret, Logger: config.Logger})
-	s.core = server.NewClient(server.ClientConfig{
+	s.core = coreclient.New(coreclient.Config{
 		Core: s.seeds(), Learned: s.learnedMembers, Conn: s.dialer.Conn, Cluster: s.cluster.Load,
 		Random: config.Random, Unreachable: s.dialer.Unreachable, Logger: config.Logger,
 	})

@@ -7,9 +7,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/placement/server/hint"
 	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -28,7 +29,7 @@ type ClusterConfig struct {
 	// Core gives this server's member of the core; nil if there is none, or none yet.
 	Core func() *Server
 	// Client is the way to the leader.
-	Client *Client
+	Client *coreclient.Client
 	// Table gives the node's own copy of the table; nil if there is no node, or none yet. Then the
 	// core member's is used.
 	Table func() TableSource
@@ -118,7 +119,7 @@ func (s *ClusterService) Status(
 // passed on is not passed on again: its sender follows the hint.
 func answer[Request, Response any](ctx context.Context, s *ClusterService, r Request,
 	here func(*Server, context.Context, Request) (Response, error),
-	there func(*Client, context.Context, Request) (Response, error)) (Response, error) {
+	there func(*coreclient.Client, context.Context, Request) (Response, error)) (Response, error) {
 	ctx, cancel := sooner(ctx)
 	defer cancel()
 	if core := s.core(); core != nil && ctx.Value(passOn{}) == nil {
@@ -130,10 +131,10 @@ func answer[Request, Response any](ctx context.Context, s *ClusterService, r Req
 				return response, trouble
 			}
 		}
-		if _, refused, _ := hintOf(err); !refused || isForwarded(ctx) {
+		if _, refused, _ := hint.Of(err); !refused || coreclient.IsForwarded(ctx) {
 			return response, err
 		}
-	} else if isForwarded(ctx) {
+	} else if coreclient.IsForwarded(ctx) {
 		var none Response
 		return none, errNoMember()
 	}
@@ -148,13 +149,6 @@ func PassOn(ctx context.Context) context.Context {
 	return context.WithValue(ctx, passOn{}, true)
 }
 
-// IsForwarded says that a call was passed on by another server, as it says itself.
-func IsForwarded(ctx context.Context) bool { return isForwarded(ctx) }
-
-func isForwarded(ctx context.Context) bool {
-	return len(metadata.ValueFromIncomingContext(ctx, forwardedHeader)) > 0
-}
-
 func errNoMember() error {
 	return status.Error(codes.Unavailable,
 		"this server is not a member of the core; check the --core list of the server that asks")
@@ -165,14 +159,14 @@ func errNoMember() error {
 func (s *ClusterService) CreateKeyspace(
 	ctx context.Context, r *clusterpb.CreateKeyspaceRequest,
 ) (*clusterpb.CreateKeyspaceResponse, error) {
-	return answer(ctx, s, r, (*Server).CreateKeyspace, (*Client).CreateKeyspace)
+	return answer(ctx, s, r, (*Server).CreateKeyspace, (*coreclient.Client).CreateKeyspace)
 }
 
 // DropKeyspace implements clusterpb.ClusterServer. It returns when the name is free again.
 func (s *ClusterService) DropKeyspace(
 	ctx context.Context, r *clusterpb.DropKeyspaceRequest,
 ) (*clusterpb.DropKeyspaceResponse, error) {
-	return answer(ctx, s, r, (*Server).DropKeyspace, (*Client).DropKeyspace)
+	return answer(ctx, s, r, (*Server).DropKeyspace, (*coreclient.Client).DropKeyspace)
 }
 
 // AlterKeyspace implements clusterpb.ClusterServer. It returns when the change is recorded; the
@@ -180,14 +174,14 @@ func (s *ClusterService) DropKeyspace(
 func (s *ClusterService) AlterKeyspace(
 	ctx context.Context, r *clusterpb.AlterKeyspaceRequest,
 ) (*clusterpb.AlterKeyspaceResponse, error) {
-	return answer(ctx, s, r, (*Server).AlterKeyspace, (*Client).AlterKeyspace)
+	return answer(ctx, s, r, (*Server).AlterKeyspace, (*coreclient.Client).AlterKeyspace)
 }
 
 // ConfirmRecovery implements clusterpb.ClusterServer.
 func (s *ClusterService) ConfirmRecovery(
 	ctx context.Context, r *clusterpb.ConfirmRecoveryRequest,
 ) (*clusterpb.ConfirmRecoveryResponse, error) {
-	return answer(ctx, s, r, (*Server).ConfirmRecovery, (*Client).ConfirmRecovery)
+	return answer(ctx, s, r, (*Server).ConfirmRecovery, (*coreclient.Client).ConfirmRecovery)
 }
 
 // MoveReplica implements clusterpb.ClusterServer. It returns when the move is recorded;
@@ -195,21 +189,21 @@ func (s *ClusterService) ConfirmRecovery(
 func (s *ClusterService) MoveReplica(
 	ctx context.Context, r *clusterpb.MoveReplicaRequest,
 ) (*clusterpb.MoveReplicaResponse, error) {
-	return answer(ctx, s, r, (*Server).MoveReplica, (*Client).MoveReplica)
+	return answer(ctx, s, r, (*Server).MoveReplica, (*coreclient.Client).MoveReplica)
 }
 
 // CancelOperator implements clusterpb.ClusterServer.
 func (s *ClusterService) CancelOperator(
 	ctx context.Context, r *clusterpb.CancelOperatorRequest,
 ) (*clusterpb.CancelOperatorResponse, error) {
-	return answer(ctx, s, r, (*Server).CancelOperator, (*Client).CancelOperator)
+	return answer(ctx, s, r, (*Server).CancelOperator, (*coreclient.Client).CancelOperator)
 }
 
 // ListOperators implements clusterpb.ClusterServer.
 func (s *ClusterService) ListOperators(
 	ctx context.Context, r *clusterpb.ListOperatorsRequest,
 ) (*clusterpb.ListOperatorsResponse, error) {
-	return answer(ctx, s, r, (*Server).ListOperators, (*Client).ListOperators)
+	return answer(ctx, s, r, (*Server).ListOperators, (*coreclient.Client).ListOperators)
 }
 
 // TransferLeader implements clusterpb.ClusterServer. It returns when the transfer is recorded;
@@ -217,7 +211,7 @@ func (s *ClusterService) ListOperators(
 func (s *ClusterService) TransferLeader(
 	ctx context.Context, r *clusterpb.TransferLeaderRequest,
 ) (*clusterpb.TransferLeaderResponse, error) {
-	return answer(ctx, s, r, (*Server).TransferLeader, (*Client).TransferLeader)
+	return answer(ctx, s, r, (*Server).TransferLeader, (*coreclient.Client).TransferLeader)
 }
 
 // SplitPartition implements clusterpb.ClusterServer. It returns when the split is recorded;
@@ -225,7 +219,7 @@ func (s *ClusterService) TransferLeader(
 func (s *ClusterService) SplitPartition(
 	ctx context.Context, r *clusterpb.SplitPartitionRequest,
 ) (*clusterpb.SplitPartitionResponse, error) {
-	return answer(ctx, s, r, (*Server).SplitPartition, (*Client).SplitPartition)
+	return answer(ctx, s, r, (*Server).SplitPartition, (*coreclient.Client).SplitPartition)
 }
 
 // MergePartition implements clusterpb.ClusterServer. It returns when the merge is recorded;
@@ -233,49 +227,49 @@ func (s *ClusterService) SplitPartition(
 func (s *ClusterService) MergePartition(
 	ctx context.Context, r *clusterpb.MergePartitionRequest,
 ) (*clusterpb.MergePartitionResponse, error) {
-	return answer(ctx, s, r, (*Server).MergePartition, (*Client).MergePartition)
+	return answer(ctx, s, r, (*Server).MergePartition, (*coreclient.Client).MergePartition)
 }
 
 // SetNodeStatus implements clusterpb.ClusterServer. It returns when the change is recorded.
 func (s *ClusterService) SetNodeStatus(
 	ctx context.Context, r *clusterpb.SetNodeStatusRequest,
 ) (*clusterpb.SetNodeStatusResponse, error) {
-	return answer(ctx, s, r, (*Server).SetNodeStatus, (*Client).SetNodeStatus)
+	return answer(ctx, s, r, (*Server).SetNodeStatus, (*coreclient.Client).SetNodeStatus)
 }
 
 // Why implements clusterpb.ClusterServer.
 func (s *ClusterService) Why(
 	ctx context.Context, r *clusterpb.WhyRequest,
 ) (*clusterpb.WhyResponse, error) {
-	return answer(ctx, s, r, (*Server).Why, (*Client).Why)
+	return answer(ctx, s, r, (*Server).Why, (*coreclient.Client).Why)
 }
 
 // ListEvents implements clusterpb.ClusterServer.
 func (s *ClusterService) ListEvents(
 	ctx context.Context, r *clusterpb.ListEventsRequest,
 ) (*clusterpb.ListEventsResponse, error) {
-	return answer(ctx, s, r, (*Server).ListEvents, (*Client).ListEvents)
+	return answer(ctx, s, r, (*Server).ListEvents, (*coreclient.Client).ListEvents)
 }
 
 // SetPlacement implements clusterpb.ClusterServer.
 func (s *ClusterService) SetPlacement(
 	ctx context.Context, r *clusterpb.SetPlacementRequest,
 ) (*clusterpb.SetPlacementResponse, error) {
-	return answer(ctx, s, r, (*Server).SetPlacement, (*Client).SetPlacement)
+	return answer(ctx, s, r, (*Server).SetPlacement, (*coreclient.Client).SetPlacement)
 }
 
 // ListNodes implements clusterpb.ClusterServer.
 func (s *ClusterService) ListNodes(
 	ctx context.Context, r *clusterpb.ListNodesRequest,
 ) (*clusterpb.ListNodesResponse, error) {
-	return answer(ctx, s, r, (*Server).ListNodes, (*Client).ListNodes)
+	return answer(ctx, s, r, (*Server).ListNodes, (*coreclient.Client).ListNodes)
 }
 
 // ListKeyspaces implements clusterpb.ClusterServer.
 func (s *ClusterService) ListKeyspaces(
 	ctx context.Context, r *clusterpb.ListKeyspacesRequest,
 ) (*clusterpb.ListKeyspacesResponse, error) {
-	return answer(ctx, s, r, (*Server).ListKeyspaces, (*Client).ListKeyspaces)
+	return answer(ctx, s, r, (*Server).ListKeyspaces, (*coreclient.Client).ListKeyspaces)
 }
 
 // ListPartitions implements clusterpb.ClusterServer.
@@ -287,7 +281,7 @@ func (s *ClusterService) ListPartitions(
 		func(core *Server, ctx context.Context, r *clusterpb.ListPartitionsRequest) (struct{}, error) {
 			return struct{}{}, core.ListPartitions(ctx, r, stream.Send)
 		},
-		func(client *Client, ctx context.Context,
+		func(client *coreclient.Client, ctx context.Context,
 			r *clusterpb.ListPartitionsRequest) (struct{}, error) {
 			return struct{}{}, client.ListPartitions(ctx, r, stream.Send)
 		})
@@ -471,4 +465,61 @@ func sendPieces(u *clusterpb.TableUpdate, send func(*clusterpb.TableUpdate) erro
 		}
 	}
 	return send(u)
+}
+
+// answerMargin is how much sooner than its caller a server gives up, so that the caller hears why:
+// a quarter of the time that is left, but no more than this.
+const answerMargin = 250 * time.Millisecond
+
+// sooner ends before the context of a call does.
+func sooner(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, deadline.Add(-min(answerMargin, time.Until(deadline)/4)))
+}
+
+// SetConsumer implements clusterpb.ClusterServer. It returns when the change is recorded; the nodes
+// hear of what it protects a moment later.
+func (s *ClusterService) SetConsumer(
+	ctx context.Context, r *clusterpb.SetConsumerRequest,
+) (*clusterpb.SetConsumerResponse, error) {
+	return answer(ctx, s, r, (*Server).SetConsumer, (*coreclient.Client).SetConsumer)
+}
+
+// GetConsumer implements clusterpb.ClusterServer.
+func (s *ClusterService) GetConsumer(
+	ctx context.Context, r *clusterpb.GetConsumerRequest,
+) (*clusterpb.GetConsumerResponse, error) {
+	return answer(ctx, s, r, (*Server).GetConsumer, (*coreclient.Client).GetConsumer)
+}
+
+// ListConsumers implements clusterpb.ClusterServer.
+func (s *ClusterService) ListConsumers(
+	ctx context.Context, r *clusterpb.ListConsumersRequest,
+) (*clusterpb.ListConsumersResponse, error) {
+	return answer(ctx, s, r, (*Server).ListConsumers, (*coreclient.Client).ListConsumers)
+}
+
+// DeleteConsumer implements clusterpb.ClusterServer.
+func (s *ClusterService) DeleteConsumer(
+	ctx context.Context, r *clusterpb.DeleteConsumerRequest,
+) (*clusterpb.DeleteConsumerResponse, error) {
+	return answer(ctx, s, r, (*Server).DeleteConsumer, (*coreclient.Client).DeleteConsumer)
+}
+
+// ListCore implements clusterpb.ClusterServer.
+func (s *ClusterService) ListCore(
+	ctx context.Context, r *clusterpb.ListCoreRequest,
+) (*clusterpb.ListCoreResponse, error) {
+	return answer(ctx, s, r, (*Server).ListCore, (*coreclient.Client).ListCore)
+}
+
+// ChangeCore implements clusterpb.ClusterServer. It returns when the change is recorded; ListCore
+// shows how it goes on.
+func (s *ClusterService) ChangeCore(
+	ctx context.Context, r *clusterpb.ChangeCoreRequest,
+) (*clusterpb.ChangeCoreResponse, error) {
+	return answer(ctx, s, r, (*Server).ChangeCore, (*coreclient.Client).ChangeCore)
 }

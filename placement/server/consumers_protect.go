@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/server/consumer"
+	"github.com/tidemarkdb/tidemark/placement/server/hint"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -61,7 +62,7 @@ func (s *Server) protectConsumers() {
 			cancel()
 			if err != nil {
 				next = protectRest
-				if _, refused, _ := hintOf(err); !refused && s.ctx.Err() == nil {
+				if _, refused, _ := hint.Of(err); !refused && s.ctx.Err() == nil {
 					s.config.Logger.Warn("protecting what consumers have not read is interrupted; it will "+
 						"be tried again", "error", err)
 				}

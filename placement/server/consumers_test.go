@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -23,13 +24,13 @@ import (
 type consumed struct {
 	*core
 	t      *testing.T
-	client *Client
+	client *coreclient.Client
 }
 
 // withConsumers runs a test with it.
 func withConsumers(t *testing.T, f func(t *testing.T, c consumed)) {
 	t.Helper()
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		_, stop := c.register(client, 1, "")
 		defer stop()
 		create(t, c, client, hash("k", 2, 1))

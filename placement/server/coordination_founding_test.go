@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
@@ -37,7 +38,7 @@ func replicasOf(m *storepb.Members) (list []uint64) {
 // The coordination store is founded with the members of the core as soon as all of them know of it,
 // and what they are later changes the record no more.
 func TestCoordinationIsFoundedOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		c.knows("core1:1", "core2:1")
 		time.Sleep(time.Minute)
 		if m := c.founding(); m != nil {
@@ -60,7 +61,7 @@ func TestCoordinationIsFoundedOnce(t *testing.T) {
 
 // It is not founded while the members change, but with what they are then.
 func TestCoordinationIsFoundedBetweenChanges(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		c.offers("new:1", 104)
 		c.mu.Lock()
 		c.lagging[4] = true

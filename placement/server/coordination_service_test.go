@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
@@ -21,7 +22,7 @@ func written(key, value string) *storepb.Command {
 // Commands, reads and renewals that come in at a member that does not lead are taken to the one
 // that does, also when that changes meanwhile.
 func TestMembersForwardToTheLeader(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, _ *Client) {
+	inBubble(t, func(t *testing.T, c *core, _ *coreclient.Client) {
 		second := c.found(0)
 		follower := second.members[2].store
 		result, err := follower.Execute(t.Context(), store.Grant(7, 60_000))
@@ -60,7 +61,7 @@ func TestMembersForwardToTheLeader(t *testing.T) {
 // A member that does nothing says so, so that it can be told from a call of which it is not known
 // what it did.
 func TestRefusalsOfMembersAreKnown(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, _ *Client) {
+	inBubble(t, func(t *testing.T, c *core, _ *coreclient.Client) {
 		peers := func() *CoordinationPeers {
 			return &CoordinationPeers{Cluster: testCluster, Conn: c.dialers[len(c.dialers)-1].Conn,
 				Resolve: func(id uint64) (string, bool) { return fmt.Sprintf("core%d:1", id), id < 9 }}

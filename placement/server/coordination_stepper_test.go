@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
@@ -66,7 +67,7 @@ func TestCoordinationFollowsTheCore(t *testing.T) {
 		for at := 0; reached; at++ {
 			for _, applied := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%d %d %v", led, at, applied), func(t *testing.T) {
-					inBubble(t, func(t *testing.T, c *core, client *Client) {
+					inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 						second := c.found(led)
 						if at > 0 {
 							second.mu.Lock()
@@ -108,7 +109,7 @@ func TestCoordinationFollowsTheCore(t *testing.T) {
 // second step, and says what it waits for; a member that it has removed is not told so before the
 // coordination store has let it go. A changed address waits for nothing.
 func TestCoreWaitsForCoordination(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		second := c.found(0)
 		second.elect(nil)
 		if err := c.change(client, "", "core3:1"); err != nil {
@@ -154,7 +155,7 @@ func TestCoreWaitsForCoordination(t *testing.T) {
 // TestMemberIsNotToldThatItIsRemoved before the coordination store has let it go; if it leads that
 // meanwhile, it hands over.
 func TestMemberIsNotToldThatItIsRemoved(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		second := c.found(0)
 		// A fence and the first change; another fence, and the last change, which is not made.
 		proposals := 0
@@ -200,7 +201,7 @@ func TestMemberIsNotToldThatItIsRemoved(t *testing.T) {
 // TestOlderNewcomerIsRefused: a server that cannot keep the coordination store becomes no member
 // when there is one.
 func TestOlderNewcomerIsRefused(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		c.found(1)
 		c.offers("old:1", 104)
 		if err := c.change(client, "old:1", ""); err == nil ||
@@ -213,7 +214,7 @@ func TestOlderNewcomerIsRefused(t *testing.T) {
 // TestGoneNewcomerIsTakenBack: the server of a newcomer ends when the core lets it vote, and the
 // coordination store does not yet. It goes on without it, and the newcomer can be taken back.
 func TestGoneNewcomerIsTakenBack(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		second := c.found(1)
 		second.mu.Lock()
 		second.lagging[4] = true

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -21,7 +22,7 @@ func TestChangeCoreUnderCrashes(t *testing.T) {
 	for at := 1; reached; at++ {
 		for _, applied := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d %v", at, applied), func(t *testing.T) {
-				inBubble(t, func(t *testing.T, c *core, client *Client) {
+				inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 					c.offers("new:1", 104)
 					c.serves(client)
 					c.mu.Lock()
@@ -55,7 +56,7 @@ func TestChangeCoreUnderCrashes(t *testing.T) {
 // TestChangeCoreRefused asks for what cannot be: each is refused with the reason, and changes
 // nothing.
 func TestChangeCoreRefused(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		c.offers("new:1", 104)
 		c.offers("busy:1", 105)
 		c.hellos["busy:1"].Offers = false
@@ -102,7 +103,7 @@ func TestChangeCoreRefused(t *testing.T) {
 // TestNewcomerIsTakenBack begins to add a server that then does not get the state: the core is not
 // disturbed, a second change is refused, and removing the newcomer takes it back for good.
 func TestNewcomerIsTakenBack(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		c.offers("new:1", 104)
 		c.offers("other:1", 105)
 		c.mu.Lock()
@@ -132,7 +133,7 @@ func TestNewcomerIsTakenBack(t *testing.T) {
 
 // TestAnnounce has servers tell of themselves: one offers itself, one has moved, one was removed.
 func TestAnnounce(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		announce := func(server uint64, address string) (*clusterpb.AnnounceResponse, error) {
 			return client.Announce(t.Context(), &clusterpb.AnnounceRequest{Cluster: testCluster,
 				Server: server, Address: address})
@@ -182,9 +183,10 @@ func TestClientFollowsTheMembers(t *testing.T) {
 		c := newCore(t, 3, nil)
 		defer c.close()
 		c.elect(c.members[0])
-		client := c.client("client", "core1:1")
+		var client *coreclient.Client
 		var learned []string
-		client.config.Learned = func() { learned = client.Core() }
+		client = c.clientWith("client", coreclient.Config{Core: []string{"core1:1"},
+			Learned: func() { learned = client.Core() }})
 		c.mustChange(client, "", "core1:1")
 		if err := ask(client, time.Second); err != nil {
 			t.Fatal(err)
@@ -208,7 +210,7 @@ func TestClientFollowsTheMembers(t *testing.T) {
 // members that were removed while they were down, and one that stayed and knows of nothing, must
 // not elect one of theirs by what was before.
 func TestChangesAreFenced(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		c.offers("new:1", 104)
 		c.mustChange(client, "new:1", "core1:1")
 		c.mustChange(client, "", "core3:1")

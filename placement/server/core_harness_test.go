@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -25,7 +26,7 @@ func (c *core) offers(address string, server uint64) {
 }
 
 // ask has the core answer something within a time.
-func ask(client *Client, limit time.Duration) error {
+func ask(client *coreclient.Client, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	_, err := client.ListNodes(ctx, &clusterpb.ListNodesRequest{})
@@ -33,7 +34,7 @@ func ask(client *Client, limit time.Duration) error {
 }
 
 // serves waits until the core answers.
-func (c *core) serves(client *Client) {
+func (c *core) serves(client *coreclient.Client) {
 	c.t.Helper()
 	if err := ask(client, time.Minute); err != nil {
 		c.t.Fatal(err)
@@ -41,13 +42,13 @@ func (c *core) serves(client *Client) {
 }
 
 // change asks for a change of the members; an empty address is of no server.
-func (c *core) change(client *Client, add, remove string) error {
+func (c *core) change(client *coreclient.Client, add, remove string) error {
 	_, err := client.ChangeCore(c.t.Context(), &clusterpb.ChangeCoreRequest{Add: add, Remove: remove})
 	return err
 }
 
 // mustChange changes the members, as often as it has to be said, and waits until that is done.
-func (c *core) mustChange(client *Client, add, remove string) {
+func (c *core) mustChange(client *coreclient.Client, add, remove string) {
 	c.t.Helper()
 	if err := c.change(client, add, remove); err != nil {
 		c.t.Fatalf("add %q, remove %q: %v", add, remove, err)
@@ -95,7 +96,7 @@ func newest(h *clusterpb.BootstrapHello) { h.Commands, h.Learners = store.Newest
 func older(h *clusterpb.BootstrapHello) { h.Commands, h.Learners = 0, false }
 
 // upgraded has all members run the newest version, and waits until they serve and the leader knows.
-func (c *core) upgraded(client *Client) {
+func (c *core) upgraded(client *coreclient.Client) {
 	c.t.Helper()
 	c.serves(client)
 	for _, address := range c.addresses() {
@@ -180,7 +181,7 @@ func (c *core) write(op *storepb.Op) {
 }
 
 // waitsFor is what the change that is under way waits for.
-func (c *core) waitsFor(client *Client) string {
+func (c *core) waitsFor(client *coreclient.Client) string {
 	list, err := client.ListCore(c.t.Context(), &clusterpb.ListCoreRequest{})
 	if err != nil {
 		c.t.Fatal(err)

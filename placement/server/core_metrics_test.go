@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 )
 
 // coreGauges are a member's metrics of the core's members.
@@ -36,7 +38,7 @@ func gaugesOf(t *testing.T, m *member, prefix string) map[string]float64 {
 // present step have been under way; the others say nothing. A new leader counts the step anew, and
 // the change from its beginning.
 func TestCoreMetrics(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		c.serves(client)
 		c.mu.Lock()
 		leader := c.leader

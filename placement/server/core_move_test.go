@@ -5,12 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 // TestTwoMovesToOneAddress: of two members that are moved to one address at a time, one is refused.
 func TestTwoMovesToOneAddress(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		c.mu.Lock()
 		c.helloTakes = 10 * time.Millisecond
 		delete(c.hellos, "core2:1")

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -13,7 +14,7 @@ import (
 // leader does not know what a member that is down knows. A newcomer that may stop at what is in the
 // log is refused, and one of this version is not.
 func TestOldNewcomerWhileAMemberIsUnheard(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		c.upgraded(client)
 		c.neverAnswered(3, "core3:1")
 		c.await("the leader does not know any more", func() bool { return !c.raises() })
@@ -32,7 +33,7 @@ func TestOldNewcomerWhileAMemberIsUnheard(t *testing.T) {
 // nothing newer was in use, and all members were upgraded before it is carried out. The server is
 // added when it is upgraded too; while it is another one, or does not answer, it is not.
 func TestOldNewcomerThatIsRecorded(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		c.upgraded(client)
 		c.offers("new:1", 104)
 		c.says("new:1", older)
@@ -63,7 +64,7 @@ func TestNothingNewerWhileANewcomerComes(t *testing.T) {
 	const known = uint32(store.NewestFormat - 1)
 	for name, back := range map[string]bool{"added": false, "taken back": true} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, c *core, client *Client) {
+			inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 				c.serves(client)
 				for _, address := range c.addresses() {
 					c.knowsUpTo(address, known)

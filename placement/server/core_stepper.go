@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/server/hint"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -37,7 +38,7 @@ func (s *Server) stepCore() {
 			if underWay || err != nil {
 				wait = coreStepAgain
 			}
-			if _, refused, _ := hintOf(err); err != nil && !refused && s.ctx.Err() == nil {
+			if _, refused, _ := hint.Of(err); err != nil && !refused && s.ctx.Err() == nil {
 				s.tellCore("changing the core's members is interrupted", err.Error())
 			}
 			timer.Reset(wait)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -11,7 +12,7 @@ import (
 // TestUnheardMembers: a member that did not answer since this one was started is named and counted,
 // until another one has told of it; one of an older version is named.
 func TestUnheardMembers(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		c.serves(client)
 		expect := func(unheard, older string) {
 			t.Helper()

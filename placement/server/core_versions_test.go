@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -16,7 +17,7 @@ import (
 // Commands of a new format are proposed when each member has said that it knows them, and no more
 // when one that answers runs an older version again. One that is silent counts as it was.
 func TestCommandsThatAllMembersKnow(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		c.serves(client)
 		c.says("core1:1", newest)
 		c.says("core2:1", newest)
@@ -45,7 +46,7 @@ func TestCommandsThatAllMembersKnow(t *testing.T) {
 
 // What another member has heard of one that is silent counts, as long as the members are the same.
 func TestCommandsThatOthersHaveHeardOf(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		c.serves(client)
 		c.neverAnswered(3, "core3:1")
 		c.says("core1:1", newest)
@@ -75,7 +76,7 @@ func TestCommandsThatOthersHaveHeardOf(t *testing.T) {
 // A learner is added only if each member is known to know of learners, and the newcomer too; and no
 // server is added that would stop at what the members write.
 func TestLearnersOfKnownVersions(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		c.offers("new:1", 104)
 		c.serves(client)
 		learner := func(want string) {
@@ -103,7 +104,7 @@ func TestLearnersOfKnownVersions(t *testing.T) {
 			return c.configuration() == "1:voter@1 2:voter@2 3:voter@3 4:learner@4"
 		})
 	})
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		c.neverAnswered(3, "core3:1")
 		c.offers("new:1", 104)
 		for _, address := range []string{"core1:1", "core2:1", "new:1"} {
@@ -120,7 +121,7 @@ func TestLearnersOfKnownVersions(t *testing.T) {
 // TestMembersChangeWhileTheyAreAsked: a member that came counts at once as one that was not heard,
 // though others are being asked, and what is told to others is of one record of members.
 func TestMembersChangeWhileTheyAreAsked(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		c.upgraded(client)
 		c.mu.Lock()
 		c.helloTakes = time.Hour

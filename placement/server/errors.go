@@ -3,11 +3,11 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/hint"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -20,37 +20,8 @@ func (s *Server) refused(leader keys.ReplicaID) error {
 	if address != "" {
 		text = "this member does not lead the core; " + address + " does"
 	}
-	return hinted(codes.FailedPrecondition, text,
+	return hint.Error(codes.FailedPrecondition, text,
 		&clusterpb.CoreHint{Leader: address, Members: s.current()})
-}
-
-// withHint is an error that a member of the core has given itself: the hint tells it from one that
-// the network made.
-func withHint(code codes.Code, text, leader string) error {
-	return hinted(code, text, &clusterpb.CoreHint{Leader: leader})
-}
-
-func hinted(code codes.Code, text string, hint *clusterpb.CoreHint) error {
-	st, err := status.New(code, text).WithDetails(hint)
-	if err != nil {
-		return status.Error(codes.Internal, err.Error())
-	}
-	return st.Err()
-}
-
-// hintOf finds the hint in an error. refused says that the member does not lead; otherwise it has
-// troubles of its own.
-func hintOf(err error) (leader string, refused, ok bool) {
-	st, isStatus := status.FromError(err)
-	if !isStatus {
-		return "", false, false
-	}
-	for _, detail := range st.Details() {
-		if hint, is := detail.(*clusterpb.CoreHint); is {
-			return hint.Leader, st.Code() == codes.FailedPrecondition, true
-		}
-	}
-	return "", false, false
 }
 
 // toStatus gives an error of the store its code.
@@ -74,5 +45,5 @@ func (s *Server) toStatus(err error) error {
 	}
 	// Everything else is the core's momentary state, and it is safe to ask again: see the package's
 	// comment on tokens.
-	return withHint(codes.Unavailable, fmt.Sprintf("the core: %v", err), "")
+	return hint.Unavailable("the core: %v", err)
 }

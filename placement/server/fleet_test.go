@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -23,7 +24,7 @@ import (
 type fleet struct {
 	t      *testing.T
 	core   *core
-	client *Client
+	client *coreclient.Client
 
 	mu    sync.Mutex
 	nodes map[uint64]*fleetNode
@@ -84,7 +85,7 @@ type fleetPartition struct {
 // the child's tells of itself.
 type splitReporting struct{ unsettled, whole, done, mute time.Duration }
 
-func newFleet(t *testing.T, c *core, client *Client) *fleet {
+func newFleet(t *testing.T, c *core, client *coreclient.Client) *fleet {
 	return &fleet{t: t, core: c, client: client, nodes: map[uint64]*fleetNode{},
 		parts: map[uint64]*fleetPartition{}, merging: merging{consumed: map[uint64]bool{}}}
 }
@@ -428,7 +429,7 @@ func (f *fleet) sound(factor int) bool {
 // inFleet runs a test with a core of three and nodes in zones.
 func inFleet(t *testing.T, zones []string, run func(*testing.T, *core, *fleet)) {
 	t.Helper()
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		f := newFleet(t, c, client)
 		defer f.close()
 		for _, zone := range zones {

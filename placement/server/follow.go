@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/tidemarkdb/tidemark/placement/server/hint"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -65,7 +66,7 @@ func (s *Server) write(ctx context.Context, due []followed) (conflict bool, err 
 		ok, err := s.commit(ctx, conditions, ops...)
 		if err != nil {
 			errs = append(errs, err)
-			if _, refused, _ := hintOf(err); refused {
+			if _, refused, _ := hint.Of(err); refused {
 				return false, errors.Join(errs...) // another member leads, and follows
 			}
 			continue

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
@@ -27,7 +28,7 @@ func withLearner(d *clusterpb.Partition, node uint64) *clusterpb.Partition {
 // TestFollowManyReports: descriptors that leaders report go into the table many at a time; one that
 // cannot be, or whose record has changed, does not hold up the others.
 func TestFollowManyReports(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		var nodes []uint64
 		for i := range 4 {
 			id, stop := c.register(client, i+1, fmt.Sprint("zone", i))
@@ -135,7 +136,7 @@ func (m *member) termNow() uint64 {
 // TestFindPartition: a partition is found by its id alone, in whichever keyspace it is, on a member
 // that follows the table and on one that does not.
 func TestFindPartition(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		_, stop := c.register(client, 1, "")
 		defer stop()
 		for i := range 3 {

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -15,7 +16,7 @@ import (
 // enabling authentication then. While that holds, it is neither let in nor let in again, and hears
 // what to do; a node that knows users is.
 func TestOldNodesAreNotLetIn(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		ctx := t.Context()
 		register := func(server uint64, address string, r *clusterpb.GuardReport) (uint64, error) {
 			registered, err := client.Register(ctx, &clusterpb.RegisterNodeRequest{Server: server,
@@ -72,7 +73,7 @@ func isInTheWay(all []*clusterpb.UnguardedServer, node uint64, why string) bool 
 // that, by another leader, does not let an old node in, be it new or known.
 func TestOldNodeBesideEnabling(t *testing.T) {
 	for _, known := range []bool{false, true} {
-		inBubble(t, func(t *testing.T, c *core, client *Client) {
+		inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 			register := func(version string) error {
 				_, err := client.Register(t.Context(), &clusterpb.RegisterNodeRequest{Server: 1001,
 					Address: "node1:1", Version: version})

@@ -9,13 +9,14 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 func guardingOf(
-	t *testing.T, client *Client, do clusterpb.GuardingRequest_Do, version uint64,
+	t *testing.T, client *coreclient.Client, do clusterpb.GuardingRequest_Do, version uint64,
 ) *clusterpb.GuardingResponse {
 	t.Helper()
 	r, err := client.Guarding(t.Context(), &clusterpb.GuardingRequest{Cluster: testCluster, Do: do,
@@ -29,7 +30,7 @@ func guardingOf(
 // Nodes and members are in the way until they have said what they have to, to the leader of the
 // day.
 func TestGuarding(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		ctx := t.Context()
 		show := func() *clusterpb.GuardingResponse {
 			return guardingOf(t, client, clusterpb.GuardingRequest_SHOW, 0)
@@ -149,7 +150,7 @@ func TestGuarding(t *testing.T) {
 
 // A caller that does not prove to be a server is in the way, with the reason.
 func TestGuardingUnproved(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		leader := c.members[0].server
 		leader.config.Proves = func(context.Context) error {
 			return status.Error(codes.PermissionDenied, "it has no certificate")
@@ -175,7 +176,7 @@ func TestGuardingUnproved(t *testing.T) {
 // A mark that the record cannot have come to, as after the core has gone on from one member, raises
 // it; a node that knows no users is refused while servers have to follow.
 func TestGuardingAfterRecovery(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		ctx := t.Context()
 		r, err := client.Register(ctx, &clusterpb.RegisterNodeRequest{Server: 1001, Address: "node1:1"})
 		if err != nil {

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
@@ -200,13 +201,19 @@ func (c *core) addresses() []string {
 }
 
 // client makes a Client on some host of the network, which knows these addresses, or all.
-func (c *core) client(from string, seeds ...string) *Client {
+func (c *core) client(from string, seeds ...string) *coreclient.Client {
 	if len(seeds) == 0 {
 		seeds = c.addresses()
 	}
+	return c.clientWith(from, coreclient.Config{Core: seeds})
+}
+
+// clientWith is client with a configuration, which gets its connections from the network.
+func (c *core) clientWith(from string, config coreclient.Config) *coreclient.Client {
 	d := rpc.NewDialer(rpc.DialerConfig{Dial: c.network.Dialer(from)})
 	c.dialers = append(c.dialers, d)
-	return NewClient(ClientConfig{Core: seeds, Conn: d.Conn})
+	config.Conn = d.Conn
+	return coreclient.New(config)
 }
 
 func (c *core) close() {
@@ -449,7 +456,7 @@ func (c *core) release() {
 }
 
 // register makes a node, and keeps it alive until the function that it returns is called.
-func (c *core) register(client *Client, n int, locality string) (id uint64, stop func()) {
+func (c *core) register(client *coreclient.Client, n int, locality string) (id uint64, stop func()) {
 	c.t.Helper()
 	ctx, cancel := context.WithCancel(c.t.Context())
 	r, err := client.Register(ctx, &clusterpb.RegisterNodeRequest{
@@ -491,7 +498,7 @@ func (c *core) await(what string, holds func() bool) {
 }
 
 // inBubble runs a test with a core of three, a client of it, and the first member as leader.
-func inBubble(t *testing.T, f func(*testing.T, *core, *Client)) {
+func inBubble(t *testing.T, f func(*testing.T, *core, *coreclient.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCore(t, 3, nil)
@@ -501,7 +508,7 @@ func inBubble(t *testing.T, f func(*testing.T, *core, *Client)) {
 	})
 }
 
-func keyspaceOf(t *testing.T, client *Client, name string) *clusterpb.KeyspaceInfo {
+func keyspaceOf(t *testing.T, client *coreclient.Client, name string) *clusterpb.KeyspaceInfo {
 	t.Helper()
 	list, err := client.ListKeyspaces(t.Context(), &clusterpb.ListKeyspacesRequest{})
 	if err != nil {
@@ -515,7 +522,7 @@ func keyspaceOf(t *testing.T, client *Client, name string) *clusterpb.KeyspaceIn
 	return nil
 }
 
-func partitionsIn(t *testing.T, client *Client, name string) []*clusterpb.PartitionInfo {
+func partitionsIn(t *testing.T, client *coreclient.Client, name string) []*clusterpb.PartitionInfo {
 	t.Helper()
 	var all []*clusterpb.PartitionInfo
 	err := client.ListPartitions(t.Context(), &clusterpb.ListPartitionsRequest{Keyspace: name},
@@ -535,7 +542,7 @@ func hash(name string, n, replicas uint32) *clusterpb.CreateKeyspaceRequest {
 }
 
 func create(
-	t *testing.T, c *core, client *Client, r *clusterpb.CreateKeyspaceRequest,
+	t *testing.T, c *core, client *coreclient.Client, r *clusterpb.CreateKeyspaceRequest,
 ) *clusterpb.Keyspace {
 	t.Helper()
 	response, err := client.CreateKeyspace(t.Context(), r)

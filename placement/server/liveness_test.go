@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -33,7 +34,7 @@ var interruptions = []interruption{
 }
 
 // aliveNodes says of each node whether the core takes it for alive, and for displaced.
-func aliveNodes(t *testing.T, c *core, client *Client) map[uint64]string {
+func aliveNodes(t *testing.T, c *core, client *coreclient.Client) map[uint64]string {
 	t.Helper()
 	list, err := client.ListNodes(t.Context(), &clusterpb.ListNodesRequest{})
 	if err != nil {
@@ -56,12 +57,12 @@ func aliveNodes(t *testing.T, c *core, client *Client) map[uint64]string {
 // A heartbeat that is answered means that the node is alive, wherever an earlier call was cut short
 // that recorded this.
 func TestAHeartbeatThatIsAnsweredMeansAlive(t *testing.T) {
-	beat := func(ctx context.Context, client *Client) error {
+	beat := func(ctx context.Context, client *coreclient.Client) error {
 		_, err := client.Heartbeat(ctx,
 			&clusterpb.HeartbeatRequest{Cluster: testCluster, Node: 1, Server: 11})
 		return err
 	}
-	register := func(ctx context.Context, client *Client, server uint64) error {
+	register := func(ctx context.Context, client *coreclient.Client, server uint64) error {
 		_, err := client.Register(ctx, &clusterpb.RegisterNodeRequest{Server: server,
 			Address: "a:1"})
 		return err
@@ -69,20 +70,20 @@ func TestAHeartbeatThatIsAnsweredMeansAlive(t *testing.T) {
 	// cut is the call that is interrupted: what comes before it, and the call.
 	cuts := map[string]struct {
 		before func()
-		call   func(ctx context.Context, client *Client) error
+		call   func(ctx context.Context, client *coreclient.Client) error
 	}{
 		"heartbeat after the lease ended": {func() { time.Sleep(15 * time.Second) }, beat},
 		"registration after the lease ended": {func() { time.Sleep(15 * time.Second) },
-			func(ctx context.Context, client *Client) error { return register(ctx, client, 11) }},
+			func(ctx context.Context, client *coreclient.Client) error { return register(ctx, client, 11) }},
 		// The other directory is registered at the same address by mistake, and never comes back.
 		"registration of another directory": {func() {},
-			func(ctx context.Context, client *Client) error { return register(ctx, client, 12) }},
+			func(ctx context.Context, client *coreclient.Client) error { return register(ctx, client, 12) }},
 	}
 	for name, cut := range cuts {
 		for _, x := range interruptions {
 			reached := true
 			for n := 1; reached; n++ {
-				inBubble(t, func(t *testing.T, c *core, client *Client) {
+				inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 					if err := register(t.Context(), client, 11); err != nil {
 						t.Fatal(err)
 					}

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -18,7 +19,7 @@ import (
 // keyspace.
 func inMergeCase(t *testing.T, f func(*splitCase)) {
 	t.Helper()
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		for n := range 3 {
 			_, stop := c.register(client, n, "")
 			defer stop()

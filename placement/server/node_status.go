@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/hint"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -116,9 +117,7 @@ func (c *scheduler) progressOf(id keys.NodeID, want clusterpb.NodeStatus, nodes 
 		return nil, errPlanning()
 	}
 	if n := c.nodes[id]; n != nil && n.Alive && !c.server.soft.complete(id) {
-		return nil, withHint(codes.Unavailable, fmt.Sprintf("node %s has not said yet what it leads",
-			id),
-			"")
+		return nil, hint.Unavailable("node %s has not said yet what it leads", id)
 	}
 	for _, n := range nodes {
 		id := keys.NodeID(n.Id)
@@ -196,5 +195,5 @@ func (c *scheduler) comesTo(id keys.NodeID) string {
 
 // errPlanning says that the leader of the core has not read the table yet.
 func errPlanning() error {
-	return withHint(codes.Unavailable, "the leader of the core is new, and still reads the table", "")
+	return hint.Unavailable("the leader of the core is new, and still reads the table")
 }

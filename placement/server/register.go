@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/hint"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -241,10 +241,9 @@ func (s *Server) updateNode(
 		}
 		if alive != nil {
 			// Unavailable: the node may have moved, and then the lease of its earlier life ends soon.
-			return withHint(codes.Unavailable,
-				fmt.Sprintf("node %s is alive at %s, so it cannot be at %s: was its "+
-					"data directory copied? (If the node moved, it can join when its lease of %s has "+
-					"run out.)", id, old.Address, fresh.Address, s.config.NodeLease), "")
+			return hint.Unavailable("node %s is alive at %s, so it cannot be at %s: was its data "+
+				"directory copied? (If the node moved, it can join when its lease of %s has run out.)",
+				id, old.Address, fresh.Address, s.config.NodeLease)
 		}
 	}
 	if moves {
@@ -324,8 +323,7 @@ func (s *Server) revive(ctx context.Context, id keys.NodeID) error {
 		}
 		return err
 	}
-	return withHint(codes.Unavailable,
-		fmt.Sprintf("the lease of node %s ends again and again before it is renewed", id), "")
+	return hint.Unavailable("the lease of node %s ends again and again before it is renewed", id)
 }
 
 // isThere takes back that a node was displaced: it is there after all. It must not be taken for

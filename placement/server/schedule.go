@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/planner/objective"
 	"github.com/tidemarkdb/tidemark/placement/planner/propose"
 	"github.com/tidemarkdb/tidemark/placement/planner/state"
+	"github.com/tidemarkdb/tidemark/placement/server/hint"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -152,7 +153,7 @@ func (c *scheduler) lead(term uint64, changed <-chan struct{}) {
 			return
 		case <-ticker.C:
 			if err := c.look(ctx); err != nil && ctx.Err() == nil {
-				if _, refused, _ := hintOf(err); !refused {
+				if _, refused, _ := hint.Of(err); !refused {
 					s.config.Logger.Warn("planning is interrupted", "error", err)
 				}
 			}

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -14,6 +13,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/placement/server/hint"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -217,8 +218,8 @@ func (s *Server) LeaderAddress() string {
 
 // Trouble is what keeps this member from a leader with a quorum, as far as it can tell: nil if it
 // knows a leader and hears enough of the members.
-func (s *Server) Trouble() *CoreUnavailableError {
-	e := &CoreUnavailableError{Leaderless: s.LeaderAddress() == ""}
+func (s *Server) Trouble() *coreclient.UnavailableError {
+	e := &coreclient.UnavailableError{Leaderless: s.LeaderAddress() == ""}
 	for _, m := range s.Members() {
 		if m.Role == clusterpb.ReplicaRole_LEARNER {
 			continue // it decides nothing
@@ -271,6 +272,5 @@ func (s *Server) poke() {
 
 // errConflict says that something changed between reading and writing; it is safe to try again.
 func errConflict(what string) error {
-	return withHint(codes.Unavailable,
-		fmt.Sprintf("the core's record of %s changed meanwhile; try again", what), "")
+	return hint.Unavailable("the core's record of %s changed meanwhile; try again", what)
 }

@@ -13,12 +13,13 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 func TestRegister(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		// A refusal is final; what is worth trying again ends with the context.
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
@@ -102,7 +103,7 @@ func TestRegister(t *testing.T) {
 // A node that comes to an address displaces the one that was there; should that be there after all,
 // it is alive again with its next heartbeat.
 func TestNodeAtAnAddressThatIsTaken(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		register := func(server, node uint64, address string) {
 			t.Helper()
 			if _, err := client.Register(t.Context(), &clusterpb.RegisterNodeRequest{Server: server,
@@ -151,7 +152,7 @@ func TestNodeAtAnAddressThatIsTakenDespiteElections(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		reached := true
 		for at := 1; reached; at++ {
-			inBubble(t, func(t *testing.T, c *core, client *Client) {
+			inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 				register := func(server uint64) {
 					t.Helper()
 					if _, err := client.Register(t.Context(), &clusterpb.RegisterNodeRequest{
@@ -185,7 +186,7 @@ func TestNodeAtAnAddressThatIsTakenDespiteElections(t *testing.T) {
 }
 
 func TestValidation(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		_, stop := c.register(client, 1, "")
 		defer stop()
 		create(t, c, client, hash("there", 2, 1))
@@ -247,7 +248,7 @@ func TestValidation(t *testing.T) {
 }
 
 func TestHashAndRange(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		for i := range 4 {
 			_, stop := c.register(client, i+1, fmt.Sprint("z", i%2))
 			defer stop()
@@ -295,7 +296,7 @@ func TestHashAndRange(t *testing.T) {
 }
 
 func TestWaitsForNodes(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		var stops []func()
 		for i := range 3 {
 			_, stop := c.register(client, i+1, "")
@@ -328,7 +329,7 @@ func TestWaitsForNodes(t *testing.T) {
 }
 
 func TestTokensAndNames(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		_, stop := c.register(client, 1, "")
 		defer stop()
 		request := hash("x", 4, 1)
@@ -443,7 +444,7 @@ func TestNextLeaderContinues(t *testing.T) {
 }
 
 func TestHeartbeats(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		for i := range 2 {
 			_, stop := c.register(client, i+1, "")
 			defer stop()
@@ -502,7 +503,7 @@ func TestHeartbeats(t *testing.T) {
 
 // A store of another cluster is not served.
 func TestForeignStore(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		synctest.Wait()
 		m := c.members[0]
 		other, err := New(Config{Store: m.store, Cluster: 5,

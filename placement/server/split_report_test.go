@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -18,7 +19,7 @@ import (
 type splitCase struct {
 	t      *testing.T
 	core   *core
-	client *Client
+	client *coreclient.Client
 	// parent is partition 100, of keyspace 1, whole; order has both parts as they should become.
 	parent *clusterpb.Partition
 	order  *clusterpb.Order
@@ -30,7 +31,7 @@ type splitCase struct {
 // 105 to 107 are for a keyspace that waits.
 func inSplitCase(t *testing.T, f func(*splitCase)) {
 	t.Helper()
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		for n := range 3 {
 			_, stop := c.register(client, n, "")
 			defer stop()

@@ -13,13 +13,14 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 // A receiver of the table that does not read is cut off, and counted; one that reads slowly is not,
 // and neither is one for which there is nothing.
 func TestStreamsWithoutAReaderAreCutOff(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		_, stop := c.register(client, 1, "a")
 		defer stop()
 		// Much more than a connection takes without a reader.

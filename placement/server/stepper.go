@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/planner/assign"
+	"github.com/tidemarkdb/tidemark/placement/server/hint"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -42,7 +43,7 @@ func (s *Server) step() {
 			if err != nil {
 				wait = min(maxStepRetry, stepRetry<<min(failures, 10))
 				failures++
-				if _, refused, _ := hintOf(err); !refused && s.ctx.Err() == nil {
+				if _, refused, _ := hint.Of(err); !refused && s.ctx.Err() == nil {
 					s.config.Logger.Warn("creating and dropping keyspaces is interrupted", "error", err)
 				}
 			} else {

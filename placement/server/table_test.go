@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -81,7 +82,7 @@ func (p *picture) take(u *clusterpb.TableUpdate) error {
 }
 
 // matches compares the picture with what the core lists.
-func (p *picture) matches(t *testing.T, client *Client) {
+func (p *picture) matches(t *testing.T, client *coreclient.Client) {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +120,7 @@ func (p *picture) matches(t *testing.T, client *Client) {
 }
 
 func TestWatch(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		for i := range 3 {
 			_, stop := c.register(client, i+1, "")
 			defer stop()
@@ -187,9 +188,9 @@ func TestWatch(t *testing.T) {
 }
 
 func TestWatchRefusals(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
-		stranger := c.client("stranger")
-		stranger.config.Cluster = func() uint64 { return 9 }
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
+		stranger := c.clientWith("stranger", coreclient.Config{Core: c.addresses(),
+			Cluster: func() uint64 { return 9 }})
 		if err := stranger.Watch(t.Context(), 0,
 			newPicture().take); status.Code(errors.Unwrap(err)) != codes.FailedPrecondition {
 			t.Errorf("a stranger's stream: %v", err)
@@ -206,8 +207,8 @@ func TestWatchRefusals(t *testing.T) {
 }
 
 func TestClientFindsTheLeader(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
-		list := func(client *Client, limit time.Duration) error {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
+		list := func(client *coreclient.Client, limit time.Duration) error {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			_, err := client.ListNodes(ctx, &clusterpb.ListNodesRequest{})
@@ -228,7 +229,7 @@ func TestClientFindsTheLeader(t *testing.T) {
 		// No leader: the client tries until there is one, or its time is up.
 		c.elect(nil)
 		err := list(client, 2*time.Second)
-		if !errors.Is(err, ErrCoreUnavailable) || !errors.Is(err, context.DeadlineExceeded) ||
+		if !errors.Is(err, coreclient.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) ||
 			!strings.Contains(err.Error(), "3 of 3 members answer") {
 			t.Errorf("without a leader: %v", err)
 		}
@@ -242,13 +243,13 @@ func TestClientFindsTheLeader(t *testing.T) {
 		// Cut off from two members, of which one leads.
 		c.network.CutBoth("client", "core2", memnet.Break)
 		c.network.CutBoth("client", "core3", memnet.Break)
-		if err := list(client, 2*time.Second); !errors.Is(err, ErrCoreUnavailable) ||
+		if err := list(client, 2*time.Second); !errors.Is(err, coreclient.ErrUnavailable) ||
 			!strings.Contains(err.Error(),
 				"no quorum: 1 of 3 members answer (core1:1); core2:1 does not (") {
 			t.Errorf("with one member reachable: %v", err)
 		}
 		c.network.CutBoth("client", "core1", memnet.Break)
-		if err := list(client, 2*time.Second); !errors.Is(err, ErrCoreUnavailable) ||
+		if err := list(client, 2*time.Second); !errors.Is(err, coreclient.ErrUnavailable) ||
 			!strings.Contains(err.Error(), "no quorum: 0 of 3 members answer; core1:1 does not (") {
 			t.Errorf("with none reachable: %v", err)
 		}
@@ -301,7 +302,7 @@ func (o *outsider) SubscribeTo(ctx context.Context, _ []uint32, _ <-chan []uint3
 }
 
 func TestClusterServiceAnywhere(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		_, stop := c.register(client, 1, "")
 		defer stop()
 		out := &outsider{changed: make(chan struct{}, 1), picture: newPicture()}
@@ -425,7 +426,7 @@ func TestPieces(t *testing.T) {
 // All that one transaction of the core changes in the table reaches receivers in one update,
 // however much it is.
 func TestRevisionsComeWhole(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		for i := range 3 {
 			_, stop := c.register(client, i+1, "")
 			defer stop()

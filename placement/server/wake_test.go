@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -23,7 +24,7 @@ func (c *core) takeWoken() []keys.NodeID {
 // recorded and when it is taken back; of a merge, the leaders of both, and each when there is
 // something new of the other one. Of many operators a node is told by one call at a time.
 func TestOrdersWakeTheLeader(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *Client) {
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		for n := range 3 {
 			_, stop := c.register(client, n, "")
 			defer stop()

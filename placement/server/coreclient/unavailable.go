@@ -1,7 +1,6 @@
-package server
+package coreclient
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,11 +14,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// ErrCoreUnavailable matches a CoreUnavailableError.
-var ErrCoreUnavailable = errors.New("the core is unavailable")
+// ErrUnavailable matches a CoreUnavailableError.
+var ErrUnavailable = errors.New("the core is unavailable")
 
-// CoreUnavailableError says that the time was up before a leader of the core had answered.
-type CoreUnavailableError struct {
+// UnavailableError says that the time was up before a leader of the core had answered.
+type UnavailableError struct {
 	// Core lists all members.
 	Core []string
 	// Reachable are those that answered, Silent those that did not, and Reasons why not, in the
@@ -35,11 +34,11 @@ type CoreUnavailableError struct {
 
 // NoQuorum says that too few members can reach one another: a majority is silent, or those that
 // answer have no leader.
-func (e *CoreUnavailableError) NoQuorum() bool {
+func (e *UnavailableError) NoQuorum() bool {
 	return len(e.Core) > 0 && (e.Leaderless || 2*len(e.Silent) >= len(e.Core))
 }
 
-func (e *CoreUnavailableError) Error() string {
+func (e *UnavailableError) Error() string {
 	n, all := len(e.Reachable), len(e.Core)
 	answer := fmt.Sprintf("%d of %d members answer", n, all)
 	if n > 0 {
@@ -71,18 +70,18 @@ func (e *CoreUnavailableError) Error() string {
 }
 
 // Is makes errors.Is(err, ErrCoreUnavailable) true.
-func (e *CoreUnavailableError) Is(target error) bool { return target == ErrCoreUnavailable }
+func (e *UnavailableError) Is(target error) bool { return target == ErrUnavailable }
 
 // Unwrap gives why it ended: the context's error.
-func (e *CoreUnavailableError) Unwrap() error { return e.Cause }
+func (e *UnavailableError) Unwrap() error { return e.Cause }
 
 // Trouble is the error as it travels.
-func (e *CoreUnavailableError) Trouble() *clusterpb.CoreTrouble {
+func (e *UnavailableError) Trouble() *clusterpb.CoreTrouble {
 	return &clusterpb.CoreTrouble{NoQuorum: e.NoQuorum(), Silent: e.Silent}
 }
 
 // GRPCStatus makes the error one that can be tried again, when it is returned by a service.
-func (e *CoreUnavailableError) GRPCStatus() *status.Status {
+func (e *UnavailableError) GRPCStatus() *status.Status {
 	st := status.New(codes.Unavailable, e.Error())
 	if detailed, err := st.WithDetails(e.Trouble()); err == nil {
 		st = detailed
@@ -139,8 +138,8 @@ func (w *words) known(address string) error {
 }
 
 // trouble puts the words together, and the last error of a call with them.
-func (w *words) trouble(core []string, last, cause error) *CoreUnavailableError {
-	e := &CoreUnavailableError{Core: core, Last: last, Cause: cause}
+func (w *words) trouble(core []string, last, cause error) *UnavailableError {
+	e := &UnavailableError{Core: core, Last: last, Cause: cause}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, address := range core {
@@ -158,17 +157,4 @@ func (w *words) trouble(core []string, last, cause error) *CoreUnavailableError 
 		}
 	}
 	return e
-}
-
-// answerMargin is how much sooner than its caller a server gives up, so that the caller hears why:
-// a quarter of the time that is left, but no more than this.
-const answerMargin = 250 * time.Millisecond
-
-// sooner ends before the context of a call does.
-func sooner(ctx context.Context) (context.Context, context.CancelFunc) {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return context.WithCancel(ctx)
-	}
-	return context.WithDeadline(ctx, deadline.Add(-min(answerMargin, time.Until(deadline)/4)))
 }

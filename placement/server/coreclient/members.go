@@ -1,10 +1,8 @@
-package server
+package coreclient
 
 import (
 	"context"
 	"slices"
-
-	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -56,17 +54,6 @@ func (c *Client) Core() []string {
 	return slices.Clone(c.mu.core)
 }
 
-// membersOf finds what an error of a member says of the members; nil if it says nothing.
-func membersOf(err error) *clusterpb.CoreMembers {
-	st, _ := status.FromError(err)
-	for _, detail := range st.Details() {
-		if hint, is := detail.(*clusterpb.CoreHint); is {
-			return hint.Members
-		}
-	}
-	return nil
-}
-
 // Announce tells the core of a server, and learns the members of the core.
 func (c *Client) Announce(
 	ctx context.Context, r *clusterpb.AnnounceRequest,
@@ -74,18 +61,4 @@ func (c *Client) Announce(
 	response, err := unary(ctx, c, r, clusterpb.NewCoreClient, clusterpb.CoreClient.Announce)
 	c.Learn(response.GetMembers())
 	return response, err
-}
-
-// ListCore asks the leader.
-func (c *Client) ListCore(
-	ctx context.Context, r *clusterpb.ListCoreRequest,
-) (*clusterpb.ListCoreResponse, error) {
-	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient, clusterpb.ClusterClient.ListCore)
-}
-
-// ChangeCore passes a change of the core's members on to the leader. It may be repeated.
-func (c *Client) ChangeCore(
-	ctx context.Context, r *clusterpb.ChangeCoreRequest,
-) (*clusterpb.ChangeCoreResponse, error) {
-	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient, clusterpb.ClusterClient.ChangeCore)
 }

@@ -1,4 +1,4 @@
-package server
+package coreclient
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func (c *Client) FollowAuthority(
 ) error {
 	list := c.list()
 	if len(list) == 0 {
-		return &CoreUnavailableError{}
+		return &UnavailableError{}
 	}
 	c.mu.Lock()
 	address := list[c.mu.watch%len(list)]

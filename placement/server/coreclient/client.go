@@ -1,10 +1,9 @@
-package server
+package coreclient
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -15,8 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/hint"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -32,8 +31,8 @@ const maxAttempt = 8 * time.Second
 // it is normal.
 const warnAfter = 10 * time.Second
 
-// ClientConfig is what a Client is made of. Core and Conn must be set.
-type ClientConfig struct {
+// Config is what a Client is made of. Core and Conn must be set.
+type Config struct {
 	// Core lists addresses of members of the core. The core tells which members there are, and those
 	// are asked as well.
 	Core []string
@@ -64,7 +63,7 @@ type ClientConfig struct {
 // tries again, with pauses, until the context ends. Everything it does may be done twice without
 // harm. It is safe for concurrent use.
 type Client struct {
-	config ClientConfig
+	config Config
 	seeds  []string
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -73,7 +72,7 @@ type Client struct {
 	mu struct {
 		sync.Mutex
 		// trouble is why calls that are under way get no answer; nil after an answer.
-		trouble *CoreUnavailableError
+		trouble *UnavailableError
 		// leader is the member that answered last, or was hinted at; empty: not known.
 		leader string
 		// next is where to go on if no leader is known, and watch where the next stream goes.
@@ -86,8 +85,8 @@ type Client struct {
 	}
 }
 
-// NewClient makes a Client.
-func NewClient(config ClientConfig) *Client {
+// New makes a Client.
+func New(config Config) *Client {
 	if config.Attempt <= 0 {
 		config.Attempt = time.Second
 	}
@@ -127,13 +126,13 @@ func (c *Client) WaitingFor() string {
 }
 
 // Trouble is what keeps the core from answering; nil if it answered last.
-func (c *Client) Trouble() *CoreUnavailableError {
+func (c *Client) Trouble() *UnavailableError {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.trouble
 }
 
-func (c *Client) setTrouble(e *CoreUnavailableError) {
+func (c *Client) setTrouble(e *UnavailableError) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.trouble = e
@@ -197,7 +196,7 @@ func (c *Client) call(ctx context.Context, f func(context.Context, *grpc.ClientC
 	}
 	var a attempts
 	if len(c.list()) == 0 {
-		return &CoreUnavailableError{}
+		return &UnavailableError{}
 	}
 	pause := c.config.MinPause
 	began, warned := time.Now(), false
@@ -212,7 +211,7 @@ func (c *Client) call(ctx context.Context, f func(context.Context, *grpc.ClientC
 			c.setTrouble(nil)
 			return answer.error
 		}
-		if _, refused, _ := hintOf(err); a.last == nil || a.refused || !refused {
+		if _, refused, _ := hint.Of(err); a.last == nil || a.refused || !refused {
 			a.last, a.refused = fmt.Errorf("%s: %s", address, rpc.Reason(err)), refused
 		}
 		a.tried++
@@ -262,9 +261,9 @@ func (c *Client) attempt(
 		c.words.heard(address, false)
 		return false, err
 	}
-	if leader, refused, ok := hintOf(err); ok {
+	if leader, refused, ok := hint.Of(err); ok {
 		c.words.heard(address, refused && leader == "")
-		c.Learn(membersOf(err))
+		c.Learn(hint.Members(err))
 		if refused {
 			c.learn(address, leader)
 			return leader != "" && leader != address, err
@@ -326,7 +325,7 @@ func (c *Client) Watch(
 	ctx context.Context, after uint64, take func(*clusterpb.TableUpdate) error,
 ) error {
 	if len(c.list()) == 0 {
-		return &CoreUnavailableError{}
+		return &UnavailableError{}
 	}
 	c.mu.Lock()
 	address := c.mu.core[c.mu.watch%len(c.mu.core)]
@@ -357,181 +356,11 @@ func (c *Client) Watch(
 }
 
 // Forwarded marks a call that a server passes on, of the service Cluster or the etcd API.
-func Forwarded(ctx context.Context) context.Context { return forwarded(ctx) }
-
-// forwarded marks a call of the service Cluster as passed on.
-func forwarded(ctx context.Context) context.Context {
+func Forwarded(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, forwardedHeader, "1")
 }
 
-// CreateKeyspace passes a creation on to the leader. Without a token it gets one, so that it can be
-// tried again.
-func (c *Client) CreateKeyspace(
-	ctx context.Context, r *clusterpb.CreateKeyspaceRequest,
-) (*clusterpb.CreateKeyspaceResponse, error) {
-	if r.Token == 0 {
-		r = proto.Clone(r).(*clusterpb.CreateKeyspaceRequest)
-		r.Token = c.config.Random() | 1
-	}
-	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
-		clusterpb.ClusterClient.CreateKeyspace)
-}
-
-// DropKeyspace passes a drop on to the leader. Without a token it gets one, so that it can be tried
-// again.
-func (c *Client) DropKeyspace(
-	ctx context.Context, r *clusterpb.DropKeyspaceRequest,
-) (*clusterpb.DropKeyspaceResponse, error) {
-	if r.Token == 0 {
-		r = &clusterpb.DropKeyspaceRequest{Name: r.Name, Token: c.config.Random() | 1}
-	}
-	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
-		clusterpb.ClusterClient.DropKeyspace)
-}
-
-// AlterKeyspace passes a change on to the leader.
-func (c *Client) AlterKeyspace(
-	ctx context.Context, r *clusterpb.AlterKeyspaceRequest,
-) (*clusterpb.AlterKeyspaceResponse, error) {
-	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
-		clusterpb.ClusterClient.AlterKeyspace)
-}
-
-// ConfirmRecovery passes it on to the leader.
-func (c *Client) ConfirmRecovery(
-	ctx context.Context, r *clusterpb.ConfirmRecoveryRequest,
-) (*clusterpb.ConfirmRecoveryResponse, error) {
-	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
-		clusterpb.ClusterClient.ConfirmRecovery)
-}
-
-// MoveReplica passes a move on to the leader.
-func (c *Client) MoveReplica(
-	ctx context.Context, r *clusterpb.MoveReplicaRequest,
-) (*clusterpb.MoveReplicaResponse, error) {
-	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
-		clusterpb.ClusterClient.MoveReplica)
-}
-
-// CancelOperator passes it on to the leader.
-func (c *Client) CancelOperator(
-	ctx context.Context, r *clusterpb.CancelOperatorRequest,
-) (*clusterpb.CancelOperatorResponse, error) {
-	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
-		clusterpb.ClusterClient.CancelOperator)
-}
-
-// ListOperators asks the leader.
-func (c *Client) ListOperators(
-	ctx context.Context, r *clusterpb.ListOperatorsRequest,
-) (*clusterpb.ListOperatorsResponse, error) {
-	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
-		clusterpb.ClusterClient.ListOperators)
-}
-
-// TransferLeader passes it on to the leader.
-func (c *Client) TransferLeader(
-	ctx context.Context, r *clusterpb.TransferLeaderRequest,
-) (*clusterpb.TransferLeaderResponse, error) {
-	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
-		clusterpb.ClusterClient.TransferLeader)
-}
-
-// SplitPartition passes it on to the leader.
-func (c *Client) SplitPartition(
-	ctx context.Context, r *clusterpb.SplitPartitionRequest,
-) (*clusterpb.SplitPartitionResponse, error) {
-	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
-		clusterpb.ClusterClient.SplitPartition)
-}
-
-// MergePartition passes it on to the leader.
-func (c *Client) MergePartition(
-	ctx context.Context, r *clusterpb.MergePartitionRequest,
-) (*clusterpb.MergePartitionResponse, error) {
-	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
-		clusterpb.ClusterClient.MergePartition)
-}
-
-// SetNodeStatus passes it on to the leader.
-func (c *Client) SetNodeStatus(
-	ctx context.Context, r *clusterpb.SetNodeStatusRequest,
-) (*clusterpb.SetNodeStatusResponse, error) {
-	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
-		clusterpb.ClusterClient.SetNodeStatus)
-}
-
-// Why asks the leader.
-func (c *Client) Why(
-	ctx context.Context, r *clusterpb.WhyRequest,
-) (*clusterpb.WhyResponse, error) {
-	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
-		clusterpb.ClusterClient.Why)
-}
-
-// ListEvents asks the leader.
-func (c *Client) ListEvents(
-	ctx context.Context, r *clusterpb.ListEventsRequest,
-) (*clusterpb.ListEventsResponse, error) {
-	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
-		clusterpb.ClusterClient.ListEvents)
-}
-
-// SetPlacement passes it on to the leader.
-func (c *Client) SetPlacement(
-	ctx context.Context, r *clusterpb.SetPlacementRequest,
-) (*clusterpb.SetPlacementResponse, error) {
-	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
-		clusterpb.ClusterClient.SetPlacement)
-}
-
-// ListNodes asks the leader.
-func (c *Client) ListNodes(
-	ctx context.Context, r *clusterpb.ListNodesRequest,
-) (*clusterpb.ListNodesResponse, error) {
-	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
-		clusterpb.ClusterClient.ListNodes)
-}
-
-// ListKeyspaces asks the leader.
-func (c *Client) ListKeyspaces(
-	ctx context.Context, r *clusterpb.ListKeyspacesRequest,
-) (*clusterpb.ListKeyspacesResponse, error) {
-	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
-		clusterpb.ClusterClient.ListKeyspaces)
-}
-
-// ListPartitions asks the leader. Once it has begun to answer, a failure is final.
-func (c *Client) ListPartitions(
-	ctx context.Context, r *clusterpb.ListPartitionsRequest,
-	take func(*clusterpb.PartitionInfo) error,
-) error {
-	whole, cancel := context.WithCancel(forwarded(ctx))
-	defer cancel()
-	return c.call(whole, func(attempt context.Context, conn *grpc.ClientConn) error {
-		// The time of an attempt is for the first answer only.
-		ctx, cancel := context.WithCancel(whole)
-		defer cancel()
-		overdue := context.AfterFunc(attempt, cancel)
-		defer overdue()
-		stream, err := clusterpb.NewClusterClient(conn).ListPartitions(ctx, r)
-		if err != nil {
-			return err
-		}
-		for began := false; ; began = true {
-			info, err := stream.Recv()
-			switch {
-			case errors.Is(err, io.EOF):
-				return nil
-			case err != nil && began:
-				return permanent{err}
-			case err != nil:
-				return err
-			}
-			overdue()
-			if err := take(info); err != nil {
-				return permanent{err}
-			}
-		}
-	})
+// IsForwarded says that a call was passed on by another server, as it says itself.
+func IsForwarded(ctx context.Context) bool {
+	return len(metadata.ValueFromIncomingContext(ctx, forwardedHeader)) > 0
 }
