@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -175,7 +176,7 @@ func (s *Server) ofKeyspace(
 	}
 	return services.ForKeyspace(ctx, of, func(ctx context.Context, id uint64) (any, error) {
 		// If another member leads by now, it is passed on, and judged again.
-		return next(s.withClient(server.ForKeyspace(ctx, id)), of.Request)
+		return next(s.withClient(meta.ForKeyspace(ctx, id)), of.Request)
 	})
 }
 

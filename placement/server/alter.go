@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -36,12 +37,12 @@ func (s *Server) AlterKeyspace(
 	if err := keys.ValidateDefaultTTL(r.GetDefaultTtlMillis()); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	v, done, err := s.viewInTurn(ctx)
+	v, done, err := s.meta.ViewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	ks, err := s.judgedFor(ctx, v, r.Name)
+	ks, err := s.meta.KeyspaceFor(ctx, v, r.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -85,17 +86,17 @@ func (s *Server) AlterKeyspace(
 	if proto.Equal(before, ks.Keyspace) {
 		return &clusterpb.AlterKeyspaceResponse{Keyspace: ks.Keyspace}, nil
 	}
-	ok, err := s.commitEvent(ctx, &clusterpb.Event{Kind: "keyspace", Keyspace: ks.Name,
-		KeyspaceId: uint64(ks.id()), Reason: "asked for", Outcome: placementText(ks.Keyspace)},
-		[]*storepb.Compare{store.ModifiedAt(keyspaceKey(ks.id()), ks.revision)},
-		store.Put(keyspaceKey(ks.id()), encode(ks.Keyspace)))
+	ok, err := s.meta.CommitEvent(ctx, &clusterpb.Event{Kind: "keyspace", Keyspace: ks.Name,
+		KeyspaceId: uint64(ks.ID()), Reason: "asked for", Outcome: placementText(ks.Keyspace)},
+		[]*storepb.Compare{store.ModifiedAt(meta.KeyspaceKey(ks.ID()), ks.Revision)},
+		store.Put(meta.KeyspaceKey(ks.ID()), meta.Encode(ks.Keyspace)))
 	if err != nil {
 		return nil, err
 	}
 	if !ok {
-		return nil, errConflict("keyspace " + r.Name)
+		return nil, meta.Conflict("keyspace " + r.Name)
 	}
-	s.config.Logger.Info("keyspace is altered", "keyspace", r.Name, "id", ks.id(),
+	s.config.Logger.Info("keyspace is altered", "keyspace", r.Name, "id", ks.ID(),
 		"txn_max_age_ms", ks.TxnMaxAgeMillis, "txn_max_idle_ms", ks.TxnMaxIdleMillis, "replicas",
 		ks.ReplicationFactor, "placement", ks.Placement, "leaders", ks.Leaders, "split_size",
 		ks.SplitSizeBytes, "merge_size", ks.MergeSizeBytes, "no_auto", ks.NoAuto,
@@ -118,9 +119,9 @@ func (s *Server) checkPlacement(v *store.View, before, after *clusterpb.Keyspace
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
-	nodes, err := loadNodes(v)
+	nodes, err := meta.LoadNodes(v)
 	if err != nil {
-		return s.toStatus(err)
+		return s.meta.Status(err)
 	}
 	if waits := spec.Waits(candidates(nodes)); waits != "" {
 		return status.Errorf(codes.FailedPrecondition, "the nodes do not suffice: it needs %s", waits)

@@ -48,7 +48,7 @@ func (s *AuthorityService) part(cluster uint64) (authorities, error) {
 	if core == nil {
 		return nil, errNoMember()
 	}
-	if err := core.checkCluster(cluster); err != nil {
+	if err := core.meta.CheckCluster(cluster); err != nil {
 		return nil, err
 	}
 	if c := core.coordination.part.Load(); c != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/server/hint"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -105,7 +106,7 @@ func (s *ClusterService) Status(
 ) (*clusterpb.StatusResponse, error) {
 	st := s.config.Status()
 	if core := s.core(); core != nil {
-		st.Core, st.CoreLeader, st.Members = true, core.LeaderAddress(), core.Members()
+		st.Core, st.CoreLeader, st.Members = true, core.meta.LeaderAddress(), core.meta.Members()
 		return st, nil
 	}
 	st.CoreLeader = s.config.Client.Leader()
@@ -294,7 +295,7 @@ func (s *ClusterService) WatchTable(
 ) error {
 	ctx := stream.Context()
 	if r.Keyspace != "" && !validName(r.Keyspace) {
-		return errUnknown(r.Keyspace)
+		return meta.UnknownKeyspace(r.Keyspace)
 	}
 	source := s.table()
 	if source == nil {
@@ -397,7 +398,7 @@ func (s *ClusterService) mustExist(ctx context.Context, name string) error {
 			return nil
 		}
 	}
-	return errUnknown(name)
+	return meta.UnknownKeyspace(name)
 }
 
 // filter keeps of a table what belongs to one keyspace, and all nodes.

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/server/consumer"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -23,12 +24,12 @@ const (
 	MaxConsumers = consumer.MaxOfKeyspace
 	// consumerAttempts is how often a change of a consumer is tried that meets other changes.
 	consumerAttempts = 5
-	// maxConsumerRow bounds the part of a consumer's key behind consumerPrefix.
+	// maxConsumerRow bounds the part of a consumer's key behind ConsumerPrefix.
 	maxConsumerRow = 9 + keys.MaxConsumerName
 )
 
 func consumersOf(ks keys.KeyspaceID) []byte {
-	return fmt.Appendf(nil, "%s%08x/", consumerPrefix, uint32(ks))
+	return fmt.Appendf(nil, "%s%08x/", meta.ConsumerPrefix, uint32(ks))
 }
 
 func consumerKey(ks keys.KeyspaceID, name string) []byte { return append(consumersOf(ks), name...) }
@@ -36,16 +37,16 @@ func consumerKey(ks keys.KeyspaceID, name string) []byte { return append(consume
 // decodeConsumer reads a record together with its key.
 func decodeConsumer(kv *storepb.KeyValue) (consumer.Record, error) {
 	c := consumer.Record{Consumer: &clusterpb.Consumer{}, Revision: kv.ModRevision}
-	row := bytes.TrimPrefix(kv.Key, []byte(consumerPrefix))
+	row := bytes.TrimPrefix(kv.Key, []byte(meta.ConsumerPrefix))
 	if len(row) < 9 {
 		return c, fmt.Errorf("the core's key %s is malformed", keys.Pretty(kv.Key))
 	}
-	id, err := lastID(row[:8], 8)
+	id, err := meta.LastID(row[:8], 8)
 	if err != nil {
 		return c, err
 	}
 	if err := c.UnmarshalVT(kv.Value); err != nil {
-		return c, errMalformed(kv.Key, err)
+		return c, meta.Malformed(kv.Key, err)
 	}
 	c.KeyspaceId, c.Name = uint32(id), string(row[9:])
 	return c, nil
@@ -53,7 +54,7 @@ func decodeConsumer(kv *storepb.KeyValue) (consumer.Record, error) {
 
 // encodeConsumer is what is stored: without what the key says.
 func encodeConsumer(c *clusterpb.Consumer) []byte {
-	return encode(&clusterpb.Consumer{Position: c.Position, KeepMillis: c.KeepMillis,
+	return meta.Encode(&clusterpb.Consumer{Position: c.Position, KeepMillis: c.KeepMillis,
 		CreatedUnixMs: c.CreatedUnixMs, UpdatedUnixMs: c.UpdatedUnixMs, TooOld: c.TooOld, Span: c.Span})
 }
 
@@ -101,24 +102,24 @@ func (s *Server) SetConsumer(
 			return response, err
 		}
 	}
-	return nil, errConflict("consumer " + keys.Pretty([]byte(r.Name)))
+	return nil, meta.Conflict("consumer " + keys.Pretty([]byte(r.Name)))
 }
 
 // setConsumer tries it once; nil: something changed meanwhile.
 func (s *Server) setConsumer(
 	ctx context.Context, r *clusterpb.SetConsumerRequest,
 ) (*clusterpb.SetConsumerResponse, error) {
-	v, err := s.view(ctx)
+	v, err := s.meta.View(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ks, err := s.judgedFor(ctx, v, r.Keyspace)
+	ks, err := s.meta.KeyspaceFor(ctx, v, r.Keyspace)
 	if err != nil {
 		return nil, err
 	}
-	c, err := loadConsumer(v, ks.id(), r.Name)
+	c, err := loadConsumer(v, ks.ID(), r.Name)
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	now := s.times()
 	if c.Consumer != nil && r.OnlyNew {
@@ -128,8 +129,8 @@ func (s *Server) setConsumer(
 	begins := c.Consumer == nil || r.Reset_
 	var others []consumer.Record
 	if begins {
-		if others, err = loadConsumers(v, ks.id()); err != nil {
-			return nil, s.toStatus(err)
+		if others, err = loadConsumers(v, ks.ID()); err != nil {
+			return nil, s.meta.Status(err)
 		}
 		others = slices.DeleteFunc(others, func(c consumer.Record) bool { return c.Name == r.Name })
 	}
@@ -146,12 +147,12 @@ func (s *Server) setConsumer(
 			"limit is %d; `tidemark consumers delete` removes one", n, s.config.MaxConsumers)
 	}
 	// INVARIANT: no consumer of a keyspace is written once that is dropped: then its record differs.
-	conditions := []*storepb.Compare{store.ModifiedAt(keyspaceKey(ks.id()), ks.revision),
-		store.ModifiedAt(consumerKey(ks.id(), r.Name), c.Revision)}
-	ops := []*storepb.Op{store.Put(consumerKey(ks.id(), r.Name), encodeConsumer(c.Consumer))}
+	conditions := []*storepb.Compare{store.ModifiedAt(meta.KeyspaceKey(ks.ID()), ks.Revision),
+		store.ModifiedAt(consumerKey(ks.ID(), r.Name), c.Revision)}
+	ops := []*storepb.Op{store.Put(consumerKey(ks.ID(), r.Name), encodeConsumer(c.Consumer))}
 	if begins {
 		// The position may be below those of all others: it is protected from now on.
-		start, end := store.PrefixRange(consumersOf(ks.id()))
+		start, end := store.PrefixRange(consumersOf(ks.ID()))
 		conditions = append(conditions, &storepb.Compare{Key: start, RangeEnd: end,
 			Target: storepb.Compare_CREATE, Relation: storepb.Compare_LESS,
 			Number: int64(v.Revision) + 1})
@@ -162,10 +163,10 @@ func (s *Server) setConsumer(
 		if protected != rpc.FromClusterTimestamp(ks.Protected) ||
 			!s.protection(ks, c.At(), now).IsZero() {
 			ks.Protected = rpc.ToClusterTimestamp(protected)
-			ops = append(ops, store.Put(keyspaceKey(ks.id()), encode(ks.Keyspace)))
+			ops = append(ops, store.Put(meta.KeyspaceKey(ks.ID()), meta.Encode(ks.Keyspace)))
 		}
 	}
-	ok, err := s.commit(ctx, conditions, ops...)
+	ok, err := s.meta.Commit(ctx, conditions, ops...)
 	if err != nil || !ok {
 		return nil, err
 	}
@@ -187,17 +188,17 @@ func (s *Server) GetConsumer(
 	if err := keys.ValidateConsumerName(r.Name); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	v, err := s.view(ctx)
+	v, err := s.meta.View(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ks, err := s.keyspaceByName(v, r.Keyspace)
+	ks, err := s.meta.KeyspaceByName(v, r.Keyspace)
 	if err != nil {
 		return nil, err
 	}
-	c, err := loadConsumer(v, ks.id(), r.Name)
+	c, err := loadConsumer(v, ks.ID(), r.Name)
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	if c.Consumer == nil {
 		return &clusterpb.GetConsumerResponse{}, nil
@@ -216,20 +217,20 @@ func (s *Server) ListConsumers(
 		return nil, status.Errorf(codes.InvalidArgument, "a page of consumers begins at a key of %d "+
 			"bytes; take what the page before says", len(r.After))
 	}
-	v, err := s.view(ctx)
+	v, err := s.meta.View(ctx)
 	if err != nil {
 		return nil, err
 	}
-	prefix := []byte(consumerPrefix)
+	prefix := []byte(meta.ConsumerPrefix)
 	if r.Keyspace != "" {
-		ks, err := s.keyspaceByName(v, r.Keyspace)
+		ks, err := s.meta.KeyspaceByName(v, r.Keyspace)
 		if err != nil {
 			return nil, err
 		}
-		prefix = consumersOf(ks.id())
+		prefix = consumersOf(ks.ID())
 	}
 	start, end := store.PrefixRange(prefix)
-	if from := append([]byte(consumerPrefix), r.After...); bytes.Compare(from, start) > 0 {
+	if from := append([]byte(meta.ConsumerPrefix), r.After...); bytes.Compare(from, start) > 0 {
 		start = from
 	}
 	response := &clusterpb.ListConsumersResponse{}
@@ -238,21 +239,21 @@ func (s *Server) ListConsumers(
 	}
 	page, err := v.Range(&storepb.Range{Key: start, RangeEnd: end, Limit: MaxConsumers})
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	now := s.times().Likely()
 	sees, names := sightOf(ctx), map[keys.KeyspaceID]string{}
 	for _, kv := range page.Kvs {
 		c, err := decodeConsumer(kv)
 		if err != nil {
-			return nil, s.toStatus(err)
+			return nil, s.meta.Status(err)
 		}
 		id := keys.KeyspaceID(c.KeyspaceId)
 		name, known := names[id]
 		if !known {
-			ks, err := loadKeyspace(v, id)
+			ks, err := meta.LoadKeyspace(v, id)
 			if err != nil {
-				return nil, s.toStatus(err)
+				return nil, s.meta.Status(err)
 			}
 			if ks.Keyspace != nil && ks.State != clusterpb.KeyspaceState_DROPPING {
 				name = ks.Name
@@ -266,7 +267,7 @@ func (s *Server) ListConsumers(
 		}
 	}
 	if n := len(page.Kvs); page.More && n > 0 {
-		response.Next = append(bytes.TrimPrefix(page.Kvs[n-1].Key, []byte(consumerPrefix)), 0)
+		response.Next = append(bytes.TrimPrefix(page.Kvs[n-1].Key, []byte(meta.ConsumerPrefix)), 0)
 	}
 	return response, nil
 }
@@ -278,17 +279,17 @@ func (s *Server) DeleteConsumer(
 	if err := keys.ValidateConsumerName(r.Name); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	v, err := s.view(ctx)
+	v, err := s.meta.View(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ks, err := s.judgedFor(ctx, v, r.Keyspace)
+	ks, err := s.meta.KeyspaceFor(ctx, v, r.Keyspace)
 	if err != nil {
 		return nil, err
 	}
-	key := consumerKey(ks.id(), r.Name)
+	key := consumerKey(ks.ID(), r.Name)
 	// Whatever its position is by now.
-	existed, err := s.commit(ctx, []*storepb.Compare{{Key: key, Target: storepb.Compare_VERSION,
+	existed, err := s.meta.Commit(ctx, []*storepb.Compare{{Key: key, Target: storepb.Compare_VERSION,
 		Relation: storepb.Compare_GREATER}}, store.Delete(key))
 	if err != nil {
 		return nil, err

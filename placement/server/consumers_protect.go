@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/server/consumer"
 	"github.com/tidemarkdb/tidemark/placement/server/hint"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -92,7 +93,7 @@ func (s *Server) protectConsumers() {
 
 // protection is what is to be protected in a keyspace whose consumers have come to lowest.
 func (s *Server) protection(
-	ks storedKeyspace, lowest hlc.Timestamp, now consumer.Times,
+	ks meta.Keyspace, lowest hlc.Timestamp, now consumer.Times,
 ) hlc.Timestamp {
 	window := s.config.DefaultGCWindow
 	if ks.GcWindowSeconds != 0 {
@@ -104,26 +105,26 @@ func (s *Server) protection(
 // protect looks at all consumers: it drops those that are beyond their keep, and have been for a
 // while, and has the lowest positions of the others protected.
 func (s *Server) protect(ctx context.Context) error {
-	v, err := s.view(ctx)
+	v, err := s.meta.View(ctx)
 	if err != nil {
 		return err
 	}
 	if err := s.proveTime(v); err != nil {
-		return s.toStatus(err)
+		return s.meta.Status(err)
 	}
-	keyspaces, err := loadKeyspaces(v)
+	keyspaces, err := meta.LoadKeyspaces(v)
 	if err != nil {
-		return s.toStatus(err)
+		return s.meta.Status(err)
 	}
 	byKeyspace := map[uint32][]consumer.Record{}
 	total := int64(0)
-	for kv, err := range v.All([]byte(consumerPrefix)) {
+	for kv, err := range v.All([]byte(meta.ConsumerPrefix)) {
 		if err != nil {
-			return s.toStatus(err)
+			return s.meta.Status(err)
 		}
 		c, err := decodeConsumer(kv)
 		if err != nil {
-			return s.toStatus(err)
+			return s.meta.Status(err)
 		}
 		byKeyspace[c.KeyspaceId] = append(byKeyspace[c.KeyspaceId], c)
 		total++
@@ -141,7 +142,7 @@ func (s *Server) protect(ctx context.Context) error {
 		}
 		for _, c := range all {
 			if c.TooOld || !c.TooFarBehind(now.Proven) ||
-				late.Since(consumerKey(ks.id(), c.Name)) < min(c.Keep(), consumer.DropAfter) {
+				late.Since(consumerKey(ks.ID(), c.Name)) < min(c.Keep(), consumer.DropAfter) {
 				continue
 			}
 			if err := s.dropConsumer(ctx, ks, c); err != nil {
@@ -156,8 +157,8 @@ func (s *Server) protect(ctx context.Context) error {
 		}
 		ks.Protected = rpc.ToClusterTimestamp(protected)
 		// If the keyspace has changed, so may have its consumers: the next look is soon enough.
-		if _, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt(keyspaceKey(ks.id()),
-			ks.revision)}, store.Put(keyspaceKey(ks.id()), encode(ks.Keyspace))); err != nil {
+		if _, err := s.meta.Commit(ctx, []*storepb.Compare{store.ModifiedAt(meta.KeyspaceKey(ks.ID()),
+			ks.Revision)}, store.Put(meta.KeyspaceKey(ks.ID()), meta.Encode(ks.Keyspace))); err != nil {
 			errs = append(errs, fmt.Errorf("keyspace %s: %w", ks.Name, err))
 		}
 	}
@@ -169,11 +170,11 @@ func (s *Server) protect(ctx context.Context) error {
 // dropConsumer ends what is kept for a consumer, unless it has moved meanwhile. The record stays,
 // and says so to the next feed that names it: without the record it would begin at the present, and
 // never know what it has missed.
-func (s *Server) dropConsumer(ctx context.Context, ks storedKeyspace, c consumer.Record) error {
+func (s *Server) dropConsumer(ctx context.Context, ks meta.Keyspace, c consumer.Record) error {
 	c.TooOld = true
-	key := consumerKey(ks.id(), c.Name)
-	ok, err := s.commitEvent(ctx, &clusterpb.Event{Kind: "consumer", Keyspace: ks.Name,
-		KeyspaceId: uint64(ks.id()),
+	key := consumerKey(ks.ID(), c.Name)
+	ok, err := s.meta.CommitEvent(ctx, &clusterpb.Event{Kind: "consumer", Keyspace: ks.Name,
+		KeyspaceId: uint64(ks.ID()),
 		Reason:     "it is behind by more than " + c.Keep().String(),
 		Outcome:    "history is not kept any more for consumer " + keys.Pretty([]byte(c.Name))},
 		[]*storepb.Compare{store.ModifiedAt(key, c.Revision)},

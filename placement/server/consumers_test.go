@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -331,7 +332,7 @@ func TestDroppedKeyspaceHasNoConsumers(t *testing.T) {
 		if err := <-failed; status.Code(err) != codes.NotFound {
 			t.Errorf("the late one: %v", err)
 		}
-		start, end := store.PrefixRange([]byte(consumerPrefix))
+		start, end := store.PrefixRange([]byte(meta.ConsumerPrefix))
 		left, err := c.members[0].store.Stale().Range(&storepb.Range{Key: start, RangeEnd: end})
 		if err != nil || len(left.Kvs) != 0 {
 			t.Errorf("left are %v, %v", left, err)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/server/consumer"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
@@ -18,7 +19,7 @@ type provenTime struct {
 // proveTime looks what is proven from now on.
 func (s *Server) proveTime(v *store.View) error {
 	l, _ := s.store.Leadership()
-	alive, err := loadAlive(v)
+	alive, err := meta.LoadAlive(v)
 	if err != nil {
 		return err
 	}

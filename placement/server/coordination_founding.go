@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
@@ -37,7 +38,7 @@ func CoordinationFounding(core *store.Store) (*storepb.Members, error) {
 
 func loadCoordinationFounding(v *store.View) (*storepb.Members, uint64, error) {
 	m := &storepb.Members{}
-	revision, err := load(v, []byte(coordinationKey), m)
+	revision, err := meta.Load(v, []byte(meta.CoordinationKey), m)
 	if err != nil || revision == 0 {
 		return nil, 0, err
 	}
@@ -79,10 +80,10 @@ func (s *Server) foundCoordination(ctx context.Context, v *store.View) (soon boo
 			return false, nil
 		}
 	}
-	ok, err := s.commit(ctx,
-		[]*storepb.Compare{store.ModifiedAt([]byte(coordinationKey), 0),
-			store.ModifiedAt([]byte(coreGoalKey), 0)},
-		store.Put([]byte(coordinationKey), encode(members)))
+	ok, err := s.meta.Commit(ctx,
+		[]*storepb.Compare{store.ModifiedAt([]byte(meta.CoordinationKey), 0),
+			store.ModifiedAt([]byte(meta.CoreGoalKey), 0)},
+		store.Put([]byte(meta.CoordinationKey), meta.Encode(members)))
 	if ok {
 		s.config.Logger.Debug("the coordination store is founded", "members", listMembers(members))
 	}

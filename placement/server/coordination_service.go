@@ -29,7 +29,7 @@ func (s *CoordinationService) part(cluster uint64) (*store.Store, error) {
 	if core == nil {
 		return nil, doesNotLead(&store.NotLeaderError{})
 	}
-	if err := core.checkCluster(cluster); err != nil {
+	if err := core.meta.CheckCluster(cluster); err != nil {
 		return nil, err
 	}
 	c := core.coordination.part.Load()

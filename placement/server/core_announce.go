@@ -22,11 +22,11 @@ func (s *Server) Announce(
 		return nil, status.Error(codes.InvalidArgument, "a server that has no id or no address")
 	}
 	if r.Cluster != 0 {
-		if err := s.checkCluster(r.Cluster); err != nil {
+		if err := s.meta.CheckCluster(r.Cluster); err != nil {
 			return nil, err
 		}
 	}
-	v, err := s.view(ctx)
+	v, err := s.meta.View(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -44,9 +44,9 @@ func (s *Server) Announce(
 		guard, err = s.heardMark(ctx, guard, r.Guard)
 	}
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
-	response := &clusterpb.AnnounceResponse{Cluster: s.config.Cluster, Members: s.current(),
+	response := &clusterpb.AnnounceResponse{Cluster: s.config.Cluster, Members: s.meta.CoreMembers(),
 		Guard: guard}
 	switch {
 	case m != nil:
@@ -57,7 +57,7 @@ func (s *Server) Announce(
 	case memberByServer(&storepb.Members{Members: members.GetRemoved()}, r.Server) != nil:
 		// Its part of the coordination store goes with the member, so that has to let it go first.
 		if response.Leaving, err = s.coordinationHas(v, members, r.Server); err != nil {
-			return nil, s.toStatus(err)
+			return nil, s.meta.Status(err)
 		}
 		response.Removed = !response.Leaving
 	default:
@@ -69,7 +69,7 @@ func (s *Server) Announce(
 // moved records the new address of a member. The directory may have been copied: as long as its
 // server answers at the old address, it stays there.
 func (s *Server) moved(ctx context.Context, replica uint64, r *clusterpb.AnnounceRequest) error {
-	done, err := s.takeTurn(ctx)
+	done, err := s.meta.Turn(ctx)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (s *Server) recordMove(
 	next.Version++
 	memberByReplica(next, replica).Address = r.Address
 	if _, err := s.store.Do(ctx, store.ChangeMembers(next)); err != nil {
-		return s.toStatus(err)
+		return s.meta.Status(err)
 	}
 	s.config.Logger.Info("a member of the core has moved", "member", replica, "from", m.Address, "to",
 		r.Address)

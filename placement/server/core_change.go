@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -31,7 +32,7 @@ const (
 // record; nil if there is none.
 func loadGoal(v *store.View) (*serverpb.CoreGoal, uint64, error) {
 	g := &serverpb.CoreGoal{}
-	revision, err := load(v, []byte(coreGoalKey), g)
+	revision, err := meta.Load(v, []byte(meta.CoreGoalKey), g)
 	if err != nil || revision == 0 {
 		return nil, 0, err
 	}
@@ -49,20 +50,20 @@ func (s *Server) ChangeCore(
 	if r.Move != "" {
 		return s.moveMember(ctx, r)
 	}
-	v, done, err := s.viewInTurn(ctx)
+	v, done, err := s.meta.ViewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	now, revision, err := loadGoal(v)
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	members := s.store.Members()
 	g, err := s.goalOf(ctx, r, members, now)
 	switch {
 	case err != nil:
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	case g == nil:
 		return &clusterpb.ChangeCoreResponse{}, nil
 	case now != nil && sameGoal(g, now):
@@ -76,20 +77,20 @@ func (s *Server) ChangeCore(
 	if err := s.mayBegin(ctx, g, members); err != nil {
 		return nil, err
 	}
-	ids, idsRevision, err := loadIDs(v)
+	ids, idsRevision, err := meta.LoadIDs(v)
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	g.Id, g.CreatedUnixMs = ids.Operator, time.Now().UnixMilli()
 	ids.Operator++
-	ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt([]byte(coreGoalKey), revision),
-		store.ModifiedAt([]byte(idsKey), idsRevision)},
-		store.Put([]byte(coreGoalKey), encode(g)), store.Put([]byte(idsKey), encode(ids)))
+	ok, err := s.meta.Commit(ctx, []*storepb.Compare{store.ModifiedAt([]byte(meta.CoreGoalKey), revision),
+		store.ModifiedAt([]byte(meta.IDsKey), idsRevision)},
+		store.Put([]byte(meta.CoreGoalKey), meta.Encode(g)), store.Put([]byte(meta.IDsKey), meta.Encode(ids)))
 	if err != nil {
 		return nil, err
 	}
 	if !ok {
-		return nil, errConflict("the core's members")
+		return nil, meta.Conflict("the core's members")
 	}
 	s.config.Logger.Info("a change of the core's members is recorded", "change", g.Id, "what",
 		describeGoal(g))
@@ -311,13 +312,13 @@ func listMembers(members *storepb.Members) string {
 func (s *Server) ListCore(
 	ctx context.Context, request *clusterpb.ListCoreRequest,
 ) (*clusterpb.ListCoreResponse, error) {
-	v, err := s.view(ctx)
+	v, err := s.meta.View(ctx)
 	if err != nil {
 		return nil, err
 	}
 	g, _, err := loadGoal(v)
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	l, _ := s.store.Leadership()
 	var coordinator keys.ReplicaID
@@ -330,8 +331,8 @@ func (s *Server) ListCore(
 	if s.config.Group != nil {
 		followers = s.followersOf(ctx, s.config.Group)
 	}
-	r := &clusterpb.ListCoreResponse{Members: s.current(),
-		Removed: publicMembers(members.GetRemoved()),
+	r := &clusterpb.ListCoreResponse{Members: s.meta.CoreMembers(),
+		Removed: meta.PublicMembers(members.GetRemoved()),
 		Candidates: s.core.offering(func(server uint64) bool {
 			return memberByServer(members, server) != nil ||
 				memberByServer(&storepb.Members{Members: members.GetRemoved()}, server) != nil

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -166,8 +167,8 @@ func (c *core) knowsUpTo(address string, format uint32) {
 // record records a change that adds a server, as a leader does that asks for no version.
 func (c *core) record(address string, server uint64) {
 	c.t.Helper()
-	goal := encode(&serverpb.CoreGoal{Id: 1, AddServer: server, AddAddress: address})
-	c.write(store.Put([]byte(coreGoalKey), goal))
+	goal := meta.Encode(&serverpb.CoreGoal{Id: 1, AddServer: server, AddAddress: address})
+	c.write(store.Put([]byte(meta.CoreGoalKey), goal))
 	c.members[0].server.core.poke()
 }
 

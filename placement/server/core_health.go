@@ -27,7 +27,7 @@ const (
 func (s *Server) Check(
 	ctx context.Context, r *clusterpb.CheckRequest,
 ) (*clusterpb.MemberHealth, error) {
-	if err := s.checkCluster(r.Cluster); err != nil {
+	if err := s.meta.CheckCluster(r.Cluster); err != nil {
 		return nil, err
 	}
 	return s.health(ctx), nil

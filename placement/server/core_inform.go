@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 )
 
@@ -22,13 +23,13 @@ func (s *Server) informNodes(l store.Leadership) {
 		return
 	}
 	s.core.informed = time.Now()
-	nodes, err := loadNodes(s.store.Stale())
+	nodes, err := meta.LoadNodes(s.store.Stale())
 	if err != nil {
 		return // it is tried again
 	}
 	var silent []string
 	for _, n := range nodes {
-		if !n.Alive && n.Address != s.address(l.Leader) {
+		if !n.Alive && n.Address != s.meta.Address(l.Leader) {
 			silent = append(silent, n.Address)
 		}
 	}
@@ -37,7 +38,7 @@ func (s *Server) informNodes(l store.Leadership) {
 	var all sync.WaitGroup
 	for i := range min(maxInformed, len(silent)) {
 		address := silent[(s.core.next+i)%len(silent)]
-		all.Go(func() { _ = s.config.Inform(ctx, address, s.current()) })
+		all.Go(func() { _ = s.config.Inform(ctx, address, s.meta.CoreMembers()) })
 	}
 	s.core.next += maxInformed
 	all.Wait()

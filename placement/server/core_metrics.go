@@ -22,7 +22,7 @@ func (m *metrics) measureCore(s *Server) {
 	}
 	count := func(is func(clusterpb.ReplicaRole) bool) func() float64 {
 		return func() (n float64) {
-			for _, x := range s.Members() {
+			for _, x := range s.meta.Members() {
 				if is(x.Role) {
 					n++
 				}
@@ -40,7 +40,7 @@ func (m *metrics) measureCore(s *Server) {
 		count(func(r clusterpb.ReplicaRole) bool { return r == clusterpb.ReplicaRole_LEARNER }))
 	gauge("members_silent", "Members of the core of which the leader has heard nothing for an election "+
 		"timeout.", func() (n float64) {
-		for _, x := range s.Members() {
+		for _, x := range s.meta.Members() {
 			if s.silent(x.Replica) {
 				n++
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -88,7 +89,7 @@ func TestNothingNewerWhileANewcomerComes(t *testing.T) {
 					t.Error("what the newcomer does not know is used")
 				}
 				if back {
-					c.write(store.Delete([]byte(coreGoalKey)))
+					c.write(store.Delete([]byte(meta.CoreGoalKey)))
 					c.await("all members count again", format(store.NewestFormat))
 					c.mu.Lock()
 					c.held = nil

@@ -67,7 +67,7 @@ func (s *Server) moveMember(
 	ctx context.Context, r *clusterpb.ChangeCoreRequest,
 ) (*clusterpb.ChangeCoreResponse, error) {
 	// Two members that are moved to one address at a time take turns.
-	_, done, err := s.viewInTurn(ctx)
+	_, done, err := s.meta.ViewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/server/hint"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -63,7 +64,7 @@ func (s *Server) tellCore(what, text string) {
 
 // changeCore takes one step towards the goal, if there is one.
 func (s *Server) changeCore(ctx context.Context, l store.Leadership) (underWay bool, err error) {
-	view, done, err := s.viewInTurn(ctx)
+	view, done, err := s.meta.ViewInTurn(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -97,9 +98,9 @@ func (s *Server) changeCore(ctx context.Context, l store.Leadership) (underWay b
 	case step.waits != "":
 		return true, nil
 	case step.done:
-		ok, err := s.commit(ctx,
-			[]*storepb.Compare{store.ModifiedAt([]byte(coreGoalKey), revision)},
-			store.Delete([]byte(coreGoalKey)))
+		ok, err := s.meta.Commit(ctx,
+			[]*storepb.Compare{store.ModifiedAt([]byte(meta.CoreGoalKey), revision)},
+			store.Delete([]byte(meta.CoreGoalKey)))
 		if ok {
 			s.config.Logger.Info("the core's members are changed", "change", g.Id, "members",
 				listMembers(v.members))
@@ -113,7 +114,7 @@ func (s *Server) changeCore(ctx context.Context, l store.Leadership) (underWay b
 		return true, err
 	}
 	if _, err := s.store.Do(ctx, store.ChangeMembers(step.next)); err != nil {
-		return true, s.toStatus(err)
+		return true, s.meta.Status(err)
 	}
 	s.core.poke()
 	return true, nil
@@ -127,7 +128,7 @@ func (s *Server) fence(ctx context.Context, term, version uint64) error {
 		return nil
 	}
 	if _, err := s.store.Do(ctx, store.If(nil, nil, nil)); err != nil {
-		return s.toStatus(err)
+		return s.meta.Status(err)
 	}
 	s.core.fenced = [2]uint64{term, version}
 	return nil

@@ -37,7 +37,7 @@
 // transaction that uses them, and the counters only rise. So no id is ever given out twice,
 // whatever crashes.
 //
-// Requests that create or drop carry a token. The latest maxTokens of them are kept with what was
+// Requests that create or drop carry a token. The latest MaxTokens of them are kept with what was
 // asked and what came of it, so that a repeated request is answered and not done again.
 //
 // # Operators

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -11,20 +12,20 @@ import (
 // which that has not heard all records are looked through.
 func (s *Server) findPartition(v *store.View, id keys.PartitionID) (*clusterpb.Partition, error) {
 	if ks, known := s.scheduler.keyspace(id); known {
-		if p, _, err := loadPartition(v, ks, id); p != nil || err != nil {
+		if p, _, err := meta.LoadPartition(v, ks, id); p != nil || err != nil {
 			return p, err
 		}
 	}
-	for kv, err := range v.All([]byte(partitionPrefix)) {
+	for kv, err := range v.All([]byte(meta.PartitionPrefix)) {
 		if err != nil {
 			return nil, err
 		}
-		found, err := lastID(kv.Key, 16)
+		found, err := meta.LastID(kv.Key, 16)
 		if err != nil {
 			return nil, err
 		}
 		if keys.PartitionID(found) == id {
-			return decodePartition(kv.Key, kv.Value)
+			return meta.DecodePartition(kv.Key, kv.Value)
 		}
 	}
 	return nil, nil

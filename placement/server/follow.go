@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tidemarkdb/tidemark/placement/server/hint"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -24,7 +25,7 @@ type followed struct {
 	// pieces are new, and gone go; keyspace is then the record of their keyspace as it was.
 	pieces   []*clusterpb.Partition
 	gone     []tabled
-	keyspace storedKeyspace
+	keyspace meta.Keyspace
 }
 
 func (f *followed) partitions() int { return 1 + len(f.pieces) + len(f.gone) }
@@ -63,7 +64,7 @@ func (s *Server) write(ctx context.Context, due []followed) (conflict bool, err 
 		some := due[:n]
 		due = due[n:]
 		conditions, ops := writes(some)
-		ok, err := s.commit(ctx, conditions, ops...)
+		ok, err := s.meta.Commit(ctx, conditions, ops...)
 		if err != nil {
 			errs = append(errs, err)
 			if _, refused, _ := hint.Of(err); refused {
@@ -85,20 +86,20 @@ func writes(some []followed) (conditions []*storepb.Compare, ops []*storepb.Op) 
 	keyspaces := map[keys.KeyspaceID]bool{}
 	for _, f := range some {
 		conditions = append(conditions, store.ModifiedAt(f.key, f.revision))
-		ops = append(ops, store.Put(f.key, encode(f.descriptor)))
+		ops = append(ops, store.Put(f.key, meta.Encode(f.descriptor)))
 		for _, p := range f.pieces {
-			key := partitionKey(f.keyspace.id(), keys.PartitionID(p.Id))
+			key := meta.PartitionKey(f.keyspace.ID(), keys.PartitionID(p.Id))
 			conditions = append(conditions, store.Absent(key))
-			ops = append(ops, store.Put(key, encode(p)))
+			ops = append(ops, store.Put(key, meta.Encode(p)))
 		}
 		for _, g := range f.gone {
 			conditions = append(conditions, store.ModifiedAt(g.key, g.revision))
 			ops = append(ops, store.Delete(g.key))
 		}
-		if f.reshapes() && !keyspaces[f.keyspace.id()] {
-			keyspaces[f.keyspace.id()] = true
+		if f.reshapes() && !keyspaces[f.keyspace.ID()] {
+			keyspaces[f.keyspace.ID()] = true
 			conditions = append(conditions,
-				store.ModifiedAt(keyspaceKey(f.keyspace.id()), f.keyspace.revision))
+				store.ModifiedAt(meta.KeyspaceKey(f.keyspace.ID()), f.keyspace.Revision))
 		}
 	}
 	return conditions, ops
@@ -141,7 +142,7 @@ func (s *Server) toFollow() (due []followed, err error) {
 	var orphans []*clusterpb.Partition
 	for _, c := range s.soft.reported() {
 		d, id := c.descriptor, keys.PartitionID(c.descriptor.Id)
-		p, revision, err := loadPartition(v, keys.KeyspaceID(d.Keyspace), id)
+		p, revision, err := meta.LoadPartition(v, keys.KeyspaceID(d.Keyspace), id)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -165,7 +166,7 @@ func (s *Server) toFollow() (due []followed, err error) {
 			s.refuseReport(d, err)
 			continue
 		}
-		f := followed{descriptor: d, key: partitionKey(keys.KeyspaceID(d.Keyspace), id),
+		f := followed{descriptor: d, key: meta.PartitionKey(keys.KeyspaceID(d.Keyspace), id),
 			revision: revision}
 		switch {
 		case !keys.PartitionSpan(d).Equal(keys.PartitionSpan(p)) || d.Generation != p.Generation:

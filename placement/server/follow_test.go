@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
@@ -57,7 +58,7 @@ func TestFollowManyReports(t *testing.T) {
 				Generation: d.Generation, Membership: d.Membership, Described: d})
 		}
 		table := func(i int) *clusterpb.Partition {
-			p, _, err := loadPartition(s.store.Stale(), keys.KeyspaceID(ks.Id),
+			p, _, err := meta.LoadPartition(s.store.Stale(), keys.KeyspaceID(ks.Id),
 				keys.PartitionID(reports[i].Partition))
 			if err != nil || p == nil {
 				t.Fatalf("partition %d: %v, %v", i, p, err)
@@ -99,9 +100,9 @@ func TestFollowManyReports(t *testing.T) {
 		if err != nil || len(due) != all-1 {
 			t.Fatalf("%d are due, %v", len(due), err)
 		}
-		if ok, err := s.commit(t.Context(), []*storepb.Compare{},
-			store.Put(partitionKey(keys.KeyspaceID(ks.Id), keys.PartitionID(reports[7].Partition)),
-				encode(table(7)))); !ok || err != nil {
+		if ok, err := s.meta.Commit(t.Context(), []*storepb.Compare{},
+			store.Put(meta.PartitionKey(keys.KeyspaceID(ks.Id), keys.PartitionID(reports[7].Partition)),
+				meta.Encode(table(7)))); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		conflict, err := s.write(t.Context(), due)

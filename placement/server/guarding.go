@@ -6,6 +6,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -38,7 +39,7 @@ import (
 // loadGuard reads the record, and the revision at which it was written; 0 if there is none.
 func loadGuard(v *store.View) (*clusterpb.GuardState, uint64, error) {
 	g := &clusterpb.GuardState{}
-	revision, err := load(v, []byte(guardKey), g)
+	revision, err := meta.Load(v, []byte(meta.GuardKey), g)
 	return g, revision, err
 }
 
@@ -54,17 +55,17 @@ func (s *Server) proves(ctx context.Context) error {
 func (s *Server) Guarding(
 	ctx context.Context, r *clusterpb.GuardingRequest,
 ) (*clusterpb.GuardingResponse, error) {
-	if err := s.checkCluster(r.Cluster); err != nil {
+	if err := s.meta.CheckCluster(r.Cluster); err != nil {
 		return nil, err
 	}
-	v, done, err := s.viewInTurn(ctx)
+	v, done, err := s.meta.ViewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	guard, revision, err := loadGuard(v)
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	change := false
 	var ops []*storepb.Op
@@ -76,7 +77,7 @@ func (s *Server) Guarding(
 		if change = guard.On && guard.Version == r.Version; change {
 			guard.Version, guard.On, guard.Ending = guard.Version+1, !guard.Ending, !guard.Ending
 			if !guard.On {
-				ops = append(ops, store.Delete([]byte(recoveredKey)))
+				ops = append(ops, store.Delete([]byte(meta.RecoveredKey)))
 			}
 		}
 	default:
@@ -84,10 +85,10 @@ func (s *Server) Guarding(
 			r.Do)
 	}
 	if change {
-		ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt([]byte(guardKey), revision)},
-			append(ops, store.Put([]byte(guardKey), encode(guard)))...)
+		ok, err := s.meta.Commit(ctx, []*storepb.Compare{store.ModifiedAt([]byte(meta.GuardKey), revision)},
+			append(ops, store.Put([]byte(meta.GuardKey), meta.Encode(guard)))...)
 		if err == nil && !ok {
-			err = errConflict("whether servers follow users and roles")
+			err = meta.Conflict("whether servers follow users and roles")
 		}
 		if err != nil {
 			return nil, err
@@ -117,13 +118,13 @@ func (s *Server) unguarded(
 			s.soft.wakeNode(node)
 		}
 	}
-	for kv, err := range v.All([]byte(nodePrefix)) {
+	for kv, err := range v.All([]byte(meta.NodePrefix)) {
 		if err != nil {
-			return nil, s.toStatus(err)
+			return nil, s.meta.Status(err)
 		}
 		var n clusterpb.Node
 		if err := n.UnmarshalVT(kv.Value); err != nil {
-			return nil, s.toStatus(errMalformed(kv.Key, err))
+			return nil, s.meta.Status(meta.Malformed(kv.Key, err))
 		}
 		if n.Status != clusterpb.NodeStatus_NODE_GONE {
 			add(keys.NodeID(n.Id), n.Address, s.guards.ofNode(keys.NodeID(n.Id)))

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -30,7 +31,7 @@ const (
 // The store is that of a member that does not run, and has applied all of its log.
 func RecoveredRecords(core *store.Store) ([]*storepb.Op, error) {
 	v := core.Stale()
-	ids, _, err := loadIDs(v)
+	ids, _, err := meta.LoadIDs(v)
 	if err != nil {
 		return nil, err
 	}
@@ -38,15 +39,15 @@ func RecoveredRecords(core *store.Store) ([]*storepb.Op, error) {
 	ids.Keyspace += min(recoveredIDs, (math.MaxUint32-ids.Keyspace)/2)
 	ids.Partition += recoveredIDs
 	ids.Operator += recoveredIDs
-	ops := []*storepb.Op{store.Put([]byte(idsKey), encode(ids)),
-		store.Put([]byte(recoveredKey), []byte{1})}
+	ops := []*storepb.Op{store.Put([]byte(meta.IDsKey), meta.Encode(ids)),
+		store.Put([]byte(meta.RecoveredKey), []byte{1})}
 	guard, _, err := loadGuard(v)
 	if err != nil {
 		return nil, err
 	}
 	if guard.On {
 		guard.Version += recoveredIDs
-		ops = append(ops, store.Put([]byte(guardKey), encode(guard)))
+		ops = append(ops, store.Put([]byte(meta.GuardKey), meta.Encode(guard)))
 	}
 	return ops, nil
 }
@@ -66,7 +67,7 @@ func (s *Server) heardMark(
 	if !outruns(mark, record) || s.proves(ctx) != nil {
 		return record, nil
 	}
-	v, done, err := s.viewInTurn(ctx)
+	v, done, err := s.meta.ViewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -76,10 +77,10 @@ func (s *Server) heardMark(
 		return record, err
 	}
 	record.Version, record.On = mark.GetVersion()+1, mark.GetOn() || record.On
-	ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt([]byte(guardKey), revision)},
-		store.Put([]byte(guardKey), encode(record)))
+	ok, err := s.meta.Commit(ctx, []*storepb.Compare{store.ModifiedAt([]byte(meta.GuardKey), revision)},
+		store.Put([]byte(meta.GuardKey), meta.Encode(record)))
 	if err == nil && !ok {
-		err = errConflict("whether servers follow users and roles")
+		err = meta.Conflict("whether servers follow users and roles")
 	}
 	if err != nil {
 		return nil, err
@@ -125,7 +126,7 @@ func (a *recoveredAuthorities) Authority() *authority.State {
 	if state.Enabled() {
 		return state
 	}
-	if kv, err := a.core.Stale().Get([]byte(recoveredKey)); err != nil || kv != nil {
+	if kv, err := a.core.Stale().Get([]byte(meta.RecoveredKey)); err != nil || kv != nil {
 		return a.empty
 	}
 	return state

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -99,7 +100,7 @@ func TestGuarding(t *testing.T) {
 		}
 		isAlive := func() bool {
 			for _, m := range c.members {
-				if kv, err := m.server.store.Stale().Get(aliveKey(keys.NodeID(late.Node))); err == nil &&
+				if kv, err := m.server.store.Stale().Get(meta.AliveKey(keys.NodeID(late.Node))); err == nil &&
 					kv != nil {
 					return true
 				}
@@ -210,14 +211,14 @@ func TestGuardingAfterRecovery(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids, _, err := loadIDs(leader.store.Stale())
+		ids, _, err := meta.LoadIDs(leader.store.Stale())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ok, err := leader.commit(ctx, nil, ops...); err != nil || !ok {
+		if ok, err := leader.meta.Commit(ctx, nil, ops...); err != nil || !ok {
 			t.Fatal(ok, err)
 		}
-		later, _, err := loadIDs(leader.store.Stale())
+		later, _, err := meta.LoadIDs(leader.store.Stale())
 		if err != nil || later.Keyspace < ids.Keyspace+1000 || later.Partition < ids.Partition+1000 ||
 			later.Node <= ids.Node || later.Operator <= ids.Operator {
 			t.Errorf("ids go on from %v to %v, %v", ids, later, err)

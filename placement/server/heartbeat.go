@@ -21,7 +21,7 @@ const maxReports = 100_000
 func (s *Server) Heartbeat(
 	ctx context.Context, h *clusterpb.HeartbeatRequest,
 ) (*clusterpb.HeartbeatResponse, error) {
-	if err := s.checkCluster(h.Cluster); err != nil {
+	if err := s.meta.CheckCluster(h.Cluster); err != nil {
 		return nil, err
 	}
 	if len(h.Reports) > maxReports {
@@ -31,7 +31,7 @@ func (s *Server) Heartbeat(
 	id := keys.NodeID(h.Node)
 	l, _ := s.store.Leadership()
 	if !l.Serving {
-		return nil, s.refused(l.Leader)
+		return nil, s.meta.Refused(l.Leader)
 	}
 	// Which directory a node has never changes, so what this member has is true.
 	if err := s.checkDirectory(s.store.Stale(), id, h.Server); err != nil {
@@ -42,17 +42,17 @@ func (s *Server) Heartbeat(
 		guard, err = s.heardMark(ctx, guard, h.Guard)
 	}
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	if err := checkKnows(guard, h.Guard); err != nil {
 		return nil, err
 	}
 	alive, err := s.keepAlive(ctx, id)
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	if !alive {
-		done, err := s.takeTurn(ctx)
+		done, err := s.meta.Turn(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -71,8 +71,8 @@ func (s *Server) Heartbeat(
 	}
 	orders, err := s.ordersFor(id)
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
-	return &clusterpb.HeartbeatResponse{WantFull: wantFull, Orders: orders, Core: s.current(),
+	return &clusterpb.HeartbeatResponse{WantFull: wantFull, Orders: orders, Core: s.meta.CoreMembers(),
 		LeaseMillis: uint64(s.config.NodeLease.Milliseconds()), Guard: guard}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -38,12 +39,12 @@ func (s *Server) CreateKeyspace(
 	if err := s.validate(r); err != nil {
 		return nil, err
 	}
-	v, done, err := s.viewInTurn(ctx)
+	v, done, err := s.meta.ViewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	request := digest(encode(r))
+	request := digest(meta.Encode(r))
 	if t, err := s.findToken(v, r.Token); t != nil || err != nil {
 		return s.repeatCreate(v, r, t, request, err)
 	}
@@ -58,9 +59,9 @@ func (s *Server) CreateKeyspace(
 	if err := s.checkRoom(v, r, replicas, partitions); err != nil {
 		return nil, err
 	}
-	ids, revision, err := loadIDs(v)
+	ids, revision, err := meta.LoadIDs(v)
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	ks := &clusterpb.Keyspace{
 		Id: ids.Keyspace, Name: r.Name, Partitioning: r.Partitioning,
@@ -84,17 +85,17 @@ func (s *Server) CreateKeyspace(
 	ids.Keyspace++
 	ids.Partition += uint64(partitions)
 	ops := s.remember(ids, &serverpb.Token{Token: r.Token, Request: request, Keyspace: ks.Id})
-	ok, err := s.commit(ctx,
-		[]*storepb.Compare{store.ModifiedAt([]byte(idsKey), revision), store.Absent(nameKey(r.Name))},
+	ok, err := s.meta.Commit(ctx,
+		[]*storepb.Compare{store.ModifiedAt([]byte(meta.IDsKey), revision), store.Absent(meta.NameKey(r.Name))},
 		append(ops,
-			store.Put(nameKey(r.Name), encodeID(uint64(id))),
-			store.Put(keyspaceKey(id), encode(ks)),
-			store.Put(creationKey(id), encode(creation)))...)
+			store.Put(meta.NameKey(r.Name), meta.EncodeID(uint64(id))),
+			store.Put(meta.KeyspaceKey(id), meta.Encode(ks)),
+			store.Put(meta.CreationKey(id), meta.Encode(creation)))...)
 	if err != nil {
 		return nil, err
 	}
 	if !ok {
-		return nil, errConflict("keyspaces")
+		return nil, meta.Conflict("keyspaces")
 	}
 	s.metrics.created.Inc()
 	s.config.Logger.Info("keyspace created", "keyspace", r.Name, "id", id, "partitions", partitions,
@@ -108,44 +109,44 @@ func (s *Server) CreateKeyspace(
 func (s *Server) DropKeyspace(
 	ctx context.Context, r *clusterpb.DropKeyspaceRequest,
 ) (*clusterpb.DropKeyspaceResponse, error) {
-	v, done, err := s.viewInTurn(ctx)
+	v, done, err := s.meta.ViewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	request := digest(encode(r))
+	request := digest(meta.Encode(r))
 	if t, err := s.findToken(v, r.Token); t != nil || err != nil {
 		if err == nil && !bytes.Equal(t.Request, request) {
 			err = errToken(r.Token)
 		}
 		return &clusterpb.DropKeyspaceResponse{}, err
 	}
-	ks, err := s.judgedFor(ctx, v, r.Name)
+	ks, err := s.meta.KeyspaceFor(ctx, v, r.Name)
 	if err != nil {
 		return nil, err
 	}
-	ids, revision, err := loadIDs(v)
+	ids, revision, err := meta.LoadIDs(v)
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	ops := s.remember(ids,
 		&serverpb.Token{Token: r.Token, Request: request, Keyspace: ks.Id, Drop: true})
 	ks.State = clusterpb.KeyspaceState_DROPPING
-	ok, err := s.commit(ctx,
-		[]*storepb.Compare{store.ModifiedAt([]byte(idsKey), revision),
-			store.ModifiedAt(keyspaceKey(ks.id()), ks.revision)},
+	ok, err := s.meta.Commit(ctx,
+		[]*storepb.Compare{store.ModifiedAt([]byte(meta.IDsKey), revision),
+			store.ModifiedAt(meta.KeyspaceKey(ks.ID()), ks.Revision)},
 		append(ops,
-			store.Put(keyspaceKey(ks.id()), encode(ks.Keyspace)),
-			store.Delete(creationKey(ks.id())),
-			store.Delete(nameKey(r.Name)))...)
+			store.Put(meta.KeyspaceKey(ks.ID()), meta.Encode(ks.Keyspace)),
+			store.Delete(meta.CreationKey(ks.ID())),
+			store.Delete(meta.NameKey(r.Name)))...)
 	if err != nil {
 		return nil, err
 	}
 	if !ok {
-		return nil, errConflict("keyspace " + r.Name)
+		return nil, meta.Conflict("keyspace " + r.Name)
 	}
 	s.metrics.dropped.Inc()
-	s.config.Logger.Info("keyspace is dropped", "keyspace", r.Name, "id", ks.id())
+	s.config.Logger.Info("keyspace is dropped", "keyspace", r.Name, "id", ks.ID())
 	s.poke()
 	return &clusterpb.DropKeyspaceResponse{}, nil
 }
@@ -268,17 +269,17 @@ func partitionCount(r *clusterpb.CreateKeyspaceRequest) int {
 func (s *Server) checkRoom(
 	v *store.View, r *clusterpb.CreateKeyspaceRequest, replicas uint32, partitions int,
 ) error {
-	taken, _, err := loadID(v, nameKey(r.Name))
+	taken, _, err := meta.LoadID(v, meta.NameKey(r.Name))
 	if err != nil {
-		return s.toStatus(err)
+		return s.meta.Status(err)
 	}
 	if taken != 0 {
 		return status.Errorf(codes.AlreadyExists,
 			"it exists already; choose another name, or drop it first")
 	}
-	nodes, err := countNodes(v)
+	nodes, err := meta.CountNodes(v)
 	if err != nil {
-		return s.toStatus(err)
+		return s.meta.Status(err)
 	}
 	if uint64(replicas) > nodes {
 		noun := "nodes"
@@ -289,13 +290,13 @@ func (s *Server) checkRoom(
 			"it is to have %d replicas of each partition, on as many nodes, and the cluster has "+
 				"%d %s; add nodes or ask for fewer replicas", replicas, nodes, noun)
 	}
-	keyspaces, err := count(v, keyspacePrefix)
+	keyspaces, err := meta.Count(v, meta.KeyspacePrefix)
 	if err != nil {
-		return s.toStatus(err)
+		return s.meta.Status(err)
 	}
-	all, err := count(v, partitionPrefix)
+	all, err := meta.Count(v, meta.PartitionPrefix)
 	if err != nil {
-		return s.toStatus(err)
+		return s.meta.Status(err)
 	}
 	if keyspaces >= uint64(s.config.MaxKeyspaces) ||
 		all+uint64(partitions) > uint64(s.config.MaxPartitions) {
@@ -306,80 +307,27 @@ func (s *Server) checkRoom(
 	return nil
 }
 
-func count(v *store.View, prefix string) (uint64, error) {
-	key, end := store.PrefixRange([]byte(prefix))
-	result, err := v.Range(&storepb.Range{Key: key, RangeEnd: end, CountOnly: true})
-	if err != nil {
-		return 0, err
-	}
-	return result.Count, nil
-}
-
-func (s *Server) keyspaceByName(v *store.View, name string) (storedKeyspace, error) {
-	id, _, err := loadID(v, nameKey(name))
-	if err != nil {
-		return storedKeyspace{}, s.toStatus(err)
-	}
-	if id == 0 {
-		return storedKeyspace{}, errUnknown(name)
-	}
-	ks, err := loadKeyspace(v, keys.KeyspaceID(id))
-	if err != nil {
-		return storedKeyspace{}, s.toStatus(err)
-	}
-	if ks.Keyspace == nil {
-		return storedKeyspace{}, errUnknown(name)
-	}
-	return ks, nil
-}
-
 // KeyspaceID finds a keyspace by its name. Only the leader does it.
 func (s *Server) KeyspaceID(ctx context.Context, name string) (uint64, error) {
-	v, err := s.view(ctx)
+	v, err := s.meta.View(ctx)
 	if err != nil {
 		return 0, err
 	}
-	ks, err := s.keyspaceByName(v, name)
+	ks, err := s.meta.KeyspaceByName(v, name)
 	if err != nil {
 		return 0, err
 	}
-	return uint64(ks.id()), nil
+	return uint64(ks.ID()), nil
 }
 
 // Guarded says whether servers have to follow users and roles. Only the leader does it.
 func (s *Server) Guarded(ctx context.Context) (bool, error) {
-	v, err := s.view(ctx)
+	v, err := s.meta.View(ctx)
 	if err != nil {
 		return false, err
 	}
 	guard, _, err := loadGuard(v)
 	return guard.GetOn(), err
-}
-
-// expected is which keyspace a call was judged for.
-type expected struct{}
-
-// ForKeyspace is the context of a call about a keyspace that may be done to the keyspace of this id
-// only: its name may mean another one by then. 0: to any.
-func ForKeyspace(ctx context.Context, id uint64) context.Context {
-	return context.WithValue(ctx, expected{}, id)
-}
-
-// judgedFor is keyspaceByName for a call about a keyspace.
-func (s *Server) judgedFor(
-	ctx context.Context, v *store.View, name string,
-) (storedKeyspace, error) {
-	ks, err := s.keyspaceByName(v, name)
-	if id, _ := ctx.Value(expected{}).(uint64); err == nil && id != 0 && id != uint64(ks.id()) {
-		return storedKeyspace{}, errConflict("keyspace " + name)
-	}
-	return ks, err
-}
-
-func errUnknown(name string) error {
-	return status.Errorf(codes.NotFound,
-		"there is no keyspace %s; `tidemark keyspace list` shows those there are",
-		keys.Pretty([]byte(name)))
 }
 
 func digest(b []byte) []byte {
@@ -392,13 +340,13 @@ func (s *Server) findToken(v *store.View, token uint64) (*serverpb.Token, error)
 	if token == 0 {
 		return nil, nil
 	}
-	for kv, err := range v.All([]byte(tokenPrefix)) {
+	for kv, err := range v.All([]byte(meta.TokenPrefix)) {
 		if err != nil {
-			return nil, s.toStatus(err)
+			return nil, s.meta.Status(err)
 		}
 		t := &serverpb.Token{}
 		if err := t.UnmarshalVT(kv.Value); err != nil {
-			return nil, s.toStatus(errMalformed(kv.Key, err))
+			return nil, s.meta.Status(meta.Malformed(kv.Key, err))
 		}
 		if t.Token == token {
 			return t, nil
@@ -412,9 +360,9 @@ func (s *Server) findToken(v *store.View, token uint64) (*serverpb.Token, error)
 func (s *Server) remember(ids *serverpb.Ids, t *serverpb.Token) []*storepb.Op {
 	number := ids.Token
 	ids.Token++
-	ops := []*storepb.Op{store.Put([]byte(idsKey), encode(ids))}
+	ops := []*storepb.Op{store.Put([]byte(meta.IDsKey), meta.Encode(ids))}
 	if t.Token != 0 {
-		ops = append(ops, store.Put(tokenKey(number), encode(t)))
+		ops = append(ops, store.Put(meta.TokenKey(number), meta.Encode(t)))
 	}
 	return ops
 }
@@ -433,9 +381,9 @@ func (s *Server) repeatCreate(
 	if !bytes.Equal(t.Request, request) {
 		return nil, errToken(r.Token)
 	}
-	ks, err := loadKeyspace(v, keys.KeyspaceID(t.Keyspace))
+	ks, err := meta.LoadKeyspace(v, keys.KeyspaceID(t.Keyspace))
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	if ks.Keyspace == nil {
 		return nil, status.Errorf(codes.NotFound,

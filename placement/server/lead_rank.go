@@ -1,6 +1,7 @@
 package server
 
 import (
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -54,10 +55,10 @@ func (r *leadRanks) of(node uint64) leadRank {
 		return rank
 	}
 	id := keys.NodeID(node)
-	alive, err := r.view.Get(aliveKey(id))
+	alive, err := r.view.Get(meta.AliveKey(id))
 	n := &clusterpb.Node{}
 	if err == nil {
-		_, err = load(r.view, nodeKey(id), n)
+		_, err = meta.Load(r.view, meta.NodeKey(id), n)
 	}
 	if err != nil {
 		if r.err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -11,45 +12,45 @@ import (
 func (s *Server) ListNodes(
 	ctx context.Context, _ *clusterpb.ListNodesRequest,
 ) (*clusterpb.ListNodesResponse, error) {
-	v, err := s.view(ctx)
+	v, err := s.meta.View(ctx)
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := loadNodes(v)
+	nodes, err := meta.LoadNodes(v)
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	s.soft.addReports(nodes)
-	return &clusterpb.ListNodesResponse{Nodes: nodes, Members: s.Members(),
-		CoreLeader: s.LeaderAddress(), NowUnixMs: time.Now().UnixMilli()}, nil
+	return &clusterpb.ListNodesResponse{Nodes: nodes, Members: s.meta.Members(),
+		CoreLeader: s.meta.LeaderAddress(), NowUnixMs: time.Now().UnixMilli()}, nil
 }
 
 // ListKeyspaces lists the keyspaces, and what those wait for that are not ready.
 func (s *Server) ListKeyspaces(
 	ctx context.Context, _ *clusterpb.ListKeyspacesRequest,
 ) (*clusterpb.ListKeyspacesResponse, error) {
-	v, err := s.view(ctx)
+	v, err := s.meta.View(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all, err := loadKeyspaces(v)
+	all, err := meta.LoadKeyspaces(v)
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
-	nodes, err := loadNodes(v)
+	nodes, err := meta.LoadNodes(v)
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	response := &clusterpb.ListKeyspacesResponse{}
 	for _, ks := range all {
 		info := &clusterpb.KeyspaceInfo{Keyspace: ks.Keyspace}
-		if info.Partitions, err = count(v, string(partitionsOf(ks.id()))); err != nil {
-			return nil, s.toStatus(err)
+		if info.Partitions, err = meta.Count(v, string(meta.PartitionsOf(ks.ID()))); err != nil {
+			return nil, s.meta.Status(err)
 		}
 		if ks.State == clusterpb.KeyspaceState_CREATING {
 			spec, err := specOf(ks.Keyspace)
 			if err != nil {
-				return nil, s.toStatus(err)
+				return nil, s.meta.Status(err)
 			}
 			if info.WaitingFor = spec.Waits(candidates(nodes)); info.WaitingFor == "" {
 				info.WaitingFor = "its partitions, which are being made"
@@ -66,23 +67,23 @@ func (s *Server) ListPartitions(
 	ctx context.Context, r *clusterpb.ListPartitionsRequest,
 	send func(*clusterpb.PartitionInfo) error,
 ) error {
-	v, err := s.view(ctx)
+	v, err := s.meta.View(ctx)
 	if err != nil {
 		return err
 	}
 	names := map[uint32]string{}
-	prefix := []byte(partitionPrefix)
+	prefix := []byte(meta.PartitionPrefix)
 	if r.Keyspace != "" {
-		ks, err := s.keyspaceByName(v, r.Keyspace)
+		ks, err := s.meta.KeyspaceByName(v, r.Keyspace)
 		if err != nil {
 			return err
 		}
 		names[ks.Id] = ks.Name
-		prefix = partitionsOf(ks.id())
+		prefix = meta.PartitionsOf(ks.ID())
 	} else {
-		all, err := loadKeyspaces(v)
+		all, err := meta.LoadKeyspaces(v)
 		if err != nil {
-			return s.toStatus(err)
+			return s.meta.Status(err)
 		}
 		for _, ks := range all {
 			names[ks.Id] = ks.Name
@@ -91,11 +92,11 @@ func (s *Server) ListPartitions(
 	sees := sightOf(ctx)
 	for kv, err := range v.All(prefix) {
 		if err != nil {
-			return s.toStatus(err)
+			return s.meta.Status(err)
 		}
-		p, err := decodePartition(kv.Key, kv.Value)
+		p, err := meta.DecodePartition(kv.Key, kv.Value)
 		if err != nil {
-			return s.toStatus(err)
+			return s.meta.Status(err)
 		}
 		info := &clusterpb.PartitionInfo{Partition: p, Keyspace: names[p.Keyspace]}
 		s.soft.describe(info)
@@ -105,4 +106,37 @@ func (s *Server) ListPartitions(
 		}
 	}
 	return nil
+}
+
+// defaultEvents is how many a request gets that does not say.
+const defaultEvents = 1000
+
+// ListEvents lists what placement did, the newest first.
+func (s *Server) ListEvents(
+	ctx context.Context, r *clusterpb.ListEventsRequest,
+) (*clusterpb.ListEventsResponse, error) {
+	v, err := s.meta.View(ctx)
+	if err != nil {
+		return nil, err
+	}
+	limit := int(r.Limit)
+	if limit == 0 {
+		limit = defaultEvents
+	}
+	sees := sightOf(ctx)
+	out := &clusterpb.ListEventsResponse{}
+	err = meta.EventsBackwards(v, func(e *clusterpb.Event) bool {
+		if r.Partition != 0 && e.Partition != r.Partition && e.Child != r.Partition &&
+			e.Right != r.Partition || r.Node != 0 && e.ToNode != r.Node &&
+			e.FromNode != r.Node && e.LeadNode != r.Node {
+			return true
+		}
+		sees.event(e)
+		out.Events = append(out.Events, e)
+		return len(out.Events) < limit
+	})
+	if err != nil {
+		return nil, s.meta.Status(err)
+	}
+	return out, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -44,7 +45,7 @@ func aliveNodes(t *testing.T, c *core, client *coreclient.Client) map[uint64]str
 	for _, n := range list.Nodes {
 		all[n.Id] = fmt.Sprintf("alive %v", n.Alive)
 		record := &clusterpb.Node{}
-		if _, err := load(c.members[0].store.Stale(), nodeKey(keys.NodeID(n.Id)), record); err != nil {
+		if _, err := meta.Load(c.members[0].store.Stale(), meta.NodeKey(keys.NodeID(n.Id)), record); err != nil {
 			t.Fatal(err)
 		}
 		if record.Displaced {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -22,7 +23,7 @@ import (
 func (s *Server) MergePartition(
 	ctx context.Context, r *clusterpb.MergePartitionRequest,
 ) (*clusterpb.MergePartitionResponse, error) {
-	v, done, err := s.viewInTurn(ctx)
+	v, done, err := s.meta.ViewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +37,7 @@ func (s *Server) MergePartition(
 		right, err = rightOf(v, left)
 	}
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	same := func(o *serverpb.Operator) bool { return o.Right == right.Id }
 	o, err := underWay(v, left.Id, same)
@@ -49,7 +50,7 @@ func (s *Server) MergePartition(
 		}
 	}
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	return &clusterpb.MergePartitionResponse{Operator: o.Id, Partition: o.Partition, Right: o.Right},
 		nil
@@ -57,11 +58,11 @@ func (s *Server) MergePartition(
 
 // rightOf finds the right neighbour of a partition, or says why it has none.
 func rightOf(v *store.View, left *clusterpb.Partition) (*clusterpb.Partition, error) {
-	for kv, err := range v.All(partitionsOf(keys.KeyspaceID(left.Keyspace))) {
+	for kv, err := range v.All(meta.PartitionsOf(keys.KeyspaceID(left.Keyspace))) {
 		if err != nil {
 			return nil, err
 		}
-		p, err := decodePartition(kv.Key, kv.Value)
+		p, err := meta.DecodePartition(kv.Key, kv.Value)
 		if err != nil {
 			return nil, err
 		}
@@ -95,11 +96,11 @@ func (s *Server) mergeAsked(v *store.View, leftID, rightID uint64) (*serverpb.Op
 	if err != nil {
 		return nil, err
 	}
-	ks, err := loadKeyspace(v, keys.KeyspaceID(left.Keyspace))
+	ks, err := meta.LoadKeyspace(v, keys.KeyspaceID(left.Keyspace))
 	if err != nil {
 		return nil, err
 	}
-	alive, err := loadAlive(v)
+	alive, err := meta.LoadAlive(v)
 	if err != nil {
 		return nil, err
 	}
@@ -158,18 +159,18 @@ func newMerge(left, right *clusterpb.Partition) *serverpb.Operator {
 // keyspace that is dropped meanwhile is dropped.
 func mergeConditions(v *store.View, o *serverpb.Operator) ([]*storepb.Compare, error) {
 	keyspace := keys.KeyspaceID(o.Keyspace)
-	ks, err := loadKeyspace(v, keyspace)
+	ks, err := meta.LoadKeyspace(v, keyspace)
 	if err != nil {
 		return nil, err
 	}
-	conditions := []*storepb.Compare{store.ModifiedAt(keyspaceKey(keyspace), ks.revision)}
+	conditions := []*storepb.Compare{store.ModifiedAt(meta.KeyspaceKey(keyspace), ks.Revision)}
 	for _, id := range []uint64{o.Partition, o.Right} {
-		_, revision, err := loadPartition(v, keyspace, keys.PartitionID(id))
+		_, revision, err := meta.LoadPartition(v, keyspace, keys.PartitionID(id))
 		if err != nil {
 			return nil, err
 		}
 		conditions = append(conditions,
-			store.ModifiedAt(partitionKey(keyspace, keys.PartitionID(id)), revision))
+			store.ModifiedAt(meta.PartitionKey(keyspace, keys.PartitionID(id)), revision))
 	}
 	return conditions, nil
 }
@@ -178,12 +179,12 @@ func mergeConditions(v *store.View, o *serverpb.Operator) ([]*storepb.Compare, e
 // begin; nil if the proposal does not fit any more.
 func (s *Server) proposedMerge(v *store.View, p *planner.Operator,
 ) (*serverpb.Operator, []*storepb.Compare, error) {
-	ks, err := loadKeyspace(v, p.Keyspace)
+	ks, err := meta.LoadKeyspace(v, p.Keyspace)
 	if err != nil || ks.Keyspace == nil || ks.State != clusterpb.KeyspaceState_ACTIVE {
 		return nil, nil, err
 	}
 	find := func(id keys.PartitionID, epoch planner.Epoch) (*clusterpb.Partition, error) {
-		stored, _, err := loadPartition(v, p.Keyspace, id)
+		stored, _, err := meta.LoadPartition(v, p.Keyspace, id)
 		if err != nil || stored == nil {
 			return nil, err
 		}
@@ -214,7 +215,7 @@ func (s *Server) nextOf(v *store.View, o *serverpb.Operator, reported bool,
 	ranks *leadRanks) (next *nextStep, of keys.PartitionID, err error) {
 	id, right := keys.PartitionID(o.Partition), keys.PartitionID(o.Right)
 	known := func(id keys.PartitionID) (*clusterpb.Partition, error) {
-		d, _, err := loadPartition(v, keys.KeyspaceID(o.Keyspace), id)
+		d, _, err := meta.LoadPartition(v, keys.KeyspaceID(o.Keyspace), id)
 		if d != nil && reported {
 			d = s.soft.newest(id, d)
 		}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -376,7 +377,7 @@ func TestADropWinsOverAMerge(t *testing.T) {
 			})
 			time.Sleep(2 * time.Minute) // virtual; what its nodes report changes nothing
 			v := c.members[0].server.store.Stale()
-			held, err := count(v, heldPrefix)
+			held, err := meta.Count(v, meta.HeldPrefix)
 			if left := partitionsIn(t, f.client, ""); len(left) != 0 || held != 0 || err != nil {
 				t.Errorf("what is left: %v, %d held, %v", left, held, err)
 			}
@@ -385,7 +386,7 @@ func TestADropWinsOverAMerge(t *testing.T) {
 	inFleet(t, []string{"", "", ""}, func(t *testing.T, c *core, f *fleet) {
 		f.create(ranged("x", "m"))
 		f.await(time.Minute, "all is well", f.settled)
-		c.hold(heldPrefix)
+		c.hold(meta.HeldPrefix)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		_, err := f.client.MergePartition(ctx, &clusterpb.MergePartitionRequest{Partition: 100})
 		cancel()
@@ -434,7 +435,7 @@ func TestTheNextLeaderGoesOnWithMerges(t *testing.T) {
 				if n := len(partitionsIn(t, f.client, "x")); n != 1 && n != 2 {
 					t.Errorf("%d partitions", n)
 				}
-				held, err := count(c.members[0].server.store.Stale(), heldPrefix)
+				held, err := meta.Count(c.members[0].server.store.Stale(), meta.HeldPrefix)
 				if held != 0 || err != nil {
 					t.Errorf("%d are held: %v", held, err)
 				}
@@ -480,7 +481,7 @@ func TestWhatIsFrozenForNothingThaws(t *testing.T) {
 func operatorFor(t *testing.T, c *core, partition uint64) *serverpb.Operator {
 	t.Helper()
 	o := &serverpb.Operator{}
-	revision, err := load(c.members[0].server.store.Stale(), operatorKey(keys.PartitionID(partition)),
+	revision, err := meta.Load(c.members[0].server.store.Stale(), meta.OperatorKey(keys.PartitionID(partition)),
 		o)
 	if revision == 0 || err != nil {
 		t.Fatalf("operator of %d: %v", partition, err)

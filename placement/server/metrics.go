@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/placement/server/consumer"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 )
 
@@ -44,7 +45,7 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 	counted := func(name, help, prefix string) {
 		m.collectors = append(m.collectors, prometheus.NewGaugeFunc(
 			prometheus.GaugeOpts{Name: "tidemark_placement_" + name, Help: help}, func() float64 {
-				n, err := count(s.store.Stale(), prefix)
+				n, err := meta.Count(s.store.Stale(), prefix)
 				if errors.Is(err, store.ErrClosed) || err != nil {
 					return 0
 				}
@@ -55,16 +56,16 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 		Name: "tidemark_placement_nodes",
 		Help: "Nodes that are registered, and were not decommissioned.",
 	}, func() float64 {
-		n, err := countNodes(s.store.Stale())
+		n, err := meta.CountNodes(s.store.Stale())
 		if err != nil {
 			return 0
 		}
 		return float64(n)
 	}))
-	counted("nodes_alive", "Nodes whose lease is alive.", alivePrefix)
-	counted("keyspaces", "Keyspaces, whatever their state.", keyspacePrefix)
-	counted("operators", "Changes of partitions' replicas that are under way.", operatorPrefix)
-	counted("partitions", "Partitions in the table.", partitionPrefix)
+	counted("nodes_alive", "Nodes whose lease is alive.", meta.AlivePrefix)
+	counted("keyspaces", "Keyspaces, whatever their state.", meta.KeyspacePrefix)
+	counted("operators", "Changes of partitions' replicas that are under way.", meta.OperatorPrefix)
+	counted("partitions", "Partitions in the table.", meta.PartitionPrefix)
 	m.collectors = append(m.collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tidemark_placement_partitions_led",
 		Help: "Partitions whose leader is known to this member from heartbeats; " +

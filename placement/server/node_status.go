@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/server/hint"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -37,15 +38,15 @@ func statusText(s clusterpb.NodeStatus) string {
 func (s *Server) SetNodeStatus(
 	ctx context.Context, r *clusterpb.SetNodeStatusRequest,
 ) (*clusterpb.SetNodeStatusResponse, error) {
-	v, done, err := s.viewInTurn(ctx)
+	v, done, err := s.meta.ViewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	id, n := keys.NodeID(r.Node), &clusterpb.Node{}
-	revision, err := load(v, nodeKey(id), n)
+	revision, err := meta.Load(v, meta.NodeKey(id), n)
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	switch {
 	case revision == 0:
@@ -63,19 +64,19 @@ func (s *Server) SetNodeStatus(
 		return nil, status.Errorf(codes.FailedPrecondition, "node %d was decommissioned, which is for "+
 			"good: start a server with an empty directory, which joins as a new node", r.Node)
 	}
-	nodes, err := loadNodes(v)
+	nodes, err := meta.LoadNodes(v)
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
-	var keyspaces []storedKeyspace
+	var keyspaces []meta.Keyspace
 	if r.Status == clusterpb.NodeStatus_NODE_MOVING && n.Status != r.Status {
-		if keyspaces, err = loadKeyspaces(v); err != nil {
-			return nil, s.toStatus(err)
+		if keyspaces, err = meta.LoadKeyspaces(v); err != nil {
+			return nil, s.meta.Status(err)
 		}
 	}
 	out, err := s.scheduler.progressOf(id, r.Status, nodes, keyspaces)
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	out.Before, out.Status = n.Status, n.Status
 	if r.Status == n.Status {
@@ -89,15 +90,15 @@ func (s *Server) SetNodeStatus(
 			r.Node, strings.Join(out.Obstacles, "; "))
 	}
 	n.Status = r.Status
-	ok, err := s.commitEvent(ctx, &clusterpb.Event{Kind: "node", ToNode: r.Node, Reason: "asked for",
+	ok, err := s.meta.CommitEvent(ctx, &clusterpb.Event{Kind: "node", ToNode: r.Node, Reason: "asked for",
 		Outcome: "is " + statusText(r.Status) + " now"},
-		[]*storepb.Compare{store.ModifiedAt(nodeKey(id), revision)},
-		store.Put(nodeKey(id), encode(n)))
+		[]*storepb.Compare{store.ModifiedAt(meta.NodeKey(id), revision)},
+		store.Put(meta.NodeKey(id), meta.Encode(n)))
 	if err != nil {
 		return nil, err
 	}
 	if !ok {
-		return nil, errConflict("node " + id.String())
+		return nil, meta.Conflict("node " + id.String())
 	}
 	s.config.Logger.Info("node changes its status", "node", id, "before", statusText(out.Before),
 		"status", statusText(n.Status))
@@ -110,7 +111,7 @@ func (s *Server) SetNodeStatus(
 // change. Both are of one view, and the caller has the turn: a keyspace is not given more replicas
 // meanwhile.
 func (c *scheduler) progressOf(id keys.NodeID, want clusterpb.NodeStatus, nodes []*clusterpb.Node,
-	keyspaces []storedKeyspace) (*clusterpb.SetNodeStatusResponse, error) {
+	keyspaces []meta.Keyspace) (*clusterpb.SetNodeStatusResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.planned {

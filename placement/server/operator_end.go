@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -14,7 +15,7 @@ import (
 // operate looks after the operators: those that are done go.
 func (s *Server) operate(ctx context.Context) error {
 	v := s.store.Stale()
-	operators, err := loadOperators(v)
+	operators, err := meta.LoadOperators(v)
 	if err != nil {
 		return err
 	}
@@ -43,11 +44,11 @@ func (s *Server) operate(ctx context.Context) error {
 func (s *Server) finish(ctx context.Context, v *store.View, o *serverpb.Operator,
 	text string) error {
 	id := keys.PartitionID(o.Partition)
-	revision, err := load(v, operatorKey(id), &serverpb.Operator{})
+	revision, err := meta.Load(v, meta.OperatorKey(id), &serverpb.Operator{})
 	if err != nil {
 		return err
 	}
-	ks, err := loadKeyspace(v, keys.KeyspaceID(o.Keyspace))
+	ks, err := meta.LoadKeyspace(v, keys.KeyspaceID(o.Keyspace))
 	if err != nil {
 		return err
 	}
@@ -61,12 +62,12 @@ func (s *Server) finish(ctx context.Context, v *store.View, o *serverpb.Operator
 		Reason: o.Reason, Outcome: text, TookMillis: uint64(took.Milliseconds()), Bytes: o.Bytes,
 		ScoreBefore: o.ScoreBefore, ScoreAfter: o.ScoreAfter, Rejected: o.Rejected,
 		Child: o.Child, SplitAt: splitAt(ks.Keyspace, o), Right: o.Right}
-	ops := []*storepb.Op{store.Delete(operatorKey(id))}
+	ops := []*storepb.Op{store.Delete(meta.OperatorKey(id))}
 	if merges(o) {
-		ops = append(ops, store.Delete(heldKey(keys.PartitionID(o.Right))))
+		ops = append(ops, store.Delete(meta.HeldKey(keys.PartitionID(o.Right))))
 	}
-	ok, err := s.commitEvent(ctx, e,
-		[]*storepb.Compare{store.ModifiedAt(operatorKey(id), revision)}, ops...)
+	ok, err := s.meta.CommitEvent(ctx, e,
+		[]*storepb.Compare{store.ModifiedAt(meta.OperatorKey(id), revision)}, ops...)
 	if err != nil || !ok {
 		return err
 	}

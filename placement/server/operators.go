@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -23,38 +24,11 @@ const (
 	maxOrders    = 1000
 )
 
-// loadOperators reads the operators, by partition.
-func loadOperators(v *store.View) (map[keys.PartitionID]*serverpb.Operator, error) {
-	all := map[keys.PartitionID]*serverpb.Operator{}
-	for kv, err := range v.All([]byte(operatorPrefix)) {
-		if err != nil {
-			return nil, err
-		}
-		o := &serverpb.Operator{}
-		if err := o.UnmarshalVT(kv.Value); err != nil {
-			return nil, errMalformed(kv.Key, err)
-		}
-		all[keys.PartitionID(o.Partition)] = o
-	}
-	return all, nil
-}
-
-// loadPartition reads a descriptor, and the revision of its record; nil if it is not there.
-func loadPartition(v *store.View, ks keys.KeyspaceID, id keys.PartitionID,
-) (*clusterpb.Partition, uint64, error) {
-	p := &clusterpb.Partition{}
-	revision, err := load(v, partitionKey(ks, id), p)
-	if err != nil || revision == 0 {
-		return nil, 0, err
-	}
-	return p, revision, nil
-}
-
 // MoveReplica records an operator that moves a replica. Only the leader does it.
 func (s *Server) MoveReplica(
 	ctx context.Context, r *clusterpb.MoveReplicaRequest,
 ) (*clusterpb.MoveReplicaResponse, error) {
-	v, done, err := s.viewInTurn(ctx)
+	v, done, err := s.meta.ViewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -63,19 +37,19 @@ func (s *Server) MoveReplica(
 		return o.AddNode == r.ToNode && o.RemoveNode == r.FromNode
 	}
 	if o, err := underWay(v, r.Partition, same); o != nil || err != nil {
-		return &clusterpb.MoveReplicaResponse{Operator: o.GetId()}, s.toStatus(err)
+		return &clusterpb.MoveReplicaResponse{Operator: o.GetId()}, s.meta.Status(err)
 	}
 	o, err := s.move(v, r)
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	// The node may be let go under another leader of the core before this is written.
 	unchanged, _, err := unchangedNode(v, keys.NodeID(o.AddNode))
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	if err := s.begin(ctx, o, []*storepb.Compare{unchanged}); err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	return &clusterpb.MoveReplicaResponse{Operator: o.Id}, nil
 }
@@ -85,7 +59,7 @@ func (s *Server) MoveReplica(
 func underWay(v *store.View, partition uint64, same func(*serverpb.Operator) bool,
 ) (*serverpb.Operator, error) {
 	o := &serverpb.Operator{}
-	revision, err := load(v, operatorKey(keys.PartitionID(partition)), o)
+	revision, err := meta.Load(v, meta.OperatorKey(keys.PartitionID(partition)), o)
 	if err != nil || revision == 0 || o.Cancelled || !same(o) {
 		return nil, err
 	}
@@ -98,7 +72,7 @@ func (s *Server) move(v *store.View, r *clusterpb.MoveReplicaRequest) (*serverpb
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := loadNodes(v)
+	nodes, err := meta.LoadNodes(v)
 	if err != nil {
 		return nil, err
 	}
@@ -158,37 +132,37 @@ func nodesOf(d *clusterpb.Partition) string {
 func (s *Server) CancelOperator(
 	ctx context.Context, r *clusterpb.CancelOperatorRequest,
 ) (*clusterpb.CancelOperatorResponse, error) {
-	v, done, err := s.viewInTurn(ctx)
+	v, done, err := s.meta.ViewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	id := keys.PartitionID(r.Partition)
-	by, _, err := loadID(v, heldKey(id)) // that which is merged with its left neighbour
+	by, _, err := meta.LoadID(v, meta.HeldKey(id)) // that which is merged with its left neighbour
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	if by != 0 {
 		id = keys.PartitionID(by)
 	}
-	o, key := &serverpb.Operator{}, operatorKey(id)
-	revision, err := load(v, key, o)
+	o, key := &serverpb.Operator{}, meta.OperatorKey(id)
+	revision, err := meta.Load(v, key, o)
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	if revision == 0 {
 		return nil, status.Errorf(codes.NotFound, "nothing is under way in partition %d", r.Partition)
 	}
 	if err := s.markCancelled(v, o, "asked for"); err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
-	ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt(key, revision)},
-		store.Put(key, encode(o)))
+	ok, err := s.meta.Commit(ctx, []*storepb.Compare{store.ModifiedAt(key, revision)},
+		store.Put(key, meta.Encode(o)))
 	if err != nil {
 		return nil, err
 	}
 	if !ok {
-		return nil, errConflict(fmt.Sprintf("partition %d", r.Partition))
+		return nil, meta.Conflict(fmt.Sprintf("partition %d", r.Partition))
 	}
 	s.config.Logger.Info("operator is cancelled", "operator", o.Id, "partition", o.Partition)
 	s.soft.begin(o)
@@ -198,7 +172,7 @@ func (s *Server) CancelOperator(
 
 // markCancelled has an operator go back to where it was from.
 func (s *Server) markCancelled(v *store.View, o *serverpb.Operator, why string) error {
-	d, _, err := loadPartition(v, keys.KeyspaceID(o.Keyspace), keys.PartitionID(o.Partition))
+	d, _, err := meta.LoadPartition(v, keys.KeyspaceID(o.Keyspace), keys.PartitionID(o.Partition))
 	if err != nil {
 		return err
 	}
@@ -207,7 +181,7 @@ func (s *Server) markCancelled(v *store.View, o *serverpb.Operator, why string) 
 	}
 	if merges(o) && !o.Cancelled {
 		right := keys.PartitionID(o.Right)
-		d, _, err := loadPartition(v, keys.KeyspaceID(o.Keyspace), right)
+		d, _, err := meta.LoadPartition(v, keys.KeyspaceID(o.Keyspace), right)
 		if err != nil {
 			return err
 		}
@@ -223,21 +197,21 @@ func (s *Server) markCancelled(v *store.View, o *serverpb.Operator, why string) 
 func (s *Server) ListOperators(
 	ctx context.Context, _ *clusterpb.ListOperatorsRequest,
 ) (*clusterpb.ListOperatorsResponse, error) {
-	v, err := s.view(ctx)
+	v, err := s.meta.View(ctx)
 	if err != nil {
 		return nil, err
 	}
 	response := &clusterpb.ListOperatorsResponse{NowUnixMs: time.Now().UnixMilli()}
-	operators, err := loadOperators(v)
+	operators, err := meta.LoadOperators(v)
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	ranks := s.leadRanks(v)
 	sees := sightOf(ctx)
 	for _, o := range operators {
-		ks, err := loadKeyspace(v, keys.KeyspaceID(o.Keyspace))
+		ks, err := meta.LoadKeyspace(v, keys.KeyspaceID(o.Keyspace))
 		if err != nil {
-			return nil, s.toStatus(err)
+			return nil, s.meta.Status(err)
 		}
 		info := &clusterpb.OperatorInfo{Operator: o.Id, Partition: o.Partition,
 			Keyspace: ks.Keyspace.GetName(), ToNode: o.AddNode, FromNode: o.RemoveNode,
@@ -247,7 +221,7 @@ func (s *Server) ListOperators(
 			SplitAt: splitAt(ks.Keyspace, o), Right: o.Right}
 		next, of, err := s.nextOf(v, o, true, ranks)
 		if err != nil {
-			return nil, s.toStatus(err)
+			return nil, s.meta.Status(err)
 		}
 		if next != nil {
 			leader, waits := s.soft.progress(of)
@@ -277,7 +251,7 @@ func (s *Server) ordersFor(node keys.NodeID) ([]*clusterpb.Order, error) {
 	for _, known := range led {
 		// As it is stored: what is remembered may be of an earlier leadership.
 		o := &serverpb.Operator{}
-		revision, err := load(v, operatorKey(keys.PartitionID(known.Partition)), o)
+		revision, err := meta.Load(v, meta.OperatorKey(keys.PartitionID(known.Partition)), o)
 		if err != nil {
 			return nil, err
 		}

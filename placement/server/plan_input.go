@@ -7,6 +7,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/planner/assign"
 	"github.com/tidemarkdb/tidemark/placement/planner/rules"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -128,16 +129,25 @@ func plannerPartition(d *clusterpb.Partition, seen reported, at surroundings) pl
 // there; GONE if there is no record.
 func unchangedNode(v *store.View, id keys.NodeID) (*storepb.Compare, clusterpb.NodeStatus, error) {
 	n := &clusterpb.Node{}
-	revision, err := load(v, nodeKey(id), n)
+	revision, err := meta.Load(v, meta.NodeKey(id), n)
 	if err == nil && revision == 0 {
 		n.Status = clusterpb.NodeStatus_NODE_GONE
 	}
-	return store.ModifiedAt(nodeKey(id), revision), n.Status, err
+	return store.ModifiedAt(meta.NodeKey(id), revision), n.Status, err
 }
 
 // isGone says whether a node was decommissioned.
 func (s *Server) isGone(v *store.View, id keys.NodeID) bool {
 	n := &clusterpb.Node{}
-	revision, err := load(v, nodeKey(id), n)
+	revision, err := meta.Load(v, meta.NodeKey(id), n)
 	return err == nil && revision != 0 && n.Status == clusterpb.NodeStatus_NODE_GONE
+}
+
+// candidates is the planner's view of the nodes.
+func candidates(nodes []*clusterpb.Node) []planner.Node {
+	out := make([]planner.Node, len(nodes))
+	for i, n := range nodes {
+		out[i] = plannerNode(n)
+	}
+	return out
 }

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
@@ -32,7 +33,7 @@ const recoveryBatch = 100
 // loadRecovery reads what was confirmed of a partition; nil if nothing was.
 func loadRecovery(v *store.View, id keys.PartitionID) (*clusterpb.RecoveredPartition, error) {
 	r := &clusterpb.RecoveredPartition{}
-	revision, err := load(v, recoveryKey(id), r)
+	revision, err := meta.Load(v, meta.RecoveryKey(id), r)
 	if err != nil || revision == 0 {
 		return nil, err
 	}
@@ -52,18 +53,18 @@ func isRecovered(d *clusterpb.Partition, r *clusterpb.RecoveredPartition) bool {
 // recoversOn says whether a partition goes on from a replica on a node by a confirmed recovery, and
 // that has not been reported yet: no descriptor names the node for it then.
 func (s *Server) recoversOn(v *store.View, node keys.NodeID) (bool, error) {
-	for kv, err := range v.All([]byte(recoveryPrefix)) {
+	for kv, err := range v.All([]byte(meta.RecoveryPrefix)) {
 		if err != nil {
 			return false, err
 		}
 		r := &clusterpb.RecoveredPartition{}
 		if err := r.UnmarshalVT(kv.Value); err != nil {
-			return false, errMalformed(kv.Key, err)
+			return false, meta.Malformed(kv.Key, err)
 		}
 		if keys.NodeID(r.Node) != node {
 			continue
 		}
-		d, _, err := loadPartition(v, keys.KeyspaceID(r.Keyspace), keys.PartitionID(r.Partition))
+		d, _, err := meta.LoadPartition(v, keys.KeyspaceID(r.Keyspace), keys.PartitionID(r.Partition))
 		if err != nil || d != nil && d.Membership < r.Membership {
 			return true, err
 		}
@@ -80,13 +81,13 @@ func (s *Server) ConfirmRecovery(
 		return nil, status.Error(codes.InvalidArgument,
 			"a recovery has a plan's id, nodes that are lost, and partitions")
 	}
-	v, done, err := s.viewInTurn(ctx)
+	v, done, err := s.meta.ViewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	if err := s.checkRecovery(v, r); err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	for _, id := range r.LostNodes {
 		if err := s.giveUpNode(ctx, v, keys.NodeID(id), r.Plan); err != nil {
@@ -99,13 +100,13 @@ func (s *Server) ConfirmRecovery(
 		if len(ops) == 0 {
 			return nil
 		}
-		_, err := s.commit(ctx, nil, ops...)
+		_, err := s.meta.Commit(ctx, nil, ops...)
 		ops = nil
 		return err
 	}
-	operators, err := loadOperators(v)
+	operators, err := meta.LoadOperators(v)
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	coming := map[keys.PartitionID]bool{}
 	for _, o := range operators {
@@ -114,10 +115,10 @@ func (s *Server) ConfirmRecovery(
 	survivors := map[keys.NodeID]bool{}
 	for _, p := range r.Partitions {
 		id := keys.PartitionID(p.Partition)
-		d, _, err := loadPartition(v, keys.KeyspaceID(p.Keyspace), id)
+		d, _, err := meta.LoadPartition(v, keys.KeyspaceID(p.Keyspace), id)
 		switch {
 		case err != nil:
-			return nil, s.toStatus(err)
+			return nil, s.meta.Status(err)
 		case d == nil && coming[id]:
 			// It has split off, and the table does not have it yet.
 		case d == nil:
@@ -130,7 +131,7 @@ func (s *Server) ConfirmRecovery(
 		response.Waiting++
 		survivors[keys.NodeID(p.Node)] = true
 		p.Plan = r.Plan
-		ops = append(ops, store.Put(recoveryKey(id), encode(p)))
+		ops = append(ops, store.Put(meta.RecoveryKey(id), meta.Encode(p)))
 		if len(ops) == recoveryBatch {
 			if err := write(); err != nil {
 				return nil, err
@@ -149,14 +150,14 @@ func (s *Server) ConfirmRecovery(
 
 // checkRecovery says why a plan is not for this cluster as it is.
 func (s *Server) checkRecovery(v *store.View, r *clusterpb.ConfirmRecoveryRequest) error {
-	alive, err := loadAlive(v)
+	alive, err := meta.LoadAlive(v)
 	if err != nil {
 		return err
 	}
 	lost := map[uint64]bool{}
 	for _, id := range r.LostNodes {
 		lost[id] = true
-		revision, err := load(v, nodeKey(keys.NodeID(id)), &clusterpb.Node{})
+		revision, err := meta.Load(v, meta.NodeKey(keys.NodeID(id)), &clusterpb.Node{})
 		switch {
 		case err != nil:
 			return err
@@ -174,7 +175,7 @@ func (s *Server) checkRecovery(v *store.View, r *clusterpb.ConfirmRecoveryReques
 			return status.Errorf(codes.InvalidArgument, "what the plan says of partition %d cannot be",
 				p.GetPartition())
 		}
-		d, _, err := loadPartition(v, keys.KeyspaceID(p.Keyspace), keys.PartitionID(p.Partition))
+		d, _, err := meta.LoadPartition(v, keys.KeyspaceID(p.Keyspace), keys.PartitionID(p.Partition))
 		if err != nil {
 			return err
 		}
@@ -198,21 +199,21 @@ func (s *Server) checkRecovery(v *store.View, r *clusterpb.ConfirmRecoveryReques
 // giveUpNode makes a node GONE, for good.
 func (s *Server) giveUpNode(ctx context.Context, v *store.View, id keys.NodeID, plan string) error {
 	n := &clusterpb.Node{}
-	revision, err := load(v, nodeKey(id), n)
+	revision, err := meta.Load(v, meta.NodeKey(id), n)
 	if err != nil {
-		return s.toStatus(err)
+		return s.meta.Status(err)
 	}
 	if n.Status == clusterpb.NodeStatus_NODE_GONE {
 		return nil
 	}
 	n.Status = clusterpb.NodeStatus_NODE_GONE
-	ok, err := s.commitEvent(ctx, &clusterpb.Event{Kind: "node", ToNode: uint64(id),
+	ok, err := s.meta.CommitEvent(ctx, &clusterpb.Event{Kind: "node", ToNode: uint64(id),
 		Reason:  fmt.Sprintf("recovery by plan %s", plan),
 		Outcome: "given up: it is refused from now on"},
-		[]*storepb.Compare{store.ModifiedAt(nodeKey(id), revision)},
-		store.Put(nodeKey(id), encode(n)))
+		[]*storepb.Compare{store.ModifiedAt(meta.NodeKey(id), revision)},
+		store.Put(meta.NodeKey(id), meta.Encode(n)))
 	if err == nil && !ok {
-		err = errConflict("node " + id.String())
+		err = meta.Conflict("node " + id.String())
 	}
 	if err == nil {
 		s.config.Logger.Warn("NODE IS GIVEN UP by a recovery; keep its directory switched off",

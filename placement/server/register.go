@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/server/hint"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -32,7 +33,7 @@ func (s *Server) RegisterNode(
 	switch {
 	// A server that is new does not know its cluster yet.
 	case r.Cluster != 0 || r.Node != 0:
-		if err := s.checkCluster(r.Cluster); err != nil {
+		if err := s.meta.CheckCluster(r.Cluster); err != nil {
 			return nil, err
 		}
 	}
@@ -51,18 +52,18 @@ func (s *Server) RegisterNode(
 				"a node's addresses, locality and version have at most %d bytes each", maxTextBytes)
 		}
 	}
-	v, done, err := s.viewInTurn(ctx)
+	v, done, err := s.meta.ViewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	known, _, err := loadID(v, serverKey(r.Server))
+	known, _, err := meta.LoadID(v, meta.ServerKey(r.Server))
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	guard, guardRevision, err := loadGuard(v)
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	if err := checkKnows(guard, r.Guard); err != nil {
 		return nil, err
@@ -108,10 +109,10 @@ func (s *Server) RegisterNode(
 // replaced must not pose as the node.
 func (s *Server) checkDirectory(v *store.View, id keys.NodeID, server uint64) error {
 	var owner serverpb.Server
-	revision, err := load(v, directoryKey(id), &owner)
+	revision, err := meta.Load(v, meta.DirectoryKey(id), &owner)
 	switch {
 	case err != nil:
-		return s.toStatus(err)
+		return s.meta.Status(err)
 	case revision == 0:
 		return status.Errorf(codes.FailedPrecondition, "node %s is not known to cluster %016x", id,
 			s.config.Cluster)
@@ -137,9 +138,9 @@ func (s *Server) checkDirectory(v *store.View, id keys.NodeID, server uint64) er
 func (s *Server) displace(
 	ctx context.Context, v *store.View, id keys.NodeID, address string,
 ) error {
-	for kv, err := range v.All([]byte(nodePrefix)) {
+	for kv, err := range v.All([]byte(meta.NodePrefix)) {
 		if err != nil {
-			return s.toStatus(err)
+			return s.meta.Status(err)
 		}
 		var n clusterpb.Node
 		if err := proto.Unmarshal(kv.Value, &n); err != nil || n.Address != address ||
@@ -148,17 +149,17 @@ func (s *Server) displace(
 		}
 		if n.Status != clusterpb.NodeStatus_NODE_GONE && !n.Displaced {
 			n.Displaced = true
-			if _, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt(kv.Key, kv.ModRevision)},
-				store.Put(kv.Key, encode(&n))); err != nil {
+			if _, err := s.meta.Commit(ctx, []*storepb.Compare{store.ModifiedAt(kv.Key, kv.ModRevision)},
+				store.Put(kv.Key, meta.Encode(&n))); err != nil {
 				return err
 			}
 		}
-		switch _, err := s.store.Do(ctx, store.Revoke(nodeLease(keys.NodeID(n.Id)))); {
+		switch _, err := s.store.Do(ctx, store.Revoke(meta.NodeLease(keys.NodeID(n.Id)))); {
 		case err == nil:
 			s.config.Logger.Info("node is gone: another one is at its address",
 				"node", keys.NodeID(n.Id), "address", address, "other", id)
 		case !errors.Is(err, store.ErrLeaseNotFound):
-			return s.toStatus(err)
+			return s.meta.Status(err)
 		}
 	}
 	return nil
@@ -186,9 +187,9 @@ func nodeRecord(id keys.NodeID, r *clusterpb.RegisterNodeRequest) *clusterpb.Nod
 func (s *Server) addNode(
 	ctx context.Context, v *store.View, r *clusterpb.RegisterNodeRequest, guardRevision uint64,
 ) (keys.NodeID, error) {
-	ids, revision, err := loadIDs(v)
+	ids, revision, err := meta.LoadIDs(v)
 	if err != nil {
-		return 0, s.toStatus(err)
+		return 0, s.meta.Status(err)
 	}
 	id := keys.NodeID(ids.Node)
 	if err := s.displace(ctx, v, id, r.Address); err != nil {
@@ -197,18 +198,18 @@ func (s *Server) addNode(
 	ids.Node++
 	fresh := nodeRecord(id, r)
 	fresh.AliveSinceUnixMs = time.Now().UnixMilli()
-	ok, err := s.commit(ctx,
-		[]*storepb.Compare{store.ModifiedAt([]byte(idsKey), revision),
-			store.Absent(serverKey(r.Server)), store.ModifiedAt([]byte(guardKey), guardRevision)},
-		store.Put([]byte(idsKey), encode(ids)),
-		store.Put(serverKey(r.Server), encodeID(uint64(id))),
-		store.Put(directoryKey(id), encode(&serverpb.Server{Server: r.Server})),
-		store.Put(nodeKey(id), encode(fresh)))
+	ok, err := s.meta.Commit(ctx,
+		[]*storepb.Compare{store.ModifiedAt([]byte(meta.IDsKey), revision),
+			store.Absent(meta.ServerKey(r.Server)), store.ModifiedAt([]byte(meta.GuardKey), guardRevision)},
+		store.Put([]byte(meta.IDsKey), meta.Encode(ids)),
+		store.Put(meta.ServerKey(r.Server), meta.EncodeID(uint64(id))),
+		store.Put(meta.DirectoryKey(id), meta.Encode(&serverpb.Server{Server: r.Server})),
+		store.Put(meta.NodeKey(id), meta.Encode(fresh)))
 	if err != nil {
 		return 0, err
 	}
 	if !ok {
-		return 0, errConflict("nodes")
+		return 0, meta.Conflict("nodes")
 	}
 	s.config.Logger.Info("node registered", "node", id, "address", r.Address,
 		"region", r.Locality.GetRegion(), "zone", r.Locality.GetZone())
@@ -222,9 +223,9 @@ func (s *Server) updateNode(
 	guardRevision uint64,
 ) error {
 	old, fresh := &clusterpb.Node{}, nodeRecord(id, r)
-	revision, err := load(v, nodeKey(id), old)
+	revision, err := meta.Load(v, meta.NodeKey(id), old)
 	if err != nil {
-		return s.toStatus(err)
+		return s.meta.Status(err)
 	}
 	// What the core itself says of the node stays.
 	fresh.Status, fresh.Displaced = old.Status, old.Displaced
@@ -235,9 +236,9 @@ func (s *Server) updateNode(
 	}
 	moves := old.Address != fresh.Address
 	if moves && revision != 0 {
-		alive, err := v.Get(aliveKey(id))
+		alive, err := v.Get(meta.AliveKey(id))
 		if err != nil {
-			return s.toStatus(err)
+			return s.meta.Status(err)
 		}
 		if alive != nil {
 			// Unavailable: the node may have moved, and then the lease of its earlier life ends soon.
@@ -251,10 +252,10 @@ func (s *Server) updateNode(
 			return err
 		}
 	}
-	ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt(nodeKey(id), revision),
-		store.ModifiedAt([]byte(guardKey), guardRevision)}, store.Put(nodeKey(id), encode(fresh)))
+	ok, err := s.meta.Commit(ctx, []*storepb.Compare{store.ModifiedAt(meta.NodeKey(id), revision),
+		store.ModifiedAt([]byte(meta.GuardKey), guardRevision)}, store.Put(meta.NodeKey(id), meta.Encode(fresh)))
 	if err == nil && !ok {
-		err = errConflict("node " + id.String())
+		err = meta.Conflict("node " + id.String())
 	}
 	if err == nil && moves {
 		s.config.Logger.Info("node moved", "node", id, "from", old.Address, "to", fresh.Address)
@@ -267,7 +268,7 @@ func (s *Server) updateNode(
 // is put, and the record says that the node was displaced before the lease is revoked. A call that
 // is cut short between two of these writes leaves the second one to the next heartbeat.
 func (s *Server) keepAlive(ctx context.Context, id keys.NodeID) (alive bool, err error) {
-	lease := nodeLease(id)
+	lease := meta.NodeLease(id)
 	switch _, err := s.store.KeepAlive(ctx, lease); {
 	case errors.Is(err, store.ErrLeaseNotFound):
 		return false, nil
@@ -275,12 +276,12 @@ func (s *Server) keepAlive(ctx context.Context, id keys.NodeID) (alive bool, err
 		return false, err
 	}
 	v := s.store.Stale()
-	kv, err := v.Get(aliveKey(id))
+	kv, err := v.Get(meta.AliveKey(id))
 	if err != nil || kv == nil || kv.Lease != lease {
 		return false, err
 	}
 	n := &clusterpb.Node{}
-	_, err = load(v, nodeKey(id), n)
+	_, err = meta.Load(v, meta.NodeKey(id), n)
 	return err == nil && !n.Displaced, err
 }
 
@@ -289,7 +290,7 @@ func (s *Server) revive(ctx context.Context, id keys.NodeID) error {
 	if err := s.isThere(ctx, id); err != nil {
 		return err
 	}
-	lease := nodeLease(id)
+	lease := meta.NodeLease(id)
 	for range 3 {
 		_, err := s.store.KeepAlive(ctx, lease)
 		if errors.Is(err, store.ErrLeaseNotFound) {
@@ -300,11 +301,11 @@ func (s *Server) revive(ctx context.Context, id keys.NodeID) error {
 			}
 		}
 		if err != nil {
-			return s.toStatus(err)
+			return s.meta.Status(err)
 		}
-		kv, err := s.store.Stale().Get(aliveKey(id))
+		kv, err := s.store.Stale().Get(meta.AliveKey(id))
 		if err != nil {
-			return s.toStatus(err)
+			return s.meta.Status(err)
 		}
 		if kv != nil && kv.Lease == lease {
 			if _, err := s.store.KeepAlive(ctx, lease); err == nil {
@@ -312,7 +313,7 @@ func (s *Server) revive(ctx context.Context, id keys.NodeID) error {
 			}
 			continue
 		}
-		_, err = s.commit(ctx, nil, store.PutLeased(aliveKey(id), nil, lease))
+		_, err = s.meta.Commit(ctx, nil, store.PutLeased(meta.AliveKey(id), nil, lease))
 		if status.Code(err) == codes.Unavailable {
 			continue // the lease ended in between
 		}
@@ -330,18 +331,18 @@ func (s *Server) revive(ctx context.Context, id keys.NodeID) error {
 // lost the next time that it is away for a moment.
 func (s *Server) isThere(ctx context.Context, id keys.NodeID) error {
 	n := &clusterpb.Node{}
-	revision, err := load(s.store.Stale(), nodeKey(id), n)
+	revision, err := meta.Load(s.store.Stale(), meta.NodeKey(id), n)
 	if err != nil {
-		return s.toStatus(err)
+		return s.meta.Status(err)
 	}
 	if !n.Displaced {
 		return nil
 	}
 	n.Displaced = false
-	ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt(nodeKey(id), revision)},
-		store.Put(nodeKey(id), encode(n)))
+	ok, err := s.meta.Commit(ctx, []*storepb.Compare{store.ModifiedAt(meta.NodeKey(id), revision)},
+		store.Put(meta.NodeKey(id), meta.Encode(n)))
 	if err == nil && !ok {
-		err = errConflict("node " + id.String())
+		err = meta.Conflict("node " + id.String())
 	}
 	return err
 }

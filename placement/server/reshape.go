@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -48,7 +49,7 @@ func (s *Server) followSpans(v *store.View, changed []reshaped, orphans []*clust
 	}
 	for _, n := range changed {
 		d := n.descriptor
-		if n.keyspace, err = loadKeyspace(v, keys.KeyspaceID(d.Keyspace)); err != nil {
+		if n.keyspace, err = meta.LoadKeyspace(v, keys.KeyspaceID(d.Keyspace)); err != nil {
 			return due, err
 		}
 		if n.keyspace.Keyspace == nil || n.keyspace.State != clusterpb.KeyspaceState_ACTIVE {
@@ -103,10 +104,10 @@ func (s *Server) newSpanJudge(v *store.View, orphans []*clusterpb.Partition) (*s
 		merging:  map[keys.PartitionID]*serverpb.Operator{},
 		starts:   map[keys.KeyspaceID]map[string]tabled{}}
 	var err error
-	if j.ids, _, err = loadIDs(v); err != nil {
+	if j.ids, _, err = meta.LoadIDs(v); err != nil {
 		return nil, err
 	}
-	if j.operators, err = loadOperators(v); err != nil {
+	if j.operators, err = meta.LoadOperators(v); err != nil {
 		return nil, err
 	}
 	for _, o := range j.operators {
@@ -265,11 +266,11 @@ func (j *spanJudge) startingAt(of *clusterpb.Partition, key []byte) (tabled, boo
 	all := j.starts[keyspace]
 	if all == nil {
 		all = map[string]tabled{}
-		for kv, err := range j.view.All(partitionsOf(keyspace)) {
+		for kv, err := range j.view.All(meta.PartitionsOf(keyspace)) {
 			if err != nil {
 				return tabled{}, false, err
 			}
-			p, err := decodePartition(kv.Key, kv.Value)
+			p, err := meta.DecodePartition(kv.Key, kv.Value)
 			if err != nil {
 				return tabled{}, false, err
 			}

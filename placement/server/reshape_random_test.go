@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -58,7 +59,7 @@ func TestSpansAtRandom(t *testing.T) {
 					return f.settled() && f.sound(3)
 				})
 				v := c.members[0].server.store.Stale()
-				if held, err := count(v, heldPrefix); held != 0 || err != nil {
+				if held, err := meta.Count(v, meta.HeldPrefix); held != 0 || err != nil {
 					t.Errorf("%d are held: %v", held, err)
 				}
 				for _, e := range events(t, f) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -69,9 +70,9 @@ func BenchmarkManyPartitions(b *testing.B) {
 	// All partitions are reported, in as many heartbeats as a node would take for that.
 	var reports []*clusterpb.PartitionReport
 	var some []*clusterpb.Partition
-	for kv, err := range s.store.Stale().All([]byte(partitionPrefix)) {
+	for kv, err := range s.store.Stale().All([]byte(meta.PartitionPrefix)) {
 		must(err)
-		p, err := decodePartition(kv.Key, kv.Value)
+		p, err := meta.DecodePartition(kv.Key, kv.Value)
 		must(err)
 		if len(some) < 1000 {
 			some = append(some, p)

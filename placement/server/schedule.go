@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/planner/propose"
 	"github.com/tidemarkdb/tidemark/placement/planner/state"
 	"github.com/tidemarkdb/tidemark/placement/server/hint"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -300,9 +301,27 @@ func (c *scheduler) renew(id keys.PartitionID) error {
 	if !known {
 		return nil
 	}
-	d, _, err := loadPartition(c.server.store.Stale(), keyspace, id)
+	d, _, err := meta.LoadPartition(c.server.store.Stale(), keyspace, id)
 	if err != nil || d == nil {
 		return err
 	}
 	return c.set(d)
+}
+
+// lastEnded is when the last operator of each partition ended, and when it last split or merged, as
+// far as events are kept.
+func lastEnded(v *store.View) (ended, resized map[keys.PartitionID]time.Time, err error) {
+	ended, resized = map[keys.PartitionID]time.Time{}, map[keys.PartitionID]time.Time{}
+	kinds := map[string]bool{planner.Split.String(): true, planner.Merge.String(): true}
+	err = meta.EventsBackwards(v, func(e *clusterpb.Event) bool {
+		id, at := keys.PartitionID(e.Partition), time.UnixMilli(e.UnixMs)
+		if _, later := ended[id]; e.Operator != 0 && !later {
+			ended[id] = at
+		}
+		if _, later := resized[id]; kinds[e.Kind] && !later {
+			resized[id] = at
+		}
+		return true
+	})
+	return ended, resized, err
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -48,7 +49,7 @@ func (c *scheduler) forgetNonsense(now time.Time) {
 			continue
 		}
 		delete(c.ahead, id)
-		d, _, err := loadPartition(c.server.store.Stale(), c.keyspaceOf[id], id)
+		d, _, err := meta.LoadPartition(c.server.store.Stale(), c.keyspaceOf[id], id)
 		if err != nil || d == nil {
 			continue
 		}
@@ -77,7 +78,7 @@ func (c *scheduler) missLeaders(now time.Time) {
 		if leader != 0 {
 			continue
 		}
-		if d, _, err := loadPartition(c.server.store.Stale(), c.keyspaceOf[id], id); d != nil &&
+		if d, _, err := meta.LoadPartition(c.server.store.Stale(), c.keyspaceOf[id], id); d != nil &&
 			err == nil {
 			c.server.soft.ask(d)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -17,7 +18,7 @@ import (
 func (c *scheduler) unfitMerge(o *serverpb.Operator, a *advance, now time.Time) string {
 	var both []*clusterpb.Partition
 	for _, id := range []uint64{o.Partition, o.Right} {
-		d, _, err := loadPartition(c.server.store.Stale(), keys.KeyspaceID(o.Keyspace),
+		d, _, err := meta.LoadPartition(c.server.store.Stale(), keys.KeyspaceID(o.Keyspace),
 			keys.PartitionID(id))
 		if err != nil || d == nil {
 			return "" // it has ended
@@ -106,7 +107,7 @@ func (c *scheduler) thaw(ctx context.Context, now time.Time) error {
 	if len(due) == 0 {
 		return nil
 	}
-	done, err := c.server.takeTurn(ctx)
+	done, err := c.server.meta.Turn(ctx)
 	if err != nil {
 		return err
 	}
@@ -121,13 +122,13 @@ func (c *scheduler) thaw(ctx context.Context, now time.Time) error {
 // thaw has the attempt taken back for which a partition is frozen, if that is not over.
 func (s *Server) thaw(ctx context.Context, keyspace keys.KeyspaceID, id keys.PartitionID) error {
 	v := s.store.Stale()
-	right, _, err := loadPartition(v, keyspace, id)
+	right, _, err := meta.LoadPartition(v, keyspace, id)
 	if err != nil || right == nil {
 		return err
 	}
 	right = s.soft.newest(id, right)
 	f := right.Frozen
-	left, _, err := loadPartition(v, keyspace, keys.PartitionID(f.GetPartition()))
+	left, _, err := meta.LoadPartition(v, keyspace, keys.PartitionID(f.GetPartition()))
 	if err != nil || left == nil || f == nil {
 		return err
 	}

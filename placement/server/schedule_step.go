@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -284,7 +285,7 @@ func (s *Server) start(ctx context.Context, proposed []planner.Operator) error {
 	if len(proposed) == 0 {
 		return nil
 	}
-	done, err := s.takeTurn(ctx)
+	done, err := s.meta.Turn(ctx)
 	if err != nil {
 		return err
 	}
@@ -312,7 +313,7 @@ func (s *Server) start(ctx context.Context, proposed []planner.Operator) error {
 // conditions say when it still does.
 func (s *Server) operatorOf(v *store.View, p *planner.Operator) (
 	*serverpb.Operator, []*storepb.Compare, error) {
-	stored, revision, err := loadPartition(v, p.Keyspace, p.Partition)
+	stored, revision, err := meta.LoadPartition(v, p.Keyspace, p.Partition)
 	if err == nil && stored != nil && p.Kind == planner.Split {
 		o, conditions, err := s.proposedSplit(v, p.Keyspace, p.Partition, p.Epoch, []byte(p.Key))
 		if o != nil {
@@ -333,7 +334,7 @@ func (s *Server) operatorOf(v *store.View, p *planner.Operator) (
 	o := &serverpb.Operator{Partition: d.Id, Keyspace: d.Keyspace, Kind: p.Kind.String(),
 		Bytes: uint64(p.Bytes), CreatedUnixMs: time.Now().UnixMilli()}
 	giveReasons(o, p)
-	conditions := []*storepb.Compare{store.ModifiedAt(partitionKey(p.Keyspace, p.Partition),
+	conditions := []*storepb.Compare{store.ModifiedAt(meta.PartitionKey(p.Keyspace, p.Partition),
 		revision)}
 	if p.Add != 0 {
 		unchanged, status, err := unchangedNode(v, p.Add)
@@ -379,7 +380,7 @@ func giveReasons(o *serverpb.Operator, p *planner.Operator) {
 // turn.
 func (s *Server) begin(ctx context.Context, o *serverpb.Operator,
 	conditions []*storepb.Compare) error {
-	ids, revision, err := loadIDs(s.store.Stale())
+	ids, revision, err := meta.LoadIDs(s.store.Stale())
 	if err != nil {
 		return err
 	}
@@ -390,22 +391,22 @@ func (s *Server) begin(ctx context.Context, o *serverpb.Operator,
 		o.Child = ids.Partition
 		ids.Partition++
 	}
-	key := operatorKey(keys.PartitionID(o.Partition))
+	key := meta.OperatorKey(keys.PartitionID(o.Partition))
 	conditions = append(conditions, store.Absent(key),
-		store.Absent(heldKey(keys.PartitionID(o.Partition))),
-		store.ModifiedAt([]byte(idsKey), revision))
-	ops := []*storepb.Op{store.Put(key, encode(o)), store.Put([]byte(idsKey), encode(ids))}
+		store.Absent(meta.HeldKey(keys.PartitionID(o.Partition))),
+		store.ModifiedAt([]byte(meta.IDsKey), revision))
+	ops := []*storepb.Op{store.Put(key, meta.Encode(o)), store.Put([]byte(meta.IDsKey), meta.Encode(ids))}
 	if merges(o) {
 		right := keys.PartitionID(o.Right)
-		conditions = append(conditions, store.Absent(operatorKey(right)), store.Absent(heldKey(right)))
-		ops = append(ops, store.Put(heldKey(right), encodeID(o.Partition)))
+		conditions = append(conditions, store.Absent(meta.OperatorKey(right)), store.Absent(meta.HeldKey(right)))
+		ops = append(ops, store.Put(meta.HeldKey(right), meta.EncodeID(o.Partition)))
 	}
-	ok, err := s.commit(ctx, conditions, ops...)
+	ok, err := s.meta.Commit(ctx, conditions, ops...)
 	if err != nil {
 		return err
 	}
 	if !ok {
-		return errConflict(fmt.Sprintf("partition %d", o.Partition))
+		return meta.Conflict(fmt.Sprintf("partition %d", o.Partition))
 	}
 	s.config.Logger.Info("operator begins", "operator", o.Id, "kind", o.Kind, "partition",
 		o.Partition, "to", o.AddNode, "from", o.RemoveNode, "leader", o.LeadNode, "child", o.Child,
@@ -417,18 +418,18 @@ func (s *Server) begin(ctx context.Context, o *serverpb.Operator,
 
 // giveUp has an operator taken back, if it is still there.
 func (s *Server) giveUp(ctx context.Context, o *serverpb.Operator, why string) error {
-	key := operatorKey(keys.PartitionID(o.Partition))
+	key := meta.OperatorKey(keys.PartitionID(o.Partition))
 	now := &serverpb.Operator{}
 	v := s.store.Stale()
-	revision, err := load(v, key, now)
+	revision, err := meta.Load(v, key, now)
 	if err != nil || revision == 0 || now.Id != o.Id || now.Cancelled {
 		return err
 	}
 	if err := s.markCancelled(v, now, why); err != nil {
 		return err
 	}
-	ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt(key, revision)},
-		store.Put(key, encode(now)))
+	ok, err := s.meta.Commit(ctx, []*storepb.Compare{store.ModifiedAt(key, revision)},
+		store.Put(key, meta.Encode(now)))
 	if err != nil || !ok {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -171,7 +172,7 @@ func TestDecommissionRightAfterAlter(t *testing.T) {
 	inFleet(t, []string{"", "", "", "", ""}, func(t *testing.T, c *core, f *fleet) {
 		f.create(hash("x", 4, 3))
 		f.await(time.Minute, "all is well", func() bool { return f.sound(3) && f.idle() })
-		v, err := c.leader.server.view(t.Context())
+		v, err := c.leader.server.meta.View(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +181,7 @@ func TestDecommissionRightAfterAlter(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The planner is where it was before.
-		before, err := loadKeyspaces(v)
+		before, err := meta.LoadKeyspaces(v)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,15 +8,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
-	"github.com/tidemarkdb/tidemark/placement/server/hint"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
-	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -137,13 +134,12 @@ type Server struct {
 	clusterpb.UnimplementedCoreServer
 	config  Config
 	store   *store.Store
+	meta    *meta.Records
 	soft    soft
 	metrics *metrics
 
 	scheduler scheduler
 
-	// turn has room for one: registering, creating and dropping take turns.
-	turn chan struct{}
 	// poked wakes the stepper. Capacity 1.
 	poked chan struct{}
 	core  coreChanges
@@ -163,8 +159,9 @@ func New(config Config) (*Server, error) {
 	if err := config.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	s := &Server{config: config, store: config.Store, turn: make(chan struct{}, 1),
-		poked: make(chan struct{}, 1)}
+	s := &Server{config: config, store: config.Store, poked: make(chan struct{}, 1)}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.meta = meta.New(s.ctx, config.Store, config.Cluster, config.Members)
 	s.soft.init()
 	s.core.init()
 	s.versions.mu.heard = map[uint64]memberVersion{}
@@ -174,9 +171,9 @@ func New(config Config) (*Server, error) {
 	s.guards.init()
 	var err error
 	if s.metrics, err = newMetrics(s, config.Registerer); err != nil {
+		s.cancel()
 		return nil, err
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.scheduler.server = s
 	s.running.Go(s.step)
 	s.running.Go(s.stepCore)
@@ -200,27 +197,17 @@ func (s *Server) Close() {
 	s.metrics.close()
 }
 
-// address is where a member is; empty if it is not one.
-func (s *Server) address(id keys.ReplicaID) string {
-	for _, m := range s.Members() {
-		if m.Replica == uint64(id) {
-			return m.Address
-		}
-	}
-	return ""
-}
+// Members returns the members of the core.
+func (s *Server) Members() []*clusterpb.CoreMember { return s.meta.Members() }
 
 // LeaderAddress is where the core's leader is, as far as this member knows; empty if it does not.
-func (s *Server) LeaderAddress() string {
-	l, _ := s.store.Leadership()
-	return s.address(l.Leader)
-}
+func (s *Server) LeaderAddress() string { return s.meta.LeaderAddress() }
 
 // Trouble is what keeps this member from a leader with a quorum, as far as it can tell: nil if it
 // knows a leader and hears enough of the members.
 func (s *Server) Trouble() *coreclient.UnavailableError {
-	e := &coreclient.UnavailableError{Leaderless: s.LeaderAddress() == ""}
-	for _, m := range s.Members() {
+	e := &coreclient.UnavailableError{Leaderless: s.meta.LeaderAddress() == ""}
+	for _, m := range s.meta.Members() {
 		if m.Role == clusterpb.ReplicaRole_LEARNER {
 			continue // it decides nothing
 		}
@@ -239,38 +226,9 @@ func (s *Server) Trouble() *coreclient.UnavailableError {
 
 var errNothingHeard = errors.New("nothing is heard of it")
 
-// Cluster returns the cluster's id.
-func (s *Server) Cluster() uint64 { return s.config.Cluster }
-
-// commit does writes if the conditions hold; false: they do not, and nothing was done.
-func (s *Server) commit(
-	ctx context.Context, conditions []*storepb.Compare, ops ...*storepb.Op,
-) (bool, error) {
-	result, err := s.store.Do(ctx, store.If(conditions, ops, nil))
-	if err != nil {
-		return false, s.toStatus(err)
-	}
-	return result.Txn.GetSucceeded(), nil
-}
-
-// checkCluster refuses requests that are meant for another cluster.
-func (s *Server) checkCluster(cluster uint64) error {
-	if cluster != s.config.Cluster {
-		return status.Errorf(codes.FailedPrecondition, "this core is that of cluster %016x, and "+
-			"the request is for cluster %016x; check the --core list",
-			s.config.Cluster, cluster)
-	}
-	return nil
-}
-
 func (s *Server) poke() {
 	select {
 	case s.poked <- struct{}{}:
 	default:
 	}
-}
-
-// errConflict says that something changed between reading and writing; it is safe to try again.
-func errConflict(what string) error {
-	return hint.Unavailable("the core's record of %s changed meanwhile; try again", what)
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -371,7 +372,7 @@ func TestTokensAndNames(t *testing.T) {
 		}
 		c.await("the first is gone", func() bool { return len(partitionsIn(t, client, "")) == 2 })
 		// Old tokens are forgotten, so their memory is bounded.
-		for range maxTokens {
+		for range meta.MaxTokens {
 			if _, err := client.DropKeyspace(t.Context(),
 				&clusterpb.DropKeyspaceRequest{Name: "nowhere"}); status.Code(err) != codes.NotFound {
 				t.Fatal(err)
@@ -414,9 +415,9 @@ func TestNextLeaderContinues(t *testing.T) {
 				}
 				c.await("the keyspace is gone", func() bool { return keyspaceOf(t, client, "x") == nil })
 				v := c.members[0].store.Stale()
-				for _, prefix := range []string{partitionPrefix, keyspacePrefix, namePrefix,
-					creationPrefix} {
-					if n, err := count(v, prefix); err != nil || n != 0 {
+				for _, prefix := range []string{meta.PartitionPrefix, meta.KeyspacePrefix, meta.NamePrefix,
+					meta.CreationPrefix} {
+					if n, err := meta.Count(v, prefix); err != nil || n != 0 {
 						t.Errorf("%d records left under %s: %v", n, prefix, err)
 					}
 				}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -25,7 +26,7 @@ type placementSettings struct{ *clusterpb.PlacementSettings }
 
 func loadSettings(v *store.View) (placementSettings, error) {
 	set := &clusterpb.PlacementSettings{}
-	_, err := load(v, []byte(settingsKey), set)
+	_, err := meta.Load(v, []byte(meta.SettingsKey), set)
 	return placementSettings{set}, err
 }
 
@@ -108,15 +109,15 @@ func (s *Server) SetPlacement(
 	if err := validateSettings(change); err != nil {
 		return nil, err
 	}
-	v, done, err := s.viewInTurn(ctx)
+	v, done, err := s.meta.ViewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	now := placementSettings{&clusterpb.PlacementSettings{}}
-	revision, err := load(v, []byte(settingsKey), now.PlacementSettings)
+	revision, err := meta.Load(v, []byte(meta.SettingsKey), now.PlacementSettings)
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	before := now.complete(s.config.Planner)
 	proto.Merge(now.PlacementSettings, change)
@@ -129,20 +130,20 @@ func (s *Server) SetPlacement(
 		case !after.GetPaused():
 			text = "placement goes on"
 		}
-		ok, err := s.commitEvent(ctx, &clusterpb.Event{Kind: "settings", Reason: "asked for",
-			Outcome: text}, []*storepb.Compare{store.ModifiedAt([]byte(settingsKey), revision)},
-			store.Put([]byte(settingsKey), encode(now.PlacementSettings)))
+		ok, err := s.meta.CommitEvent(ctx, &clusterpb.Event{Kind: "settings", Reason: "asked for",
+			Outcome: text}, []*storepb.Compare{store.ModifiedAt([]byte(meta.SettingsKey), revision)},
+			store.Put([]byte(meta.SettingsKey), meta.Encode(now.PlacementSettings)))
 		if err != nil {
 			return nil, err
 		}
 		if !ok {
-			return nil, errConflict("placement's settings")
+			return nil, meta.Conflict("placement's settings")
 		}
 		s.config.Logger.Info("placement's settings change", "settings", after.String())
 	}
 	// Also if nothing has changed: an earlier request may have been applied after its time was up.
 	if err := s.scheduler.setSettings(now); err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	return &clusterpb.SetPlacementResponse{Settings: after}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -25,7 +26,7 @@ func TestNothingComesToANodeThatWasLetGo(t *testing.T) {
 	t.Run("a new keyspace", func(t *testing.T) {
 		inFleet(t, []string{"", "", ""}, func(t *testing.T, c *core, f *fleet) {
 			time.Sleep(time.Minute) // virtual
-			c.hold(partitionPrefix)
+			c.hold(meta.PartitionPrefix)
 			if _, err := f.client.CreateKeyspace(t.Context(), hash("x", 6, 1)); err != nil {
 				t.Fatal(err)
 			}
@@ -78,7 +79,7 @@ func TestSettingsThatWereAppliedLateHold(t *testing.T) {
 		f.await(time.Minute, "all is well", func() bool { return f.sound(3) && f.idle() })
 		pause := &clusterpb.SetPlacementRequest{
 			Change: &clusterpb.PlacementSettings{Paused: proto.Bool(true)}}
-		c.hold(settingsKey)
+		c.hold(meta.SettingsKey)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := f.client.SetPlacement(ctx, pause); err == nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -107,7 +108,7 @@ func (m *metrics) measureHealth(s *Server) {
 			if l, _ := s.store.Leadership(); !l.Serving {
 				return 0
 			}
-			alive, err := loadAlive(s.store.Stale())
+			alive, err := meta.LoadAlive(s.store.Stale())
 			if err != nil {
 				return 0
 			}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -24,12 +25,12 @@ func (s *Server) SplitPartition(
 	if err := keys.ValidateUserKey(r.Key); err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "split at: %v", err)
 	}
-	v, done, err := s.viewInTurn(ctx)
+	v, done, err := s.meta.ViewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	ks, err := s.keyspaceByName(v, r.Keyspace)
+	ks, err := s.meta.KeyspaceByName(v, r.Keyspace)
 	if err != nil {
 		return nil, err
 	}
@@ -38,10 +39,10 @@ func (s *Server) SplitPartition(
 			"made; `tidemark keyspace list` shows what it waits for", ks.Name)
 	}
 	key := internalKey(ks.Keyspace, r.Key)
-	left, right, err := partitionsAt(v, ks.id(), key)
+	left, right, err := partitionsAt(v, ks.ID(), key)
 	switch {
 	case err != nil:
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	case left == nil:
 		return nil, status.Errorf(codes.Internal, "no partition of keyspace %s has the key %s",
 			ks.Name, keys.Pretty(r.Key))
@@ -56,14 +57,14 @@ func (s *Server) SplitPartition(
 		}
 	}
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	return &clusterpb.SplitPartitionResponse{Operator: o.Id, Partition: o.Partition, Child: o.Child},
 		nil
 }
 
 // splitAsked makes the operator that was asked for, or says why there can be none.
-func (s *Server) splitAsked(v *store.View, ks storedKeyspace, d *clusterpb.Partition, key []byte,
+func (s *Server) splitAsked(v *store.View, ks meta.Keyspace, d *clusterpb.Partition, key []byte,
 ) (*serverpb.Operator, error) {
 	newest, err := s.toChange(v, d.Id)
 	if err != nil {
@@ -76,7 +77,7 @@ func (s *Server) splitAsked(v *store.View, ks storedKeyspace, d *clusterpb.Parti
 	o.Reason, o.Asked = "asked for", true
 	all, known := s.scheduler.partitions()
 	if !known {
-		n, err := count(v, partitionPrefix)
+		n, err := meta.Count(v, meta.PartitionPrefix)
 		if err != nil {
 			return nil, err
 		}
@@ -106,7 +107,7 @@ func newSplit(d *clusterpb.Partition, key []byte) (*serverpb.Operator, error) {
 
 // recordSplit records an operator that splits, on condition that its keyspace and its partition are
 // as they are in the view. So a keyspace that is dropped meanwhile is dropped.
-func (s *Server) recordSplit(ctx context.Context, v *store.View, ks storedKeyspace,
+func (s *Server) recordSplit(ctx context.Context, v *store.View, ks meta.Keyspace,
 	o *serverpb.Operator) error {
 	conditions, err := splitConditions(v, ks, o)
 	if err != nil {
@@ -115,12 +116,12 @@ func (s *Server) recordSplit(ctx context.Context, v *store.View, ks storedKeyspa
 	return s.begin(ctx, o, conditions)
 }
 
-func splitConditions(v *store.View, ks storedKeyspace, o *serverpb.Operator) ([]*storepb.Compare,
+func splitConditions(v *store.View, ks meta.Keyspace, o *serverpb.Operator) ([]*storepb.Compare,
 	error) {
 	id := keys.PartitionID(o.Partition)
-	_, revision, err := loadPartition(v, ks.id(), id)
-	return []*storepb.Compare{store.ModifiedAt(keyspaceKey(ks.id()), ks.revision),
-		store.ModifiedAt(partitionKey(ks.id(), id), revision)}, err
+	_, revision, err := meta.LoadPartition(v, ks.ID(), id)
+	return []*storepb.Compare{store.ModifiedAt(meta.KeyspaceKey(ks.ID()), ks.Revision),
+		store.ModifiedAt(meta.PartitionKey(ks.ID(), id), revision)}, err
 }
 
 // proposedSplit makes the operator of a split at a user key that the planner proposes, and the
@@ -134,11 +135,11 @@ func (s *Server) proposedSplit(v *store.View, keyspace keys.KeyspaceID, id keys.
 	if all, known := s.scheduler.partitions(); !known || all >= s.config.MaxPartitions {
 		return nil, nil, nil
 	}
-	ks, err := loadKeyspace(v, keyspace)
+	ks, err := meta.LoadKeyspace(v, keyspace)
 	if err != nil || ks.Keyspace == nil || ks.State != clusterpb.KeyspaceState_ACTIVE {
 		return nil, nil, err
 	}
-	stored, _, err := loadPartition(v, keyspace, id)
+	stored, _, err := meta.LoadPartition(v, keyspace, id)
 	if err != nil || stored == nil {
 		return nil, nil, err
 	}
@@ -168,11 +169,11 @@ func internalKey(ks *clusterpb.Keyspace, key []byte) []byte {
 // between which the key is a boundary.
 func partitionsAt(v *store.View, ks keys.KeyspaceID, key []byte) (left, right *clusterpb.Partition,
 	err error) {
-	for kv, err := range v.All(partitionsOf(ks)) {
+	for kv, err := range v.All(meta.PartitionsOf(ks)) {
 		if err != nil {
 			return nil, nil, err
 		}
-		p, err := decodePartition(kv.Key, kv.Value)
+		p, err := meta.DecodePartition(kv.Key, kv.Value)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -22,7 +23,7 @@ func (j *spanJudge) offered(splitOff []*clusterpb.Partition,
 		if err := keys.ValidatePartition(p); err != nil {
 			return nil, nil, err
 		}
-		there, _, err := loadPartition(j.view, keys.KeyspaceID(p.Keyspace), keys.PartitionID(p.Id))
+		there, _, err := meta.LoadPartition(j.view, keys.KeyspaceID(p.Keyspace), keys.PartitionID(p.Id))
 		switch {
 		case err != nil:
 			return nil, nil, err
@@ -124,13 +125,13 @@ func (j *spanJudge) unused(id keys.PartitionID) error {
 	if there != nil {
 		return fmt.Errorf("the id is that of a partition of keyspace %d", there.Keyspace)
 	}
-	for kv, err := range j.view.All([]byte(creationPrefix)) {
+	for kv, err := range j.view.All([]byte(meta.CreationPrefix)) {
 		if err != nil {
 			return err
 		}
 		c := &serverpb.Creation{}
 		if err := c.UnmarshalVT(kv.Value); err != nil {
-			return errMalformed(kv.Key, err)
+			return meta.Malformed(kv.Key, err)
 		}
 		if uint64(id) >= c.FirstPartition && uint64(id)-c.FirstPartition < c.Partitions {
 			return errors.New("the id is for a keyspace that is being made")

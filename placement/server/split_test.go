@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -217,7 +218,7 @@ func TestAnIncompleteSplitIsShown(t *testing.T) {
 // A keyspace that is dropped while a split is recorded, or while it is written, is dropped with
 // everything.
 func TestADropWinsOverASplit(t *testing.T) {
-	for _, held := range []string{operatorPrefix, "/0000000000000065"} { // of partition 101
+	for _, held := range []string{meta.OperatorPrefix, "/0000000000000065"} { // of partition 101
 		inFleet(t, []string{"", "", ""}, func(t *testing.T, c *core, f *fleet) {
 			f.create(ranged("x"))
 			f.await(time.Minute, "all is well", func() bool { return f.sound(3) && f.idle() })
@@ -226,7 +227,7 @@ func TestADropWinsOverASplit(t *testing.T) {
 			_, err := f.client.SplitPartition(ctx, &clusterpb.SplitPartitionRequest{Keyspace: "x",
 				Key: []byte("m")})
 			cancel()
-			if (held == operatorPrefix) != (err != nil) {
+			if (held == meta.OperatorPrefix) != (err != nil) {
 				t.Fatalf("split: %v", err)
 			}
 			f.await(time.Minute, "the write waits", c.holding)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/planner/assign"
 	"github.com/tidemarkdb/tidemark/placement/server/hint"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -62,14 +63,14 @@ func (s *Server) step() {
 }
 
 func (s *Server) stepAll(ctx context.Context) error {
-	if err := s.claim(ctx); err != nil {
+	if err := s.meta.Claim(ctx); err != nil {
 		return err
 	}
 	v, err := s.store.Read(ctx)
 	if err != nil {
 		return err
 	}
-	all, err := loadKeyspaces(v)
+	all, err := meta.LoadKeyspaces(v)
 	if err != nil {
 		return err
 	}
@@ -90,25 +91,11 @@ func (s *Server) stepAll(ctx context.Context) error {
 	return errors.Join(append(errs, s.followReports(ctx), s.operate(ctx))...)
 }
 
-// claim writes the cluster's id into a new store.
-func (s *Server) claim(ctx context.Context) error {
-	v, err := s.view(ctx)
-	if err != nil {
-		return err
-	}
-	if id, _, err := loadID(v, []byte(clusterKey)); id != 0 || err != nil {
-		return err
-	}
-	_, err = s.commit(ctx, []*storepb.Compare{store.Absent([]byte(clusterKey))},
-		store.Put([]byte(clusterKey), encodeID(s.config.Cluster)))
-	return err
-}
-
 // create gives replicas to the partitions that have none, and makes the keyspace ACTIVE when all
 // have. It does nothing while there are not enough nodes.
-func (s *Server) create(ctx context.Context, ks storedKeyspace) error {
+func (s *Server) create(ctx context.Context, ks meta.Keyspace) error {
 	v := s.store.Stale()
-	nodes, err := loadNodes(v)
+	nodes, err := meta.LoadNodes(v)
 	if err != nil {
 		return err
 	}
@@ -122,14 +109,14 @@ func (s *Server) create(ctx context.Context, ks storedKeyspace) error {
 		return nil
 	}
 	creation := &serverpb.Creation{}
-	revision, err := load(v, creationKey(ks.id()), creation)
+	revision, err := meta.Load(v, meta.CreationKey(ks.ID()), creation)
 	if err != nil {
 		return err
 	}
 	if revision == 0 {
 		return nil // finished, or dropped, since the caller looked
 	}
-	placed, missing, err := placements(v, ks.id(), creation)
+	placed, missing, err := placements(v, ks.ID(), creation)
 	if err != nil {
 		return err
 	}
@@ -138,7 +125,7 @@ func (s *Server) create(ctx context.Context, ks storedKeyspace) error {
 	if err != nil {
 		return err
 	}
-	condition := []*storepb.Compare{store.ModifiedAt(keyspaceKey(ks.id()), ks.revision)}
+	condition := []*storepb.Compare{store.ModifiedAt(meta.KeyspaceKey(ks.ID()), ks.Revision)}
 	for from := 0; from < len(missing); from += chunk {
 		var ops []*storepb.Op
 		used := map[keys.NodeID]bool{}
@@ -150,7 +137,7 @@ func (s *Server) create(ctx context.Context, ks storedKeyspace) error {
 			if err := keys.ValidatePartition(p); err != nil {
 				return fmt.Errorf("INVARIANT: a new partition is sound: %w", err)
 			}
-			ops = append(ops, store.Put(partitionKey(ks.id(), keys.PartitionID(p.Id)), encode(p)))
+			ops = append(ops, store.Put(meta.PartitionKey(ks.ID(), keys.PartitionID(p.Id)), meta.Encode(p)))
 		}
 		// A node that is let go meanwhile must not be named afterwards.
 		conditions := slices.Clone(condition)
@@ -161,14 +148,14 @@ func (s *Server) create(ctx context.Context, ks storedKeyspace) error {
 			}
 			conditions = append(conditions, unchanged)
 		}
-		ok, err := s.commit(ctx, conditions, ops...)
+		ok, err := s.meta.Commit(ctx, conditions, ops...)
 		if err != nil {
 			return err
 		}
 		if !ok {
-			now, err := loadKeyspace(s.store.Stale(), ks.id())
-			if err == nil && now.revision == ks.revision {
-				err = errConflict("nodes")
+			now, err := meta.LoadKeyspace(s.store.Stale(), ks.ID())
+			if err == nil && now.Revision == ks.Revision {
+				err = meta.Conflict("nodes")
 			}
 			return err // none: it is being dropped
 		}
@@ -178,10 +165,10 @@ func (s *Server) create(ctx context.Context, ks storedKeyspace) error {
 			"first", plan.Placements[0].Reason.String())
 	}
 	ks.State = clusterpb.KeyspaceState_ACTIVE
-	ok, err := s.commit(ctx, condition, store.Put(keyspaceKey(ks.id()), encode(ks.Keyspace)),
-		store.Delete(creationKey(ks.id())))
+	ok, err := s.meta.Commit(ctx, condition, store.Put(meta.KeyspaceKey(ks.ID()), meta.Encode(ks.Keyspace)),
+		store.Delete(meta.CreationKey(ks.ID())))
 	if ok {
-		s.config.Logger.Info("keyspace is active", "keyspace", ks.Name, "id", ks.id())
+		s.config.Logger.Info("keyspace is active", "keyspace", ks.Name, "id", ks.ID())
 	}
 	return err
 }
@@ -192,11 +179,11 @@ func placements(
 	v *store.View, ks keys.KeyspaceID, c *serverpb.Creation,
 ) (placed []assign.Placed, missing []uint64, err error) {
 	there := make([]bool, c.Partitions)
-	for kv, err := range v.All([]byte(partitionPrefix)) {
+	for kv, err := range v.All([]byte(meta.PartitionPrefix)) {
 		if err != nil {
 			return nil, nil, err
 		}
-		p, err := decodePartition(kv.Key, kv.Value)
+		p, err := meta.DecodePartition(kv.Key, kv.Value)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -246,14 +233,14 @@ func describe(
 }
 
 // drop removes the consumers of a keyspace, its partitions from the table, and then the keyspace.
-func (s *Server) drop(ctx context.Context, ks storedKeyspace) error {
-	condition := []*storepb.Compare{store.ModifiedAt(keyspaceKey(ks.id()), ks.revision)}
-	consumers, last := store.PrefixRange(consumersOf(ks.id()))
-	if ok, err := s.commit(ctx, condition, &storepb.Op{Op: &storepb.Op_DeleteRange{
+func (s *Server) drop(ctx context.Context, ks meta.Keyspace) error {
+	condition := []*storepb.Compare{store.ModifiedAt(meta.KeyspaceKey(ks.ID()), ks.Revision)}
+	consumers, last := store.PrefixRange(consumersOf(ks.ID()))
+	if ok, err := s.meta.Commit(ctx, condition, &storepb.Op{Op: &storepb.Op_DeleteRange{
 		DeleteRange: &storepb.DeleteRange{Key: consumers, RangeEnd: last}}}); err != nil || !ok {
 		return err
 	}
-	start, end := store.PrefixRange(partitionsOf(ks.id()))
+	start, end := store.PrefixRange(meta.PartitionsOf(ks.ID()))
 	for {
 		page, err := s.store.Stale().Range(&storepb.Range{Key: start, RangeEnd: end, Limit: chunk,
 			KeysOnly: true})
@@ -266,21 +253,21 @@ func (s *Server) drop(ctx context.Context, ks storedKeyspace) error {
 		var ops []*storepb.Op
 		var ids []keys.PartitionID
 		for _, kv := range page.Kvs {
-			id, err := lastID(kv.Key, 16)
+			id, err := meta.LastID(kv.Key, 16)
 			if err != nil {
 				return err
 			}
 			ids = append(ids, keys.PartitionID(id))
 			ops = append(ops, store.Delete(kv.Key))
 		}
-		if ok, err := s.commit(ctx, condition, ops...); err != nil || !ok {
+		if ok, err := s.meta.Commit(ctx, condition, ops...); err != nil || !ok {
 			return err
 		}
 		s.soft.drop(ids)
 	}
-	ok, err := s.commit(ctx, condition, store.Delete(keyspaceKey(ks.id())))
+	ok, err := s.meta.Commit(ctx, condition, store.Delete(meta.KeyspaceKey(ks.ID())))
 	if ok {
-		s.config.Logger.Info("keyspace is gone", "keyspace", ks.Name, "id", ks.id())
+		s.config.Logger.Info("keyspace is gone", "keyspace", ks.Name, "id", ks.ID())
 	}
 	return err
 }

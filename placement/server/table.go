@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -109,7 +110,7 @@ func (r *tableReader) Next(ctx context.Context) (*clusterpb.TableUpdate, error) 
 			continue
 		}
 		if err != nil {
-			return nil, r.server.toStatus(err)
+			return nil, r.server.meta.Status(err)
 		}
 		u.Cluster = r.server.config.Cluster
 		return u, nil
@@ -148,14 +149,14 @@ func (r *tableReader) begin() (err error) {
 	after := r.after
 	if after == 0 {
 		view := s.store.Stale()
-		nodes, err := loadNodes(view)
+		nodes, err := meta.LoadNodes(view)
 		if err != nil {
 			return err
 		}
 		r.pages, r.stop = pages(view, nodes)
 		after = view.Revision
 	}
-	r.watch, err = s.store.Watch([]byte(tablePrefix), after)
+	r.watch, err = s.store.Watch([]byte(meta.TablePrefix), after)
 	r.began = err == nil
 	return err
 }
@@ -242,7 +243,7 @@ func pages(
 				return
 			}
 		}
-		for _, prefix := range []string{keyspacePrefix, partitionPrefix} {
+		for _, prefix := range []string{meta.KeyspacePrefix, meta.PartitionPrefix} {
 			for kv, err := range view.All([]byte(prefix)) {
 				if err == nil {
 					err = add(u, kv.Key, kv.Value)
@@ -263,12 +264,12 @@ func pages(
 
 // add puts a keyspace or a partition into an update.
 func add(u *clusterpb.TableUpdate, key, value []byte) error {
-	if strings.HasPrefix(string(key), keyspacePrefix) {
+	if strings.HasPrefix(string(key), meta.KeyspacePrefix) {
 		k := &clusterpb.Keyspace{}
 		u.Keyspaces = append(u.Keyspaces, k)
 		return k.UnmarshalVT(value)
 	}
-	p, err := decodePartition(key, value)
+	p, err := meta.DecodePartition(key, value)
 	u.Partitions = append(u.Partitions, p)
 	return err
 }
@@ -288,25 +289,25 @@ func (r *tableReader) update(batch store.Batch) (*clusterpb.TableUpdate, error) 
 		}
 		var err error
 		switch {
-		case strings.HasPrefix(key, nodePrefix), strings.HasPrefix(key, alivePrefix):
+		case strings.HasPrefix(key, meta.NodePrefix), strings.HasPrefix(key, meta.AlivePrefix):
 			var id uint64
-			id, err = lastID(e.KV.Key, 16)
+			id, err = meta.LastID(e.KV.Key, 16)
 			changed[id] = true
-		case strings.HasPrefix(key, keyspacePrefix):
+		case strings.HasPrefix(key, meta.KeyspacePrefix):
 			if !e.Deleted() {
 				err = add(u, e.KV.Key, e.KV.Value)
 				break
 			}
 			var id uint64
-			id, err = lastID(e.KV.Key, 8)
+			id, err = meta.LastID(e.KV.Key, 8)
 			u.RemovedKeyspaces = append(u.RemovedKeyspaces, uint32(id))
-		case strings.HasPrefix(key, partitionPrefix):
+		case strings.HasPrefix(key, meta.PartitionPrefix):
 			if !e.Deleted() {
 				err = add(u, e.KV.Key, e.KV.Value)
 				break
 			}
 			var id uint64
-			id, err = lastID(e.KV.Key, 16)
+			id, err = meta.LastID(e.KV.Key, 16)
 			u.RemovedPartitions = append(u.RemovedPartitions, id)
 		}
 		if err != nil {
@@ -326,7 +327,7 @@ func (r *tableReader) update(batch store.Batch) (*clusterpb.TableUpdate, error) 
 
 func addNode(u *clusterpb.TableUpdate, view *store.View, id keys.NodeID) error {
 	n := &clusterpb.Node{}
-	revision, err := load(view, nodeKey(id), n)
+	revision, err := meta.Load(view, meta.NodeKey(id), n)
 	if err != nil {
 		return err
 	}
@@ -334,7 +335,7 @@ func addNode(u *clusterpb.TableUpdate, view *store.View, id keys.NodeID) error {
 		u.RemovedNodes = append(u.RemovedNodes, uint64(id))
 		return nil
 	}
-	alive, err := view.Get(aliveKey(id))
+	alive, err := view.Get(meta.AliveKey(id))
 	n.Alive = alive != nil
 	u.Nodes = append(u.Nodes, n)
 	return err
@@ -346,7 +347,7 @@ func (s *Server) WatchMetadata(
 ) error {
 	// A receiver that does not say checks the updates, which name the cluster.
 	if r.Cluster != 0 {
-		if err := s.checkCluster(r.Cluster); err != nil {
+		if err := s.meta.CheckCluster(r.Cluster); err != nil {
 			return err
 		}
 	}

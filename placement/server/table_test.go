@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -457,7 +458,7 @@ func TestRevisionsComeWhole(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ops = append(ops, store.Put(partitionKey(keys.KeyspaceID(p.Keyspace), keys.PartitionID(p.Id)),
+			ops = append(ops, store.Put(meta.PartitionKey(keys.KeyspaceID(p.Keyspace), keys.PartitionID(p.Id)),
 				value))
 		}
 		if _, err := c.members[0].store.Do(ctx, store.If(nil, ops, nil)); err != nil {

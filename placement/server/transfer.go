@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -19,21 +20,21 @@ import (
 func (s *Server) TransferLeader(
 	ctx context.Context, r *clusterpb.TransferLeaderRequest,
 ) (*clusterpb.TransferLeaderResponse, error) {
-	v, done, err := s.viewInTurn(ctx)
+	v, done, err := s.meta.ViewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	same := func(o *serverpb.Operator) bool { return o.LeadNode == r.ToNode && o.AddNode == 0 }
 	if o, err := underWay(v, r.Partition, same); o != nil || err != nil {
-		return &clusterpb.TransferLeaderResponse{Operator: o.GetId()}, s.toStatus(err)
+		return &clusterpb.TransferLeaderResponse{Operator: o.GetId()}, s.meta.Status(err)
 	}
 	o, err := s.transfer(v, r)
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	if err := s.begin(ctx, o, nil); err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	return &clusterpb.TransferLeaderResponse{Operator: o.Id}, nil
 }
@@ -57,10 +58,10 @@ func (s *Server) transfer(v *store.View, r *clusterpb.TransferLeaderRequest,
 			r.ToNode)
 	}
 	n := &clusterpb.Node{}
-	if _, err := load(v, nodeKey(keys.NodeID(r.ToNode)), n); err != nil {
+	if _, err := meta.Load(v, meta.NodeKey(keys.NodeID(r.ToNode)), n); err != nil {
 		return nil, err
 	}
-	alive, err := v.Get(aliveKey(keys.NodeID(r.ToNode)))
+	alive, err := v.Get(meta.AliveKey(keys.NodeID(r.ToNode)))
 	if err != nil {
 		return nil, err
 	}
@@ -98,11 +99,11 @@ func (s *Server) toChange(v *store.View, partition uint64) (*clusterpb.Partition
 	if d == nil {
 		return nil, status.Errorf(codes.NotFound, "there is no partition %d", partition)
 	}
-	ks, err := loadKeyspace(v, keys.KeyspaceID(d.Keyspace))
+	ks, err := meta.LoadKeyspace(v, keys.KeyspaceID(d.Keyspace))
 	if err != nil {
 		return nil, err
 	}
-	operators, err := loadOperators(v)
+	operators, err := meta.LoadOperators(v)
 	if err != nil {
 		return nil, err
 	}

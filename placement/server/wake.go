@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -121,10 +122,10 @@ func (s *Server) wakeNodes() {
 func (s *Server) wakeNode(id keys.NodeID) {
 	v := s.store.Stale()
 	n := &clusterpb.Node{}
-	if revision, err := load(v, nodeKey(id), n); err != nil || revision == 0 {
+	if revision, err := meta.Load(v, meta.NodeKey(id), n); err != nil || revision == 0 {
 		return
 	}
-	if alive, err := v.Get(aliveKey(id)); err != nil || alive == nil {
+	if alive, err := v.Get(meta.AliveKey(id)); err != nil || alive == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, wakeTimeout)

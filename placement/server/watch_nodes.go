@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -49,7 +50,7 @@ func (c *scheduler) watchNodes(ctx context.Context, now time.Time) error {
 func (s *Server) noteSlow(ctx context.Context, id keys.NodeID, stats *clusterpb.NodeStats,
 	now time.Time) error {
 	n := &clusterpb.Node{}
-	revision, err := load(s.store.Stale(), nodeKey(id), n)
+	revision, err := meta.Load(s.store.Stale(), meta.NodeKey(id), n)
 	if err != nil || revision == 0 || stats.DiskSlow == (n.DiskSlowSinceUnixMs != 0) {
 		return err
 	}
@@ -64,20 +65,20 @@ func (s *Server) noteSlow(ctx context.Context, id keys.NodeID, stats *clusterpb.
 		}
 		n.DiskSlowSinceUnixMs = 0
 	}
-	_, err = s.commitEvent(ctx, &clusterpb.Event{Kind: "node", ToNode: uint64(id), Outcome: text},
-		[]*storepb.Compare{store.ModifiedAt(nodeKey(id), revision)},
-		store.Put(nodeKey(id), encode(n)))
+	_, err = s.meta.CommitEvent(ctx, &clusterpb.Event{Kind: "node", ToNode: uint64(id), Outcome: text},
+		[]*storepb.Compare{store.ModifiedAt(meta.NodeKey(id), revision)},
+		store.Put(meta.NodeKey(id), meta.Encode(n)))
 	return err
 }
 
 func (s *Server) noteNode(ctx context.Context, id keys.NodeID, now time.Time) error {
 	v := s.store.Stale()
 	n := &clusterpb.Node{}
-	revision, err := load(v, nodeKey(id), n)
+	revision, err := meta.Load(v, meta.NodeKey(id), n)
 	if err != nil || revision == 0 {
 		return err
 	}
-	alive, err := v.Get(aliveKey(id))
+	alive, err := v.Get(meta.AliveKey(id))
 	if err != nil {
 		return err
 	}
@@ -96,9 +97,9 @@ func (s *Server) noteNode(ctx context.Context, id keys.NodeID, now time.Time) er
 	default:
 		return nil
 	}
-	conditions := []*storepb.Compare{store.ModifiedAt(nodeKey(id), revision)}
-	_, err = s.commitEvent(ctx, &clusterpb.Event{Kind: "node", ToNode: uint64(id), Outcome: text},
-		conditions, store.Put(nodeKey(id), encode(n)))
+	conditions := []*storepb.Compare{store.ModifiedAt(meta.NodeKey(id), revision)}
+	_, err = s.meta.CommitEvent(ctx, &clusterpb.Event{Kind: "node", ToNode: uint64(id), Outcome: text},
+		conditions, store.Put(meta.NodeKey(id), meta.Encode(n)))
 	return err
 }
 
@@ -128,17 +129,17 @@ func (c *scheduler) retire(ctx context.Context) error {
 // a new keyspace are recorded on condition that the nodes' records are as they were when they were
 // ACTIVE, and confirming a recovery takes turns with this.
 func (s *Server) retire(ctx context.Context, id keys.NodeID) error {
-	v, done, err := s.viewInTurn(ctx)
+	v, done, err := s.meta.ViewInTurn(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
 	n := &clusterpb.Node{}
-	revision, err := load(v, nodeKey(id), n)
+	revision, err := meta.Load(v, meta.NodeKey(id), n)
 	if err != nil || revision == 0 || n.Status != clusterpb.NodeStatus_NODE_MOVING {
 		return err
 	}
-	operators, err := loadOperators(v)
+	operators, err := meta.LoadOperators(v)
 	if err != nil {
 		return err
 	}
@@ -147,11 +148,11 @@ func (s *Server) retire(ctx context.Context, id keys.NodeID) error {
 			return nil
 		}
 	}
-	for kv, err := range v.All([]byte(partitionPrefix)) {
+	for kv, err := range v.All([]byte(meta.PartitionPrefix)) {
 		if err != nil {
 			return err
 		}
-		p, err := decodePartition(kv.Key, kv.Value)
+		p, err := meta.DecodePartition(kv.Key, kv.Value)
 		if err != nil {
 			return err
 		}
@@ -163,10 +164,10 @@ func (s *Server) retire(ctx context.Context, id keys.NodeID) error {
 		return err
 	}
 	n.Status = clusterpb.NodeStatus_NODE_GONE
-	ok, err := s.commitEvent(ctx, &clusterpb.Event{Kind: "node", ToNode: uint64(id),
+	ok, err := s.meta.CommitEvent(ctx, &clusterpb.Event{Kind: "node", ToNode: uint64(id),
 		Outcome: "decommissioned: it holds nothing any more, and is refused from now on"},
-		[]*storepb.Compare{store.ModifiedAt(nodeKey(id), revision)},
-		store.Put(nodeKey(id), encode(n)))
+		[]*storepb.Compare{store.ModifiedAt(meta.NodeKey(id), revision)},
+		store.Put(meta.NodeKey(id), meta.Encode(n)))
 	if ok {
 		s.config.Logger.Info("node is decommissioned; its directory can be deleted", "node", id)
 	}

@@ -31,13 +31,13 @@ type explanation struct {
 
 // Why explains a partition, a node or a keyspace, as the planner sees it. Only the leader does it.
 func (s *Server) Why(ctx context.Context, r *clusterpb.WhyRequest) (*clusterpb.WhyResponse, error) {
-	v, err := s.view(ctx)
+	v, err := s.meta.View(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out, text, err := s.explain(v, r)
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	all, err := s.ListOperators(ctx, nil)
 	if err != nil {
@@ -64,14 +64,14 @@ func (s *Server) Why(ctx context.Context, r *clusterpb.WhyRequest) (*clusterpb.W
 	}
 	encoded, err := json.Marshal(out)
 	if err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	}
 	if sees, err := s.seesExplained(ctx, v, r); err != nil {
-		return nil, s.toStatus(err)
+		return nil, s.meta.Status(err)
 	} else if !sees {
 		text = withoutKeys(text)
 		if encoded, err = withoutKeysJSON(encoded); err != nil {
-			return nil, s.toStatus(err)
+			return nil, s.meta.Status(err)
 		}
 	}
 	return &clusterpb.WhyResponse{Text: text, Json: encoded}, nil
@@ -89,8 +89,8 @@ func (s *Server) seesExplained(
 		p, err := s.findPartition(v, keys.PartitionID(r.Partition))
 		return err == nil && sees.all(keys.KeyspaceID(p.GetKeyspace())), err
 	case r.Keyspace != "":
-		ks, err := s.keyspaceByName(v, r.Keyspace)
-		return err == nil && sees.all(ks.id()), err
+		ks, err := s.meta.KeyspaceByName(v, r.Keyspace)
+		return err == nil && sees.all(ks.ID()), err
 	}
 	return false, nil
 }
@@ -99,11 +99,11 @@ func (s *Server) seesExplained(
 func (s *Server) explain(v *store.View, r *clusterpb.WhyRequest) (*explanation, string, error) {
 	var keyspace keys.KeyspaceID
 	if r.Keyspace != "" {
-		ks, err := s.keyspaceByName(v, r.Keyspace)
+		ks, err := s.meta.KeyspaceByName(v, r.Keyspace)
 		if err != nil {
 			return nil, "", err
 		}
-		if keyspace = ks.id(); ks.State != clusterpb.KeyspaceState_ACTIVE {
+		if keyspace = ks.ID(); ks.State != clusterpb.KeyspaceState_ACTIVE {
 			return nil, "", status.Errorf(codes.FailedPrecondition, "keyspace %s is being created or "+
 				"dropped; `tidemark keyspace list` shows what it waits for", ks.Name)
 		}

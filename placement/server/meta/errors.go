@@ -1,4 +1,4 @@
-package server
+package meta
 
 import (
 	"context"
@@ -13,25 +13,25 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// refused is how a member that does not lead answers.
-func (s *Server) refused(leader keys.ReplicaID) error {
-	address := s.address(leader)
+// Refused is how a member that does not lead answers.
+func (r *Records) Refused(leader keys.ReplicaID) error {
+	address := r.Address(leader)
 	text := "this member does not lead the core, and no leader is known"
 	if address != "" {
 		text = "this member does not lead the core; " + address + " does"
 	}
 	return hint.Error(codes.FailedPrecondition, text,
-		&clusterpb.CoreHint{Leader: address, Members: s.current()})
+		&clusterpb.CoreHint{Leader: address, Members: r.CoreMembers()})
 }
 
-// toStatus gives an error of the store its code.
-func (s *Server) toStatus(err error) error {
+// Status gives an error of the store its code.
+func (r *Records) Status(err error) error {
 	var not *store.NotLeaderError
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &not):
-		return s.refused(not.Leader)
+		return r.Refused(not.Leader)
 	case errors.Is(err, context.Canceled):
 		return status.Error(codes.Canceled, err.Error())
 	case errors.Is(err, context.DeadlineExceeded):
@@ -46,4 +46,15 @@ func (s *Server) toStatus(err error) error {
 	// Everything else is the core's momentary state, and it is safe to ask again: see the package's
 	// comment on tokens.
 	return hint.Unavailable("the core: %v", err)
+}
+
+func UnknownKeyspace(name string) error {
+	return status.Errorf(codes.NotFound,
+		"there is no keyspace %s; `tidemark keyspace list` shows those there are",
+		keys.Pretty([]byte(name)))
+}
+
+// Conflict says that something changed between reading and writing; it is safe to try again.
+func Conflict(what string) error {
+	return hint.Unavailable("the core's record of %s changed meanwhile; try again", what)
 }

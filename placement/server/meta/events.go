@@ -1,0 +1,79 @@
+package meta
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+const (
+	// maxEvents is how many events are kept; the oldest go.
+	maxEvents = 10_000
+
+	// eventPage is how many are read at a time.
+	eventPage = 500
+)
+
+// CommitEvent does writes if the conditions hold, and adds an event to the log with them; false:
+// the conditions do not hold, and nothing was done.
+func (r *Records) CommitEvent(ctx context.Context, e *clusterpb.Event,
+	conditions []*storepb.Compare, ops ...*storepb.Op) (bool, error) {
+	for {
+		last, revision, err := LoadID(r.store.Stale(), []byte(eventsKey))
+		if err != nil {
+			return false, r.Status(err)
+		}
+		e.Number, e.UnixMs = last+1, time.Now().UnixMilli()
+		all := append(slices.Clone(ops), store.Put(eventKey(e.Number), Encode(e)),
+			store.Put([]byte(eventsKey), EncodeID(e.Number)))
+		if e.Number > maxEvents {
+			all = append(all, store.Delete(eventKey(e.Number-maxEvents)))
+		}
+		unchanged := store.ModifiedAt([]byte(eventsKey), revision)
+		ok, err := r.Commit(ctx, append(slices.Clone(conditions), unchanged), all...)
+		if ok || err != nil {
+			return ok, err
+		}
+		// A commit that failed was seen here, so what it met is in this member's store.
+		if _, now, err := LoadID(r.store.Stale(), []byte(eventsKey)); now == revision || err != nil {
+			return false, err
+		}
+	}
+}
+
+// EventsBackwards calls f with the events, the newest first, until it returns false.
+func EventsBackwards(v *store.View, f func(*clusterpb.Event) bool) error {
+	last, _, err := LoadID(v, []byte(eventsKey))
+	if err != nil {
+		return err
+	}
+	end := last + 1
+	for end > 1 {
+		from := uint64(1)
+		if end > eventPage {
+			from = end - eventPage
+		}
+		page, err := v.Range(&storepb.Range{Key: eventKey(from), RangeEnd: eventKey(end)})
+		if err != nil {
+			return err
+		}
+		for i := len(page.Kvs) - 1; i >= 0; i-- {
+			e := &clusterpb.Event{}
+			if err := e.UnmarshalVT(page.Kvs[i].Value); err != nil {
+				return Malformed(page.Kvs[i].Key, err)
+			}
+			if !f(e) {
+				return nil
+			}
+		}
+		if len(page.Kvs) == 0 {
+			return nil
+		}
+		end = from
+	}
+	return nil
+}

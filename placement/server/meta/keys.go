@@ -1,0 +1,173 @@
+package meta
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+const (
+	// ReservedPrefix is what placement's own keys in the core's store begin with. Clients may read
+	// them and not write them.
+	ReservedPrefix = "/_tidemark/"
+	// TablePrefix is what of that is sent to nodes and clients.
+	TablePrefix = ReservedPrefix + "table/"
+
+	NodePrefix      = TablePrefix + "node/"      // node -> clusterpb.Node
+	AlivePrefix     = TablePrefix + "alive/"     // node -> nothing, under the node's lease
+	KeyspacePrefix  = TablePrefix + "keyspace/"  // keyspace -> clusterpb.Keyspace
+	PartitionPrefix = TablePrefix + "partition/" // keyspace/partition -> clusterpb.Partition
+
+	clusterKey      = ReservedPrefix + "cluster"    // the cluster's id
+	IDsKey          = ReservedPrefix + "ids"        // serverpb.Ids
+	serverPrefix    = ReservedPrefix + "server/"    // directory -> node
+	directoryPrefix = ReservedPrefix + "directory/" // node -> serverpb.Server
+	NamePrefix      = ReservedPrefix + "name/"      // name of a keyspace -> its id
+	CreationPrefix  = ReservedPrefix + "creation/"  // keyspace -> serverpb.Creation
+	TokenPrefix     = ReservedPrefix + "token/"     // number modulo MaxTokens -> serverpb.Token
+	CoreGoalKey     = ReservedPrefix + "core"       // serverpb.CoreGoal; absent: nothing is under way
+	OperatorPrefix  = ReservedPrefix + "operator/"  // partition -> serverpb.Operator
+	HeldPrefix      = ReservedPrefix + "held/"      // partition -> the one whose operator merges it
+	RecoveryPrefix  = ReservedPrefix + "recovery/"  // partition -> clusterpb.RecoveredPartition
+	eventPrefix     = ReservedPrefix + "event/"     // number -> clusterpb.Event
+	eventsKey       = ReservedPrefix + "events"     // the number of the last event
+	ConsumerPrefix  = ReservedPrefix + "consumer/"  // keyspace/name -> clusterpb.Consumer
+	SettingsKey     = ReservedPrefix + "settings"   // clusterpb.PlacementSettings
+
+	// GuardKey has the clusterpb.GuardState; absent: servers never had to follow users and roles.
+	GuardKey = ReservedPrefix + "guard"
+	// RecoveredKey is there when the core has gone on from one member, until GuardKey is put off.
+	RecoveredKey = ReservedPrefix + "recovered"
+
+	// CoordinationKey has the storepb.Members with which the coordination store was founded.
+	CoordinationKey = ReservedPrefix + "coordination"
+
+	// MaxTokens is how many creations and drops are remembered.
+	MaxTokens = 1024
+
+	// nodeLeases is where the ids of nodes' leases begin: beyond what clients are likely to choose.
+	nodeLeases = 0x7469_6465_0000_0000
+)
+
+func NodeKey(id keys.NodeID) []byte  { return fmt.Appendf(nil, "%s%016x", NodePrefix, uint64(id)) }
+func AliveKey(id keys.NodeID) []byte { return fmt.Appendf(nil, "%s%016x", AlivePrefix, uint64(id)) }
+func DirectoryKey(id keys.NodeID) []byte {
+	return fmt.Appendf(nil, "%s%016x", directoryPrefix, uint64(id))
+}
+func ServerKey(server uint64) []byte { return fmt.Appendf(nil, "%s%016x", serverPrefix, server) }
+func NameKey(name string) []byte     { return []byte(NamePrefix + name) }
+func TokenKey(number uint64) []byte {
+	return fmt.Appendf(nil, "%s%04x", TokenPrefix, number%MaxTokens)
+}
+func NodeLease(id keys.NodeID) int64 { return nodeLeases + int64(id) }
+
+func KeyspaceKey(id keys.KeyspaceID) []byte {
+	return fmt.Appendf(nil, "%s%08x", KeyspacePrefix, uint32(id))
+}
+
+func CreationKey(id keys.KeyspaceID) []byte {
+	return fmt.Appendf(nil, "%s%08x", CreationPrefix, uint32(id))
+}
+
+func RecoveryKey(id keys.PartitionID) []byte {
+	return fmt.Appendf(nil, "%s%016x", RecoveryPrefix, uint64(id))
+}
+
+func OperatorKey(id keys.PartitionID) []byte {
+	return fmt.Appendf(nil, "%s%016x", OperatorPrefix, uint64(id))
+}
+
+func HeldKey(id keys.PartitionID) []byte {
+	return fmt.Appendf(nil, "%s%016x", HeldPrefix, uint64(id))
+}
+
+func PartitionsOf(ks keys.KeyspaceID) []byte {
+	return fmt.Appendf(nil, "%s%08x/", PartitionPrefix, uint32(ks))
+}
+
+func PartitionKey(ks keys.KeyspaceID, id keys.PartitionID) []byte {
+	return fmt.Appendf(PartitionsOf(ks), "%016x", uint64(id))
+}
+
+func eventKey(number uint64) []byte { return fmt.Appendf(nil, "%s%016x", eventPrefix, number) }
+
+// LastID reads the hexadecimal id with which a key of the table ends.
+func LastID(key []byte, digits int) (id uint64, err error) {
+	if len(key) < digits {
+		return 0, fmt.Errorf("the core's key %s is malformed", keys.Pretty(key))
+	}
+	for _, c := range key[len(key)-digits:] {
+		switch {
+		case c >= '0' && c <= '9':
+			id = id<<4 | uint64(c-'0')
+		case c >= 'a' && c <= 'f':
+			id = id<<4 | uint64(c-'a'+10)
+		default:
+			return 0, fmt.Errorf("the core's key %s is malformed", keys.Pretty(key))
+		}
+	}
+	return id, nil
+}
+
+func EncodeID(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }
+
+func decodeID(value []byte) (uint64, error) {
+	if len(value) != 8 {
+		return 0, errors.New("an id in the core's store is malformed")
+	}
+	return binary.BigEndian.Uint64(value), nil
+}
+
+type storedRecord interface {
+	MarshalVT() ([]byte, error)
+	UnmarshalVT([]byte) error
+}
+
+// Encode cannot fail for the messages that are stored here; if it does, an invariant is broken.
+func Encode(r storedRecord) []byte {
+	value, err := r.MarshalVT()
+	if err != nil {
+		panic(fmt.Sprintf("encode %T: %v", r, err))
+	}
+	return value
+}
+
+func Malformed(key []byte, err error) error {
+	return fmt.Errorf("the core's record %s is malformed: %w", keys.Pretty(key), err)
+}
+
+// Load reads a record, and the revision at which it was written; 0 if it is not there.
+func Load(v *store.View, key []byte, r storedRecord) (revision uint64, err error) {
+	kv, err := v.Get(key)
+	if err != nil || kv == nil {
+		return 0, err
+	}
+	if err := r.UnmarshalVT(kv.Value); err != nil {
+		return 0, Malformed(key, err)
+	}
+	return kv.ModRevision, nil
+}
+
+// LoadID reads an id; 0 if it is not there.
+func LoadID(v *store.View, key []byte) (id, revision uint64, err error) {
+	kv, err := v.Get(key)
+	if err != nil || kv == nil {
+		return 0, 0, err
+	}
+	id, err = decodeID(kv.Value)
+	return id, kv.ModRevision, err
+}
+
+// LoadIDs reads the counters, which begin with the first ids.
+func LoadIDs(v *store.View) (ids *serverpb.Ids, revision uint64, err error) {
+	ids = &serverpb.Ids{}
+	if revision, err = Load(v, []byte(IDsKey), ids); err == nil && revision == 0 {
+		ids = &serverpb.Ids{Node: 1, Keyspace: 1, Partition: uint64(keys.FirstDataPartition), Token: 1}
+	}
+	ids.Operator = max(ids.Operator, 1)
+	return ids, revision, err
+}

@@ -1,0 +1,49 @@
+package meta
+
+import (
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// coreMembers is a record of members as others are told of it.
+func coreMembers(m *storepb.Members) *clusterpb.CoreMembers {
+	return &clusterpb.CoreMembers{Version: m.GetVersion(), Members: PublicMembers(m.GetMembers())}
+}
+
+func PublicMembers(members []*storepb.Member) []*clusterpb.CoreMember {
+	list := make([]*clusterpb.CoreMember, len(members))
+	for i, x := range members {
+		list[i] = &clusterpb.CoreMember{Address: x.Address, Replica: x.Replica, Server: x.Server,
+			Role: clusterpb.ReplicaRole(x.Role)}
+	}
+	return list
+}
+
+// CoreMembers are the members as of what is applied here; those that the Server was started with while
+// nothing is.
+func (r *Records) CoreMembers() *clusterpb.CoreMembers {
+	if m := r.store.Members(); len(m.GetMembers()) > 0 {
+		return coreMembers(m)
+	}
+	return &clusterpb.CoreMembers{Members: r.founders}
+}
+
+// Members returns the members of the core.
+func (r *Records) Members() []*clusterpb.CoreMember { return r.CoreMembers().Members }
+
+// Address is where a member is; empty if it is not one.
+func (r *Records) Address(id keys.ReplicaID) string {
+	for _, m := range r.Members() {
+		if m.Replica == uint64(id) {
+			return m.Address
+		}
+	}
+	return ""
+}
+
+// LeaderAddress is where the core's leader is, as far as this member knows; empty if it does not.
+func (r *Records) LeaderAddress() string {
+	l, _ := r.store.Leadership()
+	return r.Address(l.Leader)
+}

@@ -1,0 +1,173 @@
+package meta
+
+import (
+	"context"
+
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+func Count(v *store.View, prefix string) (uint64, error) {
+	key, end := store.PrefixRange([]byte(prefix))
+	result, err := v.Range(&storepb.Range{Key: key, RangeEnd: end, CountOnly: true})
+	if err != nil {
+		return 0, err
+	}
+	return result.Count, nil
+}
+
+func (r *Records) KeyspaceByName(v *store.View, name string) (Keyspace, error) {
+	id, _, err := LoadID(v, NameKey(name))
+	if err != nil {
+		return Keyspace{}, r.Status(err)
+	}
+	if id == 0 {
+		return Keyspace{}, UnknownKeyspace(name)
+	}
+	ks, err := LoadKeyspace(v, keys.KeyspaceID(id))
+	if err != nil {
+		return Keyspace{}, r.Status(err)
+	}
+	if ks.Keyspace == nil {
+		return Keyspace{}, UnknownKeyspace(name)
+	}
+	return ks, nil
+}
+
+// expected is which keyspace a call was judged for.
+type expected struct{}
+
+// ForKeyspace is the context of a call about a keyspace that may be done to the keyspace of this id
+// only: its name may mean another one by then. 0: to any.
+func ForKeyspace(ctx context.Context, id uint64) context.Context {
+	return context.WithValue(ctx, expected{}, id)
+}
+
+// KeyspaceFor is KeyspaceByName for a call about a keyspace.
+func (r *Records) KeyspaceFor(
+	ctx context.Context, v *store.View, name string,
+) (Keyspace, error) {
+	ks, err := r.KeyspaceByName(v, name)
+	if id, _ := ctx.Value(expected{}).(uint64); err == nil && id != 0 && id != uint64(ks.ID()) {
+		return Keyspace{}, Conflict("keyspace " + name)
+	}
+	return ks, err
+}
+
+func LoadAlive(v *store.View) (map[uint64]bool, error) {
+	alive := map[uint64]bool{}
+	for kv, err := range v.All([]byte(AlivePrefix)) {
+		if err != nil {
+			return nil, err
+		}
+		id, err := LastID(kv.Key, 16)
+		if err != nil {
+			return nil, err
+		}
+		alive[id] = true
+	}
+	return alive, nil
+}
+
+// LoadNodes reads all nodes, by ascending id, and whether they are alive.
+func LoadNodes(v *store.View) ([]*clusterpb.Node, error) {
+	alive, err := LoadAlive(v)
+	if err != nil {
+		return nil, err
+	}
+	var nodes []*clusterpb.Node
+	for kv, err := range v.All([]byte(NodePrefix)) {
+		if err != nil {
+			return nil, err
+		}
+		n := &clusterpb.Node{}
+		if err := n.UnmarshalVT(kv.Value); err != nil {
+			return nil, Malformed(kv.Key, err)
+		}
+		n.Alive = alive[n.Id]
+		nodes = append(nodes, n)
+	}
+	return nodes, nil
+}
+
+// CountNodes counts the nodes that were not decommissioned.
+func CountNodes(v *store.View) (n uint64, err error) {
+	nodes, err := LoadNodes(v)
+	for _, node := range nodes {
+		if node.Status != clusterpb.NodeStatus_NODE_GONE {
+			n++
+		}
+	}
+	return n, err
+}
+
+// Keyspace is a keyspace, and the revision of its record.
+type Keyspace struct {
+	*clusterpb.Keyspace
+	Revision uint64
+}
+
+func (k Keyspace) ID() keys.KeyspaceID { return keys.KeyspaceID(k.Id) }
+
+func LoadKeyspaces(v *store.View) ([]Keyspace, error) {
+	var all []Keyspace
+	for kv, err := range v.All([]byte(KeyspacePrefix)) {
+		if err != nil {
+			return nil, err
+		}
+		k := &clusterpb.Keyspace{}
+		if err := k.UnmarshalVT(kv.Value); err != nil {
+			return nil, Malformed(kv.Key, err)
+		}
+		all = append(all, Keyspace{k, kv.ModRevision})
+	}
+	return all, nil
+}
+
+// LoadKeyspace reads one keyspace; nil if it is not there.
+func LoadKeyspace(v *store.View, id keys.KeyspaceID) (Keyspace, error) {
+	k := &clusterpb.Keyspace{}
+	revision, err := Load(v, KeyspaceKey(id), k)
+	if err != nil || revision == 0 {
+		return Keyspace{}, err
+	}
+	return Keyspace{k, revision}, nil
+}
+
+func DecodePartition(key, value []byte) (*clusterpb.Partition, error) {
+	p := &clusterpb.Partition{}
+	if err := p.UnmarshalVT(value); err != nil {
+		return nil, Malformed(key, err)
+	}
+	return p, nil
+}
+
+// LoadOperators reads the operators, by partition.
+func LoadOperators(v *store.View) (map[keys.PartitionID]*serverpb.Operator, error) {
+	all := map[keys.PartitionID]*serverpb.Operator{}
+	for kv, err := range v.All([]byte(OperatorPrefix)) {
+		if err != nil {
+			return nil, err
+		}
+		o := &serverpb.Operator{}
+		if err := o.UnmarshalVT(kv.Value); err != nil {
+			return nil, Malformed(kv.Key, err)
+		}
+		all[keys.PartitionID(o.Partition)] = o
+	}
+	return all, nil
+}
+
+// LoadPartition reads a descriptor, and the revision of its record; nil if it is not there.
+func LoadPartition(v *store.View, ks keys.KeyspaceID, id keys.PartitionID,
+) (*clusterpb.Partition, uint64, error) {
+	p := &clusterpb.Partition{}
+	revision, err := Load(v, PartitionKey(ks, id), p)
+	if err != nil || revision == 0 {
+		return nil, 0, err
+	}
+	return p, revision, nil
+}
