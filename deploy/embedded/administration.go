@@ -208,16 +208,16 @@ func (s *Server) withSight(ctx context.Context) context.Context {
 	case err == nil && unknown == nil && !on:
 		return ctx
 	case err != nil || unknown != nil || services == nil:
-		return server.WithSight(ctx, server.Blind{})
+		return veil.WithSight(ctx, veil.Blind{})
 	}
 	rights, all, err := services.RightsOf(limited)
 	switch {
 	case err != nil:
-		return server.WithSight(ctx, server.Blind{})
+		return veil.WithSight(ctx, veil.Blind{})
 	case all:
 		return ctx
 	}
-	return server.WithSight(ctx, rightsSight{rights})
+	return veil.WithSight(ctx, rightsSight{rights})
 }
 
 // viewer is the client that calls, for what follows the partition table. A server that cannot prove

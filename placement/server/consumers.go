@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/server/consumer"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -205,7 +206,7 @@ func (s *Server) GetConsumer(
 	}
 	now := s.times().Likely()
 	shown := c.Shown(ks.Name, now)
-	sightOf(ctx).consumer(shown)
+	veil.SightOf(ctx).Consumer(shown)
 	return &clusterpb.GetConsumerResponse{Consumer: shown}, nil
 }
 
@@ -242,7 +243,7 @@ func (s *Server) ListConsumers(
 		return nil, s.meta.Status(err)
 	}
 	now := s.times().Likely()
-	sees, names := sightOf(ctx), map[keys.KeyspaceID]string{}
+	sees, names := veil.SightOf(ctx), map[keys.KeyspaceID]string{}
 	for _, kv := range page.Kvs {
 		c, err := decodeConsumer(kv)
 		if err != nil {
@@ -262,7 +263,7 @@ func (s *Server) ListConsumers(
 		}
 		if name != "" {
 			shown := c.Shown(name, now)
-			sees.consumer(shown)
+			sees.Consumer(shown)
 			response.Consumers = append(response.Consumers, shown)
 		}
 	}

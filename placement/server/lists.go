@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -89,7 +90,7 @@ func (s *Server) ListPartitions(
 			names[ks.Id] = ks.Name
 		}
 	}
-	sees := sightOf(ctx)
+	sees := veil.SightOf(ctx)
 	for kv, err := range v.All(prefix) {
 		if err != nil {
 			return s.meta.Status(err)
@@ -100,7 +101,7 @@ func (s *Server) ListPartitions(
 		}
 		info := &clusterpb.PartitionInfo{Partition: p, Keyspace: names[p.Keyspace]}
 		s.soft.describe(info)
-		sees.partition(info)
+		sees.Partition(info)
 		if err := send(info); err != nil {
 			return err
 		}
@@ -123,7 +124,7 @@ func (s *Server) ListEvents(
 	if limit == 0 {
 		limit = defaultEvents
 	}
-	sees := sightOf(ctx)
+	sees := veil.SightOf(ctx)
 	out := &clusterpb.ListEventsResponse{}
 	err = meta.EventsBackwards(v, func(e *clusterpb.Event) bool {
 		if r.Partition != 0 && e.Partition != r.Partition && e.Child != r.Partition &&
@@ -131,7 +132,7 @@ func (s *Server) ListEvents(
 			e.FromNode != r.Node && e.LeadNode != r.Node {
 			return true
 		}
-		sees.event(e)
+		sees.Event(e)
 		out.Events = append(out.Events, e)
 		return len(out.Events) < limit
 	})

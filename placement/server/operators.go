@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
@@ -207,7 +208,7 @@ func (s *Server) ListOperators(
 		return nil, s.meta.Status(err)
 	}
 	ranks := s.leadRanks(v)
-	sees := sightOf(ctx)
+	sees := veil.SightOf(ctx)
 	for _, o := range operators {
 		ks, err := meta.LoadKeyspace(v, keys.KeyspaceID(o.Keyspace))
 		if err != nil {
@@ -233,7 +234,7 @@ func (s *Server) ListOperators(
 				info.WaitsFor = "no leader of the partition has reported"
 			}
 		}
-		sees.operator(keys.KeyspaceID(o.Keyspace), info)
+		sees.Operator(keys.KeyspaceID(o.Keyspace), info)
 		response.Operators = append(response.Operators, info)
 	}
 	return response, nil

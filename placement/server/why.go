@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -69,8 +70,8 @@ func (s *Server) Why(ctx context.Context, r *clusterpb.WhyRequest) (*clusterpb.W
 	if sees, err := s.seesExplained(ctx, v, r); err != nil {
 		return nil, s.meta.Status(err)
 	} else if !sees {
-		text = withoutKeys(text)
-		if encoded, err = withoutKeysJSON(encoded); err != nil {
+		text = veil.WithoutKeys(text)
+		if encoded, err = veil.WithoutKeysJSON(encoded); err != nil {
 			return nil, s.meta.Status(err)
 		}
 	}
@@ -81,16 +82,16 @@ func (s *Server) Why(ctx context.Context, r *clusterpb.WhyRequest) (*clusterpb.W
 // An explanation of a node has keys of any keyspace.
 func (s *Server) seesExplained(
 	ctx context.Context, v *store.View, r *clusterpb.WhyRequest) (bool, error) {
-	sees := sightOf(ctx)
+	sees := veil.SightOf(ctx)
 	switch {
-	case sees.of == nil:
+	case sees.All(0): // no keyspace has this id, so the caller sees whatever there is
 		return true, nil
 	case r.Partition != 0:
 		p, err := s.findPartition(v, keys.PartitionID(r.Partition))
-		return err == nil && sees.all(keys.KeyspaceID(p.GetKeyspace())), err
+		return err == nil && sees.All(keys.KeyspaceID(p.GetKeyspace())), err
 	case r.Keyspace != "":
 		ks, err := s.meta.KeyspaceByName(v, r.Keyspace)
-		return err == nil && sees.all(ks.ID()), err
+		return err == nil && sees.All(ks.ID()), err
 	}
 	return false, nil
 }

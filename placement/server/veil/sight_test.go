@@ -1,4 +1,4 @@
-package server
+package veil
 
 import (
 	"bytes"
@@ -16,11 +16,11 @@ func TestSentencesWithoutKeys(t *testing.T) {
 	for _, key := range []string{"m", "", `a"b`, `a\`, "a\x00\xff\n", strings.Repeat("k\"\\", 100)} {
 		text := "to be split, 48 % left and 50 % right of " + keys.Pretty([]byte(key)) + "; waits: 40s"
 		want := "to be split, 48 % left and 50 % right of (hidden); waits: 40s"
-		if got := withoutKeys(text); got != want {
+		if got := WithoutKeys(text); got != want {
 			t.Errorf("%s: %s", text, got)
 		}
 	}
-	encoded, err := withoutKeysJSON([]byte(`{"Partition":{"Bytes":12345678901234567890,` +
+	encoded, err := WithoutKeysJSON([]byte(`{"Partition":{"Bytes":12345678901234567890,` +
 		`"HotKey":"m","ByLoad":{"Key":"m","Left":480},"Verdict":"right of \"m\\\"\""},` +
 		`"events":[{"split_at":"bQ=="}]}`))
 	want := `{"Partition":{"ByLoad":{"Left":480},"Bytes":12345678901234567890,` +
@@ -36,11 +36,11 @@ func TestHiddenBoundsMakeSense(t *testing.T) {
 	p := &clusterpb.Partition{Id: 1, Keyspace: 7, PrefixLength: 4,
 		Start: append(bytes.Clone(prefix), 'a'), End: append(bytes.Clone(prefix), 'b')}
 	info := &clusterpb.PartitionInfo{Partition: p}
-	sightOf(context.Background()).partition(info)
+	SightOf(context.Background()).Partition(info)
 	if info.StartHidden || info.EndHidden || string(keys.PartitionUserSpan(p).Start) != "a" {
 		t.Errorf("without users: %v", info)
 	}
-	sightOf(WithSight(context.Background(), Blind{})).partition(info)
+	SightOf(WithSight(context.Background(), Blind{})).Partition(info)
 	if span := keys.PartitionUserSpan(p); !info.StartHidden || !info.EndHidden ||
 		len(span.Start) > 0 || len(span.End) > 0 {
 		t.Errorf("%v", info)
@@ -54,7 +54,7 @@ func TestCutSentencesWithoutKeys(t *testing.T) {
 		`splits at "secret\`:                   `splits at (hidden)`,
 		`splits at "secret\"`:                  `splits at (hidden)`,
 	} {
-		if got := withoutKeys(text); got != want {
+		if got := WithoutKeys(text); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}
@@ -63,7 +63,7 @@ func TestCutSentencesWithoutKeys(t *testing.T) {
 // What an operator waits for can be an error of a node, in which keys may have no quotes.
 func TestErrorsOfOperatorsAreHidden(t *testing.T) {
 	o := &clusterpb.OperatorInfo{Reason: `at "secret"`, WaitsFor: "data at secret cannot be read"}
-	sight{Blind{}}.operator(7, o)
+	sight{Blind{}}.Operator(7, o)
 	if strings.Contains(o.String(), "secret") || o.WaitsFor == "" {
 		t.Errorf("shown: %v", o)
 	}

@@ -1,4 +1,4 @@
-package server
+package veil
 
 import (
 	"bytes"
@@ -41,7 +41,7 @@ func (Blind) Span(keys.KeyspaceID, []byte, []byte) bool { return false }
 // sight is what a call goes by.
 type sight struct{ of Sight }
 
-func sightOf(ctx context.Context) sight {
+func SightOf(ctx context.Context) sight {
 	s, _ := ctx.Value(sightKey{}).(Sight)
 	return sight{s}
 }
@@ -51,16 +51,16 @@ func (s sight) key(keyspace keys.KeyspaceID, key []byte) bool {
 	return s.of == nil || len(key) == 0 || keyspace != 0 && s.of.Key(keyspace, key)
 }
 
-// all says whether all keys of a keyspace may be shown.
-func (s sight) all(keyspace keys.KeyspaceID) bool {
+// All says whether all keys of a keyspace may be shown.
+func (s sight) All(keyspace keys.KeyspaceID) bool {
 	return s.of == nil || keyspace != 0 && s.of.Span(keyspace, nil, nil)
 }
 
-// partition takes the bounds away that may not be shown.
-func (s sight) partition(info *clusterpb.PartitionInfo) {
+// Partition takes the bounds away that may not be shown.
+func (s sight) Partition(info *clusterpb.PartitionInfo) {
 	p := info.Partition
 	id, span := keys.KeyspaceID(p.Keyspace), keys.PartitionUserSpan(p)
-	if s.all(id) {
+	if s.All(id) {
 		return
 	}
 	if !s.key(id, span.Start) {
@@ -71,26 +71,26 @@ func (s sight) partition(info *clusterpb.PartitionInfo) {
 	}
 }
 
-// operator takes the keys away that may not be shown.
-func (s sight) operator(keyspace keys.KeyspaceID, o *clusterpb.OperatorInfo) {
-	if s.all(keyspace) {
+// Operator takes the keys away that may not be shown.
+func (s sight) Operator(keyspace keys.KeyspaceID, o *clusterpb.OperatorInfo) {
+	if s.All(keyspace) {
 		return
 	}
 	if !s.key(keyspace, o.SplitAt) {
 		o.SplitAtHidden, o.SplitAt = true, nil
 	}
 	for _, text := range []*string{&o.Reason, &o.Step, &o.ScoreBefore, &o.ScoreAfter, &o.Rejected} {
-		*text = withoutKeys(*text)
+		*text = WithoutKeys(*text)
 	}
 	if o.WaitsFor != "" {
 		o.WaitsFor = "(hidden)" // an error of a node, which may have keys without quotes
 	}
 }
 
-// event takes the keys away that may not be shown.
-func (s sight) event(e *clusterpb.Event) {
+// Event takes the keys away that may not be shown.
+func (s sight) Event(e *clusterpb.Event) {
 	keyspace := keys.KeyspaceID(e.KeyspaceId)
-	if s.all(keyspace) {
+	if s.All(keyspace) {
 		return
 	}
 	if !s.key(keyspace, e.SplitAt) {
@@ -98,14 +98,14 @@ func (s sight) event(e *clusterpb.Event) {
 	}
 	for _, text := range []*string{&e.Reason, &e.Outcome, &e.ScoreBefore, &e.ScoreAfter,
 		&e.Rejected} {
-		*text = withoutKeys(*text)
+		*text = WithoutKeys(*text)
 	}
 }
 
-// consumer takes the span away if it may not be shown.
-func (s sight) consumer(c *clusterpb.Consumer) {
+// Consumer takes the span away if it may not be shown.
+func (s sight) Consumer(c *clusterpb.Consumer) {
 	id, span := keys.KeyspaceID(c.KeyspaceId), c.GetSpan()
-	if span != nil && !s.all(id) && (id == 0 || !s.of.Span(id, span.Start, span.End)) {
+	if span != nil && !s.All(id) && (id == 0 || !s.of.Span(id, span.Start, span.End)) {
 		c.SpanHidden, c.Span = true, nil
 	}
 }
@@ -114,11 +114,11 @@ func (s sight) consumer(c *clusterpb.Consumer) {
 // sentence may have been cut within a key.
 var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*(?:"(?:\.\.\. \(\d+ bytes\))?|\\?$)`)
 
-// withoutKeys is a sentence in which what is quoted is hidden.
-func withoutKeys(text string) string { return quoted.ReplaceAllLiteralString(text, "(hidden)") }
+// WithoutKeys is a sentence in which what is quoted is hidden.
+func WithoutKeys(text string) string { return quoted.ReplaceAllLiteralString(text, "(hidden)") }
 
-// withoutKeysJSON takes the keys away of an explanation.
-func withoutKeysJSON(encoded []byte) ([]byte, error) {
+// WithoutKeysJSON takes the keys away of an explanation.
+func WithoutKeysJSON(encoded []byte) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(encoded))
 	decoder.UseNumber()
 	var value any
@@ -134,7 +134,7 @@ var keyFields = map[string]bool{"Key": true, "HotKey": true, "split_at": true}
 func hidden(value any) any {
 	switch v := value.(type) {
 	case string:
-		return withoutKeys(v)
+		return WithoutKeys(v)
 	case []any:
 		for i := range v {
 			v[i] = hidden(v[i])
