@@ -83,9 +83,11 @@ func (s *Server) ChangeCore(
 	}
 	g.Id, g.CreatedUnixMs = ids.Operator, time.Now().UnixMilli()
 	ids.Operator++
-	ok, err := s.meta.Commit(ctx, []*storepb.Compare{store.ModifiedAt([]byte(meta.CoreGoalKey), revision),
-		store.ModifiedAt([]byte(meta.IDsKey), idsRevision)},
-		store.Put([]byte(meta.CoreGoalKey), meta.Encode(g)), store.Put([]byte(meta.IDsKey), meta.Encode(ids)))
+	ok, err := s.meta.Commit(ctx,
+		[]*storepb.Compare{store.ModifiedAt([]byte(meta.CoreGoalKey), revision),
+			store.ModifiedAt([]byte(meta.IDsKey), idsRevision)},
+		store.Put([]byte(meta.CoreGoalKey), meta.Encode(g)),
+		store.Put([]byte(meta.IDsKey), meta.Encode(ids)))
 	if err != nil {
 		return nil, err
 	}

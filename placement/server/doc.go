@@ -44,7 +44,7 @@
 //
 // A change of a partition's replicas or leader, or a split of it, is an Operator record, one for
 // each partition at most. It has no state but its goal: what is next follows from the descriptor
-// (operator_step.go, split_step.go). The partition's leader carries the steps out and reports the
+// (package steps). The partition's leader carries the steps out and reports the
 // descriptor; the highest epoch goes into the table. Its node is told of an operator when it is
 // recorded (wake.go), and does not wait for its next heartbeat. A split takes the child's id from
 // the counter when it is recorded, and is in the table with all of its parts at once, or not at all

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -55,12 +56,12 @@ func (f *fleet) consumeLocked(p *fleetPartition, o *clusterpb.Order) {
 		f.t.Errorf("partition %d: a merge that cannot be: %v", p.d.Id, o)
 		return
 	}
-	going := right.d.Frozen != nil && freezesFor(right.d.Frozen, p.d) &&
+	going := right.d.Frozen != nil && steps.FreezesFor(right.d.Frozen, p.d) &&
 		o.Consume.Membership+1 == right.d.Membership
 	if !going && (o.Consume.Membership != right.d.Membership || right.d.Frozen != nil) {
 		return
 	}
-	if !together(p.d, right.d) {
+	if !steps.Together(p.d, right.d) {
 		f.t.Errorf("partitions %d and %d are not on the same nodes: %v, %v", p.d.Id, right.d.Id, p.d,
 			right.d)
 		return
@@ -79,7 +80,7 @@ func (f *fleet) consumeLocked(p *fleetPartition, o *clusterpb.Order) {
 func (f *fleet) quorumLocked(p *fleetPartition) bool {
 	members := group.ConfigurationOf(p.d)
 	return members.Quorum(func(id keys.ReplicaID) bool {
-		return f.answersLocked(p, replicaOf(p.d, uint64(id)))
+		return f.answersLocked(p, steps.ReplicaOf(p.d, uint64(id)))
 	})
 }
 
@@ -92,7 +93,7 @@ func (f *fleet) advanceMergesLocked() {
 			continue
 		}
 		left := f.parts[freeze.Partition]
-		if left == nil || !freezesFor(freeze, left.d) {
+		if left == nil || !steps.FreezesFor(freeze, left.d) {
 			if f.quorumLocked(right) {
 				right.d = proto.Clone(right.d).(*clusterpb.Partition)
 				right.d.Membership++

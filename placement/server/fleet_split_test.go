@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -18,8 +19,8 @@ func (f *fleet) splitLocked(p *fleetPartition, o *clusterpb.Order) {
 		return
 	}
 	quorum := group.ConfigurationOf(p.d)
-	if !allVote(p.d) || !quorum.Quorum(func(id keys.ReplicaID) bool {
-		return f.answersLocked(p, replicaOf(p.d, uint64(id)))
+	if !steps.AllVote(p.d) || !quorum.Quorum(func(id keys.ReplicaID) bool {
+		return f.answersLocked(p, steps.ReplicaOf(p.d, uint64(id)))
 	}) {
 		return
 	}

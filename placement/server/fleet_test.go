@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -189,14 +190,14 @@ func (f *fleet) answersLocked(p *fleetPartition, r *clusterpb.Replica) bool {
 
 // electLocked gives a partition another leader if its own is gone and a quorum answers.
 func (f *fleet) electLocked(p *fleetPartition) {
-	at := replicaAt(p.d, keys.NodeID(p.leader))
+	at := steps.ReplicaAt(p.d, keys.NodeID(p.leader))
 	if at != nil && at.Role != clusterpb.ReplicaRole_LEARNER && f.answersLocked(p, at) {
 		return
 	}
 	p.leader = 0
 	members := group.ConfigurationOf(p.d)
 	if !members.Quorum(func(id keys.ReplicaID) bool {
-		return f.answersLocked(p, replicaOf(p.d, uint64(id)))
+		return f.answersLocked(p, steps.ReplicaOf(p.d, uint64(id)))
 	}) {
 		return
 	}
@@ -226,7 +227,7 @@ func (f *fleet) beat(ctx context.Context, n *fleetNode) {
 	f.advanceMergesLocked()
 	n.broken = slices.DeleteFunc(n.broken, func(id uint64) bool {
 		// it was destroyed
-		return f.parts[id] == nil || replicaAt(f.parts[id].d, keys.NodeID(n.id)) == nil
+		return f.parts[id] == nil || steps.ReplicaAt(f.parts[id].d, keys.NodeID(n.id)) == nil
 	})
 	h.Stats.Broken = slices.Clone(n.broken)
 	h.Full, n.full = n.full, false
@@ -291,7 +292,7 @@ func (f *fleet) carryOutLocked(node uint64, o *clusterpb.Order) {
 		return
 	}
 	if o.TransferTo != 0 {
-		to := replicaOf(p.d, o.TransferTo)
+		to := steps.ReplicaOf(p.d, o.TransferTo)
 		if o.Target.Membership == p.d.Membership && to != nil && f.answersLocked(p, to) {
 			p.leader = to.Node
 			p.term++
@@ -318,13 +319,13 @@ func (f *fleet) carryOutLocked(node uint64, o *clusterpb.Order) {
 		return
 	}
 	quorum := to.Quorum(func(id keys.ReplicaID) bool {
-		return f.answersLocked(p, replicaOf(o.Target, uint64(id)))
+		return f.answersLocked(p, steps.ReplicaOf(o.Target, uint64(id)))
 	})
 	if !quorum && to.Joint() {
 		return // it waits
 	}
 	for _, r := range o.Target.Replicas {
-		before := replicaOf(p.d, r.Replica)
+		before := steps.ReplicaOf(p.d, r.Replica)
 		if r.Role == clusterpb.ReplicaRole_INCOMING &&
 			before.GetRole() == clusterpb.ReplicaRole_LEARNER &&
 			(!f.answersLocked(p, r) || time.Since(p.changed) < f.copying) {
@@ -332,7 +333,7 @@ func (f *fleet) carryOutLocked(node uint64, o *clusterpb.Order) {
 		}
 	}
 	for _, r := range o.Target.Replicas {
-		if replicaOf(p.d, r.Replica) == nil {
+		if steps.ReplicaOf(p.d, r.Replica) == nil {
 			if p.usedIDs[r.Replica] {
 				f.t.Errorf("partition %d: replica id %d comes again", p.d.Id, r.Replica)
 			}

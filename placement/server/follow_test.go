@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
@@ -20,9 +21,9 @@ import (
 func withLearner(d *clusterpb.Partition, node uint64) *clusterpb.Partition {
 	next := proto.Clone(d).(*clusterpb.Partition)
 	next.Membership++
-	next.Replicas = append(next.Replicas, &clusterpb.Replica{Node: node, Replica: nextReplica(d),
+	next.Replicas = append(next.Replicas, &clusterpb.Replica{Node: node, Replica: steps.NextReplica(d),
 		Role: clusterpb.ReplicaRole_LEARNER})
-	next.NextReplica = nextReplica(d) + 1
+	next.NextReplica = steps.NextReplica(d) + 1
 	return next
 }
 

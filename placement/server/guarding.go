@@ -85,7 +85,8 @@ func (s *Server) Guarding(
 			r.Do)
 	}
 	if change {
-		ok, err := s.meta.Commit(ctx, []*storepb.Compare{store.ModifiedAt([]byte(meta.GuardKey), revision)},
+		ok, err := s.meta.Commit(ctx,
+			[]*storepb.Compare{store.ModifiedAt([]byte(meta.GuardKey), revision)},
 			append(ops, store.Put([]byte(meta.GuardKey), meta.Encode(guard)))...)
 		if err == nil && !ok {
 			err = meta.Conflict("whether servers follow users and roles")

@@ -77,7 +77,8 @@ func (s *Server) heardMark(
 		return record, err
 	}
 	record.Version, record.On = mark.GetVersion()+1, mark.GetOn() || record.On
-	ok, err := s.meta.Commit(ctx, []*storepb.Compare{store.ModifiedAt([]byte(meta.GuardKey), revision)},
+	ok, err := s.meta.Commit(ctx,
+		[]*storepb.Compare{store.ModifiedAt([]byte(meta.GuardKey), revision)},
 		store.Put([]byte(meta.GuardKey), meta.Encode(record)))
 	if err == nil && !ok {
 		err = meta.Conflict("whether servers follow users and roles")

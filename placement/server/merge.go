@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -12,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -66,7 +66,7 @@ func rightOf(v *store.View, left *clusterpb.Partition) (*clusterpb.Partition, er
 		if err != nil {
 			return nil, err
 		}
-		if bytes.Equal(p.Start, left.End) && neighbours(left, p) {
+		if bytes.Equal(p.Start, left.End) && steps.Neighbours(left, p) {
 			return p, nil
 		}
 	}
@@ -76,13 +76,6 @@ func rightOf(v *store.View, left *clusterpb.Partition) (*clusterpb.Partition, er
 	}
 	return nil, status.Errorf(codes.FailedPrecondition,
 		"partition %d has no right neighbour: it is the last one of %s", left.Id, whole)
-}
-
-// neighbours says whether a partition begins where another one ends, in the same keyspace and hash
-// number.
-func neighbours(left, right *clusterpb.Partition) bool {
-	return bytes.Equal(right.Start, left.End) && left.Keyspace == right.Keyspace &&
-		left.Hash == right.Hash && left.PrefixLength == right.PrefixLength
 }
 
 // mergeAsked makes the operator that was asked for, or says why there can be none. It does not ask
@@ -112,7 +105,7 @@ func (s *Server) mergeAsked(v *store.View, leftID, rightID uint64) (*serverpb.Op
 			return nil, not("partition %d is frozen since an attempt to merge it; it thaws in a moment: "+
 				"try again", d.Id)
 		}
-		if !allVote(d) {
+		if !steps.AllVote(d) {
 			return nil, not("the replicas of partition %d are being changed; try again when all of them "+
 				"vote", d.Id)
 		}
@@ -126,7 +119,7 @@ func (s *Server) mergeAsked(v *store.View, leftID, rightID uint64) (*serverpb.Op
 	leftSize := s.soft.of(keys.PartitionID(leftID)).report.GetSizeBytes()
 	rightSize := s.soft.of(keys.PartitionID(rightID)).report.GetSizeBytes()
 	switch most, _ := keys.SplitSizes(ks.Keyspace); {
-	case !neighbours(left, right):
+	case !steps.Neighbours(left, right):
 		return nil, not("the spans of partitions %d and %d are changing; try again", leftID, rightID)
 	case len(left.Replicas) != len(right.Replicas):
 		return nil, not("partition %d has %d replicas and partition %d has %d; try again when they "+
@@ -136,23 +129,15 @@ func (s *Server) mergeAsked(v *store.View, leftID, rightID uint64) (*serverpb.Op
 			"once: the keyspace splits at %d; alter its split size first", leftID, rightID,
 			leftSize+rightSize, most)
 	}
-	o := newMerge(left, right)
+	o := steps.NewMerge(left, right)
 	o.Asked, o.Reason = true, "asked for"
-	if !together(left, right) {
+	if !steps.Together(left, right) {
 		// The smaller one moves.
 		if o.Moves, o.Bytes = rightID, rightSize; leftSize < rightSize {
 			o.Moves, o.Bytes, o.Membership = leftID, leftSize, right.Membership
 		}
 	}
 	return o, nil
-}
-
-// newMerge makes the operator that merges two neighbours which have their replicas on the same
-// nodes.
-func newMerge(left, right *clusterpb.Partition) *serverpb.Operator {
-	return &serverpb.Operator{Partition: left.Id, Keyspace: left.Keyspace, Kind: mergeKind,
-		Generation: left.Generation, Membership: left.Membership, Right: right.Id,
-		RightGeneration: right.Generation, CreatedUnixMs: time.Now().UnixMilli()}
 }
 
 // mergeConditions are that the keyspace and both partitions are as they are in the view. So a
@@ -199,10 +184,10 @@ func (s *Server) proposedMerge(v *store.View, p *planner.Operator,
 		return nil, nil, err
 	}
 	right, err := find(p.Right, p.RightEpoch)
-	if err != nil || right == nil || !neighbours(left, right) || !together(left, right) {
+	if err != nil || right == nil || !steps.Neighbours(left, right) || !steps.Together(left, right) {
 		return nil, nil, err
 	}
-	o := newMerge(left, right)
+	o := steps.NewMerge(left, right)
 	giveReasons(o, p)
 	conditions, err := mergeConditions(v, o)
 	return o, conditions, err
@@ -212,7 +197,7 @@ func (s *Server) proposedMerge(v *store.View, p *planner.Operator,
 // was reported since. It gives the partition too whose leader takes the step; no step: the
 // partition is gone.
 func (s *Server) nextOf(v *store.View, o *serverpb.Operator, reported bool,
-	ranks *leadRanks) (next *nextStep, of keys.PartitionID, err error) {
+	ranks *leadRanks) (next *steps.Step, of keys.PartitionID, err error) {
 	id, right := keys.PartitionID(o.Partition), keys.PartitionID(o.Right)
 	known := func(id keys.PartitionID) (*clusterpb.Partition, error) {
 		d, _, err := meta.LoadPartition(v, keys.KeyspaceID(o.Keyspace), id)
@@ -226,18 +211,18 @@ func (s *Server) nextOf(v *store.View, o *serverpb.Operator, reported bool,
 		return nil, id, err
 	}
 	leader, _ := s.soft.progress(id)
-	if !merges(o) {
-		step := stepOf(o, d, leader, ranks.of)
+	if !steps.Merges(o) {
+		step := steps.Next(o, d, leader, ranks.of)
 		return &step, id, ranks.err
 	}
-	at := sides{left: d, leftLeader: leader}
-	at.rightLeader, _ = s.soft.progress(right)
-	if at.right, err = known(right); err != nil {
+	at := steps.Sides{Left: d, LeftLeader: leader}
+	at.RightLeader, _ = s.soft.progress(right)
+	if at.Right, err = known(right); err != nil {
 		return nil, id, err
 	}
-	step := mergeStep(o, at, ranks.of)
-	if step.order != nil {
-		id = keys.PartitionID(step.order.Target.Id)
+	step := steps.Merge(o, at, ranks.of)
+	if step.Order != nil {
+		id = keys.PartitionID(step.Order.Target.Id)
 	}
 	return &step, id, ranks.err
 }

@@ -43,8 +43,9 @@ func inMergeCase(t *testing.T, f func(*splitCase)) {
 		}
 		// The replicas wanted as leaders may be elsewhere than on node 1: what is ordered first is that
 		// they lead, which this test has nothing to do with.
-		at := sides{left: s.parent, right: s.one(101), leftLeader: 1, rightLeader: 1}
-		s.order = consume(operatorFor(t, c, 100), at.left, at.right).order
+		right, wider := s.one(101), proto.Clone(s.parent).(*clusterpb.Partition)
+		wider.Generation, wider.End = max(wider.Generation, right.Generation)+1, right.End
+		s.order = &clusterpb.Order{Operator: operatorFor(t, c, 100).Id, Target: wider, Consume: right}
 		f(s)
 	})
 }

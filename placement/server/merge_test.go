@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -222,7 +223,7 @@ func TestAttemptsFail(t *testing.T) {
 			return f.settled()
 		})
 		if e := events(t, f)[0]; !strings.Contains(e.Outcome, "tried 5 times") || !frozen ||
-			f.merging.attempts != mergeTries {
+			f.merging.attempts != steps.MergeTries {
 			t.Errorf("frozen: %v, %d attempts, %v", frozen, f.merging.attempts, e)
 		}
 		f.mu.Lock()
@@ -325,7 +326,9 @@ func TestTheConsumedIsReportedLate(t *testing.T) {
 				f.mu.Lock()
 				f.reporting = splitReporting{whole: time.Hour, mute: 40 * time.Second}
 				for i, g := range f.merging.ghosts {
-					f.merging.ghosts[i].d = thawed(g.d) // as it was before it froze
+					before := proto.Clone(g.d).(*clusterpb.Partition) // as it was before it froze
+					before.Frozen, before.Membership = nil, before.Membership-1
+					f.merging.ghosts[i].d = before
 				}
 				f.mu.Unlock()
 				want = 2

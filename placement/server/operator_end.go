@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -28,10 +29,10 @@ func (s *Server) operate(ctx context.Context) error {
 		}
 		text := "the partition is gone"
 		if next != nil {
-			if !next.done {
+			if !next.Done {
 				continue
 			}
-			text = next.text
+			text = next.Text
 		}
 		if err := s.finish(ctx, v, o, text); err != nil {
 			return err
@@ -52,7 +53,7 @@ func (s *Server) finish(ctx context.Context, v *store.View, o *serverpb.Operator
 	if err != nil {
 		return err
 	}
-	if o.Cancelled && o.Outcome != "" && text != doneText {
+	if o.Cancelled && o.Outcome != "" && text != steps.DoneText {
 		text = "cancelled: " + o.Outcome
 	}
 	took := max(0, time.Since(time.UnixMilli(o.CreatedUnixMs)))
@@ -61,9 +62,9 @@ func (s *Server) finish(ctx context.Context, v *store.View, o *serverpb.Operator
 		ToNode:     o.AddNode, FromNode: o.RemoveNode, LeadNode: o.LeadNode, Operator: o.Id,
 		Reason: o.Reason, Outcome: text, TookMillis: uint64(took.Milliseconds()), Bytes: o.Bytes,
 		ScoreBefore: o.ScoreBefore, ScoreAfter: o.ScoreAfter, Rejected: o.Rejected,
-		Child: o.Child, SplitAt: splitAt(ks.Keyspace, o), Right: o.Right}
+		Child: o.Child, SplitAt: steps.SplitAt(ks.Keyspace, o), Right: o.Right}
 	ops := []*storepb.Op{store.Delete(meta.OperatorKey(id))}
-	if merges(o) {
+	if steps.Merges(o) {
 		ops = append(ops, store.Delete(meta.HeldKey(keys.PartitionID(o.Right))))
 	}
 	ok, err := s.meta.CommitEvent(ctx, e,

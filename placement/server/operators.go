@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -107,10 +108,10 @@ func (s *Server) move(v *store.View, r *clusterpb.MoveReplicaRequest) (*serverpb
 			"`tidemark node undo %d` takes that back", r.ToNode, statusText(to.Status), r.ToNode)
 	}
 	return &serverpb.Operator{Partition: d.Id, Keyspace: d.Keyspace, AddNode: r.ToNode,
-		AddReplica: nextReplica(d), RemoveReplica: out.Replica, RemoveNode: out.Node,
+		AddReplica: steps.NextReplica(d), RemoveReplica: out.Replica, RemoveNode: out.Node,
 		Reason: "asked for", Kind: planner.Replace.String(),
 		Bytes:         s.soft.of(keys.PartitionID(d.Id)).report.GetSizeBytes(),
-		CreatedUnixMs: time.Now().UnixMilli(), Lead: wanted(d) == out.Replica}, nil
+		CreatedUnixMs: time.Now().UnixMilli(), Lead: steps.Wanted(d) == out.Replica}, nil
 }
 
 // nodesOf names the nodes of a partition's replicas.
@@ -180,7 +181,7 @@ func (s *Server) markCancelled(v *store.View, o *serverpb.Operator, why string) 
 	if d != nil && !o.Cancelled {
 		o.CancelledAt = s.soft.newest(keys.PartitionID(o.Partition), d).Membership
 	}
-	if merges(o) && !o.Cancelled {
+	if steps.Merges(o) && !o.Cancelled {
 		right := keys.PartitionID(o.Right)
 		d, _, err := meta.LoadPartition(v, keys.KeyspaceID(o.Keyspace), right)
 		if err != nil {
@@ -219,14 +220,14 @@ func (s *Server) ListOperators(
 			LeadNode: o.LeadNode, Kind: o.Kind, Reason: o.Reason, CreatedUnixMs: o.CreatedUnixMs,
 			Cancelled: o.Cancelled, Bytes: o.Bytes, ScoreBefore: o.ScoreBefore,
 			ScoreAfter: o.ScoreAfter, Rejected: o.Rejected, Child: o.Child,
-			SplitAt: splitAt(ks.Keyspace, o), Right: o.Right}
+			SplitAt: steps.SplitAt(ks.Keyspace, o), Right: o.Right}
 		next, of, err := s.nextOf(v, o, true, ranks)
 		if err != nil {
 			return nil, s.meta.Status(err)
 		}
 		if next != nil {
 			leader, waits := s.soft.progress(of)
-			info.Step, info.WaitsFor = next.text, waits
+			info.Step, info.WaitsFor = next.Text, waits
 			if lack := s.soft.lack(of); lack != "" {
 				info.WaitsFor = lack
 			}
@@ -264,8 +265,8 @@ func (s *Server) ordersFor(node keys.NodeID) ([]*clusterpb.Order, error) {
 			return nil, err
 		}
 		// Of a merge the step may be for the leader of the other one.
-		if leader, _ := s.soft.progress(of); next != nil && next.order != nil && leader == node {
-			orders = append(orders, next.order)
+		if leader, _ := s.soft.progress(of); next != nil && next.Order != nil && leader == node {
+			orders = append(orders, next.Order)
 		}
 	}
 	return orders, nil
@@ -293,10 +294,10 @@ func plausible(next, now *clusterpb.Partition, recovered *clusterpb.RecoveredPar
 	if err := members.Validate(); err != nil {
 		return err
 	}
-	first := nextReplica(now)
+	first := steps.NextReplica(now)
 	kept := 0
 	for _, r := range next.Replicas {
-		switch before := replicaOf(now, r.Replica); {
+		switch before := steps.ReplicaOf(now, r.Replica); {
 		case before != nil && before.Node == r.Node:
 			kept++
 		case before != nil:
@@ -311,8 +312,8 @@ func plausible(next, now *clusterpb.Partition, recovered *clusterpb.RecoveredPar
 		return fmt.Errorf("none of its replicas is left, and no recovery of it was confirmed")
 	case len(next.Replicas) > maxReplicas:
 		return fmt.Errorf("it has %d replicas, at most %d", len(next.Replicas), maxReplicas)
-	case nextReplica(next) < first || nextReplica(next) > first+maxSteps:
-		return fmt.Errorf("its next replica has the number %d, and had %d", nextReplica(next), first)
+	case steps.NextReplica(next) < first || steps.NextReplica(next) > first+maxSteps:
+		return fmt.Errorf("its next replica has the number %d, and had %d", steps.NextReplica(next), first)
 	case next.Membership < now.Membership || next.Membership > now.Membership+maxSteps:
 		return fmt.Errorf("its membership is %d, and was %d", next.Membership, now.Membership)
 	case next.Generation > now.Generation+maxSteps:

@@ -8,6 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/planner/assign"
 	"github.com/tidemarkdb/tidemark/placement/planner/rules"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -105,7 +106,7 @@ func plannerPartition(d *clusterpb.Partition, seen reported, at surroundings) pl
 		Leader: seen.leader, Ended: at.ended, Resized: at.resized, Left: at.left, Right: at.right,
 		SplitFrom: keys.PartitionID(d.SplitFrom), Asked: d.BoundaryAsked,
 		Growth: plannerGrowth(d, seen.report), Replicas: make([]planner.Replica, 0, len(d.Replicas))}
-	lead := wanted(d)
+	lead := steps.Wanted(d)
 	for _, r := range d.Replicas {
 		one := planner.Replica{Node: keys.NodeID(r.Node), Role: roles[r.Role]}
 		if seen.broken[one.Node] {

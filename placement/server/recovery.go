@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
@@ -46,7 +47,7 @@ func isRecovered(d *clusterpb.Partition, r *clusterpb.RecoveredPartition) bool {
 	if r == nil || d.Membership < r.Membership {
 		return false
 	}
-	at := replicaOf(d, r.Replica)
+	at := steps.ReplicaOf(d, r.Replica)
 	return at != nil && at.Node == r.Node
 }
 
@@ -110,7 +111,7 @@ func (s *Server) ConfirmRecovery(
 	}
 	coming := map[keys.PartitionID]bool{}
 	for _, o := range operators {
-		coming[keys.PartitionID(o.Child)] = splits(o)
+		coming[keys.PartitionID(o.Child)] = steps.Splits(o)
 	}
 	survivors := map[keys.NodeID]bool{}
 	for _, p := range r.Partitions {

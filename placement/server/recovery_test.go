@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -18,7 +19,7 @@ func (f *fleet) recoverOn(id, node uint64) *clusterpb.RecoveredPartition {
 	defer f.mu.Unlock()
 	p := f.parts[id]
 	r := &clusterpb.RecoveredPartition{Partition: id, Keyspace: p.d.Keyspace, Node: node,
-		Replica: nextReplica(p.d) + 1000, Membership: p.d.Membership + 1000,
+		Replica: steps.NextReplica(p.d) + 1000, Membership: p.d.Membership + 1000,
 		KnownMembership: p.d.Membership}
 	p.d.Membership, p.d.NextReplica, p.d.WantedLeader = r.Membership, r.Replica+1, 0
 	p.d.Replicas = []*clusterpb.Replica{{Node: node, Replica: r.Replica}}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -111,10 +112,10 @@ func (s *Server) newSpanJudge(v *store.View, orphans []*clusterpb.Partition) (*s
 		return nil, err
 	}
 	for _, o := range j.operators {
-		if splits(o) {
+		if steps.Splits(o) {
 			j.children[keys.PartitionID(o.Child)] = o
 		}
-		if merges(o) {
+		if steps.Merges(o) {
 			j.merging[keys.PartitionID(o.Right)] = o
 		}
 	}
@@ -313,7 +314,7 @@ func (j *spanJudge) consumed(old *clusterpb.Partition, by []*clusterpb.Partition
 			errIncomplete, leader, old.Id)
 	}
 	for _, r := range newest.Replicas {
-		if replicaAt(d, keys.NodeID(r.Node)) == nil {
+		if steps.ReplicaAt(d, keys.NodeID(r.Node)) == nil {
 			return fmt.Errorf("partition %d was not consumed by partition %d: it has a replica on node "+
 				"%d, and the other one has none there", old.Id, d.Id, r.Node)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -26,11 +27,11 @@ func (c *scheduler) unfitMerge(o *serverpb.Operator, a *advance, now time.Time) 
 		both = append(both, c.server.soft.newest(keys.PartitionID(id), d))
 	}
 	left, right := both[0], both[1]
-	if a.failures >= mergeTries {
+	if a.failures >= steps.MergeTries {
 		return fmt.Sprintf("it was tried %d times, and refused: %s", a.failures, a.waits)
 	}
 	if left.Generation == o.Generation && right.Frozen == nil {
-		if n := triesOf(o, left, right); n >= mergeTries {
+		if n := steps.TriesOf(o, left, right); n >= steps.MergeTries {
 			return fmt.Sprintf("it was tried %d times, and partition %d did not freeze on all of its "+
 				"nodes in time", n, right.Id)
 		}
@@ -133,10 +134,10 @@ func (s *Server) thaw(ctx context.Context, keyspace keys.KeyspaceID, id keys.Par
 		return err
 	}
 	left = s.soft.newest(keys.PartitionID(left.Id), left)
-	if !freezesFor(f, left) || !neighbours(left, right) {
+	if !steps.FreezesFor(f, left) || !steps.Neighbours(left, right) {
 		return nil // it thaws by itself
 	}
-	o := newMerge(left, right)
+	o := steps.NewMerge(left, right)
 	o.Reason = "the right one is frozen, and nothing carries that merge on"
 	o.Cancelled, o.Outcome, o.CancelledAt = true, "it has to thaw", left.Membership
 	conditions, err := mergeConditions(v, o)

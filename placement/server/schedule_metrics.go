@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/planner/explain"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/server/steps"
 )
 
 // measureScheduler adds what operators of the cluster ask about replicas and their changes. All of
@@ -26,14 +27,14 @@ func (m *metrics) measureScheduler(s *Server) {
 			"record to end.",
 		Buckets: prometheus.ExponentialBuckets(0.25, 2, 14),
 	}, []string{"kind"})
-	kinds := []string{splitKind}
+	kinds := []string{steps.SplitKind}
 	for _, kind := range planner.Kinds() {
-		if l := label(kind.String()); l != splitKind {
+		if l := label(kind.String()); l != steps.SplitKind {
 			kinds = append(kinds, l)
 		}
 	}
 	for _, kind := range kinds {
-		for _, outcome := range []string{doneText, "cancelled", "other"} {
+		for _, outcome := range []string{steps.DoneText, "cancelled", "other"} {
 			m.operators.WithLabelValues(kind, outcome)
 		}
 		m.operatorTime.WithLabelValues(kind)
@@ -131,7 +132,7 @@ func label(kind string) string { return strings.ReplaceAll(kind, " ", "_") }
 // ended counts an operator that has ended.
 func (m *metrics) ended(o *serverpb.Operator, outcome string, took time.Duration) {
 	switch {
-	case outcome == doneText:
+	case outcome == steps.DoneText:
 	case o.Cancelled:
 		outcome = "cancelled"
 	default:

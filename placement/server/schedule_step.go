@@ -9,6 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -89,7 +90,7 @@ func (c *scheduler) takeIn(now time.Time) map[keys.PartitionID]*serverpb.Operato
 				c.letRest(id, now.Add(c.state.Settings().Pause))
 			}
 			c.refused(c.renew(id))
-			if right := keys.PartitionID(o.Right); merges(o) {
+			if right := keys.PartitionID(o.Right); steps.Merges(o) {
 				c.ended[right] = now
 				c.refused(c.renew(right))
 			}
@@ -151,7 +152,7 @@ func (c *scheduler) late(operators map[keys.PartitionID]*serverpb.Operator,
 		if why == "" && o.AddNode == 0 {
 			why = c.unfit(o.LeadNode, "which was to lead", now)
 		}
-		if why == "" && merges(o) {
+		if why == "" && steps.Merges(o) {
 			why = c.unfitMerge(o, a, now)
 		}
 		if now.Sub(a.at) >= patience(o) || now.Sub(a.changed) >= mostWaits*patience(o) {
@@ -181,7 +182,7 @@ func (c *scheduler) advanceOf(id keys.PartitionID, o *serverpb.Operator, now tim
 	_, waits := c.server.soft.progress(id)
 	membership := c.server.soft.membership(id)
 	failures := c.server.soft.failures(id, o.Id)
-	if merges(o) {
+	if steps.Merges(o) {
 		right := keys.PartitionID(o.Right)
 		membership += c.server.soft.membership(right)
 		failures += c.server.soft.failures(right, o.Id)
@@ -241,8 +242,8 @@ func (c *scheduler) plan(now time.Time) []planner.Operator {
 			if f.Lead = keys.NodeID(o.LeadNode); o.Lead {
 				f.Lead = f.Add
 			}
-			f.Split, f.Right = splits(o), keys.PartitionID(o.Right)
-		} else if merges(o) {
+			f.Split, f.Right = steps.Splits(o), keys.PartitionID(o.Right)
+		} else if steps.Merges(o) {
 			flights = append(flights, planner.InFlight{Partition: keys.PartitionID(o.Right)})
 		}
 		flights = append(flights, f)
@@ -342,13 +343,13 @@ func (s *Server) operatorOf(v *store.View, p *planner.Operator) (
 			return nil, nil, err
 		}
 		conditions = append(conditions, unchanged)
-		o.AddNode, o.AddReplica = uint64(p.Add), nextReplica(d)
-		if there := replicaAt(d, p.Add); there != nil {
+		o.AddNode, o.AddReplica = uint64(p.Add), steps.NextReplica(d)
+		if there := steps.ReplicaAt(d, p.Add); there != nil {
 			o.AddReplica = there.Replica // a learner that is left there is used
 		}
 	}
 	if p.Remove != 0 {
-		there := replicaAt(d, p.Remove)
+		there := steps.ReplicaAt(d, p.Remove)
 		if there == nil {
 			return nil, nil, nil
 		}
@@ -359,7 +360,7 @@ func (s *Server) operatorOf(v *store.View, p *planner.Operator) (
 	case p.Lead == p.Add:
 		o.Lead = true
 	default:
-		there := replicaAt(d, p.Lead)
+		there := steps.ReplicaAt(d, p.Lead)
 		if there == nil {
 			return nil, nil, nil
 		}
@@ -386,7 +387,7 @@ func (s *Server) begin(ctx context.Context, o *serverpb.Operator,
 	}
 	o.Id = ids.Operator
 	ids.Operator++
-	if splits(o) {
+	if steps.Splits(o) {
 		// It is not given out again, whatever becomes of the split.
 		o.Child = ids.Partition
 		ids.Partition++
@@ -396,7 +397,7 @@ func (s *Server) begin(ctx context.Context, o *serverpb.Operator,
 		store.Absent(meta.HeldKey(keys.PartitionID(o.Partition))),
 		store.ModifiedAt([]byte(meta.IDsKey), revision))
 	ops := []*storepb.Op{store.Put(key, meta.Encode(o)), store.Put([]byte(meta.IDsKey), meta.Encode(ids))}
-	if merges(o) {
+	if steps.Merges(o) {
 		right := keys.PartitionID(o.Right)
 		conditions = append(conditions, store.Absent(meta.OperatorKey(right)), store.Absent(meta.HeldKey(right)))
 		ops = append(ops, store.Put(meta.HeldKey(right), meta.EncodeID(o.Partition)))

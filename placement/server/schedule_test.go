@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -304,7 +305,7 @@ func TestFactorAndTransfer(t *testing.T) {
 			f.await(time.Minute, "it leads", func() bool {
 				f.mu.Lock()
 				defer f.mu.Unlock()
-				return f.parts[id].leader == to && wanted(f.parts[id].d) == replicaNode(f.parts[id].d, to)
+				return f.parts[id].leader == to && steps.Wanted(f.parts[id].d) == replicaNode(f.parts[id].d, to)
 			})
 			break
 		}

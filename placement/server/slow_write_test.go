@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -42,7 +43,7 @@ func TestNothingComesToANodeThatWasLetGo(t *testing.T) {
 				return err == nil && r.Nodes[1].Status == clusterpb.NodeStatus_NODE_GONE
 			})
 			for _, p := range partitionsIn(t, f.client, "x") {
-				if replicaAt(p.Partition, 2) != nil {
+				if steps.ReplicaAt(p.Partition, 2) != nil {
 					t.Errorf("partition %d was made on node 2, which is gone", p.Partition.Id)
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -37,7 +38,7 @@ func (s *soft) operatorsOf(node keys.NodeID) []*serverpb.Operator {
 	var led []*serverpb.Operator
 	for id, o := range s.mu.operators {
 		if s.mu.leaders[id] == node ||
-			merges(o) && s.mu.leaders[keys.PartitionID(o.Right)] == node {
+			steps.Merges(o) && s.mu.leaders[keys.PartitionID(o.Right)] == node {
 			led = append(led, o)
 		}
 	}

@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"context"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -11,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -70,7 +70,7 @@ func (s *Server) splitAsked(v *store.View, ks meta.Keyspace, d *clusterpb.Partit
 	if err != nil {
 		return nil, err
 	}
-	o, err := newSplit(newest, key)
+	o, err := steps.NewSplit(newest, key)
 	if err != nil {
 		return nil, err
 	}
@@ -88,21 +88,6 @@ func (s *Server) splitAsked(v *store.View, ks meta.Keyspace, d *clusterpb.Partit
 			"the cluster has %d partitions, the limit is %d", all, s.config.MaxPartitions)
 	}
 	return o, nil
-}
-
-// newSplit makes the operator that splits a partition at an internal key. It has no reason yet, and
-// gets its id, and that of the child, when it is recorded.
-func newSplit(d *clusterpb.Partition, key []byte) (*serverpb.Operator, error) {
-	span := keys.PartitionSpan(d)
-	if !span.Contains(key) || bytes.Equal(key, span.Start) {
-		if bytes.HasPrefix(key, keys.PartitionPrefix(d)) {
-			key, span = keys.UserKey(d, key), keys.PartitionUserSpan(d)
-		}
-		return nil, status.Errorf(codes.InvalidArgument, "partition %d cannot split at %s: its span "+
-			"is %s, and the key has to be inside", d.Id, keys.Pretty(key), span)
-	}
-	return &serverpb.Operator{Partition: d.Id, Keyspace: d.Keyspace, SplitKey: bytes.Clone(key),
-		Generation: d.Generation, Kind: splitKind, CreatedUnixMs: time.Now().UnixMilli()}, nil
 }
 
 // recordSplit records an operator that splits, on condition that its keyspace and its partition are
@@ -144,10 +129,10 @@ func (s *Server) proposedSplit(v *store.View, keyspace keys.KeyspaceID, id keys.
 		return nil, nil, err
 	}
 	d := s.soft.newest(id, stored)
-	if d.Generation != epoch.Generation || d.Membership != epoch.Membership || !allVote(d) {
+	if d.Generation != epoch.Generation || d.Membership != epoch.Membership || !steps.AllVote(d) {
 		return nil, nil, nil
 	}
-	o, err := newSplit(d, keys.InternalKey(d, key))
+	o, err := steps.NewSplit(d, keys.InternalKey(d, key))
 	if err != nil {
 		return nil, nil, err
 	}

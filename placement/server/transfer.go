@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -46,7 +47,7 @@ func (s *Server) transfer(v *store.View, r *clusterpb.TransferLeaderRequest,
 	if err != nil {
 		return nil, err
 	}
-	to := replicaAt(d, keys.NodeID(r.ToNode))
+	to := steps.ReplicaAt(d, keys.NodeID(r.ToNode))
 	switch {
 	case to == nil:
 		return nil, status.Errorf(codes.FailedPrecondition,
@@ -77,10 +78,10 @@ func (s *Server) transfer(v *store.View, r *clusterpb.TransferLeaderRequest,
 	switch rank := ranks.of(r.ToNode); {
 	case ranks.err != nil:
 		return nil, ranks.err
-	case rank == leadsNothing:
+	case rank == steps.LeadsNothing:
 		return nil, status.Errorf(codes.FailedPrecondition, "node %d cannot lead at present: its disk "+
 			"is full or its clock is wrong; see `tidemark nodes`", r.ToNode)
-	case rank == leadsBadly && ranks.of(uint64(leader)) == leadsWell:
+	case rank == steps.LeadsBadly && ranks.of(uint64(leader)) == steps.LeadsWell:
 		return nil, status.Errorf(codes.FailedPrecondition, "node %d leaves leadership to others at "+
 			"present, as its disk is slow; it would hand the lead back", r.ToNode)
 	}
@@ -128,7 +129,7 @@ func (s *Server) toChange(v *store.View, partition uint64) (*clusterpb.Partition
 // holder is the operator that merges a partition with its left neighbour; nil: none does.
 func holder(operators map[keys.PartitionID]*serverpb.Operator, right uint64) *serverpb.Operator {
 	for _, o := range operators {
-		if merges(o) && o.Right == right {
+		if steps.Merges(o) && o.Right == right {
 			return o
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -39,7 +40,7 @@ func (s *soft) wakeForLocked(o *serverpb.Operator, but keys.NodeID) {
 // step with the answer.
 func (s *soft) wakeMergesLocked(id keys.PartitionID, reporter keys.NodeID) {
 	for _, o := range s.mu.operators {
-		if merges(o) && (o.Partition == uint64(id) || o.Right == uint64(id)) {
+		if steps.Merges(o) && (o.Partition == uint64(id) || o.Right == uint64(id)) {
 			s.wakeForLocked(o, reporter)
 		}
 	}

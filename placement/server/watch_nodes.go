@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -156,7 +157,7 @@ func (s *Server) retire(ctx context.Context, id keys.NodeID) error {
 		if err != nil {
 			return err
 		}
-		if replicaAt(p, id) != nil {
+		if steps.ReplicaAt(p, id) != nil {
 			return nil
 		}
 	}

@@ -1,6 +1,6 @@
 // Package meta has the records that placement keeps in the core's store: the partition table
-// (nodes, keyspaces, partitions), ids, operators, events, and whatever the rooms above keep. keys.go
-// lists the keys of all of them, so that no two collide.
+// (nodes, keyspaces, partitions), ids, operators, events, and whatever the rooms above keep. All
+// their keys are listed in keys.go, so that no two collide.
 //
 // Records is how a member of the core reads and writes them. View gives the leader an up-to-date
 // view, and any other member an error with a hint to the leader. Commit writes if conditions hold.
@@ -12,6 +12,6 @@
 // leader knows nothing of turns.
 //
 // INVARIANT: ids of nodes, keyspaces, partitions and operators are taken from one counter record in
-// the same transaction that uses them, and the counters only rise. So no id is ever given out twice,
-// whatever crashes.
+// the same transaction that uses them, and the counters only rise. So no id is ever given out
+// twice, whatever crashes.
 package meta

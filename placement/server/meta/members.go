@@ -11,6 +11,7 @@ func coreMembers(m *storepb.Members) *clusterpb.CoreMembers {
 	return &clusterpb.CoreMembers{Version: m.GetVersion(), Members: PublicMembers(m.GetMembers())}
 }
 
+// PublicMembers are members as others are told of them.
 func PublicMembers(members []*storepb.Member) []*clusterpb.CoreMember {
 	list := make([]*clusterpb.CoreMember, len(members))
 	for i, x := range members {
@@ -20,8 +21,8 @@ func PublicMembers(members []*storepb.Member) []*clusterpb.CoreMember {
 	return list
 }
 
-// CoreMembers are the members as of what is applied here; those that the Server was started with while
-// nothing is.
+// CoreMembers are the members of the core as of what is applied here; the founders while nothing
+// is.
 func (r *Records) CoreMembers() *clusterpb.CoreMembers {
 	if m := r.store.Members(); len(m.GetMembers()) > 0 {
 		return coreMembers(m)
@@ -29,7 +30,7 @@ func (r *Records) CoreMembers() *clusterpb.CoreMembers {
 	return &clusterpb.CoreMembers{Members: r.founders}
 }
 
-// Members returns the members of the core.
+// Members are those of CoreMembers.
 func (r *Records) Members() []*clusterpb.CoreMember { return r.CoreMembers().Members }
 
 // Address is where a member is; empty if it is not one.

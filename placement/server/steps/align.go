@@ -1,4 +1,4 @@
-package server
+package steps
 
 import (
 	"fmt"
@@ -12,13 +12,13 @@ import (
 // replacements, one after the other, each with the steps of an operator that replaces. Which one is
 // next follows from the descriptors, as everything does.
 
-// together says whether two partitions have voters on the same nodes, and nothing else.
-func together(a, b *clusterpb.Partition) bool {
-	if !allVote(a) || !allVote(b) || len(a.Replicas) != len(b.Replicas) {
+// Together says whether two partitions have voters on the same nodes, and nothing else.
+func Together(a, b *clusterpb.Partition) bool {
+	if !AllVote(a) || !AllVote(b) || len(a.Replicas) != len(b.Replicas) {
 		return false
 	}
 	for _, r := range a.Replicas {
-		if replicaAt(b, keys.NodeID(r.Node)) == nil {
+		if ReplicaAt(b, keys.NodeID(r.Node)) == nil {
 			return false
 		}
 	}
@@ -27,55 +27,55 @@ func together(a, b *clusterpb.Partition) bool {
 
 // bringTogether is the next step that brings the replicas to the same nodes; false: they are.
 func bringTogether(
-	o *serverpb.Operator, at sides, rank func(node uint64) leadRank,
-) (nextStep, bool) {
-	if together(at.left, at.right) {
-		return nextStep{}, false
+	o *serverpb.Operator, at Sides, rank func(node uint64) Rank,
+) (Step, bool) {
+	if Together(at.Left, at.Right) {
+		return Step{}, false
 	}
-	moving, leader := at.left, at.leftLeader
-	if o.Moves == at.right.Id {
-		moving, leader = at.right, at.rightLeader
+	moving, leader := at.Left, at.LeftLeader
+	if o.Moves == at.Right.Id {
+		moving, leader = at.Right, at.RightLeader
 	}
 	m := replacement(o, at, moving, leader)
 	switch {
 	case o.Moves == 0:
-		return nextStep{done: true, text: "the replicas of the two are not on the same nodes any more"},
+		return Step{Done: true, Text: "the replicas of the two are not on the same nodes any more"},
 			true
 	case moving.Frozen != nil:
-		return nextStep{text: fmt.Sprintf("waits for partition %d to thaw", moving.Id)}, true
+		return Step{Text: fmt.Sprintf("waits for partition %d to thaw", moving.Id)}, true
 	case m == nil:
-		return nextStep{text: "waits for the replicas of both partitions to be voters"}, true
-	case m.AddNode != 0 && rank(m.AddNode) == silent:
-		return nextStep{text: fmt.Sprintf("waits for node %d to answer, which is to get a replica of "+
+		return Step{Text: "waits for the replicas of both partitions to be voters"}, true
+	case m.AddNode != 0 && rank(m.AddNode) == Silent:
+		return Step{Text: fmt.Sprintf("waits for node %d to answer, which is to get a replica of "+
 			"partition %d", m.AddNode, moving.Id)}, true
 	}
-	next := stepOf(m, moving, leader, rank)
+	next := Next(m, moving, leader, rank)
 	what := fmt.Sprintf("partition %d comes to the same nodes: ", moving.Id)
 	if m.AddNode != 0 && m.RemoveNode != 0 {
 		what = fmt.Sprintf("partition %d moves from node %d to node %d: ", moving.Id, m.RemoveNode,
 			m.AddNode)
 	}
 	// What follows is not known from one replacement: it is done when both are on the same nodes.
-	next.done, next.text = false, what+next.text
+	next.Done, next.Text = false, what+next.Text
 	return next, true
 }
 
 // replacement is the operator that puts one replica of a partition on a node where the other one of
 // the two has one, in place of one that is elsewhere; nil if nothing is to be replaced.
-func replacement(o *serverpb.Operator, at sides, d *clusterpb.Partition, leader keys.NodeID,
+func replacement(o *serverpb.Operator, at Sides, d *clusterpb.Partition, leader keys.NodeID,
 ) *serverpb.Operator {
 	if o.Moves != d.Id && !joint(d) {
 		return nil
 	}
-	stands := at.left
-	if d == at.left {
-		stands = at.right
+	stands := at.Left
+	if d == at.Left {
+		stands = at.Right
 	}
 	m := &serverpb.Operator{Id: o.Id, Partition: d.Id}
 	voters := 0
 	var comes, newest, leaves *clusterpb.Replica
 	for _, r := range d.Replicas {
-		there := replicaAt(stands, keys.NodeID(r.Node)) != nil
+		there := ReplicaAt(stands, keys.NodeID(r.Node)) != nil
 		if r.Role != clusterpb.ReplicaRole_LEARNER {
 			voters++
 		}
@@ -99,8 +99,8 @@ func replacement(o *serverpb.Operator, at sides, d *clusterpb.Partition, leader 
 		m.AddReplica, m.AddNode = comes.Replica, comes.Node
 	} else {
 		for _, r := range stands.Replicas {
-			if replicaAt(d, keys.NodeID(r.Node)) == nil && (m.AddNode == 0 || r.Node < m.AddNode) {
-				m.AddReplica, m.AddNode = nextReplica(d), r.Node
+			if ReplicaAt(d, keys.NodeID(r.Node)) == nil && (m.AddNode == 0 || r.Node < m.AddNode) {
+				m.AddReplica, m.AddNode = NextReplica(d), r.Node
 			}
 		}
 	}

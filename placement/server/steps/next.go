@@ -1,6 +1,7 @@
-package server
+package steps
 
 import (
+	"bytes"
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
@@ -31,50 +32,50 @@ import (
 // long as the one that it was to replace is a voter too. A joint configuration can only be ended
 // first; where that has taken the old one out, the operator is done.
 
-// doneText is how an operator ends that has done what it was for.
-const doneText = "done"
+// DoneText is how an operator ends that has done what it was for.
+const DoneText = "done"
 
-// nextStep is what an operator does next.
-type nextStep struct {
+// Step is what an operator does next.
+type Step struct {
 	// done: nothing is left to do.
-	done bool
+	Done bool
 	// order is for the partition's leader; nil: none.
-	order *clusterpb.Order
+	Order *clusterpb.Order
 	// text says what it does, in words.
-	text string
+	Text string
 }
 
-// stepOf is the next step of an operator, for a descriptor and the node that leads the partition
+// Next is the next step of an operator, for a descriptor and the node that leads the partition
 // (0: it is not known). rank says how well nodes can take over the lead.
-func stepOf(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
-	rank func(node uint64) leadRank) nextStep {
-	in, out := replicaOf(d, o.AddReplica), replicaOf(d, o.RemoveReplica)
+func Next(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
+	rank func(node uint64) Rank) Step {
+	in, out := ReplicaOf(d, o.AddReplica), ReplicaOf(d, o.RemoveReplica)
 	next := proto.Clone(d).(*clusterpb.Partition)
 	next.Membership++
-	step := func(format string, args ...any) nextStep {
-		return nextStep{order: &clusterpb.Order{Operator: o.Id, Target: next},
-			text: fmt.Sprintf(format, args...)}
+	step := func(format string, args ...any) Step {
+		return Step{Order: &clusterpb.Order{Operator: o.Id, Target: next},
+			Text: fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case d.Frozen != nil:
-		return nextStep{text: fmt.Sprintf("waits for it to thaw: partition %d was to consume it",
+		return Step{Text: fmt.Sprintf("waits for it to thaw: partition %d was to consume it",
 			d.Frozen.Partition)}
 	case joint(d):
-		if at := replicaAt(d, leader); at != nil && (at.Role == clusterpb.ReplicaRole_OUTGOING ||
+		if at := ReplicaAt(d, leader); at != nil && (at.Role == clusterpb.ReplicaRole_OUTGOING ||
 			at.Role == clusterpb.ReplicaRole_DEMOTED) {
 			return handOver(o, d, successor(d, at, rank))
 		}
 		leave(next)
-		if r := replicaOf(next, o.AddReplica); o.Lead && !o.Cancelled && r != nil {
+		if r := ReplicaOf(next, o.AddReplica); o.Lead && !o.Cancelled && r != nil {
 			next.WantedLeader = o.AddReplica
 		}
 		return step("ends the change of voters")
-	case splits(o):
+	case Splits(o):
 		return splitStep(o, d)
 	case o.Cancelled && in != nil && in.Role == clusterpb.ReplicaRole_LEARNER:
 		remove(next, in.Replica)
 		return step("removes the learner on node %d again", in.Node)
-	case o.Cancelled && o.AddReplica != 0 && in == nil && o.AddReplica >= nextReplica(d):
+	case o.Cancelled && o.AddReplica != 0 && in == nil && o.AddReplica >= NextReplica(d):
 		// An order to add it may be on its way, and must not fit any more.
 		next.NextReplica = o.AddReplica + 1
 		return step("gives up replica id %d", o.AddReplica)
@@ -84,10 +85,10 @@ func stepOf(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
 	case o.Cancelled && in != nil && out != nil && out.Role == clusterpb.ReplicaRole_VOTER:
 		return voteOut(o, d, in, leader, rank)
 	case o.Cancelled:
-		return nextStep{done: true, text: "was cancelled"}
+		return Step{Done: true, Text: "was cancelled"}
 	case o.AddReplica != 0 && in == nil:
-		if o.AddReplica < nextReplica(d) {
-			return nextStep{done: true, text: "its replica was removed meanwhile"}
+		if o.AddReplica < NextReplica(d) {
+			return Step{Done: true, Text: "its replica was removed meanwhile"}
 		}
 		next.Replicas = append(next.Replicas, &clusterpb.Replica{Node: o.AddNode,
 			Replica: o.AddReplica, Role: clusterpb.ReplicaRole_LEARNER})
@@ -110,71 +111,71 @@ func stepOf(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
 // voteOut has a voter go out; a learner that the operator has added comes in with the same change.
 // One that leads, or is to lead, hands that over before.
 func voteOut(o *serverpb.Operator, d *clusterpb.Partition, out *clusterpb.Replica,
-	leader keys.NodeID, rank func(node uint64) leadRank) nextStep {
+	leader keys.NodeID, rank func(node uint64) Rank) Step {
 	next := proto.Clone(d).(*clusterpb.Partition)
 	next.Membership++
 	order := &clusterpb.Order{Operator: o.Id, Target: next}
 	if leads(d, out, leader) {
-		to := replicaOf(d, o.LeadReplica)
+		to := ReplicaOf(d, o.LeadReplica)
 		if to == nil || to == out || to.Role != clusterpb.ReplicaRole_VOTER ||
-			rank(to.Node) != leadsWell {
+			rank(to.Node) != LeadsWell {
 			to = successor(d, out, rank)
 		}
-		if to != nil && wanted(d) == out.Replica {
+		if to != nil && Wanted(d) == out.Replica {
 			// Or it would be handed back.
 			next.WantedLeader = to.Replica
-			return nextStep{order: order, text: fmt.Sprintf("has node %d lead instead", to.Node)}
+			return Step{Order: order, Text: fmt.Sprintf("has node %d lead instead", to.Node)}
 		}
 		return handOver(o, d, to)
 	}
-	if in := replicaOf(next, o.AddReplica); in != nil && in.Role == clusterpb.ReplicaRole_LEARNER {
+	if in := ReplicaOf(next, o.AddReplica); in != nil && in.Role == clusterpb.ReplicaRole_LEARNER {
 		in.Role = clusterpb.ReplicaRole_INCOMING
 	}
 	setRole(next, out.Replica, clusterpb.ReplicaRole_OUTGOING)
-	return nextStep{order: order, text: "changes the voters"}
+	return Step{Order: order, Text: "changes the voters"}
 }
 
 // leads says whether a replica leads, or is to.
 func leads(d *clusterpb.Partition, r *clusterpb.Replica, leader keys.NodeID) bool {
-	return keys.NodeID(r.Node) == leader || wanted(d) == r.Replica
+	return keys.NodeID(r.Node) == leader || Wanted(d) == r.Replica
 }
 
 // transferStep is what is left when the replicas are as they should be: one of them may be wanted
 // as leader. next is the descriptor with its membership raised.
 func transferStep(o *serverpb.Operator, d, next *clusterpb.Partition,
-	leader keys.NodeID, rank func(node uint64) leadRank) nextStep {
-	to := replicaOf(d, o.LeadReplica)
+	leader keys.NodeID, rank func(node uint64) Rank) Step {
+	to := ReplicaOf(d, o.LeadReplica)
 	switch {
 	case o.LeadReplica == 0:
-		return nextStep{done: true, text: doneText}
+		return Step{Done: true, Text: DoneText}
 	case to == nil || to.Role != clusterpb.ReplicaRole_VOTER:
-		return nextStep{done: true, text: "the replica that was to lead does not vote any more"}
-	case wanted(d) != to.Replica:
+		return Step{Done: true, Text: "the replica that was to lead does not vote any more"}
+	case Wanted(d) != to.Replica:
 		next.WantedLeader = to.Replica
-		return nextStep{order: &clusterpb.Order{Operator: o.Id, Target: next},
-			text: fmt.Sprintf("has node %d wanted as leader", to.Node)}
-	case leader != keys.NodeID(to.Node) && rank(to.Node) == leadsBadly &&
-		rank(uint64(leader)) == leadsWell:
+		return Step{Order: &clusterpb.Order{Operator: o.Id, Target: next},
+			Text: fmt.Sprintf("has node %d wanted as leader", to.Node)}
+	case leader != keys.NodeID(to.Node) && rank(to.Node) == LeadsBadly &&
+		rank(uint64(leader)) == LeadsWell:
 		// It would hand the lead back.
-		return nextStep{done: true, text: fmt.Sprintf("node %d is wanted as leader, and leaves "+
+		return Step{Done: true, Text: fmt.Sprintf("node %d is wanted as leader, and leaves "+
 			"that to others at present", to.Node)}
 	case leader != keys.NodeID(to.Node):
 		return handOver(o, d, to)
 	}
-	return nextStep{done: true, text: doneText}
+	return Step{Done: true, Text: DoneText}
 }
 
 // handOver has the lead handed to a replica; nil: there is none that can take it.
-func handOver(o *serverpb.Operator, d *clusterpb.Partition, to *clusterpb.Replica) nextStep {
+func handOver(o *serverpb.Operator, d *clusterpb.Partition, to *clusterpb.Replica) Step {
 	if to == nil {
-		return nextStep{text: "waits for a node that can take over the lead"}
+		return Step{Text: "waits for a node that can take over the lead"}
 	}
-	return nextStep{order: &clusterpb.Order{Operator: o.Id, Target: d, TransferTo: to.Replica},
-		text: fmt.Sprintf("hands the lead to node %d", to.Node)}
+	return Step{Order: &clusterpb.Order{Operator: o.Id, Target: d, TransferTo: to.Replica},
+		Text: fmt.Sprintf("hands the lead to node %d", to.Node)}
 }
 
-// replicaOf is the replica of an id; nil if there is none.
-func replicaOf(d *clusterpb.Partition, id uint64) *clusterpb.Replica {
+// ReplicaOf is the replica of an id; nil if there is none.
+func ReplicaOf(d *clusterpb.Partition, id uint64) *clusterpb.Replica {
 	for _, r := range d.GetReplicas() {
 		if id != 0 && r.Replica == id {
 			return r
@@ -183,8 +184,8 @@ func replicaOf(d *clusterpb.Partition, id uint64) *clusterpb.Replica {
 	return nil
 }
 
-// replicaAt is the replica on a node; nil if there is none.
-func replicaAt(d *clusterpb.Partition, node keys.NodeID) *clusterpb.Replica {
+// ReplicaAt is the replica on a node; nil if there is none.
+func ReplicaAt(d *clusterpb.Partition, node keys.NodeID) *clusterpb.Replica {
 	for _, r := range d.GetReplicas() {
 		if node != 0 && keys.NodeID(r.Node) == node {
 			return r
@@ -204,7 +205,7 @@ func joint(d *clusterpb.Partition) bool {
 
 // leave ends a joint configuration.
 func leave(d *clusterpb.Partition) {
-	d.NextReplica = nextReplica(d) // also if the latest of them goes
+	d.NextReplica = NextReplica(d) // also if the latest of them goes
 	kept := d.Replicas[:0]
 	for _, r := range d.Replicas {
 		switch r.Role {
@@ -221,7 +222,7 @@ func leave(d *clusterpb.Partition) {
 }
 
 func remove(d *clusterpb.Partition, id uint64) {
-	d.NextReplica = nextReplica(d)
+	d.NextReplica = NextReplica(d)
 	kept := d.Replicas[:0]
 	for _, r := range d.Replicas {
 		if r.Replica != id {
@@ -232,11 +233,11 @@ func remove(d *clusterpb.Partition, id uint64) {
 }
 
 func setRole(d *clusterpb.Partition, id uint64, role clusterpb.ReplicaRole) {
-	replicaOf(d, id).Role = role
+	ReplicaOf(d, id).Role = role
 }
 
-// nextReplica is the id that the next replica of a partition gets.
-func nextReplica(d *clusterpb.Partition) uint64 {
+// NextReplica is the id that the next replica of a partition gets.
+func NextReplica(d *clusterpb.Partition) uint64 {
 	next := max(d.NextReplica, 1)
 	for _, r := range d.Replicas {
 		next = max(next, r.Replica+1)
@@ -244,9 +245,9 @@ func nextReplica(d *clusterpb.Partition) uint64 {
 	return next
 }
 
-// wanted is the replica that is to lead.
-func wanted(d *clusterpb.Partition) uint64 {
-	if r := replicaOf(d, d.WantedLeader); r != nil && r.Role == clusterpb.ReplicaRole_VOTER {
+// Wanted is the replica that is to lead.
+func Wanted(d *clusterpb.Partition) uint64 {
+	if r := ReplicaOf(d, d.WantedLeader); r != nil && r.Role == clusterpb.ReplicaRole_VOTER {
 		return r.Replica
 	}
 	for _, r := range d.Replicas {
@@ -258,9 +259,9 @@ func wanted(d *clusterpb.Partition) uint64 {
 }
 
 // successor is the first of the voters that rank highest to take over the lead; nil if none can.
-func successor(d *clusterpb.Partition, out *clusterpb.Replica, rank func(node uint64) leadRank,
+func successor(d *clusterpb.Partition, out *clusterpb.Replica, rank func(node uint64) Rank,
 ) (best *clusterpb.Replica) {
-	highest := leadsNothing
+	highest := LeadsNothing
 	for _, r := range d.Replicas {
 		if r.Replica == out.Replica || r.Role != clusterpb.ReplicaRole_VOTER {
 			continue
@@ -270,4 +271,11 @@ func successor(d *clusterpb.Partition, out *clusterpb.Replica, rank func(node ui
 		}
 	}
 	return best
+}
+
+// Neighbours says whether a partition begins where another one ends, in the same keyspace and hash
+// number.
+func Neighbours(left, right *clusterpb.Partition) bool {
+	return bytes.Equal(right.Start, left.End) && left.Keyspace == right.Keyspace &&
+		left.Hash == right.Hash && left.PrefixLength == right.PrefixLength
 }

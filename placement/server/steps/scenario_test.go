@@ -1,4 +1,4 @@
-package server
+package steps
 
 import (
 	"fmt"
@@ -45,22 +45,22 @@ func TestOperatorSteps(t *testing.T) {
 				o = &serverpb.Operator{Id: 1, Lead: c.HasArg("lead")}
 				if c.HasArg("to") {
 					c.ScanArgs(t, "to", &o.LeadNode)
-					o.LeadReplica = replicaAt(d, keys.NodeID(o.LeadNode)).Replica
+					o.LeadReplica = ReplicaAt(d, keys.NodeID(o.LeadNode)).Replica
 				}
 				if c.HasArg("add") {
 					c.ScanArgs(t, "add", &o.AddNode)
-					o.AddReplica = nextReplica(d)
+					o.AddReplica = NextReplica(d)
 				}
 				if c.HasArg("remove") {
 					var node uint64
 					c.ScanArgs(t, "remove", &node)
-					o.RemoveReplica = replicaAt(d, keys.NodeID(node)).Replica
+					o.RemoveReplica = ReplicaAt(d, keys.NodeID(node)).Replica
 				}
 			case "split":
 				var at string
 				c.ScanArgs(t, "at", &at)
 				var err error
-				if o, err = newSplit(d, keys.InternalKey(d, []byte(at))); err != nil {
+				if o, err = NewSplit(d, keys.InternalKey(d, []byte(at))); err != nil {
 					return err.Error() + "\n"
 				}
 				o.Child = d.Id + 1
@@ -77,18 +77,18 @@ func TestOperatorSteps(t *testing.T) {
 				c.MaybeScanArgs(t, "n", &n)
 				var out strings.Builder
 				for range n {
-					next := stepOf(o, d, keys.NodeID(leader), ranksOf(down, slow))
-					fmt.Fprintln(&out, next.text)
-					if next.order == nil {
+					next := Next(o, d, keys.NodeID(leader), ranksOf(down, slow))
+					fmt.Fprintln(&out, next.Text)
+					if next.Order == nil {
 						break
 					}
-					if to := next.order.TransferTo; to != 0 {
-						leader = replicaOf(d, to).Node
+					if to := next.Order.TransferTo; to != 0 {
+						leader = ReplicaOf(d, to).Node
 					} else {
-						d = proto.Clone(next.order.Target).(*clusterpb.Partition)
+						d = proto.Clone(next.Order.Target).(*clusterpb.Partition)
 					}
 					fmt.Fprintf(&out, "  %s\n", replicasLine(d, leader))
-					if child := next.order.Child; child != nil {
+					if child := next.Order.Child; child != nil {
 						fmt.Fprintf(&out, "  %s\n  %s\n", spanLine(d), spanLine(child))
 					}
 				}
@@ -102,9 +102,9 @@ func TestOperatorSteps(t *testing.T) {
 }
 
 // ranksOf ranks nodes of which some do not answer, and some have slow disks.
-func ranksOf(down, slow []uint64) func(node uint64) leadRank {
-	return func(node uint64) leadRank {
-		return rankNode(&clusterpb.Node{}, !slices.Contains(down, node),
+func ranksOf(down, slow []uint64) func(node uint64) Rank {
+	return func(node uint64) Rank {
+		return RankNode(&clusterpb.Node{}, !slices.Contains(down, node),
 			&clusterpb.NodeStats{DiskSlow: slices.Contains(slow, node)})
 	}
 }
@@ -130,7 +130,7 @@ func wholePartition() *clusterpb.Partition {
 // spanLine is what a split says of a partition.
 func spanLine(d *clusterpb.Partition) string {
 	text := fmt.Sprintf("%s at %d.%d: %s, next replica %d", keys.PartitionID(d.Id), d.Generation,
-		d.Membership, keys.PartitionUserSpan(d), nextReplica(d))
+		d.Membership, keys.PartitionUserSpan(d), NextReplica(d))
 	if d.SplitFrom != 0 {
 		text += fmt.Sprintf(", split from %s", keys.PartitionID(d.SplitFrom))
 	}
@@ -145,7 +145,7 @@ func replicasLine(d *clusterpb.Partition, leader uint64) string {
 		if r.Node == leader {
 			text += ", leads"
 		}
-		if wanted(d) == r.Replica {
+		if Wanted(d) == r.Replica {
 			text += ", is to lead"
 		}
 		parts = append(parts, text)

@@ -1,4 +1,4 @@
-package server
+package steps
 
 import (
 	"fmt"
@@ -64,7 +64,7 @@ func (m *mergeScenario) run(t *testing.T, c *datadriven.TestData) string {
 		m.sides[c.CmdArgs[0].Key], m.leader[d.Id] = d, d.Replicas[0].Node
 		return replicasLine(d, m.leader[d.Id]) + "\n"
 	case "merge":
-		m.o = newMerge(left, right)
+		m.o = NewMerge(left, right)
 		m.o.Id = 1
 		if c.HasArg("moves") {
 			var moves string
@@ -119,16 +119,16 @@ func (m *mergeScenario) change(side string, how func(*clusterpb.Partition)) {
 
 func (m *mergeScenario) step(out *strings.Builder, lost bool) bool {
 	left, right := m.sides["left"], m.sides["right"]
-	at := sides{left: left, right: right, leftLeader: keys.NodeID(m.leader[left.Id])}
+	at := Sides{Left: left, Right: right, LeftLeader: keys.NodeID(m.leader[left.Id])}
 	if right != nil {
-		at.rightLeader = keys.NodeID(m.leader[right.Id])
+		at.RightLeader = keys.NodeID(m.leader[right.Id])
 	}
-	next := mergeStep(m.o, at, ranksOf(m.down, m.slow))
-	fmt.Fprintln(out, next.text)
-	if next.done {
+	next := Merge(m.o, at, ranksOf(m.down, m.slow))
+	fmt.Fprintln(out, next.Text)
+	if next.Done {
 		fmt.Fprintln(out, "  it ends")
 	}
-	o := next.order
+	o := next.Order
 	if o == nil || lost {
 		return false
 	}
@@ -138,7 +138,7 @@ func (m *mergeScenario) step(out *strings.Builder, lost bool) bool {
 	}
 	switch {
 	case o.TransferTo != 0:
-		m.leader[o.Target.Id] = replicaOf(o.Target, o.TransferTo).Node
+		m.leader[o.Target.Id] = ReplicaOf(o.Target, o.TransferTo).Node
 	case o.Consume != nil:
 		fmt.Fprintf(out, "  consumes p%d at %d.%d, frozen: %v\n", o.Consume.Id, o.Consume.Generation,
 			o.Consume.Membership, o.Consume.Frozen != nil)
@@ -166,8 +166,8 @@ func TestMergeEndsWithTheTable(t *testing.T) {
 		right *clusterpb.Partition
 		done  bool
 	}{{right, false}, {nil, true}} {
-		next := mergeStep(o, sides{left: left, right: c.right, leftLeader: 1}, ranksOf(nil, nil))
-		if next.done != c.done || next.order != nil {
+		next := Merge(o, Sides{Left: left, Right: c.right, LeftLeader: 1}, ranksOf(nil, nil))
+		if next.Done != c.done || next.Order != nil {
 			t.Errorf("with the right one %v in the table: %+v", c.right != nil, next)
 		}
 	}

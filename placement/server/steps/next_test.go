@@ -1,4 +1,4 @@
-package server
+package steps
 
 import (
 	"bytes"
@@ -47,11 +47,11 @@ func TestOperatorsModel(t *testing.T) {
 			kind := rapid.SampledFrom([]string{"move", "add", "remove"}).Draw(t, "kind")
 			if kind != "add" {
 				out := rapid.SampledFrom(d.Replicas).Draw(t, "out")
-				o.RemoveReplica, o.Lead = out.Replica, wanted(d) == out.Replica
+				o.RemoveReplica, o.Lead = out.Replica, Wanted(d) == out.Replica
 				after = slices.DeleteFunc(after, func(n uint64) bool { return n == out.Node })
 			}
 			if kind != "remove" {
-				o.AddNode, o.AddReplica = rapid.Uint64Range(1, 7).Draw(t, "to"), nextReplica(d)
+				o.AddNode, o.AddReplica = rapid.Uint64Range(1, 7).Draw(t, "to"), NextReplica(d)
 				o.Lead = o.Lead && kind == "move"
 				if slices.Contains(before, o.AddNode) {
 					continue
@@ -69,8 +69,8 @@ func TestOperatorsModel(t *testing.T) {
 			if rapid.IntRange(0, 3).Draw(t, "transfer") == 0 {
 				to := rapid.SampledFrom(d.Replicas).Draw(t, "lead").Replica
 				o = &serverpb.Operator{Id: uint64(number), LeadReplica: to}
-				if d, _ = carryOut(t, o, d, leader, used); !o.Cancelled && wanted(d) != to {
-					t.Fatalf("replica %d was to lead, and %d is wanted", to, wanted(d))
+				if d, _ = carryOut(t, o, d, leader, used); !o.Cancelled && Wanted(d) != to {
+					t.Fatalf("replica %d was to lead, and %d is wanted", to, Wanted(d))
 				}
 				if now := nodeList(d); !slices.Equal(now, before) {
 					t.Fatalf("a transfer made %v of %v", now, before)
@@ -81,8 +81,8 @@ func TestOperatorsModel(t *testing.T) {
 			d, old = carryOut(t, o, d, leader, used)
 			switch now := nodeList(d); {
 			case slices.Equal(now, after):
-				if o.Lead && o.AddReplica != 0 && !o.Cancelled && wanted(d) != o.AddReplica {
-					t.Fatalf("the one that went was to lead, and %d is to lead now", wanted(d))
+				if o.Lead && o.AddReplica != 0 && !o.Cancelled && Wanted(d) != o.AddReplica {
+					t.Fatalf("the one that went was to lead, and %d is to lead now", Wanted(d))
 				}
 			case !o.Cancelled || !slices.Equal(now, before):
 				t.Fatalf("from %v to %v it ended with %v", before, after, now)
@@ -110,13 +110,13 @@ func splitModel(t *rapid.T, d *clusterpb.Partition, used map[uint64]bool) *clust
 	if rapid.IntRange(0, 4).Draw(t, "learner") == 0 {
 		// One that nothing carries on.
 		d = proto.Clone(d).(*clusterpb.Partition)
-		id := nextReplica(d)
+		id := NextReplica(d)
 		d.Replicas = append(d.Replicas, &clusterpb.Replica{Node: 9, Replica: id,
 			Role: clusterpb.ReplicaRole_LEARNER})
 		d.Membership++
 	}
 	key := keys.InternalKey(d, fmt.Appendf(nil, "%06d", 999_999-d.Generation))
-	o, err := newSplit(d, key)
+	o, err := NewSplit(d, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func splitModel(t *rapid.T, d *clusterpb.Partition, used map[uint64]bool) *clust
 		}
 	}
 	d = proto.Clone(d).(*clusterpb.Partition)
-	d.NextReplica = nextReplica(d)
+	d.NextReplica = NextReplica(d)
 	d.Replicas = slices.DeleteFunc(d.Replicas, func(r *clusterpb.Replica) bool {
 		return r.Role == clusterpb.ReplicaRole_LEARNER
 	})
@@ -163,37 +163,37 @@ func carryOut(t *rapid.T, o *serverpb.Operator, d *clusterpb.Partition, leader u
 		if rapid.IntRange(0, 9).Draw(t, "cancel") == 0 && !o.Cancelled {
 			o.Cancelled, o.CancelledAt = true, d.Membership
 		}
-		at := replicaOf(d, leader)
+		at := ReplicaOf(d, leader)
 		down := rapid.Uint64Range(0, 20).Draw(t, "down")
 		slow := rapid.Uint64Range(0, 20).Draw(t, "slow")
-		next := stepOf(o, d, keys.NodeID(at.Node), ranksOf([]uint64{down}, []uint64{slow}))
-		if next.done {
+		next := Next(o, d, keys.NodeID(at.Node), ranksOf([]uint64{down}, []uint64{slow}))
+		if next.Done {
 			return d, old
 		}
-		if next.order == nil && down != 0 {
+		if next.Order == nil && down != 0 {
 			continue
 		}
-		if next.order == nil {
-			t.Fatalf("%s, in %v", next.text, d)
+		if next.Order == nil {
+			t.Fatalf("%s, in %v", next.Text, d)
 		}
-		old = append(old, next.order)
+		old = append(old, next.Order)
 		switch rapid.IntRange(0, 3).Draw(t, "fate") {
 		case 0: // lost
 			continue
 		case 1: // an earlier one comes, late
-			next.order = rapid.SampledFrom(old).Draw(t, "late")
+			next.Order = rapid.SampledFrom(old).Draw(t, "late")
 		}
-		if to := next.order.TransferTo; to != 0 {
-			if next.order.Target.Membership == d.Membership {
+		if to := next.Order.TransferTo; to != 0 {
+			if next.Order.Target.Membership == d.Membership {
 				leader = to
 			}
 			continue
 		}
-		target := next.order.Target
-		if !fits(next.order, d) {
+		target := next.Order.Target
+		if !fits(next.Order, d) {
 			continue // the node leaves it alone
 		}
-		if c := next.order.Child; c != nil && (!bytes.Equal(c.Start, target.End) ||
+		if c := next.Order.Child; c != nil && (!bytes.Equal(c.Start, target.End) ||
 			!bytes.Equal(c.End, d.End) || c.Id != o.Child || c.SplitFrom != d.Id ||
 			!slices.EqualFunc(c.Replicas, d.Replicas, func(a, b *clusterpb.Replica) bool {
 				return proto.Equal(a, b)
@@ -203,10 +203,10 @@ func carryOut(t *rapid.T, o *serverpb.Operator, d *clusterpb.Partition, leader u
 		from, to := group.ConfigurationOf(d), group.ConfigurationOf(target)
 		if !from.Equal(&to) {
 			if err := from.CanBecome(&to); err != nil {
-				t.Fatalf("%s: %v", next.text, err)
+				t.Fatalf("%s: %v", next.Text, err)
 			}
 			if !to.Electable(keys.ReplicaID(leader)) {
-				t.Fatalf("%s: it leaves out the leader, which refuses", next.text)
+				t.Fatalf("%s: it leaves out the leader, which refuses", next.Text)
 			}
 		}
 		d = proto.Clone(target).(*clusterpb.Partition)

@@ -1,9 +1,12 @@
-package server
+package steps
 
 import (
 	"bytes"
 	"fmt"
+	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
@@ -11,11 +14,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// splitKind is what operators that split a partition are called.
-const splitKind = "split"
+// SplitKind is what operators that split a partition are called.
+const SplitKind = "split"
 
-// splits says whether an operator splits its partition.
-func splits(o *serverpb.Operator) bool { return len(o.GetSplitKey()) > 0 }
+// Splits says whether an operator splits its partition.
+func Splits(o *serverpb.Operator) bool { return len(o.GetSplitKey()) > 0 }
 
 // A split goes by the same rule as a change of replicas: what is next follows from the descriptor.
 // The caller has ended a joint configuration that was left over.
@@ -28,22 +31,22 @@ func splits(o *serverpb.Operator) bool { return len(o.GetSplitKey()) > 0 }
 //
 // The table shows the parent's next generation only together with the child, so an operator that
 // is done has both in the table.
-func splitStep(o *serverpb.Operator, d *clusterpb.Partition) nextStep {
+func splitStep(o *serverpb.Operator, d *clusterpb.Partition) Step {
 	next := proto.Clone(d).(*clusterpb.Partition)
-	change := func(format string, args ...any) nextStep {
+	change := func(format string, args ...any) Step {
 		next.Membership++
-		return nextStep{order: &clusterpb.Order{Operator: o.Id, Target: next},
-			text: fmt.Sprintf(format, args...)}
+		return Step{Order: &clusterpb.Order{Operator: o.Id, Target: next},
+			Text: fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case d.Generation != o.Generation && bytes.Equal(d.End, o.SplitKey):
-		return nextStep{done: true, text: doneText}
+		return Step{Done: true, Text: DoneText}
 	case d.Generation != o.Generation:
-		return nextStep{done: true, text: "its span changed meanwhile"}
+		return Step{Done: true, Text: "its span changed meanwhile"}
 	case o.Cancelled && d.Membership <= o.CancelledAt:
 		return change("keeps the partition whole")
 	case o.Cancelled:
-		return nextStep{done: true, text: "was cancelled"}
+		return Step{Done: true, Text: "was cancelled"}
 	}
 	for _, r := range d.Replicas {
 		if r.Role != clusterpb.ReplicaRole_VOTER {
@@ -57,12 +60,12 @@ func splitStep(o *serverpb.Operator, d *clusterpb.Partition) nextStep {
 	child.Id, child.Generation, child.Start = o.Child, next.Generation, bytes.Clone(o.SplitKey)
 	child.SplitFrom, child.SplitIndex = d.Id, 0
 	child.BoundaryAsked = o.Asked
-	return nextStep{order: &clusterpb.Order{Operator: o.Id, Target: next, Child: child},
-		text: fmt.Sprintf("splits at %s", keys.Pretty(keys.UserKey(d, o.SplitKey)))}
+	return Step{Order: &clusterpb.Order{Operator: o.Id, Target: next, Child: child},
+		Text: fmt.Sprintf("splits at %s", keys.Pretty(keys.UserKey(d, o.SplitKey)))}
 }
 
-// allVote says whether all replicas of a partition are voters, and will be.
-func allVote(d *clusterpb.Partition) bool {
+// AllVote says whether all replicas of a partition are voters, and will be.
+func AllVote(d *clusterpb.Partition) bool {
 	for _, r := range d.Replicas {
 		if r.Role != clusterpb.ReplicaRole_VOTER {
 			return false
@@ -71,9 +74,9 @@ func allVote(d *clusterpb.Partition) bool {
 	return true
 }
 
-// splitAt is the user key at which an operator splits; nil: it does not, or its keyspace is gone.
-func splitAt(ks *clusterpb.Keyspace, o *serverpb.Operator) []byte {
-	if ks == nil || !splits(o) {
+// SplitAt is the user key at which an operator splits; nil: it does not, or its keyspace is gone.
+func SplitAt(ks *clusterpb.Keyspace, o *serverpb.Operator) []byte {
+	if ks == nil || !Splits(o) {
 		return nil
 	}
 	prefix := keys.KeyspacePrefixLength
@@ -81,4 +84,19 @@ func splitAt(ks *clusterpb.Keyspace, o *serverpb.Operator) []byte {
 		prefix = keys.HashPrefixLength
 	}
 	return o.SplitKey[min(prefix, len(o.SplitKey)):]
+}
+
+// NewSplit makes the operator that splits a partition at an internal key. It has no reason yet, and
+// gets its id, and that of the child, when it is recorded.
+func NewSplit(d *clusterpb.Partition, key []byte) (*serverpb.Operator, error) {
+	span := keys.PartitionSpan(d)
+	if !span.Contains(key) || bytes.Equal(key, span.Start) {
+		if bytes.HasPrefix(key, keys.PartitionPrefix(d)) {
+			key, span = keys.UserKey(d, key), keys.PartitionUserSpan(d)
+		}
+		return nil, status.Errorf(codes.InvalidArgument, "partition %d cannot split at %s: its span "+
+			"is %s, and the key has to be inside", d.Id, keys.Pretty(key), span)
+	}
+	return &serverpb.Operator{Partition: d.Id, Keyspace: d.Keyspace, SplitKey: bytes.Clone(key),
+		Generation: d.Generation, Kind: SplitKind, CreatedUnixMs: time.Now().UnixMilli()}, nil
 }

@@ -1,7 +1,8 @@
-package server
+package steps
 
 import (
 	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -13,18 +14,18 @@ import (
 const (
 	// mergeKind is what operators that merge two partitions are called.
 	mergeKind = "merge"
-	// mergeTries is how often the left one of two partitions tries to consume the right one.
-	mergeTries = 5
+	// MergeTries is how often the left one of two partitions tries to consume the right one.
+	MergeTries = 5
 )
 
-// merges says whether an operator merges its partition with the right neighbour.
-func merges(o *serverpb.Operator) bool { return o.GetRight() != 0 }
+// Merges says whether an operator merges its partition with the right neighbour.
+func Merges(o *serverpb.Operator) bool { return o.GetRight() != 0 }
 
-// sides are the two partitions of a merge as they are known, and the nodes that lead them (0: that
+// Sides are the two partitions of a merge as they are known, and the nodes that lead them (0: that
 // is not known). right is nil if the table does not have it any more.
-type sides struct {
-	left, right             *clusterpb.Partition
-	leftLeader, rightLeader keys.NodeID
+type Sides struct {
+	Left, Right             *clusterpb.Partition
+	LeftLeader, RightLeader keys.NodeID
 }
 
 // A merge goes by the rule of all operators: what is next follows from the two descriptors and from
@@ -44,21 +45,21 @@ type sides struct {
 //	all is well                     have the left one consume the right one
 //
 // An attempt that fails raises the left one's membership, and the next one is made for that. After
-// mergeTries the operator is cancelled.
-func mergeStep(o *serverpb.Operator, at sides, rank func(node uint64) leadRank) nextStep {
-	left, right := at.left, at.right
+// MergeTries the operator is cancelled.
+func Merge(o *serverpb.Operator, at Sides, rank func(node uint64) Rank) Step {
+	left, right := at.Left, at.Right
 	switch {
 	case right == nil && left.Generation != o.Generation:
-		return nextStep{done: true, text: doneText}
+		return Step{Done: true, Text: DoneText}
 	case right == nil:
-		return nextStep{done: true, text: fmt.Sprintf("partition %d is gone", o.Right)}
+		return Step{Done: true, Text: fmt.Sprintf("partition %d is gone", o.Right)}
 	case left.Generation != o.Generation && keys.PartitionSpan(left).Contains(right.Start):
 		// INVARIANT: the operator ends when the table has it, and not when it is reported: it is the
 		// evidence for the report, and another operator of the right one would go on with what is gone.
-		return nextStep{text: fmt.Sprintf("has merged it with partition %d: the table is to follow",
+		return Step{Text: fmt.Sprintf("has merged it with partition %d: the table is to follow",
 			right.Id)}
 	case left.Generation != o.Generation || right.Generation != o.RightGeneration:
-		return nextStep{done: true, text: "the span of one of the two changed meanwhile"}
+		return Step{Done: true, Text: "the span of one of the two changed meanwhile"}
 	case o.Cancelled:
 		return separate(o, at, rank)
 	}
@@ -67,21 +68,21 @@ func mergeStep(o *serverpb.Operator, at sides, rank func(node uint64) leadRank) 
 	}
 	if f := right.Frozen; f != nil {
 		switch {
-		case !freezesFor(f, left):
-			return nextStep{text: fmt.Sprintf("waits for partition %d to thaw, to try again", right.Id)}
-		case at.leftLeader != 0 && at.rightLeader != 0 && at.leftLeader != at.rightLeader:
+		case !FreezesFor(f, left):
+			return Step{Text: fmt.Sprintf("waits for partition %d to thaw, to try again", right.Id)}
+		case at.LeftLeader != 0 && at.RightLeader != 0 && at.LeftLeader != at.RightLeader:
 			return raise(o, left, "takes the attempt back: partition %d, which is frozen, is led by "+
-				"node %d now", right.Id, at.rightLeader)
+				"node %d now", right.Id, at.RightLeader)
 		}
 		return consume(o, left, thawed(right))
 	}
-	if n := triesOf(o, left, right); n >= mergeTries {
-		return nextStep{text: fmt.Sprintf("has tried %d times, and is given up", n)}
+	if n := TriesOf(o, left, right); n >= MergeTries {
+		return Step{Text: fmt.Sprintf("has tried %d times, and is given up", n)}
 	}
 	for _, d := range []*clusterpb.Partition{left, right} {
 		for _, r := range d.Replicas {
-			if rank(r.Node) == silent {
-				return nextStep{text: fmt.Sprintf("waits for node %d to answer: a merge needs all "+
+			if rank(r.Node) == Silent {
+				return Step{Text: fmt.Sprintf("waits for node %d to answer: a merge needs all "+
 					"replicas of both", r.Node)}
 			}
 		}
@@ -93,58 +94,58 @@ func mergeStep(o *serverpb.Operator, at sides, rank func(node uint64) leadRank) 
 }
 
 // leadTogether has both partitions led by the same node; false: they are.
-func leadTogether(o *serverpb.Operator, at sides, rank func(node uint64) leadRank,
-) (nextStep, bool) {
-	left, right := at.left, at.right
+func leadTogether(o *serverpb.Operator, at Sides, rank func(node uint64) Rank,
+) (Step, bool) {
+	left, right := at.Left, at.Right
 	for _, d := range []*clusterpb.Partition{left, right} {
-		if d == left && at.leftLeader == 0 || d == right && at.rightLeader == 0 {
-			return nextStep{text: fmt.Sprintf("waits for a leader of partition %d to report", d.Id)}, true
+		if d == left && at.LeftLeader == 0 || d == right && at.RightLeader == 0 {
+			return Step{Text: fmt.Sprintf("waits for a leader of partition %d to report", d.Id)}, true
 		}
 	}
-	lead := func(d *clusterpb.Partition, to *clusterpb.Replica) nextStep {
+	lead := func(d *clusterpb.Partition, to *clusterpb.Replica) Step {
 		next := handOver(o, d, to)
-		next.text = fmt.Sprintf("waits for partition %d to be led by node %d", d.Id, to.Node)
+		next.Text = fmt.Sprintf("waits for partition %d to be led by node %d", d.Id, to.Node)
 		return next
 	}
 	// A node hands the lead back to the replica that is wanted, so the wanted one it has to be, unless
 	// that is on a node which leaves leadership to others.
-	if to := replicaOf(left, wanted(left)); to != nil && keys.NodeID(to.Node) != at.leftLeader &&
-		rank(to.Node) == leadsWell {
+	if to := ReplicaOf(left, Wanted(left)); to != nil && keys.NodeID(to.Node) != at.LeftLeader &&
+		rank(to.Node) == LeadsWell {
 		return lead(left, to), true
 	}
-	to := replicaAt(right, at.leftLeader)
+	to := ReplicaAt(right, at.LeftLeader)
 	switch {
 	case to == nil:
-		return nextStep{text: fmt.Sprintf("waits for another leader of partition %d: node %d has no "+
-			"replica of partition %d", left.Id, at.leftLeader, right.Id)}, true
-	case wanted(right) != to.Replica:
+		return Step{Text: fmt.Sprintf("waits for another leader of partition %d: node %d has no "+
+			"replica of partition %d", left.Id, at.LeftLeader, right.Id)}, true
+	case Wanted(right) != to.Replica:
 		next := raise(o, right, "has node %d wanted as leader of partition %d", to.Node, right.Id)
-		next.order.Target.WantedLeader = to.Replica
+		next.Order.Target.WantedLeader = to.Replica
 		return next, true
-	case at.rightLeader != at.leftLeader:
+	case at.RightLeader != at.LeftLeader:
 		return lead(right, to), true
 	}
-	return nextStep{}, false
+	return Step{}, false
 }
 
 // consume has the left partition consume the right one.
-func consume(o *serverpb.Operator, left, right *clusterpb.Partition) nextStep {
+func consume(o *serverpb.Operator, left, right *clusterpb.Partition) Step {
 	target := proto.Clone(left).(*clusterpb.Partition)
 	target.Generation, target.End = max(left.Generation, right.Generation)+1, right.End
-	return nextStep{order: &clusterpb.Order{Operator: o.Id, Target: target, Consume: right},
-		text: fmt.Sprintf("merges it with partition %d", right.Id)}
+	return Step{Order: &clusterpb.Order{Operator: o.Id, Target: target, Consume: right},
+		Text: fmt.Sprintf("merges it with partition %d", right.Id)}
 }
 
 // raise raises the membership of a partition.
-func raise(o *serverpb.Operator, d *clusterpb.Partition, format string, args ...any) nextStep {
+func raise(o *serverpb.Operator, d *clusterpb.Partition, format string, args ...any) Step {
 	target := proto.Clone(d).(*clusterpb.Partition)
 	target.Membership++
-	return nextStep{order: &clusterpb.Order{Operator: o.Id, Target: target},
-		text: fmt.Sprintf(format, args...)}
+	return Step{Order: &clusterpb.Order{Operator: o.Id, Target: target},
+		Text: fmt.Sprintf(format, args...)}
 }
 
-// freezesFor says whether a partition was frozen for the present epoch of another one.
-func freezesFor(f *clusterpb.Freeze, left *clusterpb.Partition) bool {
+// FreezesFor says whether a partition was frozen for the present epoch of another one.
+func FreezesFor(f *clusterpb.Freeze, left *clusterpb.Partition) bool {
 	return f.Partition == left.Id && f.Generation == left.Generation &&
 		f.Membership == left.Membership
 }
@@ -157,9 +158,9 @@ func thawed(d *clusterpb.Partition) *clusterpb.Partition {
 	return before
 }
 
-// triesOf is how many attempts have failed: each raises the left one's membership by one, and the
+// TriesOf is how many attempts have failed: each raises the left one's membership by one, and the
 // right one's by two, as that freezes and thaws. What is moved changes for other reasons too.
-func triesOf(o *serverpb.Operator, left, right *clusterpb.Partition) uint64 {
+func TriesOf(o *serverpb.Operator, left, right *clusterpb.Partition) uint64 {
 	if o.Moves == left.Id {
 		return (max(right.Membership, o.Membership) - o.Membership) / 2
 	}
@@ -167,27 +168,35 @@ func triesOf(o *serverpb.Operator, left, right *clusterpb.Partition) uint64 {
 }
 
 // separate takes a merge back.
-func separate(o *serverpb.Operator, at sides, rank func(node uint64) leadRank) nextStep {
-	for _, d := range []*clusterpb.Partition{at.left, at.right} {
-		leader := at.leftLeader
-		if d == at.right {
-			leader = at.rightLeader
+func separate(o *serverpb.Operator, at Sides, rank func(node uint64) Rank) Step {
+	for _, d := range []*clusterpb.Partition{at.Left, at.Right} {
+		leader := at.LeftLeader
+		if d == at.Right {
+			leader = at.RightLeader
 		}
 		if m := replacement(o, at, d, leader); d.Frozen == nil && m != nil &&
-			(joint(d) || m.AddReplica != 0 && replicaOf(d, m.AddReplica) != nil) {
+			(joint(d) || m.AddReplica != 0 && ReplicaOf(d, m.AddReplica) != nil) {
 			m.Cancelled = true
-			if next := stepOf(m, d, leader, rank); !next.done {
-				next.text = fmt.Sprintf("partition %d: %s", d.Id, next.text)
+			if next := Next(m, d, leader, rank); !next.Done {
+				next.Text = fmt.Sprintf("partition %d: %s", d.Id, next.Text)
 				return next
 			}
 		}
 	}
 	switch {
-	case at.left.Membership <= o.CancelledAt:
-		return raise(o, at.left, "keeps the partitions apart")
-	case o.Moves == at.right.Id && at.right.Frozen == nil &&
-		at.right.Membership <= o.RightCancelledAt:
-		return raise(o, at.right, "keeps the replicas of partition %d where they are", at.right.Id)
+	case at.Left.Membership <= o.CancelledAt:
+		return raise(o, at.Left, "keeps the partitions apart")
+	case o.Moves == at.Right.Id && at.Right.Frozen == nil &&
+		at.Right.Membership <= o.RightCancelledAt:
+		return raise(o, at.Right, "keeps the replicas of partition %d where they are", at.Right.Id)
 	}
-	return nextStep{done: true, text: "was cancelled"}
+	return Step{Done: true, Text: "was cancelled"}
+}
+
+// NewMerge makes the operator that merges two neighbours which have their replicas on the same
+// nodes.
+func NewMerge(left, right *clusterpb.Partition) *serverpb.Operator {
+	return &serverpb.Operator{Partition: left.Id, Keyspace: left.Keyspace, Kind: mergeKind,
+		Generation: left.Generation, Membership: left.Membership, Right: right.Id,
+		RightGeneration: right.Generation, CreatedUnixMs: time.Now().UnixMilli()}
 }
