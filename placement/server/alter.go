@@ -30,9 +30,9 @@ func (s *Server) AlterKeyspace(
 	if err := validateClosedLag(r.ClosedTimestampLagMillis); err != nil {
 		return nil, err
 	}
-	if len(r.GetPlacement()) > maxTextBytes || len(r.GetLeaders()) > maxTextBytes {
+	if len(r.GetPlacement()) > meta.MaxTextBytes || len(r.GetLeaders()) > meta.MaxTextBytes {
 		return nil, status.Errorf(codes.InvalidArgument, "a placement has at most %d bytes",
-			maxTextBytes)
+			meta.MaxTextBytes)
 	}
 	if err := keys.ValidateDefaultTTL(r.GetDefaultTtlMillis()); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())

@@ -6,7 +6,6 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server/consumer"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
-	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 // provenTime is by how much the time is ahead of the monotonic clock, at least, as was found during
@@ -24,7 +23,7 @@ func (s *Server) proveTime(v *store.View) error {
 		return err
 	}
 	var proven *provenTime
-	if ahead, ok := s.soft.clocks(l.Term, alive); ok {
+	if ahead, ok := s.reports.Clocks(l.Term, alive); ok {
 		proven = &provenTime{l.Term, ahead}
 	}
 	s.consumers.proven.Store(proven)
@@ -40,21 +39,4 @@ func (s *Server) times() consumer.Times {
 		}
 	}
 	return t
-}
-
-// clocks is by how much the clocks of a majority of the nodes that are alive are ahead of the
-// monotonic clock, at least; false: no majority has told during that term.
-func (s *soft) clocks(term uint64, alive map[uint64]bool) (ahead int64, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mu.term != term {
-		return 0, false
-	}
-	var told []int64
-	for id := range alive {
-		if n := s.mu.nodes[keys.NodeID(id)]; n != nil && n.ahead != nil {
-			told = append(told, *n.ahead)
-		}
-	}
-	return consumer.Majority(told, len(alive))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/server/hint"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/server/reports"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -108,9 +109,9 @@ func writes(some []followed) (conditions []*storepb.Compare, ops []*storepb.Op) 
 // written takes note of what was written.
 func (s *Server) written(some []followed) {
 	for _, f := range some {
-		s.soft.inTable(f.descriptor)
+		s.reports.InTable(f.descriptor)
 		for _, p := range f.pieces {
-			s.soft.inTable(p)
+			s.reports.InTable(p)
 			s.config.Logger.Info("a partition has split", "partition", keys.PartitionID(f.descriptor.Id),
 				"child", keys.PartitionID(p.Id), "of", keys.PartitionID(p.SplitFrom), "at",
 				keys.Pretty(keys.UserKey(p, p.Start)))
@@ -123,7 +124,7 @@ func (s *Server) written(some []followed) {
 				keys.PartitionID(f.descriptor.Id), "right", id, "at",
 				keys.Pretty(keys.UserKey(g.descriptor, g.descriptor.Start)))
 		}
-		s.soft.drop(gone)
+		s.reports.Drop(gone)
 		if f.reshapes() {
 			continue
 		}
@@ -140,8 +141,8 @@ func (s *Server) toFollow() (due []followed, err error) {
 	var errs []error
 	var changed []reshaped
 	var orphans []*clusterpb.Partition
-	for _, c := range s.soft.reported() {
-		d, id := c.descriptor, keys.PartitionID(c.descriptor.Id)
+	for _, c := range s.reports.Claims() {
+		d, id := c.Descriptor, keys.PartitionID(c.Descriptor.Id)
 		p, revision, err := meta.LoadPartition(v, keys.KeyspaceID(d.Keyspace), id)
 		if err != nil {
 			errs = append(errs, err)
@@ -153,8 +154,8 @@ func (s *Server) toFollow() (due []followed, err error) {
 			orphans = append(orphans, d)
 			continue
 		}
-		if p == nil || !newer(d, p) {
-			s.soft.inTable(d)
+		if p == nil || !reports.Newer(d, p) {
+			s.reports.InTable(d)
 			continue
 		}
 		recovered, err := loadRecovery(v, id)
@@ -192,7 +193,7 @@ func withoutGone(due, changed []followed) []followed {
 
 // refuseReport forgets a descriptor that cannot be.
 func (s *Server) refuseReport(d *clusterpb.Partition, why error) {
-	s.soft.refuse(d)
+	s.reports.Refuse(d)
 	s.config.Logger.Error("the leader of a partition reports a descriptor that cannot be",
 		"partition", keys.PartitionID(d.Id), "error", why)
 }

@@ -95,7 +95,7 @@ func TestFollowManyReports(t *testing.T) {
 				r.Described, r.Membership = d, d.Membership
 			}
 		}
-		s.soft.heartbeat(c.members[0].termNow(), &clusterpb.HeartbeatRequest{Node: nodes[0],
+		s.reports.Heartbeat(c.members[0].termNow(), &clusterpb.HeartbeatRequest{Node: nodes[0],
 			Reports: reports}, 1<<20, 0)
 		due, err := s.toFollow()
 		if err != nil || len(due) != all-1 {

@@ -116,7 +116,7 @@ func (s *Server) unguarded(
 				Address: address, Reason: behind})
 		}
 		if behind != "" && node != 0 {
-			s.soft.wakeNode(node)
+			s.reports.WakeNode(node)
 		}
 	}
 	for kv, err := range v.All([]byte(meta.NodePrefix)) {

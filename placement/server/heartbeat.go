@@ -65,7 +65,7 @@ func (s *Server) Heartbeat(
 	}
 	s.metrics.heartbeats.Inc()
 	s.guards.node(l.Term, id, h.Guard, s.proves(ctx))
-	wantFull, news := s.soft.heartbeat(l.Term, h, s.config.MaxPartitions, s.config.Monotonic())
+	wantFull, news := s.reports.Heartbeat(l.Term, h, s.config.MaxPartitions, s.config.Monotonic())
 	if news {
 		s.poke()
 	}

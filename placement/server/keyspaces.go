@@ -86,7 +86,8 @@ func (s *Server) CreateKeyspace(
 	ids.Partition += uint64(partitions)
 	ops := s.remember(ids, &serverpb.Token{Token: r.Token, Request: request, Keyspace: ks.Id})
 	ok, err := s.meta.Commit(ctx,
-		[]*storepb.Compare{store.ModifiedAt([]byte(meta.IDsKey), revision), store.Absent(meta.NameKey(r.Name))},
+		[]*storepb.Compare{store.ModifiedAt([]byte(meta.IDsKey), revision),
+			store.Absent(meta.NameKey(r.Name))},
 		append(ops,
 			store.Put(meta.NameKey(r.Name), meta.EncodeID(uint64(id))),
 			store.Put(meta.KeyspaceKey(id), meta.Encode(ks)),
@@ -172,8 +173,8 @@ func (s *Server) validate(r *clusterpb.CreateKeyspaceRequest) error {
 	if err := validateFactor(r.ReplicationFactor); err != nil {
 		return err
 	}
-	if len(r.Placement) > maxTextBytes || len(r.Leaders) > maxTextBytes {
-		return refuse("a placement has at most %d bytes", maxTextBytes)
+	if len(r.Placement) > meta.MaxTextBytes || len(r.Leaders) > meta.MaxTextBytes {
+		return refuse("a placement has at most %d bytes", meta.MaxTextBytes)
 	}
 	if r.GcWindowSeconds > maxGCWindow {
 		return refuse("a GC window of %d s; at most %d", r.GcWindowSeconds, maxGCWindow)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/server/reports"
 	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -10,15 +11,15 @@ import (
 
 // leadRanks judges nodes as of one view, each once. It is not safe for concurrent use.
 type leadRanks struct {
-	soft  *soft
-	view  *store.View
-	known map[uint64]steps.Rank
+	reports *reports.Reports
+	view    *store.View
+	known   map[uint64]steps.Rank
 	// err is the first error with which the view could not be read.
 	err error
 }
 
 func (s *Server) leadRanks(v *store.View) *leadRanks {
-	return &leadRanks{soft: &s.soft, view: v, known: map[uint64]steps.Rank{}}
+	return &leadRanks{reports: s.reports, view: v, known: map[uint64]steps.Rank{}}
 }
 
 // of is the rank of a node.
@@ -39,7 +40,7 @@ func (r *leadRanks) of(node uint64) steps.Rank {
 		}
 		return steps.Silent
 	}
-	rank = steps.RankNode(n, alive != nil, r.soft.stats(id))
+	rank = steps.RankNode(n, alive != nil, r.reports.Stats(id))
 	r.known[node] = rank
 	return rank
 }

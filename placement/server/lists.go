@@ -21,7 +21,7 @@ func (s *Server) ListNodes(
 	if err != nil {
 		return nil, s.meta.Status(err)
 	}
-	s.soft.addReports(nodes)
+	s.reports.AddReports(nodes)
 	return &clusterpb.ListNodesResponse{Nodes: nodes, Members: s.meta.Members(),
 		CoreLeader: s.meta.LeaderAddress(), NowUnixMs: time.Now().UnixMilli()}, nil
 }
@@ -100,7 +100,7 @@ func (s *Server) ListPartitions(
 			return s.meta.Status(err)
 		}
 		info := &clusterpb.PartitionInfo{Partition: p, Keyspace: names[p.Keyspace]}
-		s.soft.describe(info)
+		s.reports.Describe(info)
 		sees.Partition(info)
 		if err := send(info); err != nil {
 			return err

@@ -45,7 +45,8 @@ func aliveNodes(t *testing.T, c *core, client *coreclient.Client) map[uint64]str
 	for _, n := range list.Nodes {
 		all[n.Id] = fmt.Sprintf("alive %v", n.Alive)
 		record := &clusterpb.Node{}
-		if _, err := meta.Load(c.members[0].store.Stale(), meta.NodeKey(keys.NodeID(n.Id)), record); err != nil {
+		if _, err := meta.Load(c.members[0].store.Stale(), meta.NodeKey(keys.NodeID(n.Id)),
+			record); err != nil {
 			t.Fatal(err)
 		}
 		if record.Displaced {

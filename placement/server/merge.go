@@ -116,8 +116,8 @@ func (s *Server) mergeAsked(v *store.View, leftID, rightID uint64) (*serverpb.Op
 			}
 		}
 	}
-	leftSize := s.soft.of(keys.PartitionID(leftID)).report.GetSizeBytes()
-	rightSize := s.soft.of(keys.PartitionID(rightID)).report.GetSizeBytes()
+	leftSize := s.reports.Of(keys.PartitionID(leftID)).Report.GetSizeBytes()
+	rightSize := s.reports.Of(keys.PartitionID(rightID)).Report.GetSizeBytes()
 	switch most, _ := keys.SplitSizes(ks.Keyspace); {
 	case !steps.Neighbours(left, right):
 		return nil, not("the spans of partitions %d and %d are changing; try again", leftID, rightID)
@@ -173,7 +173,7 @@ func (s *Server) proposedMerge(v *store.View, p *planner.Operator,
 		if err != nil || stored == nil {
 			return nil, err
 		}
-		d := s.soft.newest(id, stored)
+		d := s.reports.Newest(id, stored)
 		if d.Generation != epoch.Generation || d.Membership != epoch.Membership || d.Frozen != nil {
 			return nil, nil
 		}
@@ -202,7 +202,7 @@ func (s *Server) nextOf(v *store.View, o *serverpb.Operator, reported bool,
 	known := func(id keys.PartitionID) (*clusterpb.Partition, error) {
 		d, _, err := meta.LoadPartition(v, keys.KeyspaceID(o.Keyspace), id)
 		if d != nil && reported {
-			d = s.soft.newest(id, d)
+			d = s.reports.Newest(id, d)
 		}
 		return d, err
 	}
@@ -210,13 +210,13 @@ func (s *Server) nextOf(v *store.View, o *serverpb.Operator, reported bool,
 	if err != nil || d == nil {
 		return nil, id, err
 	}
-	leader, _ := s.soft.progress(id)
+	leader, _ := s.reports.Progress(id)
 	if !steps.Merges(o) {
 		step := steps.Next(o, d, leader, ranks.of)
 		return &step, id, ranks.err
 	}
 	at := steps.Sides{Left: d, LeftLeader: leader}
-	at.RightLeader, _ = s.soft.progress(right)
+	at.RightLeader, _ = s.reports.Progress(right)
 	if at.Right, err = known(right); err != nil {
 		return nil, id, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/server/reports"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -348,12 +349,12 @@ func TestTheConsumedIsReportedLate(t *testing.T) {
 				t.Errorf("%d partitions", n)
 			}
 			time.Sleep(15 * time.Minute) // virtual
-			soft := &c.members[0].server.soft
-			soft.mu.Lock()
-			defer soft.mu.Unlock()
-			if id := keys.PartitionID(child); soft.mu.partitions[id] != nil ||
-				soft.mu.described[id] != nil ||
-				len(soft.mu.tabled) > want {
+			kept := c.members[0].server.reports
+			_, _, tabled := kept.Kept()
+			if kept.Of(keys.PartitionID(child)).Report != nil || tabled > want ||
+				slices.ContainsFunc(kept.Claims(), func(c reports.Claim) bool {
+					return c.Descriptor.Id == child
+				}) {
 				t.Error("what was reported of it is not forgotten")
 			}
 		})

@@ -70,7 +70,10 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 		Name: "tidemark_placement_partitions_led",
 		Help: "Partitions whose leader is known to this member from heartbeats; " +
 			"0 unless it leads the core.",
-	}, func() float64 { return float64(s.soft.led()) }))
+	}, func() float64 {
+		_, led, _ := s.reports.Kept()
+		return float64(led)
+	}))
 	m.measureHealth(s)
 	m.measureScheduler(s)
 	m.measureCore(s)
@@ -97,4 +100,27 @@ func (m *metrics) close() {
 	for _, c := range m.collectors {
 		m.registerer.Unregister(c)
 	}
+}
+
+// measureHealth adds what nodes report of each other. It is 0 on a member that does not lead the
+// core: what that has of nodes is old.
+func (m *metrics) measureHealth(s *Server) {
+	gauge := func(name, help string, value func(silent, behind int) int) {
+		m.collectors = append(m.collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "tidemark_placement_" + name, Help: help}, func() float64 {
+			if l, _ := s.store.Leadership(); !l.Serving {
+				return 0
+			}
+			alive, err := meta.LoadAlive(s.store.Stale())
+			if err != nil {
+				return 0
+			}
+			return float64(value(s.reports.Totals(alive)))
+		}))
+	}
+	gauge("links_silent", "How often a node that is alive hears nothing of another one that is alive "+
+		"and shares partitions with it: two if neither of two nodes hears the other.",
+		func(silent, _ int) int { return silent })
+	gauge("replicas_behind", "Replicas that have not caught up with the leaders of their partitions, "+
+		"those on nodes that are down included.", func(_, behind int) int { return behind })
 }

@@ -77,29 +77,6 @@ func (l *layout) neighbours(id keys.PartitionID) (left, right keys.PartitionID) 
 	return left, right
 }
 
-// maxPermille bounds each part that a report says of keys.
-const maxPermille = 1000
-
-// trimHints drops what cannot be of what a node reports of keys, and what would take much memory.
-func trimHints(h *clusterpb.SplitHints) {
-	if h == nil {
-		return
-	}
-	sound := func(k *clusterpb.SplitKey) *clusterpb.SplitKey {
-		if k == nil || keys.ValidateUserKey(k.Key) != nil || k.Left > maxPermille ||
-			k.Right > maxPermille || k.Across > maxPermille || k.Left+k.Right+k.Across > maxPermille {
-			return nil
-		}
-		return k
-	}
-	h.ByLoad, h.BySize = sound(h.ByLoad), sound(h.BySize)
-	if keys.ValidateUserKey(h.HotKey) != nil {
-		h.HotKey, h.HotThousandths = nil, 0
-	}
-	h.HotThousandths = min(h.HotThousandths, maxPermille)
-	h.AscendingThousandths = min(h.AscendingThousandths, maxPermille)
-}
-
 // plannerGrowth is what the planner is told of where a partition grows. What is reported of an
 // earlier generation, or of keys at which it cannot be split, says nothing.
 func plannerGrowth(d *clusterpb.Partition, r *clusterpb.PartitionReport) planner.Growth {

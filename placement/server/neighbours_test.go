@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/tidemarkdb/tidemark/placement/server/reports"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -67,11 +68,13 @@ func TestReportedSplitKeys(t *testing.T) {
 	d := partitionOf(1, "f", "m")
 	d.Generation = 4
 	report := func(generation uint64, load, size *clusterpb.SplitKey) *clusterpb.PartitionReport {
-		r := &clusterpb.PartitionReport{Generation: generation, SustainedLoadMicro: 5,
+		r := &clusterpb.PartitionReport{Partition: 1, Generation: generation, SustainedLoadMicro: 5,
 			Split: &clusterpb.SplitHints{ByLoad: load, BySize: size, HotKey: []byte("h"),
 				HotThousandths: 5000, AscendingThousandths: 7}}
-		trimHints(r.Split)
-		return r
+		seen := reports.New()
+		seen.Heartbeat(1, &clusterpb.HeartbeatRequest{Node: 1, Full: true,
+			Reports: []*clusterpb.PartitionReport{r}}, 10, 0)
+		return seen.Of(1).Report
 	}
 	key := func(key string, left, right uint32) *clusterpb.SplitKey {
 		return &clusterpb.SplitKey{Key: []byte(key), Left: left, Right: right}
@@ -96,7 +99,7 @@ func TestReportedSplitKeys(t *testing.T) {
 		if g := plannerGrowth(d, r); g.ByLoad != nil {
 			t.Errorf("%s: %+v", what, g.ByLoad)
 		}
-		p := plannerPartition(d, reported{report: r}, surroundings{})
+		p := plannerPartition(d, reports.Partition{Report: r}, surroundings{})
 		if p.Growth.ByLoad != nil || p.ID != 1 {
 			t.Errorf("%s: %+v", what, p)
 		}

@@ -117,7 +117,7 @@ func (c *scheduler) progressOf(id keys.NodeID, want clusterpb.NodeStatus, nodes 
 	if !c.planned {
 		return nil, errPlanning()
 	}
-	if n := c.nodes[id]; n != nil && n.Alive && !c.server.soft.complete(id) {
+	if n := c.nodes[id]; n != nil && n.Alive && !c.server.reports.Complete(id) {
 		return nil, hint.Unavailable("node %s has not said yet what it leads", id)
 	}
 	for _, n := range nodes {
@@ -181,7 +181,7 @@ func (c *scheduler) comesTo(id keys.NodeID) string {
 	if first == nil {
 		return ""
 	}
-	leader, waits := c.server.soft.progress(keys.PartitionID(first.Partition))
+	leader, waits := c.server.reports.Progress(keys.PartitionID(first.Partition))
 	text := fmt.Sprintf("operator %d would bring a replica of partition %d, and is not "+
 		"taken back yet",
 		first.Id, first.Partition)

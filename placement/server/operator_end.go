@@ -20,7 +20,7 @@ func (s *Server) operate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.soft.setOperators(operators)
+	s.reports.SetOperators(operators)
 	ranks := s.leadRanks(v)
 	for _, o := range operators {
 		next, _, err := s.nextOf(v, o, false, ranks)
@@ -72,7 +72,7 @@ func (s *Server) finish(ctx context.Context, v *store.View, o *serverpb.Operator
 	if err != nil || !ok {
 		return err
 	}
-	s.soft.end(id)
+	s.reports.EndOperator(id)
 	s.metrics.ended(o, text, took)
 	s.config.Logger.Info("operator has ended", "operator", o.Id, "kind", o.Kind, "partition", id,
 		"outcome", text, "took", took.Round(time.Millisecond))

@@ -110,7 +110,7 @@ func (s *Server) move(v *store.View, r *clusterpb.MoveReplicaRequest) (*serverpb
 	return &serverpb.Operator{Partition: d.Id, Keyspace: d.Keyspace, AddNode: r.ToNode,
 		AddReplica: steps.NextReplica(d), RemoveReplica: out.Replica, RemoveNode: out.Node,
 		Reason: "asked for", Kind: planner.Replace.String(),
-		Bytes:         s.soft.of(keys.PartitionID(d.Id)).report.GetSizeBytes(),
+		Bytes:         s.reports.Of(keys.PartitionID(d.Id)).Report.GetSizeBytes(),
 		CreatedUnixMs: time.Now().UnixMilli(), Lead: steps.Wanted(d) == out.Replica}, nil
 }
 
@@ -167,7 +167,7 @@ func (s *Server) CancelOperator(
 		return nil, meta.Conflict(fmt.Sprintf("partition %d", r.Partition))
 	}
 	s.config.Logger.Info("operator is cancelled", "operator", o.Id, "partition", o.Partition)
-	s.soft.begin(o)
+	s.reports.BeginOperator(o)
 	s.poke()
 	return &clusterpb.CancelOperatorResponse{}, nil
 }
@@ -179,7 +179,7 @@ func (s *Server) markCancelled(v *store.View, o *serverpb.Operator, why string) 
 		return err
 	}
 	if d != nil && !o.Cancelled {
-		o.CancelledAt = s.soft.newest(keys.PartitionID(o.Partition), d).Membership
+		o.CancelledAt = s.reports.Newest(keys.PartitionID(o.Partition), d).Membership
 	}
 	if steps.Merges(o) && !o.Cancelled {
 		right := keys.PartitionID(o.Right)
@@ -188,7 +188,7 @@ func (s *Server) markCancelled(v *store.View, o *serverpb.Operator, why string) 
 			return err
 		}
 		if d != nil {
-			o.RightCancelledAt = s.soft.newest(right, d).Membership
+			o.RightCancelledAt = s.reports.Newest(right, d).Membership
 		}
 	}
 	o.Cancelled, o.Outcome = true, why
@@ -226,9 +226,9 @@ func (s *Server) ListOperators(
 			return nil, s.meta.Status(err)
 		}
 		if next != nil {
-			leader, waits := s.soft.progress(of)
+			leader, waits := s.reports.Progress(of)
 			info.Step, info.WaitsFor = next.Text, waits
-			if lack := s.soft.lack(of); lack != "" {
+			if lack := s.reports.Lack(of); lack != "" {
 				info.WaitsFor = lack
 			}
 			if leader == 0 {
@@ -243,7 +243,7 @@ func (s *Server) ListOperators(
 
 // ordersFor are the next steps for partitions that a node leads.
 func (s *Server) ordersFor(node keys.NodeID) ([]*clusterpb.Order, error) {
-	led := s.soft.operatorsOf(node)
+	led := s.reports.OperatorsOf(node)
 	if len(led) == 0 {
 		return nil, nil
 	}
@@ -265,19 +265,11 @@ func (s *Server) ordersFor(node keys.NodeID) ([]*clusterpb.Order, error) {
 			return nil, err
 		}
 		// Of a merge the step may be for the leader of the other one.
-		if leader, _ := s.soft.progress(of); next != nil && next.Order != nil && leader == node {
+		if leader, _ := s.reports.Progress(of); next != nil && next.Order != nil && leader == node {
 			orders = append(orders, next.Order)
 		}
 	}
 	return orders, nil
-}
-
-// newer says whether a's epoch is above b's.
-func newer(a, b *clusterpb.Partition) bool {
-	if a.Generation != b.Generation {
-		return a.Generation > b.Generation
-	}
-	return a.Membership > b.Membership
 }
 
 // plausible says why a descriptor cannot follow another one, whatever their spans; nil if it can.
@@ -313,7 +305,8 @@ func plausible(next, now *clusterpb.Partition, recovered *clusterpb.RecoveredPar
 	case len(next.Replicas) > maxReplicas:
 		return fmt.Errorf("it has %d replicas, at most %d", len(next.Replicas), maxReplicas)
 	case steps.NextReplica(next) < first || steps.NextReplica(next) > first+maxSteps:
-		return fmt.Errorf("its next replica has the number %d, and had %d", steps.NextReplica(next), first)
+		return fmt.Errorf("its next replica has the number %d, and had %d", steps.NextReplica(next),
+			first)
 	case next.Membership < now.Membership || next.Membership > now.Membership+maxSteps:
 		return fmt.Errorf("its membership is %d, and was %d", next.Membership, now.Membership)
 	case next.Generation > now.Generation+maxSteps:

@@ -8,6 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/planner/assign"
 	"github.com/tidemarkdb/tidemark/placement/planner/rules"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/server/reports"
 	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -100,16 +101,18 @@ var roles = map[clusterpb.ReplicaRole]planner.Role{
 
 // plannerPartition is what the planner is told of a partition: the newest descriptor there is, and
 // what the leader and the nodes report, and what lies around it.
-func plannerPartition(d *clusterpb.Partition, seen reported, at surroundings) planner.Partition {
+func plannerPartition(
+	d *clusterpb.Partition, seen reports.Partition, at surroundings,
+) planner.Partition {
 	p := planner.Partition{ID: keys.PartitionID(d.Id), Keyspace: keys.KeyspaceID(d.Keyspace),
 		Epoch:  planner.Epoch{Generation: d.Generation, Membership: d.Membership},
-		Leader: seen.leader, Ended: at.ended, Resized: at.resized, Left: at.left, Right: at.right,
+		Leader: seen.Leader, Ended: at.ended, Resized: at.resized, Left: at.left, Right: at.right,
 		SplitFrom: keys.PartitionID(d.SplitFrom), Asked: d.BoundaryAsked,
-		Growth: plannerGrowth(d, seen.report), Replicas: make([]planner.Replica, 0, len(d.Replicas))}
+		Growth: plannerGrowth(d, seen.Report), Replicas: make([]planner.Replica, 0, len(d.Replicas))}
 	lead := steps.Wanted(d)
 	for _, r := range d.Replicas {
 		one := planner.Replica{Node: keys.NodeID(r.Node), Role: roles[r.Role]}
-		if seen.broken[one.Node] {
+		if seen.Broken[one.Node] {
 			one.Damage = planner.Broken
 		}
 		if r.Replica == lead {
@@ -117,7 +120,7 @@ func plannerPartition(d *clusterpb.Partition, seen reported, at surroundings) pl
 		}
 		p.Replicas = append(p.Replicas, one)
 	}
-	if r := seen.report; r != nil {
+	if r := seen.Report; r != nil {
 		p.Bytes = min(limited(r.SizeBytes), maxPartitionBytes)
 		p.LeaderLoad = planner.Cores(limited(r.LeaderLoadMicro))
 		p.FollowerLoad = planner.Cores(limited(r.FollowerLoadMicro))

@@ -4,13 +4,14 @@ import (
 	"math"
 	"testing"
 
+	"github.com/tidemarkdb/tidemark/placement/server/reports"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 // Whatever a node reports of the sizes of partitions, their sum over a full cluster can be counted.
 func TestReportedSizesAddUp(t *testing.T) {
 	p := plannerPartition(&clusterpb.Partition{Id: 1, Keyspace: 1},
-		reported{report: &clusterpb.PartitionReport{SizeBytes: math.MaxUint64,
+		reports.Partition{Report: &clusterpb.PartitionReport{SizeBytes: math.MaxUint64,
 			LeaderLoadMicro: math.MaxUint64, FollowerLoadMicro: math.MaxUint64,
 			MeasuredSeconds: math.MaxUint32}}, surroundings{})
 	const partitions, replicas = 200_000, 6

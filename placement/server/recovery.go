@@ -77,7 +77,7 @@ func (s *Server) recoversOn(v *store.View, node keys.NodeID) (bool, error) {
 func (s *Server) ConfirmRecovery(
 	ctx context.Context, r *clusterpb.ConfirmRecoveryRequest,
 ) (*clusterpb.ConfirmRecoveryResponse, error) {
-	if r.Plan == "" || len(r.Plan) > maxTextBytes || len(r.LostNodes) == 0 ||
+	if r.Plan == "" || len(r.Plan) > meta.MaxTextBytes || len(r.LostNodes) == 0 ||
 		len(r.Partitions) > s.config.MaxPartitions {
 		return nil, status.Error(codes.InvalidArgument,
 			"a recovery has a plan's id, nodes that are lost, and partitions")
@@ -143,7 +143,7 @@ func (s *Server) ConfirmRecovery(
 		return nil, err
 	}
 	for id := range survivors {
-		s.soft.forget(id) // it reports everything once more
+		s.reports.Forget(id) // it reports everything once more
 	}
 	s.poke()
 	return response, nil

@@ -20,9 +20,7 @@ import (
 )
 
 const (
-	// maxTextBytes bounds addresses, localities, tags and versions, each.
-	maxTextBytes = 1024
-	maxTags      = 64
+	maxTags = 64
 )
 
 // RegisterNode implements clusterpb.CoreServer. A directory that asks again gets the node id that
@@ -47,9 +45,9 @@ func (s *Server) RegisterNode(
 	}
 	for _, text := range append([]string{r.Address, r.HttpAddress, r.Locality.GetRegion(),
 		r.Locality.GetZone(), r.Version}, r.Tags...) {
-		if len(text) > maxTextBytes {
+		if len(text) > meta.MaxTextBytes {
 			return nil, status.Errorf(codes.InvalidArgument,
-				"a node's addresses, locality and version have at most %d bytes each", maxTextBytes)
+				"a node's addresses, locality and version have at most %d bytes each", meta.MaxTextBytes)
 		}
 	}
 	v, done, err := s.meta.ViewInTurn(ctx)
@@ -88,7 +86,7 @@ func (s *Server) RegisterNode(
 	if l, _ := s.store.Leadership(); l.Serving {
 		s.guards.node(l.Term, id, r.Guard, s.proves(ctx)) // what it said in an earlier life is over
 		if known != 0 {
-			s.soft.startedNow(l.Term, id, s.config.Monotonic())
+			s.reports.StartedNow(l.Term, id, s.config.Monotonic())
 		}
 	}
 	// While nodes have to follow users and roles, a node is alive from its first heartbeat on, which
@@ -99,7 +97,7 @@ func (s *Server) RegisterNode(
 		}
 	}
 	s.metrics.registrations.Inc()
-	s.soft.forget(id)
+	s.reports.Forget(id)
 	s.poke()
 	return &clusterpb.RegisterNodeResponse{Cluster: s.config.Cluster, Node: uint64(id),
 		LeaseMillis: uint64(s.config.NodeLease.Milliseconds()), Guard: guard}, nil
@@ -253,7 +251,8 @@ func (s *Server) updateNode(
 		}
 	}
 	ok, err := s.meta.Commit(ctx, []*storepb.Compare{store.ModifiedAt(meta.NodeKey(id), revision),
-		store.ModifiedAt([]byte(meta.GuardKey), guardRevision)}, store.Put(meta.NodeKey(id), meta.Encode(fresh)))
+		store.ModifiedAt([]byte(meta.GuardKey), guardRevision)},
+		store.Put(meta.NodeKey(id), meta.Encode(fresh)))
 	if err == nil && !ok {
 		err = meta.Conflict("node " + id.String())
 	}
@@ -318,7 +317,7 @@ func (s *Server) revive(ctx context.Context, id keys.NodeID) error {
 			continue // the lease ended in between
 		}
 		if err == nil {
-			if s.soft.stats(id) != nil {
+			if s.reports.Stats(id) != nil {
 				s.config.Logger.Info("node is alive again", "node", id)
 			}
 		}

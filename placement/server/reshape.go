@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/server/reports"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/placement/store"
@@ -34,7 +35,7 @@ import (
 type reshaped struct {
 	followed
 	now   *clusterpb.Partition
-	claim claim
+	claim reports.Claim
 }
 
 // followSpans finds what belongs to reports of spans that have changed. A report of which a part is
@@ -56,15 +57,15 @@ func (s *Server) followSpans(v *store.View, changed []reshaped, orphans []*clust
 		if n.keyspace.Keyspace == nil || n.keyspace.State != clusterpb.KeyspaceState_ACTIVE {
 			continue // it is being dropped
 		}
-		n.pieces, n.gone, err = j.tile(n.now, d, n.claim.splitOff)
+		n.pieces, n.gone, err = j.tile(n.now, d, n.claim.SplitOff)
 		switch {
 		case err == nil:
 			due = append(due, n.followed)
 		case !errors.Is(err, errIncomplete):
 			s.refuseReport(d, err)
-		case time.Since(n.claim.at) >= incompleteFor:
-			s.soft.distrust(n.now)
-		case s.soft.lacks(d, err.Error()):
+		case time.Since(n.claim.At) >= incompleteFor:
+			s.reports.Distrust(n.now)
+		case s.reports.Lacks(d, err.Error()):
 			s.config.Logger.Warn("the report of a split or merge is not complete, and the table stays "+
 				"as it is until it is", "partition", keys.PartitionID(d.Id), "error", err)
 		}
@@ -298,8 +299,8 @@ func (j *spanJudge) consumed(old *clusterpb.Partition, by []*clusterpb.Partition
 			d = p
 		}
 	}
-	newest := j.server.soft.newest(id, old)
-	leader, _ := j.server.soft.progress(id)
+	newest := j.server.reports.Newest(id, old)
+	leader, _ := j.server.reports.Progress(id)
 	switch {
 	case d == nil || d.Id == old.Id:
 		return fmt.Errorf("partition %d is not in what is reported, and nothing has consumed it",
@@ -321,3 +322,6 @@ func (j *spanJudge) consumed(old *clusterpb.Partition, by []*clusterpb.Partition
 	}
 	return nil
 }
+
+// incompleteFor is for how long a report of a split or merge is kept of which a part is missing.
+const incompleteFor = 30 * time.Second

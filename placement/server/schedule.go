@@ -123,7 +123,7 @@ func (c *scheduler) lead(term uint64, changed <-chan struct{}) {
 	s := c.server
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	s.soft.lead(term)
+	s.reports.BeginTerm(term)
 	if err := c.begin(); err != nil {
 		s.config.Logger.Error("placement cannot be planned; it will be tried again", "error", err)
 		c.rest(ctx, changed)
@@ -285,14 +285,14 @@ func (c *scheduler) follow(u *clusterpb.TableUpdate) error {
 // set tells the State what is known of a partition, given its descriptor in the table.
 func (c *scheduler) set(d *clusterpb.Partition) error {
 	id := keys.PartitionID(d.Id)
-	soft := &c.server.soft
-	newest := soft.newest(id, d)
-	if !soft.ahead(newest) {
+	seen := c.server.reports
+	newest := seen.Newest(id, d)
+	if !seen.Ahead(newest) {
 		delete(c.ahead, id)
 	} else if c.ahead[id].IsZero() {
 		c.ahead[id] = time.Now()
 	}
-	return c.state.SetPartition(plannerPartition(newest, soft.of(id), c.around(id)))
+	return c.state.SetPartition(plannerPartition(newest, seen.Of(id), c.around(id)))
 }
 
 // renew tells the State of a partition anew.

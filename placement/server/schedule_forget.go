@@ -34,7 +34,7 @@ func (c *scheduler) forgetUnknown(now time.Time) {
 			gone = append(gone, id)
 		}
 	}
-	c.server.soft.drop(gone)
+	c.server.reports.Drop(gone)
 }
 
 // aheadFor is for how long a report may have an epoch of which no descriptor has come. A leader
@@ -53,10 +53,10 @@ func (c *scheduler) forgetNonsense(now time.Time) {
 		if err != nil || d == nil {
 			continue
 		}
-		if newest := c.server.soft.newest(id, d); c.server.soft.ahead(newest) {
+		if newest := c.server.reports.Newest(id, d); c.server.reports.Ahead(newest) {
 			c.server.config.Logger.Error("what a node reports of a partition cannot be, and is forgotten",
 				"partition", id)
-			c.server.soft.distrust(d)
+			c.server.reports.Distrust(d)
 		}
 	}
 }
@@ -70,7 +70,7 @@ const leaderlessFor = 10 * time.Second
 // The caller holds mu.
 func (c *scheduler) missLeaders(now time.Time) {
 	for id, since := range c.born {
-		leader, _ := c.server.soft.progress(id)
+		leader, _ := c.server.reports.Progress(id)
 		if leader == 0 && now.Sub(since) < leaderlessFor {
 			continue
 		}
@@ -80,7 +80,7 @@ func (c *scheduler) missLeaders(now time.Time) {
 		}
 		if d, _, err := meta.LoadPartition(c.server.store.Stale(), c.keyspaceOf[id], id); d != nil &&
 			err == nil {
-			c.server.soft.ask(d)
+			c.server.reports.Ask(d)
 		}
 	}
 }

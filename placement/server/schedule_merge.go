@@ -24,7 +24,7 @@ func (c *scheduler) unfitMerge(o *serverpb.Operator, a *advance, now time.Time) 
 		if err != nil || d == nil {
 			return "" // it has ended
 		}
-		both = append(both, c.server.soft.newest(keys.PartitionID(id), d))
+		both = append(both, c.server.reports.Newest(keys.PartitionID(id), d))
 	}
 	left, right := both[0], both[1]
 	if a.failures >= steps.MergeTries {
@@ -127,13 +127,13 @@ func (s *Server) thaw(ctx context.Context, keyspace keys.KeyspaceID, id keys.Par
 	if err != nil || right == nil {
 		return err
 	}
-	right = s.soft.newest(id, right)
+	right = s.reports.Newest(id, right)
 	f := right.Frozen
 	left, _, err := meta.LoadPartition(v, keyspace, keys.PartitionID(f.GetPartition()))
 	if err != nil || left == nil || f == nil {
 		return err
 	}
-	left = s.soft.newest(keys.PartitionID(left.Id), left)
+	left = s.reports.Newest(keys.PartitionID(left.Id), left)
 	if !steps.FreezesFor(f, left) || !steps.Neighbours(left, right) {
 		return nil // it thaws by itself
 	}

@@ -72,8 +72,8 @@ func (c *scheduler) letRest(id keys.PartitionID, until time.Time) {
 
 // takeIn brings the State up to what was reported and to the operators that there are.
 func (c *scheduler) takeIn(now time.Time) map[keys.PartitionID]*serverpb.Operator {
-	news, stats := c.server.soft.takeNews()
-	operators := c.server.soft.operators()
+	news, stats := c.server.reports.TakeNews()
+	operators := c.server.reports.Operators()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, s := range stats {
@@ -179,13 +179,13 @@ func (c *scheduler) late(operators map[keys.PartitionID]*serverpb.Operator,
 // advanceOf is how far an operator has come. An operator that waits for something else than before
 // advances, unless its step fails: errors may alternate for ever.
 func (c *scheduler) advanceOf(id keys.PartitionID, o *serverpb.Operator, now time.Time) *advance {
-	_, waits := c.server.soft.progress(id)
-	membership := c.server.soft.membership(id)
-	failures := c.server.soft.failures(id, o.Id)
+	_, waits := c.server.reports.Progress(id)
+	membership := c.server.reports.Membership(id)
+	failures := c.server.reports.Failures(id, o.Id)
 	if steps.Merges(o) {
 		right := keys.PartitionID(o.Right)
-		membership += c.server.soft.membership(right)
-		failures += c.server.soft.failures(right, o.Id)
+		membership += c.server.reports.Membership(right)
+		failures += c.server.reports.Failures(right, o.Id)
 	}
 	a := c.seen[id]
 	switch {
@@ -274,7 +274,7 @@ func (c *scheduler) informed(now time.Time) bool {
 		return true
 	}
 	for id, n := range c.nodes {
-		if n.Alive && !c.server.soft.complete(id) {
+		if n.Alive && !c.server.reports.Complete(id) {
 			return false
 		}
 	}
@@ -328,7 +328,7 @@ func (s *Server) operatorOf(v *store.View, p *planner.Operator) (
 	if err != nil || stored == nil || len(p.Steps) == 0 {
 		return nil, nil, err
 	}
-	d := s.soft.newest(p.Partition, stored)
+	d := s.reports.Newest(p.Partition, stored)
 	if e := p.Steps[0].Epoch; d.Generation != e.Generation || d.Membership != e.Membership {
 		return nil, nil, nil
 	}
@@ -396,10 +396,12 @@ func (s *Server) begin(ctx context.Context, o *serverpb.Operator,
 	conditions = append(conditions, store.Absent(key),
 		store.Absent(meta.HeldKey(keys.PartitionID(o.Partition))),
 		store.ModifiedAt([]byte(meta.IDsKey), revision))
-	ops := []*storepb.Op{store.Put(key, meta.Encode(o)), store.Put([]byte(meta.IDsKey), meta.Encode(ids))}
+	ops := []*storepb.Op{store.Put(key, meta.Encode(o)),
+		store.Put([]byte(meta.IDsKey), meta.Encode(ids))}
 	if steps.Merges(o) {
 		right := keys.PartitionID(o.Right)
-		conditions = append(conditions, store.Absent(meta.OperatorKey(right)), store.Absent(meta.HeldKey(right)))
+		conditions = append(conditions, store.Absent(meta.OperatorKey(right)),
+			store.Absent(meta.HeldKey(right)))
 		ops = append(ops, store.Put(meta.HeldKey(right), meta.EncodeID(o.Partition)))
 	}
 	ok, err := s.meta.Commit(ctx, conditions, ops...)
@@ -412,7 +414,7 @@ func (s *Server) begin(ctx context.Context, o *serverpb.Operator,
 	s.config.Logger.Info("operator begins", "operator", o.Id, "kind", o.Kind, "partition",
 		o.Partition, "to", o.AddNode, "from", o.RemoveNode, "leader", o.LeadNode, "child", o.Child,
 		"right", o.Right, "because", o.Reason)
-	s.soft.begin(o)
+	s.reports.BeginOperator(o)
 	s.poke()
 	return nil
 }
@@ -436,7 +438,7 @@ func (s *Server) giveUp(ctx context.Context, o *serverpb.Operator, why string) e
 	}
 	s.config.Logger.Warn("operator is cancelled", "operator", o.Id, "partition", o.Partition,
 		"because", why)
-	s.soft.begin(now)
+	s.reports.BeginOperator(now)
 	s.poke()
 	return nil
 }

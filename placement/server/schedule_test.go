@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 
@@ -522,16 +521,4 @@ func TestNothingIsBegunAfterAPause(t *testing.T) {
 			t.Errorf("it was not begun when the pause was over: %v", err)
 		}
 	})
-}
-
-// What a node says that an order waits for is kept up to a length.
-func TestLongReasonsAreCut(t *testing.T) {
-	var s soft
-	s.init()
-	s.heartbeat(1, &clusterpb.HeartbeatRequest{Node: 1, Full: true,
-		Reports: []*clusterpb.PartitionReport{{Partition: 7, Term: 1, Generation: 1, Membership: 1,
-			WaitsFor: strings.Repeat("é", 5000)}}}, 10, 0)
-	if _, waits := s.progress(7); len(waits) > maxTextBytes || !utf8.ValidString(waits) {
-		t.Errorf("%d bytes are kept", len(waits))
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/server/reports"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -135,7 +136,7 @@ type Server struct {
 	config  Config
 	store   *store.Store
 	meta    *meta.Records
-	soft    soft
+	reports *reports.Reports
 	metrics *metrics
 
 	scheduler scheduler
@@ -159,10 +160,10 @@ func New(config Config) (*Server, error) {
 	if err := config.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	s := &Server{config: config, store: config.Store, poked: make(chan struct{}, 1)}
+	s := &Server{config: config, store: config.Store, reports: reports.New(),
+		poked: make(chan struct{}, 1)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.meta = meta.New(s.ctx, config.Store, config.Cluster, config.Members)
-	s.soft.init()
 	s.core.init()
 	s.versions.mu.heard = map[uint64]memberVersion{}
 	s.versions.changed = make(chan struct{}, 1)
@@ -184,7 +185,7 @@ func New(config Config) (*Server, error) {
 	s.running.Go(s.protectConsumers)
 	s.running.Go(s.scheduler.run)
 	if config.Wake != nil {
-		s.running.Go(s.wakeNodes)
+		s.running.Go(func() { s.reports.Notify(s.ctx, s.tellNode) })
 	}
 	return s, nil
 }

@@ -128,7 +128,7 @@ func (s *Server) proposedSplit(v *store.View, keyspace keys.KeyspaceID, id keys.
 	if err != nil || stored == nil {
 		return nil, nil, err
 	}
-	d := s.soft.newest(id, stored)
+	d := s.reports.Newest(id, stored)
 	if d.Generation != epoch.Generation || d.Membership != epoch.Membership || !steps.AllVote(d) {
 		return nil, nil, nil
 	}

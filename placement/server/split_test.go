@@ -288,10 +288,10 @@ func TestTheLeaderOfAChildIsKnown(t *testing.T) {
 		r := f.split("x", "m")
 		time.Sleep(20 * time.Second) // virtual
 		s, child := c.members[0].server, keys.PartitionID(r.Child)
-		if leader, _ := s.soft.progress(child); leader == 0 || f.idle() {
+		if leader, _ := s.reports.Progress(child); leader == 0 || f.idle() {
 			t.Fatal("the child's leader is not heard before the table has the child")
 		}
-		s.soft.drop([]keys.PartitionID{child})
+		s.reports.Drop([]keys.PartitionID{child})
 		f.await(time.Minute, "the child's leader is known", func() bool { return f.asTable("x") })
 	})
 }

@@ -86,7 +86,7 @@ func TestNoOrdersOfAnOperatorThatHasEnded(t *testing.T) {
 		s := c.members[0].server
 		p := partitionsIn(t, f.client, "x")[0]
 		out := p.Partition.Replicas[2]
-		s.soft.begin(&serverpb.Operator{Id: 77, Partition: p.Partition.Id,
+		s.reports.BeginOperator(&serverpb.Operator{Id: 77, Partition: p.Partition.Id,
 			Keyspace: p.Partition.Keyspace, RemoveNode: out.Node, RemoveReplica: out.Replica})
 		orders, err := s.ordersFor(keys.NodeID(p.LeaderNode))
 		if err != nil || len(orders) != 0 {
@@ -115,14 +115,12 @@ func TestReportsOfNoPartitionAreForgotten(t *testing.T) {
 		}
 		f.mu.Unlock()
 		time.Sleep(5 * time.Minute) // virtual
-		soft := &c.members[0].server.soft
-		soft.mu.Lock()
-		defer soft.mu.Unlock()
-		if n := len(soft.mu.partitions); n != 2 {
-			t.Errorf("%d partitions are remembered, want 2", n)
+		partitions, leaders, _ := c.members[0].server.reports.Kept()
+		if partitions != 2 {
+			t.Errorf("%d partitions are remembered, want 2", partitions)
 		}
-		if n := len(soft.mu.leaders); n != 2 {
-			t.Errorf("the leaders of %d partitions are remembered, want 2", n)
+		if leaders != 2 {
+			t.Errorf("the leaders of %d partitions are remembered, want 2", leaders)
 		}
 	})
 }

@@ -165,7 +165,8 @@ func (s *Server) create(ctx context.Context, ks meta.Keyspace) error {
 			"first", plan.Placements[0].Reason.String())
 	}
 	ks.State = clusterpb.KeyspaceState_ACTIVE
-	ok, err := s.meta.Commit(ctx, condition, store.Put(meta.KeyspaceKey(ks.ID()), meta.Encode(ks.Keyspace)),
+	ok, err := s.meta.Commit(ctx, condition,
+		store.Put(meta.KeyspaceKey(ks.ID()), meta.Encode(ks.Keyspace)),
 		store.Delete(meta.CreationKey(ks.ID())))
 	if ok {
 		s.config.Logger.Info("keyspace is active", "keyspace", ks.Name, "id", ks.ID())
@@ -263,7 +264,7 @@ func (s *Server) drop(ctx context.Context, ks meta.Keyspace) error {
 		if ok, err := s.meta.Commit(ctx, condition, ops...); err != nil || !ok {
 			return err
 		}
-		s.soft.drop(ids)
+		s.reports.Drop(ids)
 	}
 	ok, err := s.meta.Commit(ctx, condition, store.Delete(meta.KeyspaceKey(ks.ID())))
 	if ok {

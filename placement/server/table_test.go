@@ -458,7 +458,8 @@ func TestRevisionsComeWhole(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ops = append(ops, store.Put(meta.PartitionKey(keys.KeyspaceID(p.Keyspace), keys.PartitionID(p.Id)),
+			ops = append(ops, store.Put(
+				meta.PartitionKey(keys.KeyspaceID(p.Keyspace), keys.PartitionID(p.Id)),
 				value))
 		}
 		if _, err := c.members[0].store.Do(ctx, store.If(nil, ops, nil)); err != nil {

@@ -74,7 +74,7 @@ func (s *Server) transfer(v *store.View, r *clusterpb.TransferLeaderRequest,
 			r.ToNode, statusText(n.Status))
 	}
 	ranks := s.leadRanks(v)
-	leader, _ := s.soft.progress(keys.PartitionID(d.Id))
+	leader, _ := s.reports.Progress(keys.PartitionID(d.Id))
 	switch rank := ranks.of(r.ToNode); {
 	case ranks.err != nil:
 		return nil, ranks.err
@@ -123,7 +123,7 @@ func (s *Server) toChange(v *store.View, partition uint64) (*clusterpb.Partition
 		return nil, status.Errorf(codes.ResourceExhausted,
 			"%d operators are under way, and no more are taken", len(operators))
 	}
-	return s.soft.newest(id, d), nil
+	return s.reports.Newest(id, d), nil
 }
 
 // holder is the operator that merges a partition with its left neighbour; nil: none does.

@@ -46,6 +46,8 @@ const (
 	// CoordinationKey has the storepb.Members with which the coordination store was founded.
 	CoordinationKey = ReservedPrefix + "coordination"
 
+	// MaxTextBytes bounds addresses, localities, tags, versions and sentences, each.
+	MaxTextBytes = 1024
 	// MaxTokens is how many creations and drops are remembered.
 	MaxTokens = 1024
 

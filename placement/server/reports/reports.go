@@ -1,4 +1,4 @@
-package server
+package reports
 
 import (
 	"cmp"
@@ -6,25 +6,26 @@ import (
 	"sync"
 
 	"github.com/tidemarkdb/tidemark/placement/server/consumer"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// soft is what the core's leader knows from heartbeats and does not store.
-type soft struct {
+// Reports is what the core's leader knows from heartbeats and does not store.
+type Reports struct {
 	mu struct {
 		sync.Mutex
 		// term is the term of the leadership during which this was learned.
 		term       uint64
-		nodes      map[keys.NodeID]*softNode
+		nodes      map[keys.NodeID]*node
 		partitions map[keys.PartitionID]*clusterpb.PartitionReport
 		leaders    map[keys.PartitionID]keys.NodeID
 		// tabled are the epochs of descriptors that were reported and that the table has.
 		tabled map[keys.PartitionID]epoch
 		// described are the newest descriptors that were reported and are not known to be in the table;
 		// operators those that are under way, as the stepper has read them last.
-		described map[keys.PartitionID]*claim
+		described map[keys.PartitionID]*Claim
 		operators map[keys.PartitionID]*serverpb.Operator
 		// broken are the nodes whose replica of a partition is; news are the partitions of which
 		// something was said that the planner has not heard.
@@ -44,7 +45,7 @@ type epoch struct{ generation, membership uint64 }
 
 func epochOf(d *clusterpb.Partition) epoch { return epoch{d.Generation, d.Membership} }
 
-type softNode struct {
+type node struct {
 	stats *clusterpb.NodeStats
 	// statsAt is when stats came; monotonic.
 	statsAt int64
@@ -58,18 +59,20 @@ type softNode struct {
 	ahead *int64
 }
 
-func (s *soft) init() {
-	s.woken = make(chan struct{}, 1)
+// New makes what a member knows that never led.
+func New() *Reports {
+	s := &Reports{woken: make(chan struct{}, 1)}
 	s.mu.waking = map[keys.NodeID]struct{}{}
 	s.resetLocked(0)
+	return s
 }
 
-func (s *soft) resetLocked(term uint64) {
+func (s *Reports) resetLocked(term uint64) {
 	s.mu.term = term
-	s.mu.nodes = map[keys.NodeID]*softNode{}
+	s.mu.nodes = map[keys.NodeID]*node{}
 	s.mu.partitions = map[keys.PartitionID]*clusterpb.PartitionReport{}
 	s.mu.leaders = map[keys.PartitionID]keys.NodeID{}
-	s.mu.described = map[keys.PartitionID]*claim{}
+	s.mu.described = map[keys.PartitionID]*Claim{}
 	s.mu.tabled = map[keys.PartitionID]epoch{}
 	s.mu.broken = map[keys.PartitionID]map[keys.NodeID]bool{}
 	s.mu.news = map[keys.PartitionID]struct{}{}
@@ -80,9 +83,9 @@ func (s *soft) resetLocked(term uint64) {
 	}
 }
 
-// lead forgets what was learned before the leadership of a term, unless the first heartbeat during
-// it has done so.
-func (s *soft) lead(term uint64) {
+// BeginTerm forgets what was learned before the leadership of a term, unless the first heartbeat
+// during it has done so.
+func (s *Reports) BeginTerm(term uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if term > s.mu.term {
@@ -90,8 +93,8 @@ func (s *soft) lead(term uint64) {
 	}
 }
 
-// forget drops what is known of a node: it has just started.
-func (s *soft) forget(id keys.NodeID) {
+// Forget drops what is known of a node: it has just started.
+func (s *Reports) Forget(id keys.NodeID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := s.mu.nodes[id]; n != nil {
@@ -101,7 +104,7 @@ func (s *soft) forget(id keys.NodeID) {
 	}
 }
 
-func (s *soft) unleadLocked(id keys.NodeID, n *softNode) {
+func (s *Reports) unleadLocked(id keys.NodeID, n *node) {
 	for p := range n.led {
 		if s.mu.leaders[p] == id {
 			delete(s.mu.leaders, p)
@@ -111,10 +114,10 @@ func (s *soft) unleadLocked(id keys.NodeID, n *softNode) {
 	n.led = map[keys.PartitionID]struct{}{}
 }
 
-// heartbeat takes a heartbeat in, and says whether the node should send everything, and whether it
+// Heartbeat takes a heartbeat in, and says whether the node should send everything, and whether it
 // brought descriptors that may be newer than the table's. room bounds the partitions; now is the
 // monotonic clock.
-func (s *soft) heartbeat(
+func (s *Reports) Heartbeat(
 	term uint64, h *clusterpb.HeartbeatRequest, room int, now int64,
 ) (wantFull, news bool) {
 	s.mu.Lock()
@@ -128,7 +131,7 @@ func (s *soft) heartbeat(
 	id := keys.NodeID(h.Node)
 	n := s.mu.nodes[id]
 	if n == nil {
-		n = &softNode{led: map[keys.PartitionID]struct{}{}}
+		n = &node{led: map[keys.PartitionID]struct{}{}}
 		s.mu.nodes[id] = n
 	}
 	if h.Stats != nil {
@@ -142,8 +145,8 @@ func (s *soft) heartbeat(
 		n.complete = true
 	}
 	for _, r := range h.Reports {
-		if len(r.GetWaitsFor()) > maxTextBytes {
-			r.WaitsFor = strings.ToValidUTF8(r.WaitsFor[:maxTextBytes], "")
+		if len(r.GetWaitsFor()) > meta.MaxTextBytes {
+			r.WaitsFor = strings.ToValidUTF8(r.WaitsFor[:meta.MaxTextBytes], "")
 		}
 		pieces := r.SplitOff[:min(len(r.SplitOff), maxPieces)]
 		r.SplitOff = nil
@@ -161,7 +164,7 @@ func (s *soft) heartbeat(
 }
 
 // reportLocked keeps the report with the highest epoch, and within it that with the highest term.
-func (s *soft) reportLocked(id keys.NodeID, n *softNode, r *clusterpb.PartitionReport, room int) {
+func (s *Reports) reportLocked(id keys.NodeID, n *node, r *clusterpb.PartitionReport, room int) {
 	p := keys.PartitionID(r.GetPartition())
 	old := s.mu.partitions[p]
 	if old == nil && len(s.mu.partitions) >= room {
@@ -198,8 +201,8 @@ func (s *soft) reportLocked(id keys.NodeID, n *softNode, r *clusterpb.PartitionR
 	}
 }
 
-// drop forgets partitions that are gone.
-func (s *soft) drop(ids []keys.PartitionID) {
+// Drop forgets partitions that are gone.
+func (s *Reports) Drop(ids []keys.PartitionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range ids {
@@ -216,7 +219,7 @@ func (s *soft) drop(ids []keys.PartitionID) {
 	}
 }
 
-func (s *soft) stats(id keys.NodeID) *clusterpb.NodeStats {
+func (s *Reports) Stats(id keys.NodeID) *clusterpb.NodeStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := s.mu.nodes[id]; n != nil {
@@ -225,8 +228,8 @@ func (s *soft) stats(id keys.NodeID) *clusterpb.NodeStats {
 	return nil
 }
 
-// describe fills in what is known of a partition.
-func (s *soft) describe(info *clusterpb.PartitionInfo) {
+// Describe fills in what is known of a partition.
+func (s *Reports) Describe(info *clusterpb.PartitionInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := keys.PartitionID(info.Partition.Id)
@@ -238,8 +241,10 @@ func (s *soft) describe(info *clusterpb.PartitionInfo) {
 	}
 }
 
-func (s *soft) led() int {
+// Kept is of how many partitions a report is kept, of how many the leader is known, and of how many
+// it is remembered that the table has what was reported.
+func (s *Reports) Kept() (reports, leaders, tabled int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.mu.leaders)
+	return len(s.mu.partitions), len(s.mu.leaders), len(s.mu.tabled)
 }

@@ -1,4 +1,4 @@
-package server
+package reports
 
 import (
 	"maps"
@@ -9,30 +9,30 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// begin takes note of an operator that was recorded or changed.
-func (s *soft) begin(o *serverpb.Operator) {
+// BeginOperator takes note of an operator that was recorded or changed.
+func (s *Reports) BeginOperator(o *serverpb.Operator) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.operators[keys.PartitionID(o.Partition)] = o
 	s.wakeForLocked(o, 0)
 }
 
-// end forgets a partition's operator.
-func (s *soft) end(id keys.PartitionID) {
+// EndOperator forgets a partition's operator.
+func (s *Reports) EndOperator(id keys.PartitionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.mu.operators, id)
 }
 
-// setOperators takes what the store says.
-func (s *soft) setOperators(all map[keys.PartitionID]*serverpb.Operator) {
+// SetOperators takes what the store says.
+func (s *Reports) SetOperators(all map[keys.PartitionID]*serverpb.Operator) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.operators = maps.Clone(all)
 }
 
-// operatorsOf are those of partitions that a node leads, with merges of two of which it leads one.
-func (s *soft) operatorsOf(node keys.NodeID) []*serverpb.Operator {
+// OperatorsOf are those of partitions that a node leads, with merges of two of which it leads one.
+func (s *Reports) OperatorsOf(node keys.NodeID) []*serverpb.Operator {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var led []*serverpb.Operator
@@ -46,23 +46,23 @@ func (s *soft) operatorsOf(node keys.NodeID) []*serverpb.Operator {
 	return led
 }
 
-// operators are those that are under way, by partition.
-func (s *soft) operators() map[keys.PartitionID]*serverpb.Operator {
+// Operators are those that are under way, by partition.
+func (s *Reports) Operators() map[keys.PartitionID]*serverpb.Operator {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.mu.operators)
 }
 
-// membership is the highest membership that the leader of a partition has reported.
-func (s *soft) membership(id keys.PartitionID) uint64 {
+// Membership is the highest membership that the leader of a partition has reported.
+func (s *Reports) Membership(id keys.PartitionID) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.partitions[id].GetMembership()
 }
 
-// failures is how often the present step of an operator has failed at the leader of a partition, and
+// Failures is how often the present step of an operator has failed at the leader of a partition, and
 // left the partition's descriptor as it was.
-func (s *soft) failures(id keys.PartitionID, operator uint64) uint64 {
+func (s *Reports) Failures(id keys.PartitionID, operator uint64) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r := s.mu.partitions[id]; r.GetOperator() == operator {
@@ -71,8 +71,8 @@ func (s *soft) failures(id keys.PartitionID, operator uint64) uint64 {
 	return 0
 }
 
-// progress is the node that leads a partition, and what its order waits for, in words.
-func (s *soft) progress(id keys.PartitionID) (leader keys.NodeID, waitsFor string) {
+// Progress is the node that leads a partition, and what its order waits for, in words.
+func (s *Reports) Progress(id keys.PartitionID) (leader keys.NodeID, waitsFor string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.leaders[id], s.mu.partitions[id].GetWaitsFor()

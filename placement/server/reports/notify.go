@@ -1,14 +1,13 @@
-package server
+package reports
 
 import (
 	"context"
-	"time"
 
-	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"golang.org/x/sync/errgroup"
+
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 // Orders are in the answers to heartbeats. So that they need not wait for the next one, the node
@@ -18,16 +17,12 @@ import (
 // the other partition, whose node is told then. A hint may be lost, and does no harm when there is
 // no order: nodes bound how often they send heartbeats.
 
-const (
-	// maxWaking is how many nodes are told at a time, each of them once, and wakeTimeout for how long
-	// each.
-	maxWaking   = 16
-	wakeTimeout = time.Second
-)
+// maxWaking is how many nodes are told at a time, each of them once.
+const maxWaking = 16
 
 // wakeForLocked has the nodes told that may have an order of an operator, but for one: a merge has
 // orders for the leaders of two partitions.
-func (s *soft) wakeForLocked(o *serverpb.Operator, but keys.NodeID) {
+func (s *Reports) wakeForLocked(o *serverpb.Operator, but keys.NodeID) {
 	for _, id := range [...]uint64{o.Partition, o.Right} {
 		if id := keys.PartitionID(id); id != 0 && s.mu.leaders[id] != but {
 			s.wakeLocked(id)
@@ -38,7 +33,7 @@ func (s *soft) wakeForLocked(o *serverpb.Operator, but keys.NodeID) {
 // wakeMergesLocked is for a partition of which a node reports something new: if it is one of two
 // that merge, the next step may be for the leader of the other one. The node itself hears of the
 // step with the answer.
-func (s *soft) wakeMergesLocked(id keys.PartitionID, reporter keys.NodeID) {
+func (s *Reports) wakeMergesLocked(id keys.PartitionID, reporter keys.NodeID) {
 	for _, o := range s.mu.operators {
 		if steps.Merges(o) && (o.Partition == uint64(id) || o.Right == uint64(id)) {
 			s.wakeForLocked(o, reporter)
@@ -47,7 +42,7 @@ func (s *soft) wakeMergesLocked(id keys.PartitionID, reporter keys.NodeID) {
 }
 
 // wakeLocked has the node that leads a partition told that there are orders.
-func (s *soft) wakeLocked(id keys.PartitionID) {
+func (s *Reports) wakeLocked(id keys.PartitionID) {
 	node := s.mu.leaders[id]
 	if node == 0 {
 		return // it will report, and the answer has the order
@@ -56,23 +51,45 @@ func (s *soft) wakeLocked(id keys.PartitionID) {
 	s.signalWoken()
 }
 
-// wakeNode has a node told to send a heartbeat.
-func (s *soft) wakeNode(id keys.NodeID) {
+// WakeNode has a node told to send a heartbeat.
+func (s *Reports) WakeNode(id keys.NodeID) {
 	s.mu.Lock()
 	s.mu.wake[id] = struct{}{}
 	s.mu.Unlock()
 	s.signalWoken()
 }
 
-func (s *soft) signalWoken() {
+func (s *Reports) signalWoken() {
 	select {
 	case s.woken <- struct{}{}:
 	default:
 	}
 }
 
+// Notify has tell called for nodes that are to be told of orders, for several at a time and for
+// each once at a time, until ctx ends. It returns when all calls of tell have.
+func (s *Reports) Notify(ctx context.Context, tell func(context.Context, keys.NodeID)) {
+	var telling errgroup.Group
+	telling.SetLimit(maxWaking)
+	defer func() { _ = telling.Wait() }()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.woken:
+		}
+		for id := s.toWake(); id != 0; id = s.toWake() {
+			telling.Go(func() error {
+				defer s.wasTold(id)
+				tell(ctx, id)
+				return nil
+			})
+		}
+	}
+}
+
 // toWake takes a node that is to be told and is not being told; 0: there is none.
-func (s *soft) toWake() keys.NodeID {
+func (s *Reports) toWake() keys.NodeID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id := range s.mu.wake {
@@ -86,53 +103,11 @@ func (s *soft) toWake() keys.NodeID {
 }
 
 // wasTold says that a node can be told again.
-func (s *soft) wasTold(id keys.NodeID) {
+func (s *Reports) wasTold(id keys.NodeID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.mu.waking, id)
 	if len(s.mu.wake) > 0 {
 		s.signalWoken()
-	}
-}
-
-// wakeNodes tells nodes of orders, from New to Close.
-func (s *Server) wakeNodes() {
-	places := make(chan struct{}, maxWaking)
-	for {
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-s.soft.woken:
-		}
-		for id := s.soft.toWake(); id != 0; id = s.soft.toWake() {
-			select {
-			case places <- struct{}{}:
-			case <-s.ctx.Done():
-				return
-			}
-			s.running.Go(func() {
-				defer func() { <-places }()
-				defer s.soft.wasTold(id)
-				s.wakeNode(id)
-			})
-		}
-	}
-}
-
-// wakeNode tells a node of orders, if it is alive.
-func (s *Server) wakeNode(id keys.NodeID) {
-	v := s.store.Stale()
-	n := &clusterpb.Node{}
-	if revision, err := meta.Load(v, meta.NodeKey(id), n); err != nil || revision == 0 {
-		return
-	}
-	if alive, err := v.Get(meta.AliveKey(id)); err != nil || alive == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(s.ctx, wakeTimeout)
-	defer cancel()
-	if err := s.config.Wake(ctx, n.Address, id); err != nil {
-		s.config.Logger.Debug("a node is not told of orders; it asks with its next heartbeat",
-			"node", id, "error", err)
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package reports
 
 import (
 	"maps"
@@ -8,25 +8,25 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// reported is what nodes have said of a partition.
-type reported struct {
-	leader keys.NodeID
+// Partition is what nodes have said of a partition.
+type Partition struct {
+	Leader keys.NodeID
 	// report is the leader's; nil: there is none. It must not be changed.
-	report *clusterpb.PartitionReport
+	Report *clusterpb.PartitionReport
 	// broken are the nodes whose replica is.
-	broken map[keys.NodeID]bool
+	Broken map[keys.NodeID]bool
 }
 
-// of is what nodes have said of a partition.
-func (s *soft) of(id keys.PartitionID) reported {
+// Of is what nodes have said of a partition.
+func (s *Reports) Of(id keys.PartitionID) Partition {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return reported{s.mu.leaders[id], s.mu.partitions[id], maps.Clone(s.mu.broken[id])}
+	return Partition{s.mu.leaders[id], s.mu.partitions[id], maps.Clone(s.mu.broken[id])}
 }
 
-// takeNews gives the partitions of which something was said since the last call, in order, and the
+// TakeNews gives the partitions of which something was said since the last call, in order, and the
 // nodes' newest figures.
-func (s *soft) takeNews() ([]keys.PartitionID, map[keys.NodeID]*clusterpb.NodeStats) {
+func (s *Reports) TakeNews() ([]keys.PartitionID, map[keys.NodeID]*clusterpb.NodeStats) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	news := slices.Sorted(maps.Keys(s.mu.news))
@@ -40,26 +40,26 @@ func (s *soft) takeNews() ([]keys.PartitionID, map[keys.NodeID]*clusterpb.NodeSt
 	return news, stats
 }
 
-// complete says whether a node has sent all its reports since this leadership began.
-func (s *soft) complete(id keys.NodeID) bool {
+// Complete says whether a node has sent all its reports since this leadership began.
+func (s *Reports) Complete(id keys.NodeID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.mu.nodes[id]
 	return n != nil && n.complete
 }
 
-// ahead says whether what is reported of a partition has a later epoch than its newest descriptor.
-func (s *soft) ahead(d *clusterpb.Partition) bool {
+// Ahead says whether what is reported of a partition has a later epoch than its newest descriptor.
+func (s *Reports) Ahead(d *clusterpb.Partition) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.mu.partitions[keys.PartitionID(d.Id)]
-	return r != nil && newer(&clusterpb.Partition{Generation: r.Generation, Membership: r.Membership},
+	return r != nil && Newer(&clusterpb.Partition{Generation: r.Generation, Membership: r.Membership},
 		d)
 }
 
-// distrust forgets what is reported of a partition, and has the nodes of its replicas report all
+// Distrust forgets what is reported of a partition, and has the nodes of its replicas report all
 // that they lead.
-func (s *soft) distrust(d *clusterpb.Partition) {
+func (s *Reports) Distrust(d *clusterpb.Partition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := keys.PartitionID(d.Id)
@@ -74,7 +74,7 @@ func (s *soft) distrust(d *clusterpb.Partition) {
 }
 
 // breaksLocked takes note of which replicas of a node are broken.
-func (s *soft) breaksLocked(id keys.NodeID, n *softNode, broken []uint64) {
+func (s *Reports) breaksLocked(id keys.NodeID, n *node, broken []uint64) {
 	if slices.Equal(n.broken, broken) {
 		return
 	}
@@ -99,3 +99,11 @@ func (s *soft) breaksLocked(id keys.NodeID, n *softNode, broken []uint64) {
 
 // maxBrokenReports bounds the broken replicas that are known of a node.
 const maxBrokenReports = 10_000
+
+// Newer says whether a's epoch is above b's.
+func Newer(a, b *clusterpb.Partition) bool {
+	if a.Generation != b.Generation {
+		return a.Generation > b.Generation
+	}
+	return a.Membership > b.Membership
+}

@@ -1,11 +1,10 @@
-package server
+package reports
 
 import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
+	"github.com/tidemarkdb/tidemark/placement/server/consumer"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -27,14 +26,15 @@ func trimStats(s *clusterpb.NodeStats) {
 	s.Behind = s.Behind[:min(len(s.Behind), maxPeerReports)]
 	s.NotReady = s.NotReady[:min(len(s.NotReady), maxNotReady)]
 	for i, reason := range s.NotReady {
-		if len(reason) > maxTextBytes {
-			s.NotReady[i] = strings.ToValidUTF8(reason[:maxTextBytes], "")
+		if len(reason) > meta.MaxTextBytes {
+			s.NotReady[i] = strings.ToValidUTF8(reason[:meta.MaxTextBytes], "")
 		}
 	}
 }
 
-// startedNow notes that a node that was there before has registered: it has just started. now is the monotonic clock.
-func (s *soft) startedNow(term uint64, id keys.NodeID, now int64) {
+// StartedNow notes that a node that was there before has registered: it has just started. now is
+// the monotonic clock.
+func (s *Reports) StartedNow(term uint64, id keys.NodeID, now int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if term > s.mu.term {
@@ -45,10 +45,10 @@ func (s *soft) startedNow(term uint64, id keys.NodeID, now int64) {
 	}
 }
 
-// addReports adds to nodes what they have reported, and for which reports of others it is waited
+// AddReports adds to nodes what they have reported, and for which reports of others it is waited
 // until it is known how a node does that has just started: what the others said of its replicas
 // before may be over.
-func (s *soft) addReports(nodes []*clusterpb.Node) {
+func (s *Reports) AddReports(nodes []*clusterpb.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, n := range nodes {
@@ -78,9 +78,9 @@ func (s *soft) addReports(nodes []*clusterpb.Node) {
 	}
 }
 
-// totals are what all nodes that are alive report together: by how many nodes another one that is
+// Totals are what all nodes that are alive report together: by how many nodes another one that is
 // alive is not heard, and how many replicas have not caught up with their leaders.
-func (s *soft) totals(alive map[uint64]bool) (silent, behind int) {
+func (s *Reports) Totals(alive map[uint64]bool) (silent, behind int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, n := range s.mu.nodes {
@@ -99,25 +99,42 @@ func (s *soft) totals(alive map[uint64]bool) (silent, behind int) {
 	return silent, behind
 }
 
-// measureHealth adds what nodes report of each other. It is 0 on a member that does not lead the
-// core: what that has of nodes is old.
-func (m *metrics) measureHealth(s *Server) {
-	gauge := func(name, help string, value func(silent, behind int) int) {
-		m.collectors = append(m.collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "tidemark_placement_" + name, Help: help}, func() float64 {
-			if l, _ := s.store.Leadership(); !l.Serving {
-				return 0
-			}
-			alive, err := meta.LoadAlive(s.store.Stale())
-			if err != nil {
-				return 0
-			}
-			return float64(value(s.soft.totals(alive)))
-		}))
+// Clocks is by how much the clocks of a majority of the nodes that are alive are ahead of the
+// monotonic clock, at least; false: no majority has told during that term.
+func (s *Reports) Clocks(term uint64, alive map[uint64]bool) (ahead int64, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.term != term {
+		return 0, false
 	}
-	gauge("links_silent", "How often a node that is alive hears nothing of another one that is alive "+
-		"and shares partitions with it: two if neither of two nodes hears the other.",
-		func(silent, _ int) int { return silent })
-	gauge("replicas_behind", "Replicas that have not caught up with the leaders of their partitions, "+
-		"those on nodes that are down included.", func(_, behind int) int { return behind })
+	var told []int64
+	for id := range alive {
+		if n := s.mu.nodes[keys.NodeID(id)]; n != nil && n.ahead != nil {
+			told = append(told, *n.ahead)
+		}
+	}
+	return consumer.Majority(told, len(alive))
+}
+
+// maxPermille bounds each part that a report says of keys.
+const maxPermille = 1000
+
+// trimHints drops what cannot be of what a node reports of keys, and what would take much memory.
+func trimHints(h *clusterpb.SplitHints) {
+	if h == nil {
+		return
+	}
+	sound := func(k *clusterpb.SplitKey) *clusterpb.SplitKey {
+		if k == nil || keys.ValidateUserKey(k.Key) != nil || k.Left > maxPermille ||
+			k.Right > maxPermille || k.Across > maxPermille || k.Left+k.Right+k.Across > maxPermille {
+			return nil
+		}
+		return k
+	}
+	h.ByLoad, h.BySize = sound(h.ByLoad), sound(h.BySize)
+	if keys.ValidateUserKey(h.HotKey) != nil {
+		h.HotKey, h.HotThousandths = nil, 0
+	}
+	h.HotThousandths = min(h.HotThousandths, maxPermille)
+	h.AscendingThousandths = min(h.AscendingThousandths, maxPermille)
 }
