@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/bootstrap"
 	"github.com/tidemarkdb/tidemark/placement/bootstrap/bootstrappb"
 	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/placement/server/authflag"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -211,7 +212,7 @@ func (c *stoppedCore) recover(plan *CoreRecovery) error {
 	id := c.directory.identity()
 	self := &storepb.Member{Replica: plan.Replica, Server: uint64(id.Server),
 		Address: c.state.GetAddress()}
-	if err := c.core.recover(plan, self, server.RecoveredRecords); err != nil {
+	if err := c.core.recover(plan, self, authflag.RecoveredRecords); err != nil {
 		return err
 	}
 	// Without a log, the founding may be known only now.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"time"
@@ -9,8 +10,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -170,4 +173,36 @@ func (t *toldAuthority) update() error {
 		t.answered, index, state.Enabled(), state.Revision(), state.Key()
 	t.state = state
 	return t.send(u)
+}
+
+// recoveredAuthorities are those of a coordination store that may have lost that authentication is
+// enabled.
+type recoveredAuthorities struct {
+	authorities
+	core *store.Store
+	// empty is an authority with authentication enabled, and without users.
+	empty *authority.State
+}
+
+func newRecoveredAuthorities(of authorities, core *store.Store) (*recoveredAuthorities, error) {
+	key := make([]byte, authority.KeyBytes)
+	_, _ = rand.Read(key) // never fails; no client has a token by it
+	empty, err := authority.New(&storepb.AuthRecord{Enabled: true, Key: key,
+		Revision: of.Authority().Revision()}, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &recoveredAuthorities{of, core, empty}, nil
+}
+
+// Authority implements authorities.
+func (a *recoveredAuthorities) Authority() *authority.State {
+	state := a.authorities.Authority()
+	if state.Enabled() {
+		return state
+	}
+	if kv, err := a.core.Stale().Get([]byte(meta.RecoveredKey)); err != nil || kv != nil {
+		return a.empty
+	}
+	return state
 }

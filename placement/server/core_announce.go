@@ -39,10 +39,11 @@ func (s *Server) Announce(
 		members = s.store.Members()
 		m = memberByServer(members, r.Server)
 	}
-	guard, _, err := loadGuard(v)
-	if err == nil && m != nil {
-		guard, err = s.heardMark(ctx, guard, r.Guard)
+	report := r.Guard
+	if m == nil {
+		report = nil // what a server says that is no member changes nothing
 	}
+	guard, err := s.flag.Heard(ctx, v, report)
 	if err != nil {
 		return nil, s.meta.Status(err)
 	}
@@ -52,7 +53,7 @@ func (s *Server) Announce(
 	case m != nil:
 		response.Replica = m.Replica
 		if l, _ := s.store.Leadership(); l.Serving {
-			s.guards.member(l.Term, r.Server, r.Guard, s.proves(ctx))
+			s.flag.MemberSays(ctx, l.Term, r.Server, r.Guard)
 		}
 	case memberByServer(&storepb.Members{Members: members.GetRemoved()}, r.Server) != nil:
 		// Its part of the coordination store goes with the member, so that has to let it go first.

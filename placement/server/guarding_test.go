@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/authflag"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
@@ -207,7 +208,7 @@ func TestGuardingAfterRecovery(t *testing.T) {
 			t.Errorf("a node that knows no users: %v", err)
 		}
 		leader := c.members[0].server
-		ops, err := RecoveredRecords(leader.store)
+		ops, err := authflag.RecoveredRecords(leader.store)
 		if err != nil {
 			t.Fatal(err)
 		}

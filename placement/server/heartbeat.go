@@ -6,6 +6,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/authflag"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -37,14 +38,11 @@ func (s *Server) Heartbeat(
 	if err := s.checkDirectory(s.store.Stale(), id, h.Server); err != nil {
 		return nil, err
 	}
-	guard, _, err := loadGuard(s.store.Stale())
-	if err == nil {
-		guard, err = s.heardMark(ctx, guard, h.Guard)
-	}
+	guard, err := s.flag.Heard(ctx, s.store.Stale(), h.Guard)
 	if err != nil {
 		return nil, s.meta.Status(err)
 	}
-	if err := checkKnows(guard, h.Guard); err != nil {
+	if err := authflag.CheckKnows(guard, h.Guard); err != nil {
 		return nil, err
 	}
 	alive, err := s.keepAlive(ctx, id)
@@ -64,7 +62,7 @@ func (s *Server) Heartbeat(
 		s.poke()
 	}
 	s.metrics.heartbeats.Inc()
-	s.guards.node(l.Term, id, h.Guard, s.proves(ctx))
+	s.flag.NodeSays(ctx, l.Term, id, h.Guard)
 	wantFull, news := s.reports.Heartbeat(l.Term, h, s.config.MaxPartitions, s.config.Monotonic())
 	if news {
 		s.poke()

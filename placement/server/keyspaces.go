@@ -321,16 +321,6 @@ func (s *Server) KeyspaceID(ctx context.Context, name string) (uint64, error) {
 	return uint64(ks.ID()), nil
 }
 
-// Guarded says whether servers have to follow users and roles. Only the leader does it.
-func (s *Server) Guarded(ctx context.Context) (bool, error) {
-	v, err := s.meta.View(ctx)
-	if err != nil {
-		return false, err
-	}
-	guard, _, err := loadGuard(v)
-	return guard.GetOn(), err
-}
-
 func digest(b []byte) []byte {
 	sum := sha256.Sum256(b)
 	return sum[:]

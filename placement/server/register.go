@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/authflag"
 	"github.com/tidemarkdb/tidemark/placement/server/hint"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
@@ -59,11 +60,11 @@ func (s *Server) RegisterNode(
 	if err != nil {
 		return nil, s.meta.Status(err)
 	}
-	guard, guardRevision, err := loadGuard(v)
+	guard, guardRevision, err := authflag.Load(v)
 	if err != nil {
 		return nil, s.meta.Status(err)
 	}
-	if err := checkKnows(guard, r.Guard); err != nil {
+	if err := authflag.CheckKnows(guard, r.Guard); err != nil {
 		return nil, err
 	}
 	id := keys.NodeID(known)
@@ -84,7 +85,7 @@ func (s *Server) RegisterNode(
 		return nil, err
 	}
 	if l, _ := s.store.Leadership(); l.Serving {
-		s.guards.node(l.Term, id, r.Guard, s.proves(ctx)) // what it said in an earlier life is over
+		s.flag.NodeSays(ctx, l.Term, id, r.Guard) // what it said in an earlier life is over
 		if known != 0 {
 			s.reports.StartedNow(l.Term, id, s.config.Monotonic())
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/server/authflag"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/reports"
@@ -123,6 +124,9 @@ func (c *Config) ensureDefaults() error {
 	if c.MaxConsumers <= 0 {
 		c.MaxConsumers = 100_000
 	}
+	if c.Proves == nil {
+		c.Proves = func(context.Context) error { return nil }
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -149,7 +153,7 @@ type Server struct {
 	// coordination is of the members' second store.
 	coordination coordination
 	consumers    consumers
-	guards       guards
+	flag         *authflag.Flag
 	ctx          context.Context
 	cancel       context.CancelFunc
 	running      sync.WaitGroup
@@ -169,7 +173,8 @@ func New(config Config) (*Server, error) {
 	s.versions.changed = make(chan struct{}, 1)
 	s.coordination.left = make(chan struct{})
 	s.consumers.init()
-	s.guards.init()
+	s.flag = authflag.New(authflag.Config{Meta: s.meta, Store: config.Store, Proves: config.Proves,
+		Notify: s.reports.WakeNode, Logger: config.Logger})
 	var err error
 	if s.metrics, err = newMetrics(s, config.Registerer); err != nil {
 		s.cancel()
@@ -203,6 +208,23 @@ func (s *Server) Members() []*clusterpb.CoreMember { return s.meta.Members() }
 
 // LeaderAddress is where the core's leader is, as far as this member knows; empty if it does not.
 func (s *Server) LeaderAddress() string { return s.meta.LeaderAddress() }
+
+// Guarding implements clusterpb.CoreServer. Only the leader does it.
+func (s *Server) Guarding(
+	ctx context.Context, r *clusterpb.GuardingRequest,
+) (*clusterpb.GuardingResponse, error) {
+	return s.flag.Change(ctx, r)
+}
+
+// Guarded says whether servers have to follow users and roles. Only the leader does it.
+func (s *Server) Guarded(ctx context.Context) (bool, error) {
+	v, err := s.meta.View(ctx)
+	if err != nil {
+		return false, err
+	}
+	guard, _, err := authflag.Load(v)
+	return guard.GetOn(), err
+}
 
 // Trouble is what keeps this member from a leader with a quorum, as far as it can tell: nil if it
 // knows a leader and hears enough of the members.

@@ -1,8 +1,7 @@
-package server
+package authflag
 
 import (
 	"context"
-	"crypto/rand"
 	"math"
 
 	"google.golang.org/grpc/codes"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
-	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -41,7 +39,7 @@ func RecoveredRecords(core *store.Store) ([]*storepb.Op, error) {
 	ids.Operator += recoveredIDs
 	ops := []*storepb.Op{store.Put([]byte(meta.IDsKey), meta.Encode(ids)),
 		store.Put([]byte(meta.RecoveredKey), []byte{1})}
-	guard, _, err := loadGuard(v)
+	guard, _, err := Load(v)
 	if err != nil {
 		return nil, err
 	}
@@ -58,26 +56,27 @@ func outruns(mark, record *clusterpb.GuardState) bool {
 		mark.GetVersion() == record.Version && mark.GetOn() != record.On)
 }
 
-// heardMark is the record after a server has told its mark. One that the record cannot have come to
-// raises it, if it is told by a caller that proves to be a server.
-func (s *Server) heardMark(
-	ctx context.Context, record *clusterpb.GuardState, report *clusterpb.GuardReport,
+// Heard is the record in a view after a server has told its mark. A mark that the record cannot
+// have come to raises the record, if it is told by a caller that proves to be a server.
+func (f *Flag) Heard(
+	ctx context.Context, v *store.View, report *clusterpb.GuardReport,
 ) (*clusterpb.GuardState, error) {
 	mark := report.GetGuard()
-	if !outruns(mark, record) || s.proves(ctx) != nil {
-		return record, nil
+	record, _, err := Load(v)
+	if err != nil || !outruns(mark, record) || f.config.Proves(ctx) != nil {
+		return record, err
 	}
-	v, done, err := s.meta.ViewInTurn(ctx)
+	v, done, err := f.config.Meta.ViewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	record, revision, err := loadGuard(v)
+	record, revision, err := Load(v)
 	if err != nil || !outruns(mark, record) {
 		return record, err
 	}
 	record.Version, record.On = mark.GetVersion()+1, mark.GetOn() || record.On
-	ok, err := s.meta.Commit(ctx,
+	ok, err := f.config.Meta.Commit(ctx,
 		[]*storepb.Compare{store.ModifiedAt([]byte(meta.GuardKey), revision)},
 		store.Put([]byte(meta.GuardKey), meta.Encode(record)))
 	if err == nil && !ok {
@@ -86,49 +85,17 @@ func (s *Server) heardMark(
 	if err != nil {
 		return nil, err
 	}
-	s.config.Logger.Warn("a server knows a later change of whether servers follow users and roles "+
+	f.config.Logger.Warn("a server knows a later change of whether servers follow users and roles "+
 		"than the core, which must have lost it", "follow", record.On, "version", record.Version)
 	return record, nil
 }
 
-// checkKnows refuses a node that would serve all clients although authentication is enabled.
-func checkKnows(record *clusterpb.GuardState, report *clusterpb.GuardReport) error {
+// CheckKnows refuses a node that would serve all clients although authentication is enabled.
+func CheckKnows(record *clusterpb.GuardState, report *clusterpb.GuardReport) error {
 	if !record.On || report.GetKnows() {
 		return nil
 	}
 	return status.Error(codes.FailedPrecondition, "authentication is enabled, or being enabled, and "+
 		"this server runs a version that knows no users of keyspaces, so it would serve every client: "+
 		"upgrade it")
-}
-
-// recoveredAuthorities are those of a coordination store that may have lost that authentication is
-// enabled.
-type recoveredAuthorities struct {
-	authorities
-	core *store.Store
-	// empty is an authority with authentication enabled, and without users.
-	empty *authority.State
-}
-
-func newRecoveredAuthorities(of authorities, core *store.Store) (*recoveredAuthorities, error) {
-	key := make([]byte, authority.KeyBytes)
-	_, _ = rand.Read(key) // never fails; no client has a token by it
-	empty, err := authority.New(&storepb.AuthRecord{Enabled: true, Key: key,
-		Revision: of.Authority().Revision()}, nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	return &recoveredAuthorities{of, core, empty}, nil
-}
-
-// Authority implements authorities.
-func (a *recoveredAuthorities) Authority() *authority.State {
-	state := a.authorities.Authority()
-	if state.Enabled() {
-		return state
-	}
-	if kv, err := a.core.Stale().Get([]byte(meta.RecoveredKey)); err != nil || kv != nil {
-		return a.empty
-	}
-	return state
 }
