@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/placement/server/coordination"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
@@ -186,7 +187,7 @@ func (s *Server) openCoordination(p *corePart, self keys.ReplicaID, founding *st
 		MaxWatchers: coordinationMaxWatchers, HistoryFor: s.config.CoreHistory,
 		Logger: s.config.Logger, Registerer: ofStore(registerer, "coordination"),
 		MaxPendingBytes: s.memory.Commands, Memory: storeMemory(s.memory),
-		Peers: &server.CoordinationPeers{Cluster: s.cluster.Load(), Conn: s.dialer.Conn,
+		Peers: &coordination.Peers{Cluster: s.cluster.Load(), Conn: s.dialer.Conn,
 			Resolve: s.members.resolve},
 	})
 	if err != nil {

@@ -20,7 +20,9 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/bootstrap"
 	"github.com/tidemarkdb/tidemark/placement/guard"
 	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/placement/server/coordination"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/block"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -267,8 +269,11 @@ func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 	s.rpc.ServeClients(s.clients)
 	clusterpb.RegisterCoreServer(s.rpc, &s.services.core)
 	clusterpb.RegisterClusterServer(clusterRegistrar{s.rpc, s}, s.clusterService())
-	clusterpb.RegisterCoordinationServer(s.rpc, server.NewCoordinationService(s.coreServer))
-	clusterpb.RegisterAuthorityServer(s.rpc, server.NewAuthorityService(s.coreServer))
+	parts := func(cluster uint64) (core, part *store.Store, err error) {
+		return s.coreServer().Parts(cluster)
+	}
+	clusterpb.RegisterCoordinationServer(s.rpc, coordination.NewService(parts))
+	clusterpb.RegisterAuthorityServer(s.rpc, coordination.NewUsers(parts))
 	s.services.etcd.register(s.rpc, etcdServices...)
 	if s.bootstrap != nil {
 		clusterpb.RegisterBootstrapServer(s.rpc, s.bootstrap)

@@ -137,7 +137,7 @@ func answer[Request, Response any](ctx context.Context, s *ClusterService, r Req
 		}
 	} else if coreclient.IsForwarded(ctx) {
 		var none Response
-		return none, errNoMember()
+		return none, coreclient.ErrNoMember
 	}
 	return there(s.config.Client, ctx, r)
 }
@@ -148,11 +148,6 @@ type passOn struct{}
 // it leads the core by then.
 func PassOn(ctx context.Context) context.Context {
 	return context.WithValue(ctx, passOn{}, true)
-}
-
-func errNoMember() error {
-	return status.Error(codes.Unavailable,
-		"this server is not a member of the core; check the --core list of the server that asks")
 }
 
 // CreateKeyspace implements clusterpb.ClusterServer. It returns when the keyspace is recorded;

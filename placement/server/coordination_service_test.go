@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coordination"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -62,8 +63,8 @@ func TestMembersForwardToTheLeader(t *testing.T) {
 // what it did.
 func TestRefusalsOfMembersAreKnown(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *core, _ *coreclient.Client) {
-		peers := func() *CoordinationPeers {
-			return &CoordinationPeers{Cluster: testCluster, Conn: c.dialers[len(c.dialers)-1].Conn,
+		peers := func() *coordination.Peers {
+			return &coordination.Peers{Cluster: testCluster, Conn: c.dialers[len(c.dialers)-1].Conn,
 				Resolve: func(id uint64) (string, bool) { return fmt.Sprintf("core%d:1", id), id < 9 }}
 		}
 		c.client("other")

@@ -19,9 +19,9 @@ type Coordination struct {
 	Group CoreGroup
 }
 
-// coordination is what the Server knows of the coordination store, and of how its members follow
+// coordinationState is what the Server knows of the coordination store, and of how its members follow
 // the core's.
-type coordination struct {
+type coordinationState struct {
 	// part is nil until it is open.
 	part atomic.Pointer[Coordination]
 	// leaving: this member is none of the core any more.
@@ -40,13 +40,13 @@ type coordination struct {
 	said   string
 }
 
-func (c *coordination) setStep(step coreStep) {
+func (c *coordinationState) setStep(step coreStep) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.step = step
 }
 
-func (c *coordination) lastStep() coreStep {
+func (c *coordinationState) lastStep() coreStep {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.step

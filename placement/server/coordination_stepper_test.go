@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coordination"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -27,7 +28,7 @@ func (c *core) found(leader int) *core {
 		m := &member{core: c.second, id: first.id, state: first.state}
 		d := rpc.NewDialer(rpc.DialerConfig{Dial: c.network.Dialer(fmt.Sprintf("core%d", first.id))})
 		c.dialers = append(c.dialers, d)
-		peers := &CoordinationPeers{Cluster: testCluster, Conn: d.Conn,
+		peers := &coordination.Peers{Cluster: testCluster, Conn: d.Conn,
 			Resolve: func(id uint64) (string, bool) {
 				x := memberByReplica(first.store.Members(), id)
 				return x.GetAddress(), x != nil

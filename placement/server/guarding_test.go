@@ -10,8 +10,10 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/server/authflag"
+	"github.com/tidemarkdb/tidemark/placement/server/coordination"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -232,7 +234,7 @@ func TestGuardingAfterRecovery(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		of, err := newRecoveredAuthorities(&toldOf{state: state}, leader.store)
+		of, err := coordination.Recovered(heldBy{leader.store, state}, leader.store)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -253,3 +255,11 @@ func TestGuardingAfterRecovery(t *testing.T) {
 		}
 	})
 }
+
+// heldBy is a store that has these users and roles.
+type heldBy struct {
+	*store.Store
+	state *authority.State
+}
+
+func (h heldBy) Authority() *authority.State { return h.state }

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coordination"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/engine"
@@ -181,7 +182,9 @@ func (m *member) serve() {
 	m.grpc = rpc.NewServer(rpc.ServerConfig{})
 	clusterpb.RegisterCoreServer(m.grpc, m.server)
 	clusterpb.RegisterCoordinationServer(m.grpc,
-		NewCoordinationService(func() *Server { return m.server }))
+		coordination.NewService(func(cluster uint64) (*store.Store, *store.Store, error) {
+			return m.server.Parts(cluster)
+		}))
 	clusterpb.RegisterClusterServer(m.grpc, NewClusterService(ClusterConfig{
 		Core: func() *Server { return m.server }, Client: m.core.client(m.address),
 		Status: func() *clusterpb.StatusResponse {

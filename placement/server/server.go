@@ -151,7 +151,7 @@ type Server struct {
 	// versions are those that the members of the core run.
 	versions versions
 	// coordination is of the members' second store.
-	coordination coordination
+	coordination coordinationState
 	consumers    consumers
 	flag         *authflag.Flag
 	ctx          context.Context
@@ -224,6 +224,18 @@ func (s *Server) Guarded(ctx context.Context) (bool, error) {
 	}
 	guard, _, err := authflag.Load(v)
 	return guard.GetOn(), err
+}
+
+// Parts gives the member's store and its part of the coordination store, as coordination.Parts says.
+// s is nil of a server that is no member.
+func (s *Server) Parts(cluster uint64) (core, part *store.Store, err error) {
+	if s == nil {
+		return nil, nil, nil
+	}
+	if c := s.coordination.part.Load(); c != nil {
+		part = c.Store
+	}
+	return s.store, part, s.meta.CheckCluster(cluster)
 }
 
 // Trouble is what keeps this member from a leader with a quorum, as far as it can tell: nil if it

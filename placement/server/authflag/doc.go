@@ -4,7 +4,8 @@
 // # Why there is a record
 //
 // Users and roles lie in the coordination store, and guard the data on nodes that may be cut off
-// from it. A node that has to follow them answers clients only as long as it hears of them (package guard); in a cluster without users no node may depend on that. So whether nodes have to follow is
+// from it. A node that has to follow them answers clients only as long as it hears of them (package
+// guard); in a cluster without users no node may depend on that. So whether nodes have to follow is
 // a record of its own, in the core's own store, which each server keeps a copy of on its disk:
 //
 //   - Its version counts its changes. A server takes a newer version, and never an older one.

@@ -17,6 +17,10 @@ import (
 // ErrUnavailable matches a CoreUnavailableError.
 var ErrUnavailable = errors.New("the core is unavailable")
 
+// ErrNoMember is how a server answers that is asked as a member of the core and is none: a status.
+var ErrNoMember = status.Error(codes.Unavailable,
+	"this server is not a member of the core; check the --core list of the server that asks")
+
 // UnavailableError says that the time was up before a leader of the core had answered.
 type UnavailableError struct {
 	// Core lists all members.

@@ -1,4 +1,4 @@
-package server
+package coordination
 
 import (
 	"context"
@@ -59,7 +59,7 @@ func TestRenewalsAtAnOlderLeader(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		p := &CoordinationPeers{Cluster: testCluster,
+		p := &Peers{Cluster: 0xc1,
 			Conn:    func(string) (*grpc.ClientConn, error) { return conn, nil },
 			Resolve: func(uint64) (string, bool) { return "old", true }}
 		limited, cancel := context.WithTimeout(t.Context(), time.Second)

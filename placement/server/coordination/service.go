@@ -1,4 +1,4 @@
-package server
+package coordination
 
 import (
 	"context"
@@ -11,32 +11,30 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// CoordinationService is what a member of the coordination store does for the others, if it leads.
-type CoordinationService struct {
+// Parts gives the stores of a server's member of the core: its own store, and its part of the
+// coordination store. They are nil while the server has no such member, or has not opened its part.
+// The error, a status, is that the server belongs to another cluster than the one that is asked
+// for.
+type Parts func(cluster uint64) (core, part *store.Store, err error)
+
+// Service is what a member of the coordination store does for the others, if it leads.
+type Service struct {
 	clusterpb.UnimplementedCoordinationServer
-	core func() *Server
+	parts Parts
 }
 
-// NewCoordinationService makes the service of a server. core is its member of the core; nil while
-// there is none.
-func NewCoordinationService(core func() *Server) *CoordinationService {
-	return &CoordinationService{core: core}
+// NewService makes the service of a server.
+func NewService(parts Parts) *Service {
+	return &Service{parts: parts}
 }
 
 // part is the store that is asked. A server without one does not lead it.
-func (s *CoordinationService) part(cluster uint64) (*store.Store, error) {
-	core := s.core()
-	if core == nil {
-		return nil, doesNotLead(&store.NotLeaderError{})
+func (s *Service) part(cluster uint64) (*store.Store, error) {
+	_, part, err := s.parts(cluster)
+	if err == nil && part == nil {
+		err = doesNotLead(&store.NotLeaderError{})
 	}
-	if err := core.meta.CheckCluster(cluster); err != nil {
-		return nil, err
-	}
-	c := core.coordination.part.Load()
-	if c == nil {
-		return nil, doesNotLead(&store.NotLeaderError{})
-	}
-	return c.Store, nil
+	return part, err
 }
 
 // doesNotLead is how a member refuses that does nothing.
@@ -68,7 +66,7 @@ func coordinationStatus(err error) error {
 }
 
 // Execute implements clusterpb.CoordinationServer.
-func (s *CoordinationService) Execute(
+func (s *Service) Execute(
 	ctx context.Context, r *clusterpb.CoordinationExecuteRequest,
 ) (*clusterpb.CoordinationExecuteResponse, error) {
 	part, err := s.part(r.Cluster)
@@ -83,7 +81,7 @@ func (s *CoordinationService) Execute(
 }
 
 // Index implements clusterpb.CoordinationServer.
-func (s *CoordinationService) Index(
+func (s *Service) Index(
 	ctx context.Context, r *clusterpb.CoordinationIndexRequest,
 ) (*clusterpb.CoordinationIndexResponse, error) {
 	part, err := s.part(r.Cluster)
@@ -98,7 +96,7 @@ func (s *CoordinationService) Index(
 }
 
 // Renew implements clusterpb.CoordinationServer.
-func (s *CoordinationService) Renew(
+func (s *Service) Renew(
 	ctx context.Context, r *clusterpb.CoordinationLeaseRequest,
 ) (*clusterpb.CoordinationLeaseResponse, error) {
 	part, err := s.part(r.Cluster)
@@ -113,7 +111,7 @@ func (s *CoordinationService) Renew(
 }
 
 // RenewAll implements clusterpb.CoordinationServer.
-func (s *CoordinationService) RenewAll(
+func (s *Service) RenewAll(
 	ctx context.Context, r *clusterpb.CoordinationRenewAllRequest,
 ) (*clusterpb.CoordinationRenewAllResponse, error) {
 	part, err := s.part(r.Cluster)
@@ -132,7 +130,7 @@ func (s *CoordinationService) RenewAll(
 }
 
 // TimeToLive implements clusterpb.CoordinationServer.
-func (s *CoordinationService) TimeToLive(
+func (s *Service) TimeToLive(
 	ctx context.Context, r *clusterpb.CoordinationLeaseRequest,
 ) (*clusterpb.CoordinationLeaseResponse, error) {
 	part, err := s.part(r.Cluster)

@@ -1,4 +1,4 @@
-package server
+package coordination
 
 import (
 	"context"
@@ -20,9 +20,9 @@ import (
 // one lease with each call. The leader shows that it leads for all of these together.
 const renewedAtOnce = 128
 
-// CoordinationPeers reaches the other members of the coordination store, by their
+// Peers reaches the other members of the coordination store, by their
 // CoordinationService. It implements store.Peers.
-type CoordinationPeers struct {
+type Peers struct {
 	// Cluster is the id of the cluster.
 	Cluster uint64
 	// Conn gives a connection to an address, and Resolve the address of a member.
@@ -30,9 +30,9 @@ type CoordinationPeers struct {
 	Resolve func(replica uint64) (address string, ok bool)
 }
 
-var _ store.Peers = (*CoordinationPeers)(nil)
+var _ store.Peers = (*Peers)(nil)
 
-func (p *CoordinationPeers) client(member keys.ReplicaID) (clusterpb.CoordinationClient, error) {
+func (p *Peers) client(member keys.ReplicaID) (clusterpb.CoordinationClient, error) {
 	address, ok := p.Resolve(uint64(member))
 	if !ok {
 		return nil, fmt.Errorf("it is not known where member %d of the core is", uint64(member))
@@ -65,7 +65,7 @@ func storeError(err error) error {
 }
 
 // Execute implements store.Peers.
-func (p *CoordinationPeers) Execute(
+func (p *Peers) Execute(
 	ctx context.Context, leader keys.ReplicaID, term uint64, command []byte,
 ) ([]byte, error) {
 	client, err := p.client(leader)
@@ -81,7 +81,7 @@ func (p *CoordinationPeers) Execute(
 }
 
 // Index implements store.Peers.
-func (p *CoordinationPeers) Index(ctx context.Context, leader keys.ReplicaID) (uint64, error) {
+func (p *Peers) Index(ctx context.Context, leader keys.ReplicaID) (uint64, error) {
 	client, err := p.client(leader)
 	if err != nil {
 		return 0, err
@@ -94,7 +94,7 @@ func (p *CoordinationPeers) Index(ctx context.Context, leader keys.ReplicaID) (u
 }
 
 // RenewAll implements store.Peers. A leader of an older version is asked for each lease.
-func (p *CoordinationPeers) RenewAll(
+func (p *Peers) RenewAll(
 	ctx context.Context, leader keys.ReplicaID, leases []int64,
 ) ([]time.Duration, error) {
 	client, err := p.client(leader)
@@ -120,7 +120,7 @@ func (p *CoordinationPeers) RenewAll(
 }
 
 // renewEach has each lease renewed by a call of its own.
-func (p *CoordinationPeers) renewEach(
+func (p *Peers) renewEach(
 	ctx context.Context, leader keys.ReplicaID, leases []int64,
 ) ([]time.Duration, error) {
 	terms := make([]time.Duration, len(leases))
@@ -145,7 +145,7 @@ func (p *CoordinationPeers) renewEach(
 }
 
 // TimeToLive implements store.Peers.
-func (p *CoordinationPeers) TimeToLive(
+func (p *Peers) TimeToLive(
 	ctx context.Context, leader keys.ReplicaID, lease int64,
 ) (time.Duration, error) {
 	return p.lease(ctx, leader, lease, clusterpb.CoordinationClient.TimeToLive)
@@ -156,7 +156,7 @@ type leaseCall func(clusterpb.CoordinationClient, context.Context,
 	*clusterpb.CoordinationLeaseRequest, ...grpc.CallOption,
 ) (*clusterpb.CoordinationLeaseResponse, error)
 
-func (p *CoordinationPeers) lease(
+func (p *Peers) lease(
 	ctx context.Context, leader keys.ReplicaID, lease int64, call leaseCall,
 ) (time.Duration, error) {
 	client, err := p.client(leader)

@@ -1,4 +1,4 @@
-package server
+package coordination
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
@@ -24,18 +25,15 @@ const (
 	authorityPiece = 1 << 20
 )
 
-// AuthorityService tells servers of users and roles, from this server's part of the coordination
+// Users is the service that tells servers of users and roles, from this server's part of the coordination
 // store.
-type AuthorityService struct {
+type Users struct {
 	clusterpb.UnimplementedAuthorityServer
-	core func() *Server
+	parts Parts
 }
 
-// NewAuthorityService makes the service of a server. core is its member of the core; nil while
-// there is none.
-func NewAuthorityService(core func() *Server) *AuthorityService {
-	return &AuthorityService{core: core}
-}
+// NewUsers makes the service of a server.
+func NewUsers(parts Parts) *Users { return &Users{parts: parts} }
 
 // authorities is what the service needs of the store; *store.Store has it.
 type authorities interface {
@@ -46,19 +44,18 @@ type authorities interface {
 }
 
 // part is the store that is told of.
-func (s *AuthorityService) part(cluster uint64) (authorities, error) {
-	core := s.core()
-	if core == nil {
-		return nil, errNoMember()
-	}
-	if err := core.meta.CheckCluster(cluster); err != nil {
+func (s *Users) part(cluster uint64) (authorities, error) {
+	core, part, err := s.parts(cluster)
+	switch {
+	case err != nil:
 		return nil, err
+	case core == nil:
+		return nil, coreclient.ErrNoMember
+	case part == nil:
+		return nil, status.Error(codes.Unavailable,
+			"this server's part of the coordination store is not open")
 	}
-	if c := core.coordination.part.Load(); c != nil {
-		return newRecoveredAuthorities(c.Store, core.store)
-	}
-	return nil, status.Error(codes.Unavailable,
-		"this server's part of the coordination store is not open")
+	return Recovered(part, core)
 }
 
 // Follow implements clusterpb.AuthorityServer.
@@ -66,7 +63,7 @@ func (s *AuthorityService) part(cluster uint64) (authorities, error) {
 // INVARIANT: an update has everything that was acknowledged anywhere before the last ask that it
 // answers was received: between that and the answer this member has made sure to be up to date. And
 // all that is sent after it is at least as new.
-func (s *AuthorityService) Follow(stream clusterpb.Authority_FollowServer) error {
+func (s *Users) Follow(stream clusterpb.Authority_FollowServer) error {
 	first, err := stream.Recv()
 	if err != nil {
 		return err
@@ -184,7 +181,8 @@ type recoveredAuthorities struct {
 	empty *authority.State
 }
 
-func newRecoveredAuthorities(of authorities, core *store.Store) (*recoveredAuthorities, error) {
+// Recovered makes them of what a store has; core is the core's own store of the same member.
+func Recovered(of authorities, core *store.Store) (*recoveredAuthorities, error) {
 	key := make([]byte, authority.KeyBytes)
 	_, _ = rand.Read(key) // never fails; no client has a token by it
 	empty, err := authority.New(&storepb.AuthRecord{Enabled: true, Key: key,
