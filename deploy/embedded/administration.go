@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
@@ -277,7 +278,7 @@ func (s *Server) judges() (*corePart, *etcdapi.Services, error) {
 	if services := p.coordination.services.Load(); services != nil {
 		return p, services, nil
 	}
-	founding, err := server.CoordinationFounding(p.store)
+	founding, err := membership.CoordinationFounding(p.store)
 	switch {
 	case err != nil:
 		return p, nil, status.Errorf(codes.Unavailable,

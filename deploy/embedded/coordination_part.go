@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
-	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/placement/server/coordination"
+	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
@@ -88,7 +88,7 @@ func (s *Server) startCoordination(p *corePart, self keys.ReplicaID,
 	if s.config.withoutCoordination {
 		return nil
 	}
-	founding, err := server.CoordinationFounding(p.store)
+	founding, err := membership.CoordinationFounding(p.store)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (s *Server) startCoordination(p *corePart, self keys.ReplicaID,
 	ctx, p.coordination.end = context.WithCancel(s.ctx)
 	p.coordination.waiting.Go(func() {
 		for pause(ctx, foundingLook) {
-			founding, err := server.CoordinationFounding(p.store)
+			founding, err := membership.CoordinationFounding(p.store)
 			if err == nil && founding != nil {
 				err = s.openCoordination(p, self, founding, registerer)
 			}
@@ -199,7 +199,7 @@ func (s *Server) openCoordination(p *corePart, self keys.ReplicaID, founding *st
 		return err
 	}
 	p.coordination.store.Store(opened)
-	p.server.OpenCoordination(server.Coordination{Store: opened, Group: g})
+	p.server.Membership().OpenCoordination(membership.Coordination{Store: opened, Group: g})
 	g.Wake()
 	return s.serveEtcd(p, g, registerer)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
-	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
@@ -267,7 +267,7 @@ func TestRecoveryOfAnUnopenedCoordination(t *testing.T) {
 			if s.parts.core == nil {
 				return false
 			}
-			founding, err := server.CoordinationFounding(s.parts.core.store)
+			founding, err := membership.CoordinationFounding(s.parts.core.store)
 			return err == nil && founding != nil
 		})
 		u.close()

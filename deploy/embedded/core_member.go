@@ -111,9 +111,9 @@ func (s *Server) sayVersion(h *clusterpb.BootstrapHello) {
 	core := s.parts.core
 	s.parts.Unlock()
 	if core != nil {
-		core.server.SayVersion(h)
+		core.server.Membership().SayVersion(h)
 	} else {
-		(*server.Server)(nil).SayVersion(h)
+		(*server.Server)(nil).Membership().SayVersion(h)
 	}
 }
 
@@ -284,7 +284,7 @@ func (s *Server) beMember(ctx context.Context, p *corePart) error {
 		case err == nil:
 			s.members.tell(r.Members)
 			if r.Leaving {
-				p.server.LeaveCoordination()
+				p.server.Membership().LeaveCoordination()
 			}
 			told = ""
 		case ctx.Err() == nil && !errors.Is(err, coreclient.ErrUnavailable) && err.Error() != told:

@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/metric/prom"
 	"github.com/tidemarkdb/tidemark/placement/bootstrap"
 	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
@@ -45,7 +46,7 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 	// state. Another one that did, and had nothing, would vote.
 	var founding *storepb.Members
 	if m.Founding != nil {
-		founding = server.StoredMembers(m.Founding)
+		founding = membership.StoredMembers(m.Founding)
 		for _, x := range m.Founding {
 			identity.Voters = append(identity.Voters, keys.ReplicaID(x.Replica))
 		}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/bootstrap"
 	"github.com/tidemarkdb/tidemark/placement/bootstrap/bootstrappb"
-	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/placement/server/authflag"
+	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -217,7 +217,7 @@ func (c *stoppedCore) recover(plan *CoreRecovery) error {
 	}
 	// Without a log, the founding may be known only now.
 	if c.coordination == nil {
-		founding, err := server.CoordinationFounding(c.core.store)
+		founding, err := membership.CoordinationFounding(c.core.store)
 		if err != nil {
 			return err
 		}

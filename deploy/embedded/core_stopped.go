@@ -12,7 +12,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/bootstrap"
 	"github.com/tidemarkdb/tidemark/placement/bootstrap/bootstrappb"
-	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
@@ -81,7 +81,7 @@ func withCore(d *directory, do func(*stoppedCore) error) (err error) {
 func (c *stoppedCore) openStores() error {
 	var founding *storepb.Members
 	if c.member.Founding != nil {
-		founding = server.StoredMembers(c.member.Founding)
+		founding = membership.StoredMembers(c.member.Founding)
 	}
 	var err error
 	if c.core, err = c.open(coreGroup, founding); err != nil {
@@ -92,7 +92,7 @@ func (c *stoppedCore) openStores() error {
 	}
 	// A member that has a log of the coordination store has the record of its founding in its state,
 	// see openCoordination.
-	if founding, err = server.CoordinationFounding(c.core.store); err != nil {
+	if founding, err = membership.CoordinationFounding(c.core.store); err != nil {
 		return err
 	}
 	self := uint64(c.core.identity.Replica)

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
-	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/host"
@@ -199,7 +199,7 @@ func addressOf(peerURLs []string) (string, error) {
 // memberError is what clients of etcd are told of a change of members that was refused: etcd's own
 // error where it has one.
 func memberError(err error) error {
-	switch server.CoreRefusalOf(err) {
+	switch membership.RefusalOf(err) {
 	case clusterpb.CoreRefusal_NO_QUORUM:
 		return rpctypes.ErrGRPCUnhealthy
 	case clusterpb.CoreRefusal_TOO_MANY_LEARNERS:

@@ -57,7 +57,7 @@ func (s *Server) serveEtcd(
 	part.SetQuota(store.Quota{Bytes: uint64(max(0, s.config.CoreQuota)),
 		Member: uint64(s.directory.identity().Server)})
 	room := &roomAlarm{server: s, databases: p.databases, store: part,
-		unknowing: p.server.UnknowingMembers}
+		unknowing: p.server.Membership().UnknowingMembers}
 	services, err := etcdapi.New(etcdapi.Config{Store: part, Random: randomReader(s.config.Random),
 		Cluster: cluster, MaxRequestBytes: s.config.MaxRequestBytes,
 		MaxOperations: s.config.MaxOperations, TemporaryDirectory: temporary,

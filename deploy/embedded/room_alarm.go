@@ -45,7 +45,7 @@ type roomAlarm struct {
 	databases *databases
 	store     *store.Store
 	// unknowing are the members of the core because of which an alarm may not be raised, as
-	// server.Server.UnknowingMembers.
+	// membership.Membership.UnknowingMembers.
 	unknowing func() (unheard, older []string)
 	// given is store.Freed when the store began to give back last. Of watch.
 	given uint64

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
@@ -21,7 +22,7 @@ func (c *core) knows(addresses ...string) {
 // founding is the record as the last member of the core has it.
 func (c *core) founding() *storepb.Members {
 	c.t.Helper()
-	m, err := CoordinationFounding(c.members[len(c.members)-1].store)
+	m, err := membership.CoordinationFounding(c.members[len(c.members)-1].store)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/server/coordination"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
@@ -30,7 +31,7 @@ func (c *core) found(leader int) *core {
 		c.dialers = append(c.dialers, d)
 		peers := &coordination.Peers{Cluster: testCluster, Conn: d.Conn,
 			Resolve: func(id uint64) (string, bool) {
-				x := memberByReplica(first.store.Members(), id)
+				x := memberOf(first.store.Members(), id)
 				return x.GetAddress(), x != nil
 			}}
 		var err error
@@ -42,7 +43,7 @@ func (c *core) found(leader int) *core {
 	}
 	c.second.elect(c.second.members[leader])
 	for i, m := range c.members {
-		m.server.OpenCoordination(Coordination{Store: c.second.members[i].store,
+		m.server.membership.OpenCoordination(membership.Coordination{Store: c.second.members[i].store,
 			Group: c.second.members[i]})
 	}
 	return c.second
@@ -188,7 +189,7 @@ func TestMemberIsNotToldThatItIsRemoved(t *testing.T) {
 		second.mu.Lock()
 		second.holds = nil
 		second.mu.Unlock()
-		c.members[2].server.LeaveCoordination()
+		c.members[2].server.membership.LeaveCoordination()
 		second.elect(second.members[2])
 		c.await("another one leads, and lets it go", func() bool {
 			return second.members[0].store.Members().Version == 2

@@ -128,10 +128,17 @@ func (c *core) answers(replica uint64, address string, h *clusterpb.BootstrapHel
 func (c *core) neverAnswered(replica uint64, address string) {
 	c.answers(replica, address, nil)
 	synctest.Wait() // what was asked before is answered
-	v := &c.members[0].server.versions
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	delete(v.mu.heard, replica)
+	c.members[0].server.Membership().ForgetVersion(replica)
+}
+
+// memberOf is the member of a replica id; nil if there is none.
+func memberOf(m *storepb.Members, replica uint64) *storepb.Member {
+	for _, x := range m.GetMembers() {
+		if x.Replica == replica {
+			return x
+		}
+	}
+	return nil
 }
 
 // raises says whether the leader raises an alarm; it is ended.
@@ -155,7 +162,7 @@ func (c *core) raises() bool {
 // weighed is what the first member has found that all members know, and as of which members.
 func (c *core) weighed() (format uint32, members uint64) {
 	h := &clusterpb.BootstrapHello{}
-	c.members[0].server.SayVersion(h)
+	c.members[0].server.membership.SayVersion(h)
 	return h.MembersCommands, h.MembersVersion
 }
 
@@ -169,7 +176,7 @@ func (c *core) record(address string, server uint64) {
 	c.t.Helper()
 	goal := meta.Encode(&serverpb.CoreGoal{Id: 1, AddServer: server, AddAddress: address})
 	c.write(store.Put([]byte(meta.CoreGoalKey), goal))
-	c.members[0].server.core.poke()
+	c.members[0].server.Membership().Poke()
 }
 
 // write does an operation on the core's own store.

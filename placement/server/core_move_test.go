@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -28,7 +29,7 @@ func TestTwoMovesToOneAddress(t *testing.T) {
 		moves.Wait()
 		taken := 0
 		for _, err := range errs {
-			if CoreRefusalOf(err) == clusterpb.CoreRefusal_ADDRESS_TAKEN {
+			if membership.RefusalOf(err) == clusterpb.CoreRefusal_ADDRESS_TAKEN {
 				taken++
 			} else if err != nil {
 				t.Error(err)

@@ -84,7 +84,7 @@ func TestNothingNewerWhileANewcomerComes(t *testing.T) {
 				for _, address := range c.addresses() {
 					c.knowsUpTo(address, store.NewestFormat)
 				}
-				time.Sleep(5 * versionsAgain) // virtual
+				time.Sleep(5 * time.Second) // virtual
 				if !format(known)() {
 					t.Error("what the newcomer does not know is used")
 				}
@@ -100,7 +100,7 @@ func TestNothingNewerWhileANewcomerComes(t *testing.T) {
 					return
 				}
 				c.await("it is added", func() bool { return strings.Contains(c.configuration(), "4:") })
-				time.Sleep(5 * versionsAgain) // virtual
+				time.Sleep(5 * time.Second) // virtual
 				if !format(known)() {
 					t.Error("the newcomer does not count as the others do")
 				}

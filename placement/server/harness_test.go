@@ -19,6 +19,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/server/coordination"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
@@ -121,7 +122,7 @@ func newCoreOn(t testing.TB, fs func() vfs.FS, dir string, members int,
 			t.Fatal(err)
 		}
 		config := store.Config{State: m.state, Group: m, Random: rand.Reader, Logger: logger,
-			Founding: StoredMembers(list)}
+			Founding: membership.StoredMembers(list)}
 		if change != nil {
 			change(&config)
 		}

@@ -76,8 +76,7 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 	}))
 	m.measureHealth(s)
 	m.measureScheduler(s)
-	m.measureCore(s)
-	m.measureVersions(s)
+	m.collectors = append(m.collectors, s.membership.Collectors()...)
 	m.consumers = consumer.NewMetrics()
 	m.collectors = append(m.collectors, m.consumers.Collectors()...)
 	if registerer == nil {

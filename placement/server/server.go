@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/server/authflag"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/reports"
 	"github.com/tidemarkdb/tidemark/placement/store"
@@ -28,7 +29,7 @@ type Config struct {
 	// Members are the members of the core, as they are known while the store has none.
 	Members []*clusterpb.CoreMember
 	// Group is the Raft group of the store. nil: members cannot be changed.
-	Group CoreGroup
+	Group membership.Group
 	// Hello asks the server at an address which one it is. nil: members cannot be changed.
 	Hello func(ctx context.Context, address string) (*clusterpb.BootstrapHello, error)
 	// Self is the id of this server, which it does not ask what its version knows. 0: it asks.
@@ -124,6 +125,12 @@ func (c *Config) ensureDefaults() error {
 	if c.MaxConsumers <= 0 {
 		c.MaxConsumers = 100_000
 	}
+	if c.Silent == nil {
+		c.Silent = func(uint64) bool { return false }
+	}
+	if c.Averse == nil {
+		c.Averse = func(uint64) bool { return false }
+	}
 	if c.Proves == nil {
 		c.Proves = func(context.Context) error { return nil }
 	}
@@ -146,17 +153,13 @@ type Server struct {
 	scheduler scheduler
 
 	// poked wakes the stepper. Capacity 1.
-	poked chan struct{}
-	core  coreChanges
-	// versions are those that the members of the core run.
-	versions versions
-	// coordination is of the members' second store.
-	coordination coordinationState
-	consumers    consumers
-	flag         *authflag.Flag
-	ctx          context.Context
-	cancel       context.CancelFunc
-	running      sync.WaitGroup
+	poked      chan struct{}
+	membership *membership.Membership
+	consumers  consumers
+	flag       *authflag.Flag
+	ctx        context.Context
+	cancel     context.CancelFunc
+	running    sync.WaitGroup
 }
 
 // New starts a Server.
@@ -168,13 +171,14 @@ func New(config Config) (*Server, error) {
 		poked: make(chan struct{}, 1)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.meta = meta.New(s.ctx, config.Store, config.Cluster, config.Members)
-	s.core.init()
-	s.versions.mu.heard = map[uint64]memberVersion{}
-	s.versions.changed = make(chan struct{}, 1)
-	s.coordination.left = make(chan struct{})
 	s.consumers.init()
 	s.flag = authflag.New(authflag.Config{Meta: s.meta, Store: config.Store, Proves: config.Proves,
 		Notify: s.reports.WakeNode, Logger: config.Logger})
+	s.membership = membership.New(s.ctx, membership.Config{Meta: s.meta, Store: config.Store,
+		Flag: s.flag, Cluster: config.Cluster, Self: config.Self, Logger: config.Logger,
+		Group: config.Group, Coordination: config.Coordination, Hello: config.Hello,
+		Silent: config.Silent, Averse: config.Averse, Inform: config.Inform, Check: config.Check,
+		NotReady: config.NotReady, CoordinationErr: config.CoordinationErr})
 	var err error
 	if s.metrics, err = newMetrics(s, config.Registerer); err != nil {
 		s.cancel()
@@ -182,11 +186,7 @@ func New(config Config) (*Server, error) {
 	}
 	s.scheduler.server = s
 	s.running.Go(s.step)
-	s.running.Go(s.stepCore)
-	if config.Hello != nil {
-		s.running.Go(s.weighChanges)
-		s.running.Go(s.learnVersions)
-	}
+	s.membership.Start()
 	s.running.Go(s.protectConsumers)
 	s.running.Go(s.scheduler.run)
 	if config.Wake != nil {
@@ -200,6 +200,7 @@ func New(config Config) (*Server, error) {
 func (s *Server) Close() {
 	s.cancel()
 	s.running.Wait()
+	s.membership.Wait()
 	s.metrics.close()
 }
 
@@ -208,6 +209,43 @@ func (s *Server) Members() []*clusterpb.CoreMember { return s.meta.Members() }
 
 // LeaderAddress is where the core's leader is, as far as this member knows; empty if it does not.
 func (s *Server) LeaderAddress() string { return s.meta.LeaderAddress() }
+
+// Membership is what changes the members of the core; nil if s is nil, which it is of a server that
+// is no member.
+func (s *Server) Membership() *membership.Membership {
+	if s == nil {
+		return nil
+	}
+	return s.membership
+}
+
+// Announce implements clusterpb.CoreServer. Only the leader answers.
+func (s *Server) Announce(
+	ctx context.Context, r *clusterpb.AnnounceRequest,
+) (*clusterpb.AnnounceResponse, error) {
+	return s.membership.Announce(ctx, r)
+}
+
+// Check implements clusterpb.CoreServer. Any member answers, whether it leads or not.
+func (s *Server) Check(
+	ctx context.Context, r *clusterpb.CheckRequest,
+) (*clusterpb.MemberHealth, error) {
+	return s.membership.Health(ctx, r)
+}
+
+// ListCore lists the members of the core, and what is under way. Only the leader answers.
+func (s *Server) ListCore(
+	ctx context.Context, r *clusterpb.ListCoreRequest,
+) (*clusterpb.ListCoreResponse, error) {
+	return s.membership.List(ctx, r)
+}
+
+// ChangeCore records a change of the members of the core. Only the leader does it.
+func (s *Server) ChangeCore(
+	ctx context.Context, r *clusterpb.ChangeCoreRequest,
+) (*clusterpb.ChangeCoreResponse, error) {
+	return s.membership.Change(ctx, r)
+}
 
 // Guarding implements clusterpb.CoreServer. Only the leader does it.
 func (s *Server) Guarding(
@@ -232,10 +270,7 @@ func (s *Server) Parts(cluster uint64) (core, part *store.Store, err error) {
 	if s == nil {
 		return nil, nil, nil
 	}
-	if c := s.coordination.part.Load(); c != nil {
-		part = c.Store
-	}
-	return s.store, part, s.meta.CheckCluster(cluster)
+	return s.store, s.membership.Part(), s.meta.CheckCluster(cluster)
 }
 
 // Trouble is what keeps this member from a leader with a quorum, as far as it can tell: nil if it
@@ -247,7 +282,7 @@ func (s *Server) Trouble() *coreclient.UnavailableError {
 			continue // it decides nothing
 		}
 		e.Core = append(e.Core, m.Address)
-		if s.config.Silent != nil && s.config.Silent(m.Replica) {
+		if s.config.Silent(m.Replica) {
 			e.Silent, e.Reasons = append(e.Silent, m.Address), append(e.Reasons, errNothingHeard)
 		} else {
 			e.Reachable = append(e.Reachable, m.Address)

@@ -1,4 +1,4 @@
-package server
+package membership
 
 import (
 	"context"
@@ -63,9 +63,17 @@ type allVersions struct {
 	commands uint32
 }
 
+// ForgetVersion forgets what a member has said of its version, as if the member had been silent
+// since this one was started.
+func (s *Membership) ForgetVersion(replica uint64) {
+	s.versions.mu.Lock()
+	defer s.versions.mu.Unlock()
+	delete(s.versions.mu.heard, replica)
+}
+
 // SayVersion adds to what a server says of itself what its version knows, and to what a member of
 // the core says what it knows of the others. s is nil of a server that is none. It does not block.
-func (s *Server) SayVersion(h *clusterpb.BootstrapHello) {
+func (s *Membership) SayVersion(h *clusterpb.BootstrapHello) {
 	h.Commands, h.Learners = store.NewestFormat, true
 	if s == nil {
 		return
@@ -78,7 +86,7 @@ func (s *Server) SayVersion(h *clusterpb.BootstrapHello) {
 
 // learnVersions asks the members what their versions know, again and again, and tells the stores.
 // It is one goroutine, from New to Close.
-func (s *Server) learnVersions() {
+func (s *Membership) learnVersions() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -99,7 +107,7 @@ func (s *Server) learnVersions() {
 
 // weighChanges weighs the versions whenever the members have changed, whatever is being asked: one
 // that came counts at once, as one that was not heard. It is one goroutine, from New to Close.
-func (s *Server) weighChanges() {
+func (s *Membership) weighChanges() {
 	for {
 		changed := s.store.MembersChanged()
 		s.weighVersions()
@@ -117,7 +125,7 @@ func (s *Server) weighChanges() {
 
 // versionsOf are the members whose versions count, as of a record of them: those of the core, and
 // those that the coordination store still has.
-func (s *Server) versionsOf(record *storepb.Members) []*storepb.Member {
+func (s *Membership) versionsOf(record *storepb.Members) []*storepb.Member {
 	all := slices.Clone(record.GetMembers())
 	if part := s.coordination.part.Load(); part != nil {
 		for _, m := range part.Store.Members().GetMembers() {
@@ -130,9 +138,9 @@ func (s *Server) versionsOf(record *storepb.Members) []*storepb.Member {
 }
 
 // askVersions asks each member that is not silent.
-func (s *Server) askVersions() {
+func (s *Membership) askVersions() {
 	for _, m := range s.versionsOf(s.store.Members()) {
-		if s.ctx.Err() == nil && (s.config.Silent == nil || !s.config.Silent(m.Replica)) {
+		if s.ctx.Err() == nil && !s.config.Silent(m.Replica) {
 			s.askVersion(s.ctx, m)
 		}
 	}
@@ -140,7 +148,7 @@ func (s *Server) askVersions() {
 
 // askVersion asks a member, and returns what is known of its version; known: it has said so, now or
 // before.
-func (s *Server) askVersion(
+func (s *Membership) askVersion(
 	ctx context.Context, m *storepb.Member,
 ) (version memberVersion, known bool) {
 	v := &s.versions
@@ -175,7 +183,7 @@ func (s *Server) askVersion(
 
 // weighVersions finds up to which format all members know commands, tells the stores, and returns
 // it; 0: that is not known.
-func (s *Server) weighVersions() uint32 {
+func (s *Membership) weighVersions() uint32 {
 	s.versions.mu.Lock()
 	before, least := s.weighLocked()
 	s.versions.mu.Unlock()
@@ -190,7 +198,7 @@ func (s *Server) weighVersions() uint32 {
 //
 // INVARIANT: what is found holds for the version of the record with which it is kept, and of two
 // that find something the later one has read the later record: it is read with the lock held.
-func (s *Server) weighLocked() (before, least uint32) {
+func (s *Membership) weighLocked() (before, least uint32) {
 	v := &s.versions
 	record := s.store.Members()
 	members, now := s.versionsOf(record), record.GetVersion()
@@ -228,7 +236,7 @@ func (s *Server) weighLocked() (before, least uint32) {
 
 // knowLearners refuses to add a learner while a member may not know of such: it would let it vote
 // when it leads.
-func (s *Server) knowLearners(ctx context.Context, members *storepb.Members) error {
+func (s *Membership) knowLearners(ctx context.Context, members *storepb.Members) error {
 	for _, m := range members.GetMembers() {
 		switch version, known := s.askVersion(ctx, m); {
 		case !known:

@@ -1,4 +1,4 @@
-package server
+package membership
 
 import (
 	"context"
@@ -50,7 +50,7 @@ func loadCoordinationFounding(v *store.View) (*storepb.Members, uint64, error) {
 // does not; it is left out of what happens in the store until it is upgraded, as if it were down.
 // It is for the stepper, which has the turn, and no change under way. soon: it can perhaps be done
 // in a moment.
-func (s *Server) foundCoordination(ctx context.Context, v *store.View) (soon bool, err error) {
+func (s *Membership) foundCoordination(ctx context.Context, v *store.View) (soon bool, err error) {
 	if !s.config.Coordination || s.config.Hello == nil {
 		return false, nil
 	}
@@ -65,7 +65,7 @@ func (s *Server) foundCoordination(ctx context.Context, v *store.View) (soon boo
 		}
 	}
 	for _, m := range members.GetMembers() {
-		if s.config.Silent != nil && s.config.Silent(m.Replica) {
+		if s.config.Silent(m.Replica) {
 			continue
 		}
 		limited, cancel := context.WithTimeout(ctx, helloTimeout)

@@ -1,4 +1,4 @@
-package server
+package membership
 
 import (
 	"context"
@@ -25,7 +25,7 @@ const (
 
 // stepCore carries out changes of the core's members, on the leader. It is one goroutine, from New
 // to Close. What it does next it reads from the store, so it matters little when it is interrupted.
-func (s *Server) stepCore() {
+func (s *Membership) stepCore() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -55,7 +55,7 @@ func (s *Server) stepCore() {
 }
 
 // tellCore tells the log what is new.
-func (s *Server) tellCore(what, text string) {
+func (s *Membership) tellCore(what, text string) {
 	if s.core.said != text {
 		s.core.said = text
 		s.config.Logger.Info(what, "step", text)
@@ -63,7 +63,7 @@ func (s *Server) tellCore(what, text string) {
 }
 
 // changeCore takes one step towards the goal, if there is one.
-func (s *Server) changeCore(ctx context.Context, l store.Leadership) (underWay bool, err error) {
+func (s *Membership) changeCore(ctx context.Context, l store.Leadership) (underWay bool, err error) {
 	view, done, err := s.meta.ViewInTurn(ctx)
 	if err != nil {
 		return false, err
@@ -123,7 +123,7 @@ func (s *Server) changeCore(ctx context.Context, l store.Leadership) (underWay b
 // fence commits an entry behind the one that brought the present members. A majority then knows, on
 // disk, that they are committed: members that were removed and come back find no member that would
 // elect them by what was before.
-func (s *Server) fence(ctx context.Context, term, version uint64) error {
+func (s *Membership) fence(ctx context.Context, term, version uint64) error {
 	if s.core.fenced == [2]uint64{term, version} {
 		return nil
 	}
@@ -135,7 +135,7 @@ func (s *Server) fence(ctx context.Context, term, version uint64) error {
 }
 
 // coreView is what is known at this moment; nil if this member does not lead.
-func (s *Server) coreView(ctx context.Context, l store.Leadership) *coreView {
+func (s *Membership) coreView(ctx context.Context, l store.Leadership) *coreView {
 	progress := s.progress(ctx)
 	if progress == nil {
 		return nil
@@ -143,14 +143,9 @@ func (s *Server) coreView(ctx context.Context, l store.Leadership) *coreView {
 	applied := s.config.Group.Applied()
 	return &coreView{members: s.store.Members(), leader: uint64(l.Leader),
 		answers: func(id uint64) bool { return s.answersCore(id, progress) },
-		averse:  s.averse,
+		averse:  s.config.Averse,
 		behind:  func(id uint64) string { return behind(progress[keys.ReplicaID(id)], applied) },
 		mayAdd:  func(g *serverpb.CoreGoal) string { return s.mayAdd(ctx, g) }}
-}
-
-// averse says whether a member leaves the lead to others at present, as far as is known.
-func (s *Server) averse(replica uint64) bool {
-	return s.config.Averse != nil && s.config.Averse(replica)
 }
 
 // behind says what a member lacks.

@@ -1,4 +1,4 @@
-package server
+package membership
 
 import (
 	"context"
@@ -23,8 +23,8 @@ const (
 	activeAgain = 300 * time.Millisecond
 )
 
-// Check implements clusterpb.CoreServer. Any member answers, whether it leads or not.
-func (s *Server) Check(
+// Health is what this member says of itself and of the others. Any member answers, whether it leads or not.
+func (s *Membership) Health(
 	ctx context.Context, r *clusterpb.CheckRequest,
 ) (*clusterpb.MemberHealth, error) {
 	if err := s.meta.CheckCluster(r.Cluster); err != nil {
@@ -43,7 +43,7 @@ type DiskState struct {
 }
 
 // health is what this member says of itself and of the others.
-func (s *Server) health(ctx context.Context) *clusterpb.MemberHealth {
+func (s *Membership) health(ctx context.Context) *clusterpb.MemberHealth {
 	h := &clusterpb.MemberHealth{}
 	if s.config.NotReady != nil {
 		h.NotReady = s.config.NotReady()
@@ -54,7 +54,7 @@ func (s *Server) health(ctx context.Context) *clusterpb.MemberHealth {
 	}
 	members := s.store.Members().GetMembers()
 	for _, m := range members {
-		if s.config.Silent != nil && s.config.Silent(m.Replica) {
+		if s.config.Silent(m.Replica) {
 			h.Silent = append(h.Silent, m.Replica)
 		}
 	}
@@ -95,8 +95,8 @@ func (s *Server) health(ctx context.Context) *clusterpb.MemberHealth {
 
 // followersOf is what this member, as the leader of a group, knows of the others; nil if it does
 // not lead.
-func (s *Server) followersOf(
-	ctx context.Context, of CoreGroup,
+func (s *Membership) followersOf(
+	ctx context.Context, of Group,
 ) map[keys.ReplicaID]*clusterpb.CoreFollower {
 	var followers map[keys.ReplicaID]*clusterpb.CoreFollower
 	for look := range 2 {
@@ -111,9 +111,9 @@ func (s *Server) followersOf(
 		for id, p := range progress {
 			f := follower(id, p, applied)
 			f.Answers = s.answersCore(f.Replica, progress) ||
-				followers[id].GetAnswers() && !s.silent(f.Replica)
+				followers[id].GetAnswers() && !s.config.Silent(f.Replica)
 			followers[id] = f
-			all = all && (f.Answers || s.silent(f.Replica))
+			all = all && (f.Answers || s.config.Silent(f.Replica))
 		}
 		if all || look > 0 {
 			break
@@ -127,10 +127,6 @@ func (s *Server) followersOf(
 	return followers
 }
 
-func (s *Server) silent(replica uint64) bool {
-	return s.config.Silent != nil && s.config.Silent(replica)
-}
-
 // follower is a follower's progress as others are told of it, but for whether it answers. applied
 // is up to where the leader has applied the log.
 func follower(id keys.ReplicaID, p group.Progress, applied uint64) *clusterpb.CoreFollower {
@@ -141,7 +137,7 @@ func follower(id keys.ReplicaID, p group.Progress, applied uint64) *clusterpb.Co
 // checkMembers asks all members that are heard of how they are, and adds that to what is known of
 // them. A member of a version that does not know the call says nothing. One that does not answer it
 // counts as not ready: its server may be starting, or have come to a standstill.
-func (s *Server) checkMembers(
+func (s *Membership) checkMembers(
 	ctx context.Context, members []*clusterpb.CoreMember, states []*clusterpb.CoreMemberState,
 ) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)

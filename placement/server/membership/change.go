@@ -1,4 +1,4 @@
-package server
+package membership
 
 import (
 	"context"
@@ -39,9 +39,9 @@ func loadGoal(v *store.View) (*serverpb.CoreGoal, uint64, error) {
 	return g, revision, nil
 }
 
-// ChangeCore records a change of the core's members; the stepper carries it out. Only the leader
+// Change records a change of the core's members; the stepper carries it out. Only the leader
 // does it. What was recorded or done before is answered and not done again.
-func (s *Server) ChangeCore(
+func (s *Membership) Change(
 	ctx context.Context, r *clusterpb.ChangeCoreRequest,
 ) (*clusterpb.ChangeCoreResponse, error) {
 	if err := soundChange(r); err != nil {
@@ -102,7 +102,7 @@ func (s *Server) ChangeCore(
 }
 
 // goalOf is what a request wants; nil if it is so already.
-func (s *Server) goalOf(ctx context.Context, r *clusterpb.ChangeCoreRequest,
+func (s *Membership) goalOf(ctx context.Context, r *clusterpb.ChangeCoreRequest,
 	members *storepb.Members, now *serverpb.CoreGoal) (*serverpb.CoreGoal, error) {
 	if s.config.Group == nil || s.config.Hello == nil {
 		return nil, status.Error(codes.Unimplemented, "this server cannot change the core's members")
@@ -144,7 +144,7 @@ func (s *Server) goalOf(ctx context.Context, r *clusterpb.ChangeCoreRequest,
 }
 
 // hello asks the server at an address which one it is, that is to be added, as a learner or not.
-func (s *Server) hello(
+func (s *Membership) hello(
 	ctx context.Context, address string, learner bool,
 ) (*clusterpb.BootstrapHello, error) {
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
@@ -170,7 +170,7 @@ func (s *Server) hello(
 }
 
 // mayCome says why a server cannot become a member; nil if it can.
-func (s *Server) mayCome(h *clusterpb.BootstrapHello, address string,
+func (s *Membership) mayCome(h *clusterpb.BootstrapHello, address string,
 	members *storepb.Members) error {
 	removed := memberByServer(&storepb.Members{Members: members.GetRemoved()}, h.Server) != nil
 	switch {
@@ -190,7 +190,7 @@ func (s *Server) mayCome(h *clusterpb.BootstrapHello, address string,
 }
 
 // mayBegin says why a change cannot be begun; nil if it can.
-func (s *Server) mayBegin(ctx context.Context, g *serverpb.CoreGoal,
+func (s *Membership) mayBegin(ctx context.Context, g *serverpb.CoreGoal,
 	members *storepb.Members) error {
 	if g.AddServer == 0 && g.RemoveReplica == 0 {
 		return nil // it only takes back what is recorded
@@ -236,9 +236,9 @@ func (s *Server) mayBegin(ctx context.Context, g *serverpb.CoreGoal,
 
 // checkVersions refuses changes while a member that answers does not know them: it would stop at
 // the entry of the first one.
-func (s *Server) checkVersions(ctx context.Context, members *storepb.Members, gone uint64) error {
+func (s *Membership) checkVersions(ctx context.Context, members *storepb.Members, gone uint64) error {
 	for _, m := range members.GetMembers() {
-		if m.Replica == gone || s.config.Silent != nil && s.config.Silent(m.Replica) {
+		if m.Replica == gone || s.config.Silent(m.Replica) {
 			continue
 		}
 		limited, cancel := context.WithTimeout(ctx, helloTimeout)
@@ -254,7 +254,7 @@ func (s *Server) checkVersions(ctx context.Context, members *storepb.Members, go
 }
 
 // older says whether a server runs a version that cannot do what members have to.
-func (s *Server) older(h *clusterpb.BootstrapHello) bool {
+func (s *Membership) older(h *clusterpb.BootstrapHello) bool {
 	return !h.Changes || !h.Coordination && s.coordinationFounded()
 }
 
@@ -310,8 +310,8 @@ func listMembers(members *storepb.Members) string {
 	return strings.Join(list, ", ")
 }
 
-// ListCore lists the members, as the leader knows them, and what is under way.
-func (s *Server) ListCore(
+// List lists the members, as the leader knows them, and what is under way.
+func (s *Membership) List(
 	ctx context.Context, request *clusterpb.ListCoreRequest,
 ) (*clusterpb.ListCoreResponse, error) {
 	v, err := s.meta.View(ctx)

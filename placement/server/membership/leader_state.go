@@ -1,4 +1,4 @@
-package server
+package membership
 
 import (
 	"cmp"
@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// CoreGroup is what changing the core's members needs of its Raft group; host.Group has it.
-type CoreGroup interface {
+// Group is what changing the core's members needs of its Raft group; host.Group has it.
+type Group interface {
 	// Applied is the last applied index.
 	Applied() uint64
 	// Followers reports the followers' progress, at once or later; nil if this member does not lead.
@@ -137,7 +137,7 @@ func (c *coreChanges) lastStep() coreStep {
 }
 
 // progress asks the group for the progress of the other members; nil if this one does not lead.
-func (s *Server) progress(ctx context.Context) map[keys.ReplicaID]group.Progress {
+func (s *Membership) progress(ctx context.Context) map[keys.ReplicaID]group.Progress {
 	if s.config.Group == nil {
 		return nil
 	}
@@ -145,7 +145,7 @@ func (s *Server) progress(ctx context.Context) map[keys.ReplicaID]group.Progress
 }
 
 // progressOf is progress for either of the groups of the core's members.
-func (s *Server) progressOf(ctx context.Context, of CoreGroup) map[keys.ReplicaID]group.Progress {
+func (s *Membership) progressOf(ctx context.Context, of Group) map[keys.ReplicaID]group.Progress {
 	found := make(chan map[keys.ReplicaID]group.Progress, 1)
 	of.Followers(func(p map[keys.ReplicaID]group.Progress) { found <- p })
 	select {
@@ -158,10 +158,10 @@ func (s *Server) progressOf(ctx context.Context, of CoreGroup) map[keys.ReplicaI
 }
 
 // answersCore says whether a member was heard of lately.
-func (s *Server) answersCore(id uint64, progress map[keys.ReplicaID]group.Progress) bool {
+func (s *Membership) answersCore(id uint64, progress map[keys.ReplicaID]group.Progress) bool {
 	p, ok := progress[keys.ReplicaID(id)]
 	if !ok || !p.Active {
 		return false
 	}
-	return s.config.Silent == nil || !s.config.Silent(id)
+	return !s.config.Silent(id)
 }

@@ -1,4 +1,4 @@
-package server
+package membership
 
 import (
 	"context"
@@ -20,13 +20,13 @@ import (
 // leader of a version that did not ask.
 
 // knowsCommands refuses a newcomer whose version may not know what is in the log.
-func (s *Server) knowsCommands(h *clusterpb.BootstrapHello, address string) error {
+func (s *Membership) knowsCommands(h *clusterpb.BootstrapHello, address string) error {
 	s.versions.mu.Lock()
 	defer s.versions.mu.Unlock()
 	return s.knowsCommandsLocked(h, address)
 }
 
-func (s *Server) knowsCommandsLocked(h *clusterpb.BootstrapHello, address string) error {
+func (s *Membership) knowsCommandsLocked(h *clusterpb.BootstrapHello, address string) error {
 	least := s.versions.mu.least.commands
 	switch {
 	case least > 0 && h.GetCommands() >= least, h.GetCommands() >= store.NewestFormat:
@@ -48,7 +48,7 @@ func (s *Server) knowsCommandsLocked(h *clusterpb.BootstrapHello, address string
 
 // mayAdd says why the newcomer of a goal cannot be added now; empty: it can. Until it is a member
 // nothing is proposed then that it does not know.
-func (s *Server) mayAdd(ctx context.Context, g *serverpb.CoreGoal) string {
+func (s *Membership) mayAdd(ctx context.Context, g *serverpb.CoreGoal) string {
 	limited, cancel := context.WithTimeout(ctx, helloTimeout)
 	h, err := s.config.Hello(limited, g.AddAddress)
 	cancel()

@@ -1,4 +1,4 @@
-package server
+package membership
 
 import (
 	"context"
@@ -18,7 +18,7 @@ const (
 
 // informNodes tells nodes that have fallen silent the members of the core: a node that knows only
 // addresses at which no member is any more cannot find out by itself. It is for the stepper.
-func (s *Server) informNodes(l store.Leadership) {
+func (s *Membership) informNodes(l store.Leadership) {
 	if s.config.Inform == nil || time.Since(s.core.informed) < informEvery {
 		return
 	}

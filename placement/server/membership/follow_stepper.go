@@ -1,4 +1,4 @@
-package server
+package membership
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 type Coordination struct {
 	// Store is not closed by the Server.
 	Store *store.Store
-	Group CoreGroup
+	Group Group
 }
 
 // coordinationState is what the Server knows of the coordination store, and of how its members follow
@@ -54,7 +54,7 @@ func (c *coordinationState) lastStep() coreStep {
 
 // OpenCoordination gives the Server the member's part of the coordination store, once, before
 // Close. Its members follow those of the core from then on, as long as it leads.
-func (s *Server) OpenCoordination(c Coordination) {
+func (s *Membership) OpenCoordination(c Coordination) {
 	s.coordination.part.Store(&c)
 	if s.config.Hello != nil {
 		s.weighVersions()
@@ -65,14 +65,14 @@ func (s *Server) OpenCoordination(c Coordination) {
 
 // LeaveCoordination says that this member is none of the core any more, and one of the coordination
 // store for a moment: it hands over the lead of that.
-func (s *Server) LeaveCoordination() {
+func (s *Membership) LeaveCoordination() {
 	s.coordination.leaving.Store(true)
 	s.coordination.once.Do(func() { close(s.coordination.left) })
 }
 
 // followMembers has the members of the coordination store follow those of the core, on the member
 // that leads it. It is one goroutine, from OpenCoordination to Close.
-func (s *Server) followMembers(c *Coordination) {
+func (s *Membership) followMembers(c *Coordination) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	left := s.coordination.left
@@ -106,7 +106,7 @@ func (s *Server) followMembers(c *Coordination) {
 }
 
 // tellCoordination tells the log what is new.
-func (s *Server) tellCoordination(what, text string) {
+func (s *Membership) tellCoordination(what, text string) {
 	if s.coordination.said != text {
 		s.coordination.said = text
 		s.config.Logger.Info(what, "step", text)
@@ -114,7 +114,7 @@ func (s *Server) tellCoordination(what, text string) {
 }
 
 // followMember takes one step towards the core's members, if they are others.
-func (s *Server) followMember(ctx context.Context, c *Coordination,
+func (s *Membership) followMember(ctx context.Context, c *Coordination,
 	l store.Leadership) (underWay bool, err error) {
 	target, members := s.store.Members(), c.Store.Members()
 	leaving := s.coordination.leaving.Load()
@@ -130,10 +130,10 @@ func (s *Server) followMember(ctx context.Context, c *Coordination,
 	}
 	applied := c.Group.Applied()
 	v := &followView{leaving: leaving,
-		gone: func(id uint64) bool { return s.config.Silent != nil && s.config.Silent(id) },
+		gone: s.config.Silent,
 		coreView: coreView{members: members, leader: uint64(l.Leader),
 			answers: func(id uint64) bool { return s.answersCore(id, progress) },
-			averse:  s.averse,
+			averse:  s.config.Averse,
 			behind:  func(id uint64) string { return behind(progress[keys.ReplicaID(id)], applied) }}}
 	step := followStepOf(target, v)
 	s.coordination.setStep(step)
@@ -164,7 +164,7 @@ func (s *Server) followMember(ctx context.Context, c *Coordination,
 
 // coordinationLags says what of the coordination store a step of the core's members waits for;
 // empty: nothing. Until it is founded, it is founded with whatever the members are.
-func (s *Server) coordinationLags(v *store.View, members *storepb.Members) (string, error) {
+func (s *Membership) coordinationLags(v *store.View, members *storepb.Members) (string, error) {
 	founding, _, err := loadCoordinationFounding(v)
 	if err != nil || founding == nil || !s.config.Coordination {
 		return "", err
@@ -193,7 +193,7 @@ func (s *Server) coordinationLags(v *store.View, members *storepb.Members) (stri
 
 // coordinationHas says whether the coordination store may still have the member of a server that is
 // none of the core any more.
-func (s *Server) coordinationHas(
+func (s *Membership) coordinationHas(
 	v *store.View, members *storepb.Members, server uint64,
 ) (bool, error) {
 	lags, err := s.coordinationLags(v, members)
@@ -205,7 +205,7 @@ func (s *Server) coordinationHas(
 }
 
 // coordinationFounded says whether the members have to know of the coordination store.
-func (s *Server) coordinationFounded() bool {
+func (s *Membership) coordinationFounded() bool {
 	founding, err := CoordinationFounding(s.store)
 	return founding != nil || err != nil
 }

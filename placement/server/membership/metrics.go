@@ -1,4 +1,4 @@
-package server
+package membership
 
 import (
 	"time"
@@ -8,11 +8,21 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// measureCore adds what operators of the cluster ask about the core's members. All of it is 0 on a
-// member that does not lead the core: what another one has of them may be old.
-func (m *metrics) measureCore(s *Server) {
+// Collectors are what operators of the cluster ask about the core's members. All of it, but for
+// members_version_unknown, is 0 on a member that does not lead the core: what another one has of them may
+// be old.
+func (s *Membership) Collectors() []prometheus.Collector {
+	// Each member says what it has heard itself, whether it leads or not.
+	all := []prometheus.Collector{prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tidemark_core_members_version_unknown",
+		Help: "Members of the core whose versions are not known to this member, because they have " +
+			"not answered since it was started. Until they answer, no NOSPACE alarm is raised.",
+	}, func() float64 {
+		unheard, _ := s.UnknowingMembers()
+		return float64(len(unheard))
+	})}
 	gauge := func(name, help string, value func() float64) {
-		m.collectors = append(m.collectors, prometheus.NewGaugeFunc(
+		all = append(all, prometheus.NewGaugeFunc(
 			prometheus.GaugeOpts{Name: "tidemark_core_" + name, Help: help}, func() float64 {
 				if l, _ := s.store.Leadership(); !l.Serving {
 					return 0
@@ -41,7 +51,7 @@ func (m *metrics) measureCore(s *Server) {
 	gauge("members_silent", "Members of the core of which the leader has heard nothing for an election "+
 		"timeout.", func() (n float64) {
 		for _, x := range s.meta.Members() {
-			if s.silent(x.Replica) {
+			if s.config.Silent(x.Replica) {
 				n++
 			}
 		}
@@ -64,4 +74,5 @@ func (m *metrics) measureCore(s *Server) {
 	gauge("membership_change_step_age_seconds",
 		"For how long the present change of the core's members has been at its present step.",
 		changing(func(time.Time) float64 { return s.core.stepAge().Seconds() }))
+	return all
 }

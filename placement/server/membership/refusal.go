@@ -1,4 +1,4 @@
-package server
+package membership
 
 import (
 	"context"
@@ -24,9 +24,9 @@ func refuseCore(reason clusterpb.CoreRefusal_Reason, format string, args ...any)
 	return st.Err()
 }
 
-// CoreRefusalOf is why a change of the core's members was refused, of an error of ChangeCore; OTHER
+// RefusalOf is why a change of the core's members was refused, of an error of ChangeCore; OTHER
 // if it does not say.
-func CoreRefusalOf(err error) clusterpb.CoreRefusal_Reason {
+func RefusalOf(err error) clusterpb.CoreRefusal_Reason {
 	for _, detail := range status.Convert(err).Details() {
 		if r, ok := detail.(*clusterpb.CoreRefusal); ok {
 			return r.Reason
@@ -63,7 +63,7 @@ func soundChange(r *clusterpb.ChangeCoreRequest) error {
 
 // moveMember records another address of a member, before its server announces it from there. The
 // server says the last word: it announces the address that it has.
-func (s *Server) moveMember(
+func (s *Membership) moveMember(
 	ctx context.Context, r *clusterpb.ChangeCoreRequest,
 ) (*clusterpb.ChangeCoreResponse, error) {
 	// Two members that are moved to one address at a time take turns.

@@ -1,4 +1,4 @@
-package server
+package membership
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 // Announce implements clusterpb.CoreServer. A server that is no member offers itself by it, and
 // learns from the answer when it has become one; a member learns when it is none any more, and
 // tells its address. Only the leader answers.
-func (s *Server) Announce(
+func (s *Membership) Announce(
 	ctx context.Context, r *clusterpb.AnnounceRequest,
 ) (*clusterpb.AnnounceResponse, error) {
 	if r.Server == 0 || r.Address == "" {
@@ -69,7 +69,7 @@ func (s *Server) Announce(
 
 // moved records the new address of a member. The directory may have been copied: as long as its
 // server answers at the old address, it stays there.
-func (s *Server) moved(ctx context.Context, replica uint64, r *clusterpb.AnnounceRequest) error {
+func (s *Membership) moved(ctx context.Context, replica uint64, r *clusterpb.AnnounceRequest) error {
 	done, err := s.meta.Turn(ctx)
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (s *Server) moved(ctx context.Context, replica uint64, r *clusterpb.Announc
 }
 
 // recordMove is moved for one that has the turn.
-func (s *Server) recordMove(
+func (s *Membership) recordMove(
 	ctx context.Context, replica uint64, r *clusterpb.AnnounceRequest,
 ) error {
 	members := s.store.Members()
