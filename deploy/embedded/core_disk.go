@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
@@ -69,9 +69,9 @@ func (d *coreDisk) close() {
 }
 
 // state says how the disk of the core's log is. start must have been called.
-func (d *coreDisk) state() server.DiskState {
+func (d *coreDisk) state() membership.DiskState {
 	slow, sync := d.host.DiskSlow()
-	return server.DiskState{Slow: slow, Stalled: d.standsStill.Load(), Sync: sync}
+	return membership.DiskState{Slow: slow, Stalled: d.standsStill.Load(), Sync: sync}
 }
 
 // look is called with every tick.

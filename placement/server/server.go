@@ -57,7 +57,7 @@ type Config struct {
 	Check           func(ctx context.Context, address string) (*clusterpb.MemberHealth, error)
 	NotReady        func() []string
 	CoordinationErr func() error
-	Disk            func() DiskState
+	Disk            func() membership.DiskState
 
 	// Proves says why a caller has not proved to be a server of the cluster; nil if it has, or if it
 	// is on this machine and needs no proof. nil: all have.
@@ -175,10 +175,10 @@ func New(config Config) (*Server, error) {
 	s.flag = authflag.New(authflag.Config{Meta: s.meta, Store: config.Store, Proves: config.Proves,
 		Notify: s.reports.WakeNode, Logger: config.Logger})
 	s.membership = membership.New(s.ctx, membership.Config{Meta: s.meta, Store: config.Store,
-		Flag: s.flag, Cluster: config.Cluster, Self: config.Self, Logger: config.Logger,
+		Flag: s.flag, Self: config.Self, Logger: config.Logger,
 		Group: config.Group, Coordination: config.Coordination, Hello: config.Hello,
 		Silent: config.Silent, Averse: config.Averse, Inform: config.Inform, Check: config.Check,
-		NotReady: config.NotReady, CoordinationErr: config.CoordinationErr})
+		NotReady: config.NotReady, CoordinationErr: config.CoordinationErr, Disk: config.Disk})
 	var err error
 	if s.metrics, err = newMetrics(s, config.Registerer); err != nil {
 		s.cancel()

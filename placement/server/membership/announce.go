@@ -47,7 +47,7 @@ func (s *Membership) Announce(
 	if err != nil {
 		return nil, s.meta.Status(err)
 	}
-	response := &clusterpb.AnnounceResponse{Cluster: s.config.Cluster, Members: s.meta.CoreMembers(),
+	response := &clusterpb.AnnounceResponse{Cluster: s.meta.Cluster(), Members: s.meta.CoreMembers(),
 		Guard: guard}
 	switch {
 	case m != nil:
@@ -69,7 +69,9 @@ func (s *Membership) Announce(
 
 // moved records the new address of a member. The directory may have been copied: as long as its
 // server answers at the old address, it stays there.
-func (s *Membership) moved(ctx context.Context, replica uint64, r *clusterpb.AnnounceRequest) error {
+func (s *Membership) moved(
+	ctx context.Context, replica uint64, r *clusterpb.AnnounceRequest,
+) error {
 	done, err := s.meta.Turn(ctx)
 	if err != nil {
 		return err

@@ -178,9 +178,9 @@ func (s *Membership) mayCome(h *clusterpb.BootstrapHello, address string,
 		return status.Errorf(codes.FailedPrecondition, "the data directory of the server at %s was a "+
 			"member of the core and was removed, and its id never comes back: start the server with an "+
 			"empty directory", address)
-	case h.Accepted != nil && h.Accepted.Cluster != s.config.Cluster:
+	case h.Accepted != nil && h.Accepted.Cluster != s.meta.Cluster():
 		return status.Errorf(codes.FailedPrecondition, "the server at %s belongs to the core of "+
-			"cluster %016x, this is cluster %016x", address, h.Accepted.Cluster, s.config.Cluster)
+			"cluster %016x, this is cluster %016x", address, h.Accepted.Cluster, s.meta.Cluster())
 	case !h.Offers:
 		return status.Errorf(codes.FailedPrecondition, "the server at %s does not offer itself as a "+
 			"member of this core: it takes part in the forming of a core, or has not found this one "+
@@ -236,7 +236,9 @@ func (s *Membership) mayBegin(ctx context.Context, g *serverpb.CoreGoal,
 
 // checkVersions refuses changes while a member that answers does not know them: it would stop at
 // the entry of the first one.
-func (s *Membership) checkVersions(ctx context.Context, members *storepb.Members, gone uint64) error {
+func (s *Membership) checkVersions(
+	ctx context.Context, members *storepb.Members, gone uint64,
+) error {
 	for _, m := range members.GetMembers() {
 		if m.Replica == gone || s.config.Silent(m.Replica) {
 			continue

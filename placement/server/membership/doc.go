@@ -7,8 +7,8 @@
 //
 // Members keep a second store, the coordination store, with a Raft group of its own, for what
 // clients coordinate. The core's leader founds it by a record (founding.go). Its members follow the
-// core's: its leader copies each record of members when the core has changed it (follow_step.go),
-// and the core's leader takes no further step, and tells no member that it was removed, before that.
+// core's: its leader copies each record of members when the core has changed it (follow_step.go).
+// Before that the core's leader takes no further step, and tells no member that it was removed.
 //
 // Members ask one another which versions they run (version_gate.go): commands of a format are used
 // only when all members, and a newcomer, are known to know it.

@@ -19,8 +19,8 @@ type Coordination struct {
 	Group Group
 }
 
-// coordinationState is what the Server knows of the coordination store, and of how its members follow
-// the core's.
+// coordinationState is what this member knows of the coordination store, and of how the members of
+// that follow the core's.
 type coordinationState struct {
 	// part is nil until it is open.
 	part atomic.Pointer[Coordination]

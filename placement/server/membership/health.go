@@ -23,7 +23,8 @@ const (
 	activeAgain = 300 * time.Millisecond
 )
 
-// Health is what this member says of itself and of the others. Any member answers, whether it leads or not.
+// Health is what this member says of itself and of the others. Any member answers, whether it leads
+// or not.
 func (s *Membership) Health(
 	ctx context.Context, r *clusterpb.CheckRequest,
 ) (*clusterpb.MemberHealth, error) {

@@ -11,15 +11,15 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Config is what a membership is made of. Meta, Store, Flag, Cluster and Logger must be
-// set. Of the others server.Config says what they are for, and what is so if they are nil.
+// Config is what a membership is made of. Meta, Store, Flag and Logger must be
+// set, and Silent and Averse. Of the others server.Config says what they are for, and what is so if
+// they are nil.
 type Config struct {
-	Meta    *meta.Records
-	Store   *store.Store
-	Flag    *authflag.Flag
-	Cluster uint64
-	Self    uint64
-	Logger  *slog.Logger
+	Meta   *meta.Records
+	Store  *store.Store
+	Flag   *authflag.Flag
+	Self   uint64
+	Logger *slog.Logger
 
 	Group        Group
 	Coordination bool
@@ -29,9 +29,10 @@ type Config struct {
 	Inform       func(ctx context.Context, address string, m *clusterpb.CoreMembers) error
 	Check        func(ctx context.Context, address string) (*clusterpb.MemberHealth, error)
 	// NotReady and CoordinationErr say why this server, and its part of the coordination store, do
-	// not serve.
+	// not serve; Disk how the disk of the log is. nil: that is not known.
 	NotReady        func() []string
 	CoordinationErr func() error
+	Disk            func() DiskState
 }
 
 // Membership changes the members of the core, has those of the coordination store follow, and knows

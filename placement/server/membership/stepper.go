@@ -63,7 +63,9 @@ func (s *Membership) tellCore(what, text string) {
 }
 
 // changeCore takes one step towards the goal, if there is one.
-func (s *Membership) changeCore(ctx context.Context, l store.Leadership) (underWay bool, err error) {
+func (s *Membership) changeCore(
+	ctx context.Context, l store.Leadership,
+) (underWay bool, err error) {
 	view, done, err := s.meta.ViewInTurn(ctx)
 	if err != nil {
 		return false, err

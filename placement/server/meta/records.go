@@ -3,7 +3,11 @@ package meta
 import (
 	"context"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -24,4 +28,97 @@ func New(
 ) *Records {
 	return &Records{ctx: ctx, store: s, cluster: cluster, founders: founders,
 		turn: make(chan struct{}, 1)}
+}
+
+// Turn waits for the turn; the caller gives it back by the function that it returns. The error,
+// a status, is that ctx ended or that this member is being closed.
+func (r *Records) Turn(ctx context.Context) (func(), error) {
+	select {
+	case r.turn <- struct{}{}:
+		return func() { <-r.turn }, nil
+	case <-ctx.Done():
+		return nil, r.Status(ctx.Err())
+	case <-r.ctx.Done():
+		return nil, status.Error(codes.Unavailable, "this member of the core is shutting down")
+	}
+}
+
+// View gives the leader an up-to-date view, and any other member a refusal.
+func (r *Records) View(ctx context.Context) (*store.View, error) {
+	l, _ := r.store.Leadership()
+	if !l.IsLeader {
+		return nil, r.Refused(l.Leader)
+	}
+	v, err := r.store.Read(ctx)
+	if err != nil {
+		return nil, r.Status(err)
+	}
+	if l, _ = r.store.Leadership(); !l.Serving {
+		return nil, r.Refused(l.Leader)
+	}
+	id, _, err := LoadID(v, []byte(clusterKey))
+	if err != nil {
+		return nil, r.Status(err)
+	}
+	if id != 0 && id != r.cluster {
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"this member was started for cluster %016x and its data is of cluster %016x: parts of "+
+				"two directories were mixed", r.cluster, id)
+	}
+	return v, nil
+}
+
+// ViewInTurn waits for the turn and then takes a view, as Turn and view do, with their errors.
+// What the caller decides by the view is not changed by another call that takes the turn, until the
+// caller gives it back by the function that ViewInTurn returns. With an error it has the turn no
+// more, and there is no function to call.
+func (r *Records) ViewInTurn(ctx context.Context) (*store.View, func(), error) {
+	done, err := r.Turn(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	v, err := r.View(ctx)
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	return v, done, nil
+}
+
+// Commit does writes if the conditions hold; false: they do not, and nothing was done.
+func (r *Records) Commit(
+	ctx context.Context, conditions []*storepb.Compare, ops ...*storepb.Op,
+) (bool, error) {
+	result, err := r.store.Do(ctx, store.If(conditions, ops, nil))
+	if err != nil {
+		return false, r.Status(err)
+	}
+	return result.Txn.GetSucceeded(), nil
+}
+
+// Cluster is the id of the cluster.
+func (r *Records) Cluster() uint64 { return r.cluster }
+
+// CheckCluster refuses requests that are meant for another cluster.
+func (r *Records) CheckCluster(cluster uint64) error {
+	if cluster != r.cluster {
+		return status.Errorf(codes.FailedPrecondition, "this core is that of cluster %016x, and "+
+			"the request is for cluster %016x; check the --core list",
+			r.cluster, cluster)
+	}
+	return nil
+}
+
+// Claim writes the cluster's id into a new store.
+func (r *Records) Claim(ctx context.Context) error {
+	v, err := r.View(ctx)
+	if err != nil {
+		return err
+	}
+	if id, _, err := LoadID(v, []byte(clusterKey)); id != 0 || err != nil {
+		return err
+	}
+	_, err = r.Commit(ctx, []*storepb.Compare{store.Absent([]byte(clusterKey))},
+		store.Put([]byte(clusterKey), EncodeID(r.cluster)))
+	return err
 }
