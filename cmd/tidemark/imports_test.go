@@ -102,6 +102,20 @@ var may = []struct {
 		"placement/planner/state", "placement/planner/objective")},
 	{"placement/planner/explain", append(terms[:len(terms):len(terms)],
 		"placement/planner/state", "placement/planner/objective", "placement/planner/propose")},
+	// The rooms of the core's server.
+	{"placement/server/hint", []string{"rpc/..."}},
+	{"placement/server/coreclient", []string{"rpc/...", "placement/server/hint"}},
+	{"placement/server/veil", []string{"range/keys", "rpc/..."}},
+	{"placement/server/steps", []string{"range/keys", "rpc/...", "placement/server/serverpb"}},
+	{"placement/server/meta", records},
+	{"placement/server/authflag", append(records[:len(records):len(records)],
+		"placement/server/meta")},
+	{"placement/server/reports", append(records[:len(records):len(records)],
+		"placement/server/meta", "placement/server/steps", "placement/server/consumer")},
+	{"placement/server/coordination", append(records[:len(records):len(records)],
+		"placement/server/meta", "placement/server/coreclient")},
+	{"placement/server/membership", append(records[:len(records):len(records)], "range/group",
+		"placement/server/meta", "placement/server/authflag")},
 	{"placement/...", append(ground[:len(ground):len(ground)], "placement/...")},
 
 	// The SDK brings no server with it. Only what tests import of it does.
@@ -161,6 +175,10 @@ var terms = []string{"range/keys", "placement/planner", "placement/planner/rules
 // storeTerms are what every room of the core's store may use.
 var storeTerms = []string{"range/keys", "range/group", "placement/store/authority",
 	"placement/store/command", "placement/store/storepb"}
+
+// records are what a room needs that reads and writes records of the core.
+var records = []string{"range/keys", "rpc/...", "placement/store/...", "placement/server/hint",
+	"placement/server/serverpb"}
 
 func matches(pattern, path string) bool {
 	if folder, ok := strings.CutSuffix(pattern, "/..."); ok {

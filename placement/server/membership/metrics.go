@@ -8,9 +8,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Collectors are what operators of the cluster ask about the core's members. All of it, but for
-// members_version_unknown, is 0 on a member that does not lead the core: what another one has of them may
-// be old.
+// Collectors are what operators of the cluster ask about the core's members. On a member that does
+// not lead the core all of it is 0, but for members_version_unknown: what the member has of the
+// others may be old.
 func (s *Membership) Collectors() []prometheus.Collector {
 	// Each member says what it has heard itself, whether it leads or not.
 	all := []prometheus.Collector{prometheus.NewGaugeFunc(prometheus.GaugeOpts{
