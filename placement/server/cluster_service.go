@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -120,7 +121,9 @@ func (s *ClusterService) Status(
 // passed on is not passed on again: its sender follows the hint.
 func answer[Request, Response any](ctx context.Context, s *ClusterService, r Request,
 	here func(*Server, context.Context, Request) (Response, error),
-	there func(*coreclient.Client, context.Context, Request) (Response, error)) (Response, error) {
+	there func(clusterpb.ClusterClient, context.Context, Request,
+		...grpc.CallOption) (Response, error),
+) (Response, error) {
 	ctx, cancel := sooner(ctx)
 	defer cancel()
 	if core := s.core(); core != nil && ctx.Value(passOn{}) == nil {
@@ -139,7 +142,7 @@ func answer[Request, Response any](ctx context.Context, s *ClusterService, r Req
 		var none Response
 		return none, coreclient.ErrNoMember
 	}
-	return there(s.config.Client, ctx, r)
+	return there(s.config.Client.ClusterClient, ctx, r)
 }
 
 type passOn struct{}
@@ -155,14 +158,14 @@ func PassOn(ctx context.Context) context.Context {
 func (s *ClusterService) CreateKeyspace(
 	ctx context.Context, r *clusterpb.CreateKeyspaceRequest,
 ) (*clusterpb.CreateKeyspaceResponse, error) {
-	return answer(ctx, s, r, (*Server).CreateKeyspace, (*coreclient.Client).CreateKeyspace)
+	return answer(ctx, s, r, (*Server).CreateKeyspace, clusterpb.ClusterClient.CreateKeyspace)
 }
 
 // DropKeyspace implements clusterpb.ClusterServer. It returns when the name is free again.
 func (s *ClusterService) DropKeyspace(
 	ctx context.Context, r *clusterpb.DropKeyspaceRequest,
 ) (*clusterpb.DropKeyspaceResponse, error) {
-	return answer(ctx, s, r, (*Server).DropKeyspace, (*coreclient.Client).DropKeyspace)
+	return answer(ctx, s, r, (*Server).DropKeyspace, clusterpb.ClusterClient.DropKeyspace)
 }
 
 // AlterKeyspace implements clusterpb.ClusterServer. It returns when the change is recorded; the
@@ -170,14 +173,14 @@ func (s *ClusterService) DropKeyspace(
 func (s *ClusterService) AlterKeyspace(
 	ctx context.Context, r *clusterpb.AlterKeyspaceRequest,
 ) (*clusterpb.AlterKeyspaceResponse, error) {
-	return answer(ctx, s, r, (*Server).AlterKeyspace, (*coreclient.Client).AlterKeyspace)
+	return answer(ctx, s, r, (*Server).AlterKeyspace, clusterpb.ClusterClient.AlterKeyspace)
 }
 
 // ConfirmRecovery implements clusterpb.ClusterServer.
 func (s *ClusterService) ConfirmRecovery(
 	ctx context.Context, r *clusterpb.ConfirmRecoveryRequest,
 ) (*clusterpb.ConfirmRecoveryResponse, error) {
-	return answer(ctx, s, r, (*Server).ConfirmRecovery, (*coreclient.Client).ConfirmRecovery)
+	return answer(ctx, s, r, (*Server).ConfirmRecovery, clusterpb.ClusterClient.ConfirmRecovery)
 }
 
 // MoveReplica implements clusterpb.ClusterServer. It returns when the move is recorded;
@@ -185,21 +188,21 @@ func (s *ClusterService) ConfirmRecovery(
 func (s *ClusterService) MoveReplica(
 	ctx context.Context, r *clusterpb.MoveReplicaRequest,
 ) (*clusterpb.MoveReplicaResponse, error) {
-	return answer(ctx, s, r, (*Server).MoveReplica, (*coreclient.Client).MoveReplica)
+	return answer(ctx, s, r, (*Server).MoveReplica, clusterpb.ClusterClient.MoveReplica)
 }
 
 // CancelOperator implements clusterpb.ClusterServer.
 func (s *ClusterService) CancelOperator(
 	ctx context.Context, r *clusterpb.CancelOperatorRequest,
 ) (*clusterpb.CancelOperatorResponse, error) {
-	return answer(ctx, s, r, (*Server).CancelOperator, (*coreclient.Client).CancelOperator)
+	return answer(ctx, s, r, (*Server).CancelOperator, clusterpb.ClusterClient.CancelOperator)
 }
 
 // ListOperators implements clusterpb.ClusterServer.
 func (s *ClusterService) ListOperators(
 	ctx context.Context, r *clusterpb.ListOperatorsRequest,
 ) (*clusterpb.ListOperatorsResponse, error) {
-	return answer(ctx, s, r, (*Server).ListOperators, (*coreclient.Client).ListOperators)
+	return answer(ctx, s, r, (*Server).ListOperators, clusterpb.ClusterClient.ListOperators)
 }
 
 // TransferLeader implements clusterpb.ClusterServer. It returns when the transfer is recorded;
@@ -207,7 +210,7 @@ func (s *ClusterService) ListOperators(
 func (s *ClusterService) TransferLeader(
 	ctx context.Context, r *clusterpb.TransferLeaderRequest,
 ) (*clusterpb.TransferLeaderResponse, error) {
-	return answer(ctx, s, r, (*Server).TransferLeader, (*coreclient.Client).TransferLeader)
+	return answer(ctx, s, r, (*Server).TransferLeader, clusterpb.ClusterClient.TransferLeader)
 }
 
 // SplitPartition implements clusterpb.ClusterServer. It returns when the split is recorded;
@@ -215,7 +218,7 @@ func (s *ClusterService) TransferLeader(
 func (s *ClusterService) SplitPartition(
 	ctx context.Context, r *clusterpb.SplitPartitionRequest,
 ) (*clusterpb.SplitPartitionResponse, error) {
-	return answer(ctx, s, r, (*Server).SplitPartition, (*coreclient.Client).SplitPartition)
+	return answer(ctx, s, r, (*Server).SplitPartition, clusterpb.ClusterClient.SplitPartition)
 }
 
 // MergePartition implements clusterpb.ClusterServer. It returns when the merge is recorded;
@@ -223,49 +226,49 @@ func (s *ClusterService) SplitPartition(
 func (s *ClusterService) MergePartition(
 	ctx context.Context, r *clusterpb.MergePartitionRequest,
 ) (*clusterpb.MergePartitionResponse, error) {
-	return answer(ctx, s, r, (*Server).MergePartition, (*coreclient.Client).MergePartition)
+	return answer(ctx, s, r, (*Server).MergePartition, clusterpb.ClusterClient.MergePartition)
 }
 
 // SetNodeStatus implements clusterpb.ClusterServer. It returns when the change is recorded.
 func (s *ClusterService) SetNodeStatus(
 	ctx context.Context, r *clusterpb.SetNodeStatusRequest,
 ) (*clusterpb.SetNodeStatusResponse, error) {
-	return answer(ctx, s, r, (*Server).SetNodeStatus, (*coreclient.Client).SetNodeStatus)
+	return answer(ctx, s, r, (*Server).SetNodeStatus, clusterpb.ClusterClient.SetNodeStatus)
 }
 
 // Why implements clusterpb.ClusterServer.
 func (s *ClusterService) Why(
 	ctx context.Context, r *clusterpb.WhyRequest,
 ) (*clusterpb.WhyResponse, error) {
-	return answer(ctx, s, r, (*Server).Why, (*coreclient.Client).Why)
+	return answer(ctx, s, r, (*Server).Why, clusterpb.ClusterClient.Why)
 }
 
 // ListEvents implements clusterpb.ClusterServer.
 func (s *ClusterService) ListEvents(
 	ctx context.Context, r *clusterpb.ListEventsRequest,
 ) (*clusterpb.ListEventsResponse, error) {
-	return answer(ctx, s, r, (*Server).ListEvents, (*coreclient.Client).ListEvents)
+	return answer(ctx, s, r, (*Server).ListEvents, clusterpb.ClusterClient.ListEvents)
 }
 
 // SetPlacement implements clusterpb.ClusterServer.
 func (s *ClusterService) SetPlacement(
 	ctx context.Context, r *clusterpb.SetPlacementRequest,
 ) (*clusterpb.SetPlacementResponse, error) {
-	return answer(ctx, s, r, (*Server).SetPlacement, (*coreclient.Client).SetPlacement)
+	return answer(ctx, s, r, (*Server).SetPlacement, clusterpb.ClusterClient.SetPlacement)
 }
 
 // ListNodes implements clusterpb.ClusterServer.
 func (s *ClusterService) ListNodes(
 	ctx context.Context, r *clusterpb.ListNodesRequest,
 ) (*clusterpb.ListNodesResponse, error) {
-	return answer(ctx, s, r, (*Server).ListNodes, (*coreclient.Client).ListNodes)
+	return answer(ctx, s, r, (*Server).ListNodes, clusterpb.ClusterClient.ListNodes)
 }
 
 // ListKeyspaces implements clusterpb.ClusterServer.
 func (s *ClusterService) ListKeyspaces(
 	ctx context.Context, r *clusterpb.ListKeyspacesRequest,
 ) (*clusterpb.ListKeyspacesResponse, error) {
-	return answer(ctx, s, r, (*Server).ListKeyspaces, (*coreclient.Client).ListKeyspaces)
+	return answer(ctx, s, r, (*Server).ListKeyspaces, clusterpb.ClusterClient.ListKeyspaces)
 }
 
 // ListPartitions implements clusterpb.ClusterServer.
@@ -277,9 +280,9 @@ func (s *ClusterService) ListPartitions(
 		func(core *Server, ctx context.Context, r *clusterpb.ListPartitionsRequest) (struct{}, error) {
 			return struct{}{}, core.ListPartitions(ctx, r, stream.Send)
 		},
-		func(client *coreclient.Client, ctx context.Context,
-			r *clusterpb.ListPartitionsRequest) (struct{}, error) {
-			return struct{}{}, client.ListPartitions(ctx, r, stream.Send)
+		func(_ clusterpb.ClusterClient, ctx context.Context, r *clusterpb.ListPartitionsRequest,
+			_ ...grpc.CallOption) (struct{}, error) {
+			return struct{}{}, s.config.Client.ListPartitions(ctx, r, stream.Send)
 		})
 	return err
 }
@@ -481,35 +484,35 @@ func sooner(ctx context.Context) (context.Context, context.CancelFunc) {
 func (s *ClusterService) SetConsumer(
 	ctx context.Context, r *clusterpb.SetConsumerRequest,
 ) (*clusterpb.SetConsumerResponse, error) {
-	return answer(ctx, s, r, (*Server).SetConsumer, (*coreclient.Client).SetConsumer)
+	return answer(ctx, s, r, (*Server).SetConsumer, clusterpb.ClusterClient.SetConsumer)
 }
 
 // GetConsumer implements clusterpb.ClusterServer.
 func (s *ClusterService) GetConsumer(
 	ctx context.Context, r *clusterpb.GetConsumerRequest,
 ) (*clusterpb.GetConsumerResponse, error) {
-	return answer(ctx, s, r, (*Server).GetConsumer, (*coreclient.Client).GetConsumer)
+	return answer(ctx, s, r, (*Server).GetConsumer, clusterpb.ClusterClient.GetConsumer)
 }
 
 // ListConsumers implements clusterpb.ClusterServer.
 func (s *ClusterService) ListConsumers(
 	ctx context.Context, r *clusterpb.ListConsumersRequest,
 ) (*clusterpb.ListConsumersResponse, error) {
-	return answer(ctx, s, r, (*Server).ListConsumers, (*coreclient.Client).ListConsumers)
+	return answer(ctx, s, r, (*Server).ListConsumers, clusterpb.ClusterClient.ListConsumers)
 }
 
 // DeleteConsumer implements clusterpb.ClusterServer.
 func (s *ClusterService) DeleteConsumer(
 	ctx context.Context, r *clusterpb.DeleteConsumerRequest,
 ) (*clusterpb.DeleteConsumerResponse, error) {
-	return answer(ctx, s, r, (*Server).DeleteConsumer, (*coreclient.Client).DeleteConsumer)
+	return answer(ctx, s, r, (*Server).DeleteConsumer, clusterpb.ClusterClient.DeleteConsumer)
 }
 
 // ListCore implements clusterpb.ClusterServer.
 func (s *ClusterService) ListCore(
 	ctx context.Context, r *clusterpb.ListCoreRequest,
 ) (*clusterpb.ListCoreResponse, error) {
-	return answer(ctx, s, r, (*Server).ListCore, (*coreclient.Client).ListCore)
+	return answer(ctx, s, r, (*Server).ListCore, clusterpb.ClusterClient.ListCore)
 }
 
 // ChangeCore implements clusterpb.ClusterServer. It returns when the change is recorded; ListCore
@@ -517,5 +520,5 @@ func (s *ClusterService) ListCore(
 func (s *ClusterService) ChangeCore(
 	ctx context.Context, r *clusterpb.ChangeCoreRequest,
 ) (*clusterpb.ChangeCoreResponse, error) {
-	return answer(ctx, s, r, (*Server).ChangeCore, (*coreclient.Client).ChangeCore)
+	return answer(ctx, s, r, (*Server).ChangeCore, clusterpb.ClusterClient.ChangeCore)
 }

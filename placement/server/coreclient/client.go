@@ -63,6 +63,8 @@ type Config struct {
 // tries again, with pauses, until the context ends. Everything it does may be done twice without
 // harm. It is safe for concurrent use.
 type Client struct {
+	// ClusterClient passes the calls of the service Cluster that are no streams on to the leader.
+	clusterpb.ClusterClient
 	config Config
 	seeds  []string
 	ctx    context.Context
@@ -106,6 +108,7 @@ func New(config Config) *Client {
 		config.Cluster = func() uint64 { return 0 }
 	}
 	c := &Client{config: config, seeds: slices.Clone(config.Core)}
+	c.ClusterClient = withTokens{clusterpb.NewClusterClient(forwarding{c}), config.Random}
 	c.mu.core = c.seeds
 	c.words.unreachable = config.Unreachable
 	c.ctx, c.cancel = context.WithCancel(context.Background())
