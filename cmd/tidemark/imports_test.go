@@ -88,7 +88,6 @@ var may = []struct {
 		"placement/store/tables")},
 	{"placement/store/compaction", append(storeTerms[:len(storeTerms):len(storeTerms)],
 		"placement/store/execute", "placement/store/tables")},
-	{"placement/server/consumer", []string{"hlc", "rpc/...", "range/keys"}},
 	// The rooms of the planner, from the lowest.
 	{"placement/planner/words", nil},
 	{"placement/planner/rules", nil},
@@ -110,6 +109,8 @@ var may = []struct {
 	{"placement/server/meta", records},
 	{"placement/server/authflag", append(records[:len(records):len(records)],
 		"placement/server/meta")},
+	{"placement/server/consumer", append(records[:len(records):len(records)], "hlc",
+		"placement/server/meta", "placement/server/veil")},
 	{"placement/server/reports", append(records[:len(records):len(records)],
 		"placement/server/meta", "placement/server/steps", "placement/server/consumer")},
 	{"placement/server/coordination", append(records[:len(records):len(records)],

@@ -22,7 +22,7 @@
 //
 // INVARIANT: a server with tables of which authentication may have been enabled does not go by them
 // as a free one. It is free only if its mark is off, and authentication is not enabled before all
-// marks are on (placement/server, guarding.go).
+// marks are on (placement/server/authflag).
 //
 // # Clients
 //

@@ -10,8 +10,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/consumer"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/server/hint"
+	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -143,6 +145,15 @@ func answer[Request, Response any](ctx context.Context, s *ClusterService, r Req
 		return none, coreclient.ErrNoMember
 	}
 	return there(s.config.Client.ClusterClient, ctx, r)
+}
+
+// in is a call that a room of the Server does.
+func in[Room, Request, Response any](room func(*Server) Room,
+	call func(Room, context.Context, Request) (Response, error),
+) func(*Server, context.Context, Request) (Response, error) {
+	return func(s *Server, ctx context.Context, r Request) (Response, error) {
+		return call(room(s), ctx, r)
+	}
 }
 
 type passOn struct{}
@@ -484,35 +495,40 @@ func sooner(ctx context.Context) (context.Context, context.CancelFunc) {
 func (s *ClusterService) SetConsumer(
 	ctx context.Context, r *clusterpb.SetConsumerRequest,
 ) (*clusterpb.SetConsumerResponse, error) {
-	return answer(ctx, s, r, (*Server).SetConsumer, clusterpb.ClusterClient.SetConsumer)
+	return answer(ctx, s, r, in((*Server).Consumers, (*consumer.Keeper).Set),
+		clusterpb.ClusterClient.SetConsumer)
 }
 
 // GetConsumer implements clusterpb.ClusterServer.
 func (s *ClusterService) GetConsumer(
 	ctx context.Context, r *clusterpb.GetConsumerRequest,
 ) (*clusterpb.GetConsumerResponse, error) {
-	return answer(ctx, s, r, (*Server).GetConsumer, clusterpb.ClusterClient.GetConsumer)
+	return answer(ctx, s, r, in((*Server).Consumers, (*consumer.Keeper).Get),
+		clusterpb.ClusterClient.GetConsumer)
 }
 
 // ListConsumers implements clusterpb.ClusterServer.
 func (s *ClusterService) ListConsumers(
 	ctx context.Context, r *clusterpb.ListConsumersRequest,
 ) (*clusterpb.ListConsumersResponse, error) {
-	return answer(ctx, s, r, (*Server).ListConsumers, clusterpb.ClusterClient.ListConsumers)
+	return answer(ctx, s, r, in((*Server).Consumers, (*consumer.Keeper).List),
+		clusterpb.ClusterClient.ListConsumers)
 }
 
 // DeleteConsumer implements clusterpb.ClusterServer.
 func (s *ClusterService) DeleteConsumer(
 	ctx context.Context, r *clusterpb.DeleteConsumerRequest,
 ) (*clusterpb.DeleteConsumerResponse, error) {
-	return answer(ctx, s, r, (*Server).DeleteConsumer, clusterpb.ClusterClient.DeleteConsumer)
+	return answer(ctx, s, r, in((*Server).Consumers, (*consumer.Keeper).Delete),
+		clusterpb.ClusterClient.DeleteConsumer)
 }
 
 // ListCore implements clusterpb.ClusterServer.
 func (s *ClusterService) ListCore(
 	ctx context.Context, r *clusterpb.ListCoreRequest,
 ) (*clusterpb.ListCoreResponse, error) {
-	return answer(ctx, s, r, (*Server).ListCore, clusterpb.ClusterClient.ListCore)
+	return answer(ctx, s, r, in((*Server).Membership, (*membership.Membership).List),
+		clusterpb.ClusterClient.ListCore)
 }
 
 // ChangeCore implements clusterpb.ClusterServer. It returns when the change is recorded; ListCore
@@ -520,5 +536,6 @@ func (s *ClusterService) ListCore(
 func (s *ClusterService) ChangeCore(
 	ctx context.Context, r *clusterpb.ChangeCoreRequest,
 ) (*clusterpb.ChangeCoreResponse, error) {
-	return answer(ctx, s, r, (*Server).ChangeCore, clusterpb.ClusterClient.ChangeCore)
+	return answer(ctx, s, r, in((*Server).Membership, (*membership.Membership).Change),
+		clusterpb.ClusterClient.ChangeCore)
 }

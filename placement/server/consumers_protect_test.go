@@ -84,7 +84,7 @@ func TestProtectionSeesConsumersThatBegin(t *testing.T) {
 		failed := make(chan error, 1)
 		go func() {
 			// Past the client, which would ask again in the meantime.
-			_, err := c.members[0].server.SetConsumer(t.Context(), reset)
+			_, err := c.members[0].server.Consumers().Set(t.Context(), reset)
 			failed <- err
 		}()
 		c.await("the reset is on its way", c.holding)

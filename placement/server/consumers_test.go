@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/placement/server/consumer"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
@@ -230,7 +231,7 @@ func TestHostileConsumers(t *testing.T) {
 // pages.
 func TestTooManyConsumers(t *testing.T) {
 	withConsumers(t, func(t *testing.T, c consumed) {
-		for i := range MaxConsumers - 1 {
+		for i := range consumer.MaxOfKeyspace - 1 {
 			c.set(at(fmt.Sprintf("c%04d", i), ago(0)))
 		}
 		// Two that see 999, and are written one after the other.
@@ -262,10 +263,10 @@ func TestTooManyConsumers(t *testing.T) {
 			t.Errorf("one more: %v", err)
 		}
 		c.set(at("c0007", ago(0)))
-		if n := c.names("k"); len(n) != MaxConsumers || n[0] != "k/c0000" {
+		if n := c.names("k"); len(n) != consumer.MaxOfKeyspace || n[0] != "k/c0000" {
 			t.Errorf("%d consumers are listed, from %v on", len(n), n[0])
 		}
-		if n := c.names(""); len(n) != MaxConsumers+1 || n[MaxConsumers] != "l/z" {
+		if n := c.names(""); len(n) != consumer.MaxOfKeyspace+1 || n[consumer.MaxOfKeyspace] != "l/z" {
 			t.Errorf("%d consumers are listed of all keyspaces", len(n))
 		}
 		if _, err := c.client.DeleteConsumer(t.Context(),
@@ -296,7 +297,7 @@ func TestTooManyConsumersOfACluster(t *testing.T) {
 			&clusterpb.DeleteConsumerRequest{Keyspace: "k", Name: "0"}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * protectRest) // virtual
+		time.Sleep(2 * time.Second) // virtual
 		c.set(at("one more", ago(0)))
 	})
 }
@@ -313,7 +314,7 @@ func TestDroppedKeyspaceHasNoConsumers(t *testing.T) {
 		failed := make(chan error, 1)
 		go func() {
 			// Past the client, which would ask again in the meantime.
-			_, err := c.members[0].server.SetConsumer(t.Context(), at("late", ago(0)))
+			_, err := c.members[0].server.Consumers().Set(t.Context(), at("late", ago(0)))
 			failed <- err
 		}()
 		c.await("it is on its way", c.holding)

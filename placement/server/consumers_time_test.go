@@ -14,7 +14,7 @@ import (
 )
 
 // manyLooks is time for the leader to drop what it is going to drop.
-const manyLooks = consumer.DropAfter + 5*protectInterval
+const manyLooks = consumer.DropAfter + 5*consumer.LookInterval
 
 // TestLeadersClockDropsNoConsumer: the clock of the core's leader jumps, forward or back, and stays
 // wrong; consumers are what they were, and move on. Then the clock of a node, of two, does the

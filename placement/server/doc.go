@@ -8,8 +8,8 @@
 //   - hint has the errors by which a member refuses a call, with hints to the leader.
 //   - coreclient finds the leader, follows hints, and forwards calls.
 //   - veil hides keys of users from those who have no right to them.
-//   - consumer has the arithmetic of how far readers of a keyspace's changes have come.
 //   - meta has the records in the core's store, their keys, and the turn.
+//   - consumer keeps how far readers of a keyspace's changes have come.
 //   - steps decides what an operator does next. It is pure.
 //   - reports keeps what nodes report to the leader.
 //   - authflag has the record of whether servers follow users and roles.
@@ -50,13 +50,4 @@
 // highest epoch goes into the table. Its node is told of an operator when it is recorded, and does
 // not wait for its next heartbeat. A split takes the child's id from the counter when it is
 // recorded, and is in the table with all of its parts at once, or not at all (split_report.go).
-//
-// # Consumers
-//
-// How far readers of a keyspace's changes have come is a record for each, by keyspace and name. The
-// leader looks at all of them every protectInterval, and writes the lowest position into the
-// keyspace's record as soon as the GC window is about to pass it (consumers_protect.go): nodes hear
-// of it with the table. A consumer that is made or reset is protected in the transaction that
-// records it. One that stays beyond its keep is marked, and its record stays; how that is known is
-// in consumers_time.go.
 package server

@@ -24,8 +24,6 @@ const (
 	// MaxSplitBytes bounds the split points of one request together; a keyspace that needs more of
 	// them splits by itself.
 	MaxSplitBytes = 1 << 20
-	// maxGCWindow is 100 years, in seconds.
-	maxGCWindow = 100 * 366 * 24 * 3600
 	// minClosedLag and maxClosedLag bound how far behind the clock timestamps are closed, in
 	// milliseconds: less moves writes that are slow, more says nothing of the present.
 	minClosedLag, maxClosedLag = 50, 3600 * 1000
@@ -176,8 +174,8 @@ func (s *Server) validate(r *clusterpb.CreateKeyspaceRequest) error {
 	if len(r.Placement) > meta.MaxTextBytes || len(r.Leaders) > meta.MaxTextBytes {
 		return refuse("a placement has at most %d bytes", meta.MaxTextBytes)
 	}
-	if r.GcWindowSeconds > maxGCWindow {
-		return refuse("a GC window of %d s; at most %d", r.GcWindowSeconds, maxGCWindow)
+	if r.GcWindowSeconds > meta.MaxGCWindow {
+		return refuse("a GC window of %d s; at most %d", r.GcWindowSeconds, meta.MaxGCWindow)
 	}
 	if err := validateTransactionLimits(r.TxnMaxAgeMillis, r.TxnMaxIdleMillis); err != nil {
 		return err

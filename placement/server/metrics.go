@@ -5,7 +5,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tidemarkdb/tidemark/placement/server/consumer"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 )
@@ -18,7 +17,6 @@ type metrics struct {
 	streams                                                   prometheus.Gauge
 	operators, resizes                                        *prometheus.CounterVec
 	operatorTime                                              *prometheus.HistogramVec
-	consumers                                                 *consumer.Metrics
 }
 
 func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
@@ -77,8 +75,7 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 	m.measureHealth(s)
 	m.measureScheduler(s)
 	m.collectors = append(m.collectors, s.membership.Collectors()...)
-	m.consumers = consumer.NewMetrics()
-	m.collectors = append(m.collectors, m.consumers.Collectors()...)
+	m.collectors = append(m.collectors, s.consumers.Collectors()...)
 	if registerer == nil {
 		return m, nil
 	}

@@ -182,7 +182,7 @@ func nodeRecord(id keys.NodeID, r *clusterpb.RegisterNodeRequest) *clusterpb.Nod
 }
 
 // addNode records a new node, on condition that it is told whether it has to follow users and
-// roles, and was let in, by what is so at that moment (guarding.go).
+// roles, and was let in, by what is so at that moment (package authflag).
 func (s *Server) addNode(
 	ctx context.Context, v *store.View, r *clusterpb.RegisterNodeRequest, guardRevision uint64,
 ) (keys.NodeID, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/server/authflag"
+	"github.com/tidemarkdb/tidemark/placement/server/consumer"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
@@ -155,7 +156,7 @@ type Server struct {
 	// poked wakes the stepper. Capacity 1.
 	poked      chan struct{}
 	membership *membership.Membership
-	consumers  consumers
+	consumers  *consumer.Keeper
 	flag       *authflag.Flag
 	ctx        context.Context
 	cancel     context.CancelFunc
@@ -171,7 +172,10 @@ func New(config Config) (*Server, error) {
 		poked: make(chan struct{}, 1)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.meta = meta.New(s.ctx, config.Store, config.Cluster, config.Members)
-	s.consumers.init()
+	s.consumers = consumer.NewKeeper(consumer.Config{Meta: s.meta, Store: config.Store,
+		Clocks: s.reports.Clocks, DefaultGCWindow: config.DefaultGCWindow,
+		MaxClockAhead: config.MaxClockAhead, MaxConsumers: config.MaxConsumers,
+		Physical: config.Physical, Monotonic: config.Monotonic, Logger: config.Logger})
 	s.flag = authflag.New(authflag.Config{Meta: s.meta, Store: config.Store, Proves: config.Proves,
 		Notify: s.reports.WakeNode, Logger: config.Logger})
 	s.membership = membership.New(s.ctx, membership.Config{Meta: s.meta, Store: config.Store,
@@ -187,7 +191,7 @@ func New(config Config) (*Server, error) {
 	s.scheduler.server = s
 	s.running.Go(s.step)
 	s.membership.Start()
-	s.running.Go(s.protectConsumers)
+	s.running.Go(func() { s.consumers.Run(s.ctx) })
 	s.running.Go(s.scheduler.run)
 	if config.Wake != nil {
 		s.running.Go(func() { s.reports.Notify(s.ctx, s.tellNode) })
@@ -219,6 +223,9 @@ func (s *Server) Membership() *membership.Membership {
 	return s.membership
 }
 
+// Consumers are the consumers of changes.
+func (s *Server) Consumers() *consumer.Keeper { return s.consumers }
+
 // Announce implements clusterpb.CoreServer. Only the leader answers.
 func (s *Server) Announce(
 	ctx context.Context, r *clusterpb.AnnounceRequest,
@@ -231,20 +238,6 @@ func (s *Server) Check(
 	ctx context.Context, r *clusterpb.CheckRequest,
 ) (*clusterpb.MemberHealth, error) {
 	return s.membership.Health(ctx, r)
-}
-
-// ListCore lists the members of the core, and what is under way. Only the leader answers.
-func (s *Server) ListCore(
-	ctx context.Context, r *clusterpb.ListCoreRequest,
-) (*clusterpb.ListCoreResponse, error) {
-	return s.membership.List(ctx, r)
-}
-
-// ChangeCore records a change of the members of the core. Only the leader does it.
-func (s *Server) ChangeCore(
-	ctx context.Context, r *clusterpb.ChangeCoreRequest,
-) (*clusterpb.ChangeCoreResponse, error) {
-	return s.membership.Change(ctx, r)
 }
 
 // Guarding implements clusterpb.CoreServer. Only the leader does it.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/planner/assign"
+	"github.com/tidemarkdb/tidemark/placement/server/consumer"
 	"github.com/tidemarkdb/tidemark/placement/server/hint"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
@@ -236,7 +237,7 @@ func describe(
 // drop removes the consumers of a keyspace, its partitions from the table, and then the keyspace.
 func (s *Server) drop(ctx context.Context, ks meta.Keyspace) error {
 	condition := []*storepb.Compare{store.ModifiedAt(meta.KeyspaceKey(ks.ID()), ks.Revision)}
-	consumers, last := store.PrefixRange(consumersOf(ks.ID()))
+	consumers, last := store.PrefixRange(consumer.Prefix(ks.ID()))
 	if ok, err := s.meta.Commit(ctx, condition, &storepb.Op{Op: &storepb.Op_DeleteRange{
 		DeleteRange: &storepb.DeleteRange{Key: consumers, RangeEnd: last}}}); err != nil || !ok {
 		return err

@@ -1,10 +1,13 @@
-// Package consumer has the rules for consumers of changes: how one may move, whether it has fallen
-// behind by more than its keep, from where on history is protected for those of a keyspace, and
-// what time it is for all that.
+// Package consumer keeps the consumers of changes: how far readers of a keyspace have come, how a
+// consumer may move, whether it has fallen behind by more than its keep, from where on history is
+// protected for those of a keyspace, and what time it is for all that.
 //
 // A consumer is a record (Record) in the core's store: a position, and for how long history is kept
-// for it. The package reads and writes no store: the server of the core does, with what comes of
-// these functions.
+// for it. A Keeper answers the calls about consumers. While its member leads, it looks at all of
+// them every LookInterval, and writes the lowest position into the keyspace's record as soon as the
+// GC window is about to pass it: nodes hear of it with the table. A consumer that is made or reset
+// is protected in the transaction that records it. The rules are pure functions, apart from the
+// Keeper:
 //
 //	SetConsumer ──► Record.Move ──────────────┐
 //	looks of the leader ──► Overdue, Times ───┼──► Lowest ──► Protection ──► the keyspace's record
@@ -26,6 +29,5 @@
 //     that was away for longer than a keep, or whose clocks were all wrong for a moment, leaves the
 //     consumers time to go on.
 //
-// Nothing in the package has a lock or a goroutine. It imports nothing of the project but hlc, rpc
-// with clusterpb, and range/keys.
+// The package has no lock: what its goroutine (Run) and calls share is atomic.
 package consumer

@@ -46,6 +46,8 @@ const (
 	// CoordinationKey has the storepb.Members with which the coordination store was founded.
 	CoordinationKey = ReservedPrefix + "coordination"
 
+	// MaxGCWindow bounds the GC window of a keyspace: 100 years, in seconds.
+	MaxGCWindow = 100 * 366 * 24 * 3600
 	// MaxTextBytes bounds addresses, localities, tags, versions and sentences, each.
 	MaxTextBytes = 1024
 	// MaxTokens is how many creations and drops are remembered.

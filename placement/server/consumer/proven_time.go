@@ -1,9 +1,8 @@
-package server
+package consumer
 
 import (
 	"time"
 
-	"github.com/tidemarkdb/tidemark/placement/server/consumer"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 )
@@ -16,26 +15,26 @@ type provenTime struct {
 }
 
 // proveTime looks what is proven from now on.
-func (s *Server) proveTime(v *store.View) error {
-	l, _ := s.store.Leadership()
+func (k *Keeper) proveTime(v *store.View) error {
+	l, _ := k.config.Store.Leadership()
 	alive, err := meta.LoadAlive(v)
 	if err != nil {
 		return err
 	}
 	var proven *provenTime
-	if ahead, ok := s.reports.Clocks(l.Term, alive); ok {
+	if ahead, ok := k.config.Clocks(l.Term, alive); ok {
 		proven = &provenTime{l.Term, ahead}
 	}
-	s.consumers.proven.Store(proven)
+	k.proven.Store(proven)
 	return nil
 }
 
 // times reads the clocks.
-func (s *Server) times() consumer.Times {
-	t := consumer.Times{Wall: time.Unix(0, s.config.Physical.Now())}
-	if l, _ := s.store.Leadership(); l.IsLeader {
-		if p := s.consumers.proven.Load(); p != nil && p.term == l.Term {
-			t.Proven = time.Unix(0, s.config.Monotonic()+p.ahead)
+func (k *Keeper) times() Times {
+	t := Times{Wall: time.Unix(0, k.config.Physical.Now())}
+	if l, _ := k.config.Store.Leadership(); l.IsLeader {
+		if p := k.proven.Load(); p != nil && p.term == l.Term {
+			t.Proven = time.Unix(0, k.config.Monotonic()+p.ahead)
 		}
 	}
 	return t

@@ -1,4 +1,4 @@
-package server
+package consumer
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/tidemarkdb/tidemark/placement/server/consumer"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/placement/store"
@@ -20,24 +19,21 @@ import (
 )
 
 const (
-	// MaxConsumers is how many consumers a keyspace has at most, those that are too old included. A
-	// cluster has Config.MaxConsumers.
-	MaxConsumers = consumer.MaxOfKeyspace
 	// consumerAttempts is how often a change of a consumer is tried that meets other changes.
 	consumerAttempts = 5
 	// maxConsumerRow bounds the part of a consumer's key behind ConsumerPrefix.
 	maxConsumerRow = 9 + keys.MaxConsumerName
 )
 
-func consumersOf(ks keys.KeyspaceID) []byte {
+func Prefix(ks keys.KeyspaceID) []byte {
 	return fmt.Appendf(nil, "%s%08x/", meta.ConsumerPrefix, uint32(ks))
 }
 
-func consumerKey(ks keys.KeyspaceID, name string) []byte { return append(consumersOf(ks), name...) }
+func consumerKey(ks keys.KeyspaceID, name string) []byte { return append(Prefix(ks), name...) }
 
 // decodeConsumer reads a record together with its key.
-func decodeConsumer(kv *storepb.KeyValue) (consumer.Record, error) {
-	c := consumer.Record{Consumer: &clusterpb.Consumer{}, Revision: kv.ModRevision}
+func decodeConsumer(kv *storepb.KeyValue) (Record, error) {
+	c := Record{Consumer: &clusterpb.Consumer{}, Revision: kv.ModRevision}
 	row := bytes.TrimPrefix(kv.Key, []byte(meta.ConsumerPrefix))
 	if len(row) < 9 {
 		return c, fmt.Errorf("the core's key %s is malformed", keys.Pretty(kv.Key))
@@ -60,17 +56,17 @@ func encodeConsumer(c *clusterpb.Consumer) []byte {
 }
 
 // loadConsumer reads one consumer; nil if it is not there.
-func loadConsumer(v *store.View, ks keys.KeyspaceID, name string) (consumer.Record, error) {
+func loadConsumer(v *store.View, ks keys.KeyspaceID, name string) (Record, error) {
 	kv, err := v.Get(consumerKey(ks, name))
 	if err != nil || kv == nil {
-		return consumer.Record{}, err
+		return Record{}, err
 	}
 	return decodeConsumer(kv)
 }
 
 // loadConsumers reads the consumers of a keyspace by name.
-func loadConsumers(v *store.View, ks keys.KeyspaceID) (all []consumer.Record, err error) {
-	for kv, err := range v.All(consumersOf(ks)) {
+func loadConsumers(v *store.View, ks keys.KeyspaceID) (all []Record, err error) {
+	for kv, err := range v.All(Prefix(ks)) {
 		if err != nil {
 			return nil, err
 		}
@@ -83,8 +79,8 @@ func loadConsumers(v *store.View, ks keys.KeyspaceID) (all []consumer.Record, er
 	return all, nil
 }
 
-// SetConsumer makes a consumer, or moves it. Only the leader does it.
-func (s *Server) SetConsumer(
+// Set makes a consumer, or moves it. Only the leader does it.
+func (k *Keeper) Set(
 	ctx context.Context, r *clusterpb.SetConsumerRequest,
 ) (*clusterpb.SetConsumerResponse, error) {
 	if err := keys.ValidateConsumerName(r.Name); err != nil {
@@ -94,58 +90,58 @@ func (s *Server) SetConsumer(
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	if r.Span != nil {
-		if err := keys.ValidateConsumerSpan(consumer.Span(r.Span)); err != nil {
+		if err := keys.ValidateConsumerSpan(Span(r.Span)); err != nil {
 			return nil, status.Error(codes.InvalidArgument, err.Error())
 		}
 	}
 	for range consumerAttempts {
-		if response, err := s.setConsumer(ctx, r); response != nil || err != nil {
+		if response, err := k.set(ctx, r); response != nil || err != nil {
 			return response, err
 		}
 	}
 	return nil, meta.Conflict("consumer " + keys.Pretty([]byte(r.Name)))
 }
 
-// setConsumer tries it once; nil: something changed meanwhile.
-func (s *Server) setConsumer(
+// set tries it once; nil: something changed meanwhile.
+func (k *Keeper) set(
 	ctx context.Context, r *clusterpb.SetConsumerRequest,
 ) (*clusterpb.SetConsumerResponse, error) {
-	v, err := s.meta.View(ctx)
+	v, err := k.meta.View(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ks, err := s.meta.KeyspaceFor(ctx, v, r.Keyspace)
+	ks, err := k.meta.KeyspaceFor(ctx, v, r.Keyspace)
 	if err != nil {
 		return nil, err
 	}
 	c, err := loadConsumer(v, ks.ID(), r.Name)
 	if err != nil {
-		return nil, s.meta.Status(err)
+		return nil, k.meta.Status(err)
 	}
-	now := s.times()
+	now := k.times()
 	if c.Consumer != nil && r.OnlyNew {
 		return &clusterpb.SetConsumerResponse{Consumer: c.Shown(ks.Name, now.Likely()), Existed: true},
 			nil
 	}
 	begins := c.Consumer == nil || r.Reset_
-	var others []consumer.Record
+	var others []Record
 	if begins {
 		if others, err = loadConsumers(v, ks.ID()); err != nil {
-			return nil, s.meta.Status(err)
+			return nil, k.meta.Status(err)
 		}
-		others = slices.DeleteFunc(others, func(c consumer.Record) bool { return c.Name == r.Name })
+		others = slices.DeleteFunc(others, func(c Record) bool { return c.Name == r.Name })
 	}
 	if c.Consumer == nil {
 		c.Consumer = &clusterpb.Consumer{KeyspaceId: ks.Id, Name: r.Name,
 			KeepMillis:    uint64(keys.DefaultConsumerKeep.Milliseconds()),
 			CreatedUnixMs: now.Wall.UnixMilli()}
 	}
-	if err := c.Move(r, len(others), now, s.config.MaxClockAhead); err != nil {
+	if err := c.Move(r, len(others), now, k.config.MaxClockAhead); err != nil {
 		return nil, err
 	}
-	if n := s.consumers.total.Load(); c.Revision == 0 && n >= int64(s.config.MaxConsumers) {
+	if n := k.total.Load(); c.Revision == 0 && n >= int64(k.config.MaxConsumers) {
 		return nil, status.Errorf(codes.ResourceExhausted, "the cluster has %d consumers, the "+
-			"limit is %d; `tidemark consumers delete` removes one", n, s.config.MaxConsumers)
+			"limit is %d; `tidemark consumers delete` removes one", n, k.config.MaxConsumers)
 	}
 	// INVARIANT: no consumer of a keyspace is written once that is dropped: then its record differs.
 	conditions := []*storepb.Compare{store.ModifiedAt(meta.KeyspaceKey(ks.ID()), ks.Revision),
@@ -153,82 +149,82 @@ func (s *Server) setConsumer(
 	ops := []*storepb.Op{store.Put(consumerKey(ks.ID(), r.Name), encodeConsumer(c.Consumer))}
 	if begins {
 		// The position may be below those of all others: it is protected from now on.
-		start, end := store.PrefixRange(consumersOf(ks.ID()))
+		start, end := store.PrefixRange(Prefix(ks.ID()))
 		conditions = append(conditions, &storepb.Compare{Key: start, RangeEnd: end,
 			Target: storepb.Compare_CREATE, Relation: storepb.Compare_LESS,
 			Number: int64(v.Revision) + 1})
-		protected := s.protection(ks, consumer.Lowest(append(others, c)), now)
+		protected := k.protection(ks, Lowest(append(others, c)), now)
 		// A position that needs protection is written with the keyspace's record, also if that stays as
 		// it is: then the leader, which may be about to raise what is protected without having seen
 		// this consumer, does not.
 		if protected != rpc.FromClusterTimestamp(ks.Protected) ||
-			!s.protection(ks, c.At(), now).IsZero() {
+			!k.protection(ks, c.At(), now).IsZero() {
 			ks.Protected = rpc.ToClusterTimestamp(protected)
 			ops = append(ops, store.Put(meta.KeyspaceKey(ks.ID()), meta.Encode(ks.Keyspace)))
 		}
 	}
-	ok, err := s.meta.Commit(ctx, conditions, ops...)
+	ok, err := k.meta.Commit(ctx, conditions, ops...)
 	if err != nil || !ok {
 		return nil, err
 	}
 	if c.Revision == 0 {
-		s.consumers.total.Add(1)
+		k.total.Add(1)
 	}
 	if begins {
-		s.config.Logger.Info("a consumer of changes begins", "keyspace", r.Keyspace, "consumer", r.Name,
-			"position", c.At(), "keep", c.Keep(), "of", keys.DescribeSpan(consumer.Span(c.Span)))
-		s.consumers.poke()
+		k.config.Logger.Info("a consumer of changes begins", "keyspace", r.Keyspace, "consumer", r.Name,
+			"position", c.At(), "keep", c.Keep(), "of", keys.DescribeSpan(Span(c.Span)))
+		k.poke()
 	}
 	return &clusterpb.SetConsumerResponse{Consumer: c.Shown(ks.Name, now.Likely())}, nil
 }
 
-// GetConsumer reads one consumer. Only the leader answers.
-func (s *Server) GetConsumer(
+// Get reads one consumer. Only the leader answers.
+func (k *Keeper) Get(
 	ctx context.Context, r *clusterpb.GetConsumerRequest,
 ) (*clusterpb.GetConsumerResponse, error) {
 	if err := keys.ValidateConsumerName(r.Name); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	v, err := s.meta.View(ctx)
+	v, err := k.meta.View(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ks, err := s.meta.KeyspaceByName(v, r.Keyspace)
+	ks, err := k.meta.KeyspaceByName(v, r.Keyspace)
 	if err != nil {
 		return nil, err
 	}
 	c, err := loadConsumer(v, ks.ID(), r.Name)
 	if err != nil {
-		return nil, s.meta.Status(err)
+		return nil, k.meta.Status(err)
 	}
 	if c.Consumer == nil {
 		return &clusterpb.GetConsumerResponse{}, nil
 	}
-	now := s.times().Likely()
+	now := k.times().Likely()
 	shown := c.Shown(ks.Name, now)
 	veil.SightOf(ctx).Consumer(shown)
 	return &clusterpb.GetConsumerResponse{Consumer: shown}, nil
 }
 
-// ListConsumers lists a page of the consumers of a keyspace, or of all. Only the leader answers.
-func (s *Server) ListConsumers(
+// List lists a page of the consumers of a keyspace, or of all. Only the leader answers.
+func (k *Keeper) List(
 	ctx context.Context, r *clusterpb.ListConsumersRequest,
 ) (*clusterpb.ListConsumersResponse, error) {
 	if len(r.After) > maxConsumerRow+1 {
 		return nil, status.Errorf(codes.InvalidArgument, "a page of consumers begins at a key of %d "+
 			"bytes; take what the page before says", len(r.After))
 	}
-	v, err := s.meta.View(ctx)
+	v, err := k.meta.View(ctx)
 	if err != nil {
 		return nil, err
 	}
 	prefix := []byte(meta.ConsumerPrefix)
 	if r.Keyspace != "" {
-		ks, err := s.meta.KeyspaceByName(v, r.Keyspace)
+		ks, err := k.meta.KeyspaceByName(v, r.Keyspace)
 		if err != nil {
 			return nil, err
 		}
-		prefix = consumersOf(ks.ID())
+		prefix = Prefix(ks.ID())
 	}
 	start, end := store.PrefixRange(prefix)
 	if from := append([]byte(meta.ConsumerPrefix), r.After...); bytes.Compare(from, start) > 0 {
@@ -238,23 +234,23 @@ func (s *Server) ListConsumers(
 	if bytes.Compare(start, end) >= 0 {
 		return response, nil
 	}
-	page, err := v.Range(&storepb.Range{Key: start, RangeEnd: end, Limit: MaxConsumers})
+	page, err := v.Range(&storepb.Range{Key: start, RangeEnd: end, Limit: MaxOfKeyspace})
 	if err != nil {
-		return nil, s.meta.Status(err)
+		return nil, k.meta.Status(err)
 	}
-	now := s.times().Likely()
+	now := k.times().Likely()
 	sees, names := veil.SightOf(ctx), map[keys.KeyspaceID]string{}
 	for _, kv := range page.Kvs {
 		c, err := decodeConsumer(kv)
 		if err != nil {
-			return nil, s.meta.Status(err)
+			return nil, k.meta.Status(err)
 		}
 		id := keys.KeyspaceID(c.KeyspaceId)
 		name, known := names[id]
 		if !known {
 			ks, err := meta.LoadKeyspace(v, id)
 			if err != nil {
-				return nil, s.meta.Status(err)
+				return nil, k.meta.Status(err)
 			}
 			if ks.Keyspace != nil && ks.State != clusterpb.KeyspaceState_DROPPING {
 				name = ks.Name
@@ -273,32 +269,32 @@ func (s *Server) ListConsumers(
 	return response, nil
 }
 
-// DeleteConsumer forgets a consumer. Only the leader does it.
-func (s *Server) DeleteConsumer(
+// Delete forgets a consumer. Only the leader does it.
+func (k *Keeper) Delete(
 	ctx context.Context, r *clusterpb.DeleteConsumerRequest,
 ) (*clusterpb.DeleteConsumerResponse, error) {
 	if err := keys.ValidateConsumerName(r.Name); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	v, err := s.meta.View(ctx)
+	v, err := k.meta.View(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ks, err := s.meta.KeyspaceFor(ctx, v, r.Keyspace)
+	ks, err := k.meta.KeyspaceFor(ctx, v, r.Keyspace)
 	if err != nil {
 		return nil, err
 	}
 	key := consumerKey(ks.ID(), r.Name)
 	// Whatever its position is by now.
-	existed, err := s.meta.Commit(ctx, []*storepb.Compare{{Key: key, Target: storepb.Compare_VERSION,
+	existed, err := k.meta.Commit(ctx, []*storepb.Compare{{Key: key, Target: storepb.Compare_VERSION,
 		Relation: storepb.Compare_GREATER}}, store.Delete(key))
 	if err != nil {
 		return nil, err
 	}
 	if existed {
-		s.config.Logger.Info("a consumer of changes is deleted", "keyspace", r.Keyspace, "consumer",
+		k.config.Logger.Info("a consumer of changes is deleted", "keyspace", r.Keyspace, "consumer",
 			r.Name)
-		s.consumers.poke()
+		k.poke()
 	}
 	return &clusterpb.DeleteConsumerResponse{Existed: existed}, nil
 }
