@@ -106,16 +106,16 @@ var may = []struct {
 	{"placement/server/coreclient", []string{"rpc/...", "placement/server/hint"}},
 	{"placement/server/veil", []string{"range/keys", "rpc/..."}},
 	{"placement/server/steps", []string{"range/keys", "rpc/...", "placement/server/serverpb"}},
-	{"placement/server/meta", records},
-	{"placement/server/authflag", append(records[:len(records):len(records)],
+	{"placement/server/meta", coreRecords},
+	{"placement/server/authflag", append(coreRecords[:len(coreRecords):len(coreRecords)],
 		"placement/server/meta")},
-	{"placement/server/consumer", append(records[:len(records):len(records)], "hlc",
+	{"placement/server/consumer", append(coreRecords[:len(coreRecords):len(coreRecords)], "hlc",
 		"placement/server/meta", "placement/server/veil")},
-	{"placement/server/reports", append(records[:len(records):len(records)],
+	{"placement/server/reports", append(coreRecords[:len(coreRecords):len(coreRecords)],
 		"placement/server/meta", "placement/server/steps", "placement/server/consumer")},
-	{"placement/server/coordination", append(records[:len(records):len(records)],
+	{"placement/server/coordination", append(coreRecords[:len(coreRecords):len(coreRecords)],
 		"placement/server/meta", "placement/server/coreclient")},
-	{"placement/server/membership", append(records[:len(records):len(records)], "range/group",
+	{"placement/server/membership", append(coreRecords[:len(coreRecords):len(coreRecords)], "range/group",
 		"placement/server/meta", "placement/server/authflag")},
 	{"placement/...", append(ground[:len(ground):len(ground)], "placement/...")},
 
@@ -177,8 +177,8 @@ var terms = []string{"range/keys", "placement/planner", "placement/planner/rules
 var storeTerms = []string{"range/keys", "range/group", "placement/store/authority",
 	"placement/store/command", "placement/store/storepb"}
 
-// records are what a room needs that reads and writes records of the core.
-var records = []string{"range/keys", "rpc/...", "placement/store/...", "placement/server/hint",
+// coreRecords are what a room needs that reads and writes records of the core.
+var coreRecords = []string{"range/keys", "rpc/...", "placement/store/...", "placement/server/hint",
 	"placement/server/serverpb"}
 
 func matches(pattern, path string) bool {
