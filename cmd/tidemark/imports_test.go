@@ -111,6 +111,8 @@ var may = []struct {
 		"placement/server/meta")},
 	{"placement/server/consumer", append(coreRecords[:len(coreRecords):len(coreRecords)], "hlc",
 		"placement/server/meta", "placement/server/veil")},
+	{"placement/server/table", append(coreRecords[:len(coreRecords):len(coreRecords)],
+		"placement/server/meta")},
 	{"placement/server/reports", append(coreRecords[:len(coreRecords):len(coreRecords)],
 		"placement/server/meta", "placement/server/steps", "placement/server/consumer")},
 	{"placement/server/coordination", append(coreRecords[:len(coreRecords):len(coreRecords)],

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/placement/server/table"
 	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -19,7 +20,7 @@ func (s *Server) clusterService() *server.ClusterService {
 
 		Client: s.core,
 		Core:   s.coreServer,
-		Table: func() server.TableSource {
+		Table: func() table.Source {
 			s.parts.Lock()
 			defer s.parts.Unlock()
 			if s.parts.node == nil {

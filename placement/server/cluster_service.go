@@ -15,6 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server/hint"
 	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/server/table"
 	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -36,7 +37,7 @@ type ClusterConfig struct {
 	Client *coreclient.Client
 	// Table gives the node's own copy of the table; nil if there is no node, or none yet. Then the
 	// core member's is used.
-	Table func() TableSource
+	Table func() table.Source
 	// Status says what this server knows of itself: cluster, node, ready, waiting_for, version,
 	// core_trouble. It makes a new value every time.
 	Status func() *clusterpb.StatusResponse
@@ -91,14 +92,14 @@ func (s *ClusterService) core() *Server {
 }
 
 // table is the best table that there is on this server; nil if there is none.
-func (s *ClusterService) table() TableSource {
+func (s *ClusterService) table() table.Source {
 	if s.config.Table != nil {
 		if t := s.config.Table(); t != nil {
 			return t
 		}
 	}
 	if core := s.core(); core != nil {
-		return core
+		return core.Table()
 	}
 	return nil
 }
@@ -310,7 +311,7 @@ func (s *ClusterService) WatchTable(
 	if source == nil {
 		return status.Error(codes.Unavailable, "this server is starting: it has no partition table yet")
 	}
-	return sending(ctx, s.cut.Inc, stream.Send,
+	return table.SendTo(ctx, s.cut.Inc, stream.Send,
 		func(ctx context.Context, send func(*clusterpb.TableUpdate) error) error {
 			viewer := s.viewer(ctx)
 			return s.watch(ctx, r.Keyspace, send, func(ctx context.Context, emit veil.Emit) error {

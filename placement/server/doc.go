@@ -10,6 +10,7 @@
 //   - veil hides keys of users from those who have no right to them.
 //   - meta has the records in the core's store, their keys, and the turn.
 //   - consumer keeps how far readers of a keyspace's changes have come.
+//   - table streams the partition table from a member's store.
 //   - steps decides what an operator does next. It is pure.
 //   - reports keeps what nodes report to the leader.
 //   - authflag has the record of whether servers follow users and roles.

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/table"
 	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -41,7 +42,7 @@ func (s *ClusterService) FollowTable(stream clusterpb.Cluster_FollowTableServer)
 			cancel(err)
 		}
 	}()
-	err = sending(ctx, s.cut.Inc, stream.Send,
+	err = table.SendTo(ctx, s.cut.Inc, stream.Send,
 		func(ctx context.Context, send func(*clusterpb.TableUpdate) error) error {
 			if err := s.sendClockOffset(send); err != nil {
 				return err

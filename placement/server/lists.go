@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/veil"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -140,4 +141,21 @@ func (s *Server) ListEvents(
 		return nil, s.meta.Status(err)
 	}
 	return out, nil
+}
+
+// WatchMetadata implements clusterpb.CoreServer. Any member answers, as long as it has a leader.
+func (s *Server) WatchMetadata(
+	r *clusterpb.WatchMetadataRequest, stream clusterpb.Core_WatchMetadataServer,
+) error {
+	// A receiver that does not say checks the updates, which name the cluster.
+	if r.Cluster != 0 {
+		if err := s.meta.CheckCluster(r.Cluster); err != nil {
+			return err
+		}
+	}
+	if r.Node != 0 {
+		// A member that lags may not know a new node yet; a wrong node id shows at its heartbeats.
+		s.config.Logger.Debug("metadata stream", "node", keys.NodeID(r.Node), "after", r.AfterRevision)
+	}
+	return s.table.Send(stream.Context(), r.AfterRevision, stream.Send)
 }

@@ -13,10 +13,9 @@ type metrics struct {
 	registerer prometheus.Registerer
 	collectors []prometheus.Collector
 
-	registrations, heartbeats, created, dropped, cut, changes prometheus.Counter
-	streams                                                   prometheus.Gauge
-	operators, resizes                                        *prometheus.CounterVec
-	operatorTime                                              *prometheus.HistogramVec
+	registrations, heartbeats, created, dropped, changes prometheus.Counter
+	operators, resizes                                   *prometheus.CounterVec
+	operatorTime                                         *prometheus.HistogramVec
 }
 
 func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
@@ -33,13 +32,9 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 		"Heartbeats of nodes that this member took as the leader.")
 	m.created = counter("keyspaces_created_total", "Keyspaces created by this member.")
 	m.dropped = counter("keyspaces_dropped_total", "Keyspaces dropped by this member.")
-	m.cut = counter("table_streams_cut_total",
-		"Streams of the partition table to nodes that were cut off because the node did not read.")
 	m.changes = counter("replica_changes_total",
 		"Changes of partitions' replicas that this member has put into the table.")
-	m.streams = prometheus.NewGauge(prometheus.GaugeOpts{Name: "tidemark_placement_table_streams",
-		Help: "Streams of the partition table from this member."})
-	m.collectors = append(m.collectors, m.streams)
+	m.collectors = append(m.collectors, s.table.Collectors()...)
 	counted := func(name, help, prefix string) {
 		m.collectors = append(m.collectors, prometheus.NewGaugeFunc(
 			prometheus.GaugeOpts{Name: "tidemark_placement_" + name, Help: help}, func() float64 {

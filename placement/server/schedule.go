@@ -134,7 +134,7 @@ func (c *scheduler) lead(term uint64, changed <-chan struct{}) {
 	defer following.Wait()
 	defer cancel()
 	broken := make(chan error, 1)
-	following.Go(func() { broken <- s.subscribe(ctx, 0, c.follow) })
+	following.Go(func() { broken <- s.table.Subscribe(ctx, c.follow) })
 	ticker := time.NewTicker(scheduleInterval)
 	defer ticker.Stop()
 	for {

@@ -17,6 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/reports"
+	"github.com/tidemarkdb/tidemark/placement/server/table"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -148,6 +149,7 @@ type Server struct {
 	config  Config
 	store   *store.Store
 	meta    *meta.Records
+	table   *table.Streams
 	reports *reports.Reports
 	metrics *metrics
 
@@ -176,6 +178,7 @@ func New(config Config) (*Server, error) {
 		Clocks: s.reports.Clocks, DefaultGCWindow: config.DefaultGCWindow,
 		MaxClockAhead: config.MaxClockAhead, MaxConsumers: config.MaxConsumers,
 		Physical: config.Physical, Monotonic: config.Monotonic, Logger: config.Logger})
+	s.table = table.New(s.ctx, s.meta, config.Store)
 	s.flag = authflag.New(authflag.Config{Meta: s.meta, Store: config.Store, Proves: config.Proves,
 		Notify: s.reports.WakeNode, Logger: config.Logger})
 	s.membership = membership.New(s.ctx, membership.Config{Meta: s.meta, Store: config.Store,
@@ -222,6 +225,9 @@ func (s *Server) Membership() *membership.Membership {
 	}
 	return s.membership
 }
+
+// Table is the partition table as this member has it.
+func (s *Server) Table() table.Source { return s.table }
 
 // Consumers are the consumers of changes.
 func (s *Server) Consumers() *consumer.Keeper { return s.consumers }

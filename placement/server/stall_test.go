@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/placement/server/table"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -60,12 +61,12 @@ func TestStreamsWithoutAReaderAreCutOff(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		if n := counted(t, m.server.metrics.cut); n != 0 {
+		if n := counted(t, m.server.table.Cut); n != 0 {
 			t.Fatalf("%v streams were cut off at once", n)
 		}
-		time.Sleep(10 * SendTimeout)
+		time.Sleep(10 * table.SendTimeout)
 		synctest.Wait()
-		if n := counted(t, m.server.metrics.cut); n != 1 {
+		if n := counted(t, m.server.table.Cut); n != 1 {
 			t.Errorf("%v streams to nodes were cut off; one does not read", n)
 		}
 		for _, stream := range []grpc.ClientStream{deaf, deafToo} {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/server/table"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -313,7 +314,7 @@ func TestClusterServiceAnywhere(t *testing.T) {
 		}
 		server := rpc.NewServer(rpc.ServerConfig{})
 		clusterpb.RegisterClusterServer(server, NewClusterService(ClusterConfig{
-			Client: c.client("node1"), Table: func() TableSource { return out },
+			Client: c.client("node1"), Table: func() table.Source { return out },
 			Status: func() *clusterpb.StatusResponse {
 				return &clusterpb.StatusResponse{Cluster: testCluster, Node: 1}
 			},

@@ -1,4 +1,4 @@
-package server
+package table
 
 import (
 	"context"
@@ -15,14 +15,14 @@ import (
 // stream is cut off. It can open another, from the revision that it has.
 const SendTimeout = 30 * time.Second
 
-// sending runs a stream: run is given a send that counts the time. A receiver that reads nothing
+// SendTo runs a stream: run is given a send that counts the time. A receiver that reads nothing
 // for too long, although there is something for it, has its stream cut off, and onCut is called.
 // Until then the stream holds one update, and what gRPC buffers of it.
 //
 // run has a goroutine of its own, which may still be in send when sending returns: gRPC ends that
 // call, as it does all of a stream's, when the handler has returned. Then ctx is over, and so run
 // returns.
-func sending(ctx context.Context, onCut func(), send func(*clusterpb.TableUpdate) error,
+func SendTo(ctx context.Context, onCut func(), send func(*clusterpb.TableUpdate) error,
 	run func(context.Context, func(*clusterpb.TableUpdate) error) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

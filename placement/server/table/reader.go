@@ -1,4 +1,4 @@
-package server
+package table
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -17,17 +18,17 @@ import (
 )
 
 const (
-	// tablePage is how many rows one update has at most, but for changes that came at one revision.
-	tablePage = 512
-	// tableCheck is how often a stream looks whether this member is still in touch with a leader,
+	// pageRows is how many rows one update has at most, but for changes that came at one revision.
+	pageRows = 512
+	// checkInterval is how often a stream looks whether this member is still in touch with a leader,
 	// and whether the revision from which it could be resumed has fallen far behind.
-	tableCheck   = 3 * time.Second
-	progressLag  = 500
-	leaderAbsent = 2 // checks
+	checkInterval = 3 * time.Second
+	progressLag   = 500
+	leaderAbsent  = 2 // checks
 )
 
-// TableSource is what has a table: a data node has a copy of its own, and node.Node is one.
-type TableSource interface {
+// Source is what has a table: a data node has a copy of its own, and node.Node is one.
+type Source interface {
 	// Subscribe calls emit with everything there is, in updates of which the last is Complete, and
 	// then with what changes, until ctx ends or emit returns an error. An update with Reset begins
 	// with everything anew.
@@ -39,28 +40,69 @@ type TableSource interface {
 		emit func(*clusterpb.TableUpdate) error) error
 }
 
+// Streams are the streams of the table from a member's store.
+type Streams struct {
+	// ctx ends when the member is closed.
+	ctx   context.Context
+	meta  *meta.Records
+	store *store.Store
+	open  prometheus.Gauge
+	// Cut counts the streams whose receivers did not read.
+	Cut prometheus.Counter
+}
+
+// New makes the streams of a member.
+func New(
+	ctx context.Context, records *meta.Records, from *store.Store,
+) *Streams {
+	return &Streams{ctx: ctx, meta: records, store: from,
+		open: prometheus.NewGauge(prometheus.GaugeOpts{Name: "tidemark_placement_table_streams",
+			Help: "Streams of the partition table from this member."}),
+		Cut: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tidemark_placement_table_streams_cut_total",
+			Help: "Streams of the partition table to nodes that were cut off because the node did " +
+				"not read."})}
+}
+
+// Collectors are the metrics.
+func (t *Streams) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{t.open, t.Cut}
+}
+
 // Subscribe implements TableSource from this member's store: as of what this member has applied.
-func (s *Server) Subscribe(ctx context.Context, emit func(*clusterpb.TableUpdate) error) error {
-	return s.subscribe(ctx, 0, emit)
+func (t *Streams) Subscribe(
+	ctx context.Context, emit func(*clusterpb.TableUpdate) error,
+) error {
+	return t.follow(ctx, 0, emit)
 }
 
 // SubscribeTo implements TableSource. The store has no order of changes by keyspace, so this sends
 // everything.
-func (s *Server) SubscribeTo(ctx context.Context, _ []uint32, _ <-chan []uint32, _ int,
+func (t *Streams) SubscribeTo(ctx context.Context, _ []uint32, _ <-chan []uint32, _ int,
 	emit func(*clusterpb.TableUpdate) error) error {
-	return s.Subscribe(ctx, func(u *clusterpb.TableUpdate) error {
+	return t.Subscribe(ctx, func(u *clusterpb.TableUpdate) error {
 		u.FollowsAll = u.Complete
 		return emit(u)
 	})
 }
 
-// subscribe goes on after a revision; 0: from the beginning.
-func (s *Server) subscribe(
+// Send sends what has changed after a revision, 0: everything, to a receiver that must not stall.
+func (t *Streams) Send(
+	ctx context.Context, after uint64, send func(*clusterpb.TableUpdate) error,
+) error {
+	return SendTo(ctx, t.Cut.Inc, send,
+		func(ctx context.Context, send func(*clusterpb.TableUpdate) error) error {
+			return t.follow(ctx, after, send)
+		})
+}
+
+// follow goes on after a revision; 0: from the beginning.
+func (t *Streams) follow(
 	ctx context.Context, after uint64, emit func(*clusterpb.TableUpdate) error,
 ) error {
-	s.metrics.streams.Inc()
-	defer s.metrics.streams.Dec()
-	r := &tableReader{server: s, after: after}
+	t.open.Inc()
+	defer t.open.Dec()
+	r := &reader{from: t, after: after}
 	defer r.end()
 	for {
 		u, err := r.Next(ctx)
@@ -73,14 +115,14 @@ func (s *Server) subscribe(
 	}
 }
 
-// tableReader reads the table from the store. A CompactedError anywhere makes it begin anew, with
+// reader reads the table from the store. A CompactedError anywhere makes it begin anew, with
 // Reset.
-type tableReader struct {
-	server *Server
+type reader struct {
+	from *Streams
 	// after is what was returned last.
 	after uint64
 	began bool
-	reset bool
+	anew  bool
 	// pages has the updates that are still to be returned of the first part.
 	pages func() (*clusterpb.TableUpdate, error, bool)
 	stop  func()
@@ -89,7 +131,7 @@ type tableReader struct {
 	leaderless int
 }
 
-func (r *tableReader) end() {
+func (r *reader) end() {
 	if r.stop != nil {
 		r.stop()
 		r.stop, r.pages = nil, nil
@@ -101,23 +143,23 @@ func (r *tableReader) end() {
 }
 
 // Next waits for the next update and returns it.
-func (r *tableReader) Next(ctx context.Context) (*clusterpb.TableUpdate, error) {
+func (r *reader) Next(ctx context.Context) (*clusterpb.TableUpdate, error) {
 	for {
 		u, err := r.next(ctx)
 		if errors.Is(err, store.ErrCompacted) {
 			r.end()
-			r.after, r.began, r.reset = 0, false, true
+			r.after, r.began, r.anew = 0, false, true
 			continue
 		}
 		if err != nil {
-			return nil, r.server.meta.Status(err)
+			return nil, r.from.meta.Status(err)
 		}
-		u.Cluster = r.server.config.Cluster
+		u.Cluster = r.from.meta.Cluster()
 		return u, nil
 	}
 }
 
-func (r *tableReader) next(ctx context.Context) (*clusterpb.TableUpdate, error) {
+func (r *reader) next(ctx context.Context) (*clusterpb.TableUpdate, error) {
 	if !r.began {
 		if err := r.begin(); err != nil {
 			return nil, err
@@ -133,8 +175,8 @@ func (r *tableReader) next(ctx context.Context) (*clusterpb.TableUpdate, error) 
 			return nil, err
 		}
 		if ok {
-			u.Reset_ = r.reset
-			r.reset = false
+			u.Reset_ = r.anew
+			r.anew = false
 			return u, nil
 		}
 		r.stop()
@@ -144,11 +186,10 @@ func (r *tableReader) next(ctx context.Context) (*clusterpb.TableUpdate, error) 
 }
 
 // begin opens the reader at a revision.
-func (r *tableReader) begin() (err error) {
-	s := r.server
+func (r *reader) begin() (err error) {
 	after := r.after
 	if after == 0 {
-		view := s.store.Stale()
+		view := r.from.store.Stale()
 		nodes, err := meta.LoadNodes(view)
 		if err != nil {
 			return err
@@ -156,15 +197,15 @@ func (r *tableReader) begin() (err error) {
 		r.pages, r.stop = pages(view, nodes)
 		after = view.Revision
 	}
-	r.watch, err = s.store.Watch([]byte(meta.TablePrefix), after)
+	r.watch, err = r.from.store.Watch([]byte(meta.TablePrefix), after)
 	r.began = err == nil
 	return err
 }
 
 // change waits for changes.
-func (r *tableReader) change(ctx context.Context) (*clusterpb.TableUpdate, error) {
+func (r *reader) change(ctx context.Context) (*clusterpb.TableUpdate, error) {
 	for {
-		limited, cancel := context.WithTimeout(ctx, tableCheck)
+		limited, cancel := context.WithTimeout(ctx, checkInterval)
 		batch, err := r.watch.Next(limited)
 		cancel()
 		if err == nil {
@@ -194,7 +235,7 @@ func (r *tableReader) change(ctx context.Context) (*clusterpb.TableUpdate, error
 //
 // INVARIANT: an update has all of a revision, or nothing. Receivers conclude from a merge and what
 // it removes together.
-func (r *tableReader) whole(ctx context.Context, batch store.Batch) (store.Batch, error) {
+func (r *reader) whole(ctx context.Context, batch store.Batch) (store.Batch, error) {
 	for n := len(batch.Events); n > 0 && batch.Events[n-1].KV.ModRevision > batch.Revision; {
 		more, err := r.watch.Next(ctx)
 		if err != nil {
@@ -208,11 +249,11 @@ func (r *tableReader) whole(ctx context.Context, batch store.Batch) (store.Batch
 
 // checkLeader ends the stream of a member that has been cut off from the core for a while: it would
 // be silent for ever.
-func (r *tableReader) checkLeader() error {
-	if r.server.ctx.Err() != nil {
+func (r *reader) checkLeader() error {
+	if r.from.ctx.Err() != nil {
 		return status.Error(codes.Unavailable, "this member of the core is shutting down")
 	}
-	if l, _ := r.server.store.Leadership(); l.Leader != 0 {
+	if l, _ := r.from.store.Leadership(); l.Leader != 0 {
 		r.leaderless = 0
 		return nil
 	}
@@ -230,7 +271,7 @@ func pages(
 		u := &clusterpb.TableUpdate{}
 		rows := 0
 		row := func() bool {
-			if rows++; rows < tablePage {
+			if rows++; rows < pageRows {
 				return true
 			}
 			full := u
@@ -275,7 +316,7 @@ func add(u *clusterpb.TableUpdate, key, value []byte) error {
 }
 
 // update turns events into an update. Of several changes of one row the last is what counts.
-func (r *tableReader) update(batch store.Batch) (*clusterpb.TableUpdate, error) {
+func (r *reader) update(batch store.Batch) (*clusterpb.TableUpdate, error) {
 	u := &clusterpb.TableUpdate{Revision: batch.Revision}
 	last := map[string]int{}
 	for i, e := range batch.Events {
@@ -316,7 +357,7 @@ func (r *tableReader) update(batch store.Batch) (*clusterpb.TableUpdate, error) 
 	}
 	// A node is put together from two keys, so it is read as it is now; that is at least as new as
 	// the events.
-	view := r.server.store.Stale()
+	view := r.from.store.Stale()
 	for id := range changed {
 		if err := addNode(u, view, keys.NodeID(id)); err != nil {
 			return nil, err
@@ -339,24 +380,4 @@ func addNode(u *clusterpb.TableUpdate, view *store.View, id keys.NodeID) error {
 	n.Alive = alive != nil
 	u.Nodes = append(u.Nodes, n)
 	return err
-}
-
-// WatchMetadata implements clusterpb.CoreServer. Any member answers, as long as it has a leader.
-func (s *Server) WatchMetadata(
-	r *clusterpb.WatchMetadataRequest, stream clusterpb.Core_WatchMetadataServer,
-) error {
-	// A receiver that does not say checks the updates, which name the cluster.
-	if r.Cluster != 0 {
-		if err := s.meta.CheckCluster(r.Cluster); err != nil {
-			return err
-		}
-	}
-	if r.Node != 0 {
-		// A member that lags may not know a new node yet; a wrong node id shows at its heartbeats.
-		s.config.Logger.Debug("metadata stream", "node", keys.NodeID(r.Node), "after", r.AfterRevision)
-	}
-	return sending(stream.Context(), s.metrics.cut.Inc, stream.Send,
-		func(ctx context.Context, send func(*clusterpb.TableUpdate) error) error {
-			return s.subscribe(ctx, r.AfterRevision, send)
-		})
 }
