@@ -115,6 +115,8 @@ var may = []struct {
 		"placement/server/meta")},
 	{"placement/server/reports", append(coreRecords[:len(coreRecords):len(coreRecords)],
 		"placement/server/meta", "placement/server/steps", "placement/server/consumer")},
+	{"placement/server/facts", []string{"range/keys", "rpc/...", "placement/planner/...",
+		"placement/server/reports", "placement/server/steps"}},
 	{"placement/server/coordination", append(coreRecords[:len(coreRecords):len(coreRecords)],
 		"placement/server/meta", "placement/server/coreclient")},
 	{"placement/server/membership", append(coreRecords[:len(coreRecords):len(coreRecords)], "range/group",

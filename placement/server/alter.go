@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/facts"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -115,7 +116,7 @@ func (s *Server) checkPlacement(v *store.View, before, after *clusterpb.Keyspace
 		return status.Errorf(codes.FailedPrecondition, "its partitions are being made; "+
 			"`tidemark keyspace list` shows what it waits for")
 	}
-	spec, err := specOf(after)
+	spec, err := facts.Spec(after)
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -123,7 +124,7 @@ func (s *Server) checkPlacement(v *store.View, before, after *clusterpb.Keyspace
 	if err != nil {
 		return s.meta.Status(err)
 	}
-	if waits := spec.Waits(candidates(nodes)); waits != "" {
+	if waits := spec.Waits(facts.Nodes(nodes)); waits != "" {
 		return status.Errorf(codes.FailedPrecondition, "the nodes do not suffice: it needs %s", waits)
 	}
 	return nil

@@ -13,6 +13,7 @@
 //   - table streams the partition table from a member's store.
 //   - steps decides what an operator does next. It is pure.
 //   - reports keeps what nodes report to the leader.
+//   - facts makes of records and reports what the planner is told.
 //   - authflag has the record of whether servers follow users and roles.
 //   - coordination has the services of the members' second store.
 //   - membership changes the members of the core.

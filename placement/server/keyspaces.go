@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/facts"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
@@ -50,7 +51,7 @@ func (s *Server) CreateKeyspace(
 	if replicas == 0 {
 		replicas = s.config.DefaultReplicas
 	}
-	if _, _, err := parsePlacement(r.Placement, r.Leaders, int(replicas)); err != nil {
+	if _, _, err := facts.ParsePlacement(r.Placement, r.Leaders, int(replicas)); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	partitions := partitionCount(r)

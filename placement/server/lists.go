@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/server/facts"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -50,11 +51,11 @@ func (s *Server) ListKeyspaces(
 			return nil, s.meta.Status(err)
 		}
 		if ks.State == clusterpb.KeyspaceState_CREATING {
-			spec, err := specOf(ks.Keyspace)
+			spec, err := facts.Spec(ks.Keyspace)
 			if err != nil {
 				return nil, s.meta.Status(err)
 			}
-			if info.WaitingFor = spec.Waits(candidates(nodes)); info.WaitingFor == "" {
+			if info.WaitingFor = spec.Waits(facts.Nodes(nodes)); info.WaitingFor == "" {
 				info.WaitingFor = "its partitions, which are being made"
 			}
 		}

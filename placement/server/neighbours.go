@@ -1,11 +1,10 @@
 package server
 
 import (
-	"bytes"
 	"slices"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/server/facts"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/tree"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -77,46 +76,10 @@ func (l *layout) neighbours(id keys.PartitionID) (left, right keys.PartitionID) 
 	return left, right
 }
 
-// plannerGrowth is what the planner is told of where a partition grows. What is reported of an
-// earlier generation, or of keys at which it cannot be split, says nothing.
-func plannerGrowth(d *clusterpb.Partition, r *clusterpb.PartitionReport) planner.Growth {
-	if r.GetGeneration() != d.Generation {
-		return planner.Growth{}
-	}
-	out := planner.Growth{Sustained: planner.Cores(limited(r.SustainedLoadMicro)),
-		Peak: planner.Cores(limited(r.PeakLoadMicro))}
-	h := r.Split
-	if h == nil {
-		return out
-	}
-	point := func(k *clusterpb.SplitKey) *planner.SplitPoint {
-		if k == nil {
-			return nil
-		}
-		at := keys.InternalKey(d, k.Key)
-		if span := keys.PartitionSpan(d); !span.Contains(at) || bytes.Equal(at, span.Start) {
-			return nil
-		}
-		return &planner.SplitPoint{Key: k.Key, Left: int(k.Left), Right: int(k.Right),
-			Across: int(k.Across)}
-	}
-	out.ByLoad, out.BySize = point(h.ByLoad), point(h.BySize)
-	out.OneKey = h.OneKey
-	out.HotKey, out.Hot = h.HotKey, int(h.HotThousandths)
-	out.Ascending = int(h.AscendingThousandths)
-	return out
-}
-
-// surroundings are what the scheduler knows of a partition beside its descriptor and its reports.
-type surroundings struct {
-	left, right    keys.PartitionID
-	resized, ended time.Time
-}
-
 // around is what it knows of one. The caller holds mu.
-func (c *scheduler) around(id keys.PartitionID) surroundings {
-	out := surroundings{resized: c.resized[id], ended: c.ended[id]}
-	out.left, out.right = c.layout.neighbours(id)
+func (c *scheduler) around(id keys.PartitionID) facts.Around {
+	out := facts.Around{Resized: c.resized[id], Ended: c.ended[id]}
+	out.Left, out.Right = c.layout.neighbours(id)
 	return out
 }
 

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/facts"
 	"github.com/tidemarkdb/tidemark/placement/server/hint"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
@@ -126,7 +127,7 @@ func (c *scheduler) progressOf(id keys.NodeID, want clusterpb.NodeStatus, nodes 
 			continue
 		}
 		c.nodes[id] = n
-		if err := c.state.SetNode(withStats(plannerNode(n), c.stats[id])); err != nil {
+		if err := c.state.SetNode(facts.WithStats(facts.Node(n), c.stats[id])); err != nil {
 			return nil, err
 		}
 	}
@@ -134,7 +135,7 @@ func (c *scheduler) progressOf(id keys.NodeID, want clusterpb.NodeStatus, nodes 
 		if k.State != clusterpb.KeyspaceState_ACTIVE {
 			continue
 		}
-		ks, err := plannerKeyspace(k.Keyspace)
+		ks, err := facts.Keyspace(k.Keyspace)
 		if err == nil {
 			err = c.state.SetKeyspace(ks)
 		}

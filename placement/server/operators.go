@@ -46,7 +46,7 @@ func (s *Server) MoveReplica(
 		return nil, s.meta.Status(err)
 	}
 	// The node may be let go under another leader of the core before this is written.
-	unchanged, _, err := unchangedNode(v, keys.NodeID(o.AddNode))
+	unchanged, _, err := meta.UnchangedNode(v, keys.NodeID(o.AddNode))
 	if err != nil {
 		return nil, s.meta.Status(err)
 	}

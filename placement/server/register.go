@@ -115,7 +115,7 @@ func (s *Server) checkDirectory(v *store.View, id keys.NodeID, server uint64) er
 	case revision == 0:
 		return status.Errorf(codes.FailedPrecondition, "node %s is not known to cluster %016x", id,
 			s.config.Cluster)
-	case s.isGone(v, id):
+	case meta.IsGone(v, id):
 		return status.Errorf(codes.FailedPrecondition, "node %s %s, and its id is refused for good: "+
 			"stop this server. Its data directory can be deleted, unless it is a member of the core; "+
 			"with an empty one it joins as a new node", id, wasDecommissioned)

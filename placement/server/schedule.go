@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/planner/objective"
 	"github.com/tidemarkdb/tidemark/placement/planner/propose"
 	"github.com/tidemarkdb/tidemark/placement/planner/state"
+	"github.com/tidemarkdb/tidemark/placement/server/facts"
 	"github.com/tidemarkdb/tidemark/placement/server/hint"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
@@ -230,14 +231,14 @@ func (c *scheduler) follow(u *clusterpb.TableUpdate) error {
 	for _, n := range u.Nodes {
 		id := keys.NodeID(n.Id)
 		c.nodes[id] = n
-		note(c.state.SetNode(withStats(plannerNode(n), c.stats[id])))
+		note(c.state.SetNode(facts.WithStats(facts.Node(n), c.stats[id])))
 	}
 	for _, k := range u.Keyspaces {
 		if k.State != clusterpb.KeyspaceState_ACTIVE {
 			c.state.RemoveKeyspace(keys.KeyspaceID(k.Id))
 			continue
 		}
-		ks, err := plannerKeyspace(k)
+		ks, err := facts.Keyspace(k)
 		if err == nil {
 			err = c.state.SetKeyspace(ks)
 		}
@@ -292,7 +293,7 @@ func (c *scheduler) set(d *clusterpb.Partition) error {
 	} else if c.ahead[id].IsZero() {
 		c.ahead[id] = time.Now()
 	}
-	return c.state.SetPartition(plannerPartition(newest, seen.Of(id), c.around(id)))
+	return c.state.SetPartition(facts.Partition(newest, seen.Of(id), c.around(id)))
 }
 
 // renew tells the State of a partition anew.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/server/facts"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/server/steps"
@@ -79,7 +80,7 @@ func (c *scheduler) takeIn(now time.Time) map[keys.PartitionID]*serverpb.Operato
 	for id, s := range stats {
 		if n := c.nodes[id]; n != nil && c.stats[id] != s {
 			c.stats[id] = s
-			c.refused(c.state.SetNode(withStats(plannerNode(n), s)))
+			c.refused(c.state.SetNode(facts.WithStats(facts.Node(n), s)))
 		}
 	}
 	for id, o := range c.flying {
@@ -338,7 +339,7 @@ func (s *Server) operatorOf(v *store.View, p *planner.Operator) (
 	conditions := []*storepb.Compare{store.ModifiedAt(meta.PartitionKey(p.Keyspace, p.Partition),
 		revision)}
 	if p.Add != 0 {
-		unchanged, status, err := unchangedNode(v, p.Add)
+		unchanged, status, err := meta.UnchangedNode(v, p.Add)
 		if err != nil || status != clusterpb.NodeStatus_NODE_ACTIVE {
 			return nil, nil, err
 		}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/server/facts"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/steps"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -185,7 +186,7 @@ func TestDecommissionRightAfterAlter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ks, err := plannerKeyspace(before[0].Keyspace)
+		ks, err := facts.Keyspace(before[0].Keyspace)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/planner/assign"
 	"github.com/tidemarkdb/tidemark/placement/server/consumer"
+	"github.com/tidemarkdb/tidemark/placement/server/facts"
 	"github.com/tidemarkdb/tidemark/placement/server/hint"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
@@ -100,8 +101,8 @@ func (s *Server) create(ctx context.Context, ks meta.Keyspace) error {
 	if err != nil {
 		return err
 	}
-	candidates := candidates(nodes)
-	spec, err := specOf(ks.Keyspace)
+	candidates := facts.Nodes(nodes)
+	spec, err := facts.Spec(ks.Keyspace)
 	if err != nil {
 		return err
 	}
@@ -143,7 +144,7 @@ func (s *Server) create(ctx context.Context, ks meta.Keyspace) error {
 		// A node that is let go meanwhile must not be named afterwards.
 		conditions := slices.Clone(condition)
 		for _, node := range slices.Sorted(maps.Keys(used)) {
-			unchanged, _, err := unchangedNode(v, node)
+			unchanged, _, err := meta.UnchangedNode(v, node)
 			if err != nil {
 				return err
 			}

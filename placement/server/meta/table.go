@@ -171,3 +171,21 @@ func LoadPartition(v *store.View, ks keys.KeyspaceID, id keys.PartitionID,
 	}
 	return p, revision, nil
 }
+
+// UnchangedNode is the condition that the record of a node is what it is in a view, and its status
+// there; GONE if there is no record.
+func UnchangedNode(v *store.View, id keys.NodeID) (*storepb.Compare, clusterpb.NodeStatus, error) {
+	n := &clusterpb.Node{}
+	revision, err := Load(v, NodeKey(id), n)
+	if err == nil && revision == 0 {
+		n.Status = clusterpb.NodeStatus_NODE_GONE
+	}
+	return store.ModifiedAt(NodeKey(id), revision), n.Status, err
+}
+
+// IsGone says whether a node was decommissioned.
+func IsGone(v *store.View, id keys.NodeID) bool {
+	n := &clusterpb.Node{}
+	revision, err := Load(v, NodeKey(id), n)
+	return err == nil && revision != 0 && n.Status == clusterpb.NodeStatus_NODE_GONE
+}
