@@ -134,7 +134,7 @@ func TestConsumersBeyondTheirKeep(t *testing.T) {
 		c.set(at("long", long))
 		c.awaitProtected(rpc.FromClusterTimestamp(short.Position))
 		c.await("the lag is shown", func() bool { return c.shows(0)["consumer_lag_seconds k"] > 0 })
-		if used := c.shows(0)["consumer_keep_used_ratio k"]; used < 0.66 || used > 0.7 {
+		if used := c.shows(0)["consumer_retention_used_ratio k"]; used < 0.66 || used > 0.7 {
 			t.Errorf("%f of a keep is used", used)
 		}
 		time.Sleep(19*time.Minute + consumer.DropAfter) // virtual

@@ -280,7 +280,7 @@ func TestTooManyConsumers(t *testing.T) {
 // A cluster has so many consumers at most, in all keyspaces together.
 func TestTooManyConsumersOfACluster(t *testing.T) {
 	withConsumers(t, func(t *testing.T, c consumed) {
-		c.members[0].server.config.MaxConsumers = 3
+		c.reconfigure(func(config *Config) { config.MaxConsumers = 3 })
 		create(t, c.core, c.client, hash("l", 1, 1))
 		for i := range 3 {
 			r := at(fmt.Sprint(i), ago(0))

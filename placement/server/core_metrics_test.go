@@ -13,7 +13,7 @@ import (
 // coreGauges are a member's metrics of the core's members.
 func coreGauges(t *testing.T, m *member) map[string]float64 {
 	t.Helper()
-	return gaugesOf(t, m, "tidemark_placement_core_")
+	return gaugesOf(t, m, "tidemark_core_")
 }
 
 // gaugesOf are a member's metrics whose names begin with a prefix, by the rest of their names.
@@ -47,7 +47,7 @@ func TestCoreMetrics(t *testing.T) {
 			t.Helper()
 			g := coreGauges(t, m)
 			if g["members"] != members || g["voters"] != voters || g["learners"] != learners ||
-				g["changes"] != changes {
+				g["membership_changes"] != changes {
 				t.Errorf("%v, want %v members, %v voters, %v learners, %v changes", g, members, voters,
 					learners, changes)
 			}
@@ -56,7 +56,7 @@ func TestCoreMetrics(t *testing.T) {
 			t.Helper()
 			g := coreGauges(t, m)
 			near := func(got, want float64) bool { return got >= want && got <= want+5 }
-			if !near(g["change_age_seconds"], change) || !near(g["change_step_age_seconds"], step) {
+			if !near(g["membership_change_age_seconds"], change) || !near(g["membership_change_step_age_seconds"], step) {
 				t.Errorf("%v, want an age of %v s, and %v s of the step", g, change, step)
 			}
 		}
@@ -89,7 +89,7 @@ func TestCoreMetrics(t *testing.T) {
 		c.mu.Lock()
 		c.lagging[4] = false
 		c.mu.Unlock()
-		c.await("the newcomer votes", func() bool { return coreGauges(t, other)["changes"] == 0 })
+		c.await("the newcomer votes", func() bool { return coreGauges(t, other)["membership_changes"] == 0 })
 		expect(other, 4, 4, 0, 0)
 		aged(other, 0, 0)
 	})

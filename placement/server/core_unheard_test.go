@@ -18,9 +18,9 @@ func TestUnheardMembers(t *testing.T) {
 			t.Helper()
 			c.await("unheard "+unheard+", older "+older, func() bool {
 				u, o := c.members[0].server.membership.UnknowingMembers()
-				gauges := gaugesOf(t, c.members[0], "tidemark_placement_members_")
+				gauges := gaugesOf(t, c.members[0], "tidemark_core_members_")
 				return strings.Join(u, " ") == unheard && strings.Join(o, " ") == older &&
-					gauges["unheard"] == float64(len(u))
+					gauges["version_unknown"] == float64(len(u))
 			})
 		}
 		expect("", "core1:1 core2:1 core3:1")

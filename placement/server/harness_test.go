@@ -71,6 +71,8 @@ type core struct {
 	wakes chan struct{}
 	// gone are the members of which nothing is heard.
 	gone map[uint64]bool
+	// configure changes the configuration with which members start; nil: it stays.
+	configure func(*Config)
 	// second is the coordination store of the same members; nil: there is none.
 	second *core
 	// changed says of each entry of the log, in order, whether it is a change of the configuration.
@@ -130,15 +132,18 @@ func newCoreOn(t testing.TB, fs func() vfs.FS, dir string, members int,
 			if m.store, err = store.New(config); err != nil {
 				t.Fatal(err)
 			}
-			m.server, err = New(Config{Store: m.store, Cluster: testCluster, Members: list,
+			config := Config{Store: m.store, Cluster: testCluster, Members: list,
 				Group: m, Hello: c.hello, Wake: c.wake, Physical: m, Coordination: true,
 				Silent: func(id uint64) bool {
 					c.mu.Lock()
 					defer c.mu.Unlock()
 					return c.gone[id]
 				},
-				Logger: logger.With("member", m.address)})
-			if err != nil {
+				Logger: logger.With("member", m.address)}
+			if c.configure != nil {
+				c.configure(&config)
+			}
+			if m.server, err = New(config); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -244,6 +249,13 @@ func (c *core) close() {
 			c.t.Error(err)
 		}
 	}
+}
+
+// reconfigure starts all members again with another configuration; the first one leads then.
+func (c *core) reconfigure(change func(*Config)) {
+	c.configure = change
+	c.restart()
+	c.elect(c.members[0])
 }
 
 // restart stops all members and starts them again; none leads then.
