@@ -173,7 +173,7 @@ func (s *Server) ofKeyspace(
 		return next(ctx, of.Request)
 	}
 	of.ID = func(ctx context.Context) (uint64, error) {
-		return p.server.KeyspaceID(ctx, keyspaceOf(of.Request))
+		return p.server.Keyspaces().ID(ctx, keyspaceOf(of.Request))
 	}
 	return services.ForKeyspace(ctx, of, func(ctx context.Context, id uint64) (any, error) {
 		// If another member leads by now, it is passed on, and judged again.

@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server/consumer"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/server/hint"
+	"github.com/tidemarkdb/tidemark/placement/server/keyspaces"
 	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/table"
@@ -170,14 +171,16 @@ func PassOn(ctx context.Context) context.Context {
 func (s *ClusterService) CreateKeyspace(
 	ctx context.Context, r *clusterpb.CreateKeyspaceRequest,
 ) (*clusterpb.CreateKeyspaceResponse, error) {
-	return answer(ctx, s, r, (*Server).CreateKeyspace, clusterpb.ClusterClient.CreateKeyspace)
+	return answer(ctx, s, r, in((*Server).Keyspaces, (*keyspaces.Keyspaces).Create),
+		clusterpb.ClusterClient.CreateKeyspace)
 }
 
 // DropKeyspace implements clusterpb.ClusterServer. It returns when the name is free again.
 func (s *ClusterService) DropKeyspace(
 	ctx context.Context, r *clusterpb.DropKeyspaceRequest,
 ) (*clusterpb.DropKeyspaceResponse, error) {
-	return answer(ctx, s, r, (*Server).DropKeyspace, clusterpb.ClusterClient.DropKeyspace)
+	return answer(ctx, s, r, in((*Server).Keyspaces, (*keyspaces.Keyspaces).Drop),
+		clusterpb.ClusterClient.DropKeyspace)
 }
 
 // AlterKeyspace implements clusterpb.ClusterServer. It returns when the change is recorded; the
@@ -185,7 +188,8 @@ func (s *ClusterService) DropKeyspace(
 func (s *ClusterService) AlterKeyspace(
 	ctx context.Context, r *clusterpb.AlterKeyspaceRequest,
 ) (*clusterpb.AlterKeyspaceResponse, error) {
-	return answer(ctx, s, r, (*Server).AlterKeyspace, clusterpb.ClusterClient.AlterKeyspace)
+	return answer(ctx, s, r, in((*Server).Keyspaces, (*keyspaces.Keyspaces).Alter),
+		clusterpb.ClusterClient.AlterKeyspace)
 }
 
 // ConfirmRecovery implements clusterpb.ClusterServer.
@@ -304,7 +308,7 @@ func (s *ClusterService) WatchTable(
 	r *clusterpb.WatchTableRequest, stream clusterpb.Cluster_WatchTableServer,
 ) error {
 	ctx := stream.Context()
-	if r.Keyspace != "" && !validName(r.Keyspace) {
+	if r.Keyspace != "" && !keyspaces.ValidName(r.Keyspace) {
 		return meta.UnknownKeyspace(r.Keyspace)
 	}
 	source := s.table()

@@ -14,6 +14,7 @@
 //   - steps decides what an operator does next. It is pure.
 //   - reports keeps what nodes report to the leader.
 //   - facts makes of records and reports what the planner is told.
+//   - keyspaces creates, alters and drops keyspaces.
 //   - authflag has the record of whether servers follow users and roles.
 //   - coordination has the services of the members' second store.
 //   - membership changes the members of the core.
@@ -30,19 +31,6 @@
 // partitions, ids, operators. Whether a node is alive is a key under a lease of the store, which its
 // heartbeats renew without a write. The leader of a partition, its size, and how a node does are
 // known from heartbeats only (package reports).
-//
-// # Creating and dropping
-//
-// Creating a keyspace is one transaction: the name is taken, the ids are allocated, the keyspace is
-// CREATING, and what is still to be done is in a Creation record. From there the stepper goes on:
-// it assigns the missing partitions and writes them in chunks, and makes the keyspace ACTIVE with
-// its last transaction. Dropping likewise: DROPPING in one transaction, the partitions go in
-// chunks, the keyspace last. Every transaction is conditional on the keyspace's record being what
-// was read, so a step that is repeated, or that a deposed leader had under way, does no harm; the
-// next leader goes on from what the store has.
-//
-// Requests that create or drop carry a token. The latest of them are kept with what was asked and
-// what came of it, so that a repeated request is answered and not done again.
 //
 // # Operators
 //

@@ -58,7 +58,7 @@ func (s *Server) write(ctx context.Context, due []followed) (conflict bool, err 
 	var errs []error
 	for len(due) > 0 && ctx.Err() == nil {
 		n, partitions := 1, due[0].partitions()
-		for n < len(due) && partitions+due[n].partitions() <= chunk {
+		for n < len(due) && partitions+due[n].partitions() <= meta.Chunk {
 			partitions += due[n].partitions()
 			n++
 		}

@@ -37,7 +37,7 @@ func TestFollowManyReports(t *testing.T) {
 			defer stop()
 			nodes = append(nodes, id)
 		}
-		const all = 3*chunk - 10
+		const all = 3*meta.Chunk - 10
 		ks := create(t, c, client, hash("k", all, 3))
 		s := c.members[0].server
 		spare := func(d *clusterpb.Partition) uint64 {
@@ -110,7 +110,7 @@ func TestFollowManyReports(t *testing.T) {
 		if !conflict || err != nil {
 			t.Fatalf("conflict %t, %v", conflict, err)
 		}
-		if left, err := s.toFollow(); err != nil || len(left) == 0 || len(left) > chunk {
+		if left, err := s.toFollow(); err != nil || len(left) == 0 || len(left) > meta.Chunk {
 			t.Fatalf("%d are left, %v", len(left), err)
 		}
 		if err := s.followReports(t.Context()); err != nil {

@@ -13,9 +13,9 @@ type metrics struct {
 	registerer prometheus.Registerer
 	collectors []prometheus.Collector
 
-	registrations, heartbeats, created, dropped, changes prometheus.Counter
-	operators, resizes                                   *prometheus.CounterVec
-	operatorTime                                         *prometheus.HistogramVec
+	registrations, heartbeats, changes prometheus.Counter
+	operators, resizes                 *prometheus.CounterVec
+	operatorTime                       *prometheus.HistogramVec
 }
 
 func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
@@ -30,10 +30,9 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 		"Nodes that registered, again or anew, with this member.")
 	m.heartbeats = counter("heartbeats_total",
 		"Heartbeats of nodes that this member took as the leader.")
-	m.created = counter("keyspaces_created_total", "Keyspaces created by this member.")
-	m.dropped = counter("keyspaces_dropped_total", "Keyspaces dropped by this member.")
 	m.changes = counter("replica_changes_total",
 		"Changes of partitions' replicas that this member has put into the table.")
+	m.collectors = append(m.collectors, s.keyspaces.Collectors()...)
 	m.collectors = append(m.collectors, s.table.Collectors()...)
 	counted := func(name, help, prefix string) {
 		m.collectors = append(m.collectors, prometheus.NewGaugeFunc(

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server/authflag"
 	"github.com/tidemarkdb/tidemark/placement/server/consumer"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/placement/server/keyspaces"
 	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/reports"
@@ -146,12 +147,13 @@ func (c *Config) ensureDefaults() error {
 // backend of ClusterService on its server.
 type Server struct {
 	clusterpb.UnimplementedCoreServer
-	config  Config
-	store   *store.Store
-	meta    *meta.Records
-	table   *table.Streams
-	reports *reports.Reports
-	metrics *metrics
+	config    Config
+	store     *store.Store
+	meta      *meta.Records
+	table     *table.Streams
+	reports   *reports.Reports
+	keyspaces *keyspaces.Keyspaces
+	metrics   *metrics
 
 	scheduler scheduler
 
@@ -179,6 +181,11 @@ func New(config Config) (*Server, error) {
 		MaxClockAhead: config.MaxClockAhead, MaxConsumers: config.MaxConsumers,
 		Physical: config.Physical, Monotonic: config.Monotonic, Logger: config.Logger})
 	s.table = table.New(s.ctx, s.meta, config.Store)
+	s.keyspaces = keyspaces.New(keyspaces.Config{Meta: s.meta, Store: config.Store,
+		DefaultReplicas: config.DefaultReplicas, DefaultGCWindow: config.DefaultGCWindow,
+		ClosedTimestampLag: config.ClosedTimestampLag, MaxKeyspaces: config.MaxKeyspaces,
+		MaxPartitions: config.MaxPartitions, Forget: s.reports.Drop, Poke: s.poke,
+		Logger: config.Logger})
 	s.flag = authflag.New(authflag.Config{Meta: s.meta, Store: config.Store, Proves: config.Proves,
 		Notify: s.reports.WakeNode, Logger: config.Logger})
 	s.membership = membership.New(s.ctx, membership.Config{Meta: s.meta, Store: config.Store,
@@ -229,6 +236,9 @@ func (s *Server) Membership() *membership.Membership {
 // Table is the partition table as this member has it.
 func (s *Server) Table() table.Source { return s.table }
 
+// Keyspaces creates, alters and drops keyspaces.
+func (s *Server) Keyspaces() *keyspaces.Keyspaces { return s.keyspaces }
+
 // Consumers are the consumers of changes.
 func (s *Server) Consumers() *consumer.Keeper { return s.consumers }
 
@@ -263,8 +273,8 @@ func (s *Server) Guarded(ctx context.Context) (bool, error) {
 	return guard.GetOn(), err
 }
 
-// Parts gives the member's store and its part of the coordination store, as coordination.Parts says.
-// s is nil of a server that is no member.
+// Parts gives the member's store and its part of the coordination store, as coordination.Parts
+// says. s is nil of a server that is no member.
 func (s *Server) Parts(cluster uint64) (core, part *store.Store, err error) {
 	if s == nil {
 		return nil, nil, nil

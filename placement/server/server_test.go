@@ -384,7 +384,7 @@ func TestTokensAndNames(t *testing.T) {
 // The leader falls at each proposal of a creation and a drop, once before and once after it: the
 // next leader completes everything, and nothing is done twice.
 func TestNextLeaderContinues(t *testing.T) {
-	const partitions = 2*chunk + 10
+	const partitions = 2*meta.Chunk + 10
 	for _, applied := range []bool{false, true} {
 		for at := 1; ; at++ {
 			reached := false

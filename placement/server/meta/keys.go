@@ -50,6 +50,8 @@ const (
 	MaxGCWindow = 100 * 366 * 24 * 3600
 	// MaxTextBytes bounds addresses, localities, tags, versions and sentences, each.
 	MaxTextBytes = 1024
+	// Chunk is how many partitions one transaction writes or removes.
+	Chunk = 256
 	// MaxTokens is how many creations and drops are remembered.
 	MaxTokens = 1024
 

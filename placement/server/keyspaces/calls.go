@@ -1,4 +1,4 @@
-package server
+package keyspaces
 
 import (
 	"bytes"
@@ -30,44 +30,44 @@ const (
 	minClosedLag, maxClosedLag = 50, 3600 * 1000
 )
 
-// CreateKeyspace records a keyspace and returns; it becomes ACTIVE when its partitions have their
+// Create records a keyspace and returns; it becomes ACTIVE when its partitions have their
 // replicas, which may have to wait for nodes. Only the leader does it.
-func (s *Server) CreateKeyspace(
+func (k *Keyspaces) Create(
 	ctx context.Context, r *clusterpb.CreateKeyspaceRequest,
 ) (*clusterpb.CreateKeyspaceResponse, error) {
-	if err := s.validate(r); err != nil {
+	if err := k.validate(r); err != nil {
 		return nil, err
 	}
-	v, done, err := s.meta.ViewInTurn(ctx)
+	v, done, err := k.meta.ViewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	request := digest(meta.Encode(r))
-	if t, err := s.findToken(v, r.Token); t != nil || err != nil {
-		return s.repeatCreate(v, r, t, request, err)
+	if t, err := k.findToken(v, r.Token); t != nil || err != nil {
+		return k.repeatCreate(v, r, t, request, err)
 	}
 	replicas := r.ReplicationFactor
 	if replicas == 0 {
-		replicas = s.config.DefaultReplicas
+		replicas = k.config.DefaultReplicas
 	}
 	if _, _, err := facts.ParsePlacement(r.Placement, r.Leaders, int(replicas)); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	partitions := partitionCount(r)
-	if err := s.checkRoom(v, r, replicas, partitions); err != nil {
+	if err := k.checkRoom(v, r, replicas, partitions); err != nil {
 		return nil, err
 	}
 	ids, revision, err := meta.LoadIDs(v)
 	if err != nil {
-		return nil, s.meta.Status(err)
+		return nil, k.meta.Status(err)
 	}
 	ks := &clusterpb.Keyspace{
 		Id: ids.Keyspace, Name: r.Name, Partitioning: r.Partitioning,
 		HashPartitions: r.HashPartitions, ReplicationFactor: replicas,
 		GcWindowSeconds: r.GcWindowSeconds, State: clusterpb.KeyspaceState_CREATING,
 		ClosedTimestampLagMillis: cmp.Or(r.ClosedTimestampLagMillis,
-			uint64(s.config.ClosedTimestampLag.Milliseconds())),
+			uint64(k.config.ClosedTimestampLag.Milliseconds())),
 		CommitWait:      r.CommitWait,
 		TxnMaxAgeMillis: r.TxnMaxAgeMillis, TxnMaxIdleMillis: r.TxnMaxIdleMillis,
 		Placement: r.Placement, Leaders: r.Leaders,
@@ -76,15 +76,15 @@ func (s *Server) CreateKeyspace(
 	}
 	setTransactionDefaults(ks)
 	if ks.GcWindowSeconds == 0 {
-		ks.GcWindowSeconds = uint64(s.config.DefaultGCWindow / time.Second)
+		ks.GcWindowSeconds = uint64(k.config.DefaultGCWindow / time.Second)
 	}
 	id := keys.KeyspaceID(ks.Id)
 	creation := &serverpb.Creation{FirstPartition: ids.Partition, Partitions: uint64(partitions),
 		SplitAt: r.SplitAt}
 	ids.Keyspace++
 	ids.Partition += uint64(partitions)
-	ops := s.remember(ids, &serverpb.Token{Token: r.Token, Request: request, Keyspace: ks.Id})
-	ok, err := s.meta.Commit(ctx,
+	ops := k.remember(ids, &serverpb.Token{Token: r.Token, Request: request, Keyspace: ks.Id})
+	ok, err := k.meta.Commit(ctx,
 		[]*storepb.Compare{store.ModifiedAt([]byte(meta.IDsKey), revision),
 			store.Absent(meta.NameKey(r.Name))},
 		append(ops,
@@ -97,42 +97,42 @@ func (s *Server) CreateKeyspace(
 	if !ok {
 		return nil, meta.Conflict("keyspaces")
 	}
-	s.metrics.created.Inc()
-	s.config.Logger.Info("keyspace created", "keyspace", r.Name, "id", id, "partitions", partitions,
+	k.created.Inc()
+	k.config.Logger.Info("keyspace created", "keyspace", r.Name, "id", id, "partitions", partitions,
 		"replicas", replicas)
-	s.poke()
+	k.config.Poke()
 	return &clusterpb.CreateKeyspaceResponse{Keyspace: ks}, nil
 }
 
-// DropKeyspace takes a keyspace's name away and has its partitions removed. Only the leader does
+// Drop takes a keyspace's name away and has its partitions removed. Only the leader does
 // it.
-func (s *Server) DropKeyspace(
+func (k *Keyspaces) Drop(
 	ctx context.Context, r *clusterpb.DropKeyspaceRequest,
 ) (*clusterpb.DropKeyspaceResponse, error) {
-	v, done, err := s.meta.ViewInTurn(ctx)
+	v, done, err := k.meta.ViewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	request := digest(meta.Encode(r))
-	if t, err := s.findToken(v, r.Token); t != nil || err != nil {
+	if t, err := k.findToken(v, r.Token); t != nil || err != nil {
 		if err == nil && !bytes.Equal(t.Request, request) {
 			err = errToken(r.Token)
 		}
 		return &clusterpb.DropKeyspaceResponse{}, err
 	}
-	ks, err := s.meta.KeyspaceFor(ctx, v, r.Name)
+	ks, err := k.meta.KeyspaceFor(ctx, v, r.Name)
 	if err != nil {
 		return nil, err
 	}
 	ids, revision, err := meta.LoadIDs(v)
 	if err != nil {
-		return nil, s.meta.Status(err)
+		return nil, k.meta.Status(err)
 	}
-	ops := s.remember(ids,
+	ops := k.remember(ids,
 		&serverpb.Token{Token: r.Token, Request: request, Keyspace: ks.Id, Drop: true})
 	ks.State = clusterpb.KeyspaceState_DROPPING
-	ok, err := s.meta.Commit(ctx,
+	ok, err := k.meta.Commit(ctx,
 		[]*storepb.Compare{store.ModifiedAt([]byte(meta.IDsKey), revision),
 			store.ModifiedAt(meta.KeyspaceKey(ks.ID()), ks.Revision)},
 		append(ops,
@@ -145,9 +145,9 @@ func (s *Server) DropKeyspace(
 	if !ok {
 		return nil, meta.Conflict("keyspace " + r.Name)
 	}
-	s.metrics.dropped.Inc()
-	s.config.Logger.Info("keyspace is dropped", "keyspace", r.Name, "id", ks.ID())
-	s.poke()
+	k.dropped.Inc()
+	k.config.Logger.Info("keyspace is dropped", "keyspace", r.Name, "id", ks.ID())
+	k.config.Poke()
 	return &clusterpb.DropKeyspaceResponse{}, nil
 }
 
@@ -161,11 +161,11 @@ func validateClosedLag(millis uint64) error {
 }
 
 // validate is the part of checking a creation that needs no state.
-func (s *Server) validate(r *clusterpb.CreateKeyspaceRequest) error {
+func (k *Keyspaces) validate(r *clusterpb.CreateKeyspaceRequest) error {
 	refuse := func(format string, args ...any) error {
 		return status.Errorf(codes.InvalidArgument, format, args...)
 	}
-	if !validName(r.Name) {
+	if !ValidName(r.Name) {
 		return refuse(
 			"a name has 1 to %d characters, of a-z, 0-9, dot, underscore and hyphen", MaxNameLength)
 	}
@@ -244,7 +244,7 @@ func validateFactor(factor uint32) error {
 		factor)
 }
 
-func validName(name string) bool {
+func ValidName(name string) bool {
 	if len(name) < 1 || len(name) > MaxNameLength {
 		return false
 	}
@@ -266,12 +266,12 @@ func partitionCount(r *clusterpb.CreateKeyspaceRequest) int {
 }
 
 // checkRoom checks a creation against what there is.
-func (s *Server) checkRoom(
+func (k *Keyspaces) checkRoom(
 	v *store.View, r *clusterpb.CreateKeyspaceRequest, replicas uint32, partitions int,
 ) error {
 	taken, _, err := meta.LoadID(v, meta.NameKey(r.Name))
 	if err != nil {
-		return s.meta.Status(err)
+		return k.meta.Status(err)
 	}
 	if taken != 0 {
 		return status.Errorf(codes.AlreadyExists,
@@ -279,7 +279,7 @@ func (s *Server) checkRoom(
 	}
 	nodes, err := meta.CountNodes(v)
 	if err != nil {
-		return s.meta.Status(err)
+		return k.meta.Status(err)
 	}
 	if uint64(replicas) > nodes {
 		noun := "nodes"
@@ -292,28 +292,28 @@ func (s *Server) checkRoom(
 	}
 	keyspaces, err := meta.Count(v, meta.KeyspacePrefix)
 	if err != nil {
-		return s.meta.Status(err)
+		return k.meta.Status(err)
 	}
 	all, err := meta.Count(v, meta.PartitionPrefix)
 	if err != nil {
-		return s.meta.Status(err)
+		return k.meta.Status(err)
 	}
-	if keyspaces >= uint64(s.config.MaxKeyspaces) ||
-		all+uint64(partitions) > uint64(s.config.MaxPartitions) {
+	if keyspaces >= uint64(k.config.MaxKeyspaces) ||
+		all+uint64(partitions) > uint64(k.config.MaxPartitions) {
 		return status.Errorf(codes.ResourceExhausted,
 			"the cluster has %d keyspaces and %d partitions, the limits are %d and %d",
-			keyspaces, all, s.config.MaxKeyspaces, s.config.MaxPartitions)
+			keyspaces, all, k.config.MaxKeyspaces, k.config.MaxPartitions)
 	}
 	return nil
 }
 
-// KeyspaceID finds a keyspace by its name. Only the leader does it.
-func (s *Server) KeyspaceID(ctx context.Context, name string) (uint64, error) {
-	v, err := s.meta.View(ctx)
+// ID finds a keyspace by its name. Only the leader does it.
+func (k *Keyspaces) ID(ctx context.Context, name string) (uint64, error) {
+	v, err := k.meta.View(ctx)
 	if err != nil {
 		return 0, err
 	}
-	ks, err := s.meta.KeyspaceByName(v, name)
+	ks, err := k.meta.KeyspaceByName(v, name)
 	if err != nil {
 		return 0, err
 	}
@@ -326,17 +326,17 @@ func digest(b []byte) []byte {
 }
 
 // findToken looks for what a token was used for; nil if it was not, or too long ago.
-func (s *Server) findToken(v *store.View, token uint64) (*serverpb.Token, error) {
+func (k *Keyspaces) findToken(v *store.View, token uint64) (*serverpb.Token, error) {
 	if token == 0 {
 		return nil, nil
 	}
 	for kv, err := range v.All([]byte(meta.TokenPrefix)) {
 		if err != nil {
-			return nil, s.meta.Status(err)
+			return nil, k.meta.Status(err)
 		}
 		t := &serverpb.Token{}
 		if err := t.UnmarshalVT(kv.Value); err != nil {
-			return nil, s.meta.Status(meta.Malformed(kv.Key, err))
+			return nil, k.meta.Status(meta.Malformed(kv.Key, err))
 		}
 		if t.Token == token {
 			return t, nil
@@ -347,7 +347,7 @@ func (s *Server) findToken(v *store.View, token uint64) (*serverpb.Token, error)
 
 // remember keeps a token in the place of the oldest, with the counters that it takes its number
 // from.
-func (s *Server) remember(ids *serverpb.Ids, t *serverpb.Token) []*storepb.Op {
+func (k *Keyspaces) remember(ids *serverpb.Ids, t *serverpb.Token) []*storepb.Op {
 	number := ids.Token
 	ids.Token++
 	ops := []*storepb.Op{store.Put([]byte(meta.IDsKey), meta.Encode(ids))}
@@ -362,7 +362,7 @@ func errToken(token uint64) error {
 }
 
 // repeatCreate answers a creation that was done before with the keyspace as it is now.
-func (s *Server) repeatCreate(
+func (k *Keyspaces) repeatCreate(
 	v *store.View, r *clusterpb.CreateKeyspaceRequest, t *serverpb.Token, request []byte, err error,
 ) (*clusterpb.CreateKeyspaceResponse, error) {
 	if err != nil {
@@ -373,7 +373,7 @@ func (s *Server) repeatCreate(
 	}
 	ks, err := meta.LoadKeyspace(v, keys.KeyspaceID(t.Keyspace))
 	if err != nil {
-		return nil, s.meta.Status(err)
+		return nil, k.meta.Status(err)
 	}
 	if ks.Keyspace == nil {
 		return nil, status.Errorf(codes.NotFound,

@@ -1,4 +1,4 @@
-package server
+package keyspaces
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// AlterKeyspace changes settings of a keyspace. It returns when that is recorded; replicas come, go
+// Alter changes settings of a keyspace. It returns when that is recorded; replicas come, go
 // and move afterwards. Only the leader does it.
-func (s *Server) AlterKeyspace(
+func (k *Keyspaces) Alter(
 	ctx context.Context, r *clusterpb.AlterKeyspaceRequest,
 ) (*clusterpb.AlterKeyspaceResponse, error) {
 	if err := validateTransactionLimits(r.TxnMaxAgeMillis, r.TxnMaxIdleMillis); err != nil {
@@ -38,12 +38,12 @@ func (s *Server) AlterKeyspace(
 	if err := keys.ValidateDefaultTTL(r.GetDefaultTtlMillis()); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	v, done, err := s.meta.ViewInTurn(ctx)
+	v, done, err := k.meta.ViewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	ks, err := s.meta.KeyspaceFor(ctx, v, r.Name)
+	ks, err := k.meta.KeyspaceFor(ctx, v, r.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -81,13 +81,13 @@ func (s *Server) AlterKeyspace(
 	if err := keys.ValidateSplitSizes(ks.Keyspace); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	if err := s.checkPlacement(v, before, ks.Keyspace); err != nil {
+	if err := k.checkPlacement(v, before, ks.Keyspace); err != nil {
 		return nil, err
 	}
 	if proto.Equal(before, ks.Keyspace) {
 		return &clusterpb.AlterKeyspaceResponse{Keyspace: ks.Keyspace}, nil
 	}
-	ok, err := s.meta.CommitEvent(ctx, &clusterpb.Event{Kind: "keyspace", Keyspace: ks.Name,
+	ok, err := k.meta.CommitEvent(ctx, &clusterpb.Event{Kind: "keyspace", Keyspace: ks.Name,
 		KeyspaceId: uint64(ks.ID()), Reason: "asked for", Outcome: placementText(ks.Keyspace)},
 		[]*storepb.Compare{store.ModifiedAt(meta.KeyspaceKey(ks.ID()), ks.Revision)},
 		store.Put(meta.KeyspaceKey(ks.ID()), meta.Encode(ks.Keyspace)))
@@ -97,7 +97,7 @@ func (s *Server) AlterKeyspace(
 	if !ok {
 		return nil, meta.Conflict("keyspace " + r.Name)
 	}
-	s.config.Logger.Info("keyspace is altered", "keyspace", r.Name, "id", ks.ID(),
+	k.config.Logger.Info("keyspace is altered", "keyspace", r.Name, "id", ks.ID(),
 		"txn_max_age_ms", ks.TxnMaxAgeMillis, "txn_max_idle_ms", ks.TxnMaxIdleMillis, "replicas",
 		ks.ReplicationFactor, "placement", ks.Placement, "leaders", ks.Leaders, "split_size",
 		ks.SplitSizeBytes, "merge_size", ks.MergeSizeBytes, "no_auto", ks.NoAuto,
@@ -107,7 +107,7 @@ func (s *Server) AlterKeyspace(
 
 // checkPlacement refuses a change of where replicas are that the nodes cannot satisfy, or that
 // comes before the keyspace is there.
-func (s *Server) checkPlacement(v *store.View, before, after *clusterpb.Keyspace) error {
+func (k *Keyspaces) checkPlacement(v *store.View, before, after *clusterpb.Keyspace) error {
 	if before.ReplicationFactor == after.ReplicationFactor && before.Placement == after.Placement &&
 		before.Leaders == after.Leaders {
 		return nil
@@ -122,7 +122,7 @@ func (s *Server) checkPlacement(v *store.View, before, after *clusterpb.Keyspace
 	}
 	nodes, err := meta.LoadNodes(v)
 	if err != nil {
-		return s.meta.Status(err)
+		return k.meta.Status(err)
 	}
 	if waits := spec.Waits(facts.Nodes(nodes)); waits != "" {
 		return status.Errorf(codes.FailedPrecondition, "the nodes do not suffice: it needs %s", waits)

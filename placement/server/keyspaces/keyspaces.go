@@ -1,0 +1,50 @@
+package keyspaces
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// Config is what Keyspaces is made of. All fields must be set.
+type Config struct {
+	Meta  *meta.Records
+	Store *store.Store
+	// What a keyspace gets that does not say, and what the cluster may have at most.
+	DefaultReplicas                     uint32
+	DefaultGCWindow, ClosedTimestampLag time.Duration
+	MaxKeyspaces, MaxPartitions         int
+	// Forget drops what was reported of partitions that are gone.
+	Forget func([]keys.PartitionID)
+	// Poke has the stepper call step soon.
+	Poke   func()
+	Logger *slog.Logger
+}
+
+// Keyspaces creates, alters and drops keyspaces.
+type Keyspaces struct {
+	config           Config
+	meta             *meta.Records
+	created, dropped prometheus.Counter
+}
+
+// New makes the Keyspaces of a member.
+func New(config Config) *Keyspaces {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "tidemark_placement_" + name,
+			Help: help})
+	}
+	return &Keyspaces{config: config, meta: config.Meta,
+		created: counter("keyspaces_created_total", "Keyspaces created by this member."),
+		dropped: counter("keyspaces_dropped_total", "Keyspaces dropped by this member.")}
+}
+
+// Collectors are the metrics.
+func (k *Keyspaces) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{k.created, k.dropped}
+}
