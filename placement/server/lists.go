@@ -93,11 +93,7 @@ func (s *Server) ListPartitions(
 		}
 	}
 	sees := veil.SightOf(ctx)
-	for kv, err := range v.All(prefix) {
-		if err != nil {
-			return s.meta.Status(err)
-		}
-		p, err := meta.DecodePartition(kv.Key, kv.Value)
+	for p, err := range meta.All[clusterpb.Partition](v, prefix) {
 		if err != nil {
 			return s.meta.Status(err)
 		}

@@ -54,13 +54,9 @@ func isRecovered(d *clusterpb.Partition, r *clusterpb.RecoveredPartition) bool {
 // recoversOn says whether a partition goes on from a replica on a node by a confirmed recovery, and
 // that has not been reported yet: no descriptor names the node for it then.
 func (s *Server) recoversOn(v *store.View, node keys.NodeID) (bool, error) {
-	for kv, err := range v.All([]byte(meta.RecoveryPrefix)) {
+	for r, err := range meta.All[clusterpb.RecoveredPartition](v, []byte(meta.RecoveryPrefix)) {
 		if err != nil {
 			return false, err
-		}
-		r := &clusterpb.RecoveredPartition{}
-		if err := r.UnmarshalVT(kv.Value); err != nil {
-			return false, meta.Malformed(kv.Key, err)
 		}
 		if keys.NodeID(r.Node) != node {
 			continue

@@ -154,11 +154,7 @@ func internalKey(ks *clusterpb.Keyspace, key []byte) []byte {
 // between which the key is a boundary.
 func partitionsAt(v *store.View, ks keys.KeyspaceID, key []byte) (left, right *clusterpb.Partition,
 	err error) {
-	for kv, err := range v.All(meta.PartitionsOf(ks)) {
-		if err != nil {
-			return nil, nil, err
-		}
-		p, err := meta.DecodePartition(kv.Key, kv.Value)
+	for p, err := range meta.All[clusterpb.Partition](v, meta.PartitionsOf(ks)) {
 		if err != nil {
 			return nil, nil, err
 		}

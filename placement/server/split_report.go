@@ -125,13 +125,9 @@ func (j *spanJudge) unused(id keys.PartitionID) error {
 	if there != nil {
 		return fmt.Errorf("the id is that of a partition of keyspace %d", there.Keyspace)
 	}
-	for kv, err := range j.view.All([]byte(meta.CreationPrefix)) {
+	for c, err := range meta.All[serverpb.Creation](j.view, []byte(meta.CreationPrefix)) {
 		if err != nil {
 			return err
-		}
-		c := &serverpb.Creation{}
-		if err := c.UnmarshalVT(kv.Value); err != nil {
-			return meta.Malformed(kv.Key, err)
 		}
 		if uint64(id) >= c.FirstPartition && uint64(id)-c.FirstPartition < c.Partitions {
 			return errors.New("the id is for a keyspace that is being made")

@@ -149,11 +149,7 @@ func (s *Server) retire(ctx context.Context, id keys.NodeID) error {
 			return nil
 		}
 	}
-	for kv, err := range v.All([]byte(meta.PartitionPrefix)) {
-		if err != nil {
-			return err
-		}
-		p, err := meta.DecodePartition(kv.Key, kv.Value)
+	for p, err := range meta.All[clusterpb.Partition](v, []byte(meta.PartitionPrefix)) {
 		if err != nil {
 			return err
 		}

@@ -89,13 +89,9 @@ func (f *Flag) unguarded(
 			f.config.Notify(node)
 		}
 	}
-	for kv, err := range v.All([]byte(meta.NodePrefix)) {
+	for n, err := range meta.All[clusterpb.Node](v, []byte(meta.NodePrefix)) {
 		if err != nil {
 			return nil, f.config.Meta.Status(err)
-		}
-		var n clusterpb.Node
-		if err := n.UnmarshalVT(kv.Value); err != nil {
-			return nil, f.config.Meta.Status(meta.Malformed(kv.Key, err))
 		}
 		if n.Status != clusterpb.NodeStatus_NODE_GONE {
 			said, _ := f.of(keys.NodeID(n.Id), 0)

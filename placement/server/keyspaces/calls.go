@@ -330,13 +330,9 @@ func (k *Keyspaces) findToken(v *store.View, token uint64) (*serverpb.Token, err
 	if token == 0 {
 		return nil, nil
 	}
-	for kv, err := range v.All([]byte(meta.TokenPrefix)) {
+	for t, err := range meta.All[serverpb.Token](v, []byte(meta.TokenPrefix)) {
 		if err != nil {
 			return nil, k.meta.Status(err)
-		}
-		t := &serverpb.Token{}
-		if err := t.UnmarshalVT(kv.Value); err != nil {
-			return nil, k.meta.Status(meta.Malformed(kv.Key, err))
 		}
 		if t.Token == token {
 			return t, nil

@@ -126,11 +126,7 @@ func placements(
 	v *store.View, ks keys.KeyspaceID, c *serverpb.Creation,
 ) (placed []assign.Placed, missing []uint64, err error) {
 	there := make([]bool, c.Partitions)
-	for kv, err := range v.All([]byte(meta.PartitionPrefix)) {
-		if err != nil {
-			return nil, nil, err
-		}
-		p, err := meta.DecodePartition(kv.Key, kv.Value)
+	for p, err := range meta.All[clusterpb.Partition](v, []byte(meta.PartitionPrefix)) {
 		if err != nil {
 			return nil, nil, err
 		}

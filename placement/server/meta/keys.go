@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
@@ -59,42 +60,62 @@ const (
 	nodeLeases = 0x7469_6465_0000_0000
 )
 
-func NodeKey(id keys.NodeID) []byte  { return fmt.Appendf(nil, "%s%016x", NodePrefix, uint64(id)) }
+// NodeKey is the key of a node's record.
+func NodeKey(id keys.NodeID) []byte { return fmt.Appendf(nil, "%s%016x", NodePrefix, uint64(id)) }
+
+// AliveKey is the key that a node has under its lease.
 func AliveKey(id keys.NodeID) []byte { return fmt.Appendf(nil, "%s%016x", AlivePrefix, uint64(id)) }
+
+// DirectoryKey is the key of the directory that a node has.
 func DirectoryKey(id keys.NodeID) []byte {
 	return fmt.Appendf(nil, "%s%016x", directoryPrefix, uint64(id))
 }
+
+// ServerKey is the key of the node that a directory has.
 func ServerKey(server uint64) []byte { return fmt.Appendf(nil, "%s%016x", serverPrefix, server) }
-func NameKey(name string) []byte     { return []byte(NamePrefix + name) }
+
+// NameKey is the key of a keyspace's name.
+func NameKey(name string) []byte { return []byte(NamePrefix + name) }
+
+// TokenKey is the key of the token with a number.
 func TokenKey(number uint64) []byte {
 	return fmt.Appendf(nil, "%s%04x", TokenPrefix, number%MaxTokens)
 }
+
+// NodeLease is the id of a node's lease.
 func NodeLease(id keys.NodeID) int64 { return nodeLeases + int64(id) }
 
+// KeyspaceKey is the key of a keyspace's record.
 func KeyspaceKey(id keys.KeyspaceID) []byte {
 	return fmt.Appendf(nil, "%s%08x", KeyspacePrefix, uint32(id))
 }
 
+// CreationKey is the key of what is to be done of a creation.
 func CreationKey(id keys.KeyspaceID) []byte {
 	return fmt.Appendf(nil, "%s%08x", CreationPrefix, uint32(id))
 }
 
+// RecoveryKey is the key of what was confirmed of a recovered partition.
 func RecoveryKey(id keys.PartitionID) []byte {
 	return fmt.Appendf(nil, "%s%016x", RecoveryPrefix, uint64(id))
 }
 
+// OperatorKey is the key of a partition's operator.
 func OperatorKey(id keys.PartitionID) []byte {
 	return fmt.Appendf(nil, "%s%016x", OperatorPrefix, uint64(id))
 }
 
+// HeldKey is the key of a partition that an operator of its left neighbour merges.
 func HeldKey(id keys.PartitionID) []byte {
 	return fmt.Appendf(nil, "%s%016x", HeldPrefix, uint64(id))
 }
 
+// PartitionsOf is the prefix of the keys of a keyspace's partitions.
 func PartitionsOf(ks keys.KeyspaceID) []byte {
 	return fmt.Appendf(nil, "%s%08x/", PartitionPrefix, uint32(ks))
 }
 
+// PartitionKey is the key of a partition's descriptor.
 func PartitionKey(ks keys.KeyspaceID, id keys.PartitionID) []byte {
 	return fmt.Appendf(PartitionsOf(ks), "%016x", uint64(id))
 }
@@ -119,6 +140,7 @@ func LastID(key []byte, digits int) (id uint64, err error) {
 	return id, nil
 }
 
+// EncodeID is an id as it is stored.
 func EncodeID(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }
 
 func decodeID(value []byte) (uint64, error) {
@@ -142,8 +164,34 @@ func Encode(r storedRecord) []byte {
 	return value
 }
 
+// Malformed says that the record of a key cannot be read.
 func Malformed(key []byte, err error) error {
 	return fmt.Errorf("the core's record %s is malformed: %w", keys.Pretty(key), err)
+}
+
+// All reads the records under a prefix, in the order of their keys. An error is the last that it
+// yields.
+func All[T any, R interface {
+	*T
+	storedRecord
+}](v *store.View, prefix []byte) iter.Seq2[R, error] {
+	return func(yield func(R, error) bool) {
+		for kv, err := range v.All(prefix) {
+			r := R(new(T))
+			if err == nil {
+				if err = r.UnmarshalVT(kv.Value); err != nil {
+					err = Malformed(kv.Key, err)
+				}
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
 }
 
 // Load reads a record, and the revision at which it was written; 0 if it is not there.

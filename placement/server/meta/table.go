@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
+// Count counts the records under a prefix.
 func Count(v *store.View, prefix string) (uint64, error) {
 	key, end := store.PrefixRange([]byte(prefix))
 	result, err := v.Range(&storepb.Range{Key: key, RangeEnd: end, CountOnly: true})
@@ -19,6 +20,7 @@ func Count(v *store.View, prefix string) (uint64, error) {
 	return result.Count, nil
 }
 
+// KeyspaceByName reads the keyspace of a name. The error is a status: NotFound if there is none.
 func (r *Records) KeyspaceByName(v *store.View, name string) (Keyspace, error) {
 	id, _, err := LoadID(v, NameKey(name))
 	if err != nil {
@@ -57,6 +59,7 @@ func (r *Records) KeyspaceFor(
 	return ks, err
 }
 
+// LoadAlive reads which nodes are alive.
 func LoadAlive(v *store.View) (map[uint64]bool, error) {
 	alive := map[uint64]bool{}
 	for kv, err := range v.All([]byte(AlivePrefix)) {
@@ -79,13 +82,9 @@ func LoadNodes(v *store.View) ([]*clusterpb.Node, error) {
 		return nil, err
 	}
 	var nodes []*clusterpb.Node
-	for kv, err := range v.All([]byte(NodePrefix)) {
+	for n, err := range All[clusterpb.Node](v, []byte(NodePrefix)) {
 		if err != nil {
 			return nil, err
-		}
-		n := &clusterpb.Node{}
-		if err := n.UnmarshalVT(kv.Value); err != nil {
-			return nil, Malformed(kv.Key, err)
 		}
 		n.Alive = alive[n.Id]
 		nodes = append(nodes, n)
@@ -110,8 +109,10 @@ type Keyspace struct {
 	Revision uint64
 }
 
+// ID is the id of the keyspace.
 func (k Keyspace) ID() keys.KeyspaceID { return keys.KeyspaceID(k.Id) }
 
+// LoadKeyspaces reads all keyspaces, by ascending id.
 func LoadKeyspaces(v *store.View) ([]Keyspace, error) {
 	var all []Keyspace
 	for kv, err := range v.All([]byte(KeyspacePrefix)) {
@@ -137,6 +138,7 @@ func LoadKeyspace(v *store.View, id keys.KeyspaceID) (Keyspace, error) {
 	return Keyspace{k, revision}, nil
 }
 
+// DecodePartition reads a descriptor; key is for the error.
 func DecodePartition(key, value []byte) (*clusterpb.Partition, error) {
 	p := &clusterpb.Partition{}
 	if err := p.UnmarshalVT(value); err != nil {
@@ -148,13 +150,9 @@ func DecodePartition(key, value []byte) (*clusterpb.Partition, error) {
 // LoadOperators reads the operators, by partition.
 func LoadOperators(v *store.View) (map[keys.PartitionID]*serverpb.Operator, error) {
 	all := map[keys.PartitionID]*serverpb.Operator{}
-	for kv, err := range v.All([]byte(OperatorPrefix)) {
+	for o, err := range All[serverpb.Operator](v, []byte(OperatorPrefix)) {
 		if err != nil {
 			return nil, err
-		}
-		o := &serverpb.Operator{}
-		if err := o.UnmarshalVT(kv.Value); err != nil {
-			return nil, Malformed(kv.Key, err)
 		}
 		all[keys.PartitionID(o.Partition)] = o
 	}
