@@ -18,19 +18,36 @@
 //   - authflag has the record of whether servers follow users and roles.
 //   - coordination has the services of the members' second store.
 //   - membership changes the members of the core.
-//   - server, this package: a Server is a member's side, the service Core for data nodes and the
-//     core's half of the service Cluster. ClusterService is the service Cluster on any server: it
-//     answers from what is there, and forwards the rest.
+//   - server, this package, wires them and serves: a Server is a member's side, the service Core
+//     for data nodes and the core's half of the service Cluster. ClusterService is the service
+//     Cluster on any server: it answers from what is there, and forwards the rest.
+//
+// Four parts of this package are no rooms yet. They are listed in the order of their dependence:
+//
+//   - nodes: how nodes register, stay alive and leave (register.go, heartbeat.go, recovery.go,
+//     watch_nodes.go).
+//   - operators: how they are asked for, recorded, ordered, taken back and ended (operators.go,
+//     operator_end.go, split.go, merge.go, transfer.go, lead_rank.go).
+//   - judgement of reports: which descriptors go into the table (follow.go, reshape.go,
+//     split_report.go).
+//   - scheduler: it has the planner follow the table and the reports, and begins what the planner
+//     proposes (schedule*.go, neighbours.go, node_status.go, settings.go, why.go).
 //
 // Only the leader answers; the others refuse with FailedPrecondition and a hint. Watching the table
 // is answered by any member that has a leader.
 //
+// # Locks
+//
+// A room with a lock owns what the lock guards. The lock of the scheduler comes before that of
+// reports.Reports, which is a leaf, as the locks of all rooms are. The turn of meta.Records comes
+// before all of them, and is the only one that is held over a write of the store.
+//
 // # What is stored and what is not
 //
 // Stored, and so the same for every leader: nodes and the names of their directories, keyspaces,
-// partitions, ids, operators. Whether a node is alive is a key under a lease of the store, which its
-// heartbeats renew without a write. The leader of a partition, its size, and how a node does are
-// known from heartbeats only (package reports).
+// partitions, ids, operators. Whether a node is alive is a key under a lease of the store, which
+// its heartbeats renew without a write. The leader of a partition, its size, and how a node does
+// are known from heartbeats only (package reports).
 //
 // # Operators
 //
