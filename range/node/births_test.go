@@ -16,7 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -208,7 +208,7 @@ func (s *divider) check() {
 			return len(sums) == 1
 		})
 		for _, r := range p.Replicas {
-			recorded, counted, err := replica.Recount(context.Background(), c.nodes[r.Node].state, id)
+			recorded, counted, err := storage.Recount(context.Background(), c.nodes[r.Node].state, id)
 			if err != nil || recorded.Stats != counted {
 				c.t.Errorf("partition %d on node %d holds %+v, and says %+v: %v %s", p.Id, r.Node, counted,
 					recorded.Stats, err, why)
@@ -501,7 +501,7 @@ func TestParentLeavesTheChild(t *testing.T) {
 				h := m.replicas.get(keys.PartitionID(child.Id))
 				return h != nil && h.group.Failed() == nil
 			})
-			recorded, counted, err := replica.Recount(context.Background(), m.state,
+			recorded, counted, err := storage.Recount(context.Background(), m.state,
 				keys.PartitionID(child.Id))
 			if err != nil || recorded.Stats != counted || counted.LiveKeys == 0 {
 				t.Errorf("the child holds %+v, and says %+v: %v", counted, recorded.Stats, err)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tidemarkdb/tidemark/range/node/birth"
-	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 )
 
 // CheckState compares what the state database has with what the replicas say of it: the statistics
@@ -18,7 +18,7 @@ func (n *Node) CheckState(ctx context.Context) (problems []string, err error) {
 	}
 	defer state.Close()
 	for id, h := range n.replicas.all() {
-		recorded, counted, err := replica.Recount(ctx, state, id)
+		recorded, counted, err := storage.Recount(ctx, state, id)
 		if err != nil {
 			return problems, err
 		}

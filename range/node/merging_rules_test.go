@@ -17,6 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/birth"
 	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -252,7 +253,7 @@ func TestMergeInherits(t *testing.T) {
 		if r.Error != nil || at.LessEq(last) {
 			t.Errorf("written at %s what was served at %s: %v", at, last, r.GetError())
 		}
-		recorded, _, err := replica.ReadRecorded(n.state, keys.PartitionID(s.left))
+		recorded, _, err := storage.ReadRecorded(n.state, keys.PartitionID(s.left))
 		if err != nil || recorded.Closed.Less(last) {
 			t.Errorf("closed at %s, and a read was served at %s: %v", recorded.Closed, last, err)
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
-	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -167,7 +167,7 @@ func (n *Node) setBroken(id raftlog.Identity, err error) {
 // heldBy is the descriptor of what a replica has that does not open; nil if it has nothing that is
 // known.
 func (n *Node) heldBy(id raftlog.Identity) (*clusterpb.Partition, error) {
-	r, found, err := replica.ReadRecorded(n.config.State, id.Group)
+	r, found, err := storage.ReadRecorded(n.config.State, id.Group)
 	if err == nil {
 		if !found {
 			return nil, nil

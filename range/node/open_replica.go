@@ -9,6 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/node/birth"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -20,7 +21,7 @@ func (n *Node) identityOf(p *clusterpb.Partition) (raftlog.Identity, error) {
 	// table. Another one that did, and had nothing, would vote.
 	if p.SplitFrom != 0 {
 		// Its base may be here already.
-		r, found, err := replica.ReadRecorded(n.config.State, id.Group)
+		r, found, err := storage.ReadRecorded(n.config.State, id.Group)
 		if err != nil {
 			return id, err
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
-	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -168,14 +168,14 @@ func (n *Node) destroy(ctx context.Context, gone []*hosted) error {
 	if err := n.markRemoval(ids); err != nil {
 		return err
 	}
-	states := make([]replica.Gone, len(gone))
+	states := make([]storage.Gone, len(gone))
 	for i, h := range gone {
 		var err error
 		if states[i], err = h.replica.Gone(); err != nil {
 			return err
 		}
 	}
-	if err := replica.Destroy(ctx, n.config.State, states...); err != nil {
+	if err := storage.Destroy(ctx, n.config.State, states...); err != nil {
 		return err
 	}
 	if err := n.host.Log().Remove(ids...); err != nil {
@@ -259,7 +259,7 @@ func (n *Node) resumeRemoval(ids []raftlog.Identity) error {
 // erase goes on with the removal of replicas that are marked, and not open.
 func (n *Node) erase(ctx context.Context, ids []raftlog.Identity) error {
 	var left []raftlog.Identity
-	var states []replica.Gone
+	var states []storage.Gone
 	for _, id := range ids {
 		if id.Removed {
 			continue // only the mark is left
@@ -267,8 +267,8 @@ func (n *Node) erase(ctx context.Context, ids []raftlog.Identity) error {
 		left = append(left, id)
 		// INVARIANT: what goes is what the replica has. The span with which it was created may be
 		// another partition's by now.
-		gone := replica.Gone{ID: id.Group}
-		span, err := replica.RecordedSpan(n.config.State, id.Group)
+		gone := storage.Gone{ID: id.Group}
+		span, err := storage.RecordedSpan(n.config.State, id.Group)
 		if err != nil {
 			if span, err = n.loneSpan(id); err != nil {
 				return err
@@ -277,7 +277,7 @@ func (n *Node) erase(ctx context.Context, ids []raftlog.Identity) error {
 		gone.Span = span
 		states = append(states, gone)
 	}
-	if err := replica.Destroy(ctx, n.config.State, states...); err != nil {
+	if err := storage.Destroy(ctx, n.config.State, states...); err != nil {
 		return err
 	}
 	if err := n.host.Log().Remove(left...); err != nil {
@@ -294,8 +294,8 @@ func (n *Node) loneSpan(id raftlog.Identity) (*keys.Span, error) {
 		return nil, fmt.Errorf("partition %s: its descriptor in the raft log: %w", id.Group, err)
 	}
 	span, lone := keys.PartitionSpan(p), len(id.Voters) > 0
-	err := replica.EachRecorded(n.config.State,
-		func(other keys.PartitionID, r replica.Recorded, err error) {
+	err := storage.EachRecorded(n.config.State,
+		func(other keys.PartitionID, r storage.Recorded, err error) {
 			if err == nil && other != id.Group && keys.PartitionSpan(r.Descriptor).Overlaps(span) {
 				lone = false
 			}

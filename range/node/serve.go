@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -76,7 +77,7 @@ func (n *Node) serving(id keys.PartitionID) (*hosted, *kvpb.Error) {
 	text := strings.TrimPrefix(engine.Explain(why), fmt.Sprintf("partition %s: ", id))
 	e := &kvpb.Error{Code: kvpb.ErrorCode_NODE_UNHEALTHY, Message: fmt.Sprintf("the replica of "+
 		"partition %s on node %s has failed: %s", id, n.config.ID, text)}
-	if replica.IsDamage(why) || errors.Is(why, raftlog.ErrCorrupt) {
+	if storage.IsDamage(why) || errors.Is(why, raftlog.ErrCorrupt) {
 		e.Code = kvpb.ErrorCode_REPLICA_DAMAGED
 		e.Message = fmt.Sprintf("the replica of partition %s on node %s is damaged: %s", id,
 			n.config.ID, text)

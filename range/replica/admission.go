@@ -44,9 +44,9 @@ import (
 func (r *Replica) answerAdmission(rd *read) {
 	q := rd.pending.Request
 	r.mu.Lock()
-	index, until := r.mu.applied.index, rd.limit
+	index, until := r.mu.applied.Index, rd.limit
 	announce := r.mu.reads.announced.want(index)
-	if r.mu.applied.stats.Expiring > 0 {
+	if r.mu.applied.Stats.Expiring > 0 {
 		until = hlc.Max(until, rd.expiries)
 	}
 	r.mu.Unlock()
@@ -81,7 +81,7 @@ func (r *Replica) answerAdmission(rd *read) {
 func (r *Replica) placeAdmittedLocked(rd *read) bool {
 	rd.timestamp = rd.at
 	rd.limit, rd.expiries = rd.uncertainUntil, rd.uncertainUntil
-	return rd.closed.index <= r.mu.applied.index
+	return rd.closed.index <= r.mu.applied.Index
 }
 
 // notApplied refuses a read that was admitted at an index which this replica has not applied.

@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -92,11 +93,11 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 			break
 		}
 		n++
-		if e.Index != applied.index+1 {
+		if e.Index != applied.Index+1 {
 			return 0, fmt.Errorf("entry %d follows applied index %d; entries are missing or come twice",
-				e.Index, applied.index)
+				e.Index, applied.Index)
 		}
-		applied.index, applied.term = e.Index, e.Term
+		applied.Index, applied.Term = e.Index, e.Term
 		if len(e.Data) == 0 {
 			continue
 		}
@@ -110,17 +111,17 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 	}
 	if changes.split != nil {
 		if err := r.stageChild(batch, &applied, changes.split); err != nil {
-			return 0, fmt.Errorf("entry %d of term %d: %w", applied.index, applied.term, err)
+			return 0, fmt.Errorf("entry %d of term %d: %w", applied.Index, applied.Term, err)
 		}
 	}
 	release := func() {}
 	if changes.consumption != nil {
 		if release, err = r.stageConsumption(batch, &applied, changes.consumption); err != nil {
-			return 0, fmt.Errorf("entry %d of term %d: %w", applied.index, applied.term, err)
+			return 0, fmt.Errorf("entry %d of term %d: %w", applied.Index, applied.Term, err)
 		}
 	}
 	// INVARIANT: the threshold is published before anything that it gives free is gone.
-	if threshold := applied.threshold; r.threshold.Load().Less(threshold) {
+	if threshold := applied.Threshold; r.threshold.Load().Less(threshold) {
 		r.threshold.Store(&threshold)
 	}
 	if changes.split != nil {
@@ -143,9 +144,9 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 	}
 	// INVARIANT: before anything is answered, so that a read that begins after the answer has a
 	// timestamp above the write's.
-	r.observe(applied.highest)
+	r.observe(applied.Highest)
 	if changes.split != nil || changes.consumption != nil {
-		r.describeAs(&changes, applied.index)
+		r.describeAs(&changes, applied.Index)
 	}
 	if changes.split != nil {
 		r.bear(changes.split)
@@ -167,13 +168,13 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 // applyOne adds the effects of an entry to the batch, the changes and the applied record, if it is
 // accepted. It returns what has come of it if it is this replica's own, with the sequence 0 if it
 // is not.
-func (r *Replica) applyOne(batch *engine.StateBatch, e *group.Entry, applied *appliedRecord,
+func (r *Replica) applyOne(batch *engine.StateBatch, e *group.Entry, applied *storage.Record,
 	c *changes) (o ownEntry, err error) {
 	p, err := proposal.Decode(e.Data)
 	if err != nil {
 		return o, err
 	}
-	accepted := applied.accepts(e.Term, &p)
+	accepted := applied.Accepts(e.Term, &p)
 	c.versions = nil
 	if accepted {
 		if err := r.stage(batch, &p, e.Change, c); err != nil {
@@ -182,14 +183,14 @@ func (r *Replica) applyOne(batch *engine.StateBatch, e *group.Entry, applied *ap
 		if p.HandsOver {
 			c.handedOver = handedOver{e.Term, p.Highest.Wall}
 		}
-		if err := applied.advance(e.Term, &p); err != nil {
+		if err := applied.Advance(e.Term, &p); err != nil {
 			return o, err
 		}
 	} else {
 		// INVARIANT: what was served stays closed, whatever becomes of the entry that says so:
 		// its leader has handed over behind it. An entry that was evaluated in vain can precede
 		// it.
-		applied.closed = hlc.Max(applied.closed, p.Closed)
+		applied.Closed = hlc.Max(applied.Closed, p.Closed)
 		r.node.Metrics.rejected.Inc()
 	}
 	if p.Proposer == r.self {
@@ -273,7 +274,7 @@ func (r *Replica) stage(batch *engine.StateBatch, p *proposal.Entry, change bool
 			if !bytes.Equal(key, keys.LocalKey(r.id, keys.SuffixDescriptor)) {
 				return fmt.Errorf("%w: a descriptor at %s", proposal.ErrMalformed, keys.PrettyState(key))
 			}
-			next, err := decodeDescriptor(r.id, value)
+			next, err := storage.DecodeDescriptor(r.id, value)
 			if err != nil {
 				return fmt.Errorf("%w: %w", proposal.ErrMalformed, err)
 			}
@@ -359,7 +360,7 @@ func (r *Replica) describeAs(c *changes, index uint64) {
 
 // complete makes what was applied known: to the pending writes, to what waits for it, and to the
 // clients that asked for it.
-func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
+func (r *Replica) complete(applied storage.Record, own []ownEntry, c *changes) {
 	var end ending
 	var done []*pendingEntry
 	r.mu.Lock()
@@ -368,7 +369,7 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 	}
 	r.mu.applied = applied
 	// Under the lock: what a freeze leaves behind is read under it, descriptor, index and all.
-	r.describeAs(c, applied.index)
+	r.describeAs(c, applied.Index)
 	if len(c.locks) > 0 {
 		r.requeueLocked(r.mu.locks.Apply(c.locks))
 	}
@@ -448,7 +449,7 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 	r.resumeClosed(closedReads)
 
 	for _, p := range done {
-		r.answer(p, applied.highest)
+		r.answer(p, applied.Highest)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/block"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -224,10 +225,10 @@ func (r *Replica) stageLoad(batch *engine.StateBatch, d *clusterpb.Partition, p 
 }
 
 // commitApplied commits a batch, or the table of a load instead, with the applied record.
-func (r *Replica) commitApplied(batch *engine.StateBatch, applied *appliedRecord,
+func (r *Replica) commitApplied(batch *engine.StateBatch, applied *storage.Record,
 	table *engine.TableWriter) error {
-	var buffer [maxAppliedRecord]byte
-	record := applied.append(buffer[:0])
+	var buffer [storage.MaxRecord]byte
+	record := applied.Append(buffer[:0])
 	if table == nil {
 		if err := batch.Set(r.appliedKey, record, nil); err != nil {
 			return err

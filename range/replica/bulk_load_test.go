@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/block"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -156,7 +157,7 @@ func TestLoad(t *testing.T) {
 				t.Errorf("%s is %q, want %q", key, got, want)
 			}
 		}
-		var first Recorded
+		var first storage.Recorded
 		for i, m := range s.members {
 			m.catchUp(-1)
 			stats := recount(t, m.state, 100)
@@ -415,7 +416,7 @@ func TestTallyOfLoads(t *testing.T) {
 	if err := tally.count(context.Background(), m.node.counting); err != nil {
 		t.Fatal(err)
 	}
-	is, err := countVersions(m.state, keys.PartitionSpan(right), func() error { return nil })
+	is, err := storage.CountVersions(m.state, keys.PartitionSpan(right), func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,7 +102,7 @@ func (r *Replica) holdChangesLocked(rd *read, ok bool,
 		}
 		return false, max(patience, left), changesCheck
 	}
-	highest := r.mu.applied.highest
+	highest := r.mu.applied.Highest
 	if highest.LessEq(c.quiet) {
 		c.quiet = rd.timestamp
 		if c.last {

@@ -65,7 +65,7 @@ func (r *Replica) NoteClosed(closed hlc.Timestamp, index uint64) {
 		return
 	}
 	r.mu.Lock()
-	r.mu.closing.Note(closed, index, r.mu.applied.index)
+	r.mu.closing.Note(closed, index, r.mu.applied.Index)
 	r.mu.Unlock()
 	// Reads that wait look by themselves: the caller may hold locks.
 }
@@ -79,7 +79,7 @@ func (r *Replica) Closed() hlc.Timestamp {
 }
 
 func (r *Replica) closedLocked() hlc.Timestamp {
-	return hlc.Max(r.mu.applied.closed, r.mu.closing.Closed(r.mu.applied.index))
+	return hlc.Max(r.mu.applied.Closed, r.mu.closing.Closed(r.mu.applied.Index))
 }
 
 // startClosed notes how fresh a read has to be that any replica may answer.
@@ -122,7 +122,7 @@ func (r *Replica) readClosed(rd *read) {
 	}
 	// INVARIANT: what is applied, and which locks there are, is known as of the descriptor. That of a
 	// merge or a snapshot is published before.
-	ok = ok && r.descriptorAt.Load() <= r.mu.applied.index
+	ok = ok && r.descriptorAt.Load() <= r.mu.applied.Index
 	c := rd.closed
 	patience, check := c.until.Sub(r.lockNow()), closedCheck
 	if rd.changes != nil {
@@ -141,7 +141,7 @@ func (r *Replica) readClosed(rd *read) {
 	}
 	switch {
 	case patience <= 0 && c.admitted:
-		refusal = r.notApplied(q, c.index, r.mu.applied.index)
+		refusal = r.notApplied(q, c.index, r.mu.applied.Index)
 	case patience <= 0:
 		refusal = r.notClosed(q, c.need, closed, lock)
 	case r.tooManyReadsLocked():
@@ -235,7 +235,7 @@ func (r *Replica) closedAdvancedLocked(released bool) (ready []*read) {
 	closed, kept := r.closedLocked(), r.mu.reads.closed[:0]
 	for _, rd := range r.mu.reads.closed {
 		if r.advancedLocked(rd.closed, closed, released) {
-			if rd.idleLocked(r.mu.applied.highest) {
+			if rd.idleLocked(r.mu.applied.Highest) {
 				kept = append(kept, rd)
 				continue
 			}
@@ -254,7 +254,7 @@ func (r *Replica) closedAdvancedLocked(released bool) (ready []*read) {
 func (r *Replica) advancedLocked(c *closedReading, closed hlc.Timestamp, released bool) bool {
 	switch {
 	case c.admitted:
-		return c.index <= r.mu.applied.index
+		return c.index <= r.mu.applied.Index
 	case c.locked:
 		return released
 	}

@@ -69,7 +69,7 @@ func (r *Replica) promiseLocked(at hlc.Timestamp, term uint64) hlc.Timestamp {
 // floorLocked is the timestamp above which all is to be written and locked: what is closed, by what
 // is applied here, and by what this leadership has promised.
 func (r *Replica) floorLocked() hlc.Timestamp {
-	return hlc.Max(r.mu.applied.closed, r.mu.closing.Promised())
+	return hlc.Max(r.mu.applied.Closed, r.mu.closing.Promised())
 }
 
 // servedLocked is the highest timestamp at which anything was read, or closed, by this leadership.
@@ -89,7 +89,7 @@ func (r *Replica) CloseIdle() (closed hlc.Timestamp, index uint64, ok bool) {
 	}
 	closed = r.promiseLocked(at, term)
 	r.mu.closing.CloseBeside(closed) // also here
-	return closed, r.mu.applied.index, !closed.IsZero()
+	return closed, r.mu.applied.Index, !closed.IsZero()
 }
 
 // idleLocked says that nothing is in flight or being evaluated.
@@ -109,7 +109,7 @@ func (r *Replica) Sleep(join group.Join) (may bool) {
 	case !r.idleLocked() || r.promiseLocked(at, term).IsZero():
 		return r.Descriptor().GetFrozen() != nil
 	}
-	place := join(term, at, r.lag(), r.mu.applied.index)
+	place := join(term, at, r.lag(), r.mu.applied.Index)
 	r.mu.closing.Sleep(place)
 	return place != nil
 }

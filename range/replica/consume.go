@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -54,20 +55,20 @@ func (r *Replica) Consume(ctx context.Context, next *clusterpb.Partition, right 
 		for _, set := range [...]struct{ key, value []byte }{
 			{keys.LocalKey(r.id, keys.SuffixDescriptor), value},
 			{keys.LocalKey(right.id, keys.SuffixDescriptor), other},
-			{keys.LocalKey(right.id, keys.SuffixApplied), record.append(nil)},
+			{keys.LocalKey(right.id, keys.SuffixApplied), record.Append(nil)},
 		} {
 			if err := e.batch.Set(set.key, set.value, nil); err != nil {
 				return false, err
 			}
 		}
-		e.delta = proposal.Delta{LiveKeys: int64(record.stats.LiveKeys),
-			Versions: int64(record.stats.Versions), Bytes: int64(record.stats.Bytes),
-			Expiring: int64(record.stats.Expiring)}
-		e.highest = record.highest
+		e.delta = proposal.Delta{LiveKeys: int64(record.Stats.LiveKeys),
+			Versions: int64(record.Stats.Versions), Bytes: int64(record.Stats.Bytes),
+			Expiring: int64(record.Stats.Expiring)}
+		e.highest = record.Highest
 		if err := r.holdBack(e, p); err != nil {
 			return false, err
 		}
-		p.Closed = hlc.Max(p.Closed, record.closed)
+		p.Closed = hlc.Max(p.Closed, record.Closed)
 		return true, nil
 	})
 	if err != nil {
@@ -78,7 +79,7 @@ func (r *Replica) Consume(ctx context.Context, next *clusterpb.Partition, right 
 
 // frozenState is what a frozen partition leaves behind: its descriptor, and what it has applied, at
 // the index of the freeze.
-func (r *Replica) frozenState() (*clusterpb.Partition, appliedRecord, error) {
+func (r *Replica) frozenState() (*clusterpb.Partition, storage.Record, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	d, record := r.Descriptor(), r.mu.applied
@@ -90,7 +91,7 @@ func (r *Replica) frozenState() (*clusterpb.Partition, appliedRecord, error) {
 	case d.GetFrozen() == nil:
 		return nil, record, fmt.Errorf("partition %s is not frozen", r.id)
 	}
-	record.index = r.descriptorAt.Load()
+	record.Index = r.descriptorAt.Load()
 	return d, record, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -30,7 +31,7 @@ type Right interface {
 type consumption struct {
 	left, right *clusterpb.Partition
 	// record is what the neighbour had applied, at the index of its freeze.
-	record appliedRecord
+	record storage.Record
 	// from is the neighbour here, and anchored what lies with its keys.
 	from     Right
 	anchored anchored
@@ -46,12 +47,12 @@ func (c *changes) consumes(now *clusterpb.Partition, p *proposal.Entry, change b
 		case deletion || err != nil:
 			return fmt.Errorf("%s in a merge", keys.PrettyState(key))
 		case of == id && suffix == keys.SuffixDescriptor && m.left == nil:
-			m.left, err = decodeDescriptor(id, value)
+			m.left, err = storage.DecodeDescriptor(id, value)
 		case of != id && suffix == keys.SuffixDescriptor && m.right == nil:
 			right = of
-			m.right, err = decodeDescriptor(of, value)
+			m.right, err = storage.DecodeDescriptor(of, value)
 		case of != id && of == right && suffix == keys.SuffixApplied && !recorded:
-			m.record, err = decodeApplied(value)
+			m.record, err = storage.DecodeApplied(value)
 			recorded = true
 		default:
 			err = fmt.Errorf("%s in a merge", keys.PrettyState(key))
@@ -82,7 +83,7 @@ func (c *changes) freezes(batch *engine.StateBatch, now *clusterpb.Partition, p 
 		if err != nil || deletion || of != id || suffix != keys.SuffixDescriptor || next != nil {
 			return fmt.Errorf("%s in a freeze", keys.PrettyState(key))
 		}
-		if next, err = decodeDescriptor(id, value); err != nil {
+		if next, err = storage.DecodeDescriptor(id, value); err != nil {
 			return err
 		}
 		return batch.Set(key, value, nil)
@@ -106,13 +107,13 @@ func (c *changes) freezes(batch *engine.StateBatch, now *clusterpb.Partition, p 
 //
 // INVARIANT: the neighbour is at its freeze. Its leader is gone, perhaps, and no replica is left to
 // tell this replica of it what is committed; the entry says so.
-func (r *Replica) stageConsumption(batch *engine.StateBatch, applied *appliedRecord,
+func (r *Replica) stageConsumption(batch *engine.StateBatch, applied *storage.Record,
 	m *consumption) (release func(), err error) {
 	id := keys.PartitionID(m.right.Id)
 	if r.node.Right == nil {
 		return nil, fmt.Errorf("merging it with partition %s: the node has no replicas to merge", id)
 	}
-	if m.from, err = r.node.Right(m.right, m.record.index); err != nil {
+	if m.from, err = r.node.Right(m.right, m.record.Index); err != nil {
 		return nil, fmt.Errorf("merging it with partition %s: %w", id, err)
 	}
 	q := m.from.Replica()
@@ -122,7 +123,7 @@ func (r *Replica) stageConsumption(batch *engine.StateBatch, applied *appliedRec
 			q.applying.unlock()
 		}
 	}()
-	if err := q.bringTo(m.right, m.record.index, m.from); err != nil {
+	if err := q.bringTo(m.right, m.record.Index, m.from); err != nil {
 		return nil, fmt.Errorf("merging it with partition %s: bringing that to its freeze: %w", id, err)
 	}
 	left, err := m.left.MarshalVT()
@@ -132,13 +133,13 @@ func (r *Replica) stageConsumption(batch *engine.StateBatch, applied *appliedRec
 	if err := batch.Set(keys.LocalKey(r.id, keys.SuffixDescriptor), left, nil); err != nil {
 		return nil, err
 	}
-	if err := deleteOwn(batch, id); err != nil {
+	if err := storage.DeleteLocal(batch, id); err != nil {
 		return nil, err
 	}
 	// INVARIANT: what the neighbour has promised goes on.
-	applied.closed = hlc.Max(applied.closed, m.record.closed)
-	applied.threshold = hlc.Max(applied.threshold, m.record.threshold)
-	applied.highest = hlc.Max(applied.highest, m.record.highest)
+	applied.Closed = hlc.Max(applied.Closed, m.record.Closed)
+	applied.Threshold = hlc.Max(applied.Threshold, m.record.Threshold)
+	applied.Highest = hlc.Max(applied.Highest, m.record.Highest)
 	if m.anchored, err = readAnchored(r.state, m.right); err != nil {
 		return nil, err
 	}
@@ -186,8 +187,8 @@ func (r *Replica) widenLocked(m *consumption) {
 		return
 	}
 	// What is read at or below this may have been written by another node.
-	l.low = hlc.Max(l.low, beyond(m.record.highest))
-	r.mu.cache.Raise(hlc.Max(l.low, m.record.closed))
+	l.low = hlc.Max(l.low, beyond(m.record.Highest))
+	r.mu.cache.Raise(hlc.Max(l.low, m.record.Closed))
 	// The heartbeats of transactions whose records are there went to another replica.
 	l.livenessFloor = max(l.livenessFloor, l.widened-int64(txn.Abandoned-electedTime))
 }

@@ -75,7 +75,7 @@ func (c coordination) WaitFloor() hlc.Timestamp { return c.e.r.node.Clock.WaitFl
 
 // Highest implements command.Coordination.
 func (c coordination) Highest() hlc.Timestamp {
-	return hlc.Max(c.e.r.mu.applied.highest, c.e.r.mu.written)
+	return hlc.Max(c.e.r.mu.applied.Highest, c.e.r.mu.written)
 }
 
 // Leadership implements command.Coordination.

@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 )
 
 // tableCountingFS counts the tables that are made to be ingested.
@@ -42,7 +43,7 @@ func TestDestroyTogether(t *testing.T) {
 	defer c.close()
 	kept := func(i int) bool { return i%7 == 3 || i == 0 || i == all-1 }
 	var replicas []*Replica
-	var gone []Gone
+	var gone []storage.Gone
 	b := state.NewBatch()
 	defer b.Close()
 	for i := range all {
@@ -85,7 +86,7 @@ func TestDestroyTogether(t *testing.T) {
 		gone[i], gone[j] = gone[j], gone[i]
 	}
 	flushes := state.Metrics().Flush.Count
-	if err := Destroy(context.Background(), state, gone...); err != nil {
+	if err := storage.Destroy(context.Background(), state, gone...); err != nil {
 		t.Fatal(err)
 	}
 	if n := state.Metrics().Flush.Count - flushes; n > 4 {
@@ -107,12 +108,12 @@ func TestDestroyTogether(t *testing.T) {
 	}
 	defer crashed.Close()
 	for _, g := range gone {
-		for _, span := range replicatedSpans(g.ID, *g.Span) {
+		for _, span := range storage.Spans(g.ID, *g.Span) {
 			i, err := crashed.NewIter(nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if i.SeekGE(span.Start) && containsState(span, i.Key()) {
+			if i.SeekGE(span.Start) && storage.Contains(span, i.Key()) {
 				t.Errorf("%s is still there after a crash", keys.PrettyState(i.Key()))
 			}
 			i.Close()

@@ -30,7 +30,7 @@ func (r *Replica) checkAhead(t, now hlc.Timestamp) bool {
 
 // earlyLocked is by how much a read at a timestamp is too early to be served.
 func (r *Replica) earlyLocked(t hlc.Timestamp) time.Duration {
-	if t.Wall <= r.mu.applied.highest.Wall {
+	if t.Wall <= r.mu.applied.Highest.Wall {
 		return 0 // every later leader begins beyond what is in the log
 	}
 	clock := r.node.Clock

@@ -7,8 +7,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -147,7 +147,7 @@ func (r *Replica) failedError(request *kvpb.Request) *kvpb.Response {
 	err := r.mu.failed
 	r.mu.Unlock()
 	code := kvpb.ErrorCode_NODE_UNHEALTHY
-	if IsDamage(err) {
+	if storage.IsDamage(err) {
 		code = kvpb.ErrorCode_REPLICA_DAMAGED
 	}
 	return newError(request, code, "%s", r.about("this replica has failed", err))
@@ -159,18 +159,10 @@ func (r *Replica) about(what string, err error) string {
 	return at + what + ": " + strings.TrimPrefix(engine.Explain(err), at)
 }
 
-// errRecord is a record that every partition has, and that is not what was written.
-var errRecord = command.ErrRecord
-
-// IsDamage says that an error comes from stored data that is not what was written.
-func IsDamage(err error) bool {
-	return engine.IsCorruption(err) || errors.Is(err, mvcc.ErrCorrupt) || errors.Is(err, errRecord)
-}
-
 // readError is for a failed read of the engine.
 func (r *Replica) readError(request *kvpb.Request, err error) *kvpb.Response {
 	code := kvpb.ErrorCode_NODE_UNHEALTHY
-	if IsDamage(err) {
+	if storage.IsDamage(err) {
 		code = kvpb.ErrorCode_CORRUPTION
 	}
 	r.node.Logger.Error("reading the state failed", "partition", r.id, "error", err)

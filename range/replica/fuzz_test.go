@@ -9,6 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -90,12 +91,12 @@ func FuzzApply(f *testing.F) {
 }
 
 func FuzzAppliedRecord(f *testing.F) {
-	f.Add((&appliedRecord{index: 5, term: 2, highest: hlc.Timestamp{Wall: 7, Logical: 1},
-		stats: Stats{1, 2, 3, 0}}).append(nil))
-	f.Add((&appliedRecord{index: 5, term: 2, stats: Stats{1, 2, 3, 2}}).append(nil))
-	f.Add((&appliedRecord{index: 5, term: 2, stats: Stats{1, 2, 3, 1 << 63}}).append(nil))
+	f.Add((&storage.Record{Index: 5, Term: 2, Highest: hlc.Timestamp{Wall: 7, Logical: 1},
+		Stats: storage.Stats{1, 2, 3, 0}}).Append(nil))
+	f.Add((&storage.Record{Index: 5, Term: 2, Stats: storage.Stats{1, 2, 3, 2}}).Append(nil))
+	f.Add((&storage.Record{Index: 5, Term: 2, Stats: storage.Stats{1, 2, 3, 1 << 63}}).Append(nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if a, err := decodeApplied(data); err == nil && !bytes.Equal(a.append(nil), data) {
+		if a, err := storage.DecodeApplied(data); err == nil && !bytes.Equal(a.Append(nil), data) {
 			t.Fatalf("%x does not encode to itself", data)
 		}
 	})

@@ -44,7 +44,7 @@ var ErrNoRoomToCollect = errors.New("no disk space for the entries of garbage co
 func (r *Replica) MayHaveGarbage() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := &r.mu.applied.stats
+	s := &r.mu.applied.Stats
 	return s.Versions > s.LiveKeys || s.Expiring > 0 || r.mu.records.mayHave
 }
 
@@ -81,8 +81,8 @@ func (r *Replica) limitThreshold(threshold hlc.Timestamp) hlc.Timestamp {
 // The threshold is never above the clock: what is written later is above it.
 func (r *Replica) CollectGarbage(ctx context.Context, now hlc.Timestamp) (GCResult, error) {
 	r.mu.Lock()
-	result := GCResult{Threshold: r.mu.applied.threshold}
-	stats := r.mu.applied.stats
+	result := GCResult{Threshold: r.mu.applied.Threshold}
+	stats := r.mu.applied.Stats
 	r.mu.cache.Release()
 	window := time.Duration(r.gcWindow.Load())
 	threshold := r.limitThreshold(now.Add(-window))

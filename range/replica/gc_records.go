@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -97,7 +98,7 @@ func (r *Replica) settle(ctx context.Context, from []byte) (recordChunk, error) 
 	if from != nil {
 		chunk.span.Start = from
 	}
-	if compareStateKeys(chunk.span.Start, chunk.span.End) >= 0 {
+	if storage.CompareKeys(chunk.span.Start, chunk.span.End) >= 0 {
 		return chunk, nil // what is left has split off
 	}
 	threshold := *r.threshold.Load()
@@ -148,43 +149,29 @@ func (r *Replica) settle(ctx context.Context, from []byte) (recordChunk, error) 
 	return chunk, ctx.Err()
 }
 
-// eachAnchored calls visit for what is anchored in a span of state keys, until it returns false. n
-// counts the calls from 0; value is good until visit returns, and nil for locks.
+// eachAnchored calls visit for what is anchored in a span of state keys, until visit returns false.
+// n counts the calls from 0; value is good until visit returns, and nil for locks.
 func (r *Replica) eachAnchored(span keys.Span,
-	visit func(n int, key []byte, of txn.Anchored, id txn.ID, value []byte) (bool,
-		error)) (err error) {
-	i, err := r.state.NewIter(&pebble.IterOptions{LowerBound: span.Start, UpperBound: span.End})
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if closeErr := i.Close(); err == nil {
-			err = closeErr
-		}
-	}()
-	n := 0
-	for i.First(); i.Valid(); i.Next() {
+	visit func(n int, key []byte, of txn.Anchored, id txn.ID, value []byte) (bool, error)) error {
+	n := -1
+	return storage.Each(r.state, span, func(i *pebble.Iterator) (more bool, err error) {
 		_, suffix, err := keys.DecodeAnchorKey(i.Key())
 		if err != nil {
-			return fmt.Errorf("%w: %w", errRecord, err)
+			return false, fmt.Errorf("%w: %w", storage.ErrRecord, err)
 		}
 		of, id := txn.Classify(suffix)
 		var value []byte
 		if of != txn.AnchoredLock {
 			if value, err = i.ValueAndErr(); err != nil {
-				return err
+				return false, err
 			}
 		}
-		more, err := visit(n, i.Key(), of, id, value)
-		if err != nil {
-			return fmt.Errorf("record %s: %w", keys.PrettyState(i.Key()), err)
-		}
-		if !more {
-			break
-		}
 		n++
-	}
-	return i.Error()
+		if more, err = visit(n, i.Key(), of, id, value); err != nil {
+			err = fmt.Errorf("record %s: %w", keys.PrettyState(i.Key()), err)
+		}
+		return more, err
+	})
 }
 
 // foundRecords is what a look at the anchored records found.

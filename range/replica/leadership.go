@@ -6,6 +6,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -133,33 +134,33 @@ func (l *leadership) clockWentForward(now int64, ahead time.Duration) {
 
 // mayServe says that the gate is to be opened: what earlier leaders, or epochs, left in the log is
 // applied. When an entry of this leadership's term is, all of its predecessors' are.
-func (l *leadership) mayServe(applied *appliedRecord) bool {
+func (l *leadership) mayServe(applied *storage.Record) bool {
 	switch {
 	case l.handingOver:
 		return false // what it served now would not be closed
 	case l.serving || !l.IsLeader || l.barrier != 0:
 		return false
 	}
-	return applied.term == l.Term
+	return applied.Term == l.Term
 }
 
 // serve opens the gate. now is the time by this node's clock. It returns true if the log begins
 // with this leadership: no earlier one has committed an entry, so none has served anything, and
 // nothing is to be above. Otherwise the first writes of a new keyspace would carry timestamps of
 // the future. That is so only the first time: after a barrier this same leadership has served.
-func (l *leadership) serve(applied *appliedRecord, now int64) (first bool) {
+func (l *leadership) serve(applied *storage.Record, now int64) (first bool) {
 	if first = l.firstTerm == l.Term && !l.lowDue; first {
-		l.low = hlc.Max(hlc.Timestamp{Wall: now}, applied.closed)
+		l.low = hlc.Max(hlc.Timestamp{Wall: now}, applied.Closed)
 	}
 	l.firstTerm = 0
-	l.low = hlc.Max(l.low, beyond(applied.highest))
+	l.low = hlc.Max(l.low, beyond(applied.Highest))
 	l.serving = true
 	// A leader that dies takes along the time of the latest heartbeats, and clients found no leader
 	// to send them to, until now. One that hands over has put all that it has heard into the log,
 	// and is replaced at once: no client is silent for a second longer because of that.
 	l.livenessFloor = now - int64(txn.Abandoned-electedTime)
 	h := &l.handedOver
-	if h.term != 0 && h.term == applied.commandTerm && now-h.at < int64(handOverTime) &&
+	if h.term != 0 && h.term == applied.CommandTerm && now-h.at < int64(handOverTime) &&
 		now-l.widened >= int64(txn.Abandoned) {
 		l.livenessFloor = 0
 	}

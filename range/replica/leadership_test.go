@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -24,10 +25,10 @@ func elected(term uint64, now int64) *leadership {
 // The gate opens when an entry of the leader's own term is applied, and not before.
 func TestLeadershipServesBehindItsOwnEntry(t *testing.T) {
 	l := elected(3, 1000)
-	if l.mayServe(&appliedRecord{term: 2}) {
+	if l.mayServe(&storage.Record{Term: 2}) {
 		t.Error("it serves before an entry of its term is applied")
 	}
-	applied := &appliedRecord{term: 3}
+	applied := &storage.Record{Term: 3}
 	if !l.mayServe(applied) {
 		t.Fatal("it does not serve")
 	}
@@ -36,14 +37,14 @@ func TestLeadershipServesBehindItsOwnEntry(t *testing.T) {
 		t.Error("the gate is not open, or is to be opened twice")
 	}
 	l.change(group.Leadership{Term: 4})
-	if l.serving || l.mayServe(&appliedRecord{term: 4}) {
+	if l.serving || l.mayServe(&storage.Record{Term: 4}) {
 		t.Error("a follower serves")
 	}
 }
 
 // A barrier keeps the gate closed until it, or something behind it, has come back.
 func TestBarrierClosesTheGate(t *testing.T) {
-	l, applied := elected(3, 1000), &appliedRecord{term: 3}
+	l, applied := elected(3, 1000), &storage.Record{Term: 3}
 	l.serve(applied, 2000)
 	l.raiseBarrier(7)
 	for _, sequence := range []uint64{5, 6} {
@@ -69,7 +70,7 @@ func TestLowWaterMark(t *testing.T) {
 		t.Errorf("it begins at %d, want %d", later.low.Wall, want)
 	}
 	written := hlc.Timestamp{Wall: now + int64(time.Minute), Logical: 9}
-	first := later.serve(&appliedRecord{term: 3, highest: written}, now)
+	first := later.serve(&storage.Record{Term: 3, Highest: written}, now)
 	if first || !written.Less(later.low) {
 		t.Errorf("first %t, the low-water mark %s is not above what is applied", first, later.low)
 	}
@@ -81,11 +82,11 @@ func TestLowWaterMark(t *testing.T) {
 
 	earliest := elected(1, now)
 	earliest.firstTerm = 1
-	if !earliest.serve(&appliedRecord{term: 1}, now) || earliest.low.Wall != now {
+	if !earliest.serve(&storage.Record{Term: 1}, now) || earliest.low.Wall != now {
 		t.Errorf("the first leader of a log begins at %d, want %d", earliest.low.Wall, now)
 	}
 	earliest.raiseBarrier(1)
-	if earliest.serve(&appliedRecord{term: 1}, now) {
+	if earliest.serve(&storage.Record{Term: 1}, now) {
 		t.Error("it is the first a second time, and has served")
 	}
 }
@@ -106,7 +107,7 @@ func TestLivenessFloor(t *testing.T) {
 	} {
 		l := elected(3, now)
 		l.handedOver = test.handedOver
-		l.serve(&appliedRecord{term: 3, commandTerm: 2}, now)
+		l.serve(&storage.Record{Term: 3, CommandTerm: 2}, now)
 		if l.livenessFloor != test.want {
 			t.Errorf("%s: the floor is %d, want %d", name, l.livenessFloor, test.want)
 		}

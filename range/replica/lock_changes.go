@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -91,20 +92,11 @@ type anchored struct {
 
 // readAnchored reads the locks of a partition.
 func readAnchored(state engine.Reader, d *clusterpb.Partition) (found anchored, err error) {
-	bounds := keys.AnchorSpan(keys.PartitionSpan(d))
-	i, err := state.NewIter(&pebble.IterOptions{LowerBound: bounds.Start, UpperBound: bounds.End})
-	if err != nil {
-		return found, err
-	}
-	defer func() {
-		if closeErr := i.Close(); err == nil {
-			err = closeErr
-		}
-	}()
-	for i.First(); i.Valid(); i.Next() {
+	span := keys.AnchorSpan(keys.PartitionSpan(d))
+	err = storage.Each(state, span, func(i *pebble.Iterator) (bool, error) {
 		internalKey, suffix, err := keys.DecodeAnchorKey(i.Key())
 		if err != nil {
-			return found, fmt.Errorf("%w: %w", errRecord, err)
+			return false, fmt.Errorf("%w: %w", storage.ErrRecord, err)
 		}
 		switch of, _ := txn.Classify(suffix); of {
 		case txn.AnchoredRecord:
@@ -112,15 +104,16 @@ func readAnchored(state engine.Reader, d *clusterpb.Partition) (found anchored, 
 		case txn.AnchoredLock:
 			value, err := i.ValueAndErr()
 			if err != nil {
-				return found, err
+				return false, err
 			}
 			l, err := txn.DecodeLock(value)
 			if err != nil {
-				return found, fmt.Errorf("%w: %s: %w", errRecord, keys.PrettyState(i.Key()), err)
+				return false, fmt.Errorf("%w: %s: %w", storage.ErrRecord, keys.PrettyState(i.Key()), err)
 			}
 			found.locks = append(found.locks, concurrency.Change{
 				Key: string(keys.UserKey(d, internalKey)), Of: l.Transaction, State: lockState(&l)})
 		}
-	}
-	return found, i.Error()
+		return true, nil
+	})
+	return found, err
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -41,17 +39,6 @@ func (r *Replica) Fence(ctx context.Context) error {
 	return r.command(ctx, proposal.KindWrite,
 		func(*evaluation, *proposal.Entry) (bool, error) { return true, nil })
 }
-
-// empty is a descriptor as a replica has it that is to be filled: it belongs to the partition, and
-// knows of no replicas, itself included. It grants no vote, and a snapshot replaces it.
-func empty(d *clusterpb.Partition) *clusterpb.Partition {
-	e := proto.Clone(d).(*clusterpb.Partition)
-	e.Replicas, e.Generation, e.Membership = nil, 0, 0
-	return e
-}
-
-// isEmpty says whether a replica with a descriptor is yet to be filled.
-func isEmpty(d *clusterpb.Partition) bool { return d.Membership == 0 && len(d.Replicas) == 0 }
 
 // changeOf is the configuration that a descriptor leads to from another one; nil if it stays what
 // it is.

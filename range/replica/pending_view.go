@@ -21,7 +21,7 @@ func (v pendingView) Newest(key []byte) (version mvcc.Version, sequence, applied
 	if w := r.mu.pending.Newest(text(key)); w != nil {
 		return w.Version(), w.Sequence, 0
 	}
-	return mvcc.Version{}, 0, r.mu.applied.index
+	return mvcc.Version{}, 0, r.mu.applied.Index
 }
 
 // Find implements command.Pending.
@@ -41,7 +41,7 @@ func (v pendingView) Find(key []byte, above hlc.Timestamp, request mvcc.RequestI
 			}
 		}
 	}
-	return own, r.mu.applied.index
+	return own, r.mu.applied.Index
 }
 
 // Recent implements command.Pending.
@@ -70,8 +70,8 @@ func (v pendingView) Above(key []byte, ts hlc.Timestamp) hlc.Timestamp {
 	r := v.e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if ts.LessEq(r.mu.applied.closed) {
-		ts = r.mu.applied.closed.Next()
+	if ts.LessEq(r.mu.applied.Closed) {
+		ts = r.mu.applied.Closed.Next()
 	}
 	return r.mu.cache.Above(key, ts)
 }

@@ -1,6 +1,9 @@
 package replica
 
-import "github.com/tidemarkdb/tidemark/range/replica/proposal"
+import (
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
+)
 
 // pipeline is the way of writes from the queue to the log: the queue, the evaluation, and what is
 // proposed and not applied. Replica.mu guards it.
@@ -46,12 +49,12 @@ func (p *pipeline) proposed(sequence uint64) *pendingEntry {
 }
 
 // base is the sequence that the next proposal of a term builds on.
-func (p *pipeline) base(term uint64, applied *appliedRecord) uint64 {
+func (p *pipeline) base(term uint64, applied *storage.Record) uint64 {
 	if n := len(p.inFlight); n > 0 {
 		return p.inFlight[n-1].sequence
 	}
-	if applied.commandTerm == term {
-		return applied.sequence
+	if applied.CommandTerm == term {
+		return applied.Sequence
 	}
 	return 0
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -56,11 +57,11 @@ func (h *history) model() {
 			h.t.Fatal(err)
 		}
 		// Everything or nothing: the one before it in its term must be the one it was evaluated on.
-		if follows := h.commands.commandTerm == e.Term; (follows && p.Base != h.commands.sequence) ||
+		if follows := h.commands.CommandTerm == e.Term; (follows && p.Base != h.commands.Sequence) ||
 			(!follows && p.Base != 0) {
 			continue
 		}
-		h.commands.commandTerm, h.commands.sequence = e.Term, p.Sequence
+		h.commands.CommandTerm, h.commands.Sequence = e.Term, p.Sequence
 		h.threshold = hlc.Max(h.threshold, p.Threshold)
 		add := func(key string, ts hlc.Timestamp, header mvcc.Header, value []byte) {
 			if n := len(h.versions[key]); n > 0 && ts.LessEq(h.versions[key][n-1].ts) {
@@ -164,7 +165,7 @@ func (h *history) finish() {
 	}
 	// The state is the model's, from the threshold on, and what is counted is what there is.
 	r := h.leader.replica
-	counted, err := countVersions(r.state, keys.PartitionSpan(r.Descriptor()), func() error {
+	counted, err := storage.CountVersions(r.state, keys.PartitionSpan(r.Descriptor()), func() error {
 		return nil
 	})
 	if err != nil || counted != r.Stats() {

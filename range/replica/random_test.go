@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -117,7 +118,7 @@ type history struct {
 
 	// The model.
 	modelled  int
-	commands  appliedRecord
+	commands  storage.Record
 	versions  map[string][]modelVersion
 	stale     *member
 	threshold hlc.Timestamp

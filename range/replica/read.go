@@ -359,7 +359,7 @@ func (r *Replica) chooseLocked(rd *read) hlc.Timestamp {
 	// it is as long as the read has not met all locks, also if it knows of a commit by now: what
 	// that commit is below may be acknowledged, and so may one that it has not met, which is
 	// applied meanwhile.
-	return hlc.Max(hlc.Max(rd.chosen, r.mu.applied.highest), rd.wait.Committed)
+	return hlc.Max(hlc.Max(rd.chosen, r.mu.applied.Highest), rd.wait.Committed)
 }
 
 // resumeRead goes on with a read whose wait is over: what it waited for is applied.

@@ -32,7 +32,7 @@ func (r *Replica) placeLocked(rd *read) *pendingEntry {
 		return r.mu.holding
 	}
 	if rd.momentOnly {
-		if r.mu.applied.stats.Expiring > 0 {
+		if r.mu.applied.Stats.Expiring > 0 {
 			rd.timestamp = hlc.Max(rd.timestamp, rd.expiries)
 		}
 		return nil
@@ -58,7 +58,7 @@ func (r *Replica) placeLocked(rd *read) *pendingEntry {
 
 // servedBeforeLocked is at or above all that earlier leaders have served.
 func (r *Replica) servedBeforeLocked() hlc.Timestamp {
-	return hlc.Max(r.mu.leadership.low, r.mu.applied.closed)
+	return hlc.Max(r.mu.leadership.low, r.mu.applied.Closed)
 }
 
 // belowPending says that the read is of the latest value of one key, and does not wait for pending

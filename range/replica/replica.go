@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
@@ -17,6 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/closing"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/range/replica/tscache"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -75,7 +74,7 @@ type Replica struct {
 	mu struct {
 		sync.Mutex
 		// applied is written by Apply and Install only.
-		applied appliedRecord
+		applied storage.Record
 		// failed is why nothing is applied any more.
 		failed     error
 		leadership leadership
@@ -141,7 +140,7 @@ func New(c Config) (*Replica, error) {
 	r.mu.cache = tscache.New(c.Node.TimestampCacheSlots, c.Node.reads)
 	r.mu.queue = proposal.NewQueue(&writeBuffers)
 	r.mu.recent = proposal.NewRecent(c.Node.RecentSlots, c.Node.recent)
-	applied, ok, err := readApplied(c.State, r.id)
+	applied, ok, err := storage.ReadApplied(c.State, r.id)
 	if err != nil {
 		return nil, err
 	}
@@ -160,36 +159,36 @@ func New(c Config) (*Replica, error) {
 // is nothing: a key in a memtable would have the installation wait for a flush.
 func (r *Replica) firstDescriptor(c Config, applied bool) (*clusterpb.Partition, error) {
 	if !applied && c.Empty {
-		return empty(c.Partition), nil
+		return storage.Empty(c.Partition), nil
 	}
 	if !applied && c.Partition.SplitFrom != 0 {
 		return nil, fmt.Errorf("partition %s: %w", r.id, ErrNoBase)
 	}
 	if !applied {
-		if err := writeDescriptor(c.State, c.Partition); err != nil {
+		if err := storage.WriteDescriptor(c.State, c.Partition); err != nil {
 			return nil, err
 		}
 	}
-	return readDescriptor(c.State, r.id)
+	return storage.ReadDescriptor(c.State, r.id)
 }
 
 // reload takes what the state database says.
-func (r *Replica) reload(applied appliedRecord, descriptor *clusterpb.Partition) error {
+func (r *Replica) reload(applied storage.Record, descriptor *clusterpb.Partition) error {
 	found, err := readAnchored(r.state, descriptor)
 	if err != nil {
 		return fmt.Errorf("partition %s: reading its locks: %w", r.id, err)
 	}
-	threshold := applied.threshold
+	threshold := applied.Threshold
 	r.threshold.Store(&threshold)
-	r.descriptorAt.Store(applied.index) // before the descriptor: see readClosed
+	r.descriptorAt.Store(applied.Index) // before the descriptor: see readClosed
 	r.descriptor.Store(descriptor)
-	if !isEmpty(descriptor) {
+	if !storage.IsEmpty(descriptor) {
 		r.node.spans.own(descriptor)
 	}
 	if descriptor.GetFrozen() != nil && r.node.Froze != nil {
 		r.node.Froze(r.id, descriptor.Frozen)
 	}
-	r.observe(applied.highest)
+	r.observe(applied.Highest)
 	r.mu.Lock()
 	r.mu.applied = applied
 	r.mu.locks.Reset(found.locks)
@@ -211,53 +210,6 @@ func (r *Replica) observe(ts hlc.Timestamp) {
 	}
 }
 
-var errNone = errors.New("there is none")
-
-func readDescriptor(r engine.Reader, id keys.PartitionID) (*clusterpb.Partition, error) {
-	value, closer, err := r.Get(keys.LocalKey(id, keys.SuffixDescriptor))
-	if err != nil {
-		if errors.Is(err, pebble.ErrNotFound) {
-			err = fmt.Errorf("%w: %w", errRecord, errNone)
-		}
-		return nil, fmt.Errorf("partition %s: reading the descriptor: %w", id, err)
-	}
-	defer closer.Close()
-	return decodeDescriptor(id, value)
-}
-
-func decodeDescriptor(id keys.PartitionID, value []byte) (*clusterpb.Partition, error) {
-	p := &clusterpb.Partition{}
-	if err := p.UnmarshalVT(value); err != nil {
-		return nil, fmt.Errorf("partition %s: decoding the descriptor: %w: %w", id, errRecord, err)
-	}
-	if err := keys.ValidatePartition(p); err != nil {
-		return nil, err
-	}
-	if keys.PartitionID(p.Id) != id {
-		return nil, fmt.Errorf("partition %s: its descriptor says it is %s", id, keys.PartitionID(p.Id))
-	}
-	return p, nil
-}
-
-// writeDescriptor makes a new partition: its descriptor, and nothing applied.
-func writeDescriptor(state *engine.State, p *clusterpb.Partition) error {
-	id := keys.PartitionID(p.Id)
-	value, err := p.MarshalVT()
-	if err != nil {
-		return fmt.Errorf("partition %s: encoding the descriptor: %w", id, err)
-	}
-	b := state.NewBatch()
-	defer b.Close()
-	if err := b.Set(keys.LocalKey(id, keys.SuffixDescriptor), value, nil); err != nil {
-		return err
-	}
-	if err := b.Set(keys.LocalKey(id, keys.SuffixApplied), (&appliedRecord{}).append(nil),
-		nil); err != nil {
-		return err
-	}
-	return state.Commit(b)
-}
-
 // Descriptor is the partition's descriptor. It must not be changed.
 func (r *Replica) Descriptor() *clusterpb.Partition { return r.descriptor.Load() }
 
@@ -268,10 +220,10 @@ func (r *Replica) ID() keys.PartitionID { return r.id }
 func (r *Replica) ReplicaID() keys.ReplicaID { return r.self }
 
 // Stats is what the partition holds, as of the applied index.
-func (r *Replica) Stats() Stats {
+func (r *Replica) Stats() storage.Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.mu.applied.stats
+	return r.mu.applied.Stats
 }
 
 // Leadership is what the group said last.
@@ -292,7 +244,7 @@ func (r *Replica) Serving() bool {
 func (r *Replica) Applied() (index, term uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.mu.applied.index, r.mu.applied.term
+	return r.mu.applied.Index, r.mu.applied.Term
 }
 
 // DurableApplied is the applied index that would be left after a crash now.
@@ -301,11 +253,11 @@ func (r *Replica) DurableApplied() (uint64, error) {
 	if err != nil || !found {
 		return 0, err
 	}
-	a, err := decodeApplied(value)
+	a, err := storage.DecodeApplied(value)
 	if err != nil {
 		return 0, fmt.Errorf("partition %s: %w", r.id, err)
 	}
-	return a.index, nil
+	return a.Index, nil
 }
 
 // enter announces a user, until exit. It returns false when the replica is closed.
@@ -358,4 +310,33 @@ func (r *Replica) Close() error {
 	}
 	r.vacant.Reset()
 	return nil
+}
+
+// Gone closes the replica, and says what of it is to be removed from this node.
+func (r *Replica) Gone() (storage.Gone, error) {
+	g := storage.Gone{ID: r.id}
+	if d := r.Descriptor(); !storage.IsEmpty(d) && !r.consumed.Load() {
+		span := keys.PartitionSpan(d)
+		g.Span = &span
+	}
+	return g, r.Close()
+}
+
+// StateSpans are the spans of state keys that the partition has here; none if it has no data.
+func (r *Replica) StateSpans() []keys.Span {
+	d := r.Descriptor()
+	if storage.IsEmpty(d) || r.consumed.Load() {
+		return nil
+	}
+	spans := storage.Spans(r.id, keys.PartitionSpan(d))
+	return spans[:]
+}
+
+// Checksum is storage's Checksum of the partition, as it is now.
+func (r *Replica) Checksum() (index, sum uint64, err error) {
+	if !r.enter() {
+		return 0, 0, ErrClosed
+	}
+	defer r.exit()
+	return storage.Checksum(r.state, r.id)
 }

@@ -341,10 +341,10 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		r := s.member(d, "").replica
 		r.mu.Lock()
 		fmt.Fprintf(&out, "applied %d of term %d, highest %s, %d live keys, %d versions, %d bytes\n",
-			r.mu.applied.index, r.mu.applied.term,
-			stamp(r.mu.applied.highest), r.mu.applied.stats.LiveKeys, r.mu.applied.stats.Versions,
-			r.mu.applied.stats.Bytes)
-		if n := r.mu.applied.stats.Expiring; n > 0 {
+			r.mu.applied.Index, r.mu.applied.Term,
+			stamp(r.mu.applied.Highest), r.mu.applied.Stats.LiveKeys, r.mu.applied.Stats.Versions,
+			r.mu.applied.Stats.Bytes)
+		if n := r.mu.applied.Stats.Expiring; n > 0 {
 			r.mu.Unlock()
 			fmt.Fprintf(&out, "%d versions expire, may have garbage: %t\n", n, r.MayHaveGarbage())
 			r.mu.Lock()

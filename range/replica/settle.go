@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -76,7 +77,7 @@ func committed(d *clusterpb.Partition, key []byte, id txn.ID, record *txn.Record
 	error) {
 	anchor, _, err := keys.DecodeAnchorKey(key)
 	if err != nil {
-		return txn.Committed{}, fmt.Errorf("%w: %w", errRecord, err)
+		return txn.Committed{}, fmt.Errorf("%w: %w", storage.ErrRecord, err)
 	}
 	return txn.Committed{ID: id, Keyspace: keys.KeyspaceID(d.GetKeyspace()),
 		Anchor: keys.UserKey(d, anchor), At: record.Timestamp,

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -40,7 +41,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 type snapshot struct {
 	r       *Replica
 	state   *engine.Snapshot
-	applied appliedRecord
+	applied storage.Record
 	// descriptor is of the same moment.
 	descriptor *clusterpb.Partition
 }
@@ -65,13 +66,13 @@ func (r *Replica) snapshot() (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	applied, found, err := readApplied(state, r.id)
+	applied, found, err := storage.ReadApplied(state, r.id)
 	if err == nil && !found {
 		err = errors.New("it has no applied record")
 	}
 	var descriptor *clusterpb.Partition
 	if err == nil {
-		descriptor, err = readDescriptor(state, r.id)
+		descriptor, err = storage.ReadDescriptor(state, r.id)
 	}
 	if err != nil {
 		_ = state.Close()
@@ -80,8 +81,8 @@ func (r *Replica) snapshot() (*snapshot, error) {
 	return &snapshot{r, state, applied, descriptor}, nil
 }
 
-func (s *snapshot) Index() uint64 { return s.applied.index }
-func (s *snapshot) Term() uint64  { return s.applied.term }
+func (s *snapshot) Index() uint64 { return s.applied.Index }
+func (s *snapshot) Term() uint64  { return s.applied.Term }
 
 // Close releases the handle. It is called once.
 func (s *snapshot) Close() error {
@@ -100,12 +101,12 @@ func (s *snapshot) Write(ctx context.Context, w io.Writer) error {
 func (s *snapshot) write(ctx context.Context, w io.Writer) error {
 	out := summer{w: bufio.NewWriterSize(w, 64<<10)}
 	header := append([]byte(snapshotMagic), snapshotVersion)
-	for _, v := range [...]uint64{uint64(s.r.id), s.applied.index, s.applied.term} {
+	for _, v := range [...]uint64{uint64(s.r.id), s.applied.Index, s.applied.Term} {
 		header = binary.BigEndian.AppendUint64(header, v)
 	}
 	out.write(header)
 	count := uint64(0)
-	for _, span := range replicatedSpans(s.r.id, keys.PartitionSpan(s.descriptor)) {
+	for _, span := range storage.Spans(s.r.id, keys.PartitionSpan(s.descriptor)) {
 		n, err := s.writeSpan(ctx, &out, span)
 		if err != nil {
 			return err
@@ -123,35 +124,24 @@ func (s *snapshot) write(ctx context.Context, w io.Writer) error {
 
 func (s *snapshot) writeSpan(ctx context.Context, out *summer, span keys.Span) (count uint64,
 	err error) {
-	i, err := s.state.NewIter(&pebble.IterOptions{LowerBound: span.Start, UpperBound: span.End})
-	if err != nil {
-		return 0, err
-	}
-	defer func() {
-		if closeErr := i.Close(); err == nil {
-			err = closeErr
-		}
-	}()
 	var lengths []byte
-	for i.First(); i.Valid(); i.Next() {
+	err = storage.Each(s.state, span, func(i *pebble.Iterator) (bool, error) {
 		if count%256 == 0 && ctx.Err() != nil {
-			return count, context.Cause(ctx)
+			return false, context.Cause(ctx)
 		}
 		value, err := i.ValueAndErr()
 		if err != nil {
-			return count, err
+			return false, err
 		}
 		lengths = binary.AppendUvarint(lengths[:0], uint64(len(i.Key())))
 		lengths = binary.AppendUvarint(lengths, uint64(len(value)))
 		out.write(lengths)
 		out.write(i.Key())
 		out.write(value)
-		if out.err != nil {
-			return count, out.err
-		}
 		count++
-	}
-	return count, i.Error()
+		return true, out.err
+	})
+	return count, err
 }
 
 // summer writes and sums up. After an error it does nothing more.

@@ -1,12 +1,11 @@
 package replica
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 
-	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -26,13 +25,13 @@ func (s *staged) Install() error {
 		r.state.DiscardTables(s.paths)
 		return fmt.Errorf("partition %s: %w", r.id, errConsumed)
 	}
-	if index, _ := r.Applied(); s.applied.index < index {
+	if index, _ := r.Applied(); s.applied.Index < index {
 		r.state.DiscardTables(s.paths)
 		return fmt.Errorf("partition %s: a snapshot of index %d is older than what is applied, %d",
-			r.id, s.applied.index, index)
+			r.id, s.applied.Index, index)
 	}
 	// INVARIANT: the threshold is published before anything that it gives free is gone.
-	if threshold := s.applied.threshold; r.threshold.Load().Less(threshold) {
+	if threshold := s.applied.Threshold; r.threshold.Load().Less(threshold) {
 		r.threshold.Store(&threshold)
 	}
 	r.vacant.Begin()
@@ -75,7 +74,7 @@ func (s *staged) install() error {
 		return err
 	}
 	former := r.Descriptor()
-	if len(taken) == 0 && (isEmpty(former) || keys.PartitionSpan(former).Equal(span)) {
+	if len(taken) == 0 && (storage.IsEmpty(former) || keys.PartitionSpan(former).Equal(span)) {
 		return nil
 	}
 	// INVARIANT: after the ingestion, for a partition that lacked a part of itself would go on with
@@ -87,16 +86,16 @@ func (s *staged) install() error {
 	b := r.state.NewBatch()
 	defer b.Close()
 	had := taken
-	if !isEmpty(former) {
+	if !storage.IsEmpty(former) {
 		had = append(had[:len(had):len(had)], former)
 	}
 	for _, d := range had {
-		if err := deleteBeyond(b, keys.PartitionSpan(d), span); err != nil {
+		if err := storage.DeleteBeyond(b, keys.PartitionSpan(d), span); err != nil {
 			return err
 		}
 	}
 	for _, d := range taken {
-		if err := deleteOwn(b, keys.PartitionID(d.Id)); err != nil {
+		if err := storage.DeleteLocal(b, keys.PartitionID(d.Id)); err != nil {
 			return err
 		}
 	}
@@ -148,32 +147,6 @@ func (s *staged) tellTaken() {
 	}
 }
 
-// deleteBeyond deletes what lies in one span and not in another one.
-func deleteBeyond(b *engine.StateBatch, had, has keys.Span) error {
-	for _, beyond := range [...]keys.Span{{Start: had.Start, End: has.Start},
-		{Start: has.End, End: had.End}} {
-		if beyond.Empty() || bytes.Equal(beyond.Start, beyond.End) {
-			continue
-		}
-		for _, gone := range [...]keys.Span{keys.AnchorSpan(beyond), keys.DataSpan(beyond)} {
-			if err := b.DeleteRange(gone.Start, gone.End, nil); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// deleteOwn deletes what a partition has by its id.
-func deleteOwn(b *engine.StateBatch, id keys.PartitionID) error {
-	for _, suffix := range [...]string{keys.SuffixDescriptor, keys.SuffixApplied} {
-		if err := b.Delete(keys.LocalKey(id, suffix), nil); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Discard removes the tables.
 func (s *staged) Discard() {
 	s.r.state.DiscardTables(s.paths)
@@ -183,7 +156,7 @@ func (s *staged) Discard() {
 // FlushSplits makes the splits durable that are applied here.
 func (r *Replica) FlushSplits() error {
 	d := r.Descriptor()
-	if isEmpty(d) || d.Generation == 1 {
+	if storage.IsEmpty(d) || d.Generation == 1 {
 		return nil
 	}
 	value, found, err := r.state.DurableGet(keys.LocalKey(r.id, keys.SuffixDescriptor))
@@ -191,7 +164,7 @@ func (r *Replica) FlushSplits() error {
 		return err
 	}
 	if found {
-		durable, err := decodeDescriptor(r.id, value)
+		durable, err := storage.DecodeDescriptor(r.id, value)
 		if err == nil && durable.Generation == d.Generation {
 			return nil
 		}

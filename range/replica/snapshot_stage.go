@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -24,7 +25,7 @@ const maxTableBytes = 64 << 20
 type staged struct {
 	r          *Replica
 	paths      []string
-	applied    appliedRecord
+	applied    storage.Record
 	descriptor *clusterpb.Partition
 	claim      *spanClaim
 	// taken are the partitions from which the installation has taken over.
@@ -72,11 +73,11 @@ type stager struct {
 	current int
 	paths   []string
 
-	applied    appliedRecord
+	applied    storage.Record
 	hasApplied bool
 	descriptor *clusterpb.Partition
 	// versions are counted, and compared with what the snapshot claims.
-	versions versionCounter
+	versions storage.Counter
 	highest  hlc.Timestamp
 }
 
@@ -154,7 +155,7 @@ func (s *stager) takeSpan() error {
 	}
 	span := keys.PartitionSpan(s.descriptor)
 	// It may have become narrower by splits, and wider by merges, but it begins where it did.
-	if now := s.r.Descriptor(); !isEmpty(now) && (!bytes.Equal(now.Start, s.descriptor.Start) ||
+	if now := s.r.Descriptor(); !storage.IsEmpty(now) && (!bytes.Equal(now.Start, s.descriptor.Start) ||
 		now.Generation >= s.descriptor.Generation && !bytes.Equal(now.End, s.descriptor.End)) {
 		return fmt.Errorf("%w: its span %s cannot come of this replica's, %s", errSnapshot, span,
 			keys.PartitionSpan(now))
@@ -163,7 +164,7 @@ func (s *stager) takeSpan() error {
 	if err != nil {
 		return err
 	}
-	s.claim, s.spans = claim, replicatedSpans(s.r.id, span)
+	s.claim, s.spans = claim, storage.Spans(s.r.id, span)
 	return nil
 }
 
@@ -197,14 +198,14 @@ func (s *stager) abort() {
 }
 
 func (s *stager) record(key, value []byte) error {
-	if err := checkStateKey(key); err != nil {
+	if err := storage.CheckKey(key); err != nil {
 		return fmt.Errorf("%w: %w", errSnapshot, err)
 	}
-	if s.in.count > 1 && compareStateKeys(s.in.last, key) >= 0 {
+	if s.in.count > 1 && storage.CompareKeys(s.in.last, key) >= 0 {
 		return fmt.Errorf("%w: %s does not follow %s", errSnapshot, keys.PrettyState(key),
 			keys.PrettyState(s.in.last))
 	}
-	for !containsState(s.spans[s.current], key) {
+	for !storage.Contains(s.spans[s.current], key) {
 		if s.current == len(s.spans)-1 {
 			return fmt.Errorf("%w: %s does not belong to the partition",
 				errSnapshot, keys.PrettyState(key))
@@ -239,12 +240,12 @@ func (s *stager) record(key, value []byte) error {
 func (s *stager) local(key, value []byte) (err error) {
 	switch {
 	case bytes.Equal(key, keys.LocalKey(s.r.id, keys.SuffixApplied)):
-		if s.applied, err = decodeApplied(value); err != nil {
+		if s.applied, err = storage.DecodeApplied(value); err != nil {
 			return fmt.Errorf("%w: %w", errSnapshot, err)
 		}
 		s.hasApplied = true
 	case bytes.Equal(key, keys.LocalKey(s.r.id, keys.SuffixDescriptor)):
-		if s.descriptor, err = decodeDescriptor(s.r.id, value); err != nil {
+		if s.descriptor, err = storage.DecodeDescriptor(s.r.id, value); err != nil {
 			return fmt.Errorf("%w: %w", errSnapshot, err)
 		}
 	default:
@@ -277,7 +278,7 @@ func (s *stager) anchored(key, value []byte) error {
 
 // version counts a version.
 func (s *stager) version(key, value []byte) error {
-	if err := s.versions.add(key, value); err != nil {
+	if err := s.versions.Add(key, value); err != nil {
 		return fmt.Errorf("%w: %w", errSnapshot, err)
 	}
 	_, ts, _ := keys.DecodeVersioned(key) // which has just been checked
@@ -290,30 +291,15 @@ func (s *stager) verify() error {
 	switch {
 	case !s.hasApplied || s.descriptor == nil:
 		return fmt.Errorf("%w: it lacks the applied record or the descriptor", errSnapshot)
-	case s.applied.index != s.index || s.applied.term != s.term:
+	case s.applied.Index != s.index || s.applied.Term != s.term:
 		return fmt.Errorf("%w: its applied record is of index %d, term %d",
-			errSnapshot, s.applied.index, s.applied.term)
-	case s.applied.stats != s.versions.stats:
-		return fmt.Errorf("%w: it holds %+v and says %+v", errSnapshot, s.versions.stats,
-			s.applied.stats)
-	case s.applied.highest.Less(s.highest):
+			errSnapshot, s.applied.Index, s.applied.Term)
+	case s.applied.Stats != s.versions.Stats:
+		return fmt.Errorf("%w: it holds %+v and says %+v", errSnapshot, s.versions.Stats,
+			s.applied.Stats)
+	case s.applied.Highest.Less(s.highest):
 		return fmt.Errorf("%w: it has a version or lock at %s, above its highest timestamp %s",
-			errSnapshot, s.highest, s.applied.highest)
+			errSnapshot, s.highest, s.applied.Highest)
 	}
 	return nil
-}
-
-// checkStateKey says whether bytes from outside are a state key at all: the engine's comparer takes
-// it for granted.
-func checkStateKey(key []byte) error {
-	if _, _, err := keys.DecodeVersioned(key); err == nil {
-		return nil
-	}
-	if _, _, err := keys.DecodeLocalKey(key); err == nil {
-		return nil
-	}
-	if _, _, err := keys.DecodeAnchorKey(key); err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s is not a state key", keys.Pretty(key))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 )
 
 // Every truncation and every flipped byte of a snapshot is noticed, and leaves the receiver as it
@@ -174,7 +175,7 @@ func TestDestroy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Destroy(context.Background(), state, what); err != nil {
+	if err := storage.Destroy(context.Background(), state, what); err != nil {
 		t.Fatal(err)
 	}
 	after := fs.CrashClone(vfs.CrashCloneCfg{})
@@ -189,12 +190,12 @@ func TestDestroy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer crashed.Close()
-	for _, span := range replicatedSpans(100, keys.PartitionSpan(gone.Descriptor())) {
+	for _, span := range storage.Spans(100, keys.PartitionSpan(gone.Descriptor())) {
 		i, err := crashed.NewIter(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if i.SeekGE(span.Start) && containsState(span, i.Key()) {
+		if i.SeekGE(span.Start) && storage.Contains(span, i.Key()) {
 			t.Errorf("%s is still there", keys.PrettyState(i.Key()))
 		}
 		i.Close()

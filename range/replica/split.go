@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -107,7 +108,7 @@ func (r *Replica) split(ctx context.Context, left, right *clusterpb.Partition) e
 			for _, set := range [...]struct{ key, value []byte }{
 				{keys.LocalKey(r.id, keys.SuffixDescriptor), leftValue},
 				{keys.LocalKey(id, keys.SuffixDescriptor), rightValue},
-				{keys.LocalKey(id, keys.SuffixApplied), (&appliedRecord{stats: stats}).append(nil)},
+				{keys.LocalKey(id, keys.SuffixApplied), (&storage.Record{Stats: stats}).Append(nil)},
 			} {
 				if err := e.batch.Set(set.key, set.value, nil); err != nil {
 					return false, err

@@ -7,6 +7,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -27,7 +28,7 @@ const (
 type split struct {
 	left, right *clusterpb.Partition
 	// stats are the child's.
-	stats Stats
+	stats storage.Stats
 	birth Birth
 }
 
@@ -41,14 +42,14 @@ func (c *changes) splits(now *clusterpb.Partition, p *proposal.Entry, change boo
 		case deletion || err != nil:
 			return fmt.Errorf("%s in a split", keys.PrettyState(key))
 		case of == id && suffix == keys.SuffixDescriptor && s.left == nil:
-			s.left, err = decodeDescriptor(id, value)
+			s.left, err = storage.DecodeDescriptor(id, value)
 		case of != id && suffix == keys.SuffixDescriptor && s.right == nil:
 			child = of
-			s.right, err = decodeDescriptor(of, value)
+			s.right, err = storage.DecodeDescriptor(of, value)
 		case of != id && of == child && suffix == keys.SuffixApplied:
-			var a appliedRecord
-			a, err = decodeApplied(value)
-			s.stats = a.stats
+			var a storage.Record
+			a, err = storage.DecodeApplied(value)
+			s.stats = a.Stats
 		default:
 			err = fmt.Errorf("%s in a split", keys.PrettyState(key))
 		}
@@ -69,8 +70,8 @@ func (c *changes) splits(now *clusterpb.Partition, p *proposal.Entry, change boo
 }
 
 // stageChild adds the effects of a split to a batch. applied is the parent's, as of the entry.
-func (r *Replica) stageChild(batch *engine.StateBatch, applied *appliedRecord, s *split) error {
-	s.right.SplitIndex = applied.index
+func (r *Replica) stageChild(batch *engine.StateBatch, applied *storage.Record, s *split) error {
+	s.right.SplitIndex = applied.Index
 	if r.node.Bear != nil {
 		birth, err := r.node.Bear(s.right, r.self)
 		if err != nil {
@@ -106,9 +107,9 @@ func (r *Replica) stageChild(batch *engine.StateBatch, applied *appliedRecord, s
 	}
 	// INVARIANT: what was promised before goes on for the child: nothing is written at or below what
 	// is closed, nor read below the threshold.
-	base := appliedRecord{index: bornIndex, term: bornTerm, highest: applied.highest,
-		closed: applied.closed, threshold: applied.threshold, stats: s.stats}
-	return batch.Set(keys.LocalKey(id, keys.SuffixApplied), base.append(nil), nil)
+	base := storage.Record{Index: bornIndex, Term: bornTerm, Highest: applied.Highest,
+		Closed: applied.Closed, Threshold: applied.Threshold, Stats: s.stats}
+	return batch.Set(keys.LocalKey(id, keys.SuffixApplied), base.Append(nil), nil)
 }
 
 // bear tells the node of the child, which lies in the state.

@@ -16,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -87,13 +88,13 @@ func (s *splitTest) must(response *kvpb.Response) *kvpb.Response {
 }
 
 // recount compares what a partition says that it holds with what is there.
-func recount(t *testing.T, state *engine.State, id keys.PartitionID) Recorded {
+func recount(t *testing.T, state *engine.State, id keys.PartitionID) storage.Recorded {
 	t.Helper()
-	r, found, err := ReadRecorded(state, id)
+	r, found, err := storage.ReadRecorded(state, id)
 	if err != nil || !found {
 		t.Fatalf("partition %s is not there: %v", id, err)
 	}
-	is, err := countVersions(state, keys.PartitionSpan(r.Descriptor), func() error { return nil })
+	is, err := storage.CountVersions(state, keys.PartitionSpan(r.Descriptor), func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +127,7 @@ func TestSplit(t *testing.T) {
 	if len(told) != 1 {
 		t.Errorf("the node was told of %d births", len(told))
 	}
-	var base Recorded
+	var base storage.Recorded
 	for i, m := range s.members {
 		m.catchUp(-1)
 		parent := recount(t, m.state, 100)
@@ -192,7 +193,7 @@ func TestTally(t *testing.T) {
 	if err := tally.count(context.Background(), s.members[0].node.counting); err != nil {
 		t.Fatal(err)
 	}
-	is, err := countVersions(s.members[0].state, keys.PartitionSpan(right), func() error {
+	is, err := storage.CountVersions(s.members[0].state, keys.PartitionSpan(right), func() error {
 		return nil
 	})
 	if err != nil {
@@ -343,7 +344,7 @@ func TestSnapshotNarrowerThanBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	recount(t, follower.state, 100)
-	n, err := countVersions(follower.state, keys.PartitionSpan(right), func() error { return nil })
+	n, err := storage.CountVersions(follower.state, keys.PartitionSpan(right), func() error { return nil })
 	if err != nil || n.Versions != 0 {
 		t.Errorf("%d versions are in no partition's span: %v", n.Versions, err)
 	}
@@ -417,7 +418,7 @@ func TestSnapshotOverAnotherReplica(t *testing.T) {
 		return Elsewhere, nil
 	}
 	follower.catchUp(-1)
-	n, err := countVersions(follower.state, keys.PartitionSpan(right), func() error { return nil })
+	n, err := storage.CountVersions(follower.state, keys.PartitionSpan(right), func() error { return nil })
 	if err != nil || n.Versions != 0 {
 		t.Errorf("%d versions are left of what went elsewhere: %v", n.Versions, err)
 	}
@@ -486,7 +487,7 @@ func TestReadAcrossSplit(t *testing.T) {
 		t.Fatal(err)
 	}
 	span := keys.PartitionSpan(right)
-	if err := Destroy(context.Background(), m.state, Gone{ID: 200, Span: &span}); err != nil {
+	if err := storage.Destroy(context.Background(), m.state, storage.Gone{ID: 200, Span: &span}); err != nil {
 		t.Fatal(err)
 	}
 	q := getOf("x")

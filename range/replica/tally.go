@@ -3,16 +3,14 @@ package replica
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"time"
-
-	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -22,7 +20,7 @@ import (
 type tally struct {
 	span     keys.Span
 	snapshot *engine.Snapshot
-	counted  Stats
+	counted  storage.Stats
 	// applied is guarded by Replica.mu.
 	applied proposal.Delta
 }
@@ -33,8 +31,8 @@ func (t *tally) has(internalKey []byte) bool {
 }
 
 // stats is what the right part holds. The caller holds Replica.mu, and nothing is in flight.
-func (t *tally) stats() Stats {
-	return Stats{
+func (t *tally) stats() storage.Stats {
+	return storage.Stats{
 		LiveKeys: t.counted.LiveKeys + uint64(t.applied.LiveKeys),
 		Versions: t.counted.Versions + uint64(t.applied.Versions),
 		Bytes:    t.counted.Bytes + uint64(t.applied.Bytes),
@@ -87,7 +85,7 @@ const countPiece = 500 * time.Microsecond
 // count counts what the part held when the tally began.
 func (t *tally) count(ctx context.Context, pacer *admission.Pacer) (err error) {
 	began := time.Now()
-	t.counted, err = countVersions(t.snapshot, t.span, func() error {
+	t.counted, err = storage.CountVersions(t.snapshot, t.span, func() error {
 		worked := time.Since(began)
 		if worked < countPiece {
 			return nil
@@ -97,66 +95,6 @@ func (t *tally) count(ctx context.Context, pacer *admission.Pacer) (err error) {
 		return err
 	})
 	return err
-}
-
-// countVersions counts the versions in a span of internal keys. It calls pause now and then, whose
-// error ends it.
-func countVersions(reader engine.Reader, span keys.Span, pause func() error) (s Stats, err error) {
-	bounds := keys.DataSpan(span)
-	i, err := reader.NewIter(&pebble.IterOptions{LowerBound: bounds.Start, UpperBound: bounds.End})
-	if err != nil {
-		return s, err
-	}
-	defer func() {
-		if closeErr := i.Close(); err == nil {
-			err = closeErr
-		}
-	}()
-	var c versionCounter
-	for i.First(); i.Valid(); i.Next() {
-		if c.stats.Versions%256 == 255 {
-			if err := pause(); err != nil {
-				return s, err
-			}
-		}
-		value, err := i.ValueAndErr()
-		if err != nil {
-			return s, err
-		}
-		if err := c.add(i.Key(), value); err != nil {
-			return s, err
-		}
-	}
-	return c.stats, i.Error()
-}
-
-// versionCounter counts versions that come in the order of their state keys.
-type versionCounter struct {
-	stats Stats
-	last  []byte
-}
-
-func (c *versionCounter) add(key, value []byte) error {
-	internalKey, ts, err := keys.DecodeVersioned(key)
-	if err != nil || ts.IsZero() {
-		return fmt.Errorf("%s is not a version", keys.PrettyState(key))
-	}
-	h, stored, err := mvcc.DecodeHeader(value)
-	if err != nil {
-		return fmt.Errorf("%s: %w", keys.PrettyState(key), err)
-	}
-	c.stats.Versions++
-	c.stats.Bytes += uint64(len(key) + len(stored))
-	if h.Expires != 0 {
-		c.stats.Expiring++
-	}
-	if c.stats.Versions == 1 || !bytes.Equal(c.last, internalKey) {
-		c.last = append(c.last[:0], internalKey...)
-		if h.Kind == mvcc.KindValue {
-			c.stats.LiveKeys++
-		}
-	}
-	return nil
 }
 
 // removed accounts for versions that are removed.

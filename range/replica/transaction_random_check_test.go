@@ -7,6 +7,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -135,7 +136,7 @@ func (h *transactionHistory) checkTransaction(x *simulated) {
 // checkStats counts what the leader's partition holds.
 func (h *transactionHistory) checkStats() {
 	r := h.leader.replica
-	var want Stats
+	var want storage.Stats
 	iter, err := mvcc.Scan(r.state, mvcc.ScanOptions{Span: keys.PartitionSpan(r.Descriptor()),
 		At: hlc.MaxTimestamp}, nil)
 	if err != nil {

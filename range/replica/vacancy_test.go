@@ -108,7 +108,7 @@ func TestVacantSpansOfReplicas(t *testing.T) {
 			}
 			s.physical.Advance(time.Duration(random.IntN(1000)) * time.Millisecond)
 			s.members[0].replica.mu.Lock()
-			times = append(times, s.members[0].replica.mu.applied.highest)
+			times = append(times, s.members[0].replica.mu.applied.Highest)
 			s.members[0].replica.mu.Unlock()
 			for _, m := range s.members {
 				c := &kvpb.ScanRequest{Reverse: random.IntN(2) == 0, MaxRows: uint32(random.IntN(3)),
@@ -118,7 +118,7 @@ func TestVacantSpansOfReplicas(t *testing.T) {
 					c.Start, c.End = []byte(vacantKey(min(a, b))), []byte(vacantKey(max(a, b)+1))
 				}
 				m.replica.mu.Lock()
-				at := m.replica.mu.applied.highest
+				at := m.replica.mu.applied.Highest
 				m.replica.mu.Unlock()
 				if random.IntN(3) == 0 {
 					at = hlc.Min(at, times[random.IntN(len(times))])
@@ -157,7 +157,7 @@ func TestVacantSpansWhileWriting(t *testing.T) {
 	var at atomic.Pointer[moment]
 	note := func() {
 		m.replica.mu.Lock()
-		now := m.replica.mu.applied.highest
+		now := m.replica.mu.applied.Highest
 		m.replica.mu.Unlock()
 		at.Store(&moment{now, plainScan(t, m, &kvpb.ScanRequest{}, now)})
 	}

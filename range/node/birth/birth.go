@@ -7,6 +7,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -19,7 +20,7 @@ func Of(log *raftlog.Log, state engine.Reader, child *clusterpb.Partition, self 
 	if err != nil {
 		return 0, err
 	}
-	_, recorded, err := replica.ReadRecorded(state, partition)
+	_, recorded, err := storage.ReadRecorded(state, partition)
 	switch {
 	case err != nil:
 		return 0, err

@@ -7,7 +7,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
-	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -23,7 +23,7 @@ func (d *Directory) Bury(live []raftlog.Identity) (left []raftlog.Identity, buri
 		return nil, 0, err
 	}
 	if len(gone) > 0 {
-		if err := replica.DeleteOwn(d.State, gone...); err != nil {
+		if err := storage.DeleteOwn(d.State, gone...); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -66,7 +66,7 @@ type owners struct {
 // owners reads them. gone are recorded too, and were consumed by one of them.
 func (d *Directory) owners() (o owners, gone []keys.PartitionID, err error) {
 	var all []*clusterpb.Partition
-	err = replica.EachRecorded(d.State, func(_ keys.PartitionID, r replica.Recorded, err error) {
+	err = storage.EachRecorded(d.State, func(_ keys.PartitionID, r storage.Recorded, err error) {
 		if err == nil {
 			all = append(all, r.Descriptor)
 		}

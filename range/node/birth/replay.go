@@ -8,6 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -68,7 +69,7 @@ func (d *Directory) lacks(id raftlog.Identity) (bool, error) {
 	if _, born := IsBorn(id); !born {
 		return false, nil
 	}
-	_, recorded, err := replica.ReadRecorded(d.State, id.Group)
+	_, recorded, err := storage.ReadRecorded(d.State, id.Group)
 	return !recorded, err
 }
 
@@ -178,7 +179,7 @@ func (d *Directory) Orphans(node uint64, identities []raftlog.Identity) (
 		known[id.Group] = true
 	}
 	var found []raftlog.Identity
-	err := replica.EachRecorded(d.State, func(id keys.PartitionID, r replica.Recorded, err error) {
+	err := storage.EachRecorded(d.State, func(id keys.PartitionID, r storage.Recorded, err error) {
 		self := replicaOn(r.Descriptor, node)
 		if err != nil || known[id] || r.Descriptor.SplitFrom == 0 || self == nil {
 			return

@@ -8,7 +8,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 )
 
 // Strays are the spans of internal keys that are in no partition's span, and have something in the
@@ -16,7 +16,7 @@ import (
 func Strays(state engine.Reader) (strays []keys.Span, ok bool, err error) {
 	var spans []keys.Span
 	ok = true
-	err = replica.EachRecorded(state, func(id keys.PartitionID, r replica.Recorded, err error) {
+	err = storage.EachRecorded(state, func(id keys.PartitionID, r storage.Recorded, err error) {
 		if err != nil {
 			ok = false
 			return

@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/node/birth"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -113,7 +114,7 @@ func (d *Directory) works(log *raftlog.Log, identities []raftlog.Identity, p *Pl
 // compare sees to it that a replica is as the survey found it, or that the plan was carried out on
 // it.
 func (d *Directory) compare(log *raftlog.Log, w *work, started bool) (done bool, err error) {
-	recorded, found, err := replica.ReadRecorded(d.State, keys.PartitionID(w.Partition))
+	recorded, found, err := storage.ReadRecorded(d.State, keys.PartitionID(w.Partition))
 	if err != nil {
 		return false, err
 	}
@@ -184,7 +185,7 @@ func (d *Directory) carryOut(log *raftlog.Log, identities []raftlog.Identity, wo
 		func(p *clusterpb.Partition) bool { return gone(keys.PartitionID(p.Id)) })
 	rewrites = slices.DeleteFunc(rewrites,
 		func(r raftlog.Rewrite) bool { return gone(r.Identity.Group) })
-	if err := replica.ReplaceDescriptors(d.State, descriptors...); err != nil {
+	if err := storage.ReplaceDescriptors(d.State, descriptors...); err != nil {
 		return err
 	}
 	// INVARIANT: the state is durable before the log that it was made of goes.

@@ -16,7 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/node"
 	"github.com/tidemarkdb/tidemark/range/node/birth"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
-	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -185,7 +185,7 @@ func (d *Directory) readReplica(log *raftlog.Log, id raftlog.Identity) Replica {
 
 func (d *Directory) inspect(log *raftlog.Log, id raftlog.Identity, r *Replica) error {
 	now := &clusterpb.Partition{}
-	recorded, found, err := replica.ReadRecorded(d.State, id.Group)
+	recorded, found, err := storage.ReadRecorded(d.State, id.Group)
 	switch {
 	case err != nil:
 		return err
@@ -222,7 +222,7 @@ func (d *Directory) inspect(log *raftlog.Log, id raftlog.Identity, r *Replica) e
 		if !e.Change {
 			return nil
 		}
-		next, err := replica.DescriptorIn(id.Group, e.Data)
+		next, err := storage.DescriptorIn(id.Group, e.Data)
 		if err == nil && next != nil {
 			now = next
 		}

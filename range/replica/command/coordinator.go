@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -82,9 +83,6 @@ const (
 	SpansRefused
 )
 
-// ErrRecord is a stored record that is not what was written.
-var ErrRecord = errors.New("a stored record is damaged")
-
 // StoredRecord reads a transaction record; nil if there is none.
 func StoredRecord(state engine.Reader, key []byte) (*txn.Record, error) {
 	value, closer, err := state.Get(key)
@@ -97,7 +95,7 @@ func StoredRecord(state engine.Reader, key []byte) (*txn.Record, error) {
 	defer closer.Close()
 	record, err := txn.DecodeRecord(value)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrRecord, keys.PrettyState(key), err)
+		return nil, fmt.Errorf("%w: %s: %w", storage.ErrRecord, keys.PrettyState(key), err)
 	}
 	return &record, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -247,7 +248,7 @@ func TestCommittedVersion(t *testing.T) {
 		{"not above the version", "a", of, 2, 1},
 	} {
 		_, _, closer, err := e.CommittedVersion([]byte(c.key), c.of, at(c.prepared), at(c.commit))
-		if !errors.Is(err, ErrRecord) || closer != nil {
+		if !errors.Is(err, storage.ErrRecord) || closer != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -91,7 +92,7 @@ func (e *Evaluation) CommittedVersion(key []byte, of txn.ID, prepared, commit hl
 	stored, closer, err := e.State.Get(txn.LockKey(e.InternalKey(key)))
 	if err != nil {
 		if errors.Is(err, pebble.ErrNotFound) {
-			err = fmt.Errorf("%w: it is not there", ErrRecord)
+			err = fmt.Errorf("%w: it is not there", storage.ErrRecord)
 		}
 		return op, request, nil, fmt.Errorf("the lock of %s: %w", keys.Pretty(key), err)
 	}
@@ -101,12 +102,12 @@ func (e *Evaluation) CommittedVersion(key []byte, of txn.ID, prepared, commit hl
 	}
 	if err != nil {
 		closer.Close()
-		return op, request, nil, fmt.Errorf("%w: the lock of %s: %w", ErrRecord, keys.Pretty(key), err)
+		return op, request, nil, fmt.Errorf("%w: the lock of %s: %w", storage.ErrRecord, keys.Pretty(key), err)
 	}
 	p, err := e.Prior(key)
 	if err == nil && commit.LessEq(p.Timestamp) {
 		err = fmt.Errorf("%w: the lock of %s, prepared at %s, is to be committed at %s, below the "+
-			"version at %s", ErrRecord, keys.Pretty(key), full.Prepared, commit, p.Timestamp)
+			"version at %s", storage.ErrRecord, keys.Pretty(key), full.Prepared, commit, p.Timestamp)
 	}
 	if err != nil {
 		closer.Close()

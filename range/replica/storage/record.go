@@ -1,4 +1,4 @@
-package replica
+package storage
 
 import (
 	"encoding/binary"
@@ -27,21 +27,21 @@ type Stats struct {
 	Expiring uint64
 }
 
-// appliedRecord is what a partition knows about itself. It is written in the same batch as what it
+// Record is what a partition knows about itself. It is written in the same batch as what it
 // describes, and is the same on every replica that applied the same index (DESIGN invariant 2).
-type appliedRecord struct {
-	// index and term are of the last applied entry.
-	index, term uint64
-	// commandTerm and sequence are of the last entry that took effect: what the base of the next
+type Record struct {
+	// Index and term are of the last applied entry.
+	Index, Term uint64
+	// CommandTerm and sequence are of the last entry that took effect: what the base of the next
 	// must be.
-	commandTerm, sequence uint64
-	// highest is at or above the timestamp of every version.
-	highest hlc.Timestamp
-	// closed is at or below the timestamp of every version that is yet to come.
-	closed hlc.Timestamp
-	// threshold is the timestamp below which nothing can be read any more.
-	threshold hlc.Timestamp
-	stats     Stats
+	CommandTerm, Sequence uint64
+	// Highest is at or above the timestamp of every version.
+	Highest hlc.Timestamp
+	// Closed is at or below the timestamp of every version that is yet to come.
+	Closed hlc.Timestamp
+	// Threshold is the timestamp below which nothing can be read any more.
+	Threshold hlc.Timestamp
+	Stats     Stats
 }
 
 // appliedVersion is the first byte of a record; of a partition that holds versions with an expiry
@@ -51,59 +51,59 @@ const (
 	appliedVersionExpiring = 2
 )
 
-// maxAppliedRecord is an upper bound on the encoded length.
-const maxAppliedRecord = 1 + 14*binary.MaxVarintLen64
+// MaxRecord is an upper bound on the encoded length.
+const MaxRecord = 1 + 14*binary.MaxVarintLen64
 
-func (a *appliedRecord) append(dst []byte) []byte {
+func (a *Record) Append(dst []byte) []byte {
 	version := byte(appliedVersion)
-	if a.stats.Expiring != 0 {
+	if a.Stats.Expiring != 0 {
 		version = appliedVersionExpiring
 	}
 	dst = append(dst, version)
-	for _, v := range [...]uint64{a.index, a.term, a.commandTerm, a.sequence} {
+	for _, v := range [...]uint64{a.Index, a.Term, a.CommandTerm, a.Sequence} {
 		dst = binary.AppendUvarint(dst, v)
 	}
-	dst = proposal.AppendTimestamp(dst, a.highest)
-	dst = proposal.AppendTimestamp(dst, a.closed)
-	dst = proposal.AppendTimestamp(dst, a.threshold)
-	for _, v := range [...]uint64{a.stats.LiveKeys, a.stats.Versions, a.stats.Bytes} {
+	dst = proposal.AppendTimestamp(dst, a.Highest)
+	dst = proposal.AppendTimestamp(dst, a.Closed)
+	dst = proposal.AppendTimestamp(dst, a.Threshold)
+	for _, v := range [...]uint64{a.Stats.LiveKeys, a.Stats.Versions, a.Stats.Bytes} {
 		dst = binary.AppendUvarint(dst, v)
 	}
-	if a.stats.Expiring != 0 {
-		dst = binary.AppendUvarint(dst, a.stats.Expiring)
+	if a.Stats.Expiring != 0 {
+		dst = binary.AppendUvarint(dst, a.Stats.Expiring)
 	}
 	return dst
 }
 
-func decodeApplied(data []byte) (appliedRecord, error) {
-	var a appliedRecord
+func DecodeApplied(data []byte) (Record, error) {
+	var a Record
 	if len(data) == 0 || data[0] < appliedVersion || data[0] > appliedVersionExpiring {
 		return a, fmt.Errorf("applied record: %w: unknown version; was it written by a newer server?",
-			errRecord)
+			ErrRecord)
 	}
 	d := proposal.Decoder{Data: data[1:]}
-	for _, v := range [...]*uint64{&a.index, &a.term, &a.commandTerm, &a.sequence} {
+	for _, v := range [...]*uint64{&a.Index, &a.Term, &a.CommandTerm, &a.Sequence} {
 		*v = d.Uvarint()
 	}
-	a.highest = d.Timestamp()
-	a.closed = d.Timestamp()
-	a.threshold = d.Timestamp()
-	for _, v := range [...]*uint64{&a.stats.LiveKeys, &a.stats.Versions, &a.stats.Bytes} {
+	a.Highest = d.Timestamp()
+	a.Closed = d.Timestamp()
+	a.Threshold = d.Timestamp()
+	for _, v := range [...]*uint64{&a.Stats.LiveKeys, &a.Stats.Versions, &a.Stats.Bytes} {
 		*v = d.Uvarint()
 	}
 	if data[0] == appliedVersionExpiring {
-		if a.stats.Expiring = d.Uvarint(); a.stats.Expiring == 0 {
+		if a.Stats.Expiring = d.Uvarint(); a.Stats.Expiring == 0 {
 			d.Bad = true
 		}
 	}
 	if d.Bad || len(d.Data) > 0 {
-		return a, fmt.Errorf("applied record: %w", errRecord)
+		return a, fmt.Errorf("applied record: %w", ErrRecord)
 	}
 	return a, nil
 }
 
-// readApplied reads the record of a partition; ok is false if there is none.
-func readApplied(r engine.Reader, id keys.PartitionID) (a appliedRecord, ok bool, err error) {
+// ReadApplied reads the record of a partition; ok is false if there is none.
+func ReadApplied(r engine.Reader, id keys.PartitionID) (a Record, ok bool, err error) {
 	value, closer, err := r.Get(keys.LocalKey(id, keys.SuffixApplied))
 	if errors.Is(err, pebble.ErrNotFound) {
 		return a, false, nil
@@ -112,42 +112,42 @@ func readApplied(r engine.Reader, id keys.PartitionID) (a appliedRecord, ok bool
 		return a, false, fmt.Errorf("partition %s: reading the applied index: %w", id, err)
 	}
 	defer closer.Close()
-	if a, err = decodeApplied(value); err != nil {
+	if a, err = DecodeApplied(value); err != nil {
 		return a, false, fmt.Errorf("partition %s: %w", id, err)
 	}
 	return a, true, nil
 }
 
-// accepts says whether an entry of the given term takes effect, which is decided alike on all
+// Accepts says whether an entry of the given term takes effect, which is decided alike on all
 // replicas.
 //
 // INVARIANT: an entry takes effect only if everything that it was evaluated on has. A leader
 // evaluates writes on top of others that are proposed and not yet applied. Raft may drop one of
 // those and accept the next (during a leadership transfer that then fails, for example); what was
 // evaluated on top of the lost one must then be lost with it.
-func (a *appliedRecord) accepts(term uint64, p *proposal.Entry) bool {
-	if a.commandTerm == term {
-		return p.Base == a.sequence
+func (a *Record) Accepts(term uint64, p *proposal.Entry) bool {
+	if a.CommandTerm == term {
+		return p.Base == a.Sequence
 	}
 	return p.Base == 0
 }
 
-// advance brings the record to the state after an entry that takes effect. The error is one of a
+// Advance brings the record to the state after an entry that takes effect. The error is one of a
 // broken invariant.
-func (a *appliedRecord) advance(term uint64, p *proposal.Entry) error {
-	a.commandTerm, a.sequence = term, p.Sequence
-	a.highest = hlc.Max(a.highest, p.Highest)
-	a.closed = hlc.Max(a.closed, p.Closed)
-	a.threshold = hlc.Max(a.threshold, p.Threshold)
+func (a *Record) Advance(term uint64, p *proposal.Entry) error {
+	a.CommandTerm, a.Sequence = term, p.Sequence
+	a.Highest = hlc.Max(a.Highest, p.Highest)
+	a.Closed = hlc.Max(a.Closed, p.Closed)
+	a.Threshold = hlc.Max(a.Threshold, p.Threshold)
 	for _, f := range [...]struct {
 		total *uint64
 		delta int64
 		name  string
 	}{
-		{&a.stats.LiveKeys, p.Delta.LiveKeys, "live keys"},
-		{&a.stats.Versions, p.Delta.Versions, "versions"},
-		{&a.stats.Bytes, p.Delta.Bytes, "bytes"},
-		{&a.stats.Expiring, p.Delta.Expiring, "versions with an expiry"},
+		{&a.Stats.LiveKeys, p.Delta.LiveKeys, "live keys"},
+		{&a.Stats.Versions, p.Delta.Versions, "versions"},
+		{&a.Stats.Bytes, p.Delta.Bytes, "bytes"},
+		{&a.Stats.Expiring, p.Delta.Expiring, "versions with an expiry"},
 	} {
 		if f.delta < 0 && uint64(-f.delta) > *f.total {
 			return fmt.Errorf("%w: it takes %d from %d %s", proposal.ErrMalformed, -f.delta, *f.total,

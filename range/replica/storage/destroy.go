@@ -1,11 +1,9 @@
-package replica
+package storage
 
 import (
 	"context"
 	"fmt"
 	"slices"
-
-	"github.com/cockroachdb/pebble/v2/cockroachkvs"
 
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -39,7 +37,7 @@ func destroy(ctx context.Context, state *engine.State, gone []Gone) error {
 			spans[0] = append(spans[0], keys.LocalSpan(g.ID))
 			continue
 		}
-		for i, span := range replicatedSpans(g.ID, *g.Span) {
+		for i, span := range Spans(g.ID, *g.Span) {
 			spans[i] = append(spans[i], span)
 		}
 	}
@@ -67,16 +65,16 @@ func destroy(ctx context.Context, state *engine.State, gone []Gone) error {
 
 // adjacent sorts spans, and joins those that are next to each other. It changes the slice.
 func adjacent(spans []keys.Span) []keys.Span {
-	slices.SortFunc(spans, func(a, b keys.Span) int { return compareStateKeys(a.Start, b.Start) })
+	slices.SortFunc(spans, func(a, b keys.Span) int { return CompareKeys(a.Start, b.Start) })
 	if len(spans) == 0 {
 		return nil
 	}
 	joined := spans[:1]
 	for _, s := range spans[1:] {
 		last := &joined[len(joined)-1]
-		if compareStateKeys(s.Start, last.End) > 0 {
+		if CompareKeys(s.Start, last.End) > 0 {
 			joined = append(joined, s)
-		} else if compareStateKeys(s.End, last.End) > 0 {
+		} else if CompareKeys(s.End, last.End) > 0 {
 			last.End = s.End
 		}
 	}
@@ -96,31 +94,4 @@ func deletion(state *engine.State, spans []keys.Span) (path string, err error) {
 		}
 	}
 	return table.Finish()
-}
-
-// Gone closes the replica, and says what of it is to be removed from this node.
-func (r *Replica) Gone() (Gone, error) {
-	g := Gone{ID: r.id}
-	if d := r.Descriptor(); !isEmpty(d) && !r.consumed.Load() {
-		span := keys.PartitionSpan(d)
-		g.Span = &span
-	}
-	return g, r.Close()
-}
-
-// StateSpans are the spans of state keys that the partition has here; none if it has no data.
-func (r *Replica) StateSpans() []keys.Span {
-	d := r.Descriptor()
-	if isEmpty(d) || r.consumed.Load() {
-		return nil
-	}
-	spans := replicatedSpans(r.id, keys.PartitionSpan(d))
-	return spans[:]
-}
-
-// compareStateKeys orders state keys as the engine does.
-func compareStateKeys(a, b []byte) int { return cockroachkvs.Compare(a, b) }
-
-func containsState(span keys.Span, key []byte) bool {
-	return compareStateKeys(key, span.Start) >= 0 && compareStateKeys(key, span.End) < 0
 }

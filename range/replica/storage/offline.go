@@ -1,4 +1,4 @@
-package replica
+package storage
 
 import (
 	"bytes"
@@ -29,13 +29,13 @@ type Recorded struct {
 
 // ReadRecorded reads it; false if the state has nothing of the partition.
 func ReadRecorded(state engine.Reader, id keys.PartitionID) (Recorded, bool, error) {
-	a, ok, err := readApplied(state, id)
+	a, ok, err := ReadApplied(state, id)
 	if err != nil || !ok {
 		return Recorded{}, false, err
 	}
-	d, err := readDescriptor(state, id)
-	return Recorded{Descriptor: d, Index: a.index, Term: a.term, Stats: a.stats,
-		Closed: a.closed}, err == nil, err
+	d, err := ReadDescriptor(state, id)
+	return Recorded{Descriptor: d, Index: a.Index, Term: a.Term, Stats: a.Stats,
+		Closed: a.Closed}, err == nil, err
 }
 
 // ReplaceDescriptors writes descriptors over those that the state has, all or none. No replica of
@@ -65,7 +65,7 @@ func DeleteOwn(state *engine.State, ids ...keys.PartitionID) error {
 	b := state.NewBatch()
 	defer b.Close()
 	for _, id := range ids {
-		if err := deleteOwn(b, id); err != nil {
+		if err := DeleteLocal(b, id); err != nil {
 			return err
 		}
 	}
@@ -90,7 +90,7 @@ func DescriptorIn(id keys.PartitionID, data []byte) (*clusterpb.Partition, error
 	own := keys.LocalKey(id, keys.SuffixDescriptor)
 	err = proposal.WalkBatch(p.Batch, func(_ bool, key, value []byte) (err error) {
 		if bytes.Equal(key, own) {
-			found, err = decodeDescriptor(id, value)
+			found, err = DecodeDescriptor(id, value)
 		}
 		return err
 	})
@@ -114,7 +114,7 @@ func EachRecorded(state engine.Reader, visit func(id keys.PartitionID, r Recorde
 	for ok := i.First(); ok; {
 		id, _, err := keys.DecodeLocalKey(i.Key())
 		if err != nil {
-			return fmt.Errorf("%w: %w", errRecord, err)
+			return fmt.Errorf("%w: %w", ErrRecord, err)
 		}
 		if r, found, err := ReadRecorded(state, id); found || err != nil {
 			visit(id, r, err)
@@ -126,7 +126,7 @@ func EachRecorded(state engine.Reader, visit func(id keys.PartitionID, r Recorde
 
 // RecordedSpan is the span that a partition has in a state database; nil if it has none.
 func RecordedSpan(state engine.Reader, id keys.PartitionID) (*keys.Span, error) {
-	d, err := readDescriptor(state, id)
+	d, err := ReadDescriptor(state, id)
 	switch {
 	case errors.Is(err, errNone):
 		return nil, nil
@@ -144,6 +144,6 @@ func Recount(ctx context.Context, state engine.Reader, id keys.PartitionID) (rec
 	if err != nil || !found {
 		return recorded, counted, err
 	}
-	counted, err = countVersions(state, keys.PartitionSpan(recorded.Descriptor), ctx.Err)
+	counted, err = CountVersions(state, keys.PartitionSpan(recorded.Descriptor), ctx.Err)
 	return recorded, counted, err
 }
