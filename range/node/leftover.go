@@ -27,7 +27,7 @@ func (n *Node) consumedInTable(t *Table, d *clusterpb.Partition) bool {
 	for range n.opening.Range {
 		return false // it may be one that needs it
 	}
-	for _, o := range n.shared.LeftHere(d) {
+	for _, o := range n.shared.Spans.LeftOf(d) {
 		id := keys.PartitionID(o.GetId())
 		if h := n.replicas.get(id); h != nil && h.replica.Descriptor().GetMembership() != 0 {
 			o = h.replica.Descriptor()

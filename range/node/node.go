@@ -16,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/node/giveback"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/spans"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -112,7 +113,7 @@ func New(c Config) (*Node, error) {
 			return n.host.PeerTakes(uint64(node), share)
 		},
 		ClientAddress: c.ClientAddress, TransactionLimits: n.transactionLimits,
-		Bear: n.births.bear, Split: n.births.split, SpansChanged: n.reconciler.spansChanged,
+		Bear: n.births.bear, Split: n.births.split, Spans: spans.Table{Changed: n.reconciler.spansChanged},
 		Right: n.merging.right, Open: n.merging.open, Taken: n.merging.taken, Froze: n.merging.froze,
 	}
 	n.giveBack = giveback.New(giveback.Config{

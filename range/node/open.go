@@ -160,7 +160,7 @@ func (n *Node) setBroken(id raftlog.Identity, err error) {
 			"error", err)
 	}
 	if d != nil {
-		n.shared.Holds(d)
+		n.shared.Spans.Own(d)
 	}
 }
 

@@ -308,12 +308,12 @@ func leftFirst(gone []*hosted) {
 // that may be free.
 func (r *reconciler) waits(id keys.PartitionID, p *clusterpb.Partition) bool {
 	span := keys.PartitionSpan(p)
-	if r.node.shared.Overlapping(id, span) == 0 {
+	if r.node.shared.Spans.Overlapping(id, span) == 0 {
 		return false
 	}
 	// Once more, for it may have become free before this one was among those that wait.
 	r.waiting.add(id)
-	other := r.node.shared.Overlapping(id, span)
+	other := r.node.shared.Spans.Overlapping(id, span)
 	if other != 0 {
 		r.retry(other) // it may be left over
 	}

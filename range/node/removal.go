@@ -186,7 +186,7 @@ func (n *Node) destroy(ctx context.Context, gone []*hosted) error {
 	}
 	n.replicas.change(nil, gone)
 	for _, h := range gone {
-		n.shared.Released(h.id)
+		n.shared.Spans.Release(h.id)
 		n.births.forget(h)
 		n.young.forget(h)
 		n.reports.forget(h)
@@ -235,7 +235,7 @@ func (n *Node) removeBroken(ctx context.Context, gone []brokenReplica) error {
 	}
 	defer n.reconciler.spansChanged()
 	for _, id := range ids {
-		n.shared.Released(id.Group)
+		n.shared.Spans.Release(id.Group)
 		n.broken.Delete(id.Group)
 		n.metrics.broken.Dec()
 		n.log.Info("a replica that did not open was removed: its partition is in no keyspace any "+

@@ -15,6 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/spans"
 	"github.com/tidemarkdb/tidemark/range/replica/tscache"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -143,10 +144,7 @@ type Node struct {
 	// Froze, if not nil, is called when a partition was found, or has become, frozen. It must not
 	// block.
 	Froze func(id keys.PartitionID, f *clusterpb.Freeze)
-	// SpansChanged, if not nil, is called when a part of the state that Overlapping said to be a
-	// replica's, or claimed, may be free.
-	SpansChanged func()
-	Split        func(child *clusterpb.Partition, self keys.ReplicaID, birth Birth, leads bool)
+	Split func(child *clusterpb.Partition, self keys.ReplicaID, birth Birth, leads bool)
 	// Pool runs what must not hold up the caller of Submit, or the group's workers. Default: a Pool
 	// of 4, 4,096.
 	Pool *Pool
@@ -159,7 +157,8 @@ type Node struct {
 	merges mergeQueue
 	// vacant bounds what replicas remember of spans without values.
 	vacant *vacant.Budget
-	spans  spanTable
+	// Spans is which replica has which span of the state.
+	Spans spans.Table
 	// locking is of the concurrency managers of all partitions.
 	locking concurrency.Config
 	// load is what the foreground asks of this node.

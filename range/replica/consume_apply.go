@@ -170,7 +170,7 @@ func (r *Replica) bringTo(frozen *clusterpb.Partition, index uint64, from Right)
 
 // takeOver makes the neighbour's part this partition's, after the state has it.
 func (r *Replica) takeOver(m *consumption) {
-	r.node.spans.merge(m.left, m.right)
+	r.node.Spans.Merge(m.left, m.right)
 	r.node.Logger.Info("a partition has consumed its right neighbour", "partition", r.id, "replica",
 		r.self, "neighbour", m.right.Id, "generation", m.left.Generation)
 }

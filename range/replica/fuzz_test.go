@@ -6,10 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
-	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -86,18 +84,6 @@ func FuzzApply(f *testing.F) {
 		}
 		if r.Apply([]group.Entry{{Index: 2, Term: 2}}) == nil {
 			t.Fatal("a failed replica applies")
-		}
-	})
-}
-
-func FuzzAppliedRecord(f *testing.F) {
-	f.Add((&storage.Record{Index: 5, Term: 2, Highest: hlc.Timestamp{Wall: 7, Logical: 1},
-		Stats: storage.Stats{1, 2, 3, 0}}).Append(nil))
-	f.Add((&storage.Record{Index: 5, Term: 2, Stats: storage.Stats{1, 2, 3, 2}}).Append(nil))
-	f.Add((&storage.Record{Index: 5, Term: 2, Stats: storage.Stats{1, 2, 3, 1 << 63}}).Append(nil))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if a, err := storage.DecodeApplied(data); err == nil && !bytes.Equal(a.Append(nil), data) {
-			t.Fatalf("%x does not encode to itself", data)
 		}
 	})
 }

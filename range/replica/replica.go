@@ -183,7 +183,7 @@ func (r *Replica) reload(applied storage.Record, descriptor *clusterpb.Partition
 	r.descriptorAt.Store(applied.Index) // before the descriptor: see readClosed
 	r.descriptor.Store(descriptor)
 	if !storage.IsEmpty(descriptor) {
-		r.node.spans.own(descriptor)
+		r.node.Spans.Own(descriptor)
 	}
 	if descriptor.GetFrozen() != nil && r.node.Froze != nil {
 		r.node.Froze(r.id, descriptor.Frozen)

@@ -13,7 +13,7 @@ import (
 // past.
 func (s *staged) Install() error {
 	r := s.r
-	defer r.node.unclaim(s.claim)
+	defer r.node.Spans.Unclaim(s.claim)
 	if !r.enter() {
 		r.state.DiscardTables(s.paths)
 		return ErrClosed
@@ -102,7 +102,7 @@ func (s *staged) install() error {
 	if err := r.state.Commit(b); err != nil {
 		return err
 	}
-	r.node.spans.merge(s.descriptor, taken...)
+	r.node.Spans.Merge(s.descriptor, taken...)
 	s.taken = taken
 	return nil
 }
@@ -112,7 +112,7 @@ func (s *staged) install() error {
 func (s *staged) stopConsumed() (taken []*clusterpb.Partition) {
 	for stopped := map[uint64]bool{}; ; {
 		// Once more after each round: what was still applied may have split.
-		taken = s.r.node.spans.consumed(s.descriptor)
+		taken = s.r.node.Spans.Consumed(s.descriptor)
 		more := false
 		for _, d := range taken {
 			if stopped[d.Id] {
@@ -150,7 +150,7 @@ func (s *staged) tellTaken() {
 // Discard removes the tables.
 func (s *staged) Discard() {
 	s.r.state.DiscardTables(s.paths)
-	s.r.node.unclaim(s.claim)
+	s.r.node.Spans.Unclaim(s.claim)
 }
 
 // FlushSplits makes the splits durable that are applied here.

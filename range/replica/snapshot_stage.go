@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/spans"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -27,7 +28,7 @@ type staged struct {
 	paths      []string
 	applied    storage.Record
 	descriptor *clusterpb.Partition
-	claim      *spanClaim
+	claim      *spans.Claim
 	// taken are the partitions from which the installation has taken over.
 	taken []*clusterpb.Partition
 }
@@ -65,7 +66,7 @@ type stager struct {
 	in          *snapshotReader
 	index, term uint64
 	spans       [3]keys.Span
-	claim       *spanClaim
+	claim       *spans.Claim
 
 	// table is being written, for spans[current], from a key on.
 	table   *engine.TableWriter
@@ -160,7 +161,7 @@ func (s *stager) takeSpan() error {
 		return fmt.Errorf("%w: its span %s cannot come of this replica's, %s", errSnapshot, span,
 			keys.PartitionSpan(now))
 	}
-	claim, err := s.r.node.spans.claim(s.descriptor)
+	claim, err := s.r.node.Spans.Claim(s.descriptor)
 	if err != nil {
 		return err
 	}
@@ -194,7 +195,7 @@ func (s *stager) abort() {
 		s.table.Abort()
 	}
 	s.r.state.DiscardTables(s.paths)
-	s.r.node.unclaim(s.claim)
+	s.r.node.Spans.Unclaim(s.claim)
 }
 
 func (s *stager) record(key, value []byte) error {

@@ -116,9 +116,9 @@ func (r *Replica) stageChild(batch *engine.StateBatch, applied *storage.Record, 
 func (r *Replica) bear(s *split) {
 	child := keys.PartitionID(s.right.Id)
 	if s.birth == Born {
-		r.node.spans.split(s.left, s.right)
+		r.node.Spans.Split(s.left, s.right)
 	} else {
-		r.node.spans.own(s.left)
+		r.node.Spans.Own(s.left)
 	}
 	r.node.Logger.Info("a partition has split", "partition", r.id, "replica", r.self, "child", child,
 		"at", keys.Pretty(s.right.Start), "generation", s.left.Generation)

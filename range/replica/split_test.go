@@ -353,7 +353,7 @@ func TestSnapshotNarrowerThanBefore(t *testing.T) {
 		t.Errorf("the replicas differ: %v", err)
 	}
 	// The child is filled by a snapshot of its own, beside the parent.
-	if other := follower.node.Overlapping(200, keys.PartitionSpan(right)); other != 0 {
+	if other := follower.node.Spans.Overlapping(200, keys.PartitionSpan(right)); other != 0 {
 		t.Errorf("partition %s is in the child's way", other)
 	}
 }

@@ -33,9 +33,11 @@ func CountVersions(reader engine.Reader, span keys.Span, pause func() error) (St
 // Counter counts versions that come in the order of their state keys.
 type Counter struct {
 	Stats Stats
-	last  []byte
+	// last is the internal key of the latest version.
+	last []byte
 }
 
+// Add counts one version.
 func (c *Counter) Add(key, value []byte) error {
 	internalKey, ts, err := keys.DecodeVersioned(key)
 	if err != nil || ts.IsZero() {

@@ -17,7 +17,7 @@ func Spans(id keys.PartitionID, span keys.Span) [3]keys.Span {
 }
 
 // Each calls visit for each record that a reader has in a span of state keys, in ascending order,
-// until visit returns false or an error. The iterator belongs to eachIn.
+// until visit returns false or an error. The iterator belongs to Each.
 func Each(reader engine.Reader, span keys.Span,
 	visit func(i *pebble.Iterator) (more bool, err error)) (err error) {
 	i, err := reader.NewIter(&pebble.IterOptions{LowerBound: span.Start, UpperBound: span.End})
@@ -40,6 +40,7 @@ func Each(reader engine.Reader, span keys.Span,
 // CompareKeys orders state keys as the engine does.
 func CompareKeys(a, b []byte) int { return cockroachkvs.Compare(a, b) }
 
+// Contains says whether a span of state keys contains a key.
 func Contains(span keys.Span, key []byte) bool {
 	return CompareKeys(key, span.Start) >= 0 && CompareKeys(key, span.End) < 0
 }

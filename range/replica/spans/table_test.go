@@ -1,4 +1,4 @@
-package replica
+package spans
 
 import (
 	"slices"
@@ -13,7 +13,7 @@ import (
 // The table of spans finds what a look at all partitions finds, also while some of them overlap.
 func TestSpansAreFound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n, model := new(Node), make(map[keys.PartitionID]*clusterpb.Partition)
+		n, model := new(Table), make(map[keys.PartitionID]*clusterpb.Partition)
 		point := func(name string) []byte {
 			return append(keys.KeyspacePrefix(7), rapid.SliceOfN(rapid.ByteRange('a', 'e'), 0, 2).Draw(t,
 				name)...)
@@ -31,15 +31,15 @@ func TestSpansAreFound(t *testing.T) {
 			id := keys.PartitionID(d.Id)
 			switch rapid.IntRange(0, 4).Draw(t, "do") {
 			case 0:
-				n.Released(id)
+				n.Release(id)
 				delete(model, id)
 			case 1:
 				other := draw()
-				n.spans.merge(d, other)
+				n.Merge(d, other)
 				delete(model, keys.PartitionID(other.Id))
 				model[id] = d
 			default:
-				n.Holds(d)
+				n.Own(d)
 				model[id] = d
 			}
 			asked := draw()
@@ -57,11 +57,11 @@ func TestSpansAreFound(t *testing.T) {
 			if found == 0 && len(overlaps) > 0 || found != 0 && !overlaps[found] {
 				t.Fatalf("%s overlaps %s, of %v", found, span, overlaps)
 			}
-			if got := n.LeftHere(asked); len(got) != left {
+			if got := n.LeftOf(asked); len(got) != left {
 				t.Fatalf("%d are to the left of %s, not %d", len(got), span, left)
 			}
-			if len(n.spans.owned) != len(model) ||
-				n.spans.byStart.Len()+len(n.spans.odd) != len(model) {
+			if len(n.owned) != len(model) ||
+				n.byStart.Len()+len(n.odd) != len(model) {
 				t.Fatal("it knows of others")
 			}
 		}
@@ -70,14 +70,14 @@ func TestSpansAreFound(t *testing.T) {
 
 // BenchmarkSpans asks for a span among those of many partitions.
 func BenchmarkSpans(b *testing.B) {
-	n := new(Node)
+	n := new(Table)
 	descriptor := func(i int) *clusterpb.Partition {
 		start := keys.HashPrefix(keys.KeyspaceID(1+i>>16), uint16(i))
 		return &clusterpb.Partition{Id: uint64(i + 1), Start: start, End: keys.PrefixEnd(start),
 			PrefixLength: keys.HashPrefixLength}
 	}
 	for i := range 100_000 {
-		n.Holds(descriptor(i))
+		n.Own(descriptor(i))
 	}
 	b.ResetTimer()
 	for i := range b.N {

@@ -1,4 +1,4 @@
-package replica
+package spans
 
 import (
 	"fmt"
@@ -10,36 +10,41 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// spanTable is which replica of a node has which span of internal keys in the state. A replica that
+// Table is which replica of a node has which span of internal keys in the state. A replica that
 // is to be filled has none. What a snapshot brings is claimed before it is staged: so no two
 // replicas ever have the same key, and what is removed with one is no other's.
 //
 // A snapshot may claim what other replicas have, if its partition has consumed theirs: it takes
 // their place when it is installed.
-type spanTable struct {
+type Table struct {
+	// Changed, if not nil, is called when a span may be free that Overlapping said to be owned or
+	// claimed. It is set before the table is used.
+	Changed func()
+
 	mu    sync.Mutex
 	owned map[keys.PartitionID]*clusterpb.Partition
 	// byStart are the owned ones that do not overlap, by the start of their spans; others are in
 	// odd. There are few of these, and not for long: what is left over, or has yet to split.
 	byStart tree.Tree[string, *clusterpb.Partition]
 	odd     map[keys.PartitionID]*clusterpb.Partition
-	claimed map[*spanClaim]struct{}
+	claimed map[*Claim]struct{}
 }
 
-// spanClaim is the span of a snapshot that is being received, or is to be installed.
-type spanClaim struct {
+// Claim is the span of a snapshot that is being received, or is to be installed.
+type Claim struct {
 	id   keys.PartitionID
 	span keys.Span
 }
 
-// own notes that a partition has the span of its descriptor here, instead of the one before.
-func (t *spanTable) own(d *clusterpb.Partition) {
+// Own notes that a partition has the span of its descriptor here, instead of the one before. Its
+// replica need not open.
+func (t *Table) Own(d *clusterpb.Partition) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ownLocked(d)
 }
 
-func (t *spanTable) ownLocked(d *clusterpb.Partition) {
+func (t *Table) ownLocked(d *clusterpb.Partition) {
 	if t.owned == nil {
 		t.owned = make(map[keys.PartitionID]*clusterpb.Partition)
 		t.byStart = tree.NewOrdered[string, *clusterpb.Partition]()
@@ -58,7 +63,7 @@ func (t *spanTable) ownLocked(d *clusterpb.Partition) {
 }
 
 // disownLocked forgets what a partition has.
-func (t *spanTable) disownLocked(id keys.PartitionID) {
+func (t *Table) disownLocked(id keys.PartitionID) {
 	d := t.owned[id]
 	if d == nil {
 		return
@@ -74,7 +79,7 @@ func (t *spanTable) disownLocked(id keys.PartitionID) {
 }
 
 // inOrderLocked iterates over those of byStart that have a part of a span.
-func (t *spanTable) inOrderLocked(span keys.Span) iter.Seq[*clusterpb.Partition] {
+func (t *Table) inOrderLocked(span keys.Span) iter.Seq[*clusterpb.Partition] {
 	return func(yield func(*clusterpb.Partition) bool) {
 		if t.byStart.Len() == 0 {
 			return
@@ -93,7 +98,7 @@ func (t *spanTable) inOrderLocked(span keys.Span) iter.Seq[*clusterpb.Partition]
 }
 
 // overlapsLocked iterates over the descriptors of all partitions that have a part of a span.
-func (t *spanTable) overlapsLocked(span keys.Span) iter.Seq[*clusterpb.Partition] {
+func (t *Table) overlapsLocked(span keys.Span) iter.Seq[*clusterpb.Partition] {
 	return func(yield func(*clusterpb.Partition) bool) {
 		for d := range t.inOrderLocked(span) {
 			if !yield(d) {
@@ -108,16 +113,16 @@ func (t *spanTable) overlapsLocked(span keys.Span) iter.Seq[*clusterpb.Partition
 	}
 }
 
-// split notes that a part of a partition's span is another one's.
-func (t *spanTable) split(left, right *clusterpb.Partition) {
+// Split notes that a part of a partition's span is another one's.
+func (t *Table) Split(left, right *clusterpb.Partition) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ownLocked(left)
 	t.ownLocked(right)
 }
 
-// merge notes that a partition has what others had.
-func (t *spanTable) merge(left *clusterpb.Partition, others ...*clusterpb.Partition) {
+// Merge notes that a partition has what others had.
+func (t *Table) Merge(left *clusterpb.Partition, others ...*clusterpb.Partition) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, d := range others {
@@ -126,23 +131,23 @@ func (t *spanTable) merge(left *clusterpb.Partition, others ...*clusterpb.Partit
 	t.ownLocked(left)
 }
 
-// release notes that a partition has nothing here any more.
-func (t *spanTable) release(id keys.PartitionID) {
+// Release notes that a partition has nothing here any more.
+func (t *Table) Release(id keys.PartitionID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.disownLocked(id)
 }
 
-// overlapping is another partition that has, or claims, a part of a span of internal keys, and was
-// not consumed by d; 0: none. d may be nil.
-func (t *spanTable) overlapping(id keys.PartitionID, span keys.Span,
-	d *clusterpb.Partition) keys.PartitionID {
+// Overlapping is a partition other than id that has, or is about to have, a part of a span of
+// internal keys on this node; 0: there is none.
+func (t *Table) Overlapping(id keys.PartitionID, span keys.Span) keys.PartitionID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.overlappingLocked(id, span, d)
+	return t.overlappingLocked(id, span, nil)
 }
 
-func (t *spanTable) overlappingLocked(id keys.PartitionID, span keys.Span,
+// overlappingLocked leaves out the partitions that d, if not nil, has consumed.
+func (t *Table) overlappingLocked(id keys.PartitionID, span keys.Span,
 	d *clusterpb.Partition) keys.PartitionID {
 	for has := range t.overlapsLocked(span) {
 		if other := keys.PartitionID(has.Id); other != id && (d == nil || !keys.Consumes(d, has)) {
@@ -157,8 +162,9 @@ func (t *spanTable) overlappingLocked(id keys.PartitionID, span keys.Span,
 	return 0
 }
 
-// consumed are the partitions that have a part of d's span here and were consumed by it.
-func (t *spanTable) consumed(d *clusterpb.Partition) (all []*clusterpb.Partition) {
+// Consumed are the partitions that a descriptor proves to have been merged into its partition, or
+// into one that this came from, and that have a part of its span on this node.
+func (t *Table) Consumed(d *clusterpb.Partition) (all []*clusterpb.Partition) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for has := range t.overlapsLocked(keys.PartitionSpan(d)) {
@@ -169,8 +175,8 @@ func (t *spanTable) consumed(d *clusterpb.Partition) (all []*clusterpb.Partition
 	return all
 }
 
-// claim claims the span of d for a snapshot of it, until unclaim.
-func (t *spanTable) claim(d *clusterpb.Partition) (*spanClaim, error) {
+// Claim claims the span of d for a snapshot of it, until unclaim.
+func (t *Table) Claim(d *clusterpb.Partition) (*Claim, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	id, span := keys.PartitionID(d.GetId()), keys.PartitionSpan(d)
@@ -179,59 +185,40 @@ func (t *spanTable) claim(d *clusterpb.Partition) (*spanClaim, error) {
 			"merge or to go", span, other)
 	}
 	if t.claimed == nil {
-		t.claimed = make(map[*spanClaim]struct{})
+		t.claimed = make(map[*Claim]struct{})
 	}
-	c := &spanClaim{id, span.Clone()}
+	c := &Claim{id, span.Clone()}
 	t.claimed[c] = struct{}{}
 	return c, nil
 }
 
-// unclaim ends a claim; nil is none.
-func (n *Node) unclaim(c *spanClaim) {
+// Unclaim ends a claim; nil is none.
+func (t *Table) Unclaim(c *Claim) {
 	if c == nil {
 		return
 	}
-	n.spans.mu.Lock()
-	delete(n.spans.claimed, c)
-	n.spans.mu.Unlock()
-	if n.SpansChanged != nil {
-		n.SpansChanged()
+	t.mu.Lock()
+	delete(t.claimed, c)
+	t.mu.Unlock()
+	if t.Changed != nil {
+		t.Changed()
 	}
 }
 
-// Holds says that a partition has the span of its descriptor in the state of this node although its
-// replica does not open.
-func (n *Node) Holds(d *clusterpb.Partition) { n.spans.own(d) }
-
-// Released says that nothing is left of a partition in the state of this node.
-func (n *Node) Released(id keys.PartitionID) { n.spans.release(id) }
-
-// Overlapping is a partition other than id that has, or is about to have, a part of a span of
-// internal keys on this node; 0: there is none.
-func (n *Node) Overlapping(id keys.PartitionID, span keys.Span) keys.PartitionID {
-	return n.spans.overlapping(id, span, nil)
-}
-
-// LeftHere are the descriptors, as far as is known here, of the partitions that have something on
+// LeftOf are the descriptors, as far as is known here, of the partitions that have something on
 // this node to the left of another one, in its keyspace and hash number. Their epochs may be
 // earlier ones.
-func (n *Node) LeftHere(of *clusterpb.Partition) (all []*clusterpb.Partition) {
-	n.spans.mu.Lock()
-	defer n.spans.mu.Unlock()
-	before := keys.Span{Start: keys.PartitionPrefix(of), End: of.GetStart()}
+func (t *Table) LeftOf(p *clusterpb.Partition) (all []*clusterpb.Partition) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := keys.Span{Start: keys.PartitionPrefix(p), End: p.GetStart()}
 	if before.Empty() {
 		return nil
 	}
-	for d := range n.spans.overlapsLocked(before) {
-		if d.Keyspace == of.GetKeyspace() && d.Hash == of.GetHash() {
+	for d := range t.overlapsLocked(before) {
+		if d.Keyspace == p.GetKeyspace() && d.Hash == p.GetHash() {
 			all = append(all, d)
 		}
 	}
 	return all
-}
-
-// ConsumedHere are the partitions that a descriptor proves to have been merged into its partition,
-// or into one that this came from, and that have a part of its span on this node.
-func (n *Node) ConsumedHere(d *clusterpb.Partition) []*clusterpb.Partition {
-	return n.spans.consumed(d)
 }
