@@ -18,14 +18,6 @@ func (r *Replica) Configuration() group.Configuration {
 	return group.ConfigurationOf(r.Descriptor())
 }
 
-// Configuration implements group.Configured: it is of the same engine snapshot as the data.
-func (s *snapshot) Configuration() group.Configuration {
-	return group.ConfigurationOf(s.descriptor)
-}
-
-// Configuration implements group.Configured.
-func (s *staged) Configuration() group.Configuration { return group.ConfigurationOf(s.descriptor) }
-
 // Settled says whether a majority knows the present descriptor to be committed, on disk: an entry
 // behind the one that brought it is applied, and was stored together with that knowledge. Only then
 // may a replica that it names out be destroyed: until then others may look for its vote.

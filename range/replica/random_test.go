@@ -134,7 +134,8 @@ func newHistory(t *rapid.T) *history {
 		LoadTableBytes: rapid.SampledFrom([]int{1, 1 << 20}).Draw(t, "table bytes")})
 	for i, m := range h.c.members {
 		m.skew = time.Duration(i-1) * 90 * time.Millisecond
-		m.node.hooks.tableBytes = 1 // a snapshot has a table for each version, or two
+		// A snapshot has a table for each version, or two.
+		m.node.hooks.tableBytes, m.replica.snapshots.TableBytes = 1, 1
 	}
 	for i := range h.clients {
 		// They have asked for Now. (A session of zero proves nothing about what was collected.)

@@ -15,6 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/closing"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/snapshot"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/range/replica/tscache"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -61,7 +62,7 @@ type Replica struct {
 	// vacant is what is known of spans without values (vacancy.go).
 	vacant vacant.Memory
 
-	snapshotRoom snapshotRoom
+	snapshots *snapshot.Receiver
 
 	work work
 
@@ -133,6 +134,7 @@ func New(c Config) (*Replica, error) {
 		c.GCWindow = time.Hour
 	}
 	r.gcWindow.Store(int64(c.GCWindow))
+	r.snapshots = snapshot.NewReceiver(r, c.State, &c.Node.Spans, c.Node.DiskFull, c.Node.hooks.tableBytes)
 	r.commitWait.Store(c.CommitWait)
 	r.defaultTTL.Store(int64(c.DefaultTTL))
 	r.mu.locks.Init(&c.Node.locking, r, r.id, c.Partition.GetKeyspace())

@@ -3,35 +3,76 @@ package replica
 import (
 	"context"
 	"fmt"
+	"io"
 
+	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/snapshot"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
+// Snapshot returns a handle of the state as it is now. It may run beside Apply.
+func (r *Replica) Snapshot() (group.Snapshot, error) {
+	if !r.enter() {
+		return nil, ErrClosed
+	}
+	s, err := snapshot.Take(r.state, r.id, r.exit)
+	if err != nil {
+		r.exit()
+		return nil, fmt.Errorf("snapshot of partition %s: %w", r.id, err)
+	}
+	return s, nil
+}
+
+// StageSnapshot reads and verifies a snapshot, and writes it to tables. Nothing of it shows before
+// Install. It runs beside Apply.
+func (r *Replica) StageSnapshot(ctx context.Context, index, term uint64,
+	in io.Reader) (group.Staged, error) {
+	if !r.enter() {
+		return nil, ErrClosed
+	}
+	defer r.exit()
+	s, err := r.snapshots.Receive(ctx, index, term, in)
+	if err != nil {
+		return nil, err
+	}
+	return &installation{Staged: s, r: r}, nil
+}
+
+// installation is a received snapshot on its way into the state of its replica.
+type installation struct {
+	*snapshot.Staged
+	r *Replica
+	// taken are the partitions from which the installation has taken over.
+	taken []*clusterpb.Partition
+}
+
+var _ group.Staged = (*installation)(nil)
+
 // Install makes the snapshot the state, in one step. What was in flight or remembered is of the
 // past.
-func (s *staged) Install() error {
+func (s *installation) Install() error {
 	r := s.r
-	defer r.node.Spans.Unclaim(s.claim)
+	defer s.Unclaim()
 	if !r.enter() {
-		r.state.DiscardTables(s.paths)
+		s.DiscardTables()
 		return ErrClosed
 	}
 	defer r.exit()
 	r.applying.lock()
 	defer r.applying.unlock()
 	if r.consumed.Load() {
-		r.state.DiscardTables(s.paths)
+		s.DiscardTables()
 		return fmt.Errorf("partition %s: %w", r.id, errConsumed)
 	}
-	if index, _ := r.Applied(); s.applied.Index < index {
-		r.state.DiscardTables(s.paths)
+	if index, _ := r.Applied(); s.Applied.Index < index {
+		s.DiscardTables()
 		return fmt.Errorf("partition %s: a snapshot of index %d is older than what is applied, %d",
-			r.id, s.applied.Index, index)
+			r.id, s.Applied.Index, index)
 	}
 	// INVARIANT: the threshold is published before anything that it gives free is gone.
-	if threshold := s.applied.Threshold; r.threshold.Load().Less(threshold) {
+	if threshold := s.Applied.Threshold; r.threshold.Load().Less(threshold) {
 		r.threshold.Store(&threshold)
 	}
 	r.vacant.Begin()
@@ -47,7 +88,7 @@ func (s *staged) Install() error {
 	r.giveUpLocked(&end, outcomeUnknown)
 	r.mu.Unlock()
 	r.finish(&end)
-	if err := r.reload(s.applied, s.descriptor); err != nil {
+	if err := r.reload(s.Applied, s.Descriptor); err != nil {
 		r.fail(err)
 		return err
 	}
@@ -58,8 +99,8 @@ func (s *staged) Install() error {
 
 // install brings the tables in, takes over from those partitions that this one has consumed, and
 // removes what it, and they, had beyond its present span.
-func (s *staged) install() error {
-	r, span := s.r, keys.PartitionSpan(s.descriptor)
+func (s *installation) install() error {
+	r, span := s.r, keys.PartitionSpan(s.Descriptor)
 	taken := s.stopConsumed()
 	// INVARIANT: what split off before is durable before the snapshot takes its place: it could not
 	// be made again.
@@ -70,7 +111,7 @@ func (s *staged) install() error {
 	if err := flush(); err != nil {
 		return err
 	}
-	if err := r.state.Ingest(context.Background(), s.paths); err != nil {
+	if err := s.Ingest(); err != nil {
 		return err
 	}
 	former := r.Descriptor()
@@ -82,7 +123,7 @@ func (s *staged) install() error {
 	// After a crash in between it is in no partition's span, and goes when the node starts
 	// (birth.Sweep), as what consumed partitions have of their own does (birth.Bury). The generation
 	// is published before: a read that finds nothing there is not to answer.
-	r.coming.Store(s.descriptor.Generation)
+	r.coming.Store(s.Descriptor.Generation)
 	b := r.state.NewBatch()
 	defer b.Close()
 	had := taken
@@ -102,17 +143,17 @@ func (s *staged) install() error {
 	if err := r.state.Commit(b); err != nil {
 		return err
 	}
-	r.node.Spans.Merge(s.descriptor, taken...)
+	r.node.Spans.Merge(s.Descriptor, taken...)
 	s.taken = taken
 	return nil
 }
 
 // stopConsumed has nothing more applied to the replicas here of partitions that this one has
 // consumed.
-func (s *staged) stopConsumed() (taken []*clusterpb.Partition) {
+func (s *installation) stopConsumed() (taken []*clusterpb.Partition) {
 	for stopped := map[uint64]bool{}; ; {
 		// Once more after each round: what was still applied may have split.
-		taken = s.r.node.Spans.Consumed(s.descriptor)
+		taken = s.r.node.Spans.Consumed(s.Descriptor)
 		more := false
 		for _, d := range taken {
 			if stopped[d.Id] {
@@ -133,24 +174,18 @@ func (s *staged) stopConsumed() (taken []*clusterpb.Partition) {
 }
 
 // tellTaken says that this partition has taken over from those that it has consumed.
-func (s *staged) tellTaken() {
+func (s *installation) tellTaken() {
 	for _, d := range s.taken {
 		id := keys.PartitionID(d.Id)
 		if s.r.node.Open != nil {
 			if q := s.r.node.Open(id); q != nil {
-				q.endConsumed(s.descriptor)
+				q.endConsumed(s.Descriptor)
 			}
 		}
 		if s.r.node.Taken != nil {
-			s.r.node.Taken(id, s.descriptor)
+			s.r.node.Taken(id, s.Descriptor)
 		}
 	}
-}
-
-// Discard removes the tables.
-func (s *staged) Discard() {
-	s.r.state.DiscardTables(s.paths)
-	s.r.node.Spans.Unclaim(s.claim)
 }
 
 // FlushSplits makes the splits durable that are applied here.

@@ -16,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/snapshot"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 )
 
@@ -41,17 +42,17 @@ func TestSnapshotDamageIsNoticed(t *testing.T) {
 	}
 	for n := range stream {
 		if n%7 == 0 || n < 100 || n > len(stream)-50 {
-			if err := try(stream[:n]); !errors.Is(err, errSnapshot) {
+			if err := try(stream[:n]); !errors.Is(err, snapshot.ErrMalformed) {
 				t.Fatalf("cut to %d of %d bytes: %v", n, len(stream), err)
 			}
 			flipped := bytes.Clone(stream)
 			flipped[n] ^= 0x10
-			if err := try(flipped); !errors.Is(err, errSnapshot) {
+			if err := try(flipped); !errors.Is(err, snapshot.ErrMalformed) {
 				t.Fatalf("byte %d of %d flipped: %v", n, len(stream), err)
 			}
 		}
 	}
-	if err := try(append(bytes.Clone(stream), 0)); !errors.Is(err, errSnapshot) {
+	if err := try(append(bytes.Clone(stream), 0)); !errors.Is(err, snapshot.ErrMalformed) {
 		t.Fatalf("a byte behind the end: %v", err)
 	}
 	broken := errors.New("connection lost")
@@ -60,7 +61,7 @@ func TestSnapshotDamageIsNoticed(t *testing.T) {
 		t.Fatalf("a broken stream: %v", err)
 	}
 	if _, err := r.StageSnapshot(context.Background(), index+1, term,
-		bytes.NewReader(stream)); !errors.Is(err, errSnapshot) {
+		bytes.NewReader(stream)); !errors.Is(err, snapshot.ErrMalformed) {
 		t.Fatalf("announced with another index: %v", err)
 	}
 	if _, after, err := r.Checksum(); err != nil || after != before {

@@ -1,4 +1,4 @@
-package replica
+package snapshot
 
 import (
 	"bytes"
@@ -21,54 +21,96 @@ import (
 // maxTableBytes is about how large a table of a snapshot gets.
 const maxTableBytes = 64 << 20
 
-// staged is a received snapshot: tables in the engine's directory that nothing refers to yet. After
-// a crash the next start removes them.
-type staged struct {
-	r          *Replica
-	paths      []string
-	applied    storage.Record
-	descriptor *clusterpb.Partition
-	claim      *spans.Claim
-	// taken are the partitions from which the installation has taken over.
-	taken []*clusterpb.Partition
+// Owner is the replica that receives snapshots.
+type Owner interface {
+	ID() keys.PartitionID
+	// Descriptor is that of what the replica has now.
+	Descriptor() *clusterpb.Partition
 }
 
-var _ group.Staged = (*staged)(nil)
+// Receiver receives the snapshots of one replica. Its methods may be called from any goroutine.
+type Receiver struct {
+	owner Owner
+	state *engine.State
+	spans *spans.Table
+	// full says that the disk is full; nil: it never is.
+	full func() bool
+	// TableBytes is about how large a table gets.
+	TableBytes uint64
+	space      spacePause
+}
 
-// StageSnapshot reads and verifies a snapshot, and writes it to tables. Nothing of it shows before
-// Install. It runs beside Apply.
-func (r *Replica) StageSnapshot(ctx context.Context, index, term uint64,
-	in io.Reader) (group.Staged, error) {
-	if !r.enter() {
-		return nil, ErrClosed
-	}
-	defer r.exit()
+// NewReceiver returns a receiver. full may be nil; tableBytes is about how large a table gets, 0
+// for the default.
+func NewReceiver(owner Owner, state *engine.State, table *spans.Table, full func() bool,
+	tableBytes uint64) *Receiver {
+	return &Receiver{owner: owner, state: state, spans: table, full: full,
+		TableBytes: cmp.Or(tableBytes, maxTableBytes)}
+}
+
+// Staged is a received snapshot: tables in the engine's directory that nothing refers to yet. After
+// a crash the next start removes them. Whoever has it calls Discard, or the tables are ingested and
+// unclaim is called.
+type Staged struct {
+	receiver   *Receiver
+	paths      []string
+	Applied    storage.Record
+	Descriptor *clusterpb.Partition
+	claim      *spans.Claim
+}
+
+// Configuration implements group.Configured.
+func (s *Staged) Configuration() group.Configuration { return group.ConfigurationOf(s.Descriptor) }
+
+// Ingest makes the tables a part of the state, in one step.
+func (s *Staged) Ingest() error {
+	return s.receiver.state.Ingest(context.Background(), s.paths)
+}
+
+// DiscardTables removes the tables.
+func (s *Staged) DiscardTables() { s.receiver.state.DiscardTables(s.paths) }
+
+// Unclaim ends the claim of the span.
+func (s *Staged) Unclaim() { s.receiver.spans.Unclaim(s.claim) }
+
+// Discard removes the tables, and ends the claim.
+func (s *Staged) Discard() {
+	s.DiscardTables()
+	s.Unclaim()
+}
+
+// Receive reads and verifies a snapshot, and writes it to tables, of which nothing shows yet. index
+// and term are those that were announced.
+func (r *Receiver) Receive(ctx context.Context, index, term uint64, in io.Reader) (*Staged,
+	error) {
 	free := r.state.FreeBytes()
-	if err := r.snapshotRoom.check(time.Now(), free, r.state.MinFreeBytes()); err != nil {
+	if err := r.space.check(time.Now(), free, r.state.MinFreeBytes()); err != nil {
 		return nil, err
 	}
-	s := &stager{r: r, in: newSnapshotReader(in), index: index, term: term}
+	s := &stager{Receiver: r, id: r.owner.ID(), in: newReader(in), index: index, term: term}
 	err := s.stage(ctx)
 	if err == nil || s.in.count > 0 { // otherwise nothing was written
-		r.snapshotRoom.ended(time.Now(), free, err)
+		r.space.ended(time.Now(), free, err)
 	}
 	if err != nil {
 		s.abort()
 		return nil, err
 	}
-	return &staged{r: r, paths: s.paths, applied: s.applied, descriptor: s.descriptor,
+	return &Staged{receiver: r, paths: s.paths, Applied: s.applied, Descriptor: s.descriptor,
 		claim: s.claim}, nil
 }
 
-// stager is the work of StageSnapshot.
+// stager is the work of receive.
 type stager struct {
-	r           *Replica
-	in          *snapshotReader
+	*Receiver
+	id          keys.PartitionID
+	in          *reader
 	index, term uint64
-	spans       [3]keys.Span
-	claim       *spans.Claim
+	// parts are the spans of the partition. The second and third are known when the first is read.
+	parts [3]keys.Span
+	claim *spans.Claim
 
-	// table is being written, for spans[current], from a key on.
+	// table is being written, for parts[current], from a key on.
 	table   *engine.TableWriter
 	from    []byte
 	current int
@@ -87,13 +129,12 @@ func (s *stager) stage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if h != (snapshotHeader{s.r.id, s.index, s.term}) {
+	if h != (header{s.id, s.index, s.term}) {
 		return fmt.Errorf("%w: it is of partition %s at index %d of term %d, "+
 			"announced was %s at %d of %d",
-			errSnapshot, h.partition, h.index, h.term, s.r.id, s.index, s.term)
+			ErrMalformed, h.partition, h.index, h.term, s.id, s.index, s.term)
 	}
-	// Which the other two spans are is in the first one.
-	s.spans[0] = keys.LocalSpan(s.r.id)
+	s.parts[0] = keys.LocalSpan(s.id)
 	if err := s.begin(0); err != nil {
 		return err
 	}
@@ -102,7 +143,7 @@ func (s *stager) stage(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			if s.r.node.DiskFull != nil && s.r.node.DiskFull() {
+			if s.full != nil && s.full() {
 				return engine.ErrNoRoom // what is left of it is for logs, and for what makes room
 			}
 		}
@@ -117,12 +158,12 @@ func (s *stager) stage(ctx context.Context) error {
 			return err
 		}
 	}
-	for s.current < len(s.spans)-1 {
+	for s.current < len(s.parts)-1 {
 		if err := s.begin(s.current + 1); err != nil {
 			return err
 		}
 	}
-	if err := s.finishTable(s.spans[s.current].End); err != nil {
+	if err := s.finishTable(s.parts[s.current].End); err != nil {
 		return err
 	}
 	return s.verify()
@@ -130,7 +171,7 @@ func (s *stager) stage(ctx context.Context) error {
 
 // begin finishes the table at work and starts one for a span.
 func (s *stager) begin(span int) error {
-	if err := s.finishTable(s.spans[s.current].End); err != nil {
+	if err := s.finishTable(s.parts[s.current].End); err != nil {
 		return err
 	}
 	s.current = span
@@ -139,33 +180,33 @@ func (s *stager) begin(span int) error {
 			return err
 		}
 	}
-	return s.beginTable(s.spans[span].Start)
+	return s.beginTable(s.parts[span].Start)
 }
 
 // beginTable starts a table for keys from one on.
 func (s *stager) beginTable(from []byte) (err error) {
 	s.from = append(s.from[:0], from...)
-	s.table, err = s.r.state.NewSpareTableWriter()
+	s.table, err = s.state.NewSpareTableWriter()
 	return err
 }
 
 // takeSpan takes the partition's span from the snapshot's descriptor, and claims it.
 func (s *stager) takeSpan() error {
 	if s.descriptor == nil {
-		return fmt.Errorf("%w: it lacks the descriptor", errSnapshot)
+		return fmt.Errorf("%w: it lacks the descriptor", ErrMalformed)
 	}
 	span := keys.PartitionSpan(s.descriptor)
 	// It may have become narrower by splits, and wider by merges, but it begins where it did.
-	if now := s.r.Descriptor(); !storage.IsEmpty(now) && (!bytes.Equal(now.Start, s.descriptor.Start) ||
+	if now := s.owner.Descriptor(); !storage.IsEmpty(now) && (!bytes.Equal(now.Start, s.descriptor.Start) ||
 		now.Generation >= s.descriptor.Generation && !bytes.Equal(now.End, s.descriptor.End)) {
-		return fmt.Errorf("%w: its span %s cannot come of this replica's, %s", errSnapshot, span,
+		return fmt.Errorf("%w: its span %s cannot come of this replica's, %s", ErrMalformed, span,
 			keys.PartitionSpan(now))
 	}
-	claim, err := s.r.node.Spans.Claim(s.descriptor)
+	claim, err := s.Receiver.spans.Claim(s.descriptor)
 	if err != nil {
 		return err
 	}
-	s.claim, s.spans = claim, storage.Spans(s.r.id, span)
+	s.claim, s.parts = claim, storage.Spans(s.id, span)
 	return nil
 }
 
@@ -194,22 +235,22 @@ func (s *stager) abort() {
 	if s.table != nil {
 		s.table.Abort()
 	}
-	s.r.state.DiscardTables(s.paths)
-	s.r.node.Spans.Unclaim(s.claim)
+	s.state.DiscardTables(s.paths)
+	s.Receiver.spans.Unclaim(s.claim)
 }
 
 func (s *stager) record(key, value []byte) error {
 	if err := storage.CheckKey(key); err != nil {
-		return fmt.Errorf("%w: %w", errSnapshot, err)
+		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	if s.in.count > 1 && storage.CompareKeys(s.in.last, key) >= 0 {
-		return fmt.Errorf("%w: %s does not follow %s", errSnapshot, keys.PrettyState(key),
+		return fmt.Errorf("%w: %s does not follow %s", ErrMalformed, keys.PrettyState(key),
 			keys.PrettyState(s.in.last))
 	}
-	for !storage.Contains(s.spans[s.current], key) {
-		if s.current == len(s.spans)-1 {
+	for !storage.Contains(s.parts[s.current], key) {
+		if s.current == len(s.parts)-1 {
 			return fmt.Errorf("%w: %s does not belong to the partition",
-				errSnapshot, keys.PrettyState(key))
+				ErrMalformed, keys.PrettyState(key))
 		}
 		if err := s.begin(s.current + 1); err != nil {
 			return err
@@ -221,11 +262,11 @@ func (s *stager) record(key, value []byte) error {
 		err = s.local(key, value)
 	case 1:
 		err = s.anchored(key, value)
-	case len(s.spans) - 1:
+	case len(s.parts) - 1:
 		if err = s.version(key, value); err != nil {
 			break
 		}
-		if s.table.Size() > cmp.Or(s.r.node.hooks.tableBytes, maxTableBytes) {
+		if s.table.Size() > s.TableBytes {
 			if err = s.finishTable(key); err == nil {
 				err = s.beginTable(key)
 			}
@@ -240,17 +281,17 @@ func (s *stager) record(key, value []byte) error {
 // local takes what the partition knows about itself.
 func (s *stager) local(key, value []byte) (err error) {
 	switch {
-	case bytes.Equal(key, keys.LocalKey(s.r.id, keys.SuffixApplied)):
+	case bytes.Equal(key, keys.LocalKey(s.id, keys.SuffixApplied)):
 		if s.applied, err = storage.DecodeApplied(value); err != nil {
-			return fmt.Errorf("%w: %w", errSnapshot, err)
+			return fmt.Errorf("%w: %w", ErrMalformed, err)
 		}
 		s.hasApplied = true
-	case bytes.Equal(key, keys.LocalKey(s.r.id, keys.SuffixDescriptor)):
-		if s.descriptor, err = storage.DecodeDescriptor(s.r.id, value); err != nil {
-			return fmt.Errorf("%w: %w", errSnapshot, err)
+	case bytes.Equal(key, keys.LocalKey(s.id, keys.SuffixDescriptor)):
+		if s.descriptor, err = storage.DecodeDescriptor(s.id, value); err != nil {
+			return fmt.Errorf("%w: %w", ErrMalformed, err)
 		}
 	default:
-		return fmt.Errorf("%w: it has %s, which this server does not know", errSnapshot,
+		return fmt.Errorf("%w: it has %s, which this server does not know", ErrMalformed,
 			keys.PrettyState(key))
 	}
 	return nil
@@ -260,7 +301,7 @@ func (s *stager) local(key, value []byte) (err error) {
 func (s *stager) anchored(key, value []byte) error {
 	_, suffix, err := keys.DecodeAnchorKey(key)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errSnapshot, err)
+		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	switch of, _ := txn.Classify(suffix); of {
 	case txn.AnchoredLock:
@@ -272,7 +313,7 @@ func (s *stager) anchored(key, value []byte) error {
 		_, err = txn.DecodeRecord(value)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %s: %w", errSnapshot, keys.PrettyState(key), err)
+		return fmt.Errorf("%w: %s: %w", ErrMalformed, keys.PrettyState(key), err)
 	}
 	return nil
 }
@@ -280,7 +321,7 @@ func (s *stager) anchored(key, value []byte) error {
 // version counts a version.
 func (s *stager) version(key, value []byte) error {
 	if err := s.versions.Add(key, value); err != nil {
-		return fmt.Errorf("%w: %w", errSnapshot, err)
+		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	_, ts, _ := keys.DecodeVersioned(key) // which has just been checked
 	s.highest = hlc.Max(s.highest, ts)
@@ -291,16 +332,16 @@ func (s *stager) version(key, value []byte) error {
 func (s *stager) verify() error {
 	switch {
 	case !s.hasApplied || s.descriptor == nil:
-		return fmt.Errorf("%w: it lacks the applied record or the descriptor", errSnapshot)
+		return fmt.Errorf("%w: it lacks the applied record or the descriptor", ErrMalformed)
 	case s.applied.Index != s.index || s.applied.Term != s.term:
 		return fmt.Errorf("%w: its applied record is of index %d, term %d",
-			errSnapshot, s.applied.Index, s.applied.Term)
+			ErrMalformed, s.applied.Index, s.applied.Term)
 	case s.applied.Stats != s.versions.Stats:
-		return fmt.Errorf("%w: it holds %+v and says %+v", errSnapshot, s.versions.Stats,
+		return fmt.Errorf("%w: it holds %+v and says %+v", ErrMalformed, s.versions.Stats,
 			s.applied.Stats)
 	case s.applied.Highest.Less(s.highest):
 		return fmt.Errorf("%w: it has a version or lock at %s, above its highest timestamp %s",
-			errSnapshot, s.highest, s.applied.Highest)
+			ErrMalformed, s.highest, s.applied.Highest)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package replica
+package snapshot
 
 import (
 	"bufio"
@@ -27,86 +27,82 @@ import (
 //
 // The records are the state keys of the partition's local, anchor and data spans, as they are.
 const (
-	snapshotMagic   = "TIDEMARK"
-	snapshotVersion = 1
+	magic   = "TIDEMARK"
+	version = 1
 	// What a record may be at most: a key with prefix, escaping, timestamp; a value with its
 	// header, which for a lock has a key in it, or a transaction record with all its participants.
-	maxSnapshotKey   = 4 * keys.MaxKeySize
-	maxSnapshotValue = 12 << 20
+	maxKey   = 4 * keys.MaxKeySize
+	maxValue = 12 << 20
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// snapshot is a consistent state on its way out.
-type snapshot struct {
-	r       *Replica
+// Snapshot is a consistent state of a partition on its way out.
+type Snapshot struct {
+	id      keys.PartitionID
 	state   *engine.Snapshot
 	applied storage.Record
 	// descriptor is of the same moment.
 	descriptor *clusterpb.Partition
+	// release is called when the handle is closed.
+	release func()
 }
 
-var _ group.Snapshot = (*snapshot)(nil)
+var _ group.Snapshot = (*Snapshot)(nil)
 
-// Snapshot returns a handle of the state as it is now. It may run beside Apply.
-func (r *Replica) Snapshot() (group.Snapshot, error) {
-	if !r.enter() {
-		return nil, ErrClosed
-	}
-	s, err := r.snapshot()
-	if err != nil {
-		r.exit()
-		return nil, fmt.Errorf("snapshot of partition %s: %w", r.id, err)
-	}
-	return s, nil
-}
-
-func (r *Replica) snapshot() (*snapshot, error) {
-	state, err := r.state.NewSnapshot()
+// Take returns a handle of what a state database has of a partition now. release is called
+// when the handle is closed, and not if there is an error.
+func Take(from *engine.State, id keys.PartitionID, release func()) (*Snapshot, error) {
+	state, err := from.NewSnapshot()
 	if err != nil {
 		return nil, err
 	}
-	applied, found, err := storage.ReadApplied(state, r.id)
+	applied, found, err := storage.ReadApplied(state, id)
 	if err == nil && !found {
 		err = errors.New("it has no applied record")
 	}
 	var descriptor *clusterpb.Partition
 	if err == nil {
-		descriptor, err = storage.ReadDescriptor(state, r.id)
+		descriptor, err = storage.ReadDescriptor(state, id)
 	}
 	if err != nil {
 		_ = state.Close()
 		return nil, err
 	}
-	return &snapshot{r, state, applied, descriptor}, nil
+	return &Snapshot{id, state, applied, descriptor, release}, nil
 }
 
-func (s *snapshot) Index() uint64 { return s.applied.Index }
-func (s *snapshot) Term() uint64  { return s.applied.Term }
+func (s *Snapshot) Index() uint64 { return s.applied.Index }
+func (s *Snapshot) Term() uint64  { return s.applied.Term }
+
+// Configuration implements group.Configured: it is of the same engine snapshot as the data.
+func (s *Snapshot) Configuration() group.Configuration {
+	return group.ConfigurationOf(s.descriptor)
+}
 
 // Close releases the handle. It is called once.
-func (s *snapshot) Close() error {
-	defer s.r.exit()
+func (s *Snapshot) Close() error {
+	defer s.release()
 	return s.state.Close()
 }
 
 // Write streams the state.
-func (s *snapshot) Write(ctx context.Context, w io.Writer) error {
+func (s *Snapshot) Write(ctx context.Context, w io.Writer) error {
 	if err := s.write(ctx, w); err != nil {
-		return fmt.Errorf("writing a snapshot of partition %s: %w", s.r.id, err)
+		return fmt.Errorf("writing a snapshot of partition %s: %w", s.id, err)
 	}
 	return nil
 }
 
-func (s *snapshot) write(ctx context.Context, w io.Writer) error {
+func (s *Snapshot) write(ctx context.Context, w io.Writer) error {
 	out := summer{w: bufio.NewWriterSize(w, 64<<10)}
-	header := append([]byte(snapshotMagic), snapshotVersion)
-	for _, v := range [...]uint64{uint64(s.r.id), s.applied.Index, s.applied.Term} {
+	header := append([]byte(magic), version)
+	for _, v := range [...]uint64{uint64(s.id), s.applied.Index, s.applied.Term} {
 		header = binary.BigEndian.AppendUint64(header, v)
 	}
 	out.write(header)
 	count := uint64(0)
-	for _, span := range storage.Spans(s.r.id, keys.PartitionSpan(s.descriptor)) {
+	for _, span := range storage.Spans(s.id, keys.PartitionSpan(s.descriptor)) {
 		n, err := s.writeSpan(ctx, &out, span)
 		if err != nil {
 			return err
@@ -122,7 +118,7 @@ func (s *snapshot) write(ctx context.Context, w io.Writer) error {
 	return out.w.Flush()
 }
 
-func (s *snapshot) writeSpan(ctx context.Context, out *summer, span keys.Span) (count uint64,
+func (s *Snapshot) writeSpan(ctx context.Context, out *summer, span keys.Span) (count uint64,
 	err error) {
 	var lengths []byte
 	err = storage.Each(s.state, span, func(i *pebble.Iterator) (bool, error) {

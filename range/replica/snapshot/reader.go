@@ -1,4 +1,4 @@
-package replica
+package snapshot
 
 import (
 	"bufio"
@@ -11,12 +11,12 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// errSnapshot is what every complaint about a snapshot's content wraps.
-var errSnapshot = errors.New("malformed snapshot")
+// ErrMalformed is what every complaint about a snapshot's content wraps.
+var ErrMalformed = errors.New("malformed snapshot")
 
-// snapshotReader reads a snapshot's records. All lengths are checked before memory is taken for
+// reader reads a snapshot's records. All lengths are checked before memory is taken for
 // them.
-type snapshotReader struct {
+type reader struct {
 	r     *bufio.Reader
 	sum   uint32
 	count uint64
@@ -25,25 +25,25 @@ type snapshotReader struct {
 	value []byte
 }
 
-// snapshotHeader is what a snapshot says of itself.
-type snapshotHeader struct {
+// header is what a snapshot says of itself.
+type header struct {
 	partition   keys.PartitionID
 	index, term uint64
 }
 
-func newSnapshotReader(r io.Reader) *snapshotReader {
-	return &snapshotReader{r: bufio.NewReaderSize(r, 64<<10)}
+func newReader(r io.Reader) *reader {
+	return &reader{r: bufio.NewReaderSize(r, 64<<10)}
 }
 
 // cut turns the end of the stream, where there should be more, into an error that says so.
 func cut(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("%w: it is cut off", errSnapshot)
+		return fmt.Errorf("%w: it is cut off", ErrMalformed)
 	}
 	return err
 }
 
-func (s *snapshotReader) full(b []byte) error {
+func (s *reader) full(b []byte) error {
 	if _, err := io.ReadFull(s.r, b); err != nil {
 		return cut(err)
 	}
@@ -52,7 +52,7 @@ func (s *snapshotReader) full(b []byte) error {
 }
 
 // ReadByte is for binary.ReadUvarint.
-func (s *snapshotReader) ReadByte() (byte, error) {
+func (s *reader) ReadByte() (byte, error) {
 	b, err := s.r.ReadByte()
 	if err != nil {
 		return 0, cut(err)
@@ -61,20 +61,20 @@ func (s *snapshotReader) ReadByte() (byte, error) {
 	return b, nil
 }
 
-func (s *snapshotReader) header() (h snapshotHeader, err error) {
-	var b [len(snapshotMagic) + 1 + 24]byte
+func (s *reader) header() (h header, err error) {
+	var b [len(magic) + 1 + 24]byte
 	if err := s.full(b[:]); err != nil {
 		return h, err
 	}
-	if string(b[:len(snapshotMagic)]) != snapshotMagic {
-		return h, fmt.Errorf("%w: it does not begin like one", errSnapshot)
+	if string(b[:len(magic)]) != magic {
+		return h, fmt.Errorf("%w: it does not begin like one", ErrMalformed)
 	}
-	if v := b[len(snapshotMagic)]; v != snapshotVersion {
-		return h, fmt.Errorf("%w: version %d, this server understands %d", errSnapshot, v,
-			snapshotVersion)
+	if v := b[len(magic)]; v != version {
+		return h, fmt.Errorf("%w: version %d, this server understands %d", ErrMalformed, v,
+			version)
 	}
-	rest := b[len(snapshotMagic)+1:]
-	return snapshotHeader{
+	rest := b[len(magic)+1:]
+	return header{
 		keys.PartitionID(binary.BigEndian.Uint64(rest)), binary.BigEndian.Uint64(rest[8:]),
 		binary.BigEndian.Uint64(rest[16:]),
 	}, nil
@@ -82,7 +82,7 @@ func (s *snapshotReader) header() (h snapshotHeader, err error) {
 
 // next reads a record into key and value, which are valid until the next call. ok is false at the
 // end, when the sums were right.
-func (s *snapshotReader) next() (ok bool, err error) {
+func (s *reader) next() (ok bool, err error) {
 	keyLength, err := binary.ReadUvarint(s)
 	if err != nil {
 		return false, err
@@ -94,8 +94,8 @@ func (s *snapshotReader) next() (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if keyLength > maxSnapshotKey || valueLength > maxSnapshotValue {
-		return false, fmt.Errorf("%w: a record of %d and %d bytes", errSnapshot, keyLength, valueLength)
+	if keyLength > maxKey || valueLength > maxValue {
+		return false, fmt.Errorf("%w: a record of %d and %d bytes", ErrMalformed, keyLength, valueLength)
 	}
 	s.last, s.key = s.key, s.last
 	if s.key, err = s.take(s.key, keyLength); err != nil {
@@ -108,7 +108,7 @@ func (s *snapshotReader) next() (ok bool, err error) {
 	return true, nil
 }
 
-func (s *snapshotReader) take(into []byte, n uint64) ([]byte, error) {
+func (s *reader) take(into []byte, n uint64) ([]byte, error) {
 	if uint64(cap(into)) < n {
 		into = make([]byte, n)
 	}
@@ -116,7 +116,7 @@ func (s *snapshotReader) take(into []byte, n uint64) ([]byte, error) {
 	return into, s.full(into)
 }
 
-func (s *snapshotReader) trailer() error {
+func (s *reader) trailer() error {
 	var b [8]byte
 	if err := s.full(b[:]); err != nil {
 		return err
@@ -127,13 +127,13 @@ func (s *snapshotReader) trailer() error {
 		return err
 	}
 	if n := binary.BigEndian.Uint64(b[:]); n != s.count {
-		return fmt.Errorf("%w: it has %d records and says %d", errSnapshot, s.count, n)
+		return fmt.Errorf("%w: it has %d records and says %d", ErrMalformed, s.count, n)
 	}
 	if binary.BigEndian.Uint32(sum[:]) != want {
-		return fmt.Errorf("%w: its sum is wrong; it was damaged on the way", errSnapshot)
+		return fmt.Errorf("%w: its sum is wrong; it was damaged on the way", ErrMalformed)
 	}
 	if _, err := s.r.ReadByte(); err == nil {
-		return fmt.Errorf("%w: there is something behind its end", errSnapshot)
+		return fmt.Errorf("%w: there is something behind its end", ErrMalformed)
 	} else if !errors.Is(err, io.EOF) {
 		return err
 	}

@@ -1,4 +1,4 @@
-package replica
+package snapshot
 
 import (
 	"errors"
@@ -11,9 +11,9 @@ import (
 
 // A snapshot that found no room is not received again until there is more, or a pause is over that
 // grows with each.
-func TestSnapshotRoom(t *testing.T) {
+func TestPauseWithoutSpace(t *testing.T) {
 	const reserve = 1000
-	var r snapshotRoom
+	var r spacePause
 	now := time.Unix(1000, 0)
 	may := func(free uint64, want bool) {
 		t.Helper()
@@ -29,22 +29,22 @@ func TestSnapshotRoom(t *testing.T) {
 	may(5000, false)
 	may(5499, false)
 	may(5500, true)
-	now = now.Add(leastRoomPause)
+	now = now.Add(leastPause)
 	may(5000, true)
 
 	r.ended(now, 5000, noRoom)
-	now = now.Add(leastRoomPause)
+	now = now.Add(leastPause)
 	may(5000, false)
 	r.ended(now, 5600, errors.New("cut short")) // says nothing about room
 	may(5600, true)
 	may(5000, false)
-	now = now.Add(leastRoomPause)
+	now = now.Add(leastPause)
 	may(5000, true)
 
 	for range 20 {
 		r.ended(now, 5000, noRoom)
 	}
-	now = now.Add(mostRoomPause - 1)
+	now = now.Add(mostPause - 1)
 	may(5000, false)
 	now = now.Add(1)
 	may(5000, true)
@@ -53,6 +53,6 @@ func TestSnapshotRoom(t *testing.T) {
 	r.ended(now, 6000, nil)
 	may(0, true)
 	r.ended(now, 5000, noRoom)
-	now = now.Add(leastRoomPause)
+	now = now.Add(leastPause)
 	may(5000, true)
 }

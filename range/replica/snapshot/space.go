@@ -1,4 +1,4 @@
-package replica
+package snapshot
 
 import (
 	"errors"
@@ -10,31 +10,32 @@ import (
 )
 
 const (
-	// leastRoomPause and mostRoomPause bound how long no snapshot is received after one for which
+	// leastPause and mostPause bound how long no snapshot is received after one for which
 	// there was no room.
-	leastRoomPause = time.Minute
-	mostRoomPause  = 15 * time.Minute
-	// roomGained is the part of the reserve by which the free space must have grown before that.
-	roomGained = 2
+	leastPause = time.Minute
+	mostPause  = 15 * time.Minute
+	// spaceGained is the part of the reserve by which the free space must have grown before that.
+	spaceGained = 2
 )
 
-// snapshotRoom is for a partition whose snapshots find no room on the disk. The leader sends them
+// spacePause is for a partition whose snapshots find no room on the disk. The leader sends them
 // again and again, and each try writes, and removes, as much as there is room for. So one that
 // found none is followed by a pause, longer each time, until there is more room than that one began
 // with. The pause ends at some time, for the partition may have become smaller.
-type snapshotRoom struct {
+type spacePause struct {
 	mu    sync.Mutex
 	pause time.Duration
+	// until is when the pause ends.
 	until time.Time
 	// found is the free space with which the last one began that found no room.
 	found uint64
 }
 
 // check is nil if a snapshot may be received with so much free space.
-func (s *snapshotRoom) check(now time.Time, free, reserve uint64) error {
+func (s *spacePause) check(now time.Time, free, reserve uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !now.Before(s.until) || free >= s.found+reserve/roomGained {
+	if !now.Before(s.until) || free >= s.found+reserve/spaceGained {
 		return nil
 	}
 	return fmt.Errorf("%w: an earlier one did not fit into %d free bytes, and %d are free now; it "+
@@ -43,14 +44,14 @@ func (s *snapshotRoom) check(now time.Time, free, reserve uint64) error {
 }
 
 // ended notes how a snapshot ended that began with so much free space.
-func (s *snapshotRoom) ended(now time.Time, began uint64, err error) {
+func (s *spacePause) ended(now time.Time, began uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case err == nil:
 		s.pause, s.until, s.found = 0, time.Time{}, 0
 	case errors.Is(err, engine.ErrNoRoom):
-		s.pause = min(max(2*s.pause, leastRoomPause), mostRoomPause)
+		s.pause = min(max(2*s.pause, leastPause), mostPause)
 		s.until, s.found = now.Add(s.pause), began
 	}
 }
