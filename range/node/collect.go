@@ -10,7 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/gc"
 )
 
 // collector is the queue of garbage collection: the partitions that were written to under this
@@ -95,7 +95,7 @@ func (c *collector) take(now time.Time) []candidate {
 		// Before looking: what is written from here on puts it into the queue again.
 		h.garbage.Store(false)
 		s := h.replica.Stats()
-		if !h.leading.Load() || !h.replica.MayHaveGarbage() {
+		if !h.leading.Load() || !h.replica.GC().MayHaveGarbage() {
 			c.forgetUnlessNoticed(h)
 			continue
 		}
@@ -158,10 +158,10 @@ func (c *collector) collect(ctx context.Context, h *hosted) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, gcTimeout)
 	defer cancel()
-	result, err := h.replica.CollectGarbage(ctx, n.config.Clock.Now())
+	result, err := h.replica.GC().Collect(ctx, n.config.Clock.Now())
 	n.metrics.collections.Inc()
 	n.metrics.collected.Add(float64(result.Versions))
-	if errors.Is(err, replica.ErrNoRoomToCollect) {
+	if errors.Is(err, gc.ErrNoRoom) {
 		return // it goes on when some of what was removed has given its room back
 	}
 	if err != nil {

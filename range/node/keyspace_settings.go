@@ -59,8 +59,8 @@ func (n *Node) defaultTTL(id keys.KeyspaceID) time.Duration {
 // setKeyspace hands a keyspace's settings to a replica.
 func (n *Node) setKeyspace(r *replica.Replica, id keys.KeyspaceID) {
 	// In this order: with a window, what is protected is known.
-	r.SetProtected(n.protected(id))
-	r.SetGCWindow(n.gcWindow(id))
+	r.GC().SetProtected(n.protected(id))
+	r.GC().SetWindow(n.gcWindow(id))
 	r.SetCommitWait(n.commitWait(id))
 	r.SetDefaultTTL(n.defaultTTL(id))
 	r.SetClosedLag(n.closedLag(id))

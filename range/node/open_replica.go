@@ -90,7 +90,7 @@ func (n *Node) open(id raftlog.Identity, created bool) (*hosted, error) {
 			})
 			if err == nil {
 				r.SetClosedLag(n.closedLag(keys.KeyspaceID(p.Keyspace)))
-				r.SetProtected(n.protected(keys.KeyspaceID(p.Keyspace)))
+				r.GC().SetProtected(n.protected(keys.KeyspaceID(p.Keyspace)))
 			}
 			h.replica = r
 			return machine{r, h}, err

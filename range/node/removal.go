@@ -120,7 +120,7 @@ func (n *Node) settle(ctx context.Context, gone []*hosted) (settled, again []*ho
 			settled = append(settled, h)
 			continue
 		}
-		left, err := h.replica.Settle(ctx)
+		left, err := h.replica.GC().ResolveRemote(ctx)
 		switch {
 		case err == nil && left == 0:
 			settled = append(settled, h)

@@ -374,7 +374,7 @@ func (r *Replica) complete(applied storage.Record, own []ownEntry, c *changes) {
 		r.requeueLocked(r.mu.locks.Apply(c.locks))
 	}
 	if c.records {
-		r.mu.records.applying()
+		r.gc.RecordsSet()
 	}
 	if c.split != nil {
 		r.narrowLocked(c.split)

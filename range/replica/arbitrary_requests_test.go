@@ -135,8 +135,8 @@ func (h *hostile) meanwhile() {
 	case 7:
 		r.SetCommitWait(h.oneOf(2))
 	case 8:
-		r.SetGCWindow(500 * time.Millisecond)
-		if _, err := r.CollectGarbage(context.Background(),
+		r.GC().SetWindow(500 * time.Millisecond)
+		if _, err := r.GC().Collect(context.Background(),
 			hlc.Timestamp{Wall: h.m.Now()}); err != nil {
 			h.Log(err)
 		}

@@ -104,7 +104,7 @@ func (e *evaluation) loadBlock(w *write) (hlc.Timestamp, bool, error) {
 	e.highest = hlc.Max(e.highest, ts)
 	e.HoldFor(e.CommitWait, ts)
 	expiring, first := l.Expiring(ts)
-	r.expiries.wrote(first)
+	r.gc.WillExpire(first)
 	e.delta.Add(loadDelta(e.Descriptor, ts, l.Records, l.Size, expiring))
 	e.delta.LiveKeys -= int64(l.Live)
 	if err := e.tallyLoad(l, ts); err != nil {

@@ -199,8 +199,8 @@ func TestChangesCollectedWhileHeld(t *testing.T) {
 		f.close(2 * time.Second)
 		now := hlc.Timestamp{Wall: f.c.physical.Now()}
 		f.auto(&strings.Builder{}, func(ctx context.Context, r *Replica) error {
-			r.SetGCWindow(1500 * time.Millisecond)
-			_, err := r.CollectGarbage(ctx, now)
+			r.GC().SetWindow(1500 * time.Millisecond)
+			_, err := r.GC().Collect(ctx, now)
 			return err
 		})
 		f.step()
@@ -222,10 +222,10 @@ func TestHeldChangesOutliveACollection(t *testing.T) {
 		f.close(2 * time.Second)
 		time.Sleep(changesCheck) // virtual: it is known to be quiet until now
 		f.c.physical.Advance(500 * time.Millisecond)
-		f.leader.replica.SetGCWindow(2 * time.Second)
+		f.leader.replica.GC().SetWindow(2 * time.Second)
 		collected := make(chan error, 1)
 		go func() {
-			_, err := f.leader.replica.CollectGarbage(context.Background(), f.leader.node.Clock.Now())
+			_, err := f.leader.replica.GC().Collect(context.Background(), f.leader.node.Clock.Now())
 			collected <- err
 		}()
 		for range 5 {

@@ -179,7 +179,7 @@ func (r *Replica) takeOver(m *consumption) {
 func (r *Replica) widenLocked(m *consumption) {
 	r.requeueLocked(r.mu.locks.Apply(m.anchored.locks))
 	if m.anchored.records {
-		r.mu.records.applying()
+		r.gc.RecordsSet()
 	}
 	l := &r.mu.leadership
 	l.widened = r.node.Clock.Physical()

@@ -127,7 +127,7 @@ func (e *evaluation) stage(f *command.WriteOp, ts hlc.Timestamp, id mvcc.Request
 	}
 	if f.Expires != 0 {
 		d.Expiring++
-		e.r.expiries.wrote(f.Expires)
+		e.r.gc.WillExpire(f.Expires)
 	}
 	e.delta.Add(d)
 	if e.tally.has(key) {

@@ -9,6 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
+	"github.com/tidemarkdb/tidemark/range/replica/gc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -40,8 +41,6 @@ type Metrics struct {
 	pendingWrites  prometheus.Gauge
 	duplicates     prometheus.Counter
 	rejected       prometheus.Counter
-	removed        prometheus.Counter
-	expired        prometheus.Counter
 	// vacant is of all memories of spans without values; nil until the node is prepared.
 	vacant         atomic.Pointer[vacant.Budget]
 	evaluatedLater prometheus.Counter
@@ -49,6 +48,7 @@ type Metrics struct {
 	failures       prometheus.Counter
 
 	// locking are the concurrency managers'.
+	gc      *gc.Metrics
 	locking *concurrency.Metrics
 	transactionMetrics
 }
@@ -129,10 +129,6 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		"Retries that found their own request id and were not applied again.")
 	m.rejected = counter("rejected_entries_total",
 		"Entries without effect, because one that they were evaluated on was lost.")
-	m.removed = counter("gc_removed_versions_total",
-		"Versions removed by garbage collection, counted on the leader.")
-	m.expired = counter("gc_expired_keys_total",
-		"Keys whose value had expired and was removed by garbage collection, counted on the leader.")
 	vacantKeys := func(name, help string, of func(*vacant.Budget) uint64) {
 		collectors = append(collectors, prometheus.NewCounterFunc(
 			prometheus.CounterOpts{Name: "tidemark_replica_" + name, Help: help}, func() float64 {
@@ -153,6 +149,8 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m.transactionMetrics.init(&collectors)
 	locking, more := concurrency.NewMetrics()
 	m.locking, collectors = locking, append(collectors, more...)
+	m.gc, more = gc.NewMetrics()
+	collectors = append(collectors, more...)
 	if registerer != nil {
 		registerer.MustRegister(collectors...)
 	}
@@ -184,8 +182,7 @@ type transactionMetrics struct {
 	commitWaits                             prometheus.Histogram
 	readsHeld, disconnected                 prometheus.Counter
 	// refusedStarts counts requests of transactions that began too long ago.
-	refusedStarts                      prometheus.Counter
-	recordsCollected, recordsUnsettled prometheus.Counter
+	refusedStarts prometheus.Counter
 }
 
 func (m *transactionMetrics) init(collectors *[]prometheus.Collector) {
@@ -237,11 +234,6 @@ func (m *transactionMetrics) init(collectors *[]prometheus.Collector) {
 	m.locksLate = resolved.WithLabelValues("late")
 	m.readsHeld = counter("commit_wait_reads_total",
 		"Reads that saw a commit with commit wait before every clock had passed it, and waited.")
-	m.recordsCollected = counter("records_collected_total",
-		"Records of transactions that nothing can need any more, and were removed.")
-	m.recordsUnsettled = counter("records_kept_total",
-		"Records of committed transactions not collected yet because a partition they wrote to did "+
-			"not answer.")
 	m.commitWaits = histogram("commit_wait_seconds",
 		"For how long commits, and reads that saw them, waited for every clock to pass their "+
 			"timestamps.")

@@ -131,7 +131,7 @@ func (r *Replica) giveUpLocked(end *ending, o outcome) {
 	r.giveUpWaitersLocked(end)
 	clear(r.mu.records.proposed)
 	r.mu.recent.Reset()
-	r.expiries.forget()
+	r.gc.ForgetExpiries()
 }
 
 // refuseQueueLocked empties the queue.

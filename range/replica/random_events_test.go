@@ -183,8 +183,8 @@ func (h *history) collect(t *rapid.T) {
 	h.leader.catchUp(-1)
 	h.c.settle()
 	r := h.leader.replica
-	r.SetGCWindow(time.Duration(rapid.IntRange(0, 2000).Draw(t, "window")) * time.Millisecond)
-	if _, err := r.CollectGarbage(context.Background(),
+	r.GC().SetWindow(time.Duration(rapid.IntRange(0, 2000).Draw(t, "window")) * time.Millisecond)
+	if _, err := r.GC().Collect(context.Background(),
 		hlc.Timestamp{Wall: h.leader.Now()}); err != nil &&
 		!errors.Is(err, errNotLeader) && !errors.Is(err, errOverloaded) &&
 		!errors.Is(err, errOutcomeUnknown) {

@@ -10,16 +10,11 @@ type recordName struct {
 
 func nameOf(of *txn.Info) recordName { return recordName{of.ID, string(of.Anchor)} }
 
-// records is what is known of the partition's transaction records, beside those in the engine.
-// Replica.mu guards it.
+// records are the transaction records that are in an entry which is proposed, or being filled, and
+// not applied. Replica.mu guards them.
 type records struct {
-	// proposed are those that are in an entry that is proposed, or being filled, and not applied;
-	// nil if there are none.
+	// proposed is nil if there are none.
 	proposed map[recordName]proposedRecord
-	// mayHave: there may be records for garbage collection to look at.
-	mayHave bool
-	// set counts the batches of entries that have set records.
-	set uint64
 }
 
 type proposedRecord struct {
@@ -46,10 +41,4 @@ func (r *records) applied(p *pendingEntry) {
 	if len(r.proposed) == 0 {
 		r.proposed = nil // maps do not shrink
 	}
-}
-
-// applying notes that entries that are applied set records.
-func (r *records) applying() {
-	r.mayHave = true
-	r.set++
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
 	"github.com/tidemarkdb/tidemark/range/replica/closing"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
+	"github.com/tidemarkdb/tidemark/range/replica/gc"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/range/replica/snapshot"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
@@ -45,24 +46,17 @@ type Replica struct {
 	consumedBy atomic.Pointer[clusterpb.Partition]
 	// threshold is the garbage collection threshold: nothing below it can be read. Never nil.
 	threshold atomic.Pointer[hlc.Timestamp]
-	// gcWindow is a time.Duration; negative means that nothing is collected.
-	gcWindow atomic.Int64
-	// protected is what garbage collection has to leave readable, whatever the window says; nil or
-	// zero: nothing.
-	protected atomic.Pointer[hlc.Timestamp]
-	// swept is how far garbage collection has got here. The collection at work has it.
-	swept sweep
 	// closedLag is a time.Duration; 0 is the default, and negative that nothing is closed.
 	closedLag atomic.Int64
 	// commitWait: every write has commit wait.
 	commitWait atomic.Bool
 	// defaultTTL is a time.Duration: how long a value lives whose write does not say so; 0: for ever.
 	defaultTTL atomic.Int64
-	expiries   expiries
 	// vacant is what is known of spans without values (vacancy.go).
 	vacant vacant.Memory
 
 	snapshots *snapshot.Receiver
+	gc        *gc.Collector
 
 	work work
 
@@ -97,8 +91,6 @@ type Replica struct {
 		// below it may have been acknowledged before this node's clock had come to it.
 		foreign hlc.Timestamp
 		reads   waitingReads
-		// collecting: CollectGarbage is at work.
-		collecting bool
 	}
 }
 
@@ -133,7 +125,9 @@ func New(c Config) (*Replica, error) {
 	if c.GCWindow == 0 {
 		c.GCWindow = time.Hour
 	}
-	r.gcWindow.Store(int64(c.GCWindow))
+	r.gc = gc.New(gc.Config{Replica: collected{r}, State: c.State, Clock: c.Node.Clock,
+		Metrics: c.Node.Metrics.gc, Resolver: c.Node.Resolver, DiskFull: c.Node.DiskFull,
+		Window: c.GCWindow})
 	r.snapshots = snapshot.NewReceiver(r, c.State, &c.Node.Spans, c.Node.DiskFull, c.Node.hooks.tableBytes)
 	r.commitWait.Store(c.CommitWait)
 	r.defaultTTL.Store(int64(c.DefaultTTL))
@@ -194,8 +188,8 @@ func (r *Replica) reload(applied storage.Record, descriptor *clusterpb.Partition
 	r.mu.Lock()
 	r.mu.applied = applied
 	r.mu.locks.Reset(found.locks)
-	r.mu.records.mayHave = found.records
 	r.mu.Unlock()
+	r.gc.RecordsFound(found.records)
 	return nil
 }
 

@@ -274,16 +274,16 @@ func (s *scenario) run(d *datadriven.TestData) string {
 			return r.ChangeDescriptor(ctx, next)
 		})
 	case "gc":
-		defer func(n int) { gcChunk.Versions = n }(gcChunk.Versions)
-		gcChunk.Versions = option(s.t, d, "chunk", gcChunk.Versions)
 		s.auto(&out, func(ctx context.Context, r *Replica) error {
-			r.SetGCWindow(time.Duration(option(s.t, d, "window", 0)) * time.Millisecond)
-			r.SetProtected(hlc.Timestamp{})
+			defer func(n int) { r.gc.Chunk.Versions = n }(r.gc.Chunk.Versions)
+			r.gc.Chunk.Versions = option(s.t, d, "chunk", r.gc.Chunk.Versions)
+			r.GC().SetWindow(time.Duration(option(s.t, d, "window", 0)) * time.Millisecond)
+			r.GC().SetProtected(hlc.Timestamp{})
 			if d.HasArg("protected") {
-				r.SetProtected(hlc.Timestamp{Wall: epoch}.Add(
+				r.GC().SetProtected(hlc.Timestamp{Wall: epoch}.Add(
 					time.Duration(option(s.t, d, "protected", 0)) * time.Millisecond))
 			}
-			result, err := r.CollectGarbage(ctx, hlc.Timestamp{Wall: s.c.physical.Now()})
+			result, err := r.GC().Collect(ctx, hlc.Timestamp{Wall: s.c.physical.Now()})
 			fmt.Fprintf(&out, "threshold %s, removed %d versions\n", stamp(result.Threshold),
 				result.Versions)
 			if d.HasArg("protected") {
@@ -346,7 +346,7 @@ func (s *scenario) run(d *datadriven.TestData) string {
 			r.mu.applied.Stats.Bytes)
 		if n := r.mu.applied.Stats.Expiring; n > 0 {
 			r.mu.Unlock()
-			fmt.Fprintf(&out, "%d versions expire, may have garbage: %t\n", n, r.MayHaveGarbage())
+			fmt.Fprintf(&out, "%d versions expire, may have garbage: %t\n", n, r.GC().MayHaveGarbage())
 			r.mu.Lock()
 		}
 		fmt.Fprintf(&out, "serving %t, queued %d, in flight %d, pending keys %d\n",

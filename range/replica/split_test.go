@@ -186,7 +186,7 @@ func TestTally(t *testing.T) {
 	s.must(s.ask(&kvpb.Request{Command: &kvpb.Request_DeleteRange{
 		DeleteRange: &kvpb.DeleteRangeRequest{Start: []byte("l"), End: []byte("n")}}}))
 	s.physical.Advance(3 * time.Hour)
-	result, err := leader.CollectGarbage(context.Background(), s.members[0].node.Clock.Now())
+	result, err := leader.GC().Collect(context.Background(), s.members[0].node.Clock.Now())
 	if err != nil || result.Versions == 0 {
 		t.Fatalf("%d versions are collected: %v", result.Versions, err)
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -95,25 +94,4 @@ func (t *tally) count(ctx context.Context, pacer *admission.Pacer) (err error) {
 		return err
 	})
 	return err
-}
-
-// removed accounts for versions that are removed.
-func (e *evaluation) removed(garbage *mvcc.GarbageResult) {
-	expired := garbage.Expired
-	for i, key := range garbage.Versions {
-		d := proposal.Delta{Versions: -1, Bytes: -garbage.Sizes[i]}
-		if garbage.Expiring[i] {
-			d.Expiring = -1
-		}
-		if len(expired) > 0 && expired[0] == i {
-			expired, d.LiveKeys = expired[1:], -1
-		}
-		e.delta.Add(d)
-		if e.tally == nil {
-			continue
-		}
-		if internalKey, _, err := keys.DecodeVersioned(key); err == nil && e.tally.has(internalKey) {
-			e.proposal.right.Add(d)
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package replica
+package gc
 
 import (
 	"math"

@@ -1,4 +1,4 @@
-package replica
+package gc
 
 import (
 	"bytes"
@@ -12,25 +12,25 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// settleChunk is how many transactions are asked about at once.
-const settleChunk = 2000
+// remoteChunk is how many transactions are asked about at once.
+const remoteChunk = 2000
 
-// Settle has the locks resolved that transactions which this partition has committed may have in
+// ResolveRemote has the locks resolved that transactions which this partition has committed may have in
 // other keyspaces, as far as this replica knows of any, and returns of how many that has not come
 // about. It is for a replica that was closed and is about to be destroyed with its keyspace, when
 // the decisions go with it; that they are COMMITTED is a fact, whichever node leads. It may be
 // called again. The state database is open.
-func (r *Replica) Settle(ctx context.Context) (left int, err error) {
-	span := keys.AnchorSpan(keys.PartitionSpan(r.Descriptor()))
+func (g *Collector) ResolveRemote(ctx context.Context) (left int, err error) {
+	span := keys.AnchorSpan(keys.PartitionSpan(g.Replica.Descriptor()))
 	for more := true; more; {
 		more = false
 		var chunk []txn.Committed
-		err := r.eachAnchored(span,
+		err := g.eachAnchored(span,
 			func(_ int, key []byte, of txn.Anchored, id txn.ID, value []byte) (bool, error) {
 				if of != txn.AnchoredRecord {
 					return true, nil
 				}
-				if len(chunk) == settleChunk {
+				if len(chunk) == remoteChunk {
 					span.Start, more = bytes.Clone(key), true
 					return false, nil
 				}
@@ -38,13 +38,13 @@ func (r *Replica) Settle(ctx context.Context) (left int, err error) {
 				if err != nil {
 					return false, err
 				}
-				others := r.elsewhere(record.Participants)
+				others := g.elsewhere(record.Participants)
 				switch {
 				case !record.MayHaveLocks() || len(others) == 0:
-				case record.CommitWait && !r.passed(record.Timestamp):
+				case record.CommitWait && !g.Replica.Passed(record.Timestamp):
 					left++
 				default:
-					c, err := committed(r.Descriptor(), key, id, &record)
+					c, err := committed(g.Replica.Descriptor(), key, id, &record)
 					if err != nil {
 						return false, err
 					}
@@ -59,11 +59,11 @@ func (r *Replica) Settle(ctx context.Context) (left int, err error) {
 		if len(chunk) == 0 {
 			continue
 		}
-		if r.node.Resolver == nil {
+		if g.Resolver == nil {
 			left += len(chunk)
 			continue
 		}
-		for _, settled := range r.node.Resolver.Resolve(ctx, chunk) {
+		for _, settled := range g.Resolver.Resolve(ctx, chunk) {
 			if !settled {
 				left++
 			}
@@ -85,7 +85,7 @@ func committed(d *clusterpb.Partition, key []byte, id txn.ID, record *txn.Record
 }
 
 // elsewhere are the participants that are not of the partition's keyspace.
-func (r *Replica) elsewhere(all []txn.Participant) []txn.Participant {
-	own := keys.KeyspaceID(r.Descriptor().GetKeyspace())
+func (g *Collector) elsewhere(all []txn.Participant) []txn.Participant {
+	own := keys.KeyspaceID(g.Replica.Descriptor().GetKeyspace())
 	return slices.DeleteFunc(all, func(p txn.Participant) bool { return p.Keyspace == own })
 }

@@ -1,15 +1,15 @@
-package replica
+package gc
 
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -27,51 +27,48 @@ import (
 
 // collectRecords removes the records of DeleteRange whose retries would be refused, and those of
 // transactions that nothing can ask about.
-func (r *Replica) collectRecords(ctx context.Context) error {
-	var began uint64 // what records.set was at the first look
+func (g *Collector) collectRecords(ctx context.Context) error {
+	var began uint64 // what recordsSet was at the first look
 	stay := false    // records of transactions were found that stay
 	for first, from := true, []byte(nil); first || from != nil; first = false {
-		chunk, err := r.settle(ctx, from)
+		chunk, err := g.resolveOld(ctx, from)
 		if err != nil {
 			return err
 		}
 		from = chunk.next
-		collected := 0 // belongs to the command until that is done
-		err = r.command(ctx, proposal.KindRemove, func(e *evaluation, _ *proposal.Entry) (bool, error) {
+		collected := 0 // belongs to the evaluation until that is done
+		remove := func(e Evaluation) (bool, error) {
 			var found foundRecords
 			var err error
-			if e.Descriptor.GetGeneration() != chunk.generation {
+			if e.Descriptor().GetGeneration() != chunk.generation {
 				stay = true // it is not all of this partition any more
-			} else if found, err = r.oldRecords(chunk, *r.threshold.Load()); err != nil {
+			} else if found, err = g.oldRecords(chunk, g.Replica.Threshold()); err != nil {
 				return false, err
 			}
 			stay = stay || found.transactions
 			// No write is pending while this is evaluated.
-			r.mu.Lock()
+			g.mu.Lock()
 			if first {
-				began = r.mu.records.set
+				began = g.mu.recordsSet
 			}
-			if chunk.next == nil && !stay && began == r.mu.records.set {
-				r.mu.records.mayHave = false
+			if chunk.next == nil && !stay && began == g.mu.recordsSet {
+				g.mu.mayHaveRecords = false
 			}
-			r.mu.Unlock()
-			if len(found.old) == 0 {
-				return false, errNothingToDo
-			}
+			g.mu.Unlock()
 			collected = found.ended
-			e.batch = r.state.NewBatch()
 			for _, key := range found.old {
-				if err := e.batch.Delete(key, nil); err != nil {
+				if err := e.Batch().Delete(key, nil); err != nil {
 					return false, err
 				}
 			}
-			return true, nil
-		})
-		switch {
-		case err == nil:
-			r.node.Metrics.recordsCollected.Add(float64(collected))
-		case !errors.Is(err, errNothingToDo):
+			return len(found.old) > 0, nil
+		}
+		proposed, err := g.Replica.Propose(ctx, proposal.KindRemove, remove)
+		if err != nil {
 			return err
+		}
+		if proposed {
+			g.Metrics.recordsCollected.Add(float64(collected))
 		}
 	}
 	return nil
@@ -89,11 +86,11 @@ type recordChunk struct {
 	settled map[txn.ID]struct{}
 }
 
-// settle looks at the records from a state key on, as many as are collected at once, and has the
+// resolveOld looks at the records from a state key on, as many as are collected at once, and has the
 // locks resolved of those committed transactions whose time has come. It reads beside everything
 // else: of a record that was decided long ago nothing changes.
-func (r *Replica) settle(ctx context.Context, from []byte) (recordChunk, error) {
-	d := r.Descriptor()
+func (g *Collector) resolveOld(ctx context.Context, from []byte) (recordChunk, error) {
+	d := g.Replica.Descriptor()
 	chunk := recordChunk{span: keys.AnchorSpan(keys.PartitionSpan(d)), generation: d.GetGeneration()}
 	if from != nil {
 		chunk.span.Start = from
@@ -101,15 +98,15 @@ func (r *Replica) settle(ctx context.Context, from []byte) (recordChunk, error) 
 	if storage.CompareKeys(chunk.span.Start, chunk.span.End) >= 0 {
 		return chunk, nil // what is left has split off
 	}
-	threshold := *r.threshold.Load()
+	threshold := g.Replica.Threshold()
 	var old []txn.Committed
 	records, participants := 0, 0
-	if !r.enter() {
-		return chunk, ErrClosed
+	if !g.Replica.Enter() {
+		return chunk, errClosed
 	}
-	err := r.eachAnchored(chunk.span,
+	err := g.eachAnchored(chunk.span,
 		func(n int, key []byte, of txn.Anchored, id txn.ID, value []byte) (bool, error) {
-			if n == gcChunk.Scanned || records == gcChunk.Versions || participants >= gcChunk.Scanned {
+			if n == g.Chunk.Scanned || records == g.Chunk.Versions || participants >= g.Chunk.Scanned {
 				chunk.next = bytes.Clone(key)
 				chunk.span.End = chunk.next
 				return false, nil
@@ -125,7 +122,7 @@ func (r *Replica) settle(ctx context.Context, from []byte) (recordChunk, error) 
 				return false, err
 			}
 			if record.MayHaveLocks() && record.Over(threshold) &&
-				(!record.CommitWait || r.passed(record.Timestamp)) {
+				(!record.CommitWait || g.Replica.Passed(record.Timestamp)) {
 				c, err := committed(d, key, id, &record)
 				if err != nil {
 					return false, err
@@ -135,26 +132,26 @@ func (r *Replica) settle(ctx context.Context, from []byte) (recordChunk, error) 
 			}
 			return true, nil
 		})
-	r.exit()
-	if err != nil || len(old) == 0 || r.node.Resolver == nil {
+	g.Replica.Exit()
+	if err != nil || len(old) == 0 || g.Resolver == nil {
 		return chunk, err
 	}
 	chunk.settled = make(map[txn.ID]struct{}, len(old))
-	for i, settled := range r.node.Resolver.Resolve(ctx, old) {
+	for i, settled := range g.Resolver.Resolve(ctx, old) {
 		if settled {
 			chunk.settled[old[i].ID] = struct{}{}
 		}
 	}
-	r.node.Metrics.recordsUnsettled.Add(float64(len(old) - len(chunk.settled)))
+	g.Metrics.recordsUnsettled.Add(float64(len(old) - len(chunk.settled)))
 	return chunk, ctx.Err()
 }
 
 // eachAnchored calls visit for what is anchored in a span of state keys, until visit returns false.
 // n counts the calls from 0; value is good until visit returns, and nil for locks.
-func (r *Replica) eachAnchored(span keys.Span,
+func (g *Collector) eachAnchored(span keys.Span,
 	visit func(n int, key []byte, of txn.Anchored, id txn.ID, value []byte) (bool, error)) error {
 	n := -1
-	return storage.Each(r.state, span, func(i *pebble.Iterator) (more bool, err error) {
+	return storage.Each(g.State, span, func(i *pebble.Iterator) (more bool, err error) {
 		_, suffix, err := keys.DecodeAnchorKey(i.Key())
 		if err != nil {
 			return false, fmt.Errorf("%w: %w", storage.ErrRecord, err)
@@ -184,9 +181,9 @@ type foundRecords struct {
 }
 
 // oldRecords finds the records of a chunk that may go at a threshold.
-func (r *Replica) oldRecords(chunk recordChunk, threshold hlc.Timestamp) (found foundRecords,
+func (g *Collector) oldRecords(chunk recordChunk, threshold hlc.Timestamp) (found foundRecords,
 	err error) {
-	err = r.eachAnchored(chunk.span,
+	err = g.eachAnchored(chunk.span,
 		func(_ int, key []byte, of txn.Anchored, id txn.ID, value []byte) (bool, error) {
 			var old bool
 			var err error
@@ -224,4 +221,10 @@ func oldTransaction(value []byte, threshold hlc.Timestamp, settled bool) (bool, 
 		return record.Collectible(threshold, settled), nil
 	}
 	return record.Heard < threshold.Wall && record.Started.Less(threshold), nil
+}
+
+// oldDeletedRange says that the record of a DeleteRange is not needed any more.
+func oldDeletedRange(value []byte, threshold hlc.Timestamp) (bool, error) {
+	at, err := command.DeletedRangeAt(value)
+	return at.LessEq(threshold), err
 }
