@@ -7,6 +7,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/node/birth"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -33,12 +34,12 @@ func (b *births) init(n *Node) {
 }
 
 // bear says what becomes of a child here; see replica.Node.Bear.
-func (b *births) bear(child *clusterpb.Partition, self keys.ReplicaID) (replica.Birth, error) {
+func (b *births) bear(child *clusterpb.Partition, self keys.ReplicaID) (reshape.Birth, error) {
 	return birth.Of(b.node.host.Log(), b.node.config.State, child, self)
 }
 
 // split opens the child of a split that was applied here; see replica.Node.Split.
-func (b *births) split(child *clusterpb.Partition, self keys.ReplicaID, how replica.Birth,
+func (b *births) split(child *clusterpb.Partition, self keys.ReplicaID, how reshape.Birth,
 	leads bool) {
 	n := b.node
 	if b.replaying {
@@ -48,7 +49,7 @@ func (b *births) split(child *clusterpb.Partition, self keys.ReplicaID, how repl
 		parent.ForgetBeginning()
 	}
 	defer n.reconciler.spansChanged()
-	if how != replica.Born {
+	if how != reshape.Born {
 		return
 	}
 	if err := b.open(child, self, leads); err != nil && !n.closed.Load() {

@@ -100,7 +100,8 @@ func TestGenerationIsNoProof(t *testing.T) {
 		child.Id, child.Generation, child.SplitFrom = s.c.next, left.Generation, left.Id
 		child.Start, child.SplitIndex = left.End, 0
 		s.c.next++
-		if err := s.hosted(node, s.left).replica.Split(context.Background(), left, child); err != nil {
+		if err := s.hosted(node, s.left).replica.Reshape().Split(context.Background(), left,
+			child); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(3 * mergeTimeout) // virtual
@@ -134,7 +135,7 @@ func TestFreezeForWhatIsGone(t *testing.T) {
 		})
 		node, _ := s.leads(middle)
 		of := s.hosted(node, right)
-		if err := of.replica.FreezeFor(context.Background(), of.replica.Descriptor(),
+		if err := of.replica.Reshape().FreezeFor(context.Background(), of.replica.Descriptor(),
 			s.hosted(node, middle).replica.Descriptor()); err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +159,7 @@ func TestThawOfAnotherFreeze(t *testing.T) {
 		h := s.rightLeads()
 		f := proto.Clone(h.replica.Descriptor().GetFrozen()).(*clusterpb.Freeze)
 		f.Membership--
-		if err := h.replica.Thaw(context.Background(), f); err == nil {
+		if err := h.replica.Reshape().Thaw(context.Background(), f); err == nil {
 			t.Error("a freeze for one epoch was ended as one for another")
 		}
 	})
@@ -250,7 +251,7 @@ func (s *mergeTest) whileNothingIsTaken(id uint64) {
 	h := s.hosted(node, id)
 	next := proto.Clone(h.replica.Descriptor()).(*clusterpb.Partition)
 	next.Membership++
-	for _, err := range []error{h.replica.ChangeDescriptor(context.Background(), next),
+	for _, err := range []error{h.replica.Reshape().ChangeDescriptor(context.Background(), next),
 		h.replica.Fence(context.Background())} {
 		if err != nil {
 			s.c.t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 )
 
 // A partition consumes its right neighbour on every node by itself, when it applies the entry that
-// says so (range/replica, consume.go). Three things are left to the node.
+// says so (range/replica/reshape, merge.go). Three things are left to the node.
 //
 // The leader of both carries out the core's order: freeze the right one, see that all its replicas
 // have that in their logs, merge.
@@ -375,7 +375,7 @@ func (m *merging) due(h *hosted, f *clusterpb.Freeze, late bool) func(context.Co
 	}
 	return func(ctx context.Context) error {
 		defer n.settling.add(h)
-		return h.replica.Thaw(ctx, f)
+		return h.replica.Reshape().Thaw(ctx, f)
 	}
 }
 
@@ -431,7 +431,7 @@ func (n *Node) giveUpMerge(ctx context.Context, left *hosted, f *clusterpb.Freez
 	}
 	next := proto.Clone(now).(*clusterpb.Partition)
 	next.Membership++
-	if err := left.replica.ChangeDescriptor(ctx, next); err != nil {
+	if err := left.replica.Reshape().ChangeDescriptor(ctx, next); err != nil {
 		return err
 	}
 	n.metrics.mergesGivenUp.Inc()
@@ -459,13 +459,13 @@ func (n *Node) consume(ctx context.Context, h *hosted, o *order) error {
 	limited, cancel := context.WithTimeout(ctx, mergeTimeout)
 	defer cancel()
 	if !again {
-		if err := right.replica.FreezeFor(limited, neighbour, now); err != nil {
+		if err := right.replica.Reshape().FreezeFor(limited, neighbour, now); err != nil {
 			return err
 		}
 	}
 	err := n.allHaveFreeze(limited, right)
 	if err == nil {
-		err = h.replica.Consume(limited, o.Target, right.replica)
+		err = h.replica.Reshape().Consume(limited, o.Target, right.replica)
 	}
 	if err != nil && ctx.Err() == nil {
 		// It is asked for again; no request is to wait for that.

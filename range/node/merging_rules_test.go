@@ -136,7 +136,8 @@ func (s *mergeTest) freeze() {
 	node, _ := s.leads(s.left)
 	left := s.hosted(node, s.left).replica.Descriptor()
 	h := s.rightLeads()
-	if err := h.replica.FreezeFor(context.Background(), h.replica.Descriptor(), left); err != nil {
+	if err := h.replica.Reshape().FreezeFor(context.Background(), h.replica.Descriptor(),
+		left); err != nil {
 		s.c.t.Fatal(err)
 	}
 }
@@ -242,7 +243,8 @@ func TestMergeInherits(t *testing.T) {
 		if err := n.allHaveFreeze(context.Background(), right); err != nil {
 			t.Fatal(err)
 		}
-		if err := left.replica.Consume(context.Background(), target, right.replica); err != nil {
+		if err := left.replica.Reshape().Consume(context.Background(), target,
+			right.replica); err != nil {
 			t.Fatal(err)
 		}
 		_, term = s.leads(s.left)
@@ -422,7 +424,8 @@ func TestMergeOfAnotherEpoch(t *testing.T) {
 		}
 		target := proto.Clone(left.replica.Descriptor()).(*clusterpb.Partition)
 		target.End, target.Generation = right.replica.Descriptor().End, 3
-		if err := left.replica.Consume(context.Background(), target, right.replica); err == nil {
+		if err := left.replica.Reshape().Consume(context.Background(), target,
+			right.replica); err == nil {
 			t.Error("it consumes what was frozen for an epoch that it had before")
 		}
 	})

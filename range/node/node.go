@@ -113,7 +113,8 @@ func New(c Config) (*Node, error) {
 			return n.host.PeerTakes(uint64(node), share)
 		},
 		ClientAddress: c.ClientAddress, TransactionLimits: n.transactionLimits,
-		Bear: n.births.bear, Split: n.births.split, Spans: spans.Table{Changed: n.reconciler.spansChanged},
+		Bear: n.births.bear, Split: n.births.split,
+		Spans: spans.Table{Changed: n.reconciler.spansChanged},
 		Right: n.merging.right, Open: n.merging.open, Taken: n.merging.taken, Froze: n.merging.froze,
 	}
 	n.giveBack = giveback.New(giveback.Config{

@@ -225,9 +225,9 @@ func (s *orders) carryOut(ctx context.Context, h *hosted, o *order) {
 		case o.GetConsume() != nil:
 			err = s.node.consume(changing, h, o)
 		case o.GetChild() != nil:
-			err = h.replica.Split(changing, o.Target, o.Child)
+			err = h.replica.Reshape().Split(changing, o.Target, o.Child)
 		default:
-			err = h.replica.ChangeDescriptor(changing, o.Target)
+			err = h.replica.Reshape().ChangeDescriptor(changing, o.Target)
 		}
 		if err == nil {
 			// Without it the change is not reported.

@@ -195,7 +195,7 @@ func TestAChangeWithoutItsFenceIsReported(t *testing.T) {
 		leader, _ := c.believedLeader(p.Id)
 		m := &mover{from: p.Replicas[2].Node, to: 4, newcomer: 4}
 		h := c.nodes[leader].replicas.get(keys.PartitionID(p.Id))
-		if err := h.replica.ChangeDescriptor(t.Context(), m.order(p).Target); err != nil {
+		if err := h.replica.Reshape().ChangeDescriptor(t.Context(), m.order(p).Target); err != nil {
 			t.Fatal(err)
 		}
 		c.core.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/load"
-	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -46,7 +46,7 @@ type splitter struct {
 
 // division is a key that divides the bytes of a partition.
 type division struct {
-	replica.Division
+	reshape.Division
 	part float64
 }
 
@@ -145,7 +145,7 @@ func (s *splitter) turn(h *hosted, of sampledAs, now time.Time) (turned bool) {
 		return false
 	}
 	at.turned = now
-	last, err := h.replica.LastKey()
+	last, err := h.replica.Reshape().LastKey()
 	if err != nil {
 		s.node.log.Warn("looking for the last key of a partition", "partition", h.id, "error", err)
 		return false
@@ -157,7 +157,7 @@ func (s *splitter) turn(h *hosted, of sampledAs, now time.Time) (turned bool) {
 
 // prepare has the keys that are there at first known as such.
 func (s *sampling) prepare(h *hosted) {
-	if last, err := h.replica.LastKey(); err == nil {
+	if last, err := h.replica.Reshape().LastKey(); err == nil {
 		s.keys.Turn(keys.PartitionUserSpan(h.replica.Descriptor()), last)
 	}
 }
@@ -198,7 +198,7 @@ func (s *splitter) divide(ctx context.Context, h *hosted, size, splitSize uint64
 	if size >= splitSize {
 		urgent = admission.Urgent
 	}
-	found, err := h.replica.Divide(ctx, part, func(worked time.Duration) error {
+	found, err := h.replica.Reshape().Divide(ctx, part, func(worked time.Duration) error {
 		return s.pacer.Wait(ctx, time.Now(), worked, urgent)
 	})
 	if err != nil {

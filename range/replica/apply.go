@@ -9,8 +9,10 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -70,7 +72,7 @@ func (r *Replica) applyAll(entries []group.Entry) error {
 func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 	r.mu.Lock()
 	applied, failed := r.mu.applied, r.mu.failed
-	if entries[0].Index == firstIndex(r.Descriptor()) {
+	if entries[0].Index == reshape.FirstIndex(r.Descriptor()) {
 		r.mu.leadership.firstTerm = entries[0].Term
 	}
 	r.mu.Unlock()
@@ -110,7 +112,7 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 		}
 	}
 	if changes.split != nil {
-		if err := r.stageChild(batch, &applied, changes.split); err != nil {
+		if err := changes.split.Stage(batch, &applied, r.bearing()); err != nil {
 			return 0, fmt.Errorf("entry %d of term %d: %w", applied.Index, applied.Term, err)
 		}
 	}
@@ -156,8 +158,8 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 	}
 	r.complete(applied, own, &changes)
 	if m := changes.consumption; m != nil {
-		m.from.Replica().endConsumed(m.left)
-		m.from.Consumed(m.left)
+		m.from.Replica().endConsumed(m.Left)
+		m.from.Consumed(m.Left)
 	}
 	if d := changes.descriptor; d.GetFrozen() != nil && r.node.Froze != nil {
 		r.node.Froze(r.id, d.Frozen)
@@ -204,9 +206,9 @@ type changes struct {
 	// descriptor is the new one, nil if there is none.
 	descriptor *clusterpb.Partition
 	// split is how the partition splits; nil if it does not.
-	split *split
+	split *reshape.Split
 	// consumption is how it merges with its right neighbour; nil if it does not.
-	consumption *consumption
+	consumption *merge
 	locks       []concurrency.Change
 	// alone: the entry at hand is the only one, so that it may have a table, which is to be committed
 	// instead of the batch.
@@ -245,11 +247,23 @@ func (r *Replica) stage(batch *engine.StateBatch, p *proposal.Entry, change bool
 	span := keys.PartitionSpan(d)
 	switch p.Kind {
 	case proposal.KindSplit:
-		return c.splits(d, p, change)
+		s, err := reshape.DecodeSplit(d, p, change)
+		if err == nil {
+			c.descriptor, c.split = s.Left, s
+		}
+		return err
 	case proposal.KindFreeze:
-		return c.freezes(batch, d, p, change)
+		next, err := reshape.StageFreeze(batch, d, p, change)
+		if err == nil {
+			c.descriptor = next
+		}
+		return err
 	case proposal.KindMerge:
-		return c.consumes(d, p, change)
+		m, err := reshape.DecodeMerge(d, p, change)
+		if err == nil {
+			c.descriptor, c.consumption = m.Left, &merge{Merge: m}
+		}
+		return err
 	}
 	if d.Frozen != nil && p.Kind != proposal.KindDescriptor && (len(p.Batch) > 0 ||
 		p.Kind == proposal.KindThreshold) {
@@ -282,8 +296,8 @@ func (r *Replica) stage(batch *engine.StateBatch, p *proposal.Entry, change bool
 			if c.descriptor != nil {
 				before = c.descriptor
 			}
-			if err = checkThaw(before, next); err == nil {
-				err = checkChange(before, next, change)
+			if err = reshape.CheckThaw(before, next); err == nil {
+				err = reshape.CheckChange(before, next, change)
 			}
 			if err == nil && !keys.PartitionSpan(next).Equal(keys.PartitionSpan(before)) {
 				err = fmt.Errorf("the span becomes %s, and is %s", keys.PartitionSpan(next), span)
@@ -393,8 +407,8 @@ func (r *Replica) complete(applied storage.Record, own []ownEntry, c *changes) {
 		first := r.mu.inFlight[0]
 		if o.accepted && o.sequence == first.sequence {
 			r.mu.removeFirst()
-			if r.mu.tally != nil {
-				r.mu.tally.applied.Add(first.right)
+			if r.mu.splitStats != nil {
+				r.mu.splitStats.Applied(first.right)
 			}
 			r.mu.pending.Remove(first.writes)
 			for _, w := range first.writes {
@@ -489,4 +503,27 @@ func (r *Replica) fail(err error) {
 	r.mu.cache.Reset(hlc.Timestamp{})
 	r.mu.Unlock()
 	r.finish(&end)
+}
+
+// Deleted keys keep their tombstones until the GC window is over. So that each scan of a queue need
+// not walk over all that was taken from the queue within the window, a replica remembers spans in
+// which nothing has a value (range/mvcc/vacant). The memory is the replica's own: leaders and
+// followers fill it by the scans that they serve, and correct it by what they apply.
+//
+// INVARIANT: a read takes the vacant spans when all that is ever written at or below its timestamp
+// is applied: at the earliest when it opens its iterator (read.go, closed_read.go).
+
+// tellVacant tells the memory what is about to be committed, if anything is remembered or learned.
+// The caller calls vacant.End afterwards.
+func (r *Replica) tellVacant(batch *engine.StateBatch, c *changes) {
+	if !r.vacant.Begin() {
+		return
+	}
+	// A partition that splits or merges has another span, and what is in a table is in no batch.
+	writes, known := mvcc.Written(batch)
+	if !known || c.split != nil || c.consumption != nil || c.table != nil {
+		r.vacant.Reset()
+		return
+	}
+	r.vacant.Wrote(writes)
 }

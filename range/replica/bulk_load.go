@@ -107,7 +107,7 @@ func (e *evaluation) loadBlock(w *write) (hlc.Timestamp, bool, error) {
 	r.gc.WillExpire(first)
 	e.delta.Add(loadDelta(e.Descriptor, ts, l.Records, l.Size, expiring))
 	e.delta.LiveKeys -= int64(l.Live)
-	if err := e.tallyLoad(l, ts); err != nil {
+	if err := e.splitLoad(l, ts); err != nil {
 		return ts, true, err
 	}
 	load := proposal.Load{Timestamp: ts, Request: w.requestID(), CommitWait: e.CommitWait,
@@ -125,9 +125,9 @@ func loadDelta(d *clusterpb.Partition, ts hlc.Timestamp, records int, size uint6
 		Bytes: int64(size) + int64(records)*int64(each), Expiring: int64(expiring)}
 }
 
-// tallyLoad accounts for what a load puts into the part that is to split off.
-func (e *evaluation) tallyLoad(l *command.Loading, ts hlc.Timestamp) error {
-	if e.tally == nil {
+// splitLoad accounts for what a load puts into the part that is to split off.
+func (e *evaluation) splitLoad(l *command.Loading, ts hlc.Timestamp) error {
+	if e.splitStats == nil {
 		return nil
 	}
 	records, err := block.Open(l.Block)
@@ -145,7 +145,7 @@ func (e *evaluation) tallyLoad(l *command.Loading, ts hlc.Timestamp) error {
 			return err
 		}
 		internalKey := e.InternalKey(record.Key)
-		if !e.tally.has(internalKey) {
+		if !e.splitStats.Has(internalKey) {
 			continue
 		}
 		before, found, err := getter.Newest(internalKey)

@@ -408,23 +408,23 @@ func TestTallyOfLoads(t *testing.T) {
 	m := s.members[0]
 	s.must(s.ask(loadOf("b", "1", "m", "1", "n", "1")))
 	left, right := splitAt(m.replica.Descriptor(), "m", 200)
-	tally, err := m.replica.beginTally(context.Background(), right)
+	account, err := m.replica.Reshape().BeginSplitStats(context.Background(), right)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.must(s.ask(loadOf("c", "1", "m", "2", "o", "1")))
-	if err := tally.count(context.Background(), m.node.counting); err != nil {
+	if err := account.Count(context.Background(), m.node.counting); err != nil {
 		t.Fatal(err)
 	}
 	is, err := storage.CountVersions(m.state, keys.PartitionSpan(right), func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := tally.stats(); got != is {
+	if got := account.Stats(); got != is {
 		t.Errorf("the right part is said to hold %+v, and holds %+v", got, is)
 	}
-	m.replica.endTally(tally)
-	if err := m.replica.Split(context.Background(), left, right); err != nil {
+	m.replica.Reshape().EndSplitStats(account)
+	if err := m.replica.Reshape().Split(context.Background(), left, right); err != nil {
 		t.Fatal(err)
 	}
 	recount(t, m.state, 100)

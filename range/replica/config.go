@@ -15,6 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/range/replica/spans"
 	"github.com/tidemarkdb/tidemark/range/replica/tscache"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -130,7 +131,7 @@ type Node struct {
 	// replica has the given id; an error fails the parent's replica. It is asked before the split is
 	// applied, and Split is told when it is; leads: that replica leads. Both are called on apply
 	// workers.
-	Bear func(child *clusterpb.Partition, self keys.ReplicaID) (Birth, error)
+	Bear func(child *clusterpb.Partition, self keys.ReplicaID) (reshape.Birth, error)
 	// Right, if not nil, finds the replica here of a partition that is consumed by its left
 	// neighbour, and whose log is committed at least up to an index. It is called on apply workers,
 	// before the merge is applied; an error fails the left neighbour's replica.
@@ -144,7 +145,7 @@ type Node struct {
 	// Froze, if not nil, is called when a partition was found, or has become, frozen. It must not
 	// block.
 	Froze func(id keys.PartitionID, f *clusterpb.Freeze)
-	Split func(child *clusterpb.Partition, self keys.ReplicaID, birth Birth, leads bool)
+	Split func(child *clusterpb.Partition, self keys.ReplicaID, birth reshape.Birth, leads bool)
 	// Pool runs what must not hold up the caller of Submit, or the group's workers. Default: a Pool
 	// of 4, 4,096.
 	Pool *Pool

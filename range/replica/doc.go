@@ -35,8 +35,15 @@
 //   - concurrency: locks, what waits for them, pushes, the resolution of intents.
 //   - proposal: the queue, pending writes, what was written recently, entries and their codec.
 //   - tscache: at which timestamps keys were read.
-//   - here: the applied record, leadership and its epochs (leadership.go), the way from the queue
-//     to the log (pipeline.go), apply, snapshots.
+//   - storage: what a partition has in a state database: applied record, descriptor, spans, counts.
+//   - spans: which replica of a node has which span of the state.
+//   - snapshot: a partition's state as a stream, and the tables that are made of one.
+//   - reshape: the entries by which a partition splits, merges, freezes and changes its replicas,
+//     and the rules that these follow.
+//   - gc: what no client can read any more, and how it is removed.
+//   - here: leadership and its epochs (leadership.go), the way from the queue to the log
+//     (pipeline.go), reads, apply, and the wiring of the rooms: own_commands.go evaluates what
+//     reshape and gc ask for.
 //
 // # Where to look
 //
@@ -55,7 +62,7 @@
 //   - Where would a time to live of keys go? The field into command/put.go and the header of a
 //     version (range/mvcc/version.go); reads take an expired version for a tombstone
 //     (range/mvcc/get.go, scan.go), and so does what garbage collection removes
-//     (range/mvcc/garbage.go, driven by gc.go).
+//     (range/mvcc/garbage.go, driven by package gc).
 //
 // # What answers what
 //
@@ -66,7 +73,7 @@
 //
 // # Invariants
 //
-//   - An entry takes effect only if everything it was evaluated on has (applied.go).
+//   - An entry takes effect only if everything it was evaluated on has (storage.Record.Accepts).
 //   - A pending write is removed only after it can be read from the engine, and is answered only
 //     after that (proposal.Pending).
 //   - The choice of a write's timestamp and its becoming a pending write are one step under the
@@ -79,11 +86,17 @@
 //
 // # Locks
 //
-// Replica.applying is held while entries are applied, or a snapshot is installed; with it held,
-// that of a right neighbour which is consumed may be taken, and so on to the right. Replica.mu is
-// the lock of everything else; under it only memory is touched: no engine, no group (but the
-// atomics of Lease), no Reply. The clock's own lock may be taken under it. Apply,
-// LeadershipChanged, Install and Snapshot are called one at a time by the group.
+// In this order:
+//
+//  1. Replica.applying is held while entries are applied, or a snapshot is installed; with it
+//     held, that of a right neighbour which is consumed may be taken, and so on to the right.
+//  2. Replica.mu is the lock of everything else in this package, and of concurrency.Manager,
+//     closing.Timestamps, proposal.Pending and the other rooms that have no lock; under it only
+//     memory is touched: no engine, no group (but the atomics of Lease), no Reply.
+//  3. The locks of gc.Collector, spans.Table and snapshot.Receiver, the budgets of the node, and the
+//     clock's lock. Nothing else is locked under these.
+//
+// Apply, LeadershipChanged, Install and Snapshot are called one at a time by the group.
 //
 // # Imports
 //

@@ -13,7 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// What becomes of a command of this package's own (CollectGarbage, ChangeDescriptor) that is not
+// What becomes of a command of this package's own (own_commands.go) that is not
 // applied.
 var (
 	errNotLeader = errors.New("this replica does not lead the partition, or not yet; the " +

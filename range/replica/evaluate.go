@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -59,8 +60,8 @@ type evaluation struct {
 	over bool
 
 	kind proposal.Kind
-	// tally, if not nil, is of a split that is to come.
-	tally *tally
+	// splitStats, if not nil, is of a split that is to come.
+	splitStats *reshape.SplitStats
 	// change, if not nil, is the configuration that the entry leads to.
 	change *group.Configuration
 	batch  *engine.StateBatch
@@ -201,7 +202,7 @@ func (e *evaluation) take() step {
 		}
 		e.kind, e.delta, e.highest, e.internal = proposal.KindWrite, proposal.Delta{}, hlc.Timestamp{},
 			proposal.Entry{}
-		e.change, e.tally = nil, r.mu.tally
+		e.change, e.splitStats = nil, r.mu.splitStats
 		r.mu.building = e.proposal
 		e.over = false
 	}

@@ -130,7 +130,7 @@ func (e *evaluation) stage(f *command.WriteOp, ts hlc.Timestamp, id mvcc.Request
 		e.r.gc.WillExpire(f.Expires)
 	}
 	e.delta.Add(d)
-	if e.tally.has(key) {
+	if e.splitStats.Has(key) {
 		e.proposal.right.Add(d)
 	}
 	return nil

@@ -65,7 +65,7 @@ func TestReplicasOfAPartitionChange(t *testing.T) {
 	ctx := context.Background()
 	step := func(roles map[uint64]clusterpb.ReplicaRole) error {
 		t.Helper()
-		err := leader.ChangeDescriptor(ctx, change(leader.Descriptor(), roles))
+		err := leader.Reshape().ChangeDescriptor(ctx, change(leader.Descriptor(), roles))
 		c.settle()
 		return err
 	}
@@ -151,24 +151,6 @@ func TestReplicasOfAPartitionChange(t *testing.T) {
 	}
 }
 
-// TestAnEntryIsTheChangeThatItSays: an entry that changes replicas without being marked as one that
-// does, or the other way round, is not applied: Raft would not hear of it.
-func TestAnEntryIsTheChangeThatItSays(t *testing.T) {
-	now := testPartition(3)
-	same := proto.Clone(now).(*clusterpb.Partition)
-	same.Generation++
-	learner := change(now, map[uint64]clusterpb.ReplicaRole{4: clusterpb.ReplicaRole_LEARNER})
-	for _, c := range []struct {
-		next   *clusterpb.Partition
-		marked bool
-		fits   bool
-	}{{same, false, true}, {same, true, false}, {learner, true, true}, {learner, false, false}} {
-		if err := checkChange(now, c.next, c.marked); (err == nil) != c.fits {
-			t.Errorf("%v, marked %v: %v", c.next.Replicas, c.marked, err)
-		}
-	}
-}
-
 // TestReplicasGrowAndShrink: from one replica to three and back, from three to five and back, the
 // leader among those that go, all without another one in exchange. Each step is legal by itself.
 func TestReplicasGrowAndShrink(t *testing.T) {
@@ -213,7 +195,8 @@ func TestReplicasGrowAndShrink(t *testing.T) {
 				play := func(steps []roles) {
 					t.Helper()
 					for _, step := range steps {
-						err := leader.ChangeDescriptor(context.Background(), change(leader.Descriptor(), step))
+						err := leader.Reshape().ChangeDescriptor(context.Background(), change(leader.Descriptor(),
+							step))
 						cluster.settle()
 						if err != nil {
 							t.Fatalf("%v: %v", step, err)
@@ -223,7 +206,8 @@ func TestReplicasGrowAndShrink(t *testing.T) {
 				play(c.steps)
 				if c.then > 0 {
 					for _, step := range c.after[:1] { // the one that leads is not voted out
-						err := leader.ChangeDescriptor(context.Background(), change(leader.Descriptor(), step))
+						err := leader.Reshape().ChangeDescriptor(context.Background(), change(leader.Descriptor(),
+							step))
 						if err == nil || !strings.Contains(err.Error(), "has to hand over before") {
 							t.Errorf("the leader's own end: %v", err)
 						}

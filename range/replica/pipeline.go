@@ -2,6 +2,7 @@ package replica
 
 import (
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 )
 
@@ -19,8 +20,8 @@ type pipeline struct {
 	inFlight []*pendingEntry
 	// sequence is the number of the latest proposal.
 	sequence uint64
-	// tally counts a part that is to split off; nil: none is.
-	tally *tally
+	// splitStats count a part that is to split off; nil: no part is.
+	splitStats *reshape.SplitStats
 	// holding is the entry by which the partition splits, is frozen, or merges, from its evaluation
 	// until its fate is known: nothing is evaluated meanwhile, and reads wait for it. While the
 	// partition is frozen a standing one has that effect.

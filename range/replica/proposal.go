@@ -127,7 +127,7 @@ func (r *Replica) giveUpLocked(end *ending, o outcome) {
 		end.waiters = append(end.waiters, h.waiters...)
 		r.mu.reads.waiting -= len(h.waiters)
 	}
-	r.mu.tally, r.mu.holding = nil, nil
+	r.mu.splitStats, r.mu.holding = nil, nil
 	r.giveUpWaitersLocked(end)
 	clear(r.mu.records.proposed)
 	r.mu.recent.Reset()

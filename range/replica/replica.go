@@ -13,13 +13,16 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
 	"github.com/tidemarkdb/tidemark/range/replica/closing"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/gc"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/range/replica/snapshot"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/range/replica/tscache"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
 // Replica is one node's copy of a partition. It implements group.StateMachine.
@@ -56,6 +59,7 @@ type Replica struct {
 	vacant vacant.Memory
 
 	snapshots *snapshot.Receiver
+	reshape   *reshape.Reshaper
 	gc        *gc.Collector
 
 	work work
@@ -125,10 +129,12 @@ func New(c Config) (*Replica, error) {
 	if c.GCWindow == 0 {
 		c.GCWindow = time.Hour
 	}
+	r.reshape = reshape.New(reshaped{r}, c.State, c.Node.counting)
 	r.gc = gc.New(gc.Config{Replica: collected{r}, State: c.State, Clock: c.Node.Clock,
 		Metrics: c.Node.Metrics.gc, Resolver: c.Node.Resolver, DiskFull: c.Node.DiskFull,
 		Window: c.GCWindow})
-	r.snapshots = snapshot.NewReceiver(r, c.State, &c.Node.Spans, c.Node.DiskFull, c.Node.hooks.tableBytes)
+	r.snapshots = snapshot.NewReceiver(r, c.State, &c.Node.Spans, c.Node.DiskFull,
+		c.Node.hooks.tableBytes)
 	r.commitWait.Store(c.CommitWait)
 	r.defaultTTL.Store(int64(c.DefaultTTL))
 	r.mu.locks.Init(&c.Node.locking, r, r.id, c.Partition.GetKeyspace())
@@ -335,4 +341,30 @@ func (r *Replica) Checksum() (index, sum uint64, err error) {
 	}
 	defer r.exit()
 	return storage.Checksum(r.state, r.id)
+}
+
+// turn is a lock that may be held for as long as others sleep, or wait for messages: a goroutine
+// that waits for it waits for a channel, which virtual time (testing/synctest) takes into account.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+func (t turn) lock() { t <- struct{}{} }
+
+func (t turn) unlock() { <-t }
+
+// Asked notes requests of the foreground as load: reads, writes, locks of small transactions. The
+// requests by which large transactions take their locks do not count, nor what goes with them:
+// heartbeats, pushes, ends, resolutions. (Their reads do, but they are over by then.) The requests
+// may be hostile, but have commands.
+func (n *Node) Asked(batch []*kvpb.Request, now time.Time) {
+	if n.load.Noted(now) {
+		return
+	}
+	for _, q := range batch {
+		if command.Of(q).IsForeground(q) {
+			n.load.Note(now)
+			return
+		}
+	}
 }

@@ -271,7 +271,7 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		next := testPartition(len(s.c.members))
 		next.Generation = uint64(option(s.t, d, "generation", 2))
 		s.auto(&out, func(ctx context.Context, r *Replica) error {
-			return r.ChangeDescriptor(ctx, next)
+			return r.Reshape().ChangeDescriptor(ctx, next)
 		})
 	case "gc":
 		s.auto(&out, func(ctx context.Context, r *Replica) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -94,7 +95,8 @@ func recount(t *testing.T, state *engine.State, id keys.PartitionID) storage.Rec
 	if err != nil || !found {
 		t.Fatalf("partition %s is not there: %v", id, err)
 	}
-	is, err := storage.CountVersions(state, keys.PartitionSpan(r.Descriptor), func() error { return nil })
+	is, err := storage.CountVersions(state, keys.PartitionSpan(r.Descriptor),
+		func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,14 +116,14 @@ func TestSplit(t *testing.T) {
 	leader := s.members[0].replica
 	left, right := splitAt(leader.Descriptor(), "m", 200)
 	var told []*clusterpb.Partition
-	s.members[0].node.Split = func(child *clusterpb.Partition, self keys.ReplicaID, how Birth,
+	s.members[0].node.Split = func(child *clusterpb.Partition, self keys.ReplicaID, how reshape.Birth,
 		leads bool) {
-		if self != 1 || how != Born || !leads {
+		if self != 1 || how != reshape.Born || !leads {
 			t.Errorf("the child of replica %s is told of as %d, leads: %v", self, how, leads)
 		}
 		told = append(told, child)
 	}
-	if err := leader.Split(context.Background(), left, right); err != nil {
+	if err := leader.Reshape().Split(context.Background(), left, right); err != nil {
 		t.Fatal(err)
 	}
 	if len(told) != 1 {
@@ -144,7 +146,7 @@ func TestSplit(t *testing.T) {
 		if parent.Stats.LiveKeys != 3 || child.Stats.LiveKeys != 3 || child.Stats.Versions != 6 {
 			t.Errorf("the parts hold %+v and %+v", parent.Stats, child.Stats)
 		}
-		if child.Index != bornIndex || child.Term != bornTerm {
+		if child.Index != reshape.BornIndex || child.Term != reshape.BornTerm {
 			t.Errorf("the child begins at %d of term %d", child.Index, child.Term)
 		}
 		if i > 0 && child.Stats != base.Stats {
@@ -172,11 +174,11 @@ func TestTally(t *testing.T) {
 		s.must(s.ask(putOf(key, "first")))
 	}
 	left, right := splitAt(leader.Descriptor(), "m", 200)
-	tally, err := leader.beginTally(context.Background(), right)
+	account, err := leader.Reshape().BeginSplitStats(context.Background(), right)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := leader.beginTally(context.Background(), right); err == nil {
+	if _, err := leader.Reshape().BeginSplitStats(context.Background(), right); err == nil {
 		t.Error("two splits at a time are counted for")
 	}
 	for _, key := range []string{"c", "m", "o", "b"} {
@@ -190,7 +192,7 @@ func TestTally(t *testing.T) {
 	if err != nil || result.Versions == 0 {
 		t.Fatalf("%d versions are collected: %v", result.Versions, err)
 	}
-	if err := tally.count(context.Background(), s.members[0].node.counting); err != nil {
+	if err := account.Count(context.Background(), s.members[0].node.counting); err != nil {
 		t.Fatal(err)
 	}
 	is, err := storage.CountVersions(s.members[0].state, keys.PartitionSpan(right), func() error {
@@ -199,11 +201,11 @@ func TestTally(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := tally.stats(); got != is {
+	if got := account.Stats(); got != is {
 		t.Errorf("the right part is said to hold %+v, and holds %+v", got, is)
 	}
-	leader.endTally(tally)
-	if err := leader.Split(context.Background(), left, right); err != nil {
+	leader.Reshape().EndSplitStats(account)
+	if err := leader.Reshape().Split(context.Background(), left, right); err != nil {
 		t.Fatal(err)
 	}
 	recount(t, s.members[0].state, 100)
@@ -238,13 +240,13 @@ func TestChildInheritsWhatWasServed(t *testing.T) {
 	q.GetGet().At = &kvpb.Timestamp{Wall: uint64(ahead.Wall)}
 	s.must(s.ask(q))
 	left, right := splitAt(m.replica.Descriptor(), "m", 200)
-	if err := m.replica.Split(context.Background(), left, right); err != nil {
+	if err := m.replica.Reshape().Split(context.Background(), left, right); err != nil {
 		t.Fatal(err)
 	}
 	// Another node leads the child, whose clock has heard of none of that.
 	m = s.members[1]
 	m.catchUp(-1)
-	g := &childGroup{member: m, term: 6, index: bornIndex}
+	g := &childGroup{member: m, term: 6, index: reshape.BornIndex}
 	child, err := New(Config{Partition: right, ReplicaID: 2, State: m.state, Group: g, Node: m.node})
 	if err != nil {
 		t.Fatal(err)
@@ -275,13 +277,13 @@ func TestNoSplitByAClockThatIsNotBelieved(t *testing.T) {
 	m.commit(-1)
 	m.catchUp(-1)
 	left, right := splitAt(m.replica.Descriptor(), "m", 200)
-	err := m.replica.Split(context.Background(), left, right)
+	err := m.replica.Reshape().Split(context.Background(), left, right)
 	if !errors.Is(err, errClockUnbelieved) {
 		t.Fatal("it splits:", err)
 	}
 	m.node.ClockTrusted = nil
 	s.must(s.ask(putOf("x", "value"))) // takes the low-water mark
-	if err := m.replica.Split(context.Background(), left, right); err != nil {
+	if err := m.replica.Reshape().Split(context.Background(), left, right); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -295,7 +297,7 @@ func TestSplitHoldsWhatComes(t *testing.T) {
 	s.auto = false
 	left, right := splitAt(m.replica.Descriptor(), "m", 200)
 	done := make(chan error, 1)
-	go func() { done <- m.replica.Split(context.Background(), left, right) }()
+	go func() { done <- m.replica.Reshape().Split(context.Background(), left, right) }()
 	for proposed := 0; proposed == 0; {
 		m.mu.Lock()
 		proposed = len(m.proposed)
@@ -335,7 +337,7 @@ func TestSnapshotNarrowerThanBefore(t *testing.T) {
 	}
 	follower.catchUp(-1)
 	left, right := splitAt(leader.replica.Descriptor(), "m", 200)
-	if err := leader.replica.Split(context.Background(), left, right); err != nil {
+	if err := leader.replica.Reshape().Split(context.Background(), left, right); err != nil {
 		t.Fatal(err)
 	}
 	s.must(s.askOf(leader.replica, 2, putOf("c", "second")))
@@ -344,7 +346,8 @@ func TestSnapshotNarrowerThanBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	recount(t, follower.state, 100)
-	n, err := storage.CountVersions(follower.state, keys.PartitionSpan(right), func() error { return nil })
+	n, err := storage.CountVersions(follower.state, keys.PartitionSpan(right),
+		func() error { return nil })
 	if err != nil || n.Versions != 0 {
 		t.Errorf("%d versions are in no partition's span: %v", n.Versions, err)
 	}
@@ -386,7 +389,7 @@ func TestSnapshotOverAnotherReplica(t *testing.T) {
 	s.must(s.ask(putOf("x", "first")))
 	follower.catchUp(-1)
 	left, right := splitAt(leader.replica.Descriptor(), "m", 200)
-	if err := leader.replica.Split(context.Background(), left, right); err != nil {
+	if err := leader.replica.Reshape().Split(context.Background(), left, right); err != nil {
 		t.Fatal(err)
 	}
 	open := func(m *member, id keys.ReplicaID, empty bool) *Replica {
@@ -414,11 +417,12 @@ func TestSnapshotOverAnotherReplica(t *testing.T) {
 		t.Fatal("taken, although the parent's replica has the keys")
 	}
 	// When that applies the split, it makes no replica of the child: a newer one is here.
-	follower.node.Bear = func(*clusterpb.Partition, keys.ReplicaID) (Birth, error) {
-		return Elsewhere, nil
+	follower.node.Bear = func(*clusterpb.Partition, keys.ReplicaID) (reshape.Birth, error) {
+		return reshape.Elsewhere, nil
 	}
 	follower.catchUp(-1)
-	n, err := storage.CountVersions(follower.state, keys.PartitionSpan(right), func() error { return nil })
+	n, err := storage.CountVersions(follower.state, keys.PartitionSpan(right),
+		func() error { return nil })
 	if err != nil || n.Versions != 0 {
 		t.Errorf("%d versions are left of what went elsewhere: %v", n.Versions, err)
 	}
@@ -465,7 +469,7 @@ func TestSplitsThatDoNotFit(t *testing.T) {
 	} {
 		left, right := splitAt(r.Descriptor(), "m", 200)
 		change(left, right)
-		if err := r.Split(context.Background(), left, right); err == nil {
+		if err := r.Reshape().Split(context.Background(), left, right); err == nil {
 			t.Errorf("%s: it splits", name)
 		}
 	}
@@ -483,11 +487,12 @@ func TestReadAcrossSplit(t *testing.T) {
 	s.must(s.ask(putOf("x", "before")))
 	old := m.replica.Descriptor()
 	left, right := splitAt(old, "m", 200)
-	if err := m.replica.Split(context.Background(), left, right); err != nil {
+	if err := m.replica.Reshape().Split(context.Background(), left, right); err != nil {
 		t.Fatal(err)
 	}
 	span := keys.PartitionSpan(right)
-	if err := storage.Destroy(context.Background(), m.state, storage.Gone{ID: 200, Span: &span}); err != nil {
+	if err := storage.Destroy(context.Background(), m.state, storage.Gone{ID: 200,
+		Span: &span}); err != nil {
 		t.Fatal(err)
 	}
 	q := getOf("x")
@@ -518,7 +523,7 @@ func TestLocksGoWithTheirKeys(t *testing.T) {
 	}
 	leader := s.members[0].replica
 	left, right := splitAt(leader.Descriptor(), "m", 200)
-	if err := leader.Split(context.Background(), left, right); err != nil {
+	if err := leader.Reshape().Split(context.Background(), left, right); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range s.members {
@@ -555,7 +560,7 @@ func TestDeleteRangeAcrossSplit(t *testing.T) {
 		t.Fatalf("%v", r)
 	}
 	left, right := splitAt(m.replica.Descriptor(), "m", 200)
-	if err := m.replica.Split(context.Background(), left, right); err != nil {
+	if err := m.replica.Reshape().Split(context.Background(), left, right); err != nil {
 		t.Fatal(err)
 	}
 	s.sequence-- // the same request again, as far as the left part has it

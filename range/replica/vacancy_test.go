@@ -132,7 +132,7 @@ func TestVacantSpansOfReplicas(t *testing.T) {
 		}
 		leader := s.members[0].replica
 		left, right := splitAt(leader.Descriptor(), vacantKey(20), 200)
-		if err := leader.Split(context.Background(), left, right); err != nil {
+		if err := leader.Reshape().Split(context.Background(), left, right); err != nil {
 			t.Fatal(err)
 		}
 		if known := leader.vacant.Spans(); len(known) > 0 {

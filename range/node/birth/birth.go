@@ -6,7 +6,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
-	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -14,7 +14,7 @@ import (
 // Of says what becomes of the child of a split on a node: self is the parent's replica here, whose
 // id the child's would have.
 func Of(log *raftlog.Log, state engine.Reader, child *clusterpb.Partition, self keys.ReplicaID) (
-	replica.Birth, error) {
+	reshape.Birth, error) {
 	partition := keys.PartitionID(child.GetId())
 	id, known, err := log.Identity(partition)
 	if err != nil {
@@ -25,15 +25,15 @@ func Of(log *raftlog.Log, state engine.Reader, child *clusterpb.Partition, self 
 	case err != nil:
 		return 0, err
 	case !known, id.Removed && id.Replica < self:
-		return replica.Born, nil
+		return reshape.Born, nil
 	case id.Removed:
-		return replica.Elsewhere, nil
+		return reshape.Elsewhere, nil
 	case recorded:
-		return replica.Kept, nil
+		return reshape.Kept, nil
 	case id.Replica == self && len(id.Voters) > 0:
-		return replica.Born, nil // its log was made, and a crash took the base back
+		return reshape.Born, nil // its log was made, and a crash took the base back
 	}
-	return replica.Elsewhere, nil
+	return reshape.Elsewhere, nil
 }
 
 // Identity is that of a replica which a split has made of the parent's.

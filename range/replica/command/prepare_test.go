@@ -214,7 +214,8 @@ func TestCommittedVersion(t *testing.T) {
 	p.put(1, "a", "1", true)
 	of, wrote := txn.ID{15: 1}, mvcc.RequestID{Client: 4, Sequence: 8}
 	l := txn.Lock{Transaction: txn.Info{ID: of, Anchor: []byte("a"), Begun: at(1), Started: at(1)},
-		Kind: kvpb.Mutation_PUT, Prepared: at(2), Request: wrote, Lifetime: keys.For(40), Value: []byte("2")}
+		Kind: kvpb.Mutation_PUT, Prepared: at(2), Request: wrote, Lifetime: keys.For(40),
+		Value: []byte("2")}
 	batch := p.state.NewBatch()
 	defer batch.Close()
 	key := txn.LockKey(keys.InternalKey(p.d, []byte("a")))

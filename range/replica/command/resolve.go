@@ -102,7 +102,8 @@ func (e *Evaluation) CommittedVersion(key []byte, of txn.ID, prepared, commit hl
 	}
 	if err != nil {
 		closer.Close()
-		return op, request, nil, fmt.Errorf("%w: the lock of %s: %w", storage.ErrRecord, keys.Pretty(key), err)
+		return op, request, nil, fmt.Errorf("%w: the lock of %s: %w", storage.ErrRecord,
+			keys.Pretty(key), err)
 	}
 	p, err := e.Prior(key)
 	if err == nil && commit.LessEq(p.Timestamp) {

@@ -142,8 +142,9 @@ func (g *Collector) SetWindow(window time.Duration) { g.window.Store(int64(windo
 // consumer of the partition's changes has read no further. Zero: none.
 func (g *Collector) SetProtected(at hlc.Timestamp) { g.protected.Store(&at) }
 
-// progress is what collections have looked through to the end: all versions, at a threshold. Without
-// a higher one, there is nothing more to find in the same span: what is written later is above it.
+// progress is what collections have looked through to the end: all versions, at a threshold.
+// Without a higher one, there is nothing more to find in the same span: what is written later is
+// above it.
 type progress struct {
 	threshold  hlc.Timestamp
 	generation uint64
@@ -181,10 +182,10 @@ func (g *Collector) limitThreshold(threshold hlc.Timestamp) hlc.Timestamp {
 }
 
 // Collect raises the garbage collection threshold to now less the window, but not above what is
-// protected, and removes what no client can read any more. It does nothing, and costs nothing, while
-// the partition holds no transaction record, and no version but the newest of keys that have a value,
-// of which none has expired at that threshold, as far as is known. Only a leader can; one collection
-// runs at a time.
+// protected, and removes what no client can read any more. It does nothing, and costs nothing,
+// while the partition holds no transaction record, and no version but the newest of keys that have
+// a value, of which none has expired at that threshold, as far as is known. Only a leader can; one
+// collection runs at a time.
 //
 // The threshold is never above the clock: what is written later is above it.
 func (g *Collector) Collect(ctx context.Context, now hlc.Timestamp) (Result, error) {

@@ -86,9 +86,9 @@ type recordChunk struct {
 	settled map[txn.ID]struct{}
 }
 
-// resolveOld looks at the records from a state key on, as many as are collected at once, and has the
-// locks resolved of those committed transactions whose time has come. It reads beside everything
-// else: of a record that was decided long ago nothing changes.
+// resolveOld looks at the records from a state key on, as many as are collected at once, and has
+// the locks resolved of those committed transactions whose time has come. It reads beside
+// everything else: of a record that was decided long ago nothing changes.
 func (g *Collector) resolveOld(ctx context.Context, from []byte) (recordChunk, error) {
 	d := g.Replica.Descriptor()
 	chunk := recordChunk{span: keys.AnchorSpan(keys.PartitionSpan(d)), generation: d.GetGeneration()}

@@ -15,11 +15,11 @@ import (
 // remoteChunk is how many transactions are asked about at once.
 const remoteChunk = 2000
 
-// ResolveRemote has the locks resolved that transactions which this partition has committed may have in
-// other keyspaces, as far as this replica knows of any, and returns of how many that has not come
-// about. It is for a replica that was closed and is about to be destroyed with its keyspace, when
-// the decisions go with it; that they are COMMITTED is a fact, whichever node leads. It may be
-// called again. The state database is open.
+// ResolveRemote has the locks resolved that transactions which this partition has committed may
+// have in other keyspaces, as far as this replica knows of any, and returns of how many that has
+// not come about. It is for a replica that was closed and is about to be destroyed with its
+// keyspace, when the decisions go with it; that they are COMMITTED is a fact, whichever node leads.
+// It may be called again. The state database is open.
 func (g *Collector) ResolveRemote(ctx context.Context) (left int, err error) {
 	span := keys.AnchorSpan(keys.PartitionSpan(g.Replica.Descriptor()))
 	for more := true; more; {

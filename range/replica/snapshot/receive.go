@@ -87,7 +87,8 @@ func (r *Receiver) Receive(ctx context.Context, index, term uint64, in io.Reader
 	if err := r.space.check(time.Now(), free, r.state.MinFreeBytes()); err != nil {
 		return nil, err
 	}
-	s := &stager{Receiver: r, id: r.owner.ID(), in: newReader(in), index: index, term: term}
+	s := &stager{Staged: Staged{receiver: r}, id: r.owner.ID(), in: newReader(in), index: index,
+		term: term}
 	err := s.stage(ctx)
 	if err == nil || s.in.count > 0 { // otherwise nothing was written
 		r.space.ended(time.Now(), free, err)
@@ -96,29 +97,25 @@ func (r *Receiver) Receive(ctx context.Context, index, term uint64, in io.Reader
 		s.abort()
 		return nil, err
 	}
-	return &Staged{receiver: r, paths: s.paths, Applied: s.applied, Descriptor: s.descriptor,
-		claim: s.claim}, nil
+	staged := s.Staged // what else there is was for the reading
+	return &staged, nil
 }
 
 // stager is the work of receive.
 type stager struct {
-	*Receiver
+	Staged
 	id          keys.PartitionID
 	in          *reader
 	index, term uint64
 	// parts are the spans of the partition. The second and third are known when the first is read.
 	parts [3]keys.Span
-	claim *spans.Claim
 
 	// table is being written, for parts[current], from a key on.
 	table   *engine.TableWriter
 	from    []byte
 	current int
-	paths   []string
 
-	applied    storage.Record
 	hasApplied bool
-	descriptor *clusterpb.Partition
 	// versions are counted, and compared with what the snapshot claims.
 	versions storage.Counter
 	highest  hlc.Timestamp
@@ -143,7 +140,7 @@ func (s *stager) stage(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			if s.full != nil && s.full() {
+			if s.receiver.full != nil && s.receiver.full() {
 				return engine.ErrNoRoom // what is left of it is for logs, and for what makes room
 			}
 		}
@@ -186,23 +183,24 @@ func (s *stager) begin(span int) error {
 // beginTable starts a table for keys from one on.
 func (s *stager) beginTable(from []byte) (err error) {
 	s.from = append(s.from[:0], from...)
-	s.table, err = s.state.NewSpareTableWriter()
+	s.table, err = s.receiver.state.NewSpareTableWriter()
 	return err
 }
 
 // takeSpan takes the partition's span from the snapshot's descriptor, and claims it.
 func (s *stager) takeSpan() error {
-	if s.descriptor == nil {
+	if s.Descriptor == nil {
 		return fmt.Errorf("%w: it lacks the descriptor", ErrMalformed)
 	}
-	span := keys.PartitionSpan(s.descriptor)
+	span := keys.PartitionSpan(s.Descriptor)
 	// It may have become narrower by splits, and wider by merges, but it begins where it did.
-	if now := s.owner.Descriptor(); !storage.IsEmpty(now) && (!bytes.Equal(now.Start, s.descriptor.Start) ||
-		now.Generation >= s.descriptor.Generation && !bytes.Equal(now.End, s.descriptor.End)) {
+	if now := s.receiver.owner.Descriptor(); !storage.IsEmpty(now) && (!bytes.Equal(now.Start,
+		s.Descriptor.Start) ||
+		now.Generation >= s.Descriptor.Generation && !bytes.Equal(now.End, s.Descriptor.End)) {
 		return fmt.Errorf("%w: its span %s cannot come of this replica's, %s", ErrMalformed, span,
 			keys.PartitionSpan(now))
 	}
-	claim, err := s.Receiver.spans.Claim(s.descriptor)
+	claim, err := s.receiver.spans.Claim(s.Descriptor)
 	if err != nil {
 		return err
 	}
@@ -235,8 +233,8 @@ func (s *stager) abort() {
 	if s.table != nil {
 		s.table.Abort()
 	}
-	s.state.DiscardTables(s.paths)
-	s.Receiver.spans.Unclaim(s.claim)
+	s.receiver.state.DiscardTables(s.paths)
+	s.receiver.spans.Unclaim(s.claim)
 }
 
 func (s *stager) record(key, value []byte) error {
@@ -266,7 +264,7 @@ func (s *stager) record(key, value []byte) error {
 		if err = s.version(key, value); err != nil {
 			break
 		}
-		if s.table.Size() > s.TableBytes {
+		if s.table.Size() > s.receiver.TableBytes {
 			if err = s.finishTable(key); err == nil {
 				err = s.beginTable(key)
 			}
@@ -282,12 +280,12 @@ func (s *stager) record(key, value []byte) error {
 func (s *stager) local(key, value []byte) (err error) {
 	switch {
 	case bytes.Equal(key, keys.LocalKey(s.id, keys.SuffixApplied)):
-		if s.applied, err = storage.DecodeApplied(value); err != nil {
+		if s.Applied, err = storage.DecodeApplied(value); err != nil {
 			return fmt.Errorf("%w: %w", ErrMalformed, err)
 		}
 		s.hasApplied = true
 	case bytes.Equal(key, keys.LocalKey(s.id, keys.SuffixDescriptor)):
-		if s.descriptor, err = storage.DecodeDescriptor(s.id, value); err != nil {
+		if s.Descriptor, err = storage.DecodeDescriptor(s.id, value); err != nil {
 			return fmt.Errorf("%w: %w", ErrMalformed, err)
 		}
 	default:
@@ -331,17 +329,17 @@ func (s *stager) version(key, value []byte) error {
 // verify compares what came with what it says of itself.
 func (s *stager) verify() error {
 	switch {
-	case !s.hasApplied || s.descriptor == nil:
+	case !s.hasApplied || s.Descriptor == nil:
 		return fmt.Errorf("%w: it lacks the applied record or the descriptor", ErrMalformed)
-	case s.applied.Index != s.index || s.applied.Term != s.term:
+	case s.Applied.Index != s.index || s.Applied.Term != s.term:
 		return fmt.Errorf("%w: its applied record is of index %d, term %d",
-			ErrMalformed, s.applied.Index, s.applied.Term)
-	case s.applied.Stats != s.versions.Stats:
+			ErrMalformed, s.Applied.Index, s.Applied.Term)
+	case s.Applied.Stats != s.versions.Stats:
 		return fmt.Errorf("%w: it holds %+v and says %+v", ErrMalformed, s.versions.Stats,
-			s.applied.Stats)
-	case s.applied.Highest.Less(s.highest):
+			s.Applied.Stats)
+	case s.Applied.Highest.Less(s.highest):
 		return fmt.Errorf("%w: it has a version or lock at %s, above its highest timestamp %s",
-			ErrMalformed, s.highest, s.applied.Highest)
+			ErrMalformed, s.highest, s.Applied.Highest)
 	}
 	return nil
 }

@@ -10,8 +10,17 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 )
+
+// ErrRecord is a stored record that is not what was written.
+var ErrRecord = errors.New("a stored record is damaged")
+
+// IsDamage says that an error comes from stored data that is not what was written.
+func IsDamage(err error) bool {
+	return engine.IsCorruption(err) || errors.Is(err, mvcc.ErrCorrupt) || errors.Is(err, ErrRecord)
+}
 
 // Stats is what a partition holds, kept exactly by every replica.
 type Stats struct {

@@ -1,12 +1,12 @@
 package storage
 
 import (
-"bytes"
-"errors"
-"testing"
+	"bytes"
+	"errors"
+	"testing"
 
-"github.com/tidemarkdb/tidemark/hlc"
-"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 )
 
 // Whatever decodes as an applied record encodes to the same bytes.

@@ -1,4 +1,4 @@
-package replica
+package reshape
 
 import (
 	"context"
@@ -7,8 +7,10 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -28,7 +30,7 @@ import (
 // FreezeFor freezes the partition, if this replica leads, and the descriptor has the epoch of now.
 // by is the descriptor of its left neighbour, which is to consume it as its next change. It returns
 // when that is applied here. When ctx ends first, it may still take effect.
-func (r *Replica) FreezeFor(ctx context.Context, now, by *clusterpb.Partition) error {
+func (r *Reshaper) FreezeFor(ctx context.Context, now, by *clusterpb.Partition) error {
 	next := proto.Clone(now).(*clusterpb.Partition)
 	next.Membership++
 	next.Frozen = &clusterpb.Freeze{Partition: by.GetId(), Generation: by.GetGeneration(),
@@ -37,45 +39,31 @@ func (r *Replica) FreezeFor(ctx context.Context, now, by *clusterpb.Partition) e
 	if err != nil {
 		return err
 	}
-	err = r.command(ctx, proposal.KindFreeze, func(e *evaluation, p *proposal.Entry) (bool, error) {
-		if err := checkFreeze(e.Descriptor, next); err != nil {
+	freeze := func(e Evaluation) (bool, error) {
+		if err := CheckFreeze(e.Descriptor(), next); err != nil {
 			return false, err
 		}
-		if err := checkNeighbours(by, e.Descriptor); err != nil {
+		if err := checkNeighbours(by, e.Descriptor()); err != nil {
 			return false, err
 		}
-		if e.lowDue {
-			// What an earlier leader has served is not known, and is to be closed.
-			return false, errClockUnbelieved
-		}
-		e.batch = r.state.NewBatch()
-		if err := e.batch.Set(keys.LocalKey(r.id, keys.SuffixDescriptor), value, nil); err != nil {
+		// What an earlier leader has served is to be closed.
+		if err := e.ClockConfirmed(); err != nil {
 			return false, err
 		}
-		return true, r.holdBack(e, p)
-	})
-	if err != nil {
-		return fmt.Errorf("partition %s: freezing it: %w", r.id, err)
+		err := set(e, local{keys.LocalKey(r.replica.ID(), keys.SuffixDescriptor), value})
+		if err != nil {
+			return false, err
+		}
+		return true, e.HoldBack()
+	}
+	if _, err := r.replica.Propose(ctx, proposal.KindFreeze, freeze); err != nil {
+		return fmt.Errorf("partition %s: freezing it: %w", r.replica.ID(), err)
 	}
 	return nil
 }
 
-// holdBack has all that comes after an entry wait for it, and the entry close what was served.
-func (r *Replica) holdBack(e *evaluation, p *proposal.Entry) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.mu.leadership.is(e.epoch) {
-		return errNotLeader
-	}
-	// INVARIANT: under the lock under which reads enter the timestamp cache: what is not in it by now
-	// waits for the entry.
-	p.Closed = r.servedLocked()
-	r.mu.holding = e.proposal
-	return nil
-}
-
-// checkFreeze says why a descriptor is not that of a partition which is frozen next.
-func checkFreeze(now, next *clusterpb.Partition) error {
+// CheckFreeze says why a descriptor is not that of a partition which is frozen next.
+func CheckFreeze(now, next *clusterpb.Partition) error {
 	if now.Frozen != nil {
 		return fmt.Errorf("it is frozen already, for partition %d", now.Frozen.Partition)
 	}
@@ -110,26 +98,23 @@ func allVoters(p *clusterpb.Partition) error {
 // Thaw ends a freeze, if this replica leads, and this node's replica of its left neighbour has
 // not consumed it. The caller has seen that one have a later epoch than the freeze names. It
 // returns when that is applied here.
-func (r *Replica) Thaw(ctx context.Context, f *clusterpb.Freeze) error {
-	err := r.queueCommand(ctx, &internalCommand{kind: proposal.KindDescriptor, thaws: true,
-		evaluate: func(e *evaluation, _ *proposal.Entry) (bool, error) {
-			if !proto.Equal(e.Descriptor.Frozen, f) {
-				return false, errors.New("it is not frozen any more, or for another epoch")
-			}
-			// INVARIANT: what consumes it says so before its own descriptor shows that.
-			if r.consumed.Load() {
-				return false, errConsumed
-			}
-			next := thawed(e.Descriptor)
-			value, err := next.MarshalVT()
-			if err != nil {
-				return false, err
-			}
-			e.batch = r.state.NewBatch()
-			return true, e.batch.Set(keys.LocalKey(r.id, keys.SuffixDescriptor), value, nil)
-		}})
+func (r *Reshaper) Thaw(ctx context.Context, f *clusterpb.Freeze) error {
+	err := r.replica.ProposeThaw(ctx, func(e Evaluation) (bool, error) {
+		if !proto.Equal(e.Descriptor().Frozen, f) {
+			return false, errors.New("it is not frozen any more, or for another epoch")
+		}
+		// INVARIANT: what consumes it says so before its own descriptor shows that.
+		if err := r.replica.Consumed(); err != nil {
+			return false, err
+		}
+		value, err := thawed(e.Descriptor()).MarshalVT()
+		if err != nil {
+			return false, err
+		}
+		return true, set(e, local{keys.LocalKey(r.replica.ID(), keys.SuffixDescriptor), value})
+	})
 	if err != nil {
-		return fmt.Errorf("partition %s: ending its freeze: %w", r.id, err)
+		return fmt.Errorf("partition %s: ending its freeze: %w", r.replica.ID(), err)
 	}
 	return nil
 }
@@ -141,8 +126,8 @@ func thawed(p *clusterpb.Partition) *clusterpb.Partition {
 	return next
 }
 
-// checkThaw allows a frozen partition one change only, and others none that is for a freeze.
-func checkThaw(now, next *clusterpb.Partition) error {
+// CheckThaw allows a frozen partition one change only, and others none that is for a freeze.
+func CheckThaw(now, next *clusterpb.Partition) error {
 	switch {
 	case now.Frozen == nil && next.Frozen == nil:
 		return nil
@@ -154,27 +139,31 @@ func checkThaw(now, next *clusterpb.Partition) error {
 	return nil
 }
 
-// holdLocked has all requests of a frozen partition wait, also those that waited for the entry
-// which has frozen it; and lets them go on when it is not frozen any more. It returns an entry with
-// the reads that are to go on, or nil.
-func (r *Replica) holdLocked() (over *pendingEntry) {
-	held := r.mu.holding
-	frozen := r.Descriptor().GetFrozen() != nil
-	switch {
-	case !frozen && held != nil && held.standing:
-		r.mu.holding = nil
-		r.mu.reads.waiting -= len(held.waiters)
-		return held
-	case frozen && r.mu.leadership.serving && held == nil:
-		r.mu.holding = &pendingEntry{standing: true}
+// StageFreeze adds the effects of an entry that freezes the partition to a batch, after it has
+// checked the entry, and returns the descriptor. change: the entry is marked as one that changes
+// the replicas.
+func StageFreeze(batch *engine.StateBatch, now *clusterpb.Partition, p *proposal.Entry,
+	change bool) (next *clusterpb.Partition, err error) {
+	id := keys.PartitionID(now.Id)
+	err = proposal.WalkBatch(p.Batch, func(deletion bool, key, value []byte) (err error) {
+		of, suffix, err := keys.DecodeLocalKey(key)
+		if err != nil || deletion || of != id || suffix != keys.SuffixDescriptor || next != nil {
+			return fmt.Errorf("%s in a freeze", keys.PrettyState(key))
+		}
+		if next, err = storage.DecodeDescriptor(id, value); err != nil {
+			return err
+		}
+		return batch.Set(key, value, nil)
+	})
+	if err == nil {
+		if next == nil || change {
+			err = fmt.Errorf("a freeze without a descriptor, or that changes replicas: %v", change)
+		} else {
+			err = CheckFreeze(now, next)
+		}
 	}
-	return nil
-}
-
-// standLocked has the reads that wait for the entry that has frozen the partition wait on.
-func (r *Replica) standLocked(p *pendingEntry) {
-	if r.mu.holding == p && r.Descriptor().GetFrozen() != nil {
-		r.mu.holding = &pendingEntry{standing: true, waiters: p.waiters}
-		p.waiters = nil
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", proposal.ErrMalformed, err)
 	}
+	return next, nil
 }

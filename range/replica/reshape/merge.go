@@ -1,8 +1,7 @@
-package replica
+package reshape
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
@@ -25,82 +24,57 @@ import (
 // attempt up.
 //
 // A node that applies the entry brings its replica of the neighbour to the freeze first
-// (consume_apply.go).
-
-// errConsumed is for a replica whose partition was merged into its left neighbour on this node.
-var errConsumed = errors.New("its left neighbour has consumed it")
+// (merge_apply.go of package replica).
 
 // Consume merges the partition with its right neighbour, which is frozen for it, if this replica
 // leads. right is the neighbour's replica on this node, which leads as well, and knows that the
 // others have its log up to Replica.FrozenAt. next is what the descriptor becomes. It returns when
 // that is applied here. When ctx ends first, it may still take effect.
-func (r *Replica) Consume(ctx context.Context, next *clusterpb.Partition, right *Replica) error {
+func (r *Reshaper) Consume(ctx context.Context, next *clusterpb.Partition, right Frozen) error {
 	value, err := next.MarshalVT()
 	if err != nil {
 		return err
 	}
-	err = r.command(ctx, proposal.KindMerge, func(e *evaluation, p *proposal.Entry) (bool, error) {
-		descriptor, record, err := right.frozenState()
+	consume := func(e Evaluation) (bool, error) {
+		descriptor, record, err := right.FrozenState()
 		if err != nil {
 			return false, err
 		}
-		if err := checkConsume(e.Descriptor, next, descriptor); err != nil {
+		if err := checkConsume(e.Descriptor(), next, descriptor); err != nil {
 			return false, err
 		}
 		other, err := descriptor.MarshalVT()
 		if err != nil {
 			return false, err
 		}
-		e.batch = r.state.NewBatch()
-		for _, set := range [...]struct{ key, value []byte }{
-			{keys.LocalKey(r.id, keys.SuffixDescriptor), value},
-			{keys.LocalKey(right.id, keys.SuffixDescriptor), other},
-			{keys.LocalKey(right.id, keys.SuffixApplied), record.Append(nil)},
-		} {
-			if err := e.batch.Set(set.key, set.value, nil); err != nil {
-				return false, err
-			}
-		}
-		e.delta = proposal.Delta{LiveKeys: int64(record.Stats.LiveKeys),
-			Versions: int64(record.Stats.Versions), Bytes: int64(record.Stats.Bytes),
-			Expiring: int64(record.Stats.Expiring)}
-		e.highest = record.Highest
-		if err := r.holdBack(e, p); err != nil {
+		err = set(e, local{keys.LocalKey(r.replica.ID(), keys.SuffixDescriptor), value},
+			local{keys.LocalKey(right.ID(), keys.SuffixDescriptor), other},
+			local{keys.LocalKey(right.ID(), keys.SuffixApplied), record.Append(nil)})
+		if err != nil {
 			return false, err
 		}
-		p.Closed = hlc.Max(p.Closed, record.Closed)
+		e.Changes(proposal.Delta{LiveKeys: int64(record.Stats.LiveKeys),
+			Versions: int64(record.Stats.Versions), Bytes: int64(record.Stats.Bytes),
+			Expiring: int64(record.Stats.Expiring)}, record.Highest)
+		if err := e.HoldBack(); err != nil {
+			return false, err
+		}
+		e.Entry().Closed = hlc.Max(e.Entry().Closed, record.Closed)
 		return true, nil
-	})
-	if err != nil {
-		return fmt.Errorf("partition %s: merging it with partition %s: %w", r.id, right.id, err)
+	}
+	if _, err := r.replica.Propose(ctx, proposal.KindMerge, consume); err != nil {
+		return fmt.Errorf("partition %s: merging it with partition %s: %w", r.replica.ID(), right.ID(),
+			err)
 	}
 	return nil
 }
 
-// frozenState is what a frozen partition leaves behind: its descriptor, and what it has applied, at
-// the index of the freeze.
-func (r *Replica) frozenState() (*clusterpb.Partition, storage.Record, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	d, record := r.Descriptor(), r.mu.applied
-	switch {
-	case r.mu.failed != nil:
-		return nil, record, r.mu.failed
-	case r.consumed.Load():
-		return nil, record, errConsumed
-	case d.GetFrozen() == nil:
-		return nil, record, fmt.Errorf("partition %s is not frozen", r.id)
-	}
-	record.Index = r.descriptorAt.Load()
-	return d, record, nil
-}
-
-// FrozenAt is an index of the log at or behind the entry by which the partition was frozen; false
-// if it is not frozen, as far as is applied here.
-func (r *Replica) FrozenAt() (index uint64, frozen bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.descriptorAt.Load(), r.Descriptor().GetFrozen() != nil
+// Frozen is the replica of a right neighbour that is frozen.
+type Frozen interface {
+	ID() keys.PartitionID
+	// FrozenState is what a frozen partition leaves behind: its descriptor, and what it has applied,
+	// at the index of the freeze.
+	FrozenState() (*clusterpb.Partition, storage.Record, error)
 }
 
 // checkNeighbours says why a partition cannot consume another one.
@@ -160,4 +134,47 @@ func checkConsume(now, next, right *clusterpb.Partition) error {
 			next.Membership)
 	}
 	return nil
+}
+
+// Merge is an entry by which a partition consumes its right neighbour.
+type Merge struct {
+	Left, Right *clusterpb.Partition
+	// Record is what the neighbour had applied, at the index of its freeze.
+	Record storage.Record
+}
+
+// DecodeMerge reads an entry by which the partition consumes its right neighbour, and checks it.
+// change: the entry is marked as one that changes the replicas.
+func DecodeMerge(now *clusterpb.Partition, p *proposal.Entry, change bool) (*Merge, error) {
+	m := &Merge{}
+	id, right, recorded := keys.PartitionID(now.Id), keys.PartitionID(0), false
+	err := proposal.WalkBatch(p.Batch, func(deletion bool, key, value []byte) (err error) {
+		of, suffix, err := keys.DecodeLocalKey(key)
+		switch {
+		case deletion || err != nil:
+			return fmt.Errorf("%s in a merge", keys.PrettyState(key))
+		case of == id && suffix == keys.SuffixDescriptor && m.Left == nil:
+			m.Left, err = storage.DecodeDescriptor(id, value)
+		case of != id && suffix == keys.SuffixDescriptor && m.Right == nil:
+			right = of
+			m.Right, err = storage.DecodeDescriptor(of, value)
+		case of != id && of == right && suffix == keys.SuffixApplied && !recorded:
+			m.Record, err = storage.DecodeApplied(value)
+			recorded = true
+		default:
+			err = fmt.Errorf("%s in a merge", keys.PrettyState(key))
+		}
+		return err
+	})
+	if err == nil {
+		if m.Left == nil || m.Right == nil || !recorded || change {
+			err = fmt.Errorf("a merge without both parts, or that changes replicas: %v", change)
+		} else {
+			err = checkConsume(now, m.Left, m.Right)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", proposal.ErrMalformed, err)
+	}
+	return m, nil
 }

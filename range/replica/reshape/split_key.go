@@ -1,4 +1,4 @@
-package replica
+package reshape
 
 import (
 	"bytes"
@@ -26,10 +26,10 @@ const divideChunk = 20_000
 // key can: all versions of one are on one side. It reads up to there, a chunk at a time, and calls
 // pause after each with the time that it took. So it is exact to one key, but for what is written
 // meanwhile.
-func (r *Replica) Divide(ctx context.Context, part float64,
+func (r *Reshaper) Divide(ctx context.Context, part float64,
 	pause func(worked time.Duration) error) (Division, error) {
-	d := r.Descriptor()
-	out := Division{Total: r.Stats().Bytes, Generation: d.GetGeneration()}
+	d := r.replica.Descriptor()
+	out := Division{Total: r.replica.Stats().Bytes, Generation: d.GetGeneration()}
 	span := keys.PartitionSpan(d)
 	target := int64(part * float64(out.Total))
 	left := int64(0)
@@ -66,24 +66,24 @@ func (r *Replica) Divide(ctx context.Context, part float64,
 // off is how far a sum is from what it should be.
 func off(sum, from int64) int64 { return max(sum-from, from-sum) }
 
-func (r *Replica) divideSome(span keys.Span, visit func([]byte, int64) bool) (resume []byte,
+func (r *Reshaper) divideSome(span keys.Span, visit func([]byte, int64) bool) (resume []byte,
 	took time.Duration, err error) {
-	if !r.enter() {
-		return nil, 0, ErrClosed
+	if err := r.replica.Enter(); err != nil {
+		return nil, 0, err
 	}
-	defer r.exit()
+	defer r.replica.Exit()
 	began := time.Now()
 	resume, err = mvcc.KeySizes(r.state, span, divideChunk, visit)
 	return resume, time.Since(began), err
 }
 
 // LastKey is the last user key that the partition has a version of, nil if it has none.
-func (r *Replica) LastKey() ([]byte, error) {
-	if !r.enter() {
-		return nil, ErrClosed
+func (r *Reshaper) LastKey() ([]byte, error) {
+	if err := r.replica.Enter(); err != nil {
+		return nil, err
 	}
-	defer r.exit()
-	d := r.Descriptor()
+	defer r.replica.Exit()
+	d := r.replica.Descriptor()
 	key, err := mvcc.LastKey(r.state, keys.PartitionSpan(d))
 	if err != nil || key == nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -27,80 +28,17 @@ type Right interface {
 	Consumed(by *clusterpb.Partition)
 }
 
-// consumption is an entry by which a partition consumes its right neighbour.
-type consumption struct {
-	left, right *clusterpb.Partition
-	// record is what the neighbour had applied, at the index of its freeze.
-	record storage.Record
-	// from is the neighbour here, and anchored what lies with its keys.
-	from     Right
+// merge is an entry by which the partition consumes its right neighbour, and what is found here of
+// the neighbour.
+type merge struct {
+	*reshape.Merge
+	from Right
+	// anchored is what lies with the neighbour's keys.
 	anchored anchored
 }
 
-// consumes takes in an entry by which the partition consumes its right neighbour.
-func (c *changes) consumes(now *clusterpb.Partition, p *proposal.Entry, change bool) error {
-	m := &consumption{}
-	id, right, recorded := keys.PartitionID(now.Id), keys.PartitionID(0), false
-	err := proposal.WalkBatch(p.Batch, func(deletion bool, key, value []byte) (err error) {
-		of, suffix, err := keys.DecodeLocalKey(key)
-		switch {
-		case deletion || err != nil:
-			return fmt.Errorf("%s in a merge", keys.PrettyState(key))
-		case of == id && suffix == keys.SuffixDescriptor && m.left == nil:
-			m.left, err = storage.DecodeDescriptor(id, value)
-		case of != id && suffix == keys.SuffixDescriptor && m.right == nil:
-			right = of
-			m.right, err = storage.DecodeDescriptor(of, value)
-		case of != id && of == right && suffix == keys.SuffixApplied && !recorded:
-			m.record, err = storage.DecodeApplied(value)
-			recorded = true
-		default:
-			err = fmt.Errorf("%s in a merge", keys.PrettyState(key))
-		}
-		return err
-	})
-	if err == nil {
-		if m.left == nil || m.right == nil || !recorded || change {
-			err = fmt.Errorf("a merge without both parts, or that changes replicas: %v", change)
-		} else {
-			err = checkConsume(now, m.left, m.right)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", proposal.ErrMalformed, err)
-	}
-	c.descriptor, c.consumption = m.left, m
-	return nil
-}
-
-// freezes takes in an entry that freezes the partition.
-func (c *changes) freezes(batch *engine.StateBatch, now *clusterpb.Partition, p *proposal.Entry,
-	change bool) error {
-	id := keys.PartitionID(now.Id)
-	var next *clusterpb.Partition
-	err := proposal.WalkBatch(p.Batch, func(deletion bool, key, value []byte) (err error) {
-		of, suffix, err := keys.DecodeLocalKey(key)
-		if err != nil || deletion || of != id || suffix != keys.SuffixDescriptor || next != nil {
-			return fmt.Errorf("%s in a freeze", keys.PrettyState(key))
-		}
-		if next, err = storage.DecodeDescriptor(id, value); err != nil {
-			return err
-		}
-		return batch.Set(key, value, nil)
-	})
-	if err == nil {
-		if next == nil || change {
-			err = fmt.Errorf("a freeze without a descriptor, or that changes replicas: %v", change)
-		} else {
-			err = checkFreeze(now, next)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", proposal.ErrMalformed, err)
-	}
-	c.descriptor = next
-	return nil
-}
+// errConsumed is for a replica whose partition was merged into its left neighbour on this node.
+var errConsumed = errors.New("its left neighbour has consumed it")
 
 // stageConsumption adds the effects of a merge to a batch, after the neighbour's replica here has
 // come to its freeze, which nothing may be applied to any more until release is called.
@@ -108,12 +46,12 @@ func (c *changes) freezes(batch *engine.StateBatch, now *clusterpb.Partition, p 
 // INVARIANT: the neighbour is at its freeze. Its leader is gone, perhaps, and no replica is left to
 // tell this replica of it what is committed; the entry says so.
 func (r *Replica) stageConsumption(batch *engine.StateBatch, applied *storage.Record,
-	m *consumption) (release func(), err error) {
-	id := keys.PartitionID(m.right.Id)
+	m *merge) (release func(), err error) {
+	id := keys.PartitionID(m.Right.Id)
 	if r.node.Right == nil {
 		return nil, fmt.Errorf("merging it with partition %s: the node has no replicas to merge", id)
 	}
-	if m.from, err = r.node.Right(m.right, m.record.Index); err != nil {
+	if m.from, err = r.node.Right(m.Right, m.Record.Index); err != nil {
 		return nil, fmt.Errorf("merging it with partition %s: %w", id, err)
 	}
 	q := m.from.Replica()
@@ -123,10 +61,10 @@ func (r *Replica) stageConsumption(batch *engine.StateBatch, applied *storage.Re
 			q.applying.unlock()
 		}
 	}()
-	if err := q.bringTo(m.right, m.record.Index, m.from); err != nil {
+	if err := q.bringTo(m.Right, m.Record.Index, m.from); err != nil {
 		return nil, fmt.Errorf("merging it with partition %s: bringing that to its freeze: %w", id, err)
 	}
-	left, err := m.left.MarshalVT()
+	left, err := m.Left.MarshalVT()
 	if err != nil {
 		return nil, err
 	}
@@ -137,13 +75,39 @@ func (r *Replica) stageConsumption(batch *engine.StateBatch, applied *storage.Re
 		return nil, err
 	}
 	// INVARIANT: what the neighbour has promised goes on.
-	applied.Closed = hlc.Max(applied.Closed, m.record.Closed)
-	applied.Threshold = hlc.Max(applied.Threshold, m.record.Threshold)
-	applied.Highest = hlc.Max(applied.Highest, m.record.Highest)
-	if m.anchored, err = readAnchored(r.state, m.right); err != nil {
+	applied.Closed = hlc.Max(applied.Closed, m.Record.Closed)
+	applied.Threshold = hlc.Max(applied.Threshold, m.Record.Threshold)
+	applied.Highest = hlc.Max(applied.Highest, m.Record.Highest)
+	if m.anchored, err = readAnchored(r.state, m.Right); err != nil {
 		return nil, err
 	}
 	return q.applying.unlock, nil
+}
+
+// FrozenState implements reshape.Frozen: it is what a frozen partition leaves behind: its
+// descriptor, and what it has applied, at the index of the freeze.
+func (r *Replica) FrozenState() (*clusterpb.Partition, storage.Record, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	d, record := r.Descriptor(), r.mu.applied
+	switch {
+	case r.mu.failed != nil:
+		return nil, record, r.mu.failed
+	case r.consumed.Load():
+		return nil, record, errConsumed
+	case d.GetFrozen() == nil:
+		return nil, record, fmt.Errorf("partition %s is not frozen", r.id)
+	}
+	record.Index = r.descriptorAt.Load()
+	return d, record, nil
+}
+
+// FrozenAt is an index of the log at or behind the entry by which the partition was frozen; false
+// if it is not frozen, as far as is applied here.
+func (r *Replica) FrozenAt() (index uint64, frozen bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.descriptorAt.Load(), r.Descriptor().GetFrozen() != nil
 }
 
 // bringTo applies what a replica lacks of its log up to an index. applying is locked.
@@ -169,14 +133,14 @@ func (r *Replica) bringTo(frozen *clusterpb.Partition, index uint64, from Right)
 }
 
 // takeOver makes the neighbour's part this partition's, after the state has it.
-func (r *Replica) takeOver(m *consumption) {
-	r.node.Spans.Merge(m.left, m.right)
+func (r *Replica) takeOver(m *merge) {
+	r.node.Spans.Merge(m.Left, m.Right)
 	r.node.Logger.Info("a partition has consumed its right neighbour", "partition", r.id, "replica",
-		r.self, "neighbour", m.right.Id, "generation", m.left.Generation)
+		r.self, "neighbour", m.Right.Id, "generation", m.Left.Generation)
 }
 
 // widenLocked takes over what the neighbour's leaders have promised, and its locks.
-func (r *Replica) widenLocked(m *consumption) {
+func (r *Replica) widenLocked(m *merge) {
 	r.requeueLocked(r.mu.locks.Apply(m.anchored.locks))
 	if m.anchored.records {
 		r.gc.RecordsSet()
@@ -187,8 +151,8 @@ func (r *Replica) widenLocked(m *consumption) {
 		return
 	}
 	// What is read at or below this may have been written by another node.
-	l.low = hlc.Max(l.low, beyond(m.record.Highest))
-	r.mu.cache.Raise(hlc.Max(l.low, m.record.Closed))
+	l.low = hlc.Max(l.low, beyond(m.Record.Highest))
+	r.mu.cache.Raise(hlc.Max(l.low, m.Record.Closed))
 	// The heartbeats of transactions whose records are there went to another replica.
 	l.livenessFloor = max(l.livenessFloor, l.widened-int64(txn.Abandoned-electedTime))
 }

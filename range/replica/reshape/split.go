@@ -1,4 +1,4 @@
-package replica
+package reshape
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
@@ -20,64 +21,52 @@ import (
 //
 // Statistics stay exact. The leader counts the child's part beside everything else, in a snapshot
 // of the engine, and from that moment keeps account of what is written and removed there
-// (tally.go). The entry is evaluated with nothing in flight, so both together are what the child
-// holds.
+// (split_stats.go). The entry is evaluated with nothing in flight, so both together are what the
+// child holds.
 //
 // From its evaluation until its fate is known nothing is evaluated, and reads wait. The entry
 // closes every timestamp at which the leader has served a read, as that of a leader that hands over
 // does: the child's leaders write above that, and know nothing else of what was served.
 //
-// Applying it is one batch (split_apply.go). The child's log is made after that; a crash in
+// Applying it is one batch (Split.Stage). The child's log is made after that; a crash in
 // between, or one that takes back the batch and leaves the log, is what range/node looks for when
 // it starts.
 
 const (
-	// bornIndex and bornTerm are of what a child has applied when it is born. They are above zero: a
+	// BornIndex and BornTerm are of what a child has applied when it is born. They are above zero: a
 	// replica that has nothing cannot be sent its log from the beginning, only a snapshot.
-	bornIndex = 10
-	bornTerm  = 5
+	BornIndex = 10
+	BornTerm  = 5
 )
 
-// firstIndex is the index of the first entry of a partition's log.
-func firstIndex(d *clusterpb.Partition) uint64 {
+// FirstIndex is the index of the first entry of a partition's log.
+func FirstIndex(d *clusterpb.Partition) uint64 {
 	if d.GetSplitFrom() != 0 {
-		return bornIndex + 1
+		return BornIndex + 1
 	}
 	return 1
 }
 
-// Urgent says whether requests wait for what comes of an entry on followers. See group.Urgent.
-func (r *Replica) Urgent(data []byte) bool {
-	switch proposal.KindOf(data) {
-	case proposal.KindSplit, proposal.KindFreeze, proposal.KindMerge:
-		return true
-	}
-	return false
-}
-
-// ShareOf says how much of the reserve of a full disk an entry may use. See group.Sharing.
-func (r *Replica) ShareOf(data []byte) group.Share { return proposal.ShareOf(data) }
-
 // Split splits the partition, if this replica leads: left is what its descriptor becomes, right
 // that of the child, without the index of the entry. It returns when the split is applied here.
 // When ctx ends first, the split may still take effect.
-func (r *Replica) Split(ctx context.Context, left, right *clusterpb.Partition) error {
+func (r *Reshaper) Split(ctx context.Context, left, right *clusterpb.Partition) error {
 	if err := r.split(ctx, left, right); err != nil {
-		return fmt.Errorf("partition %s: splitting it: %w", r.id, err)
+		return fmt.Errorf("partition %s: splitting it: %w", r.replica.ID(), err)
 	}
 	return nil
 }
 
-func (r *Replica) split(ctx context.Context, left, right *clusterpb.Partition) error {
-	if err := checkSplit(r.Descriptor(), left, right); err != nil {
+func (r *Reshaper) split(ctx context.Context, left, right *clusterpb.Partition) error {
+	if err := CheckSplit(r.replica.Descriptor(), left, right); err != nil {
 		return err
 	}
-	t, err := r.beginTally(ctx, right)
+	t, err := r.BeginSplitStats(ctx, right)
 	if err != nil {
 		return err
 	}
-	defer r.endTally(t)
-	if err := t.count(ctx, r.node.counting); err != nil {
+	defer r.EndSplitStats(t)
+	if err := t.Count(ctx, r.pacer); err != nil {
 		return err
 	}
 	leftValue, err := left.MarshalVT()
@@ -88,44 +77,34 @@ func (r *Replica) split(ctx context.Context, left, right *clusterpb.Partition) e
 	if err != nil {
 		return err
 	}
-	return r.command(ctx, proposal.KindSplit,
-		func(e *evaluation, p *proposal.Entry) (bool, error) {
-			if err := checkSplit(e.Descriptor, left, right); err != nil {
-				return false, err
-			}
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			if r.mu.tally != t || !r.mu.leadership.is(e.epoch) {
-				return false, errNotLeader
-			}
-			if e.lowDue {
-				// What an earlier leader has served is not known, and is to be closed.
-				return false, errClockUnbelieved
-			}
-			stats := t.stats()
-			e.batch = r.state.NewBatch()
-			id := keys.PartitionID(right.Id)
-			for _, set := range [...]struct{ key, value []byte }{
-				{keys.LocalKey(r.id, keys.SuffixDescriptor), leftValue},
-				{keys.LocalKey(id, keys.SuffixDescriptor), rightValue},
-				{keys.LocalKey(id, keys.SuffixApplied), (&storage.Record{Stats: stats}).Append(nil)},
-			} {
-				if err := e.batch.Set(set.key, set.value, nil); err != nil {
-					return false, err
-				}
-			}
-			e.delta = proposal.Delta{LiveKeys: -int64(stats.LiveKeys), Versions: -int64(stats.Versions),
-				Bytes: -int64(stats.Bytes), Expiring: -int64(stats.Expiring)}
-			// INVARIANT: under the lock under which reads enter the timestamp cache: what is not in it
-			// by now waits for the entry.
-			p.Closed = r.servedLocked()
-			r.mu.holding, r.mu.tally = e.proposal, nil
-			return true, nil
-		})
+	_, err = r.replica.Propose(ctx, proposal.KindSplit, func(e Evaluation) (bool, error) {
+		if err := CheckSplit(e.Descriptor(), left, right); err != nil {
+			return false, err
+		}
+		// What an earlier leader has served is to be closed.
+		if err := e.ClockConfirmed(); err != nil {
+			return false, err
+		}
+		stats, err := e.TakeSplitStats(t)
+		if err != nil {
+			return false, err
+		}
+		id := keys.PartitionID(right.Id)
+		err = set(e, local{keys.LocalKey(r.replica.ID(), keys.SuffixDescriptor), leftValue},
+			local{keys.LocalKey(id, keys.SuffixDescriptor), rightValue},
+			local{keys.LocalKey(id, keys.SuffixApplied), (&storage.Record{Stats: stats}).Append(nil)})
+		if err != nil {
+			return false, err
+		}
+		e.Changes(proposal.Delta{LiveKeys: -int64(stats.LiveKeys), Versions: -int64(stats.Versions),
+			Bytes: -int64(stats.Bytes), Expiring: -int64(stats.Expiring)}, hlc.Timestamp{})
+		return true, e.HoldBack()
+	})
+	return err
 }
 
-// checkSplit says why a partition cannot split into two others.
-func checkSplit(now, left, right *clusterpb.Partition) error {
+// CheckSplit says why a partition cannot split into two others.
+func CheckSplit(now, left, right *clusterpb.Partition) error {
 	if err := keys.ValidatePartition(left); err != nil {
 		return err
 	}

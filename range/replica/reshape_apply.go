@@ -1,0 +1,101 @@
+package replica
+
+import (
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/reshape"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// The replicas of a partition are those of its descriptor, which lies in the state beside the
+// applied index, changes by entries of the log, and travels with snapshots. Its group's
+// configuration is made of it, so the two cannot differ.
+
+// Configuration implements group.Configured.
+func (r *Replica) Configuration() group.Configuration {
+	return group.ConfigurationOf(r.Descriptor())
+}
+
+// Settled says whether a majority knows the present descriptor to be committed, on disk: an entry
+// behind the one that brought it is applied, and was stored together with that knowledge. Only then
+// may a replica that it names out be destroyed: until then others may look for its vote.
+func (r *Replica) Settled() bool {
+	index, _ := r.Applied()
+	return index > r.descriptorAt.Load()
+}
+
+// Urgent says whether requests wait for what comes of an entry on followers. See group.Urgent.
+func (r *Replica) Urgent(data []byte) bool {
+	switch proposal.KindOf(data) {
+	case proposal.KindSplit, proposal.KindFreeze, proposal.KindMerge:
+		return true
+	}
+	return false
+}
+
+// ShareOf says how much of the reserve of a full disk an entry may use. See group.Sharing.
+func (r *Replica) ShareOf(data []byte) group.Share { return proposal.ShareOf(data) }
+
+// bearing asks the node what becomes of the child of a split; nil: the node makes a replica of it.
+func (r *Replica) bearing() func(child *clusterpb.Partition) (reshape.Birth, error) {
+	if r.node.Bear == nil {
+		return nil
+	}
+	return func(child *clusterpb.Partition) (reshape.Birth, error) {
+		return r.node.Bear(child,
+			r.self)
+	}
+}
+
+// bear tells the node of the child, which lies in the state.
+func (r *Replica) bear(s *reshape.Split) {
+	child := keys.PartitionID(s.Right.Id)
+	if s.Birth == reshape.Born {
+		r.node.Spans.Split(s.Left, s.Right)
+	} else {
+		r.node.Spans.Own(s.Left)
+	}
+	r.node.Logger.Info("a partition has split", "partition", r.id, "replica", r.self, "child", child,
+		"at", keys.Pretty(s.Right.Start), "generation", s.Left.Generation)
+	if r.node.Split != nil {
+		r.node.Split(s.Right, r.self, s.Birth, r.Leadership().IsLeader)
+	}
+}
+
+// narrowLocked forgets the locks of what has split off.
+func (r *Replica) narrowLocked(s *reshape.Split) {
+	start := string(keys.UserKey(s.Right, s.Right.Start))
+	var gone []concurrency.Change
+	r.mu.locks.Each(start, "", func(l *lock) bool {
+		gone = append(gone, concurrency.Change{Key: l.Key, Released: true})
+		return true
+	})
+	r.requeueLocked(r.mu.locks.Apply(gone))
+}
+
+// holdLocked has all requests of a frozen partition wait, also those that waited for the entry
+// which has frozen it; and lets them go on when it is not frozen any more. It returns an entry with
+// the reads that are to go on, or nil.
+func (r *Replica) holdLocked() (over *pendingEntry) {
+	held := r.mu.holding
+	frozen := r.Descriptor().GetFrozen() != nil
+	switch {
+	case !frozen && held != nil && held.standing:
+		r.mu.holding = nil
+		r.mu.reads.waiting -= len(held.waiters)
+		return held
+	case frozen && r.mu.leadership.serving && held == nil:
+		r.mu.holding = &pendingEntry{standing: true}
+	}
+	return nil
+}
+
+// standLocked has the reads that wait for the entry that has frozen the partition wait on.
+func (r *Replica) standLocked(p *pendingEntry) {
+	if r.mu.holding == p && r.Descriptor().GetFrozen() != nil {
+		r.mu.holding = &pendingEntry{standing: true, waiters: p.waiters}
+		p.waiters = nil
+	}
+}
