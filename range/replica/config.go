@@ -153,9 +153,9 @@ type Node struct {
 	// what comes beyond that is refused.
 	Long *Pool
 	Limits
-	recent *proposal.Budget
-	reads  *tscache.Budget
-	merges mergeQueue
+	recent     *proposal.Budget
+	reads      *tscache.Budget
+	multiscans multiscanQueue
 	// vacant bounds what replicas remember of spans without values.
 	vacant *vacant.Budget
 	// Spans is which replica has which span of the state.
@@ -283,7 +283,7 @@ func (n *Node) Prepare() error {
 	n.reads = tscache.NewBudget(n.TotalReadBytes)
 	n.vacant = vacant.NewBudget(int64(n.TotalVacantBytes))
 	n.Metrics.vacant.Store(n.vacant)
-	n.merges.node = n
+	n.multiscans.node = n
 	n.load = admission.NewLoad(time.Now())
 	n.counting = admission.NewPacer(admission.Count, n.load)
 	n.prepareLocking()

@@ -9,7 +9,7 @@
 // are on their way; then the queue waits, and the completion of an entry sets off the next
 // evaluation. So a lone client waits for no other, and many share entries: the slower replication
 // is, the more of them. Only the commits of clients that stand in a long line for a lock wait for
-// each other although there is room (gather.go).
+// each other although there is room (group_commit.go).
 //
 // Evaluation sees the engine, and on top of it the pending writes: what is proposed and not yet
 // applied. What it produces is the batch of versions to write; followers apply bytes. Responses are
@@ -55,7 +55,7 @@
 //   - Where is a lock released? A resolve marks it (resolution.transaction in resolve.go), a
 //     one-phase commit does (readAndReleaseLocked in one_phase.go), as does an UNLOCK (acquire.go).
 //     It goes when that entry is applied (concurrency.Manager.Apply). A volatile lock goes when the
-//     request is evaluated (evaluation.releaseLocked in volatile.go), or with the epoch.
+//     request is evaluated (evaluation.releaseLocked in unreplicated_lock.go), or with the epoch.
 //   - What happens to waiting writes when leadership is lost? Replica.LeadershipChanged gives all
 //     of them up (giveUpLocked, refuseQueueLocked in proposal.go): what is proposed is answered
 //     OUTCOME_UNKNOWN, what is queued or waits for a lock NOT_LEADER.

@@ -47,8 +47,8 @@ type evaluation struct {
 	// for them. What is decided by reading alone may then be answered at once; otherwise it is
 	// answered when the entry has been applied.
 	leased bool
-	room   room
-	// reserve is what finds room if there is roomNowhere: see Replica.reserve.
+	space  diskSpace
+	// reserve is what finds room if there is spaceNowhere: see Replica.reserve.
 	reserve   group.Share
 	logBehind bool
 	// pass is where the next proposal is left, if nothing but its client waits for it; nil:
@@ -112,7 +112,7 @@ func (r *Replica) evaluateQueue(pass Pass) {
 		e.r = r
 		e.State, e.Vacant, e.Pending = r.state, &r.vacant, pendingView{e}
 		e.PageBytes = int64(r.node.MaxEntryBytes)
-		e.Coordination = coordination{e}
+		e.Coordination = evalContext{e}
 	}
 	if e.proposal == nil {
 		e.pass = pass
@@ -198,7 +198,7 @@ func (e *evaluation) take() step {
 		r.mu.sequence++
 		e.epoch = r.mu.leadership.epoch()
 		e.proposal = &pendingEntry{
-			sequence: r.mu.sequence, term: e.epoch.term, gathering: gathering{opened: time.Now()},
+			sequence: r.mu.sequence, term: e.epoch.term, groupCommit: groupCommit{opened: time.Now()},
 		}
 		e.kind, e.delta, e.highest, e.internal = proposal.KindWrite, proposal.Delta{}, hlc.Timestamp{},
 			proposal.Entry{}
@@ -220,8 +220,8 @@ func (e *evaluation) run() {
 	e.now = time.Now()
 	e.logBehind = r.node.LogBehind != nil && r.node.LogBehind()
 	e.Descriptor = r.Descriptor()
-	e.room, e.reserve = r.room(e.Descriptor), group.NoShare
-	if e.room == roomNowhere {
+	e.space, e.reserve = r.diskSpace(e.Descriptor), group.NoShare
+	if e.space == spaceNowhere {
 		e.reserve = r.reserve(e.Descriptor)
 	}
 	e.proposal.answers = slices.Grow(e.proposal.answers, len(e.writes))
@@ -329,8 +329,8 @@ func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 			e.refuse(w, r.deadlineExceeded(q))
 		}
 		return
-	case e.room == roomElsewhere:
-		e.refuse(w, r.noRoom(q, e.Descriptor, e.room))
+	case e.space == spaceElsewhere:
+		e.refuse(w, r.noSpace(q, e.Descriptor, e.space))
 		return
 	case e.logBehind:
 		e.refuse(w, r.logBehind(q))
@@ -446,7 +446,7 @@ func (e *evaluation) carryOut(w *write) (again bool) {
 	q := w.pending.Request
 	var err error
 	e.later = false
-	if e.refusedRoom(w) {
+	if e.refusedForSpace(w) {
 		return false
 	}
 	switch e.Outcome {

@@ -38,7 +38,7 @@ type pendingEntry struct {
 	standing bool
 	// right is by how much it changes the part that is to split off.
 	right proposal.Delta
-	gathering
+	groupCommit
 }
 
 // onlyOf says that nothing but a client waits for the answers.

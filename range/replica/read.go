@@ -33,9 +33,9 @@ import (
 // Nothing at or below T is written later. By this leader: its writes ask the timestamp cache under
 // the same lock. By a later one: its timestamps begin above its clock plus MaxAhead, read after t,
 // and above everything applied. That is above T too, for if T is ahead of this server's physical
-// clock it is served only as long before the end of the lease (early.go). So what is read is the
-// state at T for ever, and it is at least as new as the state at t, which lies between the request
-// and its answer.
+// clock it is served only as long before the end of the lease (lease_check.go). So what is read is
+// the state at T for ever, and it is at least as new as the state at t, which lies between the
+// request and its answer.
 //
 // After 5 the garbage collection threshold is compared with T: it is published before anything
 // below it is removed. So is the generation of the descriptor: what splits off may leave this node
@@ -48,7 +48,7 @@ type read struct {
 	part part
 	// unplaced: it waits for the partition to be what it will be, and is in no timestamp cache.
 	unplaced bool
-	// momentOnly: nothing is read. It is ready when its timestamp is known; see moment.go.
+	// momentOnly: nothing is read. It is ready when its timestamp is known; see snapshot_ts.go.
 	momentOnly bool
 	session    hlc.Timestamp
 	// at is the timestamp that the client asked for; zero: the latest.

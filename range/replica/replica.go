@@ -44,7 +44,7 @@ type Replica struct {
 	coming atomic.Uint64
 	// applying is locked while entries are applied. consumed says that none is any more: another
 	// partition has this one's span. consumedBy is that, as soon as it serves the span.
-	applying   turn
+	applying   chanMutex
 	consumed   atomic.Bool
 	consumedBy atomic.Pointer[clusterpb.Partition]
 	// threshold is the garbage collection threshold: nothing below it can be read. Never nil.
@@ -123,7 +123,7 @@ func New(c Config) (*Replica, error) {
 		id:    keys.PartitionID(c.Partition.Id),
 		self:  c.ReplicaID,
 
-		applying:   newTurn(),
+		applying:   newChanMutex(),
 		appliedKey: keys.LocalKey(keys.PartitionID(c.Partition.Id), keys.SuffixApplied),
 	}
 	if c.GCWindow == 0 {
@@ -343,15 +343,16 @@ func (r *Replica) Checksum() (index, sum uint64, err error) {
 	return storage.Checksum(r.state, r.id)
 }
 
-// turn is a lock that may be held for as long as others sleep, or wait for messages: a goroutine
-// that waits for it waits for a channel, which virtual time (testing/synctest) takes into account.
-type turn chan struct{}
+// chanMutex is a lock that may be held for as long as others sleep, or wait for messages: a
+// goroutine that waits for it waits for a channel, which virtual time (testing/synctest) takes into
+// account.
+type chanMutex chan struct{}
 
-func newTurn() turn { return make(turn, 1) }
+func newChanMutex() chanMutex { return make(chanMutex, 1) }
 
-func (t turn) lock() { t <- struct{}{} }
+func (t chanMutex) lock() { t <- struct{}{} }
 
-func (t turn) unlock() { <-t }
+func (t chanMutex) unlock() { <-t }
 
 // Asked notes requests of the foreground as load: reads, writes, locks of small transactions. The
 // requests by which large transactions take their locks do not count, nor what goes with them:

@@ -10,30 +10,30 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// room is whether a partition's replicas have room on their disks for a write.
-type room int
+// diskSpace says where the disks of a partition's replicas have space for a write.
+type diskSpace int
 
 const (
-	// roomEnough: the leader has room, and so has a quorum with it, as far as is known.
-	roomEnough room = iota
-	// roomElsewhere: the leader has none, but a quorum of the replicas has: it hands over to one of
-	// those.
-	roomElsewhere
-	// roomNowhere: no quorum has room.
-	roomNowhere
+	// spaceEnough: the leader and, with it, a quorum of the replicas have space, as far as is known.
+	spaceEnough diskSpace = iota
+	// spaceElsewhere: the leader's disk is full, and a quorum of the replicas has space. The leader
+	// hands over to a replica with space.
+	spaceElsewhere
+	// spaceNowhere: no quorum of the replicas has space.
+	spaceNowhere
 )
 
-// room says whether a write finds room. The evaluator asks once for each evaluation.
-func (r *Replica) room(descriptor *clusterpb.Partition) room {
+// diskSpace is asked once for each evaluation.
+func (r *Replica) diskSpace(descriptor *clusterpb.Partition) diskSpace {
 	here := r.node.DiskFull == nil || !r.node.DiskFull()
 	if r.node.AnyWithoutRoom == nil {
 		if here {
-			return roomEnough
+			return spaceEnough
 		}
-		return roomNowhere
+		return spaceNowhere
 	}
 	if here && !r.node.AnyWithoutRoom() {
-		return roomEnough
+		return spaceEnough
 	}
 	full, takes := 0, map[keys.ReplicaID]bool{}
 	for _, replica := range descriptor.GetReplicas() {
@@ -54,14 +54,14 @@ func (r *Replica) room(descriptor *clusterpb.Partition) room {
 	quorum := members.Quorum(func(id keys.ReplicaID) bool { return takes[id] })
 	switch {
 	case quorum && here, here && full == 0:
-		return roomEnough
+		return spaceEnough
 	case quorum:
-		return roomElsewhere
+		return spaceElsewhere
 	}
-	return roomNowhere
+	return spaceNowhere
 }
 
-// reserve says which entries find room although roomNowhere is true: the smallest share of the
+// reserve says which entries find room although spaceNowhere is true: the smallest share of the
 // reserve with which a quorum of the replicas stores entries; NoShare: no quorum stores any.
 func (r *Replica) reserve(descriptor *clusterpb.Partition) group.Share {
 	members := group.ConfigurationOf(descriptor)
@@ -102,10 +102,10 @@ func (r *Replica) takes(replica *clusterpb.Replica, share group.Share) bool {
 // MayCollect says whether the entries of garbage collection find room.
 func (r *Replica) MayCollect() bool {
 	d := r.Descriptor()
-	switch r.room(d) {
-	case roomEnough:
+	switch r.diskSpace(d) {
+	case spaceEnough:
 		return true
-	case roomElsewhere:
+	case spaceElsewhere:
 		return false // another node is to lead
 	}
 	return r.reserve(d) != group.NoShare
@@ -139,18 +139,18 @@ func (e *evaluation) share() (share group.Share, needs bool) {
 	return group.NoShare, false
 }
 
-// refusedRoom refuses a write for whose outcome there is no room. It comes after the evaluation: a
-// request that an earlier attempt has carried out is answered with what came of that, and what
-// makes room goes on.
-func (e *evaluation) refusedRoom(w *write) (refused bool) {
-	if e.room == roomEnough {
+// refusedForSpace refuses a write for whose outcome there is no room. It comes after the
+// evaluation: a request that an earlier attempt has carried out is answered with what came of that,
+// and what makes room goes on.
+func (e *evaluation) refusedForSpace(w *write) (refused bool) {
+	if e.space == spaceEnough {
 		return false
 	}
 	share, needs := e.share()
 	if !needs || share != group.NoShare && e.reserve != group.NoShare && share >= e.reserve {
 		return false
 	}
-	response := e.r.noRoom(w.pending.Request, e.Descriptor, e.room)
+	response := e.r.noSpace(w.pending.Request, e.Descriptor, e.space)
 	if !w.mayDoNothing() || !e.leased || !e.inEpoch() {
 		e.refuse(w, response)
 		return true
@@ -162,11 +162,11 @@ func (e *evaluation) refusedRoom(w *write) (refused bool) {
 	return true
 }
 
-// noRoom refuses a write. A client that is told of a leader that hands over asks again until there
+// noSpace refuses a write. A client that is told of a leader that hands over asks again until there
 // is another.
-func (r *Replica) noRoom(request *kvpb.Request, descriptor *clusterpb.Partition,
-	where room) *kvpb.Response {
-	if where == roomElsewhere {
+func (r *Replica) noSpace(request *kvpb.Request, descriptor *clusterpb.Partition,
+	where diskSpace) *kvpb.Response {
+	if where == spaceElsewhere {
 		return newError(request, kvpb.ErrorCode_NOT_LEADER,
 			"partition %s: the disk of its leader is full, and it hands over to a node with free disk "+
 				"space; try again", r.id)

@@ -12,11 +12,11 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// coordination is what an evaluation of a transactional command asks of its replica.
-type coordination struct{ e *evaluation }
+// evalContext is what an evaluation of a transactional command asks of its replica.
+type evalContext struct{ e *evaluation }
 
 // PendingRecord implements command.Coordination.
-func (c coordination) PendingRecord(of *txn.Info) (*txn.Record, uint64) {
+func (c evalContext) PendingRecord(of *txn.Info) (*txn.Record, uint64) {
 	r := c.e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -25,14 +25,14 @@ func (c coordination) PendingRecord(of *txn.Info) (*txn.Record, uint64) {
 }
 
 // Believe implements command.Coordination.
-func (c coordination) Believe(ts hlc.Timestamp) bool { return c.e.r.checkAhead(ts, c.e.Clock) }
+func (c evalContext) Believe(ts hlc.Timestamp) bool { return c.e.r.checkAhead(ts, c.e.Clock) }
 
 // Future implements command.Coordination.
-func (c coordination) Future(start hlc.Timestamp) bool { return c.e.isFuture(start) }
+func (c evalContext) Future(start hlc.Timestamp) bool { return c.e.isFuture(start) }
 
 // Present implements command.Coordination. It is after the request's timestamps were merged into
 // the clock.
-func (c coordination) Present() txn.Present {
+func (c evalContext) Present() txn.Present {
 	r := c.e.r
 	clock := r.node.Clock
 	return txn.Present{Physical: clock.Physical(), Since: c.e.livenessFloor, Now: clock.Now(),
@@ -40,16 +40,16 @@ func (c coordination) Present() txn.Present {
 }
 
 // Limits implements command.Coordination.
-func (c coordination) Limits(id keys.KeyspaceID) txn.Limits { return c.e.r.node.limitsOf(id) }
+func (c evalContext) Limits(id keys.KeyspaceID) txn.Limits { return c.e.r.node.limitsOf(id) }
 
 // Physical implements command.Coordination.
-func (c coordination) Physical() (now int64, maxOffset time.Duration) {
+func (c evalContext) Physical() (now int64, maxOffset time.Duration) {
 	clock := c.e.r.node.Clock
 	return clock.Physical(), clock.MaxOffset()
 }
 
 // Locks implements command.Coordination.
-func (c coordination) Locks(use func(locks *concurrency.Manager, held bool)) {
+func (c evalContext) Locks(use func(locks *concurrency.Manager, held bool)) {
 	r := c.e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,38 +57,38 @@ func (c coordination) Locks(use func(locks *concurrency.Manager, held bool)) {
 }
 
 // Now implements command.Coordination.
-func (c coordination) Now() time.Time { return c.e.r.lockNow() }
+func (c evalContext) Now() time.Time { return c.e.r.lockNow() }
 
 // Threshold implements command.Coordination.
-func (c coordination) Threshold() hlc.Timestamp { return *c.e.r.threshold.Load() }
+func (c evalContext) Threshold() hlc.Timestamp { return *c.e.r.threshold.Load() }
 
 // Wait implements command.Coordination.
-func (c coordination) Wait(l *lock, key string, until concurrency.Until) *kvpb.Response {
+func (c evalContext) Wait(l *lock, key string, until concurrency.Until) *kvpb.Response {
 	return c.e.waitLocked(c.e.current, l, key, until)
 }
 
 // SilentSince implements command.Coordination.
-func (c coordination) SilentSince() int64 { return c.e.silentSince(c.e.current) }
+func (c evalContext) SilentSince() int64 { return c.e.silentSince(c.e.current) }
 
 // WaitFloor implements command.Coordination.
-func (c coordination) WaitFloor() hlc.Timestamp { return c.e.r.node.Clock.WaitFloor() }
+func (c evalContext) WaitFloor() hlc.Timestamp { return c.e.r.node.Clock.WaitFloor() }
 
 // Highest implements command.Coordination.
-func (c coordination) Highest() hlc.Timestamp {
+func (c evalContext) Highest() hlc.Timestamp {
 	return hlc.Max(c.e.r.mu.applied.Highest, c.e.r.mu.written)
 }
 
 // Leadership implements command.Coordination.
-func (c coordination) Leadership() *kvpb.Leadership { return c.e.epoch.wire(c.e.r.id) }
+func (c evalContext) Leadership() *kvpb.Leadership { return c.e.epoch.wire(c.e.r.id) }
 
 // IsLeadership implements command.Coordination.
-func (c coordination) IsLeadership(l *kvpb.Leadership) bool { return c.e.isLeadership(l) }
+func (c evalContext) IsLeadership(l *kvpb.Leadership) bool { return c.e.isLeadership(l) }
 
 // Busy implements command.Coordination.
-func (c coordination) Busy() bool { return c.e.r.node.load.Busy(time.Now()) }
+func (c evalContext) Busy() bool { return c.e.r.node.load.Busy(time.Now()) }
 
 // Count implements command.Coordination.
-func (c coordination) Count(event command.Event) {
+func (c evalContext) Count(event command.Event) {
 	m := c.e.r.node.Metrics
 	switch event {
 	case command.Conflict:

@@ -13,14 +13,14 @@ import "time"
 // those in a long line wait for many others anyway.
 
 const (
-	// gatherLine is how long a line has to be, gatherMost how long a proposal gathers at most.
-	gatherLine = 8
-	gatherMost = 4 * time.Millisecond
+	// groupLine is how long a line has to be, gatherMost how long a proposal gathers at most.
+	groupLine = 8
+	groupMost = 4 * time.Millisecond
 )
 
-// gathering is what a proposal that is being filled knows about that. It is the evaluator's, or
+// groupCommit is what a proposal that is being filled knows about that. It is the evaluator's, or
 // under Replica.mu while no goroutine evaluates.
-type gathering struct {
+type groupCommit struct {
 	opened time.Time
 	// line is how many waited for the lock that was handed over, at most.
 	line int
@@ -33,10 +33,10 @@ type gathering struct {
 // left is for how long the proposal is still to gather. Half of a line is enough: the rest have to
 // wait for these.
 func (p *pendingEntry) left() time.Duration {
-	if p.line < gatherLine || p.plain || len(p.answers) >= p.line/2 || len(p.waiters) > 0 {
+	if p.line < groupLine || p.plain || len(p.answers) >= p.line/2 || len(p.waiters) > 0 {
 		return 0
 	}
-	return gatherMost - time.Since(p.opened)
+	return groupMost - time.Since(p.opened)
 }
 
 // waitsLocked says that the open proposal is not to be proposed yet: there is no room for it, or it

@@ -10,7 +10,7 @@ import (
 // sleeps.
 func TestTimeGoesOnWhileTurnsAreWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x := newTurn()
+		x := newChanMutex()
 		x.lock()
 		go func() {
 			time.Sleep(time.Second) // virtual

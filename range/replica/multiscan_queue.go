@@ -10,18 +10,18 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// mergeQueue has the merged scans that are ready served, a few at a time: those that are served
+// multiscanQueue has the merged scans that are ready served, a few at a time: those that are served
 // together use the same iterators, and opening an iterator for each of a scan's partitions is a
 // good part of what the scan costs. A scan does not wait for others to come: together go those that
 // gathered while the server was busy.
 //
 // INVARIANT: the iterators are opened after all scans that use them were ready, so that they see
 // what these have waited for.
-type mergeQueue struct {
+type multiscanQueue struct {
 	node *Node
 	mu   struct {
 		sync.Mutex
-		ready []*mergedScan
+		ready []*multiscan
 		// workers is how many functions of the pool serve, or are about to.
 		workers int
 		// held is how many scans wait for the clocks, and come back then.
@@ -30,25 +30,25 @@ type mergeQueue struct {
 }
 
 const (
-	// maxReadyMerges bounds the scans that are ready and not served.
-	maxReadyMerges = 4096
-	// mergeBatch is how many scans are served together.
-	mergeBatch = 16
-	// mergeWorkers is how many functions of the pool serve merged scans; others have the rest of
+	// maxReadyMultiscans bounds the scans that are ready and not served.
+	maxReadyMultiscans = 4096
+	// multiscanBatch is how many scans are served together.
+	multiscanBatch = 16
+	// multiscanWorkers is how many functions of the pool serve merged scans; others have the rest of
 	// it.
-	mergeWorkers = 2
+	multiscanWorkers = 2
 )
 
 // add takes a scan of which all parts are settled.
-func (q *mergeQueue) add(m *mergedScan) {
+func (q *multiscanQueue) add(m *multiscan) {
 	q.mu.Lock()
-	if len(q.mu.ready) >= maxReadyMerges {
+	if len(q.mu.ready) >= maxReadyMultiscans {
 		q.mu.Unlock()
 		m.overloaded()
 		return
 	}
 	q.mu.ready = append(q.mu.ready, m)
-	start := q.mu.workers < mergeWorkers
+	start := q.mu.workers < multiscanWorkers
 	if start {
 		q.mu.workers++
 	}
@@ -60,10 +60,10 @@ func (q *mergeQueue) add(m *mergedScan) {
 
 // hold has a scan read again when every clock has passed a timestamp; false if too many wait for
 // that.
-func (q *mergeQueue) hold(m *mergedScan, until hlc.Timestamp) bool {
+func (q *multiscanQueue) hold(m *multiscan, until hlc.Timestamp) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.mu.held >= maxReadyMerges {
+	if q.mu.held >= maxReadyMultiscans {
 		return false
 	}
 	q.mu.held++
@@ -87,12 +87,12 @@ func (q *mergeQueue) hold(m *mergedScan, until hlc.Timestamp) bool {
 
 // start has the pool serve. Without a place in the pool, and no other goroutine at work, what is
 // ready is refused.
-func (q *mergeQueue) start() {
+func (q *multiscanQueue) start() {
 	if q.node.Long.Go(q.serve) {
 		return
 	}
 	q.mu.Lock()
-	var refused []*mergedScan
+	var refused []*multiscan
 	if q.mu.workers--; q.mu.workers == 0 {
 		refused = q.mu.ready
 		q.mu.ready = nil
@@ -104,8 +104,8 @@ func (q *mergeQueue) start() {
 }
 
 // serve serves a batch, and queues up in the pool again if there is more.
-func (q *mergeQueue) serve() {
-	var batch [mergeBatch]*mergedScan
+func (q *multiscanQueue) serve() {
+	var batch [multiscanBatch]*multiscan
 	q.mu.Lock()
 	n := copy(batch[:], q.mu.ready)
 	rest := copy(q.mu.ready, q.mu.ready[n:])
@@ -133,7 +133,7 @@ func (q *mergeQueue) serve() {
 	}
 }
 
-func (m *mergedScan) overloaded() {
+func (m *multiscan) overloaded() {
 	m.answer(newError(m.pending.Request, kvpb.ErrorCode_OVERLOADED,
 		"too many reads are being served by this server; try again more slowly"), hlc.Timestamp{})
 }

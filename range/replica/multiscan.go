@@ -19,7 +19,7 @@ import (
 // Each partition is asked as for a scan of its own (see read): it proves its leadership, notes the
 // span in its timestamp cache, and waits for the writes in flight at or below the timestamp. A
 // partition that refuses is left out, and named in the answer. When all others are ready, which may
-// be at once, one function of the pool reads them together (see mergeQueue). From the moment a
+// be at once, one function of the pool reads them together (see multiscanQueue). From the moment a
 // partition is ready until then nothing holds it: what there is to read at the timestamp stays as
 // it is for ever, in this replica or in none. A replica that is closed meanwhile counts as one that
 // refused.
@@ -36,11 +36,11 @@ type Merged struct {
 	Route   *kvpb.PartitionRoute
 }
 
-// MergeScan reads a page of several partitions, or finds a moment for reading them (moment.go), and
-// answers once. The caller has checked that the partitions are of one keyspace and no more than
-// MaxMerged.
+// MergeScan reads a page of several partitions, or finds a moment for reading them
+// (snapshot_ts.go), and answers once. The caller has checked that the partitions are of one
+// keyspace and no more than MaxMerged.
 func (n *Node) MergeScan(pending Pending, partitions []Merged) {
-	m := mergedScans.Get().(*mergedScan)
+	m := multiscans.Get().(*multiscan)
 	m.node, m.pending = n, pending
 	m.parts = slices.Grow(m.parts, len(partitions))[:len(partitions)]
 	q, c := pending.Request, pending.Request.GetMergeScan()
@@ -74,36 +74,36 @@ func (n *Node) MergeScan(pending Pending, partitions []Merged) {
 	m.settled()
 }
 
-// mergedScan is one MergeScan under way. It is used again when it has been answered: then no part
+// multiscan is one MergeScan under way. It is used again when it has been answered: then no part
 // is referred to any more.
-type mergedScan struct {
+type multiscan struct {
 	node    *Node
 	pending Pending
-	parts   []mergedPart
+	parts   []multiscanPart
 	// momentOnly: the request asks for a moment, and reads nothing.
 	momentOnly bool
 	// read are the parts that are read, sources what is read of them.
-	read    []*mergedPart
+	read    []*multiscanPart
 	sources []mvcc.Source
 	// open counts the parts that are neither ready nor refused, and the loop that asks them.
 	open atomic.Int32
 }
 
-var mergedScans = sync.Pool{New: func() any { return new(mergedScan) }}
+var multiscans = sync.Pool{New: func() any { return new(multiscan) }}
 
 // release gives the memory back, without what belongs to others.
-func (m *mergedScan) release() {
+func (m *multiscan) release() {
 	clear(m.parts)
 	clear(m.read)
 	clear(m.sources)
 	m.parts, m.read, m.sources = m.parts[:0], m.read[:0], m.sources[:0]
 	m.node, m.pending = nil, Pending{}
-	mergedScans.Put(m)
+	multiscans.Put(m)
 }
 
-// mergedPart is one partition of it. The goroutine that settles it has it until then.
-type mergedPart struct {
-	scan    *mergedScan
+// multiscanPart is one partition of it. The goroutine that settles it has it until then.
+type multiscanPart struct {
+	scan    *multiscan
 	replica *Replica
 	read    read
 	request kvpb.Request
@@ -114,33 +114,33 @@ type mergedPart struct {
 }
 
 // refused takes the answer of a partition that is not read.
-func (p *mergedPart) refused(response *kvpb.Response) {
+func (p *multiscanPart) refused(response *kvpb.Response) {
 	p.refusal = response.Error
 	p.scan.settled()
 }
 
 // ready says that the partition can be read.
-func (p *mergedPart) ready() {
+func (p *multiscanPart) ready() {
 	p.replica.exit()
 	p.scan.settled()
 }
 
 // waits: the page waits for all of its partitions.
-func (p *mergedPart) waits() bool { return true }
+func (p *multiscanPart) waits() bool { return true }
 
 // settled counts a part; the last has the page read.
-func (m *mergedScan) settled() {
+func (m *multiscan) settled() {
 	switch {
 	case m.open.Add(-1) > 0:
 	case m.momentOnly:
 		m.answerMoment()
 	default:
-		m.node.merges.add(m)
+		m.node.multiscans.add(m)
 	}
 }
 
 // serve reads the page and answers.
-func (m *mergedScan) serve(open *openReplicas) {
+func (m *multiscan) serve(open *openReplicas) {
 	if m.pending.Request.TimeoutMicros != 0 && expired(&m.pending, time.Now()) {
 		m.answer(newError(m.pending.Request, kvpb.ErrorCode_DEADLINE_EXCEEDED,
 			"the request waited longer than its timeout, and did not run"), hlc.Timestamp{})
@@ -184,7 +184,7 @@ func (m *mergedScan) serve(open *openReplicas) {
 }
 
 // page reads the page, or has it read later (held).
-func (m *mergedScan) page() (_ *kvpb.Response, held bool) {
+func (m *multiscan) page() (_ *kvpb.Response, held bool) {
 	c := m.pending.Request.GetMergeScan()
 	out := &kvpb.MergeScanResponse{}
 	if len(m.read) > 0 {
@@ -215,7 +215,7 @@ func (m *mergedScan) page() (_ *kvpb.Response, held bool) {
 		}
 		if !result.CommitWaitUntil.IsZero() && !m.node.passed(result.CommitWaitUntil) {
 			command.ReleaseRows(rows)
-			if !m.node.merges.hold(m, result.CommitWaitUntil) {
+			if !m.node.multiscans.hold(m, result.CommitWaitUntil) {
 				return newError(m.pending.Request, kvpb.ErrorCode_OVERLOADED,
 					"too many reads of this server wait for commits that are not to be seen yet; try again "+
 						"more slowly"), false
@@ -232,7 +232,7 @@ func (m *mergedScan) page() (_ *kvpb.Response, held bool) {
 
 // leaveMoved leaves out the partitions that are not what they were when they were asked, and says
 // whether there were any.
-func (m *mergedScan) leaveMoved() (any bool) {
+func (m *multiscan) leaveMoved() (any bool) {
 	kept := 0
 	for i, p := range m.read {
 		if moved := p.replica.moved(&p.read); moved != nil {
@@ -247,7 +247,7 @@ func (m *mergedScan) leaveMoved() (any bool) {
 }
 
 // count counts how the leadership of a part that is read was proved.
-func (p *mergedPart) count() {
+func (p *multiscanPart) count() {
 	if p.read.term == 0 {
 		p.scan.node.Metrics.readsLease.Inc()
 	} else {
@@ -256,7 +256,7 @@ func (p *mergedPart) count() {
 }
 
 // name names the partitions that refused.
-func (m *mergedScan) name(out *kvpb.MergeScanResponse) {
+func (m *multiscan) name(out *kvpb.MergeScanResponse) {
 	for i := range m.parts {
 		if p := &m.parts[i]; p.refusal != nil {
 			out.Refused = append(out.Refused,
@@ -267,11 +267,11 @@ func (m *mergedScan) name(out *kvpb.MergeScanResponse) {
 
 // failed is the answer when reading failed. Uncertainty, the usual reason, names the key, and so
 // the partition.
-func (m *mergedScan) failed(err error) *kvpb.Response {
+func (m *multiscan) failed(err error) *kvpb.Response {
 	at := m.read[0]
 	if u := asUncertainty(err); u != nil {
 		if i := slices.IndexFunc(m.read,
-			func(p *mergedPart) bool { return p.span.Contains(u.Key) }); i >= 0 {
+			func(p *multiscanPart) bool { return p.span.Contains(u.Key) }); i >= 0 {
 			at = m.read[i]
 		}
 	}
@@ -279,7 +279,7 @@ func (m *mergedScan) failed(err error) *kvpb.Response {
 }
 
 // answer answers, after what was read at a timestamp, and ends the scan.
-func (m *mergedScan) answer(response *kvpb.Response, at hlc.Timestamp) {
+func (m *multiscan) answer(response *kvpb.Response, at hlc.Timestamp) {
 	response.Id = m.pending.Request.Id
 	m.node.tell(response, at)
 	m.node.Metrics.answered(command.MergeScan, response)

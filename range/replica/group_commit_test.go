@@ -95,7 +95,7 @@ func (l *line) done() (n int) {
 // TestALineSharesEntries: the commits of transactions in a long line share entries, those of a
 // short one do not wait for each other.
 func TestALineSharesEntries(t *testing.T) {
-	for _, n := range []int{gatherLine / 2, 5 * gatherLine} {
+	for _, n := range []int{groupLine / 2, 5 * groupLine} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLine(t, n)
@@ -106,16 +106,16 @@ func TestALineSharesEntries(t *testing.T) {
 					if turn < 0 {
 						t.Fatalf("no transaction has the lock after %d commits", l.counter)
 					}
-					time.Sleep(gatherMost / 8)
+					time.Sleep(groupMost / 8)
 					l.commit(turn, granted)
 				}
-				time.Sleep(gatherMost)
+				time.Sleep(groupMost)
 				synctest.Wait()
 				if turn, _ := l.answered(); turn >= 0 || l.done() != n {
 					t.Errorf("%d of %d commits were answered", l.done(), n)
 				}
 				entries := len(l.c.log) - before
-				if long := n >= gatherLine; long != (entries < n/2) {
+				if long := n >= groupLine; long != (entries < n/2) {
 					t.Errorf("%d commits in %d entries", n, entries)
 				}
 			})
@@ -136,7 +136,7 @@ func TestALineWaitsForNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLine(t, 5*gatherLine)
+				l := newLine(t, 5*groupLine)
 				defer l.c.close()
 				l.commit(l.answered())
 				if turn, _ := l.answered(); turn < 0 {
@@ -148,7 +148,7 @@ func TestALineWaitsForNothing(t *testing.T) {
 				if q != nil {
 					l.send(q)
 				}
-				time.Sleep(gatherMost)
+				time.Sleep(groupMost)
 				synctest.Wait()
 				other := false
 				for _, a := range l.inbox.take() {
@@ -170,7 +170,7 @@ func TestALineWaitsForNothing(t *testing.T) {
 // it, and does not wait for others to gather.
 func TestALineReadsWhatItWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine(t, 5*gatherLine)
+		l := newLine(t, 5*groupLine)
 		defer l.c.close()
 		l.commit(l.answered())
 		turn, granted := l.answered()

@@ -28,7 +28,7 @@ import (
 // ahead of this server's clock.
 
 // answerMoment answers a request for a moment. Its parts have their timestamps, or have refused.
-func (m *mergedScan) answerMoment() {
+func (m *multiscan) answerMoment() {
 	var at hlc.Timestamp
 	for i := range m.parts {
 		p := &m.parts[i]
