@@ -170,7 +170,19 @@ func (s *Sender) getToken() {
 	if err == nil {
 		number++
 		i.latest.Store(&token{text, number})
-		s.showToken(text)
+		select {
+		case i.news <- struct{}{}:
+		default:
+		}
+		for _, n := range *s.nodes.Load() {
+			for _, l := range n.lanes {
+				if c := l.conn.Load(); c != nil {
+					if err := c.Show(text); err != nil {
+						s.log.Debug("token not shown", "node", n.id, "error", err)
+					}
+				}
+			}
+		}
 	} else {
 		s.log.Warn("no token for the client's user", "error", err)
 	}
@@ -180,23 +192,6 @@ func (s *Sender) getToken() {
 	close(i.getting)
 	i.getting = nil
 	i.mu.Unlock()
-}
-
-// showToken shows a token on the streams that are open.
-func (s *Sender) showToken(text string) {
-	select {
-	case s.identity.news <- struct{}{}:
-	default:
-	}
-	for _, n := range *s.nodes.Load() {
-		for _, l := range n.lanes {
-			if c := l.conn.Load(); c != nil {
-				if err := c.Show(text); err != nil {
-					s.log.Debug("token not shown", "node", n.id, "error", err)
-				}
-			}
-		}
-	}
 }
 
 // keepToken gets tokens until the Sender closes.
