@@ -32,11 +32,13 @@ write it, into a coordination service without keys and leases. Keys keep their r
 and leases. Leases run from the end of the import on, for the time that was left at their last
 checkpoint, or else for their full terms.
 
-The service goes on at the revision of the snapshot plus 1,000,000,000, or plus the number of
---bump-revision. So it never gives out a revision again that the old service has given out after the
-snapshot. A client that has seen such a revision is told that it was compacted, and reads again, and
-fencing tokens go on rising. With --bump-revision 0 the service goes on at the revision of the
-snapshot: use it only if nothing was written after the snapshot.
+The service goes on at the revision of the snapshot plus 1,000,000,000, or at the number of
+microseconds since 1970 if that number is higher; with --bump-revision N, at the revision of the
+snapshot plus N. So it never gives out a revision again that a service has given out after the
+snapshot, also if the same snapshot was imported before. A client that has seen such a revision is
+told that it was compacted, and reads again, and fencing tokens go on rising. With --bump-revision 0
+the service goes on at the revision of the snapshot: use it only if nothing was written after the
+snapshot.
 
 The history is left out: earlier revisions cannot be read, and watches that ask for them are told
 that they were compacted.
@@ -72,12 +74,24 @@ The file is checked before anything is written. Memory holds each key, and some 
 	flags.BoolVar(&skipUsers, "skip-users", false,
 		"leave users and roles out, and do not enable authentication")
 	flags.Uint64Var(&bump, "bump-revision", bump,
-		"go on at the revision of the snapshot and so many more")
+		"go on at the revision of the snapshot and exactly so many more; by default, at least so many")
 	return a.printing(a.coordClient(cmd, &f))
 }
 
-// defaultBump is by how much an import raises the revision: by more than a service writes in years.
+// defaultBump is by how much an import raises the revision at least: by more than a service writes
+// in years.
 const defaultBump = 1_000_000_000
+
+// defaultRevision is the revision at which a service goes on after the import of a snapshot, by the
+// time of the import. No service makes a revision each microsecond, so services that were made of
+// the same snapshot, one after the other, do not give out the same revision. The numbers stay below
+// 2^53, which clients that read JSON rely on, until the year 2255.
+func defaultRevision(snapshot uint64, now time.Time) uint64 {
+	if micros := now.UnixMicro(); micros > 0 && uint64(micros) <= mostRevision {
+		return max(snapshot+defaultBump, uint64(micros))
+	}
+	return snapshot + defaultBump
+}
 
 // withImport runs do with a client of imports.
 func (a *app) withImport(ctx context.Context, f *coordFlags,

@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"google.golang.org/grpc"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
@@ -69,6 +70,9 @@ func (i *importing) begin(ctx context.Context) (err error) {
 	if i.state.Phase != coordpb.ImportState_UNDER_WAY {
 		i.steps, i.state = i.file.Steps(newImportID()), &coordpb.ImportState{}
 		i.steps.Revision = i.file.Revision + i.bump
+		if !i.bumpGiven {
+			i.steps.Revision = defaultRevision(i.file.Revision, time.Now())
+		}
 		i.steps.EnableAuth = i.users && i.file.Auth
 		if !i.users {
 			return nil

@@ -51,8 +51,8 @@ type roomAlarm struct {
 	given uint64
 	// raised: the last look has found the alarm raised. Of watch.
 	raised bool
-	// owes: since the alarm was raised the store has not given back, or it did not succeed. giving:
-	// it gives back, or rests after that.
+	// owes: since the alarm was raised the store has not given back, as far as this process knows, or
+	// it did not succeed. giving: it gives back, or rests after that.
 	owes, giving atomic.Bool
 	// refused is when the log was last told that an alarm cannot be raised; zero: never. Of watch.
 	refused time.Time
@@ -64,6 +64,7 @@ type roomAlarm struct {
 // start begins to look. It ends with ctx, or by end.
 func (r *roomAlarm) start(ctx context.Context) {
 	ctx, r.end = context.WithCancel(ctx)
+	r.owes.Store(true) // what an earlier process removed it may not have given back
 	r.running.Go(func() { r.watch(ctx) })
 }
 

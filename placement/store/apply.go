@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/store/apply"
 	"github.com/tidemarkdb/tidemark/placement/store/command"
@@ -78,7 +79,9 @@ func (s *Store) Recover(next *storepb.Members, ops ...*storepb.Op) error {
 		return err
 	}
 	_, term := s.Applied()
-	a, err := s.apply(max(term, 1), func(a *apply.Application) error { return a.Recover(next, ops) })
+	a, err := s.apply(max(term, 1), func(a *apply.Application) error {
+		return a.Recover(next, ops, time.Now())
+	})
 	if err != nil {
 		return err
 	}

@@ -2,20 +2,28 @@ package apply
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// recoveredRevisions is by how much the revision is raised when the core goes on from one member:
-// the lost ones may have had later revisions, and a watcher that has seen one of these has to begin
-// anew.
+// recoveredRevisions is by how much the revision is raised at least when the core goes on from one
+// member: the lost ones may have had later revisions, and a watcher that has seen one of these has
+// to begin anew.
 const recoveredRevisions = 1_000_000
 
 // Recover applies what Store.Recover does. An application that has applied nothing ends at the
 // first entry.
-func (a *Application) Recover(next *storepb.Members, ops []*storepb.Op) error {
+//
+// The revision goes on at the number of microseconds since 1970 if that is higher: no store makes a
+// revision each microsecond, so whatever this member lacks, the revision is above all of it. Only
+// the one member that goes on applies this, so its clock may decide.
+func (a *Application) Recover(next *storepb.Members, ops []*storepb.Op, now time.Time) error {
 	a.Meta.Revision += recoveredRevisions
+	if micros := now.UnixMicro(); micros > 0 {
+		a.Meta.Revision = max(a.Meta.Revision, uint64(micros))
+	}
 	result := &storepb.Result{}
 	if err := a.txn(&storepb.Txn{Success: ops}, result); err != nil {
 		return err
