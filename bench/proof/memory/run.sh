@@ -9,7 +9,7 @@
 #   BIN      the program                              (default bin/tidemark)
 #   HOSTILE  the program of ./bench/proof/hostile/bombs; empty: without
 #   PORT     the first of six ports                   (default 7600)
-set -eu
+set -euo pipefail
 BIN=${BIN:-bin/tidemark} PORT=${PORT:-7600} each=${SECONDS_EACH:-20}
 work=$(mktemp -d) failed=0
 declare -A pid=()
