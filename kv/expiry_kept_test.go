@@ -175,3 +175,51 @@ func pairs(all ...kv.Pair) func() iter.Seq2[kv.Pair, error] {
 		}
 	}
 }
+
+// A value that is there already is renewed by a load with a time to live, once less than half of
+// that is left of it; and a value that would live for longer than the load says is cut down to it.
+func TestLoadRenewsWhatIsAboutToExpire(t *testing.T) {
+	withExpiry(t, func(ctx context.Context, _ *kv.Client, ks *kv.Keyspace) {
+		key, value := []byte("k"), []byte("v")
+		load := func(options ...kv.LoadOption) (present uint64) {
+			t.Helper()
+			done, err := ks.Load(ctx, pairs(kv.Pair{Key: key, Value: value}), options...)
+			if err != nil || done.Present+done.Written != 1 {
+				t.Fatalf("%+v, %v", done, err)
+			}
+			return done.Present
+		}
+		lives := func(want time.Duration) {
+			t.Helper()
+			pair, err := ks.Get(ctx, key)
+			if left := time.Until(pair.Expires); err != nil || left > want || left < want/2 {
+				t.Errorf("it lives for %s more, want %s; %v", left, want, err)
+			}
+		}
+		for ttl, option := range map[time.Duration][]kv.LoadOption{
+			6 * time.Minute: {kv.TTL(6 * time.Minute)}, 3 * time.Minute: nil} { // the keyspace's default
+			for _, old := range []kv.WriteOption{kv.TTL(5 * time.Second), kv.TTL(time.Hour),
+				kv.TTL(ttl * 2 / 5), kv.NoTTL()} {
+				if _, err := ks.Put(ctx, key, value, old); err != nil {
+					t.Fatal(err)
+				}
+				if load(option...) != 0 {
+					t.Errorf("%s: a value with another expiry is taken for the same", ttl)
+				}
+				lives(ttl)
+			}
+			time.Sleep(ttl / 3) // virtual
+			if load(option...) != 1 {
+				t.Errorf("%s: the load is repeated, and writes the value again", ttl)
+			}
+			time.Sleep(ttl / 3) // virtual
+			if load(option...) != 0 {
+				t.Errorf("%s: the value has a third of its life left, and is not renewed", ttl)
+			}
+			lives(ttl)
+		}
+		if load(kv.NoTTL()) != 0 || load(kv.NoTTL()) != 1 {
+			t.Error("a value that expires is taken for the same as one that does not")
+		}
+	}, kv.Hash(2), kv.DefaultTTL(3*time.Minute))
+}

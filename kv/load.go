@@ -112,9 +112,9 @@ func OnLoadProgress(f func(LoadProgress)) LoadOption {
 // The records are sorted, and written in blocks of a few megabytes. Each block is atomic, at one
 // timestamp, and the load as a whole is not. A record whose key has the same value already is not
 // written again, if its expiry is the same. Of a record that lives as the options or the keyspace
-// say it is enough that both expire or neither does. So if a load ends early, with its context, an
-// error or the process, it is repeated as a whole: what is there is only compared. On an error
-// Loaded says what is certainly written.
+// say it is enough that at least half of that time is left, and not more than all of it. So if a
+// load ends early, with its context, an error or the process, it is repeated as a whole: what is
+// there is only compared. On an error Loaded says what is certainly written.
 //
 // It is a write like others: transactions and reads of earlier timestamps see nothing of it, and it
 // waits for locks. While a block is on its way to the log, other writes of its partition wait.

@@ -268,18 +268,20 @@ func (l *Loading) compare(e *Evaluation, q *kvpb.Request, records *block.Reader)
 	return false, nil
 }
 
-// sameAs says that a key has the value of a record already, with its expiry. Of a record that has a
-// time to live only whether the value expires is compared: a load that is repeated does not write
-// everything anew.
+// sameAs says that a key has the value of a record already, with its expiry. A record with a time
+// to live would expire at another moment in each load. The stored expiry is good enough while at
+// least half of the time to live is left, and no more than all of it: a load that is repeated soon
+// does not write everything anew, and a value that is about to expire is renewed.
 func (l *Loading) sameAs(e *Evaluation, v *mvcc.Version, found bool, r block.Record) bool {
 	if !isValue(*v, found) || !bytes.Equal(v.Value, r.Value) || v.ExpiredAt(e.judgedAt()) {
 		return false
 	}
-	expires := l.LifetimeOf(r).ExpiryOf(v.Timestamp)
-	if (v.Expires != 0) != (expires != 0) {
-		return false
+	lifetime, now := l.LifetimeOf(r), hlc.Max(e.judgedAt(), v.Timestamp)
+	least, most := lifetime.ExpiryOf(v.Timestamp), lifetime.ExpiryOf(v.Timestamp)
+	if _, exact := lifetime.Moment(); !exact && lifetime != keys.Forever {
+		least, most = (lifetime / 2).ExpiryOf(now), lifetime.ExpiryOf(now)
 	}
-	if _, exact := r.Lifetime.Moment(); exact && v.Expires != expires {
+	if v.Expires < least || v.Expires > most {
 		return false
 	}
 	e.rests(v.Expires)
