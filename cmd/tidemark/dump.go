@@ -17,7 +17,7 @@ import (
 func (a *app) dumpCommand() *cobra.Command {
 	var f scanFlags
 	var format string
-	var quiet bool
+	var quiet, never bool
 	cmd := &cobra.Command{
 		Use:   "dump NAME",
 		Short: "Write a keyspace as a file that load reads",
@@ -28,7 +28,8 @@ values contain.
 Formats: tsv has a line KEY<TAB>VALUE for each record, with \t \n \r \\ \xNN for bytes that do not
 print, and the expiry, if there is one, behind another tab. jsonl has an object {"key": ...,
 "value": ...}, with key_base64 and value_base64 for bytes that are not text, and "expires". If the
-keyspace has a default time to live, a value that does not expire has the expiry "never".`,
+keyspace has a default time to live, or with --never, a value that does not expire has the expiry
+"never". Such a value does not expire either in a keyspace with a default time to live.`,
 		Example: `  tidemark dump fruit > fruit.tsv
   tidemark dump fruit --format jsonl --at -5s | gzip > fruit.jsonl.gz`,
 		Args:              arguments("NAME", 1, 1),
@@ -46,13 +47,14 @@ keyspace has a default time to live, a value that does not expire has the expiry
 			if err != nil {
 				return &exit.Error{Code: exit.Usage, Err: err}
 			}
-			return a.dump(ctx, args[0], f, parsed, quiet)
+			return a.dump(ctx, args[0], f, parsed, quiet, never)
 		}),
 	}
 	f.Span.Register(cmd)
 	cmd.Flags().StringVar(&f.at.text, "at", "", "dump the past: "+argument.MomentHelp)
 	cmd.Flags().StringVar(&format, "format", string(records.TSV), "tsv or jsonl")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not show progress")
+	cmd.Flags().BoolVar(&never, "never", false, "write never behind each value that does not expire")
 	_ = cmd.RegisterFlagCompletionFunc("format",
 		cobra.FixedCompletions([]string{"tsv", "jsonl"}, cobra.ShellCompDirectiveNoFileComp))
 	a.printing(cmd)
@@ -62,7 +64,7 @@ keyspace has a default time to live, a value that does not expire has the expiry
 }
 
 func (a *app) dump(ctx context.Context, keyspace string, f scanFlags, format records.Format,
-	quiet bool) error {
+	quiet, never bool) error {
 	options, err := f.scanOptions()
 	if err != nil {
 		return err
@@ -96,7 +98,7 @@ func (a *app) dump(ctx context.Context, keyspace string, f scanFlags, format rec
 				shown.Set(done)
 			}
 			return writer.Write(records.Record{Key: pair.Key, Value: pair.Value, Expires: pair.Expires,
-				Forever: pair.Expires.IsZero() && info.DefaultTTL != 0})
+				Forever: pair.Expires.IsZero() && (never || info.DefaultTTL != 0)})
 		})
 		if flushErr := buffered.Flush(); err == nil {
 			err = flushErr

@@ -106,6 +106,8 @@ type load struct {
 	ignoreExpiry bool
 	// expired counts the records that had expired, by the cluster's clock, when they were read.
 	expired uint64
+	// unsaid counts the records that do not say when they expire.
+	unsaid uint64
 	// now is what the cluster's clock shows; nil until a record has an expiry.
 	now func() time.Time
 	// total is the number of records if the file was checked, else 0.
@@ -179,7 +181,7 @@ func (l *load) write(ctx context.Context, in io.Reader, client *kv.Client,
 	shown.Stop()
 	elapsed := shown.Elapsed()
 	if err == nil {
-		l.showExpired(l.expired)
+		l.showExpiries(ctx, ks, l.expired)
 		return l.show(written, elapsed)
 	}
 	of := ""
@@ -223,6 +225,9 @@ func (l *load) reader(ctx context.Context, in io.Reader,
 		if l.ignoreExpiry {
 			record.Expires, record.Forever = time.Time{}, false
 		}
+		if err == nil && record.Expires.IsZero() && !record.Forever {
+			l.unsaid++
+		}
 		if err == nil && client != nil && !record.Expires.IsZero() {
 			if l.now == nil {
 				if l.now, err = clockOf(ctx, client); err != nil {
@@ -247,11 +252,23 @@ func clockOf(ctx context.Context, client *kv.Client) (func() time.Time, error) {
 	return func() time.Time { return time.Unix(0, now.Wall).Add(time.Since(asked)) }, nil
 }
 
-// showExpired says how many records had expired.
-func (l *load) showExpired(expired uint64) {
-	if expired > 0 && !l.quiet {
+// showExpiries says how many records had expired, and how many expire although the file does not
+// say so: those of a dump may have lived for ever where they were.
+func (l *load) showExpiries(ctx context.Context, ks *kv.Keyspace, expired uint64) {
+	if l.quiet {
+		return
+	}
+	if expired > 0 {
 		fmt.Fprintf(l.err, "load %s: records that had expired: %d; their keys have no value\n",
 			l.keyspace, expired)
+	}
+	if l.unsaid == 0 || len(l.options) > 0 {
+		return
+	}
+	if info, err := ks.Describe(ctx); err == nil && info.DefaultTTL != 0 {
+		fmt.Fprintf(l.err, "load %s: records that do not say when they expire: %d; they live for %s, "+
+			"the default of the keyspace (--ttl never: for ever)\n", l.keyspace, l.unsaid,
+			info.DefaultTTL)
 	}
 }
 

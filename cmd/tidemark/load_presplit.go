@@ -87,7 +87,7 @@ func (l *load) loadBlocks(ctx context.Context, in io.Reader, again bool, ks *kv.
 		fmt.Fprintf(l.err, "load %s: %s\n", l.keyspace, note)
 	}
 	if err == nil {
-		l.showExpired(done.Expired)
+		l.showExpiries(ctx, ks, done.Expired)
 		return l.showLoaded(done, time.Since(began))
 	}
 	var line *records.LineError
@@ -117,6 +117,7 @@ func (l *load) records(ctx context.Context, in io.Reader,
 					return
 				}
 			}
+			l.unsaid = 0
 			next := l.reader(ctx, in, nil) // the SDK counts those that had expired
 			for {
 				record, err := next()

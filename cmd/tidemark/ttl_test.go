@@ -73,6 +73,33 @@ func TestTTLFlags(t *testing.T) {
 			}
 		}
 	}
+	// A dump of a keyspace without a default may say that its values do not expire; if it does not,
+	// load says that they do now.
+	b.ok("keyspace", "create", "plain", "--partitions", "hash:2")
+	defer b.ok("keyspace", "drop", "plain", "--yes")
+	b.ok("put", "plain", "p", "1")
+	for _, how := range [][]string{nil, {"--presplit"}} {
+		for format, line := range map[string]string{"tsv": "p\t1\tnever\n",
+			"jsonl": `{"key":"p","value":"1","expires":"never"}` + "\n"} {
+			dump := b.ok("dump", "plain", "--format", format, "--never")
+			if dump != line {
+				t.Errorf("a dump that is to say never says %s", dump)
+			}
+			load := append([]string{"load", "ttl", "-", "--format", format}, how...)
+			if r := b.run(dump, exit.OK, load...); lives("p") != 0 || strings.Contains(r.err, "expire") {
+				t.Errorf("p, which does not expire, lives for %s after %v: %s", lives("p"), load, r.err)
+			}
+			r := b.run(b.ok("dump", "plain", "--format", format), exit.OK, load...)
+			about("p", 24*time.Hour)
+			if !strings.Contains(r.err, "records that do not say when they expire: 1; they live for 24h") {
+				t.Errorf("%v of values that expire from now on says %q", load, r.err)
+			}
+			if r := b.run("p\t1\n", exit.OK, append([]string{"load", "ttl", "-", "--ttl", "12h"},
+				how...)...); strings.Contains(r.err, "expire") {
+				t.Errorf("a load with a time to live says %q", r.err)
+			}
+		}
+	}
 	old := b.run("old\tv\t2001-01-01T00:00:00Z\n", exit.OK, "load", "ttl", "-")
 	if !strings.Contains(old.err, "records that had expired: 1") {
 		t.Errorf("a load of what has expired says %q", old.err)
