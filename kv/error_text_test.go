@@ -106,6 +106,8 @@ func TestErrorsSayItOnce(t *testing.T) {
 				`1893455999.250000001.7 is 2029-12-31T23:59:59.25Z)`: wrap("get", "k", nil,
 				&route.Error{Code: kvpb.ErrorCode_TIMESTAMP_IN_FUTURE, Message: "it is too late",
 					Refused: late, Timestamp: hlc.Timestamp{Wall: late.Wall - 749_999_999, Logical: 7}}),
+			"tidemark: commit: a keyspace of the call does not exist any more: it was dropped": wrap(
+				"commit", "", nil, &route.Error{Cause: route.ErrNoKeyspace}),
 			`tidemark: get in keyspace "k": it is too late`: wrap("get", "k", nil,
 				&route.Error{Message: "it is too late", Refused: hlc.MaxTimestamp}),
 		} {

@@ -97,6 +97,7 @@ func TestScanOptions(t *testing.T) {
 					want[99:102]},
 				"limit":         {[]ScanOption{From([]byte("key00050")), Limit(60)}, want[50:110]},
 				"limit reverse": {[]ScanOption{Reverse(), Limit(20), At(before)}, reversed[:20]},
+				"no limit":      {[]ScanOption{At(before), Limit(0)}, want},
 				"page size":     {[]ScanOption{At(before), PageSize(3)}, want},
 				"prefix and to": {[]ScanOption{Prefix([]byte("key0010")), To([]byte("key00103"))},
 					want[100:103]},
