@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -20,15 +21,15 @@ import (
 )
 
 // indexed keeps an index of a keyspace, and saves it at each progress.
-func indexed(ctx context.Context, ks *kv.Keyspace, index map[string]string,
-	save func(map[string]string, kv.Timestamp) error) error {
+func indexed(ctx context.Context, ks *kv.Keyspace, index map[string]kv.Pair,
+	save func(map[string]kv.Pair, kv.Timestamp) error) error {
 	// A copy of the keyspace as of one moment.
 	var read kv.ReadInfo
 	for pair, err := range ks.Scan(ctx, kv.ReadAt(&read)) {
 		if err != nil {
 			return err
 		}
-		index[string(pair.Key)] = string(pair.Value)
+		index[string(pair.Key)] = pair
 	}
 
 	// And all that was written after it, applied moment by moment.
@@ -44,12 +45,17 @@ func indexed(ctx context.Context, ks *kv.Keyspace, index map[string]string,
 		// Exactly what was written up to this timestamp has come: here is where to go on.
 		for _, c := range moment {
 			if c.Kind == kv.ChangePut {
-				index[string(c.Key)] = string(c.Value)
+				index[string(c.Key)] = kv.Pair{Key: c.Key, Value: c.Value, Version: c.Timestamp,
+					Expires: c.Expires}
 			} else {
 				delete(index, string(c.Key))
 			}
 		}
 		moment = moment[:0]
+		// No change tells that a value has expired.
+		maps.DeleteFunc(index, func(_ string, pair kv.Pair) bool {
+			return !pair.Expires.IsZero() && !change.Timestamp.Time().Before(pair.Expires)
+		})
 		if err := save(index, change.Timestamp); err != nil {
 			return err
 		}
@@ -61,32 +67,53 @@ func indexed(ctx context.Context, ks *kv.Keyspace, index map[string]string,
 func TestTheExampleOfChanges(t *testing.T) {
 	changesCluster(t, func(ctx context.Context, _ *kvtest.Cluster, client *kv.Client,
 		ks *kv.Keyspace) {
-		for _, key := range []string{"a", "b"} {
-			if _, err := ks.Put(ctx, []byte(key), []byte("1")); err != nil {
+		put := func(key, value string, ttl kv.WriteOption) {
+			t.Helper()
+			if _, err := ks.Put(ctx, []byte(key), []byte(value), ttl); err != nil {
 				t.Fatal(err)
 			}
 		}
+		put("a", "1", kv.NoTTL())
+		put("b", "1", kv.NoTTL())
+		put("copied", "1", kv.TTL(4*time.Second))
 		var last kv.Timestamp
 		enough := errors.New("enough")
-		index := map[string]string{}
-		err := indexed(ctx, ks, index, func(index map[string]string, at kv.Timestamp) error {
-			switch {
-			case last.IsZero():
-				if _, err := ks.Put(ctx, []byte("c"), []byte("2")); err != nil {
-					return err
-				}
+		most := 0
+		err := indexed(ctx, ks, map[string]kv.Pair{}, func(index map[string]kv.Pair,
+			at kv.Timestamp) error {
+			if last.IsZero() {
+				put("c", "2", kv.NoTTL())
+				put("told", "2", kv.TTL(5*time.Second))
 				if _, err := ks.Delete(ctx, []byte("a")); err != nil {
 					return err
 				}
-				last = client.Timestamp()
-			case last.LessEq(at):
+				last = client.Timestamp().Add(8 * time.Second)
+			}
+			found := map[string]string{}
+			for pair, err := range ks.Scan(ctx, kv.At(at)) {
+				if err != nil {
+					return err
+				}
+				found[string(pair.Key)] = string(pair.Value)
+			}
+			saved := map[string]string{}
+			for key, pair := range index {
+				saved[key] = string(pair.Value)
+			}
+			if !maps.Equal(saved, found) {
+				t.Errorf("at %s %v is saved, and a scan finds %v", at, saved, found)
+			}
+			most = max(most, len(saved))
+			if last.LessEq(at) {
+				if want := map[string]string{"b": "1", "c": "2"}; !maps.Equal(saved, want) {
+					t.Errorf("the index is %v", saved)
+				}
 				return enough
 			}
 			return nil
 		})
-		if want := map[string]string{"b": "1", "c": "2"}; !errors.Is(err, enough) ||
-			!maps.Equal(index, want) {
-			t.Errorf("the index is %v: %v", index, err)
+		if !errors.Is(err, enough) || most != 4 {
+			t.Errorf("there were %d values at most: %v", most, err)
 		}
 	}, kv.Hash(2))
 	document, err := os.ReadFile("../docs/changes.md")
@@ -155,10 +182,11 @@ func TestTheExampleOfChangesBesideTransfers(t *testing.T) {
 		}()
 		enough := errors.New("enough")
 		saved := 0
-		err := indexed(ctx, ks, map[string]string{}, func(index map[string]string, at kv.Timestamp) error {
+		err := indexed(ctx, ks, map[string]kv.Pair{}, func(index map[string]kv.Pair,
+			at kv.Timestamp) error {
 			sum := 0
-			for _, value := range index {
-				n, err := strconv.Atoi(value)
+			for _, pair := range index {
+				n, err := strconv.Atoi(string(pair.Value))
 				if err != nil {
 					return err
 				}
