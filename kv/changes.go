@@ -38,7 +38,8 @@ import (
 // comes twice, and nothing that lies at or below a progress comes after it. What was written is
 // told when its timestamp is closed: a second or so later, by the keyspace's ClosedLag.
 //
-// A read At the timestamp of a progress is what all changes up to there make of the keyspace. So a
+// A read At the timestamp of a progress is what all changes up to there make of the keyspace,
+// without the values that have expired by then (Change.Expires), of which no change tells. So a
 // copy begins with a Scan At a timestamp, and goes on with the changes Since that one.
 //
 // Any replica answers, the nearest first (Locality), and no leader is needed; nor does the feed
@@ -127,7 +128,8 @@ func (k *Keyspace) changesOf(ctx context.Context, q *changesQuery, a *partitionA
 		err = changes.Run(ctx, c, func(e changes.Event) bool { return hand(changeOf(e)) })
 	} else {
 		g := grouped{buffer: whole.New(*q.whole), hand: hand}
-		err = errors.Join(changes.Run(ctx, c, g.take), g.close())
+		c.Keeper = g.buffer
+		err = wholeError(k.name, errors.Join(changes.Run(ctx, c, g.take), g.close()))
 	}
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx) // which the consumer may have ended

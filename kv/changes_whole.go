@@ -30,8 +30,9 @@ func WholeMemory(bytes int) WholeOption {
 	return wholeOption(func(l *whole.Limits) { l.Memory = max(bytes, minWholeMemory) })
 }
 
-// WholeSpill bounds the temporary file for changes that do not fit into memory, in bytes, and names
-// its directory; an empty one is that of the system for temporary files. The default is
+// WholeSpill bounds the temporary files for changes that do not fit into memory, in bytes, and
+// names their directory; an empty one is that of the system for temporary files. Half of them hold
+// changes, and half are for a copy without those that have been handed on. The default is
 // DefaultWholeSpill.
 func WholeSpill(dir string, bytes uint64) WholeOption {
 	return wholeOption(func(l *whole.Limits) { l.Directory, l.Spill = dir, bytes })
@@ -43,8 +44,13 @@ func WholeSpill(dir string, bytes uint64) WholeOption {
 // applies at each progress what has come before it goes from one consistent state to the next.
 //
 // Changes that no progress has covered yet wait in memory, and beyond that in a temporary file. A
-// partition that cannot be read holds all progress back: if the changes of the others take up all
-// the room meanwhile, the feed ends with ErrOverloaded, and Since the last progress repeats them.
+// feed that is behind asks for no more at a time than has room there, by time: so it comes to the
+// present however far it is behind, and progress may come more often than ProgressEvery says
+// meanwhile. A partition that cannot be read holds all progress back, and the others with it.
+//
+// The changes at one timestamp come together, as those of a transaction. If there is no room for
+// these, in half of WholeMemory or of WholeSpill, the feed ends with ErrOverloaded: the next one
+// needs more.
 func Whole(options ...WholeOption) ChangesOption {
 	return changesOption(func(q *changesQuery) {
 		q.whole = &whole.Limits{Memory: DefaultWholeMemory, Spill: DefaultWholeSpill}
@@ -78,17 +84,16 @@ func (g *grouped) take(e changes.Event) bool {
 }
 
 // close gives back what the buffer holds, and returns why it has ended the feed.
-func (g *grouped) close() error {
-	return errors.Join(wholeError(g.err), g.buffer.Close())
-}
+func (g *grouped) close() error { return errors.Join(g.err, g.buffer.Close()) }
 
-// wholeError is the error of a buffer as the caller of Changes sees it.
-func wholeError(err error) error {
+// wholeError is the error of a feed with a buffer as the caller of Changes sees it.
+func wholeError(keyspace string, err error) error {
 	if !errors.Is(err, whole.ErrFull) {
-		return err // nil, or of the temporary file
+		return err // nil, of the feed, or of the temporary file
 	}
-	return &Error{Op: "changes", Message: fmt.Sprintf("%v: a partition holds progress back", err),
-		Advice: "go on Since the last progress, with more room (WholeMemory, WholeSpill); tidemark " +
-			"status names partitions that cannot be read",
+	return &Error{Op: "changes", Keyspace: keyspace,
+		Message: fmt.Sprintf("what was written at one timestamp is too large to come whole: %v", err),
+		Advice: "go on Since the last progress with more room (kv.WholeMemory, kv.WholeSpill; " +
+			"tidemark changes --whole-memory, --whole-spill), or without Whole",
 		wraps: []error{ErrOverloaded}}
 }

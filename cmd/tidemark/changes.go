@@ -23,6 +23,8 @@ type changesFlags struct {
 	since, until     momentFlag
 	follow, consumer string
 	progress, whole  bool
+	memory, spill    argument.Size
+	dir              string
 }
 
 func (a *app) changesCommand() *cobra.Command {
@@ -41,7 +43,9 @@ back to it.
 
 Without --whole a change above the next progress may come before that progress, and changes of
 different keys come in any order. With --whole changes come in the order of their timestamps, and
-the changes of a transaction side by side.
+the changes of a transaction side by side. Changes wait for their progress in half of
+--whole-memory, and beyond that in half of --whole-spill. A command that is behind asks for no more
+at a time than has room there. If the changes at one timestamp have no room, the command fails.
 
 With --consumer the command goes on at the position of the consumer of that name, and garbage
 collection keeps the changes that the consumer has not taken (tidemark consumers). A new consumer
@@ -73,6 +77,12 @@ one command at a time may follow into a file.`,
 		"show each second up to which timestamp all changes have come")
 	flags.BoolVar(&f.whole, "whole", false,
 		"show changes in the order of their timestamps, and before each progress exactly those up to it")
+	f.memory, f.spill = kv.DefaultWholeMemory, kv.DefaultWholeSpill
+	flags.Var(&f.memory, "whole-memory", "memory for changes that wait for their "+
+		"progress with --whole")
+	flags.Var(&f.spill, "whole-spill", "temporary files for those that do not fit into memory")
+	flags.StringVar(&f.dir, "temp-dir", "",
+		"where --whole makes temporary files (default: that of the system)")
 	flags.StringVar(&f.consumer, "consumer", "",
 		"go on at the position of the consumer of this name, and keep the changes that it has not seen "+
 			"from garbage collection")
@@ -91,8 +101,12 @@ func (a *app) changes(ctx context.Context, keyspace string, f *changesFlags) err
 	for _, span := range spans {
 		options = append(options, span)
 	}
-	if f.whole {
-		options = append(options, kv.Whole())
+	switch {
+	case f.whole:
+		options = append(options, kv.Whole(kv.WholeMemory(int(f.memory)),
+			kv.WholeSpill(f.dir, uint64(f.spill))))
+	case f.memory != kv.DefaultWholeMemory || f.spill != kv.DefaultWholeSpill || f.dir != "":
+		return exit.Usagef("--whole-memory, --whole-spill and --temp-dir are for --whole")
 	}
 	since := f.since
 	if err := cmp.Or(since.parse(), f.until.parse()); err != nil {

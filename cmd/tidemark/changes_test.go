@@ -65,6 +65,12 @@ func TestChangesVerb(t *testing.T) {
 	if got := told(lines); got != "put b 3" {
 		t.Fatalf("after %s it told %s", position, got)
 	}
+	whole := []string{"changes", "changes", "--since", before, "--until", "-0s", "-o", "json",
+		"--whole", "--whole-memory", "32MiB", "--whole-spill", "48MiB", "--temp-dir", t.TempDir()}
+	if lines := changedLines(t, b.ok(whole...)); len(lines) < 4 {
+		t.Errorf("with --whole come %+v", lines)
+	}
+	b.fails(exit.Usage, "for --whole", "changes", "changes", "--whole-spill", "1MiB")
 	table := b.ok("changes", "changes", "--since", before, "--until", "-0s")
 	if !strings.HasPrefix(table, "TIMESTAMP ") || strings.Count(table, "\n") != 5 ||
 		!strings.Contains(table, `tab\there`) {

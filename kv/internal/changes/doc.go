@@ -17,6 +17,10 @@
 // INVARIANT: what is told as progress is at or below what is known of every part, and all that was
 // answered before has been handed on.
 //
+// A feed with a Keeper, which has bounded room for what waits for a progress, goes from window to
+// window of time (window.go): changes that have no room are forgotten and asked for again. Then a
+// version that is forgotten is handed on again, and the first invariant is of what is kept.
+//
 // Memory: a question names how large its answer may be, and there are only so many at a time, so
 // that all answers together are within the budget, but for single changes that are larger than
 // their question's share. Answers are taken by the goroutine that hands changes on, and by it new

@@ -43,6 +43,9 @@ type Config struct {
 	// ProgressEvery is the least time between two events of progress, and how long a partition may
 	// hold a question.
 	ProgressEvery time.Duration
+	// Keeper, if set, keeps what is handed on until a progress covers it. Then Event.Change may come
+	// again, and progress may come sooner than after ProgressEvery.
+	Keeper Keeper
 	// Failed, if set, is told of errors after which a part is asked again.
 	Failed func(error)
 }
@@ -59,6 +62,9 @@ type Event struct {
 func Run(ctx context.Context, c Config, emit func(Event) bool) error {
 	f := &feed{Config: c, frontier: frontier.New(c.After, c.Spans...),
 		answers: make(chan answered, MaxAsked), told: c.After, next: time.Now().Add(c.ProgressEvery)}
+	if c.Keeper != nil {
+		f.window = newWindow(c.After)
+	}
 	inner, cancel := context.WithCancel(ctx)
 	defer f.asking.Wait()
 	defer cancel()
@@ -73,6 +79,8 @@ type feed struct {
 	asked    int
 	asking   sync.WaitGroup
 	answers  chan answered
+	// window is nil without a Keeper.
+	window *window
 
 	// told is the last progress; the next one is due at next.
 	told hlc.Timestamp
@@ -97,13 +105,11 @@ func (f *feed) run(ctx, outer context.Context, emit func(Event) bool) error {
 	defer timer.Stop()
 	for {
 		now := time.Now()
+		f.look(now)
 		if !now.Before(f.next) {
 			f.next = now.Add(f.ProgressEvery)
-			if least := f.frontier.Min(); f.told.Less(least) {
-				f.told = least
-				if !emit(Event{Progress: least}) {
-					return nil
-				}
+			if least := f.frontier.Min(); f.told.Less(least) && !f.tell(least, emit) {
+				return nil
 			}
 		}
 		if err := f.ask(ctx, now); err != nil {
@@ -113,16 +119,26 @@ func (f *feed) run(ctx, outer context.Context, emit func(Event) bool) error {
 		if due, any := f.queue.first(); any && f.asked < MaxAsked && due.Before(wake) {
 			wake = due
 		}
+		if w := f.window; w != nil && len(w.waiting) > 0 && w.looked.Add(lookEvery).Before(wake) {
+			wake = w.looked.Add(lookEvery)
+		}
 		timer.Reset(time.Until(wake))
 		select {
 		case a := <-f.answers:
 			f.asked--
-			changes, err := f.take(&a)
+			more, err := f.admit(&a, emit)
+			var changes []*kvpb.Change
+			if err == nil && more {
+				changes, err = f.take(&a)
+			}
 			if err != nil {
 				if ctxErr := outer.Err(); ctxErr != nil {
 					err = ctxErr
 				}
 				return err
+			}
+			if !more {
+				return nil
 			}
 			// The next page is on its way while this one is handed on.
 			if err := f.ask(ctx, time.Now()); err != nil {
@@ -138,6 +154,27 @@ func (f *feed) run(ctx, outer context.Context, emit func(Event) bool) error {
 			return outer.Err()
 		}
 	}
+}
+
+// tell tells progress.
+func (f *feed) tell(least hlc.Timestamp, emit func(Event) bool) bool {
+	f.told = least
+	return emit(Event{Progress: least})
+}
+
+// admit has an answer fit into the Keeper, if there is one. more is false if emit was.
+func (f *feed) admit(a *answered, emit func(Event) bool) (more bool, err error) {
+	if f.Keeper == nil || a.err != nil {
+		return true, nil
+	}
+	if f.stale(a) {
+		a.err = errForgotten
+		return true, nil
+	}
+	if a.question.Upto.IsZero() {
+		f.window.newest = hlc.Max(f.window.newest, a.answer.Resolved)
+	}
+	return f.makeRoom(&a.answer, emit)
 }
 
 // ask asks about the parts that are due, as many as may be.
@@ -161,6 +198,14 @@ func (f *feed) askPart(ctx context.Context, start []byte, failures int, now time
 		return nil // it was joined to the one before; or comes when it is answered
 	}
 	var upto hlc.Timestamp
+	if f.window != nil {
+		end, waits := f.window.bound(p.Resolved)
+		if waits {
+			f.window.waiting[string(start)] = struct{}{}
+			return nil
+		}
+		upto = end
+	}
 	partition, known, err := f.Asker.Partition(start)
 	switch {
 	case err != nil:
@@ -198,6 +243,9 @@ func (f *feed) askPart(ctx context.Context, start []byte, failures int, now time
 
 // limit is how large an answer may be.
 func (f *feed) limit() int64 {
+	if f.window != nil && f.window.newest.IsZero() {
+		return leastAnswer // it may lie far above the window
+	}
 	parts := int64(max(1, min(f.frontier.Len(), MaxAsked)))
 	return min(mostAnswer, max(leastAnswer, Budget/parts))
 }
@@ -206,6 +254,11 @@ func (f *feed) limit() int64 {
 func (f *feed) take(a *answered) ([]*kvpb.Change, error) {
 	q, now := &a.question, time.Now()
 	start := q.Span.Start
+	if a.err == errForgotten {
+		f.frontier.At(start).Asked = false
+		f.queue.add(start, now, 0)
+		return nil, nil
+	}
 	if a.err != nil {
 		if f.Asker.Final(a.err) {
 			return nil, a.err

@@ -32,6 +32,8 @@ type fakeStore struct {
 	// asked are the questions that are not answered.
 	asked []Question
 	calls int
+	// blocked: no question below this key is answered.
+	blocked string
 	// final, if set, is what questions are answered with.
 	final error
 }
@@ -96,7 +98,7 @@ func (s *fakeStore) Ask(ctx context.Context, q Question) (Answer, error) {
 	switch {
 	case s.final != nil:
 		return Answer{}, s.final
-	case s.IntN(8) == 0:
+	case s.IntN(8) == 0, string(q.Span.Start) < s.blocked:
 		return Answer{}, errAgain
 	}
 	a := Answer{Partition: partitionOf(s.bounds, string(q.Span.Start)), Resolved: q.Upto}
@@ -140,6 +142,13 @@ func (s *fakeStore) Ask(ctx context.Context, q Question) (Answer, error) {
 	return a, nil
 }
 
+// questions is how many there were.
+func (s *fakeStore) questions() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls
+}
+
 // happen is what happens meanwhile, for a while.
 func (s *fakeStore) happen(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
@@ -174,12 +183,116 @@ func (s *fakeStore) happen(d time.Duration) {
 func TestFeed(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { runFeed(t, seed) })
+			synctest.Test(t, func(t *testing.T) { runFeed(t, seed, nil) })
 		})
 	}
 }
 
-func runFeed(t *testing.T, seed uint64) {
+// TestFeedInLittleRoom: TestFeed, with room for less than is written, and for less than there is at
+// the beginning.
+func TestFeedInLittleRoom(t *testing.T) {
+	forgot := 0
+	for seed := range uint64(60) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := &keeper{t: t, room: 12 + int(seed%8)}
+				runFeed(t, seed, k)
+				forgot += k.forgot
+			})
+		})
+	}
+	if forgot < 60 {
+		t.Errorf("changes were forgotten %d times", forgot)
+	}
+}
+
+// TestAPartThatCannotBeRead: the other parts wait for the part, in the room that there is, and the
+// feed goes on when the part can be read.
+func TestAPartThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &fakeStore{t: t, Rand: rand.New(rand.NewPCG(1, 1)), closed: 1000, blocked: "d",
+			bounds: []string{"d", "g", "i"}, told: []string{"d", "g", "i"}}
+		for at := range int64(900) {
+			s.versions = append(s.versions, storedChange{string(rune('a' + at%12)), 1 + at})
+		}
+		k, came, calls := &keeper{t: t, room: 20}, 0, 0
+		time.AfterFunc(time.Minute, func() { // virtual
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.blocked, calls = "", s.calls
+		})
+		if err := Run(t.Context(), Config{Asker: s, Keeper: k, ProgressEvery: time.Second,
+			Spans: []keys.Span{{Start: []byte("a"), End: []byte("z")}}}, func(e Event) bool {
+			if e.Change != nil {
+				k.take(storedChange{string(e.Change.Key), rpc.FromTimestamp(e.Change.Version).Wall})
+				return true
+			}
+			came += len(k.upTo(e.Progress))
+			return e.Progress.Wall < 950
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if came != 900 || calls == 0 || calls > 1000 {
+			t.Errorf("%d changes came, and there were %d questions in the first minute", came, calls)
+		}
+	})
+}
+
+// keeper has room for some changes.
+type keeper struct {
+	t      *testing.T
+	room   int
+	held   []storedChange
+	forgot int
+}
+
+func (k *keeper) Fits(changes, _ int) (bool, error) { return len(k.held)+changes <= k.room, nil }
+
+func (k *keeper) Share() float64 { return float64(len(k.held)) / float64(k.room) }
+
+func (k *keeper) Full(at hlc.Timestamp) error { return fmt.Errorf("full at %s", at) }
+
+// Forget keeps the lowest half, with all of the lowest timestamp.
+func (k *keeper) Forget(next, most hlc.Timestamp) (hlc.Timestamp, bool, error) {
+	k.forgot++
+	slices.SortFunc(k.held, func(a, b storedChange) int { return int(a.at - b.at) })
+	upto := min(next.Wall, most.Wall)
+	if len(k.held) > 0 {
+		upto = min(upto, k.held[0].at)
+	}
+	for i, v := range k.held {
+		last := i+1 == len(k.held) || v.at < k.held[i+1].at
+		if last && i < k.room/2 && v.at <= most.Wall {
+			upto = max(upto, v.at)
+		}
+	}
+	before := len(k.held)
+	k.held = slices.DeleteFunc(k.held, func(v storedChange) bool { return upto < v.at })
+	return ts(upto), len(k.held) < before, nil
+}
+
+// take keeps a change.
+func (k *keeper) take(v storedChange) {
+	if slices.Contains(k.held, v) {
+		k.t.Errorf("%v comes again, and was not forgotten", v)
+	}
+	if k.held = append(k.held, v); len(k.held) > k.room {
+		k.t.Errorf("%d changes are kept", len(k.held))
+	}
+}
+
+// upTo takes out what lies at or below a timestamp, in order.
+func (k *keeper) upTo(at hlc.Timestamp) (out []storedChange) {
+	slices.SortFunc(k.held, func(a, b storedChange) int { return int(a.at - b.at) })
+	n := 0
+	for n < len(k.held) && k.held[n].at <= at.Wall {
+		n++
+	}
+	out, k.held = slices.Clone(k.held[:n]), slices.Clone(k.held[n:])
+	return out
+}
+
+func runFeed(t *testing.T, seed uint64, k *keeper) {
 	s := &fakeStore{t: t, Rand: rand.New(rand.NewPCG(seed, 1)), closed: 5}
 	const begin = 3
 	for range 20 {
@@ -200,22 +313,34 @@ func runFeed(t *testing.T, seed uint64) {
 	newest, slow := map[string]hlc.Timestamp{}, rand.New(rand.NewPCG(seed, 2))
 	var told hlc.Timestamp
 	came := 0
-	err := Run(t.Context(), Config{Asker: s, Spans: []keys.Span{span}, After: ts(begin),
-		ProgressEvery: 300 * time.Millisecond},
+	c := Config{Asker: s, Spans: []keys.Span{span}, After: ts(begin),
+		ProgressEvery: 300 * time.Millisecond}
+	take := func(v storedChange) {
+		came++
+		if at := ts(v.at); at.LessEq(newest[v.key]) || at.LessEq(told) || at.LessEq(ts(begin)) {
+			t.Errorf("%s at %s came after %s, and progress of %s", v.key, at, newest[v.key], told)
+		}
+		newest[v.key] = ts(v.at)
+	}
+	takeOrKeep := take
+	if k != nil {
+		c.Keeper, takeOrKeep = k, k.take
+	}
+	err := Run(t.Context(), c,
 		func(e Event) bool {
 			if e.Change == nil {
 				if e.Progress.LessEq(told) {
 					t.Errorf("progress of %s after %s", e.Progress, told)
 				}
+				if k != nil {
+					for _, v := range k.upTo(e.Progress) {
+						take(v)
+					}
+				}
 				told = e.Progress
 				return last.Load() == 0 || told.Wall < last.Load()
 			}
-			came++
-			key, at := string(e.Change.Key), rpc.FromTimestamp(e.Change.Version)
-			if at.LessEq(newest[key]) || at.LessEq(told) || at.LessEq(ts(begin)) {
-				t.Errorf("%s at %s came after %s, and progress of %s", key, at, newest[key], told)
-			}
-			newest[key] = at
+			takeOrKeep(storedChange{string(e.Change.Key), rpc.FromTimestamp(e.Change.Version).Wall})
 			if slow.IntN(10) == 0 {
 				time.Sleep(time.Duration(slow.IntN(100)) * time.Millisecond) // virtual
 			}
@@ -278,10 +403,10 @@ func TestSlowConsumer(t *testing.T) {
 			}
 			if seen++; seen == 50 {
 				time.Sleep(time.Minute) // virtual
-				calls = s.calls
+				calls = s.questions()
 				time.Sleep(time.Minute) // virtual
-				if s.calls != calls {
-					t.Errorf("%d questions while nothing was taken", s.calls-calls)
+				if now := s.questions(); now != calls {
+					t.Errorf("%d questions while nothing was taken", now-calls)
 				}
 			}
 			return true

@@ -6,7 +6,7 @@
 // have come to the same timestamp. Where it is cut says nothing of what is known: the cuts may
 // follow the partitions as these split and merge, and whatever was known of a key stays known.
 //
-// INVARIANT: what is known of a key never goes back.
+// INVARIANT: what is known of a key never goes back, but by Back.
 //
 // It knows no partitions, no requests and no clock. It is for one goroutine.
 package frontier

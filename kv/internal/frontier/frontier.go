@@ -137,6 +137,16 @@ func (f *Frontier) AdvanceKey(start []byte, known hlc.Timestamp) {
 	}
 }
 
+// Back takes in that nothing above a timestamp is known any more, of any part. Parts stay asked:
+// the answer to a question that was for what lies above more than is known now is of no use.
+func (f *Frontier) Back(to hlc.Timestamp) {
+	for i := range f.parts {
+		p := &f.parts[i]
+		p.Resolved, p.Head = hlc.Min(p.Resolved, to), hlc.Min(p.Head, to)
+		p.settle()
+	}
+}
+
 // Join joins neighbours within a span of which the same is known.
 func (f *Frontier) Join(span keys.Span) {
 	first := f.holding(span.Start)

@@ -49,7 +49,7 @@ func TestAgainstModel(t *testing.T) {
 			}
 		}
 		for range rapid.IntRange(0, 40).Draw(t, "steps") {
-			switch rapid.IntRange(0, 5).Draw(t, "step") {
+			switch rapid.IntRange(0, 6).Draw(t, "step") {
 			case 0:
 				at := []byte(key.Draw(t, "cut"))
 				parts := f.Len()
@@ -62,6 +62,12 @@ func TestAgainstModel(t *testing.T) {
 				if f.Len() > 0 {
 					p := &f.parts[rapid.IntRange(0, f.Len()-1).Draw(t, "part")]
 					f.At(p.Span.Start).Asked = true
+				}
+			case 3:
+				to := timestamp.Draw(t, "back to")
+				f.Back(to)
+				for k, at := range known {
+					known[k] = hlc.Min(at, to)
 				}
 			default:
 				answer(t, f, known, key, timestamp)

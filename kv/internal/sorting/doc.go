@@ -9,6 +9,9 @@
 //
 // Of equal keys the one that was added last stays.
 //
+// A sorter can also be a queue, from which the lowest records are taken while others are added
+// (Sorter.Take), as a change feed needs it.
+//
 // The file has no name as soon as it is open, where the system allows that: a process that is
 // killed leaves nothing behind.
 package sorting

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 	"os"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -21,8 +22,11 @@ type runs struct {
 	// named: the file has its name still.
 	named bool
 	size  int64
-	ends  []int64
+	spans []fileSpan
 }
+
+// fileSpan is where a run lies in the file: [begin, end).
+type fileSpan struct{ begin, end int64 }
 
 const (
 	writeBuffer = 1 << 20
@@ -42,7 +46,8 @@ func (r *runs) add(dir string, all func(yield func(Record) bool)) error {
 		}
 		r.file, r.named = file, os.Remove(file.Name()) != nil
 	}
-	out := bufio.NewWriterSize(io.NewOffsetWriter(r.file, r.size), writeBuffer)
+	begin := r.size
+	out := bufio.NewWriterSize(io.NewOffsetWriter(r.file, begin), writeBuffer)
 	var lengths []byte
 	var failed error
 	for record := range all {
@@ -63,7 +68,7 @@ func (r *runs) add(dir string, all func(yield func(Record) bool)) error {
 	if err := errors.Join(failed, out.Flush()); err != nil {
 		return fmt.Errorf("sorting, in the temporary file %s: %w", r.file.Name(), err)
 	}
-	r.ends = append(r.ends, r.size)
+	r.spans = append(r.spans, fileSpan{begin, r.size})
 	return nil
 }
 
@@ -75,20 +80,34 @@ func (r *runs) close() error {
 	if r.named {
 		err = errors.Join(err, os.Remove(r.file.Name()))
 	}
-	r.file, r.size, r.ends = nil, 0, nil
+	r.file, r.size, r.spans = nil, 0, nil
 	return err
 }
 
-// run is one that is being read.
+// run is one that is being read: of the file, or, if memory is set, what a sorter holds in memory,
+// in order.
 type run struct {
 	in     *bufio.Reader
+	memory *Sorter
 	order  int
 	record Record
 	buffer []byte
+	// at is where the record lies, and after where the next one does: an offset in the file, or an
+	// index of memory.entries.
+	at, after int64
 }
 
 // next reads the next record; io.EOF at the end.
 func (r *run) next() error {
+	r.at = r.after
+	if s := r.memory; s != nil {
+		if r.at == int64(len(s.entries)) {
+			return io.EOF
+		}
+		r.record = s.record(&s.entries[r.at])
+		r.after++
+		return nil
+	}
 	lifetime, err := binary.ReadVarint(r.in)
 	if err != nil {
 		return err
@@ -113,8 +132,13 @@ func (r *run) next() error {
 	}
 	r.record = Record{Key: r.buffer[:key:key], Value: r.buffer[key:],
 		Lifetime: keys.Lifetime(lifetime)}
+	r.after += int64(varintSize(uint64(lifetime<<1)^uint64(lifetime>>63)) + varintSize(key) +
+		varintSize(value) + len(r.buffer))
 	return nil
 }
+
+// varintSize is how many bytes binary.AppendUvarint makes of a number.
+func varintSize(n uint64) int { return (bits.Len64(n|1) + 6) / 7 }
 
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
@@ -141,45 +165,80 @@ func (m *merging) Pop() any {
 	return last
 }
 
-// merge returns the records of all runs in order. memory bounds the buffers.
-func (r *runs) merge(memory int, yield func(Record, error) bool) {
-	fail := func(err error) {
-		yield(Record{}, fmt.Errorf("sorting, in the temporary file %s: %w", r.file.Name(), err))
-	}
-	var m merging
-	begin := int64(0)
-	size := min(mostBuffer, max(leastBuffer, memory/max(1, len(r.ends))))
-	for i, end := range r.ends {
-		next := &run{order: i,
-			in: bufio.NewReaderSize(io.NewSectionReader(r.file, begin, end-begin), size)}
-		begin = end
-		switch err := next.next(); {
-		case err == nil:
-			m = append(m, next)
-		case !errors.Is(err, io.EOF):
-			fail(err)
-			return
+// open begins to read all runs. memory bounds the buffers.
+func (r *runs) open(memory int) (m merging, err error) {
+	size := min(mostBuffer, max(leastBuffer, memory/max(1, len(r.spans))))
+	for i, span := range r.spans {
+		next := &run{order: i, at: span.begin, after: span.begin, in: bufio.NewReaderSize(
+			io.NewSectionReader(r.file, span.begin, span.end-span.begin), size)}
+		if m, err = m.with(next); err != nil {
+			return nil, r.failed(err)
 		}
 	}
-	heap.Init(&m)
+	return m, nil
+}
+
+// failed is an error of reading the file.
+func (r *runs) failed(err error) error {
+	if err == nil || r.file == nil {
+		return err
+	}
+	return fmt.Errorf("sorting, in the temporary file %s: %w", r.file.Name(), err)
+}
+
+// with adds a run, unless that is empty. The runs are no heap afterwards.
+func (m merging) with(next *run) (merging, error) {
+	switch err := next.next(); {
+	case err == nil:
+		return append(m, next), nil
+	case !ended(err):
+		return nil, err
+	}
+	return m, nil
+}
+
+// ended says that an error of next is the end of the run.
+func ended(err error) bool {
+	return errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// each hands on the records with keys below a key, in order, each key once; a key of nil is above
+// all. What is left in the runs stands at its next record. more is false if yield was.
+func (m *merging) each(below []byte, yield func(Record) bool) (more bool, err error) {
+	heap.Init(m)
 	var last []byte
-	for first := true; len(m) > 0; {
-		top := m[0]
+	for first := true; len(*m) > 0; {
+		top := (*m)[0]
+		if below != nil && bytes.Compare(top.record.Key, below) >= 0 {
+			return true, nil
+		}
 		if first || !bytes.Equal(top.record.Key, last) {
 			first = false
 			last = append(last[:0], top.record.Key...)
-			if !yield(top.record, nil) {
-				return
+			if !yield(top.record) {
+				return false, nil
 			}
 		}
 		switch err := top.next(); {
 		case err == nil:
-			heap.Fix(&m, 0)
-		case errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
-			heap.Pop(&m)
+			heap.Fix(m, 0)
+		case ended(err):
+			heap.Pop(m)
 		default:
-			fail(err)
-			return
+			return false, err
 		}
+	}
+	return true, nil
+}
+
+// merge returns the records of all runs in order. memory bounds the buffers.
+func (r *runs) merge(memory int, yield func(Record, error) bool) {
+	m, err := r.open(memory)
+	if err == nil {
+		_, err = m.each(nil, func(record Record) bool { return yield(record, nil) })
+		err = r.failed(err)
+	}
+	if err != nil {
+		yield(Record{}, err)
 	}
 }

@@ -72,12 +72,7 @@ func (s *Sorter) Add(r Record) error {
 			return err
 		}
 	}
-	n := len(s.slabs) - 1
-	if n < 0 || len(s.slabs[n])+size > cap(s.slabs[n]) {
-		s.slabs = append(s.slabs, s.slab(size))
-		n++
-	}
-	at := len(s.slabs[n])
+	n, at := s.place(size)
 	s.slabs[n] = append(append(s.slabs[n], key...), value...)
 	s.entries = append(s.entries, entry{prefix: prefixOf(key), slab: uint32(n), offset: uint32(at),
 		key: uint32(len(key)), value: uint32(len(value)), sequence: uint32(len(s.entries)),
@@ -87,6 +82,16 @@ func (s *Sorter) Add(r Record) error {
 	s.records++
 	s.bytes += uint64(size)
 	return nil
+}
+
+// place is where the next bytes go, so many of them: a slab, and an offset in it.
+func (s *Sorter) place(size int) (n, at int) {
+	n = len(s.slabs) - 1
+	if n < 0 || len(s.slabs[n])+size > cap(s.slabs[n]) {
+		s.slabs = append(s.slabs, s.slab(size))
+		n++
+	}
+	return n, len(s.slabs[n])
 }
 
 // slab is empty memory for at least size bytes.
@@ -122,22 +127,28 @@ func (s *Sorter) Bytes() uint64 { return s.bytes }
 // Spilled is how many bytes the file has.
 func (s *Sorter) Spilled() uint64 { return uint64(s.runs.size) }
 
-// Reset forgets all records, and keeps memory for the next ones. The sorter is as New returned it.
-func (s *Sorter) Reset() error {
-	for _, slab := range s.slabs {
-		if cap(slab) == slabSize {
-			s.free = append(s.free, slab[:0])
-		}
-	}
-	s.slabs, s.entries, s.last = s.slabs[:0], s.entries[:0], s.last[:0]
-	s.held, s.records, s.bytes, s.ordered, s.inOrder = 0, 0, 0, true, true
-	return s.runs.close()
+// Held is how many bytes the memory and the file have, with records in them that were taken.
+func (s *Sorter) Held() (memory, file uint64) { return uint64(s.held), uint64(s.runs.size) }
+
+// empty forgets what is in memory, and keeps the memory.
+func (s *Sorter) empty() {
+	s.release(s.slabs)
+	s.slabs, s.entries, s.held, s.ordered = s.slabs[:0], s.entries[:0], 0, true
 }
 
 // Close gives back the memory and the file.
 func (s *Sorter) Close() error {
 	s.slabs, s.free, s.entries = nil, nil, nil
 	return s.runs.close()
+}
+
+// release keeps slabs for the next records.
+func (s *Sorter) release(slabs [][]byte) {
+	for _, slab := range slabs {
+		if cap(slab) == slabSize {
+			s.free = append(s.free, slab[:0])
+		}
+	}
 }
 
 func (s *Sorter) record(e *entry) Record {
@@ -165,7 +176,11 @@ func (s *Sorter) sort() {
 	s.entries = slices.CompactFunc(s.entries, func(a, b entry) bool {
 		return a.prefix == b.prefix && bytes.Equal(s.keyOf(&a), s.keyOf(&b))
 	})
+	for i := range s.entries {
+		s.entries[i].sequence = uint32(i) // below that of what is added next
+	}
 	s.ordered = true
+	s.last = append(s.last[:0], s.keyOf(&s.entries[len(s.entries)-1])...)
 }
 
 // spill moves what is in memory to the file.
@@ -178,12 +193,7 @@ func (s *Sorter) spill() error {
 			}
 		}
 	})
-	for _, slab := range s.slabs {
-		if cap(slab) == slabSize {
-			s.free = append(s.free, slab[:0])
-		}
-	}
-	s.slabs, s.entries, s.held, s.ordered = s.slabs[:0], s.entries[:0], 0, true
+	s.empty()
 	return err
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/internal/sorting"
 )
 
-// ErrFull is the error of Add when neither the memory nor the temporary file has room.
-var ErrFull = errors.New("too many changes lie above the last progress")
+// ErrFull is the error of a change for which there is no room, in memory or in the temporary file.
+var ErrFull = errors.New("there is no room for more changes")
 
 // Change is a version of a key, or a deletion. Expires is the wall time at which the value expires,
 // in nanoseconds since the epoch; 0 if it does not.
@@ -24,36 +24,68 @@ type Change struct {
 // Limits bound a Buffer, in bytes. Memory is at least twice what a sorter needs (sorting.New).
 type Limits struct {
 	Memory int
-	// Spill bounds the temporary file, which is made in Directory; an empty Directory is that of the
+	// Spill bounds the temporary files, which are made in Directory; an empty Directory is that of the
 	// system for temporary files.
 	Spill     uint64
 	Directory string
 }
 
+// overhead is at least what a change takes up besides its key and value.
+const overhead = 100
+
 // Buffer is for one goroutine. New makes one; Close it.
+//
+// INVARIANT: the sorter holds half of the memory and of the file at most: what it keeps for longer
+// is copied now and then (sorting.Sorter.Take), and both copies are there for a while.
 type Buffer struct {
 	limits Limits
-	// held has all changes that no progress has covered. spare is empty, and takes over what a
-	// progress leaves.
-	held, spare *sorting.Sorter
+	// held has all changes that no progress has covered.
+	held *sorting.Sorter
 	// key and value are used again by Add.
 	key, value []byte
 }
 
 // New returns an empty buffer.
 func New(limits Limits) *Buffer {
-	b := &Buffer{limits: limits}
-	b.held = sorting.New(limits.Memory/2, limits.Directory)
-	b.spare = sorting.New(limits.Memory/2, limits.Directory)
-	return b
+	return &Buffer{limits: limits, held: sorting.New(limits.Memory/2, limits.Directory)}
 }
 
 // Close gives back the memory and the file.
-func (b *Buffer) Close() error { return errors.Join(b.held.Close(), b.spare.Close()) }
+func (b *Buffer) Close() error { return b.held.Close() }
 
-// Add keeps a change, whose bytes are copied. A change that is added twice counts once. After an
-// error the buffer is of no use any more.
+// Fits says whether there is room for so many changes, with so many bytes of keys and values.
+func (b *Buffer) Fits(changes, bytes int) (bool, error) {
+	for {
+		size := uint64(bytes + changes*overhead)
+		memory, file := b.held.Held()
+		if memory+size <= uint64(b.limits.Memory/2) || file+memory+size <= b.limits.Spill/2 {
+			return true, nil
+		}
+		if more, err := b.held.Compact(); !more || err != nil {
+			return false, err
+		}
+	}
+}
+
+// room is how many bytes the buffer can hold at least.
+func (b *Buffer) room() uint64 { return max(uint64(b.limits.Memory/2), b.limits.Spill/2) }
+
+// Share is how much is kept, as a share of what has room in memory. Above 1 some is in the file.
+func (b *Buffer) Share() float64 {
+	memory, file := b.held.Held()
+	return float64(memory+file) / float64(b.limits.Memory/2)
+}
+
+// Add keeps a change, whose bytes are copied. A change that is added twice counts once. With
+// ErrFull it was not added.
 func (b *Buffer) Add(c *Change) error {
+	fits, err := b.Fits(1, len(c.Key)+len(c.Value))
+	if err != nil {
+		return err
+	}
+	if !fits {
+		return b.Full(c.Timestamp)
+	}
 	b.key = appendPosition(b.key[:0], c.Timestamp)
 	b.key = append(b.key, c.Key...)
 	b.value = append(b.value[:0], 0)
@@ -62,42 +94,55 @@ func (b *Buffer) Add(c *Change) error {
 	}
 	b.value = binary.AppendUvarint(b.value, uint64(c.Expires))
 	b.value = append(b.value, c.Value...)
-	if err := b.held.Add(sorting.Record{Key: b.key, Value: b.value}); err != nil {
-		return err
-	}
-	if spilled := b.held.Spilled(); spilled > b.limits.Spill {
-		return fmt.Errorf("%w: %d bytes in memory and %d in a temporary file", ErrFull,
-			b.limits.Memory/2, spilled)
-	}
-	return nil
+	return b.held.Add(sorting.Record{Key: b.key, Value: b.value})
+}
+
+// Full is the error of changes at a timestamp for which there is no room.
+func (b *Buffer) Full(at hlc.Timestamp) error {
+	memory, file := b.held.Held()
+	return fmt.Errorf("%w at %s: %d bytes are in memory, of %d, and %d in a temporary file, of %d",
+		ErrFull, at, memory, b.limits.Memory/2, file, b.limits.Spill/2)
 }
 
 // Upto hands on the changes at or below a timestamp, in order, and keeps the others. The bytes of a
 // change belong to the caller. more is false if yield was: nothing more is handed on then.
 func (b *Buffer) Upto(ts hlc.Timestamp, yield func(*Change) bool) (more bool, err error) {
-	if b.held.Records() == 0 {
-		return true, nil
-	}
-	for r, err := range b.held.Sorted() {
-		if err != nil {
-			return false, err
-		}
-		c := decode(r)
-		if ts.Less(c.Timestamp) {
-			if err := b.spare.Add(r); err != nil {
-				return false, err
+	return b.held.Take(appendPosition(nil, ts.Next()),
+		func(r sorting.Record) bool { return yield(decode(r)) })
+}
+
+// Forget makes room: it keeps the changes of the lowest timestamps, half of what there is room for
+// at most, but all of those at the lowest timestamp, and none above the timestamp most. next is the
+// timestamp of a change that is to be added: if that is the lowest one, it counts as the lowest.
+// Forget returns the timestamp up to which it has kept everything, and whether it has forgotten
+// anything.
+func (b *Buffer) Forget(next, most hlc.Timestamp) (upto hlc.Timestamp, forgot bool, err error) {
+	upto = hlc.Min(next, most)
+	half, size, any := b.room()/2, uint64(0), false
+	var group hlc.Timestamp // that of the last record
+	if err := b.held.Each(func(r sorting.Record) bool {
+		switch at := position(r.Key); {
+		case !any:
+			any, group, upto = true, at, hlc.Min(upto, at)
+		case at != group:
+			if size <= half {
+				upto = hlc.Max(upto, group)
 			}
-			continue
+			group = at
 		}
-		if !yield(c) {
-			return false, nil
+		size += uint64(len(r.Key) + len(r.Value) + overhead)
+		forgot = upto.Less(group) && (half < size || most.Less(group))
+		return !forgot
+	}); err != nil {
+		return upto, false, err
+	}
+	if !forgot && any {
+		if upto.Less(group) { // all is kept
+			upto = group
 		}
+		return upto, false, nil
 	}
-	if err := b.held.Reset(); err != nil {
-		return false, err
-	}
-	b.held, b.spare = b.spare, b.held
-	return true, nil
+	return upto, forgot, b.held.Truncate(appendPosition(nil, upto.Next()))
 }
 
 // positionSize is the length of a timestamp as appendPosition writes it.
@@ -109,14 +154,18 @@ func appendPosition(dst []byte, ts hlc.Timestamp) []byte {
 	return binary.BigEndian.AppendUint32(dst, ts.Logical)
 }
 
+// position is the reverse of appendPosition.
+func position(key []byte) hlc.Timestamp {
+	return hlc.Timestamp{Wall: int64(binary.BigEndian.Uint64(key)),
+		Logical: binary.BigEndian.Uint32(key[8:])}
+}
+
 // decode is the reverse of what Add does to a change.
 func decode(r sorting.Record) *Change {
 	expires, n := binary.Uvarint(r.Value[1:])
 	data := append(append(make([]byte, 0, len(r.Key)+len(r.Value)), r.Key[positionSize:]...),
 		r.Value[1+n:]...)
 	size := len(r.Key) - positionSize
-	return &Change{Key: data[:size:size], Value: data[size:],
-		Timestamp: hlc.Timestamp{Wall: int64(binary.BigEndian.Uint64(r.Key)),
-			Logical: binary.BigEndian.Uint32(r.Key[8:])},
+	return &Change{Key: data[:size:size], Value: data[size:], Timestamp: position(r.Key),
 		Deleted: r.Value[0] == 1, Expires: int64(expires)}
 }

@@ -8,7 +8,9 @@
 // progress make the state of one moment.
 //
 // A Buffer holds a bounded number of bytes in memory, and a bounded number beyond that in a temporary
-// file (kv/internal/sorting). What does not fit is an error, ErrFull.
+// file (kv/internal/sorting). A feed asks whether there is room (Fits), and has changes forgotten
+// that it can ask for again if there is none (Forget): the Buffer is the changes.Keeper of a feed.
+// What does not fit all the same is an error, ErrFull.
 //
 // # Imports
 //
