@@ -20,7 +20,7 @@ const grantPeriod = 100 * time.Millisecond
 //
 // Lock order: Pebble's own lock, then mu. Calls into the database are made without mu.
 type compactions struct {
-	g  *guard
+	g  *diskHealth
 	db pebble.DBForCompaction
 	// failed: a compaction has ended with an error, and no pause followed yet.
 	failed atomic.Bool
@@ -32,7 +32,7 @@ type compactions struct {
 		// database may have a compaction that waits. Pebble has none but after TrySchedule has refused
 		// one, and until it says otherwise.
 		granting, over, refused bool
-		pressed                 pressed
+		backoff                 compactionBackoff
 		// idle wakes what waits for granting to become false.
 		idle sync.Cond
 	}
@@ -44,7 +44,7 @@ type compactions struct {
 
 var _ pebble.CompactionScheduler = (*compactions)(nil)
 
-func newCompactions(g *guard) *compactions {
+func newCompactions(g *diskHealth) *compactions {
 	c := &compactions{g: g, wake: make(chan struct{}, 1), stop: make(chan struct{})}
 	c.mu.idle.L = &c.mu
 	return c
@@ -58,7 +58,7 @@ func (c *compactions) ended(err error) {
 	c.failed.Store(true)
 	if errors.Is(err, ErrNoRoom) {
 		c.mu.Lock()
-		c.mu.pressed.failed(time.Now())
+		c.mu.backoff.failed(time.Now())
 		c.mu.Unlock()
 	}
 }
@@ -66,13 +66,13 @@ func (c *compactions) ended(err error) {
 // flushed notes that the database has changed. It does not block.
 func (c *compactions) flushed() {
 	c.mu.Lock()
-	c.mu.pressed = pressed{}
+	c.mu.backoff = compactionBackoff{}
 	c.mu.Unlock()
 }
 
 // mayLocked says whether another compaction may begin.
 func (c *compactions) mayLocked() bool {
-	return !c.mu.over && c.g.roomForCompaction() && !c.mu.pressed.waits(time.Now(), c.g)
+	return !c.mu.over && c.g.roomForCompaction() && !c.mu.backoff.waits(time.Now(), c.g)
 }
 
 // Register implements pebble.CompactionScheduler.
@@ -140,7 +140,7 @@ func (c *compactions) TrySchedule() (bool, pebble.CompactionGrantHandle) {
 		c.refuseLocked()
 		return false, nil
 	}
-	c.mu.pressed.begins(c.g)
+	c.mu.backoff.begins(c.g)
 	c.mu.running++
 	return true, c
 }
@@ -183,7 +183,7 @@ func (c *compactions) grant() {
 	for !c.mu.over && c.mu.running < c.db.GetAllowedWithoutPermission() {
 		// Counted before it is offered: it may end before Schedule returns.
 		c.mu.running++
-		c.mu.pressed.begins(c.g)
+		c.mu.backoff.begins(c.g)
 		// Before the database is asked: what TrySchedule refuses after its answer is not forgotten.
 		c.mu.refused = false
 		c.mu.Unlock()

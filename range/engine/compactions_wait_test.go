@@ -36,7 +36,7 @@ func (d *askedDB) Schedule(h pebble.CompactionGrantHandle) bool {
 // compaction gets it soon after it may have it.
 func TestOnlyCompactionsThatWaitAreOffered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCompactions(newGuard(Options{FS: vfs.NewMem()}, kindState))
+		c := newCompactions(newDiskHealth(Options{FS: vfs.NewMem()}, kindState))
 		db := &askedDB{}
 		c.Register(1, db)
 		defer c.Unregister()

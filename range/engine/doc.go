@@ -14,9 +14,9 @@
 //
 // # When the disk is full
 //
-// All writes go through a guard in the filesystem. One that meets "no space left on device" waits
-// inside the guard and is tried again until there is room, so that Pebble never sees the error and
-// needs no recovery. Full says so meanwhile, and it says so earlier, as soon as the free space
+// All writes go through a filesystem that watches them (healthFS). A write that meets "no space left
+// on device" waits in healthFS and is tried again until there is room, so that Pebble never sees the
+// error and needs no recovery. Full says so meanwhile, and it says so earlier, as soon as the free space
 // falls below Options.MinFreeBytes: what takes writes from clients asks it and refuses. Reads go
 // on. What can be had again does not wait, but ends with ErrNoRoom and gives back what it has
 // (NewSpareTableWriter). An owner that closes (Options.Leaving) does not wait for room: the engine
@@ -33,7 +33,7 @@
 // write or an fsync that failed.
 //
 // Pebble takes a failed write of its WAL for the end of the process: it panics with locks held, so
-// that commits that run at the same time would hang for ever. The guard therefore keeps it in the
+// that commits that run at the same time would hang for ever. healthFS therefore keeps it in the
 // dark: once the engine has failed, writes and syncs of a WAL report success and do nothing. That
 // is safe because the failed mark is set before the lie, each commit looks at the mark after Pebble
 // says it is done, and the files that would make anything durable (tables, the manifest) do report

@@ -209,7 +209,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	t.Run("a foreign directory", func(t *testing.T) {
 		fs := vfs.NewMem()
-		db, err := pebble.Open("/x", &pebble.Options{FS: fs, Logger: pebbleLogger{newTestGuard()}})
+		db, err := pebble.Open("/x", &pebble.Options{FS: fs, Logger: pebbleLogger{newTestDiskHealth()}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -225,10 +225,10 @@ func TestOpenRefuses(t *testing.T) {
 	})
 }
 
-func newTestGuard() *guard {
+func newTestDiskHealth() *diskHealth {
 	o := Options{FS: vfs.NewMem(), Dir: "/"}
 	_ = o.ensureDefaults(kindLog)
-	return newGuard(o, kindLog)
+	return newDiskHealth(o, kindLog)
 }
 
 func writeFile(t *testing.T, fs vfs.FS, name string, content []byte) {

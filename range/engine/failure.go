@@ -28,9 +28,8 @@ const (
 	spareCategory vfs.DiskWriteCategory = "tidemark-spare"
 )
 
-// guard is what an engine knows about the health of its disk. Its filesystem (guardFS) reports to
-// it.
-type guard struct {
+// diskHealth is what an engine knows about the health of its disk. healthFS reports to it.
+type diskHealth struct {
 	inner  vfs.FS
 	dir    string
 	logger *slog.Logger
@@ -87,8 +86,8 @@ type guard struct {
 	closeOnce sync.Once
 }
 
-func newGuard(o Options, k kind) *guard {
-	return &guard{
+func newDiskHealth(o Options, k kind) *diskHealth {
+	return &diskHealth{
 		inner:   o.FS,
 		dir:     o.Dir,
 		logger:  o.Logger,
@@ -104,7 +103,7 @@ func newGuard(o Options, k kind) *guard {
 }
 
 // err is nil, or why the engine has failed.
-func (g *guard) err() error {
+func (g *diskHealth) err() error {
 	if p := g.failure.Load(); p != nil {
 		return *p
 	}
@@ -112,7 +111,7 @@ func (g *guard) err() error {
 }
 
 // fail marks the engine failed. Only the first failure counts.
-func (g *guard) fail(err error) {
+func (g *diskHealth) fail(err error) {
 	err = fmt.Errorf("%w: %s: %w; check the disk, then restart", ErrFailed, g.dir, err)
 	if !g.failure.CompareAndSwap(nil, &err) {
 		return
@@ -127,17 +126,17 @@ func (g *guard) fail(err error) {
 }
 
 // full reports whether writes should be refused.
-func (g *guard) full() bool { return g.low.Load() || g.waiting.Load() > 0 }
+func (g *diskHealth) full() bool { return g.low.Load() || g.waiting.Load() > 0 }
 
 // errNoRoomAtClose is the failure of an engine that had no room when its owner began to close it.
 // It is no failure of the disk.
 var errNoRoomAtClose = errors.New("closed while the disk was full")
 
 // beginClose lets go of everything that waits.
-func (g *guard) beginClose() { g.closeOnce.Do(func() { close(g.closing) }) }
+func (g *diskHealth) beginClose() { g.closeOnce.Do(func() { close(g.closing) }) }
 
 // pause waits for d, or for the engine to close, and then returns false.
-func (g *guard) pause(d time.Duration) bool {
+func (g *diskHealth) pause(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -151,7 +150,7 @@ func (g *guard) pause(d time.Duration) bool {
 // awaitRoom is called with an error of a write. It returns true when the write should be tried
 // again. Once the owner has begun to close, the first one without room is the end of the engine, so
 // that a goroutine that waits for what comes after it goes on too.
-func (g *guard) awaitRoom(err error) bool {
+func (g *diskHealth) awaitRoom(err error) bool {
 	if !isNoSpace(err) {
 		return false
 	}
@@ -182,7 +181,7 @@ func (g *guard) awaitRoom(err error) bool {
 const openingPeriod = 10 * time.Second
 
 // tellOpening says what a server waits for that does not come up because its disk is full.
-func (g *guard) tellOpening() {
+func (g *diskHealth) tellOpening() {
 	if !g.told.IsZero() && time.Since(g.told) < openingPeriod {
 		return
 	}
@@ -193,7 +192,7 @@ func (g *guard) tellOpening() {
 }
 
 // unlessOpening is nil while the engine is opened, else the error.
-func (g *guard) unlessOpening(err error) error {
+func (g *diskHealth) unlessOpening(err error) error {
 	if g.opening.Load() {
 		return nil
 	}
@@ -201,13 +200,13 @@ func (g *guard) unlessOpening(err error) error {
 }
 
 // refuse is what a write of a failed engine gets.
-func (g *guard) refuse(err error) error {
+func (g *diskHealth) refuse(err error) error {
 	g.pause(retryDelay)
 	return err
 }
 
 // checkFreeSpace looks once; it returns false if the filesystem cannot tell.
-func (g *guard) checkFreeSpace() bool {
+func (g *diskHealth) checkFreeSpace() bool {
 	usage, err := g.inner.GetDiskUsage(g.dir)
 	if err != nil {
 		return false
@@ -230,17 +229,17 @@ func (g *guard) checkFreeSpace() bool {
 }
 
 // noteFree notes the free space that the filesystem has told.
-func (g *guard) noteFree(bytes uint64) {
+func (g *diskHealth) noteFree(bytes uint64) {
 	g.free.Store(bytes)
 	g.freeAt.Store(int64(time.Since(processStart)))
 }
 
-// processStart is from when the times of guards count.
+// processStart is from when the times of diskHealth count.
 var processStart = time.Now()
 
 // reserve is the free space that is kept: what the options say, and what a flush of the memory will
 // write. The latter is as good as taken, whether or not another write comes.
-func (g *guard) reserve() uint64 {
+func (g *diskHealth) reserve() uint64 {
 	if g.minFree == 0 {
 		return 0
 	}
@@ -252,7 +251,7 @@ func (g *guard) reserve() uint64 {
 const looksFor = 16
 
 // wrote counts what is written, and looks at the free space now and then.
-func (g *guard) wrote(n int) {
+func (g *diskHealth) wrote(n int) {
 	if g.minFree == 0 || g.sinceLook.Add(int64(n)) < int64(g.minFree/looksFor) {
 		return
 	}
@@ -261,7 +260,7 @@ func (g *guard) wrote(n int) {
 }
 
 // watchFreeSpace runs until the engine closes.
-func (g *guard) watchFreeSpace() {
+func (g *diskHealth) watchFreeSpace() {
 	t := time.NewTicker(freeSpacePeriod)
 	defer t.Stop()
 	for {

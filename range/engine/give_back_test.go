@@ -77,7 +77,7 @@ func TestGiveBack(t *testing.T) {
 
 // What compactions write counts as theirs until they end, also if they are given up.
 func TestScratch(t *testing.T) {
-	fs := guardFS{vfs.NewMem(), newGuard(Options{FS: vfs.NewMem()}, kindState)}
+	fs := healthFS{vfs.NewMem(), newDiskHealth(Options{FS: vfs.NewMem()}, kindState)}
 	write := func(name string, category vfs.DiskWriteCategory) {
 		t.Helper()
 		f, err := fs.Create(name, category)

@@ -9,7 +9,7 @@ import (
 )
 
 // pebbleLogger takes Pebble's messages.
-type pebbleLogger struct{ g *guard }
+type pebbleLogger struct{ g *diskHealth }
 
 var _ pebble.Logger = pebbleLogger{}
 

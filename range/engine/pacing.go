@@ -43,7 +43,7 @@ func paced(category vfs.DiskWriteCategory) bool {
 }
 
 // wrote counts what was written, and pauses when a piece is full.
-func (p *piece) wrote(g *guard, n int) {
+func (p *piece) wrote(g *diskHealth, n int) {
 	if p.began.IsZero() {
 		p.began = time.Now()
 	}

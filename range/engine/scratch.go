@@ -9,7 +9,7 @@ import (
 )
 
 // scratch counts what compactions that are not over have written. They give it up when there is no
-// room for it (allowance), and so it is not taken for good: what has a better use for the room may
+// room for it (compactionSpace), and so it is not taken for good: what has a better use for the room may
 // count on it.
 type scratch struct {
 	total atomic.Int64

@@ -19,8 +19,8 @@ type store struct {
 	kind   kind
 	dir    string
 	logger *slog.Logger
-	g      *guard
-	fs     guardFS
+	g      *diskHealth
+	fs     healthFS
 	db     *pebble.DB
 	// pebbleOptions are as they were given to Pebble, defaults included.
 	pebbleOptions *pebble.Options
@@ -56,12 +56,12 @@ func openStore(o Options, k kind, makeOptions func(Options) *pebble.Options) (_ 
 		kind:    k,
 		dir:     o.Dir,
 		logger:  o.Logger,
-		g:       newGuard(o, k),
+		g:       newDiskHealth(o, k),
 		flushed: make(chan struct{}, 1),
 		stop:    make(chan struct{}),
 	}
 	s.stall.init(o, k)
-	s.fs = guardFS{FS: o.FS, g: s.g}
+	s.fs = healthFS{FS: o.FS, g: s.g}
 	defer func() {
 		if err != nil {
 			s.release()

@@ -29,7 +29,7 @@ import (
 //	                                          |------ it has to be there ------ ... obsolete
 //
 // INVARIANT: a sync of a WAL file is acknowledged only after the file is named
-// (guardFile.SyncData). So a crash never leaves a named file without its first record, and a file
+// (healthFile.SyncData). So a crash never leaves a named file without its first record, and a file
 // that is not named holds nothing that was acknowledged. It costs one sync for each file.
 //
 // INVARIANT: WAL files become obsolete in the order of their numbers, so that one which Pebble
@@ -44,7 +44,7 @@ import (
 // whenever it opens the database. A version of this program that does not know the list leaves
 // another number, and the list is not believed then.
 type walNames struct {
-	fs   guardFS
+	fs   healthFS
 	dir  string
 	file vfs.File
 	// turn is full while the list is changed and written. Capacity 1; a channel for the same reason
@@ -253,7 +253,7 @@ func (w namedWAL) check(fs vfs.FS, name string) error {
 
 // openWALNames opens the list for changes, and makes it if need be. The files of a list that does
 // not go with the database any more are forgotten.
-func openWALNames(fs guardFS, dir, optionsFile string) (*walNames, error) {
+func openWALNames(fs healthFS, dir, optionsFile string) (*walNames, error) {
 	n := &walNames{fs: fs, dir: dir, turn: make(chan struct{}, 1)}
 	var err error
 	if n.slot, n.list, err = readWALNames(fs, dir); err != nil {

@@ -18,7 +18,7 @@ func TestReusedBeforeRemoved(t *testing.T) {
 	if err := fs.MkdirAll(o.Dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	guarded := guardFS{FS: fs, g: newGuard(o, kindLog)}
+	guarded := healthFS{FS: fs, g: newDiskHealth(o, kindLog)}
 	names, err := openWALNames(guarded, o.Dir, "OPTIONS-000003")
 	if err != nil {
 		t.Fatal(err)

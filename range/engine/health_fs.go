@@ -9,21 +9,21 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// guardFS is the filesystem that Pebble sees. Reads pass; what changes the disk is watched by the
-// guard.
-type guardFS struct {
+// healthFS is the filesystem that Pebble sees. Reads pass; what changes the disk is watched by
+// diskHealth.
+type healthFS struct {
 	vfs.FS
-	g *guard
+	g *diskHealth
 }
 
-var _ vfs.FS = guardFS{}
+var _ vfs.FS = healthFS{}
 
 // Unwrap is for vfs.Root.
-func (s guardFS) Unwrap() vfs.FS { return s.FS }
+func (s healthFS) Unwrap() vfs.FS { return s.FS }
 
 // change runs one operation on names, waiting for room if there is none. It marks the engine failed
 // only while that is opened: afterwards Pebble knows what to do when a name cannot be changed.
-func (s guardFS) change(op func() error) error {
+func (s healthFS) change(op func() error) error {
 	for {
 		if err := s.g.err(); err != nil {
 			return s.g.unlessOpening(err)
@@ -44,7 +44,7 @@ func (s guardFS) change(op func() error) error {
 
 // create makes a file to write to. The WAL of a failed log is a file that swallows everything, and
 // so is every file of a database that failed while it was opened.
-func (s guardFS) create(name string, category vfs.DiskWriteCategory,
+func (s healthFS) create(name string, category vfs.DiskWriteCategory,
 	op func() (vfs.File, error)) (vfs.File, error) {
 	hide := s.g.hideWAL && category == walCategory
 	for {
@@ -57,7 +57,7 @@ func (s guardFS) create(name string, category vfs.DiskWriteCategory,
 		f, err := op()
 		switch {
 		case err == nil:
-			file := &guardFile{File: f, g: s.g, name: name, category: category, hide: hide}
+			file := &healthFile{File: f, g: s.g, name: name, category: category, hide: hide}
 			if number, ok := walNumber(name); ok && category == walCategory && s.g.names != nil {
 				file.start = &walStart{namedWAL: namedWAL{number: number}}
 			}
@@ -65,7 +65,7 @@ func (s guardFS) create(name string, category vfs.DiskWriteCategory,
 				file.piece = &piece{}
 			}
 			if category == compactionCategory || category == spareCategory {
-				file.allowance = &allowance{spare: category == spareCategory}
+				file.space = &compactionSpace{spare: category == spareCategory}
 			}
 			if category == compactionCategory {
 				file.scratch = s.g.scratch.begin(s.FS.PathBase(name))
@@ -85,7 +85,7 @@ func (s guardFS) create(name string, category vfs.DiskWriteCategory,
 	}
 }
 
-func (s guardFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (s healthFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	return s.create(name, category, func() (vfs.File, error) {
 		f, err := s.FS.Create(name, category)
 		if err == nil && category == walCategory && s.g.fillWAL > 0 &&
@@ -96,7 +96,7 @@ func (s guardFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, 
 	})
 }
 
-func (s guardFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File,
+func (s healthFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File,
 	error) {
 	if number, ok := walNumber(oldname); ok && s.g.names != nil {
 		_ = s.g.names.obsolete(number, false) // an error has failed the engine
@@ -105,13 +105,13 @@ func (s guardFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCa
 		func() (vfs.File, error) { return s.FS.ReuseForWrite(oldname, newname, category) })
 }
 
-func (s guardFS) OpenReadWrite(name string, category vfs.DiskWriteCategory,
+func (s healthFS) OpenReadWrite(name string, category vfs.DiskWriteCategory,
 	opts ...vfs.OpenOption) (vfs.File, error) {
 	return s.create(name, category,
 		func() (vfs.File, error) { return s.FS.OpenReadWrite(name, category, opts...) })
 }
 
-func (s guardFS) OpenDir(name string) (vfs.File, error) {
+func (s healthFS) OpenDir(name string) (vfs.File, error) {
 	f, err := s.FS.OpenDir(name)
 	if err != nil {
 		return nil, err
@@ -119,14 +119,14 @@ func (s guardFS) OpenDir(name string) (vfs.File, error) {
 	// Pebble syncs the directory when it rotates the WAL, and panics if it cannot after having made
 	// another manifest. To hide a failure there is safe for other files too: what makes them count
 	// is the manifest, and writes to that are not hidden.
-	return &guardFile{File: f, g: s.g, name: name, hide: true, isDir: true}, nil
+	return &healthFile{File: f, g: s.g, name: name, hide: true, isDir: true}, nil
 }
 
-func (s guardFS) Link(oldname, newname string) error {
+func (s healthFS) Link(oldname, newname string) error {
 	return s.change(func() error { return s.FS.Link(oldname, newname) })
 }
 
-func (s guardFS) Rename(oldname, newname string) error {
+func (s healthFS) Rename(oldname, newname string) error {
 	if number, ok := fileNumber(newname, "OPTIONS-", ""); ok && s.g.names != nil {
 		if err := s.g.names.opening(number); err != nil {
 			return err
@@ -135,12 +135,12 @@ func (s guardFS) Rename(oldname, newname string) error {
 	return s.change(func() error { return s.FS.Rename(oldname, newname) })
 }
 
-func (s guardFS) MkdirAll(dir string, perm os.FileMode) error {
+func (s healthFS) MkdirAll(dir string, perm os.FileMode) error {
 	return s.change(func() error { return s.FS.MkdirAll(dir, perm) })
 }
 
 // Remove frees space, so it does not wait for it.
-func (s guardFS) Remove(name string) error {
+func (s healthFS) Remove(name string) error {
 	if err := s.g.err(); err != nil {
 		return s.g.unlessOpening(err)
 	}
@@ -159,17 +159,17 @@ func (s guardFS) Remove(name string) error {
 	return err
 }
 
-func (s guardFS) RemoveAll(name string) error {
+func (s healthFS) RemoveAll(name string) error {
 	if err := s.g.err(); err != nil {
 		return s.g.unlessOpening(err)
 	}
 	return s.FS.RemoveAll(name)
 }
 
-// guardFile watches the writes and syncs of one file.
-type guardFile struct {
+// healthFile watches the writes and syncs of one file.
+type healthFile struct {
 	vfs.File
-	g        *guard
+	g        *diskHealth
 	name     string
 	category vfs.DiskWriteCategory
 	// hide: report success once the engine has failed.
@@ -180,16 +180,16 @@ type guardFile struct {
 	piece *piece
 	// start is set for a WAL of the Log.
 	start *walStart
-	// allowance is set for what must leave some of the reserve.
-	allowance *allowance
+	// space is set for what must leave some of the reserve.
+	space *compactionSpace
 	// scratch is set for the tables of compactions.
 	scratch *scratchFile
 }
 
-func (f *guardFile) hides() bool { return f.hide || f.g.opening.Load() }
+func (f *healthFile) hides() bool { return f.hide || f.g.opening.Load() }
 
 // failed marks the engine failed and returns what the caller of the operation sees.
-func (f *guardFile) failed(op string, err error) error {
+func (f *healthFile) failed(op string, err error) error {
 	f.g.fail(fmt.Errorf("%s %s: %w", op, f.name, err))
 	if f.hides() {
 		return nil
@@ -198,7 +198,7 @@ func (f *guardFile) failed(op string, err error) error {
 }
 
 // refused is what an operation gets after the engine has failed.
-func (f *guardFile) refused(err error) error {
+func (f *healthFile) refused(err error) error {
 	if f.hides() {
 		return nil
 	}
@@ -208,8 +208,8 @@ func (f *guardFile) refused(err error) error {
 	return f.g.refuse(err)
 }
 
-func (f *guardFile) Write(p []byte) (int, error) {
-	if err := f.allowance.take(f.g, len(p)); err != nil {
+func (f *healthFile) Write(p []byte) (int, error) {
+	if err := f.space.take(f.g, len(p)); err != nil {
 		return 0, err
 	}
 	if f.start != nil {
@@ -224,7 +224,7 @@ func (f *guardFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (f *guardFile) WriteAt(p []byte, offset int64) (int, error) {
+func (f *healthFile) WriteAt(p []byte, offset int64) (int, error) {
 	done := 0
 	return f.write(p, func(rest []byte) (int, error) {
 		n, err := f.File.WriteAt(rest, offset+int64(done))
@@ -234,7 +234,7 @@ func (f *guardFile) WriteAt(p []byte, offset int64) (int, error) {
 }
 
 // write goes on after the bytes that found room when the disk was full.
-func (f *guardFile) write(p []byte, op func([]byte) (int, error)) (int, error) {
+func (f *healthFile) write(p []byte, op func([]byte) (int, error)) (int, error) {
 	done := 0
 	for {
 		if err := f.g.err(); err != nil {
@@ -268,7 +268,7 @@ func (f *guardFile) write(p []byte, op func([]byte) (int, error)) (int, error) {
 
 // sync does not wait for room: after a failed fsync the pages may be gone, so a second one that
 // succeeds proves nothing.
-func (f *guardFile) sync(op func() error) error {
+func (f *healthFile) sync(op func() error) error {
 	if err := f.g.err(); err != nil {
 		return f.refused(err)
 	}
@@ -281,9 +281,9 @@ func (f *guardFile) sync(op func() error) error {
 	return nil
 }
 
-func (f *guardFile) Sync() error { return f.named(f.sync(f.File.Sync)) }
+func (f *healthFile) Sync() error { return f.named(f.sync(f.File.Sync)) }
 
-func (f *guardFile) SyncData() error {
+func (f *healthFile) SyncData() error {
 	if !f.hide {
 		return f.sync(f.File.SyncData)
 	}
@@ -294,7 +294,7 @@ func (f *guardFile) SyncData() error {
 }
 
 // named has a WAL file named once it was synced, before anything in it is acknowledged.
-func (f *guardFile) named(err error) error {
+func (f *healthFile) named(err error) error {
 	if err != nil || f.start == nil || f.start.named || f.g.err() != nil {
 		return err
 	}
@@ -304,7 +304,7 @@ func (f *guardFile) named(err error) error {
 	return nil
 }
 
-func (f *guardFile) SyncTo(length int64) (fullSync bool, err error) {
+func (f *healthFile) SyncTo(length int64) (fullSync bool, err error) {
 	err = f.sync(func() error {
 		fullSync, err = f.File.SyncTo(length)
 		return err
@@ -312,7 +312,7 @@ func (f *guardFile) SyncTo(length int64) (fullSync bool, err error) {
 	return fullSync, err
 }
 
-func (f *guardFile) Close() error {
+func (f *healthFile) Close() error {
 	err := f.File.Close()
 	if err != nil && f.hides() && f.g.err() != nil {
 		return nil

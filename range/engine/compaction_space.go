@@ -20,21 +20,21 @@ const (
 	// reclaimBegins and reclaimEnds are the same after a removal.
 	reclaimBegins = 32
 	reclaimEnds   = 64
-	// allowanceBytes is how much a compaction writes between two looks at the free space, and
-	// allowanceLooks how many looks there are at least while it writes as much as the reserve.
-	allowanceBytes = 1 << 20
-	allowanceLooks = 64
+	// spaceCheckBytes is how many bytes a compaction writes between two checks of the free space, and
+	// spaceChecks the least number of checks while it writes as much as the reserve.
+	spaceCheckBytes = 1 << 20
+	spaceChecks     = 64
 )
 
 // reclaim is told that data was removed. It does not block.
-func (g *guard) reclaim() {
+func (g *diskHealth) reclaim() {
 	if g.low.Load() {
 		g.reclaims.Store(true)
 	}
 }
 
-// compactionRoom is how much is free when a compaction begins, and when it goes on.
-func (g *guard) compactionRoom() (begins, ends uint64) {
+// compactionSpaceKept is how many bytes must be free for a compaction to begin, and to go on.
+func (g *diskHealth) compactionSpaceKept() (begins, ends uint64) {
 	if g.reclaims.Load() {
 		return g.minFree / reclaimBegins, g.minFree / reclaimEnds
 	}
@@ -42,33 +42,33 @@ func (g *guard) compactionRoom() (begins, ends uint64) {
 }
 
 // roomForCompaction says whether a compaction may begin.
-func (g *guard) roomForCompaction() bool {
-	begins, _ := g.compactionRoom()
+func (g *diskHealth) roomForCompaction() bool {
+	begins, _ := g.compactionSpaceKept()
 	return g.minFree == 0 || g.free.Load() == 0 && !g.low.Load() || g.free.Load() >= begins
 }
 
-// allowance is how much may still be written to a table before the free space is looked at again.
-type allowance struct {
+// compactionSpace bounds what is written to a table before the free space is checked again.
+type compactionSpace struct {
 	bytes int
 	// spare: it is not for a compaction, but can be had again, and leaves the whole reserve.
 	spare bool
 }
 
-// take is told of each write. A nil allowance has no bound.
-func (a *allowance) take(g *guard, n int) error {
+// take is told of each write. A nil compactionSpace has no bound.
+func (a *compactionSpace) take(g *diskHealth, n int) error {
 	if a == nil || g.minFree == 0 {
 		return nil
 	}
 	if a.bytes -= n; a.bytes > 0 {
 		return nil
 	}
-	a.bytes = min(allowanceBytes, int(g.minFree/allowanceLooks))
+	a.bytes = min(spaceCheckBytes, int(g.minFree/spaceChecks))
 	usage, err := g.inner.GetDiskUsage(g.dir)
 	if err != nil {
 		return nil // the filesystem cannot tell
 	}
 	g.noteFree(usage.AvailBytes)
-	_, keeps := g.compactionRoom()
+	_, keeps := g.compactionSpaceKept()
 	what := "a compaction"
 	if a.spare {
 		keeps, what = g.reserve(), "a table that can be had again"
