@@ -6,12 +6,12 @@ import (
 )
 
 // activity is what the application does with a transaction. The application counts, which costs
-// next to nothing; the time is looked at by the heart, once in a heartTick.
+// next to nothing; the goroutine of heartbeats looks at the time, once in a heartbeatTick.
 type activity struct {
 	// entered and left count calls that have begun, and that have ended.
 	entered, left atomic.Uint64
-	// Of the heart, guarded by Transaction.mu: what it saw last, and since when that has not
-	// changed.
+	// seen is entered at the last heartbeatTick, and since when it last changed. Transaction.mu
+	// guards both.
 	seen  uint64
 	since time.Time
 }
@@ -31,5 +31,5 @@ func (a *activity) look(now time.Time) {
 	}
 }
 
-// idle is for how long the application had made no call when the heart looked last.
+// idle is for how long the application had made no call at the last heartbeatTick.
 func (a *activity) idle(now time.Time) time.Duration { return now.Sub(a.since) }

@@ -57,7 +57,7 @@ func (t *Transaction) Commit(ctx context.Context, writes []Write, reads Reads,
 	t.settleAnchor(writes)
 	for i := range writes {
 		if i == 0 || writes[i].Keyspace != writes[i-1].Keyspace {
-			t.family.meets(writes[i].Keyspace)
+			t.ids.meets(writes[i].Keyspace)
 		}
 	}
 	phases := "one"

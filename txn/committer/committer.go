@@ -121,7 +121,7 @@ func (c *Committer) Begin(ctx context.Context) (*Transaction, error) {
 	}
 	// It is as old as if the time had been known at once: those that begin while it waits for a
 	// node to tell it are younger.
-	return c.attempt(ctx, c.age(age.Add(-time.Since(called))), now, new(family)), nil
+	return c.attempt(ctx, c.age(age.Add(-time.Since(called))), now, new(attemptIDs)), nil
 }
 
 // Again begins another attempt of a transaction of which t was one, and has ended; it is as old as
@@ -131,15 +131,15 @@ func (t *Transaction) Again(ctx context.Context) (*Transaction, error) {
 	if err != nil {
 		return nil, err
 	}
-	next := t.c.attempt(ctx, t.family.begun(t.c.sender, t.begun, now), now, t.family)
+	next := t.c.attempt(ctx, t.ids.begun(t.c.sender, t.begun, now), now, t.ids)
 	next.again = true
 	return next, nil
 }
 
 // attempt is an attempt of a transaction that began at begun.
-func (c *Committer) attempt(ctx context.Context, begun, now hlc.Timestamp, f *family) *Transaction {
+func (c *Committer) attempt(ctx context.Context, begun, now hlc.Timestamp, f *attemptIDs) *Transaction {
 	return &Transaction{c: c, life: ctx, id: f.next(c.random), begun: begun,
-		started: hlc.Max(begun, now), family: f}
+		started: hlc.Max(begun, now), ids: f}
 }
 
 // age is when a transaction begins that begins about now. Estimates of that come from several

@@ -29,7 +29,7 @@ func (t *Transaction) Hold(ctx context.Context, atLeast hlc.Timestamp, anchor Ke
 	anchored := len(t.anchor.Key)+len(t.locked)+len(t.held.all) > 0
 	t.AnchorAt(anchor)
 	for i := range spans {
-		t.family.meets(spans[i].Keyspace)
+		t.ids.meets(spans[i].Keyspace)
 	}
 	ctx, done, err := t.wait(ctx)
 	if err != nil {

@@ -73,7 +73,7 @@ func (t *Transaction) acquire(ctx context.Context, all []mutation, atLeast hlc.T
 	into []Locked, o acquireOptions) (hlc.Timestamp, error) {
 	for i := range all {
 		if i == 0 || all[i].keyspace != all[i-1].keyspace {
-			t.family.meets(all[i].keyspace)
+			t.ids.meets(all[i].keyspace)
 		}
 	}
 	ctx, done, err := t.wait(ctx)

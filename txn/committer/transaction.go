@@ -24,7 +24,7 @@ type Transaction struct {
 	life           context.Context
 	id             txn.ID
 	begun, started hlc.Timestamp
-	family         *family
+	ids            *attemptIDs
 	// again: it is not the first attempt.
 	again bool
 
@@ -37,7 +37,7 @@ type Transaction struct {
 	// held are the partitions in which spans are held, or may be (hold.go).
 	held  heldPlaces
 	ended bool
-	// activity is what the application does; the heart looks at it.
+	// activity is what the application does; the goroutine of heartbeats looks at it.
 	activity activity
 	// asks asks what became of a commit whose outcome is unknown; nil if there is none.
 	asks func(context.Context) (hlc.Timestamp, error)

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// family gives the attempts of one transaction their ids. The zero family is that of a new
+// attemptIDs gives the attempts of one transaction their ids. The zero value is that of a new
 // transaction. Its methods may be called from any goroutine.
 //
 // Attempts of one transaction began at the same time, so ids decide between them (txn.Older). A
@@ -19,7 +19,7 @@ import (
 // its way, or wait for a lock, and must not have the later one aborted. Ids of different
 // transactions differ in the bytes that are shared, so they are in the same order whichever
 // attempts meet.
-type family struct {
+type attemptIDs struct {
 	mu     sync.Mutex
 	shared [txn.SharedSize]byte
 	// keyspaces are those that attempts have written to, or locked keys of, in no order.
@@ -29,7 +29,7 @@ type family struct {
 }
 
 // meets notes a keyspace that an attempt writes to, or locks keys of.
-func (f *family) meets(id keys.KeyspaceID) {
+func (f *attemptIDs) meets(id keys.KeyspaceID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !slices.Contains(f.keyspaces, id) {
@@ -41,7 +41,7 @@ func (f *family) meets(id keys.KeyspaceID) {
 // then, or if its keyspaces do not believe a start so long ago, as long ago as they allow. It goes
 // before nearly every other that way too; only among those that have taken so long it is the
 // attempts' own beginnings that count.
-func (f *family) begun(s Sender, first, now hlc.Timestamp) hlc.Timestamp {
+func (f *attemptIDs) begun(s Sender, first, now hlc.Timestamp) hlc.Timestamp {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, id := range f.keyspaces {
@@ -58,7 +58,7 @@ func (f *family) begun(s Sender, first, now hlc.Timestamp) hlc.Timestamp {
 
 // next is the id of the next attempt, which is below those of all earlier ones. No id is given
 // twice, nor is it the zero ID.
-func (f *family) next(random func() uint64) (id txn.ID) {
+func (f *attemptIDs) next(random func() uint64) (id txn.ID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.last <= 1 {

@@ -68,9 +68,9 @@ func TestLaterAttemptWins(t *testing.T) {
 	}
 }
 
-// A family that runs out of numbers goes on with other ids.
+// A transaction that runs out of numbers goes on with other ids.
 func TestIDsAreNotUsedTwice(t *testing.T) {
-	var f family
+	var f attemptIDs
 	n := uint64(0)
 	random := func() uint64 { n++; return n << 32 }
 	seen := map[txn.ID]bool{{}: true}

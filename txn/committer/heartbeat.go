@@ -13,8 +13,8 @@ const (
 	// heartbeatInterval is how often the coordinator partition hears of a transaction that holds
 	// locks.
 	heartbeatInterval = time.Second
-	// heartTick is how often the heart looks which transactions are due.
-	heartTick = heartbeatInterval / 4
+	// heartbeatTick is how often the goroutine of heartbeats checks which transactions are due.
+	heartbeatTick = heartbeatInterval / 4
 	// heartbeatTime is how long one may take. If it is lost, there is time for another one before
 	// the transaction counts as abandoned.
 	heartbeatTime = heartbeatInterval
@@ -48,7 +48,7 @@ func (c *Committer) stopHeartbeats(t *Transaction) {
 // beat sends heartbeats until no transaction lives, which is at once when Close begins: it takes
 // the lives of all, and startHeartbeats gives none after it.
 func (c *Committer) beat() {
-	ticker := time.NewTicker(heartTick)
+	ticker := time.NewTicker(heartbeatTick)
 	defer ticker.Stop()
 	for {
 		select {
