@@ -98,7 +98,7 @@ func (a *partitionAsker) Ask(ctx context.Context, q changes.Question) (changes.A
 	ctx, cancel := context.WithTimeout(ctx, feedTimeout)
 	defer cancel()
 	hash, rest := unplaced(q.Span)
-	t := &track{keyspace: a.keyspace, id: a.id, hashed: a.hashed, hash: hash, rest: rest}
+	t := &pager{keyspace: a.keyspace, id: a.id, hashed: a.hashed, hash: hash, rest: rest}
 	asked := &kvpb.ChangesRequest{After: toWire(q.After), LimitBytes: uint32(q.Limit),
 		IdleMicros: uint64(min(q.Idle, feedHold).Microseconds())}
 	if !q.Head.IsZero() {

@@ -59,7 +59,7 @@ func (c *counter) run(ctx context.Context) (total uint64, err error) {
 		return c.all(ctx, parts, exactly(c.at))
 	}
 	if len(parts) == 1 {
-		t := c.track(parts[0])
+		t := c.pager(parts[0])
 		count, at, covers, err := c.firstPage(ctx, t)
 		if err != nil {
 			return 0, err
@@ -81,16 +81,16 @@ func (c *counter) run(ctx context.Context) (total uint64, err error) {
 	return c.all(ctx, parts, exactly(c.at))
 }
 
-// track is the part of the count that lies in one partition.
-func (c *counter) track(p *route.Partition) *track {
-	return &track{keyspace: c.keyspace, id: c.ks.ID, hashed: c.ks.Hashed(), hash: p.Hash,
+// pager makes the pager of the part of the count that lies in one partition.
+func (c *counter) pager(p *route.Partition) *pager {
+	return &pager{keyspace: c.keyspace, id: c.ks.ID, hashed: c.ks.Hashed(), hash: p.Hash,
 		near: c.near, rest: c.q.span.Intersect(p.Span)}
 }
 
 // firstPage lets the leader choose the moment; covers reports whether the partition that answered
 // holds all there is to count.
 func (c *counter) firstPage(ctx context.Context,
-	t *track) (count uint64, at Timestamp, covers bool, err error) {
+	t *pager) (count uint64, at Timestamp, covers bool, err error) {
 	whole := t.rest
 	count, at, p, err := t.countPage(ctx, nil)
 	return count, at, err == nil && p.Span.ContainsSpan(whole), err
@@ -100,7 +100,7 @@ func (c *counter) firstPage(ctx context.Context,
 func (c *counter) all(ctx context.Context, parts []*route.Partition, s *snapshot) (uint64, error) {
 	var total atomic.Uint64
 	err := inParallel(ctx, len(parts), parallelRequests, func(ctx context.Context, i int) error {
-		t := c.track(parts[i])
+		t := c.pager(parts[i])
 		if t.rest.Empty() {
 			return nil
 		}
@@ -116,7 +116,7 @@ func (c *counter) all(ctx context.Context, parts []*route.Partition, s *snapshot
 }
 
 // finish counts the pages after the first.
-func (c *counter) finish(ctx context.Context, t *track, s *snapshot) (count uint64, err error) {
+func (c *counter) finish(ctx context.Context, t *pager, s *snapshot) (count uint64, err error) {
 	for !t.over {
 		n, _, _, err := t.countPage(ctx, s)
 		if err != nil {

@@ -48,7 +48,7 @@ func (k *Keyspace) DeleteRange(ctx context.Context, options ...DeleteRangeOption
 	}
 	var total atomic.Uint64
 	err = inParallel(ctx, len(parts), deleteParallel, func(ctx context.Context, i int) error {
-		t := &track{keyspace: k, id: ks.ID, hashed: ks.Hashed(), hash: parts[i].Hash,
+		t := &pager{keyspace: k, id: ks.ID, hashed: ks.Hashed(), hash: parts[i].Hash,
 			rest: q.span.Intersect(parts[i].Span)}
 		t.over = t.rest.Empty()
 		for !t.over {
@@ -72,7 +72,7 @@ func (k *Keyspace) DeleteRange(ctx context.Context, options ...DeleteRangeOption
 }
 
 // deletePage deletes the next chunk.
-func (t *track) deletePage(ctx context.Context) (deleted uint64, err error) {
+func (t *pager) deletePage(ctx context.Context) (deleted uint64, err error) {
 	ctx, cancel := t.keyspace.client.bound(ctx)
 	defer cancel()
 	command := &kvpb.DeleteRangeRequest{MaxRows: deleteChunk}

@@ -8,12 +8,12 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc"
 )
 
-// feed is a track or a bundle with a page in hand, and possibly the next one on its way.
+// feed is a pager or a bundle with a page in hand, and possibly the next one on its way.
 type feed struct {
 	scan     *scan
 	snapshot *snapshot
 	// One of these is set. While a page is on its way it belongs to the fetching goroutine.
-	track  *track
+	pager  *pager
 	bundle *bundle
 	// parts is how many of the scan's partitions it reads.
 	parts int
@@ -44,7 +44,7 @@ func (f *feed) over() bool {
 	if f.bundle != nil {
 		return f.bundle.over
 	}
-	return f.track.over
+	return f.pager.over
 }
 
 // head returns the next pair without taking it; nil at the end.
@@ -100,7 +100,7 @@ func (f *feed) fetch(ctx context.Context) (got fetched) {
 	if f.bundle != nil {
 		return f.fetchBundle(ctx)
 	}
-	p, err := f.track.scanPage(ctx, f.snapshot, q.keysOnly, f.rows, f.scan.bytes(f.parts))
+	p, err := f.pager.scanPage(ctx, f.snapshot, q.keysOnly, f.rows, f.scan.bytes(f.parts))
 	return fetched{pairs: p.pairs, err: err}
 }
 
@@ -117,8 +117,8 @@ func (f *feed) fetchBundle(ctx context.Context) (got fetched) {
 	for _, p := range left {
 		// What lies behind the partition as it was is read by the feed that sleeps until then.
 		one := f.scan.feedOf(p.Hash, f.snapshot)
-		one.track.rest = from.Intersect(p.Span)
-		if one.track.over = one.track.rest.Empty(); !one.track.over {
+		one.pager.rest = from.Intersect(p.Span)
+		if one.pager.over = one.pager.rest.Empty(); !one.pager.over {
 			got.scattered = append(got.scattered, one)
 		}
 	}
@@ -154,7 +154,7 @@ func (f *feed) prefetch(ctx context.Context) {
 
 // feedOf reads all of one hash number.
 func (s *scan) feedOf(hash uint32, snap *snapshot) *feed {
-	return &feed{scan: s, snapshot: snap, track: s.track(hash), parts: 1}
+	return &feed{scan: s, snapshot: snap, pager: s.pager(hash), parts: 1}
 }
 
 // firsts are, of each hash number, the partition in which the scan begins, and the numbers that
@@ -184,7 +184,7 @@ func (s *scan) firsts(parts []*route.Partition) (first []*route.Partition, more 
 func (s *scan) behind(p *route.Partition, snap *snapshot) *feed {
 	f := s.feedOf(p.Hash, snap)
 	f.asleep = true
-	f.track.advance(p, false, nil)
+	f.pager.advance(p, false, nil)
 	return f
 }
 
@@ -355,10 +355,10 @@ func (f *feed) key() []byte {
 	switch {
 	case !f.asleep:
 		return f.pairs[f.next].Key
-	case f.track.reverse:
-		return f.track.rest.End
+	case f.pager.reverse:
+		return f.pager.rest.End
 	}
-	return f.track.rest.Start
+	return f.pager.rest.Start
 }
 
 // goesBefore says that the one key comes before the other one.

@@ -22,7 +22,7 @@ import (
 //
 // A linearisable read finds its moment as a read without options does, from leaders. Then each
 // request is admitted by the leader and answered by the nearest replica (route.Sender.DoFollower);
-// one for the pages of a track.
+// one for the pages of a pager.
 //
 // How old that is. What was acknowledged before a moment lies at or below any node's clock at that
 // moment plus twice the maximum clock offset (snapshot.go, "The latest possible moment"). So the
@@ -234,7 +234,7 @@ func (k *Keyspace) nearMoment(ctx context.Context, id keys.KeyspaceID, parts []*
 	defer done()
 	var mu sync.Mutex
 	err = inParallel(inner, len(parts), parallelRequests, func(ctx context.Context, i int) error {
-		t := &track{keyspace: k, id: id, hashed: !ranged, hash: parts[i].Hash, near: n,
+		t := &pager{keyspace: k, id: id, hashed: !ranged, hash: parts[i].Hash, near: n,
 			rest: span.Intersect(parts[i].Span)}
 		for t.over = t.rest.Empty(); !t.over; {
 			first, err := t.scanPage(ctx, nil, true, 1, 1)

@@ -10,11 +10,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// track is a run of keys that is read in order, page by page: a span of a hash number, or of a
-// range keyspace, which may cross partitions. Each page is asked of the partition that holds the
-// next keys by then, and ends with that one at the latest: so a split or a merge on the way neither
-// repeats nor misses a key. It is used by one goroutine at a time.
-type track struct {
+// pager reads a run of keys in order, page by page: a span of a hash number, or of a range keyspace,
+// which may cross partitions. Each page is asked of the partition that holds the next keys at that
+// time, and ends at the end of that partition at the latest: so a split or a merge on the way
+// neither repeats nor misses a key. A pager is used by one goroutine at a time.
+type pager struct {
 	keyspace *Keyspace
 	id       keys.KeyspaceID
 	hashed   bool
@@ -32,7 +32,7 @@ type track struct {
 
 // call routes a request to the partition of the next keys. clip gives each attempt's part of rest
 // that lies in the partition.
-func (t *track) call(r *kvpb.Request,
+func (t *pager) call(r *kvpb.Request,
 	clip func(*route.Partition, route.Leader, keys.Span)) *route.Call {
 	c := &route.Call{Keyspace: t.id, Request: r, By: route.ByKey, Hash: t.hash, Key: t.rest.Start,
 		Slack: lockSlack}
@@ -50,7 +50,7 @@ func (t *track) call(r *kvpb.Request,
 }
 
 // advance moves on behind a page that partition p answered.
-func (t *track) advance(p *route.Partition, more bool, resume []byte) {
+func (t *pager) advance(p *route.Partition, more bool, resume []byte) {
 	resume = bytes.Clone(resume) // it must not keep the page
 	switch {
 	case more && t.reverse:
@@ -68,7 +68,7 @@ func (t *track) advance(p *route.Partition, more bool, resume []byte) {
 }
 
 // doneTo moves on to a key; empty: to the end.
-func (t *track) doneTo(key []byte) {
+func (t *pager) doneTo(key []byte) {
 	if len(key) == 0 {
 		t.over = true
 		return
@@ -88,7 +88,7 @@ type page struct {
 }
 
 // scanPage reads the next page. snap is nil to let the node choose the moment.
-func (t *track) scanPage(ctx context.Context, snap *snapshot, keysOnly bool,
+func (t *pager) scanPage(ctx context.Context, snap *snapshot, keysOnly bool,
 	rows, size int) (page, error) {
 	ctx, cancel := t.keyspace.client.bound(ctx)
 	defer cancel()
@@ -128,7 +128,7 @@ func (t *track) scanPage(ctx context.Context, snap *snapshot, keysOnly bool,
 }
 
 // countPage counts the next keys. p is the partition that answered.
-func (t *track) countPage(ctx context.Context,
+func (t *pager) countPage(ctx context.Context,
 	snap *snapshot) (count uint64, at Timestamp, p *route.Partition, err error) {
 	ctx, cancel := t.keyspace.client.bound(ctx)
 	defer cancel()
@@ -162,7 +162,7 @@ func (t *track) countPage(ctx context.Context,
 }
 
 // sane guards against a resume key that leads nowhere, which would make a scan endless or wrong.
-func (t *track) sane(a route.Answer, more bool, resume []byte) error {
+func (t *pager) sane(a route.Answer, more bool, resume []byte) error {
 	if !more {
 		return nil
 	}

@@ -176,7 +176,7 @@ func (s *scan) announce(ctx context.Context, parts []*route.Partition, at Timest
 // to be all that is needed, or the scan has only one partition, it goes on from there and done is
 // true; nothing was yielded otherwise.
 func (s *scan) firstPartition(ctx context.Context, hash uint32, only bool) (done bool, err error) {
-	t := s.track(hash)
+	t := s.pager(hash)
 	first, err := t.scanPage(ctx, nil, s.q.keysOnly, s.rows(1), s.bytes(1))
 	if err != nil {
 		return false, err
@@ -196,14 +196,14 @@ func (s *scan) firstPartition(ctx context.Context, hash uint32, only bool) (done
 		}
 		return true, nil
 	}
-	f := &feed{scan: s, track: t, snapshot: exactly(first.at), rows: s.rows(1), parts: 1,
+	f := &feed{scan: s, pager: t, snapshot: exactly(first.at), rows: s.rows(1), parts: 1,
 		pairs: first.pairs}
 	return true, s.sequential(ctx, f)
 }
 
-// track is what the scan reads, or its part of one hash number.
-func (s *scan) track(hash uint32) *track {
-	return &track{keyspace: s.keyspace, id: s.id, hashed: s.hashed, hash: hash,
+// pager makes the pager of the scan, or of its part of one hash number.
+func (s *scan) pager(hash uint32) *pager {
+	return &pager{keyspace: s.keyspace, id: s.id, hashed: s.hashed, hash: hash,
 		near: s.near, reverse: s.q.reverse, rest: s.q.span}
 }
 
@@ -249,7 +249,7 @@ func (s *scan) read(ctx context.Context, parts []*route.Partition, snap *snapsho
 		return s.merge(ctx, first, more, snap)
 	}
 	return s.sequential(ctx,
-		&feed{scan: s, track: s.track(parts[0].Hash), snapshot: snap, parts: 1})
+		&feed{scan: s, pager: s.pager(parts[0].Hash), snapshot: snap, parts: 1})
 }
 
 // sequential yields one feed.

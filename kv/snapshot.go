@@ -152,7 +152,7 @@ func (k *Keyspace) momentOfEach(ctx context.Context, id keys.KeyspaceID, parts [
 // of one row, and its moment is late enough for all of the span that it asked for.
 func (k *Keyspace) momentOf(ctx context.Context, id keys.KeyspaceID, p *route.Partition,
 	span keys.Span) (at Timestamp, err error) {
-	t := &track{keyspace: k, id: id, hashed: p.Descriptor.PrefixLength != keys.KeyspacePrefixLength,
+	t := &pager{keyspace: k, id: id, hashed: p.Descriptor.PrefixLength != keys.KeyspacePrefixLength,
 		hash: p.Hash, rest: span.Intersect(p.Span)}
 	for t.over = t.rest.Empty(); !t.over; {
 		first, err := t.scanPage(ctx, nil, true, 1, 1)

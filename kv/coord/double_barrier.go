@@ -36,7 +36,7 @@ func (d *DoubleBarrier) roundKey() string { return d.prefix() + "round" }
 // Participation is the place of one participant in a round.
 type Participation struct {
 	barrier *DoubleBarrier
-	held    *held
+	held    *heldKey
 	last    int64
 }
 

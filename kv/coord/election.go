@@ -22,7 +22,7 @@ func (e *Election) Campaign(ctx context.Context, s *Session, proposal []byte) (*
 		return nil, err
 	}
 	keys := e.prefix()
-	h, err := line{name: e.name, keys: keys, before: keys}.enter(ctx, s, string(proposal))
+	h, err := lockQueue{name: e.name, keys: keys, before: keys}.enter(ctx, s, string(proposal))
 	if err != nil {
 		return nil, fail(op, e.name, err)
 	}
@@ -30,7 +30,7 @@ func (e *Election) Campaign(ctx context.Context, s *Session, proposal []byte) (*
 }
 
 // Leadership is the state of being the leader.
-type Leadership struct{ held *held }
+type Leadership struct{ held *heldKey }
 
 // Held ends when the leadership does: it resigned, its session has ended, or its key was deleted;
 // context.Cause says which.

@@ -6,7 +6,7 @@ import (
 )
 
 // Ephemeral is a key that lives as long as its session, unless it is deleted before.
-type Ephemeral struct{ held *held }
+type Ephemeral struct{ held *heldKey }
 
 // Create creates an ephemeral key under the session. The key is the caller's: only the client's
 // prefix is put before it. It fails with ErrExists if the key is there.
@@ -20,7 +20,7 @@ func (s *Session) Create(ctx context.Context, key string, value []byte) (*Epheme
 }
 
 // ephemeral creates a key that has a name of its own, and holds it.
-func (s *Session) ephemeral(ctx context.Context, op, name, key, value string) (*held, error) {
+func (s *Session) ephemeral(ctx context.Context, op, name, key, value string) (*heldKey, error) {
 	if err := checkName(op, name); err != nil {
 		return nil, err
 	}

@@ -14,8 +14,8 @@ import (
 // does so, and `etcdutl snapshot restore` with --bump-revision). It says nothing across services.
 type Token int64
 
-// held is a key that is held under a session, until it is released, or gone.
-type held struct {
+// heldKey is a key that is held under a session, until it is released or deleted.
+type heldKey struct {
 	session *Session
 	name    string
 	key     string
@@ -34,8 +34,8 @@ type held struct {
 }
 
 // hold watches a key that the session has created.
-func (s *Session) hold(name, key string, created int64) *held {
-	h := &held{session: s, name: name, key: key, created: created, modified: created}
+func (s *Session) hold(name, key string, created int64) *heldKey {
+	h := &heldKey{session: s, name: name, key: key, created: created, modified: created}
 	h.ctx, h.cancel = context.WithCancelCause(context.WithValue(s.ctx, belonging{}, h))
 	h.watch(created)
 	return h
@@ -43,7 +43,7 @@ func (s *Session) hold(name, key string, created int64) *held {
 
 // watch waits in the background until the key is gone. It was there at the revision from, or, if
 // that is 0, that has to be seen.
-func (h *held) watch(from int64) {
+func (h *heldKey) watch(from int64) {
 	h.session.background(func() {
 		if h.session.client.awaitGone(h.ctx, h.key, h.created, from) == nil && !h.finishing.Load() {
 			h.lost()
@@ -52,7 +52,7 @@ func (h *held) watch(from int64) {
 }
 
 // lost notes that the key was seen to be gone, or to be another one.
-func (h *held) lost() {
+func (h *heldKey) lost() {
 	err := &Error{Op: "hold", Name: h.name, Message: "its key " + h.key +
 		" was deleted by somebody else", wraps: []error{ErrLost}}
 	if h.doubtful.Load() {
@@ -65,7 +65,7 @@ func (h *held) lost() {
 
 // gone ends it, the key of which is gone. The first one that ends it frees the key: later it may
 // be used again.
-func (h *held) gone(err *Error) {
+func (h *heldKey) gone(err *Error) {
 	h.session.mu.Lock()
 	defer h.session.mu.Unlock()
 	h.cancel(err)
@@ -76,16 +76,16 @@ func (h *held) gone(err *Error) {
 
 // outlive returns a context for a call that releases h. When the session has ended, the key is gone
 // anyway.
-func (h *held) outlive(ctx context.Context) (context.Context, context.CancelFunc) {
+func (h *heldKey) outlive(ctx context.Context) (context.Context, context.CancelFunc) {
 	return outlive(ctx, belonging{}, h, h.session.Left())
 }
 
-func (h *held) released(message string) *Error {
+func (h *heldKey) released(message string) *Error {
 	return &Error{Op: "hold", Name: h.name, Message: message, wraps: []error{ErrReleased}}
 }
 
 // err is nil while it is held.
-func (h *held) err() error {
+func (h *heldKey) err() error {
 	if err := h.session.Err(); err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (h *held) err() error {
 
 // release deletes the key. If it was lost before, the error says so. ctx may be h.ctx, or a child
 // of it.
-func (h *held) release(ctx context.Context, op string) error {
+func (h *heldKey) release(ctx context.Context, op string) error {
 	ctx, done := h.outlive(ctx)
 	defer done()
 	before := h.err()
@@ -114,7 +114,7 @@ func (h *held) release(ctx context.Context, op string) error {
 }
 
 // set writes the value of the key.
-func (h *held) set(ctx context.Context, op, value string) error {
+func (h *heldKey) set(ctx context.Context, op, value string) error {
 	if err := h.err(); err != nil {
 		return fail(op, h.name, err)
 	}
@@ -125,7 +125,7 @@ func (h *held) set(ctx context.Context, op, value string) error {
 	return fail(op, h.name, h.setLocked(ctx, value))
 }
 
-func (h *held) setLocked(ctx context.Context, value string) error {
+func (h *heldKey) setLocked(ctx context.Context, value string) error {
 	c, maybe := h.session.client, false
 	for attempt := 0; ; attempt++ {
 		var r *clientv3.TxnResponse

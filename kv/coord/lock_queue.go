@@ -6,18 +6,18 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// line is a waiting line: a key for each that waits or holds, in the order of their creation. The
-// first one holds. Each waits for one key of another only, so that a release wakes one waiter, and
-// watches its own.
-type line struct {
+// lockQueue is a queue of those that hold or want a lock: each has a key, in the order of creation,
+// and the first holds the lock. Each waits for one key of another only, so that a release wakes one
+// waiter, and watches its own key.
+type lockQueue struct {
 	name string
 	// keys is the prefix of the keys of those that wait, and before that of the keys which they wait
 	// for.
 	keys, before string
 }
 
-// enter waits in the line until nothing is before its key, and holds it then.
-func (l line) enter(ctx context.Context, s *Session, value string) (*held, error) {
+// enter waits in the queue until nothing is before its key, and holds it then.
+func (l lockQueue) enter(ctx context.Context, s *Session, value string) (*heldKey, error) {
 	if err := s.Err(); err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (l line) enter(ctx context.Context, s *Session, value string) (*held, error
 }
 
 // await returns nil when the key is there and nothing is before it.
-func (l line) await(ctx context.Context, s *Session, key string, created int64) error {
+func (l lockQueue) await(ctx context.Context, s *Session, key string, created int64) error {
 	last := append(clientv3.WithLastCreate(), clientv3.WithMaxCreateRev(created-1),
 		clientv3.WithKeysOnly())
 	for {
@@ -68,9 +68,8 @@ func (l line) await(ctx context.Context, s *Session, key string, created int64) 
 	}
 }
 
-// try holds the line if nothing is in it that it would wait for, and fails with ErrLocked
-// otherwise.
-func (l line) try(ctx context.Context, s *Session, value string) (*held, error) {
+// try takes the lock if it would not have to wait, and fails with ErrLocked otherwise.
+func (l lockQueue) try(ctx context.Context, s *Session, value string) (*heldKey, error) {
 	if err := s.Err(); err != nil {
 		return nil, err
 	}

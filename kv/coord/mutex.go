@@ -13,28 +13,28 @@ type Mutex struct {
 // Mutex is the lock of a name.
 func (c *Client) Mutex(name string) *Mutex { return &Mutex{client: c, name: name} }
 
-func (m *Mutex) line() line {
+func (m *Mutex) line() lockQueue {
 	keys := m.client.path("lock", m.name)
-	return line{name: m.name, keys: keys, before: keys}
+	return lockQueue{name: m.name, keys: keys, before: keys}
 }
 
 // Lock waits until it has the lock, or ctx or the session ends. If it fails, no trace of it stays
 // that others would wait for for longer than the removal takes. If ctx ends while another one is
 // seen to have the lock, or to be before it in the line, the error is of the kind ErrLocked too.
 func (m *Mutex) Lock(ctx context.Context, s *Session) (*Lock, error) {
-	return lock(ctx, "lock", m.line(), s, line.enter)
+	return lock(ctx, "lock", m.line(), s, lockQueue.enter)
 }
 
 // TryLock takes the lock if no other has it or waits for it, and fails with ErrLocked otherwise.
 func (m *Mutex) TryLock(ctx context.Context, s *Session) (*Lock, error) {
-	return lock(ctx, "try to lock", m.line(), s, line.try)
+	return lock(ctx, "try to lock", m.line(), s, lockQueue.try)
 }
 
 // Lock is a lock that is held, from Mutex or RWMutex.
-type Lock struct{ held *held }
+type Lock struct{ held *heldKey }
 
-func lock(ctx context.Context, op string, l line, s *Session,
-	take func(line, context.Context, *Session, string) (*held, error)) (*Lock, error) {
+func lock(ctx context.Context, op string, l lockQueue, s *Session,
+	take func(lockQueue, context.Context, *Session, string) (*heldKey, error)) (*Lock, error) {
 	if err := checkName(op, l.name); err != nil {
 		return nil, err
 	}

@@ -84,7 +84,7 @@ type Item struct {
 
 	queue *Queue
 	key   string
-	held  *held
+	held  *heldKey
 }
 
 // Take waits for an item that is not held, and holds it under the session. All consumers that wait

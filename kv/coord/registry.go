@@ -60,7 +60,7 @@ func (v *Service) Register(ctx context.Context, s *Session, i Instance) (*Regist
 
 // Registration is an instance that is registered.
 type Registration struct {
-	held *held
+	held *heldKey
 	id   string
 }
 

@@ -13,36 +13,36 @@ type RWMutex struct {
 // RWMutex is the read-write lock of a name. It has nothing to do with the Mutex of that name.
 func (c *Client) RWMutex(name string) *RWMutex { return &RWMutex{client: c, name: name} }
 
-func (m *RWMutex) writers() line {
+func (m *RWMutex) writers() lockQueue {
 	all := m.client.path("rwlock", m.name)
-	return line{name: m.name, keys: all + "write/", before: all}
+	return lockQueue{name: m.name, keys: all + "write/", before: all}
 }
 
-func (m *RWMutex) readers() line {
+func (m *RWMutex) readers() lockQueue {
 	all := m.client.path("rwlock", m.name)
-	return line{name: m.name, keys: all + "read/", before: all + "write/"}
+	return lockQueue{name: m.name, keys: all + "read/", before: all + "write/"}
 }
 
 // Lock waits until it has the lock alone, or ctx or the session ends.
 func (m *RWMutex) Lock(ctx context.Context, s *Session) (*Lock, error) {
-	return lock(ctx, "lock", m.writers(), s, line.enter)
+	return lock(ctx, "lock", m.writers(), s, lockQueue.enter)
 }
 
 // TryLock takes the lock alone if no other has it or waits for it, and fails with ErrLocked
 // otherwise.
 func (m *RWMutex) TryLock(ctx context.Context, s *Session) (*Lock, error) {
-	return lock(ctx, "try to lock", m.writers(), s, line.try)
+	return lock(ctx, "try to lock", m.writers(), s, lockQueue.try)
 }
 
 // RLock waits until it has the lock beside other readers, or ctx or the session ends. The token of
 // a reader is higher than those of the writers before it, and lower than those of the writers after
 // it.
 func (m *RWMutex) RLock(ctx context.Context, s *Session) (*Lock, error) {
-	return lock(ctx, "lock for reading", m.readers(), s, line.enter)
+	return lock(ctx, "lock for reading", m.readers(), s, lockQueue.enter)
 }
 
 // TryRLock takes the lock beside other readers if no writer has it or waits for it, and fails with
 // ErrLocked otherwise.
 func (m *RWMutex) TryRLock(ctx context.Context, s *Session) (*Lock, error) {
-	return lock(ctx, "try to lock for reading", m.readers(), s, line.try)
+	return lock(ctx, "try to lock for reading", m.readers(), s, lockQueue.try)
 }

@@ -53,7 +53,7 @@ type Session struct {
 		// deadline is when the session is lost, by the client's clock.
 		deadline int64
 		expiry   *time.Timer
-		// guard is the version of the session's guard key (guard.go).
+		// guard is the version of the session's guard key (txn_guard.go).
 		guard int64
 		// keys are those that are held, or are being made or removed.
 		keys map[string]struct{}
