@@ -129,7 +129,7 @@ func (c *Client) learnSplits(ctx context.Context, listed []*clusterpb.KeyspaceIn
 			}
 		}
 		if !ks.Followed() {
-			c.sender.Want(ks)
+			c.sender.Subscribe(ks)
 			asked = append(asked, ks)
 		}
 	}

@@ -35,7 +35,7 @@ func (c *Client) awaitKeyspace(ctx context.Context, id keys.KeyspaceID, name str
 		ks := table.KeyspaceByID(id)
 		advanced := ks != nil && w.heard(ks.Len())
 		if ks != nil {
-			c.sender.Want(ks)
+			c.sender.Subscribe(ks)
 		}
 		if ks != nil && ks.Info.State == clusterpb.KeyspaceState_ACTIVE && ks.Complete() {
 			return nil

@@ -26,7 +26,7 @@ type Keyspace struct {
 func (c *Client) Keyspace(name string) *Keyspace {
 	// So that its partitions are likely to be known at the first call.
 	if ks := c.sender.Table().KeyspaceByName(name); ks != nil {
-		c.sender.Want(ks)
+		c.sender.Subscribe(ks)
 	}
 	return &Keyspace{client: c, name: name}
 }
@@ -137,7 +137,7 @@ const resolvePause = 100 * time.Millisecond
 func (k *Keyspace) resolve(ctx context.Context, op string) (*route.Keyspace, error) {
 	s := k.client.sender
 	if ks := s.Table().KeyspaceByName(k.name); ks != nil {
-		s.Want(ks)
+		s.Subscribe(ks)
 		return ks, nil
 	}
 	if k.name == "" {
@@ -146,7 +146,7 @@ func (k *Keyspace) resolve(ctx context.Context, op string) (*route.Keyspace, err
 	for {
 		table := s.Table()
 		if ks := table.KeyspaceByName(k.name); ks != nil {
-			s.Want(ks)
+			s.Subscribe(ks)
 			return ks, nil
 		}
 		exists := false

@@ -112,7 +112,7 @@ func (k *Keyspace) momentIn(ctx context.Context, id keys.KeyspaceID, parts []*ro
 		inner, done = context.WithTimeout(ctx, leaderWait)
 	}
 	defer done()
-	at, rest, err := s.Moment(inner, parts, span, heard)
+	at, rest, err := s.SnapshotTimestamp(inner, parts, span, heard)
 	if err == nil {
 		var late Timestamp
 		late, err = k.momentOfEach(inner, id, rest, span)

@@ -92,7 +92,7 @@ func (g *Group) reconfigured(now Configuration) {
 	g.configuration.Store(&now)
 	// The lease may become shorter. What counts on it as it stood goes on to: the leader's own
 	// promise lasts as long as those that it was made of.
-	g.promise.keep(g.lease.expiry())
+	g.leasePromise.keep(g.lease.expiry())
 	g.lease.reconfigure(now, g.config.Self, g.isLeader, g.now)
 	if now.Role(g.config.Self) == 0 {
 		g.wakeUp(false)

@@ -20,7 +20,7 @@
 //
 // INVARIANT: at most one replica of a group holds a lease at any true time (DESIGN invariant 3).
 // What it takes:
-//   - The follower keeps its promise by the clock (promise.go), whatever happens to Raft's ticks:
+//   - The follower keeps its promise by the clock (leasePromise), whatever happens to Raft's ticks:
 //     they are skipped when the host of a sleeping leader is gone, and a replica may be told to
 //     campaign.
 //   - A follower that restarted has forgotten its promise. Until it has been up for one election

@@ -63,10 +63,10 @@ type Group struct {
 	leader   keys.ReplicaID
 	isLeader bool
 
-	lease   leaseTracker
-	promise promise
-	echo    map[keys.ReplicaID]uint64
-	sleep   sleeper
+	lease        leaseTracker
+	leasePromise leasePromise
+	echo         map[keys.ReplicaID]uint64
+	sleep        sleeper
 
 	withholdVotes bool
 	aversion      aversion
@@ -98,7 +98,7 @@ type Group struct {
 	told uint64
 	// tell: the next Output tells of the leadership.
 	tell          bool
-	plausible     plausible
+	validator     validator
 	configuration atomic.Pointer[Configuration]
 	// heartbeatAnswered: a follower has answered a heartbeat since the last Output, so Raft may ask
 	// it for what was lost.
@@ -128,7 +128,7 @@ func New(c Config) (_ *Group, err error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	g := &Group{config: c}
-	g.promise.duration = max(c.PromiseDuration, c.LeaseDuration)
+	g.leasePromise.duration = max(c.PromiseDuration, c.LeaseDuration)
 	hard, conf, err := c.Storage.InitialState()
 	if err == nil {
 		err = sane(c.Storage, hard)
@@ -170,7 +170,7 @@ func New(c Config) (_ *Group, err error) {
 			&c.Configuration, conf)
 	}
 	g.configuration.Store(&c.Configuration)
-	g.plausible.logEnds(last)
+	g.validator.logEnds(last)
 	g.term = hard.GetTerm()
 	g.stored.term, g.stored.vote, g.stored.commit = hard.GetTerm(), hard.GetVote(), hard.GetCommit()
 	g.lastChange = last
@@ -254,14 +254,14 @@ func (g *Group) take(m *peerpb.RaftMessage) {
 	}
 	g.succession.heard(g, m)
 	msg := inbound(m)
-	if kind == raftpb.MsgHeartbeat && m.GetCommit() > g.plausible.least {
+	if kind == raftpb.MsgHeartbeat && m.GetCommit() > g.validator.least {
 		// Entries that came just before may have taken the place of that one; the next heartbeat
 		// says it again.
 		msg.Commit = nil
 	}
 	switch {
-	case vote && (g.promise.until != 0 || g.isLeader):
-		g.promise.votes = append(g.promise.votes, msg)
+	case vote && (g.leasePromise.until != 0 || g.isLeader):
+		g.leasePromise.votes = append(g.leasePromise.votes, msg)
 		return
 	case vote:
 		g.considerVote(msg)
@@ -304,8 +304,8 @@ func (g *Group) Tick(sleepAfter int, away func(keys.ReplicaID) bool) {
 		return
 	}
 	g.aversion.tick(g.leader)
-	g.tickPlausible()
-	g.tieBreak.tick(&g.promise)
+	g.tickValidator()
+	g.tieBreak.tick(&g.leasePromise)
 	g.node.Tick()
 	if g.abdicated {
 		g.pushTransfer()

@@ -42,7 +42,7 @@ func (g *Group) Ready(now int64, out *Output) bool {
 		g.sleep.quiesce = g.sleep.quiesce[:0]
 	}
 	if !g.node.HasReady() {
-		g.plausible.logEnds(g.plausible.last)
+		g.validator.logEnds(g.validator.last)
 		g.lease.credit(g.isLeader, g.term, now)
 		told := g.tellLeadership(out)
 		return len(out.Messages) > 0 || told
@@ -57,11 +57,11 @@ func (g *Group) Ready(now int64, out *Output) bool {
 		switch m.GetTo() {
 		case raft.LocalAppendThread:
 			if index := m.GetSnapshot().GetMetadata().GetIndex(); index > 0 {
-				g.plausible.last = index
+				g.validator.last = index
 			}
 			if n := len(m.Entries); n > 0 {
 				g.appended = m.Entries[n-1].GetIndex()
-				g.plausible.last = g.appended
+				g.validator.last = g.appended
 				g.noteOwn(m.Entries)
 			}
 			g.commitWithChange(m)
@@ -74,7 +74,7 @@ func (g *Group) Ready(now int64, out *Output) bool {
 			g.outgoing(m, now, out)
 		}
 	}
-	g.plausible.logEnds(g.plausible.last)
+	g.validator.logEnds(g.validator.last)
 	g.heartbeatAnswered = false
 	clear(g.echo)
 	for _, r := range rd.ReadStates {
@@ -127,7 +127,7 @@ func (g *Group) observe(rd raft.Ready, out *Output) {
 	case g.isLeader && (!wasLeader || g.term != oldTerm):
 		g.lease.begin(g.term)
 	case !g.isLeader && wasLeader:
-		g.promise.keep(g.lease.expiry())
+		g.leasePromise.keep(g.lease.expiry())
 		g.lease.end()
 	}
 	if g.isLeader != wasLeader || g.term != oldTerm || g.leader != oldLeader {
@@ -159,11 +159,11 @@ func (g *Group) outgoing(m *raftpb.Message, now int64, out *Output) {
 		return // of a leader that was deposed in this moment; the host has its reads fail
 	}
 	if g.onlyCommit(m) || g.aversion.holdsBack(m, g.config.ElectionTicks) ||
-		g.promise.holdsBack(m, now) {
+		g.leasePromise.holdsBack(m, now) {
 		return
 	}
 	g.tieBreak.begun(m)
-	g.plausible.askedAbout(m)
+	g.validator.askedAbout(m)
 	p := outbound(g.config.ID, m)
 	switch m.GetType() {
 	case raftpb.MsgHeartbeat:
@@ -176,7 +176,7 @@ func (g *Group) outgoing(m *raftpb.Message, now int64, out *Output) {
 			p.Sent = g.echo[keys.ReplicaID(m.GetTo())]
 		}
 		if p.Sent != 0 {
-			g.promise.give(now)
+			g.leasePromise.give(now)
 		}
 	case raftpb.MsgSnap:
 		out.Snapshots = append(out.Snapshots, p)

@@ -11,7 +11,7 @@ import (
 // A follower waits for a leader that is silent, because it may only be slow: for an election
 // timeout, and for a random time more, so that two followers do not begin at once. Where the host
 // sees that the process of the leader is gone, neither is needed. What is needed is the end of the
-// promise (promise.go): until then the leader's lease may stand, for all that the follower knows.
+// promise (leasePromise): until then the leader's lease may stand, for all that the follower knows.
 //
 // The host may be wrong, and nothing depends on it. A leader that lives sends heartbeats: each
 // extends the promise of the follower that answers it, and ends the belief. A follower that
@@ -58,7 +58,7 @@ func (g *Group) Succeed(now int64, turn func() bool) {
 		return
 	}
 	// A replica that has asked for votes already has the better chance: it gets this one's.
-	if len(g.promise.votes) > 0 || !turn() {
+	if len(g.leasePromise.votes) > 0 || !turn() {
 		return
 	}
 	if s.tries++; s.tries >= successionTries {
@@ -71,7 +71,7 @@ func (g *Group) Succeed(now int64, turn func() bool) {
 // a follower that knows a leader would not vote for another one yet.
 func (g *Group) forgetGone(now int64) {
 	s := &g.succession
-	if !s.believed || g.withholdVotes || g.promise.stands(now) {
+	if !s.believed || g.withholdVotes || g.leasePromise.stands(now) {
 		return
 	}
 	// What came since the last Output may have brought another leader, which must not be forgotten.

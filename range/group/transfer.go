@@ -49,7 +49,7 @@ func (g *Group) Resign(term uint64, to keys.ReplicaID) {
 
 func (g *Group) abdicate() {
 	g.successorAfter = g.lease.expiry()
-	g.promise.keep(g.successorAfter)
+	g.leasePromise.keep(g.successorAfter)
 	g.lease.forfeit()
 	g.abdicated, g.isLeader, g.leader, g.tell = true, false, 0, true
 }

@@ -29,11 +29,11 @@ type taskQueue struct {
 	running bool
 	// lazy: it is in the queue that no request waits for.
 	lazy bool
-	// urgent: there is a task that is not for later. later is how many bytes are. listed: the
-	// pool's timer will look at the group.
-	urgent bool
-	later  int
-	listed bool
+	// urgent: there is a task that must not be delayed. delayedBytes counts the bytes of the others.
+	// listed: the pool's timer will look at the group.
+	urgent       bool
+	delayedBytes int
+	listed       bool
 	// broken: a task failed, and none must run after it. Of the worker that runs the tasks.
 	broken bool
 }
@@ -67,11 +67,11 @@ type applyPool struct {
 	wake    *sync.Cond
 	queue   []*Group
 	stopped bool
-	// later are groups with tasks that no request waits for, until the timer goes off; lazy those
+	// delayed are groups with tasks that no request waits for, until the timer goes off; lazy those
 	// for which it has. taken counts groups.
-	later, lazy []*Group
-	timer       *time.Timer
-	taken       int
+	delayed, lazy []*Group
+	timer         *time.Timer
+	taken         int
 
 	running sync.WaitGroup
 }
@@ -106,8 +106,8 @@ func (p *applyPool) stop() {
 	p.wake.Broadcast()
 	p.running.Wait()
 	p.mu.Lock()
-	left := slices.Concat(p.queue, p.lazy, p.later)
-	p.queue, p.lazy, p.later = nil, nil, nil
+	left := slices.Concat(p.queue, p.lazy, p.delayed)
+	p.queue, p.lazy, p.delayed = nil, nil, nil
 	p.mu.Unlock()
 	for _, g := range left {
 		g.dropTasks()
@@ -139,7 +139,7 @@ func (p *applyPool) run() {
 func (g *Group) runTasks(scratch []group.Entry) []group.Entry {
 	g.tasks.mu.Lock()
 	tasks := g.tasks.tasks
-	g.tasks.tasks, g.tasks.later, g.tasks.urgent = nil, 0, false
+	g.tasks.tasks, g.tasks.delayedBytes, g.tasks.urgent = nil, 0, false
 	g.tasks.mu.Unlock()
 	for len(tasks) > 0 {
 		n := together(tasks)
@@ -149,7 +149,7 @@ func (g *Group) runTasks(scratch []group.Entry) []group.Entry {
 	}
 	q := &g.tasks
 	q.mu.Lock()
-	more := q.urgent || q.later > maxLater
+	more := q.urgent || q.delayedBytes > maxDelayedBytes
 	q.running = more
 	list := len(q.tasks) > 0 && !more && !q.listed
 	q.listed = q.listed || list
@@ -158,7 +158,7 @@ func (g *Group) runTasks(scratch []group.Entry) []group.Entry {
 	case more:
 		g.host.apply.enqueue(g)
 	case list:
-		g.host.apply.enqueueLater(g)
+		g.host.apply.enqueueDelayed(g)
 	}
 	return scratch
 }
@@ -182,7 +182,7 @@ func (g *Group) dropTasks() {
 // it is ready earlier than the last of several, and hardly later than the first.
 func together(tasks []task) int {
 	n, bytes := 0, 0
-	for n < len(tasks) && tasks[n].apply != nil && bytes < maxTogether {
+	for n < len(tasks) && tasks[n].apply != nil && bytes < maxBatchBytes {
 		bytes += entryBytes(tasks[n].apply)
 		n++
 	}

@@ -20,7 +20,7 @@
 // messages or proposals, over several shards if need be (step.go). Its inbox is under the inbox's
 // lock, which is held for a few instructions. Applying, installing a snapshot and truncating the
 // log are tasks in the group's apply queue, which at most one apply worker runs at a time, in
-// order; a follower's entries wait there for a few milliseconds (later.go).
+// order; a follower's entries wait there for a few milliseconds (apply_delay.go).
 //
 // Lock order: Host.mu, then Group.inbox.mu, then shard.mu, then applyPool.mu, then taskQueue.mu. No
 // lock is held over I/O, a callback or a send.

@@ -118,7 +118,7 @@ func (d *draining) anyHost(g *Group) bool {
 		if id == g.self || !g.Configuration().Electable(id) {
 			continue
 		}
-		if known, down, c := d.host.peers.about(at); known && !down && !c.leaving {
+		if known, down, c := d.host.peers.status(at); known && !down && !c.leaving {
 			return true
 		}
 	}
@@ -132,7 +132,7 @@ func (d *draining) begin(g *Group, o *handingOver) {
 		g.Wake() // its followers' progress is as old as its sleep
 	}
 	rank := func(at uint64) int {
-		switch _, _, c := d.host.peers.about(at); {
+		switch _, _, c := d.host.peers.status(at); {
 		case c.leaving:
 			return 0
 		case !c.averse:

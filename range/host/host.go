@@ -70,7 +70,7 @@ type Config struct {
 	// 2, at most 8.
 	ApplyWorkers int
 	// FollowersApplyAfter is how long followers wait before they apply what is committed, for more
-	// of it to come (later.go). Default 0: not at all, as is right where callers wait for what a
+	// of it to come (apply_delay.go). Default 0: not at all, as is right where callers wait for what a
 	// follower applies.
 	FollowersApplyAfter time.Duration
 	// RetainLogBytes is how much of its applied log a group keeps for followers that lag; one that
@@ -200,7 +200,7 @@ type Host struct {
 	awake   atomic.Int64
 	// averse, recovering: see SetLeaderAverse. leaving: see Drain.
 	averse, recovering, leaving atomic.Bool
-	room                        room
+	disk                        diskSpace
 	truncations                 atomic.Uint64
 	slowness                    slowness
 	// campaigns is how many more may begin in this tick because hosts are gone.
@@ -224,7 +224,7 @@ type Host struct {
 	inboxBytes atomic.Int64
 	// largeRefused is when a large message with entries found no room, monotonic; 0: none waits.
 	largeRefused atomic.Int64
-	early        earlyMessages
+	pendingVotes pendingVotes
 
 	ctx    context.Context // of the ticker, and of the groups' snapshot sends
 	cancel context.CancelFunc
@@ -440,7 +440,7 @@ func (h *Host) Open(c GroupConfig) (*Group, error) {
 	h.mu.groups[id] = g
 	g.count(true)
 	h.metrics.groups.Inc()
-	h.hearEarly(g)
+	h.hearPendingVotes(g)
 	return g, nil
 }
 

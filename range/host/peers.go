@@ -34,9 +34,9 @@ type peer struct {
 	// returned is when it was heard again after it had been silent, or as another process;
 	// monotonic, 0: never.
 	returned int64
-	// condition is what it said last of itself: in the ping of that number, of that incarnation.
-	condition    condition
-	said, saidBy uint64
+	// status is of the latest ping: the one of statusNumber, of the process statusIncarnation.
+	status                          hostStatus
+	statusNumber, statusIncarnation uint64
 	// reported is when its groups were told last that messages to it were lost.
 	reported int64
 }
@@ -59,7 +59,7 @@ func (p *peers) drop(host uint64) {
 	defer p.mu.Unlock()
 	if x := p.hosts[host]; x != nil {
 		if x.groups--; x.groups == 0 {
-			if x.condition.noRoom {
+			if x.status.noRoom {
 				p.withoutRoom.Add(-1)
 			}
 			p.backLocked(x)
@@ -141,7 +141,7 @@ func (h *Host) HandleMessages(from uint64, b *peerpb.MessageBatch) {
 	now := h.now()
 	if p := b.GetPing(); p != nil {
 		restarted, back := h.peers.heard(from, p.GetIncarnation(), now)
-		h.peers.said(from, p)
+		h.peers.noteStatus(from, p)
 		if restarted {
 			h.leading.Forget(from)
 			// A new process knows nothing of the groups that slept under its leadership.
@@ -167,7 +167,7 @@ func (h *Host) HandleMessages(from uint64, b *peerpb.MessageBatch) {
 			continue
 		}
 		g := h.mu.groups[keys.PartitionID(m.GetGroup())]
-		if g == nil && h.early.hold(from, m, now) {
+		if g == nil && h.pendingVotes.hold(from, m, now) {
 			continue
 		}
 		if g == nil || !g.addressed(from, m) {
@@ -198,7 +198,7 @@ func (g *Group) addressed(from uint64, m *peerpb.RaftMessage) bool {
 // receive queues a message; true if the group was not queued already.
 func (g *Group) receive(m *peerpb.RaftMessage) bool {
 	in := &g.inbox
-	if !g.host.room.takes(g, m) {
+	if !g.host.disk.takes(g, m) {
 		g.host.metrics.refusedAppends.Inc()
 		return false
 	}

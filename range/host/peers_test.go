@@ -24,7 +24,7 @@ func TestWillingIsWhoHasAReplica(t *testing.T) {
 	if !p.willing(of) {
 		t.Error("two others would lead, and it is said that none would")
 	}
-	p.said(2, &peerpb.HostPing{Averse: true})
+	p.noteStatus(2, &peerpb.HostPing{Averse: true})
 	if !p.willing(of) {
 		t.Error("one other would lead, and it is said that none would")
 	}
@@ -62,8 +62,8 @@ func TestPingsInAnotherOrder(t *testing.T) {
 		{&peerpb.HostPing{Incarnation: 9, Number: 5, Averse: true}, false},
 		{&peerpb.HostPing{Incarnation: 10, Number: 1, Averse: true}, true},
 	} {
-		p.said(2, x.ping)
-		if _, _, c := p.about(2); c.averse != x.averse {
+		p.noteStatus(2, x.ping)
+		if _, _, c := p.status(2); c.averse != x.averse {
 			t.Errorf("after ping %d the host is averse: %t", i, c.averse)
 		}
 	}

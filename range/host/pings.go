@@ -76,12 +76,12 @@ func (h *Host) ping(host, round uint64, beside []*peerpb.RaftMessage) {
 		Incarnation: h.incarnation, Number: number, Wall: uint64(ts.Wall), Logical: ts.Logical,
 		Physical: uint64(wall),
 		Averse:   h.averse.Load() || h.leaving.Load(), Recovering: h.recovering.Load(),
-		Leaving: h.leaving.Load(), NoRoom: h.room.none.Load(),
-		RoomShare:  h.room.takesShare.Load(),
+		Leaving: h.leaving.Load(), NoRoom: h.disk.none.Load(),
+		RoomShare:  h.disk.takesShare.Load(),
 		SyncMicros: uint64(time.Duration(h.slowness.sync.Load()).Microseconds()),
 	}
 	if ping.NoRoom {
-		ping.RoomBytes = h.room.bytes()
+		ping.RoomBytes = h.disk.bytes()
 	}
 	if round != 0 {
 		ping.Round, ping.Sleeping, ping.Answer = round, h.leading.Ping(host), h.following.Answer(host)

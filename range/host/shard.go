@@ -325,7 +325,7 @@ func (s *shard) handle(g *Group, out *group.Output) {
 		if s.host.config.FollowersApplyAfter <= 0 || g.leadership.Load().IsLeader || g.urgent(m) {
 			g.enqueueTask(task{apply: m}) // a request may wait for it
 		} else {
-			g.enqueueLater(task{apply: m})
+			g.enqueueDelayed(task{apply: m})
 		}
 	}
 	for _, r := range out.Reads {

@@ -58,7 +58,7 @@ func (p *peers) syncs() (all []time.Duration) {
 	defer p.mu.Unlock()
 	for _, x := range p.hosts {
 		if !x.down {
-			all = append(all, x.condition.sync)
+			all = append(all, x.status.sync)
 		}
 	}
 	return all

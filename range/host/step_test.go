@@ -134,7 +134,7 @@ func TestGroupLeavesLazyQueue(t *testing.T) {
 	for _, g := range []*Group{lags, leads} {
 		g.tasks.tasks = []task{{apply: applyMessage(1)}}
 		g.tasks.listed = true
-		p.later = append(p.later, g)
+		p.delayed = append(p.delayed, g)
 	}
 	p.sweep()
 	leads.enqueueTask(task{apply: applyMessage(1)})
@@ -217,7 +217,7 @@ func TestFollowersApplyLater(t *testing.T) {
 func TestMuchIsNotLeftForLater(t *testing.T) {
 	simulate(t, func(t *testing.T, c *cluster) {
 		c.create(100)
-		_, follower := c.lag(100, "small", strings.Repeat("x", maxLater), "last")
+		_, follower := c.lag(100, "small", strings.Repeat("x", maxDelayedBytes), "last")
 		if _, got, _ := follower.machines[100].state(); len(got) != 3 || got[1] != "small" {
 			t.Errorf("the follower has applied %d entries", len(got))
 		}
@@ -275,8 +275,8 @@ func TestTogether(t *testing.T) {
 		{[]task{other, entries(1)}, 1},
 		{[]task{entries(1)}, 1},
 		{[]task{entries(1), entries(1), other, entries(1)}, 2},
-		{[]task{entries(maxTogether), entries(1)}, 1},
-		{[]task{entries(1), entries(maxTogether), entries(1)}, 2},
+		{[]task{entries(maxBatchBytes), entries(1)}, 1},
+		{[]task{entries(1), entries(maxBatchBytes), entries(1)}, 2},
 	} {
 		if got := together(test.tasks); got != test.want {
 			t.Errorf("%d of %d tasks are run together, want %d", got, len(test.tasks), test.want)

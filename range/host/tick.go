@@ -75,7 +75,7 @@ const minRetainLogBytes = 16 << 10
 // truncateLogs has the logs truncated that hold more than they should.
 func (h *Host) truncateLogs() {
 	retain, least := h.retainLogBytes(), h.retainLogBytes()
-	if h.room.none.Load() {
+	if h.disk.none.Load() {
 		least = minRetainLogBytes
 	}
 	h.Groups(func(g *Group) {

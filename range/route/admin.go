@@ -145,7 +145,7 @@ func (s *Sender) PartitionsOf(ctx context.Context, id keys.KeyspaceID,
 		if k.Complete() {
 			return k.Overlapping(span), nil
 		}
-		s.Want(k)
+		s.Subscribe(k)
 		timer := time.NewTimer(holePatience(k))
 		select {
 		case <-t.Changed():

@@ -9,7 +9,7 @@ import (
 // bareSender has an empty table, and follows none.
 func bareSender() *Sender {
 	s := &Sender{log: slog.New(slog.DiscardHandler)}
-	s.wants.init()
+	s.subscriptions.init()
 	s.table.Store(newTable())
 	s.nodes.Store(&[]*node{})
 	s.mu.contents = newContents()

@@ -292,7 +292,7 @@ func (a *attempt) noPartition(ctx context.Context, err error) (Answer, error, *B
 	}
 	fill := reloadAfter
 	if k := table.KeyspaceByID(a.call.Keyspace); k != nil {
-		s.Want(k)
+		s.Subscribe(k)
 		fill = holePatience(k)
 	}
 	s.metrics.retries[routingBackoff.Name].Inc()

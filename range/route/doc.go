@@ -48,9 +48,9 @@
 // when the stream ends. The first part of a stream is gathered aside and replaces the table at
 // once; a server that lags behind what is known already is read on until it has caught up. The
 // table has all nodes and keyspaces. Of the partitions it has those of keyspaces that a subscriber
-// needs (Want): the stream asks for more when there are more. It shows the client's token, and each
-// later one: while authentication is enabled, the server sends of a keyspace to which the user has
-// no right one partition that stands for all (Partition.Boundless). Requests go to it as to any
+// needs (Subscribe): the stream asks for more when there are more. It shows the client's token, and
+// each later one: while authentication is enabled, the server sends of a keyspace to which the user
+// has no right one partition that stands for all (Partition.Boundless). Requests go to it as to any
 // other, and the node refuses them. From a server of an earlier version the whole table comes
 // (Cluster.WatchTable).
 //

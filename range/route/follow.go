@@ -364,7 +364,7 @@ func (s *Sender) readTable(f *followed, stream tableStream,
 			return complete, err
 		}
 		s.learnMaxClockOffset(u.MaxClockOffsetMicros)
-		s.wants.forget(u.RemovedKeyspaces)
+		s.subscriptions.forget(u.RemovedKeyspaces)
 		if staged == nil {
 			s.merge(u)
 			continue

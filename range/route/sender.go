@@ -84,8 +84,8 @@ type Sender struct {
 	server atomic.Pointer[followed]
 	reach  reach
 	// identity is the client's user.
-	identity identity
-	wants    wants
+	identity      identity
+	subscriptions subscriptions
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -135,7 +135,7 @@ func New(cfg Config) (*Sender, error) {
 	}
 	s.beginning = cfg.Random() % 1024
 	s.reach.changed = make(chan struct{})
-	s.wants.init()
+	s.subscriptions.init()
 	s.identity.news = make(chan struct{}, 1)
 	s.mu.contents = newContents()
 	s.mu.nodes = make(map[keys.NodeID]*node)

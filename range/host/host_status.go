@@ -7,8 +7,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// condition is what a host says of itself in its pings, besides the time.
-type condition struct {
+// hostStatus is what a host says of itself in its pings, besides the time.
+type hostStatus struct {
 	// averse: it does not want to lead. recovering: it would lead all the same if no better one
 	// can. leaving: it is about to end. noRoom: its disk is below its reserve, and it stores no
 	// entries that add data.
@@ -28,9 +28,9 @@ const maxSyncMicros = uint64(time.Hour / time.Microsecond)
 // maxRoomBytes bounds what is believed of a peer's room.
 const maxRoomBytes = uint64(1 << 30)
 
-// said notes what a ping says of its sender, unless a later one has said it.
-func (p *peers) said(host uint64, ping *peerpb.HostPing) {
-	c := condition{
+// noteStatus stores the status that a ping has of its sender, unless a later ping was heard.
+func (p *peers) noteStatus(host uint64, ping *peerpb.HostPing) {
+	c := hostStatus{
 		averse: ping.GetAverse(), recovering: ping.GetRecovering(), leaving: ping.GetLeaving(),
 		noRoom:    ping.GetNoRoom(),
 		roomBytes: int64(min(ping.GetRoomBytes(), maxRoomBytes)),
@@ -40,29 +40,29 @@ func (p *peers) said(host uint64, ping *peerpb.HostPing) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	x := p.hosts[host]
-	if x == nil || x.saidBy == ping.GetIncarnation() && ping.GetNumber() < x.said {
+	if x == nil || x.statusIncarnation == ping.GetIncarnation() && ping.GetNumber() < x.statusNumber {
 		return
 	}
-	x.saidBy, x.said = ping.GetIncarnation(), ping.GetNumber()
-	if x.condition.noRoom != c.noRoom {
+	x.statusIncarnation, x.statusNumber = ping.GetIncarnation(), ping.GetNumber()
+	if x.status.noRoom != c.noRoom {
 		if c.noRoom {
 			p.withoutRoom.Add(1)
 		} else {
 			p.withoutRoom.Add(-1)
 		}
 	}
-	x.condition = c
+	x.status = c
 }
 
-// about is what is known of a peer.
-func (p *peers) about(host uint64) (known, down bool, c condition) {
+// status is what is known of a peer.
+func (p *peers) status(host uint64) (known, down bool, c hostStatus) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	x := p.hosts[host]
 	if x == nil {
-		return false, false, condition{}
+		return false, false, hostStatus{}
 	}
-	return true, x.down, x.condition
+	return true, x.down, x.status
 }
 
 // willing says whether a host with a replica that can lead would do so, as far as it is a peer.
@@ -71,7 +71,7 @@ func (p *peers) willing(among *group.Configuration) bool {
 	defer p.mu.Unlock()
 	for _, m := range among.Members {
 		if x := p.hosts[m.Host]; x != nil && among.Electable(m.Replica) && !x.down &&
-			!x.condition.averse {
+			!x.status.averse {
 			return true
 		}
 	}
@@ -90,19 +90,19 @@ func (h *Host) SetLeaderAverse(averse, recovering bool) {
 // PeerDown says whether a host that shares a group with this one has been silent for an election
 // timeout.
 func (h *Host) PeerDown(host uint64) bool {
-	_, down, _ := h.peers.about(host)
+	_, down, _ := h.peers.status(host)
 	return down
 }
 
 // PeerLeaderAverse says whether a host does not want to lead: see SetLeaderAverse.
 func (h *Host) PeerLeaderAverse(host uint64) bool {
-	_, _, c := h.peers.about(host)
+	_, _, c := h.peers.status(host)
 	return c.averse
 }
 
 // PeerRecovering says whether a host that does not want to lead is able to: see SetLeaderAverse.
 func (h *Host) PeerRecovering(host uint64) bool {
-	_, _, c := h.peers.about(host)
+	_, _, c := h.peers.status(host)
 	return c.recovering && !c.leaving
 }
 
@@ -111,7 +111,7 @@ func (h *Host) PeerWithoutRoom(host uint64) bool {
 	if h.peers.withoutRoom.Load() == 0 {
 		return false
 	}
-	_, _, c := h.peers.about(host)
+	_, _, c := h.peers.status(host)
 	return c.noRoom
 }
 
@@ -120,7 +120,7 @@ func (h *Host) PeerTakes(host uint64, share group.Share) bool {
 	if h.peers.withoutRoom.Load() == 0 {
 		return true
 	}
-	_, _, c := h.peers.about(host)
+	_, _, c := h.peers.status(host)
 	return !c.noRoom || c.share != group.NoShare && share >= c.share
 }
 

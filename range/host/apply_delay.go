@@ -20,21 +20,21 @@ import (
 // left for later (group.Urgent).
 
 const (
-	// maxLater is from how many bytes on those of one group do not wait.
-	maxLater = 64 << 10
-	// maxTogether is from how many bytes on no further entries are added to a batch.
-	maxTogether = 64 << 10
+	// maxDelayedBytes is how many bytes of one group's entries may wait.
+	maxDelayedBytes = 64 << 10
+	// maxBatchBytes is the size from which on no further entries are added to a batch.
+	maxBatchBytes = 64 << 10
 )
 
-// enqueueLater appends a task of entries that no request waits for; the caller has counted it in
+// enqueueDelayed appends a task of entries that no request waits for; the caller has counted it in
 // g.work.
-func (g *Group) enqueueLater(t task) {
+func (g *Group) enqueueDelayed(t task) {
 	q := &g.tasks
 	q.mu.Lock()
 	q.tasks = append(q.tasks, t)
-	q.later += entryBytes(t.apply)
+	q.delayedBytes += entryBytes(t.apply)
 	start, list := false, false
-	if q.later > maxLater {
+	if q.delayedBytes > maxDelayedBytes {
 		start = q.startLocked()
 	} else if !q.running {
 		list, q.listed = !q.listed, true
@@ -44,7 +44,7 @@ func (g *Group) enqueueLater(t task) {
 	case start:
 		g.host.apply.enqueue(g)
 	case list:
-		g.host.apply.enqueueLater(g)
+		g.host.apply.enqueueDelayed(g)
 	}
 }
 
@@ -65,13 +65,13 @@ func entryBytes(m *raftpb.Message) int {
 	return n
 }
 
-// enqueueLater has the timer look at a group.
-func (p *applyPool) enqueueLater(g *Group) {
+// enqueueDelayed has the timer look at a group.
+func (p *applyPool) enqueueDelayed(g *Group) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.later = append(p.later, g)
+	p.delayed = append(p.delayed, g)
 	switch {
-	case len(p.later) > 1 || p.stopped:
+	case len(p.delayed) > 1 || p.stopped:
 	case p.timer == nil:
 		p.timer = time.AfterFunc(p.host.config.FollowersApplyAfter, p.sweep)
 	default:
@@ -86,7 +86,7 @@ func (p *applyPool) sweep() {
 	if p.stopped {
 		return // stop sees to them
 	}
-	for _, g := range p.later {
+	for _, g := range p.delayed {
 		q := &g.tasks
 		q.mu.Lock()
 		q.listed = false
@@ -96,12 +96,12 @@ func (p *applyPool) sweep() {
 		}
 		q.mu.Unlock()
 	}
-	clear(p.later)
-	p.later = p.later[:0]
+	clear(p.delayed)
+	p.delayed = p.delayed[:0]
 	p.wake.Broadcast()
 }
 
-// hurry has the pool run what waits for later.
+// hurry has the pool run what is delayed.
 func (g *Group) hurry() {
 	q := &g.tasks
 	q.mu.Lock()

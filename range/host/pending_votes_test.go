@@ -39,7 +39,7 @@ func TestMessagesBeforeTheReplica(t *testing.T) {
 
 // Messages for replicas that never open take little, and are forgotten.
 func TestEarlyMessagesAreBounded(t *testing.T) {
-	var e earlyMessages
+	var e pendingVotes
 	held := 0
 	message := func(group uint64, kind raftpb.MessageType, context []byte) *peerpb.RaftMessage {
 		return &peerpb.RaftMessage{Group: group, Type: uint32(kind), Context: context}
@@ -51,20 +51,20 @@ func TestEarlyMessagesAreBounded(t *testing.T) {
 			}
 		}
 	}
-	if len(e.of) != maxEarlyGroups || held != 10*maxEarlyGroups {
+	if len(e.of) != maxPendingGroups || held != 10*maxPendingGroups {
 		t.Errorf("%d messages of %d groups are held", held, len(e.of))
 	}
-	if n := len(e.take(7, 6)); n != maxEarlyOfGroup {
+	if n := len(e.take(7, 6)); n != maxPendingOfGroup {
 		t.Errorf("%d of a group are", n)
 	}
 	if n := len(e.take(7, 6)); n != 0 {
 		t.Errorf("%d of a group are taken twice", n)
 	}
-	if n := len(e.take(8, 6+earlyFor)); n != 0 {
+	if n := len(e.take(8, 6+pendingVoteLife)); n != 0 {
 		t.Errorf("%d are held for ever", n)
 	}
-	if !e.hold(2, message(20_000, raftpb.MsgVote, nil), 6+earlyFor) ||
-		!e.hold(2, message(20_001, raftpb.MsgVote, nil), 6+earlyFor) {
+	if !e.hold(2, message(20_000, raftpb.MsgVote, nil), 6+pendingVoteLife) ||
+		!e.hold(2, message(20_001, raftpb.MsgVote, nil), 6+pendingVoteLife) {
 		t.Error("there is no room for later ones")
 	}
 	for _, m := range []*peerpb.RaftMessage{
@@ -72,13 +72,13 @@ func TestEarlyMessagesAreBounded(t *testing.T) {
 		message(20_001, raftpb.MsgApp, nil),
 		message(20_001, raftpb.MsgHeartbeat, nil),
 		message(20_001, raftpb.MsgSnap, nil),
-		message(20_001, raftpb.MsgVote, make([]byte, maxEarlyBytes)),
+		message(20_001, raftpb.MsgVote, make([]byte, maxPendingBytes)),
 	} {
-		if e.hold(2, m, 6+earlyFor) {
+		if e.hold(2, m, 6+pendingVoteLife) {
 			t.Errorf("%v is held", m)
 		}
 	}
-	if n := proto.Size(e.take(20_001, 6+earlyFor)[0].message); n > maxEarlyBytes {
+	if n := proto.Size(e.take(20_001, 6+pendingVoteLife)[0].message); n > maxPendingBytes {
 		t.Errorf("%d bytes", n)
 	}
 }

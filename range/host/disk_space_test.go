@@ -24,13 +24,13 @@ func TestRoomForEntries(t *testing.T) {
 				e.Data = make([]byte, max(1, size-messageOverhead(m)-64))
 			}
 		}
-		if got := h.room.takes(g, m); got != want {
+		if got := h.disk.takes(g, m); got != want {
 			t.Errorf("%d bytes are taken: %t", size, got)
 		}
 	}
 	none := func(want bool) {
 		t.Helper()
-		if got := h.room.none.Load(); got != want {
+		if got := h.disk.none.Load(); got != want {
 			t.Errorf("without room: %t", got)
 		}
 	}
@@ -105,7 +105,7 @@ func TestRoomForSomeEntries(t *testing.T) {
 		h.SetRoom(room)
 		h.SetRoom(room) // what was taken before is in the log
 		m := message(c.message...)
-		if taken := h.room.takes(g, m); taken != (c.want > 0) || taken && len(m.Entries) != c.want {
+		if taken := h.disk.takes(g, m); taken != (c.want > 0) || taken && len(m.Entries) != c.want {
 			t.Errorf("with room for %v, of %v %d are taken (%t), want %d", c.room, c.message,
 				len(m.Entries), taken, c.want)
 		}
@@ -129,7 +129,7 @@ func TestSentToHostWithoutRoom(t *testing.T) {
 	check := func(roomBytes uint64, m *peerpb.RaftMessage, want int) {
 		t.Helper()
 		said++
-		h.peers.said(2, &peerpb.HostPing{Number: said, NoRoom: true, RoomBytes: roomBytes})
+		h.peers.noteStatus(2, &peerpb.HostPing{Number: said, NoRoom: true, RoomBytes: roomBytes})
 		if g.withheld(2, m) != (want == 0) || len(m.Entries) != want {
 			t.Errorf("%d entries are sent to a host with %d bytes of room, want %d", len(m.Entries),
 				roomBytes, want)

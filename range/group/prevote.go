@@ -45,7 +45,7 @@ func (g *Group) defers(m *raftpb.Message) bool {
 }
 
 // tick ends a campaign's beginning: what was put off is considered with the next Output.
-func (t *tieBreak) tick(p *promise) {
+func (t *tieBreak) tick(p *leasePromise) {
 	p.votes = append(p.votes, t.later...)
 	clear(t.later)
 	t.later, t.index = t.later[:0], 0

@@ -12,13 +12,13 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Moment asks the nodes that lead partitions of one keyspace for a moment that is late enough to
+// SnapshotTimestamp asks the nodes that lead partitions of one keyspace for a timestamp at which to
 // read them: every write in the span of user keys that was acknowledged before the call lies at or
 // below it, in all of these partitions but rest. Those are the ones that no node is known to lead,
-// and those for which their node did not speak; what the refusals say has been taken in. The moment
-// is zero if it holds for no partition. Each node is asked once, and all at the same time. heard
-// gets what their clocks showed, one at a time; it may be nil.
-func (s *Sender) Moment(ctx context.Context, partitions []*Partition, span keys.Span,
+// and those for which their node did not answer; what the refusals say has been taken in. The
+// timestamp is zero if it holds for no partition. Each node is asked once, and all at the same
+// time. heard gets what their clocks showed, one at a time; it may be nil.
+func (s *Sender) SnapshotTimestamp(ctx context.Context, partitions []*Partition, span keys.Span,
 	heard func(node keys.NodeID,
 		now *kvpb.Timestamp)) (at hlc.Timestamp, rest []*Partition, err error) {
 	bundles, rest := s.Bundles(partitions, 1)
@@ -46,17 +46,17 @@ func (s *Sender) Moment(ctx context.Context, partitions []*Partition, span keys.
 	return at, rest, failure
 }
 
-// Announce brings the clocks of the nodes that lead partitions up to a moment that is about to be
-// read there, so that what they write from now on lies above it. It does without nodes that do not
-// answer within the limit.
-func (s *Sender) Announce(ctx context.Context, partitions []*Partition, moment hlc.Timestamp,
+// Announce brings the clocks of the nodes that lead partitions up to a timestamp that is about to
+// be read there, so that what they write from now on lies above it. It does without nodes that do
+// not answer within the limit.
+func (s *Sender) Announce(ctx context.Context, partitions []*Partition, at hlc.Timestamp,
 	limit time.Duration) {
-	s.RaiseSession(moment)
+	s.RaiseSession(at)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	bundles, _ := s.Bundles(partitions, 1)
 	each(bundles, func(b *Bundle) {
-		// The session that it carries is what counts. It asks for the moment of an empty span.
+		// The session that it carries is what counts. It asks for the timestamp of an empty span.
 		s.DoBundle(ctx, b,
 			&kvpb.MergeScanRequest{Partitions: b.Routes()[:1], Start: []byte{0}, End: []byte{0}})
 	})

@@ -19,72 +19,72 @@ import (
 // not held.
 
 const (
-	// maxEarlyGroups is for how many groups requests are held, maxEarlyOfGroup how many of one, and
-	// maxEarlyBytes how much one may take.
-	maxEarlyGroups, maxEarlyOfGroup, maxEarlyBytes = 256, 4, 4 << 10
-	// earlyFor is for how long a message is held, in nanoseconds.
-	earlyFor = int64(1e9)
+	// maxPendingGroups is for how many groups requests are held, maxPendingOfGroup how many of one
+	// group, and maxPendingBytes the size of the largest.
+	maxPendingGroups, maxPendingOfGroup, maxPendingBytes = 256, 4, 4 << 10
+	// pendingVoteLife is for how long a request is held, in nanoseconds.
+	pendingVoteLife = int64(1e9)
 )
 
-// earlyMessage is a message that is held, and when it came.
-type earlyMessage struct {
+// pendingVote is a request that is held, and when it came.
+type pendingVote struct {
 	from    uint64
 	message *peerpb.RaftMessage
 	at      int64
 }
 
-// earlyMessages are the messages that are held. The zero value holds none.
-type earlyMessages struct {
+// pendingVotes are the requests that are held. The zero value holds none.
+type pendingVotes struct {
 	mu sync.Mutex
-	of map[keys.PartitionID][]earlyMessage
+	of map[keys.PartitionID][]pendingVote
 }
 
 // hold holds a request for a vote. It returns false if the message is none, or there is no room.
-func (e *earlyMessages) hold(from uint64, m *peerpb.RaftMessage, now int64) bool {
+func (e *pendingVotes) hold(from uint64, m *peerpb.RaftMessage, now int64) bool {
 	switch raftpb.MessageType(m.GetType()) {
 	case raftpb.MsgPreVote, raftpb.MsgVote:
 	default:
 		return false
 	}
-	if m.SizeVT() > maxEarlyBytes {
+	if m.SizeVT() > maxPendingBytes {
 		return false
 	}
 	id := keys.PartitionID(m.GetGroup())
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	of, known := e.of[id]
-	if !known && len(e.of) >= maxEarlyGroups {
+	if !known && len(e.of) >= maxPendingGroups {
 		e.forgetLocked(now)
-		if len(e.of) >= maxEarlyGroups {
+		if len(e.of) >= maxPendingGroups {
 			return false
 		}
 	}
-	if len(of) == maxEarlyOfGroup {
+	if len(of) == maxPendingOfGroup {
 		of = append(of[:0], of[1:]...)
 	}
 	if e.of == nil {
-		e.of = make(map[keys.PartitionID][]earlyMessage)
+		e.of = make(map[keys.PartitionID][]pendingVote)
 	}
 	// A copy: the message shares memory with all that came with it.
-	e.of[id] = append(of, earlyMessage{from, proto.Clone(m).(*peerpb.RaftMessage), now})
+	e.of[id] = append(of, pendingVote{from, proto.Clone(m).(*peerpb.RaftMessage), now})
 	return true
 }
 
 // forgetLocked drops the groups of which nothing came lately.
-func (e *earlyMessages) forgetLocked(now int64) {
+func (e *pendingVotes) forgetLocked(now int64) {
 	for id, of := range e.of {
-		if now-of[len(of)-1].at > earlyFor {
+		if now-of[len(of)-1].at > pendingVoteLife {
 			delete(e.of, id)
 		}
 	}
 }
 
 // take gives back what is held for a group, the earliest first.
-func (e *earlyMessages) take(id keys.PartitionID, now int64) (messages []earlyMessage) {
+func (e *pendingVotes) take(id keys.PartitionID, now int64) (messages []pendingVote) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, m := range e.of[id] {
-		if now-m.at <= earlyFor {
+		if now-m.at <= pendingVoteLife {
 			messages = append(messages, m)
 		}
 	}
@@ -92,11 +92,11 @@ func (e *earlyMessages) take(id keys.PartitionID, now int64) (messages []earlyMe
 	return messages
 }
 
-// hearEarly has a group that was opened take what came before it. h.mu is held: what comes from now
-// on finds the group.
-func (h *Host) hearEarly(g *Group) {
-	for _, early := range h.early.take(g.id, h.now()) {
-		if g.addressed(early.from, early.message) && g.receive(early.message) {
+// hearPendingVotes has a group that was opened take what came before it. h.mu is held: what comes
+// from now on finds the group.
+func (h *Host) hearPendingVotes(g *Group) {
+	for _, v := range h.pendingVotes.take(g.id, h.now()) {
+		if g.addressed(v.from, v.message) && g.receive(v.message) {
 			g.shard.enqueue(g)
 		}
 	}

@@ -6,14 +6,14 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// promise is what a replica owes to the leader whose heartbeat it has answered: that leader's lease
-// stands on the answer. For as long it neither campaigns nor votes for another, but in a leadership
-// transfer, whatever Raft would do. Raft counts ticks from the heartbeat, and ticks can be skipped
-// (WakeLeaderGone) or forgotten (a campaign that the host asks for).
+// leasePromise is what a replica owes to the leader whose heartbeat it has answered: that leader's
+// lease stands on the answer. For as long it neither campaigns nor votes for another, but in a
+// leadership transfer, whatever Raft would do. Raft counts ticks from the heartbeat, and ticks can
+// be skipped (WakeLeaderGone) or forgotten (a campaign that the host asks for).
 //
 // A leader owes the same to the reads that it served: some count on no other replica being elected
 // before the lease ends, even if this leadership ends earlier, because it hears of a higher term.
-type promise struct {
+type leasePromise struct {
 	duration time.Duration
 	// until is the end of the promise by the host's monotonic clock; 0: none was ever given.
 	until int64
@@ -23,12 +23,12 @@ type promise struct {
 }
 
 // give is called when an answer is about to be sent, which is later than the heartbeat was.
-func (p *promise) give(now int64) { p.until = max(p.until, now+int64(p.duration)) }
+func (p *leasePromise) give(now int64) { p.until = max(p.until, now+int64(p.duration)) }
 
 // keep makes it last until a time at least.
-func (p *promise) keep(until int64) { p.until = max(p.until, until) }
+func (p *leasePromise) keep(until int64) { p.until = max(p.until, until) }
 
-func (p *promise) stands(now int64) bool { return now < p.until }
+func (p *leasePromise) stands(now int64) bool { return now < p.until }
 
 // asksForVote says whether a message asks for a vote that a promise forbids.
 func asksForVote(kind raftpb.MessageType, context []byte) bool {
@@ -41,18 +41,18 @@ func asksForVote(kind raftpb.MessageType, context []byte) bool {
 // they wait for the end of the promise, if the process of the leader is gone.
 func (g *Group) considerVotes(now int64) {
 	g.forgetGone(now)
-	votes := g.promise.votes
+	votes := g.leasePromise.votes
 	kept := votes[:0]
 	for _, m := range votes {
 		switch {
-		case !g.promise.stands(now) && now >= g.lease.expiry():
+		case !g.leasePromise.stands(now) && now >= g.lease.expiry():
 			g.considerVote(m)
 		case g.succession.keeps(kept, m):
 			kept = append(kept, m)
 		}
 	}
 	clear(votes[len(kept):])
-	g.promise.votes = kept
+	g.leasePromise.votes = kept
 }
 
 // considerVote lets Raft see a request for a vote.
@@ -66,6 +66,6 @@ func (g *Group) considerVote(m *raftpb.Message) {
 // holdsBack says whether a message begins a campaign that breaks the promise. It is dropped then:
 // no replica has a higher term because of it, and a leader that lives is followed again with its
 // next heartbeat.
-func (p *promise) holdsBack(m *raftpb.Message, now int64) bool {
+func (p *leasePromise) holdsBack(m *raftpb.Message, now int64) bool {
 	return m.GetType() == raftpb.MsgPreVote && p.stands(now)
 }

@@ -120,8 +120,9 @@ func sane(storage raft.Storage, hard *raftpb.HardState) error {
 	return nil
 }
 
-// plausible is what the group remembers to tell what can be from what cannot.
-type plausible struct {
+// validator is what the group remembers to tell messages that an honest peer could have sent from
+// those that none could.
+type validator struct {
 	// last is where the log ended after the last Output, with what was given to the storage. Where
 	// it ends now is between least and most, whichever of the messages since then Raft has taken.
 	last, least, most uint64
@@ -157,13 +158,13 @@ func (p *persistence) tick() {
 }
 
 // logEnds sets where the log ends.
-func (p *plausible) logEnds(last uint64) { p.last, p.least, p.most = last, last, last }
+func (p *validator) logEnds(last uint64) { p.last, p.least, p.most = last, last, last }
 
 // mayEnd says that the log may end there now.
-func (p *plausible) mayEnd(last uint64) { p.least, p.most = min(p.least, last), max(p.most, last) }
+func (p *validator) mayEnd(last uint64) { p.least, p.most = min(p.least, last), max(p.most, last) }
 
 // askedAbout takes note of a heartbeat that goes out.
-func (p *plausible) askedAbout(m *raftpb.Message) {
+func (p *validator) askedAbout(m *raftpb.Message) {
 	if m.GetType() != raftpb.MsgHeartbeat || len(m.GetContext()) != readContext {
 		return
 	}
@@ -259,7 +260,7 @@ func (g *Group) ours(m *peerpb.RaftMessage) bool {
 // believable looks at what a well-formed message says, with what this replica knows. It may change
 // the message.
 func (g *Group) believable(m *peerpb.RaftMessage) Refusal {
-	p := &g.plausible
+	p := &g.validator
 	if m.GetTerm() > max(g.term, p.base)+maxJump {
 		p.claim(m.GetFrom(), m.GetTerm())
 		g.wakeUp(false) // so that ticks are counted
@@ -332,7 +333,7 @@ func (g *Group) leadsIn(term uint64) bool {
 	return status.RaftState == raft.StateLeader && status.HardState.GetTerm() == term
 }
 
-func (p *plausible) claim(from, term uint64) {
+func (p *validator) claim(from, term uint64) {
 	for i := range p.claims {
 		if c := &p.claims[i]; c.from == from {
 			c.term, c.said = min(c.term, term), true
@@ -342,15 +343,15 @@ func (p *plausible) claim(from, term uint64) {
 	p.claims = append(p.claims, claim{from: from, term: term, persistence: persistence{said: true}})
 }
 
-func (p *plausible) contradict(from uint64) {
+func (p *validator) contradict(from uint64) {
 	if len(p.claims) > 0 {
 		p.claims = slices.DeleteFunc(p.claims, func(c claim) bool { return c.from == from })
 	}
 }
 
 // tickPlausible lets a claim count that has lasted.
-func (g *Group) tickPlausible() {
-	p := &g.plausible
+func (g *Group) tickValidator() {
+	p := &g.validator
 	p.lost.tick()
 	if g.leader != 0 && !g.isLeader {
 		// Followers do not speak to each other, so nothing would contradict a forged claim; the
@@ -371,4 +372,4 @@ func (g *Group) tickPlausible() {
 }
 
 // Broken is why the replica must not go on: it has lost what it has acknowledged. Nil if it may.
-func (g *Group) Broken() error { return g.plausible.broken }
+func (g *Group) Broken() error { return g.validator.broken }

@@ -32,8 +32,8 @@ import (
 // the log, and in one of the state.
 const copies = 3
 
-// room is what this host has room for.
-type room struct {
+// diskSpace is how much this host may still store.
+type diskSpace struct {
 	// none and takesShare are what peers are told: see Room. bounded: left counts.
 	none, bounded atomic.Bool
 	takesShare    atomic.Uint32
@@ -66,7 +66,7 @@ type Room struct {
 // SetRoom says what the disk has room for. The peers are told in pings. It is called with each
 // tick.
 func (h *Host) SetRoom(room Room) {
-	r := &h.room
+	r := &h.disk
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// What was taken a moment ago may be between the inbox and the log.
@@ -93,7 +93,7 @@ func (h *Host) UnappliedBytes() (bytes int64) {
 
 // takes takes in a message for a group: with all of its entries, or only those of the first for
 // which there is room, or not at all, and then it returns false.
-func (r *room) takes(g *Group, m *peerpb.RaftMessage) bool {
+func (r *diskSpace) takes(g *Group, m *peerpb.RaftMessage) bool {
 	if !r.bounded.Load() || !hasData(m) {
 		return true
 	}
@@ -136,7 +136,7 @@ func (g *Group) noQuorumHasRoom() bool {
 		configuration.GetVotersOutgoing()} {
 		without := 0
 		for _, id := range voters {
-			if id := replicaID(id); id == g.self && g.host.room.none.Load() ||
+			if id := replicaID(id); id == g.self && g.host.disk.none.Load() ||
 				id != g.self && g.host.PeerWithoutRoom(g.HostOf(id)) {
 				without++
 			}
@@ -149,7 +149,7 @@ func (g *Group) noQuorumHasRoom() bool {
 }
 
 // bytes is how much may be taken in at present.
-func (r *room) bytes() uint64 {
+func (r *diskSpace) bytes() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return uint64(max(0, r.mu.left[group.NoShare]))
@@ -197,7 +197,7 @@ func (g *Group) withheld(host uint64, m *peerpb.RaftMessage) bool {
 	if h.peers.withoutRoom.Load() == 0 || !hasData(m) || !h.PeerWithoutRoom(host) {
 		return false
 	}
-	_, _, c := h.peers.about(host)
+	_, _, c := h.peers.status(host)
 	sent, size, most := 0, int64(messageOverhead(m)), max(probeBytes, c.roomBytes)
 	for _, e := range m.GetEntries() {
 		size += entrySize(e)

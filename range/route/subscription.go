@@ -12,22 +12,22 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// wants are the keyspaces whose partitions this sender needs to know. They only become more, until
-// they are dropped: at most as many as the cluster has.
-type wants struct {
+// subscriptions are the keyspaces whose partitions this sender needs to know. They only become
+// more, until they are dropped: at most as many as the cluster has.
+type subscriptions struct {
 	mu  sync.Mutex
 	all map[keys.KeyspaceID]struct{}
 	// wake has the table stream ask for what was added. Capacity 1.
 	wake chan struct{}
 }
 
-func (w *wants) init() {
+func (w *subscriptions) init() {
 	w.all = make(map[keys.KeyspaceID]struct{})
 	w.wake = make(chan struct{}, 1)
 }
 
-// add says whether a keyspace is wanted for the first time.
-func (w *wants) add(id keys.KeyspaceID) bool {
+// add says whether a keyspace was not subscribed to before.
+func (w *subscriptions) add(id keys.KeyspaceID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, ok := w.all[id]; ok {
@@ -37,7 +37,7 @@ func (w *wants) add(id keys.KeyspaceID) bool {
 	return true
 }
 
-func (w *wants) forget(ids []uint32) {
+func (w *subscriptions) forget(ids []uint32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, id := range ids {
@@ -45,8 +45,8 @@ func (w *wants) forget(ids []uint32) {
 	}
 }
 
-// missing are those that are wanted and not in asked, which it adds to that.
-func (w *wants) missing(asked map[keys.KeyspaceID]struct{}) (ids []uint32) {
+// missing are the subscribed keyspaces that are not in asked, to which it adds them.
+func (w *subscriptions) missing(asked map[keys.KeyspaceID]struct{}) (ids []uint32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for id := range w.all {
@@ -58,12 +58,12 @@ func (w *wants) missing(asked map[keys.KeyspaceID]struct{}) (ids []uint32) {
 	return ids
 }
 
-// Want has the table follow the partitions of a keyspace, if it does not yet. It does not wait: the
-// keyspace is Complete in a later table.
-func (s *Sender) Want(k *Keyspace) {
-	if !k.followed && s.wants.add(k.ID) {
+// Subscribe has the table follow the partitions of a keyspace, if it does not yet. It does not
+// wait: the keyspace is Complete in a later table.
+func (s *Sender) Subscribe(k *Keyspace) {
+	if !k.followed && s.subscriptions.add(k.ID) {
 		select {
-		case s.wants.wake <- struct{}{}:
+		case s.subscriptions.wake <- struct{}{}:
 		default:
 		}
 	}
@@ -98,7 +98,7 @@ func (s *Sender) follow(stream clusterpb.Cluster_FollowTableClient) (*followStre
 	f := &followStream{Cluster_FollowTableClient: stream}
 	asked, shown := make(map[keys.KeyspaceID]struct{}), uint64(0)
 	next := func() *clusterpb.FollowTableRequest {
-		r := &clusterpb.FollowTableRequest{Keyspaces: s.wants.missing(asked)}
+		r := &clusterpb.FollowTableRequest{Keyspaces: s.subscriptions.missing(asked)}
 		if text, number := s.identity.known(); number > shown {
 			r.Token, shown = text, number
 		}
@@ -110,7 +110,7 @@ func (s *Sender) follow(stream clusterpb.Cluster_FollowTableClient) (*followStre
 	f.asking.Go(func() {
 		for {
 			select {
-			case <-s.wants.wake:
+			case <-s.subscriptions.wake:
 			case <-s.identity.news:
 			case <-stream.Context().Done():
 				return
