@@ -23,8 +23,8 @@ var (
 type Sender interface {
 	// AwaitTable waits for the partition table.
 	AwaitTable(ctx context.Context) (*route.Table, error)
-	// Want has the table show the partitions of a keyspace, soon.
-	Want(k *route.Keyspace)
+	// Subscribe has the table show the partitions of a keyspace, soon.
+	Subscribe(k *route.Keyspace)
 	// Do brings a request to the leader of its partition.
 	Do(ctx context.Context, call *route.Call) (route.Answer, error)
 	// Close ends everything that is on its way.

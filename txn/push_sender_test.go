@@ -44,7 +44,7 @@ func (f *fakeSender) open() (Sender, error) {
 	return f, nil
 }
 
-func (f *fakeSender) Want(*route.Keyspace) {}
+func (f *fakeSender) Subscribe(*route.Keyspace) {}
 
 func (f *fakeSender) AwaitTable(context.Context) (*route.Table, error) {
 	return &route.Table{}, f.table

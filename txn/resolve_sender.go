@@ -135,7 +135,7 @@ func awaitParticipants(ctx context.Context, sender Sender, table *route.Table,
 		for i := range all {
 			for _, p := range all[i].Participants {
 				if k := table.KeyspaceByID(p.Keyspace); k != nil && !k.Followed() {
-					sender.Want(k)
+					sender.Subscribe(k)
 					missing = true
 				}
 			}

@@ -249,8 +249,8 @@ func (m *store) changeLocked() {
 	}
 }
 
-func (m *store) Want(*route.Keyspace) {}
-func (m *store) Close()               {}
+func (m *store) Subscribe(*route.Keyspace) {}
+func (m *store) Close()                    {}
 func (m *store) AwaitTable(context.Context) (*route.Table, error) {
 	return &route.Table{}, nil
 }

@@ -133,11 +133,11 @@ func (k *Keyspace) Partitions() []*Partition {
 func (k *Keyspace) Len() int { return k.shown.Len() }
 
 // Followed reports whether the table is told of the keyspace's partitions. It is, soon after they
-// were asked for (Sender.Want).
+// were asked for (Sender.Subscribe).
 func (k *Keyspace) Followed() bool { return k.followed }
 
 // Complete reports whether every key of the keyspace has a partition in the table. It is false as
-// long as the partitions have not been asked for (Sender.Want).
+// long as the partitions have not been asked for (Sender.Subscribe).
 func (k *Keyspace) Complete() bool { return k.complete }
 
 // ByKey finds the partition that holds a user key; nil if the table has a hole there.
