@@ -343,8 +343,12 @@ func TestDefaultTTL(t *testing.T) {
 				t.Errorf("%s lives %s, want %s", key, got, want)
 			}
 		}
-		if loaded, err := ks.Load(ctx, records, kv.TTL(time.Hour)); err != nil || loaded.Present != 1 {
-			t.Errorf("loaded again: %+v, %v", loaded, err)
+		// A minute is less than half of an hour, so the first load of these renews the value.
+		for present := range uint64(2) {
+			loaded, err := ks.Load(ctx, records, kv.TTL(time.Hour))
+			if err != nil || uint64(loaded.Present) != present {
+				t.Errorf("loaded again, %d times before: %+v, %v", present, loaded, err)
+			}
 		}
 		if _, err := ks.Load(ctx, records, kv.NoTTL()); err != nil || lives("l") != 0 {
 			t.Errorf("loaded for ever, it lives %s, %v", lives("l"), err)
