@@ -76,7 +76,8 @@ func (h *Health) lookLocked(now int64) (moved time.Duration, jumped bool, before
 }
 
 // Believe is Look for a process of which nothing but leases depends on the clock: it takes over
-// what the clock shows, whatever it does, and ends the leases if it has jumped.
+// what the clock shows, whatever it does, and ends the leases if it has jumped. The measurements
+// follow the clock as in Look: those from before a jump are forgotten.
 func (h *Health) Believe() {
 	steady := h.config.Clock.Steady()
 	if steady == nil {
@@ -84,12 +85,16 @@ func (h *Health) Believe() {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_, jumped := steady.Look(func(moved time.Duration) bool {
+	moved, jumped := steady.Look(func(moved time.Duration) bool {
 		h.leases.looked(moved)
 		return true
 	})
-	if jumped {
+	switch {
+	case jumped:
+		h.mu.offsets.forget()
 		h.leases.distrust()
 		steady.Trust()
+	case h.step(moved):
+		h.mu.offsets.shift(moved)
 	}
 }

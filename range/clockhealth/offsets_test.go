@@ -404,3 +404,45 @@ func TestOffsetsInSilence(t *testing.T) {
 		t.Error("still unhealthy")
 	}
 }
+
+// A process that believes its clock whatever that does shows right clocks of its peers when its own
+// has moved and is right again: no peer is measured against the clock as it was before.
+func TestClocksAfterABelievedMove(t *testing.T) {
+	for _, by := range []time.Duration{-1700 * time.Millisecond, 1700 * time.Millisecond,
+		-200 * time.Millisecond, 200 * time.Millisecond} {
+		f := newFixture()
+		peers := []uint64{2, 3}
+		f.all = len(peers)
+		right := func(when string) {
+			t.Helper()
+			if _, clocks := f.Clocks(); len(clocks) > 0 {
+				for id, at := range clocks {
+					if off := time.Duration(at - f.trueWall()); off > time.Millisecond {
+						t.Errorf("by %v, %s: the clock of peer %d is shown %v ahead", by, when, id, off)
+					}
+				}
+			}
+		}
+		pings := func(n int) {
+			for range n {
+				f.pass(50 * time.Millisecond)
+				f.Believe()
+				for _, id := range peers {
+					f.Heard(id, uint64(f.trueWall()))
+				}
+				right("at a ping")
+			}
+		}
+		pings(40)
+		for _, move := range []time.Duration{by, -by} {
+			f.wall.Advance(move)
+			right("before a look")
+			f.Believe()
+			right("after a look")
+			pings(40)
+		}
+		if _, clocks := f.Clocks(); len(clocks) != len(peers) {
+			t.Errorf("by %v: %d clocks are known", by, len(clocks))
+		}
+	}
+}
