@@ -13,10 +13,10 @@ import (
 	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
-// Keys that a transaction has read and written are locked by its next attempts (contention.go). That
-// is no help where it has only read: a span, into which others put new keys, or a key that others
-// write. So when attempts have failed over that, the next ones hold all of what the last has read
-// and not written, in the leaders' memory, before they read it: other writers there wait. An
+// Keys that a transaction has read and written are locked by its next attempts (contention.go).
+// That is no help where it has only read: a span, into which others put new keys, or a key that
+// others write. So when attempts have failed over that, the next ones hold all of what the last has
+// read and not written, in the leaders' memory, before they read it: other writers there wait. An
 // attempt that comes to its end that way cannot fail over what it has read again.
 
 const (

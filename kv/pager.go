@@ -10,10 +10,10 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// pager reads a run of keys in order, page by page: a span of a hash number, or of a range keyspace,
-// which may cross partitions. Each page is asked of the partition that holds the next keys at that
-// time, and ends at the end of that partition at the latest: so a split or a merge on the way
-// neither repeats nor misses a key. A pager is used by one goroutine at a time.
+// pager reads a run of keys in order, page by page: a span of a hash number, or of a range
+// keyspace, which may cross partitions. Each page is asked of the partition that holds the next
+// keys at that time, and ends at the end of that partition at the latest: so a split or a merge on
+// the way neither repeats nor misses a key. A pager is used by one goroutine at a time.
 type pager struct {
 	keyspace *Keyspace
 	id       keys.KeyspaceID

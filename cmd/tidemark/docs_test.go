@@ -15,7 +15,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// repository is what pages may point to: files and folders, make targets, tests, metrics, and flags.
+// repository is what pages may point to: files and folders, make targets, tests, metrics, and
+// flags.
 type repository struct {
 	files                          map[string]bool // with folders, by their paths from the top
 	targets, tests, metrics, flags map[string]bool

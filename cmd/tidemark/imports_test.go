@@ -131,7 +131,8 @@ var may = []struct {
 		"placement/server/meta")},
 	{"placement/server/coordination", append(coreRecords[:len(coreRecords):len(coreRecords)],
 		"placement/server/meta", "placement/server/coreclient")},
-	{"placement/server/membership", append(coreRecords[:len(coreRecords):len(coreRecords)], "range/group",
+	{"placement/server/membership", append(coreRecords[:len(coreRecords):len(coreRecords)],
+		"range/group",
 		"placement/server/meta", "placement/server/authflag")},
 	{"placement/...", append(ground[:len(ground):len(ground)], "placement/...")},
 

@@ -120,7 +120,7 @@ func judged(handler grpc.MethodHandler, judge func(ctx context.Context, method s
 }
 
 // asks says that a call of one of these methods changes nothing. A change of placement without a
-// change asks what the settings are, which anybody may know.
+// change asks what the settings are, which every client may know.
 func asks(request any) bool {
 	r, ok := request.(*clusterpb.SetPlacementRequest)
 	return ok && proto.Size(r.GetChange()) == 0

@@ -35,7 +35,8 @@ type coreDisk struct {
 	stalled  int
 	yielding map[keys.PartitionID]time.Time
 	led      map[keys.PartitionID]ledTerm
-	// standsStill is whether the last look found the log standing still, for whoever asks.
+	// standsStill is whether the last look found the log standing still. Every goroutine may
+	// read the field.
 	standsStill atomic.Bool
 
 	running sync.WaitGroup

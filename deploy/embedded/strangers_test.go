@@ -132,8 +132,8 @@ func TestStrangersSeeNoKeys(t *testing.T) {
 	}
 }
 
-// A keyspace that is created under the name of a dropped one has other users: they are not shown the
-// keys in events of the dropped keyspace.
+// A keyspace that is created under the name of a dropped one has other users: they are not shown
+// the keys in events of the dropped keyspace.
 func TestEventsOfADroppedKeyspaceShowNoKeys(t *testing.T) {
 	cluster := startEtcd(t, nil)
 	ctx, at := t.Context(), cluster.Endpoints()

@@ -135,7 +135,8 @@ func judge(err error) verdict {
 	code := codes.Unknown
 	var of rpctypes.EtcdError
 	switch {
-	case errors.Is(err, errUnsent), coordpb.IsNotSent(err), coordpb.IsLeaderless(err), coordpb.IsTooMany(err),
+	case errors.Is(err, errUnsent), coordpb.IsNotSent(err), coordpb.IsLeaderless(err),
+		coordpb.IsTooMany(err),
 		rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner):
 		return busy // another server may be able to
 	case errors.As(rpctypes.Error(err), &of):

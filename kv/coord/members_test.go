@@ -194,8 +194,8 @@ func TestMembersThatHaveMovedAreFound(t *testing.T) {
 	})
 }
 
-// A client that reaches no member goes on with the server that passes calls on, when it connects and
-// later.
+// A client that reaches no member goes on with the server that passes calls on, when it connects
+// and later.
 func TestMembersThatCannotBeReached(t *testing.T) {
 	for name, how := range map[string]memnet.Mode{"refused": memnet.Break, "silent": memnet.Stall} {
 		t.Run(name, func(t *testing.T) {

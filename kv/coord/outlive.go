@@ -10,8 +10,8 @@ import (
 // on. So these contexts carry what they belong to, and a call that ends one of them goes on under a
 // context that does not end with it.
 
-// belonging is the key under which a context carries the *heldKey or the *Ownership that it ends with,
-// and sessionOf the key of the *Session.
+// belonging is the key under which a context carries the *heldKey or the *Ownership that it ends
+// with, and sessionOf the key of the *Session.
 type (
 	belonging struct{}
 	sessionOf struct{}

@@ -78,7 +78,8 @@ func (b *backend) executeWithin(
 			return nil, b.toGRPC(ctx, err)
 		}
 		if b.confirm(ctx) != nil {
-			return nil, rpctypes.ErrGRPCAuthOldRevision // nothing was done, and an error of confirm hides that
+			// Nothing was done, and an error of confirm hides that.
+			return nil, rpctypes.ErrGRPCAuthOldRevision
 		}
 	}
 }

@@ -126,8 +126,8 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
-// A write that was not proposed, since there was no leader in the client's time, says so before that
-// time is over.
+// A write that was not proposed, since there was no leader in the client's time, says so before
+// that time is over.
 func TestWriteWithoutALeader(t *testing.T) {
 	s := serve(t, nil)
 	s.lone.setLeads(t, false)

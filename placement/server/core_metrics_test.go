@@ -56,7 +56,8 @@ func TestCoreMetrics(t *testing.T) {
 			t.Helper()
 			g := coreGauges(t, m)
 			near := func(got, want float64) bool { return got >= want && got <= want+5 }
-			if !near(g["membership_change_age_seconds"], change) || !near(g["membership_change_step_age_seconds"], step) {
+			if !near(g["membership_change_age_seconds"], change) ||
+				!near(g["membership_change_step_age_seconds"], step) {
 				t.Errorf("%v, want an age of %v s, and %v s of the step", g, change, step)
 			}
 		}
@@ -89,7 +90,9 @@ func TestCoreMetrics(t *testing.T) {
 		c.mu.Lock()
 		c.lagging[4] = false
 		c.mu.Unlock()
-		c.await("the newcomer votes", func() bool { return coreGauges(t, other)["membership_changes"] == 0 })
+		c.await("the newcomer votes", func() bool {
+			return coreGauges(t, other)["membership_changes"] == 0
+		})
 		expect(other, 4, 4, 0, 0)
 		aged(other, 0, 0)
 	})

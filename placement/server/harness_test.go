@@ -472,7 +472,9 @@ func (c *core) release() {
 }
 
 // register makes a node, and keeps it alive until the function that it returns is called.
-func (c *core) register(client *coreclient.Client, n int, locality string) (id uint64, stop func()) {
+func (c *core) register(
+	client *coreclient.Client, n int, locality string,
+) (id uint64, stop func()) {
 	c.t.Helper()
 	ctx, cancel := context.WithCancel(c.t.Context())
 	r, err := client.Register(ctx, &clusterpb.RegisterNodeRequest{

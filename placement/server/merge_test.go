@@ -485,7 +485,8 @@ func TestWhatIsFrozenForNothingThaws(t *testing.T) {
 func operatorFor(t *testing.T, c *core, partition uint64) *serverpb.Operator {
 	t.Helper()
 	o := &serverpb.Operator{}
-	revision, err := meta.Load(c.members[0].server.store.Stale(), meta.OperatorKey(keys.PartitionID(partition)),
+	revision, err := meta.Load(c.members[0].server.store.Stale(),
+		meta.OperatorKey(keys.PartitionID(partition)),
 		o)
 	if revision == 0 || err != nil {
 		t.Fatalf("operator of %d: %v", partition, err)

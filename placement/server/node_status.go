@@ -91,7 +91,8 @@ func (s *Server) SetNodeStatus(
 			r.Node, strings.Join(out.Obstacles, "; "))
 	}
 	n.Status = r.Status
-	ok, err := s.meta.CommitEvent(ctx, &clusterpb.Event{Kind: "node", ToNode: r.Node, Reason: "asked for",
+	ok, err := s.meta.CommitEvent(ctx, &clusterpb.Event{Kind: "node", ToNode: r.Node,
+		Reason:  "asked for",
 		Outcome: "is " + statusText(r.Status) + " now"},
 		[]*storepb.Compare{store.ModifiedAt(meta.NodeKey(id), revision)},
 		store.Put(meta.NodeKey(id), meta.Encode(n)))

@@ -6,9 +6,9 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// Alarms say what keeps the store from writing, as etcd's do: a member without disk space, or members
-// that differ. They lie in the state and count where commands are applied, so all members refuse
-// the same ones. While there is an alarm NO_SPACE nothing is put or imported and no lease
+// Alarms say what keeps the store from writing, as etcd's do: a member without disk space, or
+// members that differ. They lie in the state and count where commands are applied, so all members
+// refuse the same ones. While there is an alarm NO_SPACE nothing is put or imported and no lease
 // granted; keys can be read, deleted and compacted. While there is one for differing members
 // nothing is written. An import can be abandoned always.
 //

@@ -139,8 +139,8 @@
 //
 // What an entry has changed becomes visible in this order (Store.publish): leases, revision and the
 // other values, the applied index, who serves, the size, events, and last the outcomes of commands
-// and the reads that waited. So whoever hears of an outcome, or finds that this member serves,
-// reads a state that has it.
+// and the reads that waited. So a caller that hears of an outcome, or finds that this member
+// serves, reads a state that has the change.
 //
 // The package does not import rpc, range/replica or anything above.
 package store

@@ -14,13 +14,13 @@
 //
 // # When the disk is full
 //
-// All writes go through a filesystem that watches them (healthFS). A write that meets "no space left
-// on device" waits in healthFS and is tried again until there is room, so that Pebble never sees the
-// error and needs no recovery. Full says so meanwhile, and it says so earlier, as soon as the free space
-// falls below Options.MinFreeBytes: what takes writes from clients asks it and refuses. Reads go
-// on. What can be had again does not wait, but ends with ErrNoRoom and gives back what it has
-// (NewSpareTableWriter). An owner that closes (Options.Leaving) does not wait for room: the engine
-// then ends as if it had been killed.
+// All writes go through a filesystem that watches them (healthFS). A write that meets "no space
+// left on device" waits in healthFS and is tried again until there is room, so that Pebble never
+// sees the error and needs no recovery. Full says so meanwhile, and it says so earlier, as soon as
+// the free space falls below Options.MinFreeBytes: what takes writes from clients asks it and
+// refuses. Reads go on. What can be had again does not wait, but ends with ErrNoRoom and gives back
+// what it has (NewSpareTableWriter). An owner that closes (Options.Leaving) does not wait for room:
+// the engine then ends as if it had been killed.
 //
 // # When the disk fails
 //

@@ -9,8 +9,8 @@ import (
 )
 
 // scratch counts what compactions that are not over have written. They give it up when there is no
-// room for it (compactionSpace), and so it is not taken for good: what has a better use for the room may
-// count on it.
+// room for it (compactionSpace), and so it is not taken for good: what has a better use for the
+// room may count on it.
 type scratch struct {
 	total atomic.Int64
 

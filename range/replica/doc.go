@@ -93,8 +93,8 @@
 //  2. Replica.mu is the lock of everything else in this package, and of concurrency.Manager,
 //     closing.Timestamps, proposal.Pending and the other rooms that have no lock; under it only
 //     memory is touched: no engine, no group (but the atomics of Lease), no Reply.
-//  3. The locks of gc.Collector, spans.Table and snapshot.Receiver, the budgets of the node, and the
-//     clock's lock. Nothing else is locked under these.
+//  3. The locks of gc.Collector, spans.Table and snapshot.Receiver, the budgets of the node, and
+//     the clock's lock. Nothing else is locked under these.
 //
 // Apply, LeadershipChanged, Install and Snapshot are called one at a time by the group.
 //

@@ -18,8 +18,8 @@ const (
 	groupMost = 4 * time.Millisecond
 )
 
-// groupCommit is what a proposal that is being filled knows about that. It is the evaluator's, or
-// under Replica.mu while no goroutine evaluates.
+// groupCommit says how long the proposal that is being filled has waited for more writes. The
+// evaluating goroutine owns the struct; while no goroutine evaluates, Replica.mu guards it.
 type groupCommit struct {
 	opened time.Time
 	// line is how many waited for the lock that was handed over, at most.

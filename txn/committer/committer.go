@@ -137,7 +137,9 @@ func (t *Transaction) Again(ctx context.Context) (*Transaction, error) {
 }
 
 // attempt is an attempt of a transaction that began at begun.
-func (c *Committer) attempt(ctx context.Context, begun, now hlc.Timestamp, f *attemptIDs) *Transaction {
+func (c *Committer) attempt(
+	ctx context.Context, begun, now hlc.Timestamp, f *attemptIDs,
+) *Transaction {
 	return &Transaction{c: c, life: ctx, id: f.next(c.random), begun: begun,
 		started: hlc.Max(begun, now), ids: f}
 }

@@ -26,9 +26,9 @@
 // Calls for the member that leads begin there (ofLeader). The health of the server is that of a
 // member that is well (Healthy).
 //
-// A stream goes to one member, which is to know of a leader, and ends with it. Clients of etcd begin it again where it was. While
-// the member has answered nothing, the client's messages are kept, and go to another member if the
-// first one refuses the stream (relay).
+// A stream goes to one member, which is to know of a leader, and ends with it. Clients of etcd
+// begin it again where it was. While the member has answered nothing, the client's messages are
+// kept, and go to another member if the first one refuses the stream (relay).
 //
 // # Bounds
 //

@@ -25,8 +25,8 @@ const (
 	authorityPiece = 1 << 20
 )
 
-// Users is the service that tells servers of users and roles, from this server's part of the coordination
-// store.
+// Users is the service that tells servers of users and roles, from this server's part of the
+// coordination store.
 type Users struct {
 	clusterpb.UnimplementedAuthorityServer
 	parts Parts

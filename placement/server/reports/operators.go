@@ -60,8 +60,8 @@ func (s *Reports) Membership(id keys.PartitionID) uint64 {
 	return s.mu.partitions[id].GetMembership()
 }
 
-// Failures is how often the present step of an operator has failed at the leader of a partition, and
-// left the partition's descriptor as it was.
+// Failures is how often the present step of an operator has failed at the leader of a partition,
+// and left the partition's descriptor as it was.
 func (s *Reports) Failures(id keys.PartitionID, operator uint64) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -49,7 +49,8 @@ var (
 	ErrOldMembers = errors.New("not all members of the core are known to run a version that can do " +
 		"this: upgrade all of them, and bring back or remove those that do not answer")
 	// ErrNoSpace says that an alarm NO_SPACE is raised, or that the command would raise it.
-	ErrNoSpace = errors.New("there is no room: a member's disk is nearly full, or the quota is used up")
+	ErrNoSpace = errors.New("there is no room: a member's disk is nearly full, or the quota is " +
+		"used up")
 	// ErrCorrupt says that an alarm for members that differ is raised.
 	ErrCorrupt = errors.New("an alarm says that members differ")
 )

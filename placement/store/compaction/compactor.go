@@ -271,7 +271,7 @@ func (c *Compactor) Prepare(
 }
 
 // Applied says that the store is as far with its compactions as the metadata are. The
-// size of the store is known already: whoever has waited for a compaction asks for the size.
+// size of the store is known already, because callers of AwaitCompaction ask for the size.
 func (c *Compactor) Applied(meta *storepb.MetaRecord) {
 	c.Left(meta)
 	if c.historyLong() || meta.CompactionRest != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// leader is a Store that leads, has no events, and leaves something to be removed by each compaction
-// that is not one of the rest.
+// leader is a Store that leads, has no events, and leaves something to be removed by each
+// compaction that is not one of the rest.
 type leader struct {
 	*Compactor
 	state               *engine.State

@@ -76,8 +76,8 @@ func (l *largeAnswers) take(ctx context.Context) error {
 		return ctx.Err()
 	}
 	n, _ := l.held.Held()
-	return fmt.Errorf("%w: %d answers of more than %d bytes are being read; ask later, or for less at "+
-		"a time", command.ErrOverloaded, n, tables.LargeAnswerBytes)
+	return fmt.Errorf("%w: %d answers of more than %d bytes are being read; ask later, or for less "+
+		"at a time", command.ErrOverloaded, n, tables.LargeAnswerBytes)
 }
 
 func (l *largeAnswers) giveBack() { l.held.Leave(0) }

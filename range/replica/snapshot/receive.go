@@ -49,8 +49,8 @@ func NewReceiver(owner Owner, state *engine.State, table *spans.Table, full func
 }
 
 // Staged is a received snapshot: tables in the engine's directory that nothing refers to yet. After
-// a crash the next start removes them. Whoever has it calls Discard, or the tables are ingested and
-// unclaim is called.
+// a crash the next start removes them. The owner calls Discard, or ingests the tables and calls
+// unclaim.
 type Staged struct {
 	receiver   *Receiver
 	paths      []string
