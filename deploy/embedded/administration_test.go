@@ -34,19 +34,6 @@ func TestAdministrationNeedsRoot(t *testing.T) {
 	ctx := t.Context()
 	at := cluster.Endpoints()
 	etcd := etcdClient(t, nil, at[:3]...)
-	open := func(endpoint string, options ...kv.Option) *kv.Client {
-		t.Helper()
-		client, err := kv.Open(ctx, []string{endpoint}, options...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := client.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		return client
-	}
 	token := func(name, password string) kv.Option {
 		t.Helper()
 		r, err := etcd.Authenticate(ctx, name, password)
@@ -55,7 +42,7 @@ func TestAdministrationNeedsRoot(t *testing.T) {
 		}
 		return kv.Token(func(context.Context) (string, error) { return r.Token, nil })
 	}
-	stranger := open(at[0])
+	stranger := openAt(t, at[0])
 	if _, err := stranger.CreateKeyspace(ctx, "before", kv.Hash(1), kv.Replicas(1)); err != nil {
 		t.Fatalf("with authentication disabled: %v", err)
 	}
@@ -70,8 +57,8 @@ func TestAdministrationNeedsRoot(t *testing.T) {
 	}
 	asUser, asRoot := token("u", "pw"), token("root", "secret")
 	for i, endpoint := range at { // the last is no member of the core
-		for name, c := range map[string]*kv.Client{"a stranger": open(endpoint),
-			"a user": open(endpoint, asUser)} {
+		for name, c := range map[string]*kv.Client{"a stranger": openAt(t, endpoint),
+			"a user": openAt(t, endpoint, asUser)} {
 			if err := c.DropKeyspace(ctx, "before"); err == nil ||
 				!strings.Contains(err.Error(), "user name is empty") &&
 					!strings.Contains(err.Error(), "permission denied") {
@@ -81,7 +68,7 @@ func TestAdministrationNeedsRoot(t *testing.T) {
 				t.Errorf("server %d: keyspaces are not shown to %s: %v", i, name, err)
 			}
 		}
-		root := open(endpoint, asRoot)
+		root := openAt(t, endpoint, asRoot)
 		if _, err := root.CreateKeyspace(ctx, "k", kv.Hash(1), kv.Replicas(1)); err != nil {
 			t.Errorf("server %d: create by root: %v", i, err)
 		}
@@ -98,10 +85,10 @@ func TestAdministrationNeedsRoot(t *testing.T) {
 	if err := write(stranger); !errors.Is(err, kv.ErrUnauthenticated) {
 		t.Errorf("a stranger writes data: %v", err)
 	}
-	if err := write(open(at[0], asUser)); !errors.Is(err, kv.ErrPermissionDenied) {
+	if err := write(openAt(t, at[0], asUser)); !errors.Is(err, kv.ErrPermissionDenied) {
 		t.Errorf("a user without rights writes data: %v", err)
 	}
-	if err := write(open(at[3], asRoot)); err != nil {
+	if err := write(openAt(t, at[3], asRoot)); err != nil {
 		t.Errorf("data are not written by root: %v", err)
 	}
 	admin, err := clientv3.New(clientv3.Config{Endpoints: at[:3], Username: "root",
@@ -113,7 +100,7 @@ func TestAdministrationNeedsRoot(t *testing.T) {
 	if _, err := admin.AuthDisable(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := open(at[3]).DropKeyspace(ctx, "before"); err != nil {
+	if err := openAt(t, at[3]).DropKeyspace(ctx, "before"); err != nil {
 		t.Errorf("with authentication disabled again: %v", err)
 	}
 }

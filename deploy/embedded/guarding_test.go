@@ -43,6 +43,21 @@ func (s *steps) check() {
 
 func whole(name string) *coordpb.KeyspaceRange { return &coordpb.KeyspaceRange{Keyspace: name} }
 
+// openAt opens a client of a server. The client ends with the test.
+func openAt(t *testing.T, endpoint string, options ...kv.Option) *kv.Client {
+	t.Helper()
+	client, err := kv.Open(t.Context(), []string{endpoint}, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return client
+}
+
 // may says what a server's guard answers to a client with a certificate; 0: it may.
 func may(s *Server, certificate string, keyspace uint64, right access.Right) access.Reason {
 	var refused *access.Error

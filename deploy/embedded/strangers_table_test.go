@@ -111,16 +111,7 @@ func TestTableIsForUsers(t *testing.T) {
 	})
 	ctx, at := t.Context(), cluster.Endpoints()
 	etcd := etcdClient(t, nil, at[:3]...)
-	open := func(endpoint string, options ...kv.Option) *kv.Client {
-		t.Helper()
-		client, err := kv.Open(ctx, []string{endpoint}, options...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { client.Close() })
-		return client
-	}
-	operator := open(at[0])
+	operator := openAt(t, at[0])
 	s := steps{t: t}
 	s.do(operator.CreateKeyspace(ctx, "secrets",
 		kv.Range([]byte(marker+"/a"), []byte(marker+"/m")), kv.Replicas(1)))
@@ -169,9 +160,9 @@ func TestTableIsForUsers(t *testing.T) {
 	}
 	as := func(endpoint, user string) *kv.Client {
 		shown := token(user, "pw")
-		return open(endpoint, kv.Token(func(context.Context) (string, error) { return shown, nil }))
+		return openAt(t, endpoint, kv.Token(func(context.Context) (string, error) { return shown, nil }))
 	}
-	root := open(at[3], kv.User("root", kv.Password("secret")))
+	root := openAt(t, at[3], kv.User("root", kv.Password("secret")))
 
 	// A client with a right routes, from any server.
 	key := []byte(marker + "/f")
@@ -195,7 +186,7 @@ func TestTableIsForUsers(t *testing.T) {
 			}
 			cancel()
 		}
-		if _, err := open(endpoint).Keyspace("secrets").Get(ctx, key); !errors.Is(err,
+		if _, err := openAt(t, endpoint).Keyspace("secrets").Get(ctx, key); !errors.Is(err,
 			kv.ErrUnauthenticated) {
 			t.Errorf("server %d: a stranger reads: %v", i, err)
 		}

@@ -31,16 +31,7 @@ func TestStrangersSeeNoKeys(t *testing.T) {
 	cluster := startEtcd(t, nil)
 	ctx, at := t.Context(), cluster.Endpoints()
 	etcd := etcdClient(t, nil, at[:3]...)
-	open := func(endpoint string, options ...kv.Option) *kv.Client {
-		t.Helper()
-		client, err := kv.Open(ctx, []string{endpoint}, options...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { client.Close() })
-		return client
-	}
-	operator := open(at[0])
+	operator := openAt(t, at[0])
 	secrets, err := operator.CreateKeyspace(ctx, "secrets",
 		kv.Range([]byte(marker+"/a"), []byte(marker+"/m")), kv.Replicas(1))
 	if err != nil {
@@ -111,12 +102,12 @@ func TestStrangersSeeNoKeys(t *testing.T) {
 				}
 			}
 		}
-		if _, err := open(endpoint, kv.Token(func(context.Context) (string, error) {
+		if _, err := openAt(t, endpoint, kv.Token(func(context.Context) (string, error) {
 			return token("nobody", "pw"), nil
 		})).Placement(ctx); err != nil {
 			t.Errorf("server %d: a user without rights asks for the settings: %v", i, err)
 		}
-		bounds, err := open(endpoint, kv.Token(func(context.Context) (string, error) {
+		bounds, err := openAt(t, endpoint, kv.Token(func(context.Context) (string, error) {
 			return token("part", "pw"), nil
 		})).Partitions(ctx, "secrets")
 		var starts []string
@@ -138,13 +129,9 @@ func TestEventsOfADroppedKeyspaceShowNoKeys(t *testing.T) {
 	cluster := startEtcd(t, nil)
 	ctx, at := t.Context(), cluster.Endpoints()
 	etcd := etcdClient(t, nil, at[:3]...)
-	operator, err := kv.Open(ctx, at[:1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { operator.Close() })
+	operator := openAt(t, at[0])
 	s := steps{t: t}
-	_, err = operator.CreateKeyspace(ctx, "secrets", kv.Range([]byte(marker+"/a")), kv.Replicas(1))
+	_, err := operator.CreateKeyspace(ctx, "secrets", kv.Range([]byte(marker+"/a")), kv.Replicas(1))
 	s.do(nil, err)
 	split, err := operator.SplitPartition(ctx, "secrets", []byte(marker+"/f"))
 	s.do(nil, err)

@@ -13,7 +13,7 @@ import "time"
 // those in a long line wait for many others anyway.
 
 const (
-	// groupLine is how long a line has to be, gatherMost how long a proposal gathers at most.
+	// groupLine is how long a line has to be, groupMost how long a proposal gathers at most.
 	groupLine = 8
 	groupMost = 4 * time.Millisecond
 )
