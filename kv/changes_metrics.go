@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/metric"
+	"github.com/tidemarkdb/tidemark/rpc/metric"
 )
 
 // feedMetrics are of the change feeds of a client.

@@ -17,7 +17,7 @@ func TestImports(t *testing.T) {
 		".": {module + "hlc", module + "rpc/kvpb", module + "rpc/clusterpb",
 			module + "rpc/peerpb", module + "rpc/nonblock", module + "rpc/transport",
 			module + "rpc/quota",
-			module + "range/admission", module + "metric", module + "rpc/access"},
+			module + "range/admission", module + "rpc/metric", module + "rpc/access"},
 		"memnet": nil, "nonblock": nil, "quota": nil, "access": nil,
 		"transport": {"google.golang.org/grpc/codes", "google.golang.org/grpc/credentials",
 			"google.golang.org/grpc/credentials/insecure", "google.golang.org/grpc/status",

@@ -3,8 +3,8 @@ package rpc
 import (
 	"errors"
 
-	"github.com/tidemarkdb/tidemark/metric"
 	"github.com/tidemarkdb/tidemark/rpc/access"
+	"github.com/tidemarkdb/tidemark/rpc/metric"
 )
 
 // batchMetrics are a BatchServer's.

@@ -25,8 +25,8 @@ var may = []struct {
 	imports []string
 }{
 	{"hlc", nil},
-	{"metric", nil},
-	{"metric/prom", []string{"metric"}},
+	{"rpc/metric", nil},
+	{"rpc/metric/prom", []string{"rpc/metric"}},
 	{"range/alarm", nil},
 	{"range/clockhealth", []string{"hlc"}},
 	{"range/admission", nil},
@@ -34,7 +34,7 @@ var may = []struct {
 
 	// One tier: the wire, and the parts of a node that know one partition's bytes. Which may use
 	// which inside it is below.
-	{"rpc/...", []string{"hlc", "metric", "rpc/...", "range/keys", "range/admission"}},
+	{"rpc/...", []string{"hlc", "rpc/...", "range/keys", "range/admission"}},
 	{"range/keys", []string{"hlc", "rpc/..."}},
 	{"range/load", []string{"range/keys"}},
 	{"range/engine", []string{"hlc", "range/keys", "range/admission"}},
@@ -140,13 +140,13 @@ var may = []struct {
 	{"kv/kvtest/...", []string{"kv", "kv/kvtest/...", "hlc", "rpc/...", "deploy/embedded"}},
 	{"kv/coord", []string{"hlc", "kv", "kv/coord/direct", "rpc/coordpb"}},
 	{"kv/coord/direct", []string{"rpc", "rpc/coordpb"}},
-	{"kv/kvprom", []string{"kv", "metric/..."}},
+	{"kv/kvprom", []string{"kv", "rpc/metric/..."}},
 	{"kv/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "kv/...")},
 
 	// The one place that wires the parts together.
 	{"deploy/certs", nil},
 	{"deploy/embedded/memory", nil},
-	{"deploy/embedded/...", []string{"hlc", "metric/...", "rpc/...", "range/...", "txn/...",
+	{"deploy/embedded/...", []string{"hlc", "rpc/...", "range/...", "txn/...",
 		"placement/...", "deploy/embedded/..."}},
 	// Dashboards and alert rules. They know metrics by name only.
 	{"deploy/monitoring/...", []string{"deploy/monitoring"}},
@@ -160,7 +160,7 @@ var may = []struct {
 	{"bench/proof/fakeserver", []string{"hlc", "rpc/...", "range/keys", "txn"}},
 	// Checkers. They know histories, and not what made them.
 	{"bench/proof/revisions", nil},
-	{"bench/proof/driver", []string{"metric", "bench/proof/history", "bench/proof/calm", "kv",
+	{"bench/proof/driver", []string{"rpc/metric", "bench/proof/history", "bench/proof/calm", "kv",
 		"kv/coord/direct"}},
 	{"bench/proof/coordination", []string{"hlc", "bench/proof/driver", "bench/proof/revisions",
 		"kv", "kv/coord"}},
@@ -171,7 +171,7 @@ var may = []struct {
 	{"bench/compare/coordination", []string{"bench/proof/process", "bench/proof/reference",
 		"kv/coord"}},
 	{"bench/kvtarget", []string{"bench", "kv"}},
-	{"bench/proof/faults", []string{"bench/...", "metric", "kv", "kv/kvprom", "hlc", "rpc/...",
+	{"bench/proof/faults", []string{"bench/...", "kv", "kv/kvprom", "hlc", "rpc/...",
 		"range/engine", "range/keys", "deploy/certs", "deploy/embedded"}},
 	{"bench/...", []string{"bench/...", "kv", "kv/coord/...", "kv/kvprom", "hlc", "rpc/...",
 		"range/engine", "range/keys", "deploy/certs", "deploy/embedded"}},
@@ -181,7 +181,7 @@ var may = []struct {
 }
 
 var ground = []string{
-	"hlc", "metric", "rpc/...", "range/keys", "range/engine", "range/mvcc/...", "range/raftlog",
+	"hlc", "rpc/...", "range/keys", "range/engine", "range/mvcc/...", "range/raftlog",
 	"range/group", "range/host/...", "range/alarm",
 	"range/clockhealth", "range/admission", "range/tree", "range/load",
 }

@@ -14,10 +14,10 @@ import (
 var (
 	sdkPackages = []string{
 		"hlc", "kv", "kv/internal/changes", "kv/internal/frontier", "kv/internal/reads",
-		"kv/internal/sorting", "kv/internal/whole", "kv/internal/writes", "metric",
+		"kv/internal/sorting", "kv/internal/whole", "kv/internal/writes",
 		"range/admission", "range/keys", "range/route", "range/tree",
 		"rpc", "rpc/access", "rpc/block", "rpc/clusterpb", "rpc/coordpb", "rpc/kvpb", "rpc/peerpb",
-		"rpc/nonblock", "rpc/quota", "rpc/transport",
+		"rpc/metric", "rpc/nonblock", "rpc/quota", "rpc/transport",
 		"txn", "txn/committer",
 	}
 	sdkModules = []string{

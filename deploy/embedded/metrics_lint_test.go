@@ -13,7 +13,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/kvprom"
-	"github.com/tidemarkdb/tidemark/metric/prom"
+	"github.com/tidemarkdb/tidemark/rpc/metric/prom"
 )
 
 // The metrics of a running server are named and described as Prometheus wants it. Those of the

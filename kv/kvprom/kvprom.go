@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/kv"
-	"github.com/tidemarkdb/tidemark/metric/prom"
+	"github.com/tidemarkdb/tidemark/rpc/metric/prom"
 )
 
 // Metrics registers the client's metrics. Clients that share a registry need different label sets

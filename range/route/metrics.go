@@ -3,7 +3,7 @@ package route
 import (
 	"errors"
 
-	"github.com/tidemarkdb/tidemark/metric"
+	"github.com/tidemarkdb/tidemark/rpc/metric"
 )
 
 // metrics of one Sender. Only what is off the straight path is counted: a request that goes well

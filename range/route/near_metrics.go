@@ -1,6 +1,6 @@
 package route
 
-import "github.com/tidemarkdb/tidemark/metric"
+import "github.com/tidemarkdb/tidemark/rpc/metric"
 
 // nearOutcome is how a read ended that any replica may answer.
 type nearOutcome uint8

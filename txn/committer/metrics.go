@@ -4,8 +4,8 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/tidemarkdb/tidemark/metric"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/metric"
 )
 
 // metrics of one Committer.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/tidemarkdb/tidemark/metric"
+	"github.com/tidemarkdb/tidemark/rpc/metric"
 )
 
 // Retries counts the attempts of a client's requests that were followed by another one. It is what

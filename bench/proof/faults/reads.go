@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/tidemarkdb/tidemark/metric"
+	"github.com/tidemarkdb/tidemark/rpc/metric"
 )
 
 // counts keeps the counters of one client, which it is opened with (kv.Metrics).

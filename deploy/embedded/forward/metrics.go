@@ -1,6 +1,6 @@
 package forward
 
-import "github.com/tidemarkdb/tidemark/metric"
+import "github.com/tidemarkdb/tidemark/rpc/metric"
 
 // metrics are those of a Forwarder.
 type metrics struct {

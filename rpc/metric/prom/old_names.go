@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/tidemarkdb/tidemark/metric"
+	"github.com/tidemarkdb/tidemark/rpc/metric"
 )
 
 // Metrics that were renamed are exported under both names for one release, so that dashboards and

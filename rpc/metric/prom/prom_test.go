@@ -9,8 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tidemarkdb/tidemark/metric"
-	"github.com/tidemarkdb/tidemark/metric/prom"
+	"github.com/tidemarkdb/tidemark/rpc/metric"
+	"github.com/tidemarkdb/tidemark/rpc/metric/prom"
 )
 
 // shown is what a scrape shows, one line for each value.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tidemarkdb/tidemark/metric"
-	"github.com/tidemarkdb/tidemark/metric/prom"
+	"github.com/tidemarkdb/tidemark/rpc/metric"
+	"github.com/tidemarkdb/tidemark/rpc/metric/prom"
 )
 
 // A renamed metric is gathered under both names, with the same values and labels, also if it is a
