@@ -57,6 +57,10 @@ var may = []struct {
 		"range/replica/proposal", "range/replica/storage")},
 	{"range/replica/...",
 		append(ground[:len(ground):len(ground)], "range/route", "txn/...", "range/replica/...")},
+	// The rooms of a data node.
+	{"range/node/task", nil},
+	{"range/node/table", []string{"hlc", "rpc/...", "range/keys", "range/engine", "range/tree",
+		"range/node/task"}},
 	{"range/node/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...",
 		"range/replica/...", "range/node/...")},
 

@@ -84,7 +84,7 @@ func (b *births) open(child *clusterpb.Partition, self keys.ReplicaID, leads boo
 	n.metrics.born.Inc()
 	// This node may have been behind for so long that a later descriptor names the replica out.
 	n.reconciler.retry(h.id)
-	signal(n.reconciler.wake)
+	n.reconciler.wake.Send()
 	if !leads {
 		n.elections.add(h, n.now()+int64(n.config.PatienceWithLeaders)+
 			n.jitter(n.config.PatienceWithLeaders))
@@ -170,7 +170,7 @@ func (n *Node) openIdle(id raftlog.Identity) (*replica.Replica, error) {
 // noticed notes a replica that was opened, if its partition has split off and the table does not
 // list it yet.
 func (b *births) noticed(h *hosted) {
-	if h.listed.Load().GetSplitFrom() == 0 || b.node.tables.load().Partition(h.id) != nil {
+	if h.listed.Load().GetSplitFrom() == 0 || b.node.tables.Load().Partition(h.id) != nil {
 		return
 	}
 	b.mu.Lock()
@@ -188,7 +188,7 @@ func (b *births) forget(h *hosted) {
 // splitOff are the partitions here that came from one, or from one that did, and that the table
 // lacks.
 func (b *births) splitOff(parent keys.PartitionID) (found []*clusterpb.Partition) {
-	t := b.node.tables.load()
+	t := b.node.tables.Load()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	from := map[uint64]bool{uint64(parent): true}
@@ -245,5 +245,5 @@ func (r *reconciler) spansChanged() {
 	for id := range ids {
 		r.retry(id)
 	}
-	signal(r.wake)
+	r.wake.Send()
 }

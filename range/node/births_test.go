@@ -47,7 +47,7 @@ func (s *divider) order(p *clusterpb.Partition) *clusterpb.Order {
 		return o
 	}
 	parts := 0
-	for _, other := range s.c.core.table.partitions.All() {
+	for _, other := range s.c.core.table.Partitions() {
 		if other.Keyspace == 7 {
 			parts++
 		}
@@ -109,7 +109,7 @@ func (s *divider) partitions() []*clusterpb.Partition {
 	s.c.core.mu.Lock()
 	defer s.c.core.mu.Unlock()
 	var all []*clusterpb.Partition
-	for _, p := range s.c.core.table.partitions.All() {
+	for _, p := range s.c.core.table.Partitions() {
 		if p.Keyspace == 7 {
 			all = append(all, p)
 		}
@@ -456,7 +456,7 @@ func TestBornAfterItWasNamedOut(t *testing.T) {
 		away.stop()
 		away.start()
 		c.await("the node knows", time.Minute, func() bool {
-			p := away.tables.load().Partition(id)
+			p := away.tables.Load().Partition(id)
 			return p != nil && p.Membership == moved.Membership
 		})
 		c.network.setCut(3, false)

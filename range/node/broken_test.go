@@ -63,7 +63,7 @@ func TestABrokenReplicaGoesWithItsKeyspace(t *testing.T) {
 					t.Errorf("partition %s has no tombstone", x.Group)
 				}
 			}
-			if marked, err := m.markedForRemoval(); err != nil || len(marked) > 0 {
+			if marked, err := ReadRemovals(m.config.Log); err != nil || len(marked) > 0 {
 				t.Errorf("marked: %v, %v", marked, err)
 			}
 			m.stop()

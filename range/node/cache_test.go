@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -79,20 +80,20 @@ func TestTableOfAnotherFormatIsSentAnew(t *testing.T) {
 		// What the earlier version has left: no status, and a revision without a format.
 		b := m.log.NewBatch()
 		defer b.Close()
-		for key, x := range map[string]marshaler{
-			string(cacheKey(cacheNode, 8)): &clusterpb.Node{Id: 8, Address: "there:1"},
-			string(cacheKey(cacheRevision, formatUnknown)): &clusterpb.TableUpdate{
+		for key, x := range map[string]interface{ MarshalVT() ([]byte, error) }{
+			string(table.Key(table.KindNode, 8)): &clusterpb.Node{Id: 8, Address: "there:1"},
+			string(table.Key(table.KindRevision, table.FormatUnknown)): &clusterpb.TableUpdate{
 				Cluster: testCluster, Revision: m.Table().Revision},
 		} {
 			record, err := x.MarshalVT()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := b.Set([]byte(key), seal([]byte(key), record), nil); err != nil {
+			if err := b.Set([]byte(key), table.Seal([]byte(key), record), nil); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := b.Delete(cacheKey(cacheRevision, cacheFormat), nil); err != nil {
+		if err := b.Delete(table.Key(table.KindRevision, table.Format), nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := m.log.Commit(b, true); err != nil {
@@ -119,7 +120,7 @@ func TestTableOfAnotherFormatIsSentAnew(t *testing.T) {
 		m.crash()
 		c.core.setDown(true)
 		m.start()
-		if table := m.Table(); !gone() || table.outdated || table.Node(7) != nil {
+		if table := m.Table(); !gone() || table.Outdated || table.Node(7) != nil {
 			t.Errorf("of the table that was sent anew, it has kept %v", table.Nodes())
 		}
 	})

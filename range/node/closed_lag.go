@@ -48,7 +48,7 @@ func (c closedLag) worst() map[uint64]float64 {
 		if closed == 0 {
 			continue // it is new, and has heard nothing
 		}
-		lag := n.closedLag(keys.KeyspaceID(h.listed.Load().GetKeyspace()))
+		lag := n.tables.Load().ClosedLag(keys.KeyspaceID(h.listed.Load().GetKeyspace()))
 		if lag == 0 {
 			lag = replica.DefaultClosedLag
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/range/replica/gc"
 )
 
@@ -55,7 +56,8 @@ func (c *collector) delay(h *hosted) time.Duration {
 	if c.node.diskFull() {
 		return 0
 	}
-	window := c.node.gcWindow(keys.KeyspaceID(h.listed.Load().GetKeyspace()))
+	window := c.node.tables.Load().GCWindow(keys.KeyspaceID(h.listed.Load().GetKeyspace()),
+		c.node.config.GCWindow)
 	return max(c.node.config.GCInterval, window/4)
 }
 
@@ -121,7 +123,7 @@ const collectFullEvery = 10 * time.Second
 func (c *collector) run(ctx context.Context) {
 	interval := c.node.config.GCInterval
 	last := time.Now()
-	for pause(ctx, min(interval, collectFullEvery)) == nil {
+	for task.Pause(ctx, min(interval, collectFullEvery)) == nil {
 		if !c.node.diskFull() && time.Since(last) < interval {
 			continue
 		}

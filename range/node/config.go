@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -20,10 +21,7 @@ import (
 
 // Metadata is what a node needs of the consistent core.
 type Metadata interface {
-	// Watch calls fn with what changed after a revision, in order, until the context or the stream
-	// ends, or fn returns an error. With after 0 it begins with everything there is. It may be
-	// called again at any time.
-	Watch(ctx context.Context, after uint64, fn func(*clusterpb.TableUpdate) error) error
+	table.Source
 	// Heartbeat renews the node's lease and carries reports.
 	Heartbeat(ctx context.Context, r *clusterpb.HeartbeatRequest) (*clusterpb.HeartbeatResponse,
 		error)

@@ -75,7 +75,7 @@ func TestLeftOverGoes(t *testing.T) {
 		s.lag(away, func() {})
 		// It knows the table, and has yet to come to the merge.
 		s.c.core.compact()
-		m.reconciler.everything()
+		m.reconciler.Present()
 		time.Sleep(10 * time.Second) // virtual
 		if s.hosted(away, s.right) == nil {
 			t.Fatal("the replica is gone, and the left one needs it to merge")

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -19,7 +20,7 @@ type core struct {
 	// history are the updates by revision; those up to compacted are gone.
 	history   []*clusterpb.TableUpdate
 	compacted uint64
-	table     *Table
+	table     *table.Table
 	// reports are the latest, by partition.
 	reports  map[uint64]*clusterpb.PartitionReport
 	reporter map[uint64]uint64
@@ -35,7 +36,7 @@ type core struct {
 
 func newCore() *core {
 	return &core{
-		changed: make(chan struct{}), table: newTable(),
+		changed: make(chan struct{}), table: table.New(),
 		reports:  make(map[uint64]*clusterpb.PartitionReport),
 		reporter: make(map[uint64]uint64), stats: make(map[uint64]*clusterpb.NodeStats),
 		wantFull: make(map[uint64]bool), fulls: make(map[uint64]int),
@@ -65,7 +66,7 @@ func (c *core) updateLocked(u *clusterpb.TableUpdate) {
 	c.revision++
 	u.Revision, u.Cluster = c.revision, testCluster
 	c.history = append(c.history, u)
-	c.table = c.table.with(u)
+	c.table = c.table.With(u)
 	c.signalLocked()
 }
 
@@ -90,7 +91,7 @@ func (c *core) Watch(ctx context.Context, after uint64,
 		changed, revision := c.changed, c.revision
 		var send []*clusterpb.TableUpdate
 		if after < c.compacted || (after == 0 && !greeted) {
-			u := diff(newTable(), c.table)
+			u := table.Diff(table.New(), c.table)
 			u.Reset_, u.Revision, u.Cluster = true, revision, testCluster
 			greeted = false
 			send = append(send, u)
@@ -161,17 +162,18 @@ func (c *core) Heartbeat(ctx context.Context,
 		}
 		// What has split off comes with its parent, and not before. It may be left over from before
 		// another partition consumed it.
-		if known := c.table.Partition(keys.PartitionID(d.Id)); known != nil && olderEpoch(known, d) {
+		known := c.table.Partition(keys.PartitionID(d.Id))
+		if known != nil && keys.CompareEpochs(known, d) < 0 {
 			u := &clusterpb.TableUpdate{Partitions: []*clusterpb.Partition{d}}
 			for _, piece := range p.SplitOff {
 				if !c.consumedLocked(piece) {
 					u.Partitions = append(u.Partitions, piece)
 				}
 			}
-			for id, other := range c.table.partitions.All() {
+			for _, other := range c.table.Partitions() {
 				for _, by := range u.Partitions {
 					if keys.Consumes(by, other) && other.Keyspace == by.Keyspace {
-						u.RemovedPartitions = append(u.RemovedPartitions, id)
+						u.RemovedPartitions = append(u.RemovedPartitions, other.Id)
 						break
 					}
 				}
@@ -191,7 +193,7 @@ func (c *core) Heartbeat(ctx context.Context,
 
 // consumedLocked says whether the table shows that a partition was consumed.
 func (c *core) consumedLocked(p *clusterpb.Partition) bool {
-	for _, by := range c.table.partitions.All() {
+	for _, by := range c.table.Partitions() {
 		if by.Keyspace == p.Keyspace && keys.Consumes(by, p) {
 			return true
 		}

@@ -26,7 +26,7 @@ const maxCovering = 64
 // covering are the descriptors that this node knows of what has become of a partition, p first, and
 // of a span of internal keys of it.
 func (n *Node) covering(p *clusterpb.Partition, span keys.Span) []*clusterpb.Partition {
-	table, own := n.tables.load(), n.spans.load(n)
+	table, own := n.tables.Load(), n.spans.load(n)
 	wide := hull(span, keys.PartitionSpan(p))
 	if listed := table.Partition(keys.PartitionID(p.Id)); listed != nil &&
 		listed.Keyspace == p.Keyspace {
@@ -37,16 +37,16 @@ func (n *Node) covering(p *clusterpb.Partition, span keys.Span) []*clusterpb.Par
 		if d.Keyspace != p.Keyspace || d.Hash != p.Hash {
 			return
 		}
-		if here := own.by[d.Id]; here != nil && olderEpoch(d, here) {
+		if here := own.by[d.Id]; here != nil && keys.CompareEpochs(d, here) < 0 {
 			d = here
 		}
-		if known := found[d.Id]; known == nil || olderEpoch(known, d) {
+		if known := found[d.Id]; known == nil || keys.CompareEpochs(known, d) < 0 {
 			found[d.Id] = d
 		}
 	}
 	own.around(span.Start, wide, add)
 	own.heirs(p.Id, add)
-	table.around(p.Keyspace, span.Start, wide, add)
+	table.Around(p.Keyspace, span.Start, wide, maxCovering, add)
 	all := slices.Collect(maps.Values(found))
 	slices.SortFunc(all, func(a, b *clusterpb.Partition) int {
 		far, farther := distance(a, p, span), distance(b, p, span)
@@ -88,29 +88,6 @@ func hull(a, b keys.Span) keys.Span {
 		a.End = b.End
 	}
 	return a
-}
-
-// around calls visit for the partitions of a keyspace that are described in a span of internal
-// keys, up to maxCovering on either side of a key.
-func (t *Table) around(keyspace uint32, key []byte, span keys.Span,
-	visit func(*clusterpb.Partition)) {
-	at := placed{keyspace: keyspace, start: key}
-	left := maxCovering
-	for _, p := range t.members.From(at) {
-		if left == 0 || p.Keyspace != keyspace || !keys.PartitionSpan(p).Overlaps(span) {
-			break
-		}
-		visit(p)
-		left--
-	}
-	for left = maxCovering; left > 0; left-- {
-		p, ok := t.members.Below(at)
-		if !ok || p.Keyspace != keyspace || !keys.PartitionSpan(p).Overlaps(span) {
-			return
-		}
-		visit(p)
-		at = placedOf(p)
-	}
 }
 
 // ownSpans are the descriptors of this node's replicas, as they were a moment ago.
@@ -162,7 +139,7 @@ func (s *ownSpans) load(n *Node) *madeSpans {
 	return m
 }
 
-// around is as Table.around.
+// around is as table.Table.Around.
 func (m *madeSpans) around(key []byte, span keys.Span, visit func(*clusterpb.Partition)) {
 	first := sort.Search(len(m.order), func(i int) bool {
 		return bytes.Compare(m.order[i].Start, key) >= 0

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -31,11 +32,10 @@ func coveringDescriptor(id uint64, from, to int,
 func coveringKey(i int) []byte { return fmt.Appendf(keys.KeyspacePrefix(1), "%03d", i) }
 
 // coveringNode knows a table, and has replicas.
-func coveringNode(table, own []*clusterpb.Partition) *Node {
+func coveringNode(listed, own []*clusterpb.Partition) *Node {
 	n := &Node{config: Config{Monotonic: func() int64 { return 0 }}}
 	n.replicas.init()
-	n.tables.init()
-	n.tables.publish(newTable().with(&clusterpb.TableUpdate{Partitions: table}))
+	n.tables = table.NewCurrent(table.New().With(&clusterpb.TableUpdate{Partitions: listed}))
 	m := &madeSpans{of: n.replicas.current.Load(), cost: 1, by: map[uint64]*clusterpb.Partition{},
 		from: map[uint64][]*clusterpb.Partition{},
 		order: slices.SortedFunc(slices.Values(own), func(a, b *clusterpb.Partition) int {

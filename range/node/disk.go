@@ -205,7 +205,7 @@ func (n *Node) roomForEntries() (room host.Room) {
 // and one that is being taken out is to lead nothing.
 func (n *Node) leadsWell(host uint64) int {
 	if n.host.Clocks().Agrees(host) && !n.host.PeerLeaderAverse(host) &&
-		n.tables.load().Node(keys.NodeID(host)).GetStatus() == clusterpb.NodeStatus_NODE_ACTIVE {
+		n.tables.Load().Node(keys.NodeID(host)).GetStatus() == clusterpb.NodeStatus_NODE_ACTIVE {
 		return 1
 	}
 	return 0

@@ -2,7 +2,7 @@
 //
 // # Data flow
 //
-//	metadata stream ─► table (immutable, persistent trees) ─► reconciler: create, remove replicas
+//	metadata stream ─► range/node/table ─► reconciler: create, remove replicas
 //	                        └► clients that watch the table from this node
 //	clients ─► Submit ─► a pass: Take, Evaluate, Serve of each replica ─► one step of range/host
 //	host ─► leadership, applied entries ─► elections, leader preference, reports, garbage collection
@@ -14,7 +14,7 @@
 // # Without the core
 //
 // A node needs the core to be told of changes, and for nothing else. What it was told last lies in
-// the log database (cache.go): at start it opens its replicas, knows where the other nodes are, and
+// the log database (range/node/table): at start it opens its replicas, knows where the others are, and
 // serves; the stream of changes goes on at the revision that it had reached.
 //
 // INVARIANT: a replica is removed only on a positive statement of a complete table of this cluster,

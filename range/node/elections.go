@@ -5,6 +5,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/range/node/task"
 )
 
 // campaignPeriod is the time between two bursts of campaigns.
@@ -15,7 +17,7 @@ const campaignPeriod = 50 * time.Millisecond
 // after a restart.
 type elections struct {
 	node *Node
-	wake chan struct{} // capacity 1
+	wake task.Signal
 
 	mu struct {
 		sync.Mutex
@@ -44,7 +46,7 @@ func (q *dueHeap) Pop() any {
 
 func (e *elections) init(n *Node) {
 	e.node = n
-	e.wake = make(chan struct{}, 1)
+	e.wake = task.NewSignal()
 }
 
 // add has a group looked at when it is due, unless it waits for that already.
@@ -57,7 +59,7 @@ func (e *elections) add(h *hosted, due int64) {
 	first := e.mu.queue[0].h == h
 	e.mu.Unlock()
 	if first {
-		signal(e.wake)
+		e.wake.Send()
 	}
 }
 
@@ -145,12 +147,4 @@ func (e *elections) look(h *hosted) {
 		h.group.Wake()
 	}
 	e.add(h, n.now()+int64(n.config.PatienceWithLeaders)+n.jitter(n.config.PatienceWithLeaders))
-}
-
-// signal leaves a token in a channel of capacity 1.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

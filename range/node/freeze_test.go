@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
@@ -193,7 +194,7 @@ func TestLaggingTableIsNoProof(t *testing.T) {
 		{"after it has consumed the frozen one", []*clusterpb.Partition{span(102, 4, 5, "f", "z")},
 			false},
 	} {
-		table := newTable().with(&clusterpb.TableUpdate{Partitions: c.table})
+		table := table.New().With(&clusterpb.TableUpdate{Partitions: c.table})
 		table.Complete = true
 		if got := decidedInTable(table, &hosted{id: 103}, f); got != c.decided {
 			t.Errorf("a table from %s decides: %v", c.what, got)

@@ -19,7 +19,7 @@ type fence struct {
 }
 
 func (f fence) gone(node uint64) bool {
-	n := f.node.tables.load().Node(keys.NodeID(node))
+	n := f.node.tables.Load().Node(keys.NodeID(node))
 	return n.GetStatus() == clusterpb.NodeStatus_NODE_GONE
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tidemarkdb/tidemark/range/clockhealth"
+	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -47,7 +48,7 @@ func (h *health) clockRefused() bool {
 // watchHealth looks at the clock and the disks with every tick, and once a second at everything.
 func (n *Node) watchHealth(ctx context.Context) {
 	next := n.now()
-	for pause(ctx, n.config.Tick) == nil {
+	for task.Pause(ctx, n.config.Tick) == nil {
 		n.considerDisk()
 		changed, due := n.lookAtClock(), n.now() >= next
 		if !changed && !due {
@@ -95,7 +96,7 @@ func (n *Node) Ready() (ready bool, reason string) {
 	if r := n.health.refusal.Load(); r != nil {
 		return false, r.message
 	}
-	if !n.tables.load().Complete {
+	if !n.tables.Load().Complete {
 		return false, "waiting for the partition table from the consistent core"
 	}
 	if n.health.settled.Load() {

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/node/table"
+	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -20,9 +22,6 @@ const (
 	// a small part of what the core's leader does.
 	heartbeatPause = 20 * time.Millisecond
 	heartbeatShare = 4
-	// coreMissingAfter is for how long the core may be silent before the log says so: while servers
-	// start and restart it is normal.
-	coreMissingAfter = 10 * time.Second
 )
 
 // heartbeats renews the node's lease every third of it, and reports. Between two beats of that kind
@@ -54,12 +53,12 @@ func (n *Node) heartbeats(ctx context.Context) {
 			n.metrics.heartbeatsFailed.Inc()
 			failures++
 			urgent = false
-			if !missing && time.Duration(n.now()-answered) >= coreMissingAfter {
+			if !missing && time.Duration(n.now()-answered) >= table.MissingAfter {
 				missing = true
 				n.log.Warn("the consistent core does not answer heartbeats; what this node holds "+
 					"is served meanwhile", "error", err)
 			}
-			pause(ctx, min(interval, heartbeatRetry<<min(failures-1, 8)))
+			task.Pause(ctx, min(interval, heartbeatRetry<<min(failures-1, 8)))
 			continue
 		}
 		if missing {
@@ -162,16 +161,4 @@ func (n *Node) stats() *clusterpb.NodeStats {
 	}
 	n.reportSelf(stats)
 	return stats
-}
-
-// pause waits, or returns the context's error.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -47,7 +47,7 @@ func (n *Node) Leaderless(limit int) (some []*clusterpb.LeaderlessPartition, tot
 		}
 	}
 	slices.SortFunc(found, func(a, b *hosted) int { return cmp.Compare(a.id, b.id) })
-	t := n.tables.load()
+	t := n.tables.Load()
 	for _, h := range found[:min(limit, len(found))] {
 		p := h.listed.Load()
 		x := &clusterpb.LeaderlessPartition{Partition: uint64(h.id),

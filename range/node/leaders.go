@@ -57,7 +57,7 @@ func (n *Node) leadershipChanged(h *hosted, l group.Leadership) {
 	}
 	n.leaders.mu.Unlock()
 	if l.Leader != 0 && h.young.Load() {
-		signal(n.young.wake)
+		n.young.wake.Send()
 	}
 	if l.IsLeader || was {
 		n.reports.changedLeader(h)
@@ -144,9 +144,9 @@ func (n *Node) Leader(id keys.PartitionID) *clusterpb.Leader {
 	return h.leaderHint()
 }
 
-// leadersSince returns the leaders of this node's partitions that changed after a version, all that
+// LeadersSince returns the leaders of this node's partitions that changed after a version, all that
 // are known for version 0, the version reached, and a channel that is closed at the next change.
-func (n *Node) leadersSince(version uint64) (hints []*clusterpb.Leader, reached uint64,
+func (n *Node) LeadersSince(version uint64) (hints []*clusterpb.Leader, reached uint64,
 	changed <-chan struct{}) {
 	n.leaders.mu.Lock()
 	reached, changed = n.leaders.mu.version, n.leaders.mu.changed

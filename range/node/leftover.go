@@ -2,6 +2,7 @@ package node
 
 import (
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -11,7 +12,7 @@ import (
 //
 // INVARIANT: no replica here needs it. One that does lies to the left of it, and has not come to
 // the merge yet, so the table has a later epoch of its partition than the replica has.
-func (n *Node) leftOver(t *Table, h *hosted) bool {
+func (n *Node) leftOver(t *table.Table, h *hosted) bool {
 	d := h.replica.Descriptor()
 	if d.GetMembership() == 0 {
 		d = h.listed.Load() // it was to be filled
@@ -19,8 +20,8 @@ func (n *Node) leftOver(t *Table, h *hosted) bool {
 	return n.consumedInTable(t, d)
 }
 
-func (n *Node) consumedInTable(t *Table, d *clusterpb.Partition) bool {
-	by := t.at(d.GetKeyspace(), d.GetStart())
+func (n *Node) consumedInTable(t *table.Table, d *clusterpb.Partition) bool {
+	by := t.At(d.GetKeyspace(), d.GetStart())
 	if by == nil || !keys.Consumes(by, d) {
 		return false
 	}
@@ -40,7 +41,7 @@ func (n *Node) consumedInTable(t *Table, d *clusterpb.Partition) bool {
 }
 
 // brokenLeftOver is leftOver for a replica that does not open.
-func (n *Node) brokenLeftOver(t *Table, b brokenReplica) bool {
+func (n *Node) brokenLeftOver(t *table.Table, b brokenReplica) bool {
 	d, err := n.heldBy(b.identity)
 	if d == nil || err != nil {
 		d = &clusterpb.Partition{}

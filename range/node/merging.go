@@ -14,6 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/birth"
+	"github.com/tidemarkdb/tidemark/range/node/table"
+	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -49,8 +51,8 @@ const (
 // merging is what a node does about merges.
 type merging struct {
 	node      *Node
-	wakeWatch chan struct{} // capacity 1
-	wakeBury  chan struct{} // capacity 1
+	wakeWatch task.Signal
+	wakeBury  task.Signal
 	// burying has room for one goroutine that closes replicas or removes logs. It is held while
 	// others sleep.
 	burying chan struct{}
@@ -75,7 +77,7 @@ type frozenSince struct {
 }
 
 func (m *merging) init(n *Node) {
-	m.node, m.wakeWatch, m.wakeBury = n, make(chan struct{}, 1), make(chan struct{}, 1)
+	m.node, m.wakeWatch, m.wakeBury = n, task.NewSignal(), task.NewSignal()
 	m.burying = make(chan struct{}, 1)
 	m.mu.frozen = make(map[keys.PartitionID]frozenSince)
 	m.mu.by = make(map[keys.PartitionID]*clusterpb.Partition)
@@ -153,7 +155,7 @@ func (m *merging) taken(id keys.PartitionID, by *clusterpb.Partition) {
 	if found {
 		n.metrics.broken.Dec()
 	}
-	signal(m.wakeBury)
+	m.wakeBury.Send()
 }
 
 // end has a replica closed that was consumed.
@@ -163,7 +165,7 @@ func (m *merging) end(h *hosted, by *clusterpb.Partition) {
 	m.rememberLocked(h.id, by)
 	m.mu.Unlock()
 	m.node.metrics.merged.Inc()
-	signal(m.wakeBury)
+	m.wakeBury.Send()
 }
 
 func (m *merging) rememberLocked(id keys.PartitionID, by *clusterpb.Partition) {
@@ -294,7 +296,7 @@ func (m *merging) froze(id keys.PartitionID, f *clusterpb.Freeze) {
 		m.mu.frozen[id] = frozenSince{f, m.node.now()}
 	}
 	m.mu.Unlock()
-	signal(m.wakeWatch)
+	m.wakeWatch.Send()
 }
 
 // watch looks at frozen partitions.
@@ -308,7 +310,7 @@ func (m *merging) watch(ctx context.Context) {
 		case <-m.wakeWatch:
 		}
 		for m.lookAtFrozen(ctx, &working) {
-			if pause(ctx, freezeCheck) != nil {
+			if task.Pause(ctx, freezeCheck) != nil {
 				return
 			}
 		}
@@ -346,7 +348,7 @@ func (m *merging) lookAtFrozen(ctx context.Context, working *sync.WaitGroup) boo
 			defer cancel()
 			if err := do(limited); err != nil && ctx.Err() == nil {
 				n.log.Warn("the freeze of a partition cannot be ended yet", "partition", id, "error", err)
-				_ = pause(ctx, orderAgain)
+				_ = task.Pause(ctx, orderAgain)
 			}
 		})
 	}
@@ -370,7 +372,7 @@ func (m *merging) due(h *hosted, f *clusterpb.Freeze, late bool) func(context.Co
 		keys.CompareEpochs(left.replica.Descriptor(), namedBy(f)) == 0 {
 		return func(ctx context.Context) error { return n.giveUpMerge(ctx, left, f) }
 	}
-	if !h.leading.Load() || !n.decidedHere(left, f) && !decidedInTable(n.tables.load(), h, f) {
+	if !h.leading.Load() || !n.decidedHere(left, f) && !decidedInTable(n.tables.Load(), h, f) {
 		return nil
 	}
 	return func(ctx context.Context) error {
@@ -405,13 +407,13 @@ func (n *Node) decidedHere(left *hosted, f *clusterpb.Freeze) bool {
 //
 // INVARIANT: later it has to be. The table here may lag, and list what the left neighbour has split
 // off from.
-func decidedInTable(t *Table, h *hosted, f *clusterpb.Freeze) bool {
+func decidedInTable(t *table.Table, h *hosted, f *clusterpb.Freeze) bool {
 	listed := t.Partition(h.id)
 	if !t.Complete || listed == nil {
 		return false
 	}
-	before, ok := t.members.Below(placed{keyspace: listed.Keyspace, start: listed.Start})
-	if !ok || before.Keyspace != listed.Keyspace || !bytes.Equal(before.End, listed.Start) {
+	before := t.Before(listed)
+	if before == nil || !bytes.Equal(before.End, listed.Start) {
 		return false
 	}
 	if before.Id == f.GetPartition() {
@@ -499,7 +501,7 @@ func (n *Node) allHaveFreeze(ctx context.Context, right *hosted) error {
 		if lacks == 0 {
 			return nil
 		}
-		if pause(ctx, matchCheck) != nil {
+		if task.Pause(ctx, matchCheck) != nil {
 			return fmt.Errorf("node %d does not have all of partition %s", lacks, right.id)
 		}
 	}

@@ -331,7 +331,7 @@ func (s *mergeTest) whole(m *member) {
 			}
 		}
 		for id := range m.replicas.all() {
-			if m.tables.load().Partition(id) == nil {
+			if m.tables.Load().Partition(id) == nil {
 				why = fmt.Sprintf("partition %s is left", id)
 				return false
 			}

@@ -87,7 +87,7 @@ func (s *reshaper) order(p *clusterpb.Partition) *clusterpb.Order {
 }
 
 func (s *reshaper) rightOf(p *clusterpb.Partition) *clusterpb.Partition {
-	for _, other := range s.c.core.table.partitions.All() {
+	for _, other := range s.c.core.table.Partitions() {
 		if other.Keyspace == p.Keyspace && bytes.Equal(other.Start, p.End) {
 			return other
 		}
@@ -180,7 +180,7 @@ func (s *reshaper) atRest() {
 			all := m.replicas.all()
 			why = fmt.Sprintf("%d replicas on node %d", len(all), m.id)
 			for id, h := range all {
-				p := m.tables.load().Partition(id)
+				p := m.tables.Load().Partition(id)
 				if p == nil || h.replica.Descriptor().GetFrozen() != nil ||
 					keys.CompareEpochs(p, h.replica.Descriptor()) != 0 {
 					why += fmt.Sprintf(": partition %s is %v here, and in the table %v", id,

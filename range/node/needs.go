@@ -56,7 +56,7 @@ func (n *Node) KeyspaceOf(partition uint64) uint64 {
 	if h := n.replicas.get(id); h != nil {
 		return uint64(h.listed.Load().GetKeyspace())
 	}
-	if p := n.tables.load().Partition(id); p != nil {
+	if p := n.tables.Load().Partition(id); p != nil {
 		return uint64(p.Keyspace)
 	}
 	return uint64(n.merging.consumedBy(id).GetKeyspace())

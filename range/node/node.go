@@ -14,12 +14,14 @@ import (
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/giveback"
+	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/range/replica/spans"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // Node is one data node. New makes it, Start starts it, Close ends it.
@@ -39,11 +41,11 @@ type Node struct {
 	broken sync.Map
 	// opening are the partitions whose replica is being made and opened.
 	opening sync.Map
-	tables  tables
+	tables  *table.Current
 
 	processLoad processLoad
 
-	follower   follower
+	follower   *table.Follower
 	reconciler reconciler
 	orders     orders
 	settling   settling
@@ -80,11 +82,20 @@ func New(c Config) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{config: c, log: c.Logger.With("node", c.ID), epoch: c.Monotonic()}
+	cached, err := table.Read(c.Log, c.Cluster)
+	switch {
+	case errors.Is(err, table.ErrCache):
+		n.log.Warn("the partition table on disk is not used; the core will send it", "error", err)
+		cached = table.New()
+	case err != nil:
+		return nil, fmt.Errorf("node %s: %w", c.ID, err)
+	}
+	n.tables = table.NewCurrent(cached)
 	n.health.refusal.Store(&refusal{kvpb.ErrorCode_NODE_UNHEALTHY, fmt.Sprintf("node %s is "+
 		"starting", c.ID)})
 	n.replicas.init()
-	n.tables.init()
-	n.follower.node = n
+	n.follower = &table.Follower{Cluster: c.Cluster, Source: c.Metadata, Log: c.Log, Table: n.tables,
+		Listener: &n.reconciler, Logger: n.log, Now: n.now, Jitter: n.jitter}
 	n.reconciler.init(n)
 	n.orders.init(n)
 	n.settling.init(n)
@@ -98,6 +109,7 @@ func New(c Config) (*Node, error) {
 	n.flusher.init(n)
 	n.splitter.init(n)
 	n.metrics = newMetrics(n, c.Registerer)
+	n.follower.Streams, n.follower.Revision = n.metrics.streams, n.metrics.revision
 	n.shared = &replica.Node{
 		Clock: c.Clock, ClockTrusted: n.clockTrusted,
 		Metrics: replica.NewMetrics(c.Registerer), Logger: n.log, DiskFull: n.diskFull,
@@ -112,7 +124,9 @@ func New(c Config) (*Node, error) {
 		PeerTakes: func(node keys.NodeID, share group.Share) bool {
 			return n.host.PeerTakes(uint64(node), share)
 		},
-		ClientAddress: c.ClientAddress, TransactionLimits: n.transactionLimits,
+		ClientAddress: c.ClientAddress, TransactionLimits: func(id keys.KeyspaceID) txn.Limits {
+			return txn.LimitsOf(n.tables.Load().Keyspace(id))
+		},
 		Bear: n.births.bear, Split: n.births.split,
 		Spans: spans.Table{Changed: n.reconciler.spansChanged},
 		Right: n.merging.right, Open: n.merging.open, Taken: n.merging.taken, Froze: n.merging.froze,
@@ -126,15 +140,6 @@ func New(c Config) (*Node, error) {
 	})
 	if err := n.shared.Prepare(); err != nil {
 		return nil, fmt.Errorf("node %s: %w", c.ID, err)
-	}
-	cached, err := readCache(c.Log, c.Cluster)
-	switch {
-	case errors.Is(err, errCache):
-		n.log.Warn("the partition table on disk is not used; the core will send it", "error", err)
-	case err != nil:
-		return nil, fmt.Errorf("node %s: %w", c.ID, err)
-	default:
-		n.tables.publish(cached)
 	}
 	n.host, err = host.New(host.Config{
 		Self: uint64(c.ID), Log: c.Log, Clock: c.Clock, Tick: c.Tick,
@@ -191,11 +196,22 @@ func (n *Node) Host() *host.Host { return n.host }
 func (n *Node) ID() keys.NodeID { return n.config.ID }
 
 // Table is the partition table as this node knows it.
-func (n *Node) Table() *Table { return n.tables.load() }
+func (n *Node) Table() *table.Table { return n.tables.Load() }
+
+// Subscribe is table.Current.Subscribe with the leaders that this node's replicas know.
+func (n *Node) Subscribe(ctx context.Context, emit func(*clusterpb.TableUpdate) error) error {
+	return n.tables.Subscribe(ctx, n, emit)
+}
+
+// SubscribeTo is table.Current.SubscribeTo with the leaders that this node's replicas know.
+func (n *Node) SubscribeTo(ctx context.Context, first []uint32, more <-chan []uint32, small int,
+	emit func(*clusterpb.TableUpdate) error) error {
+	return n.tables.SubscribeTo(ctx, n, first, more, small, emit)
+}
 
 // Resolve is where another node is, as the table says. The transport asks.
 func (n *Node) Resolve(node uint64) (address string, ok bool) {
-	if x := n.tables.load().Node(keys.NodeID(node)); x != nil && x.Address != "" {
+	if x := n.tables.Load().Node(keys.NodeID(node)); x != nil && x.Address != "" {
 		return x.Address, true
 	}
 	return "", false
@@ -218,7 +234,7 @@ func (n *Node) Start(t host.Transport) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
 	for _, task := range []func(context.Context){
-		n.follower.run, n.reconciler.run, n.elections.run, n.heartbeats, n.preferLeaders,
+		n.follower.Run, n.reconciler.run, n.elections.run, n.heartbeats, n.preferLeaders,
 		n.watchHealth, n.collector.run, n.flusher.run, n.giveBack.Run,
 		n.sweepLocks, n.orders.run, n.settling.run, n.young.run, n.splitter.run,
 		n.merging.watch, n.merging.bury,

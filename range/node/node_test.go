@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -149,7 +150,7 @@ func TestRemovedPartitionsGo(t *testing.T) {
 			if n := len(m.replicas.all()); n != len(kept) {
 				t.Errorf("node %d has %d replicas after a restart, want %d", m.id, n, len(kept))
 			}
-			marked, err := m.markedForRemoval()
+			marked, err := ReadRemovals(m.config.Log)
 			if err != nil || len(marked) != 0 {
 				t.Errorf("node %d: %d marks are left, %v", m.id, len(marked), err)
 			}
@@ -213,8 +214,9 @@ func TestNothingIsRemovedWithoutAWord(t *testing.T) {
 				Complete: true},
 			"a reset that is not complete": {Cluster: testCluster, Revision: 99, Reset_: true},
 		} {
-			f := &follower{node: n}
-			err := f.take(u)
+			f := &table.Follower{Cluster: testCluster, Log: n.config.Log, Table: n.tables,
+				Listener: &n.reconciler, Logger: n.log, Revision: n.metrics.revision}
+			err := f.Take(u)
 			if err == nil && u.Complete {
 				t.Errorf("%s: taken", what)
 			}

@@ -24,7 +24,7 @@ func (n *Node) reopen() error {
 	if err != nil {
 		return fmt.Errorf("node %s: %w", n.config.ID, err)
 	}
-	marked, err := n.markedForRemoval()
+	marked, err := ReadRemovals(n.config.Log)
 	if err != nil {
 		return fmt.Errorf("node %s: %w", n.config.ID, err)
 	}
@@ -214,7 +214,7 @@ func (n *Node) brokenBefore(p *clusterpb.Partition, self *clusterpb.Replica) *br
 	b := x.(brokenReplica)
 	created := &clusterpb.Partition{}
 	if self != nil && keys.ReplicaID(self.Replica) == b.identity.Replica ||
-		created.UnmarshalVT(b.identity.Descriptor) != nil || !olderEpoch(created, p) {
+		created.UnmarshalVT(b.identity.Descriptor) != nil || keys.CompareEpochs(created, p) >= 0 {
 		return nil
 	}
 	return &b

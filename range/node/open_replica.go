@@ -69,7 +69,8 @@ func (n *Node) open(id raftlog.Identity, created bool) (*hosted, error) {
 	}
 	h := &hosted{node: n, id: id.Group, self: id.Replica, identity: id}
 	h.listed.Store(p)
-	if current := n.tables.load().Partition(id.Group); current != nil && !olderEpoch(current, p) {
+	current := n.tables.Load().Partition(id.Group)
+	if current != nil && keys.CompareEpochs(current, p) >= 0 {
 		h.listed.Store(current)
 	}
 	hosts := make(map[keys.ReplicaID]uint64, len(p.Replicas))
@@ -82,15 +83,12 @@ func (n *Node) open(id raftlog.Identity, created bool) (*hosted, error) {
 			h.group = g
 			r, err := replica.New(replica.Config{
 				Partition: p, ReplicaID: id.Replica, State: n.config.State, Group: g,
-				Empty:      len(id.Voters) == 0,
-				Node:       n.shared,
-				GCWindow:   n.gcWindow(keys.KeyspaceID(p.Keyspace)),
-				CommitWait: n.commitWait(keys.KeyspaceID(p.Keyspace)),
-				DefaultTTL: n.defaultTTL(keys.KeyspaceID(p.Keyspace)),
+				Empty:    len(id.Voters) == 0,
+				Node:     n.shared,
+				GCWindow: -1, // until the keyspace's is set
 			})
 			if err == nil {
-				r.SetClosedLag(n.closedLag(keys.KeyspaceID(p.Keyspace)))
-				r.GC().SetProtected(n.protected(keys.KeyspaceID(p.Keyspace)))
+				n.setKeyspace(r, keys.KeyspaceID(p.Keyspace))
 			}
 			h.replica = r
 			return machine{r, h}, err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -85,7 +86,7 @@ func (o *order) fits(now *clusterpb.Partition) bool {
 // orders are those of a node. One goroutine hands them out to a few others.
 type orders struct {
 	node *Node
-	wake chan struct{} // capacity 1
+	wake task.Signal
 	mu   struct {
 		sync.Mutex
 		due map[*hosted]*order
@@ -93,7 +94,7 @@ type orders struct {
 }
 
 func (s *orders) init(n *Node) {
-	s.node, s.wake = n, make(chan struct{}, 1)
+	s.node, s.wake = n, task.NewSignal()
 	s.mu.due = make(map[*hosted]*order)
 }
 
@@ -118,7 +119,7 @@ func (s *orders) take(orders []*clusterpb.Order) {
 	}
 	s.mu.Unlock()
 	if news {
-		signal(s.wake)
+		s.wake.Send()
 	}
 }
 
@@ -258,7 +259,7 @@ func (s *orders) carryOut(ctx context.Context, h *hosted, o *order) {
 }
 
 // Wake is the core's hint that it has orders for this node: the next heartbeat comes soon.
-func (n *Node) Wake() { signal(n.reports.urge) }
+func (n *Node) Wake() { n.reports.urge.Send() }
 
 // obstacle is what an order has to wait for, in words; empty: nothing.
 func (n *Node) obstacle(ctx context.Context, h *hosted, o *order) string {

@@ -7,6 +7,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/task"
 )
 
 const (
@@ -38,7 +39,7 @@ type transferState struct {
 // that are led here and preferred elsewhere: after a restart of another node those that this one
 // took over, and then none.
 func (n *Node) preferLeaders(ctx context.Context) {
-	if pause(ctx, n.config.SettleTime) != nil {
+	if task.Pause(ctx, n.config.SettleTime) != nil {
 		return
 	}
 	tried := make(transfers)
@@ -48,7 +49,7 @@ func (n *Node) preferLeaders(ctx context.Context) {
 			n.preferRound(ctx, tried)
 		}
 		tried.prune(time.Now())
-		if pause(ctx, max(0, n.config.PreferenceInterval-time.Since(began))) != nil {
+		if task.Pause(ctx, max(0, n.config.PreferenceInterval-time.Since(began))) != nil {
 			return
 		}
 	}
@@ -90,7 +91,7 @@ func (n *Node) preferRound(ctx context.Context, tried transfers) {
 		}
 		state.after = now.Add(state.backoff)
 		budget--
-		if pause(ctx, space) != nil {
+		if task.Pause(ctx, space) != nil {
 			return
 		}
 	}

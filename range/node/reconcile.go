@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
+	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -30,7 +32,7 @@ const (
 // of times.
 type reconciler struct {
 	node *Node
-	wake chan struct{} // capacity 1
+	wake task.Signal
 
 	mu struct {
 		sync.Mutex
@@ -52,22 +54,22 @@ type reconciler struct {
 
 func (r *reconciler) init(n *Node) {
 	r.node, r.disk.node = n, n
-	r.wake = make(chan struct{}, 1)
+	r.wake = task.NewSignal()
 	r.mu.due = make(map[keys.PartitionID]struct{})
 	r.removals.init()
 	r.refused = make(map[keys.PartitionID]keys.ReplicaID)
 }
 
-// everything has all partitions looked at.
-func (r *reconciler) everything() {
+// Present has all partitions looked at.
+func (r *reconciler) Present() {
 	r.mu.Lock()
 	r.mu.all = true
 	r.mu.Unlock()
-	signal(r.wake)
+	r.wake.Send()
 }
 
-// partitionsChanged has those looked at that an update named, if they concern this node.
-func (r *reconciler) partitionsChanged(u *clusterpb.TableUpdate) {
+// PartitionsChanged has those looked at that an update named, if they concern this node.
+func (r *reconciler) PartitionsChanged(u *clusterpb.TableUpdate) {
 	r.mu.Lock()
 	for _, p := range u.Partitions {
 		if r.node.replicaHere(p) != nil || r.node.replicas.get(keys.PartitionID(p.Id)) != nil {
@@ -81,11 +83,11 @@ func (r *reconciler) partitionsChanged(u *clusterpb.TableUpdate) {
 		}
 	}
 	r.mu.Unlock()
-	signal(r.wake)
+	r.wake.Send()
 }
 
-// keyspaceChanged hands a keyspace's settings to its replicas.
-func (r *reconciler) keyspaceChanged(k *clusterpb.Keyspace) {
+// KeyspaceChanged hands a keyspace's settings to its replicas.
+func (r *reconciler) KeyspaceChanged(k *clusterpb.Keyspace) {
 	n := r.node
 	id := keys.KeyspaceID(k.Id)
 	for _, h := range n.replicas.all() {
@@ -121,7 +123,7 @@ func (r *reconciler) run(ctx context.Context) {
 		}
 		for more := true; more; {
 			failed := false
-			if more, failed = r.step(ctx); failed && pause(ctx, reconcileRetry) != nil {
+			if more, failed = r.step(ctx); failed && task.Pause(ctx, reconcileRetry) != nil {
 				return
 			}
 		}
@@ -201,7 +203,7 @@ func (r *reconciler) worked(n int) {
 // lookAt has a partition looked at.
 func (r *reconciler) lookAt(id keys.PartitionID) {
 	r.retry(id)
-	signal(r.wake)
+	r.wake.Send()
 }
 
 // retry has a partition looked at in the next step.
@@ -220,7 +222,7 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
 	r.mu.due, r.mu.all = make(map[keys.PartitionID]struct{}), false
 	r.mu.busy = len(due)
 	r.mu.Unlock()
-	t, held := n.tables.load(), n.replicas.all()
+	t, held := n.tables.Load(), n.replicas.all()
 	look := func(id keys.PartitionID, p *clusterpb.Partition) {
 		h := held[id]
 		switch {
@@ -237,7 +239,7 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
 			}
 		case h == nil && t.Complete:
 			if x, found := n.broken.Load(id); found {
-				if b := x.(brokenReplica); t.dropped(b.keyspace()) || n.brokenLeftOver(t, b) {
+				if b := x.(brokenReplica); t.Dropped(b.keyspace()) || n.brokenLeftOver(t, b) {
 					broken = append(broken, b)
 				} else {
 					r.waiting.add(id)
@@ -251,7 +253,7 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
 			case h.takenOver.Load():
 				remove = append(remove, h)
 			case !t.Complete || h.replica.ConsumedBy() != nil:
-			case t.dropped(keys.KeyspaceID(h.listed.Load().GetKeyspace())):
+			case t.Dropped(keys.KeyspaceID(h.listed.Load().GetKeyspace())):
 				remove = append(remove, h)
 			case n.leftOver(t, h):
 				h.moved.Store(true)
@@ -268,7 +270,7 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
 		}
 	}
 	if all {
-		for _, p := range t.partitions.All() {
+		for _, p := range t.Partitions() {
 			look(keys.PartitionID(p.Id), p)
 		}
 		for id := range held {
@@ -320,6 +322,17 @@ func (r *reconciler) waits(id keys.PartitionID, p *clusterpb.Partition) bool {
 	return other != 0
 }
 
+// setKeyspace hands a keyspace's settings to a replica.
+func (n *Node) setKeyspace(r *replica.Replica, id keys.KeyspaceID) {
+	t := n.tables.Load()
+	// In this order: with a window, what is protected is known.
+	r.GC().SetProtected(t.Protected(id))
+	r.GC().SetWindow(t.GCWindow(id, n.config.GCWindow))
+	r.SetCommitWait(t.CommitWait(id))
+	r.SetDefaultTTL(t.DefaultTTL(id))
+	r.SetClosedLag(t.ClosedLag(id))
+}
+
 // replicaHere is this node's replica in a descriptor; nil if it has none.
 func (n *Node) replicaHere(p *clusterpb.Partition) *clusterpb.Replica {
 	for _, r := range p.GetReplicas() {
@@ -338,14 +351,15 @@ func (h *hosted) namedOut(p *clusterpb.Partition) bool {
 			return false
 		}
 	}
-	return !olderEpoch(p, h.replica.Descriptor()) && !olderEpoch(p, h.listed.Load())
+	return keys.CompareEpochs(p, h.replica.Descriptor()) >= 0 &&
+		keys.CompareEpochs(p, h.listed.Load()) >= 0
 }
 
 // listed takes note of a descriptor of a partition that is here. What a descriptor with a higher
 // epoch changes in the replica itself goes through the partition's own log, from its leader; what
 // is followed here is which replica is to lead.
 func (n *Node) listed(h *hosted, p *clusterpb.Partition) {
-	if old := h.listed.Load(); old == p || olderEpoch(p, old) {
+	if old := h.listed.Load(); old == p || keys.CompareEpochs(p, old) < 0 {
 		return
 	}
 	h.listed.Store(p)
@@ -388,9 +402,9 @@ func (r *reconciler) create(ctx context.Context, partitions []*clusterpb.Partiti
 	}
 	// What the table has said meanwhile was not looked at: the replicas were not found here yet.
 	for _, p := range partitions {
-		if id := keys.PartitionID(p.Id); n.tables.load().Partition(id) != p {
+		if id := keys.PartitionID(p.Id); n.tables.Load().Partition(id) != p {
 			r.retry(id)
-			signal(r.wake)
+			r.wake.Send()
 		}
 	}
 	n.metrics.created.Add(float64(len(opened)))

@@ -7,7 +7,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -33,8 +35,8 @@ func (n *Node) markRemoval(ids []raftlog.Identity) error {
 	b := n.config.Log.NewBatch()
 	defer b.Close()
 	for _, id := range ids {
-		key := cacheKey(cacheRemoval, uint64(id.Group))
-		if err := b.Set(key, seal(key, nil), nil); err != nil {
+		key := table.Key(table.KindRemoval, uint64(id.Group))
+		if err := b.Set(key, table.Seal(key, nil), nil); err != nil {
 			return err
 		}
 	}
@@ -46,17 +48,17 @@ func (n *Node) unmarkRemoval(ids []raftlog.Identity) error {
 	b := n.config.Log.NewBatch()
 	defer b.Close()
 	for _, id := range ids {
-		if err := b.Delete(cacheKey(cacheRemoval, uint64(id.Group)), nil); err != nil {
+		if err := b.Delete(table.Key(table.KindRemoval, uint64(id.Group)), nil); err != nil {
 			return err
 		}
 	}
 	return n.config.Log.Commit(b, false)
 }
 
-// markedForRemoval returns the partitions whose removal has begun.
-func (n *Node) markedForRemoval() (map[keys.PartitionID]bool, error) {
-	it, err := n.config.Log.NewIter(&pebble.IterOptions{LowerBound: []byte{cachePrefix,
-		cacheRemoval}, UpperBound: []byte{cachePrefix, cacheRemoval + 1}})
+// ReadRemovals returns the partitions whose replicas are being removed, as the log database has it.
+func ReadRemovals(log *engine.Log) (map[keys.PartitionID]bool, error) {
+	it, err := log.NewIter(&pebble.IterOptions{LowerBound: []byte{table.Prefix,
+		table.KindRemoval}, UpperBound: []byte{table.Prefix, table.KindRemoval + 1}})
 	if err != nil {
 		return nil, fmt.Errorf("looking for unfinished removals: %w", err)
 	}
@@ -65,11 +67,11 @@ func (n *Node) markedForRemoval() (map[keys.PartitionID]bool, error) {
 	for ok := it.First(); ok; ok = it.Next() {
 		key := it.Key()
 		if len(key) != 10 {
-			return nil, fmt.Errorf("looking for unfinished removals: key %q: %w", key, errCache)
+			return nil, fmt.Errorf("looking for unfinished removals: key %q: %w", key, table.ErrCache)
 		}
 		value, err := it.ValueAndErr()
 		if err == nil {
-			_, err = unseal(key, value)
+			_, err = table.Unseal(key, value)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("looking for unfinished removals: %w", err)

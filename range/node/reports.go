@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -31,7 +32,7 @@ type reports struct {
 	}
 	// wake: a leadership was won or lost, which others wait to hear. urge: an order was carried out,
 	// or the core has one.
-	wake, urge chan struct{} // capacity 1
+	wake, urge task.Signal
 	// more: the last heartbeat did not take everything, and the next one belongs to the same beat. Of
 	// the goroutine that takes.
 	more bool
@@ -44,7 +45,7 @@ func (r *reports) init() {
 	r.mu.settled = make(map[*hosted]struct{})
 	r.mu.urgent = make(map[*hosted]struct{})
 	r.mu.full = true
-	r.wake, r.urge = make(chan struct{}, 1), make(chan struct{}, 1)
+	r.wake, r.urge = task.NewSignal(), task.NewSignal()
 }
 
 // changed marks a partition. It is called for every applied batch, and cheap when the partition is
@@ -62,7 +63,7 @@ func (r *reports) changed(h *hosted) {
 // wait for its time.
 func (r *reports) changedLeader(h *hosted) {
 	r.changed(h)
-	signal(r.wake)
+	r.wake.Send()
 }
 
 // carriedOut marks a partition that is what an operator wanted it to become: the core goes on when
@@ -72,7 +73,7 @@ func (r *reports) carriedOut(h *hosted) {
 	r.mu.Lock()
 	r.mu.urgent[h] = struct{}{}
 	r.mu.Unlock()
-	signal(r.urge)
+	r.urge.Send()
 }
 
 // wantFull has everything reported anew. It is for the goroutine that takes.
@@ -162,7 +163,7 @@ func (r *reports) nextUrgent(n int) map[*hosted]bool {
 	some := make(map[*hosted]bool, min(len(r.mu.urgent), n))
 	for h := range r.mu.urgent {
 		if len(some) == n {
-			signal(r.urge)
+			r.urge.Send()
 			break
 		}
 		delete(r.mu.urgent, h)

@@ -37,7 +37,7 @@ func (n *Node) lookAtPeers() {
 		}
 	}
 	if last := n.selfReport.Swap(r); last != nil && !slices.Equal(last.notReady, r.notReady) {
-		signal(n.reports.wake)
+		n.reports.wake.Send()
 	}
 }
 

@@ -112,7 +112,7 @@ func (n *Node) stampClock(response *kvpb.Response) *kvpb.Response {
 // absent says what this node knows of a partition of which it has no replica.
 func (n *Node) absent(id keys.PartitionID) *kvpb.Error {
 	e := &kvpb.Error{Code: kvpb.ErrorCode_PARTITION_NOT_FOUND}
-	t := n.tables.load()
+	t := n.tables.Load()
 	p := t.Partition(id)
 	switch {
 	case p == nil && !t.Complete:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/range/node/task"
 )
 
 // A leader reports a change of its descriptor when the change is settled: an entry behind the one
@@ -27,7 +29,7 @@ const (
 // settling has the descriptors of partitions settled that are led here.
 type settling struct {
 	node *Node
-	wake chan struct{} // capacity 1
+	wake task.Signal
 	mu   struct {
 		sync.Mutex
 		due map[*hosted]struct{}
@@ -35,7 +37,7 @@ type settling struct {
 }
 
 func (s *settling) init(n *Node) {
-	s.node, s.wake = n, make(chan struct{}, 1)
+	s.node, s.wake = n, task.NewSignal()
 	s.mu.due = make(map[*hosted]struct{})
 }
 
@@ -54,7 +56,7 @@ func (s *settling) add(h *hosted) {
 	s.mu.Lock()
 	s.mu.due[h] = struct{}{}
 	s.mu.Unlock()
-	signal(s.wake)
+	s.wake.Send()
 }
 
 // run settles partitions until the context ends.
@@ -68,7 +70,7 @@ func (s *settling) run(ctx context.Context) {
 			return
 		case <-s.wake:
 		}
-		if pause(ctx, settlePause) != nil {
+		if task.Pause(ctx, settlePause) != nil {
 			return
 		}
 		s.mu.Lock()
@@ -100,7 +102,7 @@ func (s *settling) settle(ctx context.Context, h *hosted) {
 		if ctx.Err() == nil {
 			s.node.log.Warn("a change of a partition cannot be reported yet", "partition", h.id, "error",
 				err)
-			_ = pause(ctx, settleAgain)
+			_ = task.Pause(ctx, settleAgain)
 			s.add(h)
 		}
 		return

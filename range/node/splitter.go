@@ -7,6 +7,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/load"
+	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -56,7 +57,7 @@ func (s *splitter) init(n *Node) {
 }
 
 func (s *splitter) run(ctx context.Context) {
-	for pause(ctx, splitterInterval) == nil {
+	for task.Pause(ctx, splitterInterval) == nil {
 		s.look(ctx, time.Now())
 	}
 }
@@ -81,7 +82,7 @@ func (s *splitter) look(ctx context.Context, now time.Time) {
 
 // splitSize is from which size on a partition splits, and whether it does so by itself.
 func (n *Node) splitSize(h *hosted) (bytes uint64, auto bool) {
-	ks := n.tables.load().Keyspace(keys.KeyspaceID(h.listed.Load().GetKeyspace()))
+	ks := n.tables.Load().Keyspace(keys.KeyspaceID(h.listed.Load().GetKeyspace()))
 	if bytes = ks.GetSplitSizeBytes(); bytes == 0 {
 		bytes = defaultSplitSize
 	}
@@ -118,7 +119,7 @@ func (s *splitter) lookAt(ctx context.Context, h *hosted, now time.Time) {
 		s.node.reports.changed(h)
 	}
 	if changed && size >= splitSize {
-		signal(s.node.reports.wake)
+		s.node.reports.wake.Send()
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/range/node/task"
 )
 
 // flusher has the state flushed when much of it is not durable. The state flushes by itself when a
@@ -14,18 +16,18 @@ type flusher struct {
 	limit int64
 	// bytes is about how much was applied since the last flush that was asked for here.
 	bytes atomic.Int64
-	wake  chan struct{} // capacity 1
+	wake  task.Signal
 }
 
 func (f *flusher) init(n *Node) {
 	f.node, f.limit = n, n.config.UnflushedBytes
-	f.wake = make(chan struct{}, 1)
+	f.wake = task.NewSignal()
 }
 
 // applied counts what an apply worker wrote.
 func (f *flusher) applied(bytes int64) {
 	if f.bytes.Add(bytes) >= f.limit {
-		signal(f.wake)
+		f.wake.Send()
 	}
 }
 
@@ -54,7 +56,7 @@ const sweepInterval = time.Second
 
 // sweepLocks looks after the locks in the partitions that are led here.
 func (n *Node) sweepLocks(ctx context.Context) {
-	for pause(ctx, sweepInterval) == nil {
+	for task.Pause(ctx, sweepInterval) == nil {
 		for _, h := range n.replicas.all() {
 			if h.replica.Locked() && h.leading.Load() && !h.removed.Load() {
 				h.replica.SweepLocks(n.config.Clock.Physical())

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -32,7 +33,7 @@ const (
 // young are the replicas that are to lead and have not yet.
 type young struct {
 	node *Node
-	wake chan struct{} // capacity 1
+	wake task.Signal
 	mu   struct {
 		sync.Mutex
 		all    map[*hosted]*youth
@@ -50,7 +51,7 @@ type youth struct {
 }
 
 func (y *young) init(n *Node) {
-	y.node, y.wake = n, make(chan struct{}, 1)
+	y.node, y.wake = n, task.NewSignal()
 	y.mu.all = make(map[*hosted]*youth)
 }
 
@@ -59,7 +60,7 @@ func (y *young) add(h *hosted) {
 	y.mu.Lock()
 	y.mu.all[h] = &youth{}
 	y.mu.Unlock()
-	signal(y.wake)
+	y.wake.Send()
 }
 
 // ask holds a request until a leader is known; it returns false if it is not to be held.
@@ -154,7 +155,7 @@ func (y *young) answeredLocked(of *youth) []replica.Pending {
 // forget takes a replica out that is removed.
 func (y *young) forget(h *hosted) {
 	if h.young.Load() {
-		signal(y.wake) // it says that it is removed
+		y.wake.Send() // it says that it is removed
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node"
 	"github.com/tidemarkdb/tidemark/range/node/birth"
+	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -113,7 +114,7 @@ func (p *Partition) configuration() group.Configuration {
 func Read(d Directory) (*Survey, error) {
 	s := &Survey{Format: Format, Cluster: hexID(d.Cluster), Server: hexID(d.Server),
 		Node: uint64(d.Node), Nodes: []uint64{uint64(d.Node)}}
-	table, err := node.ReadTable(d.Log, d.Cluster)
+	table, err := table.Read(d.Log, d.Cluster)
 	if err != nil {
 		return nil, err
 	}

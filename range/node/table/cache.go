@@ -1,4 +1,4 @@
-package node
+package table
 
 import (
 	"encoding/binary"
@@ -20,46 +20,46 @@ import (
 // survive a crash in their order, so a replica that was created after an update is never found
 // without it.
 const (
-	cachePrefix = 'm'
+	Prefix = 'm'
 
-	cacheRevision  = 'r'
-	cacheNode      = 'n'
-	cacheKeyspace  = 'k'
-	cachePartition = 'p'
-	// cacheRemoval marks a replica whose removal has begun. See removal.go.
-	cacheRemoval = 'x'
+	KindRevision  = 'r'
+	KindNode      = 'n'
+	KindKeyspace  = 'k'
+	KindPartition = 'p'
+	// KindRemoval marks a replica whose removal has begun. See removal.go.
+	KindRemoval = 'x'
 )
 
-// cacheFormat is what of the table is kept, and the id of the record of its revision. A table that
-// was kept in another format (formatUnknown is one) may lack what this one has, and the core would
+// Format is what of the table is kept, and the id of the record of its revision. A table that
+// was kept in another format (FormatUnknown is one) may lack what this one has, and the core would
 // not tell it again: it is used until the core has sent all anew. To be raised when more is kept.
 const (
-	formatUnknown = 0
-	cacheFormat   = 1
+	FormatUnknown = 0
+	Format        = 1
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-var errCache = errors.New("the cached partition table is damaged")
+var ErrCache = errors.New("the cached partition table is damaged")
 
-func cacheKey(kind byte, id uint64) []byte {
-	return binary.BigEndian.AppendUint64([]byte{cachePrefix, kind}, id)
+func Key(kind byte, id uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{Prefix, kind}, id)
 }
 
-// seal appends a CRC-32C over key and record.
-func seal(key, record []byte) []byte {
+// Seal appends a CRC-32C over key and record.
+func Seal(key, record []byte) []byte {
 	sum := crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, record)
 	return binary.BigEndian.AppendUint32(record, sum)
 }
 
-func unseal(key, record []byte) ([]byte, error) {
+func Unseal(key, record []byte) ([]byte, error) {
 	if len(record) < 4 {
-		return nil, fmt.Errorf("a record of %d bytes: %w", len(record), errCache)
+		return nil, fmt.Errorf("a record of %d bytes: %w", len(record), ErrCache)
 	}
 	body := record[:len(record)-4]
 	sum := crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, body)
 	if sum != binary.BigEndian.Uint32(record[len(body):]) {
-		return nil, fmt.Errorf("checksum of record %q: %w", key, errCache)
+		return nil, fmt.Errorf("checksum of record %q: %w", key, ErrCache)
 	}
 	return body, nil
 }
@@ -75,63 +75,63 @@ func cacheUpdate(db *engine.Log, t *Table, u *clusterpb.TableUpdate, whole bool)
 		if err != nil {
 			return err
 		}
-		key := cacheKey(kind, id)
-		return b.Set(key, seal(key, record), nil)
+		key := Key(kind, id)
+		return b.Set(key, Seal(key, record), nil)
 	}
 	if whole {
-		for _, kind := range []byte{cacheNode, cacheKeyspace, cachePartition, cacheRevision} {
-			if err := b.DeleteRange([]byte{cachePrefix, kind}, []byte{cachePrefix, kind + 1},
+		for _, kind := range []byte{KindNode, KindKeyspace, KindPartition, KindRevision} {
+			if err := b.DeleteRange([]byte{Prefix, kind}, []byte{Prefix, kind + 1},
 				nil); err != nil {
 				return err
 			}
 		}
 	}
 	for _, n := range u.Nodes {
-		if err := set(cacheNode, n.Id, n); err != nil {
+		if err := set(KindNode, n.Id, n); err != nil {
 			return err
 		}
 	}
 	for _, k := range u.Keyspaces {
-		if err := set(cacheKeyspace, uint64(k.Id), k); err != nil {
+		if err := set(KindKeyspace, uint64(k.Id), k); err != nil {
 			return err
 		}
 	}
 	for _, p := range u.Partitions {
-		if err := set(cachePartition, p.Id, p); err != nil {
+		if err := set(KindPartition, p.Id, p); err != nil {
 			return err
 		}
 	}
 	for _, id := range u.RemovedNodes {
-		if err := b.Delete(cacheKey(cacheNode, id), nil); err != nil {
+		if err := b.Delete(Key(KindNode, id), nil); err != nil {
 			return err
 		}
 	}
 	for _, id := range u.RemovedKeyspaces {
-		if err := b.Delete(cacheKey(cacheKeyspace, uint64(id)), nil); err != nil {
+		if err := b.Delete(Key(KindKeyspace, uint64(id)), nil); err != nil {
 			return err
 		}
 	}
 	for _, id := range u.RemovedPartitions {
-		if err := b.Delete(cacheKey(cachePartition, id), nil); err != nil {
+		if err := b.Delete(Key(KindPartition, id), nil); err != nil {
 			return err
 		}
 	}
-	format := uint64(cacheFormat)
-	if t.outdated {
-		format = formatUnknown
+	format := uint64(Format)
+	if t.Outdated {
+		format = FormatUnknown
 	}
-	if err := set(cacheRevision, format,
+	if err := set(KindRevision, format,
 		&clusterpb.TableUpdate{Cluster: t.Cluster, Revision: t.Revision}); err != nil {
 		return err
 	}
 	return db.Commit(b, false)
 }
 
-// readCache reads the cached table of a cluster; an empty table if there is none, or one of another
-// cluster.
-func readCache(db *engine.Log, cluster uint64) (*Table, error) {
-	it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{cachePrefix},
-		UpperBound: []byte{cachePrefix + 1}})
+// Read reads the table of a cluster as the node of a log database knew it last; an empty table if
+// there is none, or one of another cluster. It may be some revisions old.
+func Read(db *engine.Log, cluster uint64) (*Table, error) {
+	it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{Prefix},
+		UpperBound: []byte{Prefix + 1}})
 	if err != nil {
 		return nil, fmt.Errorf("reading the cached partition table: %w", err)
 	}
@@ -156,42 +156,42 @@ func readCache(db *engine.Log, cluster uint64) (*Table, error) {
 type cached struct {
 	contents clusterpb.TableUpdate
 	header   *clusterpb.TableUpdate
-	// outdated: at least some of it was written in another format.
-	outdated bool
+	// Outdated: at least some of it was written in another format.
+	Outdated bool
 }
 
 // add takes one record.
 func (c *cached) add(key, value []byte) error {
 	if len(key) != 10 {
-		return fmt.Errorf("key %q: %w", key, errCache)
+		return fmt.Errorf("key %q: %w", key, ErrCache)
 	}
-	if key[1] == cacheRemoval {
+	if key[1] == KindRemoval {
 		return nil
 	}
-	body, err := unseal(key, value)
+	body, err := Unseal(key, value)
 	if err != nil {
 		return err
 	}
 	u := &c.contents
 	switch key[1] {
-	case cacheRevision:
+	case KindRevision:
 		h := &clusterpb.TableUpdate{}
 		err = h.UnmarshalVT(body)
 		if c.header == nil || c.header.Revision < h.Revision {
 			c.header = h
 		}
-		if binary.BigEndian.Uint64(key[2:]) != cacheFormat {
-			c.outdated = true
+		if binary.BigEndian.Uint64(key[2:]) != Format {
+			c.Outdated = true
 		}
-	case cacheNode:
+	case KindNode:
 		n := &clusterpb.Node{}
 		err = n.UnmarshalVT(body)
 		u.Nodes = append(u.Nodes, n)
-	case cacheKeyspace:
+	case KindKeyspace:
 		k := &clusterpb.Keyspace{}
 		err = k.UnmarshalVT(body)
 		u.Keyspaces = append(u.Keyspaces, k)
-	case cachePartition:
+	case KindPartition:
 		p := &clusterpb.Partition{}
 		if err = p.UnmarshalVT(body); err == nil {
 			err = keys.ValidatePartition(p)
@@ -201,7 +201,7 @@ func (c *cached) add(key, value []byte) error {
 		err = errors.New("unknown kind")
 	}
 	if err != nil {
-		return fmt.Errorf("record %q: %w: %w", key, err, errCache)
+		return fmt.Errorf("record %q: %w: %w", key, err, ErrCache)
 	}
 	return nil
 }
@@ -209,10 +209,10 @@ func (c *cached) add(key, value []byte) error {
 // table is what the records make; empty if they are not of this cluster.
 func (c *cached) table(cluster uint64) *Table {
 	if c.header == nil || c.header.Cluster != cluster {
-		return newTable()
+		return New()
 	}
 	c.contents.Cluster, c.contents.Revision = c.header.Cluster, c.header.Revision
-	t := newTable().with(&c.contents)
-	t.Complete, t.outdated = true, c.outdated
+	t := New().With(&c.contents)
+	t.Complete, t.Outdated = true, c.Outdated
 	return t
 }

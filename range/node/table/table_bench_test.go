@@ -1,4 +1,4 @@
-package node
+package table
 
 import (
 	"fmt"
@@ -34,7 +34,7 @@ func benchmarkPartitions(n int) *clusterpb.TableUpdate {
 func BenchmarkTableLookUp(b *testing.B) {
 	for _, n := range tableSizes {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			t := newTable().with(benchmarkPartitions(n))
+			t := New().With(benchmarkPartitions(n))
 			i := 0
 			for b.Loop() {
 				i = (i + 7919) % n
@@ -51,13 +51,13 @@ func BenchmarkTableUpdate(b *testing.B) {
 	for _, n := range tableSizes {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			u := benchmarkPartitions(n)
-			t := newTable().with(u)
+			t := New().With(u)
 			p := proto.Clone(u.Partitions[n/2]).(*clusterpb.Partition)
 			b.ReportAllocs()
 			for b.Loop() {
 				p.Membership++
-				next := t.with(&clusterpb.TableUpdate{Partitions: []*clusterpb.Partition{p}})
-				if d := diff(t, next); len(d.Partitions) != 1 {
+				next := t.With(&clusterpb.TableUpdate{Partitions: []*clusterpb.Partition{p}})
+				if d := Diff(t, next); len(d.Partitions) != 1 {
 					b.Fatal(d)
 				}
 			}
@@ -72,7 +72,7 @@ func BenchmarkTableMemory(b *testing.B) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	t := newTable().with(u)
+	t := New().With(u)
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	for b.Loop() {

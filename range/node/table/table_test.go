@@ -1,4 +1,4 @@
-package node
+package table
 
 import (
 	"cmp"
@@ -19,7 +19,7 @@ func TestTableAgainstMaps(t *testing.T) {
 		nodes := make(map[uint64]*clusterpb.Node)
 		spaces := make(map[uint32]*clusterpb.Keyspace)
 		gone := make(map[uint64]bool)
-		table, first := newTable(), newTable()
+		table, first := New(), New()
 		for range rapid.IntRange(1, 20).Draw(t, "updates") {
 			u := &clusterpb.TableUpdate{}
 			for range rapid.IntRange(0, 10).Draw(t, "partitions") {
@@ -56,7 +56,7 @@ func TestTableAgainstMaps(t *testing.T) {
 			for _, id := range u.RemovedNodes {
 				delete(nodes, id)
 			}
-			table = table.with(u)
+			table = table.With(u)
 			if len(table.Partitions()) != len(naive) || len(table.Nodes()) != len(nodes) ||
 				len(table.Keyspaces()) != len(spaces) {
 				t.Fatalf("%d partitions, %d nodes, %d keyspaces; want %d, %d, %d",
@@ -76,18 +76,18 @@ func TestTableAgainstMaps(t *testing.T) {
 			if rapid.Bool().Draw(t, "keep") {
 				first = table
 			}
-			led := first.with(diff(first, table))
+			led := first.With(Diff(first, table))
 			if !slices.Equal(led.Partitions(), table.Partitions()) ||
 				!sameMembers(table) || !sameMembers(led) || !slices.Equal(led.Nodes(), table.Nodes()) ||
 				!slices.Equal(led.Keyspaces(), table.Keyspaces()) {
 				t.Fatal("the difference does not lead from the one to the other")
 			}
 			// A whole table of equal contents changes nothing.
-			copied := newTable().with(proto.Clone(diff(newTable(), table)).(*clusterpb.TableUpdate))
+			copied := New().With(proto.Clone(Diff(New(), table)).(*clusterpb.TableUpdate))
 			if !sameMembers(first.replacedBy(copied)) {
 				t.Fatal("replaced: the partitions by keyspace are others than by id")
 			}
-			if d := diff(table, table.replacedBy(copied)); len(
+			if d := Diff(table, table.replacedBy(copied)); len(
 				d.Partitions,
 			)+len(
 				d.Nodes,
@@ -121,12 +121,12 @@ func FuzzCachedRecord(f *testing.F) {
 	prefix := keys.HashPrefix(2, 1)
 	p, _ := (&clusterpb.Partition{Id: 100, Keyspace: 2, Hash: 1, Start: prefix,
 		End: keys.PrefixEnd(prefix), PrefixLength: 6}).MarshalVT()
-	f.Add(cacheKey(cachePartition, 100), p, true)
-	f.Add(cacheKey(cacheNode, 1), []byte{8, 1}, true)
-	f.Add(cacheKey(cacheRevision, cacheFormat), []byte{}, false)
+	f.Add(Key(KindPartition, 100), p, true)
+	f.Add(Key(KindNode, 1), []byte{8, 1}, true)
+	f.Add(Key(KindRevision, Format), []byte{}, false)
 	f.Fuzz(func(t *testing.T, key, record []byte, intact bool) {
 		if intact {
-			record = seal(key, record)
+			record = Seal(key, record)
 		}
 		var c cached
 		if err := c.add(key, record); err != nil {

@@ -1,13 +1,18 @@
-package node
+package table
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -18,67 +23,100 @@ const (
 	maxWatchRetry = 5 * time.Second
 	// healthyWatch is how long a stream must have lasted for the next pause to be the first again.
 	healthyWatch = 10 * time.Second
+	// MissingAfter is for how long the core may be silent before the log says so: while servers start
+	// and restart it is normal.
+	MissingAfter = 10 * time.Second
 )
 
-// follower follows the metadata, in one goroutine.
-type follower struct {
-	node *Node
+// Source is the way to the core's table.
+type Source interface {
+	// Watch calls fn with what changed after a revision, in order, until the context or the stream
+	// ends, or fn returns an error. With after 0 it begins with everything there is. It may be
+	// called again at any time.
+	Watch(ctx context.Context, after uint64, fn func(*clusterpb.TableUpdate) error) error
+}
+
+// Listener hears what has changed, when the table is current. Follower.Run calls it.
+type Listener interface {
+	KeyspaceChanged(k *clusterpb.Keyspace)
+	// PartitionsChanged is called with each update.
+	PartitionsChanged(u *clusterpb.TableUpdate)
+	// Present says that the table has reached the present of the core.
+	Present()
+}
+
+// Follower follows the core's table, in the goroutine of Run.
+type Follower struct {
+	// Cluster is the id of the cluster. The table of another one is refused.
+	Cluster uint64
+	Source  Source
+	// Log is the database that keeps the table.
+	Log      *engine.Log
+	Table    *Current
+	Listener Listener
+	Logger   *slog.Logger
+	// Now is a monotonic clock in nanoseconds, and Jitter a random part of a duration.
+	Now    func() int64
+	Jitter func(time.Duration) int64
+	// Streams counts the streams that ended; Revision is the one that the table has reached.
+	Streams  prometheus.Counter
+	Revision prometheus.Gauge
+
 	// fresh is the table that is being sent as a whole; nil when there are only changes.
 	fresh *Table
 	// live: the stream has said that it reached the present.
 	live bool
 }
 
-func (f *follower) run(ctx context.Context) {
-	n := f.node
-	missing, live := false, n.now()
+// Run follows the table until the context ends.
+func (f *Follower) Run(ctx context.Context) {
+	missing, live := false, f.Now()
 	for failures := 0; ctx.Err() == nil; failures++ {
 		began := time.Now()
-		t := n.tables.load()
+		t := f.Table.Load()
 		after := t.Revision
 		f.fresh, f.live = nil, false
-		if !t.Complete || t.outdated {
-			after, f.fresh = 0, newTable()
+		if !t.Complete || t.Outdated {
+			after, f.fresh = 0, New()
 		}
-		err := n.config.Metadata.Watch(ctx, after, f.take)
+		err := f.Source.Watch(ctx, after, f.Take)
 		if ctx.Err() != nil {
 			return
 		}
-		n.metrics.streams.Inc()
+		f.Streams.Inc()
 		if time.Since(began) >= healthyWatch || f.live {
-			failures, missing, live = 0, false, n.now()
+			failures, missing, live = 0, false, f.Now()
 		}
-		if !missing && time.Duration(n.now()-live) >= coreMissingAfter {
+		if !missing && time.Duration(f.Now()-live) >= MissingAfter {
 			missing = true
-			n.log.Warn("the consistent core does not send metadata; what this node holds is "+
+			f.Logger.Warn("the consistent core does not send metadata; what this node holds is "+
 				"served meanwhile", "error", err)
 		} else {
-			n.log.Debug("the metadata stream ended", "error", err)
+			f.Logger.Debug("the metadata stream ended", "error", err)
 		}
 		delay := min(maxWatchRetry, watchRetry<<min(failures, 10))
-		if pause(ctx, delay/2+time.Duration(n.jitter(delay))) != nil {
+		if task.Pause(ctx, delay/2+time.Duration(f.Jitter(delay))) != nil {
 			return
 		}
 	}
 }
 
-// take takes one update. An error ends the stream, and another begins where the table stands.
-func (f *follower) take(u *clusterpb.TableUpdate) error {
-	n := f.node
-	if u.GetCluster() != 0 && u.GetCluster() != n.config.Cluster {
-		n.log.Error("metadata of another cluster is refused: check the addresses of the core",
-			"cluster", n.config.Cluster, "theirs", u.GetCluster())
+// Take takes one update. An error ends the stream, and another begins where the table stands.
+func (f *Follower) Take(u *clusterpb.TableUpdate) error {
+	if u.GetCluster() != 0 && u.GetCluster() != f.Cluster {
+		f.Logger.Error("metadata of another cluster is refused: check the addresses of the core",
+			"cluster", f.Cluster, "theirs", u.GetCluster())
 		return fmt.Errorf("metadata of cluster %016x; this node belongs to %016x", u.GetCluster(),
-			n.config.Cluster)
+			f.Cluster)
 	}
 	u = f.sift(u)
 	if u.GetReset_() {
-		f.fresh = newTable()
+		f.fresh = New()
 	}
 	if f.fresh == nil {
 		return f.changed(u)
 	}
-	f.fresh = f.fresh.with(u)
+	f.fresh = f.fresh.With(u)
 	if !u.GetComplete() {
 		return nil
 	}
@@ -87,12 +125,12 @@ func (f *follower) take(u *clusterpb.TableUpdate) error {
 
 // sift drops descriptors that make no sense: they are never acted on. The update itself is its
 // sender's.
-func (f *follower) sift(u *clusterpb.TableUpdate) *clusterpb.TableUpdate {
+func (f *Follower) sift(u *clusterpb.TableUpdate) *clusterpb.TableUpdate {
 	var kept []*clusterpb.Partition
 	for i, p := range u.Partitions {
 		err := keys.ValidatePartition(p)
 		if err != nil {
-			f.node.log.Error("the core sent a descriptor that makes no sense; it is ignored",
+			f.Logger.Error("the core sent a descriptor that makes no sense; it is ignored",
 				"error", err)
 			if kept == nil {
 				kept = append(make([]*clusterpb.Partition, 0, len(u.Partitions)),
@@ -116,31 +154,29 @@ func (f *follower) sift(u *clusterpb.TableUpdate) *clusterpb.TableUpdate {
 }
 
 // changed puts changes on top of the table.
-func (f *follower) changed(u *clusterpb.TableUpdate) error {
-	n := f.node
-	old := n.tables.load()
+func (f *Follower) changed(u *clusterpb.TableUpdate) error {
+	old := f.Table.Load()
 	if u.GetRevision() != 0 && u.GetRevision() < old.Revision {
 		return fmt.Errorf("a change of revision %d came after revision %d", u.GetRevision(),
 			old.Revision)
 	}
-	next := old.with(u)
+	next := old.With(u)
 	f.publish(old, next, false)
 	if u.GetComplete() && !f.live {
 		f.live = true
-		n.reconciler.everything()
+		f.Listener.Present()
 	}
 	return nil
 }
 
 // replaced puts a whole table in place of the old one. A partition that is not in it is removed:
 // that is sound because the table is whole, of this cluster, and not older than the last one.
-func (f *follower) replaced() error {
-	n := f.node
-	old := n.tables.load()
+func (f *Follower) replaced() error {
+	old := f.Table.Load()
 	fresh := f.fresh
 	f.fresh = nil
 	if fresh.Revision < old.Revision {
-		n.log.Warn("a member of the core sent a table older than the one this node has, and "+
+		f.Logger.Warn("a member of the core sent a table older than the one this node has, and "+
 			"nothing is done because of it: "+
 			"the member lags, or the core was restored from a backup",
 			"revision", fresh.Revision, "known", old.Revision)
@@ -149,34 +185,33 @@ func (f *follower) replaced() error {
 	}
 	fresh.Complete = true
 	if fresh.Cluster == 0 {
-		fresh.Cluster = n.config.Cluster
+		fresh.Cluster = f.Cluster
 	}
 	f.live = true
 	f.publish(old, old.replacedBy(fresh), true)
-	n.reconciler.everything()
+	f.Listener.Present()
 	return nil
 }
 
 // publish makes a table the current one, and keeps it on disk.
-func (f *follower) publish(old, next *Table, whole bool) {
-	n := f.node
-	delta := diff(old, next)
+func (f *Follower) publish(old, next *Table, whole bool) {
+	delta := Diff(old, next)
 	durable, known := delta, old
 	if whole {
-		known = newTable()
-		durable = diff(known, next)
+		known = New()
+		durable = Diff(known, next)
 	}
-	if err := cacheUpdate(n.config.Log, next, withoutState(durable, known), whole); err != nil {
-		n.log.Warn("the partition table could not be kept on disk", "error", err)
+	if err := cacheUpdate(f.Log, next, withoutState(durable, known), whole); err != nil {
+		f.Logger.Warn("the partition table could not be kept on disk", "error", err)
 	}
 	// INVARIANT: not before it is on its way to the disk: a replica that is created because of it
 	// is never found there without it.
-	n.tables.publish(next)
-	n.metrics.revision.Set(float64(next.Revision))
+	f.Table.Publish(next)
+	f.Revision.Set(float64(next.Revision))
 	for _, k := range delta.Keyspaces {
-		n.reconciler.keyspaceChanged(k)
+		f.Listener.KeyspaceChanged(k)
 	}
-	n.reconciler.partitionsChanged(delta)
+	f.Listener.PartitionsChanged(delta)
 }
 
 // withoutState leaves out nodes of which only changed what is not worth keeping: whether they live,
@@ -200,7 +235,7 @@ func withoutState(u *clusterpb.TableUpdate, old *Table) *clusterpb.TableUpdate {
 
 // bareNode is what is worth keeping of a node: all but what changes while nothing happens to it. A
 // field is kept unless it is named here, since a node that restarts is not told it again: the core
-// goes on after the revision of what is on the disk. To name fewer takes a new cacheFormat.
+// goes on after the revision of what is on the disk. To name fewer takes a new Format.
 func bareNode(n *clusterpb.Node) *clusterpb.Node {
 	bare := proto.CloneOf(n)
 	bare.Alive, bare.Stats, bare.AliveSinceUnixMs, bare.SilentSinceUnixMs = false, nil, 0, 0

@@ -1,4 +1,4 @@
-package node
+package table
 
 import (
 	"bytes"
@@ -22,9 +22,9 @@ type Table struct {
 	Revision uint64
 	// Complete says that everything that existed at Revision is in it.
 	Complete bool
-	// outdated says that it was read from the disk in another format, and may lack what the core
-	// has told: the core has to send all anew. See cacheFormat.
-	outdated bool
+	// Outdated says that it was read from the disk in another format, and may lack what the core
+	// has told: the core has to send all anew. See Format.
+	Outdated bool
 
 	nodes      tree.Tree[uint64, *clusterpb.Node]
 	keyspaces  tree.Tree[uint32, *clusterpb.Keyspace]
@@ -49,7 +49,7 @@ func compareMembers(a, b placed) int {
 		cmp.Compare(a.partition, b.partition))
 }
 
-func newTable() *Table {
+func New() *Table {
 	return &Table{
 		nodes:      tree.NewOrdered[uint64, *clusterpb.Node](),
 		keyspaces:  tree.NewOrdered[uint32, *clusterpb.Keyspace](),
@@ -59,8 +59,8 @@ func newTable() *Table {
 	}
 }
 
-// dropped says whether a keyspace was dropped, or is being. The table is complete.
-func (t *Table) dropped(id keys.KeyspaceID) bool {
+// Dropped says whether a keyspace was dropped, or is being. The table is complete.
+func (t *Table) Dropped(id keys.KeyspaceID) bool {
 	k := t.Keyspace(id)
 	return k == nil || k.State == clusterpb.KeyspaceState_DROPPING
 }
@@ -106,8 +106,8 @@ func (t *Table) PartitionsOf(id keys.KeyspaceID) iter.Seq[*clusterpb.Partition] 
 	}
 }
 
-// at is the partition that has an internal key of a keyspace; nil if none is known that does.
-func (t *Table) at(keyspace uint32, key []byte) *clusterpb.Partition {
+// At is the partition that has an internal key of a keyspace; nil if none is known that does.
+func (t *Table) At(keyspace uint32, key []byte) *clusterpb.Partition {
 	// Whatever begins at the key is below all that begins behind it.
 	p, ok := t.members.Below(placed{keyspace: keyspace, start: keys.Next(key)})
 	if !ok || p.Keyspace != keyspace || !keys.PartitionSpan(p).Contains(key) {
@@ -116,14 +116,47 @@ func (t *Table) at(keyspace uint32, key []byte) *clusterpb.Partition {
 	return p
 }
 
+// Around calls visit for the partitions of a keyspace that are described in a span of internal
+// keys, up to most on either side of a key.
+func (t *Table) Around(keyspace uint32, key []byte, span keys.Span, most int,
+	visit func(*clusterpb.Partition)) {
+	at := placed{keyspace: keyspace, start: key}
+	left := most
+	for _, p := range t.members.From(at) {
+		if left == 0 || p.Keyspace != keyspace || !keys.PartitionSpan(p).Overlaps(span) {
+			break
+		}
+		visit(p)
+		left--
+	}
+	for left = most; left > 0; left-- {
+		p, ok := t.members.Below(at)
+		if !ok || p.Keyspace != keyspace || !keys.PartitionSpan(p).Overlaps(span) {
+			return
+		}
+		visit(p)
+		at = placedOf(p)
+	}
+}
+
+// Before is the partition whose key comes last before that of another one, in its keyspace; nil if
+// there is none.
+func (t *Table) Before(p *clusterpb.Partition) *clusterpb.Partition {
+	before, ok := t.members.Below(placed{keyspace: p.Keyspace, start: p.Start})
+	if !ok || before.Keyspace != p.Keyspace {
+		return nil
+	}
+	return before
+}
+
 // olderEpoch says whether a's epoch is lower than b's.
 func olderEpoch(a, b *clusterpb.Partition) bool {
 	return keys.CompareEpochs(a, b) < 0
 }
 
-// with returns the table with an update on top, at a cost in proportion to the update. A descriptor
+// With returns the table with an update on top, at a cost in proportion to the update. A descriptor
 // with a lower epoch than the one known is left out.
-func (t *Table) with(u *clusterpb.TableUpdate) *Table {
+func (t *Table) With(u *clusterpb.TableUpdate) *Table {
 	next := *t
 	next.changed = make(chan struct{})
 	next.Revision = max(t.Revision, u.Revision)
@@ -206,9 +239,9 @@ func replaced[K any, V comparable](old, fresh tree.Tree[K, V], keep func(old, ne
 	return next.Tree()
 }
 
-// diff is the update that leads from one table to a later one, at a cost in proportion to what
+// Diff is the update that leads from one table to a later one, at a cost in proportion to what
 // changed: a follower of the table keeps the last one that it saw, and needs no queue.
-func diff(from, to *Table) *clusterpb.TableUpdate {
+func Diff(from, to *Table) *clusterpb.TableUpdate {
 	u := &clusterpb.TableUpdate{Cluster: to.Cluster, Revision: to.Revision}
 	u.Nodes, u.RemovedNodes = changed(from.nodes, to.nodes)
 	u.Keyspaces, u.RemovedKeyspaces = changed(from.keyspaces, to.keyspaces)
@@ -229,16 +262,21 @@ func changed[K any, V comparable](from, to tree.Tree[K, V]) (now []V, gone []K) 
 	return now, gone
 }
 
-// tables holds the current table. One goroutine publishes.
-type tables struct {
-	current atomic.Pointer[Table]
+// Current holds the table as it is now. One goroutine publishes.
+type Current struct{ pointer atomic.Pointer[Table] }
+
+// NewCurrent begins with a table.
+func NewCurrent(t *Table) *Current {
+	c := &Current{}
+	c.pointer.Store(t)
+	return c
 }
 
-func (t *tables) init() { t.current.Store(newTable()) }
+// Load is the table as it is now.
+func (c *Current) Load() *Table { return c.pointer.Load() }
 
-func (t *tables) load() *Table { return t.current.Load() }
-
-func (t *tables) publish(next *Table) {
-	old := t.current.Swap(next)
+// Publish makes a table the current one.
+func (c *Current) Publish(next *Table) {
+	old := c.pointer.Swap(next)
 	close(old.changed)
 }

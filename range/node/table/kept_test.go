@@ -1,12 +1,13 @@
-package node
+package table
 
 import (
+	"log/slog"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -20,17 +21,9 @@ func TestTableIsKeptBeforeItIsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	state, err := engine.OpenState(engine.Options{FS: vfs.NewMem(), Dir: "state"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer state.Close()
-	n, err := New(Config{ID: 1, Cluster: testCluster, Log: log, State: state,
-		Clock: hlc.NewClock(nil, nil), Metadata: newCore()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer n.Close()
+	f := &Follower{Cluster: 1, Log: log, Table: NewCurrent(New()), Listener: deaf{},
+		Logger:   slog.New(slog.DiscardHandler),
+		Revision: prometheus.NewGauge(prometheus.GaugeOpts{Name: "revision"})}
 	done, early := make(chan struct{}), make(chan uint64, 1)
 	go func() {
 		defer close(early)
@@ -40,16 +33,15 @@ func TestTableIsKeptBeforeItIsShown(t *testing.T) {
 				return
 			default:
 			}
-			shown := n.tables.load().Revision
+			shown := f.Table.Load().Revision
 			if kept := keptRevision(t, log); kept < shown {
 				early <- shown
 				return
 			}
 		}
 	}()
-	f := &follower{node: n}
 	for revision := uint64(1); revision <= 10; revision++ {
-		u := &clusterpb.TableUpdate{Cluster: testCluster, Revision: revision, Complete: true,
+		u := &clusterpb.TableUpdate{Cluster: f.Cluster, Revision: revision, Complete: true,
 			Reset_: revision == 1,
 			Nodes: []*clusterpb.Node{{Id: 1,
 				Address: "a"}}, Keyspaces: []*clusterpb.Keyspace{{Id: uint32(revision), Name: "k"}}}
@@ -63,10 +55,10 @@ func TestTableIsKeptBeforeItIsShown(t *testing.T) {
 					Replicas: []*clusterpb.Replica{{Node: 2, Replica: 1,
 						Role: clusterpb.ReplicaRole_VOTER}}})
 		}
-		if err := f.take(u); err != nil {
+		if err := f.Take(u); err != nil {
 			t.Fatal(err)
 		}
-		if got := n.tables.load(); got.Revision != revision ||
+		if got := f.Table.Load(); got.Revision != revision ||
 			len(got.Partitions()) != 1000*int(revision) {
 			t.Fatalf("revision %d, %d partitions", got.Revision, len(got.Partitions()))
 		}
@@ -77,9 +69,16 @@ func TestTableIsKeptBeforeItIsShown(t *testing.T) {
 	}
 }
 
+// deaf is a Listener that does nothing.
+type deaf struct{}
+
+func (deaf) KeyspaceChanged(*clusterpb.Keyspace)      {}
+func (deaf) PartitionsChanged(*clusterpb.TableUpdate) {}
+func (deaf) Present()                                 {}
+
 // keptRevision is of which revision the table on disk is.
 func keptRevision(t *testing.T, log *engine.Log) uint64 {
-	key := cacheKey(cacheRevision, cacheFormat)
+	key := Key(KindRevision, Format)
 	record, closer, err := log.Get(key)
 	if err == pebble.ErrNotFound {
 		return 0
@@ -90,7 +89,7 @@ func keptRevision(t *testing.T, log *engine.Log) uint64 {
 	}
 	defer closer.Close()
 	header := &clusterpb.TableUpdate{}
-	body, err := unseal(key, record)
+	body, err := Unseal(key, record)
 	if err == nil {
 		err = header.UnmarshalVT(body)
 	}
