@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 const (
@@ -351,7 +351,7 @@ func (g *group) take(answer route.Answer, r *reading, pairs []Pair) error {
 }
 
 // takeRows puts the rows of those keys that have a value into pairs.
-func (g *group) takeRows(rows []rpc.Row, pairs []Pair) {
+func (g *group) takeRows(rows []wire.Row, pairs []Pair) {
 	for i, key := range g.keys {
 		if len(rows) > 0 && bytes.Equal(rows[0].Key, key) {
 			pairs[g.places[i]] = pairOf(&rows[0])

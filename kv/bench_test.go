@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // idleNode answers at once: what a benchmark against it costs is the client, the streams and gRPC.
@@ -16,7 +16,7 @@ func idleNode(b *testing.B) *Client {
 	n, value := c.Nodes[1], make([]byte, 256)
 	n.Kill()
 	n.Answer = func(r *kvpb.Request) *kvpb.Response {
-		now := rpc.ToTimestamp(n.Clock.Now())
+		now := wire.ToTimestamp(n.Clock.Now())
 		out := &kvpb.Response{Now: now}
 		switch r.Command.(type) {
 		case *kvpb.Request_Put:

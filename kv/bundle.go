@@ -7,8 +7,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // bundle is hash partitions of one leading node that are read together, in order, page by page: the
@@ -32,7 +32,7 @@ func (s *scan) bundle(b *route.Bundle) *bundle {
 // scanPage reads the next page. left are the partitions that have left the bundle: they are not
 // part of the page.
 func (b *bundle) scanPage(ctx context.Context, snap *snapshot, keysOnly bool,
-	rows, size int) (pairs []rpc.Row, left []*route.Partition, err error) {
+	rows, size int) (pairs []wire.Row, left []*route.Partition, err error) {
 	ctx, cancel := b.keyspace.client.bound(ctx)
 	defer cancel()
 	command := &kvpb.MergeScanRequest{
@@ -61,7 +61,7 @@ func (b *bundle) scanPage(ctx context.Context, snap *snapshot, keysOnly bool,
 	if err := b.advance(answer.GetMore(), answer.GetResume()); err != nil {
 		return nil, nil, err
 	}
-	if pairs, err = rpc.DecodeRows(answer.GetRows()); err != nil {
+	if pairs, err = wire.DecodeRows(answer.GetRows()); err != nil {
 		return nil, nil, &route.Error{Node: b.route.Node, Message: err.Error()}
 	}
 	return pairs, answer.Refused, nil

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 const (
@@ -123,7 +123,7 @@ func (k *Keyspace) setConsumer(ctx context.Context, name string, position Timest
 	options ...ConsumerOption) (info ConsumerInfo, existed bool, err error) {
 	const op = "set consumer"
 	r := &clusterpb.SetConsumerRequest{Keyspace: k.name, Name: name,
-		Position: rpc.ToClusterTimestamp(position)}
+		Position: wire.ToClusterTimestamp(position)}
 	if err := k.checkConsumer(op, name); err != nil {
 		return info, false, err
 	}
@@ -236,7 +236,7 @@ func consumerInfo(c *clusterpb.Consumer) ConsumerInfo {
 	}
 	return ConsumerInfo{Keyspace: c.Keyspace, Name: c.Name,
 		From: c.Span.GetStart(), To: c.Span.GetEnd(), SpanHidden: c.SpanHidden,
-		Position: rpc.FromClusterTimestamp(c.Position),
+		Position: wire.FromClusterTimestamp(c.Position),
 		Lag:      time.Duration(c.LagMillis) * time.Millisecond,
 		Keep:     time.Duration(c.KeepMillis) * time.Millisecond,
 		Created:  time.UnixMilli(c.CreatedUnixMs), Updated: time.UnixMilli(c.UpdatedUnixMs),

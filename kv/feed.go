@@ -5,7 +5,7 @@ import (
 	"context"
 
 	"github.com/tidemarkdb/tidemark/range/route"
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // feed is a pager or a bundle with a page in hand, and possibly the next one on its way.
@@ -23,7 +23,7 @@ type feed struct {
 	asleep bool
 
 	// pairs is the page in hand, from next on.
-	pairs []rpc.Row
+	pairs []wire.Row
 	next  int
 	// scattered are feeds of partitions that have left the bundle, each with its page in hand. No
 	// pair that came after they had left is yielded before they are taken into account.
@@ -34,7 +34,7 @@ type feed struct {
 
 // fetched is what became of fetching a page.
 type fetched struct {
-	pairs     []rpc.Row
+	pairs     []wire.Row
 	scattered []*feed
 	err       error
 }
@@ -48,7 +48,7 @@ func (f *feed) over() bool {
 }
 
 // head returns the next pair without taking it; nil at the end.
-func (f *feed) head(ctx context.Context) (*rpc.Row, error) {
+func (f *feed) head(ctx context.Context) (*wire.Row, error) {
 	for f.next == len(f.pairs) {
 		f.pairs, f.next = nil, 0
 		if f.pending == nil && f.over() {

@@ -9,9 +9,9 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Keyspace is a handle on a keyspace. It is cheap, needs no closing, and is found by name with
@@ -278,7 +278,7 @@ func clone(b []byte) []byte { return bytes.Clone(b) }
 // pairOf copies a pair out of the message that brought it, so that a kept pair does not keep the
 // message; with one allocation, and capacities that keep appends to one slice from running into the
 // other.
-func pairOf(p *rpc.Row) Pair {
+func pairOf(p *wire.Row) Pair {
 	k, n := len(p.Key), len(p.Key)+len(p.Value)
 	buf := make([]byte, n)
 	copy(buf, p.Key)
@@ -294,5 +294,5 @@ func owned(value []byte) []byte {
 	return out
 }
 
-func fromWire(ts *kvpb.Timestamp) hlc.Timestamp { return rpc.FromTimestamp(ts) }
-func toWire(ts hlc.Timestamp) *kvpb.Timestamp   { return rpc.ToTimestamp(ts) }
+func fromWire(ts *kvpb.Timestamp) hlc.Timestamp { return wire.FromTimestamp(ts) }
+func toWire(ts hlc.Timestamp) *kvpb.Timestamp   { return wire.ToTimestamp(ts) }

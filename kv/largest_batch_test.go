@@ -8,9 +8,9 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/internal/writes"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // A batch of exactly as many bytes as a batch may have is taken by the client, is no larger for a
@@ -48,7 +48,7 @@ func TestLargestBatch(t *testing.T) {
 		if _, bad := command.Of(q).CheckWrite(partition, q); (bad != nil) != (more > 0) {
 			t.Errorf("a server says to a batch of %d bytes: %+v", sizeOf(operations), bad)
 		}
-		if size := proto.Size(q); size > rpc.MaxMessageBytes-1<<20 {
+		if size := proto.Size(q); size > wire.MaxMessageBytes-1<<20 {
 			t.Errorf("it takes %d bytes in a message", size)
 		}
 	}

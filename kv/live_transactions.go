@@ -12,8 +12,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // LiveTransaction is what one partition knows of a transaction that has locks there.
@@ -250,7 +250,7 @@ const maxInspected = 10_000
 func liveTransaction(keyspace string, partition uint64, x *kvpb.LiveTransaction) LiveTransaction {
 	out := LiveTransaction{
 		ID:    hex.EncodeToString(x.GetTransaction().GetId()),
-		Begun: rpc.FromTimestamp(x.GetTransaction().GetBegun()), Keyspace: keyspace,
+		Begun: wire.FromTimestamp(x.GetTransaction().GetBegun()), Keyspace: keyspace,
 		Partition: partition, Locks: x.Intents - min(x.Spans, x.Intents), Spans: x.Spans,
 		OldestLock: time.Duration(x.OldestMicros) * time.Microsecond, Key: x.Key,
 		wire: x.GetTransaction(), age: time.Duration(x.AgeMicros) * time.Microsecond,

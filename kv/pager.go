@@ -6,8 +6,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // pager reads a run of keys in order, page by page: a span of a hash number, or of a range
@@ -81,7 +81,7 @@ func (t *pager) doneTo(key []byte) {
 
 // page is a page of rows, as it came.
 type page struct {
-	pairs []rpc.Row
+	pairs []wire.Row
 	// at is when it was read; partition, which one answered.
 	at     Timestamp
 	answer route.Answer
@@ -113,7 +113,7 @@ func (t *pager) scanPage(ctx context.Context, snap *snapshot, keysOnly bool,
 	if err := t.sane(answer, r.GetMore(), r.GetResume()); err != nil {
 		return page{}, err
 	}
-	decoded, err := rpc.DecodeRows(r.GetRows())
+	decoded, err := wire.DecodeRows(r.GetRows())
 	if err != nil {
 		return page{}, &route.Error{Partition: answer.Partition.ID, Node: answer.Node,
 			Message: err.Error()}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/bench/proof/fakeserver"
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // The loop of a scan moves the moment while it has a pair in hand that the transaction itself has
@@ -137,7 +137,7 @@ func TestScanHasReadWhatOwnDeletesHide(t *testing.T) {
 				return fakeserver.Fault{}
 			}
 			once = true
-			at := rpc.FromTimestamp(q.At)
+			at := wire.FromTimestamp(q.At)
 			write := func(p *fakeserver.Partition, key string, at Timestamp) {
 				p.Data.Versions[key] = append(p.Data.Versions[key], fakeserver.Version{At: at, Value: "2"})
 				p.Highest = hlc.Max(p.Highest, at)

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/rpc/quota"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 const (
@@ -200,12 +202,12 @@ func newBounded(bytes *quota.Bytes, of string, m proto.Message, size int) *bound
 	return b
 }
 
-// marshal encodes a message, and has the claim given back with the encoding.
-func (b *bounded) marshal() (mem.BufferSlice, error) {
+// Encode implements wire.Encoder. The claim is given back with the encoding.
+func (b *bounded) Encode() (mem.BufferSlice, error) {
 	encoded, err := proto.Marshal(b.Message)
 	if err != nil {
 		b.claim.give()
-		return nil, err
+		return nil, fmt.Errorf("marshal %T: %w", b.Message, err)
 	}
 	b.claim.encoded.Store(true)
 	back := &claimBack{b.claim}
@@ -218,7 +220,7 @@ func (b *bounded) marshal() (mem.BufferSlice, error) {
 type claimBack struct{ claim *claim }
 
 // Get implements mem.BufferPool. It is asked for no buffer.
-func (*claimBack) Get(length int) *[]byte { return buffers.Get(length) }
+func (*claimBack) Get(length int) *[]byte { return wire.Buffers.Get(length) }
 
 // Put implements mem.BufferPool.
 func (c *claimBack) Put(*[]byte) { c.claim.give() }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // ErrClosed is what a closed BatchConn answers.
@@ -127,9 +128,9 @@ func (b *BatchConn) Do(ctx context.Context, r *kvpb.Request) (*kvpb.Response, er
 	}
 	r.Id = 0
 	size := r.SizeVT()
-	if size > MaxMessageBytes-1024 {
+	if size > wire.MaxMessageBytes-1024 {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrMessageTooLarge, size,
-			MaxMessageBytes-1024)
+			wire.MaxMessageBytes-1024)
 	}
 	c := b.calls.Get().(*call)
 	for {
@@ -262,7 +263,7 @@ func (s *clientStream) submit(c *call, r *kvpb.Request,
 	}
 	s.enterLocked(c)
 	r.Id = c.id
-	size += 1 + varintSize(c.id)
+	size += 1 + wire.VarintSize(c.id)
 
 	if size >= largeRecord {
 		// Copying takes a while, so it is done without the lock. If the stream breaks meanwhile,
@@ -416,7 +417,7 @@ func (s *clientStream) receive(ctx context.Context, sender *sync.WaitGroup) erro
 		responses := batch.Responses[:0]
 		batch.Reset() // decoding appends, also to the fields that it does not know
 		batch.Responses = responses
-		if err := unmarshalOwned(message, &batch); err != nil {
+		if err := wire.UnmarshalOwned(message, &batch); err != nil {
 			return status.Errorf(codes.Internal, "message of the node: %v", err)
 		}
 		done = s.dispatch(batch.Responses, done[:0])
@@ -443,7 +444,7 @@ func (s *clientStream) open(
 	defer cancel()
 	conn, err := config.Dialer.open(ctx, config.Address, encoded)
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, wire.Unavailable(err)
 	}
 	defer func() {
 		if err != nil {

@@ -197,7 +197,7 @@ func TestSlowWorkOnAConnection(t *testing.T) {
 func TestQuietConnectionIsWrittenToAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOutbox() // its goroutine does not run
-		o.mu.conn = new(wire)
+		o.mu.conn = new(fakeConn)
 		send := func(direct bool) uint64 {
 			o.mu.Lock()
 			before := o.mu.sent

@@ -19,6 +19,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // fakeGuard knows users by their tokens, and which key prefix each may read and write.
@@ -554,7 +555,7 @@ func FuzzHello(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		first := new(kvpb.BatchRequest)
-		if unmarshalOwned(bytes.Clone(data), first) != nil {
+		if wire.UnmarshalOwned(bytes.Clone(data), first) != nil {
 			return
 		}
 		var guard fakeGuard

@@ -22,6 +22,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/metric/prom"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 func hello(client, stream uint64) *kvpb.Hello { return &kvpb.Hello{Client: client, Stream: stream} }
@@ -71,7 +72,7 @@ func (h *handConn) Recv() (*kvpb.BatchResponse, error) {
 		return nil, err
 	}
 	m := new(kvpb.BatchResponse)
-	return m, unmarshalOwned(b, m)
+	return m, wire.UnmarshalOwned(b, m)
 }
 
 func (h *handConn) CloseSend() error { return h.conn.CloseSend() }
@@ -192,7 +193,7 @@ func TestBatchServerGarbage(t *testing.T) {
 	}{
 		{[]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, codes.Internal},
 		{[]byte{2<<3 | 2, 0xff, 0xff, 0xff, 0xff, 0x7f, 1}, codes.Internal},
-		{make([]byte, MaxMessageBytes+1), codes.ResourceExhausted},
+		{make([]byte, wire.MaxMessageBytes+1), codes.ResourceExhausted},
 	} {
 		stream, err := conn.NewStream(t.Context(), &kvpb.KV_ServiceDesc.Streams[0],
 			kvpb.KV_Batch_FullMethodName,

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // reply sends one response. Any goroutine may call it; it does not block.
@@ -27,8 +28,8 @@ func (ss *serverStream) answer(r *kvpb.Response, held *claim) {
 	var chunk *[]byte
 	var err error
 	if size >= largeRecord {
-		if size > MaxMessageBytes-1024 {
-			r = errorResponse(r.Id, kvpb.ErrorCode_OVERLOADED, fmt.Sprintf(
+		if size > wire.MaxMessageBytes-1024 {
+			r = wire.ErrorResponse(r.Id, kvpb.ErrorCode_OVERLOADED, fmt.Sprintf(
 				"the response has %d bytes, which no message can hold: ask for less", size))
 			r.Error.Cause = kvpb.ErrorCause_CAUSE_TOO_LARGE
 			size = r.SizeVT()
@@ -57,7 +58,7 @@ func (ss *serverStream) answer(r *kvpb.Response, held *claim) {
 	ss.bytes -= requestSize
 	if refusal := ss.refusedLocked(r, size); refusal != nil {
 		if chunk != nil {
-			buffers.Put(chunk)
+			wire.Buffers.Put(chunk)
 			chunk = nil
 		}
 		r, size = refusal, refusal.SizeVT()
@@ -110,9 +111,9 @@ func (ss *serverStream) refusedLocked(r *kvpb.Response, size int) *kvpb.Response
 	default:
 		return nil
 	}
-	return errorResponse(r.Id, kvpb.ErrorCode_OVERLOADED, fmt.Sprintf("this server has no memory "+
-		"for a response of %d bytes, or has given this client's host its share; %d bytes of responses "+
-		"wait for this client to read them", size, waiting))
+	return wire.ErrorResponse(r.Id, kvpb.ErrorCode_OVERLOADED, fmt.Sprintf("this server has no "+
+		"memory for a response of %d bytes, or has given this client's host its share; %d bytes of "+
+		"responses wait for this client to read them", size, waiting))
 }
 
 // isRead says whether a response is that of a request that changes nothing.
@@ -238,8 +239,4 @@ func (ss *serverStream) giveBack() {
 		h.claim.give()
 	}
 	ss.held = nil
-}
-
-func errorResponse(id uint64, code kvpb.ErrorCode, message string) *kvpb.Response {
-	return &kvpb.Response{Id: id, Error: &kvpb.Error{Code: code, Message: message}}
 }

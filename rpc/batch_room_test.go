@@ -20,7 +20,7 @@ func TestBatchRoomWhenSendingFailsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
 		conn := batchConn(t, n.dialer(t, "c"), "s:1", func(c *BatchConfig) { c.MaxInFlight = 2 })
-		w := new(wire)
+		w := new(fakeConn)
 		s := newClientStream(conn)
 		s.out.attach(w)
 		conn.current.Store(s)

@@ -18,6 +18,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // BatchServerConfig configures a BatchServer. Either Handle or Take is required.
@@ -369,8 +370,8 @@ func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 			return err
 		}
 		batch = new(kvpb.BatchRequest)
-		size = decodedSize(message, batch)
-		costs := costOfMessage + time.Duration(size/partBytes)*costOfPart
+		size = wire.DecodedSize(message, batch)
+		costs := costOfMessage + time.Duration(size/wire.PartBytes)*costOfPart
 		if size-len(message) >= largeMessage { // it has many parts
 			ss.pace.owe(debtOfLarge * costs)
 		}
@@ -391,12 +392,12 @@ func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 // whatever the number of its streams, and no other party waits for it.
 func (ss *serverStream) decode(message []byte, size int, batch *kvpb.BatchRequest) error {
 	if size < largeMessage || ss.ofServer {
-		return unmarshalOwned(message, batch)
+		return wire.UnmarshalOwned(message, batch)
 	}
 	turn := &ss.server.decoding[maphash.String(decodingSeed, ss.memory.party)%decodingTurns]
 	turn.Lock()
 	defer turn.Unlock()
-	if err := checkParts(message, batch); err != nil {
+	if err := wire.CheckParts(message, batch); err != nil {
 		return err
 	}
 	return decodeSlices(message, batch, ss.pace.rest)
@@ -457,8 +458,8 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 				ss.reply(refusal)
 				continue
 			}
-			ss.reply(errorResponse(r.Id, kvpb.ErrorCode_OVERLOADED, "this server has no memory for more "+
-				"requests, or has given this client's host its share; try again more slowly"))
+			ss.reply(wire.ErrorResponse(r.Id, kvpb.ErrorCode_OVERLOADED, "this server has no memory for "+
+				"more requests, or has given this client's host its share; try again more slowly"))
 		}
 		return nil, nil
 	}
@@ -480,7 +481,7 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 			continue
 		}
 		if r.Command == nil {
-			ss.reply(errorResponse(r.Id, kvpb.ErrorCode_INVALID_ARGUMENT,
+			ss.reply(wire.ErrorResponse(r.Id, kvpb.ErrorCode_INVALID_ARGUMENT,
 				"the request has no command, or one this node does not know"))
 			continue
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // serveBatch runs a BatchServer at addr.
@@ -69,7 +70,7 @@ func TestBatchLargeValues(t *testing.T) {
 	if err != nil || string(response.GetGet().Value) != key {
 		t.Fatalf("%d bytes, %v", len(response.GetGet().GetValue()), err)
 	}
-	_, err = conn.Do(t.Context(), put("k", make([]byte, MaxMessageBytes)))
+	_, err = conn.Do(t.Context(), put("k", make([]byte, wire.MaxMessageBytes)))
 	if !errors.Is(err, ErrMessageTooLarge) {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // BenchmarkBatch measures puts of 256 bytes through a client's stream to an echo handler over TCP
@@ -144,7 +145,7 @@ func BenchmarkDecode(b *testing.B) {
 			data := mem.BufferSlice{mem.SliceBuffer(message)}
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := (Codec{}).Unmarshal(data, new(kvpb.BatchRequest)); err != nil {
+				if err := (wire.Codec{}).Unmarshal(data, new(kvpb.BatchRequest)); err != nil {
 					b.Fatal(err)
 				}
 			}

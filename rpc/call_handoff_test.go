@@ -16,6 +16,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // shareKey is the key of a number of a share.
@@ -168,7 +169,7 @@ func FuzzCall(f *testing.F) {
 	var clients atomic.Uint64
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m := &kvpb.BatchRequest{}
-		if len(data) > 1<<20 || unmarshalOwned(bytes.Clone(data), m) != nil {
+		if len(data) > 1<<20 || wire.UnmarshalOwned(bytes.Clone(data), m) != nil {
 			return
 		}
 		m.Hello, m.Token = nil, ""

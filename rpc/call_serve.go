@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Fields of gRPC's metadata that a kvpb.Call has fields for.
@@ -23,7 +24,7 @@ const (
 )
 
 // maxCallAnswerBytes bounds the encoded answer of a call: a message can hold no more.
-const maxCallAnswerBytes = MaxMessageBytes - 4<<10
+const maxCallAnswerBytes = wire.MaxMessageBytes - 4<<10
 
 // enterCall counts a call that is to begin; or says why it does not.
 func (ss *serverStream) enterCall(c checkedCall) *kvpb.Error {
@@ -103,7 +104,7 @@ func (c *serverCall) serve(ctx context.Context) {
 func (c *serverCall) decode(request any) error {
 	message := mem.BufferSlice{mem.SliceBuffer(c.message)}
 	c.message = nil
-	if err := (Codec{}).Unmarshal(message, request); err != nil {
+	if err := (wire.Codec{}).Unmarshal(message, request); err != nil {
 		return status.Errorf(codes.Internal, "request of %s: %v", c.method.name, err)
 	}
 	return nil

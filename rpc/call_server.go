@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 const (
@@ -52,7 +53,7 @@ type calledMethod struct {
 	service any
 	handler grpc.MethodHandler
 	// shape is that of its requests.
-	shape *shape
+	shape *wire.Shape
 }
 
 // CallServerConfig configures a CallServer.
@@ -96,7 +97,7 @@ func (s *CallServer) RegisterService(d *grpc.ServiceDesc, service any) {
 		}
 		name := "/" + d.ServiceName + "/" + m.MethodName
 		s.methods[name] = &calledMethod{name: name, service: service, handler: m.Handler,
-			shape: shapeOf(method.Input(), make(map[protoreflect.FullName]*shape))}
+			shape: wire.ShapeOf(method.Input(), make(map[protoreflect.FullName]*wire.Shape))}
 	}
 }
 
@@ -140,14 +141,14 @@ func (s *CallServer) checkOne(c *kvpb.Call) checkedCall {
 			"by gRPC", MaxCallBytes, len(c.Message))
 	case len(c.Token) > maxTokenBytes:
 		return refusedCall("a token has at most %d bytes", maxTokenBytes)
-	case len(c.Message) <= smallMessage:
+	case len(c.Message) <= wire.SmallMessage:
 		return checkedCall{bytes: callBytes}
 	}
-	parts, err := m.shape.count(c.Message, maxRequestParts)
+	parts, err := m.shape.Count(c.Message, wire.MaxRequestParts)
 	if err != nil {
 		return refusedCall("%v", err)
 	}
-	return checkedCall{bytes: callBytes + parts*partBytes, parts: parts}
+	return checkedCall{bytes: callBytes + parts*wire.PartBytes, parts: parts}
 }
 
 // partsOfCalls is how many parts calls have that were checked.

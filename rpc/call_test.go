@@ -24,6 +24,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // failing fails as the request says.
@@ -360,7 +361,7 @@ func TestPartsOfCallsAreCounted(t *testing.T) {
 	if err != nil || len(encoded) > MaxCallBytes {
 		t.Fatal(len(encoded), err)
 	}
-	want := int64(len(list.Values) * partBytes)
+	want := int64(len(list.Values) * wire.PartBytes)
 	_, server, _ := serveCalls(t, n, "s:1", service, CallServerConfig{}, nil)
 	// It has room for no more than its half of what is granted and left.
 	serveCalls(t, n, "small:1", service, CallServerConfig{},

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Calls are requests of one caller that are in flight at the same time, to any nodes. Those to one
@@ -75,7 +76,7 @@ func (b *BatchConn) Submit(c *Calls, numbers []int, requests []*kvpb.Request) (i
 		one.stream = s
 		s.enterLocked(one)
 		r.Id = one.id
-		chunk, err := s.out.addLocked(tagRequests, r, size+1+varintSize(one.id))
+		chunk, err := s.out.addLocked(tagRequests, r, size+1+wire.VarintSize(one.id))
 		if err != nil {
 			// The stream has just ended, or the request cannot be marshalled: that is for Do to say.
 			s.leaveLocked(one.id)

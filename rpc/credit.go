@@ -5,6 +5,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // credit is what a stream has taken of the memory that a party shares with others. It is taken and
@@ -52,9 +53,9 @@ func (c *credit) never(id uint64, what string, bytes int, beside int64) *kvpb.Re
 	if int64(bytes) <= most {
 		return nil
 	}
-	r := errorResponse(id, kvpb.ErrorCode_OVERLOADED, fmt.Sprintf("the %s takes %d bytes of memory, and "+
-		"this server has %d at most for one: ask for less at a time, or give the server a higher "+
-		"--memory-limit", what, bytes, most))
+	r := wire.ErrorResponse(id, kvpb.ErrorCode_OVERLOADED, fmt.Sprintf("the %s takes %d bytes of "+
+		"memory, and this server has %d at most for one: ask for less at a time, or give the server "+
+		"a higher --memory-limit", what, bytes, most))
 	r.Error.Cause = kvpb.ErrorCause_CAUSE_TOO_LARGE
 	return r
 }

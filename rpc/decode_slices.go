@@ -5,6 +5,8 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // sliceBytes is how much of an encoded message is decoded at a time: up to a thousand parts, which
@@ -17,7 +19,7 @@ const sliceBytes = 2 << 10
 //
 // It makes use of that decoding adds to a message: what an encoding consists of may be decoded one
 // after the other. Of fields that are larger than a slice, messages are decoded in slices, too.
-func decodeSlices(b []byte, m aliasing, between func()) error {
+func decodeSlices(b []byte, m wire.Aliasing, between func()) error {
 	fields := m.ProtoReflect().Descriptor().Fields()
 	slice := 0 // b[:slice] are whole fields, to be decoded
 	flush := func() error {
@@ -56,7 +58,7 @@ func decodeSlices(b []byte, m aliasing, between func()) error {
 }
 
 // partOf is the message into which the content of a field is decoded; nil if it is none.
-func partOf(m aliasing, field protoreflect.FieldDescriptor) aliasing {
+func partOf(m wire.Aliasing, field protoreflect.FieldDescriptor) wire.Aliasing {
 	if field == nil || field.Message() == nil || field.IsMap() {
 		return nil
 	}
@@ -64,5 +66,5 @@ func partOf(m aliasing, field protoreflect.FieldDescriptor) aliasing {
 	if field.IsList() {
 		value = value.List().AppendMutable()
 	}
-	return value.Message().Interface().(aliasing)
+	return value.Message().Interface().(wire.Aliasing)
 }

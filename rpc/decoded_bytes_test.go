@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // A decoded message counts as much memory as its encoding was counted for.
@@ -36,11 +37,11 @@ func TestDecodedBytes(t *testing.T) {
 		}
 		want := int64(len(b))
 		if want >= countedCall {
-			parts, err := otherShape(m).count(b, maxMessageParts)
+			parts, err := wire.OtherShape(m).Count(b, wire.MaxMessageParts)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want += int64(parts) * partBytes
+			want += int64(parts) * wire.PartBytes
 		}
 		if got := DecodedBytes(m); got != want {
 			t.Errorf("%T: %d bytes, want %d", m, got, want)

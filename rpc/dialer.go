@@ -20,6 +20,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/rpc/nonblock"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // ErrDialerClosed is what a closed Dialer answers.
@@ -114,8 +115,8 @@ func NewDialer(c DialerConfig) *Dialer {
 	d.mu.connections = make(map[string]*grpc.ClientConn)
 	d.options = []grpc.DialOption{
 		grpc.WithTransportCredentials(shown),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(Codec{}),
-			grpc.MaxCallRecvMsgSize(MaxMessageBytes), grpc.MaxCallSendMsgSize(MaxMessageBytes),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(wire.Codec{}),
+			grpc.MaxCallRecvMsgSize(wire.MaxMessageBytes), grpc.MaxCallSendMsgSize(wire.MaxMessageBytes),
 			// Once a stream is made it belongs to its connection. Otherwise gRPC keeps the first
 			// messages of each stream, to send them again by itself if the server did not take the
 			// stream; and while it waits for a connection to do so, every sender waits with it. The
@@ -134,7 +135,7 @@ func NewDialer(c DialerConfig) *Dialer {
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableHealthCheck(),
 		grpc.WithDisableRetry(),
-		experimental.WithBufferPool(buffers),
+		experimental.WithBufferPool(wire.Buffers),
 	}
 	return d
 }

@@ -41,7 +41,7 @@
 //
 // Every connection and stream must identify its opener (kvpb.Hello; peer_identity.go) and is
 // refused otherwise, with a status that says why. Connections, messages, the parts of a message
-// (element_limit.go), requests in flight and responses not read have limits, and reaching one gives
+// (package wire), requests in flight and responses not read have limits, and reaching one gives
 // a status that says so. There is no authentication here but TLS's.
 //
 // # Invariants

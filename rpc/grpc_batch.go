@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // grpcBatch serves KV.Batch, the data protocol over gRPC, to clients in other languages. It passes
@@ -91,7 +92,7 @@ func passResponses(conn *transport.Conn, stream kvpb.KV_BatchServer) error {
 			return err
 		}
 		batch := new(kvpb.BatchResponse)
-		if err := unmarshalOwned(message, batch); err != nil {
+		if err := wire.UnmarshalOwned(message, batch); err != nil {
 			return err
 		}
 		if err := stream.Send(batch); err != nil {

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -52,12 +49,4 @@ func parseIdentity(b []byte) (identity, error) {
 	return identity{
 		cluster: number(0), from: number(1), to: number(2), realm: string(b[numbers:]),
 	}, nil
-}
-
-// unavailable makes a gRPC status of the failure to connect.
-func unavailable(err error) error {
-	if _, ok := status.FromError(err); ok {
-		return err
-	}
-	return status.Error(codes.Unavailable, err.Error())
 }

@@ -16,9 +16,11 @@ func TestImports(t *testing.T) {
 	allowed := map[string][]string{
 		".": {module + "hlc", module + "rpc/kvpb", module + "rpc/clusterpb",
 			module + "rpc/peerpb", module + "rpc/nonblock", module + "rpc/transport",
-			module + "rpc/quota",
+			module + "rpc/quota", module + "rpc/wire",
 			module + "range/admission", module + "rpc/metric", module + "rpc/access"},
 		"memnet": nil, "nonblock": nil, "quota": nil, "access": nil,
+		"wire": {module + "hlc", module + "rpc/kvpb", module + "rpc/clusterpb",
+			module + "rpc/peerpb", module + "rpc/transport"},
 		"transport": {"google.golang.org/grpc/codes", "google.golang.org/grpc/credentials",
 			"google.golang.org/grpc/credentials/insecure", "google.golang.org/grpc/status",
 			"golang.org/x/net/http2", "golang.org/x/sys/unix", module + "rpc/nonblock"},
@@ -39,7 +41,7 @@ func TestImports(t *testing.T) {
 			for _, spec := range f.Imports {
 				path := strings.Trim(spec.Path.Value, `"`)
 				standard := !strings.Contains(strings.SplitN(path, "/", 2)[0], ".")
-				ok := standard || (dir == "." && !strings.HasPrefix(path, module))
+				ok := standard || ((dir == "." || dir == "wire") && !strings.HasPrefix(path, module))
 				for _, a := range list {
 					ok = ok || path == a
 				}

@@ -7,12 +7,14 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // messagePrefixBytes is how long what precedes each message of gRPC is.
 const messagePrefixBytes = 5
 
-// arrival is a message to be decoded of which it is noted how long it was. Codec knows it.
+// arrival is a message to be decoded, of which the length is noted. It implements wire.Arrival.
 type arrival struct {
 	message any
 	// bytes is the length with the prefix; 0: no message has come.
@@ -20,6 +22,15 @@ type arrival struct {
 	// memory, if not nil, is what the decoded message takes.
 	memory *messageMemory
 }
+
+// Arrived implements wire.Arrival.
+func (a *arrival) Arrived(bytes int) any {
+	a.bytes = messagePrefixBytes + int64(bytes)
+	return a.message
+}
+
+// Admit implements wire.Arrival.
+func (a *arrival) Admit(encoded []byte, s *wire.Shape) bool { return a.memory.take(encoded, s) }
 
 // countedServices registers services whose calls of one request and one answer are counted. An
 // interceptor cannot: it is called when the request has come.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/rpc/transport"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // An outbox gathers records (requests, responses, Raft messages) and sends them over one
@@ -183,7 +184,7 @@ func (o *outbox) closeLocked() {
 	o.mu.closed = true
 	close(o.stop)
 	for _, chunk := range o.mu.pending {
-		buffers.Put(chunk)
+		wire.Buffers.Put(chunk)
 	}
 	o.mu.pending, o.mu.bytes, o.mu.tail = nil, 0, nil
 	if o.progress != nil {
@@ -222,10 +223,10 @@ func (o *outbox) addChunkLocked(chunk *[]byte) (uint64, error) {
 // prepareChunk marshals a large record outside the lock.
 func prepareChunk(tag byte, r record, size int) (*[]byte, error) {
 	total := recordSize(size)
-	chunk := buffers.Get(max(total, firstChunk))
+	chunk := wire.Buffers.Get(max(total, firstChunk))
 	*chunk = (*chunk)[:total]
 	if err := putRecord(*chunk, tag, r, size); err != nil {
-		buffers.Put(chunk)
+		wire.Buffers.Put(chunk)
 		return nil, err
 	}
 	return chunk, nil
@@ -242,7 +243,7 @@ func (o *outbox) lastWithRoomLocked(total int) *[]byte {
 	if n > 0 {
 		size = nextChunk
 	}
-	chunk := buffers.Get(max(total, size))
+	chunk := wire.Buffers.Get(max(total, size))
 	*chunk = (*chunk)[:0]
 	o.mu.pending = append(o.mu.pending, chunk)
 	return chunk
@@ -250,7 +251,7 @@ func (o *outbox) lastWithRoomLocked(total int) *[]byte {
 
 // recordSize is the length of a record of the given size with its tag and length prefix. All tags
 // are one byte.
-func recordSize(size int) int { return 1 + varintSize(uint64(size)) + size }
+func recordSize(size int) int { return 1 + wire.VarintSize(uint64(size)) + size }
 
 func putRecord(b []byte, tag byte, r record, size int) error {
 	b[0] = tag
@@ -328,7 +329,7 @@ func (o *outbox) send(m outgoing, direct bool) (done bool, err error) {
 		err = m.conn.Send(o.parts...)
 	}
 	for _, chunk := range o.chunks {
-		buffers.Put(chunk)
+		wire.Buffers.Put(chunk)
 	}
 	clear(o.chunks)
 	clear(o.parts)

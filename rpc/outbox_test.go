@@ -16,10 +16,11 @@ import (
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// wire is a messageSender whose socket has room for a few bytes at a time.
-type wire struct {
+// fakeConn is a messageSender whose socket has room for a few bytes at a time.
+type fakeConn struct {
 	// gate, if set, is received from before each blocking send.
 	gate chan struct{}
 	// full: there is no room for direct sends.
@@ -34,7 +35,7 @@ type wire struct {
 	err        error
 }
 
-func (w *wire) enter() func() {
+func (w *fakeConn) enter() func() {
 	w.mu.Lock()
 	if w.inside {
 		panic("two senders at a time")
@@ -48,7 +49,7 @@ func (w *wire) enter() func() {
 	}
 }
 
-func (w *wire) Send(parts ...[]byte) error {
+func (w *fakeConn) Send(parts ...[]byte) error {
 	defer w.enter()()
 	if w.gate != nil {
 		<-w.gate
@@ -67,7 +68,7 @@ func (w *wire) Send(parts ...[]byte) error {
 	return nil
 }
 
-func (w *wire) TrySend(parts ...[]byte) (bool, error) {
+func (w *fakeConn) TrySend(parts ...[]byte) (bool, error) {
 	defer w.enter()()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,7 +83,7 @@ func (w *wire) TrySend(parts ...[]byte) (bool, error) {
 	return w.rest == nil, w.err
 }
 
-func (w *wire) SendKeepalive() error {
+func (w *fakeConn) SendKeepalive() error {
 	defer w.enter()()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -90,7 +91,7 @@ func (w *wire) SendKeepalive() error {
 	return w.err
 }
 
-func (w *wire) all() [][]byte {
+func (w *fakeConn) all() [][]byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.messages
@@ -107,7 +108,7 @@ func TestOutboxDeliversInOrder(t *testing.T) {
 		paused := rapid.SliceOfN(rapid.Bool(), len(sizes), len(sizes)).Draw(rt, "paused")
 		attachAt := rapid.IntRange(0, len(sizes)-1).Draw(rt, "attach")
 		synctest.Test(t, func(t *testing.T) {
-			w := new(wire)
+			w := new(fakeConn)
 			o := newOutbox()
 			done := make(chan struct{})
 			go func() { defer close(done); o.run() }()
@@ -191,7 +192,7 @@ func addPair(t testing.TB, o *outbox, id uint64, size int, direct bool) {
 // goroutine and does not block.
 func TestOutboxDirectNeverBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := new(wire)
+		w := new(fakeConn)
 		o := newOutbox()
 		o.attach(w)
 		<-o.wake // the test is the goroutine
@@ -236,7 +237,7 @@ func TestOutboxDirectNeverBlocks(t *testing.T) {
 // A keepalive is sent when there is nothing else to send, once.
 func TestOutboxKeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := new(wire)
+		w := new(fakeConn)
 		o := newOutbox()
 		o.keepAlive()
 		o.attach(w)
@@ -262,7 +263,7 @@ func TestOutboxKeepAlive(t *testing.T) {
 // close waits for a message being sent, drops what is pending, and refuses more.
 func TestOutboxClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &wire{gate: make(chan struct{})}
+		w := &fakeConn{gate: make(chan struct{})}
 		o := newOutbox()
 		var progress int
 		o.progress = func() { progress++ }
@@ -296,7 +297,7 @@ func TestOutboxClose(t *testing.T) {
 
 // A stream that fails closes the outbox; adders go on without harm.
 func TestOutboxStreamFails(t *testing.T) {
-	w := &wire{err: io.EOF}
+	w := &fakeConn{err: io.EOF}
 	o := newOutbox()
 	o.attach(w)
 	addPair(t, o, 0, 10, true)
@@ -310,7 +311,7 @@ func TestOutboxStreamFails(t *testing.T) {
 
 // The tail is sent once, and only its newest value.
 func TestOutboxTail(t *testing.T) {
-	w := new(wire)
+	w := new(fakeConn)
 	o := newOutbox()
 	for wall := range uint64(3) {
 		p := ping(wall + 5)
@@ -358,7 +359,7 @@ func (badRecord) MarshalToSizedBufferVT([]byte) (int, error) { return 9, nil }
 
 func TestVarintSize(t *testing.T) {
 	for _, x := range []uint64{0, 1, 127, 128, 16383, 16384, 1<<63 - 1, 1 << 63, 1<<64 - 1} {
-		if got, want := varintSize(x), len(binary.AppendUvarint(nil, x)); got != want {
+		if got, want := wire.VarintSize(x), len(binary.AppendUvarint(nil, x)); got != want {
 			t.Errorf("%d: %d, want %d", x, got, want)
 		}
 	}
@@ -368,21 +369,21 @@ func TestBufferPool(t *testing.T) {
 	for _, size := range []int{0, 1, 255, 256, 257, 4096, 5000, 1 << 20, 1<<20 + 1} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			for range 3 {
-				b := buffers.Get(size)
+				b := wire.Buffers.Get(size)
 				if len(*b) != size {
 					t.Fatal(len(*b))
 				}
-				buffers.Put(b)
+				wire.Buffers.Put(b)
 			}
 		})
 	}
 	odd := make([]byte, 10, 300) // of another maker: goes to the size it can serve
-	buffers.Put(&odd)
+	wire.Buffers.Put(&odd)
 	for range 4 {
-		if b := buffers.Get(200); len(*b) != 200 || cap(*b) < 256 {
+		if b := wire.Buffers.Get(200); len(*b) != 200 || cap(*b) < 256 {
 			t.Fatal(len(*b), cap(*b))
 		}
 	}
 	tiny := make([]byte, 3)
-	buffers.Put(&tiny)
+	wire.Buffers.Put(&tiny)
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 const (
@@ -108,7 +109,7 @@ func (l *link) send(ping *peerpb.HostPing, msgs []*peerpb.RaftMessage) {
 	s.out.mu.Lock()
 	for _, m := range msgs {
 		size := m.SizeVT()
-		if size > MaxMessageBytes-1024 {
+		if size > wire.MaxMessageBytes-1024 {
 			oversized = size
 			continue
 		}
@@ -136,7 +137,7 @@ func (l *link) send(ping *peerpb.HostPing, msgs []*peerpb.RaftMessage) {
 	l.counters.bytes.Add(float64(bytes))
 	if oversized > 0 {
 		l.transport.config.Logger.Error("message to peer is too large for any stream and was "+
-			"dropped", "peer", l.host, "bytes", oversized, "limit", MaxMessageBytes)
+			"dropped", "peer", l.host, "bytes", oversized, "limit", wire.MaxMessageBytes)
 	}
 	if sent < len(msgs) {
 		l.counters.dropped.Add(float64(len(msgs) - sent))
@@ -194,7 +195,7 @@ func (s *peerStream) serve(ctx context.Context, sender *sync.WaitGroup) error {
 		t.refused.report(s.link.host)
 	}
 	if err != nil {
-		return unavailable(err)
+		return wire.Unavailable(err)
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
@@ -253,12 +254,12 @@ func (l *link) failed(err error) {
 	switch code := status.Code(err); {
 	case failures == 1 && (code == codes.FailedPrecondition || code == codes.InvalidArgument):
 		l.transport.config.Logger.Warn("peer refuses this host", "peer", l.host,
-			"class", l.class.String(), "error", Reason(err))
+			"class", l.class.String(), "error", wire.Reason(err))
 	case tell:
 		address, _ := l.transport.config.Resolve(l.host)
 		l.transport.config.Logger.Warn("peer is out of reach; it is tried again and again",
 			"peer", l.host, "address", address, "for", missing.Round(time.Second),
-			"error", Reason(err))
+			"error", wire.Reason(err))
 	default:
 		l.transport.config.Logger.Debug("peer is not reachable", "peer", l.host,
 			"class", l.class.String(), "failures", failures, "error", err)

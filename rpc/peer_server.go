@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // maxIncoming bounds the message streams that one transport receives. Each peer has one for each
@@ -72,7 +73,7 @@ func (t *PeerTransport) receive(conn *transport.Conn, from uint64) error {
 		}
 		t.metrics.receivedBytes.Add(float64(len(message)))
 		batch := new(peerpb.MessageBatch)
-		if err := unmarshalOwned(message, batch); err != nil {
+		if err := wire.UnmarshalOwned(message, batch); err != nil {
 			return status.Errorf(codes.InvalidArgument, "message of the peer: %v", err)
 		}
 		if err := t.handle(from, batch); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 func message(index uint64, bytes int) *peerpb.RaftMessage {
@@ -151,7 +152,7 @@ func TestPeerQueueIsBounded(t *testing.T) {
 			t.Fatalf("%d arrived", got.Load())
 		}
 		hosts[0].transport.Send(2, ClassConsensus,
-			[]*peerpb.RaftMessage{message(1, MaxMessageBytes), message(2, 1)})
+			[]*peerpb.RaftMessage{message(1, wire.MaxMessageBytes), message(2, 1)})
 		time.Sleep(time.Second)
 		if got.Load() != 2 {
 			t.Fatalf("%d arrived: the oversized, or not its neighbour", got.Load())

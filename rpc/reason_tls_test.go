@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // A connection that cannot be made says which of the many causes it is, and what to do: each is met
@@ -90,7 +91,7 @@ func TestReasonTellsConnectionFailuresApart(t *testing.T) {
 			addr := c.listen(t)
 			_, err := clusterpb.NewClusterClient(mustConn(t, d, addr)).Status(ctx,
 				&clusterpb.StatusRequest{})
-			if got := Reason(err); err == nil || !strings.Contains(got, c.want) {
+			if got := wire.Reason(err); err == nil || !strings.Contains(got, c.want) {
 				t.Errorf("Reason(%v)\n = %q\nwant in it %q", err, got, c.want)
 			}
 			_, err = batchConn(t, d, addr, nil).Do(ctx, get("key"))
@@ -98,7 +99,7 @@ func TestReasonTellsConnectionFailuresApart(t *testing.T) {
 			if !errors.As(err, &broken) || broken.Sent {
 				t.Fatal(err)
 			}
-			if got := Reason(broken.Cause); !strings.Contains(got, c.want) {
+			if got := wire.Reason(broken.Cause); !strings.Contains(got, c.want) {
 				t.Errorf("of a batch: Reason(%v)\n = %q\nwant in it %q", err, got, c.want)
 			}
 		})

@@ -3,8 +3,11 @@ package rpc
 import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/tidemarkdb/tidemark/rpc/quota"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 const (
@@ -68,15 +71,11 @@ func (m *RequestMemory) of(party string) messageMemory {
 
 // take takes the memory of a message with an encoding, of a shape, and returns false if there is
 // none. A nil shape has no parts.
-func (m *messageMemory) take(b []byte, s *shape) bool {
+func (m *messageMemory) take(b []byte, s *wire.Shape) bool {
 	if m == nil || m.of == nil || len(b) < countedCall {
 		return true
 	}
-	parts := 0
-	if s != nil {
-		parts, _ = s.count(b, maxMessageParts) // what is not valid is refused by decoding
-	}
-	n := int64(len(b)) + int64(parts)*partBytes
+	n := int64(s.Memory(b))
 	if most := m.of.Most(); n > most {
 		m.refused = CallTooLarge(n, most)
 		return false
@@ -113,4 +112,42 @@ func (m *messageMemory) give() {
 		m.of.Give(m.party, m.taken)
 		m.taken = 0
 	}
+}
+
+// DecodedBytes is about how much memory a decoded message takes that a client has sent. It is what
+// RequestMemory counts for the message.
+func DecodedBytes(m proto.Message) int64 {
+	size := proto.Size(m)
+	if size < countedCall {
+		return int64(size)
+	}
+	return int64(size) + int64(partsOfMessage(m.ProtoReflect()))*wire.PartBytes
+}
+
+// partsOfMessage counts the parts of a message that is decoded, as shape.count does of its
+// encoding.
+func partsOfMessage(m protoreflect.Message) (count int) {
+	m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case field.IsList():
+			list := v.List()
+			count += list.Len()
+			for i := 0; field.Message() != nil && i < list.Len(); i++ {
+				count += partsOfMessage(list.Get(i).Message())
+			}
+		case field.IsMap():
+			count += v.Map().Len()
+			if field.MapValue().Message() == nil {
+				break
+			}
+			v.Map().Range(func(_ protoreflect.MapKey, value protoreflect.Value) bool {
+				count += 1 + partsOfMessage(value.Message())
+				return true
+			})
+		case field.Message() != nil:
+			count += 1 + partsOfMessage(v.Message())
+		}
+		return true
+	})
+	return count
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // encoded is a message that is encoded already, and the codec that sends it.
@@ -101,7 +102,7 @@ func TestDecodedCallsAreCounted(t *testing.T) {
 		})
 	}
 	// A host alone has half of all.
-	const most = (8 << 20) / 2 / (parts * partBytes)
+	const most = (8 << 20) / 2 / (parts * wire.PartBytes)
 	for range calls - most {
 		if err := <-results; status.Code(err) != codes.ResourceExhausted ||
 			!strings.Contains(err.Error(), "etcdserver: too many requests") {
@@ -111,7 +112,7 @@ func TestDecodedCallsAreCounted(t *testing.T) {
 	for range most {
 		<-entered
 	}
-	if held := memory.Held(); held < most*parts*partBytes || held > 8<<20/2 {
+	if held := memory.Held(); held < most*parts*wire.PartBytes || held > 8<<20/2 {
 		t.Errorf("%d bytes are held", held)
 	}
 	open()
@@ -133,7 +134,7 @@ func TestDecodedCallsAreCounted(t *testing.T) {
 			t.Fatalf("message %d: %v", i, err)
 		}
 		<-entered
-		if held := memory.Held(); held > 2*parts*partBytes {
+		if held := memory.Held(); held > 2*parts*wire.PartBytes {
 			t.Fatalf("after message %d of a stream %d bytes are held", i, held)
 		}
 	}
@@ -152,7 +153,7 @@ func TestDecodedCallsAreCounted(t *testing.T) {
 // names, or else for that server. What the server asks by itself is never refused.
 func TestPassedOnCallsAreCounted(t *testing.T) {
 	const parts, limit = 10_000, 8 << 20
-	const most = limit / 2 / (parts * partBytes) // of a party alone
+	const most = limit / 2 / (parts * wire.PartBytes) // of a party alone
 	secret := transport.Secret("0123456789abcdef")
 	memory := NewRequestMemory(limit)
 	s := NewServer(ServerConfig{Memory: memory, Peers: &PeerPolicy{Secret: secret}, Pace: NewPace(),

@@ -20,6 +20,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // ServerConfig configures a Server.
@@ -224,7 +225,7 @@ func (s *Server) serve(c *transport.Conn, hello []byte) {
 			return
 		}
 		first := new(kvpb.BatchRequest)
-		if err := unmarshalOwned(hello[1:], first); err != nil {
+		if err := wire.UnmarshalOwned(hello[1:], first); err != nil {
 			c.Refuse(status.Errorf(codes.InvalidArgument, "hello of a client: %v", err))
 			return
 		}
@@ -293,8 +294,8 @@ const (
 func serverOptions(transport credentials.TransportCredentials) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.Creds(transport),
-		grpc.ForceServerCodecV2(Codec{}),
-		grpc.MaxRecvMsgSize(MaxMessageBytes),
+		grpc.ForceServerCodecV2(wire.Codec{}),
+		grpc.MaxRecvMsgSize(wire.MaxMessageBytes),
 		grpc.MaxSendMsgSize(maxAnswerBytes),
 		grpc.StaticStreamWindowSize(serverStreamWindow),
 		grpc.StaticConnWindowSize(connectionWindow),
@@ -307,7 +308,7 @@ func serverOptions(transport credentials.TransportCredentials) []grpc.ServerOpti
 		// Other clients' pings (a load balancer's, another language's) are welcome once a second.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second / 2,
 			PermitWithoutStream: true}),
-		experimental.BufferPool(buffers),
+		experimental.BufferPool(wire.Buffers),
 		grpc.WaitForHandlers(true), grpc.NumStreamWorkers(streamWorkers),
 	}
 }

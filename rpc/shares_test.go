@@ -18,6 +18,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // TestDecodedSize: what is decoded counts, and not what is encoded.
@@ -32,7 +33,7 @@ func TestDecodedSize(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if size := decodedSize(b, empty); len(b) > 30_000 || size < 10_000*partBytes {
+	if size := wire.DecodedSize(b, empty); len(b) > 30_000 || size < 10_000*wire.PartBytes {
 		t.Errorf("%d bytes decode to %d", len(b), size)
 	}
 	value := bytes.Repeat([]byte("v"), 1<<20)
@@ -40,7 +41,7 @@ func TestDecodedSize(t *testing.T) {
 	if b, err = large.MarshalVT(); err != nil {
 		t.Fatal(err)
 	}
-	if size := decodedSize(b, large); size > len(b)+10*partBytes {
+	if size := wire.DecodedSize(b, large); size > len(b)+10*wire.PartBytes {
 		t.Errorf("%d bytes decode to %d", len(b), size)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // BenchmarkTLS measures in processor time what requests cost on their way, plain and with mutual
@@ -102,7 +103,7 @@ type readyAnswers struct{ value, rows []byte }
 func newReadyAnswers() *readyAnswers {
 	a := &readyAnswers{value: make([]byte, 256)}
 	for i := range 100 {
-		a.rows = AppendRow(a.rows, fmt.Appendf(nil, "key-%08d", i), a.value,
+		a.rows = wire.AppendRow(a.rows, fmt.Appendf(nil, "key-%08d", i), a.value,
 			hlc.Timestamp{Wall: 1 << 60}, 0)
 	}
 	return a

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // A server and its clients go over to renewed certificates, even of another authority, while they
@@ -87,7 +88,7 @@ func TestTLSFilesAreRenewed(t *testing.T) {
 	if err := call(DialerConfig{TLSNow: files.Client}); err != nil {
 		t.Errorf("after the files were renewed: %v", err)
 	}
-	if err := call(before); err == nil || !strings.Contains(Reason(err), "authority") {
+	if err := call(before); err == nil || !strings.Contains(wire.Reason(err), "authority") {
 		t.Errorf("with the former certificate: %v", err)
 	}
 	if err := os.Remove(here.path("ca.crt")); err != nil {

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Present is what a coordinator knows of time while it decides.
@@ -63,7 +63,7 @@ type Refusal struct {
 // Proto is the wire form.
 func (r *Refusal) Proto() *kvpb.Error {
 	e := &kvpb.Error{Code: r.Code, Message: r.Message,
-		Timestamp: rpc.ToTimestamp(r.Timestamp), Refused: rpc.ToTimestamp(r.Refused)}
+		Timestamp: wire.ToTimestamp(r.Timestamp), Refused: wire.ToTimestamp(r.Refused)}
 	if r.Reason != kvpb.AbortReason_NO_REASON {
 		e.Conflict = &kvpb.Conflict{Reason: r.Reason, Transaction: r.Wounder.Bytes(),
 			Key: r.Wanted.Key, Keyspace: uint32(r.Wanted.Keyspace),

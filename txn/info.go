@@ -7,8 +7,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Info says which transaction something belongs to. It is never changed once it is made.
@@ -35,7 +35,7 @@ func ParseInfo(t *kvpb.Transaction) (Info, error) {
 		return Info{}, err
 	}
 	i := Info{
-		ID: id, Begun: rpc.FromTimestamp(t.Begun), Started: rpc.FromTimestamp(t.Started),
+		ID: id, Begun: wire.FromTimestamp(t.Begun), Started: wire.FromTimestamp(t.Started),
 		Keyspace: keys.KeyspaceID(t.Keyspace), Anchor: bytes.Clone(t.Anchor),
 	}
 	if err := i.validate(); err != nil {
@@ -79,7 +79,7 @@ func (i *Info) SameAnchor(other *Info) bool {
 // Proto is the wire form. The anchor is shared with it.
 func (i Info) Proto() *kvpb.Transaction {
 	return &kvpb.Transaction{
-		Id: i.ID.Bytes(), Begun: rpc.ToTimestamp(i.Begun), Keyspace: uint32(i.Keyspace),
-		Anchor: i.Anchor, Started: rpc.ToTimestamp(i.Started),
+		Id: i.ID.Bytes(), Begun: wire.ToTimestamp(i.Begun), Keyspace: uint32(i.Keyspace),
+		Anchor: i.Anchor, Started: wire.ToTimestamp(i.Started),
 	}
 }

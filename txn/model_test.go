@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // modelled is what is known of one transaction from outside.
@@ -137,7 +137,7 @@ func (c *coordinated) take(m *modelled, before *Record, d Decision) {
 			c.t.Fatalf("abandoned after %s", time.Duration(silent))
 		}
 	}
-	at := rpc.FromTimestamp(d.Status.Timestamp)
+	at := wire.FromTimestamp(d.Status.Timestamp)
 	if d.Status.State == kvpb.TransactionState_COMMITTED && at.LessEq(m.promised) {
 		c.t.Fatalf("committed at %s, after it was said to stay above %s", at, m.promised)
 	}
@@ -160,8 +160,8 @@ func (c *coordinated) end(t *rapid.T) {
 		Commit: rapid.Bool().Draw(t, "commit")}
 	if q.Commit {
 		if at := c.at("commit timestamp"); m.promised.IsZero() || rapid.Bool().Draw(t, "anywhere") {
-			q.CommitTimestamp = rpc.ToTimestamp(at)
-		} else if q.CommitTimestamp = rpc.ToTimestamp(m.promised); rapid.Bool().Draw(t, "above") {
+			q.CommitTimestamp = wire.ToTimestamp(at)
+		} else if q.CommitTimestamp = wire.ToTimestamp(m.promised); rapid.Bool().Draw(t, "above") {
 			q.CommitTimestamp.Logical++
 		}
 		q.Participants = []*kvpb.Participant{{Keyspace: 1, Key: []byte("a"), Hash: new(uint32),
@@ -203,13 +203,13 @@ func (c *coordinated) push(t *rapid.T) {
 	seen := m.heard + rapid.Int64Range(0, int64(250*time.Millisecond)).Draw(t, "seen")
 	q := &kvpb.PushRequest{
 		Pushee: m.info.Proto(), Seen: &kvpb.Timestamp{Wall: uint64(seen)},
-		Above: rpc.ToTimestamp(c.at("above")),
+		Above: wire.ToTimestamp(c.at("above")),
 		Kind: rapid.SampledFrom([]kvpb.PushRequest_Kind{kvpb.PushRequest_STATUS,
 			kvpb.PushRequest_TIMESTAMP, kvpb.PushRequest_ABORT}).Draw(t, "kind"),
 	}
 	if rapid.Bool().Draw(t, "by a transaction") {
 		by := c.any()
-		q.Pusher, q.PusherBegun = by.info.ID.Bytes(), rpc.ToTimestamp(by.info.Begun)
+		q.Pusher, q.PusherBegun = by.info.ID.Bytes(), wire.ToTimestamp(by.info.Begun)
 	}
 	p, err := ParsePush(q)
 	if err != nil {
@@ -229,7 +229,7 @@ func (c *coordinated) push(t *rapid.T) {
 		if p.Kind == kvpb.PushRequest_TIMESTAMP {
 			m.promised = hlc.Max(m.promised, p.Above)
 		}
-		if bound := rpc.FromTimestamp(d.Status.Timestamp); bound != m.promised {
+		if bound := wire.FromTimestamp(d.Status.Timestamp); bound != m.promised {
 			c.t.Fatalf("said to commit above %s, after %s was promised", bound, m.promised)
 		}
 		if p.Kind == kvpb.PushRequest_ABORT && Older(p.PusherBegun, p.Pusher, m.info.Begun, m.info.ID) {

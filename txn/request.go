@@ -7,8 +7,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 const (
@@ -49,7 +49,7 @@ func ParseEnd(q *kvpb.EndTransactionRequest) (*End, error) {
 		return bad("it is to be committed, as a person asks; a person can only abort")
 	}
 	if e.Commit {
-		if e.Timestamp = rpc.FromTimestamp(q.CommitTimestamp); e.Timestamp.IsZero() {
+		if e.Timestamp = wire.FromTimestamp(q.CommitTimestamp); e.Timestamp.IsZero() {
 			return bad("it is to be committed, without a timestamp")
 		}
 	}
@@ -104,8 +104,8 @@ func ParsePush(q *kvpb.PushRequest) (*Push, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Push{Pushee: info, Seen: rpc.FromTimestamp(q.Seen).Wall, Kind: q.Kind,
-		PusherBegun: rpc.FromTimestamp(q.PusherBegun),
+	p := &Push{Pushee: info, Seen: wire.FromTimestamp(q.Seen).Wall, Kind: q.Kind,
+		PusherBegun: wire.FromTimestamp(q.PusherBegun),
 		Locked:      keys.KeyspaceID(q.LockedKeyspace)}
 	if p.Pusher, err = ParseOptionalID(q.Pusher); err == nil {
 		err = p.validate(q)
@@ -129,7 +129,7 @@ func (p *Push) validate(q *kvpb.PushRequest) error {
 	case kvpb.PushRequest_ABORT:
 		p.Wanted = parseWanted(q.WantedKeyspace, q.WantedKey)
 	case kvpb.PushRequest_TIMESTAMP:
-		if p.Above = rpc.FromTimestamp(q.Above); p.Above.IsZero() {
+		if p.Above = wire.FromTimestamp(q.Above); p.Above.IsZero() {
 			return errors.New("it does not say above which timestamp")
 		}
 	default:

@@ -9,8 +9,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 const (
@@ -225,7 +225,7 @@ func (b *resolveBatches) ask(i int, a area) {
 		batch.of = append(batch.of, i)
 		batch.all = append(batch.all,
 			&kvpb.Resolution{Transaction: c.ID.Bytes(), Status: &kvpb.TransactionStatus{
-				State: kvpb.TransactionState_COMMITTED, Timestamp: rpc.ToTimestamp(c.At)},
+				State: kvpb.TransactionState_COMMITTED, Timestamp: wire.ToTimestamp(c.At)},
 				Keyspace: uint32(c.Keyspace), Anchor: c.Anchor})
 		batch.anchors += len(c.Anchor)
 		b.lines++

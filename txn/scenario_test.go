@@ -11,8 +11,8 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // A scenario is one coordinator, which decides what the file asks. Times are in seconds; its clocks
@@ -108,7 +108,7 @@ func (s *scenario) command() string {
 	case "commit", "rollback": // t=NAME [at=TIME] [requested [locked]]
 		e, err := ParseEnd(&kvpb.EndTransactionRequest{
 			Transaction: i.Proto(), Commit: s.d.Cmd == "commit", Requested: s.d.HasArg("requested"),
-			CommitTimestamp: rpc.ToTimestamp(s.time("at")),
+			CommitTimestamp: wire.ToTimestamp(s.time("at")),
 			Participants: []*kvpb.Participant{{Keyspace: uint32(i.Keyspace), Key: i.Anchor,
 				Hash: new(uint32)}},
 		})
@@ -129,12 +129,12 @@ func (s *scenario) command() string {
 		kind := "STATUS"
 		s.d.MaybeScanArgs(s.t, "kind", &kind)
 		q := &kvpb.PushRequest{
-			Pushee: i.Proto(), Seen: rpc.ToTimestamp(s.time("seen")),
-			Above: rpc.ToTimestamp(s.time("above")),
+			Pushee: i.Proto(), Seen: wire.ToTimestamp(s.time("seen")),
+			Above: wire.ToTimestamp(s.time("above")),
 			Kind:  kvpb.PushRequest_Kind(kvpb.PushRequest_Kind_value[kind]),
 		}
 		if by := s.transaction("by"); by != nil {
-			q.Pusher, q.PusherBegun = by.ID.Bytes(), rpc.ToTimestamp(by.Begun)
+			q.Pusher, q.PusherBegun = by.ID.Bytes(), wire.ToTimestamp(by.Begun)
 		}
 		if s.d.HasArg("wants") {
 			var key string
@@ -158,13 +158,13 @@ func (s *scenario) decided(name string, d Decision) string {
 	if d.Refused != nil {
 		e := d.Refused.Proto()
 		fmt.Fprintf(&b, "refused: %s%s%s\n", e.Code,
-			when(" timestamp=", rpc.FromTimestamp(e.Timestamp)), why(" reason=", e.Conflict.GetReason())+
+			when(" timestamp=", wire.FromTimestamp(e.Timestamp)), why(" reason=", e.Conflict.GetReason())+
 				over(e.Conflict.GetKeyspace(), e.Conflict.GetKey()))
 	} else if d.Unknown {
 		fmt.Fprintf(&b, "unknown\n")
 	} else {
 		fmt.Fprintf(&b, "%s%s%s\n", d.Status.State,
-			when(" timestamp=", rpc.FromTimestamp(d.Status.Timestamp)), why(" reason=", d.Status.Reason)+
+			when(" timestamp=", wire.FromTimestamp(d.Status.Timestamp)), why(" reason=", d.Status.Reason)+
 				over(d.Status.WantedKeyspace, d.Status.WantedKey))
 	}
 	if d.Record != nil {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 const (
@@ -34,7 +34,7 @@ func (r *Record) Status() *kvpb.TransactionStatus {
 	if r == nil {
 		return &kvpb.TransactionStatus{}
 	}
-	return &kvpb.TransactionStatus{State: r.State, Timestamp: rpc.ToTimestamp(r.Timestamp),
+	return &kvpb.TransactionStatus{State: r.State, Timestamp: wire.ToTimestamp(r.Timestamp),
 		Reason: r.Reason, Wounder: r.Wounder.Bytes(),
 		WantedKey: r.Wanted.Key, WantedKeyspace: uint32(r.Wanted.Keyspace),
 		LimitMicros: uint64(r.Limit.Microseconds())}

@@ -17,7 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 const (
@@ -138,7 +138,7 @@ func askHealth(ctx context.Context, client *http.Client, page string) []string {
 	case status == http.StatusOK:
 		return []string{}
 	case status == http.StatusBadRequest && strings.Contains(body, "HTTPS server"):
-		return []string{exit.Message(errors.New(rpc.ReasonWantsTLS))}
+		return []string{exit.Message(errors.New(wire.ReasonWantsTLS))}
 	case status != http.StatusServiceUnavailable:
 		return []string{fmt.Sprintf("not a server of Tidemark: it answered with status %d", status)}
 	}
@@ -181,7 +181,7 @@ func reasonOfHTTP(ctx context.Context, err error) error {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = ctx.Err()
 	case strings.Contains(err.Error(), "HTTP response to HTTPS client"):
-		return errors.New(rpc.ReasonNoTLS)
+		return errors.New(wire.ReasonNoTLS)
 	}
-	return errors.New(rpc.Reason(err))
+	return errors.New(wire.Reason(err))
 }

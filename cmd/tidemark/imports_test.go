@@ -143,7 +143,7 @@ var may = []struct {
 	// The SDK brings no server with it. Only what tests import of it does.
 	{"kv/kvtest/...", []string{"kv", "kv/kvtest/...", "hlc", "rpc/...", "deploy/embedded"}},
 	{"kv/coord", []string{"hlc", "kv", "kv/coord/direct", "rpc/coordpb"}},
-	{"kv/coord/direct", []string{"rpc", "rpc/coordpb"}},
+	{"kv/coord/direct", []string{"rpc", "rpc/coordpb", "rpc/wire"}},
 	{"kv/kvprom", []string{"kv", "rpc/metric/..."}},
 	{"kv/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "kv/...")},
 
@@ -180,8 +180,8 @@ var may = []struct {
 	{"bench/...", []string{"bench/...", "kv", "kv/coord/...", "kv/kvprom", "hlc", "rpc/...",
 		"range/engine", "range/keys", "deploy/certs", "deploy/embedded"}},
 	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "kv/coord", "kv/kvprom",
-		"hlc", "rpc", "rpc/coordpb", "range/keys", "placement/etcdapi/etcdfile", "deploy/certs",
-		"deploy/embedded"}},
+		"hlc", "rpc", "rpc/coordpb", "rpc/wire", "range/keys", "placement/etcdapi/etcdfile",
+		"deploy/certs", "deploy/embedded"}},
 }
 
 var ground = []string{

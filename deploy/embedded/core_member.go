@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // What a server is to the core, beside a data node: it looks for one, or forms it; offers itself to
@@ -250,7 +250,7 @@ func (s *Server) offer(ctx context.Context) (*bootstrap.Membership, error) {
 			return m, err
 		case err != nil && ctx.Err() == nil && err.Error() != told:
 			if !errors.Is(err, coreclient.ErrUnavailable) {
-				s.config.Logger.Warn("the core does not take this server's offer", "error", rpc.Reason(err))
+				s.config.Logger.Warn("the core does not take this server's offer", "error", wire.Reason(err))
 			}
 			told = err.Error()
 		}
@@ -289,7 +289,7 @@ func (s *Server) beMember(ctx context.Context, p *corePart) error {
 			told = ""
 		case ctx.Err() == nil && !errors.Is(err, coreclient.ErrUnavailable) && err.Error() != told:
 			told = err.Error()
-			s.config.Logger.Warn("the core does not know this member as it is", "error", rpc.Reason(err))
+			s.config.Logger.Warn("the core does not know this member as it is", "error", wire.Reason(err))
 		}
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // forgedTest is a server with the keyspace mine, of two partitions, which the user owner may read
@@ -155,7 +156,7 @@ func TestForgedRequestsDecideNothing(t *testing.T) {
 		r := f.good("owner", place, &kvpb.Request{Command: &kvpb.Request_Prepare{
 			Prepare: &kvpb.PrepareRequest{Transaction: of, Mutations: []*kvpb.Mutation{
 				{Key: []byte(key), Value: []byte("provisional")}}}}})
-		if at := r.GetPrepare().Prepared; rpc.FromTimestamp(commit).Less(rpc.FromTimestamp(at)) {
+		if at := r.GetPrepare().Prepared; wire.FromTimestamp(commit).Less(wire.FromTimestamp(at)) {
 			commit = at
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // forgery is a request of the user reader that names the owner's transaction.
@@ -28,7 +28,7 @@ func (f *forgedTest) forgeries(of *kvpb.Transaction, commit *kvpb.Timestamp) (al
 	elsewhere.Keyspace, elsewhere.Anchor = f.keyspaces["theirs"], []byte("b1")
 	unnamed := proto.Clone(of).(*kvpb.Transaction)
 	unnamed.Anchor = []byte("z1")
-	older := rpc.ToTimestamp(hlc.Timestamp{Wall: rpc.FromTimestamp(of.Begun).Wall - 1e9})
+	older := wire.ToTimestamp(hlc.Timestamp{Wall: wire.FromTimestamp(of.Begun).Wall - 1e9})
 	aborted := &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED}
 	committed := &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED, Timestamp: commit}
 
@@ -80,10 +80,10 @@ func endOf(of *kvpb.Transaction, commit *kvpb.Timestamp, requested bool) *kvpb.R
 }
 
 func pushOf(of *kvpb.Transaction, kind kvpb.PushRequest_Kind, begun *kvpb.Timestamp) *kvpb.Request {
-	above := rpc.FromTimestamp(of.Started)
+	above := wire.FromTimestamp(of.Started)
 	above.Wall += 1e9
 	return &kvpb.Request{Command: &kvpb.Request_Push{Push: &kvpb.PushRequest{Pushee: of, Kind: kind,
-		Seen: of.Started, Above: rpc.ToTimestamp(above), PusherBegun: begun,
+		Seen: of.Started, Above: wire.ToTimestamp(above), PusherBegun: begun,
 		Pusher: bytes.Repeat([]byte{6}, 16)}}}
 }
 

@@ -29,6 +29,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/metric/prom"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Server is one server in this process.
@@ -204,7 +205,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 
 // cannotListen says why an address cannot be had.
 func cannotListen(address string, err error) error {
-	what := rpc.Reason(err)
+	what := wire.Reason(err)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		what = "another process listens there already"
 	}

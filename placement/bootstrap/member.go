@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/bootstrap/bootstrappb"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Peers carries messages to the other listed servers; GRPCPeers is one.
@@ -177,7 +177,7 @@ func (m *Member) WaitingFor() string {
 		// A member that was heard before is in the way only of what comes next.
 		err := m.mu.unreachable[address]
 		if err != nil && (forming || m.mu.machine.heard[address] == nil) {
-			s += fmt.Sprintf(" (%s: %s)", address, rpc.Reason(err))
+			s += fmt.Sprintf(" (%s: %s)", address, wire.Reason(err))
 		}
 	}
 	return s

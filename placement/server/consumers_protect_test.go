@@ -12,8 +12,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/server/consumer"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // What is protected is the lowest position of all, and only while it is old; it follows the
@@ -57,7 +57,7 @@ func TestProtectionFollowsConsumers(t *testing.T) {
 		back := at("b", ago(5*time.Hour))
 		back.Reset_ = true
 		c.set(back)
-		if p := c.protected(); p != rpc.FromClusterTimestamp(back.Position) {
+		if p := c.protected(); p != wire.FromClusterTimestamp(back.Position) {
 			t.Errorf("%s is protected after a reset", p)
 		}
 		for _, name := range []string{"b", "old"} {
@@ -99,11 +99,11 @@ func TestProtectionSeesConsumersThatBegin(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(100 * time.Millisecond) // virtual
-		if p := c.protected(); rpc.FromClusterTimestamp(reset.Position).Less(p) {
+		if p := c.protected(); wire.FromClusterTimestamp(reset.Position).Less(p) {
 			t.Errorf("%s is protected, and a consumer has begun at %s", p,
-				rpc.FromClusterTimestamp(reset.Position))
+				wire.FromClusterTimestamp(reset.Position))
 		}
-		c.awaitProtected(rpc.FromClusterTimestamp(reset.Position))
+		c.awaitProtected(wire.FromClusterTimestamp(reset.Position))
 	})
 }
 
@@ -117,7 +117,7 @@ func TestProtectionInShortWindows(t *testing.T) {
 		set.Keyspace = "short"
 		c.set(set)
 		p := keyspaceOf(t, c.client, "short").Keyspace.Protected
-		if rpc.FromClusterTimestamp(p) != rpc.FromClusterTimestamp(set.Position) {
+		if wire.FromClusterTimestamp(p) != wire.FromClusterTimestamp(set.Position) {
 			t.Errorf("%v is protected", p)
 		}
 	})
@@ -132,7 +132,7 @@ func TestConsumersBeyondTheirKeep(t *testing.T) {
 		c.set(short)
 		long := ago(35 * time.Minute)
 		c.set(at("long", long))
-		c.awaitProtected(rpc.FromClusterTimestamp(short.Position))
+		c.awaitProtected(wire.FromClusterTimestamp(short.Position))
 		c.await("the lag is shown", func() bool { return c.shows(0)["consumer_lag_seconds k"] > 0 })
 		if used := c.shows(0)["consumer_retention_used_ratio k"]; used < 0.66 || used > 0.7 {
 			t.Errorf("%f of a keep is used", used)
@@ -184,7 +184,7 @@ func TestConsumersOutliveLeaders(t *testing.T) {
 		position := ago(25 * time.Minute)
 		c.set(at("a", position))
 		c.elect(c.members[1])
-		if x := c.get("a"); rpc.FromClusterTimestamp(x.GetPosition()) != position {
+		if x := c.get("a"); wire.FromClusterTimestamp(x.GetPosition()) != position {
 			t.Fatalf("the next leader knows %v", x)
 		}
 		time.Sleep(4 * time.Minute) // virtual
@@ -197,7 +197,7 @@ func TestConsumersOutliveLeaders(t *testing.T) {
 		}
 		c.restart()
 		c.elect(c.members[2])
-		if x := c.get("a"); rpc.FromClusterTimestamp(x.GetPosition()) != position {
+		if x := c.get("a"); wire.FromClusterTimestamp(x.GetPosition()) != position {
 			t.Fatalf("after a restart: %v", x)
 		}
 		if p := c.protected(); p != position {
@@ -226,7 +226,7 @@ func TestConsumerIsSetAcrossLeaders(t *testing.T) {
 					name := fmt.Sprint("c", i)
 					position := old.Add(time.Duration(-i) * time.Second)
 					c.set(at(name, position))
-					if x := c.get(name); rpc.FromClusterTimestamp(x.GetPosition()) != position {
+					if x := c.get(name); wire.FromClusterTimestamp(x.GetPosition()) != position {
 						t.Fatalf("%s is %v", name, x)
 					}
 					if p := c.protected(); p != position {

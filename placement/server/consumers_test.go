@@ -18,8 +18,8 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // consumed is a core with a node and a keyspace "k", whose GC window is an hour.
@@ -44,7 +44,7 @@ func ago(d time.Duration) hlc.Timestamp { return hlc.FromTime(time.Now().Add(-d)
 
 func at(name string, position hlc.Timestamp) *clusterpb.SetConsumerRequest {
 	return &clusterpb.SetConsumerRequest{Keyspace: "k", Name: name,
-		Position: rpc.ToClusterTimestamp(position)}
+		Position: wire.ToClusterTimestamp(position)}
 }
 
 func (c consumed) set(r *clusterpb.SetConsumerRequest) *clusterpb.Consumer {
@@ -69,7 +69,7 @@ func (c consumed) get(name string) *clusterpb.Consumer {
 
 func (c consumed) protected() hlc.Timestamp {
 	c.t.Helper()
-	return rpc.FromClusterTimestamp(keyspaceOf(c.t, c.client, "k").Keyspace.Protected)
+	return wire.FromClusterTimestamp(keyspaceOf(c.t, c.client, "k").Keyspace.Protected)
 }
 
 func (c consumed) awaitProtected(want hlc.Timestamp) {
@@ -130,7 +130,7 @@ func TestConsumerMoves(t *testing.T) {
 		back := at("a", first)
 		back.Reset_ = true
 		c.set(back)
-		if y := c.get("a"); rpc.FromClusterTimestamp(y.Position) != first {
+		if y := c.get("a"); wire.FromClusterTimestamp(y.Position) != first {
 			t.Errorf("reset: %v", y)
 		}
 		for _, existed := range []bool{true, false} {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/server/consumer"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // manyLooks is time for the leader to drop what it is going to drop.
@@ -29,7 +29,7 @@ func TestLeadersClockDropsNoConsumer(t *testing.T) {
 		short.KeepMillis = 3600 * 1000
 		c.set(short)
 		c.set(at("long", ago(40*time.Minute)))
-		long := rpc.FromClusterTimestamp(c.get("long").Position)
+		long := wire.FromClusterTimestamp(c.get("long").Position)
 		c.awaitProtected(long)
 		stays := func(why string) {
 			t.Helper()
@@ -87,7 +87,7 @@ func TestClockBehindGivesUpNoProtection(t *testing.T) {
 			}
 		}
 		c.set(at("a", ago(2*time.Hour)))
-		a := rpc.FromClusterTimestamp(c.get("a").Position)
+		a := wire.FromClusterTimestamp(c.get("a").Position)
 		c.awaitProtected(a)
 		c.jump(c.jumped, 2, -20*time.Hour)
 		c.elect(c.members[1])

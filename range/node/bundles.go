@@ -5,8 +5,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // mergeScan checks a read of several partitions and hands it to their replicas.
@@ -70,7 +70,7 @@ func (n *Node) multiGet(pending replica.Pending) {
 	case all > replica.MaxMultiGetKeys:
 		n.refuseMultiGet(pending, "it names %d keys, at most %d are allowed", all,
 			replica.MaxMultiGetKeys)
-	case rpc.FromTimestamp(c.GetAt()).IsZero():
+	case wire.FromTimestamp(c.GetAt()).IsZero():
 		n.refuseMultiGet(pending, "it needs a timestamp")
 	default:
 		if n.sampledBundle() {

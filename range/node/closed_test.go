@@ -7,9 +7,9 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // closedBehind is how far behind the clock a replica's closed timestamp is.
@@ -62,7 +62,7 @@ func (c *cluster) stayClosed(what string, partitions []*clusterpb.Partition, nod
 
 func anyReplica(p *clusterpb.Partition, key string, atLeast hlc.Timestamp) *kvpb.Request {
 	return &kvpb.Request{Partition: p.Id, Generation: p.Generation,
-		ReplicaRead: &kvpb.ReplicaRead{AtLeast: rpc.ToTimestamp(atLeast)},
+		ReplicaRead: &kvpb.ReplicaRead{AtLeast: wire.ToTimestamp(atLeast)},
 		Command:     &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte(key)}}}
 }
 
@@ -102,10 +102,10 @@ func TestClosedTimestampsAdvanceEverywhere(t *testing.T) {
 				t.Fatal(answer.Error)
 			}
 			get := answer.GetGet()
-			if string(get.GetValue()) != "2" || rpc.FromTimestamp(answer.ReadAt).Less(before) {
+			if string(get.GetValue()) != "2" || wire.FromTimestamp(answer.ReadAt).Less(before) {
 				t.Errorf("node %d answers %v", node, answer)
 			}
-			if version := rpc.FromTimestamp(get.GetVersion()); version.LessEq(before) {
+			if version := wire.FromTimestamp(get.GetVersion()); version.LessEq(before) {
 				t.Errorf("written at %s, and %s was closed", version, before)
 			}
 		}

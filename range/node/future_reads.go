@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Future reads: requests that name a timestamp from the future.
@@ -100,7 +100,7 @@ func (a *futureReads) hold(n *Node, h *futureRead, wait time.Duration) {
 		a.mu.waiting = make(map[*futureRead]struct{})
 	}
 	a.mu.waiting[h] = struct{}{}
-	h.request.Request = rpc.Detached(h.request.Request)
+	h.request.Request = wire.CloneRequest(h.request.Request)
 	n.metrics.ahead.Inc()
 	h.timer = n.config.AfterFunc(wait, func() { a.resume(n, h) })
 	a.mu.Unlock()

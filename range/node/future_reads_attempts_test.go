@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Two attempts of one Delete: the first names a timestamp of the future, the second, by a newer
@@ -32,7 +32,7 @@ func TestAttemptFromTheFutureAfterItsRetry(t *testing.T) {
 			handle(m.Node, client, []*kvpb.Request{q}, func(r *kvpb.Response) { answers <- r })
 		}
 		del := func() *kvpb.Request {
-			return &kvpb.Request{Session: rpc.ToTimestamp(session),
+			return &kvpb.Request{Session: wire.ToTimestamp(session),
 				Command: &kvpb.Request_Delete{Delete: &kvpb.DeleteRequest{Key: []byte("k")}}}
 		}
 		send(77, 1, 100, del()) // first attempt
@@ -53,7 +53,7 @@ func TestAttemptFromTheFutureAfterItsRetry(t *testing.T) {
 			3,
 			5,
 			&kvpb.Request{
-				Session: rpc.ToTimestamp(hlc.Timestamp{Wall: clock.Physical()}),
+				Session: wire.ToTimestamp(hlc.Timestamp{Wall: clock.Physical()}),
 				Command: &kvpb.Request_Put{
 					Put: &kvpb.PutRequest{Key: []byte("k"), Value: []byte("v")},
 				},

@@ -7,8 +7,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // namings are requests that name a timestamp, in each of the places where they can.
@@ -99,7 +99,7 @@ func TestRequestsFromTheFutureWait(t *testing.T) {
 					for i, d := range ahead {
 						ts := clock.Now().Add(d)
 						ts.Wall = clock.Physical() + int64(d)
-						batch[i] = request(rpc.ToTimestamp(ts))
+						batch[i] = request(wire.ToTimestamp(ts))
 						id++
 						batch[i].Id, batch[i].Sequence, batch[i].Partition = id, id, 1<<40
 					}
@@ -150,7 +150,7 @@ func TestRequestsFromTheFutureWait(t *testing.T) {
 				handle(
 					node,
 					1,
-					[]*kvpb.Request{request(rpc.ToTimestamp(clock.Now().Add(2*offset - 1)))},
+					[]*kvpb.Request{request(wire.ToTimestamp(clock.Now().Add(2*offset - 1)))},
 					func(r *kvpb.Response) { answers <- r },
 				)
 				if r := <-answers; r.Error.GetCode() != kvpb.ErrorCode_NODE_UNHEALTHY {
@@ -179,7 +179,7 @@ func TestWritesFromTheFutureAreRefused(t *testing.T) {
 				offset := clock.MaxAhead()
 				ts := hlc.Timestamp{Wall: clock.Physical() + int64(offset+offset/2)}
 				ask := func(id uint64) kvpb.ErrorCode {
-					q := request(rpc.ToTimestamp(ts))
+					q := request(wire.ToTimestamp(ts))
 					q.Id, q.Sequence, q.Partition = id, id, 1<<40
 					var answer *kvpb.Response
 					handle(m.Node, 1, []*kvpb.Request{q}, func(r *kvpb.Response) { answer = r })

@@ -12,16 +12,16 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // mergeScan is a request to read all of some partitions as of a node's clock. The partitions come
 // as they are given.
 func (c *cluster) mergeScan(node uint64, partitions ...*clusterpb.Partition) *kvpb.Request {
 	sequence++
-	m := &kvpb.MergeScanRequest{At: rpc.ToTimestamp(c.nodes[node].config.Clock.Now())}
+	m := &kvpb.MergeScanRequest{At: wire.ToTimestamp(c.nodes[node].config.Clock.Now())}
 	for _, p := range partitions {
 		_, term := c.believedLeader(p.Id)
 		m.Partitions = append(m.Partitions,
@@ -93,10 +93,10 @@ func TestMergeScan(t *testing.T) {
 					if page == nil || len(page.Refused) > 0 {
 						t.Fatalf("answered %v", answer)
 					}
-					if rpc.FromTimestamp(answer.Now).Less(rpc.FromTimestamp(m.At)) {
+					if wire.FromTimestamp(answer.Now).Less(wire.FromTimestamp(m.At)) {
 						t.Fatalf("the node's clock %v is below the timestamp %v", answer.Now, m.At)
 					}
-					rows, err := rpc.DecodeRows(page.Rows)
+					rows, err := wire.DecodeRows(page.Rows)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -130,15 +130,15 @@ func TestMergeScanHoldsLaterWritesAbove(t *testing.T) {
 		led := c.ledBy(1, partitions)
 		q := c.mergeScan(1, led...)
 		// As far ahead as a reader with a fast clock may be.
-		at := rpc.FromTimestamp(q.GetMergeScan().At).Add(200 * time.Millisecond)
-		q.GetMergeScan().At = rpc.ToTimestamp(at)
+		at := wire.FromTimestamp(q.GetMergeScan().At).Add(200 * time.Millisecond)
+		q.GetMergeScan().At = wire.ToTimestamp(at)
 		if m := c.ask(1, q)[q.Id].GetMergeScan(); m == nil || len(m.Refused) > 0 {
 			t.Fatalf("answered %v", m)
 		}
 		for _, p := range led {
 			_, term := c.believedLeader(p.Id)
 			write := put(p, term, "k", "v")
-			if version := rpc.FromTimestamp(c.ask(1,
+			if version := wire.FromTimestamp(c.ask(1,
 				write)[write.Id].GetPut().GetVersion()); version.LessEq(at) {
 				t.Errorf("partition %d was read at %s, and written at %s", p.Id, at, version)
 			}
@@ -194,7 +194,7 @@ func TestMergeScanRefusals(t *testing.T) {
 		if len(m.Refused)+len(read) != len(partitions)+1 {
 			t.Errorf("%d refused, %d led, of %d", len(m.Refused), len(read), len(partitions)+1)
 		}
-		rows, err := rpc.DecodeRows(m.Rows)
+		rows, err := wire.DecodeRows(m.Rows)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +240,7 @@ func TestMomentOfPartitions(t *testing.T) {
 				one := &kvpb.Request{Id: sequence, Sequence: sequence, Partition: p.Id,
 					Generation: p.Generation, Term: term,
 					Command: &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{}}}
-				rows, err := rpc.DecodeRows(c.ask(1, one)[one.Id].GetScan().GetRows())
+				rows, err := wire.DecodeRows(c.ask(1, one)[one.Id].GetScan().GetRows())
 				if err != nil || len(rows) == 0 {
 					t.Fatalf("%d rows, %v", len(rows), err)
 				}
@@ -249,7 +249,7 @@ func TestMomentOfPartitions(t *testing.T) {
 				}
 			}
 			got := c.ask(1, q)[q.Id].GetMergeScan()
-			if at := rpc.FromTimestamp(got.GetAt()); at.Less(newest) || len(got.GetRows()) != 0 ||
+			if at := wire.FromTimestamp(got.GetAt()); at.Less(newest) || len(got.GetRows()) != 0 ||
 				got.GetMore() {
 				t.Errorf("the moment %s, with the newest version %s, %d bytes of rows", at, newest,
 					len(got.GetRows()))
@@ -334,7 +334,7 @@ func (c *cluster) hostile(t *rapid.T, partitions, other []*clusterpb.Partition) 
 		case 1:
 			return &kvpb.Timestamp{Wall: wild.Draw(t, name), Logical: uint32(wild.Draw(t, name))}
 		}
-		return rpc.ToTimestamp(hlc.Timestamp{Wall: now.Wall + rapid.Int64Range(-1e9, 1e8).Draw(t,
+		return wire.ToTimestamp(hlc.Timestamp{Wall: now.Wall + rapid.Int64Range(-1e9, 1e8).Draw(t,
 			name)})
 	}
 	m.At, m.UncertainUntil = stamp("at"), stamp("until")
@@ -371,7 +371,7 @@ func (c *cluster) hostile(t *rapid.T, partitions, other []*clusterpb.Partition) 
 	if (answer.Error == nil) == (answer.GetMergeScan() == nil) {
 		t.Fatalf("%v is answered %v", q, answer)
 	}
-	rows, err := rpc.DecodeRows(answer.GetMergeScan().GetRows())
+	rows, err := wire.DecodeRows(answer.GetMergeScan().GetRows())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // TestMergeOfOneIDWithTwoAnchors: two partitions have locks under one id, of transactions with
@@ -33,7 +33,7 @@ func mergeOfOneID(t *testing.T, forged string) {
 		t.Helper()
 		r := s.do(key, func(p *clusterpb.Partition, term uint64) *kvpb.Request {
 			q := put(p, term, key, "")
-			q.Session = rpc.ToTimestamp(begun)
+			q.Session = wire.ToTimestamp(begun)
 			command(q)
 			return q
 		})
@@ -44,14 +44,14 @@ func mergeOfOneID(t *testing.T, forged string) {
 		r := ask(key, func(q *kvpb.Request) {
 			q.Command = &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{
 				Transaction: &kvpb.Transaction{Id: id, Anchor: []byte(key), Keyspace: 7,
-					Begun: rpc.ToTimestamp(begun), Started: rpc.ToTimestamp(begun)},
+					Begun: wire.ToTimestamp(begun), Started: wire.ToTimestamp(begun)},
 				Mutations: []*kvpb.Mutation{{Kind: kvpb.Mutation_PUT, Key: []byte(key),
 					Value: []byte("after")}}}}
 		})
 		if r.Error != nil {
 			t.Fatal(r.Error)
 		}
-		prepared = hlc.Max(prepared, rpc.FromTimestamp(r.GetPrepare().GetPrepared()))
+		prepared = hlc.Max(prepared, wire.FromTimestamp(r.GetPrepare().GetPrepared()))
 	}
 	s.merge()
 	intents := func(n int) func() bool {
@@ -82,7 +82,7 @@ func mergeOfOneID(t *testing.T, forged string) {
 	}
 	s.c.await("the owner's lock stands everywhere", time.Minute, intents(1))
 	if n := resolve(owned, &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED,
-		Timestamp: rpc.ToTimestamp(prepared)}); n != 1 {
+		Timestamp: wire.ToTimestamp(prepared)}); n != 1 {
 		t.Fatalf("the owner's decision ends %d locks", n)
 	}
 	for key, want := range map[string]string{owned: "after", forged: "before"} {

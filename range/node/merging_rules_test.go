@@ -18,10 +18,10 @@ import (
 	"github.com/tidemarkdb/tidemark/range/node/birth"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // mergeTest is two partitions of keyspace 7 that can merge: what is below k100, and the rest.
@@ -208,10 +208,10 @@ func TestMergeInherits(t *testing.T) {
 		begun := n.config.Clock.Now()
 		if r := s.do("k180", func(p *clusterpb.Partition, term uint64) *kvpb.Request {
 			q := put(p, term, "k180", "")
-			q.Session = rpc.ToTimestamp(begun)
+			q.Session = wire.ToTimestamp(begun)
 			q.Command = &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{
 				Transaction: &kvpb.Transaction{Id: id, Anchor: []byte("k180"), Keyspace: 7,
-					Begun: rpc.ToTimestamp(begun), Started: rpc.ToTimestamp(begun)},
+					Begun: wire.ToTimestamp(begun), Started: wire.ToTimestamp(begun)},
 				Mutations: []*kvpb.Mutation{{Kind: kvpb.Mutation_PUT, Key: []byte("k180")}}}}
 			return q
 		}); r.Error != nil {

@@ -11,16 +11,16 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/replica"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // multiGet is a request to read some keys of each of some partitions as of a node's clock.
 func (c *cluster) multiGet(node uint64, partitions []*clusterpb.Partition,
 	of func(id uint64) [][]byte) *kvpb.Request {
 	sequence++
-	m := &kvpb.MultiGetRequest{At: rpc.ToTimestamp(c.nodes[node].config.Clock.Now())}
+	m := &kvpb.MultiGetRequest{At: wire.ToTimestamp(c.nodes[node].config.Clock.Now())}
 	for _, p := range partitions {
 		_, term := c.believedLeader(p.Id)
 		m.Partitions = append(m.Partitions,
@@ -77,12 +77,12 @@ func TestMultiGet(t *testing.T) {
 			// As far ahead as a reader with a fast clock may be. A lease that is over before the
 			// clock is there does not count.
 			const ahead = 200 * time.Millisecond
-			at := rpc.FromTimestamp(q.GetMultiGet().At).Add(ahead)
+			at := wire.FromTimestamp(q.GetMultiGet().At).Add(ahead)
 			lasts := make(map[uint64]bool)
 			for _, p := range led {
 				lasts[p.Id] = c.leaseLasts(1, p.Id, ahead)
 			}
-			q.GetMultiGet().At = rpc.ToTimestamp(at)
+			q.GetMultiGet().At = wire.ToTimestamp(at)
 			_, term := c.believedLeader(led[0].Id)
 			own := keysOf(where)(led[0].Id)
 			lone := get(led[0], term, string(own[0]))
@@ -91,10 +91,10 @@ func TestMultiGet(t *testing.T) {
 				t.Errorf("the other request is answered %v", answers[lone.Id])
 			}
 			got := answers[q.Id].GetMultiGet()
-			if got == nil || rpc.FromTimestamp(answers[q.Id].Now).Less(at) {
+			if got == nil || wire.FromTimestamp(answers[q.Id].Now).Less(at) {
 				t.Fatalf("answered %v", answers[q.Id])
 			}
-			rows, err := rpc.DecodeRows(got.Rows)
+			rows, err := wire.DecodeRows(got.Rows)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +123,7 @@ func TestMultiGet(t *testing.T) {
 				}
 				_, term := c.believedLeader(p.Id)
 				write := put(p, term, string(keys[0]), "value of "+string(keys[0]))
-				if version := rpc.FromTimestamp(c.ask(1,
+				if version := wire.FromTimestamp(c.ask(1,
 					write)[write.Id].GetPut().GetVersion()); version.LessEq(at) {
 					t.Errorf("partition %d was read at %s, and written at %s", p.Id, at, version)
 				}
@@ -176,7 +176,7 @@ func TestHostileMultiGets(t *testing.T) {
 					return &kvpb.Timestamp{Wall: wild.Draw(t, name),
 						Logical: uint32(wild.Draw(t, name))}
 				}
-				return rpc.ToTimestamp(hlc.Timestamp{Wall: now.Wall + rapid.Int64Range(-1e9,
+				return wire.ToTimestamp(hlc.Timestamp{Wall: now.Wall + rapid.Int64Range(-1e9,
 					1e8).Draw(t, name)})
 			}
 			m := &kvpb.MultiGetRequest{At: stamp("at")}
@@ -219,7 +219,7 @@ func TestHostileMultiGets(t *testing.T) {
 			if (answer.Error == nil) == (answer.GetMultiGet() == nil) {
 				t.Fatalf("%v is answered %v", q, answer)
 			}
-			rows, err := rpc.DecodeRows(answer.GetMultiGet().GetRows())
+			rows, err := wire.DecodeRows(answer.GetMultiGet().GetRows())
 			if err != nil {
 				t.Fatal(err)
 			}

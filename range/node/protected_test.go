@@ -8,8 +8,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Garbage collection does not pass what the table says is protected, also on a node that restarts
@@ -22,7 +22,7 @@ func TestGarbageIsKeptForConsumers(t *testing.T) {
 			c.core.update(&clusterpb.TableUpdate{Keyspaces: []*clusterpb.Keyspace{{Id: 2, Name: "ks2",
 				Partitioning: clusterpb.Partitioning_HASH, HashPartitions: 1, ReplicationFactor: 3,
 				GcWindowSeconds: 60, State: clusterpb.KeyspaceState_ACTIVE,
-				Protected: rpc.ToClusterTimestamp(at)}}})
+				Protected: wire.ToClusterTimestamp(at)}}})
 		}
 		for i := range 10 {
 			c.mustPut(p, "k", fmt.Sprint(i))

@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // route finds the replica that a request is for, or answers the request, or has it answered; or
@@ -39,7 +39,7 @@ func (n *Node) route(pending replica.Pending) (h *hosted, own bool) {
 				n.config.ID), reply)
 			return nil, false
 		}
-		reply(&kvpb.Response{Id: q.Id, Now: rpc.ToTimestamp(now),
+		reply(&kvpb.Response{Id: q.Id, Now: wire.ToTimestamp(now),
 			Result: &kvpb.Response_NowResult{
 				NowResult: &kvpb.NowResponse{Node: uint64(n.config.ID)},
 			}})
@@ -105,7 +105,7 @@ func (n *Node) refuseFor(q *kvpb.Request, e *kvpb.Error, reply func(*kvpb.Respon
 // stampClock gives a response the reading of the node's clock.
 func (n *Node) stampClock(response *kvpb.Response) *kvpb.Response {
 	now, trusted := n.config.Clock.Reading()
-	response.Now, response.ClockUntrusted = rpc.ToTimestamp(now), !trusted
+	response.Now, response.ClockUntrusted = wire.ToTimestamp(now), !trusted
 	return response
 }
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/range/replica"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // The replica of a child beside the parent's leader asks for votes as soon as it is born, and again
@@ -78,7 +78,7 @@ func (y *young) ask(h *hosted, pending replica.Pending) bool {
 	if of == nil || of.tried > patientTries || y.mu.asked >= mostAsked || y.mu.closed {
 		return false
 	}
-	pending.Request = rpc.Detached(pending.Request)
+	pending.Request = wire.CloneRequest(pending.Request)
 	of.asked = append(of.asked, pending)
 	y.mu.asked++
 	return true

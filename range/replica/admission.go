@@ -2,8 +2,8 @@ package replica
 
 import (
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Linearisable reads whose data comes from a replica that does not lead.
@@ -68,9 +68,9 @@ func (r *Replica) answerAdmission(rd *read) {
 		return
 	}
 	response := &kvpb.Response{Id: q.Id,
-		Admission: &kvpb.Admission{At: rpc.ToTimestamp(rd.timestamp), Index: index}}
+		Admission: &kvpb.Admission{At: wire.ToTimestamp(rd.timestamp), Index: index}}
 	if rd.timestamp.Less(until) {
-		response.Admission.UncertainUntil = rpc.ToTimestamp(until)
+		response.Admission.UncertainUntil = wire.ToTimestamp(until)
 	}
 	r.node.Metrics.admissions.Inc()
 	r.node.tell(response, rd.timestamp)

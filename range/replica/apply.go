@@ -14,8 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -471,7 +471,7 @@ func (r *Replica) complete(applied storage.Record, own []ownEntry, c *changes) {
 func (r *Replica) answer(p *pendingEntry, highest hlc.Timestamp) {
 	if len(p.answers) > 0 {
 		reading, trusted := r.node.Clock.Reading()
-		now := rpc.ToTimestamp(hlc.Max(reading, highest))
+		now := wire.ToTimestamp(hlc.Max(reading, highest))
 		for i := range p.answers {
 			a := &p.answers[i]
 			if a.done != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -158,7 +158,7 @@ func (h *hostile) tellOutcomes() {
 		status := &kvpb.TransactionStatus{State: kvpb.TransactionState(h.IntN(3)),
 			Timestamp: asked.request.Above}
 		if status.State == kvpb.TransactionState_COMMITTED && status.Timestamp == nil {
-			status.Timestamp = rpc.ToTimestamp(hlc.Timestamp{Wall: h.m.Now()})
+			status.Timestamp = wire.ToTimestamp(hlc.Timestamp{Wall: h.m.Now()})
 		}
 		var err error
 		if h.oneOf(4) {

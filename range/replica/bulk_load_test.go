@@ -15,9 +15,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/block"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // loadOf loads keys and values, in any order.
@@ -181,7 +181,7 @@ func TestWriteAfterLoad(t *testing.T) {
 		s.must(s.ask(deleteOf("b")))
 		s.must(s.ask(loadOf("b", "loaded")))
 		q := putOf("b", "new")
-		q.Session = rpc.ToTimestamp(m.node.Clock.Now()) // so that a look at what is remembered suffices
+		q.Session = wire.ToTimestamp(m.node.Clock.Now()) // so that a look at what is remembered suffices
 		s.must(s.ask(q))
 		if stats := recount(t, m.state, 100).Stats; stats.LiveKeys != 1 {
 			t.Errorf("%+v", stats)
@@ -201,13 +201,13 @@ func TestLoadAboveReads(t *testing.T) {
 		m := s.members[0]
 		future := m.node.Clock.Now().Add(100 * time.Millisecond)
 		if g := read.GetGet(); g != nil {
-			g.At = rpc.ToTimestamp(future)
+			g.At = wire.ToTimestamp(future)
 		} else {
-			read.GetScan().At = rpc.ToTimestamp(future)
+			read.GetScan().At = wire.ToTimestamp(future)
 		}
 		s.must(s.ask(read))
 		r := s.must(s.ask(loadOf("b", "1", "c", "2"))).GetLoad()
-		if at := rpc.FromTimestamp(r.Version); !future.Less(at) {
+		if at := wire.FromTimestamp(r.Version); !future.Less(at) {
 			t.Errorf("%v was read at %s, and the load is at %s", read, stamp(future), stamp(at))
 		}
 		s.close()
@@ -217,7 +217,7 @@ func TestLoadAboveReads(t *testing.T) {
 		s.elect(next)
 		next.catchUp(-1)
 		r = s.must(s.askOf(next.replica, 1, loadOf("b", "1", "c", "2"))).GetLoad()
-		if at := rpc.FromTimestamp(r.Version); !future.Less(at) {
+		if at := wire.FromTimestamp(r.Version); !future.Less(at) {
 			t.Errorf("%v was read at %s, and the next leader's load is at %s", read, stamp(future),
 				stamp(at))
 		}
@@ -249,7 +249,7 @@ func TestReadsWhileLoading(t *testing.T) {
 		get := func(key string, at hlc.Timestamp) *kvpb.Request {
 			q := getOf(key)
 			if !at.IsZero() {
-				q.GetGet().At = rpc.ToTimestamp(at)
+				q.GetGet().At = wire.ToTimestamp(at)
 			}
 			return q
 		}
@@ -304,7 +304,7 @@ func TestLoadWaitsForLocks(t *testing.T) {
 	s := newLoadTest(t, 1, true)
 	defer s.close()
 	m := s.members[0]
-	id, began := transactionID("T"), rpc.ToTimestamp(hlc.Timestamp{Wall: epoch})
+	id, began := transactionID("T"), wire.ToTimestamp(hlc.Timestamp{Wall: epoch})
 	s.must(s.ask(&kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{
 		Transaction: &kvpb.Transaction{Id: id, Keyspace: 7, Anchor: []byte("c"), Begun: began,
 			Started: began},
@@ -334,7 +334,7 @@ func TestLoadWaitsForLocks(t *testing.T) {
 func TestLoadRetried(t *testing.T) {
 	eachWay(t, 1, func(t *testing.T, s *splitTest) {
 		m := s.members[0]
-		session := rpc.ToTimestamp(m.node.Clock.Now())
+		session := wire.ToTimestamp(m.node.Clock.Now())
 		load := func() *kvpb.Request {
 			q := loadOf("b", "1", "c", "2")
 			q.Session = session
@@ -345,7 +345,7 @@ func TestLoadRetried(t *testing.T) {
 		s.must(s.ask(putOf("b", "other")))
 		s.sequence = at - 1
 		again := s.must(s.ask(load())).GetLoad()
-		if rpc.FromTimestamp(again.Version) != rpc.FromTimestamp(first.Version) {
+		if wire.FromTimestamp(again.Version) != wire.FromTimestamp(first.Version) {
 			t.Errorf("the retry is answered with %v, the first attempt with %v", again, first)
 		}
 		s.sequence += 10

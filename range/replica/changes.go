@@ -5,8 +5,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Reads of changes.
@@ -133,7 +133,7 @@ func (r *Replica) changesQuiet(rd *read, found *kvpb.ChangesResponse) bool {
 		r.node.Metrics.changed(rd, found, r.node.Clock.Physical())
 		return false
 	}
-	c.quiet = hlc.Max(c.quiet, rpc.FromTimestamp(found.Resolved))
+	c.quiet = hlc.Max(c.quiet, wire.FromTimestamp(found.Resolved))
 	if !r.goActive(func() { r.readClosed(rd) }) {
 		r.node.Metrics.changed(rd, found, r.node.Clock.Physical())
 		return false
@@ -145,7 +145,7 @@ func (r *Replica) changesQuiet(rd *read, found *kvpb.ChangesResponse) bool {
 func (m *Metrics) changed(rd *read, found *kvpb.ChangesResponse, now int64) {
 	m.changes.Add(float64(len(found.GetChanges())))
 	if rd.latest() && !found.GetMore() {
-		lag := time.Duration(now - rpc.FromTimestamp(found.GetResolved()).Wall)
+		lag := time.Duration(now - wire.FromTimestamp(found.GetResolved()).Wall)
 		m.changesLag.Observe(max(0, lag.Seconds()))
 	}
 }

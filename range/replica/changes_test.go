@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // heldFeed is a partition of two replicas, and a feed that asks the second one.
@@ -63,7 +63,7 @@ func (f *heldFeed) ask(idle time.Duration) (after hlc.Timestamp) {
 	p := f.parseRequest("changes - - any-replica wait=5000")
 	c := p.Request.GetChanges()
 	after = f.follower.replica.Closed()
-	c.After, c.IdleMicros = rpc.ToTimestamp(after), uint64(idle.Microseconds())
+	c.After, c.IdleMicros = wire.ToTimestamp(after), uint64(idle.Microseconds())
 	f.follower.replica.Submit([]Pending{p})
 	synctest.Wait()
 	return after
@@ -113,7 +113,7 @@ func TestChangesAreHeld(t *testing.T) {
 		closed := f.follower.replica.Closed()
 		time.Sleep(time.Second) // virtual
 		r := f.answer()
-		if got := rpc.FromTimestamp(r.GetChanges().GetResolved()); got != closed ||
+		if got := wire.FromTimestamp(r.GetChanges().GetResolved()); got != closed ||
 			len(r.GetChanges().Changes) > 0 {
 			t.Fatalf("nothing was written after %s up to %s: %s", after, closed, answerOf(r))
 		}
@@ -175,10 +175,10 @@ func TestFewFeedsAreHeld(t *testing.T) {
 			t.Fatalf("answered before its time: %s", answerOf(r))
 		}
 		p := f.parseRequest("changes - - any-replica wait=5000 idle=3000")
-		p.Request.GetChanges().After = rpc.ToTimestamp(after)
+		p.Request.GetChanges().After = wire.ToTimestamp(after)
 		f.follower.replica.Submit([]Pending{p})
 		r := f.answer()
-		if got := rpc.FromTimestamp(r.GetChanges().GetResolved()); got != f.follower.replica.Closed() {
+		if got := wire.FromTimestamp(r.GetChanges().GetResolved()); got != f.follower.replica.Closed() {
 			t.Fatalf("up to %s is closed: %s", f.follower.replica.Closed(), answerOf(r))
 		}
 		time.Sleep(3 * time.Second) // virtual

@@ -7,9 +7,9 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Reads that any replica answers, from what it has applied.
@@ -85,7 +85,7 @@ func (r *Replica) closedLocked() hlc.Timestamp {
 // startClosed notes how fresh a read has to be that any replica may answer.
 func (r *Replica) startClosed(rd *read, q *kvpb.ReplicaRead) {
 	wait := min(time.Duration(q.GetWaitMicros())*time.Microsecond, mostClosedWait)
-	rd.closed = &closedReading{atLeast: rpc.FromTimestamp(q.GetAtLeast()),
+	rd.closed = &closedReading{atLeast: wire.FromTimestamp(q.GetAtLeast()),
 		until: r.lockNow().Add(wait), admitted: q.Admission != nil, index: q.Admission.GetIndex()}
 	if end := deadline(&rd.pending); !end.IsZero() && end.Before(rd.closed.until) {
 		rd.closed.until = end

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // errorBound says how far a clock may be from true time.
@@ -62,7 +62,7 @@ func (s *waitingServer) ask(lines ...string) *kvpb.Response {
 func TestCommitsThatWaitAreInTheOrderOfRealTime(t *testing.T) {
 	ways := map[string]func(*waitingServer) hlc.Timestamp{
 		"one phase": func(s *waitingServer) hlc.Timestamp {
-			return rpc.FromTimestamp(s.ask("prepare T k=v one-phase wait").GetPrepare().Prepared)
+			return wire.FromTimestamp(s.ask("prepare T k=v one-phase wait").GetPrepare().Prepared)
 		},
 		"two phases": func(s *waitingServer) hlc.Timestamp {
 			return s.end(s.ask("prepare T k=v wait"))
@@ -73,11 +73,11 @@ func TestCommitsThatWaitAreInTheOrderOfRealTime(t *testing.T) {
 		},
 		"put in a keyspace that waits": func(s *waitingServer) hlc.Timestamp {
 			s.m.replica.SetCommitWait(true)
-			return rpc.FromTimestamp(s.ask("put k v").GetPut().Version)
+			return wire.FromTimestamp(s.ask("put k v").GetPut().Version)
 		},
 		"batch in a keyspace that waits": func(s *waitingServer) hlc.Timestamp {
 			s.m.replica.SetCommitWait(true)
-			return rpc.FromTimestamp(s.ask("batch k=v,l=w").GetWriteBatch().Version)
+			return wire.FromTimestamp(s.ask("batch k=v,l=w").GetWriteBatch().Version)
 		},
 	}
 	for before, first := range ways {
@@ -104,7 +104,7 @@ func (s *waitingServer) end(prepared *kvpb.Response) hlc.Timestamp {
 		Arrived: time.Now()}})
 	s.m.commit(-1)
 	s.m.catchUp(-1)
-	return rpc.FromTimestamp(s.ask().GetEndTransaction().Status.Timestamp)
+	return wire.FromTimestamp(s.ask().GetEndTransaction().Status.Timestamp)
 }
 
 // TestLocksAreAcquiredInThePresent: a lock that is only read under does not wait for the clocks, so
@@ -141,7 +141,7 @@ func TestNextLeaderIsAboveCommitsThatWait(t *testing.T) {
 	given := hlc.NewClock(first, errorBound(hlc.DefaultMaxOffset)).WaitFloor()
 	submit := func(m *member, line string, session hlc.Timestamp) *kvpb.Response {
 		p := s.parseRequest(line)
-		p.Request.Session = rpc.ToTimestamp(session)
+		p.Request.Session = wire.ToTimestamp(session)
 		m.replica.Submit([]Pending{p})
 		m.commit(-1)
 		m.catchUp(-1)
@@ -154,7 +154,7 @@ func TestNextLeaderIsAboveCommitsThatWait(t *testing.T) {
 	}
 	submit(first, "scan a z", given)
 	lead(next)
-	if at := rpc.FromTimestamp(submit(next, "put k v", hlc.Timestamp{}).GetPut().Version); at.LessEq(
+	if at := wire.FromTimestamp(submit(next, "put k v", hlc.Timestamp{}).GetPut().Version); at.LessEq(
 		given) {
 		t.Errorf("written at %s, where nothing was read at %s", stamp(at), stamp(given))
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // busyGroup is a group whose log, leader's apply worker and follower each have a goroutine.
@@ -233,7 +233,7 @@ func runClient(t *testing.T, g *busyGroup, known *knowledge, client uint64) {
 			g.replicas[0].Submit([]Pending{{Client: client, Request: attempt, Arrived: time.Now(),
 				Reply: func(r *kvpb.Response) { answers <- kept(r) }}})
 			response := <-answers
-			session = hlc.Max(session, rpc.FromTimestamp(response.Now))
+			session = hlc.Max(session, wire.FromTimestamp(response.Now))
 			if response.Error == nil {
 				return response
 			}
@@ -249,7 +249,7 @@ func runClient(t *testing.T, g *busyGroup, known *knowledge, client uint64) {
 	for i := range 300 {
 		key := []byte{"bcde"[random.IntN(4)]}
 		before := known.of(string(key))
-		q := &kvpb.Request{Id: uint64(i), Sequence: uint64(i + 1), Session: rpc.ToTimestamp(session)}
+		q := &kvpb.Request{Id: uint64(i), Sequence: uint64(i + 1), Session: wire.ToTimestamp(session)}
 		if random.IntN(60) == 0 {
 			g.disturb(random)
 		}
@@ -276,11 +276,11 @@ func runClient(t *testing.T, g *busyGroup, known *knowledge, client uint64) {
 			q.Command = &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{}}
 			for _, p := range rowsOf(call(q).GetScan().GetRows()) {
 				if string(p.Key) == string(key) {
-					version = rpc.ToTimestamp(p.Version)
+					version = wire.ToTimestamp(p.Version)
 				}
 			}
 		}
-		if got := rpc.FromTimestamp(version); got.Less(before) {
+		if got := wire.FromTimestamp(version); got.Less(before) {
 			t.Errorf("client %d: %v gives version %s, %s was known before", client, q, got, before)
 		} else {
 			known.learn(string(key), got)

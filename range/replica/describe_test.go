@@ -7,8 +7,8 @@ import (
 	"strconv"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // stamp prints a timestamp as milliseconds since the epoch of the test, with what is finer behind
@@ -215,8 +215,8 @@ func expiry(wall int64) string {
 }
 
 // rowsOf are the rows of an encoded page.
-func rowsOf(encoded []byte) []rpc.Row {
-	rows, err := rpc.DecodeRows(encoded)
+func rowsOf(encoded []byte) []wire.Row {
+	rows, err := wire.DecodeRows(encoded)
 	if err != nil {
 		panic(err)
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // line is transactions that stand in line for the lock of one key.
@@ -33,7 +33,7 @@ func newLine(t *testing.T, n int) *line {
 	l.m.node.hooks.lockTime = nil
 	l.c.physical.Advance(time.Second)
 	for i := range n {
-		began := rpc.ToTimestamp(hlc.Timestamp{Wall: epoch, Logical: uint32(i)})
+		began := wire.ToTimestamp(hlc.Timestamp{Wall: epoch, Logical: uint32(i)})
 		l.of = append(l.of, &kvpb.Transaction{Id: transactionID(fmt.Sprintf("T%d", i)), Keyspace: 7,
 			Anchor: []byte("a"), Begun: began, Started: began})
 		l.ask(i, &kvpb.PrepareRequest{Transaction: l.of[i], Volatile: true, ReturnValues: true,

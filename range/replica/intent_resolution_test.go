@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // TestResolutionsPause: the locks of a large transaction that nothing waits for become versions at
@@ -47,7 +47,7 @@ func resolutionsPause(t *testing.T, wanted, loaded, write bool) {
 	l.send(&kvpb.Request{Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{
 		Resolutions: []*kvpb.Resolution{{
 			Transaction: l.of.Id, Status: &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED,
-				Timestamp: rpc.ToTimestamp(hlc.Timestamp{Wall: epoch + int64(1200*time.Millisecond)})}}}}}})
+				Timestamp: wire.ToTimestamp(hlc.Timestamp{Wall: epoch + int64(1200*time.Millisecond)})}}}}}})
 	var answers []*kvpb.Response
 	others := []*kvpb.Request{{Command: &kvpb.Request_Get{
 		Get: &kvpb.GetRequest{Key: []byte("other")}}}}
@@ -218,7 +218,7 @@ func TestEndsOfLargeLocksShareNoEntry(t *testing.T) {
 							Resolutions: []*kvpb.Resolution{{
 								Transaction: id(i),
 								Status: &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED,
-									Timestamp: rpc.ToTimestamp(hlc.Timestamp{
+									Timestamp: wire.ToTimestamp(hlc.Timestamp{
 										Wall: epoch + int64(1500*time.Millisecond)})}}}}}}})
 			}
 			l.m.replica.Submit(pending)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/admission"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // TestOnlyOthersAreLoad: a large transaction is told that others use the node, and that something
@@ -108,7 +108,7 @@ func TestTheAnchorTellsWhoIsWanted(t *testing.T) {
 		// In this order: the first goes on waiting.
 		for _, lowPriority := range []bool{true, false} {
 			awaited := !lowPriority
-			late := rpc.ToTimestamp(hlc.Timestamp{Wall: epoch + int64(1500*time.Millisecond)})
+			late := wire.ToTimestamp(hlc.Timestamp{Wall: epoch + int64(1500*time.Millisecond)})
 			other := &kvpb.Transaction{Id: transactionID("T2"), Keyspace: 7, Anchor: []byte("b"),
 				Begun: late, Started: late}
 			l.send(&kvpb.Request{Command: &kvpb.Request_Prepare{

@@ -5,8 +5,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -49,9 +49,9 @@ func (rd *read) checkContext(c *kvpb.ReadContext) *command.Problem {
 	}
 	rd.detail()
 	rd.context, rd.under = c, c.Leadership
-	rd.wait.Transaction, rd.wait.Begun, rd.movable = own, rpc.FromTimestamp(c.Begun), c.Movable
-	rd.uncertainUntil = rpc.FromTimestamp(c.UncertainUntil)
-	rd.observed = rpc.FromTimestamp(c.Observed)
+	rd.wait.Transaction, rd.wait.Begun, rd.movable = own, wire.FromTimestamp(c.Begun), c.Movable
+	rd.uncertainUntil = wire.FromTimestamp(c.UncertainUntil)
+	rd.observed = wire.FromTimestamp(c.Observed)
 	return nil
 }
 

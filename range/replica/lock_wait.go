@@ -5,8 +5,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -73,7 +73,7 @@ func (w *write) waiter() *concurrency.Waiter {
 		w.x = &transactional{}
 	}
 	if !w.x.detached {
-		w.x.detached, w.pending.Request = true, rpc.Detached(w.pending.Request)
+		w.x.detached, w.pending.Request = true, wire.CloneRequest(w.pending.Request)
 	}
 	p := &waitingWrite{write: *w}
 	p.Waiter = concurrency.Waiter{Element: &p.write, Request: w.requestID(), Kind: w.waitKind(),

@@ -9,8 +9,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -82,7 +82,7 @@ func (l *manyLocks) answers() []*kvpb.Response {
 func TestManyLocksOfOneTransaction(t *testing.T) {
 	const n = 10_000
 	span := &kvpb.KeySpan{Start: []byte("k"), End: []byte("l")}
-	late := rpc.ToTimestamp(hlc.Timestamp{Wall: epoch + int64(1500*time.Millisecond)})
+	late := wire.ToTimestamp(hlc.Timestamp{Wall: epoch + int64(1500*time.Millisecond)})
 	other := &kvpb.Transaction{Id: transactionID("T2"), Keyspace: 7, Anchor: []byte("b"), Begun: late,
 		Started: late}
 	for name, q := range map[string]*kvpb.Request{
@@ -116,7 +116,7 @@ func TestManyLocksOfOneTransaction(t *testing.T) {
 					Reason: kvpb.AbortReason_WOUNDED}
 				if committed {
 					status = &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED,
-						Timestamp: rpc.ToTimestamp(hlc.Timestamp{Wall: epoch + int64(1200*time.Millisecond)})}
+						Timestamp: wire.ToTimestamp(hlc.Timestamp{Wall: epoch + int64(1200*time.Millisecond)})}
 				}
 				pushes := 0
 				for asked := l.m.pusher.take(""); len(asked) > 0; asked = l.m.pusher.take("") {

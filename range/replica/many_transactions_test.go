@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // TestLatestReadAmongManyTransactions: a read of the latest state that meets more transactions than
@@ -41,8 +41,8 @@ func TestLatestReadAmongManyTransactions(t *testing.T) {
 			l.submit(&kvpb.Request{Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{
 				Key: []byte("y"), Value: []byte("acknowledged")}}})
 			answers := l.answers()
-			put := rpc.FromTimestamp(answers[len(answers)-1].GetPut().GetVersion())
-			if at := rpc.FromTimestamp(ask(l)); at.Less(put) || put.IsZero() {
+			put := wire.FromTimestamp(answers[len(answers)-1].GetPut().GetVersion())
+			if at := wire.FromTimestamp(ask(l)); at.Less(put) || put.IsZero() {
 				t.Errorf("it is as of %s, a write at %s was acknowledged before", stamp(at), stamp(put))
 			}
 		})

@@ -10,8 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // How keys of several partitions of a node are read in one request.
@@ -57,7 +57,7 @@ func (n *Node) MultiGet(pending Pending, find Finder) {
 		m.release()
 	}
 	response.Id = q.Id
-	n.tell(response, rpc.FromTimestamp(q.GetMultiGet().GetAt()))
+	n.tell(response, wire.FromTimestamp(q.GetMultiGet().GetAt()))
 	n.Metrics.answered(command.MultiGet, response)
 	pending.Reply(response)
 	command.ReleaseRows(response.GetMultiGet().GetRows())
@@ -240,7 +240,7 @@ func (m *multiGet) readKeys(r *Replica, rd *read, all [][]byte, rows []byte) ([]
 			return rows, err
 		}
 		if rd.see(v, found); isValue(v, found) {
-			rows = rpc.AppendRow(rows, key, v.Value, v.Timestamp, v.Expires)
+			rows = wire.AppendRow(rows, key, v.Value, v.Timestamp, v.Expires)
 		}
 	}
 	return rows, nil

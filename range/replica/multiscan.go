@@ -10,8 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // How several partitions of a node are read in one request.
@@ -47,7 +47,7 @@ func (n *Node) MergeScan(pending Pending, partitions []Merged) {
 	// Every partition is asked with a Scan, of which only the span and the times count.
 	asked := &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{Start: c.Start, End: c.End, At: c.At,
 		UncertainUntil: c.UncertainUntil}}
-	m.momentOnly = rpc.FromTimestamp(c.At).IsZero()
+	m.momentOnly = wire.FromTimestamp(c.At).IsZero()
 	m.open.Store(int32(len(partitions)) + 1)
 	for i := range partitions {
 		p, given := &m.parts[i], &partitions[i]
@@ -194,7 +194,7 @@ func (m *multiscan) page() (_ *kvpb.Response, held bool) {
 			MaxRows: command.PageRows(c.MaxRows), MaxBytes: command.PageBytes(c.MaxBytes),
 			MaxSkipped: command.MaxSkipped,
 		}, func(key []byte, v mvcc.Version) error {
-			rows = rpc.AppendRow(rows, key, v.Value, v.Timestamp, v.Expires)
+			rows = wire.AppendRow(rows, key, v.Value, v.Timestamp, v.Expires)
 			return nil
 		})
 		out.Rows, out.More, out.Resume = rows, result.More, result.Resume

@@ -14,8 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // modelVersion is a version as the naive model keeps it.
@@ -235,7 +235,7 @@ func (h *history) checkOperation(o *operation) {
 		if s := x.CompareAndSwap; !s.Swapped {
 			// What it says is there must have been there.
 			for _, v := range h.versions[string(c.Key)] {
-				if v.ts == rpc.FromTimestamp(s.CurrentVersion) && v.value == string(s.Current) {
+				if v.ts == wire.FromTimestamp(s.CurrentVersion) && v.value == string(s.Current) {
 					return
 				}
 			}
@@ -253,7 +253,7 @@ func (h *history) checkOperation(o *operation) {
 		case *kvpb.CompareAndSwapRequest_Value:
 			ok = found && before.value == string(e.Value)
 		case *kvpb.CompareAndSwapRequest_Version:
-			ok = found && before.ts == rpc.FromTimestamp(e.Version)
+			ok = found && before.ts == wire.FromTimestamp(e.Version)
 		}
 		if !ok {
 			h.t.Fatalf("%v swapped on %+v (%t)", c, before, found)
@@ -294,7 +294,7 @@ func (h *history) checkReading(r reading) {
 	same := func(key string, at hlc.Timestamp, g *kvpb.GetResponse) {
 		v, found := h.at(key, at)
 		if found != g.Found || (found && (v.value != string(g.Value) || v.expires != int64(g.Expires) ||
-			v.ts != rpc.FromTimestamp(g.Version))) {
+			v.ts != wire.FromTimestamp(g.Version))) {
 			h.t.Fatalf("%v was answered %s; at %s key %s is now %+v (%t)",
 				r.request, describe(r.response), stamp(at), key, v, found)
 		}
@@ -306,15 +306,15 @@ func (h *history) checkReading(r reading) {
 			at = r.response.ReadAt
 		}
 		if at != nil {
-			same(string(r.request.GetGet().Key), rpc.FromTimestamp(at), x.Get)
+			same(string(r.request.GetGet().Key), wire.FromTimestamp(at), x.Get)
 		}
 	case *kvpb.Response_BatchGet:
 		for i, key := range r.request.GetBatchGet().Keys {
-			same(string(key), rpc.FromTimestamp(x.BatchGet.At), x.BatchGet.Values[i])
+			same(string(key), wire.FromTimestamp(x.BatchGet.At), x.BatchGet.Values[i])
 		}
 	case *kvpb.Response_Scan:
 		q := r.request.GetScan()
-		at := rpc.FromTimestamp(x.Scan.At)
+		at := wire.FromTimestamp(x.Scan.At)
 		var want, got []string
 		for _, key := range historyKeys {
 			v, found := h.at(string(key), at)

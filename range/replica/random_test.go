@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // A random history: three replicas with clocks that are apart, clients that retry, elections that
@@ -166,7 +166,7 @@ func (h *history) send(m *member, client int, q *kvpb.Request, answered func(*kv
 				h.fault("request %v was answered twice", q)
 			}
 			if s := &h.clients[client]; response.Now != nil {
-				s.session = hlc.Max(s.session, rpc.FromTimestamp(response.Now))
+				s.session = hlc.Max(s.session, wire.FromTimestamp(response.Now))
 			}
 			answered(response)
 		}}})
@@ -194,7 +194,7 @@ func (h *history) write(t *rapid.T) {
 	s := &h.clients[client]
 	s.sequence++
 	q := &kvpb.Request{Id: uint64(h.step), Generation: 1, Sequence: s.sequence,
-		Session: rpc.ToTimestamp(s.session)}
+		Session: wire.ToTimestamp(s.session)}
 	value := func() []byte { return fmt.Appendf(nil, "v%d-%d", client, s.sequence) }
 	moment := func() keys.Lifetime {
 		ms := rapid.SampledFrom([]int64{-1000, -10, 0, 10, 200, 1000}).Draw(t, "moment")
@@ -315,7 +315,7 @@ func (h *history) observeWrite(o *operation) {
 		}
 		h.seen[key] = hlc.Max(h.seen[key], version)
 	}
-	if session := rpc.FromTimestamp(o.request.Session); len(written) > 0 && version.LessEq(session) {
+	if session := wire.FromTimestamp(o.request.Session); len(written) > 0 && version.LessEq(session) {
 		h.fault("%s is not above the session's timestamp %s", describe(o.response), stamp(session))
 	}
 	h.acknowledged = hlc.Max(h.acknowledged, version)
@@ -333,7 +333,7 @@ func (h *history) sees(response *kvpb.Response, key string, found bool, version 
 		h.gone[key] = hlc.Max(h.gone[key], seen[key])
 		return
 	}
-	v := rpc.FromTimestamp(version)
+	v := wire.FromTimestamp(version)
 	if v.LessEq(gone[key]) {
 		h.fault("key %s: %s, but what was written up to %s was known to be absent", key,
 			describe(response), stamp(gone[key]))
@@ -345,30 +345,30 @@ func (h *history) sees(response *kvpb.Response, key string, found bool, version 
 func (h *history) outcome(o *operation) (version hlc.Timestamp, written []string) {
 	switch x := o.response.Result.(type) {
 	case *kvpb.Response_Put:
-		return rpc.FromTimestamp(x.Put.Version), []string{string(o.request.GetPut().Key)}
+		return wire.FromTimestamp(x.Put.Version), []string{string(o.request.GetPut().Key)}
 	case *kvpb.Response_Delete:
 		if x.Delete.Version != nil {
-			return rpc.FromTimestamp(x.Delete.Version), []string{string(o.request.GetDelete().Key)}
+			return wire.FromTimestamp(x.Delete.Version), []string{string(o.request.GetDelete().Key)}
 		}
 	case *kvpb.Response_CompareAndSwap:
 		if x.CompareAndSwap.Swapped {
-			return rpc.FromTimestamp(x.CompareAndSwap.Version),
+			return wire.FromTimestamp(x.CompareAndSwap.Version),
 				[]string{string(o.request.GetCompareAndSwap().Key)}
 		}
 	case *kvpb.Response_WriteBatch:
 		for _, operation := range o.request.GetWriteBatch().Operations {
 			written = append(written, string(operation.Key))
 		}
-		return rpc.FromTimestamp(x.WriteBatch.Version), written
+		return wire.FromTimestamp(x.WriteBatch.Version), written
 	case *kvpb.Response_DeleteRange:
-		return rpc.FromTimestamp(x.DeleteRange.Version), nil
+		return wire.FromTimestamp(x.DeleteRange.Version), nil
 	case *kvpb.Response_Load:
 		if x.Load.Present == 0 {
 			for _, pair := range pairsOf(o.request) {
 				written = append(written, pair[0])
 			}
 		}
-		return rpc.FromTimestamp(x.Load.Version), written
+		return wire.FromTimestamp(x.Load.Version), written
 	}
 	return hlc.Timestamp{}, nil
 }
@@ -376,13 +376,13 @@ func (h *history) outcome(o *operation) (version hlc.Timestamp, written []string
 func (h *history) read(t *rapid.T) {
 	client := rapid.IntRange(0, len(h.clients)-1).Draw(t, "client")
 	q := &kvpb.Request{Id: uint64(h.step), Generation: 1,
-		Session: rpc.ToTimestamp(h.clients[client].session)}
+		Session: wire.ToTimestamp(h.clients[client].session)}
 	if rapid.Bool().Draw(t, "term") {
 		q.Term = h.c.term
 	}
 	var at *kvpb.Timestamp
 	if rapid.IntRange(0, 2).Draw(t, "at") == 0 {
-		at = rpc.ToTimestamp(hlc.Timestamp{Wall: h.c.physical.Now()}.Add(
+		at = wire.ToTimestamp(hlc.Timestamp{Wall: h.c.physical.Now()}.Add(
 			time.Duration(rapid.IntRange(-400, 80).Draw(t, "ms")) * time.Millisecond))
 	}
 	switch rapid.IntRange(0, 3).Draw(t, "read") {
@@ -409,7 +409,7 @@ func (h *history) read(t *rapid.T) {
 		switch x := response.Result.(type) {
 		case *kvpb.Response_Get:
 			key := string(q.GetGet().Key)
-			version := rpc.FromTimestamp(x.Get.Version)
+			version := wire.FromTimestamp(x.Get.Version)
 			// That of an absent key is not told: then the tombstone, or nothing, must be what was there.
 			if x.Get.Found && version.Less(seen[key]) {
 				h.fault("key %s: %s, but %s was known before", key, describe(response), stamp(seen[key]))
@@ -419,7 +419,7 @@ func (h *history) read(t *rapid.T) {
 				h.seen[key] = hlc.Max(h.seen[key], version)
 			}
 		case *kvpb.Response_BatchGet:
-			if rpc.FromTimestamp(x.BatchGet.At).Less(acknowledged) {
+			if wire.FromTimestamp(x.BatchGet.At).Less(acknowledged) {
 				h.fault("%s, but a write at %s was acknowledged before", describe(response),
 					stamp(acknowledged))
 			}
@@ -427,12 +427,12 @@ func (h *history) read(t *rapid.T) {
 				h.sees(response, string(q.GetBatchGet().Keys[i]), g.Found, g.Version, seen, gone)
 			}
 		case *kvpb.Response_Scan:
-			if rpc.FromTimestamp(x.Scan.At).Less(acknowledged) {
+			if wire.FromTimestamp(x.Scan.At).Less(acknowledged) {
 				h.fault("%s, but a write at %s was acknowledged before", describe(response),
 					stamp(acknowledged))
 			}
 			for _, row := range rowsOf(x.Scan.Rows) {
-				h.sees(response, string(row.Key), true, rpc.ToTimestamp(row.Version), seen, gone)
+				h.sees(response, string(row.Key), true, wire.ToTimestamp(row.Version), seen, gone)
 			}
 		}
 	})

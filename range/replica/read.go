@@ -8,9 +8,9 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // How a read is served. The order of the steps is what makes it linearisable:
@@ -138,9 +138,9 @@ func (r *Replica) checkRead(rd *read) *kvpb.Response {
 		rd.detail()
 		rd.wait.Transaction, rd.wait.Begun, rd.wait.Yields = of.Transaction, of.Begun, of.Yield
 	}
-	rd.session = rpc.FromTimestamp(q.Session)
+	rd.session = wire.FromTimestamp(q.Session)
 	if asked := q.ReplicaRead; asked != nil {
-		rd.session = hlc.Max(rd.session, rpc.FromTimestamp(asked.AtLeast))
+		rd.session = hlc.Max(rd.session, wire.FromTimestamp(asked.AtLeast))
 	}
 	// INVARIANT: the clock is read before leadership is proved.
 	var sure bool
@@ -485,7 +485,7 @@ func (r *Replica) serveNow(rd *read) {
 		r.node.Metrics.readsReadIndex.Inc()
 	}
 	if rd.closed != nil {
-		response.ReadAt = rpc.ToTimestamp(rd.timestamp)
+		response.ReadAt = wire.ToTimestamp(rd.timestamp)
 	}
 	if response.Now == nil || response.Now.Wall == 0 {
 		r.node.tell(response, rd.timestamp)

@@ -8,8 +8,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // A read while a snapshot is installed finds what was there or what comes, and not neither: by
@@ -20,7 +20,7 @@ func TestReadDuringInstall(t *testing.T) {
 	from, to := s.members[0], s.members[1]
 	q := getOf("x")
 	q.Generation, q.Term = 1, 1
-	at := rpc.FromTimestamp(s.must(s.ask(putOf("x", "before"))).GetPut().GetVersion())
+	at := wire.FromTimestamp(s.must(s.ask(putOf("x", "before"))).GetPut().GetVersion())
 	to.catchUp(-1)
 	key := command.InternalSpan(to.replica.Descriptor(), []byte("x"), nil).Start
 	var installed atomic.Bool

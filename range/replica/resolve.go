@@ -8,8 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -117,7 +117,7 @@ type resolution struct {
 func (b *resolution) transaction(of *kvpb.Resolution) error {
 	e, r := b.e, b.e.r
 	status := of.Status
-	commit := rpc.FromTimestamp(status.GetTimestamp())
+	commit := wire.FromTimestamp(status.GetTimestamp())
 	committed := status.GetState() == kvpb.TransactionState_COMMITTED
 	r.mu.Lock()
 	if !r.mu.leadership.is(e.epoch) {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -50,7 +50,7 @@ func resolveOfAnotherAnchor(t *testing.T, keyspace uint32, anchor string, ended 
 			Resolutions: []*kvpb.Resolution{{Transaction: l.of.Id, Keyspace: keyspace,
 				Anchor: []byte(anchor), Status: &kvpb.TransactionStatus{
 					State:     kvpb.TransactionState_COMMITTED,
-					Timestamp: rpc.ToTimestamp(hlc.Timestamp{Wall: epoch + int64(commit)})}}}}}})
+					Timestamp: wire.ToTimestamp(hlc.Timestamp{Wall: epoch + int64(commit)})}}}}}})
 		answers := l.answers()
 		if len(answers) != 1 || answers[0].Error != nil ||
 			answers[0].GetResolve().Resolved > 0 != ended {
@@ -77,7 +77,7 @@ func TestIDWithAnotherAnchor(t *testing.T) {
 		l := newManyLocks(t, 1000)
 		defer l.c.close()
 		l.c.physical.Advance(time.Second)
-		began := rpc.ToTimestamp(hlc.Timestamp{Wall: epoch})
+		began := wire.ToTimestamp(hlc.Timestamp{Wall: epoch})
 		mutations := []*kvpb.Mutation{{Key: []byte("k000001"), Value: []byte("other")}}
 		for name, q := range map[string]*kvpb.PrepareRequest{
 			"prepare":   {Mutations: mutations},
@@ -104,7 +104,7 @@ func TestLocksNeedAKeyspace(t *testing.T) {
 		l := newManyLocks(t, 10)
 		defer l.c.close()
 		l.c.physical.Advance(time.Second)
-		began := rpc.ToTimestamp(hlc.Timestamp{Wall: epoch})
+		began := wire.ToTimestamp(hlc.Timestamp{Wall: epoch})
 		for name, q := range map[string]*kvpb.PrepareRequest{
 			"prepare":   {Mutations: []*kvpb.Mutation{{}}},
 			"lock":      {Mutations: []*kvpb.Mutation{{Kind: kvpb.Mutation_LOCK}}},
@@ -152,12 +152,12 @@ func TestRecordsOfOneID(t *testing.T) {
 		l.c.mu.Lock()
 		l.c.auto = false
 		l.c.mu.Unlock()
-		began := rpc.ToTimestamp(hlc.Timestamp{Wall: epoch})
+		began := wire.ToTimestamp(hlc.Timestamp{Wall: epoch})
 		for anchor, commit := range map[string]bool{"b": true, "a": false} {
 			q := &kvpb.EndTransactionRequest{Transaction: &kvpb.Transaction{Id: l.of.Id, Keyspace: 7,
 				Anchor: []byte(anchor), Begun: began, Started: began}, Commit: commit}
 			if commit {
-				q.CommitTimestamp = rpc.ToTimestamp(
+				q.CommitTimestamp = wire.ToTimestamp(
 					hlc.Timestamp{Wall: epoch + int64(1200*time.Millisecond)})
 			}
 			l.submit(&kvpb.Request{Command: &kvpb.Request_EndTransaction{EndTransaction: q}})

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // TestResolveWithin: a resolve within a span ends the locks there, over as many requests as it
@@ -23,7 +23,7 @@ func TestResolveWithin(t *testing.T) {
 			l.submit(&kvpb.Request{Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{
 				Within: within, Background: background,
 				Resolutions: []*kvpb.Resolution{{Transaction: l.of.Id, Status: &kvpb.TransactionStatus{
-					State: kvpb.TransactionState_COMMITTED, Timestamp: rpc.ToTimestamp(
+					State: kvpb.TransactionState_COMMITTED, Timestamp: wire.ToTimestamp(
 						hlc.Timestamp{Wall: epoch + int64(1200*time.Millisecond)})}}}}}})
 			answers := l.answers()
 			if len(answers) != 1 {

@@ -2,8 +2,8 @@ package replica
 
 import (
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // How a moment for reading several partitions is found.
@@ -42,7 +42,7 @@ func (m *multiscan) answerMoment() {
 			p.count()
 		}
 	}
-	out := &kvpb.MergeScanResponse{At: rpc.ToTimestamp(at)}
+	out := &kvpb.MergeScanResponse{At: wire.ToTimestamp(at)}
 	m.name(out)
 	m.answer(&kvpb.Response{Result: &kvpb.Response_MergeScan{MergeScan: out}}, at)
 }

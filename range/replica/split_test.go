@@ -18,9 +18,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // splitAt is how a descriptor splits at a user key, into itself and another partition.
@@ -514,11 +514,11 @@ func TestLocksGoWithTheirKeys(t *testing.T) {
 	defer s.close()
 	id := bytes.Repeat([]byte{7}, 16)
 	for _, key := range []string{"b", "x"} {
-		s.must(s.ask(&kvpb.Request{Session: rpc.ToTimestamp(s.members[0].node.Clock.Now()),
+		s.must(s.ask(&kvpb.Request{Session: wire.ToTimestamp(s.members[0].node.Clock.Now()),
 			Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{
 				Transaction: &kvpb.Transaction{Id: id, Anchor: []byte("b"), Keyspace: 7,
-					Begun:   rpc.ToTimestamp(hlc.Timestamp{Wall: epoch}),
-					Started: rpc.ToTimestamp(hlc.Timestamp{Wall: epoch})},
+					Begun:   wire.ToTimestamp(hlc.Timestamp{Wall: epoch}),
+					Started: wire.ToTimestamp(hlc.Timestamp{Wall: epoch})},
 				Mutations: []*kvpb.Mutation{{Kind: kvpb.Mutation_PUT, Key: []byte(key)}}}}}))
 	}
 	leader := s.members[0].replica
@@ -553,7 +553,7 @@ func TestDeleteRangeAcrossSplit(t *testing.T) {
 		return &kvpb.Request{Command: &kvpb.Request_DeleteRange{
 			DeleteRange: &kvpb.DeleteRangeRequest{Start: []byte("b"), End: []byte(end)}}}
 	}
-	session := rpc.ToTimestamp(m.node.Clock.Now())
+	session := wire.ToTimestamp(m.node.Clock.Now())
 	q := remove("y")
 	q.Session = session
 	if r := s.must(s.ask(q)).GetDeleteRange(); r.Deleted != 2 || r.DoneTo != nil {

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/replica/command"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // The way of a client's requests through a replica: Take, Evaluate, Serve. The caller is one pass
@@ -147,7 +147,7 @@ func (r *Replica) enqueueInternal(c *internalCommand) {
 // checkWrite says what is wrong with a write by itself, whichever replica leads.
 func (r *Replica) checkWrite(w *write) *kvpb.Response {
 	q := w.pending.Request
-	w.session = rpc.FromTimestamp(q.Session)
+	w.session = wire.FromTimestamp(q.Session)
 	if q.Sequence == 0 {
 		return newError(q, kvpb.ErrorCode_INVALID_ARGUMENT,
 			"a write needs a sequence number, so that a retry can be told from a second write")

@@ -6,8 +6,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // TestRandomTransactionsMoments: a history of transactions in which moments are asked for, and read
@@ -41,7 +41,7 @@ func (h *transactionHistory) moment(t *rapid.T) {
 			return
 		}
 		at := response.GetMergeScan().At
-		if rpc.FromTimestamp(at).Less(before) {
+		if wire.FromTimestamp(at).Less(before) {
 			h.fault("the moment %s, but a write at %s was acknowledged before it was asked for",
 				wireStamp(at), stamp(before))
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -125,7 +125,7 @@ func (h *transactionHistory) checkTransaction(x *simulated) {
 	for key, got := range x.reads {
 		want, found := h.at(key, at.Prev())
 		if found != got.Found ||
-			(found && (want.value != string(got.Value) || want.ts != rpc.FromTimestamp(got.Version))) {
+			(found && (want.value != string(got.Value) || want.ts != wire.FromTimestamp(got.Version))) {
 			h.t.Fatalf("transaction %s committed at %s and read of %s %s at %s; just below its commit "+
 				"there is %+v (%t)",
 				value, stamp(at), key, describeGet(got), stamp(x.at), want, found)

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -76,7 +76,7 @@ func (h *transactionHistory) begin(t *rapid.T) {
 		x.until = x.at.Add(500 * time.Millisecond)
 	}
 	x.onePhase = rapid.IntRange(0, 2).Draw(t, "phases") == 0
-	began := rpc.ToTimestamp(h.leader.node.Clock.Now())
+	began := wire.ToTimestamp(h.leader.node.Clock.Now())
 	anchor := ""
 	for key := range x.writes {
 		if anchor == "" || key < anchor {
@@ -141,7 +141,7 @@ func (h *transactionHistory) drive(x *simulated) {
 	if x.request == nil {
 		s.sequence++
 		x.request = &kvpb.Request{Id: s.sequence, Generation: 1, Sequence: s.sequence,
-			Session: rpc.ToTimestamp(s.session)}
+			Session: wire.ToTimestamp(s.session)}
 		h.compose(x, x.request)
 	}
 	q := x.request
@@ -155,7 +155,7 @@ func (h *transactionHistory) drive(x *simulated) {
 }
 
 func (x *simulated) readSet() *kvpb.ReadSet {
-	s := &kvpb.ReadSet{At: rpc.ToTimestamp(x.at)}
+	s := &kvpb.ReadSet{At: wire.ToTimestamp(x.at)}
 	for i, key := range sorted(x.reads) {
 		if i%2 == 0 {
 			s.Keys = append(s.Keys, []byte(key))
@@ -177,9 +177,9 @@ func (h *transactionHistory) compose(x *simulated, q *kvpb.Request) {
 			Volatile: true, ReturnValues: true, HoldSpans: []*kvpb.KeySpan{x.span()}}}
 	case "read":
 		c := &kvpb.ReadContext{Transaction: x.info.Id, Begun: x.info.Begun,
-			UncertainUntil: rpc.ToTimestamp(x.until), Movable: len(x.reads) == 0}
+			UncertainUntil: wire.ToTimestamp(x.until), Movable: len(x.reads) == 0}
 		q.Command = &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte(x.toRead[len(x.reads)]),
-			At: rpc.ToTimestamp(x.at), Context: c}}
+			At: wire.ToTimestamp(x.at), Context: c}}
 	case "prepare":
 		p := &kvpb.PrepareRequest{Transaction: x.info}
 		for _, key := range sorted(x.writes) {
@@ -187,23 +187,23 @@ func (h *transactionHistory) compose(x *simulated, q *kvpb.Request) {
 				Value: []byte(x.writes[key])})
 		}
 		if x.onePhase {
-			p.AtLeast = rpc.ToTimestamp(hlc.Timestamp{Wall: h.leader.node.Clock.Physical()}.Add(x.jump))
+			p.AtLeast = wire.ToTimestamp(hlc.Timestamp{Wall: h.leader.node.Clock.Physical()}.Add(x.jump))
 			p.OnePhase = &kvpb.OnePhase{Reads: x.readSet()}
 		}
 		q.Command = &kvpb.Request_Prepare{Prepare: p}
 	case "refresh":
 		q.Command = &kvpb.Request_Refresh{Refresh: &kvpb.RefreshRequest{Transaction: x.info.Id,
-			Begun: x.info.Begun, Reads: x.readSet(), To: rpc.ToTimestamp(x.commit)}}
+			Begun: x.info.Begun, Reads: x.readSet(), To: wire.ToTimestamp(x.commit)}}
 	case "end", "abort":
 		e := &kvpb.EndTransactionRequest{Transaction: x.info, Commit: x.step == "end"}
 		if e.Commit {
-			e.CommitTimestamp = rpc.ToTimestamp(x.commit)
+			e.CommitTimestamp = wire.ToTimestamp(x.commit)
 		}
 		q.Command = &kvpb.Request_EndTransaction{EndTransaction: e}
 	case "resolve":
 		status := &kvpb.TransactionStatus{State: x.told}
 		if x.told == kvpb.TransactionState_COMMITTED {
-			status.Timestamp = rpc.ToTimestamp(x.commit)
+			status.Timestamp = wire.ToTimestamp(x.commit)
 		}
 		q.Command = &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{Resolutions: []*kvpb.Resolution{
 			{Transaction: x.info.Id, Status: status}}}}
@@ -220,7 +220,7 @@ func (h *transactionHistory) answered(x *simulated, response *kvpb.Response) {
 			kvpb.ErrorCode_TIMESTAMP_IN_FUTURE:
 			// Again, when its turn comes.
 		case kvpb.ErrorCode_TRANSACTION_PUSHED:
-			x.commit = rpc.FromTimestamp(e.Timestamp).Next()
+			x.commit = wire.FromTimestamp(e.Timestamp).Next()
 			next("refresh")
 		case kvpb.ErrorCode_TRANSACTION_ABORTED:
 			x.told = kvpb.TransactionState_ABORTED
@@ -249,13 +249,13 @@ func (h *transactionHistory) answered(x *simulated, response *kvpb.Response) {
 	case *kvpb.Response_Get:
 		key := x.toRead[len(x.reads)]
 		if len(x.reads) == 0 {
-			x.at = rpc.FromTimestamp(r.Get.At)
+			x.at = wire.FromTimestamp(r.Get.At)
 			if x.until.IsZero() {
 				x.until = x.at.Add(500 * time.Millisecond)
 			}
 		}
 		if seen := x.seen[key]; x.at.Less(seen) ||
-			(r.Get.Found && rpc.FromTimestamp(r.Get.Version).Less(seen)) {
+			(r.Get.Found && wire.FromTimestamp(r.Get.Version).Less(seen)) {
 			h.fault("transaction T%d: read of %s %s, but %s was acknowledged before it began",
 				x.number, key, describe(response), stamp(seen))
 		}
@@ -264,14 +264,14 @@ func (h *transactionHistory) answered(x *simulated, response *kvpb.Response) {
 	case *kvpb.Response_Prepare:
 		if x.step == "hold" {
 			if r.Prepare.Held {
-				x.at = rpc.FromTimestamp(r.Prepare.Prepared)
+				x.at = wire.FromTimestamp(r.Prepare.Prepared)
 				x.until = x.at.Add(500 * time.Millisecond)
 				x.held, x.heldIn = x.at, r.Prepare.Leadership
 			}
 			next("read")
 			return
 		}
-		x.commit = hlc.Max(x.commit, rpc.FromTimestamp(r.Prepare.Prepared))
+		x.commit = hlc.Max(x.commit, wire.FromTimestamp(r.Prepare.Prepared))
 		if x.onePhase {
 			x.over = true
 			h.acknowledge(x)
@@ -287,7 +287,7 @@ func (h *transactionHistory) answered(x *simulated, response *kvpb.Response) {
 			if x.step == "abort" {
 				h.fault("transaction T%d is committed, and never asked for it", x.number)
 			}
-			x.commit = rpc.FromTimestamp(r.EndTransaction.Status.Timestamp)
+			x.commit = wire.FromTimestamp(r.EndTransaction.Status.Timestamp)
 			h.acknowledge(x)
 		}
 		next("resolve")

@@ -16,8 +16,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // A random history of transactions, in one or two phases, between plain writes and reads,
@@ -180,7 +180,7 @@ func (h *transactionHistory) plain(t *rapid.T) {
 	s := &h.clients[client]
 	s.sequence++
 	q := &kvpb.Request{Id: s.sequence, Generation: 1, Term: h.c.term, Sequence: s.sequence,
-		Session: rpc.ToTimestamp(s.session)}
+		Session: wire.ToTimestamp(s.session)}
 	key := drawKey(t)
 	if rapid.Bool().Draw(t, "delete") {
 		q.Command = &kvpb.Request_Delete{Delete: &kvpb.DeleteRequest{Key: key}}
@@ -190,8 +190,8 @@ func (h *transactionHistory) plain(t *rapid.T) {
 	}
 	h.send(h.leader, client, q, func(response *kvpb.Response) {
 		if response.Error == nil {
-			ts := hlc.Max(rpc.FromTimestamp(response.GetPut().GetVersion()),
-				rpc.FromTimestamp(response.GetDelete().GetVersion()))
+			ts := hlc.Max(wire.FromTimestamp(response.GetPut().GetVersion()),
+				wire.FromTimestamp(response.GetDelete().GetVersion()))
 			h.acknowledgedKeys[string(key)] = hlc.Max(h.acknowledgedKeys[string(key)], ts)
 		}
 	})
@@ -224,7 +224,7 @@ func (h *transactionHistory) latest(t *rapid.T) {
 		switch r := response.Result.(type) {
 		case *kvpb.Response_Get:
 			// What is absent may have been deleted: then the timestamp tells, if it is given.
-			if r.Get.Found && rpc.FromTimestamp(r.Get.Version).Less(seen[key]) {
+			if r.Get.Found && wire.FromTimestamp(r.Get.Version).Less(seen[key]) {
 				h.fault("key %s: read %s, but %s was acknowledged before", key, describe(response),
 					stamp(seen[key]))
 			}
@@ -232,7 +232,7 @@ func (h *transactionHistory) latest(t *rapid.T) {
 				h.readings = append(h.readings,
 					reading{&kvpb.Request{Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte(key),
 						At: at}}}, response})
-				if rpc.FromTimestamp(at).Less(seen[key]) {
+				if wire.FromTimestamp(at).Less(seen[key]) {
 					h.fault("key %s: read %s, but %s was acknowledged before", key, describe(response),
 						stamp(seen[key]))
 				}
@@ -240,7 +240,7 @@ func (h *transactionHistory) latest(t *rapid.T) {
 		case *kvpb.Response_Scan:
 			h.readings = append(h.readings, reading{q, response})
 			for k, ts := range seen {
-				if rpc.FromTimestamp(r.Scan.At).Less(ts) {
+				if wire.FromTimestamp(r.Scan.At).Less(ts) {
 					h.fault("scan at %s, but key %s at %s was acknowledged before", wireStamp(r.Scan.At),
 						k, stamp(ts))
 				}

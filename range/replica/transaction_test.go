@@ -13,8 +13,8 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -382,7 +382,7 @@ func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options m
 		q.Command = &kvpb.Request_EndTransaction{EndTransaction: end}
 	case "push":
 		p := &kvpb.PushRequest{Pushee: x, Above: at("above"),
-			Seen: rpc.ToTimestamp(hlc.Timestamp{Wall: s.c.physical.Now()})}
+			Seen: wire.ToTimestamp(hlc.Timestamp{Wall: s.c.physical.Now()})}
 		p.Kind = kvpb.PushRequest_Kind(kvpb.PushRequest_Kind_value[strings.ToUpper(words[2])])
 		if options["seen"] != "" {
 			p.Seen = at("seen")

@@ -13,8 +13,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -304,7 +304,7 @@ func (w *waitingWorld) attempt(ctx context.Context, client uint64, of txn.Info) 
 			w.t.Errorf("prepare: %s", describe(response))
 			return false
 		}
-		commit = hlc.Max(commit, rpc.FromTimestamp(response.GetPrepare().Prepared))
+		commit = hlc.Max(commit, wire.FromTimestamp(response.GetPrepare().Prepared))
 	}
 	held := w.between(100 * time.Millisecond)
 	if w.chance(30) {

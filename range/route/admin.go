@@ -12,9 +12,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // adminTimeout is how long one server may take over a call of the Cluster service before another
@@ -60,7 +60,7 @@ func (s *Sender) Admin(ctx context.Context,
 			}
 			var parts []string
 			for _, address := range order {
-				parts = append(parts, fmt.Sprintf("%s: %s", address, rpc.Reason(said[address])))
+				parts = append(parts, fmt.Sprintf("%s: %s", address, wire.Reason(said[address])))
 			}
 			e.Message = "no server could answer: " + strings.Join(parts, "; ")
 			return e
@@ -77,9 +77,9 @@ type coreTrouble struct {
 // note takes in what an error says about the core, if it does. That it has no quorum is not
 // forgotten for another's lesser word.
 func (t *coreTrouble) note(err error) {
-	detail, ok := rpc.ErrorDetail[*clusterpb.CoreTrouble](err)
+	detail, ok := wire.ErrorDetail[*clusterpb.CoreTrouble](err)
 	if ok && (detail.NoQuorum || !t.noQuorum) {
-		t.text, t.noQuorum = rpc.Reason(err), detail.NoQuorum
+		t.text, t.noQuorum = wire.Reason(err), detail.NoQuorum
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // How several calls are made together.
@@ -81,7 +82,7 @@ type firstAttempt struct {
 	// shared: its request is that of all that were gathered from it on, of which it alone waits.
 	shared bool
 	// rows are the call's in the answer to a shared request.
-	rows []rpc.Row
+	rows []wire.Row
 }
 
 // gathered is what is about to be submitted to one lane: a list of calls.

@@ -8,9 +8,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // User names the client's user by a password.
@@ -50,7 +50,7 @@ func (s *Sender) authenticate(ctx context.Context) (string, error) {
 			if !passing(err) && status.Code(err) != codes.Unimplemented {
 				return "", fmt.Errorf("user %q: %w", user.Name, err)
 			}
-			said = append(said, address+": "+rpc.Reason(err))
+			said = append(said, address+": "+wire.Reason(err))
 		}
 	}
 	return "", status.Errorf(codes.Unavailable,

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // MaxBundle is how many partitions one request may name.
@@ -186,7 +187,7 @@ func (a *attempt) bundleUnanswered(ctx context.Context, b *Bundle, err error) er
 		}
 		return a.ended(err)
 	case status.Code(broken.Cause) == codes.FailedPrecondition:
-		a.note(kvpb.ErrorCode_UNKNOWN_ERROR, rpc.Reason(broken.Cause), 0, b.Node)
+		a.note(kvpb.ErrorCode_UNKNOWN_ERROR, wire.Reason(broken.Cause), 0, b.Node)
 		return a.ended(ErrWrongCluster)
 	}
 	// That voids the hints of all partitions that it leads.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // By is how a Call names its partition.
@@ -80,7 +80,7 @@ type Answer struct {
 	// Shared: it is the answer to several BatchGets together, of which Rows are those of this one:
 	// of its keys that have a value, in their order. They alias the message that brought them.
 	Shared bool
-	Rows   []rpc.Row
+	Rows   []wire.Row
 	// Admitted is by which a replica has answered that need not lead (DoFollower).
 	Admitted *Admitted
 }

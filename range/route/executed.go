@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // What became of a write of several keys of one partition whose partition is not one any more.
@@ -58,5 +58,5 @@ func (s *Sender) Executed(ctx context.Context, call *Call, key []byte) (at hlc.T
 		return at, false, err
 	}
 	swap := answer.GetCompareAndSwap()
-	return rpc.FromTimestamp(swap.GetVersion()), swap.GetSwapped(), nil
+	return wire.FromTimestamp(swap.GetVersion()), swap.GetSwapped(), nil
 }

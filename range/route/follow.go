@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 const (
@@ -116,14 +116,14 @@ func (e *UnreachableError) Error() string {
 		if i > 0 {
 			b.WriteString(";")
 		}
-		fmt.Fprintf(&b, " %s: %s", endpoint, rpc.Reason(e.Reasons[i]))
+		fmt.Fprintf(&b, " %s: %s", endpoint, wire.Reason(e.Reasons[i]))
 	}
 	return b.String()
 }
 
 // Advised says that the error says of every server what to do about it.
 func (e *UnreachableError) Advised() bool {
-	return !slices.ContainsFunc(e.Reasons, func(reason error) bool { return !rpc.Advised(reason) })
+	return !slices.ContainsFunc(e.Reasons, func(reason error) bool { return !wire.Advised(reason) })
 }
 
 // Unwrap gives the reasons.
@@ -249,7 +249,7 @@ func (s *Sender) chooseServer() (string, error) {
 		switch {
 		case a.err != nil:
 			reasons[a.index] = a.err
-			said[address] = rpc.Reason(a.err)
+			said[address] = wire.Reason(a.err)
 		case a.status.Ready:
 			return address, s.belongs(a.status.Cluster)
 		default:

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Linearisable reads whose data comes from the nearest replica.
@@ -55,7 +55,7 @@ type Admitted struct {
 func (m *Admitted) holds(p *Partition, at hlc.Timestamp) bool {
 	// INVARIANT: the partition as it is shown: by another part of it, or another generation, the
 	// read may be of more than was admitted.
-	return m.admission != nil && m.partition == p && rpc.FromTimestamp(m.admission.At) == at
+	return m.admission != nil && m.partition == p && wire.FromTimestamp(m.admission.At) == at
 }
 
 // Follower says how a linearisable read goes to the nearest replica.
@@ -209,7 +209,7 @@ func (w *followerCall) ask(ctx context.Context, p *Partition, n *node,
 		w.refusedFollower(p, l, e, now)
 		return Answer{}, nil, false
 	}
-	if rpc.FromTimestamp(response.ReadAt) != rpc.FromTimestamp(admitted.admission.At) {
+	if wire.FromTimestamp(response.ReadAt) != wire.FromTimestamp(admitted.admission.At) {
 		w.note(kvpb.ErrorCode_UNKNOWN_ERROR, errOtherMoment.Error(), p.ID, n.id)
 		w.sender.metrics.near.redirected(redirectUnhealthy)
 		known.refuses(n, now)

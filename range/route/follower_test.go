@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // steps records what nodes are asked, in order: "admit 1", "read 1" of a leader, "replica 3".
@@ -55,7 +55,7 @@ func (s *steps) put(value string) hlc.Timestamp {
 	if err != nil {
 		s.Fatal(err)
 	}
-	return rpc.FromTimestamp(answer.GetPut().Version)
+	return wire.FromTimestamp(answer.GetPut().Version)
 }
 
 // call is a get of the key.
@@ -95,7 +95,7 @@ func TestFollowerAnswersWhatTheLeaderAdmits(t *testing.T) {
 	in(t, func(t *testing.T, s *steps) {
 		version := s.put("green")
 		answer := s.read("green", "admit 1", "replica 3")
-		at := rpc.FromTimestamp(answer.GetGet().At)
+		at := wire.FromTimestamp(answer.GetGet().At)
 		if answer.Node != 3 || answer.Term == 0 || at.Less(version) || answer.Admitted == nil ||
 			answer.Admitted.By.Node != 1 || answer.Admitted.Now == nil {
 			t.Errorf("the answer is %+v", answer)
@@ -240,7 +240,7 @@ func TestFollowerThatReadsAtAnotherMoment(t *testing.T) {
 		s.put("green")
 		s.cluster.Heard = func(_ *fakeserver.Node, r *kvpb.Request, answer *kvpb.Response) {
 			if r.ReplicaRead != nil && answer.ReadAt != nil {
-				answer.ReadAt = rpc.ToTimestamp(rpc.FromTimestamp(answer.ReadAt).Add(-time.Second))
+				answer.ReadAt = wire.ToTimestamp(wire.FromTimestamp(answer.ReadAt).Add(-time.Second))
 			}
 		}
 		s.read("green", "admit 1", "replica 3", "read 1")
@@ -348,7 +348,7 @@ func TestFollowerReadsByOneAdmission(t *testing.T) {
 					}
 					return nil
 				}),
-			}, &route.Follower{At: rpc.FromTimestamp(at), Admitted: &admitted})
+			}, &route.Follower{At: wire.FromTimestamp(at), Admitted: &admitted})
 			if err != nil || answer.Node != 3 || !prepared || answer.GetScan().At == nil {
 				t.Fatal(answer, err)
 			}
@@ -361,7 +361,7 @@ func TestFollowerReadsByOneAdmission(t *testing.T) {
 			t.Errorf("%q", s.all)
 		}
 		s.all = nil
-		earlier := rpc.ToTimestamp(rpc.FromTimestamp(at).Add(-time.Millisecond))
+		earlier := wire.ToTimestamp(wire.FromTimestamp(at).Add(-time.Millisecond))
 		scan(earlier)
 		s.cluster.Split(s.cluster.PartitionOf(s.keyspace, "apple"), "m", true)
 		time.Sleep(time.Second) // virtual: the table shows it

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // The client's user.
@@ -91,7 +91,7 @@ func (s *Sender) AwaitIdentity(ctx context.Context) error {
 	if err == nil || ctx.Err() != nil || passing(err) {
 		return nil
 	}
-	return &Error{Code: kvpb.ErrorCode_UNAUTHENTICATED, Message: rpc.Reason(err)}
+	return &Error{Code: kvpb.ErrorCode_UNAUTHENTICATED, Message: wire.Reason(err)}
 }
 
 // tokenForStream is the token for a stream that is opened. It waits until the first call for one
@@ -250,7 +250,7 @@ func (a *attempt) reidentify(ctx context.Context) error {
 		return nil
 	}
 	if ctx.Err() == nil {
-		a.note(kvpb.ErrorCode_UNAUTHENTICATED, rpc.Reason(err), a.last.partition, a.last.node)
+		a.note(kvpb.ErrorCode_UNAUTHENTICATED, wire.Reason(err), a.last.partition, a.last.node)
 		return a.ended(nil)
 	}
 	return a.ended(ctx.Err())

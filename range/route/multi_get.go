@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"slices"
 
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // How calls that read keys of one node's partitions share a request.
@@ -107,7 +107,7 @@ func (t *multiCall) deal(begin int, got *kvpb.MultiGetResponse) bool {
 	if got == nil {
 		return false
 	}
-	rows, err := rpc.DecodeRows(got.Rows)
+	rows, err := wire.DecodeRows(got.Rows)
 	if err != nil {
 		return false
 	}

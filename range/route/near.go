@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Reads at the nearest replica.
@@ -183,7 +183,7 @@ func (w *nearCall) ask(ctx context.Context, p *Partition, n *node,
 	r := w.call.Request
 	r.ReplicaRead = &kvpb.ReplicaRead{WaitMicros: uint32(max(0, wait.Microseconds()))}
 	if !w.near.AtLeast.IsZero() {
-		r.ReplicaRead.AtLeast = rpc.ToTimestamp(w.near.AtLeast)
+		r.ReplicaRead.AtLeast = wire.ToTimestamp(w.near.AtLeast)
 	}
 	w.address(r, p, 0)
 	w.asked++
@@ -203,7 +203,7 @@ func (w *nearCall) ask(ctx context.Context, p *Partition, n *node,
 		return w.refusedNear(p, l, e, now)
 	}
 	if response.ReadAt != nil {
-		at := rpc.FromTimestamp(response.ReadAt)
+		at := wire.FromTimestamp(response.ReadAt)
 		if at.Less(w.near.AtLeast) {
 			w.note(kvpb.ErrorCode_UNKNOWN_ERROR, errTooOld.Error(), p.ID, n.id)
 			return Answer{}, w.ended(nil), nil
@@ -233,7 +233,7 @@ func (a *attempt) refusedNear(p *Partition, l *leader, e *kvpb.Error,
 			return Answer{}, nil, &atOnce
 		}
 		near.redirected(redirectNotClosed)
-		known.lags(l.node, rpc.FromTimestamp(e.Timestamp), now)
+		known.lags(l.node, wire.FromTimestamp(e.Timestamp), now)
 		return Answer{}, nil, &atOnce
 	case kvpb.ErrorCode_REPLICA_DAMAGED:
 		a.noteAnswer(e, p.ID, l.node.id)

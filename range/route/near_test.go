@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // nearby is a sender to a fake cluster of three nodes with one partition.
@@ -237,7 +237,7 @@ func TestReadsWaitForWhatIsClosed(t *testing.T) {
 			took < 45*ms || took > 60*ms {
 			t.Fatal(answer.Node, leading, err, took)
 		}
-		if at := rpc.FromTimestamp(answer.ReadAt); at.Less(need) {
+		if at := wire.FromTimestamp(answer.ReadAt); at.Less(need) {
 			t.Fatal("it is read at", at)
 		}
 		// Now it is known when it will be: a read that cannot wait so long goes to the leader at once.
@@ -379,22 +379,22 @@ func TestSeenIsNotTheTime(t *testing.T) {
 		}
 		put := do(&kvpb.Request{Command: &kvpb.Request_Put{
 			Put: &kvpb.PutRequest{Key: []byte("apple")}}}, true).GetPut().Version
-		if n.sender.Seen() != rpc.FromTimestamp(put) {
+		if n.sender.Seen() != wire.FromTimestamp(put) {
 			t.Fatal(n.sender.Seen())
 		}
-		if do(get(), false); n.sender.Seen() != rpc.FromTimestamp(put) {
+		if do(get(), false); n.sender.Seen() != wire.FromTimestamp(put) {
 			t.Fatal("a value is older than its reading:", n.sender.Seen())
 		}
 		deleted := do(&kvpb.Request{Command: &kvpb.Request_Delete{
 			Delete: &kvpb.DeleteRequest{Key: []byte("apple")}}}, true).GetDelete().Version
-		if n.sender.Seen().Less(rpc.FromTimestamp(deleted)) {
+		if n.sender.Seen().Less(wire.FromTimestamp(deleted)) {
 			t.Fatal(n.sender.Seen())
 		}
-		if now := do(get(), false).Now; n.sender.Seen() != rpc.FromTimestamp(now) {
+		if now := do(get(), false).Now; n.sender.Seen() != wire.FromTimestamp(now) {
 			t.Fatal("that there is nothing is news:", n.sender.Seen())
 		}
 		count := do(&kvpb.Request{Command: &kvpb.Request_Count{Count: &kvpb.CountRequest{}}}, false)
-		if n.sender.Seen() != rpc.FromTimestamp(count.GetCount().At) {
+		if n.sender.Seen() != wire.FromTimestamp(count.GetCount().At) {
 			t.Fatal(n.sender.Seen())
 		}
 		n.sender.Saw(hlc.Timestamp{Wall: 1})

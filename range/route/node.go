@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // pingTimeout is how long a ping to a suspected node may take.
@@ -216,7 +217,7 @@ func (l *lane) received(w awaited, response *kvpb.Response, err error) (*kvpb.Re
 		l.answered.Add(1)
 		s.session.observe(response.Now)
 		if w.sampled && !response.ClockUntrusted {
-			s.clock.observe(rpc.FromTimestamp(response.Now), w.from, time.Now(), s.MaxClockOffset())
+			s.clock.observe(wire.FromTimestamp(response.Now), w.from, time.Now(), s.MaxClockOffset())
 		}
 	}
 	return response, err

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // unanswered decides what follows an attempt that got no answer.
@@ -54,7 +55,7 @@ func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader,
 	address, _ := l.node.addressAndReason()
 	a.note(kvpb.ErrorCode_UNKNOWN_ERROR,
 		fmt.Sprintf("the connection to node %s (%s) failed: %s", l.node.id, address,
-			rpc.Reason(broken.Cause)), p.ID, l.node.id)
+			wire.Reason(broken.Cause)), p.ID, l.node.id)
 	if status.Code(broken.Cause) == codes.FailedPrecondition {
 		return Answer{}, a.ended(ErrWrongCluster), nil
 	}
@@ -231,7 +232,7 @@ func (a *attempt) note(code kvpb.ErrorCode, message string, partition keys.Parti
 func (a *attempt) noteAnswer(e *kvpb.Error, partition keys.PartitionID, node keys.NodeID) {
 	a.note(e.Code, e.Message, partition, node)
 	a.last.cause, a.last.conflict = e.Cause, e.Conflict
-	a.last.timestamp, a.last.refused = rpc.FromTimestamp(e.Timestamp), rpc.FromTimestamp(e.Refused)
+	a.last.timestamp, a.last.refused = wire.FromTimestamp(e.Timestamp), wire.FromTimestamp(e.Refused)
 }
 
 func (a *attempt) explained() bool { return a.last.message != "" }
@@ -261,7 +262,7 @@ func (a *attempt) lost() (out losses) {
 			out.damaged = append(out.damaged, said)
 		} else if n.suspected.Load() {
 			address, reason := n.addressAndReason()
-			text := fmt.Sprintf("node %s (%s): %s", n.id, address, rpc.Reason(reason))
+			text := fmt.Sprintf("node %s (%s): %s", n.id, address, wire.Reason(reason))
 			if errors.Is(reason, errNoTime) {
 				out.doubtful = append(out.doubtful, text)
 			} else {

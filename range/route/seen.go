@@ -2,8 +2,8 @@ package route
 
 import (
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // What the session has seen.
@@ -83,5 +83,5 @@ func (s *Sender) Seen() hlc.Timestamp { return s.seen.load() }
 // Saw notes that something of a timestamp was seen.
 func (s *Sender) Saw(ts hlc.Timestamp) {
 	s.RaiseSession(ts)
-	s.seen.observe(rpc.ToTimestamp(ts))
+	s.seen.observe(wire.ToTimestamp(ts))
 }

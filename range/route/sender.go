@@ -17,6 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Config configures a Sender. Only Endpoints is required.
@@ -221,7 +222,7 @@ func (s *Sender) Table() *Table { return s.table.Load() }
 func (s *Sender) Session() hlc.Timestamp { return s.session.load() }
 
 // RaiseSession makes the session at least ts.
-func (s *Sender) RaiseSession(ts hlc.Timestamp) { s.session.observe(rpc.ToTimestamp(ts)) }
+func (s *Sender) RaiseSession(ts hlc.Timestamp) { s.session.observe(wire.ToTimestamp(ts)) }
 
 // probe is a request that asks a replica which one leads. A write of term 0 is refused by every
 // replica, by the leader with its term. Should that ever fail to hold, it is a write of no effect.
@@ -271,7 +272,7 @@ func (s *Sender) AskClock(ctx context.Context, limit time.Duration) (now hlc.Tim
 	}
 	for range ask {
 		if at := <-answers; at != nil && !ok {
-			now, ok = rpc.FromTimestamp(at), true
+			now, ok = wire.FromTimestamp(at), true
 			cancel() // one will do
 		}
 	}

@@ -4,8 +4,8 @@ import (
 	"sync/atomic"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // session is the highest timestamp seen in any answer. What it points to is never changed, so
@@ -30,7 +30,7 @@ func (s *session) observe(ts *kvpb.Timestamp) {
 	}
 }
 
-func (s *session) load() hlc.Timestamp { return rpc.FromTimestamp(s.highest.Load()) }
+func (s *session) load() hlc.Timestamp { return wire.FromTimestamp(s.highest.Load()) }
 
 func lessTimestamp(a, b *kvpb.Timestamp) bool {
 	return a.Wall < b.Wall || (a.Wall == b.Wall && a.Logical < b.Logical)

@@ -8,8 +8,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // SnapshotTimestamp asks the nodes that lead partitions of one keyspace for a timestamp at which to
@@ -27,7 +27,7 @@ func (s *Sender) SnapshotTimestamp(ctx context.Context, partitions []*Partition,
 	each(bundles, func(b *Bundle) {
 		got, err := s.DoBundle(ctx, b,
 			&kvpb.MergeScanRequest{Partitions: b.Routes(), Start: span.Start, End: span.End})
-		said := rpc.FromTimestamp(got.MergeScanResponse.GetAt())
+		said := wire.FromTimestamp(got.MergeScanResponse.GetAt())
 		mu.Lock()
 		defer mu.Unlock()
 		switch {

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -36,7 +36,7 @@ func TestLaterAttemptWins(t *testing.T) {
 		pusher.Begun = of.wire().Begun
 		push, err := txn.ParsePush(&kvpb.PushRequest{
 			Kind: kvpb.PushRequest_ABORT, Pushee: of.wire(), Pusher: pusher.Id,
-			PusherBegun: pusher.Begun, Seen: rpc.ToTimestamp(of.started),
+			PusherBegun: pusher.Begun, Seen: wire.ToTimestamp(of.started),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/route"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 const (
@@ -109,7 +109,7 @@ func (t *Transaction) onePhase(ctx context.Context, writes []Write, reads Reads,
 			return true
 		}
 		response, err := t.c.sender.Send(ctx, r)
-		at := rpc.FromTimestamp(response.GetPrepare().GetPrepared())
+		at := wire.FromTimestamp(response.GetPrepare().GetPrepared())
 		if err == nil && at.IsZero() {
 			err = fmt.Errorf("partition %s answered a commit without a timestamp", r.Place.Partition)
 			return hlc.Timestamp{}, true, &Error{Kind: ErrOutcomeUnknown, Cause: err}
@@ -205,7 +205,7 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 	one := &kvpb.OnePhase{CommitWait: wait}
 	if len(read) == 1 {
 		one.Reads = &read[0].set
-		one.Reads.At = rpc.ToTimestamp(reads.At)
+		one.Reads.At = wire.ToTimestamp(reads.At)
 		mutationsFit := fits
 		fits = func(p Place) bool { return mutationsFit(p) && read[0].fits(p) }
 	}
@@ -213,7 +213,7 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 		Slack: lockSlack, Identity: new(route.Identity),
 		Command: &kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{
 			Transaction: t.wire(), Mutations: c.mutations,
-			AtLeast: rpc.ToTimestamp(hlc.Max(reads.At, t.prepared)), OnePhase: one,
+			AtLeast: wire.ToTimestamp(hlc.Max(reads.At, t.prepared)), OnePhase: one,
 		}}}}, true, nil
 }
 
@@ -262,7 +262,7 @@ func (t *Transaction) twoPhase(ctx context.Context, writes []Write, reads Reads,
 	t.c.background(func(ctx context.Context) {
 		t.c.resolve(ctx, t.wire(), status, d.locks, t.held.all)
 	})
-	return rpc.FromTimestamp(status.Timestamp), nil
+	return wire.FromTimestamp(status.Timestamp), nil
 }
 
 // decision is the second phase.
@@ -287,7 +287,7 @@ func (d *decision) decide(ctx context.Context, at hlc.Timestamp) (*kvpb.Transact
 		// asked for.
 		if !d.reads.empty() &&
 			(d.reads.At.Less(at) || (len(d.reads.Leaderships) > 0 && d.pushed == 0)) {
-			like := &kvpb.RefreshRequest{Transaction: t.id[:], Begun: rpc.ToTimestamp(t.begun),
+			like := &kvpb.RefreshRequest{Transaction: t.id[:], Begun: wire.ToTimestamp(t.begun),
 				Yield: d.pushed >= yieldAfter}
 			if err := t.c.refreshLike(ctx, like, d.reads, at); err != nil {
 				// No request to commit can succeed: there was none, or the record is bounded above them
@@ -379,9 +379,9 @@ func (d *decision) send(ctx context.Context) (*kvpb.Response, error) {
 	}
 	return d.t.toAnchor(ctx,
 		&kvpb.Request{Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{
-			Transaction: d.t.wire(), Commit: true, CommitTimestamp: rpc.ToTimestamp(d.last),
+			Transaction: d.t.wire(), Commit: true, CommitTimestamp: wire.ToTimestamp(d.last),
 			CommitWait:   d.wait,
-			Participants: wire(participantsOf(places)), HoldTimestamp: d.pushed >= holdAfter,
+			Participants: encoded(participantsOf(places)), HoldTimestamp: d.pushed >= holdAfter,
 		}}})
 }
 

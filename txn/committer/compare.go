@@ -5,8 +5,8 @@ import (
 	"maps"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // What a transaction has read and writes, as most do that read anything, is compared with the
@@ -88,7 +88,7 @@ func (x *compared) ask(c *chunk, p *kvpb.PrepareRequest) {
 	if x == nil || !c.reads() {
 		return
 	}
-	p.ReadAt, p.Leadership = rpc.ToTimestamp(x.reads.At), x.reads.Leaderships[c.place.Partition]
+	p.ReadAt, p.Leadership = wire.ToTimestamp(x.reads.At), x.reads.Leaderships[c.place.Partition]
 }
 
 // landed notes that a chunk was locked, and whether its keys were compared.

@@ -18,9 +18,9 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -372,7 +372,7 @@ func (f *fake) tryExecute(place Place, sequence uint64,
 	}
 	if e := response.Error; e != nil {
 		return nil, &route.Error{Code: e.Code, Message: e.Message,
-			Timestamp: rpc.FromTimestamp(e.Timestamp), Conflict: e.Conflict}, false
+			Timestamp: wire.FromTimestamp(e.Timestamp), Conflict: e.Conflict}, false
 	}
 	if a := response.GetPrepare(); a != nil {
 		low := q.Command.GetPrepare().LowPriority
@@ -388,7 +388,7 @@ func (f *fake) tryExecute(place Place, sequence uint64,
 func (f *fake) before(r *kvpb.Request) error {
 	if c := r.GetRefresh(); c != nil {
 		f.refreshed = append(f.refreshed, proto.Clone(c).(*kvpb.RefreshRequest))
-		if f.aheadLocked(rpc.FromTimestamp(c.To)) {
+		if f.aheadLocked(wire.FromTimestamp(c.To)) {
 			return refuse(kvpb.ErrorCode_TIMESTAMP_IN_FUTURE)
 		}
 	}
@@ -397,7 +397,7 @@ func (f *fake) before(r *kvpb.Request) error {
 		if c.Commit {
 			f.checkNamed(c)
 		}
-		if c.Commit && f.aheadLocked(rpc.FromTimestamp(c.CommitTimestamp)) {
+		if c.Commit && f.aheadLocked(wire.FromTimestamp(c.CommitTimestamp)) {
 			return refuse(kvpb.ErrorCode_CLOCK_SKEW)
 		}
 		if c.Commit && f.pushes > 0 {

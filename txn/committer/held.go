@@ -78,8 +78,8 @@ func participantsOf(places []written) []txn.Participant {
 	return txn.JoinParticipants(all)
 }
 
-// wire is participants as a request has them.
-func wire(all []txn.Participant) []*kvpb.Participant {
+// encoded is participants as a request has them.
+func encoded(all []txn.Participant) []*kvpb.Participant {
 	out := make([]*kvpb.Participant, len(all))
 	for i := range all {
 		out[i] = all[i].Proto()

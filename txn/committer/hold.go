@@ -7,8 +7,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // holdMost is how many spans one request holds at most.
@@ -83,7 +83,7 @@ func (t *Transaction) hold(ctx context.Context, atLeast hlc.Timestamp,
 			requests = append(requests, &Request{
 				Place: c.place, Key: part[0].Start, Fits: c.fits, Write: true, Slack: lockSlack,
 				Command: &kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{
-					Transaction: t.wire(), AtLeast: rpc.ToTimestamp(atLeast), ReturnValues: true,
+					Transaction: t.wire(), AtLeast: wire.ToTimestamp(atLeast), ReturnValues: true,
 					Volatile: true, HoldSpans: part,
 				}}},
 			})
@@ -110,7 +110,7 @@ func (t *Transaction) hold(ctx context.Context, atLeast hlc.Timestamp,
 				case err != nil:
 					return classify(next[i].Place.Keyspace, err)
 				case r.GetHeld():
-					since = hlc.Max(since, rpc.FromTimestamp(r.GetPrepared()))
+					since = hlc.Max(since, wire.FromTimestamp(r.GetPrepared()))
 				default:
 					whole = false
 				}
@@ -130,7 +130,7 @@ func (t *Transaction) endHeldBut(committed Place, at hlc.Timestamp) {
 		return
 	}
 	status := &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED,
-		Timestamp: rpc.ToTimestamp(at)}
+		Timestamp: wire.ToTimestamp(at)}
 	t.c.background(func(ctx context.Context) {
 		t.c.resolve(ctx, t.wire(), status, nil, t.held.all)
 	})

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // lockSlack is Request.Slack of requests that wait for locks.
@@ -177,7 +177,7 @@ func (t *Transaction) acquireChunks(ctx context.Context, all []mutation, atLeast
 func (t *Transaction) prepare(c *chunk, atLeast hlc.Timestamp, values bool,
 	o acquireOptions) *Request {
 	p := &kvpb.PrepareRequest{
-		Transaction: t.wire(), Mutations: c.mutations, AtLeast: rpc.ToTimestamp(atLeast),
+		Transaction: t.wire(), Mutations: c.mutations, AtLeast: wire.ToTimestamp(atLeast),
 		ReturnValues: values, Volatile: o.volatile,
 		CommitWait: o.wait,
 	}
@@ -195,7 +195,7 @@ func (t *Transaction) acquired(c *chunk, response *kvpb.Response, err error,
 		return hlc.Timestamp{}, classify(c.place.Keyspace, err)
 	}
 	r := response.GetPrepare()
-	prepared := rpc.FromTimestamp(r.GetPrepared())
+	prepared := wire.FromTimestamp(r.GetPrepared())
 	switch {
 	case prepared.IsZero():
 		return hlc.Timestamp{},

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // errNothingToAsk is for a question about a transaction whose outcome is known.
@@ -34,7 +34,7 @@ func (t *Transaction) Outcome(ctx context.Context) (hlc.Timestamp, error) {
 func (t *Transaction) askOnePhase(ctx context.Context, r *Request) (hlc.Timestamp, error) {
 	response, err := t.c.sender.Send(ctx, r)
 	if err == nil {
-		if at := rpc.FromTimestamp(response.GetPrepare().GetPrepared()); !at.IsZero() {
+		if at := wire.FromTimestamp(response.GetPrepare().GetPrepared()); !at.IsZero() {
 			return at, nil
 		}
 		err = errors.New("a commit was answered without a timestamp")
@@ -83,7 +83,7 @@ func (d *decision) askAgain(ctx context.Context) (hlc.Timestamp, error) {
 		d.t.c.background(func(ctx context.Context) {
 			d.t.c.resolve(ctx, d.t.wire(), status, d.locks, d.t.held.all)
 		})
-		return rpc.FromTimestamp(status.Timestamp), nil
+		return wire.FromTimestamp(status.Timestamp), nil
 	}
 	// It is pending, and can only be committed above the bound. No request asks for that, so
 	// it is given up.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/route"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 func (c *Committer) Refresh(ctx context.Context, id []byte, begun hlc.Timestamp, reads Reads,
 	to hlc.Timestamp) error {
 	return c.refreshLike(ctx,
-		&kvpb.RefreshRequest{Transaction: id, Begun: rpc.ToTimestamp(begun)}, reads, to)
+		&kvpb.RefreshRequest{Transaction: id, Begun: wire.ToTimestamp(begun)}, reads, to)
 }
 
 // refreshLike is Refresh by requests that are like one of them.
@@ -56,12 +56,12 @@ func (c *Committer) refresh(ctx context.Context, like *kvpb.RefreshRequest, read
 		rest = Reads{}
 		requests := make([]*Request, len(chunks))
 		for i, r := range chunks {
-			r.set.At = rpc.ToTimestamp(reads.At)
+			r.set.At = wire.ToTimestamp(reads.At)
 			requests[i] = &Request{
 				Place: r.place, Key: r.key(), Fits: r.fits, Slack: lockSlack,
 				Command: &kvpb.Request{Command: &kvpb.Request_Refresh{Refresh: &kvpb.RefreshRequest{
 					Transaction: like.Transaction, Begun: like.Begun, Yield: like.Yield,
-					Reads: &r.set, To: rpc.ToTimestamp(to),
+					Reads: &r.set, To: wire.ToTimestamp(to),
 				}}},
 			}
 		}

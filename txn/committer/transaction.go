@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -123,8 +123,8 @@ func (t *Transaction) settleAnchor(writes []Write) {
 
 func (t *Transaction) wire() *kvpb.Transaction {
 	return &kvpb.Transaction{
-		Id: t.id[:], Begun: rpc.ToTimestamp(t.begun), Keyspace: uint32(t.anchor.Keyspace),
-		Anchor: t.anchor.Key, Started: rpc.ToTimestamp(t.started),
+		Id: t.id[:], Begun: wire.ToTimestamp(t.begun), Keyspace: uint32(t.anchor.Keyspace),
+		Anchor: t.anchor.Key, Started: wire.ToTimestamp(t.started),
 	}
 }
 
@@ -204,7 +204,7 @@ func aborted(places []written) []*kvpb.Participant {
 	if !txn.ParticipantsFit(all) {
 		return nil
 	}
-	return wire(all)
+	return encoded(all)
 }
 
 // everyLock is all keys on which there may be locks: the early ones and more.

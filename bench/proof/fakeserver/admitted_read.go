@@ -5,8 +5,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Reads that a leader admits, and another replica answers. The index of the log is the time in
@@ -22,7 +22,7 @@ func (n *Node) admission(read *kvpb.Response) *kvpb.Response {
 // admittedReadLocked answers a read that a leader has admitted, at a node that does not lead.
 func (n *Node) admittedReadLocked(p *Partition, r *kvpb.Request) *kvpb.Response {
 	admission := r.ReplicaRead.Admission
-	at := rpc.FromTimestamp(admission.At)
+	at := wire.FromTimestamp(admission.At)
 	asked, spans := asked(r)
 	if !asked.IsZero() && asked != at {
 		n.cluster.TB.Errorf("a read at %s was admitted at %s", asked, at)

@@ -6,8 +6,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // changes answers with the versions of a span between two timestamps. It holds no request.
@@ -15,26 +15,26 @@ func (q *reading) changes(c *kvpb.ChangesRequest) *kvpb.Response {
 	s, span := q.store, keys.Span{Start: c.Start, End: c.End}
 	reads, _ := q.moment(c.Upto)
 	s.pushLocks(q.partition, span, reads, nil)
-	after := rpc.FromTimestamp(c.After)
-	out := &kvpb.ChangesResponse{Resolved: rpc.ToTimestamp(hlc.Max(reads, after))}
+	after := wire.FromTimestamp(c.After)
+	out := &kvpb.ChangesResponse{Resolved: wire.ToTimestamp(hlc.Max(reads, after))}
 	for key, versions := range q.partition.Data.Versions {
 		if !span.Contains([]byte(key)) || !q.partition.Contains(key) {
 			continue
 		}
 		above := after
 		if key == string(c.Start) {
-			above = hlc.Max(above, rpc.FromTimestamp(c.ResumeVersion))
+			above = hlc.Max(above, wire.FromTimestamp(c.ResumeVersion))
 		}
 		for _, v := range versions {
 			if above.Less(v.At) && v.At.LessEq(reads) && !s.oneOf(s.Mistakes.LostChanges, 20) {
 				out.Changes = append(out.Changes, &kvpb.Change{Key: []byte(key), Value: []byte(v.Value),
-					Version: rpc.ToTimestamp(v.At), Deleted: v.Tombstone})
+					Version: wire.ToTimestamp(v.At), Deleted: v.Tombstone})
 			}
 		}
 	}
 	slices.SortFunc(out.Changes, func(a, b *kvpb.Change) int {
 		return cmp.Or(cmp.Compare(string(a.Key), string(b.Key)),
-			rpc.FromTimestamp(a.Version).Compare(rpc.FromTimestamp(b.Version)))
+			wire.FromTimestamp(a.Version).Compare(wire.FromTimestamp(b.Version)))
 	})
 	if len(out.Changes) > s.PageRows {
 		next := out.Changes[s.PageRows]
@@ -46,7 +46,7 @@ func (q *reading) changes(c *kvpb.ChangesRequest) *kvpb.Response {
 		}
 	}
 	if s.Mistakes.EarlyResolved && !out.More {
-		out.Resolved = rpc.ToTimestamp(reads.Add(closedLag))
+		out.Resolved = wire.ToTimestamp(reads.Add(closedLag))
 	}
 	return &kvpb.Response{Result: &kvpb.Response_Changes{Changes: out}}
 }

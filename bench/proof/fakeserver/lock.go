@@ -7,8 +7,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // abandonedAfter is how long a transaction may be silent, where locks wait.
@@ -20,7 +20,7 @@ func (p *Partition) Resolve(key string, status *kvpb.TransactionStatus) {
 	delete(p.Data.Locks, key)
 	if status.State == kvpb.TransactionState_COMMITTED {
 		p.commit(key, l.Kind, Version{
-			At: rpc.FromTimestamp(status.Timestamp), Value: l.Value,
+			At: wire.FromTimestamp(status.Timestamp), Value: l.Value,
 			Transaction: string(l.Transaction.Id),
 		})
 	}
@@ -68,7 +68,7 @@ func (s *Store) Settled(p *Partition, key string, waiter *kvpb.Transaction,
 // older says that one transaction goes before another.
 func older(a, b *kvpb.Transaction) bool {
 	return a != nil && len(a.Anchor) > 0 &&
-		cmp.Or(rpc.FromTimestamp(a.Begun).Compare(rpc.FromTimestamp(b.Begun)),
+		cmp.Or(wire.FromTimestamp(a.Begun).Compare(wire.FromTimestamp(b.Begun)),
 			bytes.Compare(a.Id, b.Id)) < 0
 }
 

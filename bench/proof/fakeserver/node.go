@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Node is a server of a Cluster.
@@ -143,7 +144,7 @@ func (n *Node) serve(client uint64, r *kvpb.Request) *kvpb.Response {
 	if n.Hangs {
 		return nil
 	}
-	_ = n.Clock.Update(rpc.FromTimestamp(r.Session))
+	_ = n.Clock.Update(wire.FromTimestamp(r.Session))
 	if _, now := r.Command.(*kvpb.Request_Now); now {
 		if n.Timeless > 0 {
 			n.Timeless--
@@ -185,7 +186,7 @@ func (n *Node) serve(client uint64, r *kvpb.Request) *kvpb.Response {
 
 // dated adds the node's time to an answer.
 func (n *Node) dated(answer *kvpb.Response) *kvpb.Response {
-	answer.Now = rpc.ToTimestamp(n.Clock.Told())
+	answer.Now = wire.ToTimestamp(n.Clock.Told())
 	return answer
 }
 

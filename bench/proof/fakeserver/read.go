@@ -7,8 +7,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // maxAnswer is how many bytes of values one answer to a batch of gets may have.
@@ -26,16 +26,16 @@ type reading struct {
 
 // read executes a read.
 func (s *Store) read(p *Partition, clock *Clock, r *kvpb.Request) *kvpb.Response {
-	session := rpc.FromTimestamp(r.Session)
+	session := wire.FromTimestamp(r.Session)
 	if r.ReplicaRead != nil {
-		session = hlc.Max(session, rpc.FromTimestamp(r.ReplicaRead.AtLeast))
+		session = hlc.Max(session, wire.FromTimestamp(r.ReplicaRead.AtLeast))
 	}
 	q := &reading{store: s, partition: p, clock: clock, session: session}
 	switch c := r.Command.(type) {
 	case *kvpb.Request_Get:
 		response := q.get(c.Get)
 		if (r.ReplicaRead != nil || r.Admit) && response.Error == nil {
-			response.ReadAt = rpc.ToTimestamp(q.told)
+			response.ReadAt = wire.ToTimestamp(q.told)
 		}
 		return response
 	case *kvpb.Request_BatchGet:
@@ -54,7 +54,7 @@ func (s *Store) read(p *Partition, clock *Clock, r *kvpb.Request) *kvpb.Response
 // is another one only by mistake.
 func (q *reading) moment(asked *kvpb.Timestamp) (reads, told hlc.Timestamp) {
 	s, p := q.store, q.partition
-	at := rpc.FromTimestamp(asked)
+	at := wire.FromTimestamp(asked)
 	if at.IsZero() {
 		at = hlc.Max(hlc.Max(q.clock.Now(), q.session), p.Highest)
 	}
@@ -77,7 +77,7 @@ func (d *Data) value(key string, at hlc.Timestamp) *kvpb.GetResponse {
 	if v == nil {
 		return &kvpb.GetResponse{}
 	}
-	return &kvpb.GetResponse{Found: true, Value: []byte(v.Value), Version: rpc.ToTimestamp(v.At)}
+	return &kvpb.GetResponse{Found: true, Value: []byte(v.Value), Version: wire.ToTimestamp(v.At)}
 }
 
 func (q *reading) get(c *kvpb.GetRequest) *kvpb.Response {
@@ -92,14 +92,14 @@ func (q *reading) get(c *kvpb.GetRequest) *kvpb.Response {
 	q.store.pushLocks(q.partition, keys.Point(c.Key), reads, c.Context)
 	out := q.value(c.Key, reads)
 	if c.Context != nil {
-		out.At = rpc.ToTimestamp(told)
+		out.At = wire.ToTimestamp(told)
 	}
 	return &kvpb.Response{Result: &kvpb.Response_Get{Get: out}}
 }
 
 func (q *reading) batchGet(c *kvpb.BatchGetRequest) *kvpb.Response {
 	reads, told := q.moment(c.At)
-	out, size := &kvpb.BatchGetResponse{At: rpc.ToTimestamp(told)}, 0
+	out, size := &kvpb.BatchGetResponse{At: wire.ToTimestamp(told)}, 0
 	for _, key := range c.Keys {
 		if refused := q.partition.uncertain(keys.Point(key), reads,
 			c.Context.GetUncertainUntil()); refused != nil {
@@ -131,11 +131,11 @@ func (q *reading) scan(c *kvpb.ScanRequest) *kvpb.Response {
 	if s.Mistakes.PresentScans {
 		reads = hlc.MaxTimestamp
 	}
-	out := &kvpb.ScanResponse{At: rpc.ToTimestamp(told)}
-	var rows []rpc.Row
+	out := &kvpb.ScanResponse{At: wire.ToTimestamp(told)}
+	var rows []wire.Row
 	for _, key := range q.partition.keysIn(c.Start, c.End, reads) {
 		v := q.partition.Data.Live(key, reads)
-		row := rpc.Row{Key: []byte(key), Version: v.At}
+		row := wire.Row{Key: []byte(key), Version: v.At}
 		if !c.KeysOnly {
 			row.Value = []byte(v.Value)
 		}
@@ -156,7 +156,7 @@ func (q *reading) count(c *kvpb.CountRequest) *kvpb.Response {
 	}
 	s.pushLocks(q.partition, span, reads, c.Context)
 	found := q.partition.keysIn(c.Start, c.End, reads)
-	out := &kvpb.CountResponse{Count: uint64(len(found)), At: rpc.ToTimestamp(told)}
+	out := &kvpb.CountResponse{Count: uint64(len(found)), At: wire.ToTimestamp(told)}
 	if limit := s.PageRows; len(found) > limit {
 		out.Count, out.More, out.Resume = uint64(limit), true, []byte(found[limit])
 	}
@@ -168,9 +168,9 @@ func (q *reading) count(c *kvpb.CountRequest) *kvpb.Response {
 
 // page sorts rows and cuts a page off. resume is the first key of the rest; of a scan in reverse it
 // is the end of the rest, which is not in it.
-func (s *Store) page(rows []rpc.Row, reverse bool, maxRows, maxBytes int) (encoded []byte,
+func (s *Store) page(rows []wire.Row, reverse bool, maxRows, maxBytes int) (encoded []byte,
 	more bool, resume []byte) {
-	slices.SortFunc(rows, func(a, b rpc.Row) int {
+	slices.SortFunc(rows, func(a, b wire.Row) int {
 		if reverse {
 			a, b = b, a
 		}
@@ -192,7 +192,7 @@ func (s *Store) page(rows []rpc.Row, reverse bool, maxRows, maxBytes int) (encod
 			return encoded, true, rows[next].Key
 		}
 		size += len(row.Key) + len(row.Value)
-		encoded = rpc.AppendRow(encoded, row.Key, row.Value, row.Version, row.Expires)
+		encoded = wire.AppendRow(encoded, row.Key, row.Value, row.Version, row.Expires)
 	}
 	return encoded, false, nil
 }
@@ -208,14 +208,14 @@ func either(at *kvpb.Timestamp, c *kvpb.ReadContext) *kvpb.Timestamp {
 // before the read began.
 func (p *Partition) uncertain(span keys.Span, at hlc.Timestamp,
 	until *kvpb.Timestamp) *kvpb.Response {
-	limit := hlc.Min(rpc.FromTimestamp(until), p.Low)
+	limit := hlc.Min(wire.FromTimestamp(until), p.Low)
 	for key, versions := range p.Data.Versions {
 		for _, v := range versions {
 			if at.Less(v.At) && v.At.LessEq(limit) && span.Contains([]byte(key)) &&
 				p.Contains(key) {
 				refused := Refusal(kvpb.ErrorCode_UNCERTAIN,
 					"a version may have been acknowledged before")
-				refused.Error.Timestamp = rpc.ToTimestamp(v.At)
+				refused.Error.Timestamp = wire.ToTimestamp(v.At)
 				return refused
 			}
 		}

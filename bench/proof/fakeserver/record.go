@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Record is what is known of a transaction.
@@ -28,7 +28,7 @@ func (s *Store) Record(id []byte) *Record {
 
 // Push makes a pending transaction commit above a timestamp.
 func (r *Record) Push(at hlc.Timestamp) {
-	r.Status.Timestamp = rpc.ToTimestamp(hlc.Max(rpc.FromTimestamp(r.Status.Timestamp), at))
+	r.Status.Timestamp = wire.ToTimestamp(hlc.Max(wire.FromTimestamp(r.Status.Timestamp), at))
 }
 
 // abort aborts a transaction.
@@ -77,7 +77,7 @@ func (s *Store) resolveAll(p *Partition, c *kvpb.ResolveRequest) *kvpb.Response 
 // end executes an EndTransaction: the one decision.
 func (s *Store) end(clock *Clock, c *kvpb.EndTransactionRequest) *kvpb.Response {
 	r := s.Record(c.Transaction.Id)
-	at := rpc.FromTimestamp(c.CommitTimestamp)
+	at := wire.FromTimestamp(c.CommitTimestamp)
 	switch {
 	case r.Status.State == kvpb.TransactionState_ABORTED && c.Commit:
 		refused := Refusal(kvpb.ErrorCode_TRANSACTION_ABORTED, "it was aborted")
@@ -86,7 +86,7 @@ func (s *Store) end(clock *Clock, c *kvpb.EndTransactionRequest) *kvpb.Response 
 	case r.Status.State != kvpb.TransactionState_PENDING:
 	case !c.Commit:
 		r.abort(kvpb.AbortReason_ROLLED_BACK)
-	case at.LessEq(rpc.FromTimestamp(r.Status.Timestamp)):
+	case at.LessEq(wire.FromTimestamp(r.Status.Timestamp)):
 		refused := Refusal(kvpb.ErrorCode_TRANSACTION_PUSHED, "it was pushed")
 		refused.Error.Timestamp = r.Status.Timestamp
 		return refused

@@ -5,9 +5,9 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // closedLag is how far what is closed lies behind the leader's clock.
@@ -37,12 +37,12 @@ func (n *Node) closedLocked(p *Partition) hlc.Timestamp {
 func (n *Node) replicaReadLocked(p *Partition, r *kvpb.Request) *kvpb.Response {
 	c, closed := n.cluster, n.closedLocked(p)
 	at, spans := asked(r)
-	need := hlc.Max(rpc.FromTimestamp(r.ReplicaRead.AtLeast), hlc.Timestamp{Wall: 1})
+	need := hlc.Max(wire.FromTimestamp(r.ReplicaRead.AtLeast), hlc.Timestamp{Wall: 1})
 	need = hlc.Max(need, at)
 	if closed.Less(need) {
 		refused := Refusal(kvpb.ErrorCode_NOT_CLOSED, "that is not closed here")
 		if !closed.IsZero() {
-			refused.Error.Timestamp = rpc.ToTimestamp(closed)
+			refused.Error.Timestamp = wire.ToTimestamp(closed)
 		}
 		return refused
 	}
@@ -72,7 +72,7 @@ func (n *Node) replicaReadLocked(p *Partition, r *kvpb.Request) *kvpb.Response {
 	if at.IsZero() {
 		setAt(r, hlc.Timestamp{})
 	}
-	answer.ReadAt = rpc.ToTimestamp(reads)
+	answer.ReadAt = wire.ToTimestamp(reads)
 	return answer
 }
 
@@ -80,18 +80,18 @@ func (n *Node) replicaReadLocked(p *Partition, r *kvpb.Request) *kvpb.Response {
 func asked(r *kvpb.Request) (at hlc.Timestamp, spans []keys.Span) {
 	switch c := r.Command.(type) {
 	case *kvpb.Request_Get:
-		return rpc.FromTimestamp(c.Get.At), []keys.Span{keys.Point(c.Get.Key)}
+		return wire.FromTimestamp(c.Get.At), []keys.Span{keys.Point(c.Get.Key)}
 	case *kvpb.Request_BatchGet:
 		for _, key := range c.BatchGet.Keys {
 			spans = append(spans, keys.Point(key))
 		}
-		return rpc.FromTimestamp(c.BatchGet.At), spans
+		return wire.FromTimestamp(c.BatchGet.At), spans
 	case *kvpb.Request_Scan:
-		return rpc.FromTimestamp(c.Scan.At), []keys.Span{{Start: c.Scan.Start, End: c.Scan.End}}
+		return wire.FromTimestamp(c.Scan.At), []keys.Span{{Start: c.Scan.Start, End: c.Scan.End}}
 	case *kvpb.Request_Count:
-		return rpc.FromTimestamp(c.Count.At), []keys.Span{{Start: c.Count.Start, End: c.Count.End}}
+		return wire.FromTimestamp(c.Count.At), []keys.Span{{Start: c.Count.Start, End: c.Count.End}}
 	case *kvpb.Request_Changes:
-		return rpc.FromTimestamp(c.Changes.Upto),
+		return wire.FromTimestamp(c.Changes.Upto),
 			[]keys.Span{{Start: c.Changes.Start, End: c.Changes.End}}
 	}
 	return at, nil
@@ -99,7 +99,7 @@ func asked(r *kvpb.Request) (at hlc.Timestamp, spans []keys.Span) {
 
 // setAt sets when a read is to be done.
 func setAt(r *kvpb.Request, at hlc.Timestamp) {
-	wire := rpc.ToTimestamp(at)
+	wire := wire.ToTimestamp(at)
 	if at.IsZero() {
 		wire = nil
 	}

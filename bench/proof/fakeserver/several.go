@@ -2,8 +2,8 @@ package fakeserver
 
 import (
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // serveMany serves a MultiGet as so many batch gets. The script is asked about each; one that is
@@ -39,8 +39,8 @@ func (n *Node) serveMany(client uint64, r *kvpb.Request) *kvpb.Response {
 		default:
 			for i, v := range answer.GetBatchGet().Values {
 				if v.Found {
-					out.Rows = rpc.AppendRow(out.Rows, p.Keys[i], v.Value,
-						rpc.FromTimestamp(v.Version), int64(v.Expires))
+					out.Rows = wire.AppendRow(out.Rows, p.Keys[i], v.Value,
+						wire.FromTimestamp(v.Version), int64(v.Expires))
 				}
 			}
 		}
@@ -68,7 +68,7 @@ func (n *Node) mergeLocked(client uint64, r *kvpb.Request) *kvpb.Response {
 	defer func() { c.PageRows = pageRows }()
 	c.PageRows = 1 << 30
 	out := &kvpb.MergeScanResponse{}
-	var rows []rpc.Row
+	var rows []wire.Row
 	timeless := m.At == nil && n.Timeless > 0
 	if timeless {
 		n.Timeless--
@@ -88,10 +88,10 @@ func (n *Node) mergeLocked(client uint64, r *kvpb.Request) *kvpb.Response {
 			out.Refused = append(out.Refused, &kvpb.PartitionRefusal{Partition: route.Partition,
 				Error: answer.Error})
 		case m.At == nil:
-			out.At = rpc.ToTimestamp(hlc.Max(rpc.FromTimestamp(out.At),
-				rpc.FromTimestamp(answer.GetScan().At)))
+			out.At = wire.ToTimestamp(hlc.Max(wire.FromTimestamp(out.At),
+				wire.FromTimestamp(answer.GetScan().At)))
 		default:
-			page, err := rpc.DecodeRows(answer.GetScan().Rows)
+			page, err := wire.DecodeRows(answer.GetScan().Rows)
 			if err != nil {
 				c.TB.Error(err)
 			}

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Store is what all nodes together hold. Its caller keeps calls apart (Cluster does).
@@ -95,7 +95,7 @@ func (s *Store) Execute(p *Partition, clock *Clock, client uint64, r *kvpb.Reque
 		s.TB.Errorf("a write without a sequence: %v", r)
 	}
 	by := WriteID{client, r.Sequence}
-	w := &write{store: s, partition: p, clock: clock, by: by, session: rpc.FromTimestamp(r.Session)}
+	w := &write{store: s, partition: p, clock: clock, by: by, session: wire.FromTimestamp(r.Session)}
 	switch c := r.Command.(type) {
 	case *kvpb.Request_Prepare:
 		return w.prepare(c.Prepare)

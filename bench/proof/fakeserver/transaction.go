@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -19,7 +19,7 @@ func (w *write) prepare(c *kvpb.PrepareRequest) (answer *kvpb.Response, wait boo
 	if refused, wait := s.makeWay(p, c); refused != nil || wait {
 		return refused, wait
 	}
-	floor := rpc.FromTimestamp(c.AtLeast)
+	floor := wire.FromTimestamp(c.AtLeast)
 	for _, m := range c.Mutations {
 		if v := p.Data.Newest(string(m.Key)); v != nil {
 			floor = hlc.Max(floor, v.At.Next())
@@ -59,7 +59,7 @@ func (s *Store) makeWay(p *Partition, c *kvpb.PrepareRequest) (refused *kvpb.Res
 				return conflict(key, l.Transaction.Id), false
 			}
 		}
-		if v := p.Data.Newest(key); m.Read && v != nil && rpc.FromTimestamp(c.ReadAt).Less(v.At) {
+		if v := p.Data.Newest(key); m.Read && v != nil && wire.FromTimestamp(c.ReadAt).Less(v.At) {
 			return conflict(key, nil), false
 		}
 	}
@@ -83,7 +83,7 @@ func (w *write) commitOnePhase(c *kvpb.PrepareRequest, floor hlc.Timestamp) (ans
 		wait {
 		return refused, wait
 	}
-	if refused := p.changed(reads, rpc.FromTimestamp(reads.GetAt()), hlc.MaxTimestamp,
+	if refused := p.changed(reads, wire.FromTimestamp(reads.GetAt()), hlc.MaxTimestamp,
 		c.Transaction.Id); refused != nil {
 		return refused, false
 	}
@@ -124,18 +124,18 @@ func (w *write) values(c *kvpb.PrepareRequest) (values []*kvpb.GetResponse) {
 
 func prepared(at hlc.Timestamp, values []*kvpb.GetResponse, c *kvpb.PrepareRequest) *kvpb.Response {
 	return &kvpb.Response{Result: &kvpb.Response_Prepare{Prepare: &kvpb.PrepareResponse{
-		Prepared: rpc.ToTimestamp(at), Values: values, Compared: c.ReadAt != nil,
+		Prepared: wire.ToTimestamp(at), Values: values, Compared: c.ReadAt != nil,
 	}}}
 }
 
 // refresh executes a Refresh.
 func (s *Store) refresh(p *Partition, clock *Clock, c *kvpb.RefreshRequest) (answer *kvpb.Response,
 	wait bool) {
-	to := rpc.FromTimestamp(c.To)
+	to := wire.FromTimestamp(c.To)
 	if refused, wait := s.inTheWay(p, c.Reads, to, nil, c.Transaction); refused != nil || wait {
 		return refused, wait
 	}
-	if refused := p.changed(c.Reads, rpc.FromTimestamp(c.Reads.GetAt()), to,
+	if refused := p.changed(c.Reads, wire.FromTimestamp(c.Reads.GetAt()), to,
 		c.Transaction); refused != nil {
 		return refused, false
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // write is a write that is being executed.
@@ -72,7 +72,7 @@ func (w *write) run(r *kvpb.Request) *kvpb.Response {
 		} else {
 			w.put(c.Put.Key, c.Put.Value, false)
 		}
-		answer.Result = &kvpb.Response_Put{Put: &kvpb.PutResponse{Version: rpc.ToTimestamp(w.at)}}
+		answer.Result = &kvpb.Response_Put{Put: &kvpb.PutResponse{Version: wire.ToTimestamp(w.at)}}
 	case *kvpb.Request_Delete:
 		key, existed := string(c.Delete.Key), false
 		if v := s.own(p, c.Delete.Key, w.by); v != nil {
@@ -88,7 +88,7 @@ func (w *write) run(r *kvpb.Request) *kvpb.Response {
 			return Refusal(kvpb.ErrorCode_KEY_OUT_OF_SPAN, "a key of the batch lies elsewhere")
 		}
 		answer.Result = &kvpb.Response_WriteBatch{WriteBatch: &kvpb.WriteBatchResponse{
-			Version: rpc.ToTimestamp(w.at)}}
+			Version: wire.ToTimestamp(w.at)}}
 	case *kvpb.Request_DeleteRange:
 		answer.Result = &kvpb.Response_DeleteRange{DeleteRange: w.deleteRange(c.DeleteRange)}
 	default:
@@ -124,7 +124,7 @@ func (w *write) batch(operations []*kvpb.WriteOperation) bool {
 func (w *write) swap(c *kvpb.CompareAndSwapRequest) *kvpb.CompareAndSwapResponse {
 	s, p := w.store, w.partition
 	if v := s.own(p, c.Key, w.by); v != nil {
-		return &kvpb.CompareAndSwapResponse{Swapped: true, Version: rpc.ToTimestamp(v.At)}
+		return &kvpb.CompareAndSwapResponse{Swapped: true, Version: wire.ToTimestamp(v.At)}
 	}
 	v := p.Data.Live(string(c.Key), hlc.MaxTimestamp)
 	matches := s.oneOf(s.Mistakes.BlindSwaps, 10)
@@ -134,17 +134,17 @@ func (w *write) swap(c *kvpb.CompareAndSwapRequest) *kvpb.CompareAndSwapResponse
 	case *kvpb.CompareAndSwapRequest_Value:
 		matches = matches || v != nil && v.Value == string(e.Value)
 	case *kvpb.CompareAndSwapRequest_Version:
-		matches = matches || v != nil && v.At == rpc.FromTimestamp(e.Version)
+		matches = matches || v != nil && v.At == wire.FromTimestamp(e.Version)
 	}
 	switch {
 	case matches:
 		w.put(c.Key, c.NewValue, c.Delete)
-		return &kvpb.CompareAndSwapResponse{Swapped: true, Version: rpc.ToTimestamp(w.at)}
+		return &kvpb.CompareAndSwapResponse{Swapped: true, Version: wire.ToTimestamp(w.at)}
 	case v == nil:
 		return &kvpb.CompareAndSwapResponse{}
 	}
 	return &kvpb.CompareAndSwapResponse{Found: true, Current: []byte(v.Value),
-		CurrentVersion: rpc.ToTimestamp(v.At)}
+		CurrentVersion: wire.ToTimestamp(v.At)}
 }
 
 func (w *write) deleteRange(c *kvpb.DeleteRangeRequest) *kvpb.DeleteRangeResponse {

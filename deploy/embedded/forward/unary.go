@@ -19,6 +19,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // reads are the methods that change nothing.
@@ -89,7 +90,7 @@ const (
 
 // trusted is the codec of calls to members. Answers of members are not checked for the number of
 // their parts: a client's request that a member has let pass may have that many.
-type trusted struct{ rpc.Codec }
+type trusted struct{ wire.Codec }
 
 // Unmarshal implements encoding.CodecV2.
 func (c trusted) Unmarshal(data mem.BufferSlice, v any) error {

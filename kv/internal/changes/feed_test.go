@@ -15,8 +15,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // fakeStore is versions of a few keys in partitions that split and merge, and answers questions as
@@ -137,7 +137,7 @@ func (s *fakeStore) Ask(ctx context.Context, q Question) (Answer, error) {
 	}
 	for _, v := range found {
 		a.Changes = append(a.Changes, &kvpb.Change{Key: []byte(v.key),
-			Version: rpc.ToTimestamp(ts(v.at))})
+			Version: wire.ToTimestamp(ts(v.at))})
 	}
 	return a, nil
 }
@@ -224,7 +224,7 @@ func TestAPartThatCannotBeRead(t *testing.T) {
 		if err := Run(t.Context(), Config{Asker: s, Keeper: k, ProgressEvery: time.Second,
 			Spans: []keys.Span{{Start: []byte("a"), End: []byte("z")}}}, func(e Event) bool {
 			if e.Change != nil {
-				k.take(storedChange{string(e.Change.Key), rpc.FromTimestamp(e.Change.Version).Wall})
+				k.take(storedChange{string(e.Change.Key), wire.FromTimestamp(e.Change.Version).Wall})
 				return true
 			}
 			came += len(k.upTo(e.Progress))
@@ -340,7 +340,7 @@ func runFeed(t *testing.T, seed uint64, k *keeper) {
 				told = e.Progress
 				return last.Load() == 0 || told.Wall < last.Load()
 			}
-			takeOrKeep(storedChange{string(e.Change.Key), rpc.FromTimestamp(e.Change.Version).Wall})
+			takeOrKeep(storedChange{string(e.Change.Key), wire.FromTimestamp(e.Change.Version).Wall})
 			if slow.IntN(10) == 0 {
 				time.Sleep(time.Duration(slow.IntN(100)) * time.Millisecond) // virtual
 			}

@@ -14,8 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 const (
@@ -157,9 +157,9 @@ func (k *Keeper) set(
 		// A position that needs protection is written with the keyspace's record, also if that stays as
 		// it is: then the leader, which may be about to raise what is protected without having seen
 		// this consumer, does not.
-		if protected != rpc.FromClusterTimestamp(ks.Protected) ||
+		if protected != wire.FromClusterTimestamp(ks.Protected) ||
 			!k.protection(ks, c.At(), now).IsZero() {
-			ks.Protected = rpc.ToClusterTimestamp(protected)
+			ks.Protected = wire.ToClusterTimestamp(protected)
 			ops = append(ops, store.Put(meta.KeyspaceKey(ks.ID()), meta.Encode(ks.Keyspace)))
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // protectRest is how long the leader rests between two looks at all consumers in any case.
@@ -122,7 +122,7 @@ func (k *Keeper) protection(
 	if ks.GcWindowSeconds != 0 {
 		window = time.Duration(min(ks.GcWindowSeconds, meta.MaxGCWindow)) * time.Second
 	}
-	return Protection(rpc.FromClusterTimestamp(ks.Protected), lowest, window, now)
+	return Protection(wire.FromClusterTimestamp(ks.Protected), lowest, window, now)
 }
 
 // protect looks at all consumers: it drops those that are beyond their keep, and have been for a
@@ -175,10 +175,10 @@ func (k *Keeper) protect(ctx context.Context) error {
 		}
 		lags = append(lags, LagOf(ks.Name, all, now.Likely()))
 		protected := k.protection(ks, Lowest(all), now)
-		if protected == rpc.FromClusterTimestamp(ks.Protected) {
+		if protected == wire.FromClusterTimestamp(ks.Protected) {
 			continue
 		}
-		ks.Protected = rpc.ToClusterTimestamp(protected)
+		ks.Protected = wire.ToClusterTimestamp(protected)
 		// If the keyspace has changed, so may have its consumers: the next look is soon enough.
 		if _, err := k.meta.Commit(ctx, []*storepb.Compare{store.ModifiedAt(meta.KeyspaceKey(ks.ID()),
 			ks.Revision)}, store.Put(meta.KeyspaceKey(ks.ID()), meta.Encode(ks.Keyspace))); err != nil {

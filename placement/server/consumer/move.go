@@ -8,8 +8,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Move changes a consumer as it is asked for, beside so many others of its keyspace. Its position
@@ -22,7 +22,7 @@ func (c Record) Move(
 		return status.Errorf(code, "consumer %s: "+format,
 			append([]any{keys.Pretty([]byte(r.Name))}, args...)...)
 	}
-	to := rpc.FromClusterTimestamp(r.Position)
+	to := wire.FromClusterTimestamp(r.Position)
 	fresh := c.Revision == 0
 	switch {
 	case fresh && to.IsZero():
@@ -61,6 +61,6 @@ func (c Record) Move(
 	if r.Span != nil {
 		c.Span = r.Span
 	}
-	c.Position, c.UpdatedUnixMs, c.TooOld = rpc.ToClusterTimestamp(to), now.Wall.UnixMilli(), false
+	c.Position, c.UpdatedUnixMs, c.TooOld = wire.ToClusterTimestamp(to), now.Wall.UnixMilli(), false
 	return nil
 }

@@ -5,8 +5,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // MaxOfKeyspace is how many consumers a keyspace has at most, those that are too old included.
@@ -19,7 +19,7 @@ type Record struct {
 }
 
 // At is the position of the consumer.
-func (c Record) At() hlc.Timestamp { return rpc.FromClusterTimestamp(c.Position) }
+func (c Record) At() hlc.Timestamp { return wire.FromClusterTimestamp(c.Position) }
 
 // Keep is for how long history is kept for it.
 func (c Record) Keep() time.Duration { return time.Duration(c.KeepMillis) * time.Millisecond }

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -20,13 +20,13 @@ func at(before time.Duration) hlc.Timestamp { return hlc.FromTime(noon.Add(-befo
 
 // behind is a consumer that stands so long before noon, with a keep of an hour.
 func behind(by time.Duration) Record {
-	return Record{&clusterpb.Consumer{Position: rpc.ToClusterTimestamp(at(by)),
+	return Record{&clusterpb.Consumer{Position: wire.ToClusterTimestamp(at(by)),
 		KeepMillis: uint64(time.Hour.Milliseconds())}, 1}
 }
 
 func asked(position hlc.Timestamp) *clusterpb.SetConsumerRequest {
 	return &clusterpb.SetConsumerRequest{Name: "c", Keyspace: "k",
-		Position: rpc.ToClusterTimestamp(position)}
+		Position: wire.ToClusterTimestamp(position)}
 }
 
 // TestMove: what moves a consumer, and what is refused and leaves it as it is.
@@ -77,8 +77,8 @@ func TestMove(t *testing.T) {
 				t.Errorf("it was refused, and stands at %s", c.At())
 			case err == nil && c.TooOld:
 				t.Error("it is too old")
-			case err == nil && x.r.Position != nil && !rpc.FromClusterTimestamp(x.r.Position).IsZero() &&
-				c.At() != rpc.FromClusterTimestamp(x.r.Position):
+			case err == nil && x.r.Position != nil && !wire.FromClusterTimestamp(x.r.Position).IsZero() &&
+				c.At() != wire.FromClusterTimestamp(x.r.Position):
 				t.Errorf("it stands at %s", c.At())
 			}
 		})

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/server/hint"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // forwardedHeader marks calls of the service Cluster that a server passes on. They are not passed
@@ -215,7 +215,7 @@ func (c *Client) call(ctx context.Context, f func(context.Context, *grpc.ClientC
 			return answer.error
 		}
 		if _, refused, _ := hint.Of(err); a.last == nil || a.refused || !refused {
-			a.last, a.refused = fmt.Errorf("%s: %s", address, rpc.Reason(err)), refused
+			a.last, a.refused = fmt.Errorf("%s: %s", address, wire.Reason(err)), refused
 		}
 		a.tried++
 		c.setTrouble(c.words.trouble(c.Core(), a.reason(), nil))

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // ErrUnavailable matches a CoreUnavailableError.
@@ -68,7 +68,7 @@ func (e *UnavailableError) Error() string {
 		if i > 0 {
 			separator = ", "
 		}
-		text += fmt.Sprintf("%s%s does not (%s)", separator, address, rpc.Reason(e.Reasons[i]))
+		text += fmt.Sprintf("%s%s does not (%s)", separator, address, wire.Reason(e.Reasons[i]))
 	}
 	return text
 }

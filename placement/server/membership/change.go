@@ -17,8 +17,8 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 const (
@@ -161,7 +161,7 @@ func (s *Membership) hello(
 	case err != nil:
 		return nil, status.Errorf(codes.FailedPrecondition, "no server answers at %s: %s; start the "+
 			"server first, with the present members as --core, and with --roles core (or core,node)",
-			address, rpc.Reason(err))
+			address, wire.Reason(err))
 	case h.Address != address:
 		return nil, status.Errorf(codes.FailedPrecondition, "the server at %s says that its address "+
 			"is %s; name it by that, or start it with --advertise %s", address, h.Address, address)

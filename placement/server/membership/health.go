@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 const (
@@ -154,7 +154,7 @@ func (s *Membership) checkMembers(
 				h, err := s.config.Check(ctx, m.Address)
 				if err != nil && status.Code(err) != codes.Unimplemented {
 					h = &clusterpb.MemberHealth{NotReady: []string{"it does not say how it is: " +
-						rpc.Reason(err)}}
+						wire.Reason(err)}}
 				}
 				states[i].Health = h
 			}

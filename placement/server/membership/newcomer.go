@@ -9,8 +9,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // A newcomer gets all that is in the log, and stops at a command of a format that it does not know.
@@ -58,7 +58,7 @@ func (s *Membership) mayAdd(ctx context.Context, g *serverpb.CoreGoal) string {
 	switch {
 	case err != nil:
 		return fmt.Sprintf("%s does not say which version it runs: %s", g.AddAddress,
-			rpc.Reason(err))
+			wire.Reason(err))
 	case h.Server != g.AddServer:
 		return fmt.Sprintf("another server than the one that is to be added answers at %s: start "+
 			"that one there, or take the newcomer back with `tidemark core remove`", g.AddAddress)

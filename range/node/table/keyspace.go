@@ -5,7 +5,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // GCWindow is how long old versions of a keyspace stay; negative, for nothing is collected, while
@@ -24,7 +24,7 @@ func (t *Table) GCWindow(id keys.KeyspaceID, standard time.Duration) time.Durati
 // Protected is at which timestamp a keyspace stays readable for its consumers; zero: none needs it,
 // or the keyspace is not known, and nothing is collected.
 func (t *Table) Protected(id keys.KeyspaceID) hlc.Timestamp {
-	return rpc.FromClusterTimestamp(t.Keyspace(id).GetProtected())
+	return wire.FromClusterTimestamp(t.Keyspace(id).GetProtected())
 }
 
 // ClosedLag is how far behind the clock the leaders of a keyspace close timestamps; 0: the default,

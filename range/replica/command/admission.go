@@ -1,8 +1,8 @@
 package command
 
 import (
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // CheckAdmission says what is wrong with a read as one that a leader is to admit, or that a replica
@@ -23,10 +23,10 @@ func (c *Command) CheckAdmission(q *kvpb.Request, asked *Reading) *Problem {
 	case by == nil:
 		return nil
 	}
-	at := rpc.FromTimestamp(by.At)
+	at := wire.FromTimestamp(by.At)
 	if at.IsZero() {
 		return Invalid("the admission of a read has no timestamp")
 	}
-	asked.At, asked.UncertainUntil, asked.Context = at, rpc.FromTimestamp(by.UncertainUntil), nil
+	asked.At, asked.UncertainUntil, asked.Context = at, wire.FromTimestamp(by.UncertainUntil), nil
 	return nil
 }

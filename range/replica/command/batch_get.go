@@ -3,10 +3,10 @@ package command
 import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // BatchGet reads keys of one partition at one timestamp.
@@ -27,7 +27,7 @@ var BatchGet = register((*kvpb.Request_BatchGet)(nil), Command{
 
 func checkBatchGet(d *clusterpb.Partition, q *kvpb.Request) (r Reading, p *Problem) {
 	c := q.GetBatchGet()
-	r.At, r.Context = rpc.FromTimestamp(c.GetAt()), c.GetContext()
+	r.At, r.Context = wire.FromTimestamp(c.GetAt()), c.GetContext()
 	if n := len(c.GetKeys()); n > MaxPageRows {
 		return r, Invalid("a batch get has at most %d keys, this one has %d", MaxPageRows, n)
 	}
@@ -41,7 +41,7 @@ func checkBatchGet(d *clusterpb.Partition, q *kvpb.Request) (r Reading, p *Probl
 
 func batchGet(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 	c := q.GetBatchGet()
-	m := &kvpb.BatchGetResponse{At: rpc.ToTimestamp(v.At),
+	m := &kvpb.BatchGetResponse{At: wire.ToTimestamp(v.At),
 		Values: make([]*kvpb.GetResponse, len(c.Keys))}
 	values := make([]kvpb.GetResponse, len(c.Keys))
 	getter, err := mvcc.NewGetter(v.State)
@@ -67,7 +67,7 @@ func batchGet(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 				MaxBatchBytes, i+1, len(c.Keys)).Response(q), nil
 		}
 		values[i].Found, values[i].Value = true, version.Value
-		values[i].Version = rpc.ToTimestamp(version.Timestamp)
+		values[i].Version = wire.ToTimestamp(version.Timestamp)
 		values[i].Expires = uint64(version.Expires)
 	}
 	return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_BatchGet{BatchGet: m}}, nil

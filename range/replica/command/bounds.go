@@ -18,7 +18,7 @@ const (
 	MaxBatchOperations = 100_000
 	MaxBatchBytes      = 64 << 20
 	// MaxEntryBytes bounds what a request takes in an entry of the log, with all that surrounds its
-	// keys and values, so that the entry fits into a message (rpc.MaxMessageBytes).
+	// keys and values, so that the entry fits into a message (wire.MaxMessageBytes).
 	MaxEntryBytes = 78 << 20
 	// MaxReadSet bounds the keys and spans of a read set.
 	MaxReadSet = 100_000

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // A batch and a prepare take what a client may send, to the last byte of keys and values, and
@@ -15,11 +15,11 @@ func TestLargestWrites(t *testing.T) {
 	const values = MaxBatchBytes / keys.MaxValueSize
 	value := make([]byte, keys.MaxValueSize)
 	transaction := &kvpb.Transaction{Id: make([]byte, 16), Keyspace: 1, Anchor: []byte("a"),
-		Begun: rpc.ToTimestamp(at(1)), Started: rpc.ToTimestamp(at(1))}
+		Begun: wire.ToTimestamp(at(1)), Started: wire.ToTimestamp(at(1))}
 	transaction.Id[0] = 1
 	for _, more := range []int{0, 1} {
 		batch, prepare := &kvpb.WriteBatchRequest{}, &kvpb.PrepareRequest{Transaction: transaction,
-			AtLeast: rpc.ToTimestamp(at(1))}
+			AtLeast: wire.ToTimestamp(at(1))}
 		for i := range values {
 			key, value := []byte{'a' + byte(i)}, value[:keys.MaxValueSize-1]
 			if i == 0 {
@@ -43,7 +43,7 @@ func TestLargestWrites(t *testing.T) {
 		}
 	}
 	const overhead = MaxBatchOperations * WriteOverhead
-	if MaxBatchBytes+overhead > MaxEntryBytes || MaxEntryBytes > rpc.MaxMessageBytes-1<<20 {
+	if MaxBatchBytes+overhead > MaxEntryBytes || MaxEntryBytes > wire.MaxMessageBytes-1<<20 {
 		t.Error("the largest batch does not fit into a message")
 	}
 }

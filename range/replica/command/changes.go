@@ -9,10 +9,10 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Changes reads the versions of a span between two timestamps.
@@ -52,8 +52,8 @@ const maxIdle = 10 * time.Second
 
 func checkChanges(d *clusterpb.Partition, q *kvpb.Request) (r Reading, p *Problem) {
 	c := q.GetChanges()
-	r.At = rpc.FromTimestamp(c.GetUpto())
-	r.Changes = &Changing{After: rpc.FromTimestamp(c.GetAfter()),
+	r.At = wire.FromTimestamp(c.GetUpto())
+	r.Changes = &Changing{After: wire.FromTimestamp(c.GetAfter()),
 		Idle: min(time.Duration(min(c.GetIdleMicros(), uint64(maxIdle.Microseconds())))*
 			time.Microsecond, maxIdle)}
 	if !r.At.IsZero() && r.At.Less(r.Changes.After) {
@@ -67,8 +67,8 @@ func checkChanges(d *clusterpb.Partition, q *kvpb.Request) (r Reading, p *Proble
 // changes reads a page.
 func changes(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 	c := q.GetChanges()
-	after := rpc.FromTimestamp(c.GetAfter())
-	m := &kvpb.ChangesResponse{Resolved: rpc.ToTimestamp(hlc.Max(v.At, after))}
+	after := wire.FromTimestamp(c.GetAfter())
+	m := &kvpb.ChangesResponse{Resolved: wire.ToTimestamp(hlc.Max(v.At, after))}
 	response := &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Changes{Changes: m}}
 	span := InternalSpan(v.Descriptor, c.Start, c.End)
 	if span.Empty() {
@@ -80,11 +80,11 @@ func changes(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 		o.MaxBytes = min(asked, maxChangesBytes)
 	}
 	if bytes.Equal(keys.UserKey(v.Descriptor, span.Start), c.Start) {
-		o.AfterOfFirst = rpc.FromTimestamp(c.GetResumeVersion())
+		o.AfterOfFirst = wire.FromTimestamp(c.GetResumeVersion())
 	}
 	result, err := mvcc.Changes(v.State, o, func(key []byte, version mvcc.Version) error {
 		m.Changes = append(m.Changes, &kvpb.Change{Key: bytes.Clone(keys.UserKey(v.Descriptor, key)),
-			Version: rpc.ToTimestamp(version.Timestamp), Deleted: version.Kind == mvcc.KindTombstone,
+			Version: wire.ToTimestamp(version.Timestamp), Deleted: version.Kind == mvcc.KindTombstone,
 			Value: bytes.Clone(version.Value), Expires: uint64(version.Expires)})
 		return nil
 	})
@@ -95,7 +95,7 @@ func changes(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 	if m.More = result.More; m.More {
 		m.Resume = bytes.Clone(keys.UserKey(v.Descriptor, result.Resume))
 		if !result.ResumeVersion.IsZero() {
-			m.ResumeVersion = rpc.ToTimestamp(result.ResumeVersion)
+			m.ResumeVersion = wire.ToTimestamp(result.ResumeVersion)
 		}
 		return response, nil
 	}

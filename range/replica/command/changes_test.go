@@ -3,8 +3,8 @@ package command
 import (
 	"testing"
 
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // TestChanges: the versions up to the view's timestamp, by timestamp; what is known to be quiet is
@@ -30,12 +30,12 @@ func TestChanges(t *testing.T) {
 		at      int64
 		deleted bool
 	}{{"a", 1, false}, {"b", 1, false}, {"b", 3, true}, {"c", 5, false}}
-	if len(got.Changes) != len(want) || got.More || rpc.FromTimestamp(got.Resolved) != at(9) {
+	if len(got.Changes) != len(want) || got.More || wire.FromTimestamp(got.Resolved) != at(9) {
 		t.Fatalf("got %v", got)
 	}
 	for i, w := range want {
 		c := got.Changes[i]
-		if string(c.Key) != w.key || rpc.FromTimestamp(c.Version) != at(w.at) ||
+		if string(c.Key) != w.key || wire.FromTimestamp(c.Version) != at(w.at) ||
 			c.Deleted != w.deleted || c.Deleted != (len(c.Value) == 0) {
 			t.Errorf("change %d is %v, not %v", i, c, w)
 		}
@@ -43,7 +43,7 @@ func TestChanges(t *testing.T) {
 	if view.Seen != at(5) {
 		t.Errorf("c waits for all clocks to pass 5, not %s", view.Seen)
 	}
-	if got, view := ask(&kvpb.ChangesRequest{After: rpc.ToTimestamp(at(1))},
+	if got, view := ask(&kvpb.ChangesRequest{After: wire.ToTimestamp(at(1))},
 		View{At: at(4), Since: at(3)}); len(got.Changes) != 0 || !view.Seen.IsZero() {
 		t.Errorf("above 3 and up to 4: %v, seen %s", got.Changes, view.Seen)
 	}
@@ -51,7 +51,7 @@ func TestChanges(t *testing.T) {
 	if len(got.Changes) != 1 || !got.More || string(got.Resume) != "b" || got.ResumeVersion != nil {
 		t.Errorf("a first page of one byte is %v", got)
 	}
-	got, _ = ask(&kvpb.ChangesRequest{Start: []byte("b"), ResumeVersion: rpc.ToTimestamp(at(1)),
+	got, _ = ask(&kvpb.ChangesRequest{Start: []byte("b"), ResumeVersion: wire.ToTimestamp(at(1)),
 		LimitBytes: 1}, View{At: at(9)})
 	if len(got.Changes) != 1 || !got.Changes[0].Deleted || string(got.Resume) != "c" {
 		t.Errorf("behind b of 1 comes %v", got)
@@ -62,8 +62,8 @@ func TestChanges(t *testing.T) {
 		t.Errorf("a page of %d bytes is %v", 3*changeOverhead, got)
 	}
 	// What is asked for lies above what can be told: nothing is resolved that was not before.
-	got, _ = ask(&kvpb.ChangesRequest{After: rpc.ToTimestamp(at(20))}, View{At: at(9)})
-	if len(got.Changes) != 0 || rpc.FromTimestamp(got.Resolved) != at(20) {
+	got, _ = ask(&kvpb.ChangesRequest{After: wire.ToTimestamp(at(20))}, View{At: at(9)})
+	if len(got.Changes) != 0 || wire.FromTimestamp(got.Resolved) != at(20) {
 		t.Errorf("above 20: %v", got)
 	}
 }
@@ -72,7 +72,7 @@ func TestChanges(t *testing.T) {
 func TestChangesThatMakeNoSense(t *testing.T) {
 	d := partitionUpTo('z')
 	for _, c := range []*kvpb.ChangesRequest{
-		{After: rpc.ToTimestamp(at(5)), Upto: rpc.ToTimestamp(at(4))},
+		{After: wire.ToTimestamp(at(5)), Upto: wire.ToTimestamp(at(4))},
 		{Start: []byte("b"), End: []byte("a")},
 	} {
 		q := &kvpb.Request{Command: &kvpb.Request_Changes{Changes: c}}

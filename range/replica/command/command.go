@@ -4,10 +4,10 @@ import (
 	"reflect"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -126,7 +126,7 @@ func (c *Command) LatestNamed(q *kvpb.Request) int64 {
 	return latest
 }
 
-func wall(ts *kvpb.Timestamp) int64 { return rpc.FromTimestamp(ts).Wall }
+func wall(ts *kvpb.Timestamp) int64 { return wire.FromTimestamp(ts).Wall }
 
 // always is for commands of which something holds whatever the request says.
 func always(*kvpb.Request) bool { return true }

@@ -5,10 +5,10 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // CompareAndSwap writes if the key is as expected.
@@ -82,7 +82,7 @@ func compareAndSwap(e *Evaluation, q *kvpb.Request) error {
 	if !asExpected(c, &p, live) {
 		m := &kvpb.CompareAndSwapResponse{Found: live}
 		if m.Found {
-			m.Current, m.CurrentVersion = bytes.Clone(p.Value), rpc.ToTimestamp(p.Timestamp)
+			m.Current, m.CurrentVersion = bytes.Clone(p.Value), wire.ToTimestamp(p.Timestamp)
 			m.CurrentExpires = uint64(p.Expires)
 		}
 		e.NothingDone(&kvpb.Response{Id: q.Id,
@@ -109,7 +109,7 @@ func asExpected(c *kvpb.CompareAndSwapRequest, p *Prior, live bool) bool {
 	case *kvpb.CompareAndSwapRequest_Value:
 		return live && bytes.Equal(p.Value, x.Value)
 	case *kvpb.CompareAndSwapRequest_Version:
-		return live && p.Timestamp == rpc.FromTimestamp(x.Version)
+		return live && p.Timestamp == wire.FromTimestamp(x.Version)
 	}
 	return false
 }

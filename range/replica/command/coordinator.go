@@ -13,8 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -141,8 +141,8 @@ func fromTheFuture(partition keys.PartitionID, q *kvpb.Request, ts hlc.Timestamp
 
 // Refusing adds to an error which timestamp it refuses, and at which bound; that may be zero.
 func Refusing(response *kvpb.Response, refused, bound hlc.Timestamp) *kvpb.Response {
-	response.Error.Refused = rpc.ToTimestamp(refused)
-	response.Error.Timestamp = rpc.ToTimestamp(bound)
+	response.Error.Refused = wire.ToTimestamp(refused)
+	response.Error.Timestamp = wire.ToTimestamp(bound)
 	return response
 }
 

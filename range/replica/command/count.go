@@ -5,10 +5,10 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Count counts the keys of a span that have a value, a page of them.
@@ -26,7 +26,7 @@ var Count = register((*kvpb.Request_Count)(nil), Command{
 	Foreground: always,
 	CheckRead: func(d *clusterpb.Partition, q *kvpb.Request) (r Reading, p *Problem) {
 		c := q.GetCount()
-		r.At, r.UncertainUntil = rpc.FromTimestamp(c.GetAt()), rpc.FromTimestamp(c.GetUncertainUntil())
+		r.At, r.UncertainUntil = wire.FromTimestamp(c.GetAt()), wire.FromTimestamp(c.GetUncertainUntil())
 		r.Context = c.GetContext()
 		return r, checkSpan(d, c.GetStart(), c.GetEnd())
 	},
@@ -35,7 +35,7 @@ var Count = register((*kvpb.Request_Count)(nil), Command{
 
 func count(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 	c := q.GetCount()
-	m := &kvpb.CountResponse{At: rpc.ToTimestamp(v.At)}
+	m := &kvpb.CountResponse{At: wire.ToTimestamp(v.At)}
 	response := &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Count{Count: m}}
 	span := InternalSpan(v.Descriptor, c.Start, c.End)
 	if span.Empty() {

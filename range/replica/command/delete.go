@@ -2,10 +2,10 @@ package command
 
 import (
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Delete removes a value, and says whether there was one.
@@ -62,7 +62,7 @@ func remove(e *Evaluation, q *kvpb.Request) error {
 func deleteResponse(r *Result, q *kvpb.Request, version hlc.Timestamp) *kvpb.Response {
 	m := &kvpb.DeleteResponse{Existed: r.existed}
 	if !version.IsZero() {
-		m.Version = rpc.ToTimestamp(version)
+		m.Version = wire.ToTimestamp(version)
 	}
 	return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Delete{Delete: m}}
 }

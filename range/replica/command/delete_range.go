@@ -8,10 +8,10 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // DeleteRange deletes the keys of a span that have a value, up to a page of them, at one timestamp.
@@ -104,7 +104,7 @@ func userEnd(d *clusterpb.Partition, span keys.Span) []byte {
 
 func (d deletedRange) response(q *kvpb.Request) *kvpb.Response {
 	r := &kvpb.DeleteRangeResponse{
-		Deleted: d.count, More: d.more, Resume: d.resume, Version: rpc.ToTimestamp(d.timestamp)}
+		Deleted: d.count, More: d.more, Resume: d.resume, Version: wire.ToTimestamp(d.timestamp)}
 	if d.beyond && !d.more {
 		r.DoneTo = d.end
 	}

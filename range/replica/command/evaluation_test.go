@@ -10,9 +10,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // partition is a partition without a replica: an engine, and pending writes on top of it. A test
@@ -230,7 +230,7 @@ func TestIncrement(t *testing.T) {
 		q := incrementOf("n", by)
 		want += by
 		r := p.write(p.evaluate(uint64(i+1), q), q, i%2 == 0 && i < 2).GetIncrement()
-		if r.Value != want || rpc.FromTimestamp(r.Version) != at(p.now) {
+		if r.Value != want || wire.FromTimestamp(r.Version) != at(p.now) {
 			t.Errorf("%d added: %v, and the sum is %d", by, r, want)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // expiring writes a value that lives for so many nanoseconds.
@@ -151,7 +151,7 @@ func TestPreparedAboveExpiry(t *testing.T) {
 		readAt, prepared int64
 		changed, expires bool
 	}{{2, 5, false, true}, {2, 11, true, false}, {11, 20, false, false}} {
-		r := &kvpb.PrepareRequest{ReadAt: rpc.ToTimestamp(at(c.readAt)), Mutations: []*kvpb.Mutation{
+		r := &kvpb.PrepareRequest{ReadAt: wire.ToTimestamp(at(c.readAt)), Mutations: []*kvpb.Mutation{
 			{Key: []byte("a"), Kind: kvpb.Mutation_PUT, Read: true}}}
 		e := p.evaluation(3, &alone{})
 		_, changed, expires, err := e.preparedAbove(r, nil, at(c.prepared))

@@ -4,10 +4,10 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Get reads one key.
@@ -25,7 +25,7 @@ var Get = register((*kvpb.Request_Get)(nil), Command{
 	Foreground: always,
 	CheckRead: func(d *clusterpb.Partition, q *kvpb.Request) (Reading, *Problem) {
 		c := q.GetGet()
-		return Reading{At: rpc.FromTimestamp(c.GetAt()), Context: c.GetContext()},
+		return Reading{At: wire.FromTimestamp(c.GetAt()), Context: c.GetContext()},
 			checkKey(d, c.GetKey())
 	},
 	Read: get,
@@ -46,7 +46,7 @@ func get(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 		m.Expires = uint64(version.Expires)
 	}
 	if c.Context != nil {
-		m.At = rpc.ToTimestamp(v.At)
+		m.At = wire.ToTimestamp(v.At)
 	}
 	return response, nil
 }

@@ -3,10 +3,10 @@ package command
 import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Increment adds to the number that a key holds.
@@ -70,5 +70,5 @@ func increment(e *Evaluation, q *kvpb.Request) error {
 
 func incrementResponse(r *Result, q *kvpb.Request, version hlc.Timestamp) *kvpb.Response {
 	return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Increment{
-		Increment: &kvpb.IncrementResponse{Value: r.number, Version: rpc.ToTimestamp(version)}}}
+		Increment: &kvpb.IncrementResponse{Value: r.number, Version: wire.ToTimestamp(version)}}}
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/block"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Load writes the records of a block, as puts of all of them at one timestamp would, but those
@@ -291,7 +291,7 @@ func (l *Loading) sameAs(e *Evaluation, v *mvcc.Version, found bool, r block.Rec
 func loadResponse(q *kvpb.Request, at hlc.Timestamp, l *Loading) *kvpb.Response {
 	m := &kvpb.LoadResponse{Written: uint32(l.Records), Present: uint32(l.Present)}
 	if !at.IsZero() {
-		m.Version = rpc.ToTimestamp(at)
+		m.Version = wire.ToTimestamp(at)
 	}
 	return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Load{Load: m}}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -71,14 +71,14 @@ func TestPrepareAmongLocks(t *testing.T) {
 			HoldSpans: []*kvpb.KeySpan{{Start: []byte(start), End: []byte(end)}}}
 	}
 	onePhase := func(reads string, m ...*kvpb.Mutation) *kvpb.PrepareRequest {
-		s := &kvpb.ReadSet{At: rpc.ToTimestamp(at(5))}
+		s := &kvpb.ReadSet{At: wire.ToTimestamp(at(5))}
 		if reads != "" {
 			s.Keys = [][]byte{[]byte(reads)}
 		}
 		return &kvpb.PrepareRequest{Mutations: m, OnePhase: &kvpb.OnePhase{Reads: s}}
 	}
 	read := all(put("k", true))
-	read.ReadAt = rpc.ToTimestamp(at(5))
+	read.ReadAt = wire.ToTimestamp(at(5))
 	for _, c := range []struct {
 		name string
 		q    *kvpb.PrepareRequest
@@ -152,7 +152,7 @@ func TestPrepareAmongLocks(t *testing.T) {
 		case Acquired:
 			prepared = e.Acquisition.At
 		case Answered:
-			prepared = rpc.FromTimestamp(e.Response.GetPrepare().GetPrepared())
+			prepared = wire.FromTimestamp(e.Response.GetPrepare().GetPrepared())
 		}
 		var want hlc.Timestamp
 		if c.at != 0 {
@@ -172,7 +172,7 @@ func TestResolveEndsLocks(t *testing.T) {
 	of := transactionOf(1)
 	q := &kvpb.Request{Id: 3, Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{
 		Resolutions: []*kvpb.Resolution{{Transaction: of.ID.Bytes(), Status: &kvpb.TransactionStatus{
-			State: kvpb.TransactionState_COMMITTED, Timestamp: rpc.ToTimestamp(at(4))}}}}}}
+			State: kvpb.TransactionState_COMMITTED, Timestamp: wire.ToTimestamp(at(4))}}}}}}
 	e := p.evaluation(1, &alone{})
 	if err := Resolve.Evaluate(e, q); err != nil {
 		t.Fatal(err)

@@ -5,8 +5,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -50,7 +50,7 @@ type OnePhase struct {
 func evaluateOnePhase(e *Evaluation, q *kvpb.Request) error {
 	c, of := q.GetPrepare(), e.Transaction.Info
 	reads := c.GetOnePhase().GetReads()
-	at := rpc.FromTimestamp(reads.GetAt())
+	at := wire.FromTimestamp(reads.GetAt())
 	if e.refusedTimes(q, at, hlc.Timestamp{}) {
 		return nil
 	}
@@ -62,7 +62,7 @@ func evaluateOnePhase(e *Evaluation, q *kvpb.Request) error {
 		return nil
 	}
 	o := &OnePhase{Of: of, Reads: reads, Wait: e.CommitWait,
-		Floor: hlc.Max(rpc.FromTimestamp(c.GetAtLeast()), at.Next())}
+		Floor: hlc.Max(wire.FromTimestamp(c.GetAtLeast()), at.Next())}
 	// Before the locks: what was aborted has nothing to wait for, and would wait for the older
 	// transaction that took its lock away.
 	record, sequence, err := e.recordOf(of)
@@ -300,5 +300,5 @@ func (e *Evaluation) expiresSince(p *Prior, at hlc.Timestamp) bool {
 // onePhaseResponse answers a one-phase commit.
 func onePhaseResponse(id uint64, ts hlc.Timestamp) *kvpb.Response {
 	return &kvpb.Response{Id: id,
-		Result: &kvpb.Response_Prepare{Prepare: &kvpb.PrepareResponse{Prepared: rpc.ToTimestamp(ts)}}}
+		Result: &kvpb.Response_Prepare{Prepare: &kvpb.PrepareResponse{Prepared: wire.ToTimestamp(ts)}}}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -45,7 +45,7 @@ var Prepare = register((*kvpb.Request_Prepare)(nil), Command{
 // then, because the versions are there, and so are recognised as late.)
 func evaluatePrepare(e *Evaluation, q *kvpb.Request) error {
 	c, of := q.GetPrepare(), e.Transaction.Info
-	atLeast := rpc.FromTimestamp(c.GetAtLeast())
+	atLeast := wire.FromTimestamp(c.GetAtLeast())
 	switch {
 	case e.refusedStart(q, of), e.refusedTimes(q, atLeast, of.Started), e.refusedAnchor(q, &of):
 		return nil
@@ -143,7 +143,7 @@ func (p *preparation) acquire() error {
 			return err
 		}
 		if changed != nil {
-			e.Answer(e.Conflict(q, changed, rpc.FromTimestamp(c.GetReadAt())), 0)
+			e.Answer(e.Conflict(q, changed, wire.FromTimestamp(c.GetReadAt())), 0)
 			return nil
 		}
 		p.at, p.expires = above, expires
@@ -243,7 +243,7 @@ func (p *preparation) duplicate() (all bool) {
 func (p *preparation) response(at hlc.Timestamp, values []*kvpb.GetResponse) *kvpb.Response {
 	low := p.c.GetLowPriority()
 	return &kvpb.Response{Id: p.q.Id, Result: &kvpb.Response_Prepare{
-		Prepare: &kvpb.PrepareResponse{Prepared: rpc.ToTimestamp(at), Values: values,
+		Prepare: &kvpb.PrepareResponse{Prepared: wire.ToTimestamp(at), Values: values,
 			// The leader that acquired the kept locks may have been of a version that does not compare.
 			// And when it will commit is not known yet.
 			Compared: p.c.GetReadAt() != nil && len(p.kept) == 0 && !p.expires,
@@ -322,7 +322,7 @@ func writesVersion(m *kvpb.Mutation) bool {
 // may expire before the commit.
 func (e *Evaluation) preparedAbove(c *kvpb.PrepareRequest, kept map[string]struct{},
 	ts hlc.Timestamp) (above hlc.Timestamp, changed []byte, expires bool, err error) {
-	readAt := rpc.FromTimestamp(c.GetReadAt())
+	readAt := wire.FromTimestamp(c.GetReadAt())
 	for _, m := range c.GetMutations() {
 		if m.Kind == kvpb.Mutation_UNLOCK {
 			continue
@@ -369,7 +369,7 @@ func (e *Evaluation) preparedValues(mutations []*kvpb.Mutation, ts hlc.Timestamp
 		value := &kvpb.GetResponse{}
 		if live {
 			value.Found, value.Value, value.Version = true, bytes.Clone(prior.Value),
-				rpc.ToTimestamp(prior.Timestamp)
+				wire.ToTimestamp(prior.Timestamp)
 			value.Expires = uint64(prior.Expires)
 		}
 		values = append(values, value)

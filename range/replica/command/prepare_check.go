@@ -2,9 +2,9 @@ package command
 
 import (
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -144,7 +144,7 @@ func checkHoldSpans(d *clusterpb.Partition, c *kvpb.PrepareRequest) *Problem {
 
 // checkReadMutations says what is wrong with what a Prepare says about reads by itself.
 func checkReadMutations(c *kvpb.PrepareRequest) *Problem {
-	at, l := rpc.FromTimestamp(c.GetReadAt()), c.GetLeadership()
+	at, l := wire.FromTimestamp(c.GetReadAt()), c.GetLeadership()
 	if l != nil && (at.IsZero() || l.Term == 0) {
 		return Invalid("a prepare names a leadership without a term, or does not say when its " +
 			"keys were read")

@@ -4,8 +4,8 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -39,7 +39,7 @@ func LockedSinceRead(partition keys.PartitionID, q *kvpb.Request, key []byte,
 // readsGood says whether what is to be compared by itself, before any key, is good; otherwise it
 // has answered.
 func (p *preparation) readsGood() bool {
-	e, at := p.e, rpc.FromTimestamp(p.c.GetReadAt())
+	e, at := p.e, wire.FromTimestamp(p.c.GetReadAt())
 	if at.IsZero() {
 		return true
 	}

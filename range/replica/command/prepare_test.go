@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -141,7 +141,7 @@ func TestOnePhaseDuplicate(t *testing.T) {
 		again.CommitWait = true
 		own, err := again.onePhaseDuplicate(c)
 		if err != nil || !own.Found || (own.Sequence == 0) != apply || again.Hold != own.Timestamp ||
-			own.Timestamp != rpc.FromTimestamp(first.GetPrepare().Prepared) {
+			own.Timestamp != wire.FromTimestamp(first.GetPrepare().Prepared) {
 			t.Errorf("applied %t: the retry found %+v, %v; the first was told %v", apply, own, err, first)
 		}
 	}
@@ -153,7 +153,7 @@ func TestPreparedAbove(t *testing.T) {
 	p := newPartition(t)
 	p.put(1, "a", "1", true)
 	p.put(2, "b", "1", false)
-	c := &kvpb.PrepareRequest{ReadAt: rpc.ToTimestamp(at(1)), Mutations: []*kvpb.Mutation{
+	c := &kvpb.PrepareRequest{ReadAt: wire.ToTimestamp(at(1)), Mutations: []*kvpb.Mutation{
 		{Key: []byte("a"), Kind: kvpb.Mutation_PUT, Read: true},
 		{Key: []byte("b"), Kind: kvpb.Mutation_PUT, Read: true}}}
 	e := p.evaluation(3, &alone{})

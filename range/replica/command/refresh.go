@@ -8,10 +8,10 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -48,14 +48,14 @@ type Refreshing struct {
 
 func checkRefresh(d *clusterpb.Partition, q *kvpb.Request) (r Reading, p *Problem) {
 	c := q.GetRefresh()
-	if r.At = rpc.FromTimestamp(c.GetTo()); r.At.IsZero() {
+	if r.At = wire.FromTimestamp(c.GetTo()); r.At.IsZero() {
 		return r, Invalid("a refresh needs the timestamp to which the reads are to be good")
 	}
 	own, err := txn.ParseOptionalID(c.GetTransaction())
 	if err != nil {
 		return r, Invalid("a refresh: %v", err)
 	}
-	r.Refresh = &Refreshing{Transaction: own, Begun: rpc.FromTimestamp(c.GetBegun()),
+	r.Refresh = &Refreshing{Transaction: own, Begun: wire.FromTimestamp(c.GetBegun()),
 		Yield: c.GetYield()}
 	_, p = checkReadSet(d, c.GetReads())
 	return r, p
@@ -79,7 +79,7 @@ func checkReadSet(d *clusterpb.Partition, s *kvpb.ReadSet) (size int, p *Problem
 		size += len(span.GetStart()) + len(span.GetEnd())
 	}
 	some := len(s.GetKeys())+len(s.GetSpans()) > 0
-	if some && rpc.FromTimestamp(s.GetAt()).IsZero() {
+	if some && wire.FromTimestamp(s.GetAt()).IsZero() {
 		return 0, Invalid("a read set does not say as of when it was read")
 	}
 	if l := s.GetLeadership(); l != nil && (len(s.GetKeys()) == 0 || l.Term == 0) {
@@ -93,7 +93,7 @@ func checkReadSet(d *clusterpb.Partition, s *kvpb.ReadSet) (size int, p *Problem
 // refresh.
 func refresh(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 	reads := q.GetRefresh().GetReads()
-	at := rpc.FromTimestamp(reads.GetAt())
+	at := wire.FromTimestamp(reads.GetAt())
 	if len(reads.GetKeys())+len(reads.GetSpans()) > 0 {
 		changed, err := v.changedSince(reads, at)
 		if err != nil {

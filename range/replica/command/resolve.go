@@ -11,9 +11,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -38,7 +38,7 @@ var Resolve = register((*kvpb.Request_Resolve)(nil), Command{
 func resolve(e *Evaluation, q *kvpb.Request) error {
 	c := q.GetResolve()
 	for _, x := range c.GetResolutions() {
-		if e.refusedTimes(q, rpc.FromTimestamp(x.GetStatus().GetTimestamp()), hlc.Timestamp{}) {
+		if e.refusedTimes(q, wire.FromTimestamp(x.GetStatus().GetTimestamp()), hlc.Timestamp{}) {
 			return nil
 		}
 	}
@@ -69,7 +69,7 @@ func checkResolve(d *clusterpb.Partition, q *kvpb.Request) (w Writing, p *Proble
 		if err != nil {
 			return w, Invalid("resolve: %v", err)
 		}
-		ts := rpc.FromTimestamp(x.GetStatus().GetTimestamp())
+		ts := wire.FromTimestamp(x.GetStatus().GetTimestamp())
 		switch x.GetStatus().GetState() {
 		case kvpb.TransactionState_ABORTED:
 		case kvpb.TransactionState_COMMITTED:

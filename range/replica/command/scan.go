@@ -5,10 +5,10 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Scan reads a page of a span.
@@ -30,7 +30,7 @@ var Scan = register((*kvpb.Request_Scan)(nil), Command{
 
 func checkScan(d *clusterpb.Partition, q *kvpb.Request) (r Reading, p *Problem) {
 	c := q.GetScan()
-	r.At, r.UncertainUntil = rpc.FromTimestamp(c.GetAt()), rpc.FromTimestamp(c.GetUncertainUntil())
+	r.At, r.UncertainUntil = wire.FromTimestamp(c.GetAt()), wire.FromTimestamp(c.GetUncertainUntil())
 	r.Context = c.GetContext()
 	return r, checkSpan(d, c.GetStart(), c.GetEnd())
 }
@@ -38,7 +38,7 @@ func checkScan(d *clusterpb.Partition, q *kvpb.Request) (r Reading, p *Problem) 
 // scan reads a page. Its rows are to be released when it has been answered.
 func scan(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 	c := q.GetScan()
-	m := &kvpb.ScanResponse{At: rpc.ToTimestamp(v.At)}
+	m := &kvpb.ScanResponse{At: wire.ToTimestamp(v.At)}
 	response := &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Scan{Scan: m}}
 	span := InternalSpan(v.Descriptor, c.Start, c.End)
 	if span.Empty() {
@@ -51,7 +51,7 @@ func scan(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 		MaxBytes:   PageBytes(c.MaxBytes),
 		MaxSkipped: MaxSkipped, Vacant: v.Vacant,
 	}, func(key []byte, version mvcc.Version) error {
-		rows = rpc.AppendRow(rows, keys.UserKey(v.Descriptor, key), version.Value, version.Timestamp,
+		rows = wire.AppendRow(rows, keys.UserKey(v.Descriptor, key), version.Value, version.Timestamp,
 			version.Expires)
 		return nil
 	})

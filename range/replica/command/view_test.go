@@ -10,9 +10,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // onlyState is a partition of which nothing is asked but its state.
@@ -116,9 +116,9 @@ func TestRefreshOfAView(t *testing.T) {
 	state, d := newState(t)
 	refresh := func(readAt, to int64, p Partition, reads *kvpb.ReadSet) *kvpb.Response {
 		t.Helper()
-		reads.At = rpc.ToTimestamp(at(readAt))
+		reads.At = wire.ToTimestamp(at(readAt))
 		q := &kvpb.Request{Command: &kvpb.Request_Refresh{Refresh: &kvpb.RefreshRequest{
-			Reads: reads, To: rpc.ToTimestamp(at(to))}}}
+			Reads: reads, To: wire.ToTimestamp(at(to))}}}
 		if _, problem := Refresh.CheckRead(d, q); problem != nil {
 			t.Fatal(problem.Text)
 		}

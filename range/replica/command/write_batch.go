@@ -3,10 +3,10 @@ package command
 import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // WriteBatch writes several keys at one timestamp.
@@ -104,5 +104,5 @@ func writeBatch(e *Evaluation, q *kvpb.Request) error {
 
 func writeBatchResponse(_ *Result, q *kvpb.Request, version hlc.Timestamp) *kvpb.Response {
 	return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_WriteBatch{
-		WriteBatch: &kvpb.WriteBatchResponse{Version: rpc.ToTimestamp(version)}}}
+		WriteBatch: &kvpb.WriteBatchResponse{Version: wire.ToTimestamp(version)}}}
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -73,7 +73,7 @@ func (m *Manager) askForReads(q *waitQueue, work *Work) {
 	}
 	q.timestamp.above = above
 	m.send(q, &q.timestamp,
-		&kvpb.PushRequest{Kind: kvpb.PushRequest_TIMESTAMP, Above: rpc.ToTimestamp(above)},
+		&kvpb.PushRequest{Kind: kvpb.PushRequest_TIMESTAMP, Above: wire.ToTimestamp(above)},
 		oldest.age(), work)
 }
 
@@ -120,10 +120,10 @@ func (m *Manager) send(q *waitQueue, p *push, request *kvpb.PushRequest, pusher 
 	p.inFlight, p.pusher = true, pusher
 	m.pushes++
 	request.Pushee = q.of.Proto()
-	request.Seen = rpc.ToTimestamp(hlc.Timestamp{Wall: q.of.Acquired})
+	request.Seen = wire.ToTimestamp(hlc.Timestamp{Wall: q.of.Acquired})
 	request.LockedKeyspace = m.keyspace
 	if !pusher.begun.IsZero() {
-		request.PusherBegun, request.Pusher = rpc.ToTimestamp(pusher.begun), pusher.id.Bytes()
+		request.PusherBegun, request.Pusher = wire.ToTimestamp(pusher.begun), pusher.id.Bytes()
 	}
 	m.config.Metrics.pushes[request.Kind].Inc()
 	work.Pushes = append(work.Pushes, Push{request, q, p, m.pushes})
@@ -188,7 +188,7 @@ func (m *Manager) orphan(x *Transaction, err error, now time.Time) {
 // Learn notes what is known of a transaction. A coordinator that says that it is pending says that
 // of the moment when the push with the number mark was sent, or later.
 func (m *Manager) Learn(x *Transaction, s *kvpb.TransactionStatus, mark uint64) {
-	k, ts := &x.Known, rpc.FromTimestamp(s.GetTimestamp())
+	k, ts := &x.Known, wire.FromTimestamp(s.GetTimestamp())
 	if k.State != kvpb.TransactionState_PENDING {
 		return
 	}

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/admission"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Resolution releases the locks of a transaction whose outcome is known, entry by entry. A
@@ -91,7 +91,7 @@ func (m *Manager) NextEntry(x *Resolution, now time.Time) (outcome *kvpb.Transac
 	}
 	k := &of.Known
 	bytes, _ = m.pacing(x, of, now)
-	return &kvpb.TransactionStatus{State: k.State, Timestamp: rpc.ToTimestamp(k.Commit),
+	return &kvpb.TransactionStatus{State: k.State, Timestamp: wire.ToTimestamp(k.Commit),
 		Reason: k.Reason, Wounder: k.Wounder.Bytes(),
 		WantedKey: k.Wanted.Key, WantedKeyspace: uint32(k.Wanted.Keyspace),
 		LimitMicros: uint64(k.Limit.Microseconds())}, bytes

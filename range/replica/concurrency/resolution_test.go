@@ -9,8 +9,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/admission"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -48,7 +48,7 @@ func newResolving(transactions, locks int) (*Manager, *calledOwner) {
 	}
 	m.Reset(found)
 	committed := &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED,
-		Timestamp: rpc.ToTimestamp(hlc.Timestamp{Wall: 5})}
+		Timestamp: wire.ToTimestamp(hlc.Timestamp{Wall: 5})}
 	for i := range transactions {
 		m.Learn(numbered(m, i+1), committed, 0)
 	}

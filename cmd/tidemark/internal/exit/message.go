@@ -9,7 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // What gRPC wraps around the words that matter, and what is left of it.
@@ -23,16 +23,16 @@ var wrappings = []struct {
 	{regexp.MustCompile(`(\S+): dial tcp \S+: connect: `), "$1: "},
 	{regexp.MustCompile(`dial tcp: lookup (\S+) on \S+: `), "$1: "},
 	// What to do stands there for programs; here it is flags.
-	{regexp.MustCompile(regexp.QuoteMeta(rpc.ReasonWantsTLS)),
+	{regexp.MustCompile(regexp.QuoteMeta(wire.ReasonWantsTLS)),
 		"the server wants TLS, and was called without: give --tls, and --tls-ca FILE if " +
 			"this machine does not know the authority that signed its certificate"},
-	{regexp.MustCompile(regexp.QuoteMeta(rpc.ReasonNoTLS)),
+	{regexp.MustCompile(regexp.QuoteMeta(wire.ReasonNoTLS)),
 		"the server speaks no TLS: leave out --tls and --tls-ca, unset TIDEMARK_TLS and " +
 			"TIDEMARK_TLS_CA, or check the address"},
-	{regexp.MustCompile(regexp.QuoteMeta(rpc.ReasonUnknownAuthority)),
+	{regexp.MustCompile(regexp.QuoteMeta(wire.ReasonUnknownAuthority)),
 		"the server's certificate is signed by an authority that is not known here: " +
 			"give its file with --tls-ca"},
-	{regexp.MustCompile(regexp.QuoteMeta(rpc.ReasonWantsCertificate)),
+	{regexp.MustCompile(regexp.QuoteMeta(wire.ReasonWantsCertificate)),
 		"the server wants a client certificate, and was given none: give --tls-cert and --tls-key"},
 	// Cobra's words for flags that exclude each other.
 	{regexp.MustCompile(

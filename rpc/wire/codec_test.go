@@ -1,4 +1,4 @@
-package rpc
+package wire
 
 import (
 	"bytes"
@@ -14,13 +14,23 @@ import (
 )
 
 func samples() []proto.Message {
+	put := &kvpb.Request{Partition: 100, Generation: 1, Session: &kvpb.Timestamp{Wall: 1 << 60},
+		Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: []byte("k"),
+			Value: bytes.Repeat([]byte("v"), 300)}}}
+	get := &kvpb.Request{Partition: 100,
+		Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte("g")}}}
+	version := &kvpb.Response{Id: 1, Now: &kvpb.Timestamp{Wall: 1 << 60}, Result: &kvpb.Response_Put{
+		Put: &kvpb.PutResponse{Version: &kvpb.Timestamp{Wall: 1 << 60, Logical: 1}}}}
+	value := &kvpb.Response{Id: 2,
+		Result: &kvpb.Response_Get{Get: &kvpb.GetResponse{Found: true, Value: []byte("g")}}}
 	return []proto.Message{
 		&kvpb.BatchRequest{Hello: &kvpb.Hello{Client: 1, Stream: 2, Cluster: 3},
-			Requests: []*kvpb.Request{put("k", bytes.Repeat([]byte("v"), 300)), get("g")}},
-		&kvpb.BatchResponse{Responses: []*kvpb.Response{echo(put("k", nil)), echo(get("g")),
-			errorResponse(3, kvpb.ErrorCode_OVERLOADED, "busy")}},
+			Requests: []*kvpb.Request{put, get}},
+		&kvpb.BatchResponse{Responses: []*kvpb.Response{version, value,
+			ErrorResponse(3, kvpb.ErrorCode_OVERLOADED, "busy")}},
 		&peerpb.MessageBatch{Messages: []*peerpb.RaftMessage{{Group: 7, Type: 3,
-			Entries: []*peerpb.Entry{{Term: 1, Index: 2, Data: []byte("entry")}}}}, Ping: ping(5)},
+			Entries: []*peerpb.Entry{{Term: 1, Index: 2, Data: []byte("entry")}}}},
+			Ping: &peerpb.HostPing{Incarnation: 1, Wall: 5}},
 		&peerpb.SnapshotChunk{Sequence: 3, Data: []byte("data"), Checksum: 9, Last: true},
 		&clusterpb.StatusResponse{Cluster: 5, Members: []*clusterpb.CoreMember{{Address: "a:1"}}},
 		durationpb.New(5), // without generated marshalling
@@ -128,4 +138,27 @@ func FuzzMessageBatch(f *testing.F) {
 }
 func FuzzSnapshotChunk(f *testing.F) {
 	fuzzDecode(f, func() proto.Message { return new(peerpb.SnapshotChunk) })
+}
+
+// TestCloneRequest: the copy of a request says the same, and has none of the message's bytes.
+func TestCloneRequest(t *testing.T) {
+	batch := &kvpb.BatchRequest{Requests: []*kvpb.Request{{Id: 7, Sequence: 3,
+		Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: []byte("key"), Value: []byte("value")}}}}}
+	message, err := batch.MarshalVT()
+	if err != nil {
+		t.Fatal(err)
+	}
+	received := new(kvpb.BatchRequest)
+	if err := UnmarshalOwned(message, received); err != nil {
+		t.Fatal(err)
+	}
+	own := CloneRequest(received.Requests[0])
+	clear(message)
+	if received.Requests[0].GetPut().Key[0] == 'k' {
+		t.Fatal("a received request does not share the message's bytes; then there is " +
+			"nothing to detach")
+	}
+	if !proto.Equal(own, batch.Requests[0]) {
+		t.Errorf("%v, want %v", own, batch.Requests[0])
+	}
 }

@@ -1,4 +1,4 @@
-package rpc
+package wire
 
 import (
 	"context"
@@ -6,7 +6,11 @@ import (
 	"regexp"
 	"strings"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
 // What gRPC and the net package wrap around the words that matter, and what is left of it.
@@ -144,4 +148,27 @@ func Advised(err error) bool {
 		}
 	}
 	return false
+}
+
+// ErrorDetail finds the first detail of type T in the gRPC error in err's chain.
+func ErrorDetail[T proto.Message](err error) (detail T, ok bool) {
+	for _, d := range status.Convert(err).Details() {
+		if detail, ok = d.(T); ok {
+			return detail, true
+		}
+	}
+	return detail, false
+}
+
+// Unavailable makes a gRPC status of the failure to connect.
+func Unavailable(err error) error {
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	return status.Error(codes.Unavailable, err.Error())
+}
+
+// ErrorResponse is the response to a request that has failed.
+func ErrorResponse(id uint64, code kvpb.ErrorCode, message string) *kvpb.Response {
+	return &kvpb.Response{Id: id, Error: &kvpb.Error{Code: code, Message: message}}
 }

@@ -1,4 +1,4 @@
-package rpc
+package wire
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
@@ -37,9 +38,9 @@ type generatedMessage interface {
 	MarshalToSizedBufferVT([]byte) (int, error)
 }
 
-// aliasing is a message of the data path (kvpb, peerpb), whose byte fields are decoded without
+// Aliasing is a message of the data path (kvpb, peerpb), whose byte fields are decoded without
 // copying.
-type aliasing interface {
+type Aliasing interface {
 	proto.Message
 	UnmarshalVTUnsafe([]byte) error
 }
@@ -50,27 +51,40 @@ type copying interface {
 	UnmarshalVT([]byte) error
 }
 
+// Encoder is a message that encodes itself for a gRPC connection, because it must know when its
+// encoding has been sent.
+type Encoder interface {
+	Encode() (mem.BufferSlice, error)
+}
+
+// Arrival is what a receiver gives to gRPC in place of a message, to learn of the encoded message
+// before it is decoded.
+type Arrival interface {
+	// Arrived is told how many bytes the encoding has, and returns the message to decode into.
+	Arrived(bytes int) (message any)
+	// Admit says whether a message with this encoding and shape may be decoded. If not, the codec
+	// leaves the message as it is and returns no error, since gRPC would answer the call with an
+	// error of its own: the receiver knows what it has refused.
+	Admit(encoded []byte, s *Shape) bool
+}
+
 // Marshal implements encoding.CodecV2.
 func (Codec) Marshal(v any) (mem.BufferSlice, error) {
 	switch m := v.(type) {
-	case *bounded:
-		b, err := m.marshal()
-		if err != nil {
-			return nil, fmt.Errorf("marshal %T: %w", m.Message, err)
-		}
-		return b, nil
+	case Encoder:
+		return m.Encode()
 	case generatedMessage:
 		size := m.SizeVT()
-		b := buffers.Get(size)
+		b := Buffers.Get(size)
 		n, err := m.MarshalToSizedBufferVT(*b)
 		if err == nil && n != size {
 			err = fmt.Errorf("wrote %d of %d bytes: the message was changed meanwhile", n, size)
 		}
 		if err != nil {
-			buffers.Put(b)
+			Buffers.Put(b)
 			return nil, fmt.Errorf("marshal %T: %w", v, err)
 		}
-		return mem.BufferSlice{mem.NewBuffer(b, buffers)}, nil
+		return mem.BufferSlice{mem.NewBuffer(b, Buffers)}, nil
 	case proto.Message:
 		b, err := proto.Marshal(m)
 		if err != nil {
@@ -81,36 +95,33 @@ func (Codec) Marshal(v any) (mem.BufferSlice, error) {
 	return nil, fmt.Errorf("marshal %T: not a protobuf message", v)
 }
 
-// Unmarshal implements encoding.CodecV2. On error the message is in an undefined state. A message
-// for which there is no memory is not decoded, without an error, since gRPC would answer the call
-// with an error of its own: who receives the message looks at messageMemory.refused.
+// Unmarshal implements encoding.CodecV2. On error the message is in an undefined state.
 func (Codec) Unmarshal(data mem.BufferSlice, v any) error {
-	var memory *messageMemory
-	if one, ok := v.(*arrival); ok {
-		one.bytes = messagePrefixBytes + int64(data.Len())
-		v, memory = one.message, one.memory
+	arrival, _ := v.(Arrival)
+	if arrival != nil {
+		v = arrival.Arrived(data.Len())
 	}
 	switch m := v.(type) {
-	case aliasing:
+	case Aliasing:
 		b := ownedCopy(data)
-		if !memory.take(b, shapes[m.ProtoReflect().Descriptor().FullName()]) {
+		if arrival != nil && !arrival.Admit(b, shapeOfInput(m)) {
 			return nil
 		}
-		return unmarshalOwned(b, m)
+		return UnmarshalOwned(b, m)
 	case copying:
-		b := data.MaterializeToBuffer(buffers)
+		b := data.MaterializeToBuffer(Buffers)
 		defer b.Free()
-		if !memory.take(b.ReadOnlyData(), shapes[m.ProtoReflect().Descriptor().FullName()]) {
+		if arrival != nil && !arrival.Admit(b.ReadOnlyData(), shapeOfInput(m)) {
 			return nil
 		}
-		if err := checkParts(b.ReadOnlyData(), m); err != nil {
+		if err := CheckParts(b.ReadOnlyData(), m); err != nil {
 			return err
 		}
 		return m.UnmarshalVT(b.ReadOnlyData())
 	case proto.Message:
-		b := data.MaterializeToBuffer(buffers)
+		b := data.MaterializeToBuffer(Buffers)
 		defer b.Free()
-		if !memory.take(b.ReadOnlyData(), otherShape(m)) {
+		if arrival != nil && !arrival.Admit(b.ReadOnlyData(), OtherShape(m)) {
 			return nil
 		}
 		if err := checkOtherParts(b.ReadOnlyData(), m); err != nil {
@@ -121,9 +132,9 @@ func (Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return fmt.Errorf("unmarshal %T: not a protobuf message", v)
 }
 
-// unmarshalOwned decodes a message of the data path from bytes that the message may alias.
-func unmarshalOwned(b []byte, m aliasing) error {
-	if err := checkParts(b, m); err != nil {
+// UnmarshalOwned decodes a message of the data path from bytes that the message may alias.
+func UnmarshalOwned(b []byte, m Aliasing) error {
+	if err := CheckParts(b, m); err != nil {
 		return err
 	}
 	return m.UnmarshalVTUnsafe(b)
@@ -137,5 +148,20 @@ func ownedCopy(data mem.BufferSlice) []byte {
 	return data.Materialize()
 }
 
-// varintSize is the length of x as a protobuf varint.
-func varintSize(x uint64) int { return (bits.Len64(x|1) + 6) / 7 }
+// VarintSize is the length of x as a protobuf varint.
+func VarintSize(x uint64) int { return (bits.Len64(x|1) + 6) / 7 }
+
+// CloneRequest is a copy of a request in a buffer of its own. The requests of one message share the
+// message's buffer, which lives for as long as any of them: one that may wait for long is kept as a
+// copy, so that it holds what it counts for, and not a message of MaxMessageBytes.
+func CloneRequest(q *kvpb.Request) *kvpb.Request {
+	b, err := q.MarshalVT()
+	if err != nil {
+		return q
+	}
+	own := new(kvpb.Request)
+	if err := own.UnmarshalVTUnsafe(b); err != nil {
+		return q
+	}
+	return own
+}

@@ -1,4 +1,4 @@
-package rpc
+package wire
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 func saysUnavailable(text string) error { return status.Error(codes.Unavailable, text) }
@@ -46,6 +48,27 @@ func TestReason(t *testing.T) {
 	} {
 		if got := Reason(c.err); got != c.want {
 			t.Errorf("Reason(%v) = %q, want %q", c.err, got, c.want)
+		}
+	}
+}
+
+func TestErrorDetail(t *testing.T) {
+	s, err := status.New(codes.FailedPrecondition, "core leader is a:1").
+		WithDetails(&clusterpb.CoreHint{Leader: "a:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = fmt.Errorf("heartbeat: %w", s.Err())
+	if hint, ok := ErrorDetail[*clusterpb.CoreHint](err); !ok || hint.Leader != "a:1" ||
+		status.Code(err) != codes.FailedPrecondition {
+		t.Fatal(err)
+	}
+	if _, ok := ErrorDetail[*clusterpb.Founding](err); ok {
+		t.Fatal("found what is not there")
+	}
+	for _, err := range []error{nil, errors.New("plain"), status.Error(codes.Unavailable, "bare")} {
+		if _, ok := ErrorDetail[*clusterpb.CoreHint](err); ok {
+			t.Fatal(err)
 		}
 	}
 }

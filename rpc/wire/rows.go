@@ -1,4 +1,4 @@
-package rpc
+package wire
 
 import (
 	"encoding/binary"
@@ -36,9 +36,9 @@ func AppendRow(dst []byte, key, value []byte, version hlc.Timestamp, expires int
 		stamp += 1 + 8
 	}
 	if version.Logical != 0 {
-		stamp += 1 + varintSize(uint64(version.Logical))
+		stamp += 1 + VarintSize(uint64(version.Logical))
 	}
-	size := 1 + varintSize(uint64(len(key))) + len(key)
+	size := 1 + VarintSize(uint64(len(key))) + len(key)
 	if stamp > 0 {
 		size += 2 + stamp
 	}
@@ -46,7 +46,7 @@ func AppendRow(dst []byte, key, value []byte, version hlc.Timestamp, expires int
 		size += 1 + 8
 	}
 	if len(value) > 0 {
-		size += 1 + varintSize(uint64(len(value))) + len(value)
+		size += 1 + VarintSize(uint64(len(value))) + len(value)
 	}
 	dst = append(dst, tagPair)
 	dst = binary.AppendUvarint(dst, uint64(size))

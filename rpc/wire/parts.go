@@ -1,4 +1,4 @@
-package rpc
+package wire
 
 import (
 	"fmt"
@@ -23,18 +23,18 @@ import (
 const (
 	// countedFrom is the size from which a message is counted: 1 MiB grows to some 80 MiB at worst.
 	countedFrom = 1 << 20
-	// maxRequestParts is the limit for requests together with their operations, keys and spans. The
+	// MaxRequestParts is the limit for requests together with their operations, keys and spans. The
 	// largest transaction has 100,000 writes, and as many reads.
-	maxRequestParts = 1 << 18
-	// maxMessageParts is the limit for Raft messages together with their entries, and for all others.
-	maxMessageParts = 1 << 20
+	MaxRequestParts = 1 << 18
+	// MaxMessageParts is the limit for Raft messages together with their entries, and for all others.
+	MaxMessageParts = 1 << 20
 )
 
-// shape says what is counted of messages of one type.
-type shape struct {
+// Shape says what is counted of messages of one type.
+type Shape struct {
 	// fields are the shapes of the sub-messages and of the elements of lists, by field number; nil
 	// for what is not counted. Empty if the message, or element, has no parts of its own.
-	fields []*shape
+	fields []*Shape
 	// numbers is set for a list of numbers, which stand in one field; width is the bytes of each, 0
 	// where that varies.
 	numbers bool
@@ -43,7 +43,7 @@ type shape struct {
 
 // numbersIn is how many numbers a packed list has: of those of varying length, each ends with the
 // first byte below 128.
-func (s *shape) numbersIn(content []byte) (n int) {
+func (s *Shape) numbersIn(content []byte) (n int) {
 	if s.width > 0 {
 		return (len(content) + s.width - 1) / s.width
 	}
@@ -61,38 +61,44 @@ var widths = map[protoreflect.Kind]int{protoreflect.Fixed32Kind: 4, protoreflect
 	protoreflect.DoubleKind: 8}
 
 // shapes are those of what servers are sent: of the inputs of all methods, and of what peers send.
-var shapes = func() map[protoreflect.FullName]*shape {
-	known := make(map[protoreflect.FullName]*shape)
-	inputs := make(map[protoreflect.FullName]*shape)
+var shapes = func() map[protoreflect.FullName]*Shape {
+	known := make(map[protoreflect.FullName]*Shape)
+	inputs := make(map[protoreflect.FullName]*Shape)
 	for _, file := range []protoreflect.FileDescriptor{kvpb.File_kvpb_kv_proto,
 		peerpb.File_peerpb_peer_proto, clusterpb.File_clusterpb_cluster_proto} {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
 			for j := range methods.Len() {
 				input := methods.Get(j).Input()
-				inputs[input.FullName()] = shapeOf(input, known)
+				inputs[input.FullName()] = ShapeOf(input, known)
 			}
 		}
 	}
 	// It comes on connections of package transport only.
 	batch := new(peerpb.MessageBatch).ProtoReflect().Descriptor()
-	inputs[batch.FullName()] = shapeOf(batch, known)
+	inputs[batch.FullName()] = ShapeOf(batch, known)
 	return inputs
 }()
+
+// shapeOfInput is the shape of a message of the data path or of the cluster's tables; nil if no
+// server is sent such messages.
+func shapeOfInput(m proto.Message) *Shape {
+	return shapes[m.ProtoReflect().Descriptor().FullName()]
+}
 
 // otherShapes are those of messages of services that other packages bring, by full names. Each is
 // made when its message is first decoded.
 var otherShapes sync.Map
 
-// otherShape is the shape of a message of a service that another package brings.
-func otherShape(m proto.Message) *shape {
+// OtherShape is the shape of a message of a service that another package brings.
+func OtherShape(m proto.Message) *Shape {
 	descriptor := m.ProtoReflect().Descriptor()
 	if s, ok := otherShapes.Load(descriptor.FullName()); ok {
-		return s.(*shape)
+		return s.(*Shape)
 	}
 	s, _ := otherShapes.LoadOrStore(descriptor.FullName(),
-		shapeOf(descriptor, make(map[protoreflect.FullName]*shape)))
-	return s.(*shape)
+		ShapeOf(descriptor, make(map[protoreflect.FullName]*Shape)))
+	return s.(*Shape)
 }
 
 // checkOtherParts is checkParts for a message of a service that another package brings. Its content
@@ -101,128 +107,99 @@ func checkOtherParts(b []byte, m proto.Message) error {
 	if len(b) < countedFrom {
 		return nil
 	}
-	return otherShape(m).check(b, maxRequestParts)
+	return OtherShape(m).check(b, MaxRequestParts)
 }
 
-// shapeOf makes the shape of a type; known are those that were made before.
-func shapeOf(message protoreflect.MessageDescriptor,
-	known map[protoreflect.FullName]*shape) *shape {
+// ShapeOf makes the shape of a type; known are those that were made before.
+func ShapeOf(message protoreflect.MessageDescriptor,
+	known map[protoreflect.FullName]*Shape) *Shape {
 	if s := known[message.FullName()]; s != nil {
 		return s
 	}
-	s := new(shape)
+	s := new(Shape)
 	known[message.FullName()] = s
 	for i := range message.Fields().Len() {
 		field := message.Fields().Get(i)
-		var part *shape
+		var part *Shape
 		switch {
 		case field.Message() != nil:
-			part = shapeOf(field.Message(), known)
+			part = ShapeOf(field.Message(), known)
 		case field.Cardinality() == protoreflect.Repeated:
-			part = &shape{numbers: field.IsPacked(), width: widths[field.Kind()]}
+			part = &Shape{numbers: field.IsPacked(), width: widths[field.Kind()]}
 		default:
 			continue
 		}
 		if missing := int(field.Number()) + 1 - len(s.fields); missing > 0 {
-			s.fields = append(s.fields, make([]*shape, missing)...)
+			s.fields = append(s.fields, make([]*Shape, missing)...)
 		}
 		s.fields[field.Number()] = part
 	}
 	return s
 }
 
-// checkParts refuses the encoding of a message that has too many parts. What is small, or not for
+// CheckParts refuses the encoding of a message that has too many parts. What is small, or not for
 // servers, passes.
-func checkParts(b []byte, m proto.Message) error {
+func CheckParts(b []byte, m proto.Message) error {
 	if len(b) < countedFrom {
 		return nil
 	}
-	s := shapes[m.ProtoReflect().Descriptor().FullName()]
+	s := shapeOfInput(m)
 	if s == nil {
 		return nil
 	}
-	limit := maxMessageParts
+	limit := MaxMessageParts
 	if _, ok := m.(*kvpb.BatchRequest); ok {
-		limit = maxRequestParts
+		limit = MaxRequestParts
 	}
 	return s.check(b, limit)
 }
 
 // check refuses the encoding of a message that has more parts than limit.
-func (s *shape) check(b []byte, limit int) error {
-	count, err := s.count(b, limit)
+func (s *Shape) check(b []byte, limit int) error {
+	count, err := s.Count(b, limit)
 	if err == nil && count > limit {
 		err = fmt.Errorf("the message has more than %d parts", limit)
 	}
 	return err
 }
 
-// partBytes is about how much memory a part takes, beside its content.
-const partBytes = 128
+// PartBytes is about how much memory a part takes, beside its content.
+const PartBytes = 128
 
-// decodedSize is about how much memory a message of the data path takes when it is decoded. b is
+// DecodedSize is about how much memory a message of the data path takes when it is decoded. b is
 // its encoding, which has been checked. Up to smallMessage its parts are not counted.
-func decodedSize(b []byte, m proto.Message) int {
-	if len(b) <= smallMessage {
+func DecodedSize(b []byte, m proto.Message) int {
+	if len(b) <= SmallMessage {
 		return len(b)
 	}
-	parts, _ := shapes[m.ProtoReflect().Descriptor().FullName()].count(b, maxMessageParts)
-	return len(b) + parts*partBytes
+	return shapeOfInput(m).Memory(b)
 }
 
-// DecodedBytes is about how much memory a decoded message takes that a client has sent. It is what
-// RequestMemory counts for the message.
-func DecodedBytes(m proto.Message) int64 {
-	size := proto.Size(m)
-	if size < countedCall {
-		return int64(size)
+// Memory is about how many bytes of memory a message takes when it is decoded. A nil shape has no
+// parts. What is not valid is refused by decoding.
+func (s *Shape) Memory(b []byte) int {
+	if s == nil {
+		return len(b)
 	}
-	return int64(size) + int64(partsOfMessage(m.ProtoReflect()))*partBytes
+	parts, _ := s.Count(b, MaxMessageParts)
+	return len(b) + parts*PartBytes
 }
 
-// partsOfMessage counts the parts of a message that is decoded, as shape.count does of its
-// encoding.
-func partsOfMessage(m protoreflect.Message) (count int) {
-	m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		switch {
-		case field.IsList():
-			list := v.List()
-			count += list.Len()
-			for i := 0; field.Message() != nil && i < list.Len(); i++ {
-				count += partsOfMessage(list.Get(i).Message())
-			}
-		case field.IsMap():
-			count += v.Map().Len()
-			if field.MapValue().Message() == nil {
-				break
-			}
-			v.Map().Range(func(_ protoreflect.MapKey, value protoreflect.Value) bool {
-				count += 1 + partsOfMessage(value.Message())
-				return true
-			})
-		case field.Message() != nil:
-			count += 1 + partsOfMessage(v.Message())
-		}
-		return true
-	})
-	return count
-}
-
-// smallMessage has some fifty empty parts at the most.
-const smallMessage = 128
+// SmallMessage has some fifty empty parts at the most.
+const SmallMessage = 128
 
 // part is the shape of a field; nil if it is not counted.
-func (s *shape) part(number protowire.Number) *shape {
+func (s *Shape) part(number protowire.Number) *Shape {
 	if int64(number) >= int64(len(s.fields)) {
 		return nil
 	}
 	return s.fields[number]
 }
 
-// count counts the parts of an encoded message, up to a little more than limit. What is no valid
+// Count counts the parts of an encoded message, up to a little more than limit. What is no valid
 // encoding is refused: decoding takes some of it for valid (field numbers beyond 32 bits, for one),
 // and would go on where counting could not.
-func (s *shape) count(b []byte, limit int) (count int, err error) {
+func (s *Shape) Count(b []byte, limit int) (count int, err error) {
 	for len(b) > 0 && count <= limit {
 		number, kind, n := protowire.ConsumeTag(b)
 		if n < 0 {
@@ -254,7 +231,7 @@ func (s *shape) count(b []byte, limit int) (count int, err error) {
 		}
 		count++
 		if len(part.fields) > 0 {
-			inside, err := part.count(content, limit-count)
+			inside, err := part.Count(content, limit-count)
 			count += inside
 			if err != nil {
 				return count, err

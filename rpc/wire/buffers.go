@@ -1,4 +1,4 @@
-package rpc
+package wire
 
 import (
 	"math/bits"
@@ -12,11 +12,11 @@ const (
 	largestBuffer  = 20 // exponent: 1 MiB; what is larger is left to the garbage collector
 )
 
-// buffers is the pool for everything this package and its gRPC connections read and write. gRPC's
+// Buffers is the pool for everything this package and its gRPC connections read and write. gRPC's
 // own pool clears a buffer of the next of five sizes at every Get, which for messages of a few
 // hundred bytes costs more than filling it. This one has all powers of two and clears nothing:
 // users write what they take before they read it.
-var buffers = &bufferPool{}
+var Buffers = &bufferPool{}
 
 type bufferPool struct {
 	sizes [largestBuffer + 1]sync.Pool

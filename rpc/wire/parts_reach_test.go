@@ -1,4 +1,4 @@
-package rpc
+package wire
 
 import (
 	"bytes"
@@ -80,7 +80,7 @@ func TestElementLimitReachesEverything(t *testing.T) {
 				return b
 			}
 			const some = 5
-			if count, err := shapes[input.FullName()].count(repeated(some), 100); err != nil ||
+			if count, err := shapes[input.FullName()].Count(repeated(some), 100); err != nil ||
 				count != len(path)-1+some {
 				t.Errorf("%s in %s: %d parts counted, %v", last.FullName(), input.Name(), count, err)
 			}
@@ -92,7 +92,7 @@ func TestElementLimitReachesEverything(t *testing.T) {
 					b = protowire.AppendBytes(protowire.AppendTag(nil, outer.Number(), protowire.BytesType),
 						b)
 				}
-				if count, err := shapes[input.FullName()].count(b, 100); err != nil ||
+				if count, err := shapes[input.FullName()].Count(b, 100); err != nil ||
 					count != len(path)-1+some {
 					t.Errorf("%s, not packed: %d parts counted, %v", last.FullName(), count, err)
 				}
@@ -101,10 +101,10 @@ func TestElementLimitReachesEverything(t *testing.T) {
 				return
 			}
 			refused = true
-			tooMany := mem.SliceBuffer(repeated(maxMessageParts + 1))
+			tooMany := mem.SliceBuffer(repeated(MaxMessageParts + 1))
 			err := (Codec{}).Unmarshal(mem.BufferSlice{tooMany}, kind.New().Interface())
-			if !contains(err, "parts") {
-				t.Errorf("%d of %s in %s: %v", maxMessageParts+1, last.FullName(), input.Name(), err)
+			if !hasText(err, "parts") {
+				t.Errorf("%d of %s in %s: %v", MaxMessageParts+1, last.FullName(), input.Name(), err)
 			}
 		})
 	}
@@ -137,7 +137,7 @@ func TestElementLimitCannotBeDodged(t *testing.T) {
 			0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f),
 	} {
 		b := append(bytes.Clone(before), spans...)
-		if err := unmarshalOwned(b, new(kvpb.BatchRequest)); err == nil {
+		if err := UnmarshalOwned(b, new(kvpb.BatchRequest)); err == nil {
 			t.Errorf("after %s: %d spans in %d bytes were decoded", name, 4<<20, len(b))
 		}
 	}
@@ -183,7 +183,7 @@ func TestElementLimitLetsTransactionsPass(t *testing.T) {
 		if len(b) < countedFrom {
 			t.Errorf("%s is of %d bytes and not counted", name, len(b))
 		}
-		if err := unmarshalOwned(b, new(kvpb.BatchRequest)); err != nil {
+		if err := UnmarshalOwned(b, new(kvpb.BatchRequest)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
