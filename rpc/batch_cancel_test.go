@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
+	"github.com/tidemarkdb/tidemark/rpc/outbox"
 )
 
 // A request whose context ends before the connection stands was not sent, says so, and is not sent
@@ -41,7 +42,7 @@ func TestBatchCancelsWhatIsNotSentYet(t *testing.T) {
 			key     string
 			value   []byte
 			timeout time.Duration
-		}{{"first", nil, time.Second}, {"large", make([]byte, 2*largeRecord), time.Second},
+		}{{"first", nil, time.Second}, {"large", make([]byte, 2*outbox.LargeRecord), time.Second},
 			{"between", nil, time.Minute}, {"last", nil, time.Second}} {
 			go func() {
 				ctx, cancel := context.WithTimeout(t.Context(), c.timeout)
@@ -67,11 +68,11 @@ func TestBatchCancelsWhatIsNotSentYet(t *testing.T) {
 			t.Errorf("the server was sent %q, want only what was still wanted", seen)
 		}
 		// The places of those that were cancelled are free again.
-		conn.current.Load().out.mu.Lock()
+		conn.current.Load().out.Lock()
 		if left := conn.current.Load().inFlight; left != 0 {
 			t.Errorf("%d requests are in flight", left)
 		}
-		conn.current.Load().out.mu.Unlock()
+		conn.current.Load().out.Unlock()
 	})
 }
 

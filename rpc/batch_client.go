@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/outbox"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -225,7 +226,7 @@ type slot struct {
 // clientStream is one stream's life: opening, open, broken.
 type clientStream struct {
 	conn *BatchConn
-	out  *outbox
+	out  *outbox.Outbox
 	// broken is set, under out.mu, when no further request is taken.
 	broken atomic.Bool
 
@@ -239,8 +240,8 @@ type clientStream struct {
 }
 
 func newClientStream(b *BatchConn) *clientStream {
-	s := &clientStream{conn: b, out: newOutbox()}
-	s.out.progress = s.makeRoomLocked
+	s := &clientStream{conn: b}
+	s.out = outbox.New(s.makeRoomLocked)
 	return s
 }
 
@@ -248,9 +249,9 @@ func newClientStream(b *BatchConn) *clientStream {
 // for room, and try again on the then current stream.
 func (s *clientStream) submit(c *call, r *kvpb.Request,
 	size int) (room <-chan struct{}, err error) {
-	s.out.mu.Lock()
+	s.out.Lock()
 	if s.broken.Load() {
-		s.out.mu.Unlock()
+		s.out.Unlock()
 		return closedRoom, nil
 	}
 	if !s.hasRoomLocked(size) {
@@ -258,28 +259,28 @@ func (s *clientStream) submit(c *call, r *kvpb.Request,
 			s.room = make(chan struct{})
 		}
 		room = s.room
-		s.out.mu.Unlock()
+		s.out.Unlock()
 		return room, nil
 	}
 	s.enterLocked(c)
 	r.Id = c.id
 	size += 1 + wire.VarintSize(c.id)
 
-	if size >= largeRecord {
+	if size >= outbox.LargeRecord {
 		// Copying takes a while, so it is done without the lock. If the stream breaks meanwhile,
 		// the call fails as not sent.
-		s.out.mu.Unlock()
-		chunk, err := prepareChunk(tagRequests, r, size)
-		s.out.mu.Lock()
+		s.out.Unlock()
+		chunk, err := outbox.Prepare(tagRequests, r, size)
+		s.out.Lock()
 		if err == nil {
 			var number uint64
-			if number, err = s.out.addChunkLocked(chunk); err == nil {
+			if number, err = s.out.AddChunkLocked(chunk); err == nil {
 				c.chunk = number
 			}
 		}
 		return nil, s.submitted(c, err)
 	}
-	chunk, err := s.out.addLocked(tagRequests, r, size)
+	chunk, err := s.out.AddLocked(tagRequests, r, size)
 	if err == nil {
 		c.chunk = chunk
 	}
@@ -290,18 +291,18 @@ func (s *clientStream) submit(c *call, r *kvpb.Request,
 func (s *clientStream) hasRoomLocked(size int) bool {
 	config := &s.conn.config
 	return s.inFlight < config.MaxInFlight &&
-		(s.out.mu.bytes == 0 || s.out.mu.bytes+size <= config.MaxInFlightBytes)
+		(s.out.PendingLocked() == 0 || s.out.PendingLocked()+size <= config.MaxInFlightBytes)
 }
 
 // submitted releases the lock. If the request could not be added because the stream has just ended,
 // the call's failure is on its way.
 func (s *clientStream) submitted(c *call, err error) error {
-	if err == nil || errors.Is(err, errOutboxClosed) {
-		s.out.unlock(s.inFlight <= directCallers || s.out.quietLocked())
+	if err == nil || errors.Is(err, outbox.ErrClosed) {
+		s.out.UnlockAndSend(s.inFlight <= directCallers || s.out.QuietLocked())
 		return nil
 	}
 	s.leaveLocked(c.id)
-	s.out.mu.Unlock()
+	s.out.Unlock()
 	return err
 }
 
@@ -367,13 +368,13 @@ func (s *clientStream) await(ctx context.Context, c *call) (*kvpb.Response, erro
 // or on its way. sent is false if the request could be cancelled in what is yet to be sent, and
 // so never reaches the node.
 func (s *clientStream) abandon(c *call) (over, sent bool) {
-	s.out.mu.Lock()
-	defer s.out.mu.Unlock()
+	s.out.Lock()
+	defer s.out.Unlock()
 	slot := &s.slots[c.id&(1<<slotBits-1)]
 	if slot.id != c.id || slot.call != c {
 		return false, true
 	}
-	if s.out.cancelLocked(c.chunk, c.id) {
+	if s.out.CancelLocked(tagRequests, c.chunk, c.id) {
 		s.leaveLocked(c.id)
 		return true, false
 	}
@@ -394,7 +395,7 @@ func (s *clientStream) run() {
 		err = status.FromContextError(s.conn.ctx.Err()).Err()
 	}
 	s.fail(err)
-	s.out.close()
+	s.out.Close()
 	sender.Wait()
 }
 
@@ -456,9 +457,9 @@ func (s *clientStream) open(
 		return nil, err
 	}
 	// No request leaves before: what is not accepted was certainly not run.
-	conn.Watch(clientSilence, s.out.keepAlive)
-	s.out.attach(conn)
-	sender.Go(s.out.run)
+	conn.Watch(clientSilence, s.out.KeepAlive)
+	s.out.Attach(conn)
+	sender.Go(s.out.Run)
 	return conn, nil
 }
 
@@ -477,14 +478,14 @@ func (b *BatchConn) opened(err error) {
 // dispatch gives responses to the calls that wait for them. A response that no call waits for, or
 // that was not asked for, is dropped.
 func (s *clientStream) dispatch(responses []*kvpb.Response, done []*call) []*call {
-	s.out.mu.Lock()
+	s.out.Lock()
 	for _, r := range responses {
 		if c := s.leaveLocked(r.Id); c != nil {
 			c.response = r
 			done = append(done, c)
 		}
 	}
-	s.out.mu.Unlock()
+	s.out.Unlock()
 	for _, c := range done {
 		c.done <- c.number
 	}
@@ -493,20 +494,20 @@ func (s *clientStream) dispatch(responses []*kvpb.Response, done []*call) []*cal
 
 // fail ends the stream for all calls that wait.
 func (s *clientStream) fail(cause error) {
-	s.out.mu.Lock()
+	s.out.Lock()
 	s.broken.Store(true)
 	var failed []*call
 	for i := range s.slots {
 		if c := s.slots[i].call; c != nil {
 			// A chunk below first was given to the connection.
-			c.err = &ErrStreamBroken{Sent: c.chunk < s.out.mu.first, Cause: cause}
+			c.err = &ErrStreamBroken{Sent: s.out.GivenLocked(c.chunk), Cause: cause}
 			failed = append(failed, c)
 		}
 		s.slots[i] = slot{}
 	}
-	s.out.closeLocked()
+	s.out.CloseLocked()
 	s.makeRoomLocked() // the outbox, if it was closed before, says nothing
-	s.out.mu.Unlock()
+	s.out.Unlock()
 	for _, c := range failed {
 		c.done <- c.number
 	}
@@ -516,11 +517,8 @@ func (s *clientStream) fail(cause error) {
 var closedRoom = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 const (
-	// Field numbers and wire types of the records the outboxes hold.
-	tagRequests  = 2<<3 | 2 // BatchRequest.requests
-	tagResponses = 1<<3 | 2 // BatchResponse.responses
-	tagMessages  = 1<<3 | 2 // MessageBatch.messages
-	tagPing      = 2<<3 | 2 // MessageBatch.ping
+	// The field number and wire type of what an outbox holds.
+	tagRequests = 2<<3 | 2 // BatchRequest.requests
 
 	// directCallers is up to how many requests in flight a request is sent by its caller at once.
 	// With more, it is likelier that others are about to add theirs, and a message for each costs

@@ -192,36 +192,6 @@ func TestSlowWorkOnAConnection(t *testing.T) {
 	})
 }
 
-// A connection that was quiet is written to by the goroutine that has a message, and one that was
-// not is left to the outbox's.
-func TestQuietConnectionIsWrittenToAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := newOutbox() // its goroutine does not run
-		o.mu.conn = new(fakeConn)
-		send := func(direct bool) uint64 {
-			o.mu.Lock()
-			before := o.mu.sent
-			r := get("key")
-			if _, err := o.addLocked(tagRequests, r, r.SizeVT()); err != nil {
-				t.Fatal(err)
-			}
-			o.unlock(direct || o.quietLocked())
-			return o.mu.sent - before
-		}
-		for _, step := range []struct {
-			after  time.Duration
-			direct bool
-			want   uint64
-		}{{0, false, 0}, {time.Second, false, 0}, {0, true, 1}, {0, false, 0},
-			{directPause - 1, false, 0}, {1, false, 1}, {0, false, 0}} {
-			time.Sleep(step.after)
-			if got := send(step.direct); got != step.want {
-				t.Fatalf("%+v: %d messages", step, got)
-			}
-		}
-	})
-}
-
 // A client that reads nothing, and whose connection takes nothing more, is given up.
 func TestClientThatReadsNothingIsGivenUp(t *testing.T) {
 	addr, server, _ := serveBatch(t, network{}, "", BatchServerConfig{

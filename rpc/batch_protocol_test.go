@@ -20,6 +20,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 	"github.com/tidemarkdb/tidemark/rpc/metric/prom"
+	"github.com/tidemarkdb/tidemark/rpc/outbox"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -395,7 +396,7 @@ func TestBatchServerSlowReader(t *testing.T) {
 			}
 		}
 		// The flow-control window and one message were on their way; the rest was refused.
-		if whole == 0 || whole > (streamWindow+2*limit+maxFrame)/(300<<10)+2 {
+		if whole == 0 || whole > (streamWindow+2*limit+outbox.MaxFrame)/(300<<10)+2 {
 			t.Fatalf("%d whole, %d refused", whole, refused)
 		}
 	})

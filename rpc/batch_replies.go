@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/outbox"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
@@ -27,25 +28,25 @@ func (ss *serverStream) answer(r *kvpb.Response, held *claim) {
 	size, called := r.SizeVT(), r.Call != nil
 	var chunk *[]byte
 	var err error
-	if size >= largeRecord {
+	if size >= outbox.LargeRecord {
 		if size > wire.MaxMessageBytes-1024 {
 			r = wire.ErrorResponse(r.Id, kvpb.ErrorCode_OVERLOADED, fmt.Sprintf(
 				"the response has %d bytes, which no message can hold: ask for less", size))
 			r.Error.Cause = kvpb.ErrorCause_CAUSE_TOO_LARGE
 			size = r.SizeVT()
-		} else if chunk, err = prepareChunk(tagResponses, r, size); err != nil {
+		} else if chunk, err = outbox.Prepare(tagResponses, r, size); err != nil {
 			held.give()
 			ss.failed(r.Id, err)
 			return
 		}
 	}
-	ss.out.mu.Lock()
+	ss.out.Lock()
 	if called {
 		ss.calling--
 	}
 	requestSize, ok := ss.inFlight[r.Id]
 	if !ok {
-		ss.out.mu.Unlock()
+		ss.out.Unlock()
 		held.give()
 		ss.failed(r.Id, errors.New("there is no such request, or it was answered before"))
 		return
@@ -65,9 +66,9 @@ func (ss *serverStream) answer(r *kvpb.Response, held *claim) {
 	}
 	var number uint64
 	if chunk != nil {
-		number, err = ss.out.addChunkLocked(chunk)
+		number, err = ss.out.AddChunkLocked(chunk)
 	} else {
-		number, err = ss.out.addLocked(tagResponses, r, size)
+		number, err = ss.out.AddLocked(tagResponses, r, size)
 	}
 	switch {
 	case held == nil:
@@ -80,12 +81,12 @@ func (ss *serverStream) answer(r *kvpb.Response, held *claim) {
 	ss.signalRoomLocked()
 	if ss.working != nil && ss.few && len(ss.inFlight) > 0 && ss.low <= r.Id && r.Id <= ss.high &&
 		err == nil {
-		ss.out.mu.Unlock()
+		ss.out.Unlock()
 		return
 	}
-	ss.out.unlock(len(ss.inFlight) == 0 ||
-		(ss.working == nil && (len(ss.inFlight) <= directReplies || ss.out.quietLocked())))
-	if err != nil && !errors.Is(err, errOutboxClosed) {
+	ss.out.UnlockAndSend(len(ss.inFlight) == 0 ||
+		(ss.working == nil && (len(ss.inFlight) <= directReplies || ss.out.QuietLocked())))
+	if err != nil && !errors.Is(err, outbox.ErrClosed) {
 		ss.failed(r.Id, err)
 	}
 }
@@ -100,9 +101,9 @@ func (ss *serverStream) refusedLocked(r *kvpb.Response, size int) *kvpb.Response
 	if size < refusableBytes || !isRead(r) {
 		return nil
 	}
-	waiting := ss.out.mu.bytes + ss.out.mu.unsent
+	waiting := ss.out.PendingLocked() + ss.out.UnsentLocked()
 	switch {
-	case ss.out.mu.bytes > 0 && ss.out.mu.bytes+size > ss.server.config.MaxInFlightBytes:
+	case ss.out.PendingLocked() > 0 && ss.out.PendingLocked()+size > ss.server.config.MaxInFlightBytes:
 	case !ss.memory.cover(ss.heldLocked() + size):
 		ss.server.metrics.overloaded.Inc()
 		if refusal := ss.memory.never(r.Id, "response", size, 0); refusal != nil {
@@ -130,7 +131,7 @@ func isRead(r *kvpb.Response) bool {
 // heldLocked is how many bytes of memory requests without response take, and responses that are not
 // sent. A response that the connection has taken over in part counts until all of it was written.
 func (ss *serverStream) heldLocked() int {
-	return ss.bytes + ss.out.mu.bytes + ss.out.mu.unsent
+	return ss.bytes + ss.out.PendingLocked() + ss.out.UnsentLocked()
 }
 
 // coverLocked has as much memory taken as the stream holds. If there is not as much, the stream is
@@ -145,8 +146,8 @@ func (ss *serverStream) coverLocked() {
 // the stream's goroutine is quicker. It is not woken for those to a message of few requests, unless
 // their work takes long (handoff.look).
 func (ss *serverStream) gather(self *reader, requests []*kvpb.Request) {
-	ss.out.mu.Lock()
-	defer ss.out.mu.Unlock()
+	ss.out.Lock()
+	defer ss.out.Unlock()
 	ss.working = self
 	if ss.few = len(requests) <= fewRequests; !ss.few {
 		return
@@ -159,19 +160,19 @@ func (ss *serverStream) gather(self *reader, requests []*kvpb.Request) {
 
 // waitNoLonger has the answers that have gathered sent, and those to come.
 func (ss *serverStream) waitNoLonger() {
-	ss.out.mu.Lock()
+	ss.out.Lock()
 	ss.few = false
-	ss.out.mu.Unlock()
-	ss.out.signal()
+	ss.out.Unlock()
+	ss.out.Wake()
 }
 
 // sendGathered ends that, and sends what has gathered.
 func (ss *serverStream) sendGathered(self *reader) {
-	ss.out.mu.Lock()
+	ss.out.Lock()
 	if ss.working == self {
 		ss.working = nil
 	}
-	ss.out.unlock(len(ss.inFlight) <= directReplies || ss.out.quietLocked())
+	ss.out.UnlockAndSend(len(ss.inFlight) <= directReplies || ss.out.QuietLocked())
 }
 
 // failed reports a reply that could not be sent: a mistake of the caller.
@@ -180,6 +181,9 @@ func (ss *serverStream) failed(id uint64, err error) {
 	ss.server.config.Logger.Error("response dropped",
 		"client", fmt.Sprintf("%016x", ss.turn.client), "request", id, "error", err)
 }
+
+// tagResponses is the field number and wire type of BatchResponse.responses.
+const tagResponses = 1<<3 | 2
 
 // directReplies is up to how many requests in flight, after it, a response is sent at once by the
 // goroutine that replies.
@@ -194,21 +198,22 @@ const fewRequests = 4
 func (ss *serverStream) hasRoomLocked() bool {
 	config := &ss.server.config
 	return len(ss.inFlight) < config.MaxInFlight &&
-		ss.bytes+ss.out.mu.bytes < config.MaxInFlightBytes && (!ss.uncovered || ss.heldLocked() == 0)
+		ss.bytes+ss.out.PendingLocked() < config.MaxInFlightBytes &&
+		(!ss.uncovered || ss.heldLocked() == 0)
 }
 
 // isDoneLocked says whether everything asked has been answered, and the answers are on their way.
 func (ss *serverStream) isDoneLocked() bool {
-	return len(ss.inFlight) == 0 && ss.out.mu.bytes == 0 && !ss.out.mu.sending
+	return len(ss.inFlight) == 0 && ss.out.PendingLocked() == 0 && !ss.out.SendingLocked()
 }
 
 // wait returns when the condition holds; with an error when the stream ends first.
 func (ss *serverStream) wait(conditionLocked func() bool) error {
 	for {
-		ss.out.mu.Lock()
-		ss.waiting = !conditionLocked() && !ss.out.mu.closed
+		ss.out.Lock()
+		ss.waiting = !conditionLocked() && !ss.out.ClosedLocked()
 		waiting := ss.waiting
-		ss.out.mu.Unlock()
+		ss.out.Unlock()
 		if !waiting {
 			return nil
 		}
@@ -232,8 +237,8 @@ func (ss *serverStream) signalRoomLocked() {
 // giveBack gives back all the memory of a stream that is over.
 func (ss *serverStream) giveBack() {
 	ss.conn.GiveBack()
-	ss.out.mu.Lock()
-	defer ss.out.mu.Unlock()
+	ss.out.Lock()
+	defer ss.out.Unlock()
 	ss.memory.close()
 	for _, h := range ss.held {
 		h.claim.give()

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,15 +15,30 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
+// endingConn is a connection whose sending half ends when err is set.
+type endingConn struct {
+	mu  sync.Mutex
+	err error
+}
+
+func (c *endingConn) SendKeepalive() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+func (c *endingConn) Send(...[]byte) error            { return c.SendKeepalive() }
+func (c *endingConn) TrySend(...[]byte) (bool, error) { return true, c.SendKeepalive() }
+
 // A caller that comes between the end of a stream's sending half and that of its receiving half,
 // and waits for room, goes on when the stream has failed.
 func TestBatchRoomWhenSendingFailsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
 		conn := batchConn(t, n.dialer(t, "c"), "s:1", func(c *BatchConfig) { c.MaxInFlight = 2 })
-		w := new(fakeConn)
+		w := new(endingConn)
 		s := newClientStream(conn)
-		s.out.attach(w)
+		s.out.Attach(w)
 		conn.current.Store(s)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

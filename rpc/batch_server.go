@@ -16,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
+	"github.com/tidemarkdb/tidemark/rpc/outbox"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -197,7 +198,6 @@ func (s *BatchServer) serve(
 		turn:     turn,
 		number:   first.Hello.Stream,
 		conn:     conn,
-		out:      newOutbox(),
 		room:     make(chan struct{}, 1),
 		inFlight: make(map[uint64]int),
 		memory:   newCredit(s.memory, from.party),
@@ -212,16 +212,16 @@ func (s *BatchServer) serve(
 	defer ss.giveBack()
 	s.open.add(ss)
 	defer s.open.remove(ss)
-	ss.out.progress = ss.progressLocked
-	ss.out.attach(conn)
-	conn.Watch(serverSilence, ss.out.keepAlive)
+	ss.out = outbox.New(ss.progressLocked)
+	ss.out.Attach(conn)
+	conn.Watch(serverSilence, ss.out.KeepAlive)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ss.ctx = ctx
 	ss.callContext, ss.endCalls = context.WithCancel(contextOfCalls(ctx, from.peer))
 	defer ss.endCalls()
 	var sender sync.WaitGroup
-	sender.Go(ss.out.run)
+	sender.Go(ss.out.Run)
 	readers := handoff{stream: ss, ended: make(chan error, 1)}
 	ss.readers = &readers
 	err = readers.read(first)
@@ -231,7 +231,7 @@ func (s *BatchServer) serve(
 	ss.endCalls()
 	// A client that does not read what is being sent to it is not waited for.
 	hurry := time.AfterFunc(endTimeout, func() { _ = conn.Close() })
-	ss.out.close()
+	ss.out.Close()
 	sender.Wait()
 	hurry.Stop()
 	if err == nil {
@@ -285,7 +285,7 @@ type serverStream struct {
 	conn   *transport.Conn
 	// ctx ends with the server, and when the stream is over.
 	ctx context.Context
-	out *outbox
+	out *outbox.Outbox
 	// readers are the goroutines that read it.
 	readers *handoff
 	// judge says what the client may do; nil: everything.
@@ -416,11 +416,11 @@ const largeMessage = 1 << 20
 func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, err error) {
 	share := bytes / len(requests)
 	checked := ss.server.config.Calls.check(requests)
-	ss.out.mu.Lock()
+	ss.out.Lock()
 	before := ss.bytes
 	for i, r := range requests {
 		if _, ok := ss.inFlight[r.Id]; ok {
-			ss.out.mu.Unlock()
+			ss.out.Unlock()
 			return nil, status.Errorf(codes.InvalidArgument, "request id %d is used twice at a time",
 				r.Id)
 		}
@@ -451,7 +451,7 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 		}
 		ss.timed.forget(requests)
 		ss.bytes = before
-		ss.out.mu.Unlock()
+		ss.out.Unlock()
 		ss.server.metrics.overloaded.Add(float64(len(requests)))
 		for i, r := range requests {
 			if refusal := ss.memory.never(r.Id, "request", sizes[i], ss.conn.Taken()); refusal != nil {
@@ -463,7 +463,7 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 		}
 		return nil, nil
 	}
-	ss.out.mu.Unlock()
+	ss.out.Unlock()
 	ss.server.metrics.requests.Add(float64(len(requests)))
 	ss.server.metrics.batches.Inc()
 	ss.pace.charge(time.Duration(len(requests))*costOfRequest +

@@ -227,9 +227,9 @@ func TestBatchBackpressure(t *testing.T) {
 		}
 		synctest.Wait()
 		o := conn.current.Load().out
-		o.mu.Lock()
-		pending := o.mu.bytes
-		o.mu.Unlock()
+		o.Lock()
+		pending := o.PendingLocked()
+		o.Unlock()
 		if pending > 2<<20 {
 			t.Fatalf("%d bytes wait", pending)
 		}

@@ -28,12 +28,12 @@ func (b *BatchConn) Show(token string) error {
 	if s == nil || token == "" {
 		return nil
 	}
-	s.out.mu.Lock()
+	s.out.Lock()
 	if s.broken.Load() {
-		s.out.mu.Unlock()
+		s.out.Unlock()
 		return nil
 	}
-	_, err := s.out.addLocked(tagToken, tokenRecord(token), len(token))
-	s.out.unlock(false)
+	_, err := s.out.AddLocked(tagToken, tokenRecord(token), len(token))
+	s.out.UnlockAndSend(false)
 	return err
 }

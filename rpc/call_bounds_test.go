@@ -148,9 +148,9 @@ func TestAnswerThatIsNotRead(t *testing.T) {
 		server.open.mu.Lock()
 		defer server.open.mu.Unlock()
 		for ss := range server.open.all {
-			ss.out.mu.Lock()
-			defer ss.out.mu.Unlock()
-			return ss.out.mu.first == 1 && !ss.out.mu.sending || ss.out.mu.partial
+			ss.out.Lock()
+			defer ss.out.Unlock()
+			return ss.out.WrittenLocked(0) || ss.out.UnsentLocked() > 0
 		}
 		return false
 	})

@@ -31,8 +31,8 @@ func (ss *serverStream) enterCall(c checkedCall) *kvpb.Error {
 	if c.refusal != nil {
 		return c.refusal
 	}
-	ss.out.mu.Lock()
-	defer ss.out.mu.Unlock()
+	ss.out.Lock()
+	defer ss.out.Unlock()
 	if ss.calling >= maxStreamCalls {
 		return &kvpb.Error{Code: kvpb.ErrorCode_OVERLOADED, Message: fmt.Sprintf(
 			"%d calls of this stream are under way: wait for some of them", maxStreamCalls)}
@@ -51,8 +51,7 @@ type heldAnswer struct {
 // written yet takes memory as before, however long that is for a client that does not read.
 func (ss *serverStream) progressLocked() {
 	sent := 0
-	for !ss.out.mu.sending && !ss.out.mu.partial && sent < len(ss.held) &&
-		ss.held[sent].chunk < ss.out.mu.first {
+	for sent < len(ss.held) && ss.out.WrittenLocked(ss.held[sent].chunk) {
 		ss.held[sent].claim.give()
 		sent++
 	}

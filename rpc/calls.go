@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/outbox"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
@@ -65,18 +66,18 @@ func (b *BatchConn) Submit(c *Calls, numbers []int, requests []*kvpb.Request) (i
 		return 0, nil // Do says why
 	}
 	taken := 0
-	s.out.mu.Lock()
+	s.out.Lock()
 	for i, r := range requests {
 		r.Id = 0
 		size := r.SizeVT()
-		if size >= largeRecord || s.broken.Load() || !s.hasRoomLocked(size) {
+		if size >= outbox.LargeRecord || s.broken.Load() || !s.hasRoomLocked(size) {
 			break
 		}
 		one := &c.all[numbers[i]]
 		one.stream = s
 		s.enterLocked(one)
 		r.Id = one.id
-		chunk, err := s.out.addLocked(tagRequests, r, size+1+wire.VarintSize(one.id))
+		chunk, err := s.out.AddLocked(tagRequests, r, size+1+wire.VarintSize(one.id))
 		if err != nil {
 			// The stream has just ended, or the request cannot be marshalled: that is for Do to say.
 			s.leaveLocked(one.id)
@@ -86,6 +87,6 @@ func (b *BatchConn) Submit(c *Calls, numbers []int, requests []*kvpb.Request) (i
 		one.chunk = chunk
 		taken++
 	}
-	s.out.unlock(taken > 0 && (s.inFlight-taken < directCallers || s.out.quietLocked()))
+	s.out.UnlockAndSend(taken > 0 && (s.inFlight-taken < directCallers || s.out.QuietLocked()))
 	return taken, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
+	"github.com/tidemarkdb/tidemark/rpc/outbox"
 )
 
 // arrivals are the messages that a node has got, as the keys in each.
@@ -135,7 +136,7 @@ func TestCallsHaveRoom(t *testing.T) {
 		if len(f.Done()) != 0 {
 			t.Fatal("a request ended that was given up")
 		}
-		requests = []*kvpb.Request{get("e"), get(strings.Repeat("x", largeRecord)), get("g")}
+		requests = []*kvpb.Request{get("e"), get(strings.Repeat("x", outbox.LargeRecord)), get("g")}
 		if taken, err := conn.Submit(f, []int{4, 5, 6}, requests); taken != 1 || err != nil {
 			t.Fatal(taken, err)
 		}

@@ -15,10 +15,7 @@
 //	caller ─┼─ outbox ── connection ──│ BatchServer    ├─ outbox ── connection ─ receiver ── callers
 //	caller ─┘                         └─ Take ─ reply ─┘
 //
-// All senders share one mechanism, the outbox (outbox.go): the goroutine that has something to say
-// marshals it under the outbox's lock, and if nothing is on its way sends it there and then,
-// otherwise leaves it to the outbox's goroutine, which sends all that has gathered as one message.
-// So a lone caller pays no goroutine switch, and many callers share messages.
+// All senders share one mechanism, package outbox.
 //
 // A [Server] answers at one address to gRPC and to the connections of clients and peers, with or
 // without TLS. A connection begins with a hello (hello.go) that identifies its opener and says what

@@ -62,8 +62,8 @@ func (s *BatchServer) Drain(ctx context.Context) {
 
 // unanswered lists the requests that have no answer yet.
 func (ss *serverStream) unanswered() []uint64 {
-	ss.out.mu.Lock()
-	defer ss.out.mu.Unlock()
+	ss.out.Lock()
+	defer ss.out.Unlock()
 	ids := make([]uint64, 0, len(ss.inFlight))
 	for id := range ss.inFlight {
 		ids = append(ids, id)
@@ -73,9 +73,9 @@ func (ss *serverStream) unanswered() []uint64 {
 
 // waitsFor says whether one of the requests has no answer yet, or answers wait to be sent.
 func (ss *serverStream) waitsFor(ids []uint64) bool {
-	ss.out.mu.Lock()
-	defer ss.out.mu.Unlock()
-	if ss.out.mu.closed {
+	ss.out.Lock()
+	defer ss.out.Unlock()
+	if ss.out.ClosedLocked() {
 		return false
 	}
 	for _, id := range ids {
@@ -83,5 +83,5 @@ func (ss *serverStream) waitsFor(ids []uint64) bool {
 			return true
 		}
 	}
-	return ss.out.mu.bytes > 0 || ss.out.mu.sending
+	return ss.out.PendingLocked() > 0 || ss.out.SendingLocked()
 }

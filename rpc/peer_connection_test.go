@@ -81,9 +81,9 @@ func TestPeerDirectSendDoesNotBlock(t *testing.T) {
 		await(t, "the first has come", func() bool { return got.Load() == 1 })
 		for range 400 {
 			stream := currentStream(hosts[0].transport, 2)
-			stream.out.mu.Lock()
+			stream.out.Lock()
 			stream.lastSend = time.Time{} // so that the next is a direct send
-			stream.out.mu.Unlock()
+			stream.out.Unlock()
 			send(100 << 10)
 		}
 		close(gate)

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/rpc/outbox"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -28,10 +29,12 @@ const (
 	// unacknowledgedLimit is how long bytes that are written to a peer may go unacknowledged by its
 	// kernel.
 	unacknowledgedLimit = 2 * time.Second
-	// directPause is how long a link, or a client's stream, must have been quiet for a message to be
-	// sent at once by the goroutine that has it. If there was one just before, others are about to
-	// follow, and go together.
-	directPause = 50 * time.Microsecond
+)
+
+// The field numbers and wire types of what an outbox holds.
+const (
+	tagMessages = 1<<3 | 2 // MessageBatch.messages
+	tagPing     = 2<<3 | 2 // MessageBatch.ping
 )
 
 // link is this host's sending side to one host, in one class of traffic. It outlives its streams.
@@ -58,7 +61,7 @@ type link struct {
 // peerStream is one stream of messages to a peer, from opening to failure.
 type peerStream struct {
 	link *link
-	out  *outbox
+	out  *outbox.Outbox
 	// lastSend is guarded by out.mu, and so is counted: how many bytes of the transport's queued are
 	// this stream's.
 	lastSend time.Time
@@ -67,7 +70,7 @@ type peerStream struct {
 
 // countLocked counts what waits to be sent.
 func (s *peerStream) countLocked() {
-	now := int64(s.out.mu.bytes)
+	now := int64(s.out.PendingLocked())
 	s.link.transport.queued.Add(now - s.counted)
 	s.counted = now
 }
@@ -89,8 +92,8 @@ func (l *link) open() *peerStream {
 	if !l.transport.enter() {
 		return nil
 	}
-	s := &peerStream{link: l, out: newOutbox()}
-	s.out.progress = s.countLocked
+	s := &peerStream{link: l}
+	s.out = outbox.New(s.countLocked)
 	l.mu.stream = s
 	go s.run()
 	return s
@@ -106,28 +109,28 @@ func (l *link) send(ping *peerpb.HostPing, msgs []*peerpb.RaftMessage) {
 	sent, bytes := 0, 0
 	var oversized int
 	tail := l.record(ping)
-	s.out.mu.Lock()
+	s.out.Lock()
 	for _, m := range msgs {
 		size := m.SizeVT()
 		if size > wire.MaxMessageBytes-1024 {
 			oversized = size
 			continue
 		}
-		if config := &l.transport.config; s.out.mu.bytes > 0 &&
-			(s.out.mu.bytes+size > config.MaxQueueBytes ||
+		if config := &l.transport.config; s.out.PendingLocked() > 0 &&
+			(s.out.PendingLocked()+size > config.MaxQueueBytes ||
 				l.class != ClassControl &&
 					l.transport.queued.Load()+int64(bytes+size) > config.MaxQueuesBytes) {
 			continue // A smaller one behind it may fit. Raft copes with gaps.
 		}
-		if _, err := s.out.addLocked(tagMessages, m, size); err != nil {
+		if _, err := s.out.AddLocked(tagMessages, m, size); err != nil {
 			break // The stream has failed, and will report so.
 		}
 		sent++
 		bytes += size
 	}
 	s.countLocked()
-	if tail != nil && !s.out.mu.closed && ping.GetNumber() >= s.out.mu.tailNumber {
-		s.out.mu.tail, s.out.mu.tailNumber = tail, ping.GetNumber()
+	if tail != nil {
+		s.out.SetTailLocked(tail, ping.GetNumber())
 	}
 	s.kick()
 	if len(msgs) == 0 {
@@ -150,9 +153,8 @@ func (l *link) record(p *peerpb.HostPing) []byte {
 	if p == nil {
 		return nil
 	}
-	size := p.SizeVT()
-	tail := make([]byte, recordSize(size))
-	if err := putRecord(tail, tagPing, p, size); err != nil {
+	tail, err := outbox.Encode(tagPing, p)
+	if err != nil {
 		l.transport.config.Logger.Error("ping dropped", "peer", l.host, "error", err)
 		return nil
 	}
@@ -162,9 +164,9 @@ func (l *link) record(p *peerpb.HostPing) []byte {
 // kick releases the outbox's lock and has it send.
 func (s *peerStream) kick() {
 	now := time.Now()
-	direct := now.Sub(s.lastSend) >= directPause
+	direct := now.Sub(s.lastSend) >= outbox.DirectPause
 	s.lastSend = now
-	s.out.unlock(direct)
+	s.out.UnlockAndSend(direct)
 }
 
 // run opens the stream and waits for its end. The caller of enter has counted it.
@@ -176,7 +178,7 @@ func (s *peerStream) run() {
 	defer cancel()
 	var sender sync.WaitGroup
 	err := s.serve(ctx, &sender)
-	s.out.close()
+	s.out.Close()
 	sender.Wait()
 	l.failed(err)
 }
@@ -206,9 +208,9 @@ func (s *peerStream) serve(ctx context.Context, sender *sync.WaitGroup) error {
 	}
 	inTime()
 	s.link.opened()
-	conn.Watch(clientSilence, s.out.keepAlive)
-	s.out.attach(conn)
-	sender.Go(s.out.run)
+	conn.Watch(clientSilence, s.out.KeepAlive)
+	s.out.Attach(conn)
+	sender.Go(s.out.Run)
 	// Nothing comes from the other side but the end.
 	if _, err = conn.Receive(); err == nil {
 		return errors.New("the peer sent a message on the stream of this host")

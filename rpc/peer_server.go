@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/rpc/outbox"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -28,15 +29,15 @@ func (t *PeerTransport) serve(conn *transport.Conn, from uint64) {
 		return
 	}
 	// Nothing but keepalives is sent.
-	out := newOutbox()
-	out.attach(conn)
+	out := outbox.New(nil)
+	out.Attach(conn)
 	var sender sync.WaitGroup
-	sender.Go(out.run)
-	conn.Watch(serverSilence, out.keepAlive)
+	sender.Go(out.Run)
+	conn.Watch(serverSilence, out.KeepAlive)
 	defer context.AfterFunc(t.ctx, func() { conn.Interrupt(errTransportClosed) })()
 	err := t.receive(conn, from)
 	hurry := time.AfterFunc(endTimeout, func() { _ = conn.Close() })
-	out.close()
+	out.Close()
 	sender.Wait()
 	hurry.Stop()
 	conn.End(err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,7 +48,8 @@ func TestSnapshotArrives(t *testing.T) {
 		got := readSnapshots(hosts[1])
 		for _, size := range []int{0, 1, snapshotChunk - 1, snapshotChunk, snapshotChunk + 1,
 			5*snapshotChunk + 7} {
-			data := content(uint64(size), size)
+			data := make([]byte, size)
+			_, _ = rand.NewChaCha8([32]byte{byte(size)}).Read(data)
 			err := hosts[0].transport.SendSnapshot(t.Context(), 2, snapshotHeader(),
 				func(w io.Writer) error {
 					for rest := data; len(rest) > 0; { // in uneven pieces

@@ -132,11 +132,11 @@ func TestPeerQueueIsBounded(t *testing.T) {
 		l.mu.Lock()
 		o := l.mu.stream.out
 		l.mu.Unlock()
-		o.mu.Lock()
-		if o.mu.bytes > 1<<20+100<<10 {
-			t.Errorf("%d bytes wait", o.mu.bytes)
+		o.Lock()
+		if o.PendingLocked() > 1<<20+100<<10 {
+			t.Errorf("%d bytes wait", o.PendingLocked())
 		}
-		o.mu.Unlock()
+		o.Unlock()
 		synctest.Wait()
 		if unreachable.Load() == 0 || counterValue(t, l.counters.dropped) < 80 {
 			t.Fatalf("reported %d times, %v dropped", unreachable.Load(),
@@ -320,9 +320,9 @@ func TestSlowPeersLeaveRoom(t *testing.T) {
 			l := sender.mu.links[linkKey{host, class}]
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			l.mu.stream.out.mu.Lock()
-			defer l.mu.stream.out.mu.Unlock()
-			return l.mu.stream.out.mu.bytes
+			l.mu.stream.out.Lock()
+			defer l.mu.stream.out.Unlock()
+			return l.mu.stream.out.PendingLocked()
 		}
 		fill := func(host uint64, class Class) {
 			for i := range uint64(most / size) {

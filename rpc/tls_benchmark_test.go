@@ -83,18 +83,12 @@ func benchmarkTLS(b *testing.B, n network, callers int, request func() *kvpb.Req
 			b.Error(err)
 		}
 	})
-	b.ReportMetric(float64(b.N)/float64(messagesOf(conn.current.Load().out)), "requests/message")
+	b.ReportMetric(float64(b.N)/float64(conn.current.Load().out.Messages()), "requests/message")
 	server.open.mu.Lock()
 	defer server.open.mu.Unlock()
 	for ss := range server.open.all {
-		b.ReportMetric(float64(b.N)/float64(messagesOf(ss.out)), "answers/message")
+		b.ReportMetric(float64(b.N)/float64(ss.out.Messages()), "answers/message")
 	}
-}
-
-func messagesOf(o *outbox) uint64 {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.mu.sent
 }
 
 // readyAnswers are the answers to reads.

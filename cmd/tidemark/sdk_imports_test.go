@@ -17,7 +17,7 @@ var (
 		"kv/internal/sorting", "kv/internal/whole", "kv/internal/writes",
 		"range/admission", "range/keys", "range/route", "range/tree",
 		"rpc", "rpc/access", "rpc/block", "rpc/clusterpb", "rpc/coordpb", "rpc/kvpb", "rpc/peerpb",
-		"rpc/metric", "rpc/nonblock", "rpc/quota", "rpc/transport", "rpc/wire",
+		"rpc/metric", "rpc/nonblock", "rpc/outbox", "rpc/quota", "rpc/transport", "rpc/wire",
 		"txn", "txn/committer",
 	}
 	sdkModules = []string{

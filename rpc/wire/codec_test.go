@@ -2,6 +2,8 @@ package wire
 
 import (
 	"bytes"
+	"encoding/binary"
+	"fmt"
 	"testing"
 
 	"google.golang.org/grpc/mem"
@@ -161,4 +163,35 @@ func TestCloneRequest(t *testing.T) {
 	if !proto.Equal(own, batch.Requests[0]) {
 		t.Errorf("%v, want %v", own, batch.Requests[0])
 	}
+}
+
+func TestVarintSize(t *testing.T) {
+	for _, x := range []uint64{0, 1, 127, 128, 16383, 16384, 1<<63 - 1, 1 << 63, 1<<64 - 1} {
+		if got, want := VarintSize(x), len(binary.AppendUvarint(nil, x)); got != want {
+			t.Errorf("%d: %d, want %d", x, got, want)
+		}
+	}
+}
+
+func TestBufferPool(t *testing.T) {
+	for _, size := range []int{0, 1, 255, 256, 257, 4096, 5000, 1 << 20, 1<<20 + 1} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			for range 3 {
+				b := Buffers.Get(size)
+				if len(*b) != size {
+					t.Fatal(len(*b))
+				}
+				Buffers.Put(b)
+			}
+		})
+	}
+	odd := make([]byte, 10, 300) // of another maker: goes to the size it can serve
+	Buffers.Put(&odd)
+	for range 4 {
+		if b := Buffers.Get(200); len(*b) != 200 || cap(*b) < 256 {
+			t.Fatal(len(*b), cap(*b))
+		}
+	}
+	tiny := make([]byte, 3)
+	Buffers.Put(&tiny)
 }

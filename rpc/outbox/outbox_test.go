@@ -1,22 +1,28 @@
-package rpc
+package outbox
 
 import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
-	"github.com/tidemarkdb/tidemark/rpc/wire"
+)
+
+// The tags of the records of these tests.
+const (
+	tagRequests  = 2<<3 | 2 // BatchRequest.requests
+	tagResponses = 1<<3 | 2 // BatchResponse.responses
+	tagPing      = 2<<3 | 2 // MessageBatch.ping
 )
 
 // fakeConn is a messageSender whose socket has room for a few bytes at a time.
@@ -109,12 +115,12 @@ func TestOutboxDeliversInOrder(t *testing.T) {
 		attachAt := rapid.IntRange(0, len(sizes)-1).Draw(rt, "attach")
 		synctest.Test(t, func(t *testing.T) {
 			w := new(fakeConn)
-			o := newOutbox()
+			o := New(nil)
 			done := make(chan struct{})
-			go func() { defer close(done); o.run() }()
+			go func() { defer close(done); o.Run() }()
 			for i, size := range sizes {
 				if i == attachAt {
-					o.attach(w)
+					o.Attach(w)
 				}
 				w.full.Store(full[i])
 				addPair(t, o, uint64(i), size, direct[i])
@@ -129,8 +135,8 @@ func TestOutboxDeliversInOrder(t *testing.T) {
 				if err := batch.UnmarshalVTUnsafe(message); err != nil {
 					rt.Fatal(err)
 				}
-				if len(message) > maxFrame && len(batch.Responses) > 1 &&
-					len(message)-len(batch.Responses[0].GetGet().Value) > maxFrame {
+				if len(message) > MaxFrame && len(batch.Responses) > 1 &&
+					len(message)-len(batch.Responses[0].GetGet().Value) > MaxFrame {
 					rt.Fatalf("a message of %d bytes with %d records", len(message), len(batch.Responses))
 				}
 				for _, r := range batch.Responses {
@@ -150,7 +156,7 @@ func TestOutboxDeliversInOrder(t *testing.T) {
 					len(o.mu.pending), o.mu.partial)
 			}
 			o.mu.Unlock()
-			o.close()
+			o.Close()
 			<-done
 		})
 	})
@@ -165,25 +171,25 @@ func content(i uint64, size int) []byte {
 	return b
 }
 
-func addPair(t testing.TB, o *outbox, id uint64, size int, direct bool) {
+func addPair(t testing.TB, o *Outbox, id uint64, size int, direct bool) {
 	r := &kvpb.Response{Id: id,
 		Result: &kvpb.Response_Get{Get: &kvpb.GetResponse{Value: content(id, size)}}}
 	n := r.SizeVT()
 	var chunk *[]byte
 	var err error
-	if n >= largeRecord {
-		if chunk, err = prepareChunk(tagResponses, r, n); err != nil {
+	if n >= LargeRecord {
+		if chunk, err = Prepare(tagResponses, r, n); err != nil {
 			t.Fatal(err)
 		}
 	}
 	o.mu.Lock()
 	if chunk != nil {
-		_, err = o.addChunkLocked(chunk)
+		_, err = o.AddChunkLocked(chunk)
 	} else {
-		_, err = o.addLocked(tagResponses, r, n)
+		_, err = o.AddLocked(tagResponses, r, n)
 	}
-	o.unlock(direct)
-	if err != nil && !errors.Is(err, errOutboxClosed) {
+	o.UnlockAndSend(direct)
+	if err != nil && !errors.Is(err, ErrClosed) {
 		t.Fatal(err)
 	}
 }
@@ -193,16 +199,16 @@ func addPair(t testing.TB, o *outbox, id uint64, size int, direct bool) {
 func TestOutboxDirectNeverBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(fakeConn)
-		o := newOutbox()
-		o.attach(w)
-		<-o.wake // the test is the goroutine
+		o := New(nil)
+		o.Attach(w)
+		<-o.woken // the test is the goroutine
 		w.full.Store(true)
 		addPair(t, o, 0, 10, true)
 		if w.rest == nil || !o.mu.partial {
 			t.Fatal("not sent at once")
 		}
 		select {
-		case <-o.wake:
+		case <-o.woken:
 		default:
 			t.Fatal("the goroutine was not woken for the rest")
 		}
@@ -211,7 +217,7 @@ func TestOutboxDirectNeverBlocks(t *testing.T) {
 			t.Fatal("sent although the first was not written yet")
 		}
 		select {
-		case <-o.wake:
+		case <-o.woken:
 		default:
 			t.Fatal("the goroutine was not woken")
 		}
@@ -220,8 +226,8 @@ func TestOutboxDirectNeverBlocks(t *testing.T) {
 		w.full.Store(false)
 		w.gate = make(chan struct{})
 		done := make(chan struct{})
-		go func() { defer close(done); o.run() }()
-		o.signal()
+		go func() { defer close(done); o.Run() }()
+		o.Wake()
 		synctest.Wait()
 		addPair(t, o, 2, 10, true)
 		close(w.gate)
@@ -229,7 +235,7 @@ func TestOutboxDirectNeverBlocks(t *testing.T) {
 		if got := len(w.all()); got != 3 {
 			t.Fatalf("%d messages", got)
 		}
-		o.close()
+		o.Close()
 		<-done
 	})
 }
@@ -238,11 +244,11 @@ func TestOutboxDirectNeverBlocks(t *testing.T) {
 func TestOutboxKeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(fakeConn)
-		o := newOutbox()
-		o.keepAlive()
-		o.attach(w)
+		o := New(nil)
+		o.KeepAlive()
+		o.Attach(w)
 		done := make(chan struct{})
-		go func() { defer close(done); o.run() }()
+		go func() { defer close(done); o.Run() }()
 		synctest.Wait()
 		if w.keepalives != 1 || len(w.all()) != 0 {
 			t.Fatalf("%d keepalives, %d messages", w.keepalives, len(w.all()))
@@ -255,7 +261,7 @@ func TestOutboxKeepAlive(t *testing.T) {
 		if w.keepalives != 1 || len(w.all()) != 1 {
 			t.Fatalf("%d keepalives, %d messages", w.keepalives, len(w.all()))
 		}
-		o.close()
+		o.Close()
 		<-done
 	})
 }
@@ -264,17 +270,17 @@ func TestOutboxKeepAlive(t *testing.T) {
 func TestOutboxClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &fakeConn{gate: make(chan struct{})}
-		o := newOutbox()
+		o := New(nil)
 		var progress int
 		o.progress = func() { progress++ }
-		o.attach(w)
+		o.Attach(w)
 		done := make(chan struct{})
-		go func() { defer close(done); o.run() }()
+		go func() { defer close(done); o.Run() }()
 		addPair(t, o, 0, 10, false)
 		synctest.Wait()
 		addPair(t, o, 1, 10, false)
 		closed := make(chan struct{})
-		go func() { o.close(); close(closed) }()
+		go func() { o.Close(); close(closed) }()
 		synctest.Wait()
 		select {
 		case <-closed:
@@ -291,15 +297,15 @@ func TestOutboxClose(t *testing.T) {
 		if progress == 0 {
 			t.Fatal("the owner did not hear of it")
 		}
-		o.close()
+		o.Close()
 	})
 }
 
 // A stream that fails closes the outbox; adders go on without harm.
 func TestOutboxStreamFails(t *testing.T) {
 	w := &fakeConn{err: io.EOF}
-	o := newOutbox()
-	o.attach(w)
+	o := New(nil)
+	o.Attach(w)
 	addPair(t, o, 0, 10, true)
 	addPair(t, o, 1, 10, true)
 	o.mu.Lock()
@@ -312,22 +318,22 @@ func TestOutboxStreamFails(t *testing.T) {
 // The tail is sent once, and only its newest value.
 func TestOutboxTail(t *testing.T) {
 	w := new(fakeConn)
-	o := newOutbox()
+	o := New(nil)
 	for wall := range uint64(3) {
-		p := ping(wall + 5)
+		p := &peerpb.HostPing{Incarnation: 1, Wall: wall + 5}
 		tail := make([]byte, recordSize(p.SizeVT()))
 		if err := putRecord(tail, tagPing, p, p.SizeVT()); err != nil {
 			t.Fatal(err)
 		}
 		o.mu.Lock()
 		o.mu.tail = tail
-		o.unlock(true)
+		o.UnlockAndSend(true)
 	}
-	o.attach(w)
+	o.Attach(w)
 	o.mu.Lock()
-	o.unlock(true)
+	o.UnlockAndSend(true)
 	o.mu.Lock()
-	o.unlock(true)
+	o.UnlockAndSend(true)
 	messages := w.all()
 	batch := new(peerpb.MessageBatch)
 	if len(messages) != 1 || batch.UnmarshalVTUnsafe(messages[0]) != nil ||
@@ -338,16 +344,16 @@ func TestOutboxTail(t *testing.T) {
 
 // A message that changes while it is marshalled is an error, and leaves the outbox as it was.
 func TestOutboxBadRecord(t *testing.T) {
-	o := newOutbox()
+	o := New(nil)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if _, err := o.addLocked(tagResponses, badRecord{}, 10); err == nil {
+	if _, err := o.AddLocked(tagResponses, badRecord{}, 10); err == nil {
 		t.Fatal("no error")
 	}
 	if o.mu.bytes != 0 {
 		t.Fatal(o.mu.bytes)
 	}
-	if _, err := prepareChunk(tagResponses, badRecord{}, 10); err == nil {
+	if _, err := Prepare(tagResponses, badRecord{}, 10); err == nil {
 		t.Fatal("no error")
 	}
 }
@@ -357,33 +363,32 @@ type badRecord struct{}
 func (badRecord) SizeVT() int                                { return 10 }
 func (badRecord) MarshalToSizedBufferVT([]byte) (int, error) { return 9, nil }
 
-func TestVarintSize(t *testing.T) {
-	for _, x := range []uint64{0, 1, 127, 128, 16383, 16384, 1<<63 - 1, 1 << 63, 1<<64 - 1} {
-		if got, want := wire.VarintSize(x), len(binary.AppendUvarint(nil, x)); got != want {
-			t.Errorf("%d: %d, want %d", x, got, want)
-		}
-	}
-}
-
-func TestBufferPool(t *testing.T) {
-	for _, size := range []int{0, 1, 255, 256, 257, 4096, 5000, 1 << 20, 1<<20 + 1} {
-		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			for range 3 {
-				b := wire.Buffers.Get(size)
-				if len(*b) != size {
-					t.Fatal(len(*b))
-				}
-				wire.Buffers.Put(b)
+// A connection that was quiet is written to by the goroutine that has a message, and one that was
+// not is left to the outbox's.
+func TestQuietConnectionIsWrittenToAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := New(nil) // its goroutine does not run
+		o.mu.conn = new(fakeConn)
+		send := func(direct bool) uint64 {
+			o.mu.Lock()
+			before := o.mu.sent
+			r := &kvpb.Request{Partition: 1}
+			if _, err := o.AddLocked(tagRequests, r, r.SizeVT()); err != nil {
+				t.Fatal(err)
 			}
-		})
-	}
-	odd := make([]byte, 10, 300) // of another maker: goes to the size it can serve
-	wire.Buffers.Put(&odd)
-	for range 4 {
-		if b := wire.Buffers.Get(200); len(*b) != 200 || cap(*b) < 256 {
-			t.Fatal(len(*b), cap(*b))
+			o.UnlockAndSend(direct || o.QuietLocked())
+			return o.mu.sent - before
 		}
-	}
-	tiny := make([]byte, 3)
-	wire.Buffers.Put(&tiny)
+		for _, step := range []struct {
+			after  time.Duration
+			direct bool
+			want   uint64
+		}{{0, false, 0}, {time.Second, false, 0}, {0, true, 1}, {0, false, 0},
+			{DirectPause - 1, false, 0}, {1, false, 1}, {0, false, 0}} {
+			time.Sleep(step.after)
+			if got := send(step.direct); got != step.want {
+				t.Fatalf("%+v: %d messages", step, got)
+			}
+		}
+	})
 }

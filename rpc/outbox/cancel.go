@@ -1,4 +1,4 @@
-package rpc
+package outbox
 
 import (
 	"encoding/binary"
@@ -10,11 +10,11 @@ import (
 // sent. No message has such a field, so a reader of the record passes over it.
 const tagCancelled = 15<<3 | 2
 
-// cancelLocked cancels the request that lies in a chunk, and says whether it could: a chunk that
-// was given to the connection is out of reach. Then the request has not been sent, and never will
-// be.
-func (o *outbox) cancelLocked(chunk, id uint64) bool {
-	if chunk < o.mu.first {
+// CancelLocked cancels the request with an id, which lies in a chunk under a tag, and says whether
+// that was possible: a chunk that was given to the connection is out of reach. A request that is
+// cancelled has not been sent, and never will be.
+func (o *Outbox) CancelLocked(tag byte, chunk, id uint64) bool {
+	if o.GivenLocked(chunk) {
 		return false
 	}
 	if o.mu.closed {
@@ -29,7 +29,7 @@ func (o *outbox) cancelLocked(chunk, id uint64) bool {
 			return false
 		}
 		end := 1 + n + int(size)
-		if rest[0] == tagRequests && requestID(rest[1+n:end]) == id {
+		if rest[0] == tag && requestID(rest[1+n:end]) == id {
 			rest[0] = tagCancelled
 			return true
 		}

@@ -1,4 +1,4 @@
-package rpc
+package outbox
 
 import (
 	"encoding/binary"
@@ -12,7 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// An outbox gathers records (requests, responses, Raft messages) and sends them over one
+// An Outbox gathers records (requests, responses, Raft messages) and sends them over one
 // connection, several to a message.
 //
 // Records are marshalled when they are added, into chunks that are exactly the bytes of the
@@ -24,7 +24,7 @@ import (
 //   - Direct: an adder that says so sends its own record at once, if no other goroutine is sending
 //     and nothing is left unwritten of what was sent before. It writes what the socket has room
 //     for, leaves the rest to the outbox's goroutine, and does not block.
-//   - Otherwise the outbox's own goroutine (run) is woken. By the time it runs, other adders have
+//   - Otherwise the outbox's own goroutine (Run) is woken. By the time it runs, other adders have
 //     added, and all of that leaves together. It may block in Send, and what gathers meanwhile
 //     makes the next message.
 //
@@ -35,20 +35,18 @@ import (
 // others for as long as there is load, and it could block without looking at its own context.
 //
 // INVARIANT: a record lies within one chunk, so a message may end after any chunk.
-// INVARIANT: after close has returned, the outbox does not touch the connection.
-type outbox struct {
-	// wake has room for one token: the goroutine should look.
-	wake chan struct{}
+// INVARIANT: after Close has returned, the outbox does not touch the connection.
+type Outbox struct {
+	// woken has room for one token: the goroutine should look.
+	woken chan struct{}
 	// stop ends the goroutine.
-	stop chan struct{}
-	// progress is called, with mu held, when a message has been sent or the outbox has closed:
-	// pending bytes went down. May be nil.
-	progress func()
+	stop     chan struct{}
+	progress func() // see New
 
 	mu struct {
 		sync.Mutex
-		// conn is nil until attach.
-		conn   messageSender
+		// conn is nil until Attach.
+		conn   Conn
 		closed bool
 		// sending is set while a goroutine is sending, without mu.
 		sending bool
@@ -81,57 +79,106 @@ type outbox struct {
 	parts  [][]byte
 }
 
-// record is a protobuf message with generated marshalling.
-type record interface {
+// Record is a protobuf message with generated marshalling.
+type Record interface {
 	SizeVT() int
 	MarshalToSizedBufferVT([]byte) (int, error)
 }
 
-// messageSender is the sending half of a connection: see transport.Conn.
-type messageSender interface {
+// Conn is the sending half of a connection: see transport.Conn.
+type Conn interface {
 	Send(parts ...[]byte) error
 	TrySend(parts ...[]byte) (done bool, err error)
 	SendKeepalive() error
 }
 
-var _ messageSender = (*transport.Conn)(nil)
+var _ Conn = (*transport.Conn)(nil)
 
 const (
 	// firstChunk is the capacity of a message's first chunk, nextChunk of further ones.
 	firstChunk = 4 << 10
 	nextChunk  = 32 << 10
-	// largeRecord is the size from which a record is marshalled outside the lock, into a chunk of
+	// LargeRecord is the size from which a record is marshalled outside the lock, into a chunk of
 	// its own.
-	largeRecord = 32 << 10
-	// maxFrame ends a message at the next chunk boundary. It bounds how long one message keeps the
+	LargeRecord = 32 << 10
+	// MaxFrame ends a message at the next chunk boundary. It bounds how long one message keeps the
 	// others waiting; a single record may be larger.
-	maxFrame = 1 << 20
+	MaxFrame = 1 << 20
+	// DirectPause is how long a connection must have been quiet for a message to be sent at once by
+	// the goroutine that has it. If there was one just before, others are about to follow, and go
+	// together.
+	DirectPause = 50 * time.Microsecond
 )
 
-var errOutboxClosed = errors.New("stream is closed")
+// ErrClosed is the error of a record that is added when the outbox has closed.
+var ErrClosed = errors.New("stream is closed")
 
-func newOutbox() *outbox {
-	return &outbox{wake: make(chan struct{}, 1), stop: make(chan struct{})}
+// New makes an outbox, whose goroutine its owner starts (Run). progress, if not nil, is
+// called with the lock held when a message has been sent or the outbox has closed: fewer bytes wait
+// than before.
+func New(progress func()) *Outbox {
+	return &Outbox{woken: make(chan struct{}, 1), stop: make(chan struct{}), progress: progress}
 }
 
-// attach gives the outbox its connection, and sends what has gathered.
-func (o *outbox) attach(conn messageSender) {
+// Lock takes the lock of the outbox, under which its owner keeps what belongs to the records.
+func (o *Outbox) Lock() { o.mu.Lock() }
+
+// Unlock releases the lock. After adding use UnlockAndSend.
+func (o *Outbox) Unlock() { o.mu.Unlock() }
+
+// PendingLocked is how many bytes wait to be given to the connection.
+func (o *Outbox) PendingLocked() int { return o.mu.bytes }
+
+// UnsentLocked is how many bytes the connection was given that are not all written yet.
+func (o *Outbox) UnsentLocked() int { return o.mu.unsent }
+
+// ClosedLocked says that nothing is added or sent any more.
+func (o *Outbox) ClosedLocked() bool { return o.mu.closed }
+
+// SendingLocked says that a goroutine is sending.
+func (o *Outbox) SendingLocked() bool { return o.mu.sending }
+
+// GivenLocked says that a chunk was given to the connection.
+func (o *Outbox) GivenLocked(chunk uint64) bool { return chunk < o.mu.first }
+
+// WrittenLocked says that a chunk, and all that was sent before it and with it, has been written to
+// the socket.
+func (o *Outbox) WrittenLocked(chunk uint64) bool {
+	return !o.mu.sending && !o.mu.partial && chunk < o.mu.first
+}
+
+// SetTailLocked has an encoded record end the next message, in place of one with a lower number.
+func (o *Outbox) SetTailLocked(tail []byte, number uint64) {
+	if !o.mu.closed && number >= o.mu.tailNumber {
+		o.mu.tail, o.mu.tailNumber = tail, number
+	}
+}
+
+// Messages is how many messages were given to the connection.
+func (o *Outbox) Messages() uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.mu.sent
+}
+
+// Attach gives the outbox its connection, and sends what has gathered.
+func (o *Outbox) Attach(conn Conn) {
 	o.mu.Lock()
 	o.mu.conn = conn
 	o.mu.Unlock()
-	o.signal()
+	o.Wake()
 }
 
-// keepAlive sends a keepalive, unless something else is sent first.
-func (o *outbox) keepAlive() {
+// KeepAlive sends a keepalive, unless something else is sent first.
+func (o *Outbox) KeepAlive() {
 	o.mu.Lock()
 	o.mu.keepalive = true
 	o.mu.Unlock()
-	o.signal()
+	o.Wake()
 }
 
 // idleLocked gives what is closed when the sending in progress ends; nil if there is none.
-func (o *outbox) idleLocked() <-chan struct{} {
+func (o *Outbox) idleLocked() <-chan struct{} {
 	if !o.mu.sending {
 		return nil
 	}
@@ -141,11 +188,11 @@ func (o *outbox) idleLocked() <-chan struct{} {
 	return o.mu.idle
 }
 
-// run sends until close. It is the outbox's goroutine.
-func (o *outbox) run() {
+// Run sends until Close. It is the outbox's goroutine.
+func (o *Outbox) Run() {
 	for {
 		select {
-		case <-o.wake:
+		case <-o.woken:
 		case <-o.stop:
 			return
 		}
@@ -164,11 +211,11 @@ func (o *outbox) run() {
 	}
 }
 
-// close ends sending. What is pending is dropped. It waits for a send in progress, so the
+// Close ends sending. What is pending is dropped. It waits for a send in progress, so the
 // connection must be ending, or flowing. The goroutine ends soon after.
-func (o *outbox) close() {
+func (o *Outbox) Close() {
 	o.mu.Lock()
-	o.closeLocked()
+	o.CloseLocked()
 	idle := o.idleLocked()
 	o.mu.Unlock()
 	if idle != nil {
@@ -176,8 +223,8 @@ func (o *outbox) close() {
 	}
 }
 
-// closeLocked marks the outbox closed and forgets what is pending. It does not wait.
-func (o *outbox) closeLocked() {
+// CloseLocked marks the outbox closed and forgets what is pending. It does not wait.
+func (o *Outbox) CloseLocked() {
 	if o.mu.closed {
 		return
 	}
@@ -192,10 +239,10 @@ func (o *outbox) closeLocked() {
 	}
 }
 
-// addLocked marshals one record with its field tag. It gives the number of its chunk.
-func (o *outbox) addLocked(tag byte, r record, size int) (chunk uint64, err error) {
+// AddLocked marshals one record with its field tag. It gives the number of its chunk.
+func (o *Outbox) AddLocked(tag byte, r Record, size int) (chunk uint64, err error) {
 	if o.mu.closed {
-		return 0, errOutboxClosed
+		return 0, ErrClosed
 	}
 	total := recordSize(size)
 	last := o.lastWithRoomLocked(total)
@@ -210,18 +257,18 @@ func (o *outbox) addLocked(tag byte, r record, size int) (chunk uint64, err erro
 	return o.mu.first + uint64(len(o.mu.pending)) - 1, nil
 }
 
-// addChunkLocked adds a record that prepareChunk has marshalled.
-func (o *outbox) addChunkLocked(chunk *[]byte) (uint64, error) {
+// AddChunkLocked adds a record that Prepare has marshalled.
+func (o *Outbox) AddChunkLocked(chunk *[]byte) (uint64, error) {
 	if o.mu.closed {
-		return 0, errOutboxClosed
+		return 0, ErrClosed
 	}
 	o.mu.pending = append(o.mu.pending, chunk)
 	o.mu.bytes += len(*chunk)
 	return o.mu.first + uint64(len(o.mu.pending)) - 1, nil
 }
 
-// prepareChunk marshals a large record outside the lock.
-func prepareChunk(tag byte, r record, size int) (*[]byte, error) {
+// Prepare marshals a large record outside the lock.
+func Prepare(tag byte, r Record, size int) (*[]byte, error) {
 	total := recordSize(size)
 	chunk := wire.Buffers.Get(max(total, firstChunk))
 	*chunk = (*chunk)[:total]
@@ -232,7 +279,7 @@ func prepareChunk(tag byte, r record, size int) (*[]byte, error) {
 	return chunk, nil
 }
 
-func (o *outbox) lastWithRoomLocked(total int) *[]byte {
+func (o *Outbox) lastWithRoomLocked(total int) *[]byte {
 	n := len(o.mu.pending)
 	if n > 0 {
 		if last := o.mu.pending[n-1]; cap(*last)-len(*last) >= total {
@@ -253,7 +300,14 @@ func (o *outbox) lastWithRoomLocked(total int) *[]byte {
 // are one byte.
 func recordSize(size int) int { return 1 + wire.VarintSize(uint64(size)) + size }
 
-func putRecord(b []byte, tag byte, r record, size int) error {
+// Encode encodes one record with its field tag, for SetTailLocked.
+func Encode(tag byte, r Record) ([]byte, error) {
+	size := r.SizeVT()
+	b := make([]byte, recordSize(size))
+	return b, putRecord(b, tag, r, size)
+}
+
+func putRecord(b []byte, tag byte, r Record, size int) error {
 	b[0] = tag
 	n := 1 + binary.PutUvarint(b[1:], uint64(size))
 	wrote, err := r.MarshalToSizedBufferVT(b[n : n+size])
@@ -266,9 +320,10 @@ func putRecord(b []byte, tag byte, r record, size int) error {
 	return nil
 }
 
-// unlock releases mu after adding and sees to it that what was added is sent. direct says that the
-// caller's record is worth a message of its own, because no other is likely to be added soon.
-func (o *outbox) unlock(direct bool) {
+// UnlockAndSend releases the lock after adding, and sees to it that what was added is sent. direct
+// says that the caller's record is worth a message of its own, because no other is likely to be
+// added soon.
+func (o *Outbox) UnlockAndSend(direct bool) {
 	if !o.readyLocked() {
 		o.mu.Unlock()
 		return
@@ -285,24 +340,25 @@ func (o *outbox) unlock(direct bool) {
 	}
 	o.mu.Unlock()
 	if !direct {
-		o.signal()
+		o.Wake()
 	}
 }
 
-// quietLocked says that a message is worth sending at once, however many others may come: it costs
+// QuietLocked says that a message is worth sending at once, however many others may come: it costs
 // one system call, and there was none just before.
-func (o *outbox) quietLocked() bool {
-	return !o.mu.last.IsZero() && time.Since(o.mu.last) >= directPause
+func (o *Outbox) QuietLocked() bool {
+	return !o.mu.last.IsZero() && time.Since(o.mu.last) >= DirectPause
 }
 
-func (o *outbox) signal() {
+// Wake has the outbox's goroutine look for something to send.
+func (o *Outbox) Wake() {
 	select {
-	case o.wake <- struct{}{}:
+	case o.woken <- struct{}{}:
 	default:
 	}
 }
 
-func (o *outbox) readyLocked() bool {
+func (o *Outbox) readyLocked() bool {
 	return o.mu.conn != nil && !o.mu.closed && !o.mu.sending &&
 		(o.mu.bytes > 0 || o.mu.tail != nil || o.mu.partial || o.mu.keepalive)
 }
@@ -311,14 +367,14 @@ func (o *outbox) readyLocked() bool {
 
 // outgoing is one message, or what is left of the last one: the parts are the outbox's.
 type outgoing struct {
-	conn messageSender
+	conn Conn
 	// partial: the connection has the rest of a message to write first.
 	partial bool
 }
 
 // send sends what takeLocked has taken, without mu. A direct send does not block; done says whether
 // all of it was written.
-func (o *outbox) send(m outgoing, direct bool) (done bool, err error) {
+func (o *Outbox) send(m outgoing, direct bool) (done bool, err error) {
 	done = true
 	switch {
 	case len(o.parts) == 0 && !m.partial:
@@ -338,7 +394,7 @@ func (o *outbox) send(m outgoing, direct bool) (done bool, err error) {
 
 // sentLocked ends the sending that takeLocked began. A connection that takes no more messages is
 // over, and so is the outbox: its owner hears of it from the receiving half.
-func (o *outbox) sentLocked(done bool, err error) {
+func (o *Outbox) sentLocked(done bool, err error) {
 	o.mu.last = time.Now()
 	o.mu.sending = false
 	o.mu.partial = !done
@@ -347,7 +403,7 @@ func (o *outbox) sentLocked(done bool, err error) {
 	}
 	o.mu.keepalive = false
 	if err != nil {
-		o.closeLocked()
+		o.CloseLocked()
 	}
 	if o.mu.idle != nil {
 		close(o.mu.idle)
@@ -360,7 +416,7 @@ func (o *outbox) sentLocked(done bool, err error) {
 
 // takeLocked moves the oldest chunks, up to maxFrame bytes, out of the queue for a send, which it
 // begins: from now on no other goroutine sends.
-func (o *outbox) takeLocked() outgoing {
+func (o *Outbox) takeLocked() outgoing {
 	o.mu.sending = true
 	m := outgoing{conn: o.mu.conn, partial: o.mu.partial}
 	if o.mu.tail != nil {
@@ -370,7 +426,7 @@ func (o *outbox) takeLocked() outgoing {
 		o.mu.tail = nil
 	}
 	n, bytes := 0, 0
-	for n < len(o.mu.pending) && (n == 0 || bytes+len(*o.mu.pending[n]) <= maxFrame) {
+	for n < len(o.mu.pending) && (n == 0 || bytes+len(*o.mu.pending[n]) <= MaxFrame) {
 		bytes += len(*o.mu.pending[n])
 		n++
 	}
