@@ -106,7 +106,7 @@ func (b *Batch) Commit(ctx context.Context) (Timestamp, error) {
 		return Timestamp{}, nil
 	}
 	b.done = true
-	ctx, cancel := k.client.bound(ctx)
+	ctx, cancel := k.client.conn.Bound(ctx)
 	defer cancel()
 	ks, err := k.resolve(ctx, op)
 	if err != nil {
@@ -129,7 +129,7 @@ func (b *Batch) Commit(ctx context.Context) (Timestamp, error) {
 			return nil
 		}),
 	}
-	answer, err := k.client.sender.Do(ctx, &call)
+	answer, err := k.client.conn.Sender.Do(ctx, &call)
 	var failed *route.Error
 	if errors.As(err, &failed) && failed.Cause == errElsewhere {
 		if cross != nil {
@@ -151,7 +151,7 @@ func (b *Batch) commitAcross(ctx context.Context, call *route.Call,
 	k := b.keyspace
 	if maybe {
 		// A batch makes a version of each of its keys, of a deleted one too.
-		at, executed, err := k.client.sender.Executed(ctx, call, call.Key)
+		at, executed, err := k.client.conn.Sender.Executed(ctx, call, call.Key)
 		if err != nil {
 			return Timestamp{}, wrap(op, k.name, call.Key, err)
 		}
@@ -174,7 +174,7 @@ func (b *Batch) commitAcross(ctx context.Context, call *route.Call,
 // crosses says whether there is a key outside partition p, which holds the first key. It returns an
 // error if that has another number than the first one.
 func (b *Batch) crosses(p *route.Partition) (elsewhere bool, _ *Error) {
-	ks := b.keyspace.client.sender.Table().KeyspaceByID(p.Keyspace)
+	ks := b.keyspace.client.conn.Sender.Table().KeyspaceByID(p.Keyspace)
 	if ks == nil {
 		return false, nil // dropped this moment: the nodes will say so
 	}

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
@@ -16,8 +14,6 @@ import (
 )
 
 const (
-	// parallelRequests is how many requests one call has in flight at a time.
-	parallelRequests = 64
 	// keysPerRequest is how many keys one request of a BatchGet asks for.
 	keysPerRequest = 256
 )
@@ -48,7 +44,7 @@ func (k *Keyspace) BatchGet(ctx context.Context, userKeys [][]byte,
 	if len(userKeys) == 0 {
 		return pairs, nil
 	}
-	ctx, cancel := k.client.bound(ctx)
+	ctx, cancel := k.client.conn.Bound(ctx)
 	defer cancel()
 	ks, err := k.resolve(ctx, op)
 	if err != nil {
@@ -164,10 +160,10 @@ func (k *Keyspace) momentOfGroups(ctx context.Context, id keys.KeyspaceID,
 // groups sorts the keys by partition.
 func (k *Keyspace) groups(ctx context.Context, id keys.KeyspaceID,
 	userKeys [][]byte) ([]*group, error) {
-	if _, err := k.client.sender.PartitionsOf(ctx, id, keys.Span{}); err != nil {
+	if _, err := k.client.conn.Sender.PartitionsOf(ctx, id, keys.Span{}); err != nil {
 		return nil, err
 	}
-	ks := k.client.sender.Table().KeyspaceByID(id)
+	ks := k.client.conn.Sender.Table().KeyspaceByID(id)
 	if ks == nil {
 		return nil, &route.Error{Cause: route.ErrNoKeyspace}
 	}
@@ -221,7 +217,7 @@ func (k *Keyspace) readGroups(ctx context.Context, id keys.KeyspaceID, groups []
 		calls[i] = g.call(&asked[i], id, wire, r)
 	}
 	var large, moved []*group
-	err := n.doAll(ctx, k.client.sender, calls, at,
+	err := n.doAll(ctx, k.client.conn.Sender, calls, at,
 		func(i int, answer route.Answer, err error) error {
 			_, tooLarge := isCode(err, kvpb.ErrorCode_INVALID_ARGUMENT)
 			switch {
@@ -274,7 +270,7 @@ func (k *Keyspace) readFirst(ctx context.Context, id keys.KeyspaceID, g *group, 
 	var asked groupCall
 	call := g.call(&asked, id, toWire(r.at), r)
 	asked.movable = true
-	answer, err := r.near.do(ctx, k.client.sender, call, part{at: r.at})
+	answer, err := r.near.do(ctx, k.client.conn.Sender, call, part{at: r.at})
 	if _, tooLarge := isCode(err, kvpb.ErrorCode_INVALID_ARGUMENT); tooLarge && len(g.keys) > 1 {
 		if err := r.begin(ctx); err != nil {
 			return err
@@ -370,34 +366,4 @@ func (g *group) halve() []*group {
 	high.keys, high.places = g.keys[middle:], g.places[middle:]
 	g.parts = []*group{&low, &high}
 	return g.parts
-}
-
-// inParallel calls f for 0 to n-1, some of them at a time, and returns the first error, which ends
-// the others' context.
-func inParallel(ctx context.Context, n, limit int, f func(ctx context.Context, i int) error) error {
-	switch n {
-	case 0:
-		return nil
-	case 1:
-		return f(ctx, 0)
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var next atomic.Int64
-	var failed atomic.Pointer[error]
-	var workers sync.WaitGroup
-	for range min(n, limit) {
-		workers.Go(func() {
-			for i := next.Add(1) - 1; i < int64(n) && failed.Load() == nil; i = next.Add(1) - 1 {
-				if err := f(ctx, int(i)); err != nil && failed.CompareAndSwap(nil, &err) {
-					cancel(err)
-				}
-			}
-		})
-	}
-	workers.Wait()
-	if first := failed.Load(); first != nil {
-		return *first
-	}
-	return nil
 }

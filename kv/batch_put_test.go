@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
@@ -181,7 +182,7 @@ func TestCreateKeyspaceIfMissing(t *testing.T) {
 		if created != 1 {
 			t.Errorf("created by %d of 4", created)
 		}
-		info, err := client.Keyspace("users").Describe(ctx)
+		info, err := admin.New(client).Keyspace(ctx, "users")
 		if err != nil {
 			t.Fatal(err)
 		}

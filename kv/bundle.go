@@ -33,14 +33,14 @@ func (s *scan) bundle(b *route.Bundle) *bundle {
 // part of the page.
 func (b *bundle) scanPage(ctx context.Context, snap *snapshot, keysOnly bool,
 	rows, size int) (pairs []wire.Row, left []*route.Partition, err error) {
-	ctx, cancel := b.keyspace.client.bound(ctx)
+	ctx, cancel := b.keyspace.client.conn.Bound(ctx)
 	defer cancel()
 	command := &kvpb.MergeScanRequest{
 		Partitions: b.routes, Start: b.rest.Start, End: b.rest.End, Reverse: b.reverse,
 		KeysOnly: keysOnly,
 		MaxRows:  uint32(rows), MaxBytes: uint32(size), At: toWire(snap.at),
 	}
-	answer, err := b.keyspace.client.sender.DoBundle(ctx, b.route, command)
+	answer, err := b.keyspace.client.conn.Sender.DoBundle(ctx, b.route, command)
 	if errors.Is(err, route.ErrScattered) {
 		b.over = true
 		return nil, b.route.Partitions, nil

@@ -161,18 +161,18 @@ func newChange(key, value []byte, at Timestamp, deleted bool, expires int64) Cha
 // says that the caller has not given that.
 func (k *Keyspace) beginChanges(ctx context.Context, q *changesQuery,
 	id keys.KeyspaceID) (now bool, err error) {
-	ctx, cancel := k.client.bound(ctx)
+	ctx, cancel := k.client.conn.Bound(ctx)
 	defer cancel()
-	if _, err := k.client.sender.PartitionsOf(ctx, id, q.span); err != nil {
+	if _, err := k.client.conn.Sender.PartitionsOf(ctx, id, q.span); err != nil {
 		return false, err
 	}
 	if !q.hasSince {
-		earliest, _, err := k.client.clocks(ctx)
+		earliest, _, err := k.client.conn.Clocks(ctx)
 		if err != nil {
 			return false, err
 		}
 		// What is written from now on lies above the clock of its leader, which may be so far behind.
-		q.since = earliest.Add(-k.client.maxClockOffset())
+		q.since = earliest.Add(-k.client.conn.MaxClockOffset())
 	}
 	if q.named {
 		isNew, err := k.beginConsumer(ctx, q)

@@ -77,7 +77,7 @@ func unplaced(span keys.Span) (hash uint32, user keys.Span) {
 
 // Partition implements changes.Asker.
 func (a *partitionAsker) Partition(key []byte) (keys.Span, bool, error) {
-	ks := a.keyspace.client.sender.Table().KeyspaceByID(a.id)
+	ks := a.keyspace.client.conn.Sender.Table().KeyspaceByID(a.id)
 	if ks == nil {
 		return keys.Span{}, false, &route.Error{Cause: route.ErrNoKeyspace}
 	}
@@ -113,7 +113,7 @@ func (a *partitionAsker) Ask(ctx context.Context, q changes.Question) (changes.A
 		func(_ *route.Partition, _ route.Leader, span keys.Span) {
 			asked.Start, asked.End = span.Start, span.End
 		})
-	answer, err := a.keyspace.client.sender.DoNear(ctx, call, near)
+	answer, err := a.keyspace.client.conn.Sender.DoNear(ctx, call, near)
 	if err != nil {
 		return changes.Answer{}, err
 	}

@@ -61,7 +61,7 @@ type consumed struct {
 // beginConsumer finds where the consumer of the query begins, and makes it if there is none. isNew
 // says that it did.
 func (k *Keyspace) beginConsumer(ctx context.Context, q *changesQuery) (isNew bool, err error) {
-	ctx, cancel := k.client.bound(ctx)
+	ctx, cancel := k.client.conn.Bound(ctx)
 	defer cancel()
 	info, err := k.Consumer(ctx, q.consumer)
 	if errors.Is(err, ErrConsumerNotFound) {

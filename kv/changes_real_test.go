@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
@@ -239,10 +240,10 @@ func TestChangesGoOnWhileEverythingChanges(t *testing.T) {
 					}
 				case 2:
 					if id, err := ks.PartitionOf(writing, key); err == nil {
-						_, _ = client.MergePartition(writing, id)
+						_, _ = admin.New(client).MergePartition(writing, id)
 					}
 				default:
-					_, _ = client.SplitPartition(writing, "things", key)
+					_, _ = admin.New(client).SplitPartition(writing, "things", key)
 				}
 			}
 		})
@@ -393,7 +394,7 @@ func TestChangesPassAStuckTransaction(t *testing.T) {
 // stick leaves a transaction with prepared locks in both partitions of "things", whose client is
 // cut off. locks lists what is left of it; closeAll closes the clients.
 func stick(ctx context.Context, t *testing.T, cluster *kvtest.Cluster,
-	client *kv.Client) (locks func() []kv.LiveTransaction, closeAll func()) {
+	client *kv.Client) (locks func() []admin.LiveTransaction, closeAll func()) {
 	t.Helper()
 	var clients []*kv.Client
 	closeAll = func() {
@@ -426,12 +427,12 @@ func stick(ctx context.Context, t *testing.T, cluster *kvtest.Cluster,
 		committing.Wait()
 		clients = append(clients, other)
 		time.Sleep(50 * time.Millisecond) // virtual
-		locks = func() []kv.LiveTransaction {
-			all, _, err := client.LiveTransactions(ctx, "things", 10)
+		locks = func() []admin.LiveTransaction {
+			all, _, err := admin.New(client).LiveTransactions(ctx, "things", 10)
 			if err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
-			return slices.DeleteFunc(all, func(l kv.LiveTransaction) bool {
+			return slices.DeleteFunc(all, func(l admin.LiveTransaction) bool {
 				return l.ID != tx.ID() || l.State == "committed" || l.State == "aborted"
 			})
 		}

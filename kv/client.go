@@ -3,14 +3,12 @@ package kv
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"math/rand/v2"
 	"strings"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/kv/internal/conn"
 	"github.com/tidemarkdb/tidemark/range/route"
-	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
 // Timestamp is a moment in the cluster's time, and the version of a value. It prints as, and is
@@ -23,14 +21,16 @@ func ParseTimestamp(s string) (Timestamp, error) { return hlc.Parse(s) }
 // TimestampOf is the moment t, for At.
 func TimestampOf(t time.Time) Timestamp { return hlc.FromTime(t) }
 
-// Client talks to one cluster. Make one and share it; close it at the end.
+// Client talks to one cluster. Make one and share it; close it at the end. Package admin has the
+// administration of the cluster.
 type Client struct {
-	sender    *route.Sender
-	committer *committer.Committer
-	feeds     *feedMetrics
-	cfg       config
-	random    func() uint64
+	conn  *conn.Conn
+	feeds *feedMetrics
+	// creating is told of the progress of keyspaces that are set up; nil: nothing is.
+	creating func(keyspace string, made, total int)
 }
+
+func init() { conn.Of = func(client any) *conn.Conn { return client.(*Client).conn } }
 
 // Open connects to the cluster that the endpoints (addresses, "host:port", of any of its servers)
 // belong to. An endpoint may also be a list, "host:port,host:port", as an environment variable has
@@ -38,32 +38,22 @@ type Client struct {
 // reached, it returns an error that says why for each of them; if there are some and they are not
 // ready, it waits for them until ctx ends (without a deadline: 10 seconds).
 func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, error) {
-	c := &Client{cfg: config{requestTimeout: DefaultRequestTimeout}}
+	cfg := config{Config: conn.Config{RequestTimeout: DefaultRequestTimeout,
+		DefaultClockOffset: DefaultMaxClockOffset, Wrap: wrapAdmin}}
 	endpoints, err := splitEndpoints(endpoints)
 	if err != nil {
 		return nil, err
 	}
-	c.cfg.route.Endpoints = endpoints
+	cfg.Route.Endpoints = endpoints
 	for _, o := range options {
-		o.open(&c.cfg)
+		o.open(&cfg)
 	}
-	c.random = c.cfg.route.Random
-	if c.random == nil {
-		c.random = rand.Uint64
-	}
-	if c.sender, err = route.New(c.cfg.route); err != nil {
+	c := &Client{creating: cfg.creating}
+	if c.conn, err = conn.New(cfg.Config); err != nil {
 		return nil, invalid("open", "", nil, "%v", err)
 	}
-	c.committer, err = committer.New(committer.Config{
-		Sender: committer.Over(c.sender), Random: c.random, Registry: c.cfg.route.Registry,
-	})
-	if err != nil {
-		c.sender.Close()
-		return nil, invalid("open", "", nil, "%v", err)
-	}
-	if c.feeds, err = newFeedMetrics(c.cfg.route.Registry, c.logger()); err != nil {
-		c.committer.Close()
-		c.sender.Close()
+	if c.feeds, err = newFeedMetrics(cfg.Route.Registry, c.conn.Logger); err != nil {
+		c.conn.Close()
 		return nil, invalid("open", "", nil, "%v", err)
 	}
 	if _, has := ctx.Deadline(); !has {
@@ -71,7 +61,7 @@ func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, 
 		ctx, cancel = context.WithTimeout(ctx, openTimeout)
 		defer cancel()
 	}
-	if _, err = c.sender.AwaitTable(ctx); err != nil {
+	if _, err = c.conn.Sender.AwaitTable(ctx); err != nil {
 		c.Close()
 		if ended := new(route.Error); errors.As(err, &ended) {
 			return nil, wrap("open", "", nil, err)
@@ -86,11 +76,11 @@ func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, 
 		}
 		return nil, e
 	}
-	if err := c.sender.AwaitIdentity(ctx); err != nil {
+	if err := c.conn.Sender.AwaitIdentity(ctx); err != nil {
 		c.Close()
 		return nil, wrap("open", "", nil, err)
 	}
-	c.sender.Greet(ctx)
+	c.conn.Sender.Greet(ctx)
 	return c, nil
 }
 
@@ -99,55 +89,36 @@ func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, 
 // more. Before that, what committed transactions have left to be tidied up gets a second. It may be
 // called more than once.
 func (c *Client) Close() error {
-	c.committer.Close()
-	c.sender.Close()
+	c.conn.Close()
 	c.feeds.unregister()
 	return nil
 }
 
 // Timestamp is the highest timestamp that the client has seen: everything it has read or written so
 // far is visible at it. Give it to At to read that state again, or to another client's Observe.
-func (c *Client) Timestamp() Timestamp { return c.sender.Session() }
+func (c *Client) Timestamp() Timestamp { return c.conn.Sender.Session() }
 
 // Observe makes sure that what the client does from now on happens after ts: a message from another
 // client that carries its Timestamp can be relied on. Uncommitted, the version of what an open
 // transaction has written, says nothing and is left alone.
 func (c *Client) Observe(ts Timestamp) {
 	if ts != Uncommitted() {
-		c.sender.Saw(ts)
+		c.conn.Sender.Saw(ts)
 	}
 }
 
 // Cluster is the cluster's id.
-func (c *Client) Cluster() uint64 { return c.sender.Table().Cluster }
+func (c *Client) Cluster() uint64 { return c.conn.Sender.Table().Cluster }
 
-// maxClockOffset is how far the clocks of two nodes may be apart.
-func (c *Client) maxClockOffset() time.Duration {
-	said := c.sender.MaxClockOffset()
-	if said == 0 {
-		said = DefaultMaxClockOffset
-	}
-	return max(said, c.cfg.maxClockOffset)
-}
-
-// bound gives a context without a deadline the request timeout.
-func (c *Client) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	if c.cfg.requestTimeout <= 0 {
-		return ctx, noCancel
-	}
-	if _, has := ctx.Deadline(); has {
-		return ctx, noCancel
-	}
-	return context.WithTimeout(ctx, c.cfg.requestTimeout)
-}
-
-func noCancel() {}
-
-func (c *Client) logger() *slog.Logger {
-	if c.cfg.route.Logger != nil {
-		return c.cfg.route.Logger
-	}
-	return slog.New(slog.DiscardHandler)
+// Now returns what the time is by the clocks of the cluster, at or above every timestamp that this
+// client has seen. A time ago that is to be read or followed from is measured from it: the clock of
+// this machine may be wrong. It waits for a node that answers as long as ctx lasts, or for the
+// request timeout.
+func (c *Client) Now(ctx context.Context) (Timestamp, error) {
+	ctx, cancel := c.conn.Bound(ctx)
+	defer cancel()
+	at, err := c.conn.AskNow(ctx)
+	return at, wrap("ask the time", "", nil, err)
 }
 
 // splitEndpoints takes lists apart, "host:port,host:port", and refuses what cannot be an address.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/kv/internal/conn"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -132,14 +133,8 @@ func (k *Keyspace) setConsumer(ctx context.Context, name string, position Timest
 			return info, false, invalid(op, k.name, nil, "%v", err)
 		}
 	}
-	ctx, cancel := k.client.bound(ctx)
-	defer cancel()
-	err = k.client.sender.Admin(ctx, func(ctx context.Context, c clusterpb.ClusterClient) error {
-		answer, err := c.SetConsumer(ctx, r)
-		info, existed = consumerInfo(answer.GetConsumer()), answer.GetExisted()
-		return err
-	})
-	return info, existed, wrapAdmin(op, k.name, err)
+	answer, err := conn.Ask(ctx, k.client.conn, clusterpb.ClusterClient.SetConsumer, r)
+	return consumerInfo(answer.GetConsumer()), answer.GetExisted(), wrapAdmin(op, k.name, err)
 }
 
 // Consumer says how far a consumer has come. ErrConsumerNotFound if there is none of this name.
@@ -148,15 +143,9 @@ func (k *Keyspace) Consumer(ctx context.Context, name string) (ConsumerInfo, err
 	if err := k.checkConsumer(op, name); err != nil {
 		return ConsumerInfo{}, err
 	}
-	ctx, cancel := k.client.bound(ctx)
-	defer cancel()
-	var found *clusterpb.Consumer
-	err := k.client.sender.Admin(ctx, func(ctx context.Context, c clusterpb.ClusterClient) error {
-		answer, err := c.GetConsumer(ctx,
-			&clusterpb.GetConsumerRequest{Keyspace: k.name, Name: name})
-		found = answer.GetConsumer()
-		return err
-	})
+	answer, err := conn.Ask(ctx, k.client.conn, clusterpb.ClusterClient.GetConsumer,
+		&clusterpb.GetConsumerRequest{Keyspace: k.name, Name: name})
+	found := answer.GetConsumer()
 	switch {
 	case err != nil:
 		return ConsumerInfo{}, wrapAdmin(op, k.name, err)
@@ -184,15 +173,9 @@ func (k *Keyspace) DeleteConsumer(ctx context.Context, name string) (existed boo
 	if err := k.checkConsumer(op, name); err != nil {
 		return false, err
 	}
-	ctx, cancel := k.client.bound(ctx)
-	defer cancel()
-	err = k.client.sender.Admin(ctx, func(ctx context.Context, c clusterpb.ClusterClient) error {
-		answer, err := c.DeleteConsumer(ctx,
-			&clusterpb.DeleteConsumerRequest{Keyspace: k.name, Name: name})
-		existed = answer.GetExisted()
-		return err
-	})
-	return existed, wrapAdmin(op, k.name, err)
+	answer, err := conn.Ask(ctx, k.client.conn, clusterpb.ClusterClient.DeleteConsumer,
+		&clusterpb.DeleteConsumerRequest{Keyspace: k.name, Name: name})
+	return answer.GetExisted(), wrapAdmin(op, k.name, err)
 }
 
 func (k *Keyspace) checkConsumer(op, name string) error {
@@ -208,17 +191,12 @@ func (k *Keyspace) checkConsumer(op, name string) error {
 // Consumers lists the consumers of a keyspace by name, or with an empty name those of all
 // keyspaces.
 func (c *Client) Consumers(ctx context.Context, keyspace string) ([]ConsumerInfo, error) {
-	ctx, cancel := c.bound(ctx)
+	ctx, cancel := c.conn.Bound(ctx)
 	defer cancel()
 	var all []ConsumerInfo
 	request := &clusterpb.ListConsumersRequest{Keyspace: keyspace}
 	for more := true; more; more = len(request.After) > 0 {
-		var page *clusterpb.ListConsumersResponse
-		err := c.sender.Admin(ctx, func(ctx context.Context, cluster clusterpb.ClusterClient) error {
-			var err error
-			page, err = cluster.ListConsumers(ctx, request)
-			return err
-		})
+		page, err := conn.Ask(ctx, c.conn, clusterpb.ClusterClient.ListConsumers, request)
 		if err != nil {
 			return nil, wrapAdmin("list consumers", keyspace, err)
 		}

@@ -88,7 +88,7 @@ func (t *Txn) noteContended(err error) {
 	if e == nil || len(e.Key) == 0 {
 		return
 	}
-	ks := t.client.sender.Table().KeyspaceByName(e.Keyspace)
+	ks := t.client.conn.Sender.Table().KeyspaceByName(e.Keyspace)
 	if ks == nil {
 		return
 	}
@@ -108,7 +108,7 @@ func (t *Txn) lockAhead(ctx context.Context) (err error, again bool) {
 	if len(t.contended.keys) == 0 {
 		return nil, false
 	}
-	ctx, cancel := t.client.bound(ctx)
+	ctx, cancel := t.client.conn.Bound(ctx)
 	defer cancel()
 	sorted := make([]writes.Key, 0, len(t.contended.keys))
 	for _, k := range t.contended.keys {
@@ -118,7 +118,7 @@ func (t *Txn) lockAhead(ctx context.Context) (err error, again bool) {
 	sorted = sorted[:min(len(sorted), maxAhead)]
 	t.ahead = make(map[string]Pair, len(sorted))
 	for _, k := range sorted {
-		ks := t.client.sender.Table().KeyspaceByID(k.Keyspace)
+		ks := t.client.conn.Sender.Table().KeyspaceByID(k.Keyspace)
 		if ks == nil {
 			continue // it is dropped, which the function will find
 		}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/kv/internal/conn"
 	"github.com/tidemarkdb/tidemark/range/route"
 )
 
@@ -50,7 +51,7 @@ type counter struct {
 
 func (c *counter) run(ctx context.Context) (total uint64, err error) {
 	k, id := c.keyspace, c.ks.ID
-	parts, err := k.client.sender.PartitionsOf(ctx, id, c.q.span)
+	parts, err := k.client.conn.Sender.PartitionsOf(ctx, id, c.q.span)
 	if err != nil {
 		return 0, err
 	}
@@ -99,7 +100,8 @@ func (c *counter) firstPage(ctx context.Context,
 // all counts the partitions in parallel.
 func (c *counter) all(ctx context.Context, parts []*route.Partition, s *snapshot) (uint64, error) {
 	var total atomic.Uint64
-	err := inParallel(ctx, len(parts), parallelRequests, func(ctx context.Context, i int) error {
+	err := conn.InParallel(ctx, len(parts), conn.ParallelRequests, func(ctx context.Context,
+		i int) error {
 		t := c.pager(parts[i])
 		if t.rest.Empty() {
 			return nil
@@ -147,7 +149,7 @@ func (t *Txn) Count(ctx context.Context, ks *Keyspace, options ...CountOption) (
 		return 0, t.fail(op, ks.name, nil, err)
 	}
 	if n, _ := t.writes.Count(id.ID, q.span); n == 0 {
-		ctx, cancel := t.client.bound(ctx)
+		ctx, cancel := t.client.conn.Bound(ctx)
 		defer cancel()
 		total, err := t.count(ctx, ks, id, &q)
 		return total, t.fail(op, ks.name, nil, err)

@@ -6,10 +6,157 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/kv/internal/conn"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
+
+// CreateKeyspace creates a keyspace and returns when it can be used. ErrKeyspaceExists if there is
+// one of this name, even with the same settings. If ctx ends first, the keyspace exists and goes on
+// being set up, and the error says what is missing; nodes, for example. A context without a
+// deadline is bounded by the request timeout from one partition that is made to the next, not as a
+// whole: thousands of partitions take their time. CreateKeyspaceIfMissing goes on waiting for one
+// that is being set up.
+func (c *Client) CreateKeyspace(ctx context.Context, name string,
+	options ...KeyspaceOption) (*Keyspace, error) {
+	const op = "create keyspace"
+	if name == "" {
+		return nil, invalid(op, "", nil, "a keyspace needs a name")
+	}
+	settings := newKeyspaceSettings(options)
+	if settings.bad != nil {
+		return nil, invalid(op, name, nil, "%v", settings.bad)
+	}
+	request := settings.request(name)
+	for request.Token == 0 {
+		request.Token = c.conn.Random()
+	}
+	created, err := conn.Ask(ctx, c.conn, clusterpb.ClusterClient.CreateKeyspace, request)
+	if err != nil {
+		return nil, wrapAdmin(op, name, err)
+	}
+	total := max(int(request.HashPartitions), len(request.SplitAt)+1)
+	id := keys.KeyspaceID(created.GetKeyspace().GetId())
+	if err := c.awaitKeyspace(ctx, id, name, total); err != nil {
+		return nil, wrapAdmin(op, name, err)
+	}
+	return c.Keyspace(name), nil
+}
+
+// CreateKeyspaceIfMissing is CreateKeyspace for a program that wants the keyspace to be there,
+// whichever process comes first: it creates the keyspace, or takes the one that exists, and returns
+// when it can be used. created says which.
+//
+// A keyspace that exists has to be what the options ask for: the partitioning, the number of hash
+// partitions, commit wait, and, where an option names them, the replicas, the GC window and the
+// sizes of partitions. Otherwise the error is ErrKeyspaceExists, and names the difference. Split
+// points are not compared: partitions split and merge.
+func (c *Client) CreateKeyspaceIfMissing(ctx context.Context, name string,
+	options ...KeyspaceOption) (ks *Keyspace, created bool, err error) {
+	const op = "create keyspace"
+	bounded, cancel := c.conn.Bound(ctx)
+	defer cancel()
+	for {
+		ks, err := c.CreateKeyspace(ctx, name, options...)
+		if err == nil {
+			return ks, true, nil
+		}
+		if !errors.Is(err, ErrKeyspaceExists) {
+			return nil, false, err
+		}
+		exists, err := c.describe(bounded, name)
+		if err != nil {
+			return nil, false, wrapAdmin(op, name, err)
+		}
+		if exists == nil || exists.GetState() == clusterpb.KeyspaceState_DROPPING {
+			// It was dropped meanwhile.
+			if stop := c.conn.Pause(bounded, droppedPause); stop != nil {
+				return nil, false, wrapAdmin(op, name, stop)
+			}
+			continue
+		}
+		if different := differs(exists, options); different != "" {
+			return nil, false, NewError(op, name, "a keyspace of this name exists, with "+different+
+				"; use it as it is, choose another name, or drop it first", ErrKeyspaceExists)
+		}
+		if err := c.awaitKeyspace(ctx, keys.KeyspaceID(exists.GetId()), name,
+			int(exists.GetHashPartitions())); err != nil {
+			return nil, false, wrapAdmin(op, name, err)
+		}
+		return c.Keyspace(name), false, nil
+	}
+}
+
+// droppedPause is how long CreateKeyspaceIfMissing waits before it creates a keyspace again that is
+// being dropped.
+const droppedPause = 100 * time.Millisecond
+
+// describe asks the core for a keyspace; nil if there is none of this name.
+func (c *Client) describe(ctx context.Context, name string) (*clusterpb.Keyspace, error) {
+	r, err := conn.Ask(ctx, c.conn, clusterpb.ClusterClient.ListKeyspaces,
+		&clusterpb.ListKeyspacesRequest{})
+	for _, info := range r.GetKeyspaces() {
+		if info.GetKeyspace().GetName() == name {
+			return info.GetKeyspace(), err
+		}
+	}
+	return nil, err
+}
+
+// DropKeyspace deletes a keyspace with everything in it, for good. ErrKeyspaceNotFound if there is
+// none of this name.
+func (c *Client) DropKeyspace(ctx context.Context, name string) error {
+	const op = "drop keyspace"
+	ctx, cancel := c.conn.Bound(ctx)
+	defer cancel()
+	request := &clusterpb.DropKeyspaceRequest{Name: name}
+	for request.Token == 0 {
+		request.Token = c.conn.Random()
+	}
+	dropped := c.conn.Sender.Table().KeyspaceByName(name)
+	_, err := conn.Ask(ctx, c.conn, clusterpb.ClusterClient.DropKeyspace, request)
+	if err != nil {
+		return wrapAdmin(op, name, err)
+	}
+	// So that this client's next call does not find it any more. It is dropped in any case.
+	for dropped != nil {
+		table := c.conn.Sender.Table()
+		ks := table.KeyspaceByName(name)
+		if ks == nil || ks.ID != dropped.ID || c.conn.Await(ctx, table, time.Second) != nil {
+			break
+		}
+	}
+	return nil
+}
+
+// AlterKeyspace changes settings of a keyspace; what no option names stays as it is.
+// ErrKeyspaceNotFound if there is none of this name. It may be repeated.
+func (c *Client) AlterKeyspace(ctx context.Context, name string, changes ...AlterOption) error {
+	const op = "alter keyspace"
+	if len(changes) == 0 {
+		return invalid(op, name, nil, "nothing is to be changed")
+	}
+	var s keyspaceSettings
+	for _, o := range changes {
+		o.alter(&s)
+	}
+	if s.bad != nil {
+		return invalid(op, name, nil, "%v", s.bad)
+	}
+	request := &clusterpb.AlterKeyspaceRequest{
+		Name:              name,
+		TxnMaxAgeMillis:   uint64(s.maxAge.Milliseconds()),
+		TxnMaxIdleMillis:  uint64(s.maxIdle.Milliseconds()),
+		ReplicationFactor: uint32(s.replicas), Placement: s.placement, Leaders: s.leaders,
+		SplitSizeBytes: s.splitSize, MergeSizeBytes: s.mergeSize, NoAuto: s.noAuto,
+		ClosedTimestampLagMillis: uint64(s.closedLag.Milliseconds()),
+		DefaultTtlMillis:         s.defaultTTL,
+	}
+	_, err := conn.Ask(ctx, c.conn, clusterpb.ClusterClient.AlterKeyspace, request)
+	return wrapAdmin(op, name, err)
+}
 
 // creation is the wait for a keyspace that is being set up.
 type creation struct {
@@ -28,19 +175,19 @@ type creation struct {
 func (c *Client) awaitKeyspace(ctx context.Context, id keys.KeyspaceID, name string,
 	total int) error {
 	w := creation{client: c, id: id, name: name, total: total}
-	bounded, cancel := c.bound(ctx)
+	bounded, cancel := c.conn.Bound(ctx)
 	defer func() { cancel() }()
 	for {
-		table := c.sender.Table()
+		table := c.conn.Sender.Table()
 		ks := table.KeyspaceByID(id)
 		advanced := ks != nil && w.heard(ks.Len())
 		if ks != nil {
-			c.sender.Subscribe(ks)
+			c.conn.Sender.Subscribe(ks)
 		}
 		if ks != nil && ks.Info.State == clusterpb.KeyspaceState_ACTIVE && ks.Complete() {
 			return nil
 		}
-		err := c.await(bounded, table, 250*time.Millisecond)
+		err := c.conn.Await(bounded, table, 250*time.Millisecond)
 		if err == nil {
 			var listed int
 			listed, err = w.ask(bounded)
@@ -51,7 +198,7 @@ func (c *Client) awaitKeyspace(ctx context.Context, id keys.KeyspaceID, name str
 		}
 		if advanced {
 			cancel()
-			bounded, cancel = c.bound(ctx)
+			bounded, cancel = c.conn.Bound(ctx)
 		}
 	}
 }
@@ -62,7 +209,7 @@ func (w *creation) heard(made int) bool {
 		return false
 	}
 	w.made = made
-	if progress := w.client.cfg.creating; progress != nil {
+	if progress := w.client.creating; progress != nil {
 		progress(w.name, made, w.total)
 	}
 	return true
@@ -70,24 +217,21 @@ func (w *creation) heard(made int) bool {
 
 // ask asks the core how far it is.
 func (w *creation) ask(ctx context.Context) (made int, err error) {
-	err = w.client.sender.Admin(ctx, func(ctx context.Context,
-		cluster clusterpb.ClusterClient) error {
-		r, err := cluster.ListKeyspaces(ctx, &clusterpb.ListKeyspacesRequest{})
-		for _, info := range r.GetKeyspaces() {
-			if info.GetKeyspace().GetId() != uint32(w.id) {
-				continue
-			}
-			made = int(info.Partitions)
-			if info.Keyspace.State == clusterpb.KeyspaceState_ACTIVE {
-				w.client.sender.ReloadTable()
-			} else if info.WaitingFor != "" && info.WaitingFor != w.waiting {
-				w.waiting = info.WaitingFor
-				w.client.logger().Info("keyspace is not usable yet", "keyspace", w.name,
-					"waiting_for", w.waiting)
-			}
+	r, err := conn.Ask(ctx, w.client.conn, clusterpb.ClusterClient.ListKeyspaces,
+		&clusterpb.ListKeyspacesRequest{})
+	for _, info := range r.GetKeyspaces() {
+		if info.GetKeyspace().GetId() != uint32(w.id) {
+			continue
 		}
-		return err
-	})
+		made = int(info.Partitions)
+		if info.Keyspace.State == clusterpb.KeyspaceState_ACTIVE {
+			w.client.conn.Sender.ReloadTable()
+		} else if info.WaitingFor != "" && info.WaitingFor != w.waiting {
+			w.waiting = info.WaitingFor
+			w.client.conn.Logger.Info("keyspace is not usable yet", "keyspace", w.name,
+				"waiting_for", w.waiting)
+		}
+	}
 	return made, err
 }
 
@@ -115,88 +259,44 @@ func (w *creation) ended(over, err error) error {
 	return ended
 }
 
-// CreateKeyspaceIfMissing is CreateKeyspace for a program that wants the keyspace to be there,
-// whichever process comes first: it creates the keyspace, or takes the one that exists, and returns
-// when it can be used. created says which.
-//
-// A keyspace that exists has to be what the options ask for: the partitioning, the number of hash
-// partitions, commit wait, and, where an option names them, the replicas, the GC window and the
-// sizes of partitions. Otherwise the error is ErrKeyspaceExists, and names the difference. Split
-// points are not compared: partitions split and merge.
-func (c *Client) CreateKeyspaceIfMissing(ctx context.Context, name string,
-	options ...KeyspaceOption) (ks *Keyspace, created bool, err error) {
-	const op = "create keyspace"
-	bounded, cancel := c.bound(ctx)
-	defer cancel()
-	for {
-		ks, err := c.CreateKeyspace(ctx, name, options...)
-		if err == nil {
-			return ks, true, nil
-		}
-		if !errors.Is(err, ErrKeyspaceExists) {
-			return nil, false, err
-		}
-		ks = c.Keyspace(name)
-		info, described := ks.Describe(ctx)
-		if errors.Is(described, ErrKeyspaceNotFound) ||
-			described == nil && info.State == KeyspaceDropping {
-			// It was dropped meanwhile.
-			if stop := c.pause(bounded, resolvePause); stop != nil {
-				return nil, false, wrapAdmin(op, name, stop)
-			}
-			continue
-		}
-		if described != nil {
-			return nil, false, described
-		}
-		if different := info.differs(options); different != "" {
-			return nil, false, &Error{
-				Op: op, Keyspace: name, wraps: []error{ErrKeyspaceExists},
-				Message: "a keyspace of this name exists, with " + different +
-					"; use it as it is, choose another name, or drop it first",
-			}
-		}
-		if err := c.awaitKeyspace(ctx, keys.KeyspaceID(info.ID), name,
-			info.HashPartitions); err != nil {
-			return nil, false, wrapAdmin(op, name, err)
-		}
-		return ks, false, nil
-	}
-}
-
 // differs says in what a keyspace is not as the options ask for; empty if it is. The options are
 // valid.
-func (i KeyspaceInfo) differs(options []KeyspaceOption) string {
+func differs(k *clusterpb.Keyspace, options []KeyspaceOption) string {
 	want := newKeyspaceSettings(options)
 	split, merge := want.sizes()
+	splitSize, mergeSize := keys.SplitSizes(k)
+	limits := txn.LimitsOf(k)
 	age, idle := want.maxAge.Truncate(time.Millisecond), want.maxIdle.Truncate(time.Millisecond)
+	gcWindow := time.Duration(k.GetGcWindowSeconds()) * time.Second
+	closedLag := time.Duration(k.GetClosedTimestampLagMillis()) * time.Millisecond
 	switch {
-	case i.HashPartitions != want.hashPartitions:
-		return fmt.Sprintf("partitioning %s instead of %s", i.Partitioning(),
-			partitioningText(want.hashPartitions))
-	case i.CommitWait != want.commitWait:
-		return fmt.Sprintf("commit wait %s instead of %s", onOff(i.CommitWait), onOff(want.commitWait))
-	case want.replicas != 0 && i.Replicas != want.replicas:
-		return fmt.Sprintf("%d replicas instead of %d", i.Replicas, want.replicas)
-	case want.gcWindow != 0 && i.GCWindow != want.gcWindow:
-		return fmt.Sprintf("a GC window of %s instead of %s", i.GCWindow, want.gcWindow)
-	case want.closedLag != 0 && i.ClosedLag != want.closedLag:
-		return fmt.Sprintf("a closed lag of %s instead of %s", i.ClosedLag, want.closedLag)
-	case age != 0 && i.MaxTransactionAge != age:
-		return fmt.Sprintf("a maximum age of transactions of %s instead of %s",
-			i.MaxTransactionAge, age)
-	case idle != 0 && i.MaxTransactionIdle != idle:
-		return fmt.Sprintf("a maximum idle time of transactions of %s instead of %s",
-			i.MaxTransactionIdle, idle)
-	case want.defaultTTL != nil && uint64(i.DefaultTTL.Milliseconds()) != *want.defaultTTL:
-		return fmt.Sprintf("a default time to live of %s instead of %s", i.DefaultTTL,
+	case k.GetHashPartitions() != uint32(want.hashPartitions):
+		return fmt.Sprintf("partitioning %s instead of %s",
+			partitioningText(int(k.GetHashPartitions())), partitioningText(want.hashPartitions))
+	case k.GetCommitWait() != want.commitWait:
+		return fmt.Sprintf("commit wait %s instead of %s", onOff(k.GetCommitWait()),
+			onOff(want.commitWait))
+	case want.replicas != 0 && k.GetReplicationFactor() != uint32(want.replicas):
+		return fmt.Sprintf("%d replicas instead of %d", k.GetReplicationFactor(), want.replicas)
+	case want.gcWindow != 0 && gcWindow != want.gcWindow:
+		return fmt.Sprintf("a GC window of %s instead of %s", gcWindow, want.gcWindow)
+	case want.closedLag != 0 && closedLag != want.closedLag:
+		return fmt.Sprintf("a closed lag of %s instead of %s", closedLag, want.closedLag)
+	case age != 0 && limits.Age != age:
+		return fmt.Sprintf("a maximum age of transactions of %s instead of %s", limits.Age, age)
+	case idle != 0 && limits.Idle != idle:
+		return fmt.Sprintf("a maximum idle time of transactions of %s instead of %s", limits.Idle,
+			idle)
+	case want.defaultTTL != nil && k.GetDefaultTtlMillis() != *want.defaultTTL:
+		return fmt.Sprintf("a default time to live of %s instead of %s",
+			time.Duration(k.GetDefaultTtlMillis())*time.Millisecond,
 			time.Duration(*want.defaultTTL)*time.Millisecond)
-	case want.splitSize != nil && i.SplitSize != split:
-		return fmt.Sprintf("a split size of %d bytes instead of %d", i.SplitSize, split)
-	case want.mergeSize != nil && i.MergeSize != merge:
-		return fmt.Sprintf("a merge size of %d bytes instead of %d", i.MergeSize, merge)
-	case want.noAuto != nil && i.AutoSplit == *want.noAuto:
-		return fmt.Sprintf("splits by themselves %s instead of %s", onOff(i.AutoSplit),
+	case want.splitSize != nil && splitSize != split:
+		return fmt.Sprintf("a split size of %d bytes instead of %d", splitSize, split)
+	case want.mergeSize != nil && mergeSize != merge:
+		return fmt.Sprintf("a merge size of %d bytes instead of %d", mergeSize, merge)
+	case want.noAuto != nil && k.GetNoAuto() != *want.noAuto:
+		return fmt.Sprintf("splits by themselves %s instead of %s", onOff(!k.GetNoAuto()),
 			onOff(!*want.noAuto))
 	}
 	return ""

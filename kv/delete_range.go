@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/tidemarkdb/tidemark/kv/internal/conn"
 	"github.com/tidemarkdb/tidemark/kv/internal/writes"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
@@ -42,12 +43,12 @@ func (k *Keyspace) DeleteRange(ctx context.Context, options ...DeleteRangeOption
 	if err != nil || q.empty() {
 		return 0, err
 	}
-	parts, err := k.client.sender.PartitionsOf(ctx, ks.ID, q.span)
+	parts, err := k.client.conn.Sender.PartitionsOf(ctx, ks.ID, q.span)
 	if err != nil {
 		return 0, wrap(op, k.name, nil, err)
 	}
 	var total atomic.Uint64
-	err = inParallel(ctx, len(parts), deleteParallel, func(ctx context.Context, i int) error {
+	err = conn.InParallel(ctx, len(parts), deleteParallel, func(ctx context.Context, i int) error {
 		t := &pager{keyspace: k, id: ks.ID, hashed: ks.Hashed(), hash: parts[i].Hash,
 			rest: q.span.Intersect(parts[i].Span)}
 		t.over = t.rest.Empty()
@@ -73,7 +74,7 @@ func (k *Keyspace) DeleteRange(ctx context.Context, options ...DeleteRangeOption
 
 // deletePage deletes the next chunk.
 func (t *pager) deletePage(ctx context.Context) (deleted uint64, err error) {
-	ctx, cancel := t.keyspace.client.bound(ctx)
+	ctx, cancel := t.keyspace.client.conn.Bound(ctx)
 	defer cancel()
 	command := &kvpb.DeleteRangeRequest{MaxRows: deleteChunk}
 	call := t.call(&kvpb.Request{Command: &kvpb.Request_DeleteRange{DeleteRange: command}},
@@ -81,7 +82,7 @@ func (t *pager) deletePage(ctx context.Context) (deleted uint64, err error) {
 			command.Start, command.End = span.Start, span.End
 		})
 	call.Write = true
-	answer, err := t.keyspace.client.sender.Do(ctx, call)
+	answer, err := t.keyspace.client.conn.Sender.Do(ctx, call)
 	if err != nil {
 		return 0, err
 	}

@@ -73,6 +73,11 @@
 // means that it was not executed. (A call that ends with its context says so as well: errors.Is
 // finds context.DeadlineExceeded or context.Canceled in addition.)
 //
+// # Administration
+//
+// Package admin (kv/admin) shows the nodes, partitions and members of a cluster, and changes where
+// replicas and leaders are.
+//
 // # Memory
 //
 // Keys and values handed to a call are only read, and only until it returns. Slices that a call

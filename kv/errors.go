@@ -190,6 +190,12 @@ func (e *Error) Error() string {
 // Unwrap makes errors.Is and errors.As find the kinds and the cause.
 func (e *Error) Unwrap() []error { return e.wraps }
 
+// NewError is an error of the given kinds and causes, which errors.Is and errors.As find. It is for
+// what builds on a Client, or stands in its place in tests.
+func NewError(op, keyspace, message string, kinds ...error) *Error {
+	return &Error{Op: op, Keyspace: keyspace, Message: message, wraps: kinds}
+}
+
 // invalid is an error of the caller's.
 func invalid(op, keyspace string, key []byte, format string, args ...any) *Error {
 	return &Error{Op: op, Keyspace: keyspace, Key: clone(key),
@@ -373,7 +379,8 @@ func describe(cause error, keyspace string) string {
 // wrapAdmin turns an error of the Cluster service into an *Error.
 func wrapAdmin(op, keyspace string, err error) error {
 	var r *route.Error
-	if err == nil || errors.As(err, &r) {
+	var done *Error
+	if err == nil || errors.As(err, &r) || errors.As(err, &done) {
 		return wrap(op, keyspace, nil, err)
 	}
 	st, ok := status.FromError(err)

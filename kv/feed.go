@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 
+	"github.com/tidemarkdb/tidemark/kv/internal/conn"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -190,7 +191,8 @@ func (s *scan) behind(p *route.Partition, snap *snapshot) *feed {
 
 // fillAll brings the first pages of several feeds into hand.
 func (s *scan) fillAll(ctx context.Context, feeds []*feed) error {
-	return inParallel(ctx, len(feeds), parallelRequests, func(ctx context.Context, i int) error {
+	return conn.InParallel(ctx, len(feeds), conn.ParallelRequests, func(ctx context.Context,
+		i int) error {
 		return feeds[i].fill(ctx)
 	})
 }
@@ -205,7 +207,7 @@ func (s *scan) merge(ctx context.Context, first []*route.Partition, more map[uin
 	// If neither is so, every partition has to be told what is uncertain. Nodes merge what they lead:
 	// where any replica may answer, each partition is asked by itself.
 	if s.near == nil && (snap.reading == nil || snap.certain) {
-		bundles, rest = s.keyspace.client.sender.Bundles(first, 2)
+		bundles, rest = s.keyspace.client.conn.Sender.Bundles(first, 2)
 	}
 	feeds, asleep := make([]*feed, 0, len(bundles)+len(rest)), []*feed(nil)
 	for _, b := range bundles {
@@ -223,7 +225,7 @@ func (s *scan) merge(ctx context.Context, first []*route.Partition, more map[uin
 	if err := s.fillAll(ctx, feeds); err != nil {
 		return err
 	}
-	s.slots = make(chan struct{}, parallelRequests)
+	s.slots = make(chan struct{}, conn.ParallelRequests)
 	h := heads{scan: s, reverse: s.q.reverse}
 	for _, f := range feeds {
 		if err := h.add(ctx, f); err != nil {

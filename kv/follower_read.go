@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/kv/internal/conn"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -25,7 +26,7 @@ import (
 // one for the pages of a pager.
 //
 // How old that is. What was acknowledged before a moment lies at or below any node's clock at that
-// moment plus twice the maximum clock offset (snapshot.go, "The latest possible moment"). So the
+// moment plus twice the maximum clock offset (package conn, "The latest possible moment"). So the
 // estimate of the clocks, from above, plus that, less the timestamp of the read, is how old the
 // read is at most; and a read that is to be no older than d is one at or above that estimate less
 // d.
@@ -69,7 +70,8 @@ func (c *Client) nearRead(ctx context.Context, ks *route.Keyspace,
 		n.near.Freshness = route.FreshAny
 		return n, nil
 	case f.own:
-		n.near.Freshness, n.near.AtLeast, n.near.Wait = route.FreshSession, c.sender.Seen(), sessionWait
+		n.near.Freshness, n.near.Wait = route.FreshSession, sessionWait
+		n.near.AtLeast = c.conn.Sender.Seen()
 	case f.bounded:
 		n.near.Freshness = route.FreshBounded
 	default:
@@ -83,7 +85,7 @@ func (c *Client) nearRead(ctx context.Context, ks *route.Keyspace,
 		within = NearestStaleness +
 			time.Duration(ks.Info.GetClosedTimestampLagMillis())*time.Millisecond
 	}
-	earliest, latest, err := c.clocks(ctx)
+	earliest, latest, err := c.conn.Clocks(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -93,27 +95,6 @@ func (c *Client) nearRead(ctx context.Context, ks *route.Keyspace,
 	}
 	n.near.AtLeast = hlc.Max(n.near.AtLeast, least)
 	return n, nil
-}
-
-// clocks are bounds of the cluster's time: some node's clock stands at earliest or above it, and
-// what was acknowledged until now lies at or below latest.
-func (c *Client) clocks(ctx context.Context) (earliest, latest Timestamp, err error) {
-	earliest, latest, ok := c.knownClocks()
-	if ok {
-		return earliest, latest, nil
-	}
-	asked := time.Now()
-	now, err := c.askClock(ctx)
-	return now, now.Add(time.Since(asked) + 2*c.maxClockOffset()), err
-}
-
-// knownClocks is clocks without asking; ok is false if that is not known.
-func (c *Client) knownClocks() (earliest, latest Timestamp, ok bool) {
-	earliest, latest, short, ok := c.sender.ClockEstimate()
-	if !ok || short > maxShort {
-		return earliest, latest, false
-	}
-	return earliest, latest.Add(short + 2*c.maxClockOffset()), true
 }
 
 // request is how one request of the call is brought to a replica: at a moment, or, if that is zero,
@@ -156,10 +137,11 @@ func (n *nearRead) do(ctx context.Context, s *route.Sender, call *route.Call,
 func (n *nearRead) doAll(ctx context.Context, s *route.Sender, calls []*route.Call, at Timestamp,
 	done func(i int, answer route.Answer, err error) error) error {
 	if n == nil {
-		return s.DoAll(ctx, parallelRequests, calls, done)
+		return s.DoAll(ctx, conn.ParallelRequests, calls, done)
 	}
 	var mu sync.Mutex
-	return inParallel(ctx, len(calls), parallelRequests, func(ctx context.Context, i int) error {
+	return conn.InParallel(ctx, len(calls), conn.ParallelRequests, func(ctx context.Context,
+		i int) error {
 		answer, err := n.do(ctx, s, calls[i], part{at: at})
 		mu.Lock()
 		defer mu.Unlock()
@@ -172,19 +154,10 @@ func (c *Client) note(q *query, began time.Time, at Timestamp, node keys.NodeID,
 	if q.info == nil {
 		return
 	}
-	*q.info = ReadInfo{At: at, Node: uint64(node), Age: c.age(at)}
+	*q.info = ReadInfo{At: at, Node: uint64(node), Age: c.conn.Age(at)}
 	if latest {
 		q.info.Age = time.Since(began)
 	}
-}
-
-// age is how old a moment is, at most; negative if that is not known.
-func (c *Client) age(at Timestamp) time.Duration {
-	_, latest, ok := c.knownClocks()
-	if !ok || at.IsZero() {
-		return -1
-	}
-	return max(0, time.Duration(latest.Wall-at.Wall))
 }
 
 // get reads a key, for a call that any replica may answer if n is not nil, and tells when.
@@ -206,7 +179,7 @@ func (k *Keyspace) get(ctx context.Context, ks *route.Keyspace, key []byte, q *q
 			return nil
 		})
 	}
-	answer, err := n.do(ctx, k.client.sender, call, part{at: q.at, whole: true})
+	answer, err := n.do(ctx, k.client.conn.Sender, call, part{at: q.at, whole: true})
 	if err != nil {
 		return answer, err
 	}
@@ -227,13 +200,14 @@ func (k *Keyspace) get(ctx context.Context, ks *route.Keyspace, key []byte, q *q
 func (k *Keyspace) nearMoment(ctx context.Context, id keys.KeyspaceID, parts []*route.Partition,
 	span keys.Span, n *nearRead) (at Timestamp, err error) {
 	ranged := len(parts) > 0 && parts[0].Descriptor.PrefixLength == keys.KeyspacePrefixLength
-	inner, done := ctx, context.CancelFunc(noCancel)
+	inner, done := ctx, context.CancelFunc(func() {})
 	if ranged {
 		inner, done = context.WithTimeout(ctx, leaderWait)
 	}
 	defer done()
 	var mu sync.Mutex
-	err = inParallel(inner, len(parts), parallelRequests, func(ctx context.Context, i int) error {
+	err = conn.InParallel(inner, len(parts), conn.ParallelRequests, func(ctx context.Context,
+		i int) error {
 		t := &pager{keyspace: k, id: id, hashed: !ranged, hash: parts[i].Hash, near: n,
 			rest: span.Intersect(parts[i].Span)}
 		for t.over = t.rest.Empty(); !t.over; {

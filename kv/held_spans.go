@@ -65,7 +65,7 @@ func (t *Txn) failedOverRead(err *Error) bool {
 	if len(err.Key) == 0 {
 		return true
 	}
-	ks := t.client.sender.Table().KeyspaceByName(err.Keyspace)
+	ks := t.client.conn.Sender.Table().KeyspaceByName(err.Keyspace)
 	if ks == nil {
 		return false
 	}
@@ -85,7 +85,7 @@ func (t *Txn) readOnly() []committer.Span {
 			continue
 		}
 		hash := committer.AllPartitions
-		if ks := t.client.sender.Table().KeyspaceByID(k.Keyspace); ks != nil && ks.Hashed() {
+		if ks := t.client.conn.Sender.Table().KeyspaceByID(k.Keyspace); ks != nil && ks.Hashed() {
 			hash = int(keys.HashPartition(k.Key, ks.Info.HashPartitions))
 		}
 		spans = append(spans, committer.Span{Keyspace: k.Keyspace, Hash: hash, Span: keys.Point(k.Key)})
@@ -136,9 +136,9 @@ func (t *Txn) holdAhead(ctx context.Context) error {
 		return nil
 	}
 	t.heldAhead = true
-	ctx, cancel := t.client.bound(ctx)
+	ctx, cancel := t.client.conn.Bound(ctx)
 	defer cancel()
-	table := t.client.sender.Table()
+	table := t.client.conn.Sender.Table()
 	spans := slices.DeleteFunc(slices.Clone(t.held.spans), func(s committer.Span) bool {
 		return table.KeyspaceByID(s.Keyspace) == nil // it is dropped, which the function will find
 	})

@@ -9,7 +9,6 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
-	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -22,11 +21,11 @@ type Keyspace struct {
 }
 
 // Keyspace returns a handle. Whether the keyspace exists shows with the first call
-// (ErrKeyspaceNotFound), or with Describe.
+// (ErrKeyspaceNotFound).
 func (c *Client) Keyspace(name string) *Keyspace {
 	// So that its partitions are likely to be known at the first call.
-	if ks := c.sender.Table().KeyspaceByName(name); ks != nil {
-		c.sender.Subscribe(ks)
+	if ks := c.conn.Sender.Table().KeyspaceByName(name); ks != nil {
+		c.conn.Sender.Subscribe(ks)
 	}
 	return &Keyspace{client: c, name: name}
 }
@@ -46,7 +45,7 @@ func (k *Keyspace) Get(ctx context.Context, key []byte, options ...GetOption) (P
 	if err := k.check(op, key, nil, q.check()); err != nil {
 		return Pair{}, err
 	}
-	ctx, cancel := k.client.bound(ctx)
+	ctx, cancel := k.client.conn.Bound(ctx)
 	defer cancel()
 	ks, err := k.resolve(ctx, op)
 	if err != nil {
@@ -115,13 +114,13 @@ func (k *Keyspace) check(op string, key, value []byte, bad string) error {
 // one brings a request about one key to its partition.
 func (k *Keyspace) one(ctx context.Context, op string, key []byte, write bool,
 	r *kvpb.Request) (route.Answer, error) {
-	ctx, cancel := k.client.bound(ctx)
+	ctx, cancel := k.client.conn.Bound(ctx)
 	defer cancel()
 	ks, err := k.resolve(ctx, op)
 	if err != nil {
 		return route.Answer{}, err
 	}
-	answer, err := k.client.sender.Do(ctx,
+	answer, err := k.client.conn.Sender.Do(ctx,
 		&route.Call{Keyspace: ks.ID, Key: key, Write: write, Slack: lockSlack, Request: r})
 	if err != nil {
 		return route.Answer{}, wrap(op, k.name, key, err)
@@ -129,78 +128,13 @@ func (k *Keyspace) one(ctx context.Context, op string, key []byte, write bool,
 	return answer, nil
 }
 
-// resolvePause is how long resolve waits for the table to show a keyspace that the core knows.
-const resolvePause = 100 * time.Millisecond
-
-// resolve finds the keyspace in the table. If it is not there, the core is asked: the table may lag
-// behind.
+// resolve finds the keyspace.
 func (k *Keyspace) resolve(ctx context.Context, op string) (*route.Keyspace, error) {
-	s := k.client.sender
-	if ks := s.Table().KeyspaceByName(k.name); ks != nil {
-		s.Subscribe(ks)
-		return ks, nil
-	}
-	if k.name == "" {
+	ks, err := k.client.conn.Resolve(ctx, k.name)
+	if err != nil && k.name == "" {
 		return nil, invalid(op, "", nil, "the keyspace has no name")
 	}
-	for {
-		table := s.Table()
-		if ks := table.KeyspaceByName(k.name); ks != nil {
-			s.Subscribe(ks)
-			return ks, nil
-		}
-		exists := false
-		err := s.Admin(ctx, func(ctx context.Context, c clusterpb.ClusterClient) error {
-			r, err := c.ListKeyspaces(ctx, &clusterpb.ListKeyspacesRequest{})
-			for _, info := range r.GetKeyspaces() {
-				if info.Keyspace.GetName() == k.name &&
-					info.Keyspace.State != clusterpb.KeyspaceState_DROPPING {
-					exists = true
-				}
-			}
-			return err
-		})
-		if err != nil {
-			return nil, wrapAdmin(op, k.name, err)
-		}
-		if !exists {
-			return nil, wrap(op, k.name, nil, &route.Error{Cause: route.ErrNoKeyspace})
-		}
-		s.ReloadTable()
-		if err := k.client.await(ctx, table, resolvePause); err != nil {
-			return nil, wrap(op, k.name, nil,
-				&route.Error{Cause: err, Message: "waiting for the partition table to show the keyspace"})
-		}
-	}
-}
-
-// await waits for a newer table, but no longer than d.
-func (c *Client) await(ctx context.Context, table *route.Table, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-table.Changed():
-	case <-timer.C:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.sender.Done():
-		return route.ErrClosed
-	}
-	return nil
-}
-
-// pause waits for d.
-func (c *Client) pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return &route.Error{Cause: ctx.Err()}
-	case <-c.sender.Done():
-		return &route.Error{Cause: route.ErrClosed}
-	}
+	return ks, wrapAdmin(op, k.name, err)
 }
 
 // isCode reports whether an error is a node's answer of that code, and its timestamp.
@@ -220,7 +154,7 @@ func isCode(err error, code kvpb.ErrorCode) (Timestamp, bool) {
 // cluster only if the client does not know yet.
 func (k *Keyspace) PartitionOf(ctx context.Context, key []byte) (uint64, error) {
 	const op = "locate"
-	s := k.client.sender
+	s := k.client.conn.Sender
 	if ks := s.Table().KeyspaceByName(k.name); ks != nil {
 		if p := ks.ByKey(key); p != nil {
 			return uint64(p.ID), nil
@@ -229,7 +163,7 @@ func (k *Keyspace) PartitionOf(ctx context.Context, key []byte) (uint64, error) 
 	if err := k.check(op, key, nil, ""); err != nil {
 		return 0, err
 	}
-	ctx, cancel := k.client.bound(ctx)
+	ctx, cancel := k.client.conn.Bound(ctx)
 	defer cancel()
 	ks, err := k.resolve(ctx, op)
 	if err != nil {

@@ -61,6 +61,18 @@ func newKeyspaceSettings(options []KeyspaceOption) *keyspaceSettings {
 	return s
 }
 
+// sizes are the effective ones of the settings.
+func (s *keyspaceSettings) sizes() (split, merge uint64) {
+	k := &clusterpb.Keyspace{}
+	if s.splitSize != nil {
+		k.SplitSizeBytes = *s.splitSize
+	}
+	if s.mergeSize != nil {
+		k.MergeSizeBytes = *s.mergeSize
+	}
+	return keys.SplitSizes(k)
+}
+
 // request asks for a keyspace with the settings.
 func (s *keyspaceSettings) request(name string) *clusterpb.CreateKeyspaceRequest {
 	r := &clusterpb.CreateKeyspaceRequest{
@@ -165,6 +177,30 @@ func Replicas(n int) PlacementOption {
 		}
 		s.replicas = n
 	})
+}
+
+// SizeOption says how large the partitions of a keyspace become, as it is created or altered.
+type SizeOption func(*keyspaceSettings)
+
+func (o SizeOption) create(s *keyspaceSettings) { o(s) }
+func (o SizeOption) alter(s *keyspaceSettings)  { o(s) }
+
+// SplitSize is from which size on a partition splits, in bytes: at least a mebibyte; 0 is the
+// default of 256 MiB.
+func SplitSize(bytes uint64) SizeOption {
+	return func(s *keyspaceSettings) { s.splitSize = &bytes }
+}
+
+// MergeSize is below which size two neighbouring partitions together merge, in bytes: at most half
+// of what SplitSize says; 0 is the default, 64 MiB or a quarter of what SplitSize says.
+func MergeSize(bytes uint64) SizeOption {
+	return func(s *keyspaceSettings) { s.mergeSize = &bytes }
+}
+
+// AutoSplit says whether partitions split and merge by themselves, as they do by default, or only
+// when that is asked for.
+func AutoSplit(on bool) SizeOption {
+	return func(s *keyspaceSettings) { s.noAuto = new(bool); *s.noAuto = !on }
 }
 
 // GCWindow is for how long earlier versions can be read, in whole seconds; the cluster's default is
@@ -283,10 +319,6 @@ func badPartitioning(format string, args ...any) error {
 	return &Error{Op: "partitioning", Message: fmt.Sprintf(format, args...),
 		wraps: []error{ErrInvalidArgument}}
 }
-
-// Partitioning is how the keyspace is partitioned, as ParsePartitioning reads it: "hash:8" or
-// "range".
-func (i KeyspaceInfo) Partitioning() string { return partitioningText(i.HashPartitions) }
 
 func partitioningText(hashPartitions int) string {
 	if hashPartitions == 0 {

@@ -7,8 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/kv/internal/conn"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 const (
@@ -32,13 +34,20 @@ const (
 // for the load does without.
 func (l *loader) presplit(ctx context.Context) error {
 	c := l.keyspace.client
-	bounded, cancel := c.bound(ctx)
+	bounded, cancel := c.conn.Bound(ctx)
 	defer cancel()
-	nodes, err := c.Nodes(bounded)
+	listed, err := conn.Ask(bounded, c.conn, clusterpb.ClusterClient.ListNodes,
+		&clusterpb.ListNodesRequest{})
 	if err != nil {
-		return err
+		return wrapAdmin("list nodes", "", err)
 	}
-	parts, err := c.sender.PartitionsOf(bounded, l.id, keys.Span{})
+	usable := map[uint64]bool{}
+	for _, n := range listed.GetNodes() {
+		if n.Alive && n.Status == clusterpb.NodeStatus_NODE_ACTIVE {
+			usable[n.Id] = true
+		}
+	}
+	parts, err := c.conn.Sender.PartitionsOf(bounded, l.id, keys.Span{})
 	if err != nil {
 		return err
 	}
@@ -46,23 +55,17 @@ func (l *loader) presplit(ctx context.Context) error {
 	if ks == nil {
 		return &route.Error{Cause: route.ErrNoKeyspace}
 	}
-	alive := 0
-	for _, n := range nodes {
-		if n.Alive && n.Status == NodeActive {
-			alive++
-		}
-	}
 	size, _ := keys.SplitSizes(ks.Info)
 	sampled, each := l.sample.Keys()
-	boundaries := splitPlan(ks, sampled, each, partSize(l.loaded.Bytes, size, alive))
+	boundaries := splitPlan(ks, sampled, each, partSize(l.loaded.Bytes, size, len(usable)))
 	l.loaded.Planned = len(boundaries)
 	if len(boundaries) > 0 {
 		if err := l.split(ctx, boundaries); err != nil {
 			return err
 		}
 	}
-	if len(parts)+l.loaded.Splits > 1 && alive > 1 {
-		return l.spread(ctx, nodes)
+	if len(parts)+l.loaded.Splits > 1 && len(usable) > 1 {
+		return l.spread(ctx, usable)
 	}
 	return nil
 }
@@ -120,7 +123,7 @@ func (l *loader) split(ctx context.Context, boundaries [][]byte) error {
 	var why error
 	waiting := map[keys.PartitionID]asked{}
 	for {
-		table := c.sender.Table()
+		table := c.conn.Sender.Table()
 		ks := table.KeyspaceByID(l.id)
 		if ks == nil {
 			return &route.Error{Cause: route.ErrNoKeyspace}
@@ -160,26 +163,27 @@ func (l *loader) split(ctx context.Context, boundaries [][]byte) error {
 			waiting[id] = asked{string(key), time.Now()}
 			next = append(next, key)
 		}
-		if err := inParallel(ctx, len(next), splitsAtOnce, func(ctx context.Context, i int) error {
-			_, err := c.SplitPartition(ctx, l.keyspace.name, next[i])
+		if err := conn.InParallel(ctx, len(next), splitsAtOnce, func(ctx context.Context, i int) error {
+			_, err := conn.Ask(ctx, c.conn, clusterpb.ClusterClient.SplitPartition,
+				&clusterpb.SplitPartitionRequest{Keyspace: l.keyspace.name, Key: next[i]})
 			if err != nil {
 				l.mu.Lock()
-				why = err
+				why = wrapAdmin("split a partition", l.keyspace.name, err)
 				l.mu.Unlock()
 			}
 			return ctx.Err()
 		}); err != nil {
 			return err
 		}
-		if err := c.await(ctx, table, tablePause); err != nil {
+		if err := c.conn.Await(ctx, table, tablePause); err != nil {
 			return err
 		}
 	}
 }
 
 // spread has the leaders of the keyspace's partitions led by different nodes, and waits for that,
-// and for what the planner moves.
-func (l *loader) spread(ctx context.Context, nodes []NodeInfo) error {
+// and for what the planner moves. usable are the nodes that may lead.
+func (l *loader) spread(ctx context.Context, usable map[uint64]bool) error {
 	ks := l.table()
 	if ks == nil {
 		return &route.Error{Cause: route.ErrNoKeyspace}
@@ -192,24 +196,24 @@ func (l *loader) spread(ctx context.Context, nodes []NodeInfo) error {
 	chosen := ks.Info.GetLeaders() != "" // it has been said which nodes lead
 	asked := false
 	for {
-		parts, err := c.Partitions(ctx, l.keyspace.name)
+		parts, err := c.conn.Partitions(ctx, l.keyspace.name)
 		if err != nil {
-			return err
+			return wrapAdmin("list partitions", l.keyspace.name, err)
 		}
-		want := leadersOf(parts, nodes)
+		want := leadersOf(parts, usable)
 		done := uint64(0)
 		for _, p := range parts {
-			if chosen || want[p.ID] == 0 || want[p.ID] == p.Leader {
+			if to := want[p.Partition.Id]; chosen || to == 0 || to == p.LeaderNode {
 				done++
 			}
 		}
-		operators, err := c.Operators(ctx)
+		operators, err := conn.Ask(ctx, c.conn, clusterpb.ClusterClient.ListOperators,
+			&clusterpb.ListOperatorsRequest{})
 		if err != nil {
-			return err
+			return wrapAdmin("list operators", "", err)
 		}
-		moving := slices.ContainsFunc(operators, func(o OperatorInfo) bool {
-			return o.Keyspace == l.keyspace.name
-		})
+		moving := slices.ContainsFunc(operators.GetOperators(),
+			func(o *clusterpb.OperatorInfo) bool { return o.Keyspace == l.keyspace.name })
 		l.tell(LoadProgress{Stage: LoadSpreading, Done: done, Total: uint64(len(parts))})
 		switch {
 		case int(done) == len(parts) && !moving:
@@ -223,17 +227,19 @@ func (l *loader) spread(ctx context.Context, nodes []NodeInfo) error {
 		}
 		if !asked && !chosen {
 			asked = true
-			if err := inParallel(ctx, len(parts), splitsAtOnce, func(ctx context.Context, i int) error {
-				if to := want[parts[i].ID]; to != 0 && to != parts[i].Leader {
+			if err := conn.InParallel(ctx, len(parts), splitsAtOnce, func(ctx context.Context,
+				i int) error {
+				if to := want[parts[i].Partition.Id]; to != 0 && to != parts[i].LeaderNode {
 					// The load does without, if it is refused: an operator may be under way.
-					_ = c.TransferLeader(ctx, parts[i].ID, to)
+					_, _ = conn.Ask(ctx, c.conn, clusterpb.ClusterClient.TransferLeader,
+						&clusterpb.TransferLeaderRequest{Partition: parts[i].Partition.Id, ToNode: to})
 				}
 				return ctx.Err()
 			}); err != nil {
 				return err
 			}
 		}
-		if err := c.pause(ctx, 2*tablePause); err != nil {
+		if err := c.conn.Pause(ctx, 2*tablePause); err != nil {
 			return err
 		}
 	}
@@ -241,17 +247,13 @@ func (l *loader) spread(ctx context.Context, nodes []NodeInfo) error {
 
 // leadersOf are the nodes that should lead partitions: of those with a voter the one with the
 // fewest, and of equal ones the present leader.
-func leadersOf(parts []PartitionInfo, nodes []NodeInfo) map[uint64]uint64 {
-	usable := map[uint64]bool{}
-	for _, n := range nodes {
-		usable[n.ID] = n.Alive && n.Status == NodeActive
-	}
+func leadersOf(parts []*clusterpb.PartitionInfo, usable map[uint64]bool) map[uint64]uint64 {
 	most := map[uint64]int{}
 	want := map[uint64]uint64{}
 	for _, p := range parts {
 		var candidates []uint64
-		for _, r := range p.Replicas {
-			if usable[r.Node] && !r.Learner {
+		for _, r := range p.Partition.Replicas {
+			if usable[r.Node] && r.Role != clusterpb.ReplicaRole_LEARNER {
 				candidates = append(candidates, r.Node)
 			}
 		}
@@ -260,7 +262,7 @@ func leadersOf(parts []PartitionInfo, nodes []NodeInfo) map[uint64]uint64 {
 		}
 		best := slices.MinFunc(candidates, func(a, b uint64) int {
 			leads := func(node uint64) int {
-				if node == p.Leader {
+				if node == p.LeaderNode {
 					return 0
 				}
 				return 1
@@ -268,7 +270,7 @@ func leadersOf(parts []PartitionInfo, nodes []NodeInfo) map[uint64]uint64 {
 			return cmp.Or(cmp.Compare(most[a], most[b]), cmp.Compare(leads(a), leads(b)),
 				cmp.Compare(a, b))
 		})
-		want[p.ID] = best
+		want[p.Partition.Id] = best
 		most[best]++
 	}
 	return want

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/kv/internal/conn"
 	"github.com/tidemarkdb/tidemark/kv/internal/sorting"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
@@ -46,7 +47,7 @@ func (l *loader) write(ctx context.Context) error {
 	l.tell(LoadProgress{Stage: LoadWriting, Total: l.loaded.Records})
 	streams := l.sorted(ks)
 	var seen atomic.Uint64
-	err := inParallel(ctx, len(streams), loadStreams, func(ctx context.Context, i int) error {
+	err := conn.InParallel(ctx, len(streams), loadStreams, func(ctx context.Context, i int) error {
 		n, err := l.stream(ctx, streams[i])
 		seen.Add(n)
 		return err
@@ -60,7 +61,7 @@ func (l *loader) write(ctx context.Context) error {
 
 // table is the keyspace as the client's table shows it; nil if it was dropped.
 func (l *loader) table() *route.Keyspace {
-	return l.keyspace.client.sender.Table().KeyspaceByID(l.id)
+	return l.keyspace.client.conn.Sender.Table().KeyspaceByID(l.id)
 }
 
 // gathered are the records that gather for one partition.
@@ -167,8 +168,8 @@ func (l *loader) locate(ctx context.Context, key []byte) (*route.Partition, erro
 		if p := ks.ByKey(key); p != nil {
 			return p, nil
 		}
-		bounded, cancel := l.keyspace.client.bound(ctx)
-		_, err := l.keyspace.client.sender.PartitionsOf(bounded, l.id, keys.Span{})
+		bounded, cancel := l.keyspace.client.conn.Bound(ctx)
+		_, err := l.keyspace.client.conn.Sender.PartitionsOf(bounded, l.id, keys.Span{})
 		cancel()
 		if err != nil {
 			return nil, err
@@ -258,8 +259,8 @@ func (l *loader) sendBlock(ctx context.Context, b *loadBlock, identity *route.Id
 	}
 	c := l.keyspace.client
 	for {
-		bounded, cancel := c.bound(ctx)
-		answer, err := c.sender.Do(bounded, &call)
+		bounded, cancel := c.conn.Bound(ctx)
+		answer, err := c.conn.Sender.Do(bounded, &call)
 		cancel()
 		var failed *route.Error
 		switch {
@@ -274,7 +275,7 @@ func (l *loader) sendBlock(ctx context.Context, b *loadBlock, identity *route.Id
 		case !l.tryAgain(wrap("load", l.keyspace.name, b.first, err)):
 			return wrap("load", l.keyspace.name, b.first, err)
 		}
-		if err := c.pause(ctx, loadPause); err != nil {
+		if err := c.conn.Pause(ctx, loadPause); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/kv/internal/conn"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
@@ -24,10 +25,8 @@ const (
 )
 
 type config struct {
-	route          route.Config
-	requestTimeout time.Duration
-	maxClockOffset time.Duration
-	creating       func(keyspace string, made, total int)
+	conn.Config
+	creating func(keyspace string, made, total int)
 }
 
 // Option is an option of Open: TLS, RequestTimeout, Logger, Metrics and so on.
@@ -39,20 +38,20 @@ func (o clientOption) open(c *config) { o(c) }
 
 // Dialer makes connections with dial instead of TCP. dial must be safe for concurrent use.
 func Dialer(dial func(ctx context.Context, address string) (net.Conn, error)) Option {
-	return clientOption(func(c *config) { c.route.Dial = dial })
+	return clientOption(func(c *config) { c.Route.Dial = dial })
 }
 
 // TLS encrypts connections. Without it they are plain text.
-func TLS(t *tls.Config) Option { return clientOption(func(c *config) { c.route.TLS = t }) }
+func TLS(t *tls.Config) Option { return clientOption(func(c *config) { c.Route.TLS = t }) }
 
 // Logger lets the client say what it notices about the cluster. Without it the client is silent.
-func Logger(l *slog.Logger) Option { return clientOption(func(c *config) { c.route.Logger = l }) }
+func Logger(l *slog.Logger) Option { return clientOption(func(c *config) { c.Route.Logger = l }) }
 
 // RequestTimeout bounds every call whose context has no deadline; 0 lets such calls go on for as
 // long as it takes. The default is DefaultRequestTimeout. A scan, count or range deletion is
 // bounded by it page by page, not as a whole.
 func RequestTimeout(d time.Duration) Option {
-	return clientOption(func(c *config) { c.requestTimeout = d })
+	return clientOption(func(c *config) { c.RequestTimeout = d })
 }
 
 // CreationProgress has progress called while CreateKeyspace or CreateKeyspaceIfMissing waits, by
@@ -69,7 +68,7 @@ func CreationProgress(progress func(keyspace string, made, total int)) Option {
 // is known by the common name of its certificate (TLS), if the servers check certificates.
 func User(name string, password func(context.Context) (string, error)) Option {
 	return clientOption(func(c *config) {
-		c.route.User = &route.User{Name: name, Password: password}
+		c.Route.User = &route.User{Name: name, Password: password}
 	})
 }
 
@@ -82,37 +81,37 @@ func Password(password string) func(context.Context) (string, error) {
 // source returns one, as Authenticate of the etcd API does; empty: none. It is called every few
 // minutes, and when a server does not accept the latest one: a token is valid for 5 minutes.
 func Token(source func(context.Context) (string, error)) Option {
-	return clientOption(func(c *config) { c.route.Token = source })
+	return clientOption(func(c *config) { c.Route.Token = source })
 }
 
 // ConnectionsPerNode spreads requests over n connections to each node. The default is 1, which
 // suits all but the largest values: calls made at the same time share messages on it.
 func ConnectionsPerNode(n int) Option {
-	return clientOption(func(c *config) { c.route.ConnectionsPerNode = n })
+	return clientOption(func(c *config) { c.Route.ConnectionsPerNode = n })
 }
 
 // Metrics registers the client's metrics. Package kvprom has one for Prometheus.
 func Metrics(r metric.Registry) Option {
-	return clientOption(func(c *config) { c.route.Registry = r })
+	return clientOption(func(c *config) { c.Route.Registry = r })
 }
 
 // MaxClockOffset has the client expect that the clocks of two nodes are as far apart as that, even
 // if the servers say that they are closer. It is not needed: the servers say how they are
 // configured.
 func MaxClockOffset(d time.Duration) Option {
-	return clientOption(func(c *config) { c.maxClockOffset = d })
+	return clientOption(func(c *config) { c.MaxClockOffset = d })
 }
 
 // Locality says where the client is, as the servers' --locality does: reads that any replica may
 // answer (Nearest and the like) go to a replica in the same zone, or else in the same region, if
 // there is one. Either may be empty.
 func Locality(region, zone string) Option {
-	return clientOption(func(c *config) { c.route.Region, c.route.Zone = region, zone })
+	return clientOption(func(c *config) { c.Route.Region, c.Route.Zone = region, zone })
 }
 
 // Random sets the source of client ids and jitter; for simulations that are to repeat themselves.
 func Random(random func() uint64) Option {
-	return clientOption(func(c *config) { c.route.Random = random })
+	return clientOption(func(c *config) { c.Route.Random = random })
 }
 
 // query is what the options of a read, or a range deletion, add up to.

@@ -90,7 +90,7 @@ type page struct {
 // scanPage reads the next page. snap is nil to let the node choose the moment.
 func (t *pager) scanPage(ctx context.Context, snap *snapshot, keysOnly bool,
 	rows, size int) (page, error) {
-	ctx, cancel := t.keyspace.client.bound(ctx)
+	ctx, cancel := t.keyspace.client.conn.Bound(ctx)
 	defer cancel()
 	scan := &kvpb.ScanRequest{Reverse: t.reverse, KeysOnly: keysOnly, MaxRows: uint32(rows),
 		MaxBytes: uint32(size)}
@@ -104,7 +104,7 @@ func (t *pager) scanPage(ctx context.Context, snap *snapshot, keysOnly bool,
 				scan.Context = snap.context(p, l)
 			}
 		})
-	answer, err := t.near.do(ctx, t.keyspace.client.sender, call,
+	answer, err := t.near.do(ctx, t.keyspace.client.conn.Sender, call,
 		part{at: snap.moment(), admitted: &t.admitted})
 	if err != nil {
 		return page{}, err
@@ -130,7 +130,7 @@ func (t *pager) scanPage(ctx context.Context, snap *snapshot, keysOnly bool,
 // countPage counts the next keys. p is the partition that answered.
 func (t *pager) countPage(ctx context.Context,
 	snap *snapshot) (count uint64, at Timestamp, p *route.Partition, err error) {
-	ctx, cancel := t.keyspace.client.bound(ctx)
+	ctx, cancel := t.keyspace.client.conn.Bound(ctx)
 	defer cancel()
 	command := &kvpb.CountRequest{}
 	if snap != nil {
@@ -143,7 +143,7 @@ func (t *pager) countPage(ctx context.Context,
 				command.Context = snap.context(p, l)
 			}
 		})
-	answer, err := t.near.do(ctx, t.keyspace.client.sender, call,
+	answer, err := t.near.do(ctx, t.keyspace.client.conn.Sender, call,
 		part{at: snap.moment(), admitted: &t.admitted})
 	if err != nil {
 		return 0, Timestamp{}, nil, err

@@ -195,21 +195,16 @@ func (r *reading) begin(ctx context.Context) error {
 	if !r.at.IsZero() {
 		return nil
 	}
-	at, latest, short, ok := r.client.sender.ClockEstimate()
-	if !ok || short > maxShort {
-		var err error
-		if at, err = r.client.askNow(ctx); err != nil {
-			return err
-		}
-		latest, short = at, 0
+	at, latest, err := r.client.conn.Estimate(ctx)
+	if err == nil {
+		r.start(at, latest)
 	}
-	r.start(at, latest.Add(short))
-	return nil
+	return err
 }
 
 // beginLate takes a moment at which nothing is uncertain.
 func (r *reading) beginLate(ctx context.Context) error {
-	at, err := r.client.lateMoment(ctx)
+	at, err := r.client.conn.LateMoment(ctx)
 	if err != nil {
 		return err
 	}
@@ -237,39 +232,7 @@ func (r *reading) beginIn(ctx context.Context, k *Keyspace, id keys.KeyspaceID,
 // start sets the moment for the first time. The clock that it came from showed no more than latest.
 func (r *reading) start(at, latest Timestamp) {
 	r.at = at
-	r.limitTo(latest.Add(2 * r.client.maxClockOffset()))
-}
-
-const (
-	// maxShort is how much too low the estimate of the time may be; a client that was idle for so
-	// long that it is more asks.
-	maxShort = 20 * time.Millisecond
-	// askWait is how long a node's clock is waited for, askPause comes before the next try.
-	askWait  = 300 * time.Millisecond
-	askPause = 20 * time.Millisecond
-)
-
-// askNow asks the cluster for its time.
-func (c *Client) askNow(ctx context.Context) (Timestamp, error) {
-	for {
-		if at, ok := c.sender.AskClocks(ctx, askWait); ok {
-			return at, nil
-		}
-		if err := c.pause(ctx, askPause); err != nil {
-			return Timestamp{}, err
-		}
-	}
-}
-
-// Now returns what the time is by the clocks of the cluster, at or above every timestamp that this
-// client has seen. A time ago that is to be read or followed from is measured from it: the clock of
-// this machine may be wrong. It waits for a node that answers as long as ctx lasts, or for the
-// request timeout.
-func (c *Client) Now(ctx context.Context) (Timestamp, error) {
-	ctx, cancel := c.bound(ctx)
-	defer cancel()
-	at, err := c.askNow(ctx)
-	return at, wrap("ask the time", "", nil, err)
+	r.limitTo(latest.Add(2 * r.client.conn.MaxClockOffset()))
 }
 
 // again says whether a read that failed is to be tried again, at a moment that has been moved.
@@ -280,7 +243,7 @@ func (r *reading) again(ctx context.Context, err error) error {
 	}
 	if _, future := isCode(err, kvpb.ErrorCode_TIMESTAMP_IN_FUTURE); future && r.untouched() {
 		// The estimate was of no use.
-		at, asked := r.client.askNow(ctx)
+		at, asked := r.client.conn.AskNow(ctx)
 		if asked == nil && at.Less(r.at) {
 			r.start(at, at)
 			return nil
@@ -301,7 +264,7 @@ func (r *reading) moveTo(ctx context.Context, to Timestamp) error {
 		// if nothing is committed in the end.
 		reads := r.reads()
 		reads.Keys, reads.Locked = append(reads.Keys, reads.Locked...), nil
-		if err := r.client.committer.Refresh(ctx, r.id, r.begun, reads, to); err != nil {
+		if err := r.client.conn.Committer.Refresh(ctx, r.id, r.begun, reads, to); err != nil {
 			return err
 		}
 	}
@@ -340,7 +303,7 @@ func (r *reading) get(ctx context.Context, ks *route.Keyspace,
 			}
 			get.At = toWire(r.at)
 		}
-		answer, err := r.near.do(ctx, r.client.sender, &route.Call{
+		answer, err := r.near.do(ctx, r.client.conn.Sender, &route.Call{
 			Keyspace: ks.ID, Key: key, Slack: lockSlack,
 			Request: &kvpb.Request{Command: &kvpb.Request_Get{Get: get}},
 			Prepare: route.PreparerFunc(func(p *route.Partition, l route.Leader) error {
@@ -437,7 +400,7 @@ func (r *reading) count(ctx context.Context, k *Keyspace, ks *route.Keyspace,
 	c := &counter{keyspace: k, ks: ks, q: q, near: r.near}
 	certain := false
 	for {
-		parts, err := k.client.sender.PartitionsOf(ctx, ks.ID, q.span)
+		parts, err := k.client.conn.Sender.PartitionsOf(ctx, ks.ID, q.span)
 		if err != nil {
 			return 0, err
 		}

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
@@ -82,7 +83,7 @@ func TestAgainstRealServers(t *testing.T) {
 			if err != nil || !swap.Swapped {
 				t.Fatalf("%s: %+v, %v", name, swap, err)
 			}
-			parts, err := client.Partitions(ctx, name)
+			parts, err := admin.New(client).Partitions(ctx, name)
 			if err != nil || len(parts) == 0 {
 				t.Fatalf("%s: %+v, %v", name, parts, err)
 			}

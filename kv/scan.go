@@ -80,7 +80,7 @@ func (k *Keyspace) Scan(ctx context.Context, options ...ScanOption) iter.Seq2[Pa
 
 // boundedResolve is resolve within the request timeout.
 func (k *Keyspace) boundedResolve(ctx context.Context, op string) (*route.Keyspace, error) {
-	ctx, cancel := k.client.bound(ctx)
+	ctx, cancel := k.client.conn.Bound(ctx)
 	defer cancel()
 	return k.resolve(ctx, op)
 }
@@ -114,7 +114,7 @@ type scan struct {
 }
 
 func (s *scan) run(ctx context.Context) error {
-	parts, err := s.keyspace.client.sender.PartitionsOf(ctx, s.id, s.q.span)
+	parts, err := s.keyspace.client.conn.Sender.PartitionsOf(ctx, s.id, s.q.span)
 	if err != nil {
 		return err
 	}
@@ -162,13 +162,13 @@ func (s *scan) readNear(ctx context.Context, parts []*route.Partition) error {
 func (s *scan) announce(ctx context.Context, parts []*route.Partition, at Timestamp) {
 	s.announced = make(chan struct{})
 	if s.hashed { // first pages of all partitions come before the first row
-		s.keyspace.client.sender.RaiseSession(at)
+		s.keyspace.client.conn.Sender.RaiseSession(at)
 		close(s.announced)
 		return
 	}
 	s.fetching.Go(func() {
 		defer close(s.announced)
-		s.keyspace.client.sender.Announce(ctx, parts, at, announceWait)
+		s.keyspace.client.conn.Sender.Announce(ctx, parts, at, announceWait)
 	})
 }
 

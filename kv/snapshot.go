@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/kv/internal/conn"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -27,7 +28,7 @@ import (
 // Some partitions of a range keyspace may have no leader for the moment, and a scan may never get
 // to them; and of very many partitions a scan that is left early may not want to ask all. For these
 // the client takes a moment that is late enough for everything, which costs it a wait
-// (lateMoment).
+// (conn.Conn.LateMoment).
 
 const (
 	// announceWait is how long a scan waits at its beginning for nodes to hear of its moment.
@@ -89,9 +90,9 @@ func (s *snapshot) answered(a route.Answer, at Timestamp) error {
 // route.Sender.Moment.
 func (k *Keyspace) moment(ctx context.Context, id keys.KeyspaceID, span keys.Span,
 	heard func(keys.NodeID, *kvpb.Timestamp)) (parts []*route.Partition, at Timestamp, err error) {
-	ctx, cancel := k.client.bound(ctx)
+	ctx, cancel := k.client.conn.Bound(ctx)
 	defer cancel()
-	s := k.client.sender
+	s := k.client.conn.Sender
 	if parts, err = s.PartitionsOf(ctx, id, span); err != nil || len(parts) == 0 {
 		return nil, Timestamp{}, err
 	}
@@ -102,12 +103,12 @@ func (k *Keyspace) moment(ctx context.Context, id keys.KeyspaceID, span keys.Spa
 // momentIn finds a moment for reading a span in partitions.
 func (k *Keyspace) momentIn(ctx context.Context, id keys.KeyspaceID, parts []*route.Partition,
 	span keys.Span, heard func(keys.NodeID, *kvpb.Timestamp)) (at Timestamp, err error) {
-	s := k.client.sender
+	s := k.client.conn.Sender
 	ranged := parts[0].Descriptor.PrefixLength == keys.KeyspacePrefixLength
 	if ranged && len(parts) > maxAsked {
-		return k.client.lateMoment(ctx)
+		return k.client.conn.LateMoment(ctx)
 	}
-	inner, done := ctx, context.CancelFunc(noCancel)
+	inner, done := ctx, context.CancelFunc(func() {})
 	if ranged && anyLed(parts) {
 		inner, done = context.WithTimeout(ctx, leaderWait)
 	}
@@ -119,7 +120,7 @@ func (k *Keyspace) momentIn(ctx context.Context, id keys.KeyspaceID, parts []*ro
 		at = hlc.Max(at, late)
 	}
 	if err != nil && inner != ctx && inner.Err() != nil && ctx.Err() == nil {
-		at, err = k.client.lateMoment(ctx)
+		at, err = k.client.conn.LateMoment(ctx)
 	}
 	return hlc.Max(at, s.Session()), err
 }
@@ -138,7 +139,8 @@ func anyLed(parts []*route.Partition) bool {
 func (k *Keyspace) momentOfEach(ctx context.Context, id keys.KeyspaceID, parts []*route.Partition,
 	span keys.Span) (at Timestamp, err error) {
 	moments := make([]Timestamp, len(parts))
-	err = inParallel(ctx, len(parts), parallelRequests, func(ctx context.Context, i int) (err error) {
+	err = conn.InParallel(ctx, len(parts), conn.ParallelRequests, func(ctx context.Context,
+		i int) (err error) {
 		moments[i], err = k.momentOf(ctx, id, parts[i], span)
 		return err
 	})
@@ -163,57 +165,4 @@ func (k *Keyspace) momentOf(ctx context.Context, id keys.KeyspaceID, p *route.Pa
 		t.advance(first.answer.Partition, false, nil) // it may have been split since
 	}
 	return at, nil
-}
-
-// The latest possible moment.
-//
-// A reader that does not know what it will read, or cannot ask for it, takes a moment that is late
-// enough for all keys of the cluster. Everything that was acknowledged before lies at or below
-// any node's physical clock at that time plus twice hlc.Clock.MaxAhead (the invariants of package
-// hlc), which is twice what servers tell clients as the maximum clock offset
-// (Client.maxClockOffset): the configured bound; twice the configured bound with
-// --kernel-clock-bound, whose commits that wait are ahead of the clocks by the bound. Commit wait
-// moves no timestamp above that: a commit is acknowledged after the clocks have passed it. A node's
-// answer to "what time is it" is at or above its physical clock. So L = that answer + twice the
-// maximum clock offset is late enough, whichever node answers, if it is asked after the reader
-// began.
-//
-// A read at L before its time would push the clocks: a server takes a timestamp in that is up to
-// one MaxAhead ahead of its own. So the reader waits until a clock shows L. A server whose clock is
-// behind that one by no more than the bound takes L in as it takes in any timestamp of its peer.
-// Then the read is exact: nothing is uncertain, however long it takes.
-
-// lateWait is about how long it takes until the latest possible moment can be read.
-func (c *Client) lateWait() time.Duration { return 2 * c.maxClockOffset() }
-
-// lateMoment finds a moment at or above everything that was acknowledged before the call, and
-// returns when a clock shows it.
-func (c *Client) lateMoment(ctx context.Context) (Timestamp, error) {
-	now, err := c.askClock(ctx)
-	if err != nil {
-		return Timestamp{}, err
-	}
-	c.sender.Waited()
-	late := now.Add(c.lateWait())
-	for now.Less(late) {
-		if err := c.pause(ctx, max(time.Duration(late.Wall-now.Wall), askPause)); err != nil {
-			return Timestamp{}, err
-		}
-		if now, err = c.askClock(ctx); err != nil {
-			return Timestamp{}, err
-		}
-	}
-	return hlc.Max(late, c.sender.Session()), nil
-}
-
-// askClock asks the cluster for its time, until a node answers.
-func (c *Client) askClock(ctx context.Context) (Timestamp, error) {
-	for {
-		if now, ok := c.sender.AskClock(ctx, askWait); ok {
-			return now, nil
-		}
-		if err := c.pause(ctx, askPause); err != nil {
-			return Timestamp{}, err
-		}
-	}
 }

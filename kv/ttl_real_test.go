@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
@@ -298,7 +299,7 @@ func none(err error) error {
 // A keyspace has a default, which can be altered, and which a write can do without.
 func TestDefaultTTL(t *testing.T) {
 	withExpiry(t, func(ctx context.Context, client *kv.Client, ks *kv.Keyspace) {
-		info, err := ks.Describe(ctx)
+		info, err := admin.New(client).Keyspace(ctx, ks.Name())
 		if err != nil || info.DefaultTTL != time.Minute {
 			t.Fatalf("the default is %s, %v", info.DefaultTTL, err)
 		}
@@ -451,7 +452,7 @@ func TestExpiredIsCollected(t *testing.T) {
 		}
 		live := func() (keys uint64) {
 			t.Helper()
-			parts, err := client.Partitions(ctx, "things")
+			parts, err := admin.New(client).Partitions(ctx, "things")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -460,7 +461,7 @@ func TestExpiredIsCollected(t *testing.T) {
 			}
 			return keys
 		}
-		if _, err := client.SplitPartition(ctx, "things", []byte("k050")); err != nil {
+		if _, err := admin.New(client).SplitPartition(ctx, "things", []byte("k050")); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute) // virtual
@@ -481,11 +482,11 @@ func TestExpiredIsCollected(t *testing.T) {
 		if err := c.WaitReady(ctx); err != nil {
 			t.Fatal(err)
 		}
-		parts, err := client.Partitions(ctx, "things")
+		parts, err := admin.New(client).Partitions(ctx, "things")
 		if err != nil || len(parts) != 2 {
 			t.Fatalf("%d partitions, %v", len(parts), err)
 		}
-		if _, err := client.MergePartition(ctx, parts[0].ID); err != nil {
+		if _, err := admin.New(client).MergePartition(ctx, parts[0].ID); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(30 * time.Minute) // virtual

@@ -78,7 +78,7 @@ func (c *Client) Begin(ctx context.Context, options ...TxnOption) (*Txn, error) 
 }
 
 func (c *Client) beginTxn(ctx context.Context, o txnOptions, volatile bool) (*Txn, error) {
-	t, err := c.committer.Begin(ctx)
+	t, err := c.conn.Committer.Begin(ctx)
 	if err != nil {
 		return nil, c.wrapTxn("begin", "", nil, err)
 	}
@@ -109,7 +109,7 @@ func (t *Txn) ID() string { return hex.EncodeToString(t.transaction.ID()) }
 func (t *Txn) Again(ctx context.Context) (*Txn, error) {
 	t.Rollback()
 	if t.failed != nil {
-		t.client.committer.Restarted(t.cause)
+		t.client.conn.Committer.Restarted(t.cause)
 	}
 	next, err := t.transaction.Again(ctx)
 	if err != nil {
@@ -164,7 +164,7 @@ func (t *Txn) fail(op, keyspace string, key []byte, err error) error {
 // resolve finds the keyspace, and bounds the context.
 func (t *Txn) resolve(ctx context.Context, op string,
 	ks *Keyspace) (context.Context, context.CancelFunc, *route.Keyspace, error) {
-	ctx, cancel := t.client.bound(ctx)
+	ctx, cancel := t.client.conn.Bound(ctx)
 	found, err := ks.resolve(ctx, op)
 	if err != nil {
 		cancel()
@@ -254,7 +254,8 @@ func (t *Txn) confirm(ctx context.Context) error {
 	}
 	t.transaction.Enter()
 	defer t.transaction.Leave()
-	return t.fail("update", "", nil, t.client.committer.Refresh(ctx, t.id, t.begun, t.reads(), t.at))
+	return t.fail("update", "", nil, t.client.conn.Committer.Refresh(ctx, t.id, t.begun, t.reads(),
+		t.at))
 }
 
 func ownPair(key []byte, w writes.Own) Pair {
@@ -465,10 +466,10 @@ func (t *Txn) write(op string, ks *Keyspace, key []byte, own writes.Own) error {
 	if err := ks.check(op, key, own.Value, ""); err != nil {
 		return err
 	}
-	id := t.client.sender.Table().KeyspaceByName(ks.name)
+	id := t.client.conn.Sender.Table().KeyspaceByName(ks.name)
 	if id == nil {
 		// The table may lag behind; it is asked for within the time that the transaction has.
-		ctx, cancel := t.client.bound(t.transaction.Life())
+		ctx, cancel := t.client.conn.Bound(t.transaction.Life())
 		defer cancel()
 		var err error
 		if id, err = ks.resolve(ctx, op); err != nil {
@@ -538,7 +539,7 @@ func (t *Txn) Commit(ctx context.Context) (Timestamp, error) {
 		t.Rollback()
 		return Timestamp{}, err
 	}
-	ctx, cancel := t.client.bound(ctx)
+	ctx, cancel := t.client.conn.Bound(ctx)
 	defer cancel()
 	t.ended = true
 	all := t.writes.All()
@@ -547,13 +548,13 @@ func (t *Txn) Commit(ctx context.Context) (Timestamp, error) {
 	if err != nil {
 		return Timestamp{}, t.asking(t.fail(op, "", nil, err))
 	}
-	t.client.sender.Saw(at)
+	t.client.conn.Sender.Saw(at)
 	return at, nil
 }
 
 // anyWaits says that a keyspace of the writes has commit wait.
 func (c *Client) anyWaits(writes []committer.Write) bool {
-	table := c.sender.Table()
+	table := c.conn.Sender.Table()
 	var looked keys.KeyspaceID
 	for i := range writes {
 		id := writes[i].Key.Keyspace

@@ -26,7 +26,7 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 		var r *route.Error
 		if errors.As(err, &r) && keyspace == "" && len(r.Conflict.GetKey()) > 0 {
 			// A commit knows only keyspaces' ids, and a key without a keyspace's name is of no use.
-			if ks := c.sender.Table().KeyspaceByID(r.Keyspace); ks != nil {
+			if ks := c.conn.Sender.Table().KeyspaceByID(r.Keyspace); ks != nil {
 				keyspace = ks.Info.Name
 			}
 		}
@@ -36,7 +36,7 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 		Transaction: hex.EncodeToString(of.Other)}
 	named := len(of.Key.Key) > 0
 	if named {
-		ks := c.sender.Table().KeyspaceByID(of.Key.Keyspace)
+		ks := c.conn.Sender.Table().KeyspaceByID(of.Key.Keyspace)
 		switch {
 		case ks != nil:
 			e.Key, e.Keyspace = clone(of.Key.Key), ks.Info.Name

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // A transaction that tries again and again, for longer than any attempt may take, still goes before
@@ -27,7 +28,7 @@ func TestATransactionThatTriesForLongKeepsItsPlace(t *testing.T) {
 				t.Fatalf("in attempt after %s: %v", tx.ID(), err)
 			}
 			time.Sleep(40 * time.Second)
-			if end, err := other.AbortTransaction(ctx, tx.ID()); err != nil || end.Committed {
+			if end, err := admin.New(other).AbortTransaction(ctx, tx.ID()); err != nil || end.Committed {
 				t.Fatalf("%+v, %v", end, err)
 			}
 			if tx, err = tx.Again(ctx); err != nil {
@@ -168,7 +169,7 @@ func TestAlteredLimitsCount(t *testing.T) {
 		if err := putWithin(t, other, "a", 20*time.Second); err != nil {
 			t.Fatal(err)
 		}
-		info, err := other.Keyspace("k").Describe(ctx)
+		info, err := admin.New(other).Keyspace(ctx, "k")
 		if err != nil || info.MaxTransactionAge != 5*time.Second ||
 			info.MaxTransactionIdle != 2*time.Minute {
 			t.Errorf("%+v, %v", info, err)
@@ -205,7 +206,7 @@ func TestTransactionsAreListedAndAborted(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- putWithin(t, other, "a", time.Minute) }()
 		time.Sleep(time.Second)
-		all, more, err := other.Transactions(ctx, "", 10)
+		all, more, err := admin.New(other).Transactions(ctx, "", 10)
 		if err != nil || more || len(all) != 1 {
 			t.Fatalf("%+v, %v, %v", all, more, err)
 		}
@@ -218,26 +219,26 @@ func TestTransactionsAreListedAndAborted(t *testing.T) {
 			string(x.Waiters[0].Key) != "a" || !x.Waiters[0].Write {
 			t.Errorf("%+v", x)
 		}
-		if all, _, err := other.Transactions(ctx, "k", 10); err != nil || len(all) != 1 ||
+		if all, _, err := admin.New(other).Transactions(ctx, "k", 10); err != nil || len(all) != 1 ||
 			all[0].Locks != 8 {
 			t.Errorf("of its keyspace: %+v, %v", all, err)
 		}
-		end, err := other.AbortTransaction(ctx, x.ID)
+		end, err := admin.New(other).AbortTransaction(ctx, x.ID)
 		if err != nil || end.Committed || end.Reason != "it was asked for" {
 			t.Fatalf("%+v, %v", end, err)
 		}
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		if all, _, err := other.Transactions(ctx, "", 10); err != nil || len(all) > 0 {
+		if all, _, err := admin.New(other).Transactions(ctx, "", 10); err != nil || len(all) > 0 {
 			t.Errorf("afterwards: %+v, %v", all, err)
 		}
-		again, err := other.AbortTransaction(ctx, x.ID)
+		again, err := admin.New(other).AbortTransaction(ctx, x.ID)
 		if err != nil || again.Committed || !again.Already || again.Reason != "it was asked for" {
 			t.Errorf("again: %+v, %v", again, err)
 		}
 		none := "00" + x.ID[2:]
-		_, err = other.AbortTransaction(ctx, none)
+		_, err = admin.New(other).AbortTransaction(ctx, none)
 		if !errors.Is(err, kv.ErrNotFound) ||
 			!strings.Contains(err.Error(),
 				"it has ended, or has locked nothing yet; there is nothing to abort") {
@@ -250,7 +251,8 @@ func TestTransactionsAreListedAndAborted(t *testing.T) {
 			t.Errorf("its client: %v", err)
 		}
 		for _, id := range []string{"", "7", x.ID + "00", "zz" + x.ID[2:]} {
-			if _, err := other.AbortTransaction(ctx, id); !errors.Is(err, kv.ErrInvalidArgument) {
+			if _, err := admin.New(other).AbortTransaction(ctx, id); !errors.Is(err,
+				kv.ErrInvalidArgument) {
 				t.Errorf("%q: %v", id, err)
 			}
 		}
@@ -285,12 +287,12 @@ func TestACommitAndAnAbortAgree(t *testing.T) {
 				time.Sleep(1500 * time.Millisecond) // it has a record
 			}
 			type end struct {
-				kv.TransactionEnd
+				admin.TransactionEnd
 				err error
 			}
 			ended := make(chan end, 1)
 			go func() {
-				got, err := other.AbortTransaction(ctx, tx.ID())
+				got, err := admin.New(other).AbortTransaction(ctx, tx.ID())
 				ended <- end{got, err}
 			}()
 			time.Sleep(time.Duration(round/2) * 400 * time.Microsecond)
@@ -331,7 +333,8 @@ func TestAnAbortedUpdateRunsAgain(t *testing.T) {
 				return err
 			}
 			if attempts++; attempts == 1 {
-				if end, err := other.AbortTransaction(ctx, tx.ID()); err != nil || end.Committed {
+				if end, err := admin.New(other).AbortTransaction(ctx, tx.ID()); err != nil ||
+					end.Committed {
 					t.Errorf("%+v, %v", end, err)
 				}
 			}

@@ -197,8 +197,8 @@ func (s *txnScan) page(ctx context.Context) (ended bool, err error) {
 		near: s.reading.near, yield: func(p Pair, _ error) bool { return s.take(p) }}
 	defer one.fetching.Wait()
 	defer cancel()
-	bounded, done := s.reading.client.bound(ctx)
-	parts, err := s.reading.client.sender.PartitionsOf(bounded, s.route.ID, shape.span)
+	bounded, done := s.reading.client.conn.Bound(ctx)
+	parts, err := s.reading.client.conn.Sender.PartitionsOf(bounded, s.route.ID, shape.span)
 	var snap *snapshot
 	if err == nil {
 		snap, err = s.snapshot(bounded, parts, shape.span)

@@ -39,7 +39,7 @@ func (c *Client) Update(ctx context.Context, f func(tx *Txn) error,
 	if f == nil {
 		return Timestamp{}, invalid(op, "", nil, "there is no function to run")
 	}
-	ctx, cancel := c.bound(ctx)
+	ctx, cancel := c.conn.Bound(ctx)
 	defer cancel()
 	var o txnOptions
 	for _, option := range options {
@@ -109,7 +109,7 @@ func (c *Client) pauseRun(ctx context.Context, attempt int) error {
 	if attempt < 8 {
 		d = min(d, runPause<<(attempt-1))
 	}
-	d -= time.Duration(float64(d) / 2 * float64(c.random()>>11) / (1 << 53))
+	d -= time.Duration(float64(d) / 2 * float64(c.conn.Random()>>11) / (1 << 53))
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -117,7 +117,7 @@ func (c *Client) pauseRun(ctx context.Context, attempt int) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-c.sender.Done():
+	case <-c.conn.Sender.Done():
 		return ErrClosed
 	}
 }
@@ -169,13 +169,13 @@ func (t *Txn) asking(err error) error {
 }
 
 func (t *Txn) outcome(ctx context.Context) (Timestamp, error) {
-	ctx, cancel := t.client.bound(ctx)
+	ctx, cancel := t.client.conn.Bound(ctx)
 	defer cancel()
 	at, err := t.transaction.Outcome(ctx)
 	if err != nil {
 		return Timestamp{}, t.asking(inAttempt(t.client.wrapTxn("outcome", "", nil, err), t.attempt))
 	}
-	t.client.sender.Saw(at)
+	t.client.conn.Sender.Saw(at)
 	return at, nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 )
@@ -239,13 +240,14 @@ func testUsers(t *testing.T, hashed bool) {
 				t.Errorf("%s by %s elsewhere: %v", c.name, user, err)
 			}
 		}
-		if _, _, err := client.Transactions(ctx, "k", 10); !errors.Is(err, kv.ErrPermissionDenied) {
+		if _, _, err := admin.New(client).Transactions(ctx, "k", 10); !errors.Is(err,
+			kv.ErrPermissionDenied) {
 			t.Errorf("transactions are shown to %s: %v", user, err)
 		}
 	}
 	// The locks of their transactions are ended by their clients, without others that meet them.
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		open, _, err := root.Transactions(ctx, "k", 10)
+		open, _, err := admin.New(root).Transactions(ctx, "k", 10)
 		if err != nil {
 			t.Fatal(err)
 		}

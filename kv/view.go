@@ -54,7 +54,7 @@ func (c *Client) View(ctx context.Context, f func(s *Snapshot) error, options ..
 	if bad != "" {
 		return invalid(op, "", nil, "%s", bad)
 	}
-	ctx, cancel := c.bound(ctx)
+	ctx, cancel := c.conn.Bound(ctx)
 	defer cancel()
 	if first != nil {
 		s := &Snapshot{reading: reading{client: c}, attempt: 1, anyReplica: true, first: first}
@@ -81,7 +81,7 @@ func (c *Client) View(ctx context.Context, f func(s *Snapshot) error, options ..
 		if stop := c.pauseRun(ctx, attempt); stop != nil {
 			return gaveUp(op, attempt, s.failed, stop)
 		}
-		c.committer.Restarted(s.cause)
+		c.conn.Committer.Restarted(s.cause)
 	}
 }
 
@@ -92,7 +92,7 @@ const promptAttempts = 3
 // took as long, as it takes to wait for a moment at which nothing is uncertain; and there is time
 // for that.
 func (c *Client) lateIsDue(ctx context.Context, attempt int, began time.Time) bool {
-	wait := c.lateWait()
+	wait := c.conn.LateWait()
 	if deadline, has := ctx.Deadline(); has && time.Until(deadline) < wait {
 		return false
 	}
@@ -165,7 +165,7 @@ func (s *Snapshot) Get(ctx context.Context, ks *Keyspace, key []byte) (Pair, err
 	if err := ks.check(op, key, nil, ""); err != nil {
 		return Pair{}, err
 	}
-	ctx, cancel := s.client.bound(ctx)
+	ctx, cancel := s.client.conn.Bound(ctx)
 	defer cancel()
 	id, err := ks.resolve(ctx, op)
 	if err != nil {
@@ -199,7 +199,7 @@ func (s *Snapshot) BatchGet(ctx context.Context, ks *Keyspace, userKeys [][]byte
 			return nil, err
 		}
 	}
-	ctx, cancel := s.client.bound(ctx)
+	ctx, cancel := s.client.conn.Bound(ctx)
 	defer cancel()
 	id, err := ks.resolve(ctx, op)
 	if err != nil {
@@ -267,7 +267,7 @@ func (s *Snapshot) Count(ctx context.Context, ks *Keyspace,
 		s.found(found.At)
 		return n, err
 	}
-	ctx, cancel := s.client.bound(ctx)
+	ctx, cancel := s.client.conn.Bound(ctx)
 	defer cancel()
 	total, err := s.count(ctx, ks, id, &q)
 	return total, s.fail(op, ks.name, nil, err)

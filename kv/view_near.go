@@ -62,4 +62,4 @@ func as[O any](exact []exactOption, others ...O) (options []O) {
 
 // Age is how old the snapshot's moment is, as in ReadInfo; negative if it has none yet, or if the
 // time is not known.
-func (s *Snapshot) Age() time.Duration { return s.client.age(s.Timestamp()) }
+func (s *Snapshot) Age() time.Duration { return s.client.conn.Age(s.Timestamp()) }

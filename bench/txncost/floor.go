@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -20,7 +21,7 @@ type nodes struct {
 
 // reach connects to the nodes of the cluster.
 func reach(ctx context.Context, client *kv.Client) (*nodes, error) {
-	infos, err := client.Nodes(ctx)
+	infos, err := admin.New(client).Nodes(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/progress"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // defaultBenchKeyspace is made if it does not exist; any other name must exist.
@@ -313,7 +314,7 @@ func (a *app) withBench(ctx context.Context, f benchFlags, options []kv.Option,
 func ensureBenchKeyspace(ctx context.Context, client *kv.Client, f benchFlags,
 	layout kv.KeyspaceOption,
 	partitions int) error {
-	info, err := client.Keyspace(f.keyspace).Describe(ctx)
+	info, err := admin.New(client).Keyspace(ctx, f.keyspace)
 	there := err == nil
 	switch {
 	case there:

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // completeTimeout is how long the shell waits at most for what a cluster knows.
@@ -60,7 +61,7 @@ func keyspacesOffered(ctx context.Context, client *kv.Client, _ []string) []stri
 }
 
 func partitionsOffered(ctx context.Context, client *kv.Client, _ []string) (found []string) {
-	all, err := client.Partitions(ctx, "")
+	all, err := admin.New(client).Partitions(ctx, "")
 	if err != nil {
 		return nil
 	}
@@ -71,7 +72,7 @@ func partitionsOffered(ctx context.Context, client *kv.Client, _ []string) (foun
 }
 
 func nodesOffered(ctx context.Context, client *kv.Client, _ []string) (found []string) {
-	all, err := client.Nodes(ctx)
+	all, err := admin.New(client).Nodes(ctx)
 	if err != nil {
 		return nil
 	}
@@ -91,7 +92,7 @@ func explainable(ctx context.Context, client *kv.Client, args []string) (found [
 }
 
 func membersOffered(ctx context.Context, client *kv.Client, _ []string) (found []string) {
-	core, err := client.Core(ctx)
+	core, err := admin.New(client).Core(ctx)
 	if err != nil {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 func (a *app) coreCommand() *cobra.Command {
@@ -48,7 +49,7 @@ state, and does not vote.`,
 		Args: arguments("", 0, 0),
 		RunE: a.verb(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(client *kv.Client) error {
-				core, err := client.Core(ctx)
+				core, err := admin.New(client).Core(ctx)
 				if err != nil {
 					return err
 				}
@@ -58,7 +59,7 @@ state, and does not vote.`,
 	}))
 }
 
-func (a *app) printCore(core kv.Core) error {
+func (a *app) printCore(core admin.Core) error {
 	list := a.list(output.Column{Name: "id", Number: true}, output.Column{Name: "address"},
 		output.Column{Name: "role"}, output.Column{Name: "leads"},
 		output.Column{Name: "leads coordination"}, output.Column{Name: "answers"},
@@ -73,7 +74,7 @@ func (a *app) printCore(core kv.Core) error {
 		list.Row(m.ID, m.Address, m.Role, m.Leader, m.LeadsCoordination, output.Health(m.Answers),
 			m.Behind, doing(m.Address))
 	}
-	if !slices.ContainsFunc(core.Members, func(m kv.CoreMemberInfo) bool {
+	if !slices.ContainsFunc(core.Members, func(m admin.CoreMemberInfo) bool {
 		return m.LeadsCoordination
 	}) {
 		a.say("the coordination store (locks, leases, the etcd API) has no leader")
@@ -85,7 +86,7 @@ func (a *app) printCore(core kv.Core) error {
 }
 
 // coreProgress says how far a change is.
-func coreProgress(c *kv.CoreChange) string {
+func coreProgress(c *admin.CoreChange) string {
 	if c.WaitsFor == "" {
 		return c.Step
 	}
@@ -202,7 +203,7 @@ func (a *app) changeCore(ctx context.Context, wish coreWish, background bool) er
 			return err
 		}
 		if background {
-			core, err := client.Core(ctx)
+			core, err := admin.New(client).Core(ctx)
 			if err != nil {
 				return err
 			}
@@ -223,7 +224,7 @@ func (a *app) changeCore(ctx context.Context, wish coreWish, background bool) er
 	})
 }
 
-func coreVoters(core kv.Core) (n int) {
+func coreVoters(core admin.Core) (n int) {
 	for _, m := range core.Members {
 		if m.Role != "learner" {
 			n++
@@ -235,11 +236,11 @@ func coreVoters(core kv.Core) (n int) {
 // begin asks for the change. The id of a newcomer is replaced by the address of that member.
 func (w *coreWish) begin(ctx context.Context, client *kv.Client) error {
 	if _, err := strconv.ParseUint(w.add, 10, 64); err == nil || w.member {
-		core, err := client.Core(ctx)
+		core, err := admin.New(client).Core(ctx)
 		if err != nil {
 			return err
 		}
-		at := slices.IndexFunc(core.Members, func(m kv.CoreMemberInfo) bool {
+		at := slices.IndexFunc(core.Members, func(m admin.CoreMemberInfo) bool {
 			return m.Address == w.add || strconv.FormatUint(m.ID, 10) == w.add
 		})
 		if at < 0 {
@@ -248,16 +249,16 @@ func (w *coreWish) begin(ctx context.Context, client *kv.Client) error {
 		w.add = core.Members[at].Address
 	}
 	if w.learner {
-		return client.AddCoreLearner(ctx, w.add)
+		return admin.New(client).AddCoreLearner(ctx, w.add)
 	}
-	return client.ChangeCore(ctx, w.add, w.remove)
+	return admin.New(client).ChangeCore(ctx, w.add, w.remove)
 }
 
 // awaitCore shows on standard error how the change of the members goes on, until it is done.
-func (a *app) awaitCore(ctx context.Context, client *kv.Client) (kv.Core, error) {
+func (a *app) awaitCore(ctx context.Context, client *kv.Client) (admin.Core, error) {
 	before, answered := "", time.Now()
 	for {
-		core, err := client.Core(ctx)
+		core, err := admin.New(client).Core(ctx)
 		switch {
 		case ctx.Err() != nil:
 		case err != nil && time.Since(answered) > coreSilence:
@@ -284,7 +285,7 @@ func (a *app) awaitCore(ctx context.Context, client *kv.Client) (kv.Core, error)
 }
 
 // check says what is not as it was asked for: another command has come between.
-func (w *coreWish) check(core kv.Core) error {
+func (w *coreWish) check(core admin.Core) error {
 	var addresses []string
 	added, removed := w.add == "", true
 	for _, m := range core.Members {

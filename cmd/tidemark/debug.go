@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 func (a *app) debugCommand() *cobra.Command {
@@ -67,17 +68,18 @@ rows of the others are listed all the same, and the exit code is not 0.`,
 
 func (a *app) debugTxns(ctx context.Context, client *kv.Client, keyspace string,
 	most, waiters int) error {
-	found, more, err := client.LiveTransactions(ctx, keyspace, most)
+	found, more, err := admin.New(client).LiveTransactions(ctx, keyspace, most)
 	return a.printFound(found, more, waiters, err)
 }
 
-func (a *app) printFound(found []kv.LiveTransaction, more bool, waiters int, failed error) error {
+func (a *app) printFound(found []admin.LiveTransaction, more bool, waiters int,
+	failed error) error {
 	return a.unansweredAfter(failed, func() error { return a.printTxns(found, more, waiters) })
 }
 
 // unansweredAfter prints what was found, and complains about the partitions that did not answer.
 func (a *app) unansweredAfter(failed error, print func() error) error {
-	var unanswered *kv.UnansweredError
+	var unanswered *admin.UnansweredError
 	if failed != nil && !errors.As(failed, &unanswered) {
 		return failed
 	}
@@ -93,7 +95,7 @@ func (a *app) unansweredAfter(failed error, print func() error) error {
 	return exit.Silent(exit.OfClient(failed))
 }
 
-func (a *app) printTxns(found []kv.LiveTransaction, more bool, waiters int) error {
+func (a *app) printTxns(found []admin.LiveTransaction, more bool, waiters int) error {
 	list := a.list(
 		output.Column{Name: "transaction", Whole: true}, output.Column{Name: "does"},
 		output.Column{Name: "key"}, output.Column{Name: "for", Number: true},

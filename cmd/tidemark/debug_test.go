@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // One transaction holds a lock, another and a plain write wait for it, and a later one holds a lock
@@ -127,7 +128,7 @@ func TestDebugTxnsNamesSpansApart(t *testing.T) {
 	var out bytes.Buffer
 	a := &app{streams: streams{out: &out, err: io.Discard,
 		getenv: func(string) string { return "" }}, format: output.TSV, headers: true}
-	found := []kv.LiveTransaction{
+	found := []admin.LiveTransaction{
 		{ID: "aa", Keyspace: "k", Partition: 1, Key: []byte("a"), Locks: 1, Spans: 2},
 		{ID: "bb", Keyspace: "k", Partition: 1, Spans: 1}}
 	if err := a.printTxns(found, false, 1); err != nil {
@@ -147,11 +148,11 @@ func TestDebugTxnsNamesSpansApart(t *testing.T) {
 // What is known is printed, and so is which partitions did not answer; anything else that goes
 // wrong is the error.
 func TestDebugTxnsWithoutSomePartitions(t *testing.T) {
-	unanswered := &kv.UnansweredError{Partitions: []*kv.Error{
+	unanswered := &admin.UnansweredError{Partitions: []*kv.Error{
 		{Op: "live transactions", Keyspace: "fruit", Partition: 7, Message: "timed out"},
 		{Op: "live transactions", Keyspace: "fruit", Partition: 9, Message: "no leader is known"},
 	}}
-	found := []kv.LiveTransaction{
+	found := []admin.LiveTransaction{
 		{ID: "00ff", Keyspace: "fruit", Partition: 8, Key: []byte("apple"), Locks: 1}}
 	for _, c := range []struct {
 		err  error

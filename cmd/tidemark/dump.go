@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/progress"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 func (a *app) dumpCommand() *cobra.Command {
@@ -87,7 +88,7 @@ func (a *app) dump(ctx context.Context, keyspace string, f scanFlags, format rec
 			Out: a.err, Terminal: a.errTerminal, Width: a.errWidth, Quiet: quiet || a.outTerminal,
 			What: "dump " + keyspace, Unit: "records",
 		})
-		info, err := ks.Describe(ctx)
+		info, err := admin.New(client).Keyspace(ctx, keyspace)
 		if err != nil {
 			return err
 		}

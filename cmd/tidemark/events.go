@@ -9,6 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 func (a *app) eventsCommand() *cobra.Command {
@@ -29,7 +30,7 @@ were taken out; and requests of administrators. The cluster keeps the last ten t
 				return exit.Usagef("--limit %d: at least 1", limit)
 			}
 			return a.withClient(ctx, func(client *kv.Client) error {
-				events, err := client.Events(ctx, partition, node, limit)
+				events, err := admin.New(client).Events(ctx, partition, node, limit)
 				if err != nil {
 					return err
 				}
@@ -45,7 +46,7 @@ were taken out; and requests of administrators. The cluster keeps the last ten t
 	return a.client(a.printing(cmd))
 }
 
-func (a *app) printEvents(events []kv.Event) error {
+func (a *app) printEvents(events []admin.Event) error {
 	list := a.list(output.Column{Name: "at", Whole: true}, output.Column{Name: "kind"},
 		output.Column{Name: "partition", Number: true}, output.Column{Name: "keyspace"},
 		output.Column{Name: "from", Number: true, Detail: true},

@@ -141,10 +141,13 @@ var may = []struct {
 	{"placement/...", append(ground[:len(ground):len(ground)], "placement/...")},
 
 	// The SDK brings no server with it. Only what tests import of it does.
-	{"kv/kvtest/...", []string{"kv", "kv/kvtest/...", "hlc", "rpc/...", "deploy/embedded"}},
+	{"kv/kvtest/...", []string{"kv", "kv/admin", "kv/kvtest/...", "hlc", "rpc/...", "deploy/embedded"}},
 	{"kv/coord", []string{"hlc", "kv", "kv/coord/direct", "rpc/coordpb"}},
 	{"kv/coord/direct", []string{"rpc", "rpc/coordpb", "rpc/wire"}},
 	{"kv/kvprom", []string{"kv", "rpc/metric/..."}},
+	// kv knows nothing of its administration.
+	{"kv/admin", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "kv",
+		"kv/internal/...")},
 	{"kv/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "kv/...")},
 
 	// The one place that wires the parts together.
@@ -165,22 +168,22 @@ var may = []struct {
 	// Checkers. They know histories, and not what made them.
 	{"bench/proof/revisions", nil},
 	{"bench/proof/driver", []string{"rpc/metric", "bench/proof/history", "bench/proof/calm", "kv",
-		"kv/coord/direct"}},
+		"kv/admin", "kv/coord/direct"}},
 	{"bench/proof/coordination", []string{"hlc", "bench/proof/driver", "bench/proof/revisions",
 		"kv", "kv/coord"}},
 	{"bench/proof/workloads", []string{"bench/proof/coordination", "bench/proof/driver",
-		"bench/proof/history", "bench/proof/isolation", "kv"}},
-	{"bench/proof/sim", []string{"bench/proof/...", "kv", "kv/kvtest", "hlc", "rpc/...",
+		"bench/proof/history", "bench/proof/isolation", "kv", "kv/admin"}},
+	{"bench/proof/sim", []string{"bench/proof/...", "kv", "kv/admin", "kv/kvtest", "hlc", "rpc/...",
 		"range/replica/proposal", "deploy/embedded"}},
 	{"bench/compare/coordination", []string{"bench/proof/process", "bench/proof/reference",
 		"kv/coord"}},
 	{"bench/kvtarget", []string{"bench", "kv"}},
-	{"bench/proof/faults", []string{"bench/...", "kv", "kv/kvprom", "hlc", "rpc/...",
+	{"bench/proof/faults", []string{"bench/...", "kv", "kv/admin", "kv/kvprom", "hlc", "rpc/...",
 		"range/engine", "range/keys", "deploy/certs", "deploy/embedded"}},
-	{"bench/...", []string{"bench/...", "kv", "kv/coord/...", "kv/kvprom", "hlc", "rpc/...",
+	{"bench/...", []string{"bench/...", "kv", "kv/admin", "kv/coord/...", "kv/kvprom", "hlc", "rpc/...",
 		"range/engine", "range/keys", "deploy/certs", "deploy/embedded"}},
-	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "kv/coord", "kv/kvprom",
-		"hlc", "rpc", "rpc/coordpb", "rpc/wire", "range/keys", "placement/etcdapi/etcdfile",
+	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "kv/admin", "kv/coord",
+		"kv/kvprom", "hlc", "rpc", "rpc/coordpb", "rpc/wire", "range/keys", "placement/etcdapi/etcdfile",
 		"deploy/certs", "deploy/embedded"}},
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/progress"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 func (a *app) keyspaceCommand() *cobra.Command {
@@ -195,11 +196,11 @@ func (a *app) createKeyspace(ctx context.Context, name string, f createFlags) er
 	if err != nil {
 		return err
 	}
-	info, err := keyspace.Describe(ctx)
+	info, err := admin.New(client).Keyspace(ctx, keyspace.Name())
 	if err != nil {
 		return err
 	}
-	return a.printKeyspaces([]kv.KeyspaceInfo{info})
+	return a.printKeyspaces([]admin.KeyspaceInfo{info})
 }
 
 // creationProgress shows how many partitions of a new keyspace have been made.
@@ -233,7 +234,7 @@ func (a *app) keyspaceListCommand() *cobra.Command {
 		Args:  arguments("", 0, 0),
 		RunE: a.verb(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(client *kv.Client) error {
-				keyspaces, err := client.Keyspaces(ctx)
+				keyspaces, err := admin.New(client).Keyspaces(ctx)
 				if err != nil {
 					return err
 				}
@@ -258,11 +259,11 @@ func (a *app) keyspaceDescribeCommand() *cobra.Command {
 }
 
 func (a *app) describeKeyspace(ctx context.Context, client *kv.Client, name string) error {
-	info, err := client.Keyspace(name).Describe(ctx)
+	info, err := admin.New(client).Keyspace(ctx, name)
 	if err != nil {
 		return err
 	}
-	partitions, err := client.Partitions(ctx, name)
+	partitions, err := admin.New(client).Partitions(ctx, name)
 	// One that is being set up or dropped has none to show.
 	if err != nil && !errors.Is(err, kv.ErrKeyspaceNotFound) {
 		return err
@@ -325,7 +326,7 @@ var keyspaceColumns = []output.Column{
 	{Name: "gc window"}, {Name: "commit wait"}, {Name: "state"}, {Name: "waiting for"},
 }
 
-func keyspaceCells(info kv.KeyspaceInfo) []any {
+func keyspaceCells(info admin.KeyspaceInfo) []any {
 	by := "range"
 	if info.Hashed() {
 		by = fmt.Sprintf("hash:%d", info.HashPartitions)
@@ -334,11 +335,11 @@ func keyspaceCells(info kv.KeyspaceInfo) []any {
 		string(info.State), orNone(info.WaitingFor)}
 }
 
-func (a *app) printKeyspaces(keyspaces []kv.KeyspaceInfo) error {
+func (a *app) printKeyspaces(keyspaces []admin.KeyspaceInfo) error {
 	columns, cells := keyspaceColumns, keyspaceCells
 	if a.format == output.JSON {
 		columns = slices.Concat(columns, placeColumns, limitColumns, sizeColumns, ttlColumns)
-		cells = func(info kv.KeyspaceInfo) []any {
+		cells = func(info admin.KeyspaceInfo) []any {
 			return slices.Concat(keyspaceCells(info), placeCells(info), limitCells(info),
 				sizeCells(info), ttlCells(info))
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // limitFlags are the limits of transactions that a keyspace has.
@@ -116,14 +117,14 @@ func (f *placeFlags) options() (options []kv.PlacementOption, err error) {
 
 var placeColumns = []output.Column{{Name: "place"}, {Name: "leaders"}}
 
-func placeCells(info kv.KeyspaceInfo) []any {
+func placeCells(info admin.KeyspaceInfo) []any {
 	return []any{orNone(info.Placement), orNone(info.Leaders)}
 }
 
 var limitColumns = []output.Column{{Name: "closed lag"}, {Name: "txn max age"},
 	{Name: "txn max idle"}}
 
-func limitCells(info kv.KeyspaceInfo) []any {
+func limitCells(info admin.KeyspaceInfo) []any {
 	return []any{info.ClosedLag, info.MaxTransactionAge, info.MaxTransactionIdle}
 }
 

@@ -5,11 +5,12 @@ import (
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // latencies lists how far away each node is from here.
 func (a *app) latencies(ctx context.Context, client *kv.Client) error {
-	nodes, err := client.NodeLatencies(ctx)
+	nodes, err := admin.New(client).NodeLatencies(ctx)
 	if err != nil {
 		return err
 	}
@@ -31,7 +32,7 @@ func (a *app) latencies(ctx context.Context, client *kv.Client) error {
 }
 
 // nearness says what a node has in common with this program.
-func nearness(n kv.NodeLatency) any {
+func nearness(n admin.NodeLatency) any {
 	switch {
 	case n.SameZone:
 		return "same zone"

@@ -16,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/progress"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -132,8 +133,8 @@ func (l *load) run(ctx context.Context) error {
 		case info.IsDir():
 			return exit.Usagef("load: %s is a directory", l.file)
 		case info.Mode().IsRegular() && l.bulk.presplit:
-			return l.withKeyspace(ctx, l.keyspace,
-				func(ks *kv.Keyspace) error { return l.loadBlocks(ctx, file, true, ks) })
+			return l.withClient(ctx,
+				func(client *kv.Client) error { return l.loadBlocks(ctx, file, true, client) })
 		case info.Mode().IsRegular():
 			if err := l.check(ctx, file); err != nil {
 				return err
@@ -142,11 +143,10 @@ func (l *load) run(ctx context.Context) error {
 		in = file
 	}
 	return l.withClient(ctx, func(client *kv.Client) error {
-		ks := client.Keyspace(l.keyspace)
 		if l.bulk.presplit {
-			return l.loadBlocks(ctx, in, false, ks)
+			return l.loadBlocks(ctx, in, false, client)
 		}
-		return l.write(ctx, in, client, ks)
+		return l.write(ctx, in, client, client.Keyspace(l.keyspace))
 	})
 }
 
@@ -172,7 +172,7 @@ func (l *load) check(ctx context.Context, file *os.File) error {
 
 func (l *load) write(ctx context.Context, in io.Reader, client *kv.Client,
 	ks *kv.Keyspace) error {
-	if _, err := ks.Describe(ctx); err != nil {
+	if _, err := admin.New(client).Keyspace(ctx, ks.Name()); err != nil {
 		return err // also where there is no record that would notice
 	}
 	shown := l.progress("load " + l.keyspace)
@@ -181,7 +181,7 @@ func (l *load) write(ctx context.Context, in io.Reader, client *kv.Client,
 	shown.Stop()
 	elapsed := shown.Elapsed()
 	if err == nil {
-		l.showExpiries(ctx, ks, l.expired)
+		l.showExpiries(ctx, client, l.expired)
 		return l.show(written, elapsed)
 	}
 	of := ""
@@ -254,7 +254,7 @@ func clockOf(ctx context.Context, client *kv.Client) (func() time.Time, error) {
 
 // showExpiries says how many records had expired, and how many expire although the file does not
 // say so: those of a dump may have lived for ever where they were.
-func (l *load) showExpiries(ctx context.Context, ks *kv.Keyspace, expired uint64) {
+func (l *load) showExpiries(ctx context.Context, client *kv.Client, expired uint64) {
 	if l.quiet {
 		return
 	}
@@ -265,7 +265,7 @@ func (l *load) showExpiries(ctx context.Context, ks *kv.Keyspace, expired uint64
 	if l.unsaid == 0 || len(l.options) > 0 {
 		return
 	}
-	if info, err := ks.Describe(ctx); err == nil && info.DefaultTTL != 0 {
+	if info, err := admin.New(client).Keyspace(ctx, l.keyspace); err == nil && info.DefaultTTL != 0 {
 		fmt.Fprintf(l.err, "load %s: records that do not say when they expire: %d; they live for %s, "+
 			"the default of the keyspace (--ttl never: for ever)\n", l.keyspace, l.unsaid,
 			info.DefaultTTL)

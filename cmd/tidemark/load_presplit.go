@@ -70,7 +70,8 @@ func (s *stages) stop() {
 }
 
 // loadBlocks loads in blocks. again: in can be read again from its beginning.
-func (l *load) loadBlocks(ctx context.Context, in io.Reader, again bool, ks *kv.Keyspace) error {
+func (l *load) loadBlocks(ctx context.Context, in io.Reader, again bool,
+	client *kv.Client) error {
 	began := time.Now()
 	shown := stages{load: l}
 	options := []kv.LoadOption{kv.Presplit(), kv.LoadMemory(int(l.bulk.memory)),
@@ -81,13 +82,13 @@ func (l *load) loadBlocks(ctx context.Context, in io.Reader, again bool, ks *kv.
 	for _, o := range l.options {
 		options = append(options, o.(kv.LoadOption))
 	}
-	done, err := ks.Load(ctx, l.records(ctx, in, again), options...)
+	done, err := client.Keyspace(l.keyspace).Load(ctx, l.records(ctx, in, again), options...)
 	shown.stop()
 	for _, note := range done.Notes {
 		fmt.Fprintf(l.err, "load %s: %s\n", l.keyspace, note)
 	}
 	if err == nil {
-		l.showExpiries(ctx, ks, done.Expired)
+		l.showExpiries(ctx, client, done.Expired)
 		return l.showLoaded(done, time.Since(began))
 	}
 	var line *records.LineError

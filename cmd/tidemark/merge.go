@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 func (a *app) mergeCommand() *cobra.Command {
@@ -38,7 +39,7 @@ cancels it.`,
 				return err
 			}
 			return a.withClient(ctx, func(client *kv.Client) error {
-				merge, err := client.MergePartition(ctx, partition)
+				merge, err := admin.New(client).MergePartition(ctx, partition)
 				if err != nil {
 					return err
 				}
@@ -63,17 +64,20 @@ cancels it.`,
 
 // awaitMerge shows on standard error how a merge goes on, until it has ended, and says whether the
 // neighbour is gone.
-func (a *app) awaitMerge(ctx context.Context, client *kv.Client, m kv.Merge) error {
-	mine := func(o kv.OperatorInfo) bool { return o.ID == m.Operator }
+func (a *app) awaitMerge(ctx context.Context, client *kv.Client, m admin.Merge) error {
+	mine := func(o admin.OperatorInfo) bool { return o.ID == m.Operator }
 	if err := a.followOperators(ctx, client, mine); err != nil {
 		return err
 	}
-	all, err := persist(ctx, func() ([]kv.PartitionInfo, error) { return client.Partitions(ctx, "") })
+	all, err := persist(ctx, func() ([]admin.PartitionInfo,
+		error) {
+		return admin.New(client).Partitions(ctx, "")
+	})
 	if err != nil {
 		return err
 	}
 	there := func(id uint64) bool {
-		return slices.ContainsFunc(all, func(p kv.PartitionInfo) bool { return p.ID == id })
+		return slices.ContainsFunc(all, func(p admin.PartitionInfo) bool { return p.ID == id })
 	}
 	if there(m.Partition) && !there(m.Right) {
 		return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // lookAgain is how often a move that is waited for is looked at, lookSoon how often at first: the
@@ -50,14 +51,14 @@ interrupt it at any time, and see "tidemark operators". --cancel cancels the cha
 			}
 			if cancel {
 				return a.withClient(ctx, func(client *kv.Client) error {
-					return client.CancelOperator(ctx, partition)
+					return admin.New(client).CancelOperator(ctx, partition)
 				})
 			}
 			if from == 0 || to == 0 {
 				return exit.Usagef("say from which node to which: --from NODE --to NODE")
 			}
 			return a.withClient(ctx, func(client *kv.Client) error {
-				if err := client.MoveReplica(ctx, partition, from, to); err != nil {
+				if err := admin.New(client).MoveReplica(ctx, partition, from, to); err != nil {
 					return err
 				}
 				outcome := "under way"
@@ -87,16 +88,16 @@ interrupt it at any time, and see "tidemark operators". --cancel cancels the cha
 // followOperator shows on standard error how a partition's operator goes on, until it has ended.
 func (a *app) followOperator(ctx context.Context, client *kv.Client, partition uint64) error {
 	return a.followOperators(ctx, client,
-		func(o kv.OperatorInfo) bool { return o.Partition == partition })
+		func(o admin.OperatorInfo) bool { return o.Partition == partition })
 }
 
 // followOperators shows how the operator goes on that a function knows, until there is none.
 func (a *app) followOperators(ctx context.Context, client *kv.Client,
-	known func(kv.OperatorInfo) bool) error {
+	known func(admin.OperatorInfo) bool) error {
 	before := ""
 	for pause := looking(0); ; {
-		operators, err := persist(ctx, func() ([]kv.OperatorInfo, error) {
-			return client.Operators(ctx)
+		operators, err := persist(ctx, func() ([]admin.OperatorInfo, error) {
+			return admin.New(client).Operators(ctx)
 		})
 		if err != nil {
 			return err
@@ -130,7 +131,10 @@ func (a *app) awaitOperator(ctx context.Context, client *kv.Client, partition, n
 	if err := a.followOperator(ctx, client, partition); err != nil {
 		return err
 	}
-	all, err := persist(ctx, func() ([]kv.PartitionInfo, error) { return client.Partitions(ctx, "") })
+	all, err := persist(ctx, func() ([]admin.PartitionInfo,
+		error) {
+		return admin.New(client).Partitions(ctx, "")
+	})
 	if err != nil {
 		return err
 	}
@@ -161,7 +165,7 @@ next step, and what that step waits for.`,
 		Args: arguments("nothing", 0, 0),
 		RunE: a.verb(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(client *kv.Client) error {
-				operators, err := client.Operators(ctx)
+				operators, err := admin.New(client).Operators(ctx)
 				if err != nil {
 					return err
 				}
@@ -171,7 +175,7 @@ next step, and what that step waits for.`,
 	}))
 }
 
-func (a *app) printOperators(operators []kv.OperatorInfo) error {
+func (a *app) printOperators(operators []admin.OperatorInfo) error {
 	list := a.list(output.Column{Name: "id", Number: true},
 		output.Column{Name: "kind"}, output.Column{Name: "partition", Number: true},
 		output.Column{Name: "keyspace"}, output.Column{Name: "from", Number: true, Detail: true},

@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/progress"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 func (a *app) nodeCommand() *cobra.Command {
@@ -27,19 +28,19 @@ interrupt it at any time, and give it again to see the progress.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(
-		a.nodeStatusCommand("drain", kv.NodeDraining, "Have a node lead nothing",
+		a.nodeStatusCommand("drain", admin.NodeDraining, "Have a node lead nothing",
 			`Have a node lead nothing, and give it nothing new. It keeps its replicas, so that it can
 be stopped for a while without a pause for any client. "tidemark node undo" takes it back.`),
-		a.nodeStatusCommand("decommission", kv.NodeDecommissioning, "Take a node out for good",
+		a.nodeStatusCommand("decommission", admin.NodeDecommissioning, "Take a node out for good",
 			`Move everything from a node to other nodes, and then let it go for good: its id is refused
 afterwards, and its directory can be deleted. It is refused if the other nodes have no place for
 what it holds. Until it is done, "tidemark node undo" takes it back; what has moved stays moved.`),
-		a.nodeStatusCommand("undo", kv.NodeActive, "Take a drain or decommissioning back",
+		a.nodeStatusCommand("undo", admin.NodeActive, "Take a drain or decommissioning back",
 			`Have a node hold replicas and lead again.`))
 	return root
 }
 
-func (a *app) nodeStatusCommand(name string, want kv.NodeStatus,
+func (a *app) nodeStatusCommand(name string, want admin.NodeStatus,
 	short, long string) *cobra.Command {
 	var dry, background, quiet bool
 	cmd := &cobra.Command{
@@ -56,9 +57,9 @@ func (a *app) nodeStatusCommand(name string, want kv.NodeStatus,
 				return err
 			}
 			return a.withClient(ctx, func(client *kv.Client) error {
-				set := client.SetNodeStatus
+				set := admin.New(client).SetNodeStatus
 				if dry {
-					set = client.CheckNodeStatus
+					set = admin.New(client).CheckNodeStatus
 				}
 				p, err := set(ctx, node, want)
 				if err == nil && !dry && !background {
@@ -92,13 +93,13 @@ func parseNode(text string) (uint64, error) {
 const sayInTheWay = 10 * time.Second
 
 // awaitNode shows how a node comes to the status that is wanted, until it is there.
-func (a *app) awaitNode(ctx context.Context, client *kv.Client, node uint64, want kv.NodeStatus,
-	p kv.NodeProgress, quiet bool) (kv.NodeProgress, error) {
-	if want == kv.NodeActive {
+func (a *app) awaitNode(ctx context.Context, client *kv.Client, node uint64, want admin.NodeStatus,
+	p admin.NodeProgress, quiet bool) (admin.NodeProgress, error) {
+	if want == admin.NodeActive {
 		return p, nil
 	}
 	total, unit := p.Leaders, "leaders"
-	if want == kv.NodeDecommissioning {
+	if want == admin.NodeDecommissioning {
 		total, unit = p.Replicas, "replicas"
 	}
 	bar := progress.Start(progress.Options{Out: a.err, Terminal: a.errTerminal, Width: a.errWidth,
@@ -107,25 +108,25 @@ func (a *app) awaitNode(ctx context.Context, client *kv.Client, node uint64, wan
 	defer bar.Stop()
 	way, said, since := "", "", time.Now()
 	for {
-		now, err := persist(ctx, func() (kv.NodeProgress, error) {
-			return client.CheckNodeStatus(ctx, node, want)
+		now, err := persist(ctx, func() (admin.NodeProgress, error) {
+			return admin.New(client).CheckNodeStatus(ctx, node, want)
 		})
 		if err != nil {
 			return p, err
 		}
 		now.Before, p = p.Before, now
 		left := p.Leaders
-		if want == kv.NodeDecommissioning {
+		if want == admin.NodeDecommissioning {
 			left = p.Replicas
 		}
 		bar.Set(uint64(max(0, total-left)))
 		switch {
-		case p.Status == kv.NodeGone, want == kv.NodeDraining && p.Status != kv.NodeActive &&
+		case p.Status == admin.NodeGone, want == admin.NodeDraining && p.Status != admin.NodeActive &&
 			p.LeadersLeft == 0:
 			return p, nil
-		case p.Status == kv.NodeActive:
+		case p.Status == admin.NodeActive:
 			return p, fmt.Errorf("node %d was made active again meanwhile", node)
-		case want == kv.NodeDecommissioning && p.Status != want:
+		case want == admin.NodeDecommissioning && p.Status != want:
 			return p, fmt.Errorf("node %d is %s meanwhile, and keeps its replicas", node, p.Status)
 		}
 		if p.InTheWay != way {
@@ -144,7 +145,7 @@ func (a *app) awaitNode(ctx context.Context, client *kv.Client, node uint64, wan
 }
 
 func (a *app) printNodeProgress(ctx context.Context, client *kv.Client, node uint64,
-	p kv.NodeProgress) error {
+	p admin.NodeProgress) error {
 	list := a.list(output.Column{Name: "node", Number: true}, output.Column{Name: "status"},
 		output.Column{Name: "replicas", Number: true}, output.Column{Name: "leaders", Number: true},
 		output.Column{Name: "size", Number: true}, output.Column{Name: "in the way", Sentences: true})
@@ -157,7 +158,7 @@ func (a *app) printNodeProgress(ctx context.Context, client *kv.Client, node uin
 	if err := list.Flush(); err != nil {
 		return err
 	}
-	if p.Status == kv.NodeGone {
+	if p.Status == admin.NodeGone {
 		return a.sayGone(ctx, client, node)
 	}
 	return nil
@@ -166,11 +167,11 @@ func (a *app) printNodeProgress(ctx context.Context, client *kv.Client, node uin
 // sayGone says what is left to do about a node that is gone. A server can be a member of the core
 // besides.
 func (a *app) sayGone(ctx context.Context, client *kv.Client, node uint64) error {
-	nodes, err := client.Nodes(ctx)
+	nodes, err := admin.New(client).Nodes(ctx)
 	if err != nil {
 		return err
 	}
-	core, err := client.Core(ctx)
+	core, err := admin.New(client).Core(ctx)
 	if err != nil {
 		return err
 	}
@@ -179,7 +180,7 @@ func (a *app) sayGone(ctx context.Context, client *kv.Client, node uint64) error
 }
 
 // goneText says what is left to do about a node that is gone.
-func goneText(node uint64, nodes []kv.NodeInfo, core kv.Core) string {
+func goneText(node uint64, nodes []admin.NodeInfo, core admin.Core) string {
 	address := ""
 	for _, n := range nodes {
 		if n.ID == node {
@@ -187,7 +188,7 @@ func goneText(node uint64, nodes []kv.NodeInfo, core kv.Core) string {
 		}
 	}
 	for _, n := range nodes {
-		if n.Address == address && n.ID > node && n.Status != kv.NodeGone {
+		if n.Address == address && n.ID > node && n.Status != admin.NodeGone {
 			return fmt.Sprintf("node %d is gone for good; the server at its address is node %d", node,
 				n.ID)
 		}

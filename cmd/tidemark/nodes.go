@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 func (a *app) nodesCommand() *cobra.Command {
@@ -32,29 +33,30 @@ is given.`,
 }
 
 // notGone are the nodes that were not decommissioned.
-func notGone(nodes []kv.NodeInfo) []kv.NodeInfo {
-	return slices.DeleteFunc(nodes, func(n kv.NodeInfo) bool { return n.Status == kv.NodeGone })
+func notGone(nodes []admin.NodeInfo) []admin.NodeInfo {
+	return slices.DeleteFunc(nodes, func(n admin.NodeInfo) bool { return n.Status == admin.NodeGone })
 }
 
 func (a *app) nodes(ctx context.Context, client *kv.Client, all bool) error {
-	nodes, err := client.Nodes(ctx)
+	nodes, err := admin.New(client).Nodes(ctx)
 	if err != nil {
 		return err
 	}
 	if !all {
 		nodes = notGone(nodes)
 	}
-	operators, err := client.Operators(ctx)
+	operators, err := admin.New(client).Operators(ctx)
 	if err != nil {
 		return err
 	}
 	// Not every user may ask for the settings.
-	settings, err := client.Placement(ctx)
+	settings, err := admin.New(client).Placement(ctx)
 	return a.printNodes(nodes, operators, err == nil && settings.Paused)
 }
 
 // printNodes lists nodes, and what operators do to them.
-func (a *app) printNodes(nodes []kv.NodeInfo, operators []kv.OperatorInfo, paused bool) error {
+func (a *app) printNodes(nodes []admin.NodeInfo, operators []admin.OperatorInfo,
+	paused bool) error {
 	gets, gives := map[uint64]int{}, map[uint64]int{}
 	for _, o := range operators {
 		gets[o.To]++
@@ -79,9 +81,9 @@ func (a *app) printNodes(nodes []kv.NodeInfo, operators []kv.OperatorInfo, pause
 		output.Column{Name: "notes", Sentences: true})
 	for _, node := range nodes {
 		var notes []string
-		if node.Status != kv.NodeActive {
+		if node.Status != admin.NodeActive {
 			text := string(node.Status)
-			if paused && node.Status != kv.NodeGone {
+			if paused && node.Status != admin.NodeGone {
 				text += ", waits: placement is paused"
 			}
 			notes = append(notes, text)

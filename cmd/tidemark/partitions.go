@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 func (a *app) partitionsCommand() *cobra.Command {
@@ -74,11 +75,11 @@ type partitionOrder struct {
 }
 
 // tops are what partitions can be ordered by.
-var tops = map[string]func(p *kv.PartitionInfo) float64{
-	"load":   func(p *kv.PartitionInfo) float64 { return p.Minute.Load },
-	"size":   func(p *kv.PartitionInfo) float64 { return float64(p.SizeBytes) },
-	"reads":  func(p *kv.PartitionInfo) float64 { return float64(p.Minute.Reads) },
-	"writes": func(p *kv.PartitionInfo) float64 { return float64(p.Minute.Writes) },
+var tops = map[string]func(p *admin.PartitionInfo) float64{
+	"load":   func(p *admin.PartitionInfo) float64 { return p.Minute.Load },
+	"size":   func(p *admin.PartitionInfo) float64 { return float64(p.SizeBytes) },
+	"reads":  func(p *admin.PartitionInfo) float64 { return float64(p.Minute.Reads) },
+	"writes": func(p *admin.PartitionInfo) float64 { return float64(p.Minute.Writes) },
 }
 
 func (o *partitionOrder) validate() error {
@@ -94,12 +95,12 @@ func (o *partitionOrder) validate() error {
 }
 
 // apply orders partitions, and leaves out those beyond the limit.
-func (o *partitionOrder) apply(all []kv.PartitionInfo) []kv.PartitionInfo {
+func (o *partitionOrder) apply(all []admin.PartitionInfo) []admin.PartitionInfo {
 	of := tops[o.by]
 	if of == nil {
 		return all
 	}
-	slices.SortStableFunc(all, func(p, q kv.PartitionInfo) int {
+	slices.SortStableFunc(all, func(p, q admin.PartitionInfo) int {
 		return cmp.Compare(of(&q), of(&p))
 	})
 	return all[:min(len(all), o.limit)]
@@ -107,12 +108,12 @@ func (o *partitionOrder) apply(all []kv.PartitionInfo) []kv.PartitionInfo {
 
 func (a *app) partitions(ctx context.Context, client *kv.Client, keyspace string,
 	order partitionOrder) error {
-	partitions, err := client.Partitions(ctx, keyspace)
+	partitions, err := admin.New(client).Partitions(ctx, keyspace)
 	if err != nil {
 		return err
 	}
 	partitions = order.apply(partitions)
-	operators, err := client.Operators(ctx)
+	operators, err := admin.New(client).Operators(ctx)
 	if err != nil {
 		return err
 	}
@@ -120,7 +121,7 @@ func (a *app) partitions(ctx context.Context, client *kv.Client, keyspace string
 }
 
 // printPartitions lists partitions and what is being changed; loads has the table show their load.
-func (a *app) printPartitions(partitions []kv.PartitionInfo, operators []kv.OperatorInfo,
+func (a *app) printPartitions(partitions []admin.PartitionInfo, operators []admin.OperatorInfo,
 	loads bool) error {
 	changes := make(map[uint64]string, len(operators))
 	for _, o := range operators {

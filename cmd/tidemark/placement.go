@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 func (a *app) placementCommand() *cobra.Command {
@@ -25,7 +26,7 @@ changes under way, "tidemark events" finished changes, and "tidemark why" the re
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	ask := func(use, short, long string,
-		do func(context.Context, *kv.Client) (kv.PlacementSettings, error)) *cobra.Command {
+		do func(context.Context, *kv.Client) (admin.PlacementSettings, error)) *cobra.Command {
 		return a.client(a.printing(&cobra.Command{Use: use, Short: short, Long: long,
 			Args: arguments("", 0, 0),
 			RunE: a.verb(func(ctx context.Context, _ []string) error {
@@ -41,25 +42,25 @@ changes under way, "tidemark events" finished changes, and "tidemark why" the re
 	root.AddCommand(
 		ask("show", "Show what placement may do",
 			"Show whether placement is paused, and its limits.",
-			func(ctx context.Context, c *kv.Client) (kv.PlacementSettings, error) {
-				return c.Placement(ctx)
+			func(ctx context.Context, c *kv.Client) (admin.PlacementSettings, error) {
+				return admin.New(c).Placement(ctx)
 			}),
 		ask("pause", "Begin nothing new",
 			`Begin no change of replicas, not even a repair, until "tidemark placement resume". What is
 under way goes on.`,
-			func(ctx context.Context, c *kv.Client) (kv.PlacementSettings, error) {
-				return c.PausePlacement(ctx, true)
+			func(ctx context.Context, c *kv.Client) (admin.PlacementSettings, error) {
+				return admin.New(c).PausePlacement(ctx, true)
 			}),
 		ask("resume", "Take a pause back", "Have replicas move by themselves again.",
-			func(ctx context.Context, c *kv.Client) (kv.PlacementSettings, error) {
-				return c.PausePlacement(ctx, false)
+			func(ctx context.Context, c *kv.Client) (admin.PlacementSettings, error) {
+				return admin.New(c).PausePlacement(ctx, false)
 			}),
 		a.placementLimitsCommand())
 	return root
 }
 
 func (a *app) placementLimitsCommand() *cobra.Command {
-	var s kv.PlacementSettings
+	var s admin.PlacementSettings
 	cmd := &cobra.Command{
 		Use:   "limits",
 		Short: "Change delays and limits",
@@ -97,7 +98,7 @@ func (a *app) placementLimitsCommand() *cobra.Command {
 			return exit.Usagef("a delay is at least 1s")
 		}
 		return a.withClient(ctx, func(client *kv.Client) error {
-			now, err := client.LimitPlacement(ctx, s)
+			now, err := admin.New(client).LimitPlacement(ctx, s)
 			if err != nil {
 				return err
 			}
@@ -107,7 +108,7 @@ func (a *app) placementLimitsCommand() *cobra.Command {
 	return a.client(a.printing(cmd))
 }
 
-func (a *app) printPlacement(s kv.PlacementSettings) error {
+func (a *app) printPlacement(s admin.PlacementSettings) error {
 	list := a.list(output.Column{Name: "paused"}, output.Column{Name: "repair delay"},
 		output.Column{Name: "pause"}, output.Column{Name: "merge pause"},
 		output.Column{Name: "node snapshots", Number: true},
@@ -138,7 +139,7 @@ writes pause for a moment.`,
 				return exit.Usagef("say to which node: --to NODE")
 			}
 			return a.withClient(ctx, func(client *kv.Client) error {
-				if err := client.TransferLeader(ctx, partition, to); err != nil {
+				if err := admin.New(client).TransferLeader(ctx, partition, to); err != nil {
 					return err
 				}
 				outcome := "under way"
@@ -178,8 +179,8 @@ func handedOver(partition, to uint64, outcome string) error {
 // lastOutcome is how the last operator of a partition ended.
 func (a *app) lastOutcome(ctx context.Context, client *kv.Client,
 	partition uint64) (string, error) {
-	events, err := persist(ctx, func() ([]kv.Event, error) {
-		return client.Events(ctx, partition, 0, 1)
+	events, err := persist(ctx, func() ([]admin.Event, error) {
+		return admin.New(client).Events(ctx, partition, 0, 1)
 	})
 	if err != nil || len(events) == 0 {
 		return "ended", err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 const (
@@ -91,7 +92,7 @@ func (p *problems) print(out io.Writer, screen output.Screen, core []string, wai
 }
 
 // problemsOf is what one server knows itself: for when the core does not answer.
-func problemsOf(status kv.Status) (p problems) {
+func problemsOf(status admin.Status) (p problems) {
 	for _, x := range status.Leaderless {
 		p.unavailable.add("partition %d of %s: %s", x.ID, x.Keyspace,
 			noLeader(x.SilentNodes, "do not answer"))
@@ -111,13 +112,13 @@ func noLeader(nodes []uint64, what string) string {
 // lookForProblems asks the core. status is what the server says that answers: that it is not ready
 // is not said twice.
 func (a *app) lookForProblems(ctx context.Context, client *kv.Client,
-	nodes []kv.NodeInfo, status kv.Status) (problems, error) {
+	nodes []admin.NodeInfo, status admin.Status) (problems, error) {
 	for look := 0; ; look++ {
-		partitions, err := client.Partitions(ctx, "")
+		partitions, err := admin.New(client).Partitions(ctx, "")
 		if err != nil {
 			return problems{}, err
 		}
-		core, err := client.CoreHealth(ctx)
+		core, err := admin.New(client).CoreHealth(ctx)
 		if err != nil {
 			return problems{}, err
 		}
@@ -135,7 +136,7 @@ func (a *app) lookForProblems(ctx context.Context, client *kv.Client,
 		case <-ctx.Done():
 			return found, nil
 		}
-		if nodes, err = client.Nodes(ctx); err != nil {
+		if nodes, err = admin.New(client).Nodes(ctx); err != nil {
 			return problems{}, err
 		}
 	}
@@ -144,7 +145,7 @@ func (a *app) lookForProblems(ctx context.Context, client *kv.Client,
 // judge says what is wrong. again: a partition has no leader though most of its nodes are alive, or
 // a node is not ready or has not told yet how it is, which passes as a rule.
 func judge(
-	nodes []kv.NodeInfo, partitions []kv.PartitionInfo, core kv.Core,
+	nodes []admin.NodeInfo, partitions []admin.PartitionInfo, core admin.Core,
 ) (p problems, again bool) {
 	alive, lost := make(map[uint64]bool, len(nodes)), make(map[uint64]int)
 	at, holds := make(map[string]uint64), make(map[uint64]bool)
@@ -176,7 +177,7 @@ func judge(
 		p.unavailable.add("partition %d of %s: %s", x.ID, x.Keyspace, noLeader(down, "are down"))
 	}
 	for _, node := range nodes {
-		if node.Status == kv.NodeGone {
+		if node.Status == admin.NodeGone {
 			continue
 		}
 		if !node.Alive && lost[node.ID] == 0 {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // nearlyAll is how many entries of the log a member of the core may lack that counts as caught up:
@@ -15,7 +15,7 @@ const nearlyAll = 64
 // judgeCore adds what is wrong with the consistent core and with the coordination store. notReady
 // are the addresses of nodes that were named as not ready, slow those of nodes whose disk was named
 // as slow: their servers are named once.
-func (p *problems) judgeCore(core kv.Core, notReady, slow map[string]bool) {
+func (p *problems) judgeCore(core admin.Core, notReady, slow map[string]bool) {
 	name := func(id uint64) string {
 		for _, m := range core.Members {
 			if m.ID == id {
@@ -65,7 +65,7 @@ func (p *problems) judgeCore(core kv.Core, notReady, slow map[string]bool) {
 }
 
 // judgeVoters says how many more voters may fail, if some have.
-func (p *problems) judgeVoters(of string, core kv.Core, answers map[uint64]bool) {
+func (p *problems) judgeVoters(of string, core admin.Core, answers map[uint64]bool) {
 	voters, well := 0, 0
 	for _, m := range core.Members {
 		if m.Role == "learner" {
@@ -92,10 +92,10 @@ func (p *problems) judgeVoters(of string, core kv.Core, answers map[uint64]bool)
 
 // judgeCoordination adds what is wrong with the coordination store, which has the members of the
 // core.
-func (p *problems) judgeCoordination(core kv.Core, name func(uint64) string) {
-	var leader *kv.CoreMemberInfo
+func (p *problems) judgeCoordination(core admin.Core, name func(uint64) string) {
+	var leader *admin.CoreMemberInfo
 	open := false
-	alarms := map[kv.CoordinationAlarm]bool{}
+	alarms := map[admin.CoordinationAlarm]bool{}
 	for i, m := range core.Members {
 		if m.LeadsCoordination && m.Answers {
 			leader = &core.Members[i]
@@ -132,7 +132,7 @@ func (p *problems) judgeCoordination(core kv.Core, name func(uint64) string) {
 	answers := map[uint64]bool{leader.ID: true}
 	for _, f := range leader.Health.Coordination {
 		answers[f.ID] = f.Answers
-		at := slices.IndexFunc(core.Members, func(m kv.CoreMemberInfo) bool { return m.ID == f.ID })
+		at := slices.IndexFunc(core.Members, func(m admin.CoreMemberInfo) bool { return m.ID == f.ID })
 		if at < 0 || !core.Members[at].Answers || core.Members[at].Role == "learner" {
 			continue // it is named already, or does not count
 		}
@@ -155,7 +155,7 @@ func (p *problems) judgeCoordination(core kv.Core, name func(uint64) string) {
 }
 
 // hearsMember says whether a member of the core hears another one, as far as it says.
-func hearsMember(core kv.Core, member, other uint64) bool {
+func hearsMember(core admin.Core, member, other uint64) bool {
 	for _, m := range core.Members {
 		if m.ID == member {
 			return m.Health == nil || !slices.Contains(m.Health.Silent, other)
@@ -165,10 +165,10 @@ func hearsMember(core kv.Core, member, other uint64) bool {
 }
 
 // judgeLinks adds the pairs of nodes that are alive and do not hear each other.
-func (p *problems) judgeLinks(nodes []kv.NodeInfo) {
-	alive := map[uint64]kv.NodeInfo{}
+func (p *problems) judgeLinks(nodes []admin.NodeInfo) {
+	alive := map[uint64]admin.NodeInfo{}
 	for _, n := range nodes {
-		if n.Alive && n.Status != kv.NodeGone {
+		if n.Alive && n.Status != admin.NodeGone {
 			alive[n.ID] = n
 		}
 	}
@@ -199,7 +199,7 @@ func (p *problems) judgeLink(from, to string, first, up, hears bool) {
 }
 
 // judgeCopies adds the nodes whose replicas have not caught up, or may not have.
-func (p *problems) judgeCopies(nodes []kv.NodeInfo, holds map[uint64]bool) (again bool) {
+func (p *problems) judgeCopies(nodes []admin.NodeInfo, holds map[uint64]bool) (again bool) {
 	behind := map[uint64]int{}
 	for _, n := range nodes {
 		if n.Alive {
@@ -210,7 +210,7 @@ func (p *problems) judgeCopies(nodes []kv.NodeInfo, holds map[uint64]bool) (agai
 	}
 	for _, n := range nodes {
 		switch {
-		case !n.Alive || n.Status == kv.NodeGone:
+		case !n.Alive || n.Status == admin.NodeGone:
 		case behind[n.ID] > 0:
 			verb := "have"
 			if behind[n.ID] == 1 {

@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 func (a *app) recoverConfirmCommand() *cobra.Command {
@@ -51,10 +52,10 @@ for.`,
 func (a *app) confirmRecovery(
 	ctx context.Context, client *kv.Client, plan *embedded.RecoveryPlan, wait bool,
 ) error {
-	var partitions []kv.RecoveredPartition
+	var partitions []admin.RecoveredPartition
 	nodes := map[uint64]bool{}
 	for _, r := range plan.Recovered {
-		partitions = append(partitions, kv.RecoveredPartition{Partition: r.Partition,
+		partitions = append(partitions, admin.RecoveredPartition{Partition: r.Partition,
 			Keyspace: r.Keyspace, Node: r.Node, Replica: r.Replica, Membership: r.Membership,
 			KnownMembership: r.Known})
 		nodes[r.Node] = true
@@ -70,10 +71,10 @@ func (a *app) confirmRecovery(
 			return err
 		}
 	}
-	var last kv.Recovered
+	var last admin.Recovered
 	said := ""
 	for known := false; ; known = true {
-		now, err := client.ConfirmRecovery(limited, plan.ID, plan.Lost, partitions)
+		now, err := admin.New(client).ConfirmRecovery(limited, plan.ID, plan.Lost, partitions)
 		switch {
 		case err == nil:
 			last = now
@@ -117,7 +118,7 @@ const silenceTakes = 15 * time.Second
 // to the core, which refuses the plan.
 func (a *app) awaitSilence(ctx context.Context, client *kv.Client, lost []uint64) error {
 	for began := time.Now(); time.Since(began) < silenceTakes; {
-		nodes, err := client.Nodes(ctx)
+		nodes, err := admin.New(client).Nodes(ctx)
 		if err != nil {
 			return err
 		}
@@ -145,7 +146,7 @@ func waitsForRecovered(
 	ctx context.Context, client *kv.Client, waiting uint64, of map[uint64]bool,
 ) string {
 	text := plural(int(waiting), "partition") + " not reported yet"
-	nodes, err := client.Nodes(ctx)
+	nodes, err := admin.New(client).Nodes(ctx)
 	if err != nil {
 		return text
 	}

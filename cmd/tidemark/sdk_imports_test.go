@@ -13,8 +13,8 @@ import (
 // other dependencies. No storage engine, no Raft, no server.
 var (
 	sdkPackages = []string{
-		"hlc", "kv", "kv/internal/changes", "kv/internal/frontier", "kv/internal/reads",
-		"kv/internal/sorting", "kv/internal/whole", "kv/internal/writes",
+		"hlc", "kv", "kv/internal/changes", "kv/internal/conn", "kv/internal/frontier",
+		"kv/internal/reads", "kv/internal/sorting", "kv/internal/whole", "kv/internal/writes",
 		"range/admission", "range/keys", "range/route", "range/tree",
 		"rpc", "rpc/access", "rpc/block", "rpc/clusterpb", "rpc/coordpb", "rpc/kvpb", "rpc/peerpb",
 		"rpc/metric", "rpc/nonblock", "rpc/outbox", "rpc/quota", "rpc/transport", "rpc/wire",

@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 func (a *app) splitCommand() *cobra.Command {
@@ -63,7 +64,7 @@ cancels it.`,
 
 // asked is a split that was asked for, and whether it was waited for.
 type asked struct {
-	kv.Split
+	admin.Split
 	at     []byte
 	waited bool
 }
@@ -87,8 +88,8 @@ func (a *app) printSplits(all []asked) error {
 
 // split has a partition split, and waits for it if that is wanted.
 func (a *app) split(ctx context.Context, client *kv.Client, keyspace string, key []byte, wait bool,
-) (kv.Split, error) {
-	split, err := client.SplitPartition(ctx, keyspace, key)
+) (admin.Split, error) {
+	split, err := admin.New(client).SplitPartition(ctx, keyspace, key)
 	if err == nil && wait {
 		err = a.awaitSplit(ctx, client, keyspace, split)
 	}
@@ -97,18 +98,18 @@ func (a *app) split(ctx context.Context, client *kv.Client, keyspace string, key
 
 // awaitSplit shows on standard error how a split goes on, until the new partition has a leader.
 func (a *app) awaitSplit(ctx context.Context, client *kv.Client, keyspace string,
-	s kv.Split) error {
-	mine := func(o kv.OperatorInfo) bool { return o.ID == s.Operator }
+	s admin.Split) error {
+	mine := func(o admin.OperatorInfo) bool { return o.ID == s.Operator }
 	if err := a.followOperators(ctx, client, mine); err != nil {
 		return err
 	}
 	said := false
 	for pause := looking(0); ; {
-		all, err := client.Partitions(ctx, keyspace)
+		all, err := admin.New(client).Partitions(ctx, keyspace)
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(all, func(p kv.PartitionInfo) bool { return p.ID == s.Child })
+		i := slices.IndexFunc(all, func(p admin.PartitionInfo) bool { return p.ID == s.Child })
 		switch {
 		case i < 0:
 			outcome, err := a.lastOutcome(ctx, client, s.Child)
@@ -175,7 +176,7 @@ func (f *sizeFlags) options() (options []kv.SizeOption) {
 var sizeColumns = []output.Column{{Name: "split size", Number: true},
 	{Name: "merge size", Number: true, Programs: true}, {Name: "auto split", Programs: true}}
 
-func sizeCells(info kv.KeyspaceInfo) []any {
+func sizeCells(info admin.KeyspaceInfo) []any {
 	split := output.Cell{People: output.Size(info.SplitSize), Programs: output.Size(info.SplitSize)}
 	if !info.AutoSplit {
 		split.People = "when asked"

@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // statusPause is how long --wait waits before it asks again, and statusAttempt how long it waits
@@ -69,19 +70,19 @@ const placementPaused = "placement is paused: no replica and no leader is moved,
 // printing all the more. degraded is the exit code of a cluster that serves everything and in which
 // something is wrong.
 func (a *app) status(ctx context.Context, client *kv.Client, degraded int) error {
-	status, err := client.Status(ctx)
+	status, err := admin.New(client).Status(ctx)
 	if err != nil {
 		return err
 	}
 	var nodes, nodesAlive, keyspaces, partitions any
-	nodeList, err := client.Nodes(ctx)
+	nodeList, err := admin.New(client).Nodes(ctx)
 	nodeList = notGone(nodeList)
 	if err == nil {
 		nodesAlive = alive(nodeList)
 		nodes = output.Cell{People: fmt.Sprintf("%d of %d", nodesAlive, len(nodeList)),
 			Programs: len(nodeList)}
-		var keyspaceList []kv.KeyspaceInfo
-		if keyspaceList, err = client.Keyspaces(ctx); err == nil {
+		var keyspaceList []admin.KeyspaceInfo
+		if keyspaceList, err = admin.New(client).Keyspaces(ctx); err == nil {
 			count := 0
 			for _, keyspace := range keyspaceList {
 				count += keyspace.Partitions
@@ -92,7 +93,7 @@ func (a *app) status(ctx context.Context, client *kv.Client, degraded int) error
 	var paused any
 	if err == nil {
 		// Not every user may ask for the settings.
-		if settings, err := client.Placement(ctx); err == nil {
+		if settings, err := admin.New(client).Placement(ctx); err == nil {
 			paused = settings.Paused
 		}
 	}
@@ -157,7 +158,7 @@ func (a *app) status(ctx context.Context, client *kv.Client, degraded int) error
 	return nil
 }
 
-func alive(nodes []kv.NodeInfo) (count int) {
+func alive(nodes []admin.NodeInfo) (count int) {
 	for _, node := range nodes {
 		if node.Alive {
 			count++
@@ -208,14 +209,14 @@ func (a *app) waitReady(ctx context.Context, want int) error {
 
 // checkReady asks once.
 func (a *app) checkReady(ctx context.Context, client *kv.Client, want int) error {
-	status, err := client.Status(ctx)
+	status, err := admin.New(client).Status(ctx)
 	if err != nil {
 		return err
 	}
 	if !status.Ready {
 		return errors.New(status.WaitingFor)
 	}
-	nodes, err := client.Nodes(ctx)
+	nodes, err := admin.New(client).Nodes(ctx)
 	if err != nil {
 		return err
 	}

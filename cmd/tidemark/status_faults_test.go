@@ -19,6 +19,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
@@ -252,7 +253,7 @@ func TestStatusNamesWhatFails(t *testing.T) {
 				case <-written:
 					return
 				case <-time.After(time.Second):
-					_, _ = w.client.PausePlacement(t.Context(), pause)
+					_, _ = admin.New(w.client).PausePlacement(t.Context(), pause)
 				}
 			}
 		})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // closest finds what may have been meant with a word: a name that it begins, or that is a slip or
@@ -115,7 +116,7 @@ func (e *meantError) Unwrap() error { return e.error }
 func keyspaceNames(ctx context.Context, client *kv.Client) (names []string) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	keyspaces, err := client.Keyspaces(ctx)
+	keyspaces, err := admin.New(client).Keyspaces(ctx)
 	if err != nil {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // sampleTables print what clusters have that is hard on a table: long sentences, keys, addresses.
@@ -17,7 +18,7 @@ func sampleTables(at time.Time) map[string]func(*app) error {
 	long := strings.Repeat("users/2026/", 8)
 	return map[string]func(*app) error{
 		"events": func(a *app) error {
-			return a.printEvents([]kv.Event{
+			return a.printEvents([]admin.Event{
 				{At: at, Kind: "replace replica", Partition: 1007, Keyspace: "orders", From: 2, To: 5,
 					Operator: 9, Outcome: "done", Took: 1250 * time.Millisecond, Bytes: 64 << 20,
 					Reason: "node 2 holds 41 replicas, and node 5 holds 12: their disks fill unevenly"},
@@ -34,20 +35,20 @@ func sampleTables(at time.Time) map[string]func(*app) error {
 			return a.printPartitions(samplePartitions(long), nil, true)
 		},
 		"nodes": func(a *app) error {
-			return a.printNodes([]kv.NodeInfo{
+			return a.printNodes([]admin.NodeInfo{
 				{ID: 1, Address: "db-1.eu-central.internal:7400", Alive: true, Replicas: 120, Leaders: 41,
 					DiskUsed: 700 << 30, DiskFree: 200 << 30, Region: "eu-central", Zone: "a",
 					Tags: []string{"ssd"}, HTTPAddress: "db-1.eu-central.internal:7401",
-					Version: "v1.2.3-45-g0123456789", Status: kv.NodeActive},
+					Version: "v1.2.3-45-g0123456789", Status: admin.NodeActive},
 				{ID: 2, Address: "db-2.eu-central.internal:7400", Region: "eu-central", Zone: "b",
-					Status: kv.NodeDecommissioning},
+					Status: admin.NodeDecommissioning},
 				{ID: 3, Address: "db-3.eu-central.internal:7400", Alive: true, Replicas: 119,
 					DiskUsed: 700 << 30, DiskFree: 1 << 20, DiskFull: true, ClockUnhealthy: true,
-					Region: "eu-central", Zone: "c", Silent: []uint64{2}, Status: kv.NodeActive},
+					Region: "eu-central", Zone: "c", Silent: []uint64{2}, Status: admin.NodeActive},
 			}, sampleOperators(), true)
 		},
 		"core": func(a *app) error {
-			return a.printCore(kv.Core{Members: []kv.CoreMemberInfo{
+			return a.printCore(admin.Core{Members: []admin.CoreMemberInfo{
 				{ID: 1, Address: "db-1.eu-central.internal:7400", Role: "voter", Leader: true,
 					Answers: true, LeadsCoordination: true},
 				{ID: 2, Address: "db-2.eu-central.internal:7400", Role: "voter", Behind: 31_415},
@@ -91,11 +92,11 @@ func sampleTables(at time.Time) map[string]func(*app) error {
 	}
 }
 
-func samplePartitions(long string) []kv.PartitionInfo {
-	replicas := []kv.ReplicaInfo{{Node: 1}, {Node: 2}, {Node: 3}, {Node: 5, Learner: true}}
-	busy := kv.PartitionActivity{Load: 0.25, Reads: 12_000, Writes: 340, ReadBytes: 5 << 20,
+func samplePartitions(long string) []admin.PartitionInfo {
+	replicas := []admin.ReplicaInfo{{Node: 1}, {Node: 2}, {Node: 3}, {Node: 5, Learner: true}}
+	busy := admin.PartitionActivity{Load: 0.25, Reads: 12_000, Writes: 340, ReadBytes: 5 << 20,
 		WrittenBytes: 1 << 20}
-	return []kv.PartitionInfo{
+	return []admin.PartitionInfo{
 		{ID: 17, Keyspace: "users", Hash: -1, End: []byte(long), Generation: 4, Membership: 7,
 			Replicas: replicas, Leader: 1, LiveKeys: 1_234_567, SizeBytes: 300 << 20, Minute: busy,
 			FiveMinutes: busy},
@@ -104,8 +105,8 @@ func samplePartitions(long string) []kv.PartitionInfo {
 	}
 }
 
-func sampleOperators() []kv.OperatorInfo {
-	return []kv.OperatorInfo{{ID: 9, Partition: 17, Keyspace: "users", Kind: "replace replica",
+func sampleOperators() []admin.OperatorInfo {
+	return []admin.OperatorInfo{{ID: 9, Partition: 17, Keyspace: "users", Kind: "replace replica",
 		From: 2, To: 5, Step: "copy",
 		Reason: "node 2 is being decommissioned, and node 5 is the emptiest"}}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // never is how --ttl says that a value does not expire.
@@ -67,7 +68,7 @@ func (f *defaultTTLFlag) options() ([]kv.DefaultTTLOption, error) {
 
 var ttlColumns = []output.Column{{Name: "default ttl"}}
 
-func ttlCells(info kv.KeyspaceInfo) []any {
+func ttlCells(info admin.KeyspaceInfo) []any {
 	if info.DefaultTTL == 0 {
 		return []any{nil}
 	}

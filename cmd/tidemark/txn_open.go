@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 func (a *app) txnListCommand() *cobra.Command {
@@ -45,7 +46,7 @@ the same, and the exit code is not 0.`,
 				name = args[0]
 			}
 			return a.withClient(ctx, func(client *kv.Client) error {
-				found, more, err := client.Transactions(ctx, name, most)
+				found, more, err := admin.New(client).Transactions(ctx, name, most)
 				return a.unansweredAfter(err, func() error { return a.printTransactions(found, more) })
 			})
 		}),
@@ -54,7 +55,7 @@ the same, and the exit code is not 0.`,
 	return a.printing(a.client(cmd))
 }
 
-func (a *app) printTransactions(found []kv.OpenTransaction, more bool) error {
+func (a *app) printTransactions(found []admin.OpenTransaction, more bool) error {
 	columns := []output.Column{{Name: "transaction"}, {Name: "age", Number: true},
 		{Name: "idle", Number: true},
 		{Name: "locks", Number: true}, {Name: "spans", Number: true},
@@ -116,7 +117,7 @@ transaction, because it has ended or has locked nothing, the exit code is 3.`,
 		Args:    arguments("an ID", 1, 1),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
 			return a.withClient(ctx, func(client *kv.Client) error {
-				end, err := client.AbortTransaction(ctx, args[0])
+				end, err := admin.New(client).AbortTransaction(ctx, args[0])
 				if err != nil {
 					return err
 				}
@@ -127,7 +128,7 @@ transaction, because it has ended or has locked nothing, the exit code is 3.`,
 }
 
 // printEnd says what became of a transaction that was to be aborted.
-func (a *app) printEnd(id string, end kv.TransactionEnd) error {
+func (a *app) printEnd(id string, end admin.TransactionEnd) error {
 	if end.Committed {
 		return fmt.Errorf("transaction %s was committed at %s, before it could be aborted", id, end.At)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // An open transaction is listed, and ends when it is aborted by its id.
@@ -94,7 +95,7 @@ func TestTxnListAndAbort(t *testing.T) {
 // What was committed before is said to have been.
 func TestTxnAbortOfACommittedOne(t *testing.T) {
 	err := (&app{}).printEnd("00ff",
-		kv.TransactionEnd{Committed: true, At: kv.TimestampOf(time.Unix(1700000000, 0))})
+		admin.TransactionEnd{Committed: true, At: kv.TimestampOf(time.Unix(1700000000, 0))})
 	if err == nil || !strings.Contains(err.Error(), "was committed at 1700000000") ||
 		exit.Code(t.Context(), err) != exit.Failed {
 		t.Errorf("%v", err)

@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // numbered is a partition or a node, as explanations name them.
@@ -61,23 +62,23 @@ problem.`,
 
 // explain asks for what the argument names.
 func explain(ctx context.Context, client *kv.Client,
-	text, keyspace string) (kv.Explanation, error) {
+	text, keyspace string) (admin.Explanation, error) {
 	found := numbered.FindStringSubmatch(text)
 	switch {
 	case keyspace != "":
-		return client.WhyKeyspace(ctx, keyspace)
+		return admin.New(client).WhyKeyspace(ctx, keyspace)
 	case found == nil:
-		return client.WhyKeyspace(ctx, text)
+		return admin.New(client).WhyKeyspace(ctx, text)
 	case found[1] == "n":
 		node, err := parseNode(text)
 		if err != nil {
-			return kv.Explanation{}, err
+			return admin.Explanation{}, err
 		}
-		return client.WhyNode(ctx, node)
+		return admin.New(client).WhyNode(ctx, node)
 	}
 	partition, err := parsePartition(text)
 	if err != nil {
-		return kv.Explanation{}, err
+		return admin.Explanation{}, err
 	}
-	return client.WhyPartition(ctx, partition)
+	return admin.New(client).WhyPartition(ctx, partition)
 }

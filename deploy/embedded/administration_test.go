@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -64,7 +65,7 @@ func TestAdministrationNeedsRoot(t *testing.T) {
 					!strings.Contains(err.Error(), "permission denied") {
 				t.Errorf("server %d: a keyspace is dropped by %s: %v", i, name, err)
 			}
-			if _, err := c.Keyspaces(ctx); err != nil {
+			if _, err := admin.New(c).Keyspaces(ctx); err != nil {
 				t.Errorf("server %d: keyspaces are not shown to %s: %v", i, name, err)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -26,7 +27,7 @@ type forgedTest struct {
 	// tokens are the users'.
 	tokens map[string]string
 	// place are the partitions that have a key, and keyspaces the ids.
-	place     map[string]kv.PartitionInfo
+	place     map[string]admin.PartitionInfo
 	keyspaces map[string]uint32
 	sequence  uint64
 }
@@ -41,11 +42,11 @@ func newForgedTest(t *testing.T) *forgedTest {
 	}
 	f := &forgedTest{t: t, at: c.Advertise, conn: map[string]*rpc.BatchConn{},
 		tokens: map[string]string{},
-		place:  map[string]kv.PartitionInfo{}, keyspaces: map[string]uint32{}}
-	admin := f.open()
+		place:  map[string]admin.PartitionInfo{}, keyspaces: map[string]uint32{}}
+	operator := f.open()
 	all := steps{t: t}
-	all.do(admin.CreateKeyspace(ctx, "mine", kv.Range([]byte("m")), kv.Replicas(1)))
-	all.do(admin.CreateKeyspace(ctx, "theirs", kv.Range(), kv.Replicas(1)))
+	all.do(operator.CreateKeyspace(ctx, "mine", kv.Range([]byte("m")), kv.Replicas(1)))
+	all.do(operator.CreateKeyspace(ctx, "theirs", kv.Range(), kv.Replicas(1)))
 	etcd := prepare(t, f.at)
 	api := coordpb.NewPermissionsClient(etcd.ActiveConnection())
 	for _, user := range []string{"owner", "reader"} {
@@ -69,7 +70,7 @@ func newForgedTest(t *testing.T) *forgedTest {
 	}
 	for name, keyspace := range map[string]string{"a": "mine", "z": "mine", "theirs": "theirs"} {
 		awaitTrue(t, "the partitions are led", func() bool {
-			all, err := admin.Partitions(ctx, keyspace)
+			all, err := admin.New(operator).Partitions(ctx, keyspace)
 			if err != nil || len(all) == 0 {
 				return false
 			}

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/placement/guard"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/access"
@@ -150,10 +151,10 @@ func TestKeyspacesAreGuarded(t *testing.T) {
 		}
 		client := open(at[i]) // known by its certificate, which is none of a server
 		awaitTrue(t, "it has the bounds of its keyspace", func() bool {
-			d, err := client.Keyspace("mine").Describe(ctx)
+			d, err := admin.New(client).Keyspace(ctx, "mine")
 			return err == nil && len(d.SplitAt) == 1
 		})
-		if d, err := client.Keyspace("other").Describe(ctx); err != nil || !d.SplitAtHidden() {
+		if d, err := admin.New(client).Keyspace(ctx, "other"); err != nil || !d.SplitAtHidden() {
 			t.Errorf("server %d: bounds of the other one: %q, %v", i, d.SplitAt, err)
 		}
 	}

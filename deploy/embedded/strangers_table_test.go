@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
@@ -141,7 +142,7 @@ func TestTableIsForUsers(t *testing.T) {
 	}
 	s.do(etcd.AuthEnable(ctx))
 	s.check()
-	secrets, err := operator.Keyspace("secrets").Describe(ctx)
+	secrets, err := admin.New(operator).Keyspace(ctx, "secrets")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,11 +231,13 @@ func TestTableIsForUsers(t *testing.T) {
 	}
 
 	// A right that is granted counts for the streams and clients that are open.
-	client := as(at[3], "late").Keyspace("secrets")
-	if _, err := client.Get(ctx, key); !errors.Is(err, kv.ErrPermissionDenied) {
+	client := as(at[3], "late")
+	ks := client.Keyspace("secrets")
+	if _, err := ks.Get(ctx, key); !errors.Is(err, kv.ErrPermissionDenied) {
 		t.Errorf("before the grant: %v", err)
 	}
-	if d, err := client.Describe(ctx); err != nil || len(d.SplitAt) != 0 || !d.SplitAtHidden() {
+	if d, err := admin.New(client).Keyspace(ctx, "secrets"); err != nil || len(d.SplitAt) != 0 ||
+		!d.SplitAtHidden() {
 		t.Errorf("described to who has no right: %v, %v", d, err)
 	}
 	// Who logs in after the stream was opened.
@@ -254,14 +257,14 @@ func TestTableIsForUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitTrue(t, "a client reads after a grant", func() bool {
-		_, err := client.Get(ctx, key)
+		_, err := ks.Get(ctx, key)
 		if !errors.Is(err, kv.ErrNotFound) && !errors.Is(err, kv.ErrPermissionDenied) {
 			t.Errorf("after the grant: %v", err)
 		}
 		return errors.Is(err, kv.ErrNotFound)
 	})
 	awaitTrue(t, "splits are described after a grant", func() bool {
-		d, err := client.Describe(ctx)
+		d, err := admin.New(client).Keyspace(ctx, "secrets")
 		return err == nil && len(d.SplitAt) == 2 && !d.SplitAtHidden()
 	})
 	for _, o := range late {
@@ -281,7 +284,7 @@ func TestTableIsForUsers(t *testing.T) {
 				uint64(secrets.ID))
 		})
 	}
-	if _, err := root.SplitPartition(ctx, "secrets", []byte(marker+"/q")); err != nil {
+	if _, err := admin.New(root).SplitPartition(ctx, "secrets", []byte(marker+"/q")); err != nil {
 		t.Fatal(err)
 	}
 	for _, o := range sighted {

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
@@ -44,7 +45,7 @@ func TestStrangersSeeNoKeys(t *testing.T) {
 	version, err := secrets.Put(ctx, []byte(marker+"/b"), []byte(marker))
 	s.do(nil, err)
 	s.do(secrets.SetConsumer(ctx, "c", version, kv.Prefix([]byte(marker))))
-	split, err := operator.SplitPartition(ctx, "secrets", []byte(marker+"/f"))
+	split, err := admin.New(operator).SplitPartition(ctx, "secrets", []byte(marker+"/f"))
 	s.do(nil, err)
 	api := coordpb.NewPermissionsClient(etcd.ActiveConnection())
 	s.do(etcd.UserAdd(ctx, "root", "secret"))
@@ -66,7 +67,7 @@ func TestStrangersSeeNoKeys(t *testing.T) {
 	}
 	s.check()
 	awaitTrue(t, "the split is done", func() bool {
-		events, err := operator.Events(ctx, split.Partition, 0, 10)
+		events, err := admin.New(operator).Events(ctx, split.Partition, 0, 10)
 		return err == nil && len(events) > 0 && len(events[0].SplitAt) > 0
 	})
 	s.do(etcd.AuthEnable(ctx))
@@ -102,14 +103,14 @@ func TestStrangersSeeNoKeys(t *testing.T) {
 				}
 			}
 		}
-		if _, err := openAt(t, endpoint, kv.Token(func(context.Context) (string, error) {
+		if _, err := admin.New(openAt(t, endpoint, kv.Token(func(context.Context) (string, error) {
 			return token("nobody", "pw"), nil
-		})).Placement(ctx); err != nil {
+		}))).Placement(ctx); err != nil {
 			t.Errorf("server %d: a user without rights asks for the settings: %v", i, err)
 		}
-		bounds, err := openAt(t, endpoint, kv.Token(func(context.Context) (string, error) {
+		bounds, err := admin.New(openAt(t, endpoint, kv.Token(func(context.Context) (string, error) {
 			return token("part", "pw"), nil
-		})).Partitions(ctx, "secrets")
+		}))).Partitions(ctx, "secrets")
 		var starts []string
 		for _, p := range bounds {
 			starts = append(starts, string(p.Start))
@@ -133,11 +134,11 @@ func TestEventsOfADroppedKeyspaceShowNoKeys(t *testing.T) {
 	s := steps{t: t}
 	_, err := operator.CreateKeyspace(ctx, "secrets", kv.Range([]byte(marker+"/a")), kv.Replicas(1))
 	s.do(nil, err)
-	split, err := operator.SplitPartition(ctx, "secrets", []byte(marker+"/f"))
+	split, err := admin.New(operator).SplitPartition(ctx, "secrets", []byte(marker+"/f"))
 	s.do(nil, err)
 	s.check()
 	awaitTrue(t, "the split is done", func() bool {
-		events, err := operator.Events(ctx, split.Partition, 0, 10)
+		events, err := admin.New(operator).Events(ctx, split.Partition, 0, 10)
 		return err == nil && len(events) > 0 && len(events[0].SplitAt) > 0
 	})
 	s.do(nil, operator.DropKeyspace(ctx, "secrets"))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
@@ -38,10 +39,11 @@ func loadValue(i int) []byte {
 
 // compareLoad compares the whole keyspace with n records, and the nodes' statistics with what they
 // hold.
-func compareLoad(ctx context.Context, t *testing.T, c *kvtest.Cluster, ks *kv.Keyspace, n int) {
+func compareLoad(ctx context.Context, t *testing.T, c *kvtest.Cluster, client *kv.Client,
+	ks *kv.Keyspace, n int) {
 	t.Helper()
 	hashed := false
-	if info, err := ks.Describe(ctx); err != nil {
+	if info, err := admin.New(client).Keyspace(ctx, ks.Name()); err != nil {
 		t.Fatal(err)
 	} else {
 		hashed = info.Hashed()
@@ -136,7 +138,7 @@ func TestBulkLoadAcrossCrashes(t *testing.T) {
 				if err != nil || third.Present != n || third.Written != 0 {
 					t.Errorf("a third time: %+v, %v", third, err)
 				}
-				compareLoad(ctx, t, c, ks, n)
+				compareLoad(ctx, t, c, client, ks, n)
 			})
 		})
 	}
@@ -164,7 +166,7 @@ func TestBulkLoadWhilePartitionsSplit(t *testing.T) {
 		splitting.Go(func() {
 			for i := 7; i > 0; i-- { // from the end, so that the load has not passed yet
 				for {
-					_, err := client.SplitPartition(ctx, "big", loadKey(i*n/8))
+					_, err := admin.New(client).SplitPartition(ctx, "big", loadKey(i*n/8))
 					if err == nil || ctx.Err() != nil {
 						break
 					}
@@ -181,10 +183,10 @@ func TestBulkLoadWhilePartitionsSplit(t *testing.T) {
 			t.Fatalf("%+v, %v", done, err)
 		}
 		splitting.Wait()
-		parts, err := client.Partitions(ctx, "big")
+		parts, err := admin.New(client).Partitions(ctx, "big")
 		if err != nil || len(parts) < 3 {
 			t.Errorf("%d partitions, %v", len(parts), err)
 		}
-		compareLoad(ctx, t, c, ks, n)
+		compareLoad(ctx, t, c, client, ks, n)
 	})
 }

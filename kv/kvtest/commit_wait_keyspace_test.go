@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
@@ -22,7 +23,8 @@ func TestWritesToAKeyspaceWithCommitWait(t *testing.T) {
 		strict, relaxed := create(t, client, "strict", kv.Hash(4), kv.CommitWait()),
 			create(t, client, "relaxed", kv.Hash(4))
 		for ks, want := range map[*kv.Keyspace]bool{strict: true, relaxed: false} {
-			if info, err := ks.Describe(t.Context()); err != nil || info.CommitWait != want {
+			if info, err := admin.New(client).Keyspace(t.Context(), ks.Name()); err != nil ||
+				info.CommitWait != want {
 				t.Fatalf("described as %+v, %v", info, err)
 			}
 		}

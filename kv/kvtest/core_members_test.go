@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
@@ -27,7 +28,7 @@ func growing(t *testing.T, servers int) *kvtest.Cluster {
 }
 
 // members waits until nothing is under way in the core and its voters are these servers.
-func awaitMembers(t *testing.T, c *kvtest.Cluster, client *kv.Client, servers ...int) kv.Core {
+func awaitMembers(t *testing.T, c *kvtest.Cluster, client *kv.Client, servers ...int) admin.Core {
 	t.Helper()
 	var want []string
 	for _, i := range servers {
@@ -37,7 +38,7 @@ func awaitMembers(t *testing.T, c *kvtest.Cluster, client *kv.Client, servers ..
 	last := ""
 	for range 600 {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		core, err := client.Core(ctx)
+		core, err := admin.New(client).Core(ctx)
 		cancel()
 		var voters []string
 		for _, m := range core.Members {
@@ -54,7 +55,7 @@ func awaitMembers(t *testing.T, c *kvtest.Cluster, client *kv.Client, servers ..
 		time.Sleep(200 * time.Millisecond) // virtual
 	}
 	t.Fatalf("the core's members are not %v: %s", want, last)
-	return kv.Core{}
+	return admin.Core{}
 }
 
 // changeCore changes the members, as a command does that is repeated until it is taken.
@@ -62,7 +63,7 @@ func changeCore(t *testing.T, client *kv.Client, add, remove string) {
 	t.Helper()
 	var err error
 	for range 100 {
-		if err = client.ChangeCore(t.Context(), add, remove); err == nil {
+		if err = admin.New(client).ChangeCore(t.Context(), add, remove); err == nil {
 			return
 		}
 		time.Sleep(200 * time.Millisecond) // virtual
@@ -108,7 +109,7 @@ func coreLoad(t *testing.T, client *kv.Client) (stop func()) {
 		t.Helper()
 		cancel()
 		working.Wait()
-		infos, err := client.Keyspaces(t.Context())
+		infos, err := admin.New(client).Keyspaces(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +194,7 @@ func TestLostCoreMemberIsReplaced(t *testing.T) {
 				client := c.Client(t)
 				stop := coreLoad(t, client)
 				core := awaitMembers(t, c, client, 0, 1, 2)
-				lost := slices.IndexFunc(core.Members, func(m kv.CoreMemberInfo) bool {
+				lost := slices.IndexFunc(core.Members, func(m admin.CoreMemberInfo) bool {
 					return m.Leader == leader
 				})
 				at := core.Members[lost].Address
@@ -299,7 +300,7 @@ func TestRemovedCoreMemberDoesNotDisturb(t *testing.T) {
 		if err := c.WaitReady(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		err := client.ChangeCore(t.Context(), at[0], "")
+		err := admin.New(client).ChangeCore(t.Context(), at[0], "")
 		if err == nil || !strings.Contains(err.Error(), "empty directory") {
 			t.Fatalf("a removed directory comes back: %v", err)
 		}
@@ -332,12 +333,12 @@ func TestCoreAddRefusesASilentServer(t *testing.T) {
 		for address, want := range map[string]string{
 			"nowhere:1": "start the server first", at[1]: "--roles core",
 		} {
-			err := client.ChangeCore(t.Context(), address, "")
+			err := admin.New(client).ChangeCore(t.Context(), address, "")
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v", address, err)
 			}
 		}
-		if err := client.ChangeCore(t.Context(), "", at[0]); err == nil ||
+		if err := admin.New(client).ChangeCore(t.Context(), "", at[0]); err == nil ||
 			!strings.Contains(err.Error(), "only member") {
 			t.Error(err)
 		}
@@ -346,7 +347,7 @@ func TestCoreAddRefusesASilentServer(t *testing.T) {
 			t.Errorf("%+v", core.Candidates)
 		}
 		var none *kv.Error
-		if errors.As(client.ChangeCore(t.Context(), at[2], ""), &none) {
+		if errors.As(admin.New(client).ChangeCore(t.Context(), at[2], ""), &none) {
 			t.Error(none)
 		}
 		awaitMembers(t, c, client, 0, 2)
@@ -383,7 +384,7 @@ func TestCoreMembersMove(t *testing.T) {
 			waitFor(t, "the members are at "+strings.Join(want, ", "), func() bool {
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
-				core, err := client.Core(ctx)
+				core, err := admin.New(client).Core(ctx)
 				for i, m := range core.Members {
 					if m.Address != want[i] || m.ID != uint64(i+1) || m.Role != "voter" || !m.Answers {
 						return false
@@ -445,11 +446,11 @@ func TestOnlyCoreMemberMoves(t *testing.T) {
 		waitFor(t, "the nodes find the core", func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
-			core, err := client.Core(ctx)
+			core, err := admin.New(client).Core(ctx)
 			if err != nil || core.Members[0].Address != "server-0:7500" {
 				return false
 			}
-			nodes, err := client.Nodes(ctx)
+			nodes, err := admin.New(client).Nodes(ctx)
 			alive := 0
 			for _, n := range nodes {
 				if n.Alive {

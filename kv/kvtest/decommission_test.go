@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
@@ -19,7 +20,7 @@ func TestADecommissionedNodeLeavesItsCoreMember(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		nodes, err := client.Nodes(t.Context())
+		nodes, err := admin.New(client).Nodes(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,12 +29,12 @@ func TestADecommissionedNodeLeavesItsCoreMember(t *testing.T) {
 				continue
 			}
 			until(t, "the node can be let go", func(ctx context.Context) bool {
-				_, err := client.SetNodeStatus(ctx, n.ID, kv.NodeDecommissioning)
+				_, err := admin.New(client).SetNodeStatus(ctx, n.ID, admin.NodeDecommissioning)
 				return err == nil
 			})
 			until(t, "the node is gone", func(ctx context.Context) bool {
-				p, err := client.CheckNodeStatus(ctx, n.ID, kv.NodeDecommissioning)
-				return err == nil && p.Status == kv.NodeGone
+				p, err := admin.New(client).CheckNodeStatus(ctx, n.ID, admin.NodeDecommissioning)
+				return err == nil && p.Status == admin.NodeGone
 			})
 		}
 		if err := c.Restart(0); err != nil {
@@ -48,7 +49,7 @@ func TestADecommissionedNodeLeavesItsCoreMember(t *testing.T) {
 			t.Fatal(err)
 		}
 		until(t, "the core works", func(ctx context.Context) bool {
-			_, err := client.PausePlacement(ctx, true)
+			_, err := admin.New(client).PausePlacement(ctx, true)
 			return err == nil
 		})
 		until(t, "the data are written", func(ctx context.Context) bool {

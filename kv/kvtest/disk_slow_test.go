@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
@@ -66,7 +67,7 @@ func TestSlowDiskLeadsNothing(t *testing.T) {
 			t.Errorf("writes take %v beside a follower with a slow disk, and took %v", during, before)
 		}
 		told := func() (slow bool) {
-			nodes, err := client.Nodes(t.Context())
+			nodes, err := admin.New(client).Nodes(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -86,7 +87,7 @@ func TestSlowDiskLeadsNothing(t *testing.T) {
 		if told() {
 			t.Error("its disk is said to be slow")
 		}
-		events, err := client.Events(t.Context(), 0, 0, 100)
+		events, err := admin.New(client).Events(t.Context(), 0, 0, 100)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +144,7 @@ func TestMoveBesideASlowDisk(t *testing.T) {
 				if alone {
 					c.Kill(other, 0)
 				}
-				if err := client.MoveReplica(t.Context(), id, c.Process(leader).NodeID(),
+				if err := admin.New(client).MoveReplica(t.Context(), id, c.Process(leader).NodeID(),
 					c.Process(free).NodeID()); err != nil {
 					t.Fatal(err)
 				}
@@ -151,7 +152,7 @@ func TestMoveBesideASlowDisk(t *testing.T) {
 				eventually(t, "the replica to move", func() bool {
 					put(t, ks, "k", "w") // or the disk counts as well
 					badLed = badLed || ledHere(c, bad) > 0
-					under, err := client.Operators(t.Context())
+					under, err := admin.New(client).Operators(t.Context())
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -182,8 +183,8 @@ func TestDrainToASlowDisk(t *testing.T) {
 		c.Disk(bad).SetSyncTimes(slowSync, slowSync)
 		writeFor(t, ks, 20*time.Second)
 		c.Kill(other, 0)
-		if _, err := client.SetNodeStatus(t.Context(), c.Process(leader).NodeID(),
-			kv.NodeDraining); err != nil {
+		if _, err := admin.New(client).SetNodeStatus(t.Context(), c.Process(leader).NodeID(),
+			admin.NodeDraining); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "the slow one to lead", func() bool {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
@@ -20,7 +21,7 @@ func TestACommitOutlivesItsCoordinator(t *testing.T) {
 		dropped := create(t, client, "dropped", kv.Hash(1))
 		ks := create(t, client, "here", kv.Hash(6), kv.Replicas(1))
 		far := keyOn(t, c, client, "here", 2)
-		partitions, err := client.Partitions(t.Context(), "dropped")
+		partitions, err := admin.New(client).Partitions(t.Context(), "dropped")
 		if err != nil {
 			t.Fatal(err)
 		}

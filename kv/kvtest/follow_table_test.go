@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -75,7 +76,7 @@ func TestKeyspacesOnDemand(t *testing.T) {
 		}
 		// A third client has used none, and asks for split points, and counts.
 		third := c.Client(t)
-		info, err := third.Keyspace("range").Describe(ctx)
+		info, err := admin.New(third).Keyspace(ctx, "range")
 		if err != nil || len(info.SplitAt) != 2 {
 			t.Errorf("split points %q, %v", info.SplitAt, err)
 		}

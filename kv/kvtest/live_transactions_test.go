@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
@@ -37,7 +38,7 @@ func TestLiveTransactionsOfThoseWhoAnswer(t *testing.T) {
 		find := func() (map[uint64]bool, error) {
 			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 			defer cancel()
-			found, more, err := client.LiveTransactions(ctx, "", 1000)
+			found, more, err := admin.New(client).LiveTransactions(ctx, "", 1000)
 			if more {
 				t.Error("there are more")
 			}
@@ -71,7 +72,7 @@ func TestLiveTransactionsOfThoseWhoAnswer(t *testing.T) {
 		if !maps.Equal(found, want) {
 			t.Errorf("found in %v, want %v", found, want)
 		}
-		var unanswered *kv.UnansweredError
+		var unanswered *admin.UnansweredError
 		if !errors.As(err, &unanswered) || !errors.Is(err, kv.ErrNoQuorum) {
 			t.Fatalf("%v; want an UnansweredError", err)
 		}

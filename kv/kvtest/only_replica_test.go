@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
@@ -23,7 +24,7 @@ func TestTheOnlyReplicaMoves(t *testing.T) {
 			written++
 		}
 		at := func() (partition, node uint64, replicas int) {
-			all, err := client.Partitions(t.Context(), "things")
+			all, err := admin.New(client).Partitions(t.Context(), "things")
 			if err != nil || len(all) != 1 {
 				t.Fatal(all, err)
 			}
@@ -32,7 +33,7 @@ func TestTheOnlyReplicaMoves(t *testing.T) {
 		for round := range 4 {
 			id, from, _ := at()
 			to := from%3 + 1
-			if err := client.MoveReplica(t.Context(), id, from, to); err != nil {
+			if err := admin.New(client).MoveReplica(t.Context(), id, from, to); err != nil {
 				t.Fatal(err)
 			}
 			for i := 0; ; i++ {
@@ -41,11 +42,11 @@ func TestTheOnlyReplicaMoves(t *testing.T) {
 				}
 				write()
 				if round == 2 && i == 20 {
-					if err := client.CancelOperator(t.Context(), id); err != nil {
+					if err := admin.New(client).CancelOperator(t.Context(), id); err != nil {
 						t.Fatal(err)
 					}
 				}
-				under, err := client.Operators(t.Context())
+				under, err := admin.New(client).Operators(t.Context())
 				if _, now, n := at(); err == nil && len(under) == 0 && n == 1 {
 					if round != 2 && now != to {
 						t.Errorf("round %d: from node %d to %d, it is on %d", round, from, to, now)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -64,7 +65,7 @@ func TestCoreWithoutQuorumSaysSo(t *testing.T) {
 						}
 						within("list keyspaces",
 							func(ctx context.Context) error {
-								_, err := client.Keyspaces(ctx)
+								_, err := admin.New(client).Keyspaces(ctx)
 								return err
 							})
 						within("create", func(
@@ -78,12 +79,12 @@ func TestCoreWithoutQuorumSaysSo(t *testing.T) {
 						})
 						within("list nodes", func(
 							ctx context.Context) error {
-							_, err := client.Nodes(ctx)
+							_, err := admin.New(client).Nodes(ctx)
 							return err
 						})
 						within("list partitions",
 							func(ctx context.Context) error {
-								_, err := client.Partitions(ctx, "here")
+								_, err := admin.New(client).Partitions(ctx, "here")
 								return err
 							})
 						within("get of an unknown keyspace", func(ctx context.Context) error {

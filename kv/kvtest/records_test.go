@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
@@ -38,7 +39,7 @@ func counted(t *testing.T, registries []*prometheus.Registry, name string) (n fl
 // keyOn finds a key of a keyspace by hash whose only replica is on a server.
 func keyOn(t *testing.T, c *kvtest.Cluster, client *kv.Client, name string, server int) []byte {
 	t.Helper()
-	partitions, err := client.Partitions(t.Context(), name)
+	partitions, err := admin.New(client).Partitions(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}

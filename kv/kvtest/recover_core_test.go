@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
@@ -72,7 +73,7 @@ func TestTheCoreGoesOnFromOneMember(t *testing.T) {
 		if got, err := ks.Get(t.Context(), []byte("k")); err != nil || string(got.Value) != "v" {
 			t.Errorf("what was there before: %q, %v", got.Value, err)
 		}
-		if all, err := client.Keyspaces(t.Context()); err != nil || len(all) != 2 {
+		if all, err := admin.New(client).Keyspaces(t.Context()); err != nil || len(all) != 2 {
 			t.Errorf("keyspaces: %v, %v", all, err)
 		} else if max(all[0].ID, all[1].ID) < 1000 {
 			t.Errorf("an id is given out that the lost members may have given: %v", all)
@@ -151,7 +152,7 @@ func TestCoreRecoveryOutlivesCrashes(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(20 * time.Second) // virtual
-		if all, err := c.Client(t).Keyspaces(t.Context()); err != nil || len(all) != 1 {
+		if all, err := admin.New(c.Client(t)).Keyspaces(t.Context()); err != nil || len(all) != 1 {
 			t.Errorf("keyspaces: %v, %v", all, err)
 		}
 		hasCoordination(t, c.Process(2), "lock", "held")

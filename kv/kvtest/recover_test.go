@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
@@ -102,14 +103,14 @@ func (b *bereft) apply(server int, plan *embedded.RecoveryPlan) *embedded.Recove
 	return done
 }
 
-func (b *bereft) confirm(plan *embedded.RecoveryPlan) (kv.Recovered, error) {
-	var partitions []kv.RecoveredPartition
+func (b *bereft) confirm(plan *embedded.RecoveryPlan) (admin.Recovered, error) {
+	var partitions []admin.RecoveredPartition
 	for _, r := range plan.Recovered {
-		partitions = append(partitions, kv.RecoveredPartition{Partition: r.Partition,
+		partitions = append(partitions, admin.RecoveredPartition{Partition: r.Partition,
 			Keyspace: r.Keyspace, Node: r.Node, Replica: r.Replica, Membership: r.Membership,
 			KnownMembership: r.Known})
 	}
-	return b.client.ConfirmRecovery(b.t.Context(), plan.ID, plan.Lost, partitions)
+	return admin.New(b.client).ConfirmRecovery(b.t.Context(), plan.ID, plan.Lost, partitions)
 }
 
 func (b *bereft) run(servers ...int) {
@@ -197,7 +198,7 @@ func TestRecoverFromTheLossOfAMajority(t *testing.T) {
 		}
 		b.run(b.lost...)
 		b.await("three replicas of each partition", func() bool {
-			all, err := b.client.Partitions(t.Context(), "")
+			all, err := admin.New(b.client).Partitions(t.Context(), "")
 			if err != nil {
 				return false
 			}
@@ -252,7 +253,7 @@ func TestRecoverInTheMiddleOfChanges(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 3))
 				b := newBereft(t, 5, 4, 100)
 				time.Sleep(2 * time.Second) // virtual
-				all, err := b.client.Partitions(t.Context(), "")
+				all, err := admin.New(b.client).Partitions(t.Context(), "")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -263,7 +264,7 @@ func TestRecoverInTheMiddleOfChanges(t *testing.T) {
 					}
 					for _, to := range b.node[1:] {
 						if !has[to] {
-							if err := b.client.MoveReplica(t.Context(), p.ID,
+							if err := admin.New(b.client).MoveReplica(t.Context(), p.ID,
 								p.Replicas[random.IntN(len(p.Replicas))].Node, to); err != nil {
 								t.Fatal(err)
 							}

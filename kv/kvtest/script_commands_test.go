@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
@@ -271,7 +272,7 @@ func (s *scene) keyspace(l *line) {
 func (s *scene) keyspaces(l *line) {
 	ctx, cancel := l.context()
 	defer cancel()
-	all, err := l.client().Keyspaces(ctx)
+	all, err := admin.New(l.client().Client).Keyspaces(ctx)
 	if err != nil {
 		s.print("keyspaces: %s", l.failure(err))
 		return
@@ -345,7 +346,8 @@ func (s *scene) neverKeyspaces(l *line) {
 	repeat(l.duration("for", time.Second), 0, func() {
 		ctx, cancel := l.context()
 		defer cancel()
-		if all, err := l.client().Keyspaces(ctx); err == nil && fmt.Sprint(len(all)) == l.word(0) {
+		if all, err := admin.New(l.client().Client).Keyspaces(ctx); err == nil &&
+			fmt.Sprint(len(all)) == l.word(0) {
 			n++
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // BenchmarkSplit is how long a partition of three replicas takes to split, from the request to a
@@ -30,16 +31,16 @@ func BenchmarkSplit(b *testing.B) {
 	var took []time.Duration
 	for i := range b.N {
 		began := time.Now()
-		split, err := client.SplitPartition(ctx, "split", fmt.Appendf(nil, "k%06d", i))
+		split, err := admin.New(client).SplitPartition(ctx, "split", fmt.Appendf(nil, "k%06d", i))
 		if err != nil {
 			b.Fatal(err)
 		}
 		for led := false; !led; {
-			all, err := client.Partitions(ctx, "split")
+			all, err := admin.New(client).Partitions(ctx, "split")
 			if err != nil {
 				b.Fatal(err)
 			}
-			led = slices.ContainsFunc(all, func(p kv.PartitionInfo) bool {
+			led = slices.ContainsFunc(all, func(p admin.PartitionInfo) bool {
 				return p.ID == split.Child && p.Leader != 0
 			})
 		}

@@ -5,13 +5,14 @@ import (
 	"slices"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // Whole says whether every partition has the replicas that its keyspace wants, all of them voters
 // on nodes that are alive. Nodes that are lost count as dead, also as long as the core waits for
 // them.
 func Whole(ctx context.Context, client *kv.Client, lost ...uint64) (bool, error) {
-	nodes, err := client.Nodes(ctx)
+	nodes, err := admin.New(client).Nodes(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -19,7 +20,7 @@ func Whole(ctx context.Context, client *kv.Client, lost ...uint64) (bool, error)
 	for _, n := range nodes {
 		alive[n.ID] = n.Alive && !slices.Contains(lost, n.ID)
 	}
-	keyspaces, err := client.Keyspaces(ctx)
+	keyspaces, err := admin.New(client).Keyspaces(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -27,13 +28,13 @@ func Whole(ctx context.Context, client *kv.Client, lost ...uint64) (bool, error)
 	for _, k := range keyspaces {
 		wanted[k.Name] = k.Replicas
 	}
-	partitions, err := client.Partitions(ctx, "")
+	partitions, err := admin.New(client).Partitions(ctx, "")
 	if err != nil {
 		return false, err
 	}
-	return !slices.ContainsFunc(partitions, func(p kv.PartitionInfo) bool {
+	return !slices.ContainsFunc(partitions, func(p admin.PartitionInfo) bool {
 		return len(p.Replicas) != wanted[p.Keyspace] ||
-			slices.ContainsFunc(p.Replicas, func(r kv.ReplicaInfo) bool {
+			slices.ContainsFunc(p.Replicas, func(r admin.ReplicaInfo) bool {
 				return r.Learner || !alive[r.Node]
 			})
 	}), nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 var besidePartitions = flag.Int("beside.partitions", 10_000,
@@ -152,17 +153,18 @@ func TestPutsBesidePartitions(t *testing.T) {
 // moveMany moves one replica each of some partitions to the node that has none, and waits.
 func (e *environment) moveMany(client *kv.Client, keyspace string, n int) {
 	e.Helper()
-	all, err := client.Partitions(e.ctx, keyspace)
+	all, err := admin.New(client).Partitions(e.ctx, keyspace)
 	e.must(err, "list the partitions")
-	nodes, err := client.Nodes(e.ctx)
+	nodes, err := admin.New(client).Nodes(e.ctx)
 	e.must(err, "list the nodes")
 	moved := 0
 	for _, p := range all[:min(n, len(all))] {
 		for _, node := range nodes {
-			if !slices.ContainsFunc(p.Replicas, func(r kv.ReplicaInfo) bool {
+			if !slices.ContainsFunc(p.Replicas, func(r admin.ReplicaInfo) bool {
 				return r.Node == node.ID
 			}) {
-				err := client.MoveReplica(e.ctx, p.ID, p.Replicas[len(p.Replicas)-1].Node, node.ID)
+				err := admin.New(client).MoveReplica(e.ctx, p.ID, p.Replicas[len(p.Replicas)-1].Node,
+					node.ID)
 				if !errors.Is(err, kv.ErrInvalidArgument) { // the planner was faster
 					e.must(err, "move a replica of partition %d", p.ID)
 					moved++
@@ -175,7 +177,7 @@ func (e *environment) moveMany(client *kv.Client, keyspace string, n int) {
 		e.Errorf("only %d replicas were to be moved by the test", moved)
 	}
 	e.wait(8*time.Minute, "the moves to end", func(ctx context.Context) error {
-		left, err := client.Operators(ctx)
+		left, err := admin.New(client).Operators(ctx)
 		if err == nil && len(left) > 0 {
 			err = fmt.Errorf("%d are under way", len(left))
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 var (
@@ -59,8 +60,9 @@ func TestFleet(t *testing.T) {
 	f.settle(2 * time.Minute)
 	before := f.measure("at rest", 20*time.Second)
 
-	settings, err := client.LimitPlacement(e.ctx, kv.PlacementSettings{RepairDelay: *fleetDelay,
-		Pause: 30 * time.Second})
+	settings, err := admin.New(client).LimitPlacement(e.ctx,
+		admin.PlacementSettings{RepairDelay: *fleetDelay,
+			Pause: 30 * time.Second})
 	e.must(err, "set the repair delay")
 	lost := e.cluster.Nodes[2]
 	id := f.nodeOf(lost)
@@ -95,7 +97,7 @@ func TestFleet(t *testing.T) {
 
 	for _, s := range e.cluster.Nodes[:2] {
 		id := f.nodeOf(s)
-		_, err := client.SetNodeStatus(e.ctx, id, kv.NodeDecommissioning)
+		_, err := admin.New(client).SetNodeStatus(e.ctx, id, admin.NodeDecommissioning)
 		e.must(err, "decommission %s", s.Name)
 	}
 	began = time.Now()
@@ -326,7 +328,7 @@ func (f *fleet) compare(before, during worst) {
 }
 
 func (f *fleet) nodeOf(s *Server) uint64 {
-	nodes, err := f.client.Nodes(f.ctx)
+	nodes, err := admin.New(f.client).Nodes(f.ctx)
 	f.must(err, "list the nodes")
 	for _, n := range nodes {
 		if n.Address == s.Address() {
@@ -338,7 +340,7 @@ func (f *fleet) nodeOf(s *Server) uint64 {
 }
 
 func (f *fleet) bytesOn(node uint64) (bytes uint64) {
-	partitions, err := f.client.Partitions(f.ctx, "")
+	partitions, err := admin.New(f.client).Partitions(f.ctx, "")
 	f.must(err, "list the partitions")
 	for _, p := range partitions {
 		for _, r := range p.Replicas {
@@ -359,7 +361,7 @@ func (f *fleet) whole(lost ...uint64) bool {
 
 // newest is the number of the newest event of a change.
 func (f *fleet) newest() uint64 {
-	events, err := f.client.Events(f.ctx, 0, 0, 100)
+	events, err := admin.New(f.client).Events(f.ctx, 0, 0, 100)
 	f.must(err, "list the events")
 	for _, event := range events {
 		if event.Operator != 0 {
@@ -373,7 +375,7 @@ func (f *fleet) newest() uint64 {
 func (f *fleet) still(d time.Duration) func() bool {
 	newest, since := f.newest(), time.Now()
 	return func() bool {
-		operators, err := f.client.Operators(f.ctx)
+		operators, err := admin.New(f.client).Operators(f.ctx)
 		f.must(err, "list the operators")
 		if now := f.newest(); now != newest || len(operators) > 0 {
 			newest, since = now, time.Now()
@@ -394,13 +396,13 @@ func (f *fleet) settle(limit time.Duration) {
 
 // spread says how even the nodes are.
 func (f *fleet) spread() string {
-	partitions, err := f.client.Partitions(f.ctx, "")
+	partitions, err := admin.New(f.client).Partitions(f.ctx, "")
 	f.must(err, "list the partitions")
 	replicas, leaders, bytes := map[uint64]float64{}, map[uint64]float64{}, map[uint64]float64{}
-	nodes, err := f.client.Nodes(f.ctx)
+	nodes, err := admin.New(f.client).Nodes(f.ctx)
 	f.must(err, "list the nodes")
 	for _, n := range nodes {
-		if n.Alive && n.Status == kv.NodeActive {
+		if n.Alive && n.Status == admin.NodeActive {
 			replicas[n.ID], leaders[n.ID], bytes[n.ID] = 0, 0, 0
 		}
 	}
@@ -424,11 +426,11 @@ func (f *fleet) spread() string {
 }
 
 func (f *fleet) gone(s *Server) bool {
-	nodes, err := f.client.Nodes(f.ctx)
+	nodes, err := admin.New(f.client).Nodes(f.ctx)
 	f.must(err, "list the nodes")
 	for _, n := range nodes {
 		if n.Address == s.Address() {
-			return n.Status == kv.NodeGone
+			return n.Status == admin.NodeGone
 		}
 	}
 	return false

@@ -12,6 +12,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 var (
@@ -124,7 +125,7 @@ func TestGrow(t *testing.T) {
 			case <-time.After(20 * time.Millisecond):
 			}
 			n := int64(0)
-			if all, err := client.Operators(e.ctx); err == nil {
+			if all, err := admin.New(client).Operators(e.ctx); err == nil {
 				for _, o := range all {
 					if o.Kind == "split" {
 						n++
@@ -143,7 +144,7 @@ func TestGrow(t *testing.T) {
 		case <-finished:
 			writing = false
 		case <-time.After(30 * time.Second):
-			all, err := client.Partitions(e.ctx, "grown")
+			all, err := admin.New(client).Partitions(e.ctx, "grown")
 			e.Logf("%d of %d records after %v, %d partitions %v", next.Load()*growBatch, *growRecords,
 				time.Since(began).Round(time.Second), len(all), err)
 		}
@@ -154,7 +155,7 @@ func TestGrow(t *testing.T) {
 	var most, least uint64
 	var partitions int
 	settled := func() error {
-		all, err := client.Partitions(e.ctx, "grown")
+		all, err := admin.New(client).Partitions(e.ctx, "grown")
 		if err != nil {
 			return err
 		}
@@ -198,7 +199,7 @@ func TestGrow(t *testing.T) {
 
 // shrink deletes all records, and waits until the partitions have merged to a few.
 func (e *environment) shrink(client *kv.Client, rows *kv.Keyspace, before int) {
-	_, err := client.LimitPlacement(e.ctx, kv.PlacementSettings{MergePause: growPause})
+	_, err := admin.New(client).LimitPlacement(e.ctx, admin.PlacementSettings{MergePause: growPause})
 	e.must(err, "set the pause before merges")
 	began := time.Now()
 	deleted, err := rows.DeleteRange(e.ctx, kv.All())
@@ -234,7 +235,7 @@ func (e *environment) shrink(client *kv.Client, rows *kv.Keyspace, before int) {
 	partitions := before
 	for next := time.Now(); partitions > growFew && time.Since(began) < 25*time.Minute; {
 		e.pass(time.Second)
-		all, err := client.Partitions(e.ctx, "grown")
+		all, err := admin.New(client).Partitions(e.ctx, "grown")
 		e.must(err, "list the partitions")
 		partitions = len(all)
 		if time.Now().After(next) {

@@ -15,6 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 	"github.com/tidemarkdb/tidemark/bench/proof/workloads"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 var (
@@ -91,7 +92,7 @@ func TestKillsWhileSplitting(t *testing.T) {
 	p.Weather.End(calm.Settling(calm.Restarts, 2*time.Second))
 	acknowledged, unknown := rows.stop()
 	e.wait(2*time.Minute, "nothing is under way", func(ctx context.Context) error {
-		under, err := client.Operators(ctx)
+		under, err := admin.New(client).Operators(ctx)
 		if len(under) > 0 {
 			err = errors.Join(err, fmt.Errorf("%d are, of which one is %+v", len(under), under[0]))
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/kvtarget"
 	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/links"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 var (
@@ -295,7 +296,7 @@ func TestNearReadsInZones(t *testing.T) {
 	e.loadClosed(ks)
 	all := e.readInTurns(ks, counted, *zoneClients)
 	e.leadersOf("read")
-	latencies, err := client.NodeLatencies(e.ctx)
+	latencies, err := admin.New(client).NodeLatencies(e.ctx)
 	e.must(err, "measure how far away the servers are")
 	var within, apart time.Duration
 	for _, l := range latencies {

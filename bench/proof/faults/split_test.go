@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -61,11 +62,11 @@ func TestSplits(t *testing.T) {
 		noise = append(noise, still)
 		writes.Reset()
 		reads.Reset()
-		split, err := client.SplitPartition(e.ctx, keyspace, []byte(at))
+		split, err := admin.New(client).SplitPartition(e.ctx, keyspace, []byte(at))
 		e.must(err, "split at %s", at)
 		e.wait(20*time.Second, fmt.Sprintf("the split at %s is done", at),
 			func(ctx context.Context) error {
-				all, err := client.Partitions(ctx, keyspace)
+				all, err := admin.New(client).Partitions(ctx, keyspace)
 				for _, p := range all {
 					if p.ID == split.Child && p.Leader != 0 {
 						return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // site is a place in a keyspace at which a partition is split and merged again and again, at keys
@@ -85,7 +86,7 @@ func (s *storm) run(ctx context.Context) {
 func (s *storm) split(ctx context.Context, keyspace string, key []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	split, err := s.client.SplitPartition(ctx, keyspace, key)
+	split, err := admin.New(s.client).SplitPartition(ctx, keyspace, key)
 	if err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ func (s *storm) merge(ctx context.Context, keyspace string, key []byte) error {
 	if err != nil || left == 0 {
 		return err // or an earlier attempt has done it
 	}
-	merge, err := s.client.MergePartition(ctx, left)
+	merge, err := admin.New(s.client).MergePartition(ctx, left)
 	if err != nil {
 		return err
 	}
@@ -115,7 +116,7 @@ func (s *storm) merge(ctx context.Context, keyspace string, key []byte) error {
 
 // endingAt is the partition that ends at a key; 0: there is no such boundary.
 func (s *storm) endingAt(ctx context.Context, keyspace string, key []byte) (uint64, error) {
-	all, err := s.client.Partitions(ctx, keyspace)
+	all, err := admin.New(s.client).Partitions(ctx, keyspace)
 	for _, p := range all {
 		if bytes.Equal(p.End, key) {
 			return p.ID, err
@@ -141,7 +142,7 @@ func (s *storm) report() string {
 // await waits until an operator is over.
 func (s *storm) await(ctx context.Context, operator uint64) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-		under, err := s.client.Operators(ctx)
+		under, err := admin.New(s.client).Operators(ctx)
 		if err != nil {
 			return err
 		}
@@ -229,7 +230,7 @@ func (p *proof) judge(ctx context.Context) error {
 // as it says. Nothing may write to it.
 func everyKeyOnce(ctx context.Context, client *kv.Client,
 	keyspace string) (partitions int, err error) {
-	all, err := client.Partitions(ctx, keyspace)
+	all, err := admin.New(client).Partitions(ctx, keyspace)
 	if err != nil {
 		return 0, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/bench"
 	"github.com/tidemarkdb/tidemark/bench/kvtarget"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 var (
@@ -75,7 +76,7 @@ func TestZipf(t *testing.T) {
 	after := e.zipf(spread, *zipfMeasure, true)
 	e.result("split and spread after %v: %s; %.2f times as many requests; %s", took, after,
 		after.throughput/before.throughput, busy)
-	events, err := client.Events(e.ctx, 0, 0, 1000)
+	events, err := admin.New(client).Events(e.ctx, 0, 0, 1000)
 	e.must(err, "list what placement did")
 	kinds := map[string]int{}
 	for _, event := range events {
@@ -168,9 +169,9 @@ func (e *environment) requests() []float64 {
 // all in words.
 func (e *environment) loads(client *kv.Client, keyspace string) (heaviest float64, text string) {
 	e.Helper()
-	all, err := client.Partitions(e.ctx, keyspace)
+	all, err := admin.New(client).Partitions(e.ctx, keyspace)
 	e.must(err, "list the partitions")
-	slices.SortFunc(all, func(a, b kv.PartitionInfo) int {
+	slices.SortFunc(all, func(a, b admin.PartitionInfo) int {
 		if a.Minute.Load > b.Minute.Load {
 			return -1
 		}

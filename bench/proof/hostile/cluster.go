@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/hostile/honest"
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // cluster is three servers, each core and data node.
@@ -64,10 +65,10 @@ func (c *cluster) open(ctx context.Context, config *tls.Config) (*kv.Client, err
 	for {
 		client, err := kv.Open(ctx, c.addresses, kv.TLS(config))
 		if err == nil {
-			var status kv.Status
-			var nodes []kv.NodeInfo
-			if status, err = client.Status(ctx); err == nil && status.Ready {
-				nodes, err = client.Nodes(ctx)
+			var status admin.Status
+			var nodes []admin.NodeInfo
+			if status, err = admin.New(client).Status(ctx); err == nil && status.Ready {
+				nodes, err = admin.New(client).Nodes(ctx)
 			}
 			if len(nodes) == len(c.addresses) {
 				return client, nil

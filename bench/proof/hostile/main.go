@@ -18,6 +18,7 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/hostile/abuse"
 	"github.com/tidemarkdb/tidemark/bench/proof/hostile/honest"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/rpc"
 )
 
@@ -155,7 +156,7 @@ func run(ctx context.Context, o options) error {
 	if _, err := client.CreateKeyspace(ctx, "honest", kv.Hash(16)); err != nil {
 		return err
 	}
-	status, err := client.Status(ctx)
+	status, err := admin.New(client).Status(ctx)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // Members of the core are replaced while their leader, or any other, is killed again and again. The
@@ -66,7 +67,7 @@ const (
 )
 
 // next says what is to be done, as the core is.
-func (r *replacement) next(core kv.Core) act {
+func (r *replacement) next(core admin.Core) act {
 	there, came := false, false
 	for _, m := range core.Members {
 		there = there || m.ID == r.former
@@ -89,7 +90,7 @@ func (r *replacement) next(core kv.Core) act {
 
 // wholeCore says what is wrong with a core whose members are to be those at the addresses, but not
 // the former; empty: nothing.
-func wholeCore(core kv.Core, addresses []string, former uint64) string {
+func wholeCore(core admin.Core, addresses []string, former uint64) string {
 	var wrong []string
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	if c := core.Change; c != nil {
@@ -142,7 +143,7 @@ func replaceMember(w *world, random *rand.Rand, _ time.Duration) (*fault, error)
 	r := &replacement{address: w.servers[server].Address(), how: way(random.IntN(int(ways)))}
 	what := fmt.Sprintf("member %s of the core %v", w.servers[server].Name, r.how)
 	err := w.ask(what, func(ctx context.Context, c *kv.Client) error {
-		core, err := c.Core(ctx)
+		core, err := admin.New(c).Core(ctx)
 		for _, m := range core.Members {
 			if m.Address == r.address {
 				r.former = m.ID
@@ -185,18 +186,18 @@ func (w *world) advance(r *replacement, server int, patience time.Duration) erro
 		wants, err := begin, error(nil)
 		if r.anew || r.how == removed {
 			err = w.askFor(patience, func(ctx context.Context, c *kv.Client) error {
-				core, err := c.Core(ctx)
+				core, err := admin.New(c).Core(ctx)
 				if err != nil {
 					return err
 				}
 				former := fmt.Sprint(r.former)
 				switch wants = r.next(core); wants {
 				case remove:
-					return c.ChangeCore(ctx, "", former)
+					return admin.New(c).ChangeCore(ctx, "", former)
 				case add:
-					return c.ChangeCore(ctx, r.address, "")
+					return admin.New(c).ChangeCore(ctx, r.address, "")
 				case replace:
-					return c.ChangeCore(ctx, r.address, former)
+					return admin.New(c).ChangeCore(ctx, r.address, former)
 				}
 				return nil
 			})
@@ -247,7 +248,7 @@ func (w *world) settleCore(what string, r *replacement, server int, random *rand
 		// What changes is recorded, which takes a quorum.
 		err = w.askFor(counting, func(ctx context.Context, c *kv.Client) error {
 			for _, delay := range []time.Duration{repairDelay + time.Second, repairDelay} {
-				if _, err := c.LimitPlacement(ctx, kv.PlacementSettings{RepairDelay: delay}); err != nil {
+				if _, err := admin.New(c).LimitPlacement(ctx, admin.PlacementSettings{RepairDelay: delay}); err != nil {
 					return err
 				}
 			}
@@ -278,7 +279,7 @@ func (w *world) awaitCore(what string, former uint64, patience time.Duration,
 			}
 		}
 		err := w.askFor(5*time.Second, func(ctx context.Context, c *kv.Client) error {
-			core, err := c.Core(ctx)
+			core, err := admin.New(c).Core(ctx)
 			if err == nil {
 				wrong = wholeCore(core, w.coreAddresses(), former)
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // mergePartitions merges neighbours, of any keyspaces, while servers are killed, stopped, cut off
@@ -19,7 +20,7 @@ func mergePartitions(w *world, random *rand.Rand, _ time.Duration) (*fault, erro
 		func(ctx context.Context, c *kv.Client) error {
 			merges, moves := 0, 0
 			for range 2 + random.IntN(8) {
-				partitions, err := c.Partitions(ctx, "")
+				partitions, err := admin.New(c).Partitions(ctx, "")
 				if err != nil {
 					return err
 				}
@@ -32,7 +33,7 @@ func mergePartitions(w *world, random *rand.Rand, _ time.Duration) (*fault, erro
 					moves++
 				}
 				// One that is refused, as there is a change under way, is no harm.
-				m, err := c.MergePartition(ctx, p.ID)
+				m, err := admin.New(c).MergePartition(ctx, p.ID)
 				if err != nil {
 					continue
 				}
@@ -53,8 +54,8 @@ func mergePartitions(w *world, random *rand.Rand, _ time.Duration) (*fault, erro
 }
 
 // withNeighbours are the partitions with a right neighbour that they can merge with.
-func withNeighbours(partitions []kv.PartitionInfo) (left []kv.PartitionInfo) {
-	all := slices.SortedFunc(slices.Values(partitions), func(a, b kv.PartitionInfo) int {
+func withNeighbours(partitions []admin.PartitionInfo) (left []admin.PartitionInfo) {
+	all := slices.SortedFunc(slices.Values(partitions), func(a, b admin.PartitionInfo) int {
 		return cmp.Or(cmp.Compare(a.Keyspace, b.Keyspace), cmp.Compare(a.Hash, b.Hash),
 			bytes.Compare(a.Start, b.Start))
 	})
@@ -67,15 +68,16 @@ func withNeighbours(partitions []kv.PartitionInfo) (left []kv.PartitionInfo) {
 }
 
 // moveOne has a replica of a partition move to a node without one, and says whether it is to.
-func moveOne(ctx context.Context, c *kv.Client, p kv.PartitionInfo, random *rand.Rand) bool {
-	nodes, err := c.Nodes(ctx)
+func moveOne(ctx context.Context, c *kv.Client, p admin.PartitionInfo, random *rand.Rand) bool {
+	nodes, err := admin.New(c).Nodes(ctx)
 	if err != nil {
 		return false
 	}
 	for _, n := range nodes {
-		if n.Alive && n.Status == kv.NodeActive && !slices.ContainsFunc(p.Replicas,
-			func(r kv.ReplicaInfo) bool { return r.Node == n.ID }) {
-			return c.MoveReplica(ctx, p.ID, p.Replicas[random.IntN(len(p.Replicas))].Node, n.ID) == nil
+		if n.Alive && n.Status == admin.NodeActive && !slices.ContainsFunc(p.Replicas,
+			func(r admin.ReplicaInfo) bool { return r.Node == n.ID }) {
+			return admin.New(c).MoveReplica(ctx, p.ID, p.Replicas[random.IntN(len(p.Replicas))].Node,
+				n.ID) == nil
 		}
 	}
 	return false
@@ -86,8 +88,9 @@ func awaitOperator(ctx context.Context, c *kv.Client, id uint64) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	for {
-		all, err := c.Operators(ctx)
-		if err == nil && !slices.ContainsFunc(all, func(o kv.OperatorInfo) bool { return o.ID == id }) {
+		all, err := admin.New(c).Operators(ctx)
+		if err == nil && !slices.ContainsFunc(all,
+			func(o admin.OperatorInfo) bool { return o.ID == id }) {
 			return
 		}
 		select {

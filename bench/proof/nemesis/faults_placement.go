@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // Placement is paused but for the faults in this file, so that the other steps know where replicas
@@ -42,10 +43,10 @@ func (w *world) ask(what string, do func(context.Context, *kv.Client) error) err
 // limitPlacement makes placement as quick as a run is short, and pauses it.
 func (w *world) limitPlacement() error {
 	return w.ask("set placement up", func(ctx context.Context, c *kv.Client) error {
-		_, err := c.LimitPlacement(ctx, kv.PlacementSettings{RepairDelay: repairDelay,
+		_, err := admin.New(c).LimitPlacement(ctx, admin.PlacementSettings{RepairDelay: repairDelay,
 			Pause: 5 * time.Second})
 		if err == nil {
-			_, err = c.PausePlacement(ctx, true)
+			_, err = admin.New(c).PausePlacement(ctx, true)
 		}
 		return err
 	})
@@ -57,7 +58,7 @@ func (w *world) migration(what string, spared int, random *rand.Rand,
 	begin func(context.Context, *kv.Client) error,
 	done func(context.Context, *kv.Client) (bool, error)) (*fault, error) {
 	err := w.ask(what, func(ctx context.Context, c *kv.Client) error {
-		if _, err := c.PausePlacement(ctx, false); err != nil {
+		if _, err := admin.New(c).PausePlacement(ctx, false); err != nil {
 			return err
 		}
 		return begin(ctx, c)
@@ -93,7 +94,7 @@ func (w *world) settlePlacement(what string,
 				quiet = 0
 				return err
 			}
-			operators, err := c.Operators(ctx)
+			operators, err := admin.New(c).Operators(ctx)
 			if quiet++; err != nil || len(operators) > 0 {
 				quiet = 0
 				last = fmt.Errorf("under way: %+v", operators)
@@ -111,19 +112,19 @@ func (w *world) settlePlacement(what string,
 		time.Sleep(500 * ms)
 	}
 	return w.ask("pause placement", func(ctx context.Context, c *kv.Client) error {
-		_, err := c.PausePlacement(ctx, true)
+		_, err := admin.New(c).PausePlacement(ctx, true)
 		return err
 	})
 }
 
 // nodeOf is the node that a server is now.
 func (w *world) nodeOf(ctx context.Context, c *kv.Client, server int) (uint64, error) {
-	nodes, err := c.Nodes(ctx)
+	nodes, err := admin.New(c).Nodes(ctx)
 	if err != nil {
 		return 0, err
 	}
 	for _, n := range slices.Backward(nodes) {
-		if n.Address == w.servers[server].Address() && n.Status != kv.NodeGone {
+		if n.Address == w.servers[server].Address() && n.Status != admin.NodeGone {
 			return n.ID, nil
 		}
 	}
@@ -137,22 +138,22 @@ func whole(ctx context.Context, c *kv.Client) (bool, error) { return driver.Whol
 func moveReplicas(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 	moves := 0
 	return w.migration("replicas move", -1, random, func(ctx context.Context, c *kv.Client) error {
-		partitions, err := c.Partitions(ctx, "")
+		partitions, err := admin.New(c).Partitions(ctx, "")
 		if err != nil {
 			return err
 		}
-		nodes, err := c.Nodes(ctx)
+		nodes, err := admin.New(c).Nodes(ctx)
 		if err != nil {
 			return err
 		}
 		for range 2 + random.IntN(6) {
 			p := partitions[random.IntN(len(partitions))]
 			for _, n := range nodes {
-				if n.Alive && n.Status == kv.NodeActive && !slices.ContainsFunc(p.Replicas,
-					func(r kv.ReplicaInfo) bool { return r.Node == n.ID }) {
+				if n.Alive && n.Status == admin.NodeActive && !slices.ContainsFunc(p.Replicas,
+					func(r admin.ReplicaInfo) bool { return r.Node == n.ID }) {
 					from := p.Replicas[random.IntN(len(p.Replicas))].Node
 					// One that is refused, as there is another under way, is no harm.
-					if c.MoveReplica(ctx, p.ID, from, n.ID) == nil {
+					if admin.New(c).MoveReplica(ctx, p.ID, from, n.ID) == nil {
 						moves++
 					}
 					break
@@ -175,7 +176,7 @@ const (
 func splitPartitions(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 	splits := 0
 	return w.migration("partitions split", -1, random, func(ctx context.Context, c *kv.Client) error {
-		partitions, err := c.Partitions(ctx, "")
+		partitions, err := admin.New(c).Partitions(ctx, "")
 		if err != nil {
 			return err
 		}
@@ -195,7 +196,7 @@ func splitPartitions(w *world, random *rand.Rand, _ time.Duration) (*fault, erro
 				continue
 			}
 			// One that is refused, as there is a change under way, is no harm.
-			s, err := c.SplitPartition(ctx, keyspace, found[random.IntN(len(found))])
+			s, err := admin.New(c).SplitPartition(ctx, keyspace, found[random.IntN(len(found))])
 			if err == nil && s.Operator != 0 {
 				splits++
 			}
@@ -211,11 +212,11 @@ func drainNode(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 	return w.migration("drain of "+w.servers[server].Name, -1, random,
 		func(ctx context.Context, c *kv.Client) (err error) {
 			if node, err = w.nodeOf(ctx, c, server); err == nil {
-				_, err = c.SetNodeStatus(ctx, node, kv.NodeDraining)
+				_, err = admin.New(c).SetNodeStatus(ctx, node, admin.NodeDraining)
 			}
 			return err
 		}, func(ctx context.Context, c *kv.Client) (bool, error) {
-			if _, err := c.SetNodeStatus(ctx, node, kv.NodeActive); err != nil {
+			if _, err := admin.New(c).SetNodeStatus(ctx, node, admin.NodeActive); err != nil {
 				return false, err
 			}
 			return whole(ctx, c)
@@ -228,13 +229,13 @@ func retireNode(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 	return w.migration("decommissioning of "+w.servers[server].Name, server, random,
 		func(ctx context.Context, c *kv.Client) (err error) {
 			if node, err = w.nodeOf(ctx, c, server); err == nil {
-				_, err = c.SetNodeStatus(ctx, node, kv.NodeDecommissioning)
+				_, err = admin.New(c).SetNodeStatus(ctx, node, admin.NodeDecommissioning)
 			}
 			return err
 		}, func(ctx context.Context, c *kv.Client) (bool, error) {
 			if !replaced {
-				p, err := c.CheckNodeStatus(ctx, node, kv.NodeDecommissioning)
-				if err != nil || p.Status != kv.NodeGone {
+				p, err := admin.New(c).CheckNodeStatus(ctx, node, admin.NodeDecommissioning)
+				if err != nil || p.Status != admin.NodeGone {
 					return false, err
 				}
 				replaced = true

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // checkAlive waits until the core takes every node that runs for alive: when the cluster is whole
@@ -21,8 +21,8 @@ func (w *World) checkAlive(ctx context.Context) {
 	defer client.Close()
 	var silent []string
 	for ctx.Err() == nil {
-		var nodes []kv.NodeInfo
-		if nodes, err = client.Nodes(ctx); err == nil {
+		var nodes []admin.NodeInfo
+		if nodes, err = admin.New(client).Nodes(ctx); err == nil {
 			if silent = w.takenForDead(nodes); len(silent) == 0 {
 				return
 			}
@@ -34,14 +34,14 @@ func (w *World) checkAlive(ctx context.Context) {
 }
 
 // takenForDead lists the nodes that run and are not alive for the core.
-func (w *World) takenForDead(nodes []kv.NodeInfo) (silent []string) {
+func (w *World) takenForDead(nodes []admin.NodeInfo) (silent []string) {
 	for i := range w.Cluster.Servers() {
 		p := w.Cluster.Process(i)
 		if p == nil || p.NodeID() == 0 || isRetired(p.Err()) {
 			continue
 		}
-		at := slices.IndexFunc(nodes, func(n kv.NodeInfo) bool { return n.ID == p.NodeID() })
-		if at >= 0 && !nodes[at].Alive && nodes[at].Status != kv.NodeGone {
+		at := slices.IndexFunc(nodes, func(n admin.NodeInfo) bool { return n.ID == p.NodeID() })
+		if at >= 0 && !nodes[at].Alive && nodes[at].Status != admin.NodeGone {
 			silent = append(silent, fmt.Sprintf("node %d of server %d", p.NodeID(), i))
 		}
 	}

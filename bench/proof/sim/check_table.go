@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // checkStates compares what each server has on its disk with what its replicas say of it.
@@ -51,7 +52,7 @@ func (w *World) checkPlaces(ctx context.Context) {
 
 // places lists where servers have other replicas than the table gives them, and what is frozen.
 func (w *World) places(ctx context.Context, client *kv.Client) (problems []string) {
-	partitions, err := client.Partitions(ctx, "")
+	partitions, err := admin.New(client).Partitions(ctx, "")
 	if err != nil {
 		return []string{fmt.Sprintf("the table is not known: %v", err)}
 	}
@@ -70,7 +71,7 @@ func (w *World) places(ctx context.Context, client *kv.Client) (problems []strin
 		}
 		for _, t := range partitions {
 			if !slices.ContainsFunc(t.Replicas,
-				func(r kv.ReplicaInfo) bool { return r.Node == p.NodeID() }) {
+				func(r admin.ReplicaInfo) bool { return r.Node == p.NodeID() }) {
 				continue
 			}
 			if !here[t.ID] {
@@ -95,7 +96,7 @@ func (w *World) checkTable(ctx context.Context) {
 		return
 	}
 	defer client.Close()
-	all, err := client.Partitions(ctx, "")
+	all, err := admin.New(client).Partitions(ctx, "")
 	if err != nil {
 		w.Violation("looking at the partitions: %v", err)
 		return

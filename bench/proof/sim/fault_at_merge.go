@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
@@ -192,8 +193,8 @@ func (f atMerge) strike(w *World, m mergeMoment) (end func() string) {
 func (f atMerge) change(ctx context.Context, w *World, client *kv.Client, id uint64) string {
 	ctx, cancel := context.WithTimeout(ctx, movePatience)
 	defer cancel()
-	partitions, err := client.Partitions(ctx, "")
-	i := slices.IndexFunc(partitions, func(p kv.PartitionInfo) bool { return p.ID == id })
+	partitions, err := admin.New(client).Partitions(ctx, "")
+	i := slices.IndexFunc(partitions, func(p admin.PartitionInfo) bool { return p.ID == id })
 	switch {
 	case err != nil || i < 0:
 		return fmt.Sprintf("partition %d is not in the table: %v", id, err)
@@ -203,7 +204,7 @@ func (f atMerge) change(ctx context.Context, w *World, client *kv.Client, id uin
 		return split{Partition: i, Share: 500}.one(ctx, w, client, 0)
 	}
 	left := slices.IndexFunc(boundaries(partitions),
-		func(p kv.PartitionInfo) bool { return p.ID == id })
+		func(p admin.PartitionInfo) bool { return p.ID == id })
 	if left < 0 {
 		return fmt.Sprintf("partition %d has no right neighbour", id)
 	}

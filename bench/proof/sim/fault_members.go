@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // members changes the members of the core, several times in turn, while other faults happen: a
@@ -66,7 +67,7 @@ func (w *World) asking(do func(context.Context, *kv.Client)) {
 func (f members) one(ctx context.Context, w *World, client *kv.Client, turn int) string {
 	ctx, cancel := context.WithTimeout(ctx, movePatience)
 	defer cancel()
-	core, err := client.Core(ctx)
+	core, err := admin.New(client).Core(ctx)
 	if err != nil || len(core.Members) == 0 {
 		return fmt.Sprintf("the core's members stay: %v", err)
 	}
@@ -74,7 +75,7 @@ func (f members) one(ctx context.Context, w *World, client *kv.Client, turn int)
 	if add == "" && remove == "" {
 		return "the core's members stay: no other server offers itself"
 	}
-	if err := client.ChangeCore(ctx, add, remove); err != nil {
+	if err := admin.New(client).ChangeCore(ctx, add, remove); err != nil {
 		return fmt.Sprintf("core member %q does not come, nor does %q go: %v", add, remove, err)
 	}
 	w.count("changes of the core's members")
@@ -82,10 +83,10 @@ func (f members) one(ctx context.Context, w *World, client *kv.Client, turn int)
 }
 
 // choose says which server comes and which member goes; empty: none does.
-func (f members) choose(w *World, core kv.Core, turn int) (add, remove string) {
+func (f members) choose(w *World, core admin.Core, turn int) (add, remove string) {
 	offers := func(address string) bool {
 		return slices.ContainsFunc(core.Candidates,
-			func(x kv.CoreCandidate) bool { return x.Address == address })
+			func(x admin.CoreCandidate) bool { return x.Address == address })
 	}
 	for _, m := range core.Members {
 		if offers(m.Address) { // another directory is there now
@@ -129,13 +130,14 @@ func (w *World) checkMembers(ctx context.Context) {
 		return
 	}
 	defer client.Close()
-	var core kv.Core
+	var core admin.Core
 	for ctx.Err() == nil {
-		if core, err = client.Core(ctx); err == nil && core.Change == nil && w.allAnswer(core) {
+		if core, err = admin.New(client).Core(ctx); err == nil && core.Change == nil &&
+			w.allAnswer(core) {
 			return
 		}
 		if c := core.Change; err == nil && c != nil && c.Add != "" && w.anyWiped() {
-			_ = client.ChangeCore(ctx, "", c.Add)
+			_ = admin.New(client).ChangeCore(ctx, "", c.Add)
 		}
 		sleep(ctx, 500*time.Millisecond)
 	}
@@ -145,7 +147,7 @@ func (w *World) checkMembers(ctx context.Context) {
 
 // allAnswer says whether all members answer and have the newest state, but for one that lost its
 // disk; and that the servers that run a member are those.
-func (w *World) allAnswer(core kv.Core) bool {
+func (w *World) allAnswer(core admin.Core) bool {
 	lost := 0
 	running := 0
 	for i, address := range w.Cluster.Endpoints() {

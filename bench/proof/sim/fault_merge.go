@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // merge merges partitions with their right neighbours, several in turn, while other faults happen.
@@ -47,7 +48,7 @@ func (f merge) Begin(w *World) (string, func() string) {
 func (f merge) one(ctx context.Context, w *World, client *kv.Client, turn int) string {
 	ctx, cancel := context.WithTimeout(ctx, movePatience)
 	defer cancel()
-	partitions, err := client.Partitions(ctx, "")
+	partitions, err := admin.New(client).Partitions(ctx, "")
 	if err != nil {
 		return fmt.Sprintf("no partitions merge: %v", err)
 	}
@@ -56,13 +57,13 @@ func (f merge) one(ctx context.Context, w *World, client *kv.Client, turn int) s
 		return "no partitions merge: none has a neighbour"
 	}
 	left := between[(f.Boundary+turn*7)%len(between)]
-	m, err := client.MergePartition(ctx, left.ID)
+	m, err := admin.New(client).MergePartition(ctx, left.ID)
 	if err != nil {
 		return fmt.Sprintf("partition %d does not merge with its right neighbour: %v", left.ID, err)
 	}
 	w.countMerge(m)
 	if f.Cancel > 0 && sleep(ctx, f.Cancel) {
-		err := client.CancelOperator(ctx, m.Partition)
+		err := admin.New(client).CancelOperator(ctx, m.Partition)
 		return fmt.Sprintf("partition %d merges with partition %d, and is not to after %s: %v",
 			m.Partition, m.Right, f.Cancel, err)
 	}
@@ -70,7 +71,7 @@ func (f merge) one(ctx context.Context, w *World, client *kv.Client, turn int) s
 }
 
 // countMerge counts a merge that was asked for, once.
-func (w *World) countMerge(m kv.Merge) {
+func (w *World) countMerge(m admin.Merge) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.mu.asked < m.Operator {
@@ -80,7 +81,7 @@ func (w *World) countMerge(m kv.Merge) {
 }
 
 // boundaries are the partitions with a right neighbour that they could merge with.
-func boundaries(partitions []kv.PartitionInfo) (left []kv.PartitionInfo) {
+func boundaries(partitions []admin.PartitionInfo) (left []admin.PartitionInfo) {
 	all := inOrder(partitions)
 	for i := 1; i < len(all); i++ {
 		if p := all[i-1]; p.Keyspace == all[i].Keyspace && p.Hash == all[i].Hash {
@@ -91,9 +92,9 @@ func boundaries(partitions []kv.PartitionInfo) (left []kv.PartitionInfo) {
 }
 
 // inOrder is partitions in the order of their keys.
-func inOrder(partitions []kv.PartitionInfo) []kv.PartitionInfo {
+func inOrder(partitions []admin.PartitionInfo) []admin.PartitionInfo {
 	all := slices.Clone(partitions)
-	slices.SortFunc(all, func(a, b kv.PartitionInfo) int {
+	slices.SortFunc(all, func(a, b admin.PartitionInfo) int {
 		return cmp.Or(cmp.Compare(a.Keyspace, b.Keyspace), cmp.Compare(a.Hash, b.Hash),
 			bytes.Compare(a.Start, b.Start))
 	})

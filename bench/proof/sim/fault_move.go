@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // move moves replicas of a partition to nodes that have none, several in turn, while other faults
@@ -49,11 +50,11 @@ func (f move) Begin(w *World) (string, func() string) {
 func (f move) one(ctx context.Context, w *World, client *kv.Client, turn int) string {
 	ctx, cancel := context.WithTimeout(ctx, movePatience)
 	defer cancel()
-	partitions, err := client.Partitions(ctx, "")
+	partitions, err := admin.New(client).Partitions(ctx, "")
 	if err != nil || len(partitions) == 0 {
 		return fmt.Sprintf("no replica moves: %v", err)
 	}
-	nodes, err := client.Nodes(ctx)
+	nodes, err := admin.New(client).Nodes(ctx)
 	if err != nil {
 		return fmt.Sprintf("no replica moves: %v", err)
 	}
@@ -61,7 +62,7 @@ func (f move) one(ctx context.Context, w *World, client *kv.Client, turn int) st
 	var free []uint64
 	for _, n := range nodes {
 		if n.Alive && !slices.ContainsFunc(p.Replicas,
-			func(r kv.ReplicaInfo) bool { return r.Node == n.ID }) {
+			func(r admin.ReplicaInfo) bool { return r.Node == n.ID }) {
 			free = append(free, n.ID)
 		}
 	}
@@ -69,12 +70,12 @@ func (f move) one(ctx context.Context, w *World, client *kv.Client, turn int) st
 		return fmt.Sprintf("partition %d stays: no other node is there", p.ID)
 	}
 	from, to := p.Replicas[(f.Out+turn)%len(p.Replicas)].Node, free[(f.Out+turn)%len(free)]
-	if err := client.MoveReplica(ctx, p.ID, from, to); err != nil {
+	if err := admin.New(client).MoveReplica(ctx, p.ID, from, to); err != nil {
 		return fmt.Sprintf("partition %d does not move: %v", p.ID, err)
 	}
 	w.count("moves")
 	if f.Cancel > 0 && sleep(ctx, f.Cancel) {
-		err := client.CancelOperator(ctx, p.ID)
+		err := admin.New(client).CancelOperator(ctx, p.ID)
 		return fmt.Sprintf("partition %d moves from node %d to node %d, and is to stay after %s: %v",
 			p.ID, from, to, f.Cancel, err)
 	}
@@ -102,14 +103,14 @@ func (w *World) checkMoves(ctx context.Context) {
 		return
 	}
 	defer client.Close()
-	var left []kv.OperatorInfo
+	var left []admin.OperatorInfo
 	for ctx.Err() == nil {
-		if left, err = client.Operators(ctx); err == nil && len(left) == 0 {
+		if left, err = admin.New(client).Operators(ctx); err == nil && len(left) == 0 {
 			return
 		}
 		for _, o := range left {
 			if w.anyWiped() {
-				_ = client.CancelOperator(ctx, o.Partition)
+				_ = admin.New(client).CancelOperator(ctx, o.Partition)
 			}
 		}
 		if w.anyWiped() && err == nil {

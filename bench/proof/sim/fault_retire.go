@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // retire drains or decommissions the node of a server, while other faults happen. One that is gone
@@ -32,9 +33,9 @@ var _ = register("retire", 10, 0, func(d *Dice) retire {
 // Begin implements Effect. The core is asked in the background: it may be cut off.
 func (f retire) Begin(w *World) (string, func() string) {
 	server := f.Server % w.Cluster.Servers()
-	want := kv.NodeDecommissioning
+	want := admin.NodeDecommissioning
 	if f.Drain || server < w.cores || w.members {
-		want = kv.NodeDraining
+		want = admin.NodeDraining
 	}
 	w.background(func(done <-chan struct{}) {
 		client, err := w.Cluster.Open(context.Background())
@@ -48,16 +49,16 @@ func (f retire) Begin(w *World) (string, func() string) {
 }
 
 // watch has the node's status set, and sees what becomes of it. It says so at its end.
-func (f retire) watch(w *World, client *kv.Client, server int, want kv.NodeStatus,
+func (f retire) watch(w *World, client *kv.Client, server int, want admin.NodeStatus,
 	done <-chan struct{}) string {
 	node := w.nodeAt(client, server)
 	if node == 0 {
 		return fmt.Sprintf("the node of server %d is not known", server)
 	}
-	set := func(status kv.NodeStatus) (kv.NodeProgress, error) {
+	set := func(status admin.NodeStatus) (admin.NodeProgress, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), movePatience)
 		defer cancel()
-		return client.SetNodeStatus(ctx, node, status)
+		return admin.New(client).SetNodeStatus(ctx, node, status)
 	}
 	if _, err := set(want); err != nil {
 		return fmt.Sprintf("node %d is not %s: %v", node, want, err)
@@ -66,14 +67,14 @@ func (f retire) watch(w *World, client *kv.Client, server int, want kv.NodeStatu
 	began := time.Now()
 	for {
 		if f.Undo > 0 && time.Since(began) >= f.Undo {
-			if _, err := set(kv.NodeActive); err == nil {
+			if _, err := set(admin.NodeActive); err == nil {
 				return fmt.Sprintf("node %d is active again", node)
 			}
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), movePatience)
-		p, err := client.CheckNodeStatus(ctx, node, want)
+		p, err := admin.New(client).CheckNodeStatus(ctx, node, want)
 		cancel()
-		if err == nil && p.Status == kv.NodeGone {
+		if err == nil && p.Status == admin.NodeGone {
 			w.replace(server, node)
 			return fmt.Sprintf("node %d is gone, and server %d begins with an empty directory", node,
 				server)
@@ -100,19 +101,19 @@ func (w *World) checkRetired(ctx context.Context) {
 			w.Violation("the cluster is whole again, and %s", left)
 			return
 		}
-		nodes, err := client.Nodes(ctx)
+		nodes, err := admin.New(client).Nodes(ctx)
 		if left = ""; err != nil {
 			left = fmt.Sprintf("its nodes are not known: %v", err)
 		}
 		there := map[string]bool{}
 		for _, n := range nodes {
-			there[n.Address] = there[n.Address] || n.Status != kv.NodeGone
+			there[n.Address] = there[n.Address] || n.Status != admin.NodeGone
 		}
 		for _, n := range nodes {
 			switch n.Status {
-			case kv.NodeActive:
+			case admin.NodeActive:
 				continue
-			case kv.NodeGone:
+			case admin.NodeGone:
 				// A later node of the server may be there already.
 				for i, address := range w.Cluster.Endpoints() {
 					if address == n.Address && !there[address] {
@@ -122,7 +123,7 @@ func (w *World) checkRetired(ctx context.Context) {
 				}
 				continue
 			}
-			if _, err := client.SetNodeStatus(ctx, n.ID, kv.NodeActive); err != nil {
+			if _, err := admin.New(client).SetNodeStatus(ctx, n.ID, admin.NodeActive); err != nil {
 				left = fmt.Sprintf("node %d is %s: %v", n.ID, n.Status, err)
 			}
 		}
@@ -136,12 +137,12 @@ func (w *World) checkRetired(ctx context.Context) {
 func (w *World) nodeAt(client *kv.Client, server int) uint64 {
 	ctx, cancel := context.WithTimeout(context.Background(), movePatience)
 	defer cancel()
-	nodes, err := client.Nodes(ctx)
+	nodes, err := admin.New(client).Nodes(ctx)
 	if err != nil {
 		return 0
 	}
 	for i := len(nodes) - 1; i >= 0; i-- {
-		if n := nodes[i]; n.Address == w.Cluster.Endpoints()[server] && n.Status != kv.NodeGone {
+		if n := nodes[i]; n.Address == w.Cluster.Endpoints()[server] && n.Status != admin.NodeGone {
 			return n.ID
 		}
 	}

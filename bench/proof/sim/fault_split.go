@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // split splits partitions at keys that the workloads use, several in turn, while other faults
@@ -54,7 +55,7 @@ const (
 func (f split) one(ctx context.Context, w *World, client *kv.Client, turn int) string {
 	ctx, cancel := context.WithTimeout(ctx, movePatience)
 	defer cancel()
-	partitions, err := client.Partitions(ctx, "")
+	partitions, err := admin.New(client).Partitions(ctx, "")
 	if err != nil || len(partitions) == 0 {
 		return fmt.Sprintf("no partition splits: %v", err)
 	}
@@ -73,7 +74,7 @@ func (f split) one(ctx context.Context, w *World, client *kv.Client, turn int) s
 		return fmt.Sprintf("keyspace %s does not split: it is empty", keyspace)
 	}
 	at := found[(f.Share*len(found)/1000+turn*7)%len(found)]
-	s, err := client.SplitPartition(ctx, keyspace, at)
+	s, err := admin.New(client).SplitPartition(ctx, keyspace, at)
 	if err != nil {
 		return fmt.Sprintf("keyspace %s does not split at %q: %v", keyspace, at, err)
 	}
@@ -82,7 +83,7 @@ func (f split) one(ctx context.Context, w *World, client *kv.Client, turn int) s
 	}
 	w.count("splits")
 	if f.Cancel > 0 && sleep(ctx, f.Cancel) {
-		err := client.CancelOperator(ctx, s.Partition)
+		err := admin.New(client).CancelOperator(ctx, s.Partition)
 		return fmt.Sprintf("partition %d splits at %q, and is not to after %s: %v", s.Partition, at,
 			f.Cancel, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
 // checkNothingIsLeft drops all keyspaces, when everything else has been looked at. Then nothing may
@@ -46,14 +47,14 @@ func (w *World) checkNothingIsLeft(counters *coverage, r *routes, random *rand.R
 		w.Violation("keyspace %q was dropped and created again, and has kept %q (%v)", routesName,
 			pair.Value, err)
 	}
-	again, err := client.Partitions(ctx, routesName)
+	again, err := admin.New(client).Partitions(ctx, routesName)
 	if err != nil {
 		w.Violation("listing the partitions of %q: %v", routesName, err)
 	}
 	r.open()
 	defer r.hangUp()
 	for _, p := range r.partitions {
-		if slices.ContainsFunc(again, func(a kv.PartitionInfo) bool { return a.ID == p.ID }) {
+		if slices.ContainsFunc(again, func(a admin.PartitionInfo) bool { return a.ID == p.ID }) {
 			w.Violation("partition id %d is used again", p.ID)
 		}
 		for server := range w.Cluster.Servers() {
@@ -65,13 +66,13 @@ func (w *World) checkNothingIsLeft(counters *coverage, r *routes, random *rand.R
 
 // mergeAll has neighbours merge, and returns when some may be in the middle of that.
 func (w *World) mergeAll(ctx context.Context, client *kv.Client, random *rand.Rand) {
-	partitions, err := client.Partitions(ctx, "")
+	partitions, err := admin.New(client).Partitions(ctx, "")
 	if err != nil {
 		w.Violation("listing the partitions of a cluster that is whole: %v", err)
 	}
 	for _, p := range boundaries(partitions) {
 		// That of two neighbours which are both asked to merge with the next one is refused.
-		if m, err := client.MergePartition(ctx, p.ID); err == nil {
+		if m, err := admin.New(client).MergePartition(ctx, p.ID); err == nil {
 			w.countMerge(m)
 			w.count("drops during merges")
 		}
@@ -81,7 +82,7 @@ func (w *World) mergeAll(ctx context.Context, client *kv.Client, random *rand.Ra
 
 // dropAll drops every keyspace.
 func (w *World) dropAll(ctx context.Context, client *kv.Client) bool {
-	all, err := client.Keyspaces(ctx)
+	all, err := admin.New(client).Keyspaces(ctx)
 	for _, ks := range all {
 		if err == nil {
 			err = client.DropKeyspace(ctx, ks.Name)

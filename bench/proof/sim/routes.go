@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -20,7 +21,7 @@ type routes struct {
 	w *World
 	// partitions are those of the keyspace "routes", as they were made. Nothing is ever written to
 	// it.
-	partitions []kv.PartitionInfo
+	partitions []admin.PartitionInfo
 	sent       int
 	streams    uint64
 	dialer     *rpc.Dialer
@@ -46,7 +47,7 @@ func newRoutes(ctx context.Context, w *World) (*routes, error) {
 	if _, err = client.CreateKeyspace(ctx, routesName, kv.Hash(2)); err != nil {
 		return nil, err
 	}
-	r.partitions, err = client.Partitions(ctx, routesName)
+	r.partitions, err = admin.New(client).Partitions(ctx, routesName)
 	return r, err
 }
 
@@ -87,7 +88,7 @@ func (r *routes) drive(done <-chan struct{}, random *rand.Rand) {
 
 // refused sends one request to a server, by the term that it has there if it has any, and complains
 // if it is answered.
-func (r *routes) refused(ctx context.Context, server int, p kv.PartitionInfo, generation uint64,
+func (r *routes) refused(ctx context.Context, server int, p admin.PartitionInfo, generation uint64,
 	random *rand.Rand, why string) {
 	process := r.w.Cluster.Process(server)
 	if process == nil {

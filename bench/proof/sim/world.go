@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
@@ -158,7 +159,7 @@ func (w *World) isWhole() bool {
 		return false
 	}
 	defer client.Close()
-	operators, err := client.Operators(ctx)
+	operators, err := admin.New(client).Operators(ctx)
 	if err != nil || len(operators) > 0 {
 		return false
 	}

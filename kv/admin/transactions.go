@@ -1,4 +1,4 @@
-package kv
+package admin
 
 import (
 	"cmp"
@@ -7,17 +7,19 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
 // OpenTransaction is a transaction that holds locks, in one partition or in many.
 type OpenTransaction struct {
-	// ID is that of its attempt, as in Error.Transaction. Begun is when its first attempt began,
+	// ID is that of its attempt, as in kv.Error.Transaction. Begun is when its first attempt began,
 	// and Age how long ago this one did.
 	ID    string
-	Begun Timestamp
+	Begun kv.Timestamp
 	Age   time.Duration
 	// Idle is for how long the application had made no call in it when its client was last heard
 	// of; zero if it was not long, or nothing is known of it (State).
@@ -53,7 +55,7 @@ func (c *Client) Transactions(ctx context.Context, keyspace string,
 	most int) ([]OpenTransaction, bool, error) {
 	const op = "transactions"
 	if most < 1 {
-		return nil, false, invalid(op, keyspace, nil,
+		return nil, false, invalid(op, keyspace,
 			"at most %d are asked for; ask for at least one", most)
 	}
 	found := &liveTransactions{most: maxInspected}
@@ -86,10 +88,10 @@ func (c *Client) merge(into map[string]*OpenTransaction, found *LiveTransaction)
 	x := into[found.ID]
 	if x == nil {
 		x = &OpenTransaction{ID: found.ID, Begun: found.Begun}
-		x.Keyspace, x.Partition = c.coordinates(found.wire)
+		x.Keyspace, x.Partition = c.coordinates(found.wire.GetTransaction())
 		into[found.ID] = x
 	}
-	x.Age = max(x.Age, found.age)
+	x.Age = max(x.Age, micros(found.wire.AgeMicros))
 	x.Locks += found.Locks
 	x.Spans += found.Spans
 	x.Partitions++
@@ -97,17 +99,17 @@ func (c *Client) merge(into map[string]*OpenTransaction, found *LiveTransaction)
 		x.Key, x.KeyKeyspace, x.OldestLock = found.Key, found.Keyspace, found.OldestLock
 	}
 	if found.State != "" {
-		x.State, x.Idle = found.State, found.idle
+		x.State, x.Idle = found.State, micros(found.wire.IdleMicros)
 	}
 	if x.ClientAddress == "" {
-		x.Client, x.ClientAddress = found.client, found.clientAddress
+		x.Client, x.ClientAddress = found.wire.Client, found.wire.ClientAddress
 	}
 	x.Waiters = append(x.Waiters, found.Waiters...)
 }
 
 // coordinates names the partition that decides about a transaction, as far as is known.
 func (c *Client) coordinates(t *kvpb.Transaction) (keyspace string, partition uint64) {
-	ks := c.sender.Table().KeyspaceByID(keys.KeyspaceID(t.GetKeyspace()))
+	ks := c.conn.Sender.Table().KeyspaceByID(keys.KeyspaceID(t.GetKeyspace()))
 	if ks == nil {
 		return "", 0
 	}
@@ -121,7 +123,7 @@ func (c *Client) coordinates(t *kvpb.Transaction) (keyspace string, partition ui
 type TransactionEnd struct {
 	// Committed says that it was committed before it could be aborted, at the time At.
 	Committed bool
-	At        Timestamp
+	At        kv.Timestamp
 	// Reason is why it is aborted, in words: because it was asked for, or for another reason
 	// before.
 	Reason string
@@ -129,19 +131,19 @@ type TransactionEnd struct {
 	Already bool
 }
 
-// AbortTransaction aborts the transaction that has an id, which is that of an attempt (Txn.ID,
-// OpenTransaction.ID), wherever it runs. Its client is told at its next call; Update runs its
-// function again. What has committed stays so, and the result says it. It may be repeated: the
-// leader that aborted it remembers it for a while. ErrNotFound: no partition knows a lock of it; it
-// has ended, or has locked nothing.
+// AbortTransaction aborts the transaction that has an id, which is that of an attempt (kv.Txn.ID,
+// OpenTransaction.ID), wherever it runs. Its client is told at its next call; kv.Client.Update runs
+// the function again. A transaction that has committed stays committed, and the result says so. The
+// call may be repeated: the leader that aborted the transaction remembers it for a while.
+// kv.ErrNotFound: no partition knows a lock of it; it has ended, or has locked nothing.
 func (c *Client) AbortTransaction(ctx context.Context, id string) (TransactionEnd, error) {
 	const op = "abort transaction"
 	raw, err := hex.DecodeString(id)
 	if err != nil || len(raw) != txnIDSize {
-		return TransactionEnd{}, invalid(op, "", nil,
+		return TransactionEnd{}, invalid(op, "",
 			"%q is no transaction's id, which has %d hexadecimal digits", id, 2*txnIDSize)
 	}
-	ctx, cancel := c.bound(ctx)
+	ctx, cancel := c.conn.Bound(ctx)
 	defer cancel()
 	found := &liveTransactions{most: maxInspected}
 	inner, stop := share(ctx, 2)
@@ -159,7 +161,7 @@ func (c *Client) AbortTransaction(ctx context.Context, id string) (TransactionEn
 		return TransactionEnd{}, noSuchTransaction(op, id)
 	}
 	if x := found.all[0]; len(found.all) == 1 && x.Locks+x.Spans == 0 && x.State == "aborted" {
-		return TransactionEnd{Reason: endedBecause(x.reason), Already: true}, nil
+		return TransactionEnd{Reason: endedBecause(x.wire.Record.GetReason()), Already: true}, nil
 	}
 	return c.abortFound(ctx, op, id, found.all)
 }
@@ -168,29 +170,30 @@ func (c *Client) AbortTransaction(ctx context.Context, id string) (TransactionEn
 const txnIDSize = 16
 
 func noSuchTransaction(op, id string) error {
-	return &Error{Op: op, Transaction: id, wraps: []error{ErrNotFound},
-		Message: "no partition knows a lock of transaction " + id +
-			": it has ended, or has locked nothing yet; there is nothing to abort"}
+	e := kv.NewError(op, "", "no partition knows a lock of transaction "+id+
+		": it has ended, or has locked nothing yet; there is nothing to abort", kv.ErrNotFound)
+	e.Transaction = id
+	return e
 }
 
 // abortFound aborts a transaction of which locks were found.
 func (c *Client) abortFound(ctx context.Context, op, id string,
 	found []LiveTransaction) (TransactionEnd, error) {
-	wire := found[0].wire
+	transaction := found[0].wire.GetTransaction()
 	var locked []committer.Key
 	for _, x := range found {
 		if len(x.Key) > 0 { // the start of a span that is held need not be a key
-			locked = append(locked, committer.Key{Keyspace: x.keyspace, Key: x.Key})
+			locked = append(locked, committer.Key{Keyspace: x.keyspaceID, Key: x.Key})
 		}
 	}
-	status, err := c.committer.AbortOther(ctx, wire, locked)
+	status, err := c.conn.Committer.AbortOther(ctx, transaction, locked)
 	switch {
 	case err != nil:
-		return TransactionEnd{}, wrap(op, "", nil, err)
+		return TransactionEnd{}, c.conn.Wrap(op, "", err)
 	case status == nil:
 		return TransactionEnd{}, noSuchTransaction(op, id)
 	case status.State == kvpb.TransactionState_COMMITTED:
-		return TransactionEnd{Committed: true, At: fromWire(status.Timestamp)}, nil
+		return TransactionEnd{Committed: true, At: wire.FromTimestamp(status.Timestamp)}, nil
 	}
 	return TransactionEnd{Reason: endedBecause(status.Reason)}, nil
 }

@@ -1,4 +1,4 @@
-package kv
+package admin
 
 import (
 	"context"
@@ -68,25 +68,19 @@ func (c *Client) CheckNodeStatus(ctx context.Context, node uint64, want NodeStat
 
 func (c *Client) nodeStatus(ctx context.Context, node uint64, want NodeStatus, dry bool) (
 	NodeProgress, error) {
-	ctx, cancel := c.bound(ctx)
-	defer cancel()
 	op := fmt.Sprintf("set the status of node %d", node)
 	status, known := nodeStatuses[want]
 	if !known || want == NodeGone {
-		return NodeProgress{}, invalid(op, "", nil, "a node is made active, draining or "+
+		return NodeProgress{}, invalid(op, "", "a node is made active, draining or "+
 			"decommissioning, not %q", string(want))
 	}
-	var p NodeProgress
-	err := c.sender.Admin(ctx, func(ctx context.Context, cluster clusterpb.ClusterClient) error {
-		r, err := cluster.SetNodeStatus(ctx, &clusterpb.SetNodeStatusRequest{Node: node, Status: status,
-			DryRun: dry})
-		if err == nil {
-			p = NodeProgress{Before: nodeStatusOf(r.Before), Status: nodeStatusOf(r.Status),
-				Obstacles: r.Obstacles, Replicas: int(r.Replicas), Leaders: int(r.Leaders),
-				ReplicasLeft: int(r.ReplicasLeft), LeadersLeft: int(r.LeadersLeft), Bytes: r.Bytes,
-				BytesLeft: r.BytesLeft, InTheWay: r.InTheWay}
-		}
-		return err
-	})
-	return p, wrapAdmin(op, "", err)
+	r, err := ask(ctx, c, op, "", clusterpb.ClusterClient.SetNodeStatus,
+		&clusterpb.SetNodeStatusRequest{Node: node, Status: status, DryRun: dry})
+	if err != nil {
+		return NodeProgress{}, err
+	}
+	return NodeProgress{Before: nodeStatusOf(r.Before), Status: nodeStatusOf(r.Status),
+		Obstacles: r.Obstacles, Replicas: int(r.Replicas), Leaders: int(r.Leaders),
+		ReplicasLeft: int(r.ReplicasLeft), LeadersLeft: int(r.LeadersLeft), Bytes: r.Bytes,
+		BytesLeft: r.BytesLeft, InTheWay: r.InTheWay}, nil
 }

@@ -1,4 +1,4 @@
-package kv
+package admin
 
 import (
 	"cmp"
@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/internal/conn"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -18,10 +20,10 @@ import (
 
 // LiveTransaction is what one partition knows of a transaction that has locks there.
 type LiveTransaction struct {
-	// ID is as in Error.Transaction, and Begun when its first attempt began: in conflicts the older
-	// transaction wins.
+	// ID is as in kv.Error.Transaction, and Begun when its first attempt began: in conflicts the
+	// older transaction wins.
 	ID    string
-	Begun Timestamp
+	Begun kv.Timestamp
 	// Keyspace and Partition are where the locks are.
 	Keyspace  string
 	Partition uint64
@@ -37,13 +39,9 @@ type LiveTransaction struct {
 	// Waiters are the requests that wait for the locks, in the order in which they came.
 	Waiters []LockWaiter
 
-	// What an OpenTransaction needs besides.
-	wire          *kvpb.Transaction
-	keyspace      keys.KeyspaceID
-	age, idle     time.Duration
-	client        uint64
-	clientAddress string
-	reason        kvpb.AbortReason
+	// keyspaceID is that of Keyspace, and wire what the partition has answered.
+	keyspaceID keys.KeyspaceID
+	wire       *kvpb.LiveTransaction
 }
 
 // LockWaiter is a request that waits for another transaction's lock.
@@ -66,7 +64,7 @@ func (c *Client) LiveTransactions(ctx context.Context, keyspace string,
 	most int) ([]LiveTransaction, bool, error) {
 	const op = "live transactions"
 	if most < 1 {
-		return nil, false, invalid(op, keyspace, nil,
+		return nil, false, invalid(op, keyspace,
 			"at most %d are asked for; ask for at least one", most)
 	}
 	found := &liveTransactions{most: most}
@@ -80,13 +78,13 @@ func (c *Client) LiveTransactions(ctx context.Context, keyspace string,
 // that have locks, or for one of them.
 func (c *Client) inspectAll(ctx context.Context, op, keyspace string, only []byte,
 	found *liveTransactions) error {
-	ctx, cancel := c.bound(ctx)
+	ctx, cancel := c.conn.Bound(ctx)
 	defer cancel()
 	var keyspaces []*route.Keyspace
 	if keyspace != "" {
-		ks, err := c.Keyspace(keyspace).resolve(ctx, op)
+		ks, err := c.conn.Resolve(ctx, keyspace)
 		if err != nil {
-			return err
+			return c.conn.Wrap(op, keyspace, err)
 		}
 		keyspaces = append(keyspaces, ks)
 	} else {
@@ -94,7 +92,7 @@ func (c *Client) inspectAll(ctx context.Context, op, keyspace string, only []byt
 		if err != nil {
 			return err
 		}
-		table := c.sender.Table()
+		table := c.conn.Sender.Table()
 		for _, info := range infos {
 			if ks := table.KeyspaceByID(keys.KeyspaceID(info.ID)); ks != nil {
 				keyspaces = append(keyspaces, ks)
@@ -104,18 +102,19 @@ func (c *Client) inspectAll(ctx context.Context, op, keyspace string, only []byt
 	var asked []inspection
 	for i, ks := range keyspaces {
 		inner, cancel := share(ctx, len(keyspaces)-i+1)
-		parts, err := c.sender.PartitionsOf(inner, ks.ID, keys.Span{})
+		parts, err := c.conn.Sender.PartitionsOf(inner, ks.ID, keys.Span{})
 		cancel()
 		if err != nil {
-			found.failed(inspection{keyspace: ks}, err)
+			c.failed(found, inspection{keyspace: ks}, err)
 		}
 		for _, p := range parts {
 			asked = append(asked, inspection{ks, p})
 		}
 	}
-	rounds := (len(asked) + parallelRequests - 1) / parallelRequests
-	_ = inParallel(ctx, len(asked), parallelRequests, func(ctx context.Context, i int) error {
-		inner, cancel := share(ctx, rounds-i/parallelRequests)
+	rounds := (len(asked) + conn.ParallelRequests - 1) / conn.ParallelRequests
+	_ = conn.InParallel(ctx, len(asked), conn.ParallelRequests, func(ctx context.Context,
+		i int) error {
+		inner, cancel := share(ctx, rounds-i/conn.ParallelRequests)
 		defer cancel()
 		c.inspect(inner, asked[i], only, found)
 		return nil // that one does not answer is no reason not to hear the others
@@ -129,7 +128,7 @@ func (c *Client) inspectAll(ctx context.Context, op, keyspace string, only []byt
 func share(ctx context.Context, parts int) (context.Context, context.CancelFunc) {
 	deadline, has := ctx.Deadline()
 	if !has {
-		return ctx, noCancel
+		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(parts))
 }
@@ -138,7 +137,7 @@ func share(ctx context.Context, parts int) (context.Context, context.CancelFunc)
 type UnansweredError struct {
 	// Partitions are why, at least one, by Keyspace and Partition; that is 0 if it did not come to
 	// light which partitions a keyspace has.
-	Partitions []*Error
+	Partitions []*kv.Error
 }
 
 // Error is how many they are, and why the first did not answer.
@@ -166,7 +165,7 @@ type liveTransactions struct {
 	all  []LiveTransaction
 	more bool
 	// unanswered are the partitions that did not answer.
-	unanswered []*Error
+	unanswered []*kv.Error
 }
 
 // inspection is a partition that is asked. It has none if it is not known which the keyspace has.
@@ -176,15 +175,15 @@ type inspection struct {
 }
 
 // failed notes why a partition did not answer.
-func (f *liveTransactions) failed(at inspection, err error) {
-	var e *Error
-	errors.As(wrap("live transactions", at.keyspace.Info.Name, nil, err), &e)
+func (c *Client) failed(found *liveTransactions, at inspection, err error) {
+	var e *kv.Error
+	errors.As(c.conn.Wrap("live transactions", at.keyspace.Info.Name, err), &e)
 	if at.partition != nil {
 		e.Partition = cmp.Or(e.Partition, uint64(at.partition.ID))
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.unanswered = append(f.unanswered, e)
+	found.mu.Lock()
+	defer found.mu.Unlock()
+	found.unanswered = append(found.unanswered, e)
 }
 
 // err is nil if all have answered.
@@ -192,11 +191,11 @@ func (f *liveTransactions) err(op, keyspace string) error {
 	if len(f.unanswered) == 0 {
 		return nil
 	}
-	slices.SortFunc(f.unanswered, func(a, b *Error) int {
+	slices.SortFunc(f.unanswered, func(a, b *kv.Error) int {
 		return cmp.Or(cmp.Compare(a.Keyspace, b.Keyspace), cmp.Compare(a.Partition, b.Partition))
 	})
 	e := &UnansweredError{Partitions: f.unanswered}
-	return &Error{Op: op, Keyspace: keyspace, Message: e.Error(), wraps: []error{e}}
+	return kv.NewError(op, keyspace, e.Error(), e)
 }
 
 func (f *liveTransactions) add(keyspace *route.Keyspace, partition keys.PartitionID,
@@ -206,7 +205,7 @@ func (f *liveTransactions) add(keyspace *route.Keyspace, partition keys.Partitio
 	f.more = f.more || found.GetMore()
 	for _, x := range found.GetTransactions() {
 		live := liveTransaction(keyspace.Info.Name, uint64(partition), x)
-		live.keyspace = keyspace.ID
+		live.keyspaceID = keyspace.ID
 		f.all = append(f.all, live)
 	}
 	if len(f.all) >= 2*f.most {
@@ -236,9 +235,9 @@ func (c *Client) inspect(ctx context.Context, at inspection, only []byte, found 
 	if ks.Hashed() {
 		call.By, call.Hash = route.ByHash, p.Hash
 	}
-	answer, err := c.sender.Do(ctx, call)
+	answer, err := c.conn.Sender.Do(ctx, call)
 	if err != nil {
-		found.failed(at, err)
+		c.failed(found, at, err)
 		return
 	}
 	found.add(ks, answer.Partition.ID, answer.GetInspectTransactions())
@@ -252,17 +251,14 @@ func liveTransaction(keyspace string, partition uint64, x *kvpb.LiveTransaction)
 		ID:    hex.EncodeToString(x.GetTransaction().GetId()),
 		Begun: wire.FromTimestamp(x.GetTransaction().GetBegun()), Keyspace: keyspace,
 		Partition: partition, Locks: x.Intents - min(x.Spans, x.Intents), Spans: x.Spans,
-		OldestLock: time.Duration(x.OldestMicros) * time.Microsecond, Key: x.Key,
-		wire: x.GetTransaction(), age: time.Duration(x.AgeMicros) * time.Microsecond,
-		idle:   time.Duration(x.IdleMicros) * time.Microsecond,
-		client: x.Client, clientAddress: x.ClientAddress,
+		OldestLock: micros(x.OldestMicros), Key: x.Key, wire: x,
 	}
 	if x.Record != nil {
 		switch x.Record.State {
 		case kvpb.TransactionState_COMMITTED:
 			out.State = "committed"
 		case kvpb.TransactionState_ABORTED:
-			out.State, out.reason = "aborted", x.Record.Reason
+			out.State = "aborted"
 		default:
 			out.State = "pending"
 		}
@@ -270,7 +266,9 @@ func liveTransaction(keyspace string, partition uint64, x *kvpb.LiveTransaction)
 	for _, w := range x.Waiters {
 		out.Waiters = append(out.Waiters, LockWaiter{
 			Transaction: hex.EncodeToString(w.Transaction), Key: w.Key,
-			Waited: time.Duration(w.WaitedMicros) * time.Microsecond, Write: w.Write})
+			Waited: micros(w.WaitedMicros), Write: w.Write})
 	}
 	return out
 }
+
+func micros(n uint64) time.Duration { return time.Duration(n) * time.Microsecond }

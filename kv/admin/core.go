@@ -1,4 +1,4 @@
-package kv
+package admin
 
 import (
 	"context"
@@ -100,22 +100,16 @@ func (c *Client) Core(ctx context.Context) (Core, error) {
 	return c.listCore(ctx, &clusterpb.ListCoreRequest{})
 }
 
-// CoreHealth is Core, and asks each member that answers how it is, which takes up to a second or two
-// if one does not say.
+// CoreHealth is Core, and asks each member that answers how it is, which takes up to two seconds if
+// a member does not say.
 func (c *Client) CoreHealth(ctx context.Context) (Core, error) {
 	return c.listCore(ctx, &clusterpb.ListCoreRequest{Health: true})
 }
 
 func (c *Client) listCore(ctx context.Context, request *clusterpb.ListCoreRequest) (Core, error) {
-	ctx, cancel := c.bound(ctx)
-	defer cancel()
-	var core Core
-	err := c.sender.Admin(ctx, func(ctx context.Context, cluster clusterpb.ClusterClient) error {
-		r, err := cluster.ListCore(ctx, request)
-		core = coreOf(r)
-		return err
-	})
-	return core, wrapAdmin("list the members of the core", "", err)
+	r, err := ask(ctx, c, "list the members of the core", "", clusterpb.ClusterClient.ListCore,
+		request)
+	return coreOf(r), err
 }
 
 func coreOf(r *clusterpb.ListCoreResponse) (core Core) {
@@ -175,11 +169,6 @@ func (c *Client) AddCoreLearner(ctx context.Context, address string) error {
 }
 
 func (c *Client) changeCore(ctx context.Context, r *clusterpb.ChangeCoreRequest) error {
-	ctx, cancel := c.bound(ctx)
-	defer cancel()
-	return wrapAdmin("change the members of the core", "",
-		c.sender.Admin(ctx, func(ctx context.Context, cluster clusterpb.ClusterClient) error {
-			_, err := cluster.ChangeCore(ctx, r)
-			return err
-		}))
+	_, err := ask(ctx, c, "change the members of the core", "", clusterpb.ClusterClient.ChangeCore, r)
+	return err
 }

@@ -1,0 +1,37 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc"
+
+	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/internal/conn"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// Client administers the cluster of a kv.Client. Its methods may be called from any number of
+// goroutines.
+type Client struct{ conn *conn.Conn }
+
+// New administers the cluster of a client, by the client's connections and as the client's user. It
+// costs nothing and needs no closing; after the client's Close its calls fail with kv.ErrClosed.
+func New(client *kv.Client) *Client { return &Client{conn.Of(client)} }
+
+// ask makes one call of the Cluster service, and makes its error that of the operation op on a
+// keyspace, or with an empty name on the cluster.
+func ask[Q, R any](ctx context.Context, c *Client, op, keyspace string,
+	method func(clusterpb.ClusterClient, context.Context, *Q, ...grpc.CallOption) (*R, error),
+	request *Q) (*R, error) {
+	answer, err := conn.Ask(ctx, c.conn, method, request)
+	if err != nil {
+		return nil, c.conn.Wrap(op, keyspace, err)
+	}
+	return answer, nil
+}
+
+// invalid is an error of the caller's.
+func invalid(op, keyspace, format string, args ...any) error {
+	return kv.NewError(op, keyspace, fmt.Sprintf(format, args...), kv.ErrInvalidArgument)
+}

@@ -1,0 +1,133 @@
+package admin
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// NodeInfo describes a data node.
+type NodeInfo struct {
+	ID           uint64
+	Address      string
+	HTTPAddress  string
+	Region, Zone string
+	Version      string
+	// Tags are further labels, which placement rules can name.
+	Tags  []string
+	Alive bool
+	// SilentSince is since when nothing was heard of it; zero if it is alive.
+	SilentSince time.Time
+	// SilentFor is how long ago that was, by the cluster's clock.
+	SilentFor time.Duration
+	// Status says whether it is drained or decommissioned.
+	Status   NodeStatus
+	Started  time.Time
+	Replicas int
+	Leaders  int
+	DiskUsed uint64
+	DiskFree uint64
+	DiskFull bool
+	// DiskSlow: its log takes many times longer to sync than those of other nodes, so it leaves
+	// leadership to them. LogSync is how long a sync takes; 0: it is not known.
+	DiskSlow bool
+	LogSync  time.Duration
+	// ClockUnhealthy: its clock is off, or has jumped, and it serves nothing.
+	ClockUnhealthy bool
+	// FailedReplicas are replicas on its disk that are damaged or failed for another reason, and
+	// serve nothing.
+	FailedReplicas uint64
+	// NotReady is why the node is not ready, one sentence each; empty if it is.
+	NotReady []string
+	// Silent are nodes that share partitions with it, and of which it hears nothing.
+	Silent []uint64
+	// Behind are replicas of partitions that it leads which have not caught up, by their nodes.
+	Behind map[uint64]int
+	// AwaitsReports are nodes that are alive and have not reported since this node has started. While
+	// there is any, it is not known whether the node's replicas have caught up.
+	AwaitsReports []uint64
+}
+
+func nodeInfo(n *clusterpb.Node) NodeInfo {
+	info := NodeInfo{
+		ID: n.Id, Address: n.Address, HTTPAddress: n.HttpAddress,
+		Region: n.GetLocality().GetRegion(), Zone: n.GetLocality().GetZone(),
+		Version: n.Version, Alive: n.Alive, Tags: slices.Clone(n.Tags),
+		Status:   nodeStatusOf(n.Status),
+		Replicas: int(n.GetStats().GetReplicas()), Leaders: int(n.GetStats().GetLeaders()),
+		DiskUsed: n.GetStats().GetDiskUsedBytes(), DiskFree: n.GetStats().GetDiskFreeBytes(),
+		DiskFull: n.GetStats().GetDiskFull(), ClockUnhealthy: n.GetStats().GetClockUnhealthy(),
+		DiskSlow:       n.GetStats().GetDiskSlow(),
+		LogSync:        time.Duration(min(n.GetStats().GetSyncMicros(), 1<<40)) * time.Microsecond,
+		FailedReplicas: n.GetStats().GetFailedReplicas(),
+		NotReady:       slices.Clone(n.GetStats().GetNotReady()),
+		Silent:         slices.Clone(n.GetStats().GetSilent()),
+		AwaitsReports:  slices.Clone(n.AwaitsReports),
+	}
+	for _, b := range n.GetStats().GetBehind() {
+		if info.Behind == nil {
+			info.Behind = map[uint64]int{}
+		}
+		info.Behind[b.Node] += int(b.Replicas)
+	}
+	if n.SilentSinceUnixMs > 0 && !n.Alive {
+		info.SilentSince = time.UnixMilli(n.SilentSinceUnixMs)
+	}
+	if n.StartedUnix > 0 {
+		info.Started = time.Unix(n.StartedUnix, 0)
+	}
+	return info
+}
+
+// Nodes lists the data nodes.
+func (c *Client) Nodes(ctx context.Context) ([]NodeInfo, error) {
+	r, err := ask(ctx, c, "list nodes", "", clusterpb.ClusterClient.ListNodes,
+		&clusterpb.ListNodesRequest{})
+	var all []NodeInfo
+	for _, n := range r.GetNodes() {
+		info := nodeInfo(n)
+		if !info.SilentSince.IsZero() {
+			info.SilentFor = ago(n.SilentSinceUnixMs, r.NowUnixMs)
+		}
+		all = append(all, info)
+	}
+	return all, err
+}
+
+// ago is how long a moment lies back by the clock of the member that tells it. Members of earlier
+// versions do not tell theirs: then it is by the clock of this machine.
+func ago(unixMs, nowUnixMs int64) time.Duration {
+	if nowUnixMs == 0 {
+		nowUnixMs = time.Now().UnixMilli()
+	}
+	return time.Duration(max(nowUnixMs-unixMs, 0)) * time.Millisecond
+}
+
+// NodeLatency is how far away a node is from this client.
+type NodeLatency struct {
+	Node         uint64
+	Address      string
+	Region, Zone string
+	// SameZone and SameRegion say whether it is where the client is (Locality).
+	SameZone, SameRegion bool
+	// Latency is that of small requests, smoothed; 0 if it is not known.
+	Latency time.Duration
+	// Err is why the node did not answer; nil if it did.
+	Err error
+}
+
+// NodeLatencies asks each node of the cluster three times, and says how long it took, by the ids of
+// the nodes. By that Nearest chooses among replicas of which locality makes none nearer.
+func (c *Client) NodeLatencies(ctx context.Context) ([]NodeLatency, error) {
+	ctx, cancel := c.conn.Bound(ctx)
+	defer cancel()
+	all := []NodeLatency{}
+	for _, n := range c.conn.Sender.MeasureNodes(ctx) {
+		all = append(all, NodeLatency{Node: uint64(n.Node), Address: n.Info.GetAddress(),
+			Region: n.Info.GetLocality().GetRegion(), Zone: n.Info.GetLocality().GetZone(),
+			SameZone: n.SameZone, SameRegion: n.SameRegion, Latency: n.Latency, Err: n.Err})
+	}
+	return all, c.conn.Wrap("latencies", "", ctx.Err())
+}

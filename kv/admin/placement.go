@@ -1,0 +1,83 @@
+package admin
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// PlacementSettings are what placement may do. In a change, what is zero stays as it is.
+type PlacementSettings struct {
+	// Paused: nothing new is begun. What is under way goes on.
+	Paused bool
+	// RepairDelay is how long a node is silent before its replicas are replaced.
+	RepairDelay time.Duration
+	// NodeSnapshots and ZoneSnapshots are how many snapshots a node, and all nodes of a zone
+	// together, may receive at a time, and send.
+	NodeSnapshots, ZoneSnapshots int
+	// Operators is how many changes may be under way in all.
+	Operators int
+	// Pause is for how long a partition rests after a change, but for repairs.
+	Pause time.Duration
+	// MergePause is for how long two neighbours have to be calm, and not to have split, before they
+	// are merged.
+	MergePause time.Duration
+}
+
+// Placement says what placement may do.
+func (c *Client) Placement(ctx context.Context) (PlacementSettings, error) {
+	return c.placement(ctx, &clusterpb.PlacementSettings{})
+}
+
+// PausePlacement has nothing new begun, or takes that back. What is under way goes on.
+func (c *Client) PausePlacement(ctx context.Context, paused bool) (PlacementSettings, error) {
+	return c.placement(ctx, &clusterpb.PlacementSettings{Paused: &paused})
+}
+
+// LimitPlacement changes the delays and limits that are not zero. Paused is ignored.
+func (c *Client) LimitPlacement(ctx context.Context, s PlacementSettings) (PlacementSettings,
+	error) {
+	change := &clusterpb.PlacementSettings{}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+		to    **uint64
+	}{{"repair delay", s.RepairDelay, &change.RepairDelayMillis}, {"pause", s.Pause,
+		&change.PauseMillis}, {"pause before merges", s.MergePause, &change.MergePauseMillis}} {
+		if d.value < 0 {
+			return s, invalid("set placement", "", "a %s of %s", d.name, d.value)
+		}
+		if d.value != 0 {
+			*d.to = new(uint64(d.value.Milliseconds()))
+		}
+	}
+	for _, n := range []struct {
+		name  string
+		value int
+		to    **uint32
+	}{{"snapshots of a node", s.NodeSnapshots, &change.NodeSnapshots},
+		{"snapshots of a zone", s.ZoneSnapshots, &change.ZoneSnapshots},
+		{"operators", s.Operators, &change.Operators}} {
+		if n.value < 0 || n.value > 1<<31-1 {
+			return s, invalid("set placement", "", "%d %s", n.value, n.name)
+		}
+		if n.value != 0 {
+			*n.to = new(uint32(n.value))
+		}
+	}
+	return c.placement(ctx, change)
+}
+
+func (c *Client) placement(ctx context.Context, change *clusterpb.PlacementSettings) (
+	PlacementSettings, error) {
+	r, err := ask(ctx, c, "placement", "", clusterpb.ClusterClient.SetPlacement,
+		&clusterpb.SetPlacementRequest{Change: change})
+	s := r.GetSettings()
+	return PlacementSettings{Paused: s.GetPaused(),
+		RepairDelay:   time.Duration(s.GetRepairDelayMillis()) * time.Millisecond,
+		NodeSnapshots: int(s.GetNodeSnapshots()), ZoneSnapshots: int(s.GetZoneSnapshots()),
+		Operators:  int(s.GetOperators()),
+		Pause:      time.Duration(s.GetPauseMillis()) * time.Millisecond,
+		MergePause: time.Duration(s.GetMergePauseMillis()) * time.Millisecond}, err
+}

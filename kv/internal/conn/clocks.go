@@ -1,0 +1,131 @@
+package conn
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+)
+
+// The latest possible moment.
+//
+// A reader that does not know what it will read, or cannot ask for it, takes a moment that is late
+// enough for all keys of the cluster. Everything that was acknowledged before lies at or below
+// any node's physical clock at that time plus twice hlc.Clock.MaxAhead (the invariants of package
+// hlc), which is twice what servers tell clients as the maximum clock offset
+// (Conn.MaxClockOffset): the configured bound; twice the configured bound with
+// --kernel-clock-bound, whose commits that wait are ahead of the clocks by the bound. Commit wait
+// moves no timestamp above that: a commit is acknowledged after the clocks have passed it. A node's
+// answer to "what time is it" is at or above its physical clock. So L = that answer + twice the
+// maximum clock offset is late enough, whichever node answers, if it is asked after the reader
+// began.
+//
+// A read at L before its time would push the clocks: a server takes a timestamp in that is up to
+// one MaxAhead ahead of its own. So the reader waits until a clock shows L. A server whose clock is
+// behind that one by no more than the bound takes L in as it takes in any timestamp of its peer.
+// Then the read is exact: nothing is uncertain, however long it takes.
+
+const (
+	// maxShort is how much too low the estimate of the time may be. A client that was idle for so
+	// long that it is more asks a node.
+	maxShort = 20 * time.Millisecond
+	// askWait is how long a node's clock is waited for, askPause comes before the next try.
+	askWait  = 300 * time.Millisecond
+	askPause = 20 * time.Millisecond
+)
+
+// MaxClockOffset is how far the clocks of two nodes may be apart.
+func (c *Conn) MaxClockOffset() time.Duration {
+	said := c.Sender.MaxClockOffset()
+	if said == 0 {
+		said = c.cfg.DefaultClockOffset
+	}
+	return max(said, c.cfg.MaxClockOffset)
+}
+
+// AskNow asks the cluster for its time, until a node answers: a timestamp at or above every one
+// that this client has seen.
+func (c *Conn) AskNow(ctx context.Context) (hlc.Timestamp, error) {
+	return c.askUntil(ctx, c.Sender.AskClocks)
+}
+
+// askClock asks the cluster for its time, until a node answers.
+func (c *Conn) askClock(ctx context.Context) (hlc.Timestamp, error) {
+	return c.askUntil(ctx, c.Sender.AskClock)
+}
+
+func (c *Conn) askUntil(ctx context.Context,
+	ask func(context.Context, time.Duration) (hlc.Timestamp, bool)) (hlc.Timestamp, error) {
+	for {
+		if now, ok := ask(ctx, askWait); ok {
+			return now, nil
+		}
+		if err := c.Pause(ctx, askPause); err != nil {
+			return hlc.Timestamp{}, err
+		}
+	}
+}
+
+// Estimate is the estimate of the cluster's time: a node's clock stands at at or above it, and
+// showed no more than latest. If the estimate is of no use, a node is asked.
+func (c *Conn) Estimate(ctx context.Context) (at, latest hlc.Timestamp, err error) {
+	at, latest, short, ok := c.Sender.ClockEstimate()
+	if ok && short <= maxShort {
+		return at, latest.Add(short), nil
+	}
+	at, err = c.AskNow(ctx)
+	return at, at, err
+}
+
+// Clocks are bounds of the cluster's time: some node's clock stands at earliest or above it, and
+// what was acknowledged until now lies at or below latest.
+func (c *Conn) Clocks(ctx context.Context) (earliest, latest hlc.Timestamp, err error) {
+	earliest, latest, ok := c.knownClocks()
+	if ok {
+		return earliest, latest, nil
+	}
+	asked := time.Now()
+	now, err := c.askClock(ctx)
+	return now, now.Add(time.Since(asked) + 2*c.MaxClockOffset()), err
+}
+
+// knownClocks is Clocks without asking; ok is false if the time is not known.
+func (c *Conn) knownClocks() (earliest, latest hlc.Timestamp, ok bool) {
+	earliest, latest, short, ok := c.Sender.ClockEstimate()
+	if !ok || short > maxShort {
+		return earliest, latest, false
+	}
+	return earliest, latest.Add(short + 2*c.MaxClockOffset()), true
+}
+
+// Age is how old a moment is, at most; negative if that is not known.
+func (c *Conn) Age(at hlc.Timestamp) time.Duration {
+	_, latest, ok := c.knownClocks()
+	if !ok || at.IsZero() {
+		return -1
+	}
+	return max(0, time.Duration(latest.Wall-at.Wall))
+}
+
+// LateWait is about how long it takes until the latest possible moment can be read.
+func (c *Conn) LateWait() time.Duration { return 2 * c.MaxClockOffset() }
+
+// LateMoment finds a moment at or above everything that was acknowledged before the call, and
+// returns when a clock shows it.
+func (c *Conn) LateMoment(ctx context.Context) (hlc.Timestamp, error) {
+	now, err := c.askClock(ctx)
+	if err != nil {
+		return hlc.Timestamp{}, err
+	}
+	c.Sender.Waited()
+	late := now.Add(c.LateWait())
+	for now.Less(late) {
+		if err := c.Pause(ctx, max(time.Duration(late.Wall-now.Wall), askPause)); err != nil {
+			return hlc.Timestamp{}, err
+		}
+		if now, err = c.askClock(ctx); err != nil {
+			return hlc.Timestamp{}, err
+		}
+	}
+	return hlc.Max(late, c.Sender.Session()), nil
+}

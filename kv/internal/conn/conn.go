@@ -1,0 +1,203 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/txn/committer"
+)
+
+// Config configures a Conn.
+type Config struct {
+	Route route.Config
+	// RequestTimeout bounds a call whose context has no deadline; 0: nothing does.
+	RequestTimeout time.Duration
+	// MaxClockOffset is how far apart the clocks of two nodes are taken to be, even if the servers
+	// say less; DefaultClockOffset, as long as the servers have said nothing.
+	MaxClockOffset, DefaultClockOffset time.Duration
+	// Wrap makes the error of package kv that a call ended with, of an error of the Conn. nil stays
+	// nil, and an error of package kv as it is.
+	Wrap func(op, keyspace string, err error) error
+}
+
+// Conn is the connection of a client to its cluster. Its methods may be called from any goroutine.
+type Conn struct {
+	Sender    *route.Sender
+	Committer *committer.Committer
+	Logger    *slog.Logger
+	Random    func() uint64
+	cfg       Config
+}
+
+// Of returns the Conn of a *kv.Client. Package kv sets it.
+var Of func(client any) *Conn
+
+// New makes a Conn, which looks for the partition table from then on. Close it after use.
+func New(cfg Config) (*Conn, error) {
+	c := &Conn{cfg: cfg, Logger: cfg.Route.Logger, Random: cfg.Route.Random}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Random == nil {
+		c.Random = rand.Uint64
+	}
+	var err error
+	if c.Sender, err = route.New(cfg.Route); err != nil {
+		return nil, err
+	}
+	c.Committer, err = committer.New(committer.Config{
+		Sender: committer.Over(c.Sender), Random: c.Random, Registry: cfg.Route.Registry,
+	})
+	if err != nil {
+		c.Sender.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Close ends all calls in flight, and returns when nothing of the Conn runs any more. It may be
+// called more than once.
+func (c *Conn) Close() {
+	c.Committer.Close()
+	c.Sender.Close()
+}
+
+// Wrap makes the error of package kv that a call ended with; nil stays nil.
+func (c *Conn) Wrap(op, keyspace string, err error) error { return c.cfg.Wrap(op, keyspace, err) }
+
+// Bound gives a context without a deadline the request timeout.
+func (c *Conn) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.cfg.RequestTimeout <= 0 {
+		return ctx, noCancel
+	}
+	if _, has := ctx.Deadline(); has {
+		return ctx, noCancel
+	}
+	return context.WithTimeout(ctx, c.cfg.RequestTimeout)
+}
+
+func noCancel() {}
+
+// Ask makes one call of the Cluster service, at any server that answers, within the request
+// timeout. The request must be safe to repeat.
+func Ask[Q, R any](ctx context.Context, c *Conn, method func(clusterpb.ClusterClient,
+	context.Context, *Q, ...grpc.CallOption) (*R, error), request *Q) (answer *R, err error) {
+	ctx, cancel := c.Bound(ctx)
+	defer cancel()
+	err = c.Sender.Admin(ctx, func(ctx context.Context, cluster clusterpb.ClusterClient) error {
+		answer, err = method(cluster, ctx, request)
+		return err
+	})
+	return answer, err
+}
+
+// Partitions lists the partitions of a keyspace, or with an empty name those of all keyspaces.
+func (c *Conn) Partitions(ctx context.Context, keyspace string) (all []*clusterpb.PartitionInfo,
+	err error) {
+	err = c.Sender.Admin(ctx, func(ctx context.Context, cluster clusterpb.ClusterClient) error {
+		all = nil
+		stream, err := cluster.ListPartitions(ctx, &clusterpb.ListPartitionsRequest{Keyspace: keyspace})
+		if err != nil {
+			return err
+		}
+		for {
+			p, err := stream.Recv()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if err := keys.ValidatePartition(p.GetPartition()); err != nil {
+				return fmt.Errorf("the server sent a descriptor that makes no sense: %w", err)
+			}
+			all = append(all, p)
+		}
+	})
+	return all, err
+}
+
+// resolvePause is how long Resolve waits for the table to show a keyspace that the core knows.
+const resolvePause = 100 * time.Millisecond
+
+// Resolve finds a keyspace by its name, and has the table show its partitions. If the table does
+// not have the keyspace, the core is asked: the table may lag behind. The cause of the error is
+// route.ErrNoKeyspace if there is none of this name.
+func (c *Conn) Resolve(ctx context.Context, name string) (*route.Keyspace, error) {
+	for {
+		table := c.Sender.Table()
+		if ks := table.KeyspaceByName(name); ks != nil {
+			c.Sender.Subscribe(ks)
+			return ks, nil
+		}
+		exists := false
+		if name != "" {
+			var err error
+			if exists, err = c.exists(ctx, name); err != nil {
+				return nil, err
+			}
+		}
+		if !exists {
+			return nil, &route.Error{Cause: route.ErrNoKeyspace}
+		}
+		c.Sender.ReloadTable()
+		if err := c.Await(ctx, table, resolvePause); err != nil {
+			return nil, &route.Error{Cause: err,
+				Message: "waiting for the partition table to show the keyspace"}
+		}
+	}
+}
+
+// exists asks the core whether there is a keyspace of a name which is not being dropped.
+func (c *Conn) exists(ctx context.Context, name string) (bool, error) {
+	r, err := Ask(ctx, c, clusterpb.ClusterClient.ListKeyspaces, &clusterpb.ListKeyspacesRequest{})
+	if err != nil {
+		return false, err
+	}
+	for _, info := range r.GetKeyspaces() {
+		if info.Keyspace.GetName() == name &&
+			info.Keyspace.State != clusterpb.KeyspaceState_DROPPING {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Await waits for a table that is newer than the given one, but no longer than d.
+func (c *Conn) Await(ctx context.Context, table *route.Table, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-table.Changed():
+	case <-timer.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.Sender.Done():
+		return route.ErrClosed
+	}
+	return nil
+}
+
+// Pause waits for d.
+func (c *Conn) Pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return &route.Error{Cause: ctx.Err()}
+	case <-c.Sender.Done():
+		return &route.Error{Cause: route.ErrClosed}
+	}
+}
