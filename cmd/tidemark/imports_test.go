@@ -61,6 +61,10 @@ var may = []struct {
 	{"range/node/task", nil},
 	{"range/node/table", []string{"hlc", "rpc/...", "range/keys", "range/engine", "range/tree",
 		"range/node/task"}},
+	{"range/node/loadmeter", append(ground[:len(ground):len(ground)], "range/replica",
+		"range/replica/command")},
+	{"range/node/hosted", append(ground[:len(ground):len(ground)], "range/replica",
+		"range/node/table", "range/node/loadmeter")},
 	{"range/node/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...",
 		"range/replica/...", "range/node/...")},
 

@@ -77,7 +77,7 @@ func BenchmarkOpen(b *testing.B) {
 		}
 		began := time.Now()
 		c.update(manyPartitions(count, 3))
-		for len(s.replicas.all()) < count {
+		for len(s.replicas.All()) < count {
 			time.Sleep(time.Millisecond)
 		}
 		b.ReportMetric(time.Since(began).Seconds(), "create-s")
@@ -110,7 +110,7 @@ func BenchmarkHandle(b *testing.B) {
 	}
 	const count, batch = 64, 64
 	c.update(manyPartitions(count, 1))
-	for s.leaders.count() < count {
+	for s.leaders.Count() < count {
 		time.Sleep(time.Millisecond)
 	}
 	requests := make([]*kvpb.Request, batch)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/birth"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/range/replica/reshape"
@@ -24,13 +25,13 @@ type births struct {
 	mu        struct {
 		sync.Mutex
 		// unlisted are replicas of partitions that the table does not list yet.
-		unlisted map[*hosted]struct{}
+		unlisted map[*hosted.Replica]struct{}
 	}
 }
 
 func (b *births) init(n *Node) {
 	b.node = n
-	b.mu.unlisted = make(map[*hosted]struct{})
+	b.mu.unlisted = make(map[*hosted.Replica]struct{})
 }
 
 // bear says what becomes of a child here; see replica.Node.Bear.
@@ -76,18 +77,18 @@ func (b *births) open(child *clusterpb.Partition, self keys.ReplicaID, leads boo
 	if err != nil {
 		return err
 	}
-	h.born.Store(true)
-	h.young.Store(leads)
-	n.replicas.change([]*hosted{h}, nil)
+	h.Split.Born.Store(true)
+	h.Split.Campaigning.Store(leads)
+	n.replicas.Change([]*hosted.Replica{h}, nil)
 	// Once more, now that it is found here: the keyspace may have changed meanwhile.
-	n.setKeyspace(h.replica, keys.KeyspaceID(child.Keyspace))
+	n.base.SetKeyspace(h.Replica, keys.KeyspaceID(child.Keyspace))
 	n.metrics.born.Inc()
 	// This node may have been behind for so long that a later descriptor names the replica out.
-	n.reconciler.retry(h.id)
+	n.reconciler.retry(h.ID)
 	n.reconciler.wake.Send()
 	if !leads {
-		n.elections.add(h, n.now()+int64(n.config.PatienceWithLeaders)+
-			n.jitter(n.config.PatienceWithLeaders))
+		n.elections.add(h, n.base.Now()+int64(n.config.PatienceWithLeaders)+
+			n.base.Jitter(n.config.PatienceWithLeaders))
 		return nil
 	}
 	n.young.add(h)
@@ -169,8 +170,8 @@ func (n *Node) openIdle(id raftlog.Identity) (*replica.Replica, error) {
 
 // noticed notes a replica that was opened, if its partition has split off and the table does not
 // list it yet.
-func (b *births) noticed(h *hosted) {
-	if h.listed.Load().GetSplitFrom() == 0 || b.node.tables.Load().Partition(h.id) != nil {
+func (b *births) noticed(h *hosted.Replica) {
+	if h.Listed.Load().GetSplitFrom() == 0 || b.node.tables.Load().Partition(h.ID) != nil {
 		return
 	}
 	b.mu.Lock()
@@ -179,7 +180,7 @@ func (b *births) noticed(h *hosted) {
 }
 
 // forget drops a replica that was removed.
-func (b *births) forget(h *hosted) {
+func (b *births) forget(h *hosted.Replica) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.mu.unlisted, h)
@@ -195,9 +196,9 @@ func (b *births) splitOff(parent keys.PartitionID) (found []*clusterpb.Partition
 	for more := true; more; {
 		more = false
 		for h := range b.mu.unlisted {
-			d := h.replica.Descriptor()
+			d := h.Replica.Descriptor()
 			switch {
-			case h.removed.Load() || h.replica.ConsumedBy() != nil || t.Partition(h.id) != nil:
+			case h.Removed.Load() || h.Replica.ConsumedBy() != nil || t.Partition(h.ID) != nil:
 				delete(b.mu.unlisted, h)
 			case from[d.GetSplitFrom()] && !from[d.GetId()] && d.GetMembership() != 0 &&
 				len(found) < maxSplitOff:

@@ -193,12 +193,12 @@ func (s *divider) check() {
 		c.await("the replicas of a partition are the same", 3*time.Minute, func() bool {
 			sums := map[uint64]bool{}
 			for _, r := range p.Replicas {
-				h := c.nodes[r.Node].replicas.get(id)
+				h := c.nodes[r.Node].replicas.Get(id)
 				if h == nil {
 					why = fmt.Sprintf("node %d has none of partition %d", r.Node, p.Id)
 					return false
 				}
-				index, sum, err := h.replica.Checksum()
+				index, sum, err := h.Replica.Checksum()
 				if err != nil {
 					return false
 				}
@@ -305,17 +305,17 @@ func TestChildServesAtOnce(t *testing.T) {
 		m := c.nodes[leads]
 		s.begin()
 		for range 60_000 {
-			if m.replicas.get(keys.PartitionID(parent+1)) != nil {
+			if m.replicas.Get(keys.PartitionID(parent+1)) != nil {
 				break
 			}
 			time.Sleep(time.Millisecond) // virtual
 		}
-		child := m.replicas.get(keys.PartitionID(parent + 1))
+		child := m.replicas.Get(keys.PartitionID(parent + 1))
 		for range 3 {
 			time.Sleep(time.Millisecond) // virtual
 		}
 		synctest.Wait()
-		if !child.replica.Serving() {
+		if !child.Replica.Serving() {
 			t.Error("the child is not served")
 		}
 	})
@@ -335,7 +335,7 @@ func TestBaseWithoutLog(t *testing.T) {
 		child := keys.PartitionID(s.partitions()[1].Id)
 		m := c.nodes[2]
 		c.await("its replica is there", time.Minute, func() bool {
-			return m.replicas.get(child) != nil
+			return m.replicas.Get(child) != nil
 		})
 		outside := keys.AppendTimestamp(keys.DataKey(append(keys.KeyspacePrefix(8), 'x')),
 			hlc.Timestamp{Wall: 5})
@@ -372,7 +372,7 @@ func TestBaseWithoutLog(t *testing.T) {
 		for _, x := range c.nodes {
 			x.start()
 		}
-		if m.replicas.get(child) == nil {
+		if m.replicas.Get(child) == nil {
 			t.Error("the replica is not opened")
 		}
 		if _, closer, err := m.state.Get(outside); err == nil {
@@ -394,8 +394,8 @@ func TestUnlistedChildStays(t *testing.T) {
 		s.begin()
 		children := func() (n int) {
 			for _, m := range c.nodes {
-				for _, h := range m.replicas.all() {
-					if h.replica.Descriptor().GetSplitFrom() != 0 {
+				for _, h := range m.replicas.All() {
+					if h.Replica.Descriptor().GetSplitFrom() != 0 {
 						n++
 					}
 				}
@@ -423,7 +423,7 @@ func TestUnlistedChildStays(t *testing.T) {
 		c.core.update(u)
 		c.await("all replicas go with the keyspace", 2*time.Minute, func() bool {
 			for _, m := range c.nodes {
-				if len(m.replicas.all()) > 0 {
+				if len(m.replicas.All()) > 0 {
 					return false
 				}
 			}
@@ -462,9 +462,9 @@ func TestBornAfterItWasNamedOut(t *testing.T) {
 		c.network.setCut(3, false)
 		c.await("a replica is born, and goes", time.Minute, func() bool {
 			identity, known, err := away.host.Log().Identity(id)
-			return err == nil && known && identity.Removed && away.replicas.get(id) == nil
+			return err == nil && known && identity.Removed && away.replicas.Get(id) == nil
 		})
-		if d := away.replicas.get(parent).replica.Descriptor(); d.GetGeneration() != 2 {
+		if d := away.replicas.Get(parent).Replica.Descriptor(); d.GetGeneration() != 2 {
 			t.Errorf("the parent is of generation %d", d.GetGeneration())
 		}
 	})
@@ -485,21 +485,21 @@ func TestParentLeavesTheChild(t *testing.T) {
 			parent, child := s.partitions()[0], s.partitions()[1]
 			m := c.nodes[3]
 			c.await("the child is there", time.Minute,
-				func() bool { return m.replicas.get(keys.PartitionID(child.Id)) != nil })
+				func() bool { return m.replicas.Get(keys.PartitionID(child.Id)) != nil })
 			moved := proto.Clone(parent).(*clusterpb.Partition)
 			moved.Membership += 3
 			moved.NextReplica = 5
 			moved.Replicas[2] = &clusterpb.Replica{Node: 4, Replica: 4}
 			c.core.update(&clusterpb.TableUpdate{Partitions: []*clusterpb.Partition{moved}})
 			c.await("the parent's replica goes", time.Minute,
-				func() bool { return m.replicas.get(keys.PartitionID(parent.Id)) == nil })
+				func() bool { return m.replicas.Get(keys.PartitionID(parent.Id)) == nil })
 			if crash {
 				m.crash()
 				m.start()
 			}
 			c.await("the child is there", time.Minute, func() bool {
-				h := m.replicas.get(keys.PartitionID(child.Id))
-				return h != nil && h.group.Failed() == nil
+				h := m.replicas.Get(keys.PartitionID(child.Id))
+				return h != nil && h.Group.Failed() == nil
 			})
 			recorded, counted, err := storage.Recount(context.Background(), m.state,
 				keys.PartitionID(child.Id))

@@ -53,7 +53,7 @@ func TestABrokenReplicaGoesWithItsKeyspace(t *testing.T) {
 				drop()
 			}
 			c.await("the replicas are gone", 2*time.Minute,
-				func() bool { return len(m.replicas.all()) == 0 && len(m.failedReplicas()) == 0 })
+				func() bool { return len(m.replicas.All()) == 0 && len(m.failedReplicas()) == 0 })
 			identities, err := m.host.Log().Identities()
 			if err != nil {
 				t.Fatal(err)
@@ -68,7 +68,7 @@ func TestABrokenReplicaGoesWithItsKeyspace(t *testing.T) {
 			}
 			m.stop()
 			m.start()
-			if n := len(m.replicas.all()); n != 0 || len(m.failedReplicas()) != 0 {
+			if n := len(m.replicas.All()); n != 0 || len(m.failedReplicas()) != 0 {
 				t.Errorf("after a restart %d replicas, %d of them broken", n, len(m.failedReplicas()))
 			}
 		})

@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica"
@@ -32,8 +33,8 @@ func (n *Node) mergeScan(pending replica.Pending) {
 			n.metrics.refused.Inc()
 			continue
 		}
-		partitions[i].Replica = h.replica
-		switch mine := h.replica.Descriptor().GetKeyspace(); keyspace {
+		partitions[i].Replica = h.Replica
+		switch mine := h.Replica.Descriptor().GetKeyspace(); keyspace {
 		case 0:
 			keyspace = mine
 		case mine:
@@ -95,5 +96,22 @@ func (n *Node) Replica(partition uint64) (*replica.Replica, *kvpb.Error) {
 		n.metrics.refused.Inc()
 		return nil, refusal
 	}
-	return h.replica, nil
+	return h.Replica, nil
+}
+
+// bundleGap is how many reads of several partitions one that is sampled stands for.
+const bundleGap = 16
+
+// sampledBundle says whether the next read of several partitions is sampled.
+func (n *Node) sampledBundle() bool {
+	return n.bundles.Add(1)*0x9e3779b97f4a7c15>>20%bundleGap == 0
+}
+
+// sampleOf samples what a read of several partitions has for one of them.
+func (n *Node) sampleOf(partition uint64, q *kvpb.Request, now time.Time) {
+	if h := n.replicas.Get(keys.PartitionID(partition)); h != nil {
+		if s := h.Load.Sampling.Load(); s != nil {
+			s.NoteOne(q, bundleGap, now)
+		}
+	}
 }

@@ -17,14 +17,14 @@ func (n *Node) CheckState(ctx context.Context) (problems []string, err error) {
 		return nil, err
 	}
 	defer state.Close()
-	for id, h := range n.replicas.all() {
+	for id, h := range n.replicas.All() {
 		recorded, counted, err := storage.Recount(ctx, state, id)
 		if err != nil {
 			return problems, err
 		}
 		if recorded.Stats != counted {
 			problems = append(problems, fmt.Sprintf("replica %s of partition %s holds %+v, and says %+v",
-				h.self, id, counted, recorded.Stats))
+				h.Self, id, counted, recorded.Stats))
 		}
 	}
 	strays, _, err := birth.Strays(state)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/clockhealth"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -29,8 +30,8 @@ func (n *Node) lookAtClock() (changed bool) {
 	}
 	if c.AfterJump {
 		if c.Forward > 0 {
-			for _, h := range n.replicas.all() {
-				h.replica.ClockWentForward()
+			for _, h := range n.replicas.All() {
+				h.Replica.ClockWentForward()
 			}
 		}
 		n.log.Warn("the clock is believed again", "goes_on_by", c.Forward.Round(time.Millisecond))
@@ -78,14 +79,14 @@ func (n *Node) trustedClock() uint64 {
 
 // startServing has the leaders serve that were elected while the clock was not believed.
 func (n *Node) startServing() {
-	for _, h := range n.replicas.all() {
-		h.replica.ClockTrusted()
+	for _, h := range n.replicas.All() {
+		h.Replica.ClockTrusted()
 	}
 }
 
 // checkClockState is why this node does not serve because of its clock, nil if it does; wrong says
 // that it is more than a comparison that has not been made yet.
-func (n *Node) checkClockState() (r *refusal, wrong bool) {
+func (n *Node) checkClockState() (r *hosted.Refusal, wrong bool) {
 	switch state, jump := n.host.Clocks().State(); state {
 	case clockhealth.Outvoted:
 		return n.clockRefusal(
@@ -112,18 +113,18 @@ func (n *Node) checkClockState() (r *refusal, wrong bool) {
 	return r, r != nil
 }
 
-func (n *Node) clockRefusal(format string, of ...any) *refusal {
-	return &refusal{kvpb.ErrorCode_CLOCK_SKEW, fmt.Sprintf(format, of...)}
+func (n *Node) clockRefusal(format string, of ...any) *hosted.Refusal {
+	return &hosted.Refusal{Code: kvpb.ErrorCode_CLOCK_SKEW, Message: fmt.Sprintf(format, of...)}
 }
 
 // rewind takes a hybrid clock that is too far ahead back to the physical one, once nothing is
 // served or led here by its timestamps; until then it returns why nothing is.
-func (n *Node) rewind() *refusal {
+func (n *Node) rewind() *hosted.Refusal {
 	by, tooFar := n.host.Clocks().Ahead()
 	switch {
 	case !tooFar:
 		return nil
-	case n.health.fit() || n.leaders.count() > 0:
+	case n.health.Fit() || n.leaders.Count() > 0:
 		return n.clockRefusal(
 			"the clock of node %s was wrong, and its timestamps are still %s ahead; it hands "+
 				"over what it leads before it serves again",

@@ -38,17 +38,17 @@ func (c closedLag) Collect(to chan<- prometheus.Metric) {
 func (c closedLag) worst() map[uint64]float64 {
 	n, worst := c.node, make(map[uint64]float64)
 	now := n.config.Clock.Physical()
-	for _, h := range n.replicas.all() {
-		id, _ := h.group.Leader()
-		leader := h.group.HostOf(id)
-		if leader == 0 || h.listed.Load() == nil {
+	for _, h := range n.replicas.All() {
+		id, _ := h.Group.Leader()
+		leader := h.Group.HostOf(id)
+		if leader == 0 || h.Listed.Load() == nil {
 			continue
 		}
-		closed := h.replica.Closed().Wall
+		closed := h.Replica.Closed().Wall
 		if closed == 0 {
 			continue // it is new, and has heard nothing
 		}
-		lag := n.tables.Load().ClosedLag(keys.KeyspaceID(h.listed.Load().GetKeyspace()))
+		lag := n.tables.Load().ClosedLag(keys.KeyspaceID(h.Listed.Load().GetKeyspace()))
 		if lag == 0 {
 			lag = replica.DefaultClosedLag
 		}

@@ -18,11 +18,11 @@ func (c *cluster) closedBehind(node uint64, p *clusterpb.Partition) time.Duratio
 	if m.Node == nil {
 		return 0
 	}
-	h := m.replicas.get(keys.PartitionID(p.Id))
+	h := m.replicas.Get(keys.PartitionID(p.Id))
 	if h == nil {
 		return time.Hour
 	}
-	return time.Duration(time.Now().UnixNano() - h.replica.Closed().Wall)
+	return time.Duration(time.Now().UnixNano() - h.Replica.Closed().Wall)
 }
 
 // closedOn says that on nodes all partitions are closed up to a moment ago.
@@ -92,7 +92,7 @@ func TestClosedTimestampsAdvanceEverywhere(t *testing.T) {
 		}
 
 		// A write wakes one of them; what was closed in its sleep is below it.
-		before := c.nodes[2].replicas.get(keys.PartitionID(partitions[0].Id)).replica.Closed()
+		before := c.nodes[2].replicas.Get(keys.PartitionID(partitions[0].Id)).Replica.Closed()
 		c.mustPut(partitions[0], "k", "2")
 		c.stayClosed("one awake", partitions, 1, 2, 3)
 		for node := uint64(1); node <= 3; node++ {

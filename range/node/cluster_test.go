@@ -341,7 +341,7 @@ func (c *cluster) await(what string, limit time.Duration, holds func() bool) {
 func (c *cluster) awaitServing(m *member) {
 	c.t.Helper()
 	c.await(fmt.Sprintf("node %d has compared clocks", m.id), 10*time.Second,
-		func() bool { return m.health.fit() })
+		func() bool { return m.health.Fit() })
 }
 
 // leaderOf is the node that serves a partition, and its term; 0 if there is none.
@@ -350,8 +350,8 @@ func (c *cluster) leaderOf(id uint64) (uint64, uint64) {
 		if m.Node == nil {
 			continue
 		}
-		if h := m.replicas.get(keys.PartitionID(id)); h != nil {
-			if term, ok := h.group.Lease(); ok && h.leading.Load() && h.replica.Serving() {
+		if h := m.replicas.Get(keys.PartitionID(id)); h != nil {
+			if term, ok := h.Group.Lease(); ok && h.Leading.Load() && h.Replica.Serving() {
 				return m.id, term
 			}
 		}
@@ -361,8 +361,8 @@ func (c *cluster) leaderOf(id uint64) (uint64, uint64) {
 
 // leaseLasts says that the lease of a node that leads a partition stands for some time yet.
 func (c *cluster) leaseLasts(node, id uint64, d time.Duration) bool {
-	h := c.nodes[node].replicas.get(keys.PartitionID(id))
-	return h != nil && h.group.LeaseLeft() > d
+	h := c.nodes[node].replicas.Get(keys.PartitionID(id))
+	return h != nil && h.Group.LeaseLeft() > d
 }
 
 // believedLeader is the node that leads a partition, whether its lease stands or not: that of a
@@ -372,8 +372,8 @@ func (c *cluster) believedLeader(id uint64) (node, term uint64) {
 		if m.Node == nil {
 			continue
 		}
-		if h := m.replicas.get(keys.PartitionID(id)); h != nil && h.leading.Load() {
-			if _, at := h.group.Leader(); at > term {
+		if h := m.replicas.Get(keys.PartitionID(id)); h != nil && h.Leading.Load() {
+			if _, at := h.Group.Leader(); at > term {
 				node, term = m.id, at
 			}
 		}

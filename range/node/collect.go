@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/range/replica/gc"
 )
@@ -31,18 +32,18 @@ type collector struct {
 
 	mu struct {
 		sync.Mutex
-		since map[*hosted]time.Time
+		since map[*hosted.Replica]time.Time
 	}
 }
 
 func (c *collector) init(n *Node) {
 	c.node, c.pacer = n, admission.NewPacer(admission.Collection, nil)
-	c.mu.since = make(map[*hosted]time.Time)
+	c.mu.since = make(map[*hosted.Replica]time.Time)
 }
 
 // noticed is told of every batch applied in a group led here, and of every leadership won.
-func (c *collector) noticed(h *hosted) {
-	if h.garbage.Load() || !h.garbage.CompareAndSwap(false, true) {
+func (c *collector) noticed(h *hosted.Replica) {
+	if h.Lists.Garbage.Load() || !h.Lists.Garbage.CompareAndSwap(false, true) {
 		return
 	}
 	c.mu.Lock()
@@ -52,16 +53,16 @@ func (c *collector) noticed(h *hosted) {
 
 // delay is how long a partition waits for its turn. On a disk without room it waits no longer than
 // its versions have to stay.
-func (c *collector) delay(h *hosted) time.Duration {
-	if c.node.diskFull() {
+func (c *collector) delay(h *hosted.Replica) time.Duration {
+	if c.node.base.DiskFull() {
 		return 0
 	}
-	window := c.node.tables.Load().GCWindow(keys.KeyspaceID(h.listed.Load().GetKeyspace()),
+	window := c.node.tables.Load().GCWindow(keys.KeyspaceID(h.Listed.Load().GetKeyspace()),
 		c.node.config.GCWindow)
 	return max(c.node.config.GCInterval, window/4)
 }
 
-func (c *collector) forget(h *hosted) {
+func (c *collector) forget(h *hosted.Replica) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.mu.since, h)
@@ -75,7 +76,7 @@ func (c *collector) waiting() int {
 
 // candidate is a partition whose turn has come.
 type candidate struct {
-	h *hosted
+	h *hosted.Replica
 	// garbage is about how many bytes of it are not the newest version of a key, or expire: more than
 	// can be removed, if some of them are young.
 	garbage uint64
@@ -85,7 +86,7 @@ type candidate struct {
 // not led here: a write, or winning the lead, brings them back.
 func (c *collector) take(now time.Time) []candidate {
 	c.mu.Lock()
-	var turns []*hosted
+	var turns []*hosted.Replica
 	for h, since := range c.mu.since {
 		if now.Sub(since) >= c.delay(h) {
 			turns = append(turns, h)
@@ -95,13 +96,13 @@ func (c *collector) take(now time.Time) []candidate {
 	var found []candidate
 	for _, h := range turns {
 		// Before looking: what is written from here on puts it into the queue again.
-		h.garbage.Store(false)
-		s := h.replica.Stats()
-		if !h.leading.Load() || !h.replica.GC().MayHaveGarbage() {
+		h.Lists.Garbage.Store(false)
+		s := h.Replica.Stats()
+		if !h.Leading.Load() || !h.Replica.GC().MayHaveGarbage() {
 			c.forgetUnlessNoticed(h)
 			continue
 		}
-		h.garbage.Store(true)
+		h.Lists.Garbage.Store(true)
 		found = append(found, candidate{h,
 			s.Bytes / max(s.Versions, 1) * min(s.Versions, s.Versions-s.LiveKeys+s.Expiring)})
 	}
@@ -109,10 +110,10 @@ func (c *collector) take(now time.Time) []candidate {
 	return found
 }
 
-func (c *collector) forgetUnlessNoticed(h *hosted) {
+func (c *collector) forgetUnlessNoticed(h *hosted.Replica) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !h.garbage.Load() {
+	if !h.Lists.Garbage.Load() {
 		delete(c.mu.since, h)
 	}
 }
@@ -124,7 +125,7 @@ func (c *collector) run(ctx context.Context) {
 	interval := c.node.config.GCInterval
 	last := time.Now()
 	for task.Pause(ctx, min(interval, collectFullEvery)) == nil {
-		if !c.node.diskFull() && time.Since(last) < interval {
+		if !c.node.base.DiskFull() && time.Since(last) < interval {
 			continue
 		}
 		last = time.Now()
@@ -132,7 +133,7 @@ func (c *collector) run(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			if !c.node.health.fit() {
+			if !c.node.health.Fit() {
 				break
 			}
 			began := time.Now()
@@ -148,19 +149,19 @@ func (c *collector) run(ctx context.Context) {
 // gcTimeout bounds one partition's collection; what is left then has its next turn.
 const gcTimeout = 5 * time.Minute
 
-func (c *collector) collect(ctx context.Context, h *hosted) {
+func (c *collector) collect(ctx context.Context, h *hosted.Replica) {
 	n := c.node
 	c.mu.Lock()
 	if _, still := c.mu.since[h]; still {
 		c.mu.since[h] = time.Now()
 	}
 	c.mu.Unlock()
-	if h.removed.Load() {
+	if h.Removed.Load() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, gcTimeout)
 	defer cancel()
-	result, err := h.replica.GC().Collect(ctx, n.config.Clock.Now())
+	result, err := h.Replica.GC().Collect(ctx, n.config.Clock.Now())
 	n.metrics.collections.Inc()
 	n.metrics.collected.Add(float64(result.Versions))
 	if errors.Is(err, gc.ErrNoRoom) {
@@ -168,7 +169,7 @@ func (c *collector) collect(ctx context.Context, h *hosted) {
 	}
 	if err != nil {
 		n.metrics.collectFailures.Inc()
-		if h.leading.Load() && ctx.Err() == nil {
+		if h.Leading.Load() && ctx.Err() == nil {
 			n.log.Warn("garbage collection failed; it will be tried again", "error", err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -56,7 +57,7 @@ func TestTakenWhileRemoved(t *testing.T) {
 		away := node%3 + 1
 		m := s.c.nodes[away]
 		s.lag(away, func() {})
-		m.retire([]*hosted{s.hosted(away, s.right)})
+		m.retire([]*hosted.Replica{s.hosted(away, s.right)})
 		s.c.network.lose(nil)
 		s.c.await("it goes", time.Minute, func() bool { return s.hosted(away, s.right) == nil })
 		s.whole(m)
@@ -118,7 +119,7 @@ func TestConsumedLogGoes(t *testing.T) {
 		m.crash()
 		m.start()
 		s.c.await("they merge again", time.Minute, func() bool {
-			return gone() && s.hosted(1, s.left).replica.Descriptor().GetGeneration() == 3
+			return gone() && s.hosted(1, s.left).Replica.Descriptor().GetGeneration() == 3
 		})
 		if err := m.state.Flush(); err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -98,7 +99,7 @@ type ownSpans struct {
 
 // madeSpans are made of the registry as it was at one time. Immutable.
 type madeSpans struct {
-	of   *map[keys.PartitionID]*hosted
+	of   *map[keys.PartitionID]*hosted.Replica
 	at   int64 // of Node.now
 	cost int64
 	// order is by the start of the spans.
@@ -116,14 +117,14 @@ const spansAge = 10_000_000
 func (s *ownSpans) load(n *Node) *madeSpans {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, of := n.now(), n.replicas.current.Load()
+	now, of := n.base.Now(), n.replicas.Snapshot()
 	if m := s.made; m != nil && (now-m.at < 10*m.cost || m.of == of && now-m.at < spansAge) {
 		return m
 	}
 	m := &madeSpans{of: of, by: make(map[uint64]*clusterpb.Partition, len(*of)),
 		from: make(map[uint64][]*clusterpb.Partition)}
 	for _, h := range *of {
-		if d := h.replica.Descriptor(); d != nil {
+		if d := h.Replica.Descriptor(); d != nil {
 			m.order, m.by[d.Id] = append(m.order, d), d
 			if d.SplitFrom != 0 {
 				m.from[d.SplitFrom] = append(m.from[d.SplitFrom], d)
@@ -133,7 +134,7 @@ func (s *ownSpans) load(n *Node) *madeSpans {
 	slices.SortFunc(m.order, func(a, b *clusterpb.Partition) int {
 		return cmp.Or(bytes.Compare(a.Start, b.Start), cmp.Compare(a.Id, b.Id))
 	})
-	m.at = n.now()
+	m.at = n.base.Now()
 	m.cost = m.at - now
 	s.made = m
 	return m

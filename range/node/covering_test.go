@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -33,10 +34,10 @@ func coveringKey(i int) []byte { return fmt.Appendf(keys.KeyspacePrefix(1), "%03
 
 // coveringNode knows a table, and has replicas.
 func coveringNode(listed, own []*clusterpb.Partition) *Node {
-	n := &Node{config: Config{Monotonic: func() int64 { return 0 }}}
-	n.replicas.init()
+	n := &Node{base: &hosted.Node{Now: func() int64 { return 0 }}}
+	n.replicas = hosted.NewRegistry()
 	n.tables = table.NewCurrent(table.New().With(&clusterpb.TableUpdate{Partitions: listed}))
-	m := &madeSpans{of: n.replicas.current.Load(), cost: 1, by: map[uint64]*clusterpb.Partition{},
+	m := &madeSpans{of: n.replicas.Snapshot(), cost: 1, by: map[uint64]*clusterpb.Partition{},
 		from: map[uint64][]*clusterpb.Partition{},
 		order: slices.SortedFunc(slices.Values(own), func(a, b *clusterpb.Partition) int {
 			return bytes.Compare(a.Start, b.Start)

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 )
 
 // Campaigns keep their pace when the groups come one by one, and each is looked at before the next
@@ -14,28 +16,27 @@ func TestCampaignsKeepThePaceOfGroupsThatTrickle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const perPeriod, groups = 5, 42
 		began := time.Now()
-		n := &Node{}
-		n.config.Monotonic = func() int64 { return int64(time.Since(began)) }
+		n := &Node{base: &hosted.Node{Now: func() int64 { return int64(time.Since(began)) }}}
 		n.config.CampaignsPerSecond = perPeriod * int(time.Second/campaignPeriod)
 		n.elections.init(n)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { n.elections.run(ctx) })
-		var all []*hosted
+		var all []*hosted.Replica
 		lookedAt := func() (n int) {
 			synctest.Wait()
 			for _, h := range all {
-				if !h.awaiting.Load() {
+				if !h.Lists.Elections.Load() {
 					n++
 				}
 			}
 			return n
 		}
 		for range groups {
-			h := &hosted{}
-			h.removed.Store(true) // nothing else is done about it
+			h := &hosted.Replica{}
+			h.Removed.Store(true) // nothing else is done about it
 			all = append(all, h)
-			n.elections.add(h, n.now())
+			n.elections.add(h, n.base.Now())
 			lookedAt()
 		}
 		before := lookedAt()

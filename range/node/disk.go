@@ -1,6 +1,7 @@
 package node
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -43,12 +45,12 @@ const (
 type disk struct {
 	// Of the health goroutine.
 	stalledTicks int
+	// yielding is until when leaderships are not given away again, of Node.now.
+	yielding map[*hosted.Replica]int64
 	// averseUntil is until when this node leaves the lead to others, of Node.now.
 	averseUntil int64
 	trouble     diskTrouble
 
-	// short: what is free, less what flushes and applying are still to write, is below the reserve.
-	short atomic.Bool
 	// share is the smallest share of the reserve that may be used, a group.Share.
 	share atomic.Uint32
 }
@@ -74,9 +76,9 @@ const (
 
 // considerDisk is called with every tick.
 func (n *Node) considerDisk() {
-	d, now := &n.disk, n.now()
+	d, now := &n.disk, n.base.Now()
 	room := n.roomForEntries()
-	room.None = n.diskFull()
+	room.None = n.base.DiskFull()
 	n.disk.share.Store(uint32(room.Takes))
 	n.host.SetRoom(room)
 	trouble := n.diskTrouble()
@@ -84,7 +86,7 @@ func (n *Node) considerDisk() {
 	if !able {
 		d.averseUntil = now + averseFor*int64(n.config.electionTimeout())
 	}
-	fit := n.health.fit()
+	fit := n.health.Fit()
 	n.host.SetLeaderAverse(trouble != diskGood || now < d.averseUntil || !fit, able && fit)
 	if was := d.trouble; trouble != was {
 		d.trouble = trouble
@@ -108,35 +110,36 @@ func (n *Node) considerDisk() {
 		rank, lag = n.leadsWell, host.NearlyAll
 	}
 	budget, wakings := abdicationsPerCheck, wakingsPerCheck
-	for _, h := range n.leaders.led() {
+	maps.DeleteFunc(d.yielding, func(_ *hosted.Replica, until int64) bool { return now >= until })
+	for _, h := range n.leaders.Led() {
 		if budget == 0 {
 			return
 		}
 		// What sleeps waits for no disk. What was given away and is here still waits for the
 		// transfer to end.
-		asleep := !h.group.Awake()
-		if (trouble == diskStandsStill && asleep) || now < h.yielding ||
-			(able && now < h.ledSince.Load()+slowKeepsFor*int64(n.config.electionTimeout())) {
+		asleep := !h.Group.Awake()
+		if (trouble == diskStandsStill && asleep) || now < d.yielding[h] ||
+			(able && now < h.LedSince.Load()+slowKeepsFor*int64(n.config.electionTimeout())) {
 			continue
 		}
 		if able && asleep {
 			// Its followers' progress is as old as its sleep. It is handed over at a later tick.
 			if wakings > 0 && n.host.Awake() < busyGroups && n.betterFor(h) {
 				wakings--
-				h.group.Wake()
+				h.Group.Wake()
 			}
 			continue
 		}
 		// A tick later than Raft's leader looks, at the same intervals, which followers are active.
-		h.yielding = now + int64(n.config.electionTimeout()+n.config.Tick)
+		d.yielding[h] = now + int64(n.config.electionTimeout()+n.config.Tick)
 		budget--
-		n.giveAway(h, rank, lag, h.replica.TransferLeader)
+		n.giveAway(h, rank, lag, h.Replica.TransferLeader)
 	}
 }
 
 // betterFor says whether a partition has a replica on a node that would lead well.
-func (n *Node) betterFor(h *hosted) bool {
-	members := h.replica.Configuration()
+func (n *Node) betterFor(h *hosted.Replica) bool {
+	members := h.Replica.Configuration()
 	return slices.ContainsFunc(members.Members, func(m group.Member) bool {
 		return m.Host != uint64(n.config.ID) && members.Electable(m.Replica) &&
 			!n.host.PeerDown(m.Host) && n.leadsWell(m.Host) > 0
@@ -147,11 +150,6 @@ func (n *Node) betterFor(h *hosted) bool {
 func (n *Node) DiskSlow() bool {
 	slow, _ := n.host.DiskSlow()
 	return slow
-}
-
-// diskFull says whether writes find no room here.
-func (n *Node) diskFull() bool {
-	return n.config.Log.Full() || n.config.State.Full() || n.disk.short.Load()
 }
 
 // roomShare is the smallest share of the reserve of which entries may be proposed on a full disk.
@@ -174,7 +172,7 @@ func (n *Node) roomForEntries() (room host.Room) {
 	left := free - log.UnflushedBytes() - state.UnflushedBytes()
 	full := log.Full() || state.Full()
 	if reserve == 0 || free == 0 || left/nearReserves >= reserve {
-		n.disk.short.Store(false)
+		n.base.DiskShort.Store(false)
 		if !full {
 			for share := range room.Bytes {
 				room.Bytes[share] = host.Unbounded
@@ -183,7 +181,7 @@ func (n *Node) roomForEntries() (room host.Room) {
 		return room
 	}
 	left -= n.host.UnappliedBytes()
-	n.disk.short.Store(left < reserve)
+	n.base.DiskShort.Store(left < reserve)
 	// A compaction gives way: what it has taken counts as free for what leads to more room.
 	left += log.ScratchBytes() + state.ScratchBytes()
 	for share, of := range sharedReserve {
@@ -230,7 +228,7 @@ func (n *Node) diskTrouble() diskTrouble {
 	} else if n.disk.stalledTicks++; n.disk.stalledTicks >= stallTicks {
 		return diskStandsStill
 	}
-	if n.diskFull() {
+	if n.base.DiskFull() {
 		return diskHasNoRoom
 	}
 	if slow, _ := n.host.DiskSlow(); slow {

@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/host"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 )
 
 // What memtables are still to write counts as taken, and nothing is bounded while there is much
@@ -39,14 +40,14 @@ func TestRoomForEntriesOnTheDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer h.Close()
-		n := &Node{host: h}
+		n := &Node{host: h, base: &hosted.Node{Log: log, State: state}}
 		n.config.Log, n.config.State = log, state
 		want := func(least, most int64, full bool) {
 			t.Helper()
 			room := n.roomForEntries().Bytes[group.NoShare]
-			if room < least || room > most || n.diskFull() != full {
+			if room < least || room > most || n.base.DiskFull() != full {
 				t.Errorf("there is room for %d bytes, want %d to %d; full: %t", room, least, most,
-					n.diskFull())
+					n.base.DiskFull())
 			}
 		}
 		const kept = reserve - reserve/spareRoom

@@ -3,7 +3,10 @@ package node
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // diskPatience is how long the reconciler waits for what it writes, before it says that the log
@@ -20,7 +23,9 @@ var errLogHangs = errors.New("the log has not ended a write for a long time: its
 // INVARIANT: there is one piece of it at a time. What was given up is waited for before the next
 // begins, so that the two never meet; and each piece can be done again.
 type diskWork struct {
-	node *Node
+	tasks *sync.WaitGroup
+	// hangs counts the pieces that were given up.
+	hangs prometheus.Counter
 	// running is closed when the piece that was given up has ended; nil if there is none.
 	running chan struct{}
 }
@@ -36,7 +41,7 @@ func (w *diskWork) do(ctx context.Context, piece func() error) error {
 	done := make(chan struct{})
 	w.running = done
 	// Close waits for it: the databases must be there until it has ended.
-	w.node.tasks.Go(func() {
+	w.tasks.Go(func() {
 		defer close(done)
 		result = piece()
 	})
@@ -56,7 +61,7 @@ func (w *diskWork) wait(ctx context.Context, patience *time.Timer) error {
 		w.running = nil
 		return nil
 	case <-patience.C:
-		w.node.metrics.logHangs.Inc()
+		w.hangs.Inc()
 		return errLogHangs
 	case <-ctx.Done():
 		return ctx.Err()

@@ -3,20 +3,20 @@ package node
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 )
 
 // TestDiskWork: what hangs is given up, is alone for as long as it lasts, and is waited for before
 // anything else.
 func TestDiskWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &Node{}
-		n.metrics = newMetrics(n, prometheus.NewRegistry())
-		w := diskWork{node: n}
+		var tasks sync.WaitGroup
+		w := diskWork{tasks: &tasks, hangs: hosted.NewMetrics(nil).Counter("hangs", "")}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		if err := w.do(ctx, func() error { return nil }); err != nil {
@@ -48,6 +48,6 @@ func TestDiskWork(t *testing.T) {
 			t.Fatal(err)
 		}
 		close(disk)
-		n.tasks.Wait()
+		tasks.Wait()
 	})
 }

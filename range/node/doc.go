@@ -14,8 +14,8 @@
 // # Without the core
 //
 // A node needs the core to be told of changes, and for nothing else. What it was told last lies in
-// the log database (range/node/table): at start it opens its replicas, knows where the others are, and
-// serves; the stream of changes goes on at the revision that it had reached.
+// the log database (range/node/table): at start it opens its replicas, knows where the others are,
+// and serves; the stream of changes goes on at the revision that it had reached.
 //
 // INVARIANT: a replica is removed only on a positive statement of a complete table of this cluster,
 // whose revision is not older than any that was seen: its keyspace was dropped, a later descriptor

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/task"
 )
 
@@ -26,7 +27,7 @@ type elections struct {
 }
 
 type dueGroup struct {
-	h   *hosted
+	h   *hosted.Replica
 	due int64 // of Node.now
 }
 
@@ -50,8 +51,8 @@ func (e *elections) init(n *Node) {
 }
 
 // add has a group looked at when it is due, unless it waits for that already.
-func (e *elections) add(h *hosted, due int64) {
-	if !h.awaiting.CompareAndSwap(false, true) {
+func (e *elections) add(h *hosted.Replica, due int64) {
+	if !h.Lists.Elections.CompareAndSwap(false, true) {
 		return
 	}
 	e.mu.Lock()
@@ -65,7 +66,8 @@ func (e *elections) add(h *hosted, due int64) {
 
 // take removes up to limit groups that are due. If it finds none, wait is when to look again,
 // unless some are added.
-func (e *elections) take(now int64, limit int, into []*hosted) (due []*hosted, wait time.Duration) {
+func (e *elections) take(now int64, limit int, into []*hosted.Replica) (due []*hosted.Replica,
+	wait time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for len(e.mu.queue) > 0 && len(into) < limit && e.mu.queue[0].due <= now {
@@ -82,10 +84,10 @@ func (e *elections) run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	limit := max(1, int(time.Duration(e.node.config.CampaignsPerSecond)*campaignPeriod/time.Second))
-	var batch []*hosted
+	var batch []*hosted.Replica
 	for {
 		var wait time.Duration
-		batch, wait = e.take(e.node.now(), limit, batch[:0])
+		batch, wait = e.take(e.node.base.Now(), limit, batch[:0])
 		for _, h := range batch {
 			e.look(h)
 		}
@@ -112,13 +114,13 @@ func (e *elections) run(ctx context.Context) {
 }
 
 // look starts an election if there is still no leader, and comes back to see what became of it.
-func (e *elections) look(h *hosted) {
+func (e *elections) look(h *hosted.Replica) {
 	n := e.node
-	h.awaiting.Store(false)
-	if h.removed.Load() || h.group.Failed() != nil {
+	h.Lists.Elections.Store(false)
+	if h.Removed.Load() || h.Group.Failed() != nil {
 		return
 	}
-	if leader, _ := h.group.Leader(); leader != 0 {
+	if leader, _ := h.Group.Leader(); leader != 0 {
 		return
 	}
 	// While very many groups are awake, most of those in this queue will hear of a leader without
@@ -128,23 +130,24 @@ func (e *elections) look(h *hosted) {
 	// few have their turn all the same.
 	if n.host.Awake() > busyGroups && n.config.Random()%10 != 0 {
 		wait := time.Second
-		if h.prefersSelf() {
+		if h.PrefersSelf() {
 			wait = n.config.Tick
 		}
-		e.add(h, n.now()+int64(wait)+n.jitter(wait))
+		e.add(h, n.base.Now()+int64(wait)+n.base.Jitter(wait))
 		return
 	}
 	// A node that must not serve leaves the lead to others. One that compares clocks after its
 	// start, or after a jump, is soon done.
-	if n.health.clockRefused() {
-		e.add(h, n.now()+int64(n.config.Tick)+n.jitter(n.config.Tick))
+	if n.health.ClockRefused() {
+		e.add(h, n.base.Now()+int64(n.config.Tick)+n.base.Jitter(n.config.Tick))
 		return
 	}
-	if n.health.fit() && !n.host.Leaving() {
+	if n.health.Fit() && !n.host.Leaving() {
 		n.metrics.campaigns.Inc()
 		// Wake campaigns if the group sleeps and knows no leader; PreVote sees to it that this
 		// disturbs no leader.
-		h.group.Wake()
+		h.Group.Wake()
 	}
-	e.add(h, n.now()+int64(n.config.PatienceWithLeaders)+n.jitter(n.config.PatienceWithLeaders))
+	e.add(h,
+		n.base.Now()+int64(n.config.PatienceWithLeaders)+n.base.Jitter(n.config.PatienceWithLeaders))
 }

@@ -81,9 +81,9 @@ func TestCatchingUpBySnapshot(t *testing.T) {
 			for _, p := range partitions {
 				var index, sum uint64
 				for i := range uint64(3) {
-					at, s, err := c.nodes[i+1].replicas.get(
+					at, s, err := c.nodes[i+1].replicas.Get(
 						keys.PartitionID(p.Id),
-					).replica.Checksum()
+					).Replica.Checksum()
 					if err != nil {
 						t.Fatal(err)
 					}

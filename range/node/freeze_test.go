@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -38,14 +39,14 @@ func TestFrozenAnswersNothing(t *testing.T) {
 			write := s.async(&kvpb.Request{Command: &kvpb.Request_Put{
 				Put: &kvpb.PutRequest{Key: []byte("k150"), Value: []byte("during")}}})
 			time.Sleep(time.Second) // virtual
-			frozen := s.rightLeads().replica.Descriptor().GetFrozen() != nil
+			frozen := s.rightLeads().Replica.Descriptor().GetFrozen() != nil
 			if frozen && (len(read) > 0 || len(write) > 0 || len(moment) > 0) {
 				t.Errorf("answered while it is frozen: %d reads, %d writes, %d moments", len(read),
 					len(write), len(moment))
 			}
 			s.c.await("the freeze ends", time.Minute, func() bool {
 				node, _ := s.c.leaderOf(s.right)
-				return node != 0 && s.hosted(node, s.right).replica.Descriptor().GetFrozen() == nil
+				return node != 0 && s.hosted(node, s.right).Replica.Descriptor().GetFrozen() == nil
 			})
 			for _, answers := range []chan *kvpb.Response{read, write, moment} {
 				if r := <-answers; r.Error != nil && !restart {
@@ -69,7 +70,7 @@ func TestFreezeIsNotEndedByTime(t *testing.T) {
 		s.c.network.lose(func(_ uint64, m *peerpb.RaftMessage) bool { return m.Group == s.left })
 		time.Sleep(10 * mergeTimeout) // virtual
 		for node := range s.c.nodes {
-			if s.hosted(node, s.right).replica.Descriptor().GetFrozen() == nil {
+			if s.hosted(node, s.right).Replica.Descriptor().GetFrozen() == nil {
 				t.Fatalf("node %d: the right one is not frozen any more, and the left one could still "+
 					"consume it", node)
 			}
@@ -77,7 +78,7 @@ func TestFreezeIsNotEndedByTime(t *testing.T) {
 		s.c.network.lose(nil)
 		s.c.await("the freeze ends", time.Minute, func() bool {
 			node, _ := s.c.leaderOf(s.right)
-			return node != 0 && s.hosted(node, s.right).replica.Descriptor().GetFrozen() == nil
+			return node != 0 && s.hosted(node, s.right).Replica.Descriptor().GetFrozen() == nil
 		})
 		s.put("k150", "after")
 	})
@@ -93,7 +94,7 @@ func TestGenerationIsNoProof(t *testing.T) {
 		s.c.core.follow = false
 		s.c.core.mu.Unlock()
 		node, _ := s.leads(s.left)
-		left := s.hosted(node, s.left).replica.Descriptor()
+		left := s.hosted(node, s.left).Replica.Descriptor()
 		child := proto.Clone(left).(*clusterpb.Partition)
 		left = proto.Clone(left).(*clusterpb.Partition)
 		left.End = keys.InternalKey(left, []byte("k050"))
@@ -101,19 +102,19 @@ func TestGenerationIsNoProof(t *testing.T) {
 		child.Id, child.Generation, child.SplitFrom = s.c.next, left.Generation, left.Id
 		child.Start, child.SplitIndex = left.End, 0
 		s.c.next++
-		if err := s.hosted(node, s.left).replica.Reshape().Split(context.Background(), left,
+		if err := s.hosted(node, s.left).Replica.Reshape().Split(context.Background(), left,
 			child); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(3 * mergeTimeout) // virtual
-		if s.hosted(node, s.right).replica.Descriptor().GetFrozen() == nil {
+		if s.hosted(node, s.right).Replica.Descriptor().GetFrozen() == nil {
 			t.Error("the freeze ended, and only the left one's generation was seen to be later")
 		}
 		s.c.core.mu.Lock()
 		s.c.core.follow = true
 		s.c.core.mu.Unlock()
 		s.c.await("the freeze ends", time.Minute, func() bool {
-			return s.hosted(node, s.right).replica.Descriptor().GetFrozen() == nil
+			return s.hosted(node, s.right).Replica.Descriptor().GetFrozen() == nil
 		})
 		s.put("k150", "after")
 	})
@@ -136,8 +137,8 @@ func TestFreezeForWhatIsGone(t *testing.T) {
 		})
 		node, _ := s.leads(middle)
 		of := s.hosted(node, right)
-		if err := of.replica.Reshape().FreezeFor(context.Background(), of.replica.Descriptor(),
-			s.hosted(node, middle).replica.Descriptor()); err != nil {
+		if err := of.Replica.Reshape().FreezeFor(context.Background(), of.Replica.Descriptor(),
+			s.hosted(node, middle).Replica.Descriptor()); err != nil {
 			t.Fatal(err)
 		}
 		s.orderMerge()
@@ -146,7 +147,7 @@ func TestFreezeForWhatIsGone(t *testing.T) {
 		s.give(0, nil)
 		s.c.await("the freeze ends", time.Minute, func() bool {
 			node, _ := s.c.leaderOf(right)
-			return node != 0 && s.hosted(node, right).replica.Descriptor().GetFrozen() == nil
+			return node != 0 && s.hosted(node, right).Replica.Descriptor().GetFrozen() == nil
 		})
 		s.put("k150", "after")
 	})
@@ -158,9 +159,9 @@ func TestThawOfAnotherFreeze(t *testing.T) {
 		s := newMergeTest(t, 3)
 		s.freeze()
 		h := s.rightLeads()
-		f := proto.Clone(h.replica.Descriptor().GetFrozen()).(*clusterpb.Freeze)
+		f := proto.Clone(h.Replica.Descriptor().GetFrozen()).(*clusterpb.Freeze)
 		f.Membership--
-		if err := h.replica.Reshape().Thaw(context.Background(), f); err == nil {
+		if err := h.Replica.Reshape().Thaw(context.Background(), f); err == nil {
 			t.Error("a freeze for one epoch was ended as one for another")
 		}
 	})
@@ -196,7 +197,7 @@ func TestLaggingTableIsNoProof(t *testing.T) {
 	} {
 		table := table.New().With(&clusterpb.TableUpdate{Partitions: c.table})
 		table.Complete = true
-		if got := decidedInTable(table, &hosted{id: 103}, f); got != c.decided {
+		if got := decidedInTable(table, &hosted.Replica{ID: 103}, f); got != c.decided {
 			t.Errorf("a table from %s decides: %v", c.what, got)
 		}
 	}
@@ -210,7 +211,7 @@ func TestIdlePartitionsMergeAfterAnAttempt(t *testing.T) {
 		s.freeze()
 		s.c.await("the freeze ends", time.Minute, func() bool {
 			node, _ := s.c.leaderOf(s.right)
-			return node != 0 && s.hosted(node, s.right).replica.Descriptor().GetFrozen() == nil
+			return node != 0 && s.hosted(node, s.right).Replica.Descriptor().GetFrozen() == nil
 		})
 		s.merge()
 		s.expect("k150", "before")
@@ -250,10 +251,10 @@ func (s *mergeTest) whileNothingIsTaken(id uint64) {
 	follow(false)
 	node, _ := s.leads(id)
 	h := s.hosted(node, id)
-	next := proto.Clone(h.replica.Descriptor()).(*clusterpb.Partition)
+	next := proto.Clone(h.Replica.Descriptor()).(*clusterpb.Partition)
 	next.Membership++
-	for _, err := range []error{h.replica.Reshape().ChangeDescriptor(context.Background(), next),
-		h.replica.Fence(context.Background())} {
+	for _, err := range []error{h.Replica.Reshape().ChangeDescriptor(context.Background(), next),
+		h.Replica.Fence(context.Background())} {
 		if err != nil {
 			s.c.t.Fatal(err)
 		}

@@ -29,7 +29,7 @@ func TestANodeThatIsGoneIsNotHeard(t *testing.T) {
 		c.nodes[1].crash()      // a stop would hand the lead over, with its own vote
 		for range 60 {
 			for _, id := range []uint64{2, 3} {
-				c.nodes[id].replicas.get(keys.PartitionID(p.Id)).group.Wake()
+				c.nodes[id].replicas.Get(keys.PartitionID(p.Id)).Group.Wake()
 			}
 			if node, _ := c.believedLeader(p.Id); node != 0 {
 				t.Fatalf("node %d leads by the vote of one that is gone", node)

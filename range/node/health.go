@@ -1,12 +1,14 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"sync/atomic"
 
 	"github.com/tidemarkdb/tidemark/range/clockhealth"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -14,16 +16,9 @@ import (
 // healthPeriod is how often the node looks at itself.
 const healthPeriod = clockhealth.CheckPeriod
 
-// refusal is why no request is served.
-type refusal struct {
-	code    kvpb.ErrorCode
-	message string
-}
-
 // health is whether this node serves.
 type health struct {
-	// refusal is nil while it does.
-	refusal atomic.Pointer[refusal]
+	*hosted.Health
 	// clockWrong: it does not because its clock is off, or has jumped, so that an operator has to
 	// see to it. That the clock has not been compared yet after a start is over by itself in a
 	// moment.
@@ -35,27 +30,17 @@ type health struct {
 	settled atomic.Bool
 }
 
-// fit says whether this node may lead.
-func (h *health) fit() bool { return h.refusal.Load() == nil }
-
-// clockRefused says whether the clock is why this node does not serve, be it wrong or not compared
-// yet.
-func (h *health) clockRefused() bool {
-	r := h.refusal.Load()
-	return r != nil && r.code == kvpb.ErrorCode_CLOCK_SKEW
-}
-
 // watchHealth looks at the clock and the disks with every tick, and once a second at everything.
 func (n *Node) watchHealth(ctx context.Context) {
-	next := n.now()
+	next := n.base.Now()
 	for task.Pause(ctx, n.config.Tick) == nil {
 		n.considerDisk()
-		changed, due := n.lookAtClock(), n.now() >= next
+		changed, due := n.lookAtClock(), n.base.Now() >= next
 		if !changed && !due {
 			continue
 		}
 		if due {
-			next = n.now() + int64(healthPeriod)
+			next = n.base.Now() + int64(healthPeriod)
 			n.checkClock()
 			n.watchLeaders()
 		}
@@ -63,7 +48,7 @@ func (n *Node) watchHealth(ctx context.Context) {
 		if due {
 			n.lookAtPeers()
 		}
-		if !n.health.fit() {
+		if !n.health.Fit() {
 			n.abdicate()
 		}
 	}
@@ -71,16 +56,15 @@ func (n *Node) watchHealth(ctx context.Context) {
 
 // checkHealth decides whether this node serves.
 func (n *Node) checkHealth() {
-	var r *refusal
+	var r *hosted.Refusal
 	clockWrong := false
-	if err := n.config.Log.Err(); err != nil {
-		r = &refusal{kvpb.ErrorCode_NODE_UNHEALTHY, fmt.Sprintf("node %s: %v", n.config.ID, err)}
-	} else if err := n.config.State.Err(); err != nil {
-		r = &refusal{kvpb.ErrorCode_NODE_UNHEALTHY, fmt.Sprintf("node %s: %v", n.config.ID, err)}
+	if err := cmp.Or(n.config.Log.Err(), n.config.State.Err()); err != nil {
+		r = &hosted.Refusal{Code: kvpb.ErrorCode_NODE_UNHEALTHY,
+			Message: fmt.Sprintf("node %s: %v", n.config.ID, err)}
 	} else {
 		r, clockWrong = n.checkClockState()
 	}
-	n.health.refusal.Store(r)
+	n.health.Refusal.Store(r)
 	n.health.clockWrong.Store(clockWrong)
 	n.metrics.setUnfit(r != nil)
 }
@@ -93,8 +77,8 @@ func (n *Node) Ready() (ready bool, reason string) {
 	if !n.health.started.Load() {
 		return false, "opening its replicas"
 	}
-	if r := n.health.refusal.Load(); r != nil {
-		return false, r.message
+	if r := n.health.Refusal.Load(); r != nil {
+		return false, r.Message
 	}
 	if !n.tables.Load().Complete {
 		return false, "waiting for the partition table from the consistent core"
@@ -107,9 +91,9 @@ func (n *Node) Ready() (ready bool, reason string) {
 		return false, fmt.Sprintf("%d partitions are being created or removed", missing)
 	}
 	leaderless := 0
-	for _, h := range n.replicas.all() {
-		if leader, _ := h.group.Leader(); leader == 0 && h.prefersSelf() &&
-			h.group.Failed() == nil && !h.removed.Load() {
+	for _, h := range n.replicas.All() {
+		if leader, _ := h.Group.Leader(); leader == 0 && h.PrefersSelf() &&
+			h.Group.Failed() == nil && !h.Removed.Load() {
 			leaderless++
 		}
 	}

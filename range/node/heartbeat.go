@@ -28,7 +28,7 @@ const (
 // come urgent ones, which report only of what the core waits for.
 func (n *Node) heartbeats(ctx context.Context) {
 	interval := n.config.Lease / 3
-	failures, missing, answered := 0, false, n.now()
+	failures, missing, answered := 0, false, n.base.Now()
 	var next beats
 	urgent := false
 	for ctx.Err() == nil {
@@ -53,7 +53,7 @@ func (n *Node) heartbeats(ctx context.Context) {
 			n.metrics.heartbeatsFailed.Inc()
 			failures++
 			urgent = false
-			if !missing && time.Duration(n.now()-answered) >= table.MissingAfter {
+			if !missing && time.Duration(n.base.Now()-answered) >= table.MissingAfter {
 				missing = true
 				n.log.Warn("the consistent core does not answer heartbeats; what this node holds "+
 					"is served meanwhile", "error", err)
@@ -63,9 +63,9 @@ func (n *Node) heartbeats(ctx context.Context) {
 		}
 		if missing {
 			n.log.Info("the consistent core answers heartbeats again", "after",
-				time.Duration(n.now()-answered).Round(time.Second))
+				time.Duration(n.base.Now()-answered).Round(time.Second))
 		}
-		failures, missing, answered = 0, false, n.now()
+		failures, missing, answered = 0, false, n.base.Now()
 		n.metrics.heartbeats.Inc()
 		n.metrics.reports.Add(float64(len(batch.reports)))
 		if ms := response.GetLeaseMillis(); ms > 0 {
@@ -74,7 +74,7 @@ func (n *Node) heartbeats(ctx context.Context) {
 		n.health.registered.Store(true)
 		n.orders.take(response.GetOrders())
 		if response.GetWantFull() && !batch.full {
-			n.reports.wantFull(n.leaders.led())
+			n.reports.wantFull(n.leaders.Led())
 			urgent = false
 			continue
 		}
@@ -145,11 +145,11 @@ func (n *Node) stats() *clusterpb.NodeStats {
 	failed := n.failedReplicas()
 	slow, sync := n.host.DiskSlow()
 	stats := &clusterpb.NodeStats{
-		Replicas:        uint64(len(n.replicas.all())),
-		Leaders:         uint64(n.leaders.count()),
+		Replicas:        uint64(len(n.replicas.All())),
+		Leaders:         uint64(n.leaders.Count()),
 		DiskUsedBytes:   n.config.Log.UsedBytes() + n.config.State.UsedBytes(),
 		DiskFreeBytes:   n.config.State.FreeBytes(),
-		DiskFull:        n.diskFull(),
+		DiskFull:        n.base.DiskFull(),
 		DiskSlow:        slow,
 		SyncMicros:      uint64(sync.Microseconds()),
 		ClockUnhealthy:  n.health.clockWrong.Load(),
@@ -161,4 +161,15 @@ func (n *Node) stats() *clusterpb.NodeStats {
 	}
 	n.reportSelf(stats)
 	return stats
+}
+
+// sampleLoads samples the replicas that this node leads.
+func (n *Node) sampleLoads() {
+	now := time.Now()
+	for _, h := range n.leaders.Led() {
+		if h.Load.Sample(now, h.Leading.Load(), h.Replica.Descriptor().GetGeneration(),
+			h.Replica.Work()) {
+			n.reports.changed(h)
+		}
+	}
 }

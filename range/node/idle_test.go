@@ -178,7 +178,7 @@ func TestGarbageIsCollected(t *testing.T) {
 		}
 		versions := func() (n uint64) {
 			for _, m := range c.nodes {
-				n = max(n, m.replicas.get(keys.PartitionID(p.Id)).replica.Stats().Versions)
+				n = max(n, m.replicas.Get(keys.PartitionID(p.Id)).Replica.Stats().Versions)
 			}
 			return n
 		}
@@ -214,8 +214,8 @@ func TestStateIsFlushedSoThatLogsCanGo(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		for _, m := range c.nodes {
-			applied := m.replicas.get(keys.PartitionID(p.Id)).group.Applied()
-			durable, err := m.replicas.get(keys.PartitionID(p.Id)).replica.DurableApplied()
+			applied := m.replicas.Get(keys.PartitionID(p.Id)).Group.Applied()
+			durable, err := m.replicas.Get(keys.PartitionID(p.Id)).Replica.DurableApplied()
 			if err != nil || durable+20 < applied {
 				t.Errorf("node %d: applied %d, durable %d, %v", m.id, applied, durable, err)
 			}
@@ -258,7 +258,7 @@ func TestABrokenReplica(t *testing.T) {
 		c.await("the node is ready", 30*time.Second,
 			func() bool { ready, _ := m.Ready(); return ready })
 		time.Sleep(10 * time.Second)
-		if m.replicas.get(keys.PartitionID(p.Id)) != nil {
+		if m.replicas.Get(keys.PartitionID(p.Id)) != nil {
 			t.Error("the broken replica was replaced")
 		}
 	})
@@ -286,7 +286,7 @@ func TestADamagedCacheIsNotUsed(t *testing.T) {
 			t.Error("a damaged table is in use")
 		}
 		time.Sleep(10 * time.Second)
-		if n := len(m.replicas.all()); n != 4 {
+		if n := len(m.replicas.All()); n != 4 {
 			t.Errorf("%d replicas are open", n)
 		}
 		c.core.setDown(false)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -18,17 +19,17 @@ const leaderlessFor = 10 * time.Second
 // watchLeaders notes since when each partition here has no leader. It runs once a second, on the
 // health goroutine.
 func (n *Node) watchLeaders() {
-	now := n.now()
+	now := n.base.Now()
 	total := 0
-	for _, h := range n.replicas.all() {
-		leader, _ := h.group.Leader()
-		switch since := h.leaderlessSince.Load(); {
-		case leader != 0 || h.group.Failed() != nil || h.removed.Load():
+	for _, h := range n.replicas.All() {
+		leader, _ := h.Group.Leader()
+		switch since := h.LeaderlessSince.Load(); {
+		case leader != 0 || h.Group.Failed() != nil || h.Removed.Load():
 			if since != 0 {
-				h.leaderlessSince.Store(0)
+				h.LeaderlessSince.Store(0)
 			}
 		case since == 0:
-			h.leaderlessSince.Store(max(now, 1))
+			h.LeaderlessSince.Store(max(now, 1))
 		case now-since >= int64(leaderlessFor):
 			total++
 		}
@@ -39,18 +40,18 @@ func (n *Node) watchLeaders() {
 // Leaderless lists the partitions with a replica here that have had no leader for a while, at most
 // limit of them by their ids, and says how many there are, of how many that are here.
 func (n *Node) Leaderless(limit int) (some []*clusterpb.LeaderlessPartition, total, held int) {
-	now, all := n.now(), n.replicas.all()
-	var found []*hosted
+	now, all := n.base.Now(), n.replicas.All()
+	var found []*hosted.Replica
 	for _, h := range all {
-		if since := h.leaderlessSince.Load(); since != 0 && now-since >= int64(leaderlessFor) {
+		if since := h.LeaderlessSince.Load(); since != 0 && now-since >= int64(leaderlessFor) {
 			found = append(found, h)
 		}
 	}
-	slices.SortFunc(found, func(a, b *hosted) int { return cmp.Compare(a.id, b.id) })
+	slices.SortFunc(found, func(a, b *hosted.Replica) int { return cmp.Compare(a.ID, b.ID) })
 	t := n.tables.Load()
 	for _, h := range found[:min(limit, len(found))] {
-		p := h.listed.Load()
-		x := &clusterpb.LeaderlessPartition{Partition: uint64(h.id),
+		p := h.Listed.Load()
+		x := &clusterpb.LeaderlessPartition{Partition: uint64(h.ID),
 			Keyspace: t.Keyspace(keys.KeyspaceID(p.GetKeyspace())).GetName()}
 		for _, r := range p.GetReplicas() {
 			if n.host.PeerDown(r.GetNode()) {
@@ -64,7 +65,7 @@ func (n *Node) Leaderless(limit int) (some []*clusterpb.LeaderlessPartition, tot
 
 // notServing says why this node is of no use at present, though it has been: one sentence each.
 func (n *Node) notServing() (reasons []string) {
-	if n.diskFull() {
+	if n.base.DiskFull() {
 		reasons = append(reasons, fmt.Sprintf("the disk of node %s is below its reserve: %d "+
 			"bytes are left; free disk space",
 			n.config.ID, min(n.config.State.FreeBytes(), n.config.Log.FreeBytes())))

@@ -2,6 +2,7 @@ package node
 
 import (
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -12,10 +13,10 @@ import (
 //
 // INVARIANT: no replica here needs it. One that does lies to the left of it, and has not come to
 // the merge yet, so the table has a later epoch of its partition than the replica has.
-func (n *Node) leftOver(t *table.Table, h *hosted) bool {
-	d := h.replica.Descriptor()
+func (n *Node) leftOver(t *table.Table, h *hosted.Replica) bool {
+	d := h.Replica.Descriptor()
 	if d.GetMembership() == 0 {
-		d = h.listed.Load() // it was to be filled
+		d = h.Listed.Load() // it was to be filled
 	}
 	return n.consumedInTable(t, d)
 }
@@ -30,8 +31,8 @@ func (n *Node) consumedInTable(t *table.Table, d *clusterpb.Partition) bool {
 	}
 	for _, o := range n.shared.Spans.LeftOf(d) {
 		id := keys.PartitionID(o.GetId())
-		if h := n.replicas.get(id); h != nil && h.replica.Descriptor().GetMembership() != 0 {
-			o = h.replica.Descriptor()
+		if h := n.replicas.Get(id); h != nil && h.Replica.Descriptor().GetMembership() != 0 {
+			o = h.Replica.Descriptor()
 		}
 		if listed := t.Partition(id); listed == nil || keys.CompareEpochs(o, listed) < 0 {
 			return false

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/birth"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
@@ -60,9 +61,11 @@ type merging struct {
 		sync.Mutex
 		// frozen are the freezes of partitions here.
 		frozen map[keys.PartitionID]frozenSince
+		// thawing are those whose freeze a goroutine ends.
+		thawing map[*hosted.Replica]struct{}
 		// ended are replicas that were consumed and are still open, and closed those whose logs are
 		// still there.
-		ended  []*hosted
+		ended  []*hosted.Replica
 		closed []raftlog.Identity
 		// by says what merged partitions are a part of, and order which of them came first.
 		by    map[keys.PartitionID]*clusterpb.Partition
@@ -80,6 +83,7 @@ func (m *merging) init(n *Node) {
 	m.node, m.wakeWatch, m.wakeBury = n, task.NewSignal(), task.NewSignal()
 	m.burying = make(chan struct{}, 1)
 	m.mu.frozen = make(map[keys.PartitionID]frozenSince)
+	m.mu.thawing = make(map[*hosted.Replica]struct{})
 	m.mu.by = make(map[keys.PartitionID]*clusterpb.Partition)
 }
 
@@ -91,25 +95,28 @@ func (m *merging) right(right *clusterpb.Partition, index uint64) (replica.Right
 	}
 	h := m.opened(keys.PartitionID(right.GetId()))
 	switch {
-	case h == nil || h.removed.Load():
+	case h == nil || h.Removed.Load():
 		return nil, errors.New("there is no replica of it here")
-	case h.group.Failed() != nil:
-		return nil, fmt.Errorf("its replica here has failed: %w", h.group.Failed())
+	case h.Group.Failed() != nil:
+		return nil, fmt.Errorf("its replica here has failed: %w", h.Group.Failed())
 	}
-	return hostedRight{h}, nil
+	return hostedRight{h, n}, nil
 }
 
 // hostedRight is the open replica of a partition that is consumed here.
-type hostedRight struct{ h *hosted }
+type hostedRight struct {
+	h    *hosted.Replica
+	node *Node
+}
 
-func (r hostedRight) Replica() *replica.Replica { return r.h.replica }
+func (r hostedRight) Replica() *replica.Replica { return r.h.Replica }
 
 func (r hostedRight) Entries(after, last uint64, do func([]group.Entry) error) error {
-	return birth.EachPiece(r.h.group.Storage(), after, last, do)
+	return birth.EachPiece(r.h.Group.Storage(), after, last, do)
 }
 
 func (r hostedRight) Consumed(by *clusterpb.Partition) {
-	n := r.h.node
+	n := r.node
 	if g := n.host.Group(keys.PartitionID(by.GetId())); g != nil {
 		g.ForgetBeginning()
 	}
@@ -119,17 +126,17 @@ func (r hostedRight) Consumed(by *clusterpb.Partition) {
 // open finds a replica whose partition's span a snapshot takes over; see replica.Node.Open.
 func (m *merging) open(id keys.PartitionID) *replica.Replica {
 	if h := m.opened(id); h != nil {
-		return h.replica
+		return h.Replica
 	}
 	return nil
 }
 
 // opened finds a replica, after it has come to be among the node's if it is being opened.
-func (m *merging) opened(id keys.PartitionID) *hosted {
+func (m *merging) opened(id keys.PartitionID) *hosted.Replica {
 	n := m.node
 	for !n.closed.Load() {
 		_, opening := n.opening.Load(id)
-		if h := n.replicas.get(id); h != nil || !opening {
+		if h := n.replicas.Get(id); h != nil || !opening {
 			return h
 		}
 		time.Sleep(time.Millisecond)
@@ -141,7 +148,7 @@ func (m *merging) opened(id keys.PartitionID) *hosted {
 func (m *merging) taken(id keys.PartitionID, by *clusterpb.Partition) {
 	n := m.node
 	n.metrics.mergedBySnapshot.Inc()
-	if h := n.replicas.get(id); h != nil {
+	if h := n.replicas.Get(id); h != nil {
 		m.end(h, by)
 		return
 	}
@@ -159,10 +166,10 @@ func (m *merging) taken(id keys.PartitionID, by *clusterpb.Partition) {
 }
 
 // end has a replica closed that was consumed.
-func (m *merging) end(h *hosted, by *clusterpb.Partition) {
+func (m *merging) end(h *hosted.Replica, by *clusterpb.Partition) {
 	m.mu.Lock()
 	m.mu.ended = append(m.mu.ended, h)
-	m.rememberLocked(h.id, by)
+	m.rememberLocked(h.ID, by)
 	m.mu.Unlock()
 	m.node.metrics.merged.Inc()
 	m.wakeBury.Send()
@@ -233,30 +240,30 @@ func (m *merging) closeEnded() {
 	ended := m.mu.ended
 	m.mu.ended = nil
 	m.mu.Unlock()
-	var closed []*hosted
+	var closed []*hosted.Replica
 	for _, h := range ended {
-		if h.removed.Swap(true) {
+		if h.Removed.Swap(true) {
 			// The reconciler has closed it before, and takes from the disk what it has of its own.
-			h.moved.Store(true)
-			h.takenOver.Store(true)
-			n.reconciler.lookAt(h.id)
+			h.Removal.Moved.Store(true)
+			h.Removal.TakenOver.Store(true)
+			n.reconciler.lookAt(h.ID)
 			continue
 		}
-		n.host.Remove(h.group)
-		n.leaders.forget(h)
+		n.host.Remove(h.Group)
+		n.leaders.Forget(h)
 		n.collector.forget(h)
-		n.giveBack.Forget(h.id)
+		n.giveBack.Forget(h.ID)
 		n.births.forget(h)
 		n.young.forget(h)
 		closed = append(closed, h)
 	}
-	n.replicas.change(nil, closed)
+	n.replicas.Change(nil, closed)
 	for _, h := range closed {
 		n.reports.changedLeader(h) // it is not led here any more
-		h.replica.AnswerHeld()
-		h.replica.Close()
+		h.Replica.AnswerHeld()
+		h.Replica.Close()
 		m.mu.Lock()
-		m.mu.closed = append(m.mu.closed, h.identity)
+		m.mu.closed = append(m.mu.closed, h.Identity)
 		m.mu.Unlock()
 	}
 	if len(ended) > 0 {
@@ -293,7 +300,7 @@ func (m *merging) removeLogs() error {
 func (m *merging) froze(id keys.PartitionID, f *clusterpb.Freeze) {
 	m.mu.Lock()
 	if known, found := m.mu.frozen[id]; !found || !proto.Equal(known.freeze, f) {
-		m.mu.frozen[id] = frozenSince{f, m.node.now()}
+		m.mu.frozen[id] = frozenSince{f, m.node.base.Now()}
 	}
 	m.mu.Unlock()
 	m.wakeWatch.Send()
@@ -324,8 +331,8 @@ func (m *merging) lookAtFrozen(ctx context.Context, working *sync.WaitGroup) boo
 	all := maps.Clone(m.mu.frozen)
 	m.mu.Unlock()
 	for id, f := range all {
-		late := n.now()-f.at > int64(mergeTimeout)
-		h := n.replicas.get(id)
+		late := n.base.Now()-f.at > int64(mergeTimeout)
+		h := n.replicas.Get(id)
 		if h == nil {
 			// It may be opening.
 			if late {
@@ -333,17 +340,17 @@ func (m *merging) lookAtFrozen(ctx context.Context, working *sync.WaitGroup) boo
 			}
 			continue
 		}
-		if !proto.Equal(h.replica.Descriptor().GetFrozen(), f.freeze) || h.removed.Load() ||
-			h.replica.ConsumedBy() != nil {
+		if !proto.Equal(h.Replica.Descriptor().GetFrozen(), f.freeze) || h.Removed.Load() ||
+			h.Replica.ConsumedBy() != nil {
 			m.melted(id, f)
 			continue
 		}
 		do := m.due(h, f.freeze, late)
-		if do == nil || !h.thawing.CompareAndSwap(false, true) {
+		if do == nil || !m.beginThaw(h) {
 			continue
 		}
 		working.Go(func() {
-			defer h.thawing.Store(false)
+			defer m.endThaw(h)
 			limited, cancel := context.WithTimeout(ctx, mergeTimeout)
 			defer cancel()
 			if err := do(limited); err != nil && ctx.Err() == nil {
@@ -353,6 +360,23 @@ func (m *merging) lookAtFrozen(ctx context.Context, working *sync.WaitGroup) boo
 		})
 	}
 	return len(all) > 0
+}
+
+// beginThaw says that a goroutine is to end a partition's freeze; false if another one does.
+func (m *merging) beginThaw(h *hosted.Replica) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, other := m.mu.thawing[h]; other {
+		return false
+	}
+	m.mu.thawing[h] = struct{}{}
+	return true
+}
+
+func (m *merging) endThaw(h *hosted.Replica) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.mu.thawing, h)
 }
 
 // melted forgets a freeze that is over, if it is the last one that is known of its partition.
@@ -365,19 +389,20 @@ func (m *merging) melted(id keys.PartitionID, f frozenSince) {
 }
 
 // due is what this node has to do to end a freeze; nil: nothing.
-func (m *merging) due(h *hosted, f *clusterpb.Freeze, late bool) func(context.Context) error {
+func (m *merging) due(h *hosted.Replica, f *clusterpb.Freeze,
+	late bool) func(context.Context) error {
 	n := m.node
-	left := n.replicas.get(keys.PartitionID(f.GetPartition()))
-	if left != nil && !left.removed.Load() && late && left.leading.Load() && !left.ordered.Load() &&
-		keys.CompareEpochs(left.replica.Descriptor(), namedBy(f)) == 0 {
+	left := n.replicas.Get(keys.PartitionID(f.GetPartition()))
+	if left != nil && !left.Removed.Load() && late && left.Leading.Load() && !n.orders.busy(left) &&
+		keys.CompareEpochs(left.Replica.Descriptor(), namedBy(f)) == 0 {
 		return func(ctx context.Context) error { return n.giveUpMerge(ctx, left, f) }
 	}
-	if !h.leading.Load() || !n.decidedHere(left, f) && !decidedInTable(n.tables.Load(), h, f) {
+	if !h.Leading.Load() || !n.decidedHere(left, f) && !decidedInTable(n.tables.Load(), h, f) {
 		return nil
 	}
 	return func(ctx context.Context) error {
 		defer n.settling.add(h)
-		return h.replica.Reshape().Thaw(ctx, f)
+		return h.Replica.Reshape().Thaw(ctx, f)
 	}
 }
 
@@ -391,11 +416,11 @@ func namedBy(f *clusterpb.Freeze) *clusterpb.Partition {
 // INVARIANT: a merge raises the generation. So a later membership of the generation that the freeze
 // names proves it. A later generation does not: the left neighbour may have consumed the frozen
 // one, split again, and come here by a snapshot that does not reach to the frozen one.
-func (n *Node) decidedHere(left *hosted, f *clusterpb.Freeze) bool {
-	if left == nil || left.removed.Load() {
+func (n *Node) decidedHere(left *hosted.Replica, f *clusterpb.Freeze) bool {
+	if left == nil || left.Removed.Load() {
 		return false
 	}
-	now := left.replica.Descriptor()
+	now := left.Replica.Descriptor()
 	return now.GetGeneration() == f.GetGeneration() && now.GetMembership() > f.GetMembership()
 }
 
@@ -407,8 +432,8 @@ func (n *Node) decidedHere(left *hosted, f *clusterpb.Freeze) bool {
 //
 // INVARIANT: later it has to be. The table here may lag, and list what the left neighbour has split
 // off from.
-func decidedInTable(t *table.Table, h *hosted, f *clusterpb.Freeze) bool {
-	listed := t.Partition(h.id)
+func decidedInTable(t *table.Table, h *hosted.Replica, f *clusterpb.Freeze) bool {
+	listed := t.Partition(h.ID)
 	if !t.Complete || listed == nil {
 		return false
 	}
@@ -423,59 +448,59 @@ func decidedInTable(t *table.Table, h *hosted, f *clusterpb.Freeze) bool {
 }
 
 // giveUpMerge gives the attempt up for which the right neighbour of a partition is frozen.
-func (n *Node) giveUpMerge(ctx context.Context, left *hosted, f *clusterpb.Freeze) error {
+func (n *Node) giveUpMerge(ctx context.Context, left *hosted.Replica, f *clusterpb.Freeze) error {
 	// Whatever becomes of it, the core has made its order for an epoch that is over, or is about to
 	// be.
 	defer n.settling.outdated(left)
-	now := left.replica.Descriptor()
+	now := left.Replica.Descriptor()
 	if now.GetGeneration() != f.GetGeneration() || now.GetMembership() != f.GetMembership() {
 		return nil
 	}
 	next := proto.Clone(now).(*clusterpb.Partition)
 	next.Membership++
-	if err := left.replica.Reshape().ChangeDescriptor(ctx, next); err != nil {
+	if err := left.Replica.Reshape().ChangeDescriptor(ctx, next); err != nil {
 		return err
 	}
 	n.metrics.mergesGivenUp.Inc()
 	n.log.Info("an attempt to merge a partition with its right neighbour was given up", "partition",
-		left.id)
+		left.ID)
 	return nil
 }
 
 // consume carries an order out by which a partition consumes its right neighbour.
-func (n *Node) consume(ctx context.Context, h *hosted, o *order) error {
-	right := n.replicas.get(keys.PartitionID(o.GetConsume().GetId()))
-	if right == nil || right.removed.Load() || !right.leading.Load() {
+func (n *Node) consume(ctx context.Context, h *hosted.Replica, o *order) error {
+	right := n.replicas.Get(keys.PartitionID(o.GetConsume().GetId()))
+	if right == nil || right.Removed.Load() || !right.Leading.Load() {
 		return fmt.Errorf("partition %d is not led here", o.GetConsume().GetId())
 	}
-	now, neighbour := h.replica.Descriptor(), right.replica.Descriptor()
+	now, neighbour := h.Replica.Descriptor(), right.Replica.Descriptor()
 	// One that is frozen for this epoch already is gone on with.
-	again := proto.Equal(neighbour.GetFrozen(), &clusterpb.Freeze{Partition: uint64(h.id),
+	again := proto.Equal(neighbour.GetFrozen(), &clusterpb.Freeze{Partition: uint64(h.ID),
 		Generation: now.GetGeneration(), Membership: now.GetMembership()})
 	if !again && keys.CompareEpochs(neighbour, o.GetConsume()) != 0 {
 		n.settling.outdated(right)
 		return fmt.Errorf("partition %s is at epoch (%d, %d), and was to be merged at epoch (%d, %d)",
-			right.id, neighbour.GetGeneration(), neighbour.GetMembership(),
+			right.ID, neighbour.GetGeneration(), neighbour.GetMembership(),
 			o.GetConsume().GetGeneration(), o.GetConsume().GetMembership())
 	}
 	limited, cancel := context.WithTimeout(ctx, mergeTimeout)
 	defer cancel()
 	if !again {
-		if err := right.replica.Reshape().FreezeFor(limited, neighbour, now); err != nil {
+		if err := right.Replica.Reshape().FreezeFor(limited, neighbour, now); err != nil {
 			return err
 		}
 	}
 	err := n.allHaveFreeze(limited, right)
 	if err == nil {
-		err = h.replica.Reshape().Consume(limited, o.Target, right.replica)
+		err = h.Replica.Reshape().Consume(limited, o.Target, right.Replica)
 	}
 	if err != nil && ctx.Err() == nil {
 		// It is asked for again; no request is to wait for that.
 		limited, cancel := context.WithTimeout(ctx, mergeTimeout)
 		defer cancel()
-		giveUp := n.giveUpMerge(limited, h, right.replica.Descriptor().GetFrozen())
+		giveUp := n.giveUpMerge(limited, h, right.Replica.Descriptor().GetFrozen())
 		if giveUp != nil {
-			n.log.Warn("an attempt to merge a partition cannot be given up yet", "partition", h.id,
+			n.log.Warn("an attempt to merge a partition cannot be given up yet", "partition", h.ID,
 				"error", giveUp)
 		}
 	}
@@ -484,17 +509,17 @@ func (n *Node) consume(ctx context.Context, h *hosted, o *order) error {
 
 // allHaveFreeze waits until all replicas of a partition that is led here have the entry in their
 // logs by which it was frozen.
-func (n *Node) allHaveFreeze(ctx context.Context, right *hosted) error {
-	index, frozen := right.replica.FrozenAt()
+func (n *Node) allHaveFreeze(ctx context.Context, right *hosted.Replica) error {
+	index, frozen := right.Replica.FrozenAt()
 	if !frozen {
-		return fmt.Errorf("partition %s is not frozen any more", right.id)
+		return fmt.Errorf("partition %s is not frozen any more", right.ID)
 	}
 	for {
 		followers, ok := followersOf(ctx, right)
 		lacks := uint64(0)
-		for _, r := range right.replica.Descriptor().GetReplicas() {
+		for _, r := range right.Replica.Descriptor().GetReplicas() {
 			id := keys.ReplicaID(r.GetReplica())
-			if id != right.self && (!ok || followers[id].Match < index) {
+			if id != right.Self && (!ok || followers[id].Match < index) {
 				lacks = r.GetNode()
 			}
 		}
@@ -502,40 +527,40 @@ func (n *Node) allHaveFreeze(ctx context.Context, right *hosted) error {
 			return nil
 		}
 		if task.Pause(ctx, matchCheck) != nil {
-			return fmt.Errorf("node %d does not have all of partition %s", lacks, right.id)
+			return fmt.Errorf("node %d does not have all of partition %s", lacks, right.ID)
 		}
 	}
 }
 
 // mergeObstacle is what a merge has to wait for, in words; empty: nothing.
-func (n *Node) mergeObstacle(ctx context.Context, h *hosted, o *order) []string {
-	right := n.replicas.get(keys.PartitionID(o.GetConsume().GetId()))
-	if right == nil || right.removed.Load() || !right.leading.Load() {
+func (n *Node) mergeObstacle(ctx context.Context, h *hosted.Replica, o *order) []string {
+	right := n.replicas.Get(keys.PartitionID(o.GetConsume().GetId()))
+	if right == nil || right.Removed.Load() || !right.Leading.Load() {
 		return []string{fmt.Sprintf("partition %d, its right neighbour, is led by another node",
 			o.GetConsume().GetId())}
 	}
-	now := h.replica.Descriptor()
-	if f := right.replica.Descriptor().GetFrozen(); f != nil && (f.GetPartition() != uint64(h.id) ||
+	now := h.Replica.Descriptor()
+	if f := right.Replica.Descriptor().GetFrozen(); f != nil && (f.GetPartition() != uint64(h.ID) ||
 		keys.CompareEpochs(now, namedBy(f)) != 0) {
-		return []string{fmt.Sprintf("an earlier attempt to merge partition %s has to end", right.id)}
+		return []string{fmt.Sprintf("an earlier attempt to merge partition %s has to end", right.ID)}
 	}
 	var waits []string
-	for _, of := range [...]*hosted{h, right} {
+	for _, of := range [...]*hosted.Replica{h, right} {
 		followers, ok := followersOf(ctx, of)
 		if !ok {
 			return append(waits, "the leader does not answer")
 		}
-		last := of.group.Applied()
-		for _, r := range of.replica.Descriptor().GetReplicas() {
+		last := of.Group.Applied()
+		for _, r := range of.Replica.Descriptor().GetReplicas() {
 			id := keys.ReplicaID(r.GetReplica())
 			p := followers[id]
 			switch {
-			case id == of.self:
+			case id == of.Self:
 			case !p.Active || n.host.PeerDown(r.GetNode()):
 				waits = append(waits, fmt.Sprintf("node %d does not answer", r.GetNode()))
 			case p.Snapshot || p.Match+nearlyAll < last:
 				waits = append(waits, fmt.Sprintf("node %d does not have everything of partition %s yet",
-					r.GetNode(), of.id))
+					r.GetNode(), of.ID))
 			}
 		}
 	}

@@ -57,7 +57,7 @@ func mergeOfOneID(t *testing.T, forged string) {
 	intents := func(n int) func() bool {
 		return func() bool {
 			for id := range s.c.nodes {
-				if s.hosted(id, s.left).replica.Intents() != n {
+				if s.hosted(id, s.left).Replica.Intents() != n {
 					return false
 				}
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/birth"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -110,9 +111,9 @@ func (s *mergeTest) leads(id uint64) (node, term uint64) {
 func (s *mergeTest) handOver(id, to uint64) {
 	s.c.t.Helper()
 	from, _ := s.leads(id)
-	s.hosted(from, id).replica.TransferLeader(s.hosted(to, id).self)
+	s.hosted(from, id).Replica.TransferLeader(s.hosted(to, id).Self)
 	deadline := time.Now().Add(time.Minute)
-	for !s.hosted(to, id).replica.Serving() {
+	for !s.hosted(to, id).Replica.Serving() {
 		if time.Now().After(deadline) {
 			s.c.t.Fatalf("node %d does not come to lead partition %d", to, id)
 		}
@@ -120,12 +121,12 @@ func (s *mergeTest) handOver(id, to uint64) {
 	}
 }
 
-func (s *mergeTest) hosted(node, id uint64) *hosted {
-	return s.c.nodes[node].replicas.get(keys.PartitionID(id))
+func (s *mergeTest) hosted(node, id uint64) *hosted.Replica {
+	return s.c.nodes[node].replicas.Get(keys.PartitionID(id))
 }
 
 // rightLeads is the right partition's replica that leads.
-func (s *mergeTest) rightLeads() *hosted {
+func (s *mergeTest) rightLeads() *hosted.Replica {
 	node, _ := s.leads(s.right)
 	return s.hosted(node, s.right)
 }
@@ -134,9 +135,9 @@ func (s *mergeTest) rightLeads() *hosted {
 func (s *mergeTest) freeze() {
 	s.c.t.Helper()
 	node, _ := s.leads(s.left)
-	left := s.hosted(node, s.left).replica.Descriptor()
+	left := s.hosted(node, s.left).Replica.Descriptor()
 	h := s.rightLeads()
-	if err := h.replica.Reshape().FreezeFor(context.Background(), h.replica.Descriptor(),
+	if err := h.Replica.Reshape().FreezeFor(context.Background(), h.Replica.Descriptor(),
 		left); err != nil {
 		s.c.t.Fatal(err)
 	}
@@ -148,7 +149,7 @@ func (s *mergeTest) async(q *kvpb.Request) chan *kvpb.Response {
 	sequence++
 	q.Id, q.Sequence = sequence, sequence
 	q.Partition, q.Term = s.right, term
-	q.Generation = s.hosted(node, s.right).replica.Descriptor().GetGeneration()
+	q.Generation = s.hosted(node, s.right).Replica.Descriptor().GetGeneration()
 	answers := make(chan *kvpb.Response, 1)
 	handle(s.c.nodes[node].Node, 77, []*kvpb.Request{q}, func(r *kvpb.Response) { answers <- r })
 	return answers
@@ -158,7 +159,7 @@ func (s *mergeTest) async(q *kvpb.Request) chan *kvpb.Response {
 func (s *mergeTest) route() *kvpb.PartitionRoute {
 	node, term := s.leads(s.right)
 	return &kvpb.PartitionRoute{Partition: s.right, Term: term,
-		Generation: s.hosted(node, s.right).replica.Descriptor().GetGeneration()}
+		Generation: s.hosted(node, s.right).Replica.Descriptor().GetGeneration()}
 }
 
 // A merge is taken back if not all replicas of the right one have the freeze: one of them could not
@@ -170,7 +171,7 @@ func TestMergeWaitsForAll(t *testing.T) {
 		away := node%3 + 1
 		begun := false
 		s.c.network.lose(func(to uint64, m *peerpb.RaftMessage) bool {
-			begun = begun || s.hosted(node, s.right).replica.Descriptor().GetFrozen() != nil
+			begun = begun || s.hosted(node, s.right).Replica.Descriptor().GetFrozen() != nil
 			for _, e := range m.Entries {
 				// The entry that freezes it, which is not applied anywhere yet, has the left one's id.
 				begun = begun || m.Group == s.right && bytes.Contains(e.GetData(), []byte{0x72, 0x06})
@@ -180,11 +181,11 @@ func TestMergeWaitsForAll(t *testing.T) {
 		s.orderMerge()
 		s.c.await("the attempt is taken back", time.Minute, func() bool {
 			node, _ := s.c.leaderOf(s.left)
-			return node != 0 && s.hosted(node, s.left).replica.Descriptor().GetMembership() > 1
+			return node != 0 && s.hosted(node, s.left).Replica.Descriptor().GetMembership() > 1
 		})
 		s.give(0, nil)
 		for id := range s.c.nodes {
-			if s.hosted(id, s.left).replica.Descriptor().GetGeneration() != 2 {
+			if s.hosted(id, s.left).Replica.Descriptor().GetGeneration() != 2 {
 				t.Errorf("node %d: they merged, and node %d did not have the freeze", id, away)
 			}
 		}
@@ -238,13 +239,13 @@ func TestMergeInherits(t *testing.T) {
 		}
 		left, right := s.hosted(node, s.left), s.hosted(node, s.right)
 		s.freeze()
-		target := proto.Clone(left.replica.Descriptor()).(*clusterpb.Partition)
-		target.End, target.Generation = right.replica.Descriptor().End, 3
+		target := proto.Clone(left.Replica.Descriptor()).(*clusterpb.Partition)
+		target.End, target.Generation = right.Replica.Descriptor().End, 3
 		if err := n.allHaveFreeze(context.Background(), right); err != nil {
 			t.Fatal(err)
 		}
-		if err := left.replica.Reshape().Consume(context.Background(), target,
-			right.replica); err != nil {
+		if err := left.Replica.Reshape().Consume(context.Background(), target,
+			right.Replica); err != nil {
 			t.Fatal(err)
 		}
 		_, term = s.leads(s.left)
@@ -261,7 +262,7 @@ func TestMergeInherits(t *testing.T) {
 		}
 		s.c.await("all have merged", time.Minute, func() bool {
 			for id := range s.c.nodes {
-				if s.hosted(id, s.left).replica.Intents() != 1 {
+				if s.hosted(id, s.left).Replica.Intents() != 1 {
 					return false
 				}
 			}
@@ -278,7 +279,7 @@ func (s *mergeTest) lag(away uint64, meanwhile func()) {
 	lead, _ := s.leads(s.right)
 	h := s.hosted(lead, s.right)
 	s.c.network.lose(func(to uint64, m *peerpb.RaftMessage) bool {
-		begun = begun || h.replica.Descriptor().GetFrozen() != nil
+		begun = begun || h.Replica.Descriptor().GetFrozen() != nil
 		return begun && to == away && m.Group != s.right
 	})
 	s.merge()
@@ -298,11 +299,11 @@ func (s *mergeTest) lag(away uint64, meanwhile func()) {
 		time.Sleep(30 * time.Second) // virtual: logs are truncated
 	}
 	node, _ := s.leads(s.left)
-	if first, _, _ := s.hosted(node, s.left).group.Storage().Extent(); first < 200 {
+	if first, _, _ := s.hosted(node, s.left).Group.Storage().Extent(); first < 200 {
 		s.c.t.Fatalf("the log still begins at %d", first)
 	}
 	if s.hosted(away, s.right) == nil ||
-		s.hosted(away, s.left).replica.Descriptor().GetGeneration() != 2 {
+		s.hosted(away, s.left).Replica.Descriptor().GetGeneration() != 2 {
 		s.c.t.Fatalf("node %d has come to the merge", away)
 	}
 }
@@ -318,19 +319,19 @@ func (s *mergeTest) whole(m *member) {
 	}()
 	s.c.await("a node has the replicas of the table, and no others", 3*time.Minute, func() bool {
 		parts := s.partitions()
-		why = fmt.Sprintf("%d replicas of %d", len(m.replicas.all()), len(parts))
+		why = fmt.Sprintf("%d replicas of %d", len(m.replicas.All()), len(parts))
 		for _, p := range parts {
-			h := m.replicas.get(keys.PartitionID(p.Id))
-			if (h != nil) != (m.replicaHere(p) != nil) {
+			h := m.replicas.Get(keys.PartitionID(p.Id))
+			if (h != nil) != (m.base.ReplicaHere(p) != nil) {
 				why = fmt.Sprintf("partition %d: %v", p.Id, h != nil)
 				return false
 			}
-			if h != nil && keys.CompareEpochs(h.replica.Descriptor(), p) != 0 {
-				why = fmt.Sprintf("partition %d: %v, %v", p.Id, h.replica.Descriptor(), p)
+			if h != nil && keys.CompareEpochs(h.Replica.Descriptor(), p) != 0 {
+				why = fmt.Sprintf("partition %d: %v, %v", p.Id, h.Replica.Descriptor(), p)
 				return false
 			}
 		}
-		for id := range m.replicas.all() {
+		for id := range m.replicas.All() {
 			if m.tables.Load().Partition(id) == nil {
 				why = fmt.Sprintf("partition %s is left", id)
 				return false
@@ -361,13 +362,13 @@ func TestClosedLeftFirst(t *testing.T) {
 			s.splitAt(at)
 		}
 		m := s.c.nodes[1]
-		var gone []*hosted
-		for _, h := range m.replicas.all() {
+		var gone []*hosted.Replica
+		for _, h := range m.replicas.All() {
 			gone = append(gone, h)
 		}
 		leftFirst(gone)
 		for i := 1; i < len(gone); i++ {
-			a, b := gone[i-1].replica.Descriptor(), gone[i].replica.Descriptor()
+			a, b := gone[i-1].Replica.Descriptor(), gone[i].Replica.Descriptor()
 			if !bytes.Equal(a.End, b.Start) {
 				t.Errorf("what begins at %q is closed after what ends at %q", b.Start, a.End)
 			}
@@ -419,13 +420,13 @@ func TestMergeOfAnotherEpoch(t *testing.T) {
 		left, right := s.hosted(node, s.left), s.hosted(node, s.right)
 		s.freeze()
 		if err := s.c.nodes[node].giveUpMerge(context.Background(), left,
-			right.replica.Descriptor().GetFrozen()); err != nil {
+			right.Replica.Descriptor().GetFrozen()); err != nil {
 			t.Fatal(err)
 		}
-		target := proto.Clone(left.replica.Descriptor()).(*clusterpb.Partition)
-		target.End, target.Generation = right.replica.Descriptor().End, 3
-		if err := left.replica.Reshape().Consume(context.Background(), target,
-			right.replica); err == nil {
+		target := proto.Clone(left.Replica.Descriptor()).(*clusterpb.Partition)
+		target.End, target.Generation = right.Replica.Descriptor().End, 3
+		if err := left.Replica.Reshape().Consume(context.Background(), target,
+			right.Replica); err == nil {
 			t.Error("it consumes what was frozen for an epoch that it had before")
 		}
 	})
@@ -455,23 +456,23 @@ func TestMergeThatFailsHere(t *testing.T) {
 		begun := false
 		h := s.hosted(node, s.right)
 		s.c.network.lose(func(to uint64, m *peerpb.RaftMessage) bool {
-			begun = begun || h.replica.Descriptor().GetFrozen() != nil
+			begun = begun || h.Replica.Descriptor().GetFrozen() != nil
 			return begun && to == away && m.Group == s.right && m.Commit > 0 && len(m.Entries) == 0
 		})
 		s.merge()
 		s.c.network.lose(nil)
 		s.c.await("it fails, or has come to the freeze before", time.Minute, func() bool {
 			left := s.hosted(away, s.left)
-			return left.group.Failed() != nil || left.replica.Descriptor().GetGeneration() == 3
+			return left.Group.Failed() != nil || left.Replica.Descriptor().GetGeneration() == 3
 		})
-		if s.hosted(away, s.left).group.Failed() == nil {
+		if s.hosted(away, s.left).Group.Failed() == nil {
 			t.Fatal("the merge was applied without the log")
 		}
 		right := s.hosted(away, s.right)
 		done := make(chan error, 1)
 		go func() {
-			at, _ := right.replica.Applied()
-			done <- birth.EachPiece(right.group.Storage(), at, at+1, right.replica.Apply)
+			at, _ := right.Replica.Applied()
+			done <- birth.EachPiece(right.Group.Storage(), at, at+1, right.Replica.Apply)
 		}()
 		s.c.await("the right one goes on", time.Minute, func() bool { return len(done) > 0 })
 		m.stop()

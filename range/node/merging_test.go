@@ -177,14 +177,14 @@ func (s *reshaper) atRest() {
 			}
 		}()
 		c.await("a node has the replicas of the table", 3*time.Minute, func() bool {
-			all := m.replicas.all()
+			all := m.replicas.All()
 			why = fmt.Sprintf("%d replicas on node %d", len(all), m.id)
 			for id, h := range all {
 				p := m.tables.Load().Partition(id)
-				if p == nil || h.replica.Descriptor().GetFrozen() != nil ||
-					keys.CompareEpochs(p, h.replica.Descriptor()) != 0 {
+				if p == nil || h.Replica.Descriptor().GetFrozen() != nil ||
+					keys.CompareEpochs(p, h.Replica.Descriptor()) != 0 {
 					why += fmt.Sprintf(": partition %s is %v here, and in the table %v", id,
-						h.replica.Descriptor(), p)
+						h.Replica.Descriptor(), p)
 					return false
 				}
 			}

@@ -5,9 +5,6 @@ import (
 )
 
 type metrics struct {
-	registerer prometheus.Registerer
-	registered []prometheus.Collector
-
 	heartbeats, heartbeatsFailed, reports   prometheus.Counter
 	streams, created, born, removed, failed prometheus.Counter
 	merged, mergedBySnapshot, mergesGivenUp prometheus.Counter
@@ -19,27 +16,11 @@ type metrics struct {
 	givenBack                               prometheus.Counter
 	divisions                               prometheus.Counter
 	broken, revision, unfit, leaderless     prometheus.Gauge
-	logHangs                                prometheus.Counter
 }
 
-func newMetrics(n *Node, r prometheus.Registerer) *metrics {
-	m := &metrics{registerer: r}
-	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "tidemark_node_" + name,
-			Help: help})
-		m.registered = append(m.registered, c)
-		return c
-	}
-	gauge := func(name, help string) prometheus.Gauge {
-		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "tidemark_node_" + name, Help: help})
-		m.registered = append(m.registered, g)
-		return g
-	}
-	gaugeOf := func(name, help string, value func() float64) {
-		m.registered = append(m.registered,
-			prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_node_" + name, Help: help},
-				value))
-	}
+func newMetrics(n *Node) *metrics {
+	m, counter, gauge := &metrics{}, n.base.Metrics.Counter, n.base.Metrics.Gauge
+	gaugeOf := n.base.Metrics.GaugeOf
 	m.heartbeats = counter("heartbeats_total", "Heartbeats that the core answered.")
 	m.heartbeatsFailed = counter("heartbeats_failed_total", "Heartbeats that the core did not "+
 		"answer.")
@@ -72,18 +53,19 @@ func newMetrics(n *Node, r prometheus.Registerer) *metrics {
 	m.collectFailures = counter("gc_failures_total", "Garbage collections that failed.")
 	m.givenBack = counter("gc_compactions_total", "Compactions of a partition on a disk without "+
 		"room, after which the disk has the room of what garbage collection has removed.")
-	m.logHangs = counter("replica_changes_stalled_total", "Times that creating or removing "+
-		"replicas had waited for the disk for 30 s.")
+	n.reconciler.disk.hangs = counter("replica_changes_stalled_total",
+		"Times that creating or removing "+
+			"replicas had waited for the disk for 30 s.")
 	m.broken = gauge("broken_replicas", "Replicas on disk that do not open.")
 	m.leaderless = gauge("leaderless_partitions", "Partitions with a replica here that have had "+
 		"no leader for 10 s.")
 	m.revision = gauge("table_revision", "Revision of the core that the partition table has "+
 		"reached.")
 	m.unfit = gauge("unhealthy", "1 while this node serves nothing, because of its clock or its disk.")
-	gaugeOf("replicas", "Replicas held.", func() float64 { return float64(len(n.replicas.all())) })
-	gaugeOf("leaders", "Groups led.", func() float64 { return float64(n.leaders.count()) })
+	gaugeOf("replicas", "Replicas held.", func() float64 { return float64(len(n.replicas.All())) })
+	gaugeOf("leaders", "Groups led.", func() float64 { return float64(n.leaders.Count()) })
 	gaugeOf("misplaced_leaders", "Groups led here that another node should lead.",
-		func() float64 { return float64(len(n.leaders.misplaced())) })
+		func() float64 { return float64(len(n.leaders.Misplaced())) })
 	gaugeOf("gc_pending_partitions", "Partitions that wait for garbage collection.",
 		func() float64 { return float64(n.collector.waiting()) })
 	gaugeOf("clock_offset_seconds", "Largest offset of a peer's clock from this one, with its "+
@@ -104,16 +86,8 @@ func newMetrics(n *Node, r prometheus.Registerer) *metrics {
 		groups, _ := n.host.SleepingClosed()
 		return float64(groups)
 	})
-	m.registered = append(m.registered, newClosedLag(n))
+	n.base.Metrics.Add(newClosedLag(n))
 	return m
-}
-
-// register shows the metrics. It comes when all that they ask is there: a registry may be asked at
-// any moment, also while the server starts.
-func (m *metrics) register() {
-	if m.registerer != nil {
-		m.registerer.MustRegister(m.registered...)
-	}
 }
 
 func (m *metrics) setUnfit(unfit bool) {
@@ -122,14 +96,4 @@ func (m *metrics) setUnfit(unfit bool) {
 		value = 1
 	}
 	m.unfit.Set(value)
-}
-
-// close takes what asks the node out of the registry.
-func (m *metrics) close() {
-	if m.registerer == nil {
-		return
-	}
-	for _, c := range m.registered {
-		m.registerer.Unregister(c)
-	}
 }

@@ -53,8 +53,8 @@ func (n *Node) Needs(q *kvpb.Request, needs []access.Need) (_ []access.Need, ref
 // KeyspaceOf implements command.Finder.
 func (n *Node) KeyspaceOf(partition uint64) uint64 {
 	id := keys.PartitionID(partition)
-	if h := n.replicas.get(id); h != nil {
-		return uint64(h.listed.Load().GetKeyspace())
+	if h := n.replicas.Get(id); h != nil {
+		return uint64(h.Listed.Load().GetKeyspace())
 	}
 	if p := n.tables.Load().Partition(id); p != nil {
 		return uint64(p.Keyspace)

@@ -14,13 +14,13 @@ import (
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/giveback"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/range/replica/spans"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
-	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -32,10 +32,10 @@ type Node struct {
 	host    *host.Host
 	// shared is what all replicas have in common.
 	shared *replica.Node
-	// epoch is when the node was made: monotonic times are counted from it.
-	epoch int64
 
-	replicas registry
+	// base is what the rooms have in common; replicas, leaders and tables are of it.
+	base     *hosted.Node
+	replicas *hosted.Registry
 	spans    ownSpans
 	// broken maps the partitions whose replica is on disk and does not open to a brokenReplica.
 	broken sync.Map
@@ -52,7 +52,7 @@ type Node struct {
 	births     births
 	young      young
 	merging    merging
-	leaders    leaders
+	leaders    *hosted.Leaders
 	elections  elections
 	reports    reports
 	collector  collector
@@ -81,7 +81,14 @@ func New(c Config) (*Node, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	n := &Node{config: c, log: c.Logger.With("node", c.ID), epoch: c.Monotonic()}
+	began := c.Monotonic()
+	base := &hosted.Node{ID: c.ID, Log: c.Log, State: c.State, Clock: c.Clock,
+		Replicas: hosted.NewRegistry(), Metrics: hosted.NewMetrics(c.Registerer),
+		Logger: c.Logger.With("node", c.ID), Random: c.Random, GCWindow: c.GCWindow,
+		Now: func() int64 { return c.Monotonic() - began }}
+	n := &Node{config: c, base: base, log: base.Logger, replicas: base.Replicas,
+		leaders: hosted.NewLeaders(base.Replicas)}
+	base.Leaders, n.health.Health = n.leaders, &base.Health
 	cached, err := table.Read(c.Log, c.Cluster)
 	switch {
 	case errors.Is(err, table.ErrCache):
@@ -91,28 +98,27 @@ func New(c Config) (*Node, error) {
 		return nil, fmt.Errorf("node %s: %w", c.ID, err)
 	}
 	n.tables = table.NewCurrent(cached)
-	n.health.refusal.Store(&refusal{kvpb.ErrorCode_NODE_UNHEALTHY, fmt.Sprintf("node %s is "+
-		"starting", c.ID)})
-	n.replicas.init()
+	base.Table = n.tables
+	base.Health.Refuse(fmt.Sprintf("node %s is starting", c.ID))
 	n.follower = &table.Follower{Cluster: c.Cluster, Source: c.Metadata, Log: c.Log, Table: n.tables,
-		Listener: &n.reconciler, Logger: n.log, Now: n.now, Jitter: n.jitter}
+		Listener: &n.reconciler, Logger: n.log, Now: n.base.Now, Jitter: n.base.Jitter}
 	n.reconciler.init(n)
 	n.orders.init(n)
 	n.settling.init(n)
 	n.births.init(n)
 	n.young.init(n)
 	n.merging.init(n)
-	n.leaders.init()
 	n.elections.init(n)
-	n.reports.init()
+	n.reports.init(n)
 	n.collector.init(n)
 	n.flusher.init(n)
 	n.splitter.init(n)
-	n.metrics = newMetrics(n, c.Registerer)
+	n.disk.yielding = make(map[*hosted.Replica]int64)
+	n.metrics = newMetrics(n)
 	n.follower.Streams, n.follower.Revision = n.metrics.streams, n.metrics.revision
 	n.shared = &replica.Node{
 		Clock: c.Clock, ClockTrusted: n.clockTrusted,
-		Metrics: replica.NewMetrics(c.Registerer), Logger: n.log, DiskFull: n.diskFull,
+		Metrics: replica.NewMetrics(c.Registerer), Logger: n.log, DiskFull: n.base.DiskFull,
 		Limits: c.Limits, LogBehind: func() bool { return n.host.LogBehind() },
 		Pusher: c.Pusher, Resolver: c.Resolver, Random: c.Random, AfterFunc: c.AfterFunc,
 		Gone:           c.Gone,
@@ -133,7 +139,7 @@ func New(c Config) (*Node, error) {
 	}
 	n.giveBack = giveback.New(giveback.Config{
 		State: c.State, Log: logs{c.Log, func() *raftlog.Log { return n.host.Log() }},
-		Full: n.diskFull, Spans: n.stateSpans,
+		Full: n.base.DiskFull, Spans: n.stateSpans,
 		Truncations: func() uint64 { return n.host.Truncations() },
 		StepBytes:   max(1, int64(c.Log.MinFreeBytes()/giveBackParts)),
 		GivenBack:   n.metrics.givenBack.Inc, Logger: n.log,
@@ -154,7 +160,8 @@ func New(c Config) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", c.ID, err)
 	}
-	n.metrics.register()
+	base.Host = n.host
+	base.Metrics.Register()
 	return n, nil
 }
 
@@ -176,8 +183,8 @@ func (l logs) GiveBack(ctx context.Context, group keys.PartitionID) error {
 
 // stateSpans are the spans of state keys of a partition that is here.
 func (n *Node) stateSpans(id keys.PartitionID) []keys.Span {
-	if h := n.replicas.get(id); h != nil && !h.removed.Load() {
-		return h.replica.StateSpans()
+	if h := n.replicas.Get(id); h != nil && !h.Removed.Load() {
+		return h.Replica.StateSpans()
 	}
 	return nil
 }
@@ -200,13 +207,13 @@ func (n *Node) Table() *table.Table { return n.tables.Load() }
 
 // Subscribe is table.Current.Subscribe with the leaders that this node's replicas know.
 func (n *Node) Subscribe(ctx context.Context, emit func(*clusterpb.TableUpdate) error) error {
-	return n.tables.Subscribe(ctx, n, emit)
+	return n.tables.Subscribe(ctx, n.leaders, emit)
 }
 
 // SubscribeTo is table.Current.SubscribeTo with the leaders that this node's replicas know.
 func (n *Node) SubscribeTo(ctx context.Context, first []uint32, more <-chan []uint32, small int,
 	emit func(*clusterpb.TableUpdate) error) error {
-	return n.tables.SubscribeTo(ctx, n, first, more, small, emit)
+	return n.tables.SubscribeTo(ctx, n.leaders, first, more, small, emit)
 }
 
 // Resolve is where another node is, as the table says. The transport asks.
@@ -250,31 +257,26 @@ func (n *Node) Close() {
 	if n.closed.Swap(true) {
 		return
 	}
-	n.health.refusal.Store(&refusal{kvpb.ErrorCode_NODE_UNHEALTHY,
-		fmt.Sprintf("node %s is closing", n.config.ID)})
+	n.base.Health.Refuse(fmt.Sprintf("node %s is closing", n.config.ID))
 	if n.cancel != nil {
 		n.cancel()
 	}
 	n.tasks.Wait()
 	n.futureReads.close(n)
 	n.host.Close()
-	for _, h := range n.replicas.all() {
-		h.replica.Close()
+	for _, h := range n.replicas.All() {
+		h.Replica.Close()
 	}
 	n.shared.Pool.Close()
 	n.shared.Long.Close()
-	n.metrics.close()
+	n.base.Metrics.Close()
 }
 
-// now is the monotonic clock in nanoseconds.
-func (n *Node) now() int64 { return n.config.Monotonic() - n.epoch }
-
-// jitter is a random part of a duration, in nanoseconds.
-func (n *Node) jitter(d time.Duration) int64 {
-	if d <= 0 {
-		return 0
+// Inspect calls visit for every replica that this node holds, for debugging and tests.
+func (n *Node) Inspect(visit func(id keys.PartitionID, r *replica.Replica, g *host.Group)) {
+	for id, h := range n.replicas.All() {
+		visit(id, h.Replica, h.Group)
 	}
-	return int64(n.config.Random() % uint64(d))
 }
 
 // groupFailed runs on a worker of the host. The group has told its leadership to be over.

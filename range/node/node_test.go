@@ -129,7 +129,7 @@ func TestRemovedPartitionsGo(t *testing.T) {
 		c.nodes[3].start()
 		c.await("only the kept partitions are left", 60*time.Second, func() bool {
 			for _, m := range c.nodes {
-				if len(m.replicas.all()) != len(kept) {
+				if len(m.replicas.All()) != len(kept) {
 					return false
 				}
 			}
@@ -147,7 +147,7 @@ func TestRemovedPartitionsGo(t *testing.T) {
 			}
 			m.crash()
 			m.start()
-			if n := len(m.replicas.all()); n != len(kept) {
+			if n := len(m.replicas.All()); n != len(kept) {
 				t.Errorf("node %d has %d replicas after a restart, want %d", m.id, n, len(kept))
 			}
 			marked, err := ReadRemovals(m.config.Log)
@@ -175,17 +175,17 @@ func TestAnInterruptedRemovalIsFinished(t *testing.T) {
 			c.mustPut(p, "k", "v")
 		}
 		m := c.nodes[1]
-		h := m.replicas.get(keys.PartitionID(partitions[0].Id))
-		if err := m.markRemoval([]raftlog.Identity{h.identity}); err != nil {
+		h := m.replicas.Get(keys.PartitionID(partitions[0].Id))
+		if err := m.markRemoval([]raftlog.Identity{h.Identity}); err != nil {
 			t.Fatal(err)
 		}
 		c.core.setDown(true)
 		m.crash()
 		m.start()
-		if m.replicas.get(h.id) != nil {
+		if m.replicas.Get(h.ID) != nil {
 			t.Error("a replica whose removal had begun was opened")
 		}
-		if n := len(m.replicas.all()); n != len(partitions)-1 {
+		if n := len(m.replicas.All()); n != len(partitions)-1 {
 			t.Errorf("%d replicas are open", n)
 		}
 		ids, err := m.host.Log().Identities()
@@ -193,7 +193,7 @@ func TestAnInterruptedRemovalIsFinished(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, id := range ids {
-			if id.Removed != (id.Group == h.id) {
+			if id.Removed != (id.Group == h.ID) {
 				t.Errorf("replica of %s: removed %v", id.Group, id.Removed)
 			}
 		}
@@ -205,7 +205,7 @@ func TestNothingIsRemovedWithoutAWord(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		partitions := c.createHash(2, 5)
 		c.await("replicas exist", 5*time.Second,
-			func() bool { return len(c.nodes[1].replicas.all()) == 5 })
+			func() bool { return len(c.nodes[1].replicas.All()) == 5 })
 		n := c.nodes[1].Node
 		for what, u := range map[string]*clusterpb.TableUpdate{
 			"another cluster": {Cluster: 0xbad, Revision: 99, Reset_: true,
@@ -221,7 +221,7 @@ func TestNothingIsRemovedWithoutAWord(t *testing.T) {
 				t.Errorf("%s: taken", what)
 			}
 			time.Sleep(5 * time.Second)
-			if got := len(n.replicas.all()); got != len(partitions) {
+			if got := len(n.replicas.All()); got != len(partitions) {
 				t.Errorf("%s: %d replicas are left of %d", what, got, len(partitions))
 			}
 			if len(n.Table().Partitions()) != len(partitions) {
@@ -235,7 +235,7 @@ func TestNothingIsRemovedWithoutAWord(t *testing.T) {
 			c.core.setDown(false)
 			time.Sleep(3 * time.Second)
 		}
-		if got := len(n.replicas.all()); got != len(partitions) {
+		if got := len(n.replicas.All()); got != len(partitions) {
 			t.Errorf("%d replicas are left of %d", got, len(partitions))
 		}
 		more := c.createHash(3, 5)
@@ -335,7 +335,7 @@ func TestWhatIsReportedOfTheClock(t *testing.T) {
 		m.start()
 		c.await("the first heartbeat after the restart", 10*time.Second,
 			func() bool { return reported() != nil })
-		if ready, _ := m.Ready(); ready || m.health.fit() {
+		if ready, _ := m.Ready(); ready || m.health.Fit() {
 			t.Fatal("it serves before its clock was compared")
 		}
 		if reported().GetClockUnhealthy() {
@@ -400,7 +400,7 @@ func TestAWrongClockIsNotBelievedAfterAStart(t *testing.T) {
 				bad.start()
 				for began := time.Now(); time.Since(began) < 10*time.Second; {
 					synctest.Wait()
-					if bad.health.fit() {
+					if bad.health.Fit() {
 						t.Fatalf("it serves %v after its start, with a wrong clock",
 							time.Since(began))
 					}
@@ -440,13 +440,13 @@ func TestAWrongClockStopsServing(t *testing.T) {
 						answer)
 				}
 				c.await("it leads nothing", 15*time.Second,
-					func() bool { return bad.leaders.count() == 0 })
+					func() bool { return bad.leaders.Count() == 0 })
 				for _, p := range partitions {
 					c.mustGet(p, "k", "v")
 				}
 				// And it is given nothing back.
 				time.Sleep(2 * time.Minute)
-				if n := bad.leaders.count(); n != 0 {
+				if n := bad.leaders.Count(); n != 0 {
 					t.Errorf("it leads %d groups with a wrong clock", n)
 				}
 				for _, id := range []uint64{2, 3} {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -50,7 +51,7 @@ func (n *Node) reopen() error {
 			"partition", id.Group, "replica", id.Replica, "error", err)
 		n.setBroken(id, err)
 	})
-	n.replicas.change(opened, nil)
+	n.replicas.Change(opened, nil)
 	if len(live) > 0 {
 		n.log.Info("replicas are open", "replicas", len(opened), "broken", len(live)-len(opened),
 			"took", time.Since(began).Round(time.Millisecond))
@@ -61,8 +62,8 @@ func (n *Node) reopen() error {
 // openAll opens replicas on several processors, and calls failed, one call at a time, for those
 // that do not open.
 func (n *Node) openAll(ids []raftlog.Identity, created bool,
-	failed func(raftlog.Identity, error)) []*hosted {
-	opened := make([]*hosted, len(ids))
+	failed func(raftlog.Identity, error)) []*hosted.Replica {
+	opened := make([]*hosted.Replica, len(ids))
 	errs := make([]error, len(ids))
 	var next, done atomic.Int64
 	var workers sync.WaitGroup
@@ -111,7 +112,7 @@ func (n *Node) beginOpening(id keys.PartitionID) bool {
 	if _, other := n.opening.LoadOrStore(id, struct{}{}); other {
 		return false
 	}
-	if n.replicas.get(id) != nil {
+	if n.replicas.Get(id) != nil {
 		n.opening.Delete(id)
 		return false
 	}
@@ -123,11 +124,11 @@ func (n *Node) endOpening(id keys.PartitionID) { n.opening.Delete(id) }
 // electAfterStart has the groups looked at that sleep and know no leader, which is all of them:
 // first those that prefer this node, once it may vote, then the others.
 func (n *Node) electAfterStart() {
-	now := n.now()
-	for _, h := range n.replicas.all() {
-		due := now + int64(n.config.PatienceWithLeaders) + n.jitter(n.config.PatienceWithLeaders)
-		if h.prefersSelf() {
-			due = now + int64(n.config.electionTimeout()) + n.jitter(n.config.electionTimeout())/4
+	now := n.base.Now()
+	for _, h := range n.replicas.All() {
+		due := now + int64(n.config.PatienceWithLeaders) + n.base.Jitter(n.config.PatienceWithLeaders)
+		if h.PrefersSelf() {
+			due = now + int64(n.config.electionTimeout()) + n.base.Jitter(n.config.electionTimeout())/4
 		}
 		n.elections.add(h, due)
 	}
@@ -188,8 +189,8 @@ func (n *Node) failedReplicas() (failed []uint64) {
 		failed = append(failed, uint64(id.(keys.PartitionID)))
 		return true
 	})
-	for id, h := range n.replicas.all() {
-		if h.group.Failed() != nil {
+	for id, h := range n.replicas.All() {
+		if h.Group.Failed() != nil {
 			failed = append(failed, uint64(id))
 		}
 	}

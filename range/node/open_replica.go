@@ -7,6 +7,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/birth"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
@@ -15,7 +16,7 @@ import (
 
 // identityOf is what the raft log keeps of a new replica.
 func (n *Node) identityOf(p *clusterpb.Partition) (raftlog.Identity, error) {
-	self := n.replicaHere(p)
+	self := n.base.ReplicaHere(p)
 	id := raftlog.Identity{Group: keys.PartitionID(p.Id), Replica: keys.ReplicaID(self.Replica)}
 	// INVARIANT: only the replicas with which a partition is founded know their voters from the
 	// table. Another one that did, and had nothing, would vote.
@@ -25,7 +26,7 @@ func (n *Node) identityOf(p *clusterpb.Partition) (raftlog.Identity, error) {
 		if err != nil {
 			return id, err
 		}
-		if at := n.replicaHere(r.Descriptor); found && at.GetReplica() == self.Replica {
+		if at := n.base.ReplicaHere(r.Descriptor); found && at.GetReplica() == self.Replica {
 			return birth.Identity(r.Descriptor, id.Replica)
 		}
 	}
@@ -62,16 +63,16 @@ func isFounder(id raftlog.Identity, p *clusterpb.Partition) bool {
 }
 
 // open opens one replica.
-func (n *Node) open(id raftlog.Identity, created bool) (*hosted, error) {
+func (n *Node) open(id raftlog.Identity, created bool) (*hosted.Replica, error) {
 	p := &clusterpb.Partition{}
 	if err := p.UnmarshalVT(id.Descriptor); err != nil {
 		return nil, fmt.Errorf("its descriptor in the raft log: %w", err)
 	}
-	h := &hosted{node: n, id: id.Group, self: id.Replica, identity: id}
-	h.listed.Store(p)
+	h := &hosted.Replica{ID: id.Group, Self: id.Replica, Identity: id}
+	h.Listed.Store(p)
 	current := n.tables.Load().Partition(id.Group)
 	if current != nil && keys.CompareEpochs(current, p) >= 0 {
-		h.listed.Store(current)
+		h.Listed.Store(current)
 	}
 	hosts := make(map[keys.ReplicaID]uint64, len(p.Replicas))
 	for _, r := range p.Replicas {
@@ -80,7 +81,7 @@ func (n *Node) open(id raftlog.Identity, created bool) (*hosted, error) {
 	_, err := n.host.Open(host.GroupConfig{Identity: id, Hosts: hosts, New: created,
 		Founder: isFounder(id, p),
 		Open: func(g *host.Group) (group.StateMachine, error) {
-			h.group = g
+			h.Group = g
 			r, err := replica.New(replica.Config{
 				Partition: p, ReplicaID: id.Replica, State: n.config.State, Group: g,
 				Empty:    len(id.Voters) == 0,
@@ -88,14 +89,14 @@ func (n *Node) open(id raftlog.Identity, created bool) (*hosted, error) {
 				GCWindow: -1, // until the keyspace's is set
 			})
 			if err == nil {
-				n.setKeyspace(r, keys.KeyspaceID(p.Keyspace))
+				n.base.SetKeyspace(r, keys.KeyspaceID(p.Keyspace))
 			}
-			h.replica = r
-			return machine{r, h}, err
+			h.Replica = r
+			return machine{r, h, n}, err
 		}})
 	if err != nil {
-		if h.replica != nil {
-			h.replica.Close()
+		if h.Replica != nil {
+			h.Replica.Close()
 		}
 		return nil, err
 	}

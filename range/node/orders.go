@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -89,13 +90,18 @@ type orders struct {
 	wake task.Signal
 	mu   struct {
 		sync.Mutex
-		due map[*hosted]*order
+		due map[*hosted.Replica]*order
+		// begun are those that were found to fit, of which the core hears what they wait for.
+		begun map[*hosted.Replica]*order
+		// working are the partitions for which a goroutine carries an order out.
+		working map[*hosted.Replica]struct{}
 	}
 }
 
 func (s *orders) init(n *Node) {
 	s.node, s.wake = n, task.NewSignal()
-	s.mu.due = make(map[*hosted]*order)
+	s.mu.due, s.mu.begun = make(map[*hosted.Replica]*order), make(map[*hosted.Replica]*order)
+	s.mu.working = make(map[*hosted.Replica]struct{})
 }
 
 // take takes orders in. A later one for the same partition takes the place of the one before.
@@ -106,7 +112,7 @@ func (s *orders) take(orders []*clusterpb.Order) {
 	s.mu.Lock()
 	news := false
 	for _, o := range orders {
-		h := s.node.replicas.get(keys.PartitionID(o.GetTarget().GetId()))
+		h := s.node.replicas.Get(keys.PartitionID(o.GetTarget().GetId()))
 		if h == nil {
 			continue
 		}
@@ -158,15 +164,16 @@ func (s *orders) run(ctx context.Context) {
 
 // idle are the orders that are to be looked at and that no goroutine works at; from now on one
 // does. next is after how long there may be others; 0: there are none.
-func (s *orders) idle(now time.Time) (idle map[*hosted]*order, next time.Duration) {
+func (s *orders) idle(now time.Time) (idle map[*hosted.Replica]*order, next time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	idle = make(map[*hosted]*order)
+	idle = make(map[*hosted.Replica]*order)
 	for h, o := range s.mu.due {
 		if !now.Before(o.due) {
 			o.due = now.Add(min(orderAgain, orderSoon<<min(o.looked, 10)))
 			o.looked++
-			if h.ordered.CompareAndSwap(false, true) {
+			if _, working := s.mu.working[h]; !working {
+				s.mu.working[h] = struct{}{}
 				idle[h] = o
 			}
 		}
@@ -186,33 +193,62 @@ func (s *orders) failed(o *order, now time.Time) {
 }
 
 // done ends an order, if no later one has taken its place.
-func (s *orders) done(h *hosted, o *order) {
+func (s *orders) done(h *hosted.Replica, o *order) {
 	s.mu.Lock()
 	if s.mu.due[h] == o {
 		delete(s.mu.due, h)
 	}
+	if s.mu.begun[h] == o || s.mu.due[h] == nil {
+		delete(s.mu.begun, h)
+	}
 	s.mu.Unlock()
-	h.order.CompareAndSwap(o, nil)
+}
+
+// worked says that an order was carried out, or has to wait.
+func (s *orders) worked(h *hosted.Replica) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mu.working, h)
+}
+
+// busy says whether an order of a partition is being carried out.
+func (s *orders) busy(h *hosted.Replica) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, working := s.mu.working[h]
+	return working
+}
+
+// describe adds to a report what the partition's order waits for.
+func (s *orders) describe(h *hosted.Replica, r *clusterpb.PartitionReport) {
+	s.mu.Lock()
+	o := s.mu.begun[h]
+	s.mu.Unlock()
+	if o != nil {
+		r.WaitsFor, r.Operator, r.Failures = o.waitsFor(), o.GetOperator(), o.failures.Load()
+	}
 }
 
 // carryOut carries an order out, or finds that it has to wait.
-func (s *orders) carryOut(ctx context.Context, h *hosted, o *order) {
-	defer h.ordered.Store(false)
-	now := h.replica.Descriptor()
-	if !h.leading.Load() || h.removed.Load() || ctx.Err() != nil || !o.fits(now) {
-		if h.leading.Load() {
+func (s *orders) carryOut(ctx context.Context, h *hosted.Replica, o *order) {
+	defer s.worked(h)
+	now := h.Replica.Descriptor()
+	if !h.Leading.Load() || h.Removed.Load() || ctx.Err() != nil || !o.fits(now) {
+		if h.Leading.Load() {
 			s.node.settling.outdated(h)
 		}
 		s.done(h, o)
 		return
 	}
-	h.order.Store(o)
-	h.group.Wake() // so that it is known which replicas answer
+	s.mu.Lock()
+	s.mu.begun[h] = o
+	s.mu.Unlock()
+	h.Group.Wake() // so that it is known which replicas answer
 	reason := s.node.obstacle(ctx, h, o)
 	if reason == "" {
 		if o.GetTransferTo() != 0 {
 			s.node.metrics.transfers.Inc()
-			h.replica.TransferLeader(keys.ReplicaID(o.GetTransferTo()))
+			h.Replica.TransferLeader(keys.ReplicaID(o.GetTransferTo()))
 			s.done(h, o)
 			return
 		}
@@ -226,13 +262,13 @@ func (s *orders) carryOut(ctx context.Context, h *hosted, o *order) {
 		case o.GetConsume() != nil:
 			err = s.node.consume(changing, h, o)
 		case o.GetChild() != nil:
-			err = h.replica.Reshape().Split(changing, o.Target, o.Child)
+			err = h.Replica.Reshape().Split(changing, o.Target, o.Child)
 		default:
-			err = h.replica.Reshape().ChangeDescriptor(changing, o.Target)
+			err = h.Replica.Reshape().ChangeDescriptor(changing, o.Target)
 		}
 		if err == nil {
 			// Without it the change is not reported.
-			err = h.replica.Fence(changing)
+			err = h.Replica.Fence(changing)
 		}
 		cancel()
 		if err == nil {
@@ -242,10 +278,10 @@ func (s *orders) carryOut(ctx context.Context, h *hosted, o *order) {
 			return
 		}
 		reason = err.Error()
-		if h.replica.Descriptor() == now {
+		if h.Replica.Descriptor() == now {
 			s.failed(o, time.Now()) // else the descriptor shows the failure
 		}
-		s.node.log.Warn("a step of an operator failed; it will be tried again", "partition", h.id,
+		s.node.log.Warn("a step of an operator failed; it will be tried again", "partition", h.ID,
 			"operator", o.Operator, "error", err)
 	}
 	failures := o.failures.Load()
@@ -253,7 +289,7 @@ func (s *orders) carryOut(ctx context.Context, h *hosted, o *order) {
 		o.told = failures
 		s.node.reports.changedLeader(h)
 	}
-	if h.replica.Descriptor() != now || !h.leading.Load() {
+	if h.Replica.Descriptor() != now || !h.Leading.Load() {
 		s.done(h, o)
 	}
 }
@@ -262,17 +298,17 @@ func (s *orders) carryOut(ctx context.Context, h *hosted, o *order) {
 func (n *Node) Wake() { n.reports.urge.Send() }
 
 // obstacle is what an order has to wait for, in words; empty: nothing.
-func (n *Node) obstacle(ctx context.Context, h *hosted, o *order) string {
+func (n *Node) obstacle(ctx context.Context, h *hosted.Replica, o *order) string {
 	followers, ok := followersOf(ctx, h)
 	if !ok {
 		return "the leader does not answer"
 	}
 	if to := keys.ReplicaID(o.GetTransferTo()); to != 0 {
-		if p, known := followers[to]; !known || !p.Active || n.host.PeerDown(h.group.HostOf(to)) ||
-			p.Snapshot || p.Match < h.group.Applied() {
+		if p, known := followers[to]; !known || !p.Active || n.host.PeerDown(h.Group.HostOf(to)) ||
+			p.Snapshot || p.Match < h.Group.Applied() {
 			return fmt.Sprintf("replica %s, which is to lead, does not have everything yet", to)
 		}
-		if at := h.group.HostOf(to); n.host.PeerLeaderAverse(at) &&
+		if at := h.Group.HostOf(to); n.host.PeerLeaderAverse(at) &&
 			(!n.host.PeerRecovering(at) || n.anyWilling(h, followers)) {
 			return fmt.Sprintf("node %d, which is to lead, leaves that to others at present", at)
 		}
@@ -281,21 +317,21 @@ func (n *Node) obstacle(ctx context.Context, h *hosted, o *order) string {
 	if o.GetConsume() != nil {
 		return strings.Join(n.mergeObstacle(ctx, h, o), ", ")
 	}
-	from, to := h.replica.Configuration(), group.ConfigurationOf(o.GetTarget())
+	from, to := h.Replica.Configuration(), group.ConfigurationOf(o.GetTarget())
 	active := func(id keys.ReplicaID) bool {
-		return id == h.self || followers[id].Active && !n.host.PeerDown(h.group.HostOf(id))
+		return id == h.Self || followers[id].Active && !n.host.PeerDown(h.Group.HostOf(id))
 	}
 	if !from.Quorum(active) {
 		return "a majority of its voters does not answer"
 	}
 	var waits []string
-	last := h.group.Applied()
+	last := h.Group.Applied()
 	if o.GetChild() != nil {
 		// What splits off is made by each of them: one that is far behind would be sent the rest only,
 		// and what splits off by itself. One that is away is not waited for.
 		for _, m := range from.Members {
 			p := followers[m.Replica]
-			if m.Replica != h.self && active(m.Replica) && (p.Snapshot || p.Match+nearlyAll < last) {
+			if m.Replica != h.Self && active(m.Replica) && (p.Snapshot || p.Match+nearlyAll < last) {
 				waits = append(waits, fmt.Sprintf("node %d does not have everything yet", m.Host))
 			}
 		}
@@ -328,10 +364,10 @@ func (n *Node) obstacle(ctx context.Context, h *hosted, o *order) string {
 
 // anyWilling says whether a partition that is led here has a follower that could take over the lead
 // now, on a node that does not leave it to others.
-func (n *Node) anyWilling(h *hosted, followers map[keys.ReplicaID]group.Progress) bool {
-	members, applied := h.replica.Configuration(), h.group.Applied()
+func (n *Node) anyWilling(h *hosted.Replica, followers map[keys.ReplicaID]group.Progress) bool {
+	members, applied := h.Replica.Configuration(), h.Group.Applied()
 	for id, p := range followers {
-		at := h.group.HostOf(id)
+		at := h.Group.HostOf(id)
 		if members.Electable(id) && p.Active && !p.Snapshot && p.Match >= applied &&
 			!n.host.PeerDown(at) && !n.host.PeerLeaderAverse(at) {
 			return true
@@ -341,9 +377,9 @@ func (n *Node) anyWilling(h *hosted, followers map[keys.ReplicaID]group.Progress
 }
 
 // followersOf asks a group's leader for its followers.
-func followersOf(ctx context.Context, h *hosted) (map[keys.ReplicaID]group.Progress, bool) {
+func followersOf(ctx context.Context, h *hosted.Replica) (map[keys.ReplicaID]group.Progress, bool) {
 	answer := make(chan map[keys.ReplicaID]group.Progress, 1)
-	h.group.Followers(func(f map[keys.ReplicaID]group.Progress) { answer <- f })
+	h.Group.Followers(func(f map[keys.ReplicaID]group.Progress) { answer <- f })
 	timer := time.NewTimer(4 * busyDelay)
 	defer timer.Stop()
 	select {

@@ -97,14 +97,14 @@ func TestAReplicaMovesToAnotherNode(t *testing.T) {
 		})
 		id := keys.PartitionID(p.Id)
 		c.await("the old replica to be gone", 10*time.Second, func() bool {
-			return c.nodes[out].replicas.get(id) == nil
+			return c.nodes[out].replicas.Get(id) == nil
 		})
 		c.mustPut(p, "after", "moved")
-		newcomer := c.nodes[4].replicas.get(id)
+		newcomer := c.nodes[4].replicas.Get(id)
 		c.await("the new replica to have everything", 10*time.Second, func() bool {
 			now, _ := c.believedLeader(p.Id)
-			of := c.nodes[now].replicas.get(id)
-			return newcomer.replica.Stats() == of.replica.Stats()
+			of := c.nodes[now].replicas.Get(id)
+			return newcomer.Replica.Stats() == of.Replica.Stats()
 		})
 		for j := 1; j <= i; j++ {
 			c.mustGet(p, fmt.Sprintf("m%d", j), "moving")
@@ -120,7 +120,7 @@ func TestAReplicaMovesToAnotherNode(t *testing.T) {
 		c.nodes[out].crash()
 		c.nodes[out].start()
 		c.await("the node that is named out to have the rest only", 10*time.Second, func() bool {
-			return c.nodes[out].replicas.get(id) == nil && len(c.nodes[out].replicas.all()) == 2
+			return c.nodes[out].replicas.Get(id) == nil && len(c.nodes[out].replicas.All()) == 2
 		})
 	})
 }
@@ -194,8 +194,8 @@ func TestAChangeWithoutItsFenceIsReported(t *testing.T) {
 		c.mustPut(p, "a", "b")
 		leader, _ := c.believedLeader(p.Id)
 		m := &mover{from: p.Replicas[2].Node, to: 4, newcomer: 4}
-		h := c.nodes[leader].replicas.get(keys.PartitionID(p.Id))
-		if err := h.replica.Reshape().ChangeDescriptor(t.Context(), m.order(p).Target); err != nil {
+		h := c.nodes[leader].replicas.Get(keys.PartitionID(p.Id))
+		if err := h.Replica.Reshape().ChangeDescriptor(t.Context(), m.order(p).Target); err != nil {
 			t.Fatal(err)
 		}
 		c.core.mu.Lock()

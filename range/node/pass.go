@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/host"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/replica"
 )
 
@@ -39,7 +40,7 @@ type pass struct {
 type portion struct {
 	pass *pass
 	// hosted is nil if the node answers.
-	hosted *hosted
+	hosted *hosted.Replica
 	// first and last are of the list of its requests, by their index in the message.
 	first, last int32
 	requests    []replica.Pending
@@ -54,10 +55,10 @@ func (p *pass) take() (left bool) {
 	for i := range p.portions {
 		part := &p.portions[i]
 		if part.open = part.hosted == nil; !part.open {
-			if s := part.hosted.load.sampling.Load(); s != nil {
-				s.note(part.requests)
+			if s := part.hosted.Load.Sampling.Load(); s != nil {
+				s.Note(part.requests)
 			}
-			part.queued, part.open = part.hosted.replica.Take(part.requests)
+			part.queued, part.open = part.hosted.Replica.Take(part.requests)
 		}
 		left = left || part.open
 		if part.open && part.queued {
@@ -84,8 +85,8 @@ func (p *pass) Run() {
 			p.node.multiGet(part.requests[0])
 		default:
 			began := time.Now()
-			part.hosted.replica.Serve(part.requests)
-			part.hosted.load.serving(began)
+			part.hosted.Replica.Serve(part.requests)
+			part.hosted.Load.Serving(began)
 		}
 	}
 }
@@ -111,14 +112,14 @@ func (p *pass) evaluate() {
 			continue
 		}
 		if p.writes == 1 {
-			part.hosted.replica.Evaluate(nil)
-			part.hosted.load.serving(began)
+			part.hosted.Replica.Evaluate(nil)
+			part.hosted.Load.Serving(began)
 			return
 		}
 		evaluating := time.Now()
-		part.hosted.replica.Evaluate(part)
+		part.hosted.Replica.Evaluate(part)
 		now := time.Now()
-		part.hosted.load.led.Add(int64(now.Sub(evaluating)))
+		part.hosted.Load.Led.Add(int64(now.Sub(evaluating)))
 		if now.Sub(began) > mostPass {
 			p.step()
 			began = now
@@ -134,7 +135,7 @@ const mostPass = 200 * time.Microsecond
 func (p *pass) step() {
 	p.node.host.Step(func(yield func(*host.Group) bool) {
 		for i := range p.portions {
-			if part := &p.portions[i]; part.open && part.queued && !yield(part.hosted.group) {
+			if part := &p.portions[i]; part.open && part.queued && !yield(part.hosted.Group) {
 				return
 			}
 		}
@@ -146,7 +147,7 @@ func (part *portion) Client() uint64 { return part.pass.client }
 
 // Propose implements replica.Pass.
 func (part *portion) Propose(term uint64, data []byte) error {
-	return part.hosted.group.ProposeInPass(term, data)
+	return part.hosted.Group.ProposeInPass(term, data)
 }
 
 // Done implements rpc.Work.

@@ -7,6 +7,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/task"
 )
 
@@ -28,7 +29,7 @@ const (
 
 // transfers is when a group may be handed over again. Of the preference goroutine alone; groups
 // that are not misplaced any more are forgotten when their time is over.
-type transfers map[*hosted]*transferState
+type transfers map[*hosted.Replica]*transferState
 
 type transferState struct {
 	after   time.Time
@@ -45,7 +46,7 @@ func (n *Node) preferLeaders(ctx context.Context) {
 	tried := make(transfers)
 	for {
 		began := time.Now()
-		if n.health.fit() {
+		if n.health.Fit() {
 			n.preferRound(ctx, tried)
 		}
 		tried.prune(time.Now())
@@ -63,7 +64,7 @@ func (n *Node) preferRound(ctx context.Context, tried transfers) {
 	)
 	space := time.Second / time.Duration(n.config.TransfersPerSecond)
 	now := time.Now()
-	for _, h := range n.leaders.misplaced() {
+	for _, h := range n.leaders.Misplaced() {
 		if budget == 0 || ctx.Err() != nil || n.host.Awake() > busyGroups {
 			return
 		}
@@ -71,8 +72,8 @@ func (n *Node) preferRound(ctx context.Context, tried transfers) {
 		if state != nil && now.Before(state.after) {
 			continue
 		}
-		to, at := h.preferred()
-		if to == 0 || h.removed.Load() || n.host.PeerDown(at) || !n.host.Clocks().Agrees(at) ||
+		to, at := h.Preferred()
+		if to == 0 || h.Removed.Load() || n.host.PeerDown(at) || !n.host.Clocks().Agrees(at) ||
 			n.host.PeerWithoutRoom(at) || n.host.PeerLeaderAverse(at) {
 			continue
 		}
@@ -100,7 +101,7 @@ func (n *Node) preferRound(ctx context.Context, tried transfers) {
 // prune forgets what is long over.
 func (t transfers) prune(now time.Time) {
 	for h, state := range t {
-		if now.Sub(state.after) > maxTransferBackoff || h.removed.Load() {
+		if now.Sub(state.after) > maxTransferBackoff || h.Removed.Load() {
 			delete(t, h)
 		}
 	}
@@ -108,16 +109,17 @@ func (t transfers) prune(now time.Time) {
 
 // handOver transfers a leadership if the replica is there and has everything that is applied here.
 // busy says that the answer took so long that this node has other worries.
-func (n *Node) handOver(ctx context.Context, h *hosted, to keys.ReplicaID) (handed, busy bool) {
-	members := h.replica.Configuration()
+func (n *Node) handOver(ctx context.Context, h *hosted.Replica, to keys.ReplicaID) (handed,
+	busy bool) {
+	members := h.Replica.Configuration()
 	if !members.Electable(to) {
 		return false, false // the table lags behind a change of the replicas
 	}
 	asked := time.Now()
 	answer := make(chan bool, 1)
-	h.group.Followers(func(followers map[keys.ReplicaID]group.Progress) {
+	h.Group.Followers(func(followers map[keys.ReplicaID]group.Progress) {
 		p, known := followers[to]
-		answer <- known && p.Active && !p.Snapshot && p.Match >= h.group.Applied()
+		answer <- known && p.Active && !p.Snapshot && p.Match >= h.Group.Applied()
 	})
 	timer := time.NewTimer(4 * busyDelay)
 	defer timer.Stop()
@@ -135,7 +137,7 @@ func (n *Node) handOver(ctx context.Context, h *hosted, to keys.ReplicaID) (hand
 		return false, true
 	}
 	n.metrics.transfers.Inc()
-	h.replica.TransferLeader(to)
+	h.Replica.TransferLeader(to)
 	return true, false
 }
 
@@ -143,20 +145,20 @@ func (n *Node) handOver(ctx context.Context, h *hosted, to keys.ReplicaID) (hand
 // it served is not closed: its clock may be the reason, and must not push those of the others, or
 // its disk, which takes no entry. So the others wait for the end of the leases.
 func (n *Node) abdicate() {
-	led := n.leaders.led()
+	led := n.leaders.Led()
 	for _, h := range led[:min(len(led), abdicationsPerCheck)] {
 		n.giveAway(h, func(uint64) int { return 1 }, host.AnyLag, func(to keys.ReplicaID) {
-			_, term := h.group.Leader()
-			h.group.Resign(term, to)
+			_, term := h.Group.Leader()
+			h.Group.Resign(term, to)
 		})
 	}
 }
 
 // giveAway has a leadership transferred to the replica that has most, of those that are there, lack
 // no more than lag entries, and are on the hosts that rank highest (host.Group.Successor).
-func (n *Node) giveAway(h *hosted, rank func(host uint64) int, lag uint64,
+func (n *Node) giveAway(h *hosted.Replica, rank func(host uint64) int, lag uint64,
 	transfer func(keys.ReplicaID)) {
-	h.group.Successor(rank, lag, func(best keys.ReplicaID, _ uint64) {
+	h.Group.Successor(rank, lag, func(best keys.ReplicaID, _ uint64) {
 		if best != 0 {
 			n.metrics.transfers.Inc()
 			transfer(best)
@@ -168,13 +170,13 @@ func (n *Node) giveAway(h *hosted, rank func(host uint64) int, lag uint64,
 // leaderships are left: see host.Host.Drain. Close may follow.
 func (n *Node) Drain(ctx context.Context) (left int) {
 	return n.host.Drain(ctx, func(g *host.Group, term uint64, to keys.ReplicaID) {
-		h := n.replicas.get(g.ID())
+		h := n.replicas.Get(g.ID())
 		if h == nil {
 			return
 		}
 		n.metrics.transfers.Inc()
-		if n.health.fit() {
-			h.replica.TransferLeader(to)
+		if n.health.Fit() {
+			h.Replica.TransferLeader(to)
 		} else {
 			g.Resign(term, to) // as in abdicate
 		}

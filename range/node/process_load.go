@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/range/node/loadmeter"
 )
 
 // processLoad measures the processor time that the process uses. Its figures are those of the last
@@ -22,7 +24,7 @@ func (p *processLoad) micro() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if passed := now.Sub(p.at); !p.at.IsZero() && passed > 0 {
-		weight := 1 - math.Exp(-float64(passed)/float64(loadWindow))
+		weight := 1 - math.Exp(-float64(passed)/float64(loadmeter.LoadWindow))
 		if p.rate == 0 {
 			weight = 1
 		}

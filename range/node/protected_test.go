@@ -36,7 +36,7 @@ func TestGarbageIsKeptForConsumers(t *testing.T) {
 		}
 		versions := func() (n uint64) {
 			for _, m := range c.nodes {
-				n = max(n, m.replicas.get(keys.PartitionID(p.Id)).replica.Stats().Versions)
+				n = max(n, m.replicas.Get(keys.PartitionID(p.Id)).Replica.Stats().Versions)
 			}
 			return n
 		}

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
-	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -53,7 +53,7 @@ type reconciler struct {
 }
 
 func (r *reconciler) init(n *Node) {
-	r.node, r.disk.node = n, n
+	r.node, r.disk.tasks = n, &n.tasks
 	r.wake = task.NewSignal()
 	r.mu.due = make(map[keys.PartitionID]struct{})
 	r.removals.init()
@@ -72,12 +72,12 @@ func (r *reconciler) Present() {
 func (r *reconciler) PartitionsChanged(u *clusterpb.TableUpdate) {
 	r.mu.Lock()
 	for _, p := range u.Partitions {
-		if r.node.replicaHere(p) != nil || r.node.replicas.get(keys.PartitionID(p.Id)) != nil {
+		if r.node.base.ReplicaHere(p) != nil || r.node.replicas.Get(keys.PartitionID(p.Id)) != nil {
 			r.mu.due[keys.PartitionID(p.Id)] = struct{}{}
 		}
 	}
 	for _, id := range u.RemovedPartitions {
-		if id := keys.PartitionID(id); r.node.replicas.get(id) != nil ||
+		if id := keys.PartitionID(id); r.node.replicas.Get(id) != nil ||
 			r.node.brokenBy(id) != nil {
 			r.mu.due[id] = struct{}{}
 		}
@@ -90,9 +90,9 @@ func (r *reconciler) PartitionsChanged(u *clusterpb.TableUpdate) {
 func (r *reconciler) KeyspaceChanged(k *clusterpb.Keyspace) {
 	n := r.node
 	id := keys.KeyspaceID(k.Id)
-	for _, h := range n.replicas.all() {
-		if h.listed.Load().GetKeyspace() == k.Id {
-			n.setKeyspace(h.replica, id)
+	for _, h := range n.replicas.All() {
+		if h.Listed.Load().GetKeyspace() == k.Id {
+			n.base.SetKeyspace(h.Replica, id)
 		}
 	}
 }
@@ -151,7 +151,7 @@ func (r *reconciler) step(ctx context.Context) (more, failed bool) {
 	}
 	now, later := remove[:min(len(remove), removeBatch)], remove[min(len(remove), removeBatch):]
 	if len(now) > 0 && ctx.Err() == nil {
-		var postponed []*hosted // which the piece may still be writing to if it is not over
+		var postponed []*hosted.Replica // which the piece may still be writing to if it is not over
 		err := r.disk.do(ctx, func() (err error) {
 			postponed, err = r.node.remove(ctx, now)
 			return err
@@ -167,7 +167,7 @@ func (r *reconciler) step(ctx context.Context) (more, failed bool) {
 		}
 	}
 	for _, h := range later {
-		r.retry(h.id)
+		r.retry(h.ID)
 	}
 	if len(broken) > 0 && ctx.Err() == nil {
 		err := r.disk.do(ctx, func() error { return r.node.removeBroken(ctx, broken) })
@@ -214,7 +214,7 @@ func (r *reconciler) retry(id keys.PartitionID) {
 }
 
 // take compares what is due with what is here.
-func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
+func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted.Replica,
 	broken []brokenReplica) {
 	n := r.node
 	r.mu.Lock()
@@ -222,12 +222,12 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
 	r.mu.due, r.mu.all = make(map[keys.PartitionID]struct{}), false
 	r.mu.busy = len(due)
 	r.mu.Unlock()
-	t, held := n.tables.Load(), n.replicas.all()
+	t, held := n.tables.Load(), n.replicas.All()
 	look := func(id keys.PartitionID, p *clusterpb.Partition) {
 		h := held[id]
 		switch {
 		case h == nil && p != nil:
-			self := n.replicaHere(p)
+			self := n.base.ReplicaHere(p)
 			if b := n.brokenBefore(p, self); b != nil && t.Complete {
 				broken = append(broken, *b)
 			} else if self != nil && (n.merging.consumedBy(id) != nil || r.waits(id, p)) {
@@ -250,20 +250,20 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
 			// consumed it. That a table lacks the partition says nothing: it may have split off from
 			// another one and not be known yet.
 			switch {
-			case h.takenOver.Load():
+			case h.Removal.TakenOver.Load():
 				remove = append(remove, h)
-			case !t.Complete || h.replica.ConsumedBy() != nil:
-			case t.Dropped(keys.KeyspaceID(h.listed.Load().GetKeyspace())):
+			case !t.Complete || h.Replica.ConsumedBy() != nil:
+			case t.Dropped(keys.KeyspaceID(h.Listed.Load().GetKeyspace())):
 				remove = append(remove, h)
 			case n.leftOver(t, h):
-				h.moved.Store(true)
+				h.Removal.Moved.Store(true)
 				remove = append(remove, h)
 			default:
 				// It may be left over when another one has gone, or come to what the table has.
 				r.waiting.add(id)
 			}
-		case h != nil && h.namedOut(p):
-			h.moved.Store(true)
+		case h != nil && n.namedOut(h, p):
+			h.Removal.Moved.Store(true)
 			remove = append(remove, h)
 		case h != nil:
 			n.listed(h, p)
@@ -298,9 +298,9 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
 
 // leftFirst sorts replicas that are to be closed one after the other: of a keyspace that is dropped
 // while partitions merge, none is to miss the right neighbour that it consumes.
-func leftFirst(gone []*hosted) {
-	slices.SortFunc(gone, func(a, b *hosted) int {
-		p, q := a.replica.Descriptor(), b.replica.Descriptor()
+func leftFirst(gone []*hosted.Replica) {
+	slices.SortFunc(gone, func(a, b *hosted.Replica) int {
+		p, q := a.Replica.Descriptor(), b.Replica.Descriptor()
 		return cmp.Or(cmp.Compare(p.GetKeyspace(), q.GetKeyspace()),
 			cmp.Compare(p.GetHash(), q.GetHash()), bytes.Compare(p.GetStart(), q.GetStart()))
 	})
@@ -322,48 +322,27 @@ func (r *reconciler) waits(id keys.PartitionID, p *clusterpb.Partition) bool {
 	return other != 0
 }
 
-// setKeyspace hands a keyspace's settings to a replica.
-func (n *Node) setKeyspace(r *replica.Replica, id keys.KeyspaceID) {
-	t := n.tables.Load()
-	// In this order: with a window, what is protected is known.
-	r.GC().SetProtected(t.Protected(id))
-	r.GC().SetWindow(t.GCWindow(id, n.config.GCWindow))
-	r.SetCommitWait(t.CommitWait(id))
-	r.SetDefaultTTL(t.DefaultTTL(id))
-	r.SetClosedLag(t.ClosedLag(id))
-}
-
-// replicaHere is this node's replica in a descriptor; nil if it has none.
-func (n *Node) replicaHere(p *clusterpb.Partition) *clusterpb.Replica {
-	for _, r := range p.GetReplicas() {
-		if r.GetNode() == uint64(n.config.ID) {
-			return r
-		}
-	}
-	return nil
-}
-
 // namedOut says whether a descriptor of the table is a later one than any that this replica knows
 // of, and does not have it.
-func (h *hosted) namedOut(p *clusterpb.Partition) bool {
+func (n *Node) namedOut(h *hosted.Replica, p *clusterpb.Partition) bool {
 	for _, r := range p.GetReplicas() {
-		if r.GetNode() == uint64(h.node.config.ID) && r.GetReplica() == uint64(h.self) {
+		if r.GetNode() == uint64(n.config.ID) && r.GetReplica() == uint64(h.Self) {
 			return false
 		}
 	}
-	return keys.CompareEpochs(p, h.replica.Descriptor()) >= 0 &&
-		keys.CompareEpochs(p, h.listed.Load()) >= 0
+	return keys.CompareEpochs(p, h.Replica.Descriptor()) >= 0 &&
+		keys.CompareEpochs(p, h.Listed.Load()) >= 0
 }
 
 // listed takes note of a descriptor of a partition that is here. What a descriptor with a higher
 // epoch changes in the replica itself goes through the partition's own log, from its leader; what
 // is followed here is which replica is to lead.
-func (n *Node) listed(h *hosted, p *clusterpb.Partition) {
-	if old := h.listed.Load(); old == p || keys.CompareEpochs(p, old) < 0 {
+func (n *Node) listed(h *hosted.Replica, p *clusterpb.Partition) {
+	if old := h.Listed.Load(); old == p || keys.CompareEpochs(p, old) < 0 {
 		return
 	}
-	h.listed.Store(p)
-	n.leaders.relisted(h)
+	h.Listed.Store(p)
+	n.leaders.Relisted(h)
 }
 
 // create creates replicas with one sync, opens them, and lets those campaign that are to lead. It
@@ -394,11 +373,11 @@ func (r *reconciler) create(ctx context.Context, partitions []*clusterpb.Partiti
 		r.retry(id.Group)
 		again = true
 	})
-	n.replicas.change(opened, nil)
+	n.replicas.Change(opened, nil)
 	for _, h := range opened {
 		// Once more, now that they are found here: the keyspace may have changed meanwhile.
-		keyspace := keys.KeyspaceID(h.listed.Load().GetKeyspace())
-		n.setKeyspace(h.replica, keyspace)
+		keyspace := keys.KeyspaceID(h.Listed.Load().GetKeyspace())
+		n.base.SetKeyspace(h.Replica, keyspace)
 	}
 	// What the table has said meanwhile was not looked at: the replicas were not found here yet.
 	for _, p := range partitions {
@@ -408,14 +387,14 @@ func (r *reconciler) create(ctx context.Context, partitions []*clusterpb.Partiti
 		}
 	}
 	n.metrics.created.Add(float64(len(opened)))
-	now := n.now()
+	now := n.base.Now()
 	for _, h := range opened {
-		if len(h.identity.Voters) == 0 {
+		if len(h.Identity.Voters) == 0 {
 			continue // it is to be filled
 		}
 		due := now
-		if !h.prefersSelf() {
-			due += int64(n.config.PatienceWithLeaders) + n.jitter(n.config.PatienceWithLeaders)
+		if !h.PrefersSelf() {
+			due += int64(n.config.PatienceWithLeaders) + n.base.Jitter(n.config.PatienceWithLeaders)
 		}
 		n.elections.add(h, due)
 	}

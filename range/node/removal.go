@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
@@ -90,7 +91,8 @@ func ReadRemovals(log *engine.Log) (map[keys.PartitionID]bool, error) {
 
 // remove removes replicas that are open here. Those that are postponed have more to tell, and are
 // to be removed a little later.
-func (n *Node) remove(ctx context.Context, gone []*hosted) (postponed []*hosted, err error) {
+func (n *Node) remove(ctx context.Context, gone []*hosted.Replica) (postponed []*hosted.Replica,
+	err error) {
 	n.retire(gone)
 	gone, postponed = n.settle(ctx, gone)
 	return postponed, n.destroy(ctx, gone)
@@ -98,40 +100,41 @@ func (n *Node) remove(ctx context.Context, gone []*hosted) (postponed []*hosted,
 
 // retire closes replicas that are to be removed. From here on they answer nothing, and cast no
 // vote.
-func (n *Node) retire(gone []*hosted) {
+func (n *Node) retire(gone []*hosted.Replica) {
 	for _, h := range gone {
-		if h.removed.Swap(true) {
+		if h.Removed.Swap(true) {
 			continue // what failed the last time was a later step
 		}
-		n.host.Remove(h.group)
-		h.replica.Close()
-		n.leaders.forget(h)
+		n.host.Remove(h.Group)
+		h.Replica.Close()
+		n.leaders.Forget(h)
 		n.collector.forget(h)
-		n.giveBack.Forget(h.id)
-		h.settleUntil = time.Now().Add(txn.RemovalGrace)
+		n.giveBack.Forget(h.ID)
+		h.Removal.SettleUntil = time.Now().Add(txn.RemovalGrace)
 	}
 }
 
 // settle tells what closed replicas know of commits, and returns those that may go, and those that
 // are to try it again.
-func (n *Node) settle(ctx context.Context, gone []*hosted) (settled, again []*hosted) {
+func (n *Node) settle(ctx context.Context, gone []*hosted.Replica) (settled,
+	again []*hosted.Replica) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	for _, h := range gone {
-		if h.moved.Load() {
+		if h.Removal.Moved.Load() {
 			settled = append(settled, h)
 			continue
 		}
-		left, err := h.replica.GC().ResolveRemote(ctx)
+		left, err := h.Replica.GC().ResolveRemote(ctx)
 		switch {
 		case err == nil && left == 0:
 			settled = append(settled, h)
-		case time.Now().Before(h.settleUntil):
+		case time.Now().Before(h.Removal.SettleUntil):
 			again = append(again, h)
 		default:
 			n.log.Warn("a partition is removed with the outcome of transactions, for others that "+
 				"they wrote to cannot be told; there they are taken for aborted",
-				"partition", h.id, "transactions", left, "error", err)
+				"partition", h.ID, "transactions", left, "error", err)
 			settled = append(settled, h)
 		}
 	}
@@ -142,7 +145,7 @@ func (n *Node) settle(ctx context.Context, gone []*hosted) (settled, again []*ho
 const settleTimeout = 10 * time.Second
 
 // destroy takes closed replicas off the disk.
-func (n *Node) destroy(ctx context.Context, gone []*hosted) error {
+func (n *Node) destroy(ctx context.Context, gone []*hosted.Replica) error {
 	if len(gone) == 0 {
 		return nil
 	}
@@ -153,13 +156,13 @@ func (n *Node) destroy(ctx context.Context, gone []*hosted) error {
 	}
 	ids := make([]raftlog.Identity, len(gone))
 	for i, h := range gone {
-		ids[i] = h.identity
+		ids[i] = h.Identity
 	}
 	// INVARIANT: what split off is durable before the parent's log goes: it could not be made again;
 	// and at the next start what is removed is of the span that the parent has now.
 	for _, h := range gone {
-		flush := h.replica.FlushSplits
-		if h.takenOver.Load() {
+		flush := h.Replica.FlushSplits
+		if h.Removal.TakenOver.Load() {
 			// INVARIANT: what has consumed it is durable before its log goes.
 			flush = n.config.State.Flush
 		}
@@ -173,7 +176,7 @@ func (n *Node) destroy(ctx context.Context, gone []*hosted) error {
 	states := make([]storage.Gone, len(gone))
 	for i, h := range gone {
 		var err error
-		if states[i], err = h.replica.Gone(); err != nil {
+		if states[i], err = h.Replica.Gone(); err != nil {
 			return err
 		}
 	}
@@ -186,19 +189,19 @@ func (n *Node) destroy(ctx context.Context, gone []*hosted) error {
 	if err := n.unmarkRemoval(ids); err != nil {
 		return err
 	}
-	n.replicas.change(nil, gone)
+	n.replicas.Change(nil, gone)
 	for _, h := range gone {
-		n.shared.Spans.Release(h.id)
+		n.shared.Spans.Release(h.ID)
 		n.births.forget(h)
 		n.young.forget(h)
 		n.reports.forget(h)
-		if h.moved.Load() {
-			n.reconciler.retry(h.id) // another replica of it may be listed here
+		if h.Removal.Moved.Load() {
+			n.reconciler.retry(h.ID) // another replica of it may be listed here
 		}
 	}
 	n.reconciler.spansChanged()
 	n.metrics.removed.Add(float64(len(gone)))
-	if n.diskFull() {
+	if n.base.DiskFull() {
 		// Their entries lie in files of the log until those are compacted, and nothing else may be
 		// written for long.
 		if err := n.config.Log.Reclaim(); err != nil {
@@ -206,7 +209,7 @@ func (n *Node) destroy(ctx context.Context, gone []*hosted) error {
 		}
 	}
 	for _, h := range gone {
-		n.giveBack.RemovedLogs(h.id)
+		n.giveBack.RemovedLogs(h.ID)
 	}
 	return nil
 }

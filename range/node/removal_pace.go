@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 )
 
 // removePause is the shortest time between two removals from the disk, unless so much waits that it
@@ -36,12 +37,12 @@ func (p *removalPace) late(now time.Time, n int) bool {
 func (p *removalPace) removed(now time.Time) { p.next = now.Add(removePause) }
 
 // rest has closed replicas wait until the next removal.
-func (p *removalPace) rest(now time.Time, gone []*hosted) {
+func (p *removalPace) rest(now time.Time, gone []*hosted.Replica) {
 	if len(gone) == 0 {
 		return
 	}
 	for _, h := range gone {
-		p.resting[h.id] = struct{}{}
+		p.resting[h.ID] = struct{}{}
 	}
 	p.timer.Reset(p.next.Sub(now))
 }
@@ -63,9 +64,10 @@ func (p *removalPace) rested(now time.Time, n int) map[keys.PartitionID]struct{}
 
 // pace returns those of the replicas whose turn it is to be removed from the disk. The others are
 // closed, and come again. A full disk waits for nothing.
-func (r *reconciler) pace(ctx context.Context, gone []*hosted) (turn []*hosted, err error) {
+func (r *reconciler) pace(ctx context.Context, gone []*hosted.Replica) (turn []*hosted.Replica,
+	err error) {
 	now := time.Now()
-	if len(gone) == 0 || r.node.diskFull() || !r.removals.late(now, len(gone)) {
+	if len(gone) == 0 || r.node.base.DiskFull() || !r.removals.late(now, len(gone)) {
 		return gone, nil
 	}
 	err = r.disk.do(ctx, func() error {

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 )
 
 // Replicas that wait for the next removal have their turn, also if others are removed at the moment
@@ -14,7 +16,7 @@ func TestRestingReplicasHaveTheirTurn(t *testing.T) {
 		p.init()
 		defer p.timer.Stop()
 		p.removed(time.Now())
-		p.rest(time.Now(), []*hosted{{id: 7}})
+		p.rest(time.Now(), []*hosted.Replica{{ID: 7}})
 		<-p.timer.C
 		p.removed(time.Now()) // another one came first
 		if rested := p.rested(time.Now(), 0); rested != nil {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
+	"github.com/tidemarkdb/tidemark/range/node/loadmeter"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -39,7 +41,7 @@ func newsworthy(had, r *clusterpb.PartitionReport) bool {
 		differs(r.PeakLoadMicro, had.PeakLoadMicro, leastSteady), hintsDiffer(r.Split, had.Split):
 		return true
 	}
-	return measuredEnough(time.Duration(had.MeasuredSeconds)*time.Second,
+	return loadmeter.MeasuredEnough(time.Duration(had.MeasuredSeconds)*time.Second,
 		time.Duration(r.MeasuredSeconds)*time.Second, r.Generation)
 }
 
@@ -66,7 +68,7 @@ func differs(now, before, least uint64) bool {
 
 // weak is a report that need not be sent.
 type weak struct {
-	hosted *hosted
+	hosted *hosted.Replica
 	report *clusterpb.PartitionReport
 }
 

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -88,11 +89,11 @@ func TestTakeBusiest(t *testing.T) {
 
 // reporting is a report of a partition without a replica behind it.
 type reporting struct {
-	figures map[*hosted]*clusterpb.PartitionReport
+	figures map[*hosted.Replica]*clusterpb.PartitionReport
 	sent    map[keys.PartitionID]uint64
 }
 
-func (s *reporting) of(h *hosted, _ bool) *clusterpb.PartitionReport {
+func (s *reporting) of(h *hosted.Replica, _ bool) *clusterpb.PartitionReport {
 	return proto.Clone(s.figures[h]).(*clusterpb.PartitionReport)
 }
 
@@ -122,12 +123,12 @@ func (s *reporting) beat(t *testing.T, r *reports, heard bool) (n int) {
 func TestReportsConverge(t *testing.T) {
 	const all = 5000
 	var r reports
-	r.init()
-	s := &reporting{figures: map[*hosted]*clusterpb.PartitionReport{},
+	r.init(nil)
+	s := &reporting{figures: map[*hosted.Replica]*clusterpb.PartitionReport{},
 		sent: map[keys.PartitionID]uint64{}}
 	for i := range all {
-		h := &hosted{id: keys.PartitionID(i + 1)}
-		s.figures[h] = &clusterpb.PartitionReport{Partition: uint64(h.id), Term: 1,
+		h := &hosted.Replica{ID: keys.PartitionID(i + 1)}
+		s.figures[h] = &clusterpb.PartitionReport{Partition: uint64(h.ID), Term: 1,
 			SizeBytes: 100 << 20}
 		r.changed(h)
 	}
@@ -166,15 +167,15 @@ func TestReportsConverge(t *testing.T) {
 	s.beat(t, &r, true)
 	s.beat(t, &r, true)
 	for h, f := range s.figures {
-		if s.sent[h.id] != f.SizeBytes {
-			t.Fatalf("partition %s: %d was reported at last, want %d", h.id, s.sent[h.id], f.SizeBytes)
+		if s.sent[h.ID] != f.SizeBytes {
+			t.Fatalf("partition %s: %d was reported at last, want %d", h.ID, s.sent[h.ID], f.SizeBytes)
 		}
 	}
 	if n := s.beat(t, &r, true); n != 0 {
 		t.Errorf("%d reports of what was reported", n)
 	}
 	// The core asks for all.
-	var led []*hosted
+	var led []*hosted.Replica
 	for h := range s.figures {
 		led = append(led, h)
 	}

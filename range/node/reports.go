@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -17,16 +18,18 @@ const maxReports = 2000
 // (newsworthy), and the busiest of the others; the rest when nothing changes any more, so that at
 // rest the core's figures are exact.
 type reports struct {
-	mu struct {
+	node *Node
+	mu   struct {
 		sync.Mutex
-		due map[*hosted]struct{}
+		due map[*hosted.Replica]struct{}
 		// held are those due whose reports told the core nothing that it needs to know, in this beat.
 		// If nothing has changed of them since, the next beat reports them: settled.
-		held, settled map[*hosted]struct{}
-		// told are the partitions of which the core believes that this node leads them.
-		told map[*hosted]struct{}
+		held, settled map[*hosted.Replica]struct{}
+		// told are the partitions of which the core believes that this node leads them, with the
+		// report of each that it has heard last.
+		told map[*hosted.Replica]*clusterpb.PartitionReport
 		// urgent are those that the next urgent heartbeat reports.
-		urgent map[*hosted]struct{}
+		urgent map[*hosted.Replica]struct{}
 		// full: the next heartbeat says that what was reported before it does not count.
 		full bool
 	}
@@ -38,20 +41,21 @@ type reports struct {
 	more bool
 }
 
-func (r *reports) init() {
-	r.mu.due = make(map[*hosted]struct{})
-	r.mu.told = make(map[*hosted]struct{})
-	r.mu.held = make(map[*hosted]struct{})
-	r.mu.settled = make(map[*hosted]struct{})
-	r.mu.urgent = make(map[*hosted]struct{})
+func (r *reports) init(n *Node) {
+	r.node = n
+	r.mu.due = make(map[*hosted.Replica]struct{})
+	r.mu.told = make(map[*hosted.Replica]*clusterpb.PartitionReport)
+	r.mu.held = make(map[*hosted.Replica]struct{})
+	r.mu.settled = make(map[*hosted.Replica]struct{})
+	r.mu.urgent = make(map[*hosted.Replica]struct{})
 	r.mu.full = true
 	r.wake, r.urge = task.NewSignal(), task.NewSignal()
 }
 
 // changed marks a partition. It is called for every applied batch, and cheap when the partition is
 // marked already.
-func (r *reports) changed(h *hosted) {
-	if h.reportDue.Load() || !h.reportDue.CompareAndSwap(false, true) {
+func (r *reports) changed(h *hosted.Replica) {
+	if h.Lists.Reports.Load() || !h.Lists.Reports.CompareAndSwap(false, true) {
 		return
 	}
 	r.mu.Lock()
@@ -61,14 +65,14 @@ func (r *reports) changed(h *hosted) {
 
 // changedLeader marks a partition whose leadership this node won or lost: the heartbeat does not
 // wait for its time.
-func (r *reports) changedLeader(h *hosted) {
+func (r *reports) changedLeader(h *hosted.Replica) {
 	r.changed(h)
 	r.wake.Send()
 }
 
 // carriedOut marks a partition that is what an operator wanted it to become: the core goes on when
 // it hears of it, so that is reported at once.
-func (r *reports) carriedOut(h *hosted) {
+func (r *reports) carriedOut(h *hosted.Replica) {
 	r.changed(h)
 	r.mu.Lock()
 	r.mu.urgent[h] = struct{}{}
@@ -77,34 +81,34 @@ func (r *reports) carriedOut(h *hosted) {
 }
 
 // wantFull has everything reported anew. It is for the goroutine that takes.
-func (r *reports) wantFull(led []*hosted) {
+func (r *reports) wantFull(led []*hosted.Replica) {
 	r.mu.Lock()
 	r.mu.full = true
 	clear(r.mu.told)
 	r.mu.Unlock()
 	for _, h := range led {
-		h.reported = nil
 		r.changed(h)
 	}
 }
 
 // reportBatch is what one heartbeat carries: reports, and of which partition each is.
 type reportBatch struct {
-	hosted  []*hosted
+	hosted  []*hosted.Replica
 	reports []*clusterpb.PartitionReport
 	full    bool
 	more    bool
 }
 
-func (b *reportBatch) add(h *hosted, r *clusterpb.PartitionReport) {
+func (b *reportBatch) add(h *hosted.Replica, r *clusterpb.PartitionReport) {
 	b.hosted, b.reports = append(b.hosted, h), append(b.reports, r)
 }
 
 // take makes the reports of one heartbeat. It is given back to done.
-func (r *reports) take() reportBatch { return r.takeBy((*hosted).report) }
+func (r *reports) take() reportBatch { return r.takeBy(r.describe) }
 
 // takeBy is take with what describes a partition.
-func (r *reports) takeBy(report func(h *hosted, told bool) *clusterpb.PartitionReport) reportBatch {
+func (r *reports) takeBy(report func(h *hosted.Replica,
+	told bool) *clusterpb.PartitionReport) reportBatch {
 	var b reportBatch
 	var idle []weak
 	r.mu.Lock()
@@ -117,11 +121,11 @@ func (r *reports) takeBy(report func(h *hosted, told bool) *clusterpb.PartitionR
 		some, settled := r.next(maxReports - len(b.reports))
 		for h, told := range some {
 			// What changes from here on is reported once more.
-			h.reportDue.Store(false)
-			one := report(h, told)
+			h.Lists.Reports.Store(false)
+			one := report(h, told != nil)
 			switch {
 			case one == nil:
-			case settled || newsworthy(h.reported, one):
+			case settled || newsworthy(told, one):
 				b.add(h, one)
 			default:
 				idle = append(idle, weak{h, one})
@@ -149,18 +153,18 @@ func (r *reports) takeBy(report func(h *hosted, told bool) *clusterpb.PartitionR
 func (r *reports) takeUrgent() reportBatch {
 	var b reportBatch
 	for h, told := range r.nextUrgent(maxReports) {
-		h.reportDue.Store(false)
-		if one := h.report(told); one != nil {
+		h.Lists.Reports.Store(false)
+		if one := r.describe(h, told != nil); one != nil {
 			b.add(h, one)
 		}
 	}
 	return b
 }
 
-func (r *reports) nextUrgent(n int) map[*hosted]bool {
+func (r *reports) nextUrgent(n int) map[*hosted.Replica]*clusterpb.PartitionReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	some := make(map[*hosted]bool, min(len(r.mu.urgent), n))
+	some := make(map[*hosted.Replica]*clusterpb.PartitionReport, min(len(r.mu.urgent), n))
 	for h := range r.mu.urgent {
 		if len(some) == n {
 			r.urge.Send()
@@ -170,7 +174,7 @@ func (r *reports) nextUrgent(n int) map[*hosted]bool {
 		delete(r.mu.due, h)
 		delete(r.mu.held, h)
 		delete(r.mu.settled, h)
-		_, some[h] = r.mu.told[h]
+		some[h] = r.mu.told[h]
 	}
 	return some
 }
@@ -185,56 +189,54 @@ func (r *reports) settleLocked() {
 	clear(r.mu.held)
 }
 
-// next takes at most n of the partitions that are due, or else of those that have settled, and says
-// of each whether the core was told of it.
-func (r *reports) next(n int) (some map[*hosted]bool, settled bool) {
+// next takes at most n of the partitions that are due, or else of those that have settled, each
+// with the report that the core has heard last.
+func (r *reports) next(n int) (some map[*hosted.Replica]*clusterpb.PartitionReport, settled bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	from := r.mu.due
 	if len(from) == 0 {
 		from, settled = r.mu.settled, true
 	}
-	some = make(map[*hosted]bool, min(len(from), n))
+	some = make(map[*hosted.Replica]*clusterpb.PartitionReport, min(len(from), n))
 	for h := range from {
 		if len(some) == n {
 			break
 		}
 		delete(from, h)
 		delete(r.mu.urgent, h)
-		_, some[h] = r.mu.told[h]
+		some[h] = r.mu.told[h]
 	}
 	return some, settled
 }
 
-// report describes the partition, if the core has anything to hear of it.
-func (h *hosted) report(told bool) *clusterpb.PartitionReport {
-	d := h.replica.Descriptor()
-	r := &clusterpb.PartitionReport{Partition: uint64(h.id), Generation: d.GetGeneration(),
+// describe is the report of a partition, if the core has anything to hear of it.
+func (r *reports) describe(h *hosted.Replica, told bool) *clusterpb.PartitionReport {
+	d := h.Replica.Descriptor()
+	p := &clusterpb.PartitionReport{Partition: uint64(h.ID), Generation: d.GetGeneration(),
 		Membership: d.GetMembership()}
 	if (d.GetMembership() > group.FoundingMembership || d.GetGeneration() > 1) &&
-		h.replica.Settled() {
-		r.Described = d
-		r.SplitOff = h.node.births.splitOff(h.id)
+		h.Replica.Settled() {
+		p.Described = d
+		p.SplitOff = r.node.births.splitOff(h.ID)
 	}
-	h.node.settling.add(h)
-	_, r.Term = h.group.Leader()
-	if !h.leading.Load() || h.removed.Load() {
+	r.node.settling.add(h)
+	_, p.Term = h.Group.Leader()
+	if !h.Leading.Load() || h.Removed.Load() {
 		if !told {
 			return nil
 		}
-		r.Lost = true
-		return r
+		p.Lost = true
+		return p
 	}
-	stats := h.replica.Stats()
-	r.LiveKeys, r.SizeBytes = stats.LiveKeys, stats.Bytes
+	stats := h.Replica.Stats()
+	p.LiveKeys, p.SizeBytes = stats.LiveKeys, stats.Bytes
 	if stats.Versions > 0 {
-		r.LiveBytes = uint64(float64(stats.Bytes) * float64(stats.LiveKeys) / float64(stats.Versions))
+		p.LiveBytes = uint64(float64(stats.Bytes) * float64(stats.LiveKeys) / float64(stats.Versions))
 	}
-	h.load.describe(r)
-	if o := h.order.Load(); o != nil {
-		r.WaitsFor, r.Operator, r.Failures = o.waitsFor(), o.GetOperator(), o.failures.Load()
-	}
-	return r
+	h.Load.Describe(p)
+	r.node.orders.describe(h, p)
+	return p
 }
 
 // done takes back what the core has heard, or has not.
@@ -253,16 +255,14 @@ func (r *reports) done(b reportBatch, heard bool) {
 	for i, h := range b.hosted {
 		if b.reports[i].Lost {
 			delete(r.mu.told, h)
-			h.reported = nil
 		} else {
-			r.mu.told[h] = struct{}{}
-			h.reported = b.reports[i]
+			r.mu.told[h] = b.reports[i]
 		}
 	}
 }
 
 // forget drops a replica that was removed.
-func (r *reports) forget(h *hosted) {
+func (r *reports) forget(h *hosted.Replica) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.mu.due, h)

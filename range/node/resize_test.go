@@ -135,7 +135,7 @@ func growAndShrink(t *testing.T, seed uint64) {
 		})
 		c.await("the others to be gone", time.Minute, func() bool {
 			for node, m := range c.nodes {
-				if (m.replicas.get(id) != nil) != slices.Contains(want, node) {
+				if (m.replicas.Get(id) != nil) != slices.Contains(want, node) {
 					return false
 				}
 			}

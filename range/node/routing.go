@@ -3,6 +3,7 @@ package node
 import (
 	"slices"
 
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -74,11 +75,11 @@ func (p *pass) route(batch []*kvpb.Request, template replica.Pending) {
 }
 
 // add appends a request to its replica's list.
-func (p *pass) add(h *hosted, index int32) {
+func (p *pass) add(h *hosted.Replica, index int32) {
 	r := &p.routing
 	r.next[index] = -1
 	mask := uint64(len(r.slots) - 1)
-	for at := uint64(h.id) * 0x9e3779b97f4a7c15 >> 32 & mask; ; at = (at + 1) & mask {
+	for at := uint64(h.ID) * 0x9e3779b97f4a7c15 >> 32 & mask; ; at = (at + 1) & mask {
 		slot := r.slots[at]
 		if slot == 0 {
 			p.portions = append(p.portions, portion{pass: p, hosted: h, first: index, last: index})

@@ -6,17 +6,18 @@ import (
 	"testing"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 )
 
 // Requests reach their partition together and in order, whatever the mixture.
 func TestRoutingKeepsTheOrder(t *testing.T) {
 	for range 200 {
-		replicas := make([]*hosted, 1+rand.IntN(20))
+		replicas := make([]*hosted.Replica, 1+rand.IntN(20))
 		for i := range replicas {
-			replicas[i] = &hosted{id: keys.PartitionID(rand.Uint64N(1 << 20))}
+			replicas[i] = &hosted.Replica{ID: keys.PartitionID(rand.Uint64N(1 << 20))}
 		}
 		n := 1 + rand.IntN(300)
-		want := make(map[*hosted][]int32)
+		want := make(map[*hosted.Replica][]int32)
 		p := passes.Get().(*pass)
 		p.routing.begin(n)
 		for i := range n {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
@@ -17,7 +18,7 @@ import (
 
 // route finds the replica that a request is for, or answers the request, or has it answered; or
 // says that the node is to answer it as a piece of work of its own.
-func (n *Node) route(pending replica.Pending) (h *hosted, own bool) {
+func (n *Node) route(pending replica.Pending) (h *hosted.Replica, own bool) {
 	q, reply := pending.Request, pending.Reply
 	c := command.Of(q)
 	switch {
@@ -46,7 +47,7 @@ func (n *Node) route(pending replica.Pending) (h *hosted, own bool) {
 	default:
 		h, e := n.serving(keys.PartitionID(q.Partition))
 		if e == nil {
-			if h.young.Load() && n.young.ask(h, pending) {
+			if h.Split.Campaigning.Load() && n.young.ask(h, pending) {
 				return nil, false
 			}
 			return h, false
@@ -58,8 +59,8 @@ func (n *Node) route(pending replica.Pending) (h *hosted, own bool) {
 }
 
 // serving finds the replica of a partition, or says why there is none, or none that serves.
-func (n *Node) serving(id keys.PartitionID) (*hosted, *kvpb.Error) {
-	h := n.replicas.get(id)
+func (n *Node) serving(id keys.PartitionID) (*hosted.Replica, *kvpb.Error) {
+	h := n.replicas.Get(id)
 	var why error
 	switch {
 	case h == nil:
@@ -70,7 +71,7 @@ func (n *Node) serving(id keys.PartitionID) (*hosted, *kvpb.Error) {
 			return nil, n.absent(id)
 		}
 	default:
-		if why = h.group.Failed(); why == nil {
+		if why = h.Group.Failed(); why == nil {
 			return h, nil
 		}
 	}
@@ -121,7 +122,7 @@ func (n *Node) absent(id keys.PartitionID) *kvpb.Error {
 	case p == nil:
 		e.Message = fmt.Sprintf("partition %s does not exist, as far as node %s knows: its "+
 			"keyspace may have been dropped", id, n.config.ID)
-	case n.replicaHere(p) != nil:
+	case n.base.ReplicaHere(p) != nil:
 		e.Code = kvpb.ErrorCode_NOT_LEADER
 		e.Message = fmt.Sprintf("partition %s: node %s is about to create its replica; try again",
 			id, n.config.ID)

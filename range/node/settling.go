@@ -5,14 +5,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/task"
 )
 
 // A leader reports a change of its descriptor when the change is settled: an entry behind the one
 // that made it is applied (replica.Replica.Settled). An order is followed by such an entry, but not
 // everything that changes a descriptor is an order. A freeze ends, an attempt to merge is given up,
-// the entry behind an order fails, or the leader that was to append it is gone. In an idle partition
-// no other entry would come, and the core would go on from a descriptor that is over.
+// the entry behind an order fails, or the leader that was to append it is gone. In an idle
+// partition no other entry would come, and the core would go on from a descriptor that is over.
 //
 // INVARIANT: a leader whose descriptor is not settled, and is not frozen, appends an entry. So the
 // core hears of every change, whatever made it, whether or not the partition is written to.
@@ -32,24 +33,24 @@ type settling struct {
 	wake task.Signal
 	mu   struct {
 		sync.Mutex
-		due map[*hosted]struct{}
+		due map[*hosted.Replica]struct{}
 	}
 }
 
 func (s *settling) init(n *Node) {
 	s.node, s.wake = n, task.NewSignal()
-	s.mu.due = make(map[*hosted]struct{})
+	s.mu.due = make(map[*hosted.Replica]struct{})
 }
 
 // unsettled says whether a replica leads with a descriptor that it does not report yet. A frozen
 // partition evaluates nothing, and its next change is the end of the freeze, or of the partition.
-func unsettled(h *hosted) bool {
-	return h.leading.Load() && !h.removed.Load() && !h.replica.Settled() &&
-		h.replica.Descriptor().GetFrozen() == nil
+func unsettled(h *hosted.Replica) bool {
+	return h.Leading.Load() && !h.Removed.Load() && !h.Replica.Settled() &&
+		h.Replica.Descriptor().GetFrozen() == nil
 }
 
 // add has a partition settled, if it has to be. The set is bounded by the replicas of the node.
-func (s *settling) add(h *hosted) {
+func (s *settling) add(h *hosted.Replica) {
 	if !unsettled(h) {
 		return
 	}
@@ -75,7 +76,7 @@ func (s *settling) run(ctx context.Context) {
 		}
 		s.mu.Lock()
 		due := s.mu.due
-		s.mu.due = make(map[*hosted]struct{})
+		s.mu.due = make(map[*hosted.Replica]struct{})
 		s.mu.Unlock()
 		for h := range due {
 			if !unsettled(h) {
@@ -95,12 +96,12 @@ func (s *settling) run(ctx context.Context) {
 }
 
 // settle appends an entry, and has the change reported. It is repeated when that fails.
-func (s *settling) settle(ctx context.Context, h *hosted) {
+func (s *settling) settle(ctx context.Context, h *hosted.Replica) {
 	limited, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()
-	if err := h.replica.Fence(limited); err != nil {
+	if err := h.Replica.Fence(limited); err != nil {
 		if ctx.Err() == nil {
-			s.node.log.Warn("a change of a partition cannot be reported yet", "partition", h.id, "error",
+			s.node.log.Warn("a change of a partition cannot be reported yet", "partition", h.ID, "error",
 				err)
 			_ = task.Pause(ctx, settleAgain)
 			s.add(h)
@@ -112,7 +113,7 @@ func (s *settling) settle(ctx context.Context, h *hosted) {
 
 // outdated takes note of an order that is for an earlier descriptor than the partition has: the
 // core lacks the present one. It is reported when it is settled, or again.
-func (s *settling) outdated(h *hosted) {
+func (s *settling) outdated(h *hosted.Replica) {
 	if s.add(h); !unsettled(h) {
 		s.node.reports.changed(h)
 	}

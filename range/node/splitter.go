@@ -7,6 +7,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/load"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
+	"github.com/tidemarkdb/tidemark/range/node/loadmeter"
 	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -41,8 +43,8 @@ type splitter struct {
 	pacer *admission.Pacer
 	// looked are those that are busy or large, and divided the last divisions of those that are
 	// large.
-	looked  map[*hosted]struct{}
-	divided map[*hosted]division
+	looked  map[*hosted.Replica]struct{}
+	divided map[*hosted.Replica]division
 }
 
 // division is a key that divides the bytes of a partition.
@@ -53,7 +55,7 @@ type division struct {
 
 func (s *splitter) init(n *Node) {
 	s.node, s.pacer = n, admission.NewPacer(admission.Collection, nil)
-	s.looked, s.divided = map[*hosted]struct{}{}, map[*hosted]division{}
+	s.looked, s.divided = map[*hosted.Replica]struct{}{}, map[*hosted.Replica]division{}
 }
 
 func (s *splitter) run(ctx context.Context) {
@@ -66,23 +68,23 @@ func (s *splitter) run(ctx context.Context) {
 func (s *splitter) look(ctx context.Context, now time.Time) {
 	n := s.node
 	for h := range s.looked {
-		if !h.leading.Load() || h.removed.Load() {
+		if !h.Leading.Load() || h.Removed.Load() {
 			s.forget(h)
 		}
 	}
-	for _, h := range n.leaders.led() {
+	for _, h := range n.leaders.Led() {
 		if ctx.Err() != nil {
 			return
 		}
-		if h.leading.Load() && !h.removed.Load() {
+		if h.Leading.Load() && !h.Removed.Load() {
 			s.lookAt(ctx, h, now)
 		}
 	}
 }
 
 // splitSize is from which size on a partition splits, and whether it does so by itself.
-func (n *Node) splitSize(h *hosted) (bytes uint64, auto bool) {
-	ks := n.tables.Load().Keyspace(keys.KeyspaceID(h.listed.Load().GetKeyspace()))
+func (n *Node) splitSize(h *hosted.Replica) (bytes uint64, auto bool) {
+	ks := n.tables.Load().Keyspace(keys.KeyspaceID(h.Listed.Load().GetKeyspace()))
 	if bytes = ks.GetSplitSizeBytes(); bytes == 0 {
 		bytes = defaultSplitSize
 	}
@@ -90,10 +92,10 @@ func (n *Node) splitSize(h *hosted) (bytes uint64, auto bool) {
 }
 
 // lookAt looks at one.
-func (s *splitter) lookAt(ctx context.Context, h *hosted, now time.Time) {
+func (s *splitter) lookAt(ctx context.Context, h *hosted.Replica, now time.Time) {
 	splitSize, auto := s.node.splitSize(h)
-	size := h.replica.Stats().Bytes
-	busy := h.load.leaderMicro.Load() >= busyFrom
+	size := h.Replica.Stats().Bytes
+	busy := h.Load.LeaderMicro.Load() >= busyFrom
 	near := auto && size >= splitSize/8*sampledFrom
 	if !busy && !near {
 		if _, was := s.looked[h]; was {
@@ -102,9 +104,9 @@ func (s *splitter) lookAt(ctx context.Context, h *hosted, now time.Time) {
 		}
 		return
 	}
-	_, term := h.group.Leader()
-	of := sampledAs{h.replica.Descriptor().GetGeneration(), term}
-	if at := h.load.sampling.Load(); at != nil && at.of != of {
+	_, term := h.Group.Leader()
+	of := loadmeter.Epoch{Generation: h.Replica.Descriptor().GetGeneration(), Term: term}
+	if at := h.Load.Sampling.Load(); at != nil && at.Of != of {
 		s.forget(h)
 	}
 	s.looked[h] = struct{}{}
@@ -115,7 +117,7 @@ func (s *splitter) lookAt(ctx context.Context, h *hosted, now time.Time) {
 		delete(s.divided, h)
 	}
 	if changed {
-		h.load.hints.Store(&splitHints{of, s.hints(h)})
+		h.Load.Hints.Store(&loadmeter.Hints{Of: of, Found: s.hints(h)})
 		s.node.reports.changed(h)
 	}
 	if changed && size >= splitSize {
@@ -124,88 +126,65 @@ func (s *splitter) lookAt(ctx context.Context, h *hosted, now time.Time) {
 }
 
 // forget forgets what is known of one, and has its requests sampled no more.
-func (s *splitter) forget(h *hosted) {
+func (s *splitter) forget(h *hosted.Replica) {
 	delete(s.looked, h)
 	delete(s.divided, h)
-	h.load.sampling.Store(nil)
-	h.load.hints.Store(nil)
+	h.Load.Sampling.Store(nil)
+	h.Load.Hints.Store(nil)
 }
 
 // turn ends the window in which a partition's requests are sampled, if it is long enough, and
 // begins the next one.
-func (s *splitter) turn(h *hosted, of sampledAs, now time.Time) (turned bool) {
-	at := h.load.sampling.Load()
+func (s *splitter) turn(h *hosted.Replica, of loadmeter.Epoch, now time.Time) (turned bool) {
+	at := h.Load.Sampling.Load()
 	if at == nil {
-		at = &sampling{turned: now, of: of}
-		at.prepare(h)
-		at.begin(h)
-		h.load.sampling.Store(at)
-		return false
-	}
-	if now.Sub(at.turned) < load.Window {
-		return false
-	}
-	at.turned = now
-	last, err := h.replica.Reshape().LastKey()
-	if err != nil {
-		s.node.log.Warn("looking for the last key of a partition", "partition", h.id, "error", err)
-		return false
-	}
-	at.verdict = at.keys.Turn(keys.PartitionUserSpan(h.replica.Descriptor()), last)
-	at.begin(h)
-	return true
-}
-
-// prepare has the keys that are there at first known as such.
-func (s *sampling) prepare(h *hosted) {
-	if last, err := h.replica.Reshape().LastKey(); err == nil {
-		s.keys.Turn(keys.PartitionUserSpan(h.replica.Descriptor()), last)
-	}
-}
-
-// begin begins a window: which requests are sampled, and what a span counts as, follows from what
-// was counted in the last one.
-func (s *sampling) begin(h *hosted) {
-	s.gap.Store(min(max(h.load.requests.Load()/samplesPerSecond, 1), mostGap))
-	w := h.replica.Work()
-	t := h.load.totals(w)
-	spans := w.Spans - s.work.Spans
-	points := t.Reads - s.before.Reads + t.Writes - s.before.Writes - spans
-	weight := uint64(1)
-	spanTime := w.SpanTime - s.work.SpanTime
-	if began := s.before != (load.Totals{}); began && spans > 0 && points > 0 {
-		if rest := t.Led - s.before.Led - spanTime; rest > 0 {
-			each := float64(spanTime) / float64(spans)
-			weight = uint64(min(max(each*float64(points)/float64(rest), 1), mostWeight))
+		at = &loadmeter.Sampling{Turned: now, Of: of}
+		// The keys that are there at first are known as such.
+		if last, err := h.Replica.Reshape().LastKey(); err == nil {
+			at.Turn(keys.PartitionUserSpan(h.Replica.Descriptor()), last)
 		}
+		at.Begin(&h.Load, h.Replica.Work())
+		h.Load.Sampling.Store(at)
+		return false
 	}
-	s.spanWeight.Store(weight)
-	s.before, s.work = t, w
+	if now.Sub(at.Turned) < load.Window {
+		return false
+	}
+	at.Turned = now
+	last, err := h.Replica.Reshape().LastKey()
+	if err != nil {
+		s.node.log.Warn("looking for the last key of a partition", "partition", h.ID, "error", err)
+		return false
+	}
+	at.Turn(keys.PartitionUserSpan(h.Replica.Descriptor()), last)
+	at.Begin(&h.Load, h.Replica.Work())
+	return true
 }
 
 // divide looks for the key that divides the bytes of a partition, unless the one that is known is
 // new enough: it holds until the partition has grown by a quarter.
-func (s *splitter) divide(ctx context.Context, h *hosted, size, splitSize uint64) (changed bool) {
+func (s *splitter) divide(ctx context.Context, h *hosted.Replica, size,
+	splitSize uint64) (changed bool) {
 	part := 0.5
-	if at := h.load.sampling.Load(); at != nil && at.verdict.Ascending >= ascendingFrom {
+	if at := h.Load.Sampling.Load(); at != nil && at.Verdict.Ascending >= ascendingFrom {
 		part = endPart
 	}
 	before, known := s.divided[h]
 	if known && before.part == part && size < before.Total/4*5 && size > before.Total/4*3 &&
-		before.Generation == h.replica.Descriptor().GetGeneration() {
+		before.Generation == h.Replica.Descriptor().GetGeneration() {
 		return false
 	}
 	urgent := admission.Low
 	if size >= splitSize {
 		urgent = admission.Urgent
 	}
-	found, err := h.replica.Reshape().Divide(ctx, part, func(worked time.Duration) error {
+	found, err := h.Replica.Reshape().Divide(ctx, part, func(worked time.Duration) error {
 		return s.pacer.Wait(ctx, time.Now(), worked, urgent)
 	})
 	if err != nil {
-		if ctx.Err() == nil && h.leading.Load() {
+		if ctx.Err() == nil && h.Leading.Load() {
 			s.node.log.Warn("looking for the middle of a partition; it will be tried again",
-				"partition", h.id, "error", err)
+				"partition", h.ID, "error", err)
 		}
 		return false
 	}
@@ -215,10 +194,10 @@ func (s *splitter) divide(ctx context.Context, h *hosted, size, splitSize uint64
 }
 
 // hints are what is reported of a partition; nil: nothing is known.
-func (s *splitter) hints(h *hosted) *clusterpb.SplitHints {
+func (s *splitter) hints(h *hosted.Replica) *clusterpb.SplitHints {
 	out := &clusterpb.SplitHints{}
-	if at := h.load.sampling.Load(); at != nil {
-		v := &at.verdict
+	if at := h.Load.Sampling.Load(); at != nil {
+		v := &at.Verdict
 		if b := v.Best; b != nil {
 			out.ByLoad = &clusterpb.SplitKey{Key: b.Key, Left: uint32(b.Left), Right: uint32(b.Right),
 				Across: uint32(b.Across)}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/node/loadmeter"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -22,7 +22,7 @@ func BenchmarkSampling(b *testing.B) {
 			}
 			const batch = 64
 			c.update(manyPartitions(1, 1))
-			for s.leaders.count() < 1 {
+			for s.leaders.Count() < 1 {
 				time.Sleep(time.Millisecond)
 			}
 			requests := make([]*kvpb.Request, batch)
@@ -30,11 +30,11 @@ func BenchmarkSampling(b *testing.B) {
 				requests[i] = &kvpb.Request{Id: uint64(i), Partition: 100, Generation: 1, Term: 1,
 					Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: fmt.Appendf(nil, "key%d", i)}}}
 			}
-			h := s.leaders.led()[0]
-			if h.load.sampling.Store(nil); on {
-				at := &sampling{}
-				at.gap.Store(5000) // half a million requests for each second
-				h.load.sampling.Store(at)
+			h := s.leaders.Led()[0]
+			if h.Load.Sampling.Store(nil); on {
+				at := &loadmeter.Sampling{}
+				at.Gap.Store(5000) // half a million requests for each second
+				h.Load.Sampling.Store(at)
 			}
 			b.ReportAllocs()
 			for b.Loop() {
@@ -44,20 +44,5 @@ func BenchmarkSampling(b *testing.B) {
 			s.close()
 			net.close()
 		})
-	}
-}
-
-// BenchmarkNote measures what sampling adds to the way of 64 requests of one partition, none of
-// which is sampled in most cases.
-func BenchmarkNote(b *testing.B) {
-	s := &sampling{}
-	s.gap.Store(5000)
-	requests := make([]replica.Pending, 64)
-	for i := range requests {
-		requests[i].Request = &kvpb.Request{Command: &kvpb.Request_Get{
-			Get: &kvpb.GetRequest{Key: fmt.Appendf(nil, "key%d", i)}}}
-	}
-	for b.Loop() {
-		s.note(requests)
 	}
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -16,7 +17,7 @@ import (
 // node's clock cannot take in yet are put aside (see ahead).
 func (n *Node) Submit(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) rpc.Work {
 	now := time.Now()
-	if r := n.health.refusal.Load(); r != nil {
+	if r := n.health.Refusal.Load(); r != nil {
 		n.refuseAll(batch, r, reply)
 		return nil
 	}
@@ -27,9 +28,9 @@ func (n *Node) Submit(client uint64, batch []*kvpb.Request, reply func(*kvpb.Res
 }
 
 // refuseAll answers requests that a node which is not fit does not take in.
-func (n *Node) refuseAll(batch []*kvpb.Request, r *refusal, reply func(*kvpb.Response)) {
+func (n *Node) refuseAll(batch []*kvpb.Request, r *hosted.Refusal, reply func(*kvpb.Response)) {
 	for _, q := range batch {
-		n.refuse(q, r.code, r.message, reply)
+		n.refuse(q, r.Code, r.Message, reply)
 	}
 }
 

@@ -57,9 +57,9 @@ const sweepInterval = time.Second
 // sweepLocks looks after the locks in the partitions that are led here.
 func (n *Node) sweepLocks(ctx context.Context) {
 	for task.Pause(ctx, sweepInterval) == nil {
-		for _, h := range n.replicas.all() {
-			if h.replica.Locked() && h.leading.Load() && !h.removed.Load() {
-				h.replica.SweepLocks(n.config.Clock.Physical())
+		for _, h := range n.replicas.All() {
+			if h.Replica.Locked() && h.Leading.Load() && !h.Removed.Load() {
+				h.Replica.SweepLocks(n.config.Clock.Physical())
 			}
 		}
 	}

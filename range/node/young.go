@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -36,7 +37,7 @@ type young struct {
 	wake task.Signal
 	mu   struct {
 		sync.Mutex
-		all    map[*hosted]*youth
+		all    map[*hosted.Replica]*youth
 		asked  int
 		closed bool
 	}
@@ -52,11 +53,11 @@ type youth struct {
 
 func (y *young) init(n *Node) {
 	y.node, y.wake = n, task.NewSignal()
-	y.mu.all = make(map[*hosted]*youth)
+	y.mu.all = make(map[*hosted.Replica]*youth)
 }
 
 // add has a replica campaign that was just born.
-func (y *young) add(h *hosted) {
+func (y *young) add(h *hosted.Replica) {
 	y.mu.Lock()
 	y.mu.all[h] = &youth{}
 	y.mu.Unlock()
@@ -68,7 +69,7 @@ func (y *young) add(h *hosted) {
 // INVARIANT: what is held names no term. So no replica executes it if it is a write: its sender
 // only wants to know which node leads. An attempt that could run later than its sender thinks would
 // be an error (see future_reads.go).
-func (y *young) ask(h *hosted, pending replica.Pending) bool {
+func (y *young) ask(h *hosted.Replica, pending replica.Pending) bool {
 	if pending.Request.Term != 0 {
 		return false
 	}
@@ -112,20 +113,20 @@ func (y *young) campaign() (again time.Duration, ready []replica.Pending) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	for h, of := range y.mu.all {
-		leader, _ := h.group.Leader()
+		leader, _ := h.Group.Leader()
 		switch {
-		case leader != 0 || h.removed.Load() || h.group.Failed() != nil || n.host.Leaving():
+		case leader != 0 || h.Removed.Load() || h.Group.Failed() != nil || n.host.Leaving():
 			ready = append(ready, y.forgetLocked(h)...)
 			continue
-		case of.tried == youngTries || !n.health.fit():
+		case of.tried == youngTries || !n.health.Fit():
 			ready = append(ready, y.forgetLocked(h)...)
-			n.elections.add(h, n.now())
+			n.elections.add(h, n.base.Now())
 			continue
 		}
 		if !now.Before(of.next) {
 			of.tried, of.next = of.tried+1, now.Add(youngPeriod)
 			n.metrics.campaigns.Inc()
-			h.group.CampaignAgain()
+			h.Group.CampaignAgain()
 		}
 		if of.tried > patientTries {
 			ready = append(ready, y.answeredLocked(of)...)
@@ -138,10 +139,10 @@ func (y *young) campaign() (again time.Duration, ready []replica.Pending) {
 }
 
 // forgetLocked takes a replica out, and returns what was held for it.
-func (y *young) forgetLocked(h *hosted) []replica.Pending {
+func (y *young) forgetLocked(h *hosted.Replica) []replica.Pending {
 	of := y.mu.all[h]
 	delete(y.mu.all, h)
-	h.young.Store(false)
+	h.Split.Campaigning.Store(false)
 	return y.answeredLocked(of)
 }
 
@@ -153,8 +154,8 @@ func (y *young) answeredLocked(of *youth) []replica.Pending {
 }
 
 // forget takes a replica out that is removed.
-func (y *young) forget(h *hosted) {
-	if h.young.Load() {
+func (y *young) forget(h *hosted.Replica) {
+	if h.Split.Campaigning.Load() {
 		y.wake.Send() // it says that it is removed
 	}
 }
@@ -177,7 +178,7 @@ func (y *young) close() {
 // resume goes on with a request that was held.
 func (n *Node) resume(pending replica.Pending) {
 	batch := []*kvpb.Request{pending.Request}
-	if r := n.health.refusal.Load(); r != nil {
+	if r := n.health.Refusal.Load(); r != nil {
 		n.refuseAll(batch, r, pending.Reply)
 		return
 	}

@@ -30,13 +30,13 @@ func TestYoungAnswerWhenTheyLead(t *testing.T) {
 		c.network.lose(lost)
 		s.begin()
 		c.await("it splits", time.Minute, func() bool {
-			return m.replicas.get(keys.PartitionID(child)) != nil
+			return m.replicas.Get(keys.PartitionID(child)) != nil
 		})
-		h := m.replicas.get(keys.PartitionID(child))
+		h := m.replicas.Get(keys.PartitionID(child))
 		ask := func() <-chan *kvpb.Response {
 			answer := make(chan *kvpb.Response, 1)
 			work := m.Submit(7, []*kvpb.Request{{Id: 1, Partition: child,
-				Generation: h.replica.Descriptor().GetGeneration(),
+				Generation: h.Replica.Descriptor().GetGeneration(),
 				Command:    &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte(key(splitKeys - 1))}}}},
 				func(r *kvpb.Response) { answer <- r })
 			if work != nil {
@@ -77,8 +77,8 @@ func TestYoungAnswerWhenTheyLead(t *testing.T) {
 		if r := <-held; r.GetError() != nil && r.GetError().GetLeader().GetNode() != leads {
 			t.Errorf("when it has a leader: %v", r)
 		}
-		if h.young.Load() || m.young.mu.asked != 0 {
-			t.Errorf("it is young: %v, and %d are held", h.young.Load(), m.young.mu.asked)
+		if h.Split.Campaigning.Load() || m.young.mu.asked != 0 {
+			t.Errorf("it is young: %v, and %d are held", h.Split.Campaigning.Load(), m.young.mu.asked)
 		}
 	})
 }

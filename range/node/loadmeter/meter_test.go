@@ -1,4 +1,4 @@
-package node
+package loadmeter
 
 import (
 	"math"
@@ -10,14 +10,14 @@ import (
 
 // TestLoadMeter has a meter follow a load that changes, and checks what is reported and when.
 func TestLoadMeter(t *testing.T) {
-	var m loadMeter
+	var m Meter
 	now := time.Unix(1000, 0)
 	// step lets 3 s pass in which the leader works for a part of a processor.
 	step := func(led, applying float64, leading bool) bool {
-		m.led.Add(int64(led * 3e9))
-		m.applying.Add(int64(applying * 3e9))
+		m.Led.Add(int64(led * 3e9))
+		m.Applying.Add(int64(applying * 3e9))
 		now = now.Add(3 * time.Second)
-		return m.sample(now, leading, 1, replica.Work{})
+		return m.Sample(now, leading, 1, replica.Work{})
 	}
 	near := func(what string, micro uint64, cores float64) {
 		t.Helper()
@@ -25,11 +25,11 @@ func TestLoadMeter(t *testing.T) {
 			t.Errorf("%s is %.3f, want %.3f", what, got, cores)
 		}
 	}
-	m.sample(now, true, 1, replica.Work{})
+	m.Sample(now, true, 1, replica.Work{})
 	if !step(0.2, 0.1, true) {
 		t.Error("the first figure was not reported")
 	}
-	near("the leader's load after 3 s", m.leaderMicro.Load(), 0.3)
+	near("the leader's load after 3 s", m.LeaderMicro.Load(), 0.3)
 	near("a follower's", m.followerMicro.Load(), 0.1)
 	reports := 0
 	for range 100 {
@@ -47,11 +47,11 @@ func TestLoadMeter(t *testing.T) {
 	for range 100 {
 		step(0.6, 0.1, true)
 	}
-	near("the leader's load, higher for five minutes", m.leaderMicro.Load(), 0.7)
+	near("the leader's load, higher for five minutes", m.LeaderMicro.Load(), 0.7)
 	step(0, 0.1, false)
 	step(0, 0.1, true)
 	step(0.1, 0.1, true)
-	near("the load of a new leadership", m.leaderMicro.Load(), 0.2)
+	near("the load of a new leadership", m.LeaderMicro.Load(), 0.2)
 	if seconds := m.measuredSeconds.Load(); seconds != 3 {
 		t.Errorf("measured for %d s, want 3: the leadership is new", seconds)
 	}

@@ -1,4 +1,4 @@
-package node
+package loadmeter
 
 import (
 	"sync/atomic"
@@ -20,27 +20,27 @@ const (
 	mostWeight = 1000
 )
 
-// sampling samples the requests of one partition, so that a key is found at which its load can be
+// Sampling samples the requests of one partition, so that a key is found at which its load can be
 // divided.
-type sampling struct {
+type Sampling struct {
 	keys load.Keys
 	// asked counts requests; one of gap is sampled. spanWeight is what a read of a span counts as.
 	asked           atomic.Uint64
-	gap, spanWeight atomic.Uint64
+	Gap, spanWeight atomic.Uint64
 
 	// What follows belongs to the splitter's goroutine: when the window began and what was counted
 	// then, and what the last one has shown.
-	of      sampledAs
-	turned  time.Time
+	Of      Epoch
+	Turned  time.Time
 	before  load.Totals
 	work    replica.Work
-	verdict load.Verdict
+	Verdict load.Verdict
 }
 
-// note samples some of the requests that a replica is to take in. For one that is not sampled it
+// Note samples some of the requests that a replica is to take in. For one that is not sampled it
 // costs two atomic reads and an addition for all of them.
-func (s *sampling) note(requests []replica.Pending) {
-	n, gap := uint64(len(requests)), s.gap.Load()
+func (s *Sampling) Note(requests []replica.Pending) {
+	n, gap := uint64(len(requests)), s.Gap.Load()
 	at := s.asked.Add(n)
 	// Not every gap-th one, which might always be of the same kind. The requests of one message are
 	// as good as any.
@@ -48,11 +48,11 @@ func (s *sampling) note(requests []replica.Pending) {
 	if drawn >= n {
 		return
 	}
-	s.noteOne(requests[drawn].Request, gap, requests[drawn].Arrived)
+	s.NoteOne(requests[drawn].Request, gap, requests[drawn].Arrived)
 }
 
-// noteOne samples a request that stands for so many.
-func (s *sampling) noteOne(q *kvpb.Request, stands uint64, now time.Time) {
+// NoteOne samples a request that stands for so many.
+func (s *Sampling) NoteOne(q *kvpb.Request, stands uint64, now time.Time) {
 	c := command.Of(q)
 	if c.Footprint == nil {
 		return
@@ -77,19 +77,24 @@ func (s *sampling) noteOne(q *kvpb.Request, stands uint64, now time.Time) {
 	}
 }
 
-// bundleGap is how many reads of several partitions one that is sampled stands for.
-const bundleGap = 16
-
-// sampledBundle says whether the next read of several partitions is sampled.
-func (n *Node) sampledBundle() bool {
-	return n.bundles.Add(1)*0x9e3779b97f4a7c15>>20%bundleGap == 0
-}
-
-// sampleOf samples what a read of several partitions has for one of them.
-func (n *Node) sampleOf(partition uint64, q *kvpb.Request, now time.Time) {
-	if h := n.replicas.get(keys.PartitionID(partition)); h != nil {
-		if s := h.load.sampling.Load(); s != nil {
-			s.noteOne(q, bundleGap, now)
+// Begin begins a window: which requests are sampled, and what a span counts as, follows from what
+// was counted in the last one.
+func (s *Sampling) Begin(m *Meter, w replica.Work) {
+	s.Gap.Store(min(max(m.requests.Load()/samplesPerSecond, 1), mostGap))
+	t := m.totals(w)
+	spans := w.Spans - s.work.Spans
+	points := t.Reads - s.before.Reads + t.Writes - s.before.Writes - spans
+	weight := uint64(1)
+	spanTime := w.SpanTime - s.work.SpanTime
+	if began := s.before != (load.Totals{}); began && spans > 0 && points > 0 {
+		if rest := t.Led - s.before.Led - spanTime; rest > 0 {
+			each := float64(spanTime) / float64(spans)
+			weight = uint64(min(max(each*float64(points)/float64(rest), 1), mostWeight))
 		}
 	}
+	s.spanWeight.Store(weight)
+	s.before, s.work = t, w
 }
+
+// Turn ends a window. span is the partition's, and last the last key that it has.
+func (s *Sampling) Turn(span keys.Span, last []byte) { s.Verdict = s.keys.Turn(span, last) }

@@ -1,0 +1,78 @@
+package node
+
+import (
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
+	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+)
+
+// machine is the state machine that the host drives: the replica, and what the node wants to know
+// of it.
+type machine struct {
+	*replica.Replica
+	h    *hosted.Replica
+	node *Node
+}
+
+var (
+	_ group.StateMachine = machine{}
+	_ group.Urgent       = machine{}
+)
+
+// Apply runs on an apply worker.
+func (m machine) Apply(entries []group.Entry) error {
+	began := time.Now()
+	if err := m.Replica.Apply(entries); err != nil {
+		return err
+	}
+	m.h.Load.Applying.Add(int64(time.Since(began)))
+	bytes, effective := int64(0), false
+	for i := range entries {
+		bytes += 64 + int64(len(entries[i].Data))
+		if !entries[i].Change && proposal.KindOf(entries[i].Data) == proposal.KindRemove {
+			m.node.giveBack.Removed(m.h.ID, int64(len(entries[i].Data)))
+		}
+		effective = effective || len(entries[i].Data) > 0
+	}
+	m.h.Load.Written.Add(uint64(bytes))
+	m.node.flusher.applied(bytes)
+	// Also an entry without effect is news: what the descriptor has become can be reported behind it.
+	if m.h.Leading.Load() {
+		m.node.reports.changed(m.h)
+		if effective {
+			m.node.collector.noticed(m.h)
+		}
+	}
+	return nil
+}
+
+// LeadershipChanged runs on the group's shard worker.
+func (m machine) LeadershipChanged(l group.Leadership) {
+	m.Replica.LeadershipChanged(l)
+	n, h := m.node, m.h
+	if l.IsLeader && !h.Leading.Load() {
+		h.LedSince.Store(n.base.Now())
+	}
+	was := h.Leading.Swap(l.IsLeader)
+	n.leaders.Changed(h, l)
+	if l.Leader != 0 && h.Split.Campaigning.Load() {
+		n.young.wake.Send()
+	}
+	if l.IsLeader || was {
+		n.reports.changedLeader(h)
+	}
+	if l.IsLeader && h.Split.Born.Swap(false) {
+		// Until then an operator cannot go on with the partition.
+		n.reports.carriedOut(h)
+	}
+	if l.IsLeader {
+		n.collector.noticed(h)
+	}
+	if l.Leader == 0 && !h.Removed.Load() {
+		n.elections.add(h,
+			n.base.Now()+int64(n.config.PatienceWithLeaders)+n.base.Jitter(n.config.PatienceWithLeaders))
+	}
+}
