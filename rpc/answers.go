@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -59,7 +60,7 @@ func (a *Answers) Bound(ctx context.Context, answer proto.Message, size int) (an
 	if !counts(ctx, size) {
 		return answer, nil
 	}
-	of := partyOfCall(ctx)
+	of := authn.PrincipalOfCall(ctx)
 	if int64(size) > a.bytes.Most() {
 		if !a.largest.CompareAndSwap(false, true) {
 			return nil, a.full(codes.ResourceExhausted)
@@ -79,7 +80,7 @@ func (a *Answers) Bound(ctx context.Context, answer proto.Message, size int) (an
 // Room says whether any more may be on its way to the party of a call, before the size of the
 // answer is known: nil, or ResourceExhausted. It takes nothing.
 func (a *Answers) Room(ctx context.Context) error {
-	if counts(ctx, LargeAnswerBytes) && !a.bytes.Take(partyOfCall(ctx), 0) {
+	if counts(ctx, LargeAnswerBytes) && !a.bytes.Take(authn.PrincipalOfCall(ctx), 0) {
 		return a.full(codes.ResourceExhausted)
 	}
 	return nil
@@ -90,7 +91,7 @@ func (a *Answers) Count(ctx context.Context, answer proto.Message, size int) any
 	if !counts(ctx, size) {
 		return answer
 	}
-	of := partyOfCall(ctx)
+	of := authn.PrincipalOfCall(ctx)
 	a.bytes.Force(of, int64(size))
 	return newBounded(a.bytes, of, answer, size)
 }

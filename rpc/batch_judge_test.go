@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/rpc/access"
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
@@ -430,7 +431,7 @@ func TestServersAreNotJudged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := NewServer(ServerConfig{Peers: &PeerPolicy{Secret: secret}})
+	s := NewServer(ServerConfig{Peers: &authn.PeerPolicy{Secret: secret}})
 	s.ServeClients(NewBatchServer(BatchServerConfig{Guard: &guard, Judged: fakeJudged,
 		Needs:  fakeNeeds,
 		Handle: echoAll}))

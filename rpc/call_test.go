@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -105,9 +106,9 @@ func see(ctx context.Context) (s seen) {
 		h, _, _ := net.SplitHostPort(a.String())
 		return h
 	}
-	s.Host, s.Local, s.Party = host(from.Addr), host(from.LocalAddr), PartyOfCall(ctx)
-	if state := TLSOfCall(ctx); state != nil {
-		s.Certificate = fmt.Sprint(state.Version == tls.VersionTLS13, certificateName(state))
+	s.Host, s.Local, s.Party = host(from.Addr), host(from.LocalAddr), authn.PrincipalOfCall(ctx)
+	if state := authn.TLSOfCall(ctx); state != nil {
+		s.Certificate = fmt.Sprint(state.Version == tls.VersionTLS13, authn.CertificateName(state))
 		s.Secure = credentials.CheckSecurityLevel(from.AuthInfo, credentials.PrivacyAndIntegrity) == nil
 	}
 	_, s.Deadline = ctx.Deadline()

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
@@ -22,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // network is where a test's servers listen: TCP when mem is nil; without TLS when tls is nil.
 type network struct {
 	mem *memnet.Network
-	tls *TLSFiles
+	tls *authn.TLSFiles
 }
 
 // networks are all that a test of a connection should run over.
@@ -33,8 +34,9 @@ func networks(t testing.TB) []network {
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"s", "c", "h1", "h2"},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	})
-	files, err := LoadTLSFiles(TLSConfig{Cert: a.path("host.crt"), Key: a.path("host.key"),
-		CA: a.path("ca.crt")})
+	files, err := authn.LoadTLSFiles(authn.TLSConfig{Cert: a.path("host.crt"),
+		Key: a.path("host.key"),
+		CA:  a.path("ca.crt")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,14 +24,14 @@ func clientHello(h *kvpb.Hello) ([]byte, error) {
 	return append([]byte{helloClient}, b...), nil
 }
 
-// identity says which host speaks to which, in which realm of which cluster.
-type identity struct {
+// peerIdentity says which host speaks to which, in which realm of which cluster.
+type peerIdentity struct {
 	realm             string
 	cluster, from, to uint64
 }
 
 // hello encodes the identity: three numbers of eight bytes, little endian, and the realm.
-func (i identity) hello() []byte {
+func (i peerIdentity) hello() []byte {
 	b := []byte{helloPeer}
 	for _, number := range []uint64{i.cluster, i.from, i.to} {
 		b = binary.LittleEndian.AppendUint64(b, number)
@@ -40,13 +40,13 @@ func (i identity) hello() []byte {
 }
 
 // parseIdentity decodes what hello encodes, but for the first byte.
-func parseIdentity(b []byte) (identity, error) {
+func parseIdentity(b []byte) (peerIdentity, error) {
 	const numbers = 3 * 8
 	if len(b) < numbers {
-		return identity{}, errors.New("a peer's hello is cut short")
+		return peerIdentity{}, errors.New("a peer's hello is cut short")
 	}
 	number := func(n int) uint64 { return binary.LittleEndian.Uint64(b[8*n:]) }
-	return identity{
+	return peerIdentity{
 		cluster: number(0), from: number(1), to: number(2), realm: string(b[numbers:]),
 	}, nil
 }

@@ -8,10 +8,9 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 )
@@ -133,12 +132,9 @@ type inboundCall struct {
 // for a client. nil: the call is not counted.
 func (in *inbound) callOf(ctx context.Context) *inboundCall {
 	if c := inboundOf(ctx); c != nil {
-		return &inboundCall{conn: c, party: partyOfCall(ctx), pace: c.pace}
+		return &inboundCall{conn: c, party: authn.PrincipalOfCall(ctx), pace: c.pace}
 	}
 	if in.passedOn == nil {
-		return nil
-	}
-	if method, ok := grpc.Method(ctx); !ok || forServers(method) {
 		return nil
 	}
 	party, ok := in.passedOn(ctx)
@@ -146,7 +142,7 @@ func (in *inbound) callOf(ctx context.Context) *inboundCall {
 		return nil
 	}
 	if party == "" {
-		party = partyOfCall(ctx)
+		party = authn.PrincipalOfCall(ctx)
 	}
 	call := &inboundCall{party: party}
 	if in.pace != nil {
@@ -366,33 +362,4 @@ func inboundOf(ctx context.Context) *inboundConn {
 		return address.conn
 	}
 	return nil
-}
-
-// doorCredentials know servers from clients when the handshake of a gRPC connection is over:
-// servers' connections take no place from those of hosts, and are not counted.
-type doorCredentials struct {
-	credentials.TransportCredentials
-	policy *PeerPolicy
-	in     *inbound
-}
-
-// Clone implements credentials.TransportCredentials.
-func (d doorCredentials) Clone() credentials.TransportCredentials {
-	return doorCredentials{d.TransportCredentials.Clone(), d.policy, d.in}
-}
-
-// ServerHandshake implements credentials.TransportCredentials.
-func (d doorCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn, info, err := d.TransportCredentials.ServerHandshake(raw)
-	if err != nil {
-		return conn, info, err
-	}
-	if !d.policy.open() && d.policy.ofInfo(info, d.policy.judge) == nil {
-		exempt(raw)
-		return conn, serverInfo{info, conn}, nil
-	}
-	if p := paceOf(raw); p != nil {
-		p.calls.Store(true)
-	}
-	return d.in.watch(conn, paceOf(raw)), info, nil
 }

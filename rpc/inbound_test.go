@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 )
 
 // A connection lives however many calls it has had, also beside a stream that stays open.
@@ -62,7 +64,7 @@ func TestInboundCountsMessagesOfStreams(t *testing.T) {
 		if c == nil {
 			return status.Error(codes.Internal, "the connection is not counted")
 		}
-		if host := partyOfAddress(c.RemoteAddr()); host != "127.0.0.1" {
+		if host := authn.PrincipalOfAddress(c.RemoteAddr()); host != "127.0.0.1" {
 			return status.Errorf(codes.Internal, "the connection is one of %q, want 127.0.0.1", host)
 		}
 		for {

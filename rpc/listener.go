@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/nonblock"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 )
@@ -62,7 +63,7 @@ func (l *sharedListener) Accept() (net.Conn, error) {
 			l.lost()
 			_ = raw.Close()
 		}
-		host := partyOfAddress(raw.RemoteAddr())
+		host := authn.PrincipalOfAddress(raw.RemoteAddr())
 		if l.overdue(host) {
 			l.lost()
 			dropLater(raw)

@@ -167,7 +167,7 @@ func TestServerRefusesStrangers(t *testing.T) {
 		_ = conn.Close()
 	}
 	d := network{}.dialer(t, "")
-	good := identity{"node", testCluster, 2, 1}
+	good := peerIdentity{"node", testCluster, 2, 1}
 	for _, c := range []struct {
 		hello []byte
 		code  codes.Code
@@ -177,12 +177,12 @@ func TestServerRefusesStrangers(t *testing.T) {
 		{[]byte{helloClient}, codes.Unimplemented}, // no clients are served
 		{[]byte{helloPeer}, codes.InvalidArgument},
 		{good.hello()[:20], codes.InvalidArgument},
-		{identity{"core", testCluster, 2, 1}.hello(), codes.NotFound},
-		{identity{"node", 0, 2, 1}.hello(), codes.InvalidArgument},
-		{identity{"node", 5, 2, 1}.hello(), codes.FailedPrecondition},
-		{identity{"node", testCluster, 0, 1}.hello(), codes.InvalidArgument},
-		{identity{"node", testCluster, 1, 1}.hello(), codes.FailedPrecondition},
-		{identity{"node", testCluster, 2, 3}.hello(), codes.FailedPrecondition},
+		{peerIdentity{"core", testCluster, 2, 1}.hello(), codes.NotFound},
+		{peerIdentity{"node", 0, 2, 1}.hello(), codes.InvalidArgument},
+		{peerIdentity{"node", 5, 2, 1}.hello(), codes.FailedPrecondition},
+		{peerIdentity{"node", testCluster, 0, 1}.hello(), codes.InvalidArgument},
+		{peerIdentity{"node", testCluster, 1, 1}.hello(), codes.FailedPrecondition},
+		{peerIdentity{"node", testCluster, 2, 3}.hello(), codes.FailedPrecondition},
 		{good.hello(), codes.OK},
 	} {
 		conn, err := d.open(t.Context(), addr, c.hello)

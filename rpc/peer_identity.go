@@ -24,8 +24,8 @@ const (
 )
 
 // identity is what this host calls itself and another one, and the address of that one.
-func (t *PeerTransport) identity(host uint64) (id identity, address string, err error) {
-	id = identity{t.config.Realm, t.config.Cluster(), t.config.Self, host}
+func (t *PeerTransport) identity(host uint64) (id peerIdentity, address string, err error) {
+	id = peerIdentity{t.config.Realm, t.config.Cluster(), t.config.Self, host}
 	if id.cluster == 0 {
 		return id, "", errors.New("the cluster's id is not known yet")
 	}
@@ -56,7 +56,7 @@ func (t *PeerTransport) connect(ctx context.Context,
 }
 
 // identityOf reads the metadata of a stream. What is missing or not valid is 0, or empty.
-func identityOf(ctx context.Context) (id identity) {
+func identityOf(ctx context.Context) (id peerIdentity) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	one := func(key string) string {
 		if values := md.Get(key); len(values) == 1 {
@@ -71,11 +71,11 @@ func identityOf(ctx context.Context) (id identity) {
 		}
 		return n
 	}
-	return identity{one(realmKey), number(clusterKey, 16), number(fromKey, 10), number(toKey, 10)}
+	return peerIdentity{one(realmKey), number(clusterKey, 16), number(fromKey, 10), number(toKey, 10)}
 }
 
 // accept checks an identity, and gives the transport that it is for.
-func (s *Server) accept(id identity) (*PeerTransport, error) {
+func (s *Server) accept(id peerIdentity) (*PeerTransport, error) {
 	t := s.realm(id.realm)
 	if t == nil {
 		return nil, status.Errorf(codes.NotFound,

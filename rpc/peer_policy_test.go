@@ -4,18 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"net"
 	"strings"
 	"testing"
-	"testing/synctest"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
@@ -71,16 +67,17 @@ func TestWhoIsAServer(t *testing.T) {
 	sign(clients, "server", both)
 	sign(clients, "client", asClient)
 	sign(clients, "named", both, "node.tidemark")
-	files := func(a *authority, cert, ca, peerCA, name string) *TLSFiles {
-		f, err := LoadTLSFiles(TLSConfig{Cert: a.path(cert + ".crt"), Key: a.path(cert + ".key"),
-			CA: ca, PeerCA: peerCA, PeerName: name})
+	files := func(a *authority, cert, ca, peerCA, name string) *authn.TLSFiles {
+		f, err := authn.LoadTLSFiles(authn.TLSConfig{Cert: a.path(cert + ".crt"),
+			Key: a.path(cert + ".key"),
+			CA:  ca, PeerCA: peerCA, PeerName: name})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return f
 	}
 	with := func(a *authority, cert, ca string) *tls.Config {
-		c, err := LoadClientTLS(a.path(cert+".crt"), a.path(cert+".key"), ca)
+		c, err := authn.LoadClientTLS(a.path(cert+".crt"), a.path(cert+".key"), ca)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,11 +86,11 @@ func TestWhoIsAServer(t *testing.T) {
 	byUsage := files(clients, "server", clients.path("ca.crt"), "", "")
 	byAuthority := files(servers, "server", clients.path("ca.crt"), servers.path("ca.crt"), "")
 	byName := files(clients, "named", clients.path("ca.crt"), "", "node.tidemark")
-	secure := func(f *TLSFiles) ServerConfig {
-		return ServerConfig{TLS: f.Server(true), Peers: &PeerPolicy{Certificate: f.IsPeer}}
+	secure := func(f *authn.TLSFiles) ServerConfig {
+		return ServerConfig{TLS: f.Server(true), Peers: &authn.PeerPolicy{Certificate: f.IsPeer}}
 	}
 	secret, other := transport.Secret("0123456789abcdef"), transport.Secret("another secret..")
-	bySecret := ServerConfig{Peers: &PeerPolicy{Secret: secret}}
+	bySecret := ServerConfig{Peers: &authn.PeerPolicy{Secret: secret}}
 	for _, c := range []struct {
 		name   string
 		server ServerConfig
@@ -123,10 +120,11 @@ func TestWhoIsAServer(t *testing.T) {
 		{name: "another secret", server: bySecret, dialer: DialerConfig{Secret: other}, strange: true,
 			refused: "the cluster secret is not that of this server"},
 		{name: "a secret that this server has not",
-			server: ServerConfig{Peers: &PeerPolicy{Open: true}}, dialer: DialerConfig{Secret: secret},
+			server:  ServerConfig{Peers: &authn.PeerPolicy{Open: true}},
+			dialer:  DialerConfig{Secret: secret},
 			strange: true, refused: "was started without a cluster secret"},
-		{name: "open", server: ServerConfig{Peers: &PeerPolicy{Open: true}}},
-		{name: "nothing to know servers by", server: ServerConfig{Peers: &PeerPolicy{}},
+		{name: "open", server: ServerConfig{Peers: &authn.PeerPolicy{Open: true}}},
+		{name: "nothing to know servers by", server: ServerConfig{Peers: &authn.PeerPolicy{}},
 			refused: "which are known here by nothing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -153,7 +151,7 @@ func TestWhoIsAServer(t *testing.T) {
 				_, err = snapshot.CloseAndRecv()
 			}
 			check("a snapshot", err, codes.NotFound)
-			raw, err := d.open(t.Context(), g.addr, identity{"data", 7, 1, 2}.hello())
+			raw, err := d.open(t.Context(), g.addr, peerIdentity{"data", 7, 1, 2}.hello())
 			if err == nil {
 				err = raw.AwaitAccepted()
 				raw.Close()
@@ -175,86 +173,15 @@ func statusOf(err error) error {
 	return err
 }
 
-// TestEveryServiceIsForSomeone: a new service has to be put among those of servers or of clients.
-func TestEveryServiceIsForSomeone(t *testing.T) {
-	for service, servers := range map[*grpc.ServiceDesc]bool{
-		&clusterpb.Core_ServiceDesc: true, &clusterpb.Bootstrap_ServiceDesc: true,
-		&peerpb.Peer_ServiceDesc: true, &clusterpb.Cluster_ServiceDesc: false,
-	} {
-		for _, m := range service.Methods {
-			if got := forServers("/" + service.ServiceName + "/" + m.MethodName); got != servers {
-				t.Errorf("%s.%s is for servers: %t", service.ServiceName, m.MethodName, got)
-			}
-		}
-	}
-}
-
 // TestOwnCertificateIsAServers: a server whose certificate the others would refuse does not start.
 func TestOwnCertificateIsAServers(t *testing.T) {
 	a := newAuthority(t)
 	a.sign(t, "client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{
 		x509.ExtKeyUsageClientAuth}})
-	_, err := LoadTLSFiles(TLSConfig{Cert: a.path("client.crt"), Key: a.path("client.key"),
-		CA: a.path("ca.crt")})
+	_, err := authn.LoadTLSFiles(authn.TLSConfig{Cert: a.path("client.crt"),
+		Key: a.path("client.key"),
+		CA:  a.path("ca.crt")})
 	if err == nil || !strings.Contains(err.Error(), "would not be taken for a server's") {
 		t.Error(err)
 	}
-}
-
-// What is for servers only is named by its service.
-func TestServicesForServers(t *testing.T) {
-	for _, service := range []*grpc.ServiceDesc{&clusterpb.Core_ServiceDesc,
-		&clusterpb.Bootstrap_ServiceDesc, &clusterpb.Coordination_ServiceDesc,
-		&peerpb.Peer_ServiceDesc} {
-		for _, m := range service.Methods {
-			if method := "/" + service.ServiceName + "/" + m.MethodName; !forServers(method) {
-				t.Errorf("%s is for all", method)
-			}
-		}
-	}
-	if forServers("/" + clusterpb.Cluster_ServiceDesc.ServiceName + "/Status") {
-		t.Error("Cluster is for servers only")
-	}
-}
-
-// closing is a connection that says when it is closed.
-type closing struct {
-	net.Conn
-	closed chan struct{}
-}
-
-// Close implements net.Conn.
-func (c closing) Close() error {
-	close(c.closed)
-	return nil
-}
-
-// A connection of a server is stale when its certificate counts no more, and is closed then; one of
-// a client never is.
-func TestStaleConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		valid := true
-		p := &PeerPolicy{Certificate: func(*tls.ConnectionState) error {
-			if !valid {
-				return errors.New("it has expired")
-			}
-			return nil
-		}}
-		conn := closing{closed: make(chan struct{})}
-		of := func(info credentials.AuthInfo) context.Context {
-			return peer.NewContext(t.Context(), &peer.Peer{AuthInfo: info})
-		}
-		server := of(serverInfo{credentials.TLSInfo{}, conn})
-		if p.Stale(server) || p.Proved(server) != nil {
-			t.Error("a server with a certificate that counts")
-		}
-		valid = false
-		if !p.Stale(server) || p.Proved(server) == nil {
-			t.Error("a server whose certificate has expired")
-		}
-		if p.Stale(of(credentials.TLSInfo{})) || p.Stale(t.Context()) {
-			t.Error("a client")
-		}
-		<-conn.closed
-	})
 }

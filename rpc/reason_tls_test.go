@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -41,13 +42,14 @@ func TestReasonTellsConnectionFailuresApart(t *testing.T) {
 		if mutual {
 			authority = a.path("ca.crt")
 		}
-		return mustLoad(loadServerTLS(a.path(name+".crt"), a.path(name+".key"), authority))(t)
+		return mustLoad(authn.LoadServerTLS(a.path(name+".crt"), a.path(name+".key"), authority))(t)
 	}
 	client := func(of *authority, name string) *tls.Config {
 		if name == "" {
-			return mustLoad(LoadClientTLS("", "", of.path("ca.crt")))(t)
+			return mustLoad(authn.LoadClientTLS("", "", of.path("ca.crt")))(t)
 		}
-		return mustLoad(LoadClientTLS(of.path(name+".crt"), of.path(name+".key"), a.path("ca.crt")))(t)
+		return mustLoad(authn.LoadClientTLS(of.path(name+".crt"), of.path(name+".key"),
+			a.path("ca.crt")))(t)
 	}
 
 	for _, c := range []struct {

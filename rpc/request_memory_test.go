@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
@@ -156,7 +157,8 @@ func TestPassedOnCallsAreCounted(t *testing.T) {
 	const most = limit / 2 / (parts * wire.PartBytes) // of a party alone
 	secret := transport.Secret("0123456789abcdef")
 	memory := NewRequestMemory(limit)
-	s := NewServer(ServerConfig{Memory: memory, Peers: &PeerPolicy{Secret: secret}, Pace: NewPace(),
+	s := NewServer(ServerConfig{Memory: memory, Peers: &authn.PeerPolicy{Secret: secret},
+		Pace: NewPace(),
 		PassedOn: func(ctx context.Context) (party string, ok bool) {
 			named := metadata.ValueFromIncomingContext(ctx, "party")
 			return strings.Join(named, ""), len(named) > 0
@@ -370,7 +372,7 @@ func TestManyOpenCallsAreCounted(t *testing.T) {
 	t.Run("of a client", func(t *testing.T) { testManyOpenCalls(t, ServerConfig{}, nil) })
 	secret := transport.Secret("0123456789abcdef")
 	t.Run("passed on", func(t *testing.T) {
-		testManyOpenCalls(t, ServerConfig{Peers: &PeerPolicy{Secret: secret},
+		testManyOpenCalls(t, ServerConfig{Peers: &authn.PeerPolicy{Secret: secret},
 			PassedOn: func(context.Context) (party string, ok bool) { return "p", true }}, secret)
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
@@ -28,7 +29,7 @@ type ServerConfig struct {
 	// TLS is nil for plain text.
 	TLS *tls.Config
 	// Peers says which openers are servers of the cluster; nil: all that say so.
-	Peers *PeerPolicy
+	Peers *authn.PeerPolicy
 	// MaxConnections bounds the connections of all but servers (default 4096). Hosts share them
 	// (package quota): one that has its share loses one of its own for each new one.
 	MaxConnections int
@@ -62,7 +63,7 @@ type ServerConfig struct {
 // transport).
 type Server struct {
 	grpc  *grpc.Server
-	peers *PeerPolicy
+	peers *authn.PeerPolicy
 	// places are those of connections.
 	places  *quota.Places
 	pace    *quota.Pace
@@ -115,7 +116,15 @@ func NewServer(c ServerConfig) *Server {
 	s.places = quota.NewPlaces(c.MaxConnections, grantedConnections, placeSettled)
 	in := newInbound(c.MaxInbound, c.Memory, s.metrics.inboundClosed.Inc)
 	in.receivedBytes, in.sentBytes = s.metrics.receivedBytes, s.metrics.sentBytes
-	in.passedOn, in.pace, in.paused = c.PassedOn, c.Pace, s.countPause
+	in.pace, in.paused = c.Pace, s.countPause
+	if c.PassedOn != nil {
+		in.passedOn = func(ctx context.Context) (party string, ok bool) {
+			if method, ok := grpc.Method(ctx); !ok || authn.ForServers(method) {
+				return "", false
+			}
+			return c.PassedOn(ctx)
+		}
+	}
 	s.in = in
 	takers := transport.Takers{Take: s.take}
 	if c.HTTP != nil {
@@ -124,7 +133,7 @@ func NewServer(c ServerConfig) *Server {
 	doors := doorCredentials{transport.Credentials(c.TLS, secret, takers), c.Peers, in}
 	options := append(serverOptions(doors), grpc.MaxConcurrentStreams(c.MaxStreams),
 		grpc.ChainStreamInterceptor(in.countStream))
-	s.grpc = grpc.NewServer(append(options, c.Peers.guard(s.metrics.refused)...)...)
+	s.grpc = grpc.NewServer(append(options, c.Peers.ServerOptions(s.metrics.refused)...)...)
 	peerpb.RegisterPeerServer(s, &snapshotServer{server: s})
 	return s
 }
@@ -231,7 +240,7 @@ func (s *Server) serve(c *transport.Conn, hello []byte) {
 		}
 		clients.serve(s.ctx, c, first, s.originOfConn(c))
 	case helloPeer:
-		done, err := s.peers.admitConn(c)
+		done, err := s.peers.AdmitConn(c)
 		if err != nil {
 			s.metrics.refused.Inc()
 			c.Refuse(err)
@@ -239,7 +248,7 @@ func (s *Server) serve(c *transport.Conn, hello []byte) {
 		}
 		defer done()
 		carriesPeer(c.Raw())
-		if !s.peers.open() {
+		if !s.peers.AcceptsAll() {
 			exempt(c.Raw())
 		}
 		id, err := parseIdentity(hello[1:])

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -24,7 +25,7 @@ func BenchmarkTLS(b *testing.B) {
 		debug.SetGCPercent(percent)
 		debug.SetMemoryLimit(limit)
 	}()
-	var files *TLSFiles
+	var files *authn.TLSFiles
 	for _, n := range networks(b) {
 		if n.mem == nil && n.tls != nil {
 			files = n.tls

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,9 +16,28 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
+
+// lockedLog is a log that is read while it is written.
+type lockedLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lockedLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lockedLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
 
 // A server and its clients go over to renewed certificates, even of another authority, while they
 // run. Files that do not fit together change nothing, and the log says so once.
@@ -44,8 +64,8 @@ func TestTLSFilesAreRenewed(t *testing.T) {
 	}
 	all := []string{"server.crt", "server.key", "ca.crt"}
 	copyFrom(renewed(), all...)
-	var log bytes.Buffer
-	files, err := LoadTLSFiles(TLSConfig{Cert: here.path("server.crt"),
+	var log lockedLog
+	files, err := authn.LoadTLSFiles(authn.TLSConfig{Cert: here.path("server.crt"),
 		Key: here.path("server.key"), CA: here.path("ca.crt"),
 		Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
@@ -66,7 +86,6 @@ func TestTLSFilesAreRenewed(t *testing.T) {
 			&clusterpb.StatusRequest{})
 		return err
 	}
-	look := func() { files.looked.Store(0) } // as if a second had passed
 	if err := call(DialerConfig{TLSNow: files.Client}); err != nil {
 		t.Fatal(err)
 	}
@@ -74,19 +93,21 @@ func TestTLSFilesAreRenewed(t *testing.T) {
 
 	next := renewed()
 	copyFrom(next, "server.crt") // its key is still to come
-	for range 3 {
-		look()
+	await(t, "the log says that the files do not fit together", func() bool {
 		if err := call(DialerConfig{TLSNow: files.Client}); err != nil {
 			t.Fatalf("with files that do not fit together: %v", err)
 		}
-	}
+		return strings.Contains(log.String(), "cannot be used")
+	})
+	copyFrom(next, all...)
+	await(t, "the files are read again", func() bool {
+		if err := call(DialerConfig{TLSNow: files.Client}); err != nil {
+			t.Errorf("while the files were renewed: %v", err)
+		}
+		return strings.Contains(log.String(), "were read again")
+	})
 	if n := strings.Count(log.String(), "cannot be used"); n != 1 {
 		t.Errorf("the log said it %d times: %s", n, log.String())
-	}
-	copyFrom(next, all...)
-	look()
-	if err := call(DialerConfig{TLSNow: files.Client}); err != nil {
-		t.Errorf("after the files were renewed: %v", err)
 	}
 	if err := call(before); err == nil || !strings.Contains(wire.Reason(err), "authority") {
 		t.Errorf("with the former certificate: %v", err)
@@ -129,14 +150,15 @@ func TestConnectionsOutliveCertificates(t *testing.T) {
 	for _, name := range []string{"server.crt", "server.key", "ca.crt"} {
 		fill(name, first)
 	}
-	files, err := LoadTLSFiles(TLSConfig{Cert: here.path("server.crt"), Key: here.path("server.key"),
-		CA: here.path("ca.crt"), PeerCA: here.path("ca.crt")})
+	files, err := authn.LoadTLSFiles(authn.TLSConfig{Cert: here.path("server.crt"),
+		Key: here.path("server.key"),
+		CA:  here.path("ca.crt"), PeerCA: here.path("ca.crt")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := listening(t)
 	s := NewServer(ServerConfig{TLS: files.Server(true, "h2"),
-		Peers: &PeerPolicy{Certificate: files.IsPeer}})
+		Peers: &authn.PeerPolicy{Certificate: files.IsPeer}})
 	clusterpb.RegisterCoreServer(s, &countingCore{})
 	done := make(chan struct{})
 	go func() { defer close(done); _ = s.Serve(l) }()

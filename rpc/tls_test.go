@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -111,13 +112,14 @@ func TestTLS(t *testing.T) {
 			&clusterpb.StatusRequest{})
 		return err
 	}
-	plain := load(loadServerTLS(a.path("server.crt"), a.path("server.key"), ""))
-	mutual := load(loadServerTLS(a.path("server.crt"), a.path("server.key"), a.path("ca.crt")))
-	anonymous := load(LoadClientTLS("", "", a.path("ca.crt")))
-	known := load(LoadClientTLS(a.path("client.crt"), a.path("client.key"), a.path("ca.crt")))
-	foreign := load(LoadClientTLS(other.path("client.crt"), other.path("client.key"),
+	plain := load(authn.LoadServerTLS(a.path("server.crt"), a.path("server.key"), ""))
+	mutual := load(authn.LoadServerTLS(a.path("server.crt"), a.path("server.key"),
 		a.path("ca.crt")))
-	distrusting := load(LoadClientTLS("", "", other.path("ca.crt")))
+	anonymous := load(authn.LoadClientTLS("", "", a.path("ca.crt")))
+	known := load(authn.LoadClientTLS(a.path("client.crt"), a.path("client.key"), a.path("ca.crt")))
+	foreign := load(authn.LoadClientTLS(other.path("client.crt"), other.path("client.key"),
+		a.path("ca.crt")))
+	distrusting := load(authn.LoadClientTLS("", "", other.path("ca.crt")))
 	for _, test := range []struct {
 		name           string
 		server, client *tls.Config
@@ -144,18 +146,21 @@ func TestTLS(t *testing.T) {
 	}
 	for name, load := range map[string]func() (*tls.Config, error){
 		"missing.crt": func() (*tls.Config, error) {
-			return loadServerTLS(a.path("missing.crt"), a.path("server.key"), "")
+			return authn.LoadServerTLS(a.path("missing.crt"), a.path("server.key"), "")
 		},
 		"server.crt": func() (*tls.Config, error) {
-			return loadServerTLS(a.path("server.crt"), a.path("client.key"), "")
+			return authn.LoadServerTLS(a.path("server.crt"), a.path("client.key"), "")
 		},
 		"missing.ca": func() (*tls.Config, error) {
-			return loadServerTLS(a.path("server.crt"), a.path("server.key"), a.path("missing.ca"))
+			return authn.LoadServerTLS(a.path("server.crt"), a.path("server.key"), a.path("missing.ca"))
 		},
-		"empty":    func() (*tls.Config, error) { return LoadClientTLS("", "", empty) },
-		"together": func() (*tls.Config, error) { return LoadClientTLS(a.path("client.crt"), "", "") },
+		"empty": func() (*tls.Config, error) { return authn.LoadClientTLS("", "", empty) },
+		"together": func() (*tls.Config, error) {
+			return authn.LoadClientTLS(a.path("client.crt"), "",
+				"")
+		},
 		"client.crt": func() (*tls.Config, error) {
-			return LoadClientTLS(a.path("client.crt"), a.path("server.key"), "")
+			return authn.LoadClientTLS(a.path("client.crt"), a.path("server.key"), "")
 		},
 	} {
 		if _, err := load(); !contains(err, name) {

@@ -187,8 +187,8 @@ var may = []struct {
 	{"bench/...", []string{"bench/...", "kv", "kv/admin", "kv/coord/...", "kv/kvprom", "hlc", "rpc/...",
 		"range/engine", "range/keys", "deploy/certs", "deploy/embedded"}},
 	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "kv/admin", "kv/coord",
-		"kv/kvprom", "hlc", "rpc", "rpc/coordpb", "rpc/wire", "range/keys", "placement/etcdapi/etcdfile",
-		"deploy/certs", "deploy/embedded"}},
+		"kv/kvprom", "hlc", "rpc", "rpc/authn", "rpc/coordpb", "rpc/wire", "range/keys",
+		"placement/etcdapi/etcdfile", "deploy/certs", "deploy/embedded"}},
 }
 
 var ground = []string{

@@ -16,8 +16,9 @@ var (
 		"hlc", "kv", "kv/internal/changes", "kv/internal/conn", "kv/internal/frontier",
 		"kv/internal/reads", "kv/internal/sorting", "kv/internal/whole", "kv/internal/writes",
 		"range/admission", "range/keys", "range/route", "range/tree",
-		"rpc", "rpc/access", "rpc/block", "rpc/clusterpb", "rpc/coordpb", "rpc/kvpb", "rpc/peerpb",
-		"rpc/metric", "rpc/nonblock", "rpc/outbox", "rpc/quota", "rpc/transport", "rpc/wire",
+		"rpc", "rpc/access", "rpc/authn", "rpc/block", "rpc/clusterpb", "rpc/coordpb",
+		"rpc/kvpb", "rpc/metric", "rpc/nonblock", "rpc/outbox", "rpc/peerpb", "rpc/quota",
+		"rpc/transport", "rpc/wire",
 		"txn", "txn/committer",
 	}
 	sdkModules = []string{

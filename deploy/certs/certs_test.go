@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 )
 
 // TestCertificates: what is made is taken by servers for what it is, and no file is written over.
@@ -37,7 +37,8 @@ func TestCertificates(t *testing.T) {
 	if err := c.Client(client, "app", time.Hour, now); err != nil {
 		t.Fatal(err)
 	}
-	files, err := rpc.LoadTLSFiles(rpc.TLSConfig{Cert: server.Cert, Key: server.Key, CA: clients.Cert,
+	files, err := authn.LoadTLSFiles(authn.TLSConfig{Cert: server.Cert, Key: server.Key,
+		CA:     clients.Cert,
 		PeerCA: servers.Cert})
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +46,8 @@ func TestCertificates(t *testing.T) {
 	if !files.IdentifiesPeers() {
 		t.Error("servers are not known")
 	}
-	if _, err := rpc.LoadTLSFiles(rpc.TLSConfig{Cert: client.Cert, Key: client.Key, CA: clients.Cert,
+	if _, err := authn.LoadTLSFiles(authn.TLSConfig{Cert: client.Cert, Key: client.Key,
+		CA:     clients.Cert,
 		PeerCA: servers.Cert}); err == nil {
 		t.Error("a client's certificate is taken for a server's")
 	}

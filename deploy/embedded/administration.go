@@ -19,8 +19,8 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/access"
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -225,7 +225,7 @@ func (s *Server) withSight(ctx context.Context) context.Context {
 // that it is one is a client there.
 func viewer(ctx context.Context, by access.Guard, certificateUsers bool) *veil.Viewer {
 	shown := access.Shown{Token: firstOf(ctx, tokenField)}
-	if state := rpc.TLSOfCall(ctx); certificateUsers && state != nil &&
+	if state := authn.TLSOfCall(ctx); certificateUsers && state != nil &&
 		len(state.VerifiedChains) > 0 {
 		shown.CertificateName = state.VerifiedChains[0][0].Subject.CommonName
 	}
@@ -303,7 +303,7 @@ func (s *Server) withClient(ctx context.Context) context.Context {
 	if given := metadata.ValueFromIncomingContext(ctx, tokenField); len(given) > 0 {
 		return withToken(ctx, given[0])
 	}
-	state := rpc.TLSOfCall(ctx)
+	state := authn.TLSOfCall(ctx)
 	if s.config.TLSCA == "" || state == nil || len(state.VerifiedChains) == 0 {
 		return ctx
 	}
@@ -314,7 +314,7 @@ func (s *Server) withClient(ctx context.Context) context.Context {
 // passedOn says what a server that passes on a call says of the client's certificate; false: the
 // call is a client's own.
 func (s *Server) passedOn(ctx context.Context) (string, bool) {
-	if client, ok := rpc.ForwardedOfCall(ctx); ok {
+	if client, ok := authn.ForwardedOfCall(ctx); ok {
 		return client.CommonName, true
 	}
 	if !coreclient.IsForwarded(ctx) {

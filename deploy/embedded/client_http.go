@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/gateway"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 )
 
@@ -47,7 +48,7 @@ func (s *Server) newGateway() (*counted, error) {
 		Outgoing:        rpc.Leaves,
 		Room:            quota.NewBytes(s.memory.Gateway, gatewayGranted),
 		Party: func(r *http.Request, from net.Addr) string {
-			return rpc.Party(r.TLS, from)
+			return authn.Principal(r.TLS, from)
 		},
 	})
 	return &counted{Handler: handler}, err

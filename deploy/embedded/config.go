@@ -55,7 +55,7 @@ type ServerConfig struct {
 	TLSAdmins       []string
 	// TLSCert, TLSKey, TLSCA and TLSPeerCA are files; without them everything is in plain text.
 	// TLSCA are the authorities of clients' certificates, TLSPeerCA those of servers', by default the
-	// same. TLSPeerName is a DNS name that servers' certificates have. See rpc.TLSConfig.
+	// same. TLSPeerName is a DNS name that servers' certificates have. See authn.TLSConfig.
 	TLSCert, TLSKey, TLSCA, TLSPeerCA, TLSPeerName string
 	// SecretFile holds the cluster's secret, by which servers know each other without TLS: at least
 	// 32 hexadecimal digits. Default: the file cluster.secret in Dir, which the server that founds a

@@ -15,13 +15,13 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
 // Which callers are taken for servers of the cluster. With TLS a certificate says it
-// (rpc.PeerRule), without TLS that the caller knows the cluster's secret. A server that has neither
-// listens on this machine alone, unless it is told to trust its network.
+// (authn.PeerRule), without TLS that the caller knows the cluster's secret. A server that has
+// neither listens on this machine alone, unless it is told to trust its network.
 
 // secretName is the file in the directory of the first server of a cluster that holds the secret
 // which that server has made.
@@ -95,9 +95,9 @@ func loopback(address string) bool {
 
 // peerPolicy says by what the server knows others, and gives the secret that it proves to know. It
 // makes the secret of a cluster that the server founds by itself.
-func (s *Server) peerPolicy() (*rpc.PeerPolicy, error) {
+func (s *Server) peerPolicy() (*authn.PeerPolicy, error) {
 	c := &s.config
-	policy := &rpc.PeerPolicy{Open: c.Insecure}
+	policy := &authn.PeerPolicy{Open: c.Insecure}
 	if s.tls != nil {
 		switch {
 		case c.SecretFile != "":

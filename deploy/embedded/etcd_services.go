@@ -19,6 +19,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
@@ -63,8 +64,8 @@ func (s *Server) serveEtcd(
 		MaxOperations: s.config.MaxOperations, TemporaryDirectory: temporary,
 		Quota: s.config.CoreQuota, GiveBack: room.giveBack, Answers: s.answers,
 		Clocks:           cluster.clocks,
-		CertificateUsers: s.tls != nil && s.config.TLSCA != "", TLS: rpc.TLSOfCall,
-		Party: rpc.PartyOfCall, PassedOn: s.passedOn, Keyspaces: guardedKeyspaces{s},
+		CertificateUsers: s.tls != nil && s.config.TLSCA != "", TLS: authn.TLSOfCall,
+		Party: authn.PrincipalOfCall, PassedOn: s.passedOn, Keyspaces: guardedKeyspaces{s},
 		Logger: s.config.Logger, Registerer: registerer})
 	if err != nil {
 		return err

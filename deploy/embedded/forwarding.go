@@ -15,6 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/metric/prom"
 )
 
@@ -26,7 +27,7 @@ import (
 
 // Fields of the metadata of a call that is passed on, beside certificateField.
 const (
-	// partyField is the party with which the client shares bounds (rpc.Party).
+	// partyField is the principal with which the client shares bounds (authn.Principal).
 	partyField = "tidemark-party-bin"
 	// addressField is the client's address, for logs.
 	addressField = "tidemark-address-bin"
@@ -41,7 +42,7 @@ var passedFields = []string{rpctypes.TokenFieldNameGRPC, rpctypes.TokenFieldName
 const maxForwardedPerConnection = 512
 
 // newForwarder makes what passes calls of the etcd API on.
-func (s *Server) newForwarder(peers *rpc.PeerPolicy) *forward.Forwarder {
+func (s *Server) newForwarder(peers *authn.PeerPolicy) *forward.Forwarder {
 	perConnection := maxForwardedPerConnection
 	if most := int(s.config.MaxStreams); most > 0 { // as the other servers have it
 		perConnection = max(1, min(perConnection, most*3/4))
@@ -56,7 +57,7 @@ func (s *Server) newForwarder(peers *rpc.PeerPolicy) *forward.Forwarder {
 		Dialer:    func() *rpc.Dialer { return rpc.NewDialer(config) },
 		Local:     s.services.etcd.own,
 		Forwarded: coreclient.IsForwarded, Outgoing: s.forwarded,
-		Refusal: s.noCoordination, Party: rpc.PartyOfCall, Answers: s.answers,
+		Refusal: s.noCoordination, Party: authn.PrincipalOfCall, Answers: s.answers,
 		PerConnection: perConnection, Random: s.config.Random, Registry: prom.Registry(s.config.Registry),
 		Bytes: s.memory.Forwarded,
 	})
@@ -83,11 +84,11 @@ func (s *Server) forwarded(ctx context.Context) context.Context {
 		}
 	}
 	if s.config.TLSCA != "" {
-		if name, ok := etcdapi.CommonName(ctx, rpc.TLSOfCall(ctx)); ok {
+		if name, ok := etcdapi.CommonName(ctx, authn.TLSOfCall(ctx)); ok {
 			shown.Set(certificateField, name)
 		}
 	}
-	if party := rpc.PartyOfCall(ctx); party != "" {
+	if party := authn.PrincipalOfCall(ctx); party != "" {
 		shown.Set(partyField, party)
 	}
 	if from, ok := peer.FromContext(ctx); ok && from.Addr != nil {
@@ -113,9 +114,9 @@ func (s *Server) clientOfCall(ctx context.Context) (context.Context, error) {
 	if s.peers.Stale(ctx) {
 		return nil, errStale
 	}
-	client, is := *from, rpc.Forwarded{}
+	client, is := *from, authn.Forwarded{}
 	if s.provable() && s.peers.Proved(ctx) == nil {
-		is.CommonName, is.Party = firstOf(ctx, certificateField), firstOf(ctx, partyField)
+		is.CommonName, is.Principal = firstOf(ctx, certificateField), firstOf(ctx, partyField)
 		if address := firstOf(ctx, addressField); address != "" {
 			client.Addr = clientAddress{from.Addr, strings.ToValidUTF8(address, "?")}
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 )
 
 // requestTimes makes the metric of how long requests take, and gives what tells it of one.
@@ -24,7 +25,7 @@ func requestTimes(r prometheus.Registerer) func(rpc.RequestKind, time.Duration) 
 }
 
 // showExpiry makes the metric of when the server's certificate runs out.
-func showExpiry(r prometheus.Registerer, files *rpc.TLSFiles) {
+func showExpiry(r prometheus.Registerer, files *authn.TLSFiles) {
 	replace(r, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tidemark_tls_certificate_expiry_timestamp_seconds", Help: "When the server's " +
 			"certificate runs out, in seconds since 1970. Only with TLS.",

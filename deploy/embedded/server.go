@@ -23,6 +23,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/block"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -42,7 +43,7 @@ type Server struct {
 	clock      *hlc.Clock
 	dialer     *rpc.Dialer
 	// tls are the files of the certificates; nil for plain text.
-	tls     *rpc.TLSFiles
+	tls     *authn.TLSFiles
 	clients *rpc.BatchServer
 	calls   *rpc.CallServer
 	// forwarder passes calls of the etcd API on while this server does not answer them.
@@ -53,7 +54,7 @@ type Server struct {
 	bootstrap   *bootstrap.Member
 	// guard says what clients may do with data, and peers which callers are servers.
 	guard *guard.Guard
-	peers *rpc.PeerPolicy
+	peers *authn.PeerPolicy
 	// cluster is the id of the cluster, 0 until it is known.
 	cluster atomic.Uint64
 	// node is the data node's id, 0 until it is known.
@@ -128,7 +129,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	var serverTLS *tls.Config
 	var clientTLS func() *tls.Config
 	if config.TLSCert != "" {
-		if s.tls, err = rpc.LoadTLSFiles(rpc.TLSConfig{Cert: config.TLSCert, Key: config.TLSKey,
+		if s.tls, err = authn.LoadTLSFiles(authn.TLSConfig{Cert: config.TLSCert, Key: config.TLSKey,
 			CA: config.TLSCA, PeerCA: config.TLSPeerCA, PeerName: config.TLSPeerName,
 			Logger: config.Logger}); err != nil {
 			return nil, err
@@ -243,7 +244,7 @@ func (s *Server) run(start func(context.Context) error) {
 }
 
 // serve registers the services and answers from now on.
-func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
+func (s *Server) serve(tlsConfig *tls.Config, peers *authn.PeerPolicy) {
 	s.services.server = s
 	s.services.core.inform, s.services.core.wake = s.core.Learn, s.services.wake
 	s.pace, s.answers = rpc.NewPace(), rpc.NewAnswers(s.memory.Answers)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/bench/proof/hostile/abuse"
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 )
 
 // The attackers are a process of their own, on a processor of its own if there are two, and with
@@ -88,7 +88,7 @@ func runAttackers(ctx context.Context, dir string) error {
 		return err
 	}
 	if a.Cert != "" {
-		if a.Target.TLS, err = rpc.LoadClientTLS(a.Cert, a.Key, a.CA); err != nil {
+		if a.Target.TLS, err = authn.LoadClientTLS(a.Cert, a.Key, a.CA); err != nil {
 			return err
 		}
 	}

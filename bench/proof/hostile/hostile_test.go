@@ -13,7 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/kv"
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 )
 
 // TestHostile plays each act for a moment against three servers of this process, so that a panic is
@@ -66,7 +66,7 @@ func hostile(t *testing.T, secure bool) {
 	servers := start()
 	var client *tls.Config
 	if secure {
-		if client, err = rpc.LoadClientTLS(files.client.Cert, files.client.Key,
+		if client, err = authn.LoadClientTLS(files.client.Cert, files.client.Key,
 			files.serverCA.Cert); err != nil {
 			t.Fatal(err)
 		}

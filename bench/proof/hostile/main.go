@@ -19,7 +19,7 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/hostile/honest"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 )
 
 type options struct {
@@ -143,7 +143,7 @@ func run(ctx context.Context, o options) error {
 	}
 	var config *tls.Config
 	if o.secure {
-		if config, err = rpc.LoadClientTLS(files.client.Cert, files.client.Key,
+		if config, err = authn.LoadClientTLS(files.client.Cert, files.client.Key,
 			files.serverCA.Cert); err != nil {
 			return err
 		}

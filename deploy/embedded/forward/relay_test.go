@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
@@ -136,7 +137,7 @@ func passesOn(t *testing.T, answers, bytes int64, members ...string) *Forwarder 
 		Forwarded: func(context.Context) bool { return false },
 		Outgoing:  func(ctx context.Context) context.Context { return ctx },
 		Refusal:   func() error { return status.Error(codes.Unavailable, "no member") },
-		Party:     rpc.PartyOfCall, Answers: rpc.NewAnswers(answers), Bytes: bytes,
+		Party:     authn.PrincipalOfCall, Answers: rpc.NewAnswers(answers), Bytes: bytes,
 		Random: func() uint64 { return 0 }})
 	t.Cleanup(f.Close)
 	return f

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 )
 
 // The environment of a client with TLS. A flag goes before its variable.
@@ -88,7 +88,7 @@ func (c *ClientTLS) Config(getenv func(string) string) (*tls.Config, error) {
 		return nil, exit.Usagef("--tls-cert and --tls-key belong together: give both or neither "+
 			"(or %s and %s)", TLSCertEnv, TLSKeyEnv)
 	}
-	config, err := rpc.LoadClientTLS(cert, key, ca)
+	config, err := authn.LoadClientTLS(cert, key, ca)
 	if err != nil {
 		return nil, exit.Usagef("%w", err)
 	}

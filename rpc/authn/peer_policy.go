@@ -1,4 +1,4 @@
-package rpc
+package authn
 
 import (
 	"context"
@@ -37,7 +37,7 @@ type PeerPolicy struct {
 	// Open takes every opener that says so for a server, while the policy is not closed.
 	Open bool
 
-	strangers strangers
+	unauthenticated unauthenticatedPeers
 }
 
 // serverServices are the gRPC services that are for servers.
@@ -49,23 +49,23 @@ var serverServices = []string{
 	peerpb.Peer_ServiceDesc.ServiceName,
 }
 
-// forServers says that a gRPC method is for servers.
-func forServers(method string) bool {
+// ForServers says that a gRPC method is for servers.
+func ForServers(method string) bool {
 	service, _, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
 	return slices.Contains(serverServices, service)
 }
 
-// judge says why the other side is not taken for a server; nil if it is. state is nil without TLS,
+// check says why the other side is not taken for a server; nil if it is. state is nil without TLS,
 // proved says that the opener knows the secret.
-func (p *PeerPolicy) judge(state *tls.ConnectionState, proved bool) error {
-	if p.open() {
+func (p *PeerPolicy) check(state *tls.ConnectionState, proved bool) error {
+	if p.AcceptsAll() {
 		return nil
 	}
-	return p.judgeProof(state, proved)
+	return p.checkProof(state, proved)
 }
 
-// judgeProof is judge, without regard to Open.
-func (p *PeerPolicy) judgeProof(state *tls.ConnectionState, proved bool) error {
+// checkProof is check, without regard to Open.
+func (p *PeerPolicy) checkProof(state *tls.ConnectionState, proved bool) error {
 	switch {
 	case proved && len(p.Secret) > 0:
 		return nil
@@ -85,20 +85,23 @@ func (p *PeerPolicy) judgeProof(state *tls.ConnectionState, proved bool) error {
 		"known here by nothing: start this server with TLS or --secret-file")
 }
 
-// open says that every opener that says so is taken for a server.
-func (p *PeerPolicy) open() bool { return p == nil || p.Open && !p.strangers.closed.Load() }
+// AcceptsAll says that every opener that says so is taken for a server.
+func (p *PeerPolicy) AcceptsAll() bool {
+	return p == nil || p.Open &&
+		!p.unauthenticated.closed.Load()
+}
 
-// ofConn judges a connection of package transport.
+// ofConn checks a connection of package transport.
 func (p *PeerPolicy) ofConn(c *transport.Conn) error {
 	if p == nil {
 		return nil
 	}
-	return p.judge(c.TLS(), c.Proved())
+	return p.check(c.TLS(), c.Proved())
 }
 
-// ofCall judges the sender of a gRPC call.
+// ofCall checks the sender of a gRPC call.
 func (p *PeerPolicy) ofCall(ctx context.Context, method string) error {
-	if p == nil || !forServers(method) {
+	if p == nil || !ForServers(method) {
 		return nil
 	}
 	var info credentials.AuthInfo
@@ -107,9 +110,9 @@ func (p *PeerPolicy) ofCall(ctx context.Context, method string) error {
 	}
 	server, known := info.(serverInfo)
 	if !known {
-		return p.ofInfo(info, p.judge)
+		return p.ofInfo(info, p.check)
 	}
-	if err := p.ofInfo(server.AuthInfo, p.judge); err != nil {
+	if err := p.ofInfo(server.AuthInfo, p.check); err != nil {
 		_ = server.conn.Close()
 		return status.Errorf(codes.Unavailable, "connect again with the certificate of today: %v", err)
 	}
@@ -119,23 +122,34 @@ func (p *PeerPolicy) ofCall(ctx context.Context, method string) error {
 // serverInfo is what the handshake of a server's gRPC connection has shown. Connections outlive
 // certificates: a call may come on one whose certificate has expired since, or whose authority was
 // taken out, while the caller has had a new certificate for long. That connection is closed, so
-// that the caller makes another one, and is judged by what it shows then.
+// that the caller makes another one, and is checked by what it shows then.
 type serverInfo struct {
 	credentials.AuthInfo
 	conn net.Conn
 }
 
-// ofInfo judges by what the handshake of a gRPC connection has shown.
+// Recognize says whether the handshake of a gRPC connection has shown that the other side is a
+// server, while the policy is closed. server stands in place of info then.
+func (p *PeerPolicy) Recognize(
+	info credentials.AuthInfo, conn net.Conn,
+) (server credentials.AuthInfo, ok bool) {
+	if p.AcceptsAll() || p.ofInfo(info, p.check) != nil {
+		return info, false
+	}
+	return serverInfo{info, conn}, true
+}
+
+// ofInfo checks by what the handshake of a gRPC connection has shown.
 func (p *PeerPolicy) ofInfo(
-	info credentials.AuthInfo, judge func(state *tls.ConnectionState, proved bool) error,
+	info credentials.AuthInfo, check func(state *tls.ConnectionState, proved bool) error,
 ) error {
 	switch info := info.(type) {
 	case credentials.TLSInfo:
-		return judge(&info.State, false)
+		return check(&info.State, false)
 	case transport.ProvedInfo:
-		return judge(nil, true)
+		return check(nil, true)
 	}
-	return judge(nil, false)
+	return check(nil, false)
 }
 
 // staleTime is how long a connection stays open that is stale: the answer that says so is to reach
@@ -152,7 +166,7 @@ func (p *PeerPolicy) Stale(ctx context.Context) bool {
 		return false
 	}
 	server, known := from.AuthInfo.(serverInfo)
-	if !known || p.ofInfo(server.AuthInfo, p.judgeProof) == nil {
+	if !known || p.ofInfo(server.AuthInfo, p.checkProof) == nil {
 		return false
 	}
 	time.AfterFunc(staleTime, func() { _ = server.conn.Close() })
@@ -169,11 +183,11 @@ func (p *PeerPolicy) Proved(ctx context.Context) error {
 	if server, known := info.(serverInfo); known {
 		info = server.AuthInfo
 	}
-	return p.ofInfo(info, p.judgeProof)
+	return p.ofInfo(info, p.checkProof)
 }
 
-// guard has gRPC ask the policy before each call, and count what it refuses.
-func (p *PeerPolicy) guard(refused *metric.Counter) []grpc.ServerOption {
+// ServerOptions has gRPC ask the policy before each call, and count what it refuses.
+func (p *PeerPolicy) ServerOptions(refused *metric.Counter) []grpc.ServerOption {
 	if p == nil {
 		return nil
 	}
@@ -192,14 +206,15 @@ func (p *PeerPolicy) guard(refused *metric.Counter) []grpc.ServerOption {
 				countRefused(refused, err)
 				return err
 			}
-			stream, done := p.strangers.admit(p, stream, info.FullMethod)
+			stream, done := p.unauthenticated.admit(p, stream, info.FullMethod)
 			defer done()
 			return handle(service, stream)
 		}),
 	}
 }
 
-// countRefused counts a call of a stranger. A server that is to connect again is none.
+// countRefused counts a call of an unauthenticated caller. A server that is to connect again is
+// none.
 func countRefused(refused *metric.Counter, err error) {
 	if status.Code(err) == codes.PermissionDenied {
 		refused.Inc()

@@ -1,4 +1,4 @@
-package rpc
+package authn
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
-// strangers are what those have open that were taken for servers without a proof, so that it ends
-// when the policy closes. The zero value is that of a policy that is not closed.
-type strangers struct {
+// unauthenticatedPeers are what those have open that were taken for servers without a proof, so
+// that it ends when the policy closes. The zero value is that of a policy that is not closed.
+type unauthenticatedPeers struct {
 	closed atomic.Bool
 	mu     struct {
 		sync.Mutex
@@ -23,14 +23,14 @@ type strangers struct {
 	}
 }
 
-// errClosed is what strangers hear.
+// errClosed is what unauthenticated peers hear when the policy closes.
 var errClosed = status.Error(codes.PermissionDenied, "this is for servers of the cluster that "+
 	"prove to be some, since authentication is enabled")
 
-// Close says whether Open counts no more. When it begins to, what strangers have open ends. A
+// Close says whether Open counts no more. When it begins to, what they have open ends. A
 // policy that is not Open does not change by it.
 func (p *PeerPolicy) Close(closed bool) {
-	s := &p.strangers
+	s := &p.unauthenticated
 	s.closed.Store(closed)
 	if !closed {
 		return
@@ -44,9 +44,9 @@ func (p *PeerPolicy) Close(closed bool) {
 	}
 }
 
-// enter keeps what ends a stranger's connection or stream, until leave is called. It is called
-// before the policy is asked whether it is open, so that no stranger is missed.
-func (s *strangers) enter(end func()) (leave func()) {
+// enter keeps what ends an unauthenticated peer's connection or stream, until leave is called. It
+// is called before the policy is asked whether it is open, so that none is missed.
+func (s *unauthenticatedPeers) enter(end func()) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.ends == nil {
@@ -62,11 +62,12 @@ func (s *strangers) enter(end func()) (leave func()) {
 	}
 }
 
-// admit has a stream of a stranger end when the policy closes. done is called when it has ended.
-func (s *strangers) admit(
+// admit has a stream of an unauthenticated peer end when the policy closes. done is called when it
+// has ended.
+func (s *unauthenticatedPeers) admit(
 	p *PeerPolicy, stream grpc.ServerStream, method string,
 ) (_ grpc.ServerStream, done func()) {
-	if !p.Open || !forServers(method) || p.Proved(stream.Context()) == nil {
+	if !p.Open || !ForServers(method) || p.Proved(stream.Context()) == nil {
 		return stream, func() {}
 	}
 	ctx, cancel := context.WithCancel(stream.Context())
@@ -74,24 +75,24 @@ func (s *strangers) admit(
 	if s.closed.Load() {
 		cancel()
 	}
-	return strangerStream{stream, ctx}, func() {
+	return unauthenticatedStream{stream, ctx}, func() {
 		leave()
 		cancel()
 	}
 }
 
-// strangerStream is a stream whose context ends when the policy closes, and on which nothing comes
-// or goes any more then.
-type strangerStream struct {
+// unauthenticatedStream is a stream whose context ends when the policy closes, and on which nothing
+// comes or goes any more then.
+type unauthenticatedStream struct {
 	grpc.ServerStream
 	ctx context.Context
 }
 
 // Context implements grpc.ServerStream.
-func (s strangerStream) Context() context.Context { return s.ctx }
+func (s unauthenticatedStream) Context() context.Context { return s.ctx }
 
 // SendMsg implements grpc.ServerStream.
-func (s strangerStream) SendMsg(m any) error {
+func (s unauthenticatedStream) SendMsg(m any) error {
 	if s.ctx.Err() != nil && s.ServerStream.Context().Err() == nil {
 		return errClosed
 	}
@@ -99,7 +100,7 @@ func (s strangerStream) SendMsg(m any) error {
 }
 
 // RecvMsg implements grpc.ServerStream.
-func (s strangerStream) RecvMsg(m any) error {
+func (s unauthenticatedStream) RecvMsg(m any) error {
 	err := s.ServerStream.RecvMsg(m)
 	if err == nil && s.ctx.Err() != nil {
 		return errClosed
@@ -107,13 +108,13 @@ func (s strangerStream) RecvMsg(m any) error {
 	return err
 }
 
-// admitConn has a stranger's connection end when the policy closes. done is called when it has
-// ended.
-func (p *PeerPolicy) admitConn(c *transport.Conn) (done func(), err error) {
-	if p == nil || !p.Open || p.judgeProof(c.TLS(), c.Proved()) == nil {
+// AdmitConn has the connection of an unauthenticated peer end when the policy closes. done is
+// called when it has ended.
+func (p *PeerPolicy) AdmitConn(c *transport.Conn) (done func(), err error) {
+	if p == nil || !p.Open || p.checkProof(c.TLS(), c.Proved()) == nil {
 		return func() {}, p.ofConn(c)
 	}
-	leave := p.strangers.enter(func() { c.Interrupt(errClosed) })
+	leave := p.unauthenticated.enter(func() { c.Interrupt(errClosed) })
 	if err := p.ofConn(c); err != nil {
 		leave()
 		return nil, err

@@ -1,0 +1,38 @@
+package rpc
+
+import (
+	"net"
+
+	"google.golang.org/grpc/credentials"
+
+	"github.com/tidemarkdb/tidemark/rpc/authn"
+)
+
+// doorCredentials know servers from clients when the handshake of a gRPC connection is over:
+// servers' connections take no place from those of hosts, and are not counted.
+type doorCredentials struct {
+	credentials.TransportCredentials
+	policy *authn.PeerPolicy
+	in     *inbound
+}
+
+// Clone implements credentials.TransportCredentials.
+func (d doorCredentials) Clone() credentials.TransportCredentials {
+	return doorCredentials{d.TransportCredentials.Clone(), d.policy, d.in}
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (d doorCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := d.TransportCredentials.ServerHandshake(raw)
+	if err != nil {
+		return conn, info, err
+	}
+	if server, ok := d.policy.Recognize(info, conn); ok {
+		exempt(raw)
+		return conn, server, nil
+	}
+	if p := paceOf(raw); p != nil {
+		p.calls.Store(true)
+	}
+	return d.in.watch(conn, paceOf(raw)), info, nil
+}
