@@ -54,7 +54,7 @@ func newHostile(t *testing.T, seed uint64) *hostile {
 	h.c = newTestCluster(t, 2, Limits{MaxSpanLocks: 4, MaxLockWaiters: 30})
 	h.m, h.other = h.c.members[0], h.c.members[1]
 	h.m.node.locking.MaxBlockers = cmp.Or(int(seed%3), concurrency.DefaultMaxBlockers)
-	h.m.node.AfterFunc = h.timers.after
+	h.m.node.AfterFunc, h.m.node.waits.AfterFunc = h.timers.after, h.timers.after
 	h.c.elect(h.m)
 	h.m.catchUp(-1)
 	h.c.auto = true

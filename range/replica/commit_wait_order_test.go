@@ -25,7 +25,8 @@ func newWaitingServer(t *testing.T, present *hlc.Manual, off, known time.Duratio
 	s := &waitingServer{scenario: &scenario{t: t, c: newTestCluster(t, 1, Limits{})}}
 	t.Cleanup(s.close)
 	s.c.physical, s.m = present, s.c.members[0]
-	s.m.skew, s.m.node.Clock = off, hlc.NewClock(s.m, errorBound(known))
+	s.m.skew = off
+	s.m.setClock(hlc.NewClock(s.m, errorBound(known)))
 	s.c.elect(s.m)
 	s.m.catchUp(-1)
 	at := &kvpb.Timestamp{Wall: uint64(epoch)}
@@ -128,7 +129,7 @@ func TestNextLeaderIsAboveCommitsThatWait(t *testing.T) {
 	first, next := s.c.members[0], s.c.members[1]
 	first.skew = hlc.DefaultMaxOffset
 	for _, m := range s.c.members {
-		m.node.Clock = hlc.NewClock(m, errorBound(hlc.DefaultMaxOffset))
+		m.setClock(hlc.NewClock(m, errorBound(hlc.DefaultMaxOffset)))
 	}
 	lead := func(m *member) {
 		s.c.elect(m)

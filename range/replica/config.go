@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
+	"github.com/tidemarkdb/tidemark/range/replica/commitwait"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/range/replica/reshape"
@@ -156,6 +157,8 @@ type Node struct {
 	recent     *proposal.Budget
 	reads      *tscache.Budget
 	multiscans multiscanQueue
+	// waits are the clocks that commit wait waits for.
+	waits commitwait.Clocks
 	// vacant bounds what replicas remember of spans without values.
 	vacant *vacant.Budget
 	// Spans is which replica has which span of the state.
@@ -283,7 +286,8 @@ func (n *Node) Prepare() error {
 	n.reads = tscache.NewBudget(n.TotalReadBytes)
 	n.vacant = vacant.NewBudget(int64(n.TotalVacantBytes))
 	n.Metrics.vacant.Store(n.vacant)
-	n.multiscans.node = n
+	n.waits = commitwait.Clocks{Clock: n.Clock, AfterFunc: n.AfterFunc, Seconds: n.Metrics.commitWaits}
+	n.multiscans.init(n)
 	n.load = admission.NewLoad(time.Now())
 	n.counting = admission.NewPacer(admission.Count, n.load)
 	n.prepareLocking()

@@ -142,6 +142,8 @@ func newTestCluster(t failer, replicas int, limits Limits) *testCluster {
 	return c
 }
 
+func (m *member) setClock(c *hlc.Clock) { m.node.Clock, m.node.waits.Clock = c, c }
+
 // Now is the member's physical clock.
 func (m *member) Now() int64 {
 	now := m.cluster.now

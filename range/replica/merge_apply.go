@@ -185,13 +185,10 @@ func (r *Replica) stop() {
 }
 
 // AnswerHeld waits until what is held back for the clocks is answered, but not for long: see
-// commit_wait.go. It is for a replica that was consumed, before it is closed.
+// package commitwait. It is for a replica that was consumed, before it is closed.
 func (r *Replica) AnswerHeld() {
 	for deadline := time.Now().Add(mostHeld); time.Now().Before(deadline); time.Sleep(heldCheck) {
-		r.mu.Lock()
-		held := len(r.mu.held.answers) + len(r.mu.held.reads)
-		r.mu.Unlock()
-		if held == 0 {
+		if r.heldAnswers.Len()+r.heldReads.Len() == 0 {
 			return
 		}
 	}

@@ -202,7 +202,7 @@ func (m *multiGet) readPart(n *Node, p *multiPart, rows []byte) []byte {
 		n.Metrics.answered(command.BatchGet, refusal)
 	case len(rows) > maxMultiGetBytes:
 		p.alone = true
-	case !rd.seen.IsZero() && !n.passed(rd.seen):
+	case !rd.seen.IsZero() && !n.waits.Passed(rd.seen):
 		p.alone = true // it waits for the clocks
 	default:
 		n.Metrics.readsLease.Inc() // a read index would have been waited for

@@ -167,14 +167,14 @@ func (m *multiscan) serve(open *openReplicas) {
 	}
 	began := time.Now()
 	response, held := m.page()
+	if held {
+		return // another goroutine may have it by now
+	}
 	if n := len(m.read); n > 0 {
 		took, bytes := time.Since(began), len(response.GetMergeScan().GetRows())
 		for _, p := range m.read {
 			p.replica.work.sharedSpan(took/time.Duration(n), bytes/n)
 		}
-	}
-	if held {
-		return
 	}
 	var at hlc.Timestamp
 	if len(m.read) > 0 {
@@ -213,7 +213,7 @@ func (m *multiscan) page() (_ *kvpb.Response, held bool) {
 			command.ReleaseRows(rows)
 			return m.failed(err), false
 		}
-		if !result.CommitWaitUntil.IsZero() && !m.node.passed(result.CommitWaitUntil) {
+		if !result.CommitWaitUntil.IsZero() && !m.node.waits.Passed(result.CommitWaitUntil) {
 			command.ReleaseRows(rows)
 			if !m.node.multiscans.hold(m, result.CommitWaitUntil) {
 				return newError(m.pending.Request, kvpb.ErrorCode_OVERLOADED,

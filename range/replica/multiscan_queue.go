@@ -2,11 +2,10 @@ package replica
 
 import (
 	"sync"
-	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/commitwait"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -24,9 +23,14 @@ type multiscanQueue struct {
 		ready []*multiscan
 		// workers is how many functions of the pool serve, or are about to.
 		workers int
-		// held is how many scans wait for the clocks, and come back then.
-		held int
 	}
+	// held are the scans that wait for the clocks.
+	held commitwait.Queue
+}
+
+func (q *multiscanQueue) init(n *Node) {
+	q.node = n
+	q.held.Init(&n.waits, maxReadyMultiscans, nil)
 }
 
 const (
@@ -61,29 +65,16 @@ func (q *multiscanQueue) add(m *multiscan) {
 // hold has a scan read again when every clock has passed a timestamp; false if too many wait for
 // that.
 func (q *multiscanQueue) hold(m *multiscan, until hlc.Timestamp) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.mu.held >= maxReadyMultiscans {
+	if !q.held.Hold(until, m) {
 		return false
 	}
-	q.mu.held++
 	q.node.Metrics.readsHeld.Inc()
-	held := time.Now()
-	var timer alarm.Timer
-	timer = q.node.AfterFunc(q.node.until(until), func() {
-		q.mu.Lock()
-		if !q.node.passed(until) {
-			timer.Reset(q.node.again(until))
-			q.mu.Unlock()
-			return
-		}
-		q.mu.held--
-		q.mu.Unlock()
-		q.node.Metrics.commitWaits.Observe(since(held))
-		q.add(m)
-	})
 	return true
 }
+
+// Release and Refuse make a scan that waits for the clocks a commitwait.Held.
+func (m *multiscan) Release() { m.node.multiscans.add(m) }
+func (m *multiscan) Refuse()  { m.overloaded() }
 
 // start has the pool serve. Without a place in the pool, and no other goroutine at work, what is
 // ready is refused.

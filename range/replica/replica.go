@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
 	"github.com/tidemarkdb/tidemark/range/replica/closing"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/commitwait"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/gc"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
@@ -64,6 +65,9 @@ type Replica struct {
 
 	work work
 
+	// What commit wait holds back.
+	heldAnswers, heldReads commitwait.Queue
+
 	// active counts what Close waits for: calls of Submit, and reads that are not answered.
 	active  atomic.Int64
 	closed  atomic.Bool
@@ -86,9 +90,7 @@ type Replica struct {
 		recent  proposal.Recent
 		cache   tscache.Cache
 		// locks are the locks of transactions, and what waits for them.
-		locks concurrency.Manager
-		// held is what is held back by commit wait.
-		held    commitWaits
+		locks   concurrency.Manager
 		records records
 		// foreign is the max foreign commit timestamp: at or above every version that a
 		// transaction's commit put above the timestamp at which it was prepared here. What is at or
@@ -139,6 +141,9 @@ func New(c Config) (*Replica, error) {
 	r.defaultTTL.Store(int64(c.DefaultTTL))
 	r.mu.locks.Init(&c.Node.locking, r, r.id, c.Partition.GetKeyspace())
 	r.vacant.Init(c.Node.vacant, c.Node.VacantRun)
+	manual := func() bool { return c.Node.hooks.lockTime != nil }
+	r.heldAnswers.Init(&c.Node.waits, heldMost, manual)
+	r.heldReads.Init(&c.Node.waits, c.Node.MaxWaitingReads, manual)
 	r.mu.cache = tscache.New(c.Node.TimestampCacheSlots, c.Node.reads)
 	r.mu.queue = proposal.NewQueue(&writeBuffers)
 	r.mu.recent = proposal.NewRecent(c.Node.RecentSlots, c.Node.recent)
@@ -297,13 +302,14 @@ func (r *Replica) Close() error {
 	r.giveUpLocked(&end, outcomeUnknown)
 	r.refuseQueueLocked(&end)
 	r.mu.leadership.close()
-	r.endHeldLocked(&end)
 	r.endClosedLocked(&end)
 	r.mu.closing.Awake()
 	r.mu.locks.Close()
 	confirming := r.mu.reads.drain()
 	r.mu.Unlock()
 	r.finish(&end)
+	r.heldAnswers.Close()
+	r.heldReads.Close()
 	for _, rd := range confirming {
 		r.refuseRead(rd)
 	}

@@ -227,8 +227,8 @@ func (s *scenario) run(d *datadriven.TestData) string {
 	case "suspend":
 		m := s.member(d, "")
 		if m.node.Clock.Steady() == nil {
-			m.node.Clock = hlc.NewClock(hlc.NewSteady(m, m.monotonic, 250*time.Millisecond),
-				hlc.FixedBound(250*time.Millisecond))
+			m.setClock(hlc.NewClock(hlc.NewSteady(m, m.monotonic, 250*time.Millisecond),
+				hlc.FixedBound(250*time.Millisecond)))
 		}
 		m.slept += time.Duration(option(s.t, d, "ms", 0)) * time.Millisecond
 	case "look":

@@ -457,24 +457,8 @@ func (s *scenario) addContext(q *kvpb.Request, line string, options map[string]s
 func (m *member) ringTimers() {
 	r := m.replica
 	r.ReevaluateWaiters()
-	r.mu.Lock()
-	var held []*heldAnswer
-	for h := range r.mu.held.answers {
-		held = append(held, h)
-	}
-	r.mu.Unlock()
-	for _, h := range held {
-		r.releaseHeld(h)
-	}
-	r.mu.Lock()
-	var reads []*heldRead
-	for h := range r.mu.held.reads {
-		reads = append(reads, h)
-	}
-	r.mu.Unlock()
-	for _, h := range reads {
-		r.resumeHeld(h)
-	}
+	r.heldAnswers.ReleasePassed()
+	r.heldReads.ReleasePassed()
 	r.mu.Lock()
 	closed := slices.Clone(r.mu.reads.closed)
 	r.mu.Unlock()
