@@ -49,6 +49,9 @@ var may = []struct {
 	// The rooms of a replica that know nothing of the others but what is below them.
 	{"range/replica/storage", append(ground[:len(ground):len(ground)], "range/replica/proposal")},
 	{"range/replica/spans", ground},
+	{"range/replica/commitwait", ground},
+	{"range/replica/leadership", append(ground[:len(ground):len(ground)], "txn",
+		"range/replica/proposal", "range/replica/storage")},
 	{"range/replica/snapshot", append(ground[:len(ground):len(ground)], "txn",
 		"range/replica/storage", "range/replica/spans")},
 	{"range/replica/reshape", append(ground[:len(ground):len(ground)], "range/replica/proposal",
@@ -62,7 +65,7 @@ var may = []struct {
 	{"range/node/table", []string{"hlc", "rpc/...", "range/keys", "range/engine", "range/tree",
 		"range/node/task"}},
 	{"range/node/loadmeter", append(ground[:len(ground):len(ground)], "range/replica",
-		"range/replica/command")},
+		"range/replica/command", "range/replica/config")},
 	{"range/node/hosted", append(ground[:len(ground):len(ground)], "range/replica",
 		"range/node/table", "range/node/loadmeter")},
 	{"range/node/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...",

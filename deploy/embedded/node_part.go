@@ -13,7 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node"
-	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -103,7 +103,7 @@ func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 		SleepAfter:     s.config.SleepAfter,
 		RetainLogBytes: s.config.RetainLogBytes, GCInterval: s.config.GCInterval,
 		MaxPendingLogBytes: s.memory.RaftPending, MaxInboxBytes: s.memory.RaftInbox,
-		Limits: replica.Limits{TotalReadBytes: s.memory.Reads, TotalRecentBytes: s.memory.Recent},
+		Limits: config.Limits{TotalReadBytes: s.memory.Reads, TotalRecentBytes: s.memory.Recent},
 	})
 	if err != nil {
 		p.pusher.Close()

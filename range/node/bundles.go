@@ -6,12 +6,13 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // mergeScan checks a read of several partitions and hands it to their replicas.
-func (n *Node) mergeScan(pending replica.Pending) {
+func (n *Node) mergeScan(pending config.Pending) {
 	c := pending.Request.GetMergeScan()
 	routes := c.GetPartitions()
 	if len(routes) == 0 || len(routes) > replica.MaxMerged {
@@ -52,13 +53,13 @@ func (n *Node) mergeScan(pending replica.Pending) {
 	n.shared.MergeScan(pending, partitions)
 }
 
-func (n *Node) refuseMerge(pending replica.Pending, format string, args ...any) {
+func (n *Node) refuseMerge(pending config.Pending, format string, args ...any) {
 	n.refuse(pending.Request, kvpb.ErrorCode_INVALID_ARGUMENT,
 		"a scan of several partitions: "+fmt.Sprintf(format, args...), pending.Reply)
 }
 
 // multiGet checks a read of keys of several partitions, and answers it.
-func (n *Node) multiGet(pending replica.Pending) {
+func (n *Node) multiGet(pending config.Pending) {
 	c := pending.Request.GetMultiGet()
 	all := 0
 	for _, p := range c.GetPartitions() {
@@ -84,7 +85,7 @@ func (n *Node) multiGet(pending replica.Pending) {
 	}
 }
 
-func (n *Node) refuseMultiGet(pending replica.Pending, format string, args ...any) {
+func (n *Node) refuseMultiGet(pending config.Pending, format string, args ...any) {
 	n.refuse(pending.Request, kvpb.ErrorCode_INVALID_ARGUMENT, "a read of keys of several "+
 		"partitions: "+fmt.Sprintf(format, args...), pending.Reply)
 }

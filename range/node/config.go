@@ -14,7 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/table"
-	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -77,7 +77,7 @@ type Config struct {
 	// records of such transactions are kept for ever.
 	Resolver txn.Resolver
 	// Limits bound each replica. PushDelay defaults to 10 ms.
-	Limits replica.Limits
+	Limits config.Limits
 	// GCWindow is for keyspaces that do not say. Default 1 h.
 	GCWindow time.Duration
 	// GCInterval is how often garbage is looked for. Default 1 min.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/alarm"
-	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -44,7 +44,7 @@ type futureReads struct {
 }
 
 type futureRead struct {
-	request replica.Pending
+	request config.Pending
 	at      hlc.Timestamp
 	timer   alarm.Timer
 }
@@ -70,7 +70,7 @@ func (n *Node) putAside(client uint64, batch []*kvpb.Request, reply func(*kvpb.R
 					"it can run in %s", n.config.ID, wait.Round(time.Millisecond)), reply)
 				continue
 			case wait > 0:
-				n.futureReads.hold(n, &futureRead{request: replica.Pending{Client: client, Request: q,
+				n.futureReads.hold(n, &futureRead{request: config.Pending{Client: client, Request: q,
 					Reply: reply, Arrived: arrived}, at: at}, wait)
 				continue
 			}

@@ -18,6 +18,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
+	replicametrics "github.com/tidemarkdb/tidemark/range/replica/metrics"
 	"github.com/tidemarkdb/tidemark/range/replica/spans"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -117,22 +119,25 @@ func New(c Config) (*Node, error) {
 	n.metrics = newMetrics(n)
 	n.follower.Streams, n.follower.Revision = n.metrics.streams, n.metrics.revision
 	n.shared = &replica.Node{
-		Clock: c.Clock, ClockTrusted: n.clockTrusted,
-		Metrics: replica.NewMetrics(c.Registerer), Logger: n.log, DiskFull: n.base.DiskFull,
-		Limits: c.Limits, LogBehind: func() bool { return n.host.LogBehind() },
-		Pusher: c.Pusher, Resolver: c.Resolver, Random: c.Random, AfterFunc: c.AfterFunc,
-		Gone:           c.Gone,
-		Covering:       n.covering,
-		Silent:         func(node keys.NodeID) bool { return n.host.PeerDown(uint64(node)) },
-		WithoutRoom:    func(node keys.NodeID) bool { return n.host.PeerWithoutRoom(uint64(node)) },
-		AnyWithoutRoom: func() bool { return n.host.AnyPeerWithoutRoom() },
-		RoomShare:      n.roomShare,
-		PeerTakes: func(node keys.NodeID, share group.Share) bool {
-			return n.host.PeerTakes(uint64(node), share)
+		Node: config.Node{
+			Clock: c.Clock, ClockTrusted: n.clockTrusted, AfterFunc: c.AfterFunc,
+			Metrics: replicametrics.New(c.Registerer), Logger: n.log,
+			Limits: c.Limits, LogBehind: func() bool { return n.host.LogBehind() },
+			Pusher: c.Pusher, Covering: n.covering,
+			TransactionLimits: func(id keys.KeyspaceID) txn.Limits {
+				return txn.LimitsOf(n.tables.Load().Keyspace(id))
+			},
+			Silent: func(node keys.NodeID) bool { return n.host.PeerDown(uint64(node)) },
+			Disks: config.Disks{
+				DiskFull: n.base.DiskFull, RoomShare: n.roomShare,
+				WithoutRoom:    func(node keys.NodeID) bool { return n.host.PeerWithoutRoom(uint64(node)) },
+				AnyWithoutRoom: func() bool { return n.host.AnyPeerWithoutRoom() },
+				PeerTakes: func(node keys.NodeID, share group.Share) bool {
+					return n.host.PeerTakes(uint64(node), share)
+				},
+			},
 		},
-		ClientAddress: c.ClientAddress, TransactionLimits: func(id keys.KeyspaceID) txn.Limits {
-			return txn.LimitsOf(n.tables.Load().Keyspace(id))
-		},
+		Resolver: c.Resolver, Random: c.Random, Gone: c.Gone, ClientAddress: c.ClientAddress,
 		Bear: n.births.bear, Split: n.births.split,
 		Spans: spans.Table{Changed: n.reconciler.spansChanged},
 		Right: n.merging.right, Open: n.merging.open, Taken: n.merging.taken, Froze: n.merging.froze,

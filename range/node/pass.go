@@ -7,7 +7,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
-	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 )
 
 // pass is one message of a client on its way through a node. Its requests are grouped by replica,
@@ -28,7 +28,7 @@ type pass struct {
 	portions []portion
 	routing  routing
 	// requests are those of all portions, one portion's after the other's.
-	requests []replica.Pending
+	requests []config.Pending
 	// writes is for how many portions there are writes in their queues.
 	writes int
 	// evaluated and served count the portions whose evaluation, or the rest, has begun.
@@ -43,7 +43,7 @@ type portion struct {
 	hosted *hosted.Replica
 	// first and last are of the list of its requests, by their index in the message.
 	first, last int32
-	requests    []replica.Pending
+	requests    []config.Pending
 	// open: the replica, or the node, is to serve it; queued: with writes in the queue.
 	open, queued bool
 }

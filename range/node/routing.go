@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
-	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -40,7 +40,7 @@ func (r *routing) forget() bool {
 }
 
 // route groups the requests of a message, and answers those that no portion can take.
-func (p *pass) route(batch []*kvpb.Request, template replica.Pending) {
+func (p *pass) route(batch []*kvpb.Request, template config.Pending) {
 	if len(batch) == 1 {
 		pending := template
 		pending.Request = batch[0]

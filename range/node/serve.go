@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
-	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -18,7 +18,7 @@ import (
 
 // route finds the replica that a request is for, or answers the request, or has it answered; or
 // says that the node is to answer it as a piece of work of its own.
-func (n *Node) route(pending replica.Pending) (h *hosted.Replica, own bool) {
+func (n *Node) route(pending config.Pending) (h *hosted.Replica, own bool) {
 	q, reply := pending.Request, pending.Reply
 	c := command.Of(q)
 	switch {

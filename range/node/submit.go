@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
-	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -24,7 +24,7 @@ func (n *Node) Submit(client uint64, batch []*kvpb.Request, reply func(*kvpb.Res
 	if batch = n.putAside(client, batch, reply, now); len(batch) == 0 {
 		return nil
 	}
-	return n.begin(batch, replica.Pending{Client: client, Reply: reply, Arrived: now})
+	return n.begin(batch, config.Pending{Client: client, Reply: reply, Arrived: now})
 }
 
 // refuseAll answers requests that a node which is not fit does not take in.
@@ -35,7 +35,7 @@ func (n *Node) refuseAll(batch []*kvpb.Request, r *hosted.Refusal, reply func(*k
 }
 
 // begin makes a pass of requests. template is what they have in common.
-func (n *Node) begin(batch []*kvpb.Request, template replica.Pending) rpc.Work {
+func (n *Node) begin(batch []*kvpb.Request, template config.Pending) rpc.Work {
 	n.shared.Asked(batch, template.Arrived)
 	p := passes.Get().(*pass)
 	p.node, p.client = n, template.Client

@@ -7,7 +7,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/task"
-	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -48,7 +48,7 @@ type youth struct {
 	// tried is how often it has campaigned, next when it does again.
 	tried int
 	next  time.Time
-	asked []replica.Pending
+	asked []config.Pending
 }
 
 func (y *young) init(n *Node) {
@@ -69,7 +69,7 @@ func (y *young) add(h *hosted.Replica) {
 // INVARIANT: what is held names no term. So no replica executes it if it is a write: its sender
 // only wants to know which node leads. An attempt that could run later than its sender thinks would
 // be an error (see future_reads.go).
-func (y *young) ask(h *hosted.Replica, pending replica.Pending) bool {
+func (y *young) ask(h *hosted.Replica, pending config.Pending) bool {
 	if pending.Request.Term != 0 {
 		return false
 	}
@@ -108,7 +108,7 @@ func (y *young) run(ctx context.Context) {
 
 // campaign has those campaign whose time it is. It returns how long it is until the next, 0 if
 // there is none, and the requests that need not wait any more.
-func (y *young) campaign() (again time.Duration, ready []replica.Pending) {
+func (y *young) campaign() (again time.Duration, ready []config.Pending) {
 	n, now := y.node, time.Now()
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -139,14 +139,14 @@ func (y *young) campaign() (again time.Duration, ready []replica.Pending) {
 }
 
 // forgetLocked takes a replica out, and returns what was held for it.
-func (y *young) forgetLocked(h *hosted.Replica) []replica.Pending {
+func (y *young) forgetLocked(h *hosted.Replica) []config.Pending {
 	of := y.mu.all[h]
 	delete(y.mu.all, h)
 	h.Split.Campaigning.Store(false)
 	return y.answeredLocked(of)
 }
 
-func (y *young) answeredLocked(of *youth) []replica.Pending {
+func (y *young) answeredLocked(of *youth) []config.Pending {
 	asked := of.asked
 	of.asked = nil
 	y.mu.asked -= len(asked)
@@ -164,7 +164,7 @@ func (y *young) forget(h *hosted.Replica) {
 func (y *young) close() {
 	y.mu.Lock()
 	y.mu.closed = true
-	var held []replica.Pending
+	var held []config.Pending
 	for h := range y.mu.all {
 		held = append(held, y.forgetLocked(h)...)
 	}
@@ -176,7 +176,7 @@ func (y *young) close() {
 }
 
 // resume goes on with a request that was held.
-func (n *Node) resume(pending replica.Pending) {
+func (n *Node) resume(pending config.Pending) {
 	batch := []*kvpb.Request{pending.Request}
 	if r := n.health.Refusal.Load(); r != nil {
 		n.refuseAll(batch, r, pending.Reply)

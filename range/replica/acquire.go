@@ -17,7 +17,7 @@ func (e *evaluation) acquire(w *write) (prepared hlc.Timestamp, ok bool, err err
 	prepared = a.At
 	silentSince := e.silentSince(w)
 	r.mu.Lock()
-	if !r.mu.leadership.is(e.epoch) {
+	if !r.mu.leadership.Is(e.epoch) {
 		r.mu.Unlock()
 		e.over = true
 		return prepared, false, nil
@@ -74,7 +74,7 @@ func (e *evaluation) acquireVolatile(w *write) error {
 	r, a := e.r, e.Acquisition
 	silentSince := e.silentSince(w)
 	r.mu.Lock()
-	if !r.mu.leadership.is(e.epoch) {
+	if !r.mu.leadership.Is(e.epoch) {
 		r.mu.Unlock()
 		e.over = true
 		return e.wrote(w, false, nil, nil)

@@ -72,8 +72,8 @@ func (r *Replica) answerAdmission(rd *read) {
 	if rd.timestamp.Less(until) {
 		response.Admission.UncertainUntil = wire.ToTimestamp(until)
 	}
-	r.node.Metrics.admissions.Inc()
-	r.node.tell(response, rd.timestamp)
+	r.node.Metrics.Reads.Admissions.Inc()
+	r.node.Tell(response, rd.timestamp)
 	r.endRead(rd, response)
 }
 
@@ -82,13 +82,6 @@ func (r *Replica) placeAdmittedLocked(rd *read) bool {
 	rd.timestamp = rd.at
 	rd.limit, rd.expiries = rd.uncertainUntil, rd.uncertainUntil
 	return rd.closed.index <= r.mu.applied.Index
-}
-
-// notApplied refuses a read that was admitted at an index which this replica has not applied.
-func (r *Replica) notApplied(q *kvpb.Request, index, applied uint64) *kvpb.Response {
-	return newError(q, kvpb.ErrorCode_NOT_CLOSED,
-		"partition %s: this replica has applied the log up to entry %d, and the read was admitted at "+
-			"entry %d; the leader can answer", r.id, applied, index)
 }
 
 // announcement is what the other replicas have been told to be committed, for reads that were

@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
+	"github.com/tidemarkdb/tidemark/range/replica/leadership"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
@@ -62,8 +63,8 @@ func (r *Replica) applyAll(entries []group.Entry) error {
 		}
 		left = left[n:]
 	}
-	r.node.Metrics.applyEntries.Add(float64(len(entries)))
-	r.node.Metrics.applySeconds.Observe(since(start))
+	r.node.Metrics.Applied.Entries.Add(float64(len(entries)))
+	r.node.Metrics.Applied.Seconds.Observe(since(start))
 	return nil
 }
 
@@ -73,7 +74,7 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 	r.mu.Lock()
 	applied, failed := r.mu.applied, r.mu.failed
 	if entries[0].Index == reshape.FirstIndex(r.Descriptor()) {
-		r.mu.leadership.firstTerm = entries[0].Term
+		r.mu.leadership.FirstEntry(entries[0].Term)
 	}
 	r.mu.Unlock()
 	if failed != nil {
@@ -141,7 +142,7 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if hook := r.node.hooks.committed; hook != nil {
+	if hook := r.node.Hooks.Committed; hook != nil {
 		hook()
 	}
 	// INVARIANT: before anything is answered, so that a read that begins after the answer has a
@@ -183,7 +184,7 @@ func (r *Replica) applyOne(batch *engine.StateBatch, e *group.Entry, applied *st
 			return o, err
 		}
 		if p.HandsOver {
-			c.handedOver = handedOver{e.Term, p.Highest.Wall}
+			c.handedOver = leadership.HandedOver{Term: e.Term, At: p.Highest.Wall}
 		}
 		if err := applied.Advance(e.Term, &p); err != nil {
 			return o, err
@@ -193,7 +194,7 @@ func (r *Replica) applyOne(batch *engine.StateBatch, e *group.Entry, applied *st
 		// its leader has handed over behind it. An entry that was evaluated in vain can precede
 		// it.
 		applied.Closed = hlc.Max(applied.Closed, p.Closed)
-		r.node.Metrics.rejected.Inc()
+		r.node.Metrics.Applied.Rejected.Inc()
 	}
 	if p.Proposer == r.self {
 		o = ownEntry{e.Term, p.Sequence, accepted, c.versions}
@@ -221,7 +222,7 @@ type changes struct {
 	records bool
 	// handedOver is of the latest entry by which a leader has closed what it served, if that took
 	// effect.
-	handedOver handedOver
+	handedOver leadership.HandedOver
 }
 
 // versionChange is a version that was written.
@@ -378,8 +379,8 @@ func (r *Replica) complete(applied storage.Record, own []ownEntry, c *changes) {
 	var end ending
 	var done []*pendingEntry
 	r.mu.Lock()
-	if c.handedOver.term != 0 {
-		r.mu.leadership.handedOver = c.handedOver
+	if c.handedOver.Term != 0 {
+		r.mu.leadership.SetHandedOver(c.handedOver)
 	}
 	r.mu.applied = applied
 	// Under the lock: what a freeze leaves behind is read under it, descriptor, index and all.
@@ -400,7 +401,7 @@ func (r *Replica) complete(applied storage.Record, own []ownEntry, c *changes) {
 		if !r.mu.leadership.IsLeader || o.term != r.mu.leadership.Term {
 			continue
 		}
-		r.mu.leadership.cameBack(o.sequence)
+		r.mu.leadership.CameBack(o.sequence)
 		if len(r.mu.inFlight) == 0 || o.sequence < r.mu.inFlight[0].sequence {
 			continue // given up
 		}
@@ -436,8 +437,8 @@ func (r *Replica) complete(applied storage.Record, own []ownEntry, c *changes) {
 			}
 			r.standLocked(first)
 			r.mu.reads.waiting -= len(first.waiters)
-			r.node.Metrics.proposals.Dec()
-			r.node.Metrics.pendingWrites.Sub(float64(len(first.writes)))
+			r.node.Metrics.Writes.Proposals.Dec()
+			r.node.Metrics.Writes.PendingWrites.Sub(float64(len(first.writes)))
 			done = append(done, first)
 			continue
 		}
@@ -494,10 +495,10 @@ func (r *Replica) fail(err error) {
 	r.mu.Lock()
 	if r.mu.failed == nil {
 		r.mu.failed = err
-		r.node.Metrics.failures.Inc()
+		r.node.Metrics.Applied.Failures.Inc()
 		r.node.Logger.Error("replica failed", "partition", r.id, "replica", r.self, "error", err)
 	}
-	r.mu.leadership.close()
+	r.mu.leadership.Close()
 	r.giveUpLocked(&end, outcomeUnknown)
 	r.refuseQueueLocked(&end)
 	r.mu.cache.Reset(hlc.Timestamp{})

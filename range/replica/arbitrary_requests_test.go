@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -51,10 +52,10 @@ type hostile struct {
 
 func newHostile(t *testing.T, seed uint64) *hostile {
 	h := &hostile{T: t, answers: make(map[uint64]int), timers: &bells{set: make(map[*bell]struct{})}}
-	h.c = newTestCluster(t, 2, Limits{MaxSpanLocks: 4, MaxLockWaiters: 30})
+	h.c = newTestCluster(t, 2, config.Limits{MaxSpanLocks: 4, MaxLockWaiters: 30})
 	h.m, h.other = h.c.members[0], h.c.members[1]
 	h.m.node.locking.MaxBlockers = cmp.Or(int(seed%3), concurrency.DefaultMaxBlockers)
-	h.m.node.AfterFunc, h.m.node.waits.AfterFunc = h.timers.after, h.timers.after
+	h.m.node.AfterFunc, h.m.node.Waits.AfterFunc = h.timers.after, h.timers.after
 	h.c.elect(h.m)
 	h.m.catchUp(-1)
 	h.c.auto = true
@@ -63,7 +64,7 @@ func newHostile(t *testing.T, seed uint64) *hostile {
 		epochNumber: func() uint64 {
 			h.m.replica.mu.Lock()
 			defer h.m.replica.mu.Unlock()
-			return h.m.replica.mu.leadership.number
+			return h.m.replica.mu.leadership.Epoch().Wire(0).Epoch
 		}}
 	return h
 }
@@ -96,7 +97,7 @@ func (h *hostile) send() {
 		q.Session = &kvpb.Timestamp{}
 		h.message(q.Session.ProtoReflect(), 0)
 	}
-	pending := Pending{Client: uint64(1 + h.IntN(2)), Request: q, Arrived: h.c.lockTime(),
+	pending := config.Pending{Client: uint64(1 + h.IntN(2)), Request: q, Arrived: h.c.lockTime(),
 		Reply: h.box.reply}
 	switch {
 	case q.GetMergeScan() != nil:
@@ -105,7 +106,7 @@ func (h *hostile) send() {
 	case q.GetMultiGet() != nil:
 		h.m.node.MultiGet(pending, h.m)
 	default:
-		h.m.replica.Submit([]Pending{pending})
+		h.m.replica.Submit([]config.Pending{pending})
 	}
 }
 
@@ -198,7 +199,7 @@ func (h *hostile) check() {
 	put := &kvpb.Request{Id: 1, Generation: 1, Term: h.c.term, Sequence: 1,
 		Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: []byte("b")}}}
 	now := h.c.lockTime()
-	h.m.replica.Submit([]Pending{{Client: 9, Arrived: now, Reply: h.box.reply, Request: put}})
+	h.m.replica.Submit([]config.Pending{{Client: 9, Arrived: now, Reply: h.box.reply, Request: put}})
 	h.c.settle()
 	if answers := h.box.take(); len(answers) != 1 || answers[0].Error != nil {
 		h.Errorf("a put is answered with %v", answers)

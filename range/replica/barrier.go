@@ -11,7 +11,7 @@ import (
 // raiseBarrierLocked closes the gate until a proposal that is yet to be made has come back.
 func (r *Replica) raiseBarrierLocked() {
 	r.mu.sequence++
-	r.mu.leadership.raiseBarrier(r.mu.sequence)
+	r.mu.leadership.RaiseBarrier(r.mu.sequence)
 }
 
 // checkStall gives up proposals that have been on their way for longer than anything takes that
@@ -43,20 +43,19 @@ func (r *Replica) stalledLocked(now time.Time) bool {
 func (r *Replica) proposeBarrier() {
 	r.mu.Lock()
 	l := &r.mu.leadership
-	if !l.barrierDue {
+	sequence, successor, due := l.TakeBarrier()
+	if !due {
 		r.mu.Unlock()
 		return
 	}
-	l.barrierDue = false
-	term, successor := l.Term, l.successor
-	l.successor = 0
+	term := l.Term
 	entry := proposal.Entry{
 		Kind: proposal.KindWrite, Proposer: r.self,
-		Sequence: l.barrier, Base: r.mu.base(term, &r.mu.applied),
+		Sequence: sequence, Base: r.mu.base(term, &r.mu.applied),
 	}
-	if successor != 0 && !l.lowDue {
+	if successor != 0 && !l.LowDue() {
 		entry.Closed = r.servedLocked()
-		if entry.HandsOver = r.node.clockTrusted(); entry.HandsOver {
+		if entry.HandsOver = r.node.BelievesClock(); entry.HandsOver {
 			// when that was, for the successor
 			entry.Highest = hlc.Timestamp{Wall: r.node.Clock.Physical()}
 		}
@@ -64,7 +63,7 @@ func (r *Replica) proposeBarrier() {
 	// It counts as in flight, so that it is noticed when it does not come back.
 	barrier := &pendingEntry{sequence: entry.Sequence, term: term, at: time.Now()}
 	r.mu.inFlight = append(r.mu.inFlight, barrier)
-	r.node.Metrics.proposals.Inc()
+	r.node.Metrics.Writes.Proposals.Inc()
 	r.mu.Unlock()
 	if err := r.group.Propose(term, entry.Encode()); err != nil {
 		r.node.Logger.Debug("barrier not proposed", "partition", r.id, "error", err)
@@ -87,7 +86,7 @@ func (r *Replica) TransferLeader(to keys.ReplicaID) {
 		r.mu.Unlock()
 		return
 	}
-	l.successor, l.handingOver = to, true
+	l.HandOver(to)
 	r.raiseBarrierLocked()
 	r.mu.Unlock()
 	r.kick(true)

@@ -15,6 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -71,7 +72,7 @@ func benchReplica(b testing.TB) (*Replica, *instantGroup, func()) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	node := &Node{Clock: hlc.NewClock(nil, nil)}
+	node := &Node{Node: config.Node{Clock: hlc.NewClock(nil, nil)}}
 	if err := node.Prepare(); err != nil {
 		b.Fatal(err)
 	}
@@ -125,14 +126,14 @@ func BenchmarkPut(b *testing.B) {
 			for i := range requests {
 				requests[i] = put(i, uint64(i+1), session)
 			}
-			pending := make([]Pending, 0, n)
+			pending := make([]config.Pending, 0, n)
 			b.ReportAllocs()
 			b.ResetTimer()
 			defer reportCPU(b)()
 			for i := 0; i < b.N; {
 				pending = pending[:0]
 				for ; len(pending) < n && i < b.N; i++ {
-					pending = append(pending, Pending{Client: 1, Request: requests[i], Reply: reply,
+					pending = append(pending, config.Pending{Client: 1, Request: requests[i], Reply: reply,
 						Arrived: time.Now()})
 				}
 				r.Submit(pending)
@@ -150,12 +151,12 @@ func BenchmarkFollowerApply(b *testing.B) {
 			r, g, done := benchReplica(b)
 			defer done()
 			g.keep = true
-			pending := make([]Pending, 0, n)
+			pending := make([]config.Pending, 0, n)
 			session := &kvpb.Timestamp{Wall: uint64(time.Now().Add(-time.Second).UnixNano())}
 			for i := 0; i < b.N; {
 				pending = pending[:0]
 				for ; len(pending) < n && i < b.N; i++ {
-					pending = append(pending, Pending{Client: 1, Request: put(i, uint64(i+1), session),
+					pending = append(pending, config.Pending{Client: 1, Request: put(i, uint64(i+1), session),
 						Reply: func(*kvpb.Response) {}, Arrived: time.Now()})
 				}
 				r.Submit(pending)
@@ -181,7 +182,7 @@ func BenchmarkFollowerApply(b *testing.B) {
 func benchFilled(b testing.TB, keys int) (*Replica, func()) {
 	r, g, done := benchReplica(b)
 	for i := range keys {
-		r.Submit([]Pending{{Client: 1, Request: put(i, uint64(i+1), nil),
+		r.Submit([]config.Pending{{Client: 1, Request: put(i, uint64(i+1), nil),
 			Reply: func(*kvpb.Response) {}, Arrived: time.Now()}})
 		for g.deliver() {
 		}
@@ -210,7 +211,7 @@ func BenchmarkGet(b *testing.B) {
 	b.ResetTimer()
 	defer reportCPU(b)()
 	for i := range b.N {
-		r.Submit([]Pending{{Client: 1, Request: requests[i%len(requests)], Reply: reply,
+		r.Submit([]config.Pending{{Client: 1, Request: requests[i%len(requests)], Reply: reply,
 			Arrived: time.Time{}}})
 	}
 }
@@ -233,7 +234,7 @@ func BenchmarkScan(b *testing.B) {
 		q := &kvpb.Request{Generation: 1, Term: 1,
 			Command: &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{Start: fmt.Appendf(nil, "key-%09d",
 				i*97%90_000), MaxRows: 100}}}
-		r.Submit([]Pending{{Client: 1, Request: q, Reply: reply}})
+		r.Submit([]config.Pending{{Client: 1, Request: q, Reply: reply}})
 		<-answered
 	}
 }
@@ -245,7 +246,7 @@ func BenchmarkIdle(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer state.Close()
-	node := &Node{Clock: hlc.NewClock(nil, nil)}
+	node := &Node{Node: config.Node{Clock: hlc.NewClock(nil, nil)}}
 	if err := node.Prepare(); err != nil {
 		b.Fatal(err)
 	}

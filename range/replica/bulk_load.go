@@ -81,7 +81,7 @@ func (e *evaluation) loadBlock(w *write) (hlc.Timestamp, bool, error) {
 		ts = hlc.Max(ts, r.node.Clock.WaitFloor())
 	}
 	r.mu.Lock()
-	if !r.mu.leadership.is(e.epoch) {
+	if !r.mu.leadership.Is(e.epoch) {
 		r.mu.Unlock()
 		e.over = true
 		return hlc.Timestamp{}, false, nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/block"
@@ -92,7 +93,7 @@ func manyOf(prefix string, n int, value string) *kvpb.Request {
 
 // newLoadTest is a cluster that commits blocks of any size as tables, or of none.
 func newLoadTest(t *testing.T, replicas int, tables bool) *splitTest {
-	limits := Limits{LoadTableBytes: 1 << 30}
+	limits := config.Limits{LoadTableBytes: 1 << 30}
 	if tables {
 		limits.LoadTableBytes = 1
 	}
@@ -243,7 +244,7 @@ func TestReadsWhileLoading(t *testing.T) {
 				q.Sequence = s.sequence
 			}
 			q.Id, q.Generation, q.Term = id, 1, m.leadership.Term
-			m.replica.Submit([]Pending{{Client: 1, Request: q, Arrived: time.Now(), Reply: box.reply}})
+			m.replica.Submit([]config.Pending{{Client: 1, Request: q, Arrived: time.Now(), Reply: box.reply}})
 			s.settle()
 		}
 		get := func(key string, at hlc.Timestamp) *kvpb.Request {
@@ -314,7 +315,7 @@ func TestLoadWaitsForLocks(t *testing.T) {
 	q := loadOf("b", "1", "d", "2")
 	s.sequence++
 	q.Sequence, q.Generation, q.Term = s.sequence, 1, m.leadership.Term
-	m.replica.Submit([]Pending{{Client: 1, Request: q, Arrived: time.Now(), Reply: box.reply}})
+	m.replica.Submit([]config.Pending{{Client: 1, Request: q, Arrived: time.Now(), Reply: box.reply}})
 	s.settle()
 	if got := box.take(); len(got) != 0 {
 		t.Fatalf("a load over a lock is answered with %s", describe(got[0]))

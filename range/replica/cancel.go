@@ -15,15 +15,8 @@ func (e *evaluation) disconnected(w *write) bool {
 	if w.conflict() == nil || !e.r.mu.locks.Disconnected(w.waitKind(), w.pending.Client) {
 		return false
 	}
-	e.r.node.Metrics.disconnected.Inc()
+	e.r.node.Metrics.Transactions.Disconnected.Inc()
 	return true
-}
-
-// disconnectedError is the answer to a request that no client waits for.
-func (r *Replica) disconnectedError(q *kvpb.Request) *kvpb.Response {
-	return newError(q, kvpb.ErrorCode_LOCKED,
-		"partition %s: the request waited for a lock, and its client is not connected any more; it "+
-			"did not run", r.id)
 }
 
 // wakeAborted has requests of a transaction that was just aborted here wait for locks no longer.
@@ -32,7 +25,7 @@ func (e *evaluation) wakeAborted(of txn.ID) {
 	r := e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mu.leadership.is(e.epoch) {
+	if r.mu.leadership.Is(e.epoch) {
 		r.requeueLocked(r.mu.locks.Aborted(of))
 	}
 }
@@ -95,7 +88,7 @@ func (e *evaluation) cancel(over func(*concurrency.Waiter) bool) []*concurrency.
 	r := e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.mu.leadership.is(e.epoch) {
+	if !r.mu.leadership.Is(e.epoch) {
 		return nil
 	}
 	cancelled := r.mu.locks.Cancel(over)

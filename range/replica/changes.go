@@ -52,7 +52,7 @@ func (r *Replica) startChanges(rd *read, of *command.Changing) {
 	if of == nil {
 		return
 	}
-	c := &changesReading{after: of.After, quiet: of.After, until: r.lockNow()}
+	c := &changesReading{after: of.After, quiet: of.After, until: r.node.LockNow()}
 	if rd.latest() && rd.pending.Request.ReplicaRead != nil {
 		c.until = c.until.Add(of.Idle)
 		if end := deadline(&rd.pending); !end.IsZero() && end.Before(c.until) {
@@ -93,7 +93,7 @@ func (r *Replica) holdChangesLocked(rd *read, ok bool,
 	if !rd.latest() {
 		return ok, patience, closedCheck
 	}
-	left := c.until.Sub(r.lockNow())
+	left := c.until.Sub(r.node.LockNow())
 	c.last = left <= 0 || r.feedsHeldLocked()
 	if !ok {
 		if c.last && c.after.Less(c.quiet) {
@@ -130,22 +130,23 @@ func (r *Replica) changesQuiet(rd *read, found *kvpb.ChangesResponse) bool {
 	c := rd.changes
 	if rd.closed == nil || !rd.latest() || found == nil || found.More || len(found.Changes) > 0 ||
 		c.last {
-		r.node.Metrics.changed(rd, found, r.node.Clock.Physical())
+		r.countChanges(rd, found)
 		return false
 	}
 	c.quiet = hlc.Max(c.quiet, wire.FromTimestamp(found.Resolved))
 	if !r.goActive(func() { r.readClosed(rd) }) {
-		r.node.Metrics.changed(rd, found, r.node.Clock.Physical())
+		r.countChanges(rd, found)
 		return false
 	}
 	return true
 }
 
-// changed counts an answer to a read of changes.
-func (m *Metrics) changed(rd *read, found *kvpb.ChangesResponse, now int64) {
-	m.changes.Add(float64(len(found.GetChanges())))
+// countChanges counts an answer to a read of changes.
+func (r *Replica) countChanges(rd *read, found *kvpb.ChangesResponse) {
+	m := &r.node.Metrics.Reads
+	m.Changes.Add(float64(len(found.GetChanges())))
 	if rd.latest() && !found.GetMore() {
-		lag := time.Duration(now - wire.FromTimestamp(found.GetResolved()).Wall)
-		m.changesLag.Observe(max(0, lag.Seconds()))
+		lag := time.Duration(r.node.Clock.Physical() - wire.FromTimestamp(found.GetResolved()).Wall)
+		m.ChangesLag.Observe(max(0, lag.Seconds()))
 	}
 }

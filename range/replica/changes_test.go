@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -22,10 +23,10 @@ type heldFeed struct {
 func newHeldFeed(t *testing.T) *heldFeed {
 	s := &scenario{t: t}
 	t.Cleanup(s.close)
-	s.c = newTestCluster(t, 2, Limits{MaxWaitingReads: 8})
+	s.c = newTestCluster(t, 2, config.Limits{MaxWaitingReads: 8})
 	f := &heldFeed{scenario: s, leader: s.c.members[0], follower: s.c.members[1]}
 	for _, m := range s.c.members {
-		m.node.hooks.lockTime = nil // so that timers run, in virtual time
+		m.node.Hooks.LockTime = nil // so that timers run, in virtual time
 	}
 	s.c.physical.Advance(5 * time.Second)
 	s.c.elect(f.leader)
@@ -43,7 +44,7 @@ func (f *heldFeed) step() {
 
 // write has a write applied everywhere.
 func (f *heldFeed) write(line string) {
-	f.leader.replica.Submit([]Pending{f.parseRequest(line)})
+	f.leader.replica.Submit([]config.Pending{f.parseRequest(line)})
 	f.step()
 	f.c.settle()
 }
@@ -64,7 +65,7 @@ func (f *heldFeed) ask(idle time.Duration) (after hlc.Timestamp) {
 	c := p.Request.GetChanges()
 	after = f.follower.replica.Closed()
 	c.After, c.IdleMicros = wire.ToTimestamp(after), uint64(idle.Microseconds())
-	f.follower.replica.Submit([]Pending{p})
+	f.follower.replica.Submit([]config.Pending{p})
 	synctest.Wait()
 	return after
 }
@@ -176,7 +177,7 @@ func TestFewFeedsAreHeld(t *testing.T) {
 		}
 		p := f.parseRequest("changes - - any-replica wait=5000 idle=3000")
 		p.Request.GetChanges().After = wire.ToTimestamp(after)
-		f.follower.replica.Submit([]Pending{p})
+		f.follower.replica.Submit([]config.Pending{p})
 		r := f.answer()
 		if got := wire.FromTimestamp(r.GetChanges().GetResolved()); got != f.follower.replica.Closed() {
 			t.Fatalf("up to %s is closed: %s", f.follower.replica.Closed(), answerOf(r))

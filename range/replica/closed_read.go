@@ -6,8 +6,6 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/alarm"
-	"github.com/tidemarkdb/tidemark/range/replica/command"
-	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -86,7 +84,7 @@ func (r *Replica) closedLocked() hlc.Timestamp {
 func (r *Replica) startClosed(rd *read, q *kvpb.ReplicaRead) {
 	wait := min(time.Duration(q.GetWaitMicros())*time.Microsecond, mostClosedWait)
 	rd.closed = &closedReading{atLeast: wire.FromTimestamp(q.GetAtLeast()),
-		until: r.lockNow().Add(wait), admitted: q.Admission != nil, index: q.Admission.GetIndex()}
+		until: r.node.LockNow().Add(wait), admitted: q.Admission != nil, index: q.Admission.GetIndex()}
 	if end := deadline(&rd.pending); !end.IsZero() && end.Before(rd.closed.until) {
 		rd.closed.until = end
 	}
@@ -98,7 +96,7 @@ func (r *Replica) leads() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := &r.mu.leadership
-	return leased && l.IsLeader && l.Term == term && l.serving && !l.lowDue
+	return leased && l.IsLeader && l.Term == term && l.Serving() && !l.LowDue()
 }
 
 // readClosed serves a read at a timestamp that is closed here, or has it wait for that.
@@ -106,10 +104,12 @@ func (r *Replica) readClosed(rd *read) {
 	q := rd.pending.Request
 	r.mu.Lock()
 	d := r.Descriptor()
-	refusal := r.refuseClosedLocked(q, d)
-	if refusal != nil {
+	if u := r.unavailableLocked(); u != nil || q.Generation != d.Generation {
 		r.mu.Unlock()
-		r.endRead(rd, refusal)
+		if u == nil {
+			u = &unavailable{stale: d}
+		}
+		r.endRead(rd, u.refuse(r, q))
 		return
 	}
 	closed := r.closedLocked()
@@ -124,7 +124,7 @@ func (r *Replica) readClosed(rd *read) {
 	// merge or a snapshot is published before.
 	ok = ok && r.descriptorAt.Load() <= r.mu.applied.Index
 	c := rd.closed
-	patience, check := c.until.Sub(r.lockNow()), closedCheck
+	patience, check := c.until.Sub(r.node.LockNow()), closedCheck
 	if rd.changes != nil {
 		ok, patience, check = r.holdChangesLocked(rd, ok, patience)
 	}
@@ -132,47 +132,33 @@ func (r *Replica) readClosed(rd *read) {
 		rd.descriptor = d
 		r.mu.Unlock()
 		if c.admitted {
-			r.node.Metrics.readsAdmitted.Inc()
+			r.node.Metrics.Reads.Admitted.Inc()
 		} else {
-			r.node.Metrics.readsClosed.Inc()
+			r.node.Metrics.Reads.Closed.Inc()
 		}
 		r.serve(rd)
 		return
 	}
+	var refusal *kvpb.Response
 	switch {
 	case patience <= 0 && c.admitted:
-		refusal = r.notApplied(q, c.index, r.mu.applied.Index)
+		refusal = r.refuse.NotApplied(q, c.index, r.mu.applied.Index)
 	case patience <= 0:
 		refusal = r.notClosed(q, c.need, closed, lock)
 	case r.tooManyReadsLocked():
-		refusal = r.overloaded(q, "reads wait for what this replica has not applied, or heard of")
+		refusal = r.refuse.Overloaded(q, "reads wait for what this replica has not applied, or heard of")
 	default:
 		r.mu.reads.waiting++
 		r.mu.reads.closed = append(r.mu.reads.closed, rd)
-		if r.node.hooks.lockTime == nil {
+		if r.node.Hooks.LockTime == nil {
 			c.timer = r.node.AfterFunc(min(patience, check), func() { r.lookClosed(rd) })
 		}
 	}
 	r.mu.Unlock()
 	if refusal != nil {
-		r.node.Metrics.readsNotClosed.Inc()
+		r.node.Metrics.Reads.NotClosed.Inc()
 		r.endRead(rd, refusal)
 	}
-}
-
-// refuseClosedLocked says why this replica can answer nothing; nil if it can.
-func (r *Replica) refuseClosedLocked(q *kvpb.Request, d *clusterpb.Partition) *kvpb.Response {
-	switch {
-	case r.mu.failed != nil:
-		return r.failedError(q)
-	case r.closed.Load():
-		return r.goneError(q)
-	case r.consumedBy.Load() != nil:
-		return r.staleEpoch(q, r.consumedBy.Load())
-	case q.Generation != d.Generation:
-		return r.staleEpoch(q, d)
-	}
-	return nil
 }
 
 // chooseClosedLocked chooses the read's timestamp. It returns false if there is none, and the lock
@@ -290,27 +276,18 @@ func (r *Replica) resumeClosed(ready []*read) {
 	for _, rd := range ready {
 		rd.closed.stop()
 		if !r.goActive(func() { r.readClosed(rd) }) {
-			r.endRead(rd, r.overloaded(rd.pending.Request, "reads are being served by this server"))
+			r.endRead(rd, r.refuse.Overloaded(rd.pending.Request, "reads are being served by this server"))
 		}
 	}
 }
 
-// notClosed refuses a read that this replica cannot answer yet.
+// notClosed refuses a read that this replica cannot answer yet. in is the lock in its way, if it is
+// one.
 func (r *Replica) notClosed(q *kvpb.Request, need, closed hlc.Timestamp, in *lock) *kvpb.Response {
-	if in == nil && closed.IsZero() {
-		return newError(q, kvpb.ErrorCode_NOT_CLOSED, "partition %s: this replica has not heard yet "+
-			"from a leader up to when it can answer; the leader can answer", r.id)
-	}
 	if in == nil {
-		response := newError(q, kvpb.ErrorCode_NOT_CLOSED,
-			"partition %s: this replica can answer for %s and before, and was asked for %s; the leader "+
-				"can answer", r.id, closed, need)
-		return command.Refusing(response, need, closed)
+		return r.refuse.NotClosed(q, need, closed)
 	}
-	response := newError(q, kvpb.ErrorCode_NOT_CLOSED,
-		"partition %s: transaction %s, which may have written the key %q, is not known to be over by "+
-			"this replica; the leader can answer", r.id, in.Transaction.ID, in.Key)
-	response.Error.Conflict = &kvpb.Conflict{Key: []byte(in.Key),
-		Transaction: in.Transaction.ID.Bytes(), Keyspace: r.Descriptor().GetKeyspace()}
-	return command.Refusing(response, need, in.Applied.Prepared.Prev())
+	return r.refuse.MayBeWritten(q, need, in.Applied.Prepared.Prev(), &kvpb.Conflict{
+		Key: []byte(in.Key), Transaction: in.Transaction.ID.Bytes(),
+		Keyspace: r.Descriptor().GetKeyspace()})
 }

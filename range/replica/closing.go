@@ -44,7 +44,7 @@ func (r *Replica) closable() (at hlc.Timestamp, term uint64) {
 	}
 	// INVARIANT: the clock is read before the lease is looked at.
 	wall, trusted := r.node.Clock.PhysicalReading()
-	if !trusted || wall <= lag || !r.node.clockTrusted() {
+	if !trusted || wall <= lag || !r.node.BelievesClock() {
 		return hlc.Timestamp{}, 0
 	}
 	term, leased := r.group.Lease()
@@ -58,8 +58,8 @@ func (r *Replica) closable() (at hlc.Timestamp, term uint64) {
 // that, or what was promised before; zero if this replica cannot promise anything.
 func (r *Replica) promiseLocked(at hlc.Timestamp, term uint64) hlc.Timestamp {
 	l := &r.mu.leadership
-	if at.IsZero() || !l.IsLeader || l.Term != term || !l.serving || r.lowDueLocked() ||
-		l.handingOver ||
+	if at.IsZero() || !l.IsLeader || l.Term != term || !l.Serving() || r.lowDueLocked() ||
+		l.HandingOver() ||
 		r.mu.holding != nil || r.Descriptor().GetFrozen() != nil {
 		return hlc.Timestamp{}
 	}
@@ -104,7 +104,7 @@ func (r *Replica) Sleep(join group.Join) (may bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.lag() < 0 || r.mu.closing.Asleep() || r.closed.Load() || !r.node.clockTrusted():
+	case r.lag() < 0 || r.mu.closing.Asleep() || r.closed.Load() || !r.node.BelievesClock():
 		return true
 	case !r.idleLocked() || r.promiseLocked(at, term).IsZero():
 		return r.Descriptor().GetFrozen() != nil
@@ -117,13 +117,13 @@ func (r *Replica) Sleep(join group.Join) (may bool) {
 // Unclosed implements group.Closer: nothing is closed for the group, which sleeps under this
 // replica.
 func (r *Replica) Unclosed() bool {
-	if r.lag() < 0 || !r.node.clockTrusted() {
+	if r.lag() < 0 || !r.node.BelievesClock() {
 		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := &r.mu.leadership
-	return l.IsLeader && l.serving && !r.mu.closing.Asleep() && r.Descriptor().GetFrozen() == nil
+	return l.IsLeader && l.Serving() && !r.mu.closing.Asleep() && r.Descriptor().GetFrozen() == nil
 }
 
 // SleepsIn implements group.Closer.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -22,7 +23,7 @@ type waitingServer struct {
 
 // newWaitingServer makes one whose clock is off from true time, and knows how far at most.
 func newWaitingServer(t *testing.T, present *hlc.Manual, off, known time.Duration) *waitingServer {
-	s := &waitingServer{scenario: &scenario{t: t, c: newTestCluster(t, 1, Limits{})}}
+	s := &waitingServer{scenario: &scenario{t: t, c: newTestCluster(t, 1, config.Limits{})}}
 	t.Cleanup(s.close)
 	s.c.physical, s.m = present, s.c.members[0]
 	s.m.skew = off
@@ -38,7 +39,7 @@ func newWaitingServer(t *testing.T, present *hlc.Manual, off, known time.Duratio
 // ask sends requests and lets time pass until the first answer.
 func (s *waitingServer) ask(lines ...string) *kvpb.Response {
 	for _, line := range lines {
-		s.m.replica.Submit([]Pending{s.parseRequest(line)})
+		s.m.replica.Submit([]config.Pending{s.parseRequest(line)})
 		s.m.commit(-1)
 		s.m.catchUp(-1)
 	}
@@ -101,7 +102,7 @@ func (s *waitingServer) end(prepared *kvpb.Response) hlc.Timestamp {
 		Command: &kvpb.Request_EndTransaction{
 			EndTransaction: &kvpb.EndTransactionRequest{Transaction: s.transactions["T"], Commit: true,
 				CommitTimestamp: at, CommitWait: true}}}
-	s.m.replica.Submit([]Pending{{Client: 1, Request: q, Reply: s.answers.reply,
+	s.m.replica.Submit([]config.Pending{{Client: 1, Request: q, Reply: s.answers.reply,
 		Arrived: time.Now()}})
 	s.m.commit(-1)
 	s.m.catchUp(-1)
@@ -124,7 +125,7 @@ func TestLocksAreAcquiredInThePresent(t *testing.T) {
 // a clock as far off as may be, has given to a commit that waits. The next leader's clock is as far
 // behind as may be, and it writes above that read.
 func TestNextLeaderIsAboveCommitsThatWait(t *testing.T) {
-	s := &scenario{t: t, c: newTestCluster(t, 2, Limits{})}
+	s := &scenario{t: t, c: newTestCluster(t, 2, config.Limits{})}
 	defer s.close()
 	first, next := s.c.members[0], s.c.members[1]
 	first.skew = hlc.DefaultMaxOffset
@@ -143,7 +144,7 @@ func TestNextLeaderIsAboveCommitsThatWait(t *testing.T) {
 	submit := func(m *member, line string, session hlc.Timestamp) *kvpb.Response {
 		p := s.parseRequest(line)
 		p.Request.Session = wire.ToTimestamp(session)
-		m.replica.Submit([]Pending{p})
+		m.replica.Submit([]config.Pending{p})
 		m.commit(-1)
 		m.catchUp(-1)
 		s.c.settle()

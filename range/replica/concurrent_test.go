@@ -15,6 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -153,7 +154,7 @@ func TestConcurrentClients(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		node := &Node{Clock: hlc.NewClock(nil, nil)}
+		node := &Node{Node: config.Node{Clock: hlc.NewClock(nil, nil)}}
 		if err := node.Prepare(); err != nil {
 			t.Fatal(err)
 		}
@@ -230,7 +231,7 @@ func runClient(t *testing.T, g *busyGroup, known *knowledge, client uint64) {
 			_, term := g.Leader()
 			attempt := &kvpb.Request{Id: q.Id, Generation: 1, Term: term, Sequence: q.Sequence,
 				Session: q.Session, Command: q.Command}
-			g.replicas[0].Submit([]Pending{{Client: client, Request: attempt, Arrived: time.Now(),
+			g.replicas[0].Submit([]config.Pending{{Client: client, Request: attempt, Arrived: time.Now(),
 				Reply: func(r *kvpb.Response) { answers <- kept(r) }}})
 			response := <-answers
 			session = hlc.Max(session, wire.FromTimestamp(response.Now))

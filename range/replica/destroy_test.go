@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 )
 
@@ -39,7 +40,7 @@ func TestDestroyTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { state.Close() }()
-	c := newTestCluster(t, 1, Limits{})
+	c := newTestCluster(t, 1, config.Limits{})
 	defer c.close()
 	kept := func(i int) bool { return i%7 == 3 || i == 0 || i == all-1 }
 	var replicas []*Replica

@@ -1,8 +1,6 @@
 package replica
 
 import (
-	"strings"
-
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
@@ -150,7 +148,10 @@ func (e *evaluation) refusedForSpace(w *write) (refused bool) {
 	if !needs || share != group.NoShare && e.reserve != group.NoShare && share >= e.reserve {
 		return false
 	}
-	response := e.r.noSpace(w.pending.Request, e.Descriptor, e.space)
+	response := e.r.refuse.DiskFull(w.pending.Request, e.Descriptor)
+	if e.space == spaceElsewhere {
+		response = e.r.refuse.HandsOver(w.pending.Request)
+	}
 	if !w.mayDoNothing() || !e.leased || !e.inEpoch() {
 		e.refuse(w, response)
 		return true
@@ -160,38 +161,4 @@ func (e *evaluation) refusedForSpace(w *write) (refused bool) {
 	response.Error.NotExecuted = true
 	e.answerNothingDone(w, response, 0)
 	return true
-}
-
-// noSpace refuses a write. A client that is told of a leader that hands over asks again until there
-// is another.
-func (r *Replica) noSpace(request *kvpb.Request, descriptor *clusterpb.Partition,
-	where diskSpace) *kvpb.Response {
-	if where == spaceElsewhere {
-		return newError(request, kvpb.ErrorCode_NOT_LEADER,
-			"partition %s: the disk of its leader is full, and it hands over to a node with free disk "+
-				"space; try again", r.id)
-	}
-	return newError(request, kvpb.ErrorCode_DISK_FULL,
-		"partition %s: %s: reads go on, and writes as soon as there is free disk space", r.id,
-		r.whoIsFull(descriptor))
-}
-
-// whoIsFull names the nodes without room.
-func (r *Replica) whoIsFull(descriptor *clusterpb.Partition) string {
-	var full []string
-	for _, replica := range descriptor.GetReplicas() {
-		node := keys.NodeID(replica.GetNode())
-		own := keys.ReplicaID(replica.GetReplica()) == r.self
-		if own && r.node.DiskFull != nil && r.node.DiskFull() || !own && r.node.WithoutRoom != nil &&
-			r.node.WithoutRoom(node) {
-			full = append(full, "node "+node.String())
-		}
-	}
-	switch len(full) {
-	case 0:
-		return "no quorum of its replicas has free disk space"
-	case 1:
-		return "the disk of " + full[0] + " is full"
-	}
-	return "the disks of " + strings.Join(full, " and ") + " are full"
 }

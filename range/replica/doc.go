@@ -35,14 +35,17 @@
 //   - concurrency: locks, what waits for them, pushes, the resolution of intents.
 //   - proposal: the queue, pending writes, what was written recently, entries and their codec.
 //   - tscache: at which timestamps keys were read.
+//   - config: what the replicas of a node share; metrics: what they count.
+//   - leadership: epochs, the gate behind which requests are served, the low-water mark.
+//   - refusal: the errors with which a replica answers.
+//   - commitwait: what no client may hear of before all clocks have passed its timestamp.
 //   - storage: what a partition has in a state database: applied record, descriptor, spans, counts.
 //   - spans: which replica of a node has which span of the state.
 //   - snapshot: a partition's state as a stream, and the tables that are made of one.
 //   - reshape: the entries by which a partition splits, merges, freezes and changes its replicas,
 //     and the rules that these follow.
 //   - gc: what no client can read any more, and how it is removed.
-//   - here: leadership and its epochs (leadership.go), the way from the queue to the log
-//     (pipeline.go), reads, apply, and the wiring of the rooms: own_commands.go evaluates what
+//   - here: the way from the queue to the log (pipeline.go), reads, apply, and the wiring of the rooms: own_commands.go evaluates what
 //     reshape and gc ask for.
 //
 // # Where to look
@@ -93,7 +96,7 @@
 //  2. Replica.mu is the lock of everything else in this package, and of concurrency.Manager,
 //     closing.Timestamps, proposal.Pending and the other rooms that have no lock; under it only
 //     memory is touched: no engine, no group (but the atomics of Lease), no Reply.
-//  3. The locks of gc.Collector, spans.Table and snapshot.Receiver, the budgets of the node, and
+//  3. The locks of commitwait.Queue, gc.Collector, spans.Table and snapshot.Receiver, the budgets of the node, and
 //     the clock's lock. Nothing else is locked under these.
 //
 // Apply, LeadershipChanged, Install and Snapshot are called one at a time by the group.

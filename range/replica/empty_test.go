@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 )
 
 // A replica that a snapshot is to fill has nothing in the state database, so that the snapshot
@@ -17,7 +18,7 @@ func TestAnEmptyReplicaWritesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer state.Close()
-	c := newTestCluster(t, 1, Limits{})
+	c := newTestCluster(t, 1, config.Limits{})
 	defer c.close()
 	p := testPartition(3)
 	for range 2 {

@@ -25,7 +25,7 @@ func (c evalContext) PendingRecord(of *txn.Info) (*txn.Record, uint64) {
 }
 
 // Believe implements command.Coordination.
-func (c evalContext) Believe(ts hlc.Timestamp) bool { return c.e.r.checkAhead(ts, c.e.Clock) }
+func (c evalContext) Believe(ts hlc.Timestamp) bool { return c.e.r.node.CheckAhead(ts, c.e.Clock) }
 
 // Future implements command.Coordination.
 func (c evalContext) Future(start hlc.Timestamp) bool { return c.e.isFuture(start) }
@@ -40,7 +40,7 @@ func (c evalContext) Present() txn.Present {
 }
 
 // Limits implements command.Coordination.
-func (c evalContext) Limits(id keys.KeyspaceID) txn.Limits { return c.e.r.node.limitsOf(id) }
+func (c evalContext) Limits(id keys.KeyspaceID) txn.Limits { return c.e.r.node.LimitsOf(id) }
 
 // Physical implements command.Coordination.
 func (c evalContext) Physical() (now int64, maxOffset time.Duration) {
@@ -53,11 +53,11 @@ func (c evalContext) Locks(use func(locks *concurrency.Manager, held bool)) {
 	r := c.e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	use(&r.mu.locks, r.mu.leadership.is(c.e.epoch))
+	use(&r.mu.locks, r.mu.leadership.Is(c.e.epoch))
 }
 
 // Now implements command.Coordination.
-func (c evalContext) Now() time.Time { return c.e.r.lockNow() }
+func (c evalContext) Now() time.Time { return c.e.r.node.LockNow() }
 
 // Threshold implements command.Coordination.
 func (c evalContext) Threshold() hlc.Timestamp { return *c.e.r.threshold.Load() }
@@ -79,26 +79,26 @@ func (c evalContext) Highest() hlc.Timestamp {
 }
 
 // Leadership implements command.Coordination.
-func (c evalContext) Leadership() *kvpb.Leadership { return c.e.epoch.wire(c.e.r.id) }
+func (c evalContext) Leadership() *kvpb.Leadership { return c.e.epoch.Wire(c.e.r.id) }
 
 // IsLeadership implements command.Coordination.
 func (c evalContext) IsLeadership(l *kvpb.Leadership) bool { return c.e.isLeadership(l) }
 
 // Busy implements command.Coordination.
-func (c evalContext) Busy() bool { return c.e.r.node.load.Busy(time.Now()) }
+func (c evalContext) Busy() bool { return c.e.r.node.Load.Busy(time.Now()) }
 
 // Count implements command.Coordination.
 func (c evalContext) Count(event command.Event) {
 	m := c.e.r.node.Metrics
 	switch event {
 	case command.Conflict:
-		m.conflicts.Inc()
+		m.Transactions.Conflicts.Inc()
 	case command.RefusedStart:
-		m.refusedStarts.Inc()
+		m.Transactions.RefusedStarts.Inc()
 	case command.Retry:
-		m.duplicates.Inc()
+		m.Writes.Duplicates.Inc()
 	case command.SpansRefused:
-		m.spansRefused.Inc()
+		m.Transactions.SpansRefused.Inc()
 	}
 }
 
@@ -113,7 +113,7 @@ func (e *evaluation) setRecord(of txn.Info, record *txn.Record) (bool, error) {
 	}
 	e.transactional()
 	r.mu.Lock()
-	if !r.mu.leadership.is(e.epoch) {
+	if !r.mu.leadership.Is(e.epoch) {
 		r.mu.Unlock()
 		e.over = true
 		return false, nil
@@ -134,13 +134,33 @@ func (e *evaluation) decided(w *write) error {
 	ok, err := e.setRecord(w.transaction(), record)
 	if err == nil && ok && !before.Decided() && record.Decided() {
 		if record.State == kvpb.TransactionState_COMMITTED {
-			r.node.Metrics.twoPhase.Inc()
-		} else if reason := int(record.Reason); reason < len(r.node.Metrics.aborts) {
-			r.node.Metrics.aborts[reason].Inc()
+			r.node.Metrics.Transactions.TwoPhase.Inc()
+		} else if reason := int(record.Reason); reason < len(r.node.Metrics.Transactions.Aborts) {
+			r.node.Metrics.Transactions.Aborts[reason].Inc()
 		}
 		if record.State == kvpb.TransactionState_ABORTED {
 			e.wakeAborted(w.transaction().ID)
 		}
 	}
 	return e.wrote(w, ok, err, func() *kvpb.Response { return e.Response })
+}
+
+// A transaction's start decides which goes first in conflicts, and how long it may go on; and it is
+// the client that says when it was. So it is looked at wherever it could have an effect: where
+// locks are taken, where a commit in one phase may wait for locks, and where a push would abort
+// another transaction. What is ahead of every clock is refused as any timestamp is, after which the
+// client tries again; what is longer ago than the keyspace allows is refused as aborted, so that
+// the client begins anew.
+//
+// The limits of an open transaction are enforced at its record: package txn.
+
+// isFuture says that a start is further ahead than any clock of the cluster can be. Unlike
+// checkAhead it leaves the clock alone: nothing has to be above a start.
+func (e *evaluation) isFuture(start hlc.Timestamp) bool {
+	clock := e.r.node.Clock
+	return !start.LessEq(e.Clock) && start.Wall-clock.Physical() > 2*int64(clock.MaxAhead())
+}
+
+func (r *Replica) ownLimits() txn.Limits {
+	return r.node.LimitsOf(keys.KeyspaceID(r.Descriptor().GetKeyspace()))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
+	"github.com/tidemarkdb/tidemark/range/replica/leadership"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -35,7 +36,7 @@ type evaluation struct {
 	r       *Replica
 	writes  []write
 	// Taken together with the writes.
-	epoch    Epoch
+	epoch    leadership.Epoch
 	proposal *pendingEntry
 	// livenessFloor is the leadership's.
 	livenessFloor int64
@@ -159,7 +160,7 @@ func (e *evaluation) take() step {
 	leaseTerm, leased := r.group.Lease()
 	if e.proposal != nil {
 		switch {
-		case !r.mu.leadership.is(e.epoch) || r.mu.leadership.barrierDue || !r.mu.leadership.serving:
+		case !r.mu.leadership.Is(e.epoch) || r.mu.leadership.BarrierDue() || !r.mu.leadership.Serving():
 			return stepPropose
 		case r.mu.queue.Len() > 0 && e.takesLocked(r.mu.queue.First()):
 		case !r.waitsLocked(e):
@@ -174,7 +175,7 @@ func (e *evaluation) take() step {
 		return stepStop
 	}
 	r.mu.closing.Awake()
-	if r.mu.leadership.barrierDue {
+	if r.mu.leadership.BarrierDue() {
 		return stepBarrier
 	}
 	fresh := e.proposal == nil
@@ -196,9 +197,9 @@ func (e *evaluation) take() step {
 	}
 	if fresh {
 		r.mu.sequence++
-		e.epoch = r.mu.leadership.epoch()
+		e.epoch = r.mu.leadership.Epoch()
 		e.proposal = &pendingEntry{
-			sequence: r.mu.sequence, term: e.epoch.term, groupCommit: groupCommit{opened: time.Now()},
+			sequence: r.mu.sequence, term: e.epoch.Term, groupCommit: groupCommit{opened: time.Now()},
 		}
 		e.kind, e.delta, e.highest, e.internal = proposal.KindWrite, proposal.Delta{}, hlc.Timestamp{},
 			proposal.Entry{}
@@ -207,8 +208,8 @@ func (e *evaluation) take() step {
 		e.over = false
 	}
 	e.lowDue = r.lowDueLocked()
-	e.livenessFloor = r.mu.leadership.livenessFloor
-	e.leased = leased && leaseTerm == e.epoch.term
+	e.livenessFloor = r.mu.leadership.LivenessFloor()
+	e.leased = leased && leaseTerm == e.epoch.Term
 	return stepEvaluate
 }
 
@@ -216,7 +217,7 @@ func (e *evaluation) take() step {
 // answered.
 func (e *evaluation) run() {
 	r := e.r
-	r.node.Metrics.queued.Sub(float64(len(e.writes)))
+	r.node.Metrics.Writes.Queued.Sub(float64(len(e.writes)))
 	e.now = time.Now()
 	e.logBehind = r.node.LogBehind != nil && r.node.LogBehind()
 	e.Descriptor = r.Descriptor()
@@ -227,7 +228,7 @@ func (e *evaluation) run() {
 	e.proposal.answers = slices.Grow(e.proposal.answers, len(e.writes))
 	e.slab = make([]proposal.Write, len(e.writes))
 	for i := range e.writes {
-		if hook := r.node.hooks.evaluate; hook != nil {
+		if hook := r.node.Hooks.Evaluate; hook != nil {
 			hook()
 		}
 		e.evaluate(&e.writes[i], &e.internal)
@@ -253,7 +254,7 @@ func (e *evaluation) staysOpen() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := e.proposal
-	return r.mu.leadership.is(e.epoch) && (len(p.answers) > 0 || len(p.writes) > 0 || p.effects) &&
+	return r.mu.leadership.Is(e.epoch) && (len(p.answers) > 0 || len(p.writes) > 0 || p.effects) &&
 		r.waitsLocked(e)
 }
 
@@ -278,8 +279,8 @@ func (e *evaluation) finish() {
 	if e.reevaluate {
 		e.reevaluate = false
 		r.mu.Lock()
-		if r.mu.leadership.is(e.epoch) && !r.mu.locks.ReevaluatesSoon(time.Now()) {
-			r.mu.locks.Reevaluate(r.lockNow(), &e.work.Work)
+		if r.mu.leadership.Is(e.epoch) && !r.mu.locks.ReevaluatesSoon(time.Now()) {
+			r.mu.locks.Reevaluate(r.node.LockNow(), &e.work.Work)
 		}
 		r.mu.Unlock()
 	}
@@ -308,32 +309,32 @@ func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 	e.begin(w)
 	switch {
 	case e.retriedSince(w):
-		e.refuse(w, r.retriedError(q))
+		e.refuse(w, r.refuse.Retried(q))
 		return
-	case q.Term != e.epoch.term:
-		e.refuse(w, r.notLeader(q))
+	case q.Term != e.epoch.Term:
+		e.refuse(w, r.refuse.NotLeader(q))
 		return
 	case q.Generation != e.Descriptor.Generation:
-		e.refuse(w, r.staleEpoch(q, e.Descriptor))
+		e.refuse(w, r.refuse.StaleEpoch(q, e.Descriptor))
 		return
 	case e.lowDue:
-		e.refuse(w, r.unbelievedClock(q))
+		e.refuse(w, r.refuse.UnbelievedClock(q))
 		return
 	case e.disconnected(w):
-		e.refuse(w, r.disconnectedError(q))
+		e.refuse(w, r.refuse.Disconnected(q))
 		return
 	case expired(&w.pending, e.now) && !w.command.Late:
 		if c := w.conflict(); c != nil {
-			e.refuse(w, r.lockedError(q, c))
+			e.refuse(w, r.refuse.Locked(q, c))
 		} else {
-			e.refuse(w, r.deadlineExceeded(q))
+			e.refuse(w, r.refuse.DeadlineExceeded(q))
 		}
 		return
 	case e.space == spaceElsewhere:
-		e.refuse(w, r.noSpace(q, e.Descriptor, e.space))
+		e.refuse(w, r.refuse.HandsOver(q))
 		return
 	case e.logBehind:
-		e.refuse(w, r.logBehind(q))
+		e.refuse(w, r.refuse.LogBehind(q))
 		return
 	}
 	if refusal := e.checkSession(w); refusal != nil {
@@ -348,7 +349,7 @@ func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 			e.Transaction, e.Aborted = &w.x.Transaction, w.x.history.Aborted
 		}
 		if err := w.command.Evaluate(&e.Evaluation, q); err != nil {
-			e.refuse(w, r.readError(q, err))
+			e.refuse(w, r.refuse.ReadError(q, err))
 			return
 		}
 		if !e.carryOut(w) {
@@ -356,7 +357,7 @@ func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 		}
 		// What it has found expires before the timestamp that it would get.
 		e.begin(w)
-		r.node.Metrics.evaluatedLater.Inc()
+		r.node.Metrics.Writes.Reevaluated.Inc()
 	}
 }
 
@@ -399,7 +400,7 @@ func (e *evaluation) answerRead(w *write, response *kvpb.Response, sequence uint
 	case sequence == 0 && e.leased && !e.inEpoch():
 		// What was in flight is not pending any more, but may be applied yet, or was just now: an
 		// earlier attempt of this request too.
-		e.refuse(w, e.r.notLeader(w.pending.Request))
+		e.refuse(w, e.r.refuse.NotLeader(w.pending.Request))
 	case sequence == 0 && e.leased:
 		// The same proof as a read's: the lease was held, then the state was read.
 		e.ready = append(e.ready, a)
@@ -418,14 +419,14 @@ func (e *evaluation) answerRead(w *write, response *kvpb.Response, sequence uint
 func (e *evaluation) inEpoch() bool {
 	e.r.mu.Lock()
 	defer e.r.mu.Unlock()
-	return e.r.mu.leadership.is(e.epoch)
+	return e.r.mu.leadership.Is(e.epoch)
 }
 
 // answerWith answers when the pending entry that has the sequence is applied.
 func (e *evaluation) answerWith(a answer, sequence uint64) {
 	r := e.r
 	r.mu.Lock()
-	if r.mu.leadership.is(e.epoch) {
+	if r.mu.leadership.Is(e.epoch) {
 		if p := r.mu.proposed(sequence); p != nil {
 			p.answers = append(p.answers, a)
 			r.mu.Unlock()
@@ -461,7 +462,7 @@ func (e *evaluation) carryOut(w *write) (again bool) {
 	case command.Waits:
 	case command.EpochOver:
 		e.over = true
-		e.refuse(w, e.r.notLeader(q))
+		e.refuse(w, e.r.refuse.NotLeader(q))
 	case command.Decided:
 		err = e.decided(w)
 	case command.Written:
@@ -489,7 +490,7 @@ func (e *evaluation) carryOut(w *write) (again bool) {
 		err = fmt.Errorf("a %s was evaluated without an outcome", w.command.Name)
 	}
 	if err != nil {
-		e.refuse(w, e.r.readError(q, err))
+		e.refuse(w, e.r.refuse.ReadError(q, err))
 	}
 	return e.later
 }

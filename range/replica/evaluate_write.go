@@ -37,7 +37,7 @@ func (e *evaluation) write(w *write, effects ...command.WriteOp) (hlc.Timestamp,
 	id := mvcc.RequestID{Client: w.pending.Client, Sequence: w.pending.Request.Sequence}
 	first := e.takeSlab(len(effects))
 	r.mu.Lock()
-	if !r.mu.leadership.is(e.epoch) {
+	if !r.mu.leadership.Is(e.epoch) {
 		r.mu.Unlock()
 		e.over = true
 		return hlc.Timestamp{}, false, nil
@@ -73,7 +73,7 @@ func (e *evaluation) write(w *write, effects ...command.WriteOp) (hlc.Timestamp,
 		e.proposal.lowest = ts
 	}
 	r.mu.Unlock()
-	r.node.Metrics.pendingWrites.Add(float64(len(effects)))
+	r.node.Metrics.Writes.PendingWrites.Add(float64(len(effects)))
 	e.highest = hlc.Max(e.highest, ts)
 	e.HoldFor(e.CommitWait, ts)
 	e.openBatch()
@@ -141,19 +141,13 @@ func (e *evaluation) checkSession(w *write) *kvpb.Response {
 	r, q := e.r, w.pending.Request
 	var trusted bool
 	if e.Clock, trusted = r.node.Clock.Reading(); !trusted {
-		return r.untrustedClock(q)
+		return r.refuse.UntrustedClock(q)
 	}
-	if !r.checkAhead(w.session, e.Clock) {
-		return command.Refusing(newError(q, kvpb.ErrorCode_CLOCK_SKEW,
-			"partition %s: the session's timestamp %s is too far ahead of this server's clock; check "+
-				"the time synchronisation of the servers",
-			r.id, w.session), w.session, hlc.Timestamp{})
+	if !r.node.CheckAhead(w.session, e.Clock) {
+		return r.refuse.SessionAhead(q, w.session)
 	}
 	if threshold := *r.threshold.Load(); !w.session.IsZero() && w.session.Less(threshold) {
-		return command.Refusing(newError(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
-			"partition %s: the session's timestamp %s is older than what is kept (since %s), so a retry "+
-				"could not be told from a first attempt; begin a new session from `now`",
-			r.id, w.session, threshold), w.session, threshold)
+		return r.refuse.SessionTooOld(q, w.session, threshold)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -19,16 +20,16 @@ func sampleEntries(t testing.TB) [][]byte {
 	submit := func(commands ...*kvpb.Request) {
 		for i, q := range commands {
 			q.Generation, q.Term, q.Sequence = 1, 1, uint64(len(g.kept)+i+1)
-			r.Submit([]Pending{{Client: 1, Request: q, Reply: func(*kvpb.Response) {},
+			r.Submit([]config.Pending{{Client: 1, Request: q, Reply: func(*kvpb.Response) {},
 				Arrived: time.Now()}})
 		}
-		r.node.Pool.workers.Wait()
-		r.node.Long.workers.Wait()
-		r.node.Pool.workers.Wait()
+		r.node.Pool.Wait()
+		r.node.Long.Wait()
+		r.node.Pool.Wait()
 		for g.deliver() {
-			r.node.Pool.workers.Wait()
-			r.node.Long.workers.Wait()
-			r.node.Pool.workers.Wait()
+			r.node.Pool.Wait()
+			r.node.Long.Wait()
+			r.node.Pool.Wait()
 		}
 	}
 	submit(&kvpb.Request{Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: []byte("k"),
@@ -93,7 +94,7 @@ func sampleSnapshot(t testing.TB) (stream []byte, index, term uint64) {
 	r, g, done := benchReplica(t)
 	defer done()
 	for i := range 5 {
-		r.Submit([]Pending{{Client: 1, Request: put(i, uint64(i+1), nil),
+		r.Submit([]config.Pending{{Client: 1, Request: put(i, uint64(i+1), nil),
 			Reply: func(*kvpb.Response) {}, Arrived: time.Now()}})
 		for g.deliver() {
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -24,13 +25,13 @@ type line struct {
 
 // newLine has n of them ask for it.
 func newLine(t *testing.T, n int) *line {
-	l := &line{manyLocks: &manyLocks{c: newTestCluster(t, 1, Limits{})}, t: t,
+	l := &line{manyLocks: &manyLocks{c: newTestCluster(t, 1, config.Limits{})}, t: t,
 		asked: make(map[uint64]int), committed: make([]bool, n)}
 	l.m = l.c.members[0]
 	l.c.elect(l.m)
 	l.m.catchUp(-1)
 	l.c.auto = true
-	l.m.node.hooks.lockTime = nil
+	l.m.node.Hooks.LockTime = nil
 	l.c.physical.Advance(time.Second)
 	for i := range n {
 		began := wire.ToTimestamp(hlc.Timestamp{Wall: epoch, Logical: uint32(i)})

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -107,32 +109,33 @@ type member struct {
 	deposed bool
 }
 
-var _ Group = (*member)(nil)
+var _ config.Group = (*member)(nil)
 
-func newTestCluster(t failer, replicas int, limits Limits) *testCluster {
-	setDefault(&limits.VacantRun, 2) // so that short runs of deleted keys are remembered
+func newTestCluster(t failer, replicas int, limits config.Limits) *testCluster {
+	limits.VacantRun = cmp.Or(limits.VacantRun, 2) // so that short runs of deleted keys are remembered
 	c := &testCluster{t: t, physical: hlc.NewManual(epoch), lease: true, leaseLeft: time.Hour}
 	for i := range replicas {
 		m := &member{cluster: c, id: keys.ReplicaID(i + 1), fs: vfs.NewCrashableMem(), dir: "state"}
 		m.pusher = &testPusher{}
 		m.node = &Node{
-			Pusher:    m.pusher,
-			Resolver:  m,
-			Random:    func() uint64 { return 0 },
-			Clock:     hlc.NewClock(m, hlc.FixedBound(250*time.Millisecond)),
-			Limits:    limits,
-			DiskFull:  func() bool { return c.full },
-			RoomShare: func() group.Share { return c.share },
-			Gone:      func(client uint64) bool { return c.gone[client] },
-
-			TransactionLimits: func(id keys.KeyspaceID) txn.Limits {
-				if id == 8 {
-					return txn.Limits{Age: txn.MaxLimit, Idle: time.Second}
-				}
-				return c.limits
+			Node: config.Node{
+				Pusher: m.pusher,
+				Clock:  hlc.NewClock(m, hlc.FixedBound(250*time.Millisecond)),
+				Limits: limits,
+				Disks: config.Disks{DiskFull: func() bool { return c.full },
+					RoomShare: func() group.Share { return c.share }},
+				TransactionLimits: func(id keys.KeyspaceID) txn.Limits {
+					if id == 8 {
+						return txn.Limits{Age: txn.MaxLimit, Idle: time.Second}
+					}
+					return c.limits
+				},
 			},
+			Resolver: m,
+			Random:   func() uint64 { return 0 },
+			Gone:     func(client uint64) bool { return c.gone[client] },
 		}
-		m.node.hooks.lockTime = c.lockTime
+		m.node.Hooks.LockTime = c.lockTime
 		if err := m.node.Prepare(); err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +145,7 @@ func newTestCluster(t failer, replicas int, limits Limits) *testCluster {
 	return c
 }
 
-func (m *member) setClock(c *hlc.Clock) { m.node.Clock, m.node.waits.Clock = c, c }
+func (m *member) setClock(c *hlc.Clock) { m.node.Clock, m.node.Waits.Clock = c, c }
 
 // Now is the member's physical clock.
 func (m *member) Now() int64 {
@@ -191,7 +194,7 @@ func (c *testCluster) close() {
 }
 
 // Submit takes requests all the way, as a node does that has requests for no other replica.
-func (r *Replica) Submit(requests []Pending) {
+func (r *Replica) Submit(requests []config.Pending) {
 	queued, ok := r.Take(requests)
 	if !ok {
 		return
@@ -205,9 +208,9 @@ func (r *Replica) Submit(requests []Pending) {
 // settle waits until nothing runs.
 func (c *testCluster) settle() {
 	for _, m := range c.members {
-		m.node.Pool.workers.Wait()
-		m.node.Long.workers.Wait()
-		m.node.Pool.workers.Wait()
+		m.node.Pool.Wait()
+		m.node.Long.Wait()
+		m.node.Pool.Wait()
 	}
 }
 

@@ -32,9 +32,9 @@ func (r *Replica) inspectTransactions(q *kvpb.Request) *kvpb.Response {
 	var anchors []txn.Info
 	now, physical := time.Now(), r.node.Clock.Physical()
 	r.mu.Lock()
-	if !r.mu.leadership.serving {
+	if !r.mu.leadership.Serving() {
 		r.mu.Unlock()
-		return r.notLeader(q)
+		return r.refuse.NotLeader(q)
 	}
 	r.mu.locks.EachTransaction(func(x *concurrency.Transaction) bool {
 		if len(only) > 0 && !bytes.Equal(only, x.ID[:]) {
@@ -49,7 +49,7 @@ func (r *Replica) inspectTransactions(q *kvpb.Request) *kvpb.Response {
 		aborted, err := r.requestedAbort(only)
 		switch {
 		case err != nil:
-			return r.readError(q, err)
+			return r.refuse.ReadError(q, err)
 		case aborted != nil:
 			m.Transactions = append(m.Transactions, aborted)
 		}
@@ -80,7 +80,7 @@ func (r *Replica) inspectTransactions(q *kvpb.Request) *kvpb.Response {
 		record, err := command.StoredRecord(r.state, txn.RecordKey(keys.InternalKey(d, of.Anchor),
 			of.ID))
 		if err != nil {
-			return r.readError(q, err)
+			return r.refuse.ReadError(q, err)
 		}
 		if record != nil {
 			shown[i].Record = record.Status()

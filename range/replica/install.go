@@ -93,7 +93,7 @@ func (s *installation) Install() error {
 		return err
 	}
 	s.tellTaken()
-	r.node.Metrics.snapshots.Inc()
+	r.node.Metrics.Applied.Snapshots.Inc()
 	return nil
 }
 

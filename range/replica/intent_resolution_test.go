@@ -9,6 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -33,7 +34,7 @@ func resolutionsPause(t *testing.T, wanted, loaded, write bool) {
 	l := newManyLocks(t, n)
 	defer l.c.close()
 	l.c.physical.Advance(time.Second)
-	l.m.node.hooks.lockTime, l.m.node.hooks.evaluate = nil, func() { time.Sleep(time.Millisecond) }
+	l.m.node.Hooks.LockTime, l.m.node.Hooks.Evaluate = nil, func() { time.Sleep(time.Millisecond) }
 	before, began, expected := len(l.c.log), time.Now(), 1
 	if wanted {
 		expected++
@@ -112,7 +113,7 @@ func resolutionsKeepUp(t *testing.T, locks, size, every, transactions, most int)
 	l := newManyLocks(t, 0)
 	defer l.c.close()
 	l.c.physical.Advance(time.Second)
-	l.m.node.hooks.lockTime, l.m.node.hooks.evaluate = nil, func() {
+	l.m.node.Hooks.LockTime, l.m.node.Hooks.Evaluate = nil, func() {
 		time.Sleep(3 * time.Millisecond)
 	}
 	others := []*kvpb.Request{{Command: &kvpb.Request_Get{
@@ -208,11 +209,11 @@ func TestEndsOfLargeLocksShareNoEntry(t *testing.T) {
 			}
 			l.c.physical.Advance(time.Second)
 			before := len(l.c.log)
-			var pending []Pending
+			var pending []config.Pending
 			for i := range transactions {
 				l.id++
 				pending = append(pending,
-					Pending{Client: 1, Arrived: time.Now(), Reply: l.inbox.reply, Request: &kvpb.Request{
+					config.Pending{Client: 1, Arrived: time.Now(), Reply: l.inbox.reply, Request: &kvpb.Request{
 						Id: l.id, Partition: 100, Generation: 1, Term: l.c.term, Sequence: l.id,
 						Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{Background: background,
 							Resolutions: []*kvpb.Resolution{{

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -22,7 +23,7 @@ type interleaving struct {
 
 func newInterleaving(t *testing.T) *interleaving {
 	i := &interleaving{t: t, s: scenario{t: t}}
-	i.s.c = newTestCluster(t, 1, Limits{MaxInFlight: 3})
+	i.s.c = newTestCluster(t, 1, config.Limits{MaxInFlight: 3})
 	i.leader = i.s.c.members[0]
 	i.s.c.elect(i.leader)
 	i.leader.catchUp(-1)
@@ -34,7 +35,7 @@ func newInterleaving(t *testing.T) *interleaving {
 
 // submit sends requests in one call, and returns what is answered at once.
 func (i *interleaving) submit(lines ...string) []*kvpb.Response {
-	var pending []Pending
+	var pending []config.Pending
 	for _, line := range lines {
 		pending = append(pending, i.s.parseRequest(line))
 	}
@@ -59,8 +60,8 @@ func TestReadBetweenCommitAndCompletion(t *testing.T) {
 	i.step()
 	i.submit("put k v2")
 	var between []*kvpb.Response
-	i.leader.node.hooks.committed = func() {
-		i.leader.node.hooks.committed = nil
+	i.leader.node.Hooks.Committed = func() {
+		i.leader.node.Hooks.Committed = nil
 		between = i.submit("get k", "scan a z")
 	}
 	after := i.step()
@@ -91,7 +92,7 @@ func TestRetryWhileFirstAttemptIsApplied(t *testing.T) {
 		// first entry is applied.
 		i.submit("put fresh v seq=73 session=1000", "put k v1 seq=71 session=1000")
 		evaluated := 0
-		i.leader.node.hooks.evaluate = func() {
+		i.leader.node.Hooks.Evaluate = func() {
 			if evaluated++; evaluated == 2 {
 				i.leader.commit(1)
 				i.leader.catchUp(-1)
@@ -99,7 +100,7 @@ func TestRetryWhileFirstAttemptIsApplied(t *testing.T) {
 		}
 		i.leader.commit(1)
 		i.leader.catchUp(-1)
-		i.leader.node.hooks.evaluate = nil
+		i.leader.node.Hooks.Evaluate = nil
 		if evaluated != 2 {
 			t.Fatalf("%d writes were evaluated together", evaluated)
 		}
@@ -128,7 +129,7 @@ func TestRetryWhileFirstAttemptIsReleased(t *testing.T) {
 		i.submit("resolve T1 commit=1004")
 		i.submit("put another v client=8 seq=2")
 		evaluated := 0
-		i.leader.node.hooks.evaluate = func() {
+		i.leader.node.Hooks.Evaluate = func() {
 			if evaluated++; evaluated != 2 {
 				return
 			}
@@ -141,7 +142,7 @@ func TestRetryWhileFirstAttemptIsReleased(t *testing.T) {
 		retried := i.submit("put third v client=8 seq=3",
 			"cas k value=free mine client=7 seq=71 session=1000")
 		retry := i.s.id
-		i.leader.node.hooks.evaluate = nil
+		i.leader.node.Hooks.Evaluate = nil
 		all := append(retried, i.step()...)
 		all = append(append(all, i.step()...), i.step()...)
 		answered := false
@@ -188,14 +189,14 @@ func TestRetryWhileTheEpochEnds(t *testing.T) {
 			}
 			i.submit("put k v1 client=8 seq=2", request)
 			evaluated := 0
-			i.leader.node.hooks.evaluate = func() {
+			i.leader.node.Hooks.Evaluate = func() {
 				if evaluated++; evaluated == 2 {
 					i.endEpoch(how)
 				}
 			}
 			all := i.submit("put other v client=8 seq=3", request)
 			retry := i.s.id
-			i.leader.node.hooks.evaluate = nil
+			i.leader.node.Hooks.Evaluate = nil
 			all = append(append(all, i.step()...), i.step()...)
 			answers := 0
 			for _, response := range all {
@@ -239,10 +240,10 @@ func TestRetryIsAppliedWhileTheEpochEnds(t *testing.T) {
 	const commit = "prepare T2 k=mine one-phase keys=k read-at=1003 client=7 seq=71 session=1000"
 	i.submit(commit)
 	evaluated, read := 0, 0
-	i.leader.node.hooks.evaluate = func() {
+	i.leader.node.Hooks.Evaluate = func() {
 		if evaluated++; evaluated == 2 {
 			i.endEpoch("stall")
-			i.leader.node.hooks.read = func() {
+			i.leader.node.Hooks.Read = func() {
 				if read++; read == 2 {
 					i.leader.commit(1)
 					i.leader.catchUp(-1)
@@ -252,7 +253,7 @@ func TestRetryIsAppliedWhileTheEpochEnds(t *testing.T) {
 	}
 	all := i.submit("put other v client=8 seq=3", commit)
 	retry := i.s.id
-	i.leader.node.hooks.evaluate, i.leader.node.hooks.read = nil, nil
+	i.leader.node.Hooks.Evaluate, i.leader.node.Hooks.Read = nil, nil
 	all = append(append(all, i.step()...), i.step()...)
 	answers := 0
 	for _, response := range all {
@@ -284,13 +285,13 @@ func TestCommitOfAVolatileLockWhileTheEpochEnds(t *testing.T) {
 		}
 		i.submit("put other v client=8 seq=2") // what stalls
 		read := 0
-		i.leader.node.hooks.read = func() {
+		i.leader.node.Hooks.Read = func() {
 			if read++; read == 2 { // after the look for an earlier attempt
 				i.endEpoch(how)
 			}
 		}
 		all := i.submit("prepare T1 k=v1 one-phase read-at=1003 client=7 seq=202 keys=r")
-		i.leader.node.hooks.read = nil
+		i.leader.node.Hooks.Read = nil
 		all = append(append(all, i.step()...), i.step()...)
 		commit := slices.DeleteFunc(all, func(r *kvpb.Response) bool { return r.Id != i.s.id })
 		if len(commit) != 1 || commit[0].GetError().GetCode() != kvpb.ErrorCode_NOT_LEADER || read < 2 {
@@ -335,7 +336,7 @@ func TestRetryConflictsWhileFirstAttemptIsReleased(t *testing.T) {
 	i.submit("resolve T1 abort")
 	i.submit("put another v client=8 seq=2")
 	evaluated := 0
-	i.leader.node.hooks.evaluate = func() {
+	i.leader.node.Hooks.Evaluate = func() {
 		switch evaluated++; evaluated {
 		case 2: // the lock goes
 			i.leader.commit(1)
@@ -347,7 +348,7 @@ func TestRetryConflictsWhileFirstAttemptIsReleased(t *testing.T) {
 	all := i.submit("put third v client=8 seq=3", "put k theirs client=8 seq=4", commit,
 		"put fourth v client=8 seq=5")
 	retry := i.s.id - 1
-	i.leader.node.hooks.evaluate = nil
+	i.leader.node.Hooks.Evaluate = nil
 	if evaluated != 4 {
 		t.Fatalf("%d writes were evaluated together, want 4", evaluated)
 	}
@@ -388,7 +389,7 @@ func TestLeaseOlderThanTheWrite(t *testing.T) {
 		// Can a write get in between the look at the lease and the taking of writes?
 		if mu := &i.leader.replica.mu; mu.TryLock() {
 			mu.Unlock()
-			i.leader.replica.Submit([]Pending{i.s.parseRequest("cas k value=nope v2")})
+			i.leader.replica.Submit([]config.Pending{i.s.parseRequest("cas k value=nope v2")})
 			submitted = true
 		}
 	}
@@ -415,14 +416,14 @@ func TestResolveWhileDeposed(t *testing.T) {
 	s := scenario{t: t, transactions: map[string]*kvpb.Transaction{
 		"T1": {Id: transactionID("T1"), Keyspace: 7, Anchor: []byte("k"), Begun: parseStamp("10"),
 			Started: parseStamp("10")}}}
-	s.c = newTestCluster(t, 2, Limits{MaxInFlight: 3})
+	s.c = newTestCluster(t, 2, config.Limits{MaxInFlight: 3})
 	t.Cleanup(s.c.close)
 	old, next := s.c.members[0], s.c.members[1]
 	s.c.elect(old)
 	old.catchUp(-1)
 	s.c.physical.Advance(time.Second)
 	submit := func(m *member, line string) []*kvpb.Response {
-		m.replica.Submit([]Pending{s.parseRequest(line)})
+		m.replica.Submit([]config.Pending{s.parseRequest(line)})
 		s.c.settle()
 		return s.answers.take()
 	}
@@ -437,7 +438,7 @@ func TestResolveWhileDeposed(t *testing.T) {
 	next.catchUp(-1)
 	reads := 0
 	var resolved []*kvpb.Response
-	old.node.hooks.read = func() {
+	old.node.Hooks.Read = func() {
 		if reads++; reads != 1 {
 			return
 		}
@@ -461,20 +462,20 @@ func TestResolveWhileDeposed(t *testing.T) {
 // successor may not have applied it, and a read there would miss it.
 func TestRetryAtALaterLeader(t *testing.T) {
 	s := scenario{t: t}
-	s.c = newTestCluster(t, 2, Limits{MaxInFlight: 3})
+	s.c = newTestCluster(t, 2, config.Limits{MaxInFlight: 3})
 	t.Cleanup(s.c.close)
 	old, next := s.c.members[0], s.c.members[1]
 	s.c.elect(old)
 	old.catchUp(-1)
 	s.c.physical.Advance(time.Second)
 	submit := func(m *member, line string) []*kvpb.Response {
-		m.replica.Submit([]Pending{s.parseRequest(line)})
+		m.replica.Submit([]config.Pending{s.parseRequest(line)})
 		s.c.settle()
 		return s.answers.take()
 	}
 	const put = "put k v client=7 seq=1 session=1000"
-	old.node.hooks.evaluate = func() {
-		old.node.hooks.evaluate = nil
+	old.node.Hooks.Evaluate = func() {
+		old.node.Hooks.Evaluate = nil
 		s.c.elect(next)
 		next.catchUp(-1)
 		if again := submit(next, put); len(again) != 0 {

@@ -4,8 +4,6 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/range/replica/command"
-	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
 // Reads ahead of the physical clock.
@@ -22,12 +20,6 @@ import (
 // long as it gets. If that is not long enough the read is refused, and clients send it again. In a
 // healthy cluster leases last for longer than clocks are apart.
 
-// checkAhead refuses a timestamp from so far ahead that no clock of the cluster can have given it,
-// and merges it otherwise.
-func (r *Replica) checkAhead(t, now hlc.Timestamp) bool {
-	return t.LessEq(now) || r.node.Clock.Update(t) == nil
-}
-
 // earlyLocked is by how much a read at a timestamp is too early to be served.
 func (r *Replica) earlyLocked(t hlc.Timestamp) time.Duration {
 	if t.Wall <= r.mu.applied.Highest.Wall {
@@ -39,15 +31,4 @@ func (r *Replica) earlyLocked(t hlc.Timestamp) time.Duration {
 		return 0
 	}
 	return ahead - max(0, r.group.LeaseLeft())
-}
-
-// earlyError refuses a read that is too early.
-func (r *Replica) earlyError(q *kvpb.Request, t hlc.Timestamp, early time.Duration) *kvpb.Response {
-	r.node.Metrics.readsEarly.Inc()
-	response := newError(q, kvpb.ErrorCode_OVERLOADED,
-		"partition %s: the read at %s is ahead of this server's clock by more than its lease is "+
-			"certain to last; it can run in %s",
-		r.id, t, early.Round(time.Millisecond))
-	response.Error.Cause = kvpb.ErrorCause_CAUSE_CLOCKS
-	return command.Refusing(response, t, hlc.Timestamp{})
 }

@@ -77,11 +77,11 @@ func (r *Replica) waitForLocksLocked(rd *read) (step readStep, blocked bool) {
 	case rd.part != nil && !rd.part.waits():
 		return readStep{do: readLeave}, true
 	case r.tooManyReadsLocked():
-		return refuseStep(r.overloaded(rd.pending.Request, "reads wait for transactions' locks")), true
+		return refuseStep(r.refuse.Overloaded(rd.pending.Request, "reads wait for transactions' locks")), true
 	}
 	w.Element, w.Deadline = rd, deadline(&rd.pending)
 	step = readStep{do: readWait, work: new(lockWork)}
-	r.mu.locks.WaitForAll(&b, r.lockNow(), &step.work.Work)
+	r.mu.locks.WaitForAll(&b, r.node.LockNow(), &step.work.Work)
 	return step, true
 }
 
@@ -104,11 +104,11 @@ func lookForBlockers(rd *read, b *concurrency.Blockers) {
 func (r *Replica) resumeLockedRead(rd *read) {
 	if !r.goActive(func() {
 		if rd.latest() && rd.wait.Settled.Less(rd.wait.Committed) {
-			r.node.Metrics.readsMovedCommit.Inc()
+			r.node.Metrics.Reads.MovedCommit.Inc()
 		}
 		r.registerAgain(rd)
 	}) {
-		r.endRead(rd, r.overloaded(rd.pending.Request, "reads are being served by this server"))
+		r.endRead(rd, r.refuse.Overloaded(rd.pending.Request, "reads are being served by this server"))
 	}
 }
 
@@ -123,7 +123,7 @@ func (r *Replica) move(rd *read, at hlc.Timestamp) bool {
 	rd.restarts++
 	rd.term = 0
 	rd.at = at
-	r.node.Metrics.readsMovedUncertain.Inc()
+	r.node.Metrics.Reads.MovedUncertain.Inc()
 	leaseTerm, leased := r.group.Lease()
 	r.admit(rd, leaseTerm, leased)
 	return true
@@ -141,7 +141,7 @@ func (r *Replica) moveLatest(rd *read, u *mvcc.UncertaintyError) bool {
 		rd.wait.Settled, rd.wait.Committed = hlc.Timestamp{}, hlc.Timestamp{}
 	}
 	rd.chosen = hlc.Max(rd.chosen, rd.expiries)
-	r.node.Metrics.readsMovedUncertain.Inc()
+	r.node.Metrics.Reads.MovedUncertain.Inc()
 	leaseTerm, leased := r.group.Lease()
 	r.admit(rd, leaseTerm, leased)
 	return true

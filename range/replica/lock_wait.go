@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
@@ -95,7 +94,7 @@ func (e *evaluation) blocked(w *write) bool {
 	r := e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.mu.leadership.is(e.epoch) {
+	if !r.mu.leadership.Is(e.epoch) {
 		return false // the write will find out
 	}
 	l, key := r.lockInTheWayLocked(w.pending.Request)
@@ -131,7 +130,7 @@ func (e *evaluation) waitLocked(w *write, l *lock, key string,
 	until concurrency.Until) (refusal *kvpb.Response) {
 	r := e.r
 	if !r.mu.locks.MayWait(w.size) {
-		return r.overloaded(w.pending.Request, "writes wait for transactions' locks")
+		return r.refuse.Overloaded(w.pending.Request, "writes wait for transactions' locks")
 	}
 	r.mu.locks.Wait(w.waiter(), l, key, until, e.now)
 	e.reevaluate = true
@@ -149,7 +148,7 @@ func (r *Replica) requeueLocked(woken []*concurrency.Waiter) {
 		writes[i] = *writeOf(p)
 	}
 	r.mu.queue.PushFront(writes)
-	r.node.Metrics.queued.Add(float64(len(writes)))
+	r.node.Metrics.Writes.Queued.Add(float64(len(writes)))
 }
 
 // attemptEndsLocked notes that a write that has waited waits no longer, and is not in the queue.
@@ -179,24 +178,4 @@ func (e *evaluation) answerNothingDone(w *write, response *kvpb.Response, sequen
 	r.mu.locks.EndEarlierAttempt(w.requestID())
 	r.mu.Unlock()
 	e.answerRead(w, response, sequence)
-}
-
-// retriedError is for an attempt of which no client expects an answer any more: a later one was
-// evaluated. It has no effect.
-func (r *Replica) retriedError(q *kvpb.Request) *kvpb.Response {
-	response := newError(q, kvpb.ErrorCode_NOT_LEADER,
-		"partition %s: the request waited for a lock, and was sent again meanwhile; this attempt of "+
-			"it did not run", r.id)
-	response.Error.Leader = r.leaderHint()
-	return response
-}
-
-// lockedError is the answer to a request whose time ran out while it waited.
-func (r *Replica) lockedError(request *kvpb.Request, c *kvpb.Conflict) *kvpb.Response {
-	response := newError(request, kvpb.ErrorCode_LOCKED,
-		"partition %s: key %s is locked by transaction %x, and the request's time ran out; "+
-			"it did not run",
-		r.id, keys.Pretty(c.Key), c.Transaction)
-	response.Error.Conflict = c
-	return response
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -22,11 +23,11 @@ func (w *lockWork) run(r *Replica) {
 	}
 	for _, l := range w.ExpiredReads {
 		rd := l.Element.(*read)
-		r.endRead(rd, r.lockedError(rd.pending.Request, l.Conflict))
+		r.endRead(rd, r.refuse.Locked(rd.pending.Request, l.Conflict))
 	}
 	for _, l := range w.ExpiredWrites {
 		p := writeOf(l)
-		r.reply(p.pending, p.command, r.lockedError(p.pending.Request, l.History.Conflict))
+		r.reply(p.pending, p.command, r.refuse.Locked(p.pending.Request, l.History.Conflict))
 	}
 	for _, x := range w.Resolve {
 		r.resolveDecided(x)
@@ -43,17 +44,9 @@ func (w *lockWork) run(r *Replica) {
 func (r *Replica) pushed(p concurrency.Push, s *kvpb.TransactionStatus, err error) {
 	var work lockWork
 	r.mu.Lock()
-	r.mu.locks.Answered(p, s, err, r.lockNow(), &work.Work)
+	r.mu.locks.Answered(p, s, err, r.node.LockNow(), &work.Work)
 	r.mu.Unlock()
 	work.run(r)
-}
-
-// lockNow is the time by which what waits for locks is measured.
-func (r *Replica) lockNow() time.Time {
-	if now := r.node.hooks.lockTime; now != nil {
-		return now()
-	}
-	return time.Now()
 }
 
 // ReevaluateWaiters implements concurrency.Owner.
@@ -65,7 +58,7 @@ func (r *Replica) ReevaluateWaiters() {
 	var work lockWork
 	r.mu.Lock()
 	r.mu.locks.Ticked()
-	r.mu.locks.Reevaluate(r.lockNow(), &work.Work)
+	r.mu.locks.Reevaluate(r.node.LockNow(), &work.Work)
 	r.mu.Unlock()
 	work.run(r)
 }
@@ -73,7 +66,7 @@ func (r *Replica) ReevaluateWaiters() {
 // reevaluateLocked reevaluates what waits, if anything does.
 func (r *Replica) reevaluateLocked() (work lockWork) {
 	if r.mu.locks.Waiting() {
-		r.mu.locks.Reevaluate(r.lockNow(), &work.Work)
+		r.mu.locks.Reevaluate(r.node.LockNow(), &work.Work)
 	}
 	return work
 }
@@ -91,7 +84,7 @@ func (r *Replica) giveUpWaitersLocked(end *ending) {
 }
 
 // deadline is when a request's caller stops waiting; zero: never.
-func deadline(p *Pending) time.Time {
+func deadline(p *config.Pending) time.Time {
 	t := p.Request.GetTimeoutMicros()
 	if t == 0 || t >= uint64(1<<62)/1000 {
 		return time.Time{}

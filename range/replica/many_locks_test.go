@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -26,7 +27,7 @@ type manyLocks struct {
 }
 
 func newManyLocks(t *testing.T, n int) *manyLocks {
-	l := &manyLocks{c: newTestCluster(t, 1, Limits{})}
+	l := &manyLocks{c: newTestCluster(t, 1, config.Limits{})}
 	l.m = l.c.members[0]
 	l.c.elect(l.m)
 	l.m.catchUp(-1)
@@ -69,7 +70,7 @@ func (l *manyLocks) submit(q *kvpb.Request) {
 func (l *manyLocks) send(q *kvpb.Request) {
 	l.id++
 	q.Id, q.Partition, q.Generation, q.Term, q.Sequence = l.id, 100, 1, l.c.term, l.id
-	l.m.replica.Submit([]Pending{{Client: 1, Request: q, Arrived: time.Now(), Reply: l.inbox.reply}})
+	l.m.replica.Submit([]config.Pending{{Client: 1, Request: q, Arrived: time.Now(), Reply: l.inbox.reply}})
 }
 
 func (l *manyLocks) answers() []*kvpb.Response {

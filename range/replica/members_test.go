@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -54,7 +55,7 @@ func hasReplica(d *clusterpb.Partition, id uint64) bool {
 // that has applied it has the configuration, a snapshot brings it, and after a crash it is that of
 // what is applied.
 func TestReplicasOfAPartitionChange(t *testing.T) {
-	c := newTestCluster(t, 3, Limits{})
+	c := newTestCluster(t, 3, config.Limits{})
 	defer c.close()
 	c.elect(c.members[0])
 	c.auto = true
@@ -180,7 +181,7 @@ func TestReplicasGrowAndShrink(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%d to %d", c.from, len(c.left)),
 			func(t *testing.T) {
-				cluster := newTestCluster(t, c.from, Limits{})
+				cluster := newTestCluster(t, c.from, config.Limits{})
 				defer cluster.close()
 				lead := func(m *member) *Replica {
 					cluster.auto = false

@@ -14,7 +14,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
-	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // Right is the replica of a partition that is consumed on this node, as its node has it.
@@ -145,16 +144,9 @@ func (r *Replica) widenLocked(m *merge) {
 	if m.anchored.records {
 		r.gc.RecordsSet()
 	}
-	l := &r.mu.leadership
-	l.widened = r.node.Clock.Physical()
-	if !l.IsLeader {
-		return
+	if l := &r.mu.leadership; l.Widen(r.node.Clock.Physical(), m.Record.Highest) {
+		r.mu.cache.Raise(hlc.Max(l.Low(), m.Record.Closed))
 	}
-	// What is read at or below this may have been written by another node.
-	l.low = hlc.Max(l.low, beyond(m.Record.Highest))
-	r.mu.cache.Raise(hlc.Max(l.low, m.Record.Closed))
-	// The heartbeats of transactions whose records are there went to another replica.
-	l.livenessFloor = max(l.livenessFloor, l.widened-int64(txn.Abandoned-electedTime))
 }
 
 // endConsumed answers all that waits for a partition that is a part of another one: it is to be
@@ -165,7 +157,7 @@ func (r *Replica) endConsumed(by *clusterpb.Partition) {
 	r.consumedBy.Store(by)
 	r.giveUpLocked(&end, notRun)
 	r.refuseQueueLocked(&end)
-	r.mu.leadership.close()
+	r.mu.leadership.Close()
 	r.mu.closing.Awake()
 	r.mu.cache.Reset(hlc.Timestamp{})
 	r.mu.Unlock()

@@ -10,6 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
+	"github.com/tidemarkdb/tidemark/range/replica/refusal"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -42,11 +44,11 @@ const (
 // MultiGet reads keys of several partitions, and answers once, before it returns. The caller has
 // checked that the request has a timestamp, no more than MaxMerged partitions, and no more than
 // MaxMultiGetKeys keys.
-func (n *Node) MultiGet(pending Pending, find Finder) {
+func (n *Node) MultiGet(pending config.Pending, find Finder) {
 	q := pending.Request
 	var response *kvpb.Response
 	if q.TimeoutMicros != 0 && expired(&pending, time.Now()) {
-		response = newError(q, kvpb.ErrorCode_DEADLINE_EXCEEDED,
+		response = refusal.New(q, kvpb.ErrorCode_DEADLINE_EXCEEDED,
 			"the request waited longer than its timeout, and did not run")
 	} else {
 		began := time.Now()
@@ -57,8 +59,8 @@ func (n *Node) MultiGet(pending Pending, find Finder) {
 		m.release()
 	}
 	response.Id = q.Id
-	n.tell(response, wire.FromTimestamp(q.GetMultiGet().GetAt()))
-	n.Metrics.answered(command.MultiGet, response)
+	n.Tell(response, wire.FromTimestamp(q.GetMultiGet().GetAt()))
+	n.Metrics.Answered(command.MultiGet, response)
 	pending.Reply(response)
 	command.ReleaseRows(response.GetMultiGet().GetRows())
 }
@@ -110,7 +112,7 @@ func (p *multiPart) waits() bool {
 }
 
 // ask asks all partitions.
-func (m *multiGet) ask(pending *Pending, find Finder) {
+func (m *multiGet) ask(pending *config.Pending, find Finder) {
 	q, c := pending.Request, pending.Request.GetMultiGet()
 	m.parts = slices.Grow(m.parts, len(c.Partitions))[:len(c.Partitions)]
 	for i, asked := range c.Partitions {
@@ -124,9 +126,9 @@ func (m *multiGet) ask(pending *Pending, find Finder) {
 			continue
 		}
 		p.read = read{part: p, command: command.BatchGet, lockedReading: &p.locked,
-			pending: Pending{Client: pending.Client, Request: &p.request, Arrived: pending.Arrived}}
+			pending: config.Pending{Client: pending.Client, Request: &p.request, Arrived: pending.Arrived}}
 		if !p.replica.enter() {
-			p.refusal = p.replica.goneError(&p.request).Error
+			p.refusal = p.replica.refuse.Closed(&p.request).Error
 			continue
 		}
 		p.replica.startRead(&p.read)
@@ -199,13 +201,13 @@ func (m *multiGet) readPart(n *Node, p *multiPart, rows []byte) []byte {
 	switch {
 	case refusal != nil:
 		p.refusal = refusal.Error
-		n.Metrics.answered(command.BatchGet, refusal)
+		n.Metrics.Answered(command.BatchGet, refusal)
 	case len(rows) > maxMultiGetBytes:
 		p.alone = true
-	case !rd.seen.IsZero() && !n.waits.Passed(rd.seen):
+	case !rd.seen.IsZero() && !n.Waits.Passed(rd.seen):
 		p.alone = true // it waits for the clocks
 	default:
-		n.Metrics.readsLease.Inc() // a read index would have been waited for
+		n.Metrics.Reads.Lease.Inc() // a read index would have been waited for
 		p.bytes = len(rows) - before
 		return rows
 	}

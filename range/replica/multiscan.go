@@ -10,6 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
+	"github.com/tidemarkdb/tidemark/range/replica/refusal"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -39,7 +41,7 @@ type Merged struct {
 // MergeScan reads a page of several partitions, or finds a moment for reading them
 // (snapshot_ts.go), and answers once. The caller has checked that the partitions are of one
 // keyspace and no more than MaxMerged.
-func (n *Node) MergeScan(pending Pending, partitions []Merged) {
+func (n *Node) MergeScan(pending config.Pending, partitions []Merged) {
 	m := multiscans.Get().(*multiscan)
 	m.node, m.pending = n, pending
 	m.parts = slices.Grow(m.parts, len(partitions))[:len(partitions)]
@@ -61,11 +63,11 @@ func (n *Node) MergeScan(pending Pending, partitions []Merged) {
 			m.settled()
 			continue
 		}
-		p.read = read{part: p, command: command.Scan, momentOnly: m.momentOnly, pending: Pending{
+		p.read = read{part: p, command: command.Scan, momentOnly: m.momentOnly, pending: config.Pending{
 			Client: pending.Client, Request: &p.request, Arrived: pending.Arrived,
 		}}
 		if !p.replica.enter() {
-			p.refused(p.replica.goneError(&p.request))
+			p.refused(p.replica.refuse.Closed(&p.request))
 			continue
 		}
 		p.replica.startRead(&p.read)
@@ -78,7 +80,7 @@ func (n *Node) MergeScan(pending Pending, partitions []Merged) {
 // is referred to any more.
 type multiscan struct {
 	node    *Node
-	pending Pending
+	pending config.Pending
 	parts   []multiscanPart
 	// momentOnly: the request asks for a moment, and reads nothing.
 	momentOnly bool
@@ -97,7 +99,7 @@ func (m *multiscan) release() {
 	clear(m.read)
 	clear(m.sources)
 	m.parts, m.read, m.sources = m.parts[:0], m.read[:0], m.sources[:0]
-	m.node, m.pending = nil, Pending{}
+	m.node, m.pending = nil, config.Pending{}
 	multiscans.Put(m)
 }
 
@@ -142,7 +144,7 @@ func (m *multiscan) settled() {
 // serve reads the page and answers.
 func (m *multiscan) serve(open *openReplicas) {
 	if m.pending.Request.TimeoutMicros != 0 && expired(&m.pending, time.Now()) {
-		m.answer(newError(m.pending.Request, kvpb.ErrorCode_DEADLINE_EXCEEDED,
+		m.answer(refusal.New(m.pending.Request, kvpb.ErrorCode_DEADLINE_EXCEEDED,
 			"the request waited longer than its timeout, and did not run"), hlc.Timestamp{})
 		return
 	}
@@ -154,7 +156,7 @@ func (m *multiscan) serve(open *openReplicas) {
 		}
 		kept := open.enter(p.replica)
 		if kept == nil {
-			p.refusal = p.replica.goneError(&p.request).Error
+			p.refusal = p.replica.refuse.Closed(&p.request).Error
 			continue
 		}
 		c := m.pending.Request.GetMergeScan()
@@ -213,10 +215,10 @@ func (m *multiscan) page() (_ *kvpb.Response, held bool) {
 			command.ReleaseRows(rows)
 			return m.failed(err), false
 		}
-		if !result.CommitWaitUntil.IsZero() && !m.node.waits.Passed(result.CommitWaitUntil) {
+		if !result.CommitWaitUntil.IsZero() && !m.node.Waits.Passed(result.CommitWaitUntil) {
 			command.ReleaseRows(rows)
 			if !m.node.multiscans.hold(m, result.CommitWaitUntil) {
-				return newError(m.pending.Request, kvpb.ErrorCode_OVERLOADED,
+				return refusal.New(m.pending.Request, kvpb.ErrorCode_OVERLOADED,
 					"too many reads of this server wait for commits that are not to be seen yet; try again "+
 						"more slowly"), false
 			}
@@ -249,9 +251,9 @@ func (m *multiscan) leaveMoved() (any bool) {
 // count counts how the leadership of a part that is read was proved.
 func (p *multiscanPart) count() {
 	if p.read.term == 0 {
-		p.scan.node.Metrics.readsLease.Inc()
+		p.scan.node.Metrics.Reads.Lease.Inc()
 	} else {
-		p.scan.node.Metrics.readsReadIndex.Inc()
+		p.scan.node.Metrics.Reads.ReadIndex.Inc()
 	}
 }
 
@@ -281,8 +283,8 @@ func (m *multiscan) failed(err error) *kvpb.Response {
 // answer answers, after what was read at a timestamp, and ends the scan.
 func (m *multiscan) answer(response *kvpb.Response, at hlc.Timestamp) {
 	response.Id = m.pending.Request.Id
-	m.node.tell(response, at)
-	m.node.Metrics.answered(command.MergeScan, response)
+	m.node.Tell(response, at)
+	m.node.Metrics.Answered(command.MergeScan, response)
 	m.pending.Reply(response)
 	command.ReleaseRows(response.GetMergeScan().GetRows())
 	m.release()

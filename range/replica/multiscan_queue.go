@@ -6,6 +6,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/commitwait"
+	"github.com/tidemarkdb/tidemark/range/replica/refusal"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -30,7 +31,7 @@ type multiscanQueue struct {
 
 func (q *multiscanQueue) init(n *Node) {
 	q.node = n
-	q.held.Init(&n.waits, maxReadyMultiscans, nil)
+	q.held.Init(&n.Waits, maxReadyMultiscans, nil)
 }
 
 const (
@@ -68,7 +69,7 @@ func (q *multiscanQueue) hold(m *multiscan, until hlc.Timestamp) bool {
 	if !q.held.Hold(until, m) {
 		return false
 	}
-	q.node.Metrics.readsHeld.Inc()
+	q.node.Metrics.Reads.Held.Inc()
 	return true
 }
 
@@ -125,7 +126,7 @@ func (q *multiscanQueue) serve() {
 }
 
 func (m *multiscan) overloaded() {
-	m.answer(newError(m.pending.Request, kvpb.ErrorCode_OVERLOADED,
+	m.answer(refusal.New(m.pending.Request, kvpb.ErrorCode_OVERLOADED,
 		"too many reads are being served by this server; try again more slowly"), hlc.Timestamp{})
 }
 

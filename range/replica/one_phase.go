@@ -39,7 +39,7 @@ func (e *evaluation) committedInOnePhase(o *command.OnePhase, ts hlc.Timestamp) 
 	if o.Unheld {
 		e.cancelCommitted(&o.Of)
 	}
-	e.r.node.Metrics.onePhase.Inc()
+	e.r.node.Metrics.Transactions.OnePhase.Inc()
 	if len(o.Stored) > 0 {
 		e.transactional()
 	}

@@ -19,6 +19,21 @@ import (
 // Commands that no client has sent: how the rooms that change a partition by entries of their own
 // have these evaluated.
 
+// What becomes of a command of this package's own (own_commands.go) that is not
+// applied.
+var (
+	errNotLeader = errors.New("this replica does not lead the partition, or not yet; the " +
+		"command had no effect")
+	errOutcomeUnknown = errors.New("leadership was lost; the command may or may not have " +
+		"taken effect")
+	errClockUnbelieved = errors.New("the clock of this node has not been confirmed by those of its " +
+		"peers; the command had no effect")
+	errOverloaded = errors.New("the partition's queue is full; the command had no effect")
+)
+
+// Conflicts counts a conflict of transactions.
+func (r *Replica) Conflicts() { r.node.Metrics.Transactions.Conflicts.Inc() }
+
 // errNothingToDo ends the evaluation of a command that has nothing to propose.
 var errNothingToDo = errors.New("nothing to do")
 
@@ -224,7 +239,7 @@ func (o ownEvaluation) inEpoch(do func(r *Replica) error) error {
 	r := o.e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.mu.leadership.is(o.e.epoch) {
+	if !r.mu.leadership.Is(o.e.epoch) {
 		return errNotLeader
 	}
 	return do(r)

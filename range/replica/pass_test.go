@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -40,11 +41,11 @@ func TestProposedInPass(t *testing.T) {
 			defer done()
 			r.node.MaxEntryBytes, r.node.MaxInFlight = test.entryBytes, test.inFlight
 			answers := 0
-			var served [][]Pending
+			var served [][]config.Pending
 			for i, client := range test.clients {
 				q := put(i, uint64(i+1),
 					&kvpb.Timestamp{Wall: uint64(time.Now().Add(-time.Second).UnixNano())})
-				pending := []Pending{{Client: client, Request: q, Arrived: time.Now(),
+				pending := []config.Pending{{Client: client, Request: q, Arrived: time.Now(),
 					Reply: func(*kvpb.Response) { answers++ }}}
 				if queued, ok := r.Take(pending); !queued || !ok {
 					t.Fatal("a write was not taken")

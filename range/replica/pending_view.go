@@ -13,7 +13,7 @@ type pendingView struct{ e *evaluation }
 // Newest implements command.Pending.
 func (v pendingView) Newest(key []byte) (version mvcc.Version, sequence, applied uint64) {
 	r := v.e.r
-	if hook := r.node.hooks.read; hook != nil {
+	if hook := r.node.Hooks.Read; hook != nil {
 		hook()
 	}
 	r.mu.Lock()
@@ -50,7 +50,7 @@ func (v pendingView) Recent(key []byte, until hlc.Timestamp) (version mvcc.Versi
 	r := v.e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mu.pending.Newest(text(key)) != nil || !r.mu.leadership.is(v.e.epoch) {
+	if r.mu.pending.Newest(text(key)) != nil || !r.mu.leadership.Is(v.e.epoch) {
 		return mvcc.Version{}, false, false
 	}
 	known, ok := r.mu.recent.Find(text(key))
@@ -90,11 +90,11 @@ func (w *write) since(r *Replica) hlc.Timestamp {
 // serves. What was applied since may be an entry of a later leader, which has not applied it itself
 // yet: then a read there could miss what is acknowledged here.
 func (e *evaluation) answerDuplicate(w *write, response *kvpb.Response, sequence uint64) {
-	e.r.node.Metrics.duplicates.Inc()
+	e.r.node.Metrics.Writes.Duplicates.Inc()
 	a := answer{pending: w.pending, command: w.command, response: response, hold: e.Hold}
 	switch {
 	case sequence == 0 && !e.inEpoch():
-		e.refuse(w, e.r.notLeader(w.pending.Request))
+		e.refuse(w, e.r.refuse.NotLeader(w.pending.Request))
 	case sequence == 0:
 		e.ready = append(e.ready, a)
 	case sequence == e.proposal.sequence:
@@ -112,12 +112,12 @@ func (e *evaluation) wrote(w *write, ok bool, err error, response func() *kvpb.R
 		e.over = true
 		if !e.inEpoch() {
 			// What was read may be what another leader has made of it since: that is no damage.
-			e.refuse(w, e.r.notLeader(w.pending.Request))
+			e.refuse(w, e.r.refuse.NotLeader(w.pending.Request))
 			return nil
 		}
 		return err
 	case !ok:
-		e.refuse(w, e.r.notLeader(w.pending.Request))
+		e.refuse(w, e.r.refuse.NotLeader(w.pending.Request))
 		return nil
 	}
 	e.answerApplied(w, response())

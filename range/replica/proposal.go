@@ -5,6 +5,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -53,7 +54,7 @@ func (p *pendingEntry) onlyOf(client uint64) bool {
 
 // answer is a response that is ready, and may not be sent yet.
 type answer struct {
-	pending  Pending
+	pending  config.Pending
 	command  *command.Command
 	response *kvpb.Response
 	// hold, if not zero, is what every clock must have passed before.
@@ -85,14 +86,14 @@ type ending struct {
 // refusal is for what had no effect.
 func (end *ending) refusal(r *Replica, q *kvpb.Request) *kvpb.Response {
 	if end.stale != nil && q.GetGeneration() != end.stale.GetGeneration() {
-		return r.staleEpoch(q, end.stale)
+		return r.refuse.StaleEpoch(q, end.stale)
 	}
-	return r.notLeader(q)
+	return r.refuse.NotLeader(q)
 }
 
 // giveUpLocked forgets everything in flight.
 func (r *Replica) giveUpLocked(end *ending, o outcome) {
-	r.mu.leadership.endEpoch()
+	r.mu.leadership.EndEpoch()
 	for _, p := range r.mu.inFlight {
 		if o == outcomeUnknown {
 			end.unknown = append(end.unknown, p.answers...)
@@ -101,8 +102,8 @@ func (r *Replica) giveUpLocked(end *ending, o outcome) {
 		}
 		end.waiters = append(end.waiters, p.waiters...)
 		r.mu.reads.waiting -= len(p.waiters)
-		r.node.Metrics.proposals.Dec()
-		r.node.Metrics.pendingWrites.Sub(float64(len(p.writes)))
+		r.node.Metrics.Writes.Proposals.Dec()
+		r.node.Metrics.Writes.PendingWrites.Sub(float64(len(p.writes)))
 	}
 	clear(r.mu.inFlight)
 	r.mu.inFlight = r.mu.inFlight[:0]
@@ -119,7 +120,7 @@ func (r *Replica) giveUpLocked(end *ending, o outcome) {
 		// Its evaluation sees that the epoch is over, and answers its writes.
 		end.waiters = append(end.waiters, b.waiters...)
 		r.mu.reads.waiting -= len(b.waiters)
-		r.node.Metrics.pendingWrites.Sub(float64(len(b.writes)))
+		r.node.Metrics.Writes.PendingWrites.Sub(float64(len(b.writes)))
 		b.waiters, b.writes = nil, nil
 	}
 	r.mu.pending.Clear()
@@ -141,7 +142,7 @@ func (r *Replica) refuseQueueLocked(end *ending) {
 		r.attemptEndsLocked(&queued[i])
 	}
 	end.refusedWrites = append(end.refusedWrites, queued...)
-	r.node.Metrics.queued.Sub(float64(len(queued)))
+	r.node.Metrics.Writes.Queued.Sub(float64(len(queued)))
 }
 
 // finish answers all of it. No lock is held.
@@ -152,7 +153,7 @@ func (r *Replica) finish(end *ending) {
 			a.done(errOutcomeUnknown)
 			continue
 		}
-		r.reply(a.pending, a.command, r.unknownOutcome(a.pending.Request))
+		r.reply(a.pending, a.command, r.refuse.UnknownOutcome(a.pending.Request))
 	}
 	for i := range end.refused {
 		a := &end.refused[i]

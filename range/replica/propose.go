@@ -30,9 +30,9 @@ func (e *evaluation) propose() {
 	r.mu.Lock()
 	r.mu.building = nil
 	if len(e.again) > 0 {
-		if r.mu.leadership.is(e.epoch) && !e.over {
+		if r.mu.leadership.Is(e.epoch) && !e.over {
 			r.mu.queue.PushFront(e.again)
-			r.node.Metrics.queued.Add(float64(len(e.again)))
+			r.node.Metrics.Writes.Queued.Add(float64(len(e.again)))
 		} else {
 			end.refusedWrites = append(end.refusedWrites, e.again...)
 		}
@@ -40,11 +40,11 @@ func (e *evaluation) propose() {
 		e.again = e.again[:0]
 	}
 	switch {
-	case e.over || !r.mu.leadership.is(e.epoch):
+	case e.over || !r.mu.leadership.Is(e.epoch):
 		// Nothing was proposed, so nothing can come of it.
 		end.refused, end.waiters = p.answers, p.waiters
 		r.mu.reads.waiting -= len(p.waiters)
-		if r.mu.leadership.is(e.epoch) {
+		if r.mu.leadership.Is(e.epoch) {
 			// Its writes are on top of those that are pending; what lies below goes with them.
 			r.abandonLocked(&end, p)
 		}
@@ -58,7 +58,7 @@ func (e *evaluation) propose() {
 		r.finish(&end)
 		return
 	}
-	entry.Base = r.mu.base(e.epoch.term, &r.mu.applied)
+	entry.Base = r.mu.base(e.epoch.Term, &r.mu.applied)
 	entry.Closed = hlc.Max(entry.Closed, r.promiseLocked(closable, term))
 	r.mu.inFlight = append(r.mu.inFlight, p)
 	// What is evaluated next, and what others wait for, is not to wait for the rest of a pass.
@@ -72,26 +72,26 @@ func (e *evaluation) propose() {
 	}
 	r.mu.Unlock()
 
-	m := r.node.Metrics
-	m.proposals.Inc()
-	m.entryWrites.Observe(float64(len(p.answers)))
+	m := &r.node.Metrics.Writes
+	m.Proposals.Inc()
+	m.EntryWrites.Observe(float64(len(p.answers)))
 	data := entry.Encode()
-	m.entryBytes.Observe(float64(len(data)))
+	m.EntryBytes.Observe(float64(len(data)))
 	var err error
 	switch {
 	case e.change != nil:
-		err = r.group.ProposeChange(e.epoch.term, data, *e.change)
+		err = r.group.ProposeChange(e.epoch.Term, data, *e.change)
 	case pass != nil:
-		err = pass.Propose(e.epoch.term, data)
+		err = pass.Propose(e.epoch.Term, data)
 	default:
-		err = r.group.Propose(e.epoch.term, data)
+		err = r.group.Propose(e.epoch.Term, data)
 	}
 	if err != nil {
 		r.node.Logger.Debug("not proposed", "partition", r.id, "error", err)
 		r.mu.Lock()
-		if r.mu.leadership.is(e.epoch) {
+		if r.mu.leadership.Is(e.epoch) {
 			r.mu.inFlight = r.mu.inFlight[:len(r.mu.inFlight)-1]
-			m.proposals.Dec()
+			m.Proposals.Dec()
 			end.refused, end.waiters = p.answers, p.waiters
 			r.mu.reads.waiting -= len(p.waiters)
 			r.abandonLocked(&end, p)
@@ -104,7 +104,7 @@ func (e *evaluation) propose() {
 // abandonLocked gives up a proposal whose writes are pending, and which is neither building nor in
 // flight, and all that is in flight with it.
 func (r *Replica) abandonLocked(end *ending, p *pendingEntry) {
-	r.node.Metrics.pendingWrites.Sub(float64(len(p.writes)))
+	r.node.Metrics.Writes.PendingWrites.Sub(float64(len(p.writes)))
 	r.giveUpLocked(end, outcomeUnknown)
 	r.raiseBarrierLocked()
 }

@@ -5,12 +5,13 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 )
 
 // write is one queued command: a client's, or one of this package's own.
 type write struct {
-	pending Pending
+	pending config.Pending
 	command *command.Command
 	session hlc.Timestamp
 	// size is about how many bytes it adds to an entry.
@@ -50,7 +51,7 @@ func (w *write) alone() bool {
 func (w *write) thaws() bool { return w.internal != nil && w.internal.thaws }
 
 // expired says that the client does not wait for the answer any more.
-func expired(p *Pending, now time.Time) bool {
+func expired(p *config.Pending, now time.Time) bool {
 	t := p.Request.GetTimeoutMicros()
 	return t != 0 && t < uint64(1<<62)/1000 && now.Sub(p.Arrived) > time.Duration(t)*time.Microsecond
 }

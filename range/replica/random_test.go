@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -129,13 +130,13 @@ type history struct {
 func newHistory(t *rapid.T) *history {
 	h := &history{t: t, seen: map[string]hlc.Timestamp{},
 		gone: map[string]hlc.Timestamp{}, versions: map[string][]modelVersion{}}
-	h.c = newTestCluster(t, 3, Limits{MaxInFlight: rapid.IntRange(1, 3).Draw(t, "in flight"),
+	h.c = newTestCluster(t, 3, config.Limits{MaxInFlight: rapid.IntRange(1, 3).Draw(t, "in flight"),
 		MaxEntryBytes: 200, MaxQueuedWrites: 6,
 		LoadTableBytes: rapid.SampledFrom([]int{1, 1 << 20}).Draw(t, "table bytes")})
 	for i, m := range h.c.members {
 		m.skew = time.Duration(i-1) * 90 * time.Millisecond
 		// A snapshot has a table for each version, or two.
-		m.node.hooks.tableBytes, m.replica.snapshots.TableBytes = 1, 1
+		m.node.Hooks.TableBytes, m.replica.snapshots.TableBytes = 1, 1
 	}
 	for i := range h.clients {
 		// They have asked for Now. (A session of zero proves nothing about what was collected.)
@@ -155,7 +156,7 @@ func (h *history) advance(d time.Duration) {
 func (h *history) send(m *member, client int, q *kvpb.Request, answered func(*kvpb.Response)) {
 	h.step++
 	replies := 0
-	m.replica.Submit([]Pending{{Client: uint64(client + 1), Request: q, Arrived: time.Now(),
+	m.replica.Submit([]config.Pending{{Client: uint64(client + 1), Request: q, Arrived: time.Now(),
 		Reply: func(response *kvpb.Response) {
 			response = kept(response)
 			// All goroutines have ended before the next step begins, so nothing else runs; but several

@@ -8,6 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
+	"github.com/tidemarkdb/tidemark/range/replica/leadership"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -41,7 +43,7 @@ import (
 // below it is removed. So is the generation of the descriptor: what splits off may leave this node
 // as soon as that is applied here.
 type read struct {
-	pending Pending
+	pending config.Pending
 	command *command.Command
 	// part is set if it is one of several partitions that are read together: it is not served by
 	// itself.
@@ -64,7 +66,7 @@ type read struct {
 	limit     hlc.Timestamp
 	// expiries is what limit is for expiries.
 	expiries   hlc.Timestamp
-	epoch      Epoch
+	epoch      leadership.Epoch
 	descriptor *clusterpb.Partition
 	// restarts counts how often it began anew.
 	restarts int
@@ -132,7 +134,7 @@ func (r *Replica) checkRead(rd *read) *kvpb.Response {
 		problem = rd.checkContext(context)
 	}
 	if problem != nil {
-		return r.refuseProblem(q, problem)
+		return r.refuse.Problem(q, problem)
 	}
 	if of := asked.Refresh; of != nil {
 		rd.detail()
@@ -145,22 +147,17 @@ func (r *Replica) checkRead(rd *read) *kvpb.Response {
 	// INVARIANT: the clock is read before leadership is proved.
 	var sure bool
 	if rd.chosen, sure = r.node.Clock.Reading(); !sure {
-		return r.untrustedClock(q)
+		return r.refuse.UntrustedClock(q)
 	}
 	if context != nil && rd.observed.IsZero() {
 		rd.observed = rd.chosen
 	}
-	if !r.checkAhead(rd.session, rd.chosen) {
-		return command.Refusing(newError(q, kvpb.ErrorCode_CLOCK_SKEW,
-			"partition %s: the session's timestamp %s is too far ahead of this server's clock; check "+
-				"the time synchronisation of the servers",
-			r.id, rd.session), rd.session, hlc.Timestamp{})
+	if !r.node.CheckAhead(rd.session, rd.chosen) {
+		return r.refuse.SessionAhead(q, rd.session)
 	}
 	if !rd.at.IsZero() {
-		if !r.checkAhead(rd.at, rd.chosen) {
-			return command.Refusing(newError(q, kvpb.ErrorCode_TIMESTAMP_IN_FUTURE,
-				"partition %s: it cannot be read at %s yet, the clock stands at %s",
-				r.id, rd.at, rd.chosen), rd.at, rd.chosen)
+		if !r.node.CheckAhead(rd.at, rd.chosen) {
+			return r.refuse.InFuture(q, rd.at, rd.chosen)
 		}
 		return r.TooOld(q, rd.oldest(rd.at))
 	}
@@ -171,15 +168,12 @@ func (r *Replica) checkRead(rd *read) *kvpb.Response {
 	return nil
 }
 
-// TooOld refuses what garbage collection has made unreadable.
+// TooOld refuses what garbage collection has made unreadable; nil if it can be read.
 func (r *Replica) TooOld(q *kvpb.Request, at hlc.Timestamp) *kvpb.Response {
-	threshold := *r.threshold.Load()
-	if !at.Less(threshold) {
-		return nil
+	if threshold := *r.threshold.Load(); at.Less(threshold) {
+		return r.refuse.TooOld(q, at, threshold)
 	}
-	return command.Refusing(newError(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
-		"partition %s: it cannot be read at %s any more, versions are kept since %s", r.id, at,
-		threshold), at, threshold)
+	return nil
 }
 
 // admit takes a read into the leadership of provedTerm, if proved; without a proof it asks for one.
@@ -189,44 +183,37 @@ func (r *Replica) admit(rd *read, provedTerm uint64, proved bool) {
 	lowDue := r.lowDueLocked()
 	l, d := r.mu.leadership, r.Descriptor()
 	switch {
-	case r.mu.failed != nil:
+	case r.unavailableLocked() != nil:
+		u := r.unavailableLocked()
 		r.mu.Unlock()
-		r.endRead(rd, r.failedError(q))
-		return
-	case r.closed.Load():
-		r.mu.Unlock()
-		r.endRead(rd, r.goneError(q))
-		return
-	case r.consumedBy.Load() != nil:
-		r.mu.Unlock()
-		r.endRead(rd, r.staleEpoch(q, r.consumedBy.Load()))
+		r.endRead(rd, u.refuse(r, q))
 		return
 	case !l.IsLeader || (q.Term != 0 && q.Term != l.Term) || (rd.term != 0 && rd.term != l.Term):
 		r.mu.Unlock()
 		r.group.Wake()
-		r.endRead(rd, r.notLeader(q))
+		r.endRead(rd, r.refuse.NotLeader(q))
 		return
 	case q.Generation != d.Generation:
 		r.mu.Unlock()
-		r.endRead(rd, r.staleEpoch(q, d))
+		r.endRead(rd, r.refuse.StaleEpoch(q, d))
 		return
 	case lowDue:
 		r.mu.Unlock()
-		r.endRead(rd, r.unbelievedClock(q))
+		r.endRead(rd, r.refuse.UnbelievedClock(q))
 		return
 	case rd.under != nil && !r.isLeadershipLocked(rd.under):
 		r.mu.Unlock()
-		r.endRead(rd, r.leadershipError(q, nil))
+		r.endRead(rd, r.refuse.LeadershipChanged(q, nil))
 		return
-	case rd.term != 0 && !(proved && provedTerm == l.Term && r.mu.leadership.serving):
+	case rd.term != 0 && !(proved && provedTerm == l.Term && r.mu.leadership.Serving()):
 		// It has its proof, but the gate is closed: the outcome of something is open.
 		r.mu.Unlock()
-		r.endRead(rd, r.notLeader(q))
+		r.endRead(rd, r.refuse.NotLeader(q))
 		return
 	}
 	var step readStep
-	if proved && provedTerm == l.Term && r.mu.leadership.serving {
-		rd.descriptor, rd.epoch = d, r.mu.leadership.epoch()
+	if proved && provedTerm == l.Term && r.mu.leadership.Serving() {
+		rd.descriptor, rd.epoch = d, r.mu.leadership.Epoch()
 		step = r.registerLocked(rd)
 	} else {
 		step = r.proveLocked(rd)
@@ -242,7 +229,7 @@ func (r *Replica) proveLocked(rd *read) readStep {
 	case rd.part != nil && !rd.part.waits():
 		return readStep{do: readLeave}
 	case r.tooManyReadsLocked():
-		return refuseStep(r.overloaded(rd.pending.Request,
+		return refuseStep(r.refuse.Overloaded(rd.pending.Request,
 			"reads wait for a confirmation of its leadership"))
 	}
 	rd.term = r.mu.leadership.Term
@@ -279,15 +266,15 @@ func (r *Replica) confirmed(reads []*read, err error) {
 			case err == nil:
 				r.admit(rd, rd.term, true)
 			case r.Leadership().IsLeader:
-				r.endRead(rd, r.unconfirmed(rd.pending.Request, err))
+				r.endRead(rd, r.refuse.Unconfirmed(rd.pending.Request, err))
 			default:
-				r.endRead(rd, r.notLeader(rd.pending.Request))
+				r.endRead(rd, r.refuse.NotLeader(rd.pending.Request))
 			}
 		}
 	}
 	if !r.goActive(resume) {
 		for _, rd := range reads {
-			r.endRead(rd, r.overloaded(rd.pending.Request, "reads are being served by this server"))
+			r.endRead(rd, r.refuse.Overloaded(rd.pending.Request, "reads are being served by this server"))
 		}
 		r.confirm()
 	}
@@ -296,7 +283,7 @@ func (r *Replica) confirmed(reads []*read, err error) {
 // registerAgain registers a read that has waited, if it was not for nothing.
 func (r *Replica) registerAgain(rd *read) {
 	r.mu.Lock()
-	if !r.mu.leadership.is(rd.epoch) {
+	if !r.mu.leadership.Is(rd.epoch) {
 		r.mu.Unlock()
 		if moved := r.moved(rd); moved != nil {
 			r.endRead(rd, moved)
@@ -316,13 +303,13 @@ func (r *Replica) registerLocked(rd *read) readStep {
 	rd.timestamp = r.chooseLocked(rd)
 	if rd.latest() && rd.wait.Settled.IsZero() && rd.wait.Committed.IsZero() &&
 		rd.chosen.Less(rd.timestamp) {
-		r.node.Metrics.readsRestarted.Inc()
+		r.node.Metrics.Reads.Restarted.Inc()
 	}
 	if early := r.earlyLocked(rd.timestamp); early > 0 && !rd.momentOnly {
 		if rd.term == 0 {
 			return r.proveLocked(rd) // which makes the lease longer
 		}
-		return refuseStep(r.earlyError(rd.pending.Request, rd.timestamp, early))
+		return refuseStep(r.refuse.BeyondLease(rd.pending.Request, rd.timestamp, early))
 	}
 	wait := r.placeLocked(rd)
 	if r.mu.locks.Len() != 0 {
@@ -336,11 +323,11 @@ func (r *Replica) registerLocked(rd *read) readStep {
 	case rd.part != nil && !rd.part.waits():
 		return readStep{do: readLeave}
 	case r.tooManyReadsLocked():
-		return refuseStep(r.overloaded(rd.pending.Request, "reads wait for writes in flight"))
+		return refuseStep(r.refuse.Overloaded(rd.pending.Request, "reads wait for writes in flight"))
 	}
 	r.mu.reads.waiting++
 	wait.waiters = append(wait.waiters, rd)
-	r.node.Metrics.readsWaited.Inc()
+	r.node.Metrics.Reads.Waited.Inc()
 	if r.mu.open != nil && r.mu.open.proposal == wait {
 		return readStep{do: readKick}
 	}
@@ -365,7 +352,7 @@ func (r *Replica) chooseLocked(rd *read) hlc.Timestamp {
 // resumeRead goes on with a read whose wait is over: what it waited for is applied.
 func (r *Replica) resumeRead(rd *read) {
 	if !r.goActive(func() { r.resumed(rd) }) {
-		r.endRead(rd, r.overloaded(rd.pending.Request, "reads are being served by this server"))
+		r.endRead(rd, r.refuse.Overloaded(rd.pending.Request, "reads are being served by this server"))
 	}
 }
 
@@ -390,7 +377,7 @@ func (r *Replica) resumed(rd *read) {
 // refuseRead answers a read that cannot be served any more: what it waited for has an unknown
 // outcome.
 func (r *Replica) refuseRead(rd *read) {
-	r.endRead(rd, r.notLeader(rd.pending.Request))
+	r.endRead(rd, r.refuse.NotLeader(rd.pending.Request))
 }
 
 // endRead answers a read.
@@ -403,7 +390,7 @@ func (r *Replica) endRead(rd *read, response *kvpb.Response) {
 // it.
 func (r *Replica) answerRead(rd *read, response *kvpb.Response) {
 	if rd.part != nil {
-		r.node.Metrics.answered(rd.command, response)
+		r.node.Metrics.Answered(rd.command, response)
 		rd.part.refused(response)
 		return
 	}
@@ -428,7 +415,7 @@ func (r *Replica) serve(rd *read) {
 		r.work.span(began)
 	}) {
 		r.endRead(rd,
-			r.overloaded(rd.pending.Request, "reads of many rows are being served by this server"))
+			r.refuse.Overloaded(rd.pending.Request, "reads of many rows are being served by this server"))
 	}
 }
 
@@ -437,7 +424,7 @@ var views = sync.Pool{New: func() any { return new(command.View) }}
 
 func (r *Replica) serveNow(rd *read) {
 	if rd.pending.Request.TimeoutMicros != 0 && expired(&rd.pending, time.Now()) {
-		r.endRead(rd, r.deadlineExceeded(rd.pending.Request))
+		r.endRead(rd, r.refuse.DeadlineExceeded(rd.pending.Request))
 		return
 	}
 	if rd.pending.Request.Admit {
@@ -478,17 +465,17 @@ func (r *Replica) serveNow(rd *read) {
 		return
 	}
 	switch {
-	case rd.closed != nil && rd.epoch == (Epoch{}): // counted
+	case rd.closed != nil && rd.epoch == (leadership.Epoch{}): // counted
 	case rd.term == 0:
-		r.node.Metrics.readsLease.Inc()
+		r.node.Metrics.Reads.Lease.Inc()
 	default:
-		r.node.Metrics.readsReadIndex.Inc()
+		r.node.Metrics.Reads.ReadIndex.Inc()
 	}
 	if rd.closed != nil {
 		response.ReadAt = wire.ToTimestamp(rd.timestamp)
 	}
 	if response.Now == nil || response.Now.Wall == 0 {
-		r.node.tell(response, rd.timestamp)
+		r.node.Tell(response, rd.timestamp)
 	}
 	r.work.read(response)
 	r.endRead(rd, response)
@@ -503,14 +490,14 @@ const maxRestarts = 3
 // restart begins a read anew, with a later timestamp.
 func (r *Replica) restart(rd *read) {
 	rd.restarts++
-	r.node.Metrics.readsMovedCollected.Inc()
+	r.node.Metrics.Reads.MovedCollected.Inc()
 	rd.term = 0
 	if rd.lockedReading != &plainReading {
 		rd.wait.Settled, rd.wait.Committed = hlc.Timestamp{}, hlc.Timestamp{}
 	}
 	now, sure := r.node.Clock.Reading()
 	if !sure {
-		r.endRead(rd, r.untrustedClock(rd.pending.Request))
+		r.endRead(rd, r.refuse.UntrustedClock(rd.pending.Request))
 		return
 	}
 	rd.chosen = hlc.Max(now, rd.session)
@@ -539,16 +526,9 @@ func asUncertainty(err error) *mvcc.UncertaintyError {
 // failedRead is the answer to a read that ended in an error.
 func (r *Replica) failedRead(rd *read, err error) *kvpb.Response {
 	if u := asUncertainty(err); u != nil {
-		what := "a version at %s may have been written"
-		if u.Expiry {
-			what = "that a value expired at %s may have been seen"
-		}
-		return command.Refusing(newError(rd.pending.Request, kvpb.ErrorCode_UNCERTAIN,
-			"partition %s: "+what+" before the read at %s began; read again at that timestamp", r.id,
-			u.Timestamp, rd.timestamp),
-			rd.timestamp, u.Timestamp)
+		return r.refuse.Uncertain(rd.pending.Request, rd.timestamp, u.Timestamp, u.Expiry)
 	}
-	return r.readError(rd.pending.Request, err)
+	return r.refuse.ReadError(rd.pending.Request, err)
 }
 
 // isValue says that a version is there to be read.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -32,7 +33,7 @@ func TestReadDuringInstall(t *testing.T) {
 			answers := make(chan *kvpb.Response, 1)
 			to.replica.active.Add(1)
 			to.replica.serveNow(&read{command: command.Of(q), descriptor: to.replica.Descriptor(),
-				timestamp: at, lockedReading: &plainReading, pending: Pending{Client: 1, Request: q,
+				timestamp: at, lockedReading: &plainReading, pending: config.Pending{Client: 1, Request: q,
 					Arrived: time.Now(), Reply: func(a *kvpb.Response) { answers <- kept(a) }}})
 			answer := <-answers
 			return string(answer.GetGet().GetValue()) + answer.GetError().GetMessage(), nil

@@ -22,7 +22,7 @@ func (r *Replica) placeLocked(rd *read) *pendingEntry {
 		// be known to have expired. This one's reads are below what its clock shows.
 		rd.expiries = r.servedBeforeLocked()
 	case !rd.uncertainUntil.IsZero():
-		earlier := hlc.Max(rd.observed, hlc.Max(r.mu.leadership.low, r.mu.foreign))
+		earlier := hlc.Max(rd.observed, hlc.Max(r.mu.leadership.Low(), r.mu.foreign))
 		rd.limit = hlc.Min(rd.uncertainUntil, earlier)
 		rd.expiries = rd.limit
 	}
@@ -58,7 +58,7 @@ func (r *Replica) placeLocked(rd *read) *pendingEntry {
 
 // servedBeforeLocked is at or above all that earlier leaders have served.
 func (r *Replica) servedBeforeLocked() hlc.Timestamp {
-	return hlc.Max(r.mu.leadership.low, r.mu.applied.Closed)
+	return hlc.Max(r.mu.leadership.Low(), r.mu.applied.Closed)
 }
 
 // belowPending says that the read is of the latest value of one key, and does not wait for pending

@@ -13,41 +13,35 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
 	"github.com/tidemarkdb/tidemark/range/replica/closing"
-	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/commitwait"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/replica/gc"
+	"github.com/tidemarkdb/tidemark/range/replica/leadership"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/refusal"
 	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/range/replica/snapshot"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/range/replica/tscache"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
-	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
 // Replica is one node's copy of a partition. It implements group.StateMachine.
 type Replica struct {
 	node  *Node
-	group Group
+	group config.Group
 	state *engine.State
 	id    keys.PartitionID
 	self  keys.ReplicaID
 	// appliedKey is the state key of the applied record.
 	appliedKey []byte
 
-	// What descriptor points to is never changed.
-	descriptor atomic.Pointer[clusterpb.Partition]
-	// descriptorAt is the index of the entry that has brought it, or a later one.
-	descriptorAt atomic.Uint64
-	// coming is the generation of the descriptor that is to follow, if a part of what the present one
-	// names is going from the state. It may be an earlier one.
-	coming atomic.Uint64
+	published
 	// applying is locked while entries are applied. consumed says that none is any more: another
-	// partition has this one's span. consumedBy is that, as soon as it serves the span.
-	applying   chanMutex
-	consumed   atomic.Bool
-	consumedBy atomic.Pointer[clusterpb.Partition]
+	// partition has this one's span.
+	applying chanMutex
+	consumed atomic.Bool
 	// threshold is the garbage collection threshold: nothing below it can be read. Never nil.
 	threshold atomic.Pointer[hlc.Timestamp]
 	// closedLag is a time.Duration; 0 is the default, and negative that nothing is closed.
@@ -59,6 +53,7 @@ type Replica struct {
 	// vacant is what is known of spans without values (vacancy.go).
 	vacant vacant.Memory
 
+	refuse    refusal.Refuser
 	snapshots *snapshot.Receiver
 	reshape   *reshape.Reshaper
 	gc        *gc.Collector
@@ -68,10 +63,7 @@ type Replica struct {
 	// What commit wait holds back.
 	heldAnswers, heldReads commitwait.Queue
 
-	// active counts what Close waits for: calls of Submit, and reads that are not answered.
-	active  atomic.Int64
-	closed  atomic.Bool
-	drained atomic.Pointer[chan struct{}]
+	life
 
 	// mu guards what makes this one state machine. Each field is a room of its own, without a lock.
 	mu struct {
@@ -80,7 +72,7 @@ type Replica struct {
 		applied storage.Record
 		// failed is why nothing is applied any more.
 		failed     error
-		leadership leadership
+		leadership leadership.State
 		pipeline
 		// pending are the writes that are evaluated and not applied.
 		pending proposal.Pending
@@ -128,22 +120,24 @@ func New(c Config) (*Replica, error) {
 		applying:   newChanMutex(),
 		appliedKey: keys.LocalKey(keys.PartitionID(c.Partition.Id), keys.SuffixApplied),
 	}
+	r.refuse = refusal.Refuser{Partition: r.id, Self: r.self, Group: r.group, Node: &c.Node.Node,
+		Descriptor: r.Descriptor}
 	if c.GCWindow == 0 {
 		c.GCWindow = time.Hour
 	}
 	r.reshape = reshape.New(reshaped{r}, c.State, c.Node.counting)
 	r.gc = gc.New(gc.Config{Replica: collected{r}, State: c.State, Clock: c.Node.Clock,
-		Metrics: c.Node.Metrics.gc, Resolver: c.Node.Resolver, DiskFull: c.Node.DiskFull,
+		Metrics: c.Node.Metrics.GC, Resolver: c.Node.Resolver, DiskFull: c.Node.DiskFull,
 		Window: c.GCWindow})
 	r.snapshots = snapshot.NewReceiver(r, c.State, &c.Node.Spans, c.Node.DiskFull,
-		c.Node.hooks.tableBytes)
+		c.Node.Hooks.TableBytes)
 	r.commitWait.Store(c.CommitWait)
 	r.defaultTTL.Store(int64(c.DefaultTTL))
 	r.mu.locks.Init(&c.Node.locking, r, r.id, c.Partition.GetKeyspace())
 	r.vacant.Init(c.Node.vacant, c.Node.VacantRun)
-	manual := func() bool { return c.Node.hooks.lockTime != nil }
-	r.heldAnswers.Init(&c.Node.waits, heldMost, manual)
-	r.heldReads.Init(&c.Node.waits, c.Node.MaxWaitingReads, manual)
+	manual := func() bool { return c.Node.Hooks.LockTime != nil }
+	r.heldAnswers.Init(&c.Node.Waits, heldMost, manual)
+	r.heldReads.Init(&c.Node.Waits, c.Node.MaxWaitingReads, manual)
 	r.mu.cache = tscache.New(c.Node.TimestampCacheSlots, c.Node.reads)
 	r.mu.queue = proposal.NewQueue(&writeBuffers)
 	r.mu.recent = proposal.NewRecent(c.Node.RecentSlots, c.Node.recent)
@@ -244,7 +238,7 @@ func (r *Replica) Leadership() group.Leadership {
 func (r *Replica) Serving() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.mu.leadership.serving
+	return r.mu.leadership.Serving()
 }
 
 // Applied returns the index and term of the last applied entry.
@@ -267,41 +261,18 @@ func (r *Replica) DurableApplied() (uint64, error) {
 	return a.Index, nil
 }
 
-// enter announces a user, until exit. It returns false when the replica is closed.
-func (r *Replica) enter() bool {
-	r.active.Add(1)
-	if r.closed.Load() {
-		r.exit()
-		return false
-	}
-	return true
-}
-
-func (r *Replica) exit() {
-	if r.active.Add(-1) == 0 && r.closed.Load() {
-		if drained := r.drained.Load(); drained != nil {
-			select {
-			case *drained <- struct{}{}:
-			default:
-			}
-		}
-	}
-}
-
 // Close ends the replica: everything is answered, and nothing touches the state database after it
 // returns. The group is stopped before it: it must call no more, and must have called what it was
 // given. Close may be called again.
 func (r *Replica) Close() error {
-	drained := make(chan struct{}, 1)
-	if !r.drained.CompareAndSwap(nil, &drained) {
+	if !r.beginClose() {
 		return nil
 	}
-	r.closed.Store(true)
 	r.mu.Lock()
 	var end ending
 	r.giveUpLocked(&end, outcomeUnknown)
 	r.refuseQueueLocked(&end)
-	r.mu.leadership.close()
+	r.mu.leadership.Close()
 	r.endClosedLocked(&end)
 	r.mu.closing.Awake()
 	r.mu.locks.Close()
@@ -313,9 +284,7 @@ func (r *Replica) Close() error {
 	for _, rd := range confirming {
 		r.refuseRead(rd)
 	}
-	for r.active.Load() > 0 {
-		<-drained
-	}
+	r.drain()
 	r.vacant.Reset()
 	return nil
 }
@@ -359,19 +328,3 @@ func newChanMutex() chanMutex { return make(chanMutex, 1) }
 func (t chanMutex) lock() { t <- struct{}{} }
 
 func (t chanMutex) unlock() { <-t }
-
-// Asked notes requests of the foreground as load: reads, writes, locks of small transactions. The
-// requests by which large transactions take their locks do not count, nor what goes with them:
-// heartbeats, pushes, ends, resolutions. (Their reads do, but they are over by then.) The requests
-// may be hostile, but have commands.
-func (n *Node) Asked(batch []*kvpb.Request, now time.Time) {
-	if n.load.Noted(now) {
-		return
-	}
-	for _, q := range batch {
-		if command.Of(q).IsForeground(q) {
-			n.load.Note(now)
-			return
-		}
-	}
-}

@@ -86,7 +86,7 @@ func (r *Replica) holdLocked() (over *pendingEntry) {
 		r.mu.holding = nil
 		r.mu.reads.waiting -= len(held.waiters)
 		return held
-	case frozen && r.mu.leadership.serving && held == nil:
+	case frozen && r.mu.leadership.Serving() && held == nil:
 		r.mu.holding = &pendingEntry{standing: true}
 	}
 	return nil

@@ -70,10 +70,10 @@ func (e *evaluation) resolve(w *write) error {
 	}
 	switch {
 	case e.over:
-		e.refuse(w, r.notLeader(q))
+		e.refuse(w, r.refuse.NotLeader(q))
 	case wait != nil:
 		r.mu.Lock()
-		if !r.mu.leadership.is(e.epoch) || !r.mu.locks.Has(wait) ||
+		if !r.mu.leadership.Is(e.epoch) || !r.mu.locks.Has(wait) ||
 			wait.InFlight() != (until == concurrency.UntilApplied) {
 			r.mu.Unlock()
 			e.again = append(e.again, *w)
@@ -120,7 +120,7 @@ func (b *resolution) transaction(of *kvpb.Resolution) error {
 	commit := wire.FromTimestamp(status.GetTimestamp())
 	committed := status.GetState() == kvpb.TransactionState_COMMITTED
 	r.mu.Lock()
-	if !r.mu.leadership.is(e.epoch) {
+	if !r.mu.leadership.Is(e.epoch) {
 		r.mu.Unlock()
 		e.over = true
 		return nil
@@ -227,15 +227,15 @@ func decided(locks *concurrency.Manager, of *kvpb.Resolution) (found *concurrenc
 
 // end stages the end of one lock.
 func (b *resolution) end(l *lock, committed bool, commit hlc.Timestamp) error {
-	e, m := b.e, b.e.r.node.Metrics
+	e, m := b.e, &b.e.r.node.Metrics.Transactions
 	key := []byte(l.Key)
 	switch {
 	case !committed:
-		m.locksAborted.Inc()
+		m.LocksAborted.Inc()
 	case commit.Less(l.Applied.Prepared):
-		m.locksLate.Inc()
+		m.LocksLate.Inc()
 	default:
-		m.locksCommitted.Inc()
+		m.LocksCommitted.Inc()
 		if l.Applied.Writes() {
 			if err := e.turnIntoVersion(key, l, commit); err != nil {
 				return err

@@ -17,6 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -139,7 +140,7 @@ func (s *scenario) run(d *datadriven.TestData) string {
 	switch d.Cmd {
 	case "new":
 		s.close()
-		s.c = newTestCluster(s.t, option(s.t, d, "replicas", 2), Limits{
+		s.c = newTestCluster(s.t, option(s.t, d, "replicas", 2), config.Limits{
 			MaxQueuedWrites: option(s.t, d, "queued", 0), MaxInFlight: option(s.t, d, "in-flight", 0),
 			MaxEntryBytes: option(s.t, d, "entry-bytes", 0),
 			MaxSpanLocks:  option(s.t, d, "spans", 0), TotalSpanLocks: option(s.t, d, "all-spans", 0)})
@@ -160,7 +161,7 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		fmt.Fprintf(&out, "group asked to hand over to %v\n", m.transfers)
 		m.mu.Unlock()
 	case "submit":
-		var pending []Pending
+		var pending []config.Pending
 		for _, line := range strings.Split(d.Input, "\n") {
 			pending = append(pending, s.parseRequest(line))
 		}
@@ -328,8 +329,8 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		s.c.limits = txn.Limits{Age: ms("age"), Idle: ms("idle")}
 	case "restarts":
 		m := s.member(d, "").node.Metrics
-		for why, counter := range []prometheus.Counter{m.readsMovedUncertain, m.readsMovedCommit,
-			m.readsMovedCollected} {
+		for why, counter := range []prometheus.Counter{m.Reads.MovedUncertain, m.Reads.MovedCommit,
+			m.Reads.MovedCollected} {
 			var counted dto.Metric
 			if err := counter.Write(&counted); err != nil {
 				return err.Error()
@@ -350,7 +351,7 @@ func (s *scenario) run(d *datadriven.TestData) string {
 			r.mu.Lock()
 		}
 		fmt.Fprintf(&out, "serving %t, queued %d, in flight %d, pending keys %d\n",
-			r.mu.leadership.serving, r.mu.queue.Len(), len(r.mu.inFlight), r.mu.pending.Len())
+			r.mu.leadership.Serving(), r.mu.queue.Len(), len(r.mu.inFlight), r.mu.pending.Len())
 		r.mu.Unlock()
 	case "compare":
 		var first [2]uint64
@@ -428,10 +429,10 @@ func (s *scenario) auto(out *strings.Builder, run func(context.Context, *Replica
 // what writes values takes ttl=MS, or ttl=never; and for each: client=N seq=N term=N generation=N
 // session=T timeout=MICROS arrived=-MS. Timestamps are milliseconds since the epoch. Without seq
 // the sequence is the number of the request.
-func (s *scenario) parseRequest(line string) Pending {
+func (s *scenario) parseRequest(line string) config.Pending {
 	s.id++
 	q := &kvpb.Request{Id: s.id, Partition: 100, Generation: 1, Term: s.c.term, Sequence: s.id}
-	p := Pending{Client: 1, Request: q, Reply: s.answers.reply, Arrived: time.Now()}
+	p := config.Pending{Client: 1, Request: q, Reply: s.answers.reply, Arrived: time.Now()}
 	var words []string
 	options := map[string]string{}
 	for _, word := range strings.Fields(line) {

@@ -16,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/replica/snapshot"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 )
@@ -73,7 +74,7 @@ func TestSnapshotDamageIsNoticed(t *testing.T) {
 func TestSnapshotSurvivesCrash(t *testing.T) {
 	stream, index, term := sampleSnapshot(t)
 	fs := vfs.NewCrashableMem()
-	node := &Node{Clock: hlc.NewClock(nil, nil)}
+	node := &Node{Node: config.Node{Clock: hlc.NewClock(nil, nil)}}
 	if err := node.Prepare(); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,7 @@ func TestSnapshotSurvivesCrash(t *testing.T) {
 // Destroy removes a partition for good, and nothing of its neighbours.
 func TestDestroy(t *testing.T) {
 	fs := vfs.NewCrashableMem()
-	c := newTestCluster(t, 1, Limits{})
+	c := newTestCluster(t, 1, config.Limits{})
 	defer c.close()
 	state, err := engine.OpenState(engine.Options{FS: fs, Dir: "state"})
 	if err != nil {
@@ -237,7 +238,8 @@ func TestSnapshotWithoutRoom(t *testing.T) {
 		mem := vfs.NewMem()
 		var room atomic.Int64
 		var full bool
-		node := &Node{Clock: hlc.NewClock(nil, nil), DiskFull: func() bool { return full }}
+		node := &Node{Node: config.Node{Clock: hlc.NewClock(nil, nil),
+			Disks: config.Disks{DiskFull: func() bool { return full }}}}
 		if err := node.Prepare(); err != nil {
 			t.Fatal(err)
 		}

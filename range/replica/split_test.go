@@ -16,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -43,7 +44,7 @@ type splitTest struct {
 }
 
 func newSplitTest(t *testing.T, replicas int) *splitTest {
-	s := &splitTest{testCluster: newTestCluster(t, replicas, Limits{}), t: t}
+	s := &splitTest{testCluster: newTestCluster(t, replicas, config.Limits{}), t: t}
 	s.auto = true
 	s.elect(s.members[0])
 	s.members[0].catchUp(-1)
@@ -61,7 +62,7 @@ func (s *splitTest) askOf(r *Replica, generation uint64, q *kvpb.Request) *kvpb.
 	s.sequence++
 	q.Sequence, q.Generation, q.Term = s.sequence, generation, r.Leadership().Term
 	answers := make(chan *kvpb.Response, 1)
-	r.Submit([]Pending{{Client: 1, Request: q,
+	r.Submit([]config.Pending{{Client: 1, Request: q,
 		Reply: func(a *kvpb.Response) { answers <- a }, Arrived: time.Now()}})
 	return <-answers
 }
@@ -306,7 +307,7 @@ func TestSplitHoldsWhatComes(t *testing.T) {
 	answers := make(chan *kvpb.Response, 3)
 	for i, q := range []*kvpb.Request{getOf("x"), getOf("b"), putOf("x", "during")} {
 		q.Generation, q.Term, q.Sequence = 1, 1, uint64(100+i)
-		m.replica.Submit([]Pending{{Client: 1, Request: q, Arrived: time.Now(),
+		m.replica.Submit([]config.Pending{{Client: 1, Request: q, Arrived: time.Now(),
 			Reply: func(a *kvpb.Response) { answers <- a }}})
 	}
 	s.settle()
@@ -500,7 +501,7 @@ func TestReadAcrossSplit(t *testing.T) {
 	answers := make(chan *kvpb.Response, 1)
 	m.replica.active.Add(1)
 	m.replica.serveNow(&read{command: command.Of(q), descriptor: old, timestamp: m.node.Clock.Now(),
-		lockedReading: &plainReading, pending: Pending{Client: 1, Request: q, Arrived: time.Now(),
+		lockedReading: &plainReading, pending: config.Pending{Client: 1, Request: q, Arrived: time.Now(),
 			Reply: func(a *kvpb.Response) { answers <- a }}})
 	if a := <-answers; a.GetError().GetCode() != kvpb.ErrorCode_STALE_EPOCH {
 		t.Errorf("answered with %v", a)

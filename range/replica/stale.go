@@ -1,94 +1,47 @@
 package replica
 
 import (
-	"bytes"
-	"fmt"
-
-	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
-
-// staleEpoch is for a request that was routed by another descriptor.
-func (r *Replica) staleEpoch(request *kvpb.Request,
-	descriptor *clusterpb.Partition) *kvpb.Response {
-	response := newError(request, kvpb.ErrorCode_STALE_EPOCH,
-		"partition %s: the request was routed by generation %d, it is at %d", r.id,
-		request.GetGeneration(), descriptor.GetGeneration())
-	if id := keys.PartitionID(descriptor.GetId()); id != r.id {
-		response.Error.Message = fmt.Sprintf("partition %s: it was merged, and is a part of partition "+
-			"%s now", r.id, id)
-	}
-	r.describe(request, descriptor, response.Error)
-	return response
-}
-
-// refuseProblem refuses a request because of what is wrong with it by itself.
-func (r *Replica) refuseProblem(request *kvpb.Request, p *command.Problem) *kvpb.Response {
-	response := p.Response(request)
-	if p.Code == kvpb.ErrorCode_KEY_OUT_OF_SPAN {
-		r.describe(request, r.Descriptor(), response.Error)
-	}
-	return response
-}
-
-// describe adds to a refusal where this replica's partition and the keys of the request are by now,
-// as far as this node knows. It asks the node, so no lock may be held.
-func (r *Replica) describe(request *kvpb.Request, descriptor *clusterpb.Partition,
-	e *kvpb.Error) {
-	e.Partitions = []*clusterpb.Partition{descriptor}
-	if r.node.Covering != nil {
-		e.Partitions = r.node.Covering(descriptor, asked(request, descriptor))
-	}
-	e.Leader = r.leaderHint()
-}
-
-// asked is a span of internal keys with all that a request reads or writes: that of the partition
-// if it does not say.
-func asked(q *kvpb.Request, descriptor *clusterpb.Partition) keys.Span {
-	c := command.Of(q)
-	if c.Footprint == nil {
-		return keys.PartitionSpan(descriptor)
-	}
-	f := c.Footprint(q)
-	var user keys.Span
-	any := false
-	add := func(start, end []byte) {
-		if !any || bytes.Compare(start, user.Start) < 0 {
-			user.Start = start
-		}
-		if !any || len(user.End) > 0 && (len(end) == 0 || bytes.Compare(end, user.End) > 0) {
-			user.End = end
-		}
-		any = true
-	}
-	for key := range f.Keys {
-		add(key, keys.Next(key))
-	}
-	for start, end := range f.EachSpan {
-		add(start, end)
-	}
-	if !any || user.Empty() {
-		return keys.PartitionSpan(descriptor)
-	}
-	prefix := keys.PartitionPrefix(descriptor)
-	span := keys.Span{Start: append(bytes.Clone(prefix), user.Start...), End: keys.PrefixEnd(prefix)}
-	if len(user.End) > 0 {
-		span.End = append(bytes.Clone(prefix), user.End...)
-	}
-	return span
-}
 
 // moved refuses a read, before or after it has read, if the partition is not what it was when the
 // read was admitted.
 func (r *Replica) moved(rd *read) *kvpb.Response {
 	if by := r.consumedBy.Load(); by != nil {
-		return r.staleEpoch(rd.pending.Request, by)
+		return r.refuse.StaleEpoch(rd.pending.Request, by)
 	}
 	if d := r.Descriptor(); d.GetGeneration() != rd.descriptor.GetGeneration() ||
 		r.coming.Load() > d.GetGeneration() {
-		return r.staleEpoch(rd.pending.Request, d)
+		return r.refuse.StaleEpoch(rd.pending.Request, d)
 	}
 	return nil
+}
+
+// unavailable is why a replica answers no requests at all: the first of these that is set, or that
+// the replica is closed.
+type unavailable struct {
+	failed error
+	// stale is the descriptor that has taken the place of the one that requests name.
+	stale *clusterpb.Partition
+}
+
+// unavailableLocked is nil if the replica may answer.
+func (r *Replica) unavailableLocked() *unavailable {
+	failed, by := r.mu.failed, r.consumedBy.Load()
+	if failed == nil && by == nil && !r.closed.Load() {
+		return nil
+	}
+	return &unavailable{failed, by}
+}
+
+// refuse is the answer to a request. No lock is held.
+func (u *unavailable) refuse(r *Replica, q *kvpb.Request) *kvpb.Response {
+	switch {
+	case u.failed != nil:
+		return r.refuse.Failed(q, u.failed)
+	case u.stale != nil && !r.closed.Load():
+		return r.refuse.StaleEpoch(q, u.stale)
+	}
+	return r.refuse.Closed(q)
 }

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
+	"github.com/tidemarkdb/tidemark/range/replica/refusal"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -25,10 +27,10 @@ type Pass interface {
 // the disk. Each request is answered once, in any order, possibly before Take returns. If ok, the
 // caller has to call Evaluate, if writes were queued, and then Serve, with the same requests;
 // otherwise all have been answered.
-func (r *Replica) Take(requests []Pending) (queued, ok bool) {
+func (r *Replica) Take(requests []config.Pending) (queued, ok bool) {
 	if !r.enter() {
 		for i := range requests {
-			r.reply(requests[i], command.Of(requests[i].Request), r.goneError(requests[i].Request))
+			r.reply(requests[i], command.Of(requests[i].Request), r.refuse.Closed(requests[i].Request))
 		}
 		return false, false
 	}
@@ -56,7 +58,7 @@ func (r *Replica) Evaluate(pass Pass) {
 
 // Serve does what Take has left: it reads. Reads of single keys are answered at once. It may wait
 // for the disk.
-func (r *Replica) Serve(requests []Pending) {
+func (r *Replica) Serve(requests []config.Pending) {
 	defer r.exit()
 	for i := range requests {
 		switch c := command.Of(requests[i].Request); {
@@ -65,14 +67,14 @@ func (r *Replica) Serve(requests []Pending) {
 		case c == command.InspectTransactions:
 			r.reply(requests[i], c, r.inspectTransactions(requests[i].Request))
 		case c.Way == command.NotKnown || c.Way == command.ByNode:
-			r.reply(requests[i], c, newError(requests[i].Request, kvpb.ErrorCode_INVALID_ARGUMENT,
+			r.reply(requests[i], c, refusal.New(requests[i].Request, kvpb.ErrorCode_INVALID_ARGUMENT,
 				"the request has no command that a partition knows; is the client newer than this server?"))
 		}
 	}
 }
 
 // enqueue queues a write, or refuses it.
-func (r *Replica) enqueue(p Pending, c *command.Command) bool {
+func (r *Replica) enqueue(p config.Pending, c *command.Command) bool {
 	w := write{pending: p, command: c}
 	if refusal := r.checkWrite(&w); refusal != nil {
 		r.reply(p, c, refusal)
@@ -81,25 +83,22 @@ func (r *Replica) enqueue(p Pending, c *command.Command) bool {
 	r.mu.Lock()
 	term, leads := r.mu.leadership.Term, r.mu.leadership.IsLeader
 	switch {
-	case r.mu.failed != nil:
+	case r.unavailableLocked() != nil:
+		u := r.unavailableLocked()
 		r.mu.Unlock()
-		r.reply(p, c, r.failedError(p.Request))
-		return false
-	case r.consumedBy.Load() != nil:
-		r.mu.Unlock()
-		r.reply(p, c, r.staleEpoch(p.Request, r.consumedBy.Load()))
+		r.reply(p, c, u.refuse(r, p.Request))
 		return false
 	case !leads || term != p.Request.Term:
 		r.mu.Unlock()
 		r.group.Wake()
-		r.reply(p, c, r.notLeader(p.Request))
+		r.reply(p, c, r.refuse.NotLeader(p.Request))
 		return false
 	}
 	stalled := r.stalledLocked(p.Arrived)
 	if n := r.mu.queue.Len(); n >= r.node.MaxQueuedWrites ||
 		(n > 0 && r.mu.queue.Size()+w.size > r.node.MaxQueuedBytes) {
 		r.mu.Unlock()
-		r.reply(p, c, r.overloaded(p.Request, "writes wait in its queue"))
+		r.reply(p, c, r.refuse.Overloaded(p.Request, "writes wait in its queue"))
 		if stalled {
 			r.checkStall(p.Arrived)
 		}
@@ -107,7 +106,7 @@ func (r *Replica) enqueue(p Pending, c *command.Command) bool {
 	}
 	r.mu.queue.Push(w)
 	r.mu.Unlock()
-	r.node.Metrics.queued.Inc()
+	r.node.Metrics.Writes.Queued.Inc()
 	if stalled {
 		r.checkStall(p.Arrived)
 	}
@@ -123,7 +122,7 @@ func (r *Replica) enqueueInternal(c *internalCommand) {
 		r.mu.Unlock()
 		c.done(err)
 		return
-	case !r.mu.leadership.serving:
+	case !r.mu.leadership.Serving():
 		r.mu.Unlock()
 		c.done(errNotLeader)
 		return
@@ -138,7 +137,7 @@ func (r *Replica) enqueueInternal(c *internalCommand) {
 		r.mu.queue.Push(w)
 	}
 	r.mu.Unlock()
-	r.node.Metrics.queued.Inc()
+	r.node.Metrics.Writes.Queued.Inc()
 	// What is shared is set off by the goroutine that happens to bring news of a transaction: not
 	// by a goroutine that may read the disk.
 	r.kick(c.shared)
@@ -149,7 +148,7 @@ func (r *Replica) checkWrite(w *write) *kvpb.Response {
 	q := w.pending.Request
 	w.session = wire.FromTimestamp(q.Session)
 	if q.Sequence == 0 {
-		return newError(q, kvpb.ErrorCode_INVALID_ARGUMENT,
+		return refusal.New(q, kvpb.ErrorCode_INVALID_ARGUMENT,
 			"a write needs a sequence number, so that a retry can be told from a second write")
 	}
 	asked, problem := w.command.CheckWrite(r.Descriptor(), q)
@@ -158,7 +157,7 @@ func (r *Replica) checkWrite(w *write) *kvpb.Response {
 		w.x = &transactional{Transaction: *asked.Transaction}
 	}
 	if problem != nil {
-		return r.refuseProblem(q, problem)
+		return r.refuse.Problem(q, problem)
 	}
 	return nil
 }
@@ -175,7 +174,7 @@ func (r *Replica) kickIn(pass Pass, callback bool) {
 		return
 	}
 	r.mu.evaluating = true
-	long := r.mu.leadership.barrierDue || (r.mu.queue.Len() > 0 && r.mu.queue.First().alone())
+	long := r.mu.leadership.BarrierDue() || (r.mu.queue.Len() > 0 && r.mu.queue.First().alone())
 	r.mu.Unlock()
 	if (callback || long) && r.goActive(func() { r.evaluateQueue(nil) }) {
 		return
@@ -185,10 +184,10 @@ func (r *Replica) kickIn(pass Pass, callback bool) {
 
 // readyLocked says whether there is something to evaluate or propose now.
 func (r *Replica) readyLocked() bool {
-	if r.mu.leadership.barrierDue {
+	if r.mu.leadership.BarrierDue() {
 		return r.mu.leadership.IsLeader
 	}
-	if !r.mu.leadership.serving || r.soleLocked() || r.mu.holding != nil &&
+	if !r.mu.leadership.Serving() || r.soleLocked() || r.mu.holding != nil &&
 		!(r.mu.holding.standing && r.mu.queue.Len() > 0 && r.mu.queue.First().thaws()) {
 		return false
 	}
@@ -206,7 +205,7 @@ func (r *Replica) goActive(f func()) bool { return r.goIn(r.node.Pool, f) }
 // goLong runs f in the pool for long reads, and counts it as active.
 func (r *Replica) goLong(f func()) bool { return r.goIn(r.node.Long, f) }
 
-func (r *Replica) goIn(pool *Pool, f func()) bool {
+func (r *Replica) goIn(pool *config.Pool, f func()) bool {
 	r.active.Add(1)
 	if pool.Go(func() {
 		defer r.exit()

@@ -14,8 +14,8 @@ func (r *Replica) SweepLocks(now int64) {
 	defer r.exit()
 	var work lockWork
 	r.mu.Lock()
-	if r.mu.leadership.serving {
-		r.mu.locks.Sweep(now, r.lockNow(), &work.Work)
+	if r.mu.leadership.Serving() {
+		r.mu.locks.Sweep(now, r.node.LockNow(), &work.Work)
 	}
 	r.mu.Unlock()
 	work.run(r)

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -224,7 +225,7 @@ func (s *scenario) runTransactional(d *datadriven.TestData, out *strings.Builder
 			s.id++
 			q := &kvpb.Request{Id: s.id, Partition: 100, Generation: 1, Term: s.c.term, Sequence: s.id,
 				Command: &kvpb.Request_Push{Push: a.request}}
-			m.replica.Submit([]Pending{{Client: 9, Request: q, Arrived: time.Now(),
+			m.replica.Submit([]config.Pending{{Client: 9, Request: q, Arrived: time.Now(),
 				Reply: func(response *kvpb.Response) {
 					response = kept(response)
 					s.answers.reply(response)

@@ -30,19 +30,19 @@ import (
 
 // isLeadership says that a leadership is this one.
 func (e *evaluation) isLeadership(l *kvpb.Leadership) bool {
-	return e.epoch.isWire(e.r.id, l)
+	return e.epoch.IsWire(e.r.id, l)
 }
 
 // SameLeadership says that reads were made under the present leadership epoch.
 func (r *Replica) SameLeadership(l *kvpb.Leadership) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.mu.leadership.serving && r.isLeadershipLocked(l)
+	return r.mu.leadership.Serving() && r.isLeadershipLocked(l)
 }
 
 // isLeadershipLocked says that a leadership is the present one of this replica.
 func (r *Replica) isLeadershipLocked(l *kvpb.Leadership) bool {
-	return r.mu.leadership.epoch().isWire(r.id, l)
+	return r.mu.leadership.Epoch().IsWire(r.id, l)
 }
 
 // releaseLocked ends a volatile lock. What waits for it is handed on after the write at hand.
@@ -71,7 +71,7 @@ func (e *evaluation) handOver(internal *proposal.Entry) {
 		concurrency.InOrder(woken)
 		if first := writeOf(woken[0]); first.light() && !e.over {
 			r.mu.Lock()
-			if r.mu.leadership.is(e.epoch) {
+			if r.mu.leadership.Is(e.epoch) {
 				r.mu.locks.Leave(woken[:1]) // otherwise what waits is of another epoch
 			}
 			r.mu.Unlock()
@@ -83,7 +83,7 @@ func (e *evaluation) handOver(internal *proposal.Entry) {
 			continue
 		}
 		r.mu.Lock()
-		if r.mu.leadership.is(e.epoch) {
+		if r.mu.leadership.Is(e.epoch) {
 			r.requeueLocked(woken)
 			r.mu.Unlock()
 			continue
@@ -93,7 +93,7 @@ func (e *evaluation) handOver(internal *proposal.Entry) {
 		}
 		r.mu.Unlock()
 		for _, p := range woken {
-			e.refuse(writeOf(p), r.notLeader(writeOf(p).pending.Request))
+			e.refuse(writeOf(p), r.refuse.NotLeader(writeOf(p).pending.Request))
 		}
 	}
 }
@@ -104,7 +104,7 @@ func (e *evaluation) waitAgain(woken []*concurrency.Waiter) (free []*concurrency
 	r := e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.mu.leadership.is(e.epoch) {
+	if !r.mu.leadership.Is(e.epoch) {
 		return woken
 	}
 	return r.mu.locks.WaitAgain(woken)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -20,11 +21,11 @@ type queueBench struct {
 func (q *queueBench) do(requests ...*kvpb.Request) (last *kvpb.Response) {
 	var answered sync.WaitGroup
 	answered.Add(len(requests))
-	pending := make([]Pending, 0, len(requests))
+	pending := make([]config.Pending, 0, len(requests))
 	for _, r := range requests {
 		q.sequence++
 		r.Generation, r.Term, r.Sequence = 1, 1, q.sequence
-		pending = append(pending, Pending{Client: 1, Request: r, Reply: func(response *kvpb.Response) {
+		pending = append(pending, config.Pending{Client: 1, Request: r, Reply: func(response *kvpb.Response) {
 			if response.Error != nil {
 				panic(response.Error.Message)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -26,7 +27,7 @@ func scanAt(t *testing.T, m *member, c *kvpb.ScanRequest, at hlc.Timestamp) stri
 		answers := make(chan *kvpb.Response, 1)
 		m.replica.active.Add(1)
 		m.replica.serveNow(&read{command: command.Of(q), descriptor: m.replica.Descriptor(),
-			timestamp: at, lockedReading: &plainReading, pending: Pending{Client: 1, Request: q,
+			timestamp: at, lockedReading: &plainReading, pending: config.Pending{Client: 1, Request: q,
 				Arrived: time.Now(), Reply: func(a *kvpb.Response) { answers <- kept(a) }}})
 		answer := <-answers
 		if answer.Error != nil {

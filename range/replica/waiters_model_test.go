@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -75,10 +76,10 @@ type waitingPair struct {
 func newWaitingWorld(t *testing.T, seed uint64) *waitingWorld {
 	w := &waitingWorld{t: t, random: rand.New(rand.NewPCG(seed, 5)),
 		records: map[txn.ID]*txn.Record{}, counts: map[string]int{}}
-	w.c = newTestCluster(t, 1, Limits{MaxLockWaiters: 40})
+	w.c = newTestCluster(t, 1, config.Limits{MaxLockWaiters: 40})
 	w.c.now = func() int64 { return time.Now().UnixNano() }
 	w.m = w.c.members[0]
-	w.m.node.Pusher, w.m.node.hooks.lockTime, w.m.node.locking.Random = w, nil, w.uint64
+	w.m.node.Pusher, w.m.node.Hooks.LockTime, w.m.node.locking.Random = w, nil, w.uint64
 	w.c.elect(w.m)
 	w.m.catchUp(-1)
 	return w
@@ -188,7 +189,7 @@ func (w *waitingWorld) send(client uint64, q *kvpb.Request) <-chan *kvpb.Respons
 	w.c.mu.Unlock()
 	sent := &kvpb.Request{Id: q.Sequence, Generation: 1, Term: term, Sequence: q.Sequence,
 		TimeoutMicros: q.TimeoutMicros, Command: q.Command}
-	w.m.replica.Submit([]Pending{{Client: client, Request: sent, Arrived: time.Now(),
+	w.m.replica.Submit([]config.Pending{{Client: client, Request: sent, Arrived: time.Now(),
 		Reply: func(r *kvpb.Response) { answer <- kept(r) }}})
 	return answer
 }

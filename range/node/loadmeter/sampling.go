@@ -8,6 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/load"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -39,7 +40,7 @@ type Sampling struct {
 
 // Note samples some of the requests that a replica is to take in. For one that is not sampled it
 // costs two atomic reads and an addition for all of them.
-func (s *Sampling) Note(requests []replica.Pending) {
+func (s *Sampling) Note(requests []config.Pending) {
 	n, gap := uint64(len(requests)), s.Gap.Load()
 	at := s.asked.Add(n)
 	// Not every gap-th one, which might always be of the same kind. The requests of one message are

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -65,7 +65,7 @@ var everything = keys.Span{Start: []byte("A")}
 func BenchmarkNote(b *testing.B) {
 	s := &Sampling{}
 	s.Gap.Store(5000)
-	requests := make([]replica.Pending, 64)
+	requests := make([]config.Pending, 64)
 	for i := range requests {
 		requests[i].Request = &kvpb.Request{Command: &kvpb.Request_Get{
 			Get: &kvpb.GetRequest{Key: fmt.Appendf(nil, "key%d", i)}}}

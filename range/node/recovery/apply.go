@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/node/birth"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -266,7 +267,7 @@ func (d *Directory) bringUp(log *raftlog.Log, w *work, shared *replica.Node) (
 
 // shared is what replicas need of a node; nothing of it asks another node.
 func (d *Directory) shared(log *raftlog.Log) (*replica.Node, error) {
-	n := &replica.Node{Clock: hlc.NewClock(nil, nil), Logger: d.Logger,
+	n := &replica.Node{Node: config.Node{Clock: hlc.NewClock(nil, nil), Logger: d.Logger},
 		Bear: func(child *clusterpb.Partition, self keys.ReplicaID) (reshape.Birth, error) {
 			return birth.Of(log, d.State, child, self)
 		}}

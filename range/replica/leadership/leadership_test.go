@@ -1,4 +1,4 @@
-package replica
+package leadership
 
 import (
 	"testing"
@@ -13,31 +13,31 @@ import (
 const ahead = 500 * time.Millisecond
 
 // elected is a leadership that has begun at a time, behind entries of earlier terms.
-func elected(term uint64, now int64) *leadership {
-	l := &leadership{}
-	l.change(group.Leadership{IsLeader: true, Term: term})
-	l.endEpoch()
-	l.begin(now)
-	l.takeLow(now, ahead)
+func elected(term uint64, now int64) *State {
+	l := &State{}
+	l.Change(group.Leadership{IsLeader: true, Term: term})
+	l.EndEpoch()
+	l.Begin(now)
+	l.TakeLow(now, ahead)
 	return l
 }
 
 // The gate opens when an entry of the leader's own term is applied, and not before.
 func TestLeadershipServesBehindItsOwnEntry(t *testing.T) {
 	l := elected(3, 1000)
-	if l.mayServe(&storage.Record{Term: 2}) {
+	if l.MayServe(&storage.Record{Term: 2}) {
 		t.Error("it serves before an entry of its term is applied")
 	}
 	applied := &storage.Record{Term: 3}
-	if !l.mayServe(applied) {
+	if !l.MayServe(applied) {
 		t.Fatal("it does not serve")
 	}
-	l.serve(applied, 2000)
-	if !l.serving || l.mayServe(applied) {
+	l.Serve(applied, 2000)
+	if !l.serving || l.MayServe(applied) {
 		t.Error("the gate is not open, or is to be opened twice")
 	}
-	l.change(group.Leadership{Term: 4})
-	if l.serving || l.mayServe(&storage.Record{Term: 4}) {
+	l.Change(group.Leadership{Term: 4})
+	if l.serving || l.MayServe(&storage.Record{Term: 4}) {
 		t.Error("a follower serves")
 	}
 }
@@ -45,18 +45,18 @@ func TestLeadershipServesBehindItsOwnEntry(t *testing.T) {
 // A barrier keeps the gate closed until it, or something behind it, has come back.
 func TestBarrierClosesTheGate(t *testing.T) {
 	l, applied := elected(3, 1000), &storage.Record{Term: 3}
-	l.serve(applied, 2000)
-	l.raiseBarrier(7)
+	l.Serve(applied, 2000)
+	l.RaiseBarrier(7)
 	for _, sequence := range []uint64{5, 6} {
-		if l.cameBack(sequence); l.serving || l.mayServe(applied) {
+		if l.CameBack(sequence); l.serving || l.MayServe(applied) {
 			t.Fatalf("it serves after proposal %d, the barrier is 7", sequence)
 		}
 	}
-	if l.cameBack(7); !l.mayServe(applied) {
+	if l.CameBack(7); !l.MayServe(applied) {
 		t.Error("it does not serve behind the barrier")
 	}
 	l.handingOver = true
-	if l.mayServe(applied) {
+	if l.MayServe(applied) {
 		t.Error("it serves while it hands over")
 	}
 }
@@ -70,23 +70,23 @@ func TestLowWaterMark(t *testing.T) {
 		t.Errorf("it begins at %d, want %d", later.low.Wall, want)
 	}
 	written := hlc.Timestamp{Wall: now + int64(time.Minute), Logical: 9}
-	first := later.serve(&storage.Record{Term: 3, Highest: written}, now)
+	first := later.Serve(&storage.Record{Term: 3, Highest: written}, now)
 	if first || !written.Less(later.low) {
 		t.Errorf("first %t, the low-water mark %s is not above what is applied", first, later.low)
 	}
 	before := later.low
-	later.clockWentForward(now+int64(time.Second), ahead)
+	later.ClockWentForward(now+int64(time.Second), ahead)
 	if later.low.Less(before) {
 		t.Error("the low-water mark went back")
 	}
 
 	earliest := elected(1, now)
 	earliest.firstTerm = 1
-	if !earliest.serve(&storage.Record{Term: 1}, now) || earliest.low.Wall != now {
+	if !earliest.Serve(&storage.Record{Term: 1}, now) || earliest.low.Wall != now {
 		t.Errorf("the first leader of a log begins at %d, want %d", earliest.low.Wall, now)
 	}
-	earliest.raiseBarrier(1)
-	if earliest.serve(&storage.Record{Term: 1}, now) {
+	earliest.RaiseBarrier(1)
+	if earliest.Serve(&storage.Record{Term: 1}, now) {
 		t.Error("it is the first a second time, and has served")
 	}
 }
@@ -97,17 +97,17 @@ func TestLivenessFloor(t *testing.T) {
 	const now = int64(time.Hour)
 	const given = now - int64(txn.Abandoned-electedTime)
 	for name, test := range map[string]struct {
-		handedOver handedOver
+		handedOver HandedOver
 		want       int64
 	}{
-		"election":             {handedOver{}, given},
-		"handed over":          {handedOver{2, now - int64(handOverTime) + 1}, 0},
-		"handed over long ago": {handedOver{2, now - int64(handOverTime)}, given},
-		"an earlier leader's":  {handedOver{1, now}, given},
+		"election":             {HandedOver{}, given},
+		"handed over":          {HandedOver{2, now - int64(handOverTime) + 1}, 0},
+		"handed over long ago": {HandedOver{2, now - int64(handOverTime)}, given},
+		"an earlier leader's":  {HandedOver{1, now}, given},
 	} {
 		l := elected(3, now)
 		l.handedOver = test.handedOver
-		l.serve(&storage.Record{Term: 3, CommandTerm: 2}, now)
+		l.Serve(&storage.Record{Term: 3, CommandTerm: 2}, now)
 		if l.livenessFloor != test.want {
 			t.Errorf("%s: the floor is %d, want %d", name, l.livenessFloor, test.want)
 		}
@@ -117,17 +117,17 @@ func TestLivenessFloor(t *testing.T) {
 // An epoch is over with its term, and with all that was given up within it; clients name it so.
 func TestEpochs(t *testing.T) {
 	l := elected(3, 1000)
-	e := l.epoch()
-	if !l.is(e) || !e.isWire(100, e.wire(100)) || e.isWire(101, e.wire(100)) {
+	e := l.Epoch()
+	if !l.Is(e) || !e.IsWire(100, e.Wire(100)) || e.IsWire(101, e.Wire(100)) {
 		t.Error("the present epoch is not itself")
 	}
-	l.endEpoch()
-	if l.is(e) || l.epoch().isWire(100, e.wire(100)) {
+	l.EndEpoch()
+	if l.Is(e) || l.Epoch().IsWire(100, e.Wire(100)) {
 		t.Error("an epoch goes on when what was pending is given up")
 	}
-	e = l.epoch()
-	l.change(group.Leadership{IsLeader: true, Term: 4})
-	if l.is(e) {
+	e = l.Epoch()
+	l.Change(group.Leadership{IsLeader: true, Term: 4})
+	if l.Is(e) {
 		t.Error("an epoch goes on in another term")
 	}
 }

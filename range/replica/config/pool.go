@@ -1,4 +1,4 @@
-package replica
+package config
 
 import "sync"
 
@@ -66,3 +66,6 @@ func (p *Pool) Close() {
 	p.mu.Unlock()
 	p.workers.Wait()
 }
+
+// Wait waits until nothing runs. Nothing is added meanwhile.
+func (p *Pool) Wait() { p.workers.Wait() }

@@ -1,24 +1,36 @@
-package replica
+package refusal
 
 import (
 	"errors"
 	"strings"
 	"testing"
 
-	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
+// led is a group of which a replica leads at term 1; 0: none is known.
+type led struct {
+	config.Group
+	leader keys.ReplicaID
+}
+
+func (l led) Leader() (keys.ReplicaID, uint64) { return l.leader, 1 }
+
 // A refusal says what is so: which node leads, and that nodes are down only if some are.
 func TestRefusalsSayWhatIsSo(t *testing.T) {
-	c := newTestCluster(t, 3, Limits{})
-	defer c.close()
-	c.elect(c.members[1])
-	m := c.members[0]
-	m.tell(group.Leadership{Term: c.members[1].leadership.Term, Leader: c.members[1].id})
+	d := &clusterpb.Partition{Id: 100}
+	for id := range uint64(3) {
+		d.Replicas = append(d.Replicas, &clusterpb.Replica{Replica: id + 1, Node: 11 + id})
+	}
 	down := make(map[keys.NodeID]bool)
-	m.node.Silent = func(n keys.NodeID) bool { return down[n] }
+	node := &config.Node{Clock: hlc.NewClock(nil, nil),
+		Silent: func(n keys.NodeID) bool { return down[n] }}
+	refuse := &Refuser{Partition: 100, Self: 1, Group: led{leader: 2}, Node: node,
+		Descriptor: func() *clusterpb.Partition { return d }}
 	q := &kvpb.Request{Partition: 100}
 	timeout := errors.New("no quorum of the group answered")
 	for _, c := range []struct {
@@ -28,15 +40,15 @@ func TestRefusalsSayWhatIsSo(t *testing.T) {
 		code kvpb.ErrorCode
 		says string
 	}{
-		{"not the leader", nil, func() *kvpb.Response { return m.replica.notLeader(q) },
+		{"not the leader", nil, func() *kvpb.Response { return refuse.NotLeader(q) },
 			kvpb.ErrorCode_NOT_LEADER, "node n12 leads it, at term 1"},
-		{"no node is down", nil, func() *kvpb.Response { return m.replica.unconfirmed(q, timeout) },
+		{"no node is down", nil, func() *kvpb.Response { return refuse.Unconfirmed(q, timeout) },
 			kvpb.ErrorCode_NODE_UNHEALTHY, "none of them is known to be down"},
 		{"one node is down", []keys.NodeID{12},
-			func() *kvpb.Response { return m.replica.unconfirmed(q, timeout) },
+			func() *kvpb.Response { return refuse.Unconfirmed(q, timeout) },
 			kvpb.ErrorCode_NODE_UNHEALTHY, "did not confirm"},
 		{"two nodes are down", []keys.NodeID{12, 13},
-			func() *kvpb.Response { return m.replica.unconfirmed(q, timeout) },
+			func() *kvpb.Response { return refuse.Unconfirmed(q, timeout) },
 			kvpb.ErrorCode_NO_QUORUM, "2 of its 3 replicas, on node n12 and node n13, are silent"},
 	} {
 		clear(down)

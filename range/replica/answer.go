@@ -2,8 +2,12 @@ package replica
 
 import (
 	"time"
+	"unsafe"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
 // heldMost is how many answers a partition holds back at most; more are told that their outcome is
@@ -16,7 +20,7 @@ func (r *Replica) SetCommitWait(wait bool) { r.commitWait.Store(wait) }
 // SetDefaultTTL sets how long a value lives whose write does not say so; 0: it does not expire.
 func (r *Replica) SetDefaultTTL(ttl time.Duration) { r.defaultTTL.Store(int64(ttl)) }
 
-func (r *Replica) passed(ts hlc.Timestamp) bool { return r.node.waits.Passed(ts) }
+func (r *Replica) passed(ts hlc.Timestamp) bool { return r.node.Waits.Passed(ts) }
 
 // heldAnswer is an answer that waits for the clocks: a commitwait.Held.
 type heldAnswer struct {
@@ -27,7 +31,7 @@ type heldAnswer struct {
 func (h *heldAnswer) Release() { h.r.reply(h.pending, h.command, h.response) }
 
 func (h *heldAnswer) Refuse() {
-	h.r.reply(h.pending, h.command, h.r.unknownOutcome(h.pending.Request))
+	h.r.reply(h.pending, h.command, h.r.refuse.UnknownOutcome(h.pending.Request))
 }
 
 // send answers a request, now or when every clock has passed what the answer waits for.
@@ -79,12 +83,24 @@ func (r *Replica) holdRead(rd *read) bool {
 	r.mu.Unlock()
 	switch q := rd.pending.Request; {
 	case full:
-		r.endRead(rd, r.overloaded(q, "reads wait for commits that are not to be seen yet"))
+		r.endRead(rd, r.refuse.Overloaded(q, "reads wait for commits that are not to be seen yet"))
 	case r.heldReads.Hold(rd.seen, heldRead{rd, r}):
-		r.node.Metrics.readsHeld.Inc()
+		r.node.Metrics.Reads.Held.Inc()
 	default:
 		r.waitsNoMore(1)
-		r.endRead(rd, r.goneError(q))
+		r.endRead(rd, r.refuse.Closed(q))
 	}
 	return true
 }
+
+// reply answers a request, now.
+func (r *Replica) reply(p config.Pending, c *command.Command, response *kvpb.Response) {
+	if response.Now == nil {
+		r.node.Tell(response, hlc.Timestamp{})
+	}
+	r.node.Metrics.Answered(c, response)
+	p.Reply(response)
+}
+
+// text is a string of the same memory as b, which must not be changed as long as the string lives.
+func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

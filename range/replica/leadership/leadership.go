@@ -1,4 +1,4 @@
-package replica
+package leadership
 
 import (
 	"time"
@@ -11,10 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// leadership is what a replica knows of its own leading: what the group said, whether it serves,
-// and what lies before its time. It is a set of state transitions without a lock, a clock or a
-// group.
-type leadership struct {
+// State is what a replica knows of its own leading. The replica's lock guards it.
+type State struct {
 	// Leadership is what the group said last.
 	group.Leadership
 	// number is of the present epoch.
@@ -27,7 +25,7 @@ type leadership struct {
 	firstTerm uint64
 	// ledTerm is the latest term in which this replica led.
 	ledTerm    uint64
-	handedOver handedOver
+	handedOver HandedOver
 	// widened is when the partition consumed another one, by this node's clock: what that one's
 	// leader had heard of transactions is not known here.
 	widened int64
@@ -54,11 +52,11 @@ type leadership struct {
 	lowDue bool
 }
 
-// handedOver is when a leader of a term has handed over, in nanoseconds since 1970 by its clock:
+// HandedOver is when a leader of a term has handed over, in nanoseconds since 1970 by its clock:
 // the entry by which it closes what it has served tells. It may be applied here much later.
-type handedOver struct {
-	term uint64
-	at   int64
+type HandedOver struct {
+	Term uint64
+	At   int64
 }
 
 const (
@@ -73,34 +71,69 @@ const (
 	handOverTime = time.Second
 )
 
-// epoch is the present leadership epoch.
-func (l *leadership) epoch() Epoch { return Epoch{l.Term, l.number} }
+// Serving says that the gate is open.
+func (l *State) Serving() bool { return l.serving }
 
-// is says that an epoch is the present one.
-func (l *leadership) is(e Epoch) bool { return e == l.epoch() }
+// Low is the low-water mark.
+func (l *State) Low() hlc.Timestamp { return l.low }
 
-// endEpoch begins the next epoch: what is pending is given up.
-func (l *leadership) endEpoch() { l.number++ }
+// LowDue says that the low-water mark is yet to be taken.
+func (l *State) LowDue() bool { return l.lowDue }
 
-// close closes the gate: nothing is served.
-func (l *leadership) close() { l.serving, l.barrier, l.barrierDue = false, 0, false }
+// LivenessFloor is since when transactions' heartbeats have been heard; 0: they always have.
+func (l *State) LivenessFloor() int64 { return l.livenessFloor }
 
-// change takes in what the group says. The gate is closed.
-func (l *leadership) change(to group.Leadership) {
+// LedBefore says that the replica has led before in the present term.
+func (l *State) LedBefore() bool { return l.Term == l.ledTerm }
+
+// FirstEntry notes the term of the log's first entry, when that is applied.
+func (l *State) FirstEntry(term uint64) { l.firstTerm = term }
+
+// SetHandedOver notes the latest entry by which a leader has closed what it served.
+func (l *State) SetHandedOver(h HandedOver) { l.handedOver = h }
+
+// Epoch is the present leadership epoch.
+func (l *State) Epoch() Epoch { return Epoch{l.Term, l.number} }
+
+// Is says that an epoch is the present one.
+func (l *State) Is(e Epoch) bool { return e == l.Epoch() }
+
+// EndEpoch begins the next epoch: what is pending is given up.
+func (l *State) EndEpoch() { l.number++ }
+
+// Widen notes that the partition has consumed another one, which had written up to a timestamp. It
+// returns whether this replica leads.
+func (l *State) Widen(now int64, highest hlc.Timestamp) (leads bool) {
+	l.widened = now
+	if !l.IsLeader {
+		return false
+	}
+	// What is read at or below this may have been written by another node.
+	l.low = hlc.Max(l.low, beyond(highest))
+	// The heartbeats of transactions whose records are there went to another replica.
+	l.livenessFloor = max(l.livenessFloor, now-int64(txn.Abandoned-electedTime))
+	return true
+}
+
+// Close closes the gate: nothing is served.
+func (l *State) Close() { l.serving, l.barrier, l.barrierDue = false, 0, false }
+
+// Change takes in what the group says. The gate is closed.
+func (l *State) Change(to group.Leadership) {
 	l.Leadership = to
-	l.close()
+	l.Close()
 	l.successor, l.handingOver = 0, false
 }
 
-// begin begins a leadership of a term in which this replica has not led before. Its low-water mark
+// Begin begins a leadership of a term in which this replica has not led before. Its low-water mark
 // is yet to be taken.
-func (l *leadership) begin(now int64) {
+func (l *State) Begin(now int64) {
 	l.ledTerm = l.Term
 	l.livenessFloor = now
 	l.low, l.lowDue = hlc.Timestamp{}, true
 }
 
-// takeLow takes the low-water mark of a leadership that has served nothing yet. now is the time by
+// TakeLow takes the low-water mark of a leadership that has served nothing yet. now is the time by
 // its clock, which is believed, and ahead how far ahead of it an earlier leader's timestamps can
 // be.
 //
@@ -118,23 +151,33 @@ func (l *leadership) begin(now int64) {
 // INVARIANT: a clock that is not believed sets nothing that outlives the leadership. A mark from a
 // clock that is ahead would go into the log when the leader hands over; its successors would write
 // above it, and clients whose servers' clocks are right would not see what was acknowledged.
-func (l *leadership) takeLow(now int64, ahead time.Duration) {
+func (l *State) TakeLow(now int64, ahead time.Duration) {
 	l.low, l.lowDue = hlc.Max(l.low, hlc.Timestamp{Wall: now + int64(ahead)}), false
 }
 
-// clockWentForward is for a leader whose clock was wrong, behind, when the leadership began.
-func (l *leadership) clockWentForward(now int64, ahead time.Duration) {
+// ClockWentForward is for a leader whose clock was wrong, behind, when the leadership began.
+func (l *State) ClockWentForward(now int64, ahead time.Duration) {
 	if l.lowDue {
 		return // ClockTrusted follows
 	}
-	// As after an election: what was heard is of the wrong clock.
-	l.livenessFloor = now - int64(txn.Abandoned-electedTime)
+	l.hearFrom(now) // what was heard is of the wrong clock
 	l.low = hlc.Max(l.low, hlc.Timestamp{Wall: now + int64(ahead)})
 }
 
-// mayServe says that the gate is to be opened: what earlier leaders, or epochs, left in the log is
+// TakeLateLow is TakeLow for a leadership whose clock has come to be believed only now.
+func (l *State) TakeLateLow(reached int64, ahead time.Duration, now int64) {
+	l.TakeLow(reached, ahead)
+	l.hearFrom(now)
+}
+
+// hearFrom gives the clients of transactions time to be heard, as after an election.
+func (l *State) hearFrom(now int64) {
+	l.livenessFloor = now - int64(txn.Abandoned-electedTime)
+}
+
+// MayServe says that the gate is to be opened: what earlier leaders, or epochs, left in the log is
 // applied. When an entry of this leadership's term is, all of its predecessors' are.
-func (l *leadership) mayServe(applied *storage.Record) bool {
+func (l *State) MayServe(applied *storage.Record) bool {
 	switch {
 	case l.handingOver:
 		return false // what it served now would not be closed
@@ -144,11 +187,11 @@ func (l *leadership) mayServe(applied *storage.Record) bool {
 	return applied.Term == l.Term
 }
 
-// serve opens the gate. now is the time by this node's clock. It returns true if the log begins
+// Serve opens the gate. now is the time by this node's clock. It returns true if the log begins
 // with this leadership: no earlier one has committed an entry, so none has served anything, and
 // nothing is to be above. Otherwise the first writes of a new keyspace would carry timestamps of
 // the future. That is so only the first time: after a barrier this same leadership has served.
-func (l *leadership) serve(applied *storage.Record, now int64) (first bool) {
+func (l *State) Serve(applied *storage.Record, now int64) (first bool) {
 	if first = l.firstTerm == l.Term && !l.lowDue; first {
 		l.low = hlc.Max(hlc.Timestamp{Wall: now}, applied.Closed)
 	}
@@ -158,9 +201,9 @@ func (l *leadership) serve(applied *storage.Record, now int64) (first bool) {
 	// A leader that dies takes along the time of the latest heartbeats, and clients found no leader
 	// to send them to, until now. One that hands over has put all that it has heard into the log,
 	// and is replaced at once: no client is silent for a second longer because of that.
-	l.livenessFloor = now - int64(txn.Abandoned-electedTime)
+	l.hearFrom(now)
 	h := &l.handedOver
-	if h.term != 0 && h.term == applied.CommandTerm && now-h.at < int64(handOverTime) &&
+	if h.Term != 0 && h.Term == applied.CommandTerm && now-h.At < int64(handOverTime) &&
 		now-l.widened >= int64(txn.Abandoned) {
 		l.livenessFloor = 0
 	}
@@ -176,16 +219,36 @@ func beyond(t hlc.Timestamp) hlc.Timestamp {
 	return hlc.Timestamp{Wall: t.Wall + 1}
 }
 
-// raiseBarrier closes the gate until it is known what became of proposals that were given up in
+// RaiseBarrier closes the gate until it is known what became of proposals that were given up in
 // this term. sequence is the next proposal's: the log keeps the order of proposals, so when that
 // one has come back, the others have come back before it, or never will.
-func (l *leadership) raiseBarrier(sequence uint64) {
+func (l *State) RaiseBarrier(sequence uint64) {
 	l.serving = false
 	l.barrier, l.barrierDue = sequence, true
 }
 
-// cameBack notes that a proposal of this term is applied.
-func (l *leadership) cameBack(sequence uint64) {
+// BarrierDue says that the barrier is to be proposed.
+func (l *State) BarrierDue() bool { return l.barrierDue }
+
+// TakeBarrier returns the sequence of the barrier, which is about to be proposed, and the replica to
+// hand over to behind it, 0 if there is none; or false if no barrier is due.
+func (l *State) TakeBarrier() (sequence uint64, successor keys.ReplicaID, due bool) {
+	if !l.barrierDue {
+		return 0, 0, false
+	}
+	l.barrierDue, successor, l.successor = false, l.successor, 0
+	return l.barrier, successor, true
+}
+
+// HandOver has nothing more served in this term, and the leadership handed over once a barrier is
+// proposed, which the caller raises.
+func (l *State) HandOver(to keys.ReplicaID) { l.successor, l.handingOver = to, true }
+
+// HandingOver says that it serves nothing more as a leader of this term.
+func (l *State) HandingOver() bool { return l.handingOver }
+
+// CameBack notes that a proposal of this term is applied.
+func (l *State) CameBack(sequence uint64) {
 	if l.barrier != 0 && sequence >= l.barrier {
 		l.barrier = 0
 	}
@@ -196,110 +259,17 @@ func (l *leadership) cameBack(sequence uint64) {
 // may have been. What belongs to an epoch, an evaluation or a read, has no effect in another one
 // (leadership.is). Epochs are compared with ==.
 type Epoch struct {
-	term uint64
+	Term uint64
 	// number counts the epochs of a replica since its process opened it.
 	number uint64
 }
 
-// wire is the epoch as clients carry it from one request to the next.
-func (e Epoch) wire(partition keys.PartitionID) *kvpb.Leadership {
-	return &kvpb.Leadership{Partition: uint64(partition), Term: e.term, Epoch: e.number}
+// Wire is the epoch as clients carry it from one request to the next.
+func (e Epoch) Wire(partition keys.PartitionID) *kvpb.Leadership {
+	return &kvpb.Leadership{Partition: uint64(partition), Term: e.Term, Epoch: e.number}
 }
 
-// isWire says that a client names this epoch of a partition.
-func (e Epoch) isWire(partition keys.PartitionID, l *kvpb.Leadership) bool {
+// IsWire says that a client names this epoch of a partition.
+func (e Epoch) IsWire(partition keys.PartitionID, l *kvpb.Leadership) bool {
 	return l.Partition == uint64(partition) && e == Epoch{l.Term, l.Epoch}
-}
-
-// LeadershipChanged follows the group. What was in flight has an unknown outcome: another leader
-// may have it in its log. Called once more by a leader with the same term, it says that proposals
-// may have been dropped. It may run beside Apply.
-func (r *Replica) LeadershipChanged(to group.Leadership) {
-	var end ending
-	r.mu.Lock()
-	// INVARIANT: before any message leaves that says so: this replica affirms no more that it leads.
-	r.mu.closing.Awake()
-	l := &r.mu.leadership
-	l.change(to)
-	r.giveUpLocked(&end, outcomeUnknown)
-	r.refuseQueueLocked(&end)
-	switch {
-	case !l.IsLeader:
-		r.mu.cache.Reset(hlc.Timestamp{})
-	case l.Term == l.ledTerm:
-		r.raiseBarrierLocked()
-	default:
-		clock := r.node.Clock
-		l.begin(clock.Physical())
-		r.mu.closing.Begin()
-		if r.node.clockTrusted() {
-			// A step of the clock that was not looked at yet counts. If it is a jump, ClockWentForward
-			// follows.
-			l.takeLow(clock.Reached(), clock.MaxAhead())
-		}
-		r.mu.cache.Reset(l.low)
-		r.checkServingLocked()
-	}
-	due := l.barrierDue
-	r.mu.Unlock()
-	r.finish(&end)
-	if due {
-		r.kick(true)
-	}
-}
-
-// ClockWentForward is for a node whose clock was wrong, behind, and is right from now on; it serves
-// nothing until all of its replicas know. A leadership won before took its low-water mark from the
-// wrong clock, and an earlier leader, whose clock was right, may have served reads above that. One
-// that begins at the same time reads the clock with the lock held: it comes before this, and its
-// mark is raised, or finds the right time.
-func (r *Replica) ClockWentForward() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l := &r.mu.leadership
-	if !l.IsLeader {
-		return
-	}
-	clock := r.node.Clock
-	l.clockWentForward(clock.Reached(), clock.MaxAhead())
-	r.mu.cache.Raise(l.low)
-}
-
-// ClockTrusted is for a node whose clock is believed from now on: what it was elected to lead
-// meanwhile takes its low-water mark, and may serve clients.
-func (r *Replica) ClockTrusted() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.lowDueLocked()
-}
-
-// lowDueLocked says whether this leadership must not read or write for a client yet. It takes the
-// low-water mark if that is due and the clock is believed by now: what hears of that late, or
-// never, because it was elected or opened meanwhile, is asked by its first request.
-func (r *Replica) lowDueLocked() bool {
-	l := &r.mu.leadership
-	if !l.lowDue || !l.IsLeader || !r.node.clockTrusted() {
-		return l.lowDue
-	}
-	clock := r.node.Clock
-	l.takeLow(clock.Reached(), clock.MaxAhead())
-	l.livenessFloor = clock.Physical() - int64(txn.Abandoned-electedTime)
-	r.mu.cache.Raise(l.low)
-	return false
-}
-
-func (n *Node) clockTrusted() bool { return n.ClockTrusted == nil || n.ClockTrusted() }
-
-// checkServingLocked opens the gate when it may be opened.
-func (r *Replica) checkServingLocked() {
-	l := &r.mu.leadership
-	if !l.mayServe(&r.mu.applied) {
-		return
-	}
-	if l.serve(&r.mu.applied, r.node.Clock.Physical()) {
-		r.mu.cache.Reset(l.low)
-	} else {
-		r.mu.cache.Raise(l.low)
-	}
-	r.holdLocked()
 }

@@ -1,0 +1,50 @@
+package config
+
+import (
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Group is what a replica needs of its Raft group.
+type Group interface {
+	// Propose appends data to the log if this replica leads at term, in the order of the calls. It
+	// does not wait. What it drops is told by LeadershipChanged: with another term or leader, or
+	// once more with the same. data belongs to the group from here on. An error means that nothing
+	// was or will be appended.
+	Propose(term uint64, data []byte) error
+	// ProposeChange is Propose for data that changes the replicas.
+	ProposeChange(term uint64, data []byte, next group.Configuration) error
+	// ReadIndex calls done(nil) when the local applied state has reached an index that was
+	// committed when a quorum confirmed the leader, after the call; or done(error). It does not
+	// wait, and done must not block.
+	ReadIndex(done func(error))
+	// Lease reports whether this replica leads at term and holds the leader lease at this moment.
+	// It takes no lock.
+	Lease() (term uint64, ok bool)
+	// LeaseLeft is how much longer the lease stands, if it stands. No other replica leads before.
+	// It takes no lock.
+	LeaseLeft() time.Duration
+	// Leader is the replica that leads, 0 if unknown, and at which term.
+	Leader() (keys.ReplicaID, uint64)
+	// Wake wakes the group if it sleeps.
+	Wake()
+	// TransferLeader gives up the lease and the leadership of a term, if this replica leads at it,
+	// and asks another replica to lead. What was proposed before is in the log before.
+	TransferLeader(term uint64, to keys.ReplicaID)
+}
+
+// Pending is a request on its way through a replica. The replica owns the request until it has
+// called Reply, exactly once, from any goroutine: it may not be changed, nor the memory that its
+// keys and values lie in. Reply must not block, and the rows of a page are only good until it
+// returns.
+type Pending struct {
+	// Client is the client's id: with the request's sequence it is the request id.
+	Client  uint64
+	Request *kvpb.Request
+	Reply   func(*kvpb.Response)
+	// Arrived is when the request came; its timeout counts from there.
+	Arrived time.Time
+}

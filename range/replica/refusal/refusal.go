@@ -1,0 +1,261 @@
+package refusal
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
+	"github.com/tidemarkdb/tidemark/range/replica/storage"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Refuser makes the refusals of one replica.
+type Refuser struct {
+	Partition keys.PartitionID
+	Self      keys.ReplicaID
+	Group     config.Group
+	Node      *config.Node
+	// Descriptor is the partition's present descriptor.
+	Descriptor func() *clusterpb.Partition
+}
+
+// New is an error response to a request.
+func New(request *kvpb.Request, code kvpb.ErrorCode, format string, args ...any) *kvpb.Response {
+	return &kvpb.Response{Id: request.GetId(),
+		Error: &kvpb.Error{Code: code, Message: fmt.Sprintf(format, args...)}}
+}
+
+// refuse is New, with the partition named first.
+func (r *Refuser) refuse(q *kvpb.Request, code kvpb.ErrorCode, format string,
+	args ...any) *kvpb.Response {
+	return New(q, code, "partition %s: %s", r.Partition, fmt.Sprintf(format, args...))
+}
+
+// leaderHint is the replica that leads, as far as this replica knows; nil if it does not.
+func (r *Refuser) leaderHint() *clusterpb.Leader {
+	leader, term := r.Group.Leader()
+	if leader == 0 {
+		return nil
+	}
+	for _, replica := range r.Descriptor().GetReplicas() {
+		if keys.ReplicaID(replica.GetReplica()) == leader {
+			return &clusterpb.Leader{Partition: uint64(r.Partition), Node: replica.GetNode(), Term: term}
+		}
+	}
+	return nil
+}
+
+// NotLeader is for a request that did not run and never will.
+func (r *Refuser) NotLeader(q *kvpb.Request) *kvpb.Response {
+	hint := r.leaderHint()
+	if hint == nil {
+		if lost := r.lostQuorum(); lost != "" {
+			return New(q, kvpb.ErrorCode_NO_QUORUM, "partition %s has no quorum: %s", r.Partition, lost)
+		}
+		return r.refuse(q, kvpb.ErrorCode_NOT_LEADER, "no leader of it is known at present; try again")
+	}
+	response := r.refuse(q, kvpb.ErrorCode_NOT_LEADER,
+		"node %s leads it, at term %d; the request went to another replica, or names another term",
+		keys.NodeID(hint.Node), hint.Term)
+	response.Error.Leader = hint
+	return response
+}
+
+// lostQuorum says in words which nodes do not answer, if so many do not that no replica can lead;
+// otherwise it is empty.
+func (r *Refuser) lostQuorum() string {
+	if r.Node.Silent == nil {
+		return ""
+	}
+	var voters int
+	var silent []string
+	is := map[keys.ReplicaID]bool{}
+	for _, replica := range r.Descriptor().GetReplicas() {
+		if replica.GetRole() == clusterpb.ReplicaRole_LEARNER {
+			continue
+		}
+		voters++
+		if node := keys.NodeID(replica.GetNode()); r.Node.Silent(node) {
+			silent = append(silent, "node "+node.String())
+			is[keys.ReplicaID(replica.GetReplica())] = true
+		}
+	}
+	members := group.ConfigurationOf(r.Descriptor())
+	if members.Empty() || members.Quorum(func(id keys.ReplicaID) bool { return !is[id] }) {
+		return ""
+	}
+	return fmt.Sprintf("%d of its %d replicas, on %s, are silent", len(silent), voters,
+		strings.Join(silent, " and "))
+}
+
+// UnknownOutcome is for a write that may still take effect.
+func (r *Refuser) UnknownOutcome(q *kvpb.Request) *kvpb.Response {
+	text := "leadership was lost while the write was being replicated"
+	if lost := r.lostQuorum(); lost != "" {
+		text = "the write could not be replicated to a quorum: " + lost
+	}
+	response := r.refuse(q, kvpb.ErrorCode_OUTCOME_UNKNOWN, "%s; it may or may not have taken effect",
+		text)
+	response.Error.Leader = r.leaderHint()
+	return response
+}
+
+// Unconfirmed is for a read whose leader could not have a majority confirm it. That is the fault of
+// nodes that are down only if some are: the leader may have lost its lease to a clock, and its
+// confirmation to a slow network.
+func (r *Refuser) Unconfirmed(q *kvpb.Request, err error) *kvpb.Response {
+	if lost := r.lostQuorum(); lost != "" {
+		return New(q, kvpb.ErrorCode_NO_QUORUM, "partition %s has no quorum to confirm its leader: %s",
+			r.Partition, lost)
+	}
+	if _, sure := r.Node.Clock.Reading(); !sure {
+		return r.refuse(q, kvpb.ErrorCode_CLOCK_SKEW, "the clock of its leader has just been set, or "+
+			"its machine was suspended, and a majority of its replicas has not confirmed yet that it "+
+			"still leads")
+	}
+	return r.refuse(q, kvpb.ErrorCode_NODE_UNHEALTHY, "a majority of its replicas did not confirm its "+
+		"leader in time, although none of them is known to be down (%s); try again", err)
+}
+
+// Overloaded is for a request that waits for nothing, because too many do. what says which.
+func (r *Refuser) Overloaded(q *kvpb.Request, what string) *kvpb.Response {
+	return r.refuse(q, kvpb.ErrorCode_OVERLOADED, "too many %s; try again more slowly", what)
+}
+
+// LogBehind is for a write while too much waits for the raft log.
+func (r *Refuser) LogBehind(q *kvpb.Request) *kvpb.Response {
+	return r.refuse(q, kvpb.ErrorCode_OVERLOADED,
+		"too much waits for this server's raft log; try again more slowly")
+}
+
+// DeadlineExceeded is for a request whose client does not wait any longer.
+func (r *Refuser) DeadlineExceeded(q *kvpb.Request) *kvpb.Response {
+	return r.refuse(q, kvpb.ErrorCode_DEADLINE_EXCEEDED,
+		"the request waited longer than its timeout, and did not run")
+}
+
+// Closed is for a replica that is closed: its sender shall look elsewhere.
+func (r *Refuser) Closed(q *kvpb.Request) *kvpb.Response {
+	return r.refuse(q, kvpb.ErrorCode_NOT_LEADER, "this replica is closed")
+}
+
+// Failed is for a replica that has failed for a reason.
+func (r *Refuser) Failed(q *kvpb.Request, err error) *kvpb.Response {
+	code := kvpb.ErrorCode_NODE_UNHEALTHY
+	if storage.IsDamage(err) {
+		code = kvpb.ErrorCode_REPLICA_DAMAGED
+	}
+	return r.refuse(q, code, "this replica has failed: %s", r.explain(err))
+}
+
+// ReadError is for a failed read of the engine.
+func (r *Refuser) ReadError(q *kvpb.Request, err error) *kvpb.Response {
+	code := kvpb.ErrorCode_NODE_UNHEALTHY
+	if storage.IsDamage(err) {
+		code = kvpb.ErrorCode_CORRUPTION
+	}
+	r.Node.Logger.Error("reading the state failed", "partition", r.Partition, "error", err)
+	return r.refuse(q, code, "reading its state failed: %s", r.explain(err))
+}
+
+// explain is the text of an engine's error, without the name of the partition.
+func (r *Refuser) explain(err error) string {
+	return strings.TrimPrefix(engine.Explain(err), fmt.Sprintf("partition %s: ", r.Partition))
+}
+
+// LeadershipChanged says that what was read under volatile locks may never have been there.
+func (r *Refuser) LeadershipChanged(q *kvpb.Request, reads *kvpb.ReadSet) *kvpb.Response {
+	r.Node.Metrics.Transactions.Conflicts.Inc()
+	return command.LeaderChanged(r.Descriptor(), q, reads)
+}
+
+// Retried is for an attempt of which no client expects an answer any more: a later one was
+// evaluated. It has no effect.
+func (r *Refuser) Retried(q *kvpb.Request) *kvpb.Response {
+	response := r.refuse(q, kvpb.ErrorCode_NOT_LEADER, "the request waited for a lock, and was sent "+
+		"again meanwhile; this attempt of it did not run")
+	response.Error.Leader = r.leaderHint()
+	return response
+}
+
+// Locked is for a request whose time ran out while it waited.
+func (r *Refuser) Locked(q *kvpb.Request, c *kvpb.Conflict) *kvpb.Response {
+	response := r.refuse(q, kvpb.ErrorCode_LOCKED, "key %s is locked by transaction %x, and the "+
+		"request's time ran out; it did not run", keys.Pretty(c.Key), c.Transaction)
+	response.Error.Conflict = c
+	return response
+}
+
+// Disconnected is for a request for which no client waits.
+func (r *Refuser) Disconnected(q *kvpb.Request) *kvpb.Response {
+	return r.refuse(q, kvpb.ErrorCode_LOCKED, "the request waited for a lock, and its client is not "+
+		"connected any more; it did not run")
+}
+
+// HandsOver is for a write while the leader's disk is full, and others have space. A client that is
+// told of a leader that hands over asks again until there is another.
+func (r *Refuser) HandsOver(q *kvpb.Request) *kvpb.Response {
+	return r.refuse(q, kvpb.ErrorCode_NOT_LEADER, "the disk of its leader is full, and it hands over "+
+		"to a node with free disk space; try again")
+}
+
+// DiskFull is for a write while no quorum of the replicas has space.
+func (r *Refuser) DiskFull(q *kvpb.Request, descriptor *clusterpb.Partition) *kvpb.Response {
+	return r.refuse(q, kvpb.ErrorCode_DISK_FULL,
+		"%s: reads go on, and writes as soon as there is free disk space", r.whoIsFull(descriptor))
+}
+
+// whoIsFull names the nodes without room.
+func (r *Refuser) whoIsFull(descriptor *clusterpb.Partition) string {
+	var full []string
+	for _, replica := range descriptor.GetReplicas() {
+		node := keys.NodeID(replica.GetNode())
+		own := keys.ReplicaID(replica.GetReplica()) == r.Self
+		if own && r.Node.DiskFull != nil && r.Node.DiskFull() || !own && r.Node.WithoutRoom != nil &&
+			r.Node.WithoutRoom(node) {
+			full = append(full, "node "+node.String())
+		}
+	}
+	switch len(full) {
+	case 0:
+		return "no quorum of its replicas has free disk space"
+	case 1:
+		return "the disk of " + full[0] + " is full"
+	}
+	return "the disks of " + strings.Join(full, " and ") + " are full"
+}
+
+// UntrustedClock is for a request of which the timestamp would come from a clock that others must
+// not go by.
+func (r *Refuser) UntrustedClock(q *kvpb.Request) *kvpb.Response {
+	return r.refuse(q, kvpb.ErrorCode_CLOCK_SKEW, "this server's clock has just been set, or its "+
+		"machine was suspended, and it has not been looked at since")
+}
+
+// UnbelievedClock is for a request to a leadership that has begun while the clock of its node was
+// not believed.
+func (r *Refuser) UnbelievedClock(q *kvpb.Request) *kvpb.Response {
+	return r.refuse(q, kvpb.ErrorCode_CLOCK_SKEW, "the clock of its leader's node has not been "+
+		"confirmed by those of the peers since that leader was elected; check the time synchronisation "+
+		"if it lasts")
+}
+
+// SessionAhead is for a session from further ahead than any clock of the cluster can be.
+func (r *Refuser) SessionAhead(q *kvpb.Request, session hlc.Timestamp) *kvpb.Response {
+	return command.Refusing(r.refuse(q, kvpb.ErrorCode_CLOCK_SKEW, "the session's timestamp %s is too "+
+		"far ahead of this server's clock; check the time synchronisation of the servers", session),
+		session, hlc.Timestamp{})
+}
+
+// SessionTooOld is for a write of a session that began before what is kept.
+func (r *Refuser) SessionTooOld(q *kvpb.Request, session, threshold hlc.Timestamp) *kvpb.Response {
+	return command.Refusing(r.refuse(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD, "the session's timestamp %s "+
+		"is older than what is kept (since %s), so a retry could not be told from a first attempt; "+
+		"begin a new session from `now`", session, threshold), session, threshold)
+}
