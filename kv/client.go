@@ -96,14 +96,14 @@ func (c *Client) Close() error {
 
 // Timestamp is the highest timestamp that the client has seen: everything it has read or written so
 // far is visible at it. Give it to At to read that state again, or to another client's Observe.
-func (c *Client) Timestamp() Timestamp { return c.conn.Sender.Session() }
+func (c *Client) Timestamp() Timestamp { return c.conn.Sender.Clock.Session() }
 
 // Observe makes sure that what the client does from now on happens after ts: a message from another
 // client that carries its Timestamp can be relied on. Uncommitted, the version of what an open
 // transaction has written, says nothing and is left alone.
 func (c *Client) Observe(ts Timestamp) {
 	if ts != Uncommitted() {
-		c.conn.Sender.Saw(ts)
+		c.conn.Sender.Clock.Saw(ts)
 	}
 }
 

@@ -71,7 +71,7 @@ func (c *Client) nearRead(ctx context.Context, ks *route.Keyspace,
 		return n, nil
 	case f.own:
 		n.near.Freshness, n.near.Wait = route.FreshSession, sessionWait
-		n.near.AtLeast = c.conn.Sender.Seen()
+		n.near.AtLeast = c.conn.Sender.Clock.Seen()
 	case f.bounded:
 		n.near.Freshness = route.FreshBounded
 	default:

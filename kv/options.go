@@ -10,7 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/kv/internal/conn"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/range/route/identity"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 )
 
@@ -68,7 +68,7 @@ func CreationProgress(progress func(keyspace string, made, total int)) Option {
 // is known by the common name of its certificate (TLS), if the servers check certificates.
 func User(name string, password func(context.Context) (string, error)) Option {
 	return clientOption(func(c *config) {
-		c.Route.User = &route.User{Name: name, Password: password}
+		c.Route.User = &identity.User{Name: name, Password: password}
 	})
 }
 

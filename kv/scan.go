@@ -162,7 +162,7 @@ func (s *scan) readNear(ctx context.Context, parts []*route.Partition) error {
 func (s *scan) announce(ctx context.Context, parts []*route.Partition, at Timestamp) {
 	s.announced = make(chan struct{})
 	if s.hashed { // first pages of all partitions come before the first row
-		s.keyspace.client.conn.Sender.RaiseSession(at)
+		s.keyspace.client.conn.Sender.Clock.RaiseSession(at)
 		close(s.announced)
 		return
 	}

@@ -122,7 +122,7 @@ func (k *Keyspace) momentIn(ctx context.Context, id keys.KeyspaceID, parts []*ro
 	if err != nil && inner != ctx && inner.Err() != nil && ctx.Err() == nil {
 		at, err = k.client.conn.LateMoment(ctx)
 	}
-	return hlc.Max(at, s.Session()), err
+	return hlc.Max(at, s.Clock.Session()), err
 }
 
 // anyLed says that a node is known to lead one of the partitions.

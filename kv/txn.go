@@ -548,7 +548,7 @@ func (t *Txn) Commit(ctx context.Context) (Timestamp, error) {
 	if err != nil {
 		return Timestamp{}, t.asking(t.fail(op, "", nil, err))
 	}
-	t.client.conn.Sender.Saw(at)
+	t.client.conn.Sender.Clock.Saw(at)
 	return at, nil
 }
 

@@ -175,7 +175,7 @@ func (t *Txn) outcome(ctx context.Context) (Timestamp, error) {
 	if err != nil {
 		return Timestamp{}, t.asking(inAttempt(t.client.wrapTxn("outcome", "", nil, err), t.attempt))
 	}
-	t.client.conn.Sender.Saw(at)
+	t.client.conn.Sender.Clock.Saw(at)
 	return at, nil
 }
 

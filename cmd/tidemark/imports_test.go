@@ -43,8 +43,11 @@ var may = []struct {
 	{"range/group", []string{"hlc", "rpc/...", "range/keys", "range/engine", "range/raftlog"}},
 	{"range/host/...", ground},
 
-	{"range/route", ground},
-	{"txn/committer", append(ground[:len(ground):len(ground)], "range/route", "txn")},
+	{"range/route/lifetime", nil},
+	{"range/route/clock", []string{"hlc", "rpc/kvpb", "rpc/wire"}},
+	{"range/route/identity", []string{"range/route/lifetime", "rpc/coordpb", "rpc/wire"}},
+	{"range/route", append(ground[:len(ground):len(ground)], "range/route/...")},
+	{"txn/committer", append(ground[:len(ground):len(ground)], "range/route/...", "txn")},
 	{"txn/...", append(ground[:len(ground):len(ground)], "range/route")},
 	// The rooms of a replica that know nothing of the others but what is below them.
 	{"range/replica/storage", append(ground[:len(ground):len(ground)], "range/replica/proposal")},
@@ -59,7 +62,7 @@ var may = []struct {
 	{"range/replica/gc", append(ground[:len(ground):len(ground)], "txn", "range/replica/command",
 		"range/replica/proposal", "range/replica/storage")},
 	{"range/replica/...",
-		append(ground[:len(ground):len(ground)], "range/route", "txn/...", "range/replica/...")},
+		append(ground[:len(ground):len(ground)], "range/route/...", "txn/...", "range/replica/...")},
 	// The rooms of a data node.
 	{"range/node/task", nil},
 	{"range/node/table", []string{"hlc", "rpc/...", "range/keys", "range/engine", "range/tree",
@@ -68,7 +71,7 @@ var may = []struct {
 		"range/replica/command", "range/replica/config")},
 	{"range/node/hosted", append(ground[:len(ground):len(ground)], "range/replica",
 		"range/node/table", "range/node/loadmeter")},
-	{"range/node/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...",
+	{"range/node/...", append(ground[:len(ground):len(ground)], "range/route/...", "txn/...",
 		"range/replica/...", "range/node/...")},
 
 	// The core stands on the same Raft machinery as a replica does, and knows nothing of replicas,
@@ -153,9 +156,9 @@ var may = []struct {
 	{"kv/coord/direct", []string{"rpc", "rpc/coordpb", "rpc/wire"}},
 	{"kv/kvprom", []string{"kv", "rpc/metric/..."}},
 	// kv knows nothing of its administration.
-	{"kv/admin", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "kv",
+	{"kv/admin", append(ground[:len(ground):len(ground)], "range/route/...", "txn/...", "kv",
 		"kv/internal/...")},
-	{"kv/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "kv/...")},
+	{"kv/...", append(ground[:len(ground):len(ground)], "range/route/...", "txn/...", "kv/...")},
 
 	// The one place that wires the parts together.
 	{"deploy/certs", nil},

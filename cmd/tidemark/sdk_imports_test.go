@@ -15,7 +15,8 @@ var (
 	sdkPackages = []string{
 		"hlc", "kv", "kv/internal/changes", "kv/internal/conn", "kv/internal/frontier",
 		"kv/internal/reads", "kv/internal/sorting", "kv/internal/whole", "kv/internal/writes",
-		"range/admission", "range/keys", "range/route", "range/tree",
+		"range/admission", "range/keys", "range/route", "range/route/clock",
+		"range/route/identity", "range/route/lifetime", "range/tree",
 		"rpc", "rpc/access", "rpc/authn", "rpc/block", "rpc/clusterpb", "rpc/coordpb",
 		"rpc/kvpb", "rpc/metric", "rpc/nonblock", "rpc/outbox", "rpc/peerpb", "rpc/quota",
 		"rpc/transport", "rpc/wire",

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route/identity"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -37,7 +38,7 @@ func (s *Sender) Admin(ctx context.Context,
 				break
 			}
 			err := s.adminOnce(ctx, address, f)
-			if !passing(err) {
+			if !identity.Passing(err) {
 				return err
 			}
 			trouble.note(err)
@@ -48,7 +49,7 @@ func (s *Sender) Admin(ctx context.Context,
 				said[address] = err
 			}
 		}
-		if err := s.pause(ctx, clusterBackoff.delay(round, s.random())); err != nil {
+		if err := s.life.Pause(ctx, clusterBackoff.delay(round, s.random())); err != nil {
 			e := &Error{Cause: err, Attempts: round + 1}
 			if trouble.text != "" {
 				e.Code, e.Message = trouble.code(), trouble.text
@@ -103,22 +104,13 @@ func (s *Sender) adminOnce(ctx context.Context, address string,
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return s.withToken(ctx, func(ctx context.Context) error { return f(ctx, client) })
-}
-
-// passing reports whether another server, or the same one later, may answer.
-func passing(err error) bool {
-	switch status.Code(err) {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted:
-		return err != nil
-	}
-	return false
+	return s.identity.With(ctx, func(ctx context.Context) error { return f(ctx, client) })
 }
 
 // adminServers puts those first to which there are connections, and of these the one whose table
 // stream is followed: it answers.
 func (s *Sender) adminServers() []string {
-	servers, followed := s.servers(), s.server.Load()
+	servers, followed := s.servers(), s.following.server.Load()
 	rank := make(map[string]int, len(servers))
 	for _, address := range servers {
 		switch {
@@ -156,7 +148,7 @@ func (s *Sender) PartitionsOf(ctx context.Context, id keys.KeyspaceID,
 			return nil, &Error{Cause: ctx.Err(),
 				Message: fmt.Sprintf("waiting for the partition table to show all partitions of "+
 					"keyspace %q (%d so far)", k.Info.Name, k.Len())}
-		case <-s.done:
+		case <-s.life.Done():
 			timer.Stop()
 			return nil, &Error{Cause: ErrClosed}
 		}

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/route/identity"
+	"github.com/tidemarkdb/tidemark/range/route/lifetime"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
@@ -48,10 +50,11 @@ func TestShortCallsAreAnswered(t *testing.T) {
 		defer func() { _ = dialer.Close() }()
 		s := &Sender{
 			cfg:   Config{Endpoints: []string{"silent:1", "there:1"}, Random: rand.Uint64},
-			lanes: []*sharedLane{{dialer: dialer}}, done: make(chan struct{}),
+			lanes: []*sharedLane{{dialer: dialer}}, life: lifetime.New(),
+			identity: identity.New(identity.Config{}),
 		}
 		s.table.Store(&Table{changed: make(chan struct{})})
-		s.server.Store(&followed{address: "silent:1"})
+		s.following.server.Store(&followed{address: "silent:1"})
 		for n := range 2 {
 			began := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)

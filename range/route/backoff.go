@@ -1,7 +1,6 @@
 package route
 
 import (
-	"context"
 	"time"
 )
 
@@ -81,24 +80,4 @@ func (b Backoff) delay(n int, random float64) time.Duration {
 		}
 	}
 	return step - time.Duration(float64(step)*b.Jitter*random)
-}
-
-// pause waits for d, and ends early with the context's error or with errClosed.
-func (s *Sender) pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		return s.closedError()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.done:
-		return ErrClosed
-	}
 }

@@ -132,7 +132,7 @@ func (s *Sender) DoBundle(ctx context.Context, b *Bundle,
 		return Bundled{}, &Error{Cause: err, Message: "the request was not sent"}
 	}
 	sequence := s.sequence.Add(1)
-	a := attempt{sender: s, call: &Call{}, sequence: sequence, session: s.session.highest.Load()}
+	a := attempt{sender: s, call: &Call{}, sequence: sequence, session: s.Clock.SessionOfRequest()}
 	lane := b.node.lanes[sequence%uint64(len(b.node.lanes))]
 	r := &kvpb.Request{Sequence: sequence, Session: a.session,
 		Command: &kvpb.Request_MergeScan{MergeScan: command}}
@@ -177,7 +177,7 @@ func (s *Sender) DoBundle(ctx context.Context, b *Bundle,
 func (a *attempt) bundleUnanswered(ctx context.Context, b *Bundle, err error) error {
 	var broken *rpc.ErrStreamBroken
 	switch {
-	case a.sender.closed.Load():
+	case a.sender.life.Ended():
 		return a.ended(ErrClosed)
 	case !errors.As(err, &broken):
 		a.note(kvpb.ErrorCode_UNKNOWN_ERROR,
@@ -205,7 +205,7 @@ func (s *Sender) bundled(b *Bundle, at *kvpb.Timestamp,
 	if !response.ClockUntrusted {
 		out.Now = response.Now
 	}
-	s.seen.observe(at)
+	s.Clock.Read(at)
 	for _, refusal := range out.MergeScanResponse.Refused {
 		i, ok := slices.BinarySearchFunc(b.Partitions, keys.PartitionID(refusal.Partition),
 			func(p *Partition, id keys.PartitionID) int {

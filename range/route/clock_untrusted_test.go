@@ -23,10 +23,10 @@ func TestUntrustedClockIsNoSample(t *testing.T) {
 			nil); err != nil {
 			t.Fatal(err)
 		}
-		if got := s.Session().Wall; got != int64(now.Wall) {
+		if got := s.Clock.Session().Wall; got != int64(now.Wall) {
 			t.Errorf("untrusted: %v: the session stands at %d", untrusted, got)
 		}
-		if _, known := s.Earliest(); known == untrusted {
+		if _, known := s.Clock.Earliest(); known == untrusted {
 			t.Errorf("untrusted: %v: the clock is known: %v", untrusted, known)
 		}
 	}

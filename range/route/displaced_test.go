@@ -11,7 +11,7 @@ import (
 // A node is not asked where another one is by now, and is again when it is there after all.
 func TestDisplacedNodesAreNotAsked(t *testing.T) {
 	s := bareSender()
-	defer func() { s.closed.Store(true) }()
+	defer func() { s.life.End() }()
 	lost := &clusterpb.Node{Id: 1, Address: "here:1"}
 	s.mu.contents.nodes[1] = lost
 	n := s.nodeLocked(1)

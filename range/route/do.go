@@ -104,13 +104,13 @@ func (s *Sender) attempt(ctx context.Context, call *Call) attempt {
 	if id := call.Identity; id != nil && id.sequence != 0 {
 		a.sequence, a.session, a.maybe = id.sequence, id.session, call.Write
 	} else {
-		a.sequence, a.session = s.sequence.Add(1), s.session.highest.Load()
+		a.sequence, a.session = s.sequence.Add(1), s.Clock.SessionOfRequest()
 		if id != nil {
 			id.sequence, id.session = a.sequence, a.session
 		}
 	}
 	a.lane = int(a.sequence % uint64(len(s.lanes)))
-	a.deadline, a.hasDeadline = ctx.Deadline()
+	a.deadline, _ = ctx.Deadline()
 	return a
 }
 
@@ -129,13 +129,13 @@ func (a *attempt) run(ctx context.Context) (Answer, error) {
 
 // attempt is the state of one call over its attempts.
 type attempt struct {
-	sender      *Sender
-	call        *Call
-	sequence    uint64
-	session     *kvpb.Timestamp
-	lane        int
-	deadline    time.Time
-	hasDeadline bool
+	sender   *Sender
+	call     *Call
+	sequence uint64
+	session  *kvpb.Timestamp
+	lane     int
+	// deadline is the caller's; zero: there is none.
+	deadline time.Time
 
 	// maybe: an earlier attempt of the write may have been executed.
 	maybe bool
@@ -224,9 +224,9 @@ func (a *attempt) request(p *Partition, l *leader) (*kvpb.Request, error) {
 func (a *attempt) address(r *kvpb.Request, p *Partition, term uint64) {
 	r.Partition, r.Generation, r.Term = uint64(p.ID), p.Generation, term
 	r.Sequence, r.Session = a.sequence, a.session
-	a.token = a.sender.identity.shown.Load()
+	a.token = a.sender.identity.Shown()
 	left := patience
-	if a.hasDeadline {
+	if !a.deadline.IsZero() {
 		left = time.Until(a.deadline)
 		left -= min(a.call.Slack, left/10)
 		left = min(left, patience)
@@ -247,8 +247,7 @@ func (a *attempt) arrived(ctx context.Context, p *Partition, l *leader, looking 
 		if looking {
 			p.hint.infer(l.node, time.Now())
 		}
-		a.sender.session.observeResult(response)
-		a.sender.seen.observeSeen(response)
+		a.sender.Clock.Answered(response)
 		return Answer{Response: response, Partition: p, Node: l.node.id, Term: l.term}, nil, nil
 	}
 	return a.refused(p, l, looking, response.Error)
@@ -304,7 +303,7 @@ func (a *attempt) noPartition(ctx context.Context, err error) (Answer, error, *B
 		s.ReloadTable()
 	case <-ctx.Done():
 		return Answer{}, a.ended(ctx.Err()), nil
-	case <-s.done:
+	case <-s.life.Done():
 		return Answer{}, a.ended(ErrClosed), nil
 	}
 	return Answer{}, nil, &atOnce

@@ -32,8 +32,8 @@
 // Sender.DoNear brings a read to a replica that need not lead, at a timestamp that is closed there:
 // the nearest one by zone, region and latency (nearness.go), then the others, and the leader at
 // last (near.go). A replica that has refused is left alone for a while, or as long as it can be
-// told that it lacks what a read needs (left_alone.go). Sender.Seen is what such a read has to be
-// at or above, to see what this sender has written and read (seen.go).
+// told that it lacks what a read needs (left_alone.go). Clock.Seen is what such a read has to be at
+// or above, to see what this sender has written and read (package clock).
 //
 // # Suspected nodes
 //

@@ -8,12 +8,13 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route/lifetime"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
 var (
 	// ErrClosed is returned by a Sender that was closed.
-	ErrClosed = errors.New("the client is closed")
+	ErrClosed = lifetime.ErrClosed
 	// ErrNoKeyspace means that the keyspace is not in the partition table any more.
 	ErrNoKeyspace = errors.New("the keyspace does not exist")
 	// ErrWrongCluster means that a server belongs to another cluster than the one this Sender first

@@ -33,6 +33,8 @@ const (
 	wholeTableTimeout = 2 * time.Minute
 	// candidates is how many servers are asked at once.
 	candidates = 8
+	// tokenPatience is how long a new stream waits for a token, which it can be shown later.
+	tokenPatience = time.Second
 )
 
 // followed is the table stream in use.
@@ -43,9 +45,24 @@ type followed struct {
 	complete atomic.Pointer[time.Time]
 }
 
-// leaveServer ends the table stream if it comes from this address.
-func (s *Sender) leaveServer(address string) {
-	if f := s.server.Load(); f != nil && f.address == address {
+// tableFollower keeps the table of a sender up to date, from the stream of one server at a time.
+type tableFollower struct {
+	sender *Sender
+	// server is nil while no stream is followed.
+	server        atomic.Pointer[followed]
+	reach         reach
+	subscriptions subscriptions
+}
+
+func (t *tableFollower) init(s *Sender) {
+	t.sender = s
+	t.reach.changed = make(chan struct{})
+	t.subscriptions.init()
+}
+
+// leave ends the table stream if it comes from this address.
+func (t *tableFollower) leave(address string) {
+	if f := t.server.Load(); f != nil && f.address == address {
 		f.cancel()
 	}
 }
@@ -53,7 +70,7 @@ func (s *Sender) leaveServer(address string) {
 // ReloadTable asks for a fresh table, unless one is on its way, or has come a moment ago. It does
 // not wait.
 func (s *Sender) ReloadTable() {
-	f := s.server.Load()
+	f := s.following.server.Load()
 	if f == nil {
 		return
 	}
@@ -68,14 +85,15 @@ func (s *Sender) ReloadTable() {
 // each has been tried, with an error that lists them. When ctx ends, the error is an *Error with
 // what the servers said, and code NO_QUORUM if they wait for a core that has none.
 func (s *Sender) AwaitTable(ctx context.Context) (*Table, error) {
+	reach := &s.following.reach
 	for {
 		t := s.table.Load()
 		if t.Cluster != 0 {
 			return t, nil
 		}
-		s.reach.Lock()
-		failed, changed := s.reach.failed, s.reach.changed
-		s.reach.Unlock()
+		reach.Lock()
+		failed, changed := reach.failed, reach.changed
+		reach.Unlock()
 		if failed != nil {
 			return nil, failed
 		}
@@ -83,8 +101,8 @@ func (s *Sender) AwaitTable(ctx context.Context) (*Table, error) {
 		case <-t.Changed():
 		case <-changed:
 		case <-ctx.Done():
-			return nil, s.reach.ended(ctx.Err(), s.cfg.Endpoints)
-		case <-s.done:
+			return nil, reach.ended(ctx.Err(), s.cfg.Endpoints)
+		case <-s.life.Done():
 			return nil, ErrClosed
 		}
 	}
@@ -160,16 +178,17 @@ func (r *reach) note(answers map[string]string, trouble coreTrouble, failed erro
 	r.changed = make(chan struct{})
 }
 
-// followTable keeps the table up to date until Close: find a server that answers, follow its
+// run keeps the table up to date until Close: find a server that answers, follow its
 // stream, move to another one when the stream ends.
-func (s *Sender) followTable() {
+func (t *tableFollower) run() {
+	s := t.sender
 	for failures := 0; ; {
-		address, err := s.chooseServer()
+		address, err := t.chooseServer()
 		if err == nil {
 			began := time.Now()
 			s.metrics.tables.Inc()
-			complete, err := s.followServer(address)
-			if s.closed.Load() {
+			complete, err := t.followServer(address)
+			if s.life.Ended() {
 				return
 			}
 			s.log.Debug("the stream of the partition table ended", "server", address, "error", err)
@@ -180,7 +199,7 @@ func (s *Sender) followTable() {
 				continue
 			}
 		}
-		if s.pause(s.ctx, tableBackoff.delay(failures, s.random())) != nil {
+		if s.life.Pause(s.life.Context(), tableBackoff.delay(failures, s.random())) != nil {
 			return
 		}
 		failures++
@@ -217,12 +236,13 @@ func (s *Sender) servers() []string {
 
 // chooseServer asks several servers at once for their status, and returns the first that belongs to
 // the cluster and is ready. If none is, it returns one that at least answers.
-func (s *Sender) chooseServer() (string, error) {
+func (t *tableFollower) chooseServer() (string, error) {
+	s := t.sender
 	servers := s.servers()
 	if s.table.Load().Cluster != 0 {
 		servers = servers[:min(candidates, len(servers))]
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, statusTimeout)
+	ctx, cancel := context.WithTimeout(s.life.Context(), statusTimeout)
 	defer cancel()
 	type answer struct {
 		index  int
@@ -255,17 +275,17 @@ func (s *Sender) chooseServer() (string, error) {
 		default:
 			unready = address
 			said[address] = "not ready: " + a.status.WaitingFor
-			if t := a.status.CoreTrouble; t != nil && (t.NoQuorum || !trouble.noQuorum) {
-				trouble = coreTrouble{text: a.status.WaitingFor, noQuorum: t.NoQuorum}
+			if told := a.status.CoreTrouble; told != nil && (told.NoQuorum || !trouble.noQuorum) {
+				trouble = coreTrouble{text: a.status.WaitingFor, noQuorum: told.NoQuorum}
 			}
 		}
 	}
 	if unready != "" {
-		s.reach.note(said, trouble, nil)
+		t.reach.note(said, trouble, nil)
 		return unready, nil
 	}
 	err := &UnreachableError{Endpoints: servers, Reasons: reasons}
-	s.reach.note(said, trouble, err)
+	t.reach.note(said, trouble, err)
 	return "", err
 }
 
@@ -280,7 +300,7 @@ func (s *Sender) status(ctx context.Context, address string) (*clusterpb.StatusR
 		if status.Code(err) == codes.Unimplemented {
 			return nil, fmt.Errorf("it is a gRPC server, but not of Tidemark: %w", err)
 		}
-		if status.Code(err) == codes.DeadlineExceeded && s.ctx.Err() == nil {
+		if status.Code(err) == codes.DeadlineExceeded && s.life.Context().Err() == nil {
 			return nil, fmt.Errorf("it did not answer within %s", statusTimeout)
 		}
 		return nil, err
@@ -300,19 +320,20 @@ func (s *Sender) clusterClient(address string) (clusterpb.ClusterClient, error) 
 }
 
 // followServer reads one table stream to its end. complete says that it sent a whole table.
-func (s *Sender) followServer(address string) (complete bool, err error) {
+func (t *tableFollower) followServer(address string) (complete bool, err error) {
+	s := t.sender
 	client, err := s.clusterClient(address)
 	if err != nil {
 		return false, err
 	}
-	ctx, cancel := context.WithCancel(s.ctx)
+	ctx, cancel := context.WithCancel(s.life.Context())
 	defer cancel()
 	f := &followed{address: address, cancel: cancel}
-	s.server.Store(f)
-	defer s.server.Store(nil)
+	t.server.Store(f)
+	defer t.server.Store(nil)
 	// Without the token the server would withhold bounds, and send all of the table anew with it.
-	patient, stop := context.WithTimeout(ctx, tablePatience)
-	s.tokenForStream(patient)
+	patient, stop := context.WithTimeout(ctx, tokenPatience)
+	s.identity.ForStream(patient)
 	stop()
 	// A stream may be silent for as long as nothing changes, but not before the table is complete.
 	overdue := time.AfterFunc(tableTimeout, cancel)
@@ -321,11 +342,11 @@ func (s *Sender) followServer(address string) (complete bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	stream, err := s.follow(following)
+	stream, err := t.follow(following)
 	if err == nil {
 		defer stream.asking.Wait() // runs after the next
 		defer cancel()
-		complete, err = s.readTable(f, stream, overdue)
+		complete, err = t.readTable(f, stream, overdue)
 	}
 	if !errors.Is(err, errNoFollow) {
 		return complete, err
@@ -334,12 +355,13 @@ func (s *Sender) followServer(address string) (complete bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	return s.readTable(f, wholeStream{whole}, overdue)
+	return t.readTable(f, wholeStream{whole}, overdue)
 }
 
 // readTable reads a stream to its end.
-func (s *Sender) readTable(f *followed, stream tableStream,
+func (t *tableFollower) readTable(f *followed, stream tableStream,
 	overdue *time.Timer) (complete bool, err error) {
+	s := t.sender
 	staged, begun := newContents(), time.Now()
 	for {
 		u, err := stream.Recv()
@@ -363,8 +385,8 @@ func (s *Sender) readTable(f *followed, stream tableStream,
 		if err := s.belongs(u.Cluster); err != nil {
 			return complete, err
 		}
-		s.learnMaxClockOffset(u.MaxClockOffsetMicros)
-		s.subscriptions.forget(u.RemovedKeyspaces)
+		s.Clock.LearnMaxOffset(u.MaxClockOffsetMicros)
+		t.subscriptions.forget(u.RemovedKeyspaces)
 		if staged == nil {
 			s.merge(u)
 			continue
@@ -389,25 +411,6 @@ func (s *Sender) readTable(f *followed, stream tableStream,
 		}
 	}
 }
-
-// learnMaxClockOffset takes in what a server says of the cluster's clocks. If servers disagree, the
-// widest holds.
-func (s *Sender) learnMaxClockOffset(micros uint64) {
-	said := int64(time.Duration(min(micros, maxClockOffsetMicros)) * time.Microsecond)
-	for {
-		known := s.maxClockOffset.Load()
-		if said <= known || s.maxClockOffset.CompareAndSwap(known, said) {
-			return
-		}
-	}
-}
-
-// maxClockOffsetMicros bounds what is believed of a server.
-const maxClockOffsetMicros = uint64(24 * time.Hour / time.Microsecond)
-
-// MaxClockOffset is how far the clocks of the cluster may be apart, as its servers have said; zero
-// if none has. It does not shrink.
-func (s *Sender) MaxClockOffset() time.Duration { return time.Duration(s.maxClockOffset.Load()) }
 
 // belongs checks, or takes, the cluster's id.
 func (s *Sender) belongs(cluster uint64) error {

@@ -181,7 +181,7 @@ func (w *followerCall) admit(ctx context.Context) (Answer, error) {
 func (w *followerCall) ask(ctx context.Context, p *Partition, n *node,
 	admitted *Admitted) (answer Answer, err error, over bool) {
 	r, patience := w.call.Request, followerPatience
-	if w.hasDeadline {
+	if !w.deadline.IsZero() {
 		patience = min(patience, time.Until(w.deadline)/2)
 	}
 	r.ReplicaRead = &kvpb.ReplicaRead{Admission: admitted.admission,
@@ -216,8 +216,7 @@ func (w *followerCall) ask(ctx context.Context, p *Partition, n *node,
 		return Answer{}, nil, false
 	}
 	tellMoment(response)
-	w.sender.session.observeResult(response)
-	w.sender.seen.observeSeen(response)
+	w.sender.Clock.Answered(response)
 	w.byReplica = true
 	return Answer{Response: response, Partition: p, Node: n.id, Term: admitted.By.Term,
 		Admitted: admitted}, nil, true

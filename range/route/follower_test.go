@@ -100,7 +100,7 @@ func TestFollowerAnswersWhatTheLeaderAdmits(t *testing.T) {
 			answer.Admitted.By.Node != 1 || answer.Admitted.Now == nil {
 			t.Errorf("the answer is %+v", answer)
 		}
-		if s.sender.Seen().Less(version) || s.sender.Session().Less(at) {
+		if s.sender.Clock.Seen().Less(version) || s.sender.Clock.Session().Less(at) {
 			t.Error("the session has not seen it")
 		}
 		if s.sender.NearReads("linearizable") != 1 || s.sender.NearOutcomes("nearest") != 1 {

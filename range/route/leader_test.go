@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
 func TestHintsNeverGoBack(t *testing.T) {
@@ -101,20 +100,5 @@ func TestBackoff(t *testing.T) {
 		if b.Cap > 100*time.Millisecond {
 			t.Errorf("%s waits up to %s: longer than a look for a leader may", b.Name, b.Cap)
 		}
-	}
-}
-
-func TestSessionOnlyRises(t *testing.T) {
-	var s session
-	s.observe(nil)
-	if !s.load().IsZero() {
-		t.Fatal("not unset")
-	}
-	high := &kvpb.Timestamp{Wall: 10, Logical: 3}
-	s.observe(high)
-	s.observe(&kvpb.Timestamp{Wall: 10, Logical: 2})
-	s.observe(&kvpb.Timestamp{Wall: 9, Logical: 9})
-	if s.highest.Load() != high {
-		t.Fatal(s.load())
 	}
 }

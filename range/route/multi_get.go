@@ -140,8 +140,9 @@ func (t *multiCall) takePart(i int, response *kvpb.Response) (over int, _ error)
 		return t.conclude(i, &kvpb.Response{Now: response.Now, ClockUntrusted: response.ClockUntrusted,
 			Error: refusal}, nil)
 	}
-	t.sender.session.observe(x.call.Request.GetBatchGet().At)
-	t.sender.seen.observe(x.call.Request.GetBatchGet().At)
+	at := x.call.Request.GetBatchGet().At
+	t.sender.Clock.Hear(at)
+	t.sender.Clock.Read(at)
 	return 1, t.done(i, Answer{Response: response, Partition: x.partition, Node: x.leader.node.id,
 		Term: x.leader.term, Shared: true, Rows: x.rows}, nil)
 }

@@ -215,8 +215,7 @@ func (w *nearCall) ask(ctx context.Context, p *Partition, n *node,
 	if response.GetGet() != nil && wait == 0 {
 		n.latency.observe(now.Sub(began), now)
 	}
-	w.sender.session.observeResult(response)
-	w.sender.seen.observeSeen(response)
+	w.sender.Clock.Answered(response)
 	return Answer{Response: response, Partition: p, Node: n.id}, nil, nil
 }
 

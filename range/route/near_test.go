@@ -361,8 +361,8 @@ func TestReplicaAnswersWithoutALeader(t *testing.T) {
 // What was seen is that of which answers tell, and not what time it is.
 func TestSeenIsNotTheTime(t *testing.T) {
 	near(t, route.Config{}, nil, func(t *testing.T, n *nearby) {
-		if !n.sender.Seen().IsZero() {
-			t.Fatal(n.sender.Seen())
+		if !n.sender.Clock.Seen().IsZero() {
+			t.Fatal(n.sender.Clock.Seen())
 		}
 		do := func(r *kvpb.Request, write bool) *kvpb.Response {
 			t.Helper()
@@ -379,28 +379,29 @@ func TestSeenIsNotTheTime(t *testing.T) {
 		}
 		put := do(&kvpb.Request{Command: &kvpb.Request_Put{
 			Put: &kvpb.PutRequest{Key: []byte("apple")}}}, true).GetPut().Version
-		if n.sender.Seen() != wire.FromTimestamp(put) {
-			t.Fatal(n.sender.Seen())
+		if n.sender.Clock.Seen() != wire.FromTimestamp(put) {
+			t.Fatal(n.sender.Clock.Seen())
 		}
-		if do(get(), false); n.sender.Seen() != wire.FromTimestamp(put) {
-			t.Fatal("a value is older than its reading:", n.sender.Seen())
+		if do(get(), false); n.sender.Clock.Seen() != wire.FromTimestamp(put) {
+			t.Fatal("a value is older than its reading:", n.sender.Clock.Seen())
 		}
 		deleted := do(&kvpb.Request{Command: &kvpb.Request_Delete{
 			Delete: &kvpb.DeleteRequest{Key: []byte("apple")}}}, true).GetDelete().Version
-		if n.sender.Seen().Less(wire.FromTimestamp(deleted)) {
-			t.Fatal(n.sender.Seen())
+		if n.sender.Clock.Seen().Less(wire.FromTimestamp(deleted)) {
+			t.Fatal(n.sender.Clock.Seen())
 		}
-		if now := do(get(), false).Now; n.sender.Seen() != wire.FromTimestamp(now) {
-			t.Fatal("that there is nothing is news:", n.sender.Seen())
+		if now := do(get(), false).Now; n.sender.Clock.Seen() != wire.FromTimestamp(now) {
+			t.Fatal("that there is nothing is news:", n.sender.Clock.Seen())
 		}
 		count := do(&kvpb.Request{Command: &kvpb.Request_Count{Count: &kvpb.CountRequest{}}}, false)
-		if n.sender.Seen() != wire.FromTimestamp(count.GetCount().At) {
-			t.Fatal(n.sender.Seen())
+		if n.sender.Clock.Seen() != wire.FromTimestamp(count.GetCount().At) {
+			t.Fatal(n.sender.Clock.Seen())
 		}
-		n.sender.Saw(hlc.Timestamp{Wall: 1})
-		later := n.sender.Seen().Add(time.Minute)
-		if n.sender.Saw(later); n.sender.Seen() != later || n.sender.Session() != later {
-			t.Fatal(n.sender.Seen(), n.sender.Session())
+		n.sender.Clock.Saw(hlc.Timestamp{Wall: 1})
+		later := n.sender.Clock.Seen().Add(time.Minute)
+		if n.sender.Clock.Saw(later); n.sender.Clock.Seen() != later ||
+			n.sender.Clock.Session() != later {
+			t.Fatal(n.sender.Clock.Seen(), n.sender.Clock.Session())
 		}
 	})
 }

@@ -99,9 +99,9 @@ func (s *Sender) pingWanted(tick uint32) {
 			continue
 		}
 		pings++
-		if !s.spawn(func() {
+		if !s.life.Go(func() {
 			defer n.pinging.Store(false)
-			_, _ = n.measure(s.ctx) // what does not answer is noticed by the watchdog
+			_, _ = n.measure(s.life.Context()) // what does not answer is noticed by the watchdog
 		}) {
 			n.pinging.Store(false)
 		}

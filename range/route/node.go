@@ -145,7 +145,7 @@ func (l *lane) stream() (*rpc.BatchConn, error) {
 	if c := l.conn.Load(); c != nil {
 		return c, nil
 	}
-	if n.sender.closed.Load() {
+	if n.sender.life.Ended() {
 		return nil, ErrClosed
 	}
 	if n.mu.address == "" {
@@ -160,8 +160,8 @@ func (l *lane) stream() (*rpc.BatchConn, error) {
 		Cluster: n.sender.cluster(),
 		Server:  n.sender.cfg.Server,
 	}
-	if n.sender.identity.source != nil {
-		config.Token = n.sender.tokenForStream
+	if n.sender.identity.Named() {
+		config.Token = n.sender.identity.ForStream
 	}
 	c := rpc.NewBatchConn(config)
 	l.conn.Store(c)
@@ -200,7 +200,7 @@ type awaited struct {
 // await notes that a request is about to be sent.
 func (l *lane) await() awaited {
 	w := awaited{tick: &l.waiting[l.node.sender.ticks.Load()%tickRing]}
-	w.from, w.sampled = l.node.sender.sample()
+	w.from, w.sampled = l.node.sender.Clock.SampleDue(l.node.sender.ticks.Load())
 	w.tick.Add(1)
 	return w
 }
@@ -215,9 +215,9 @@ func (l *lane) received(w awaited, response *kvpb.Response, err error) (*kvpb.Re
 	if err == nil {
 		s := l.node.sender
 		l.answered.Add(1)
-		s.session.observe(response.Now)
+		s.Clock.Hear(response.Now)
 		if w.sampled && !response.ClockUntrusted {
-			s.clock.observe(wire.FromTimestamp(response.Now), w.from, time.Now(), s.MaxClockOffset())
+			s.Clock.Sample(wire.FromTimestamp(response.Now), w.from, time.Now())
 		}
 	}
 	return response, err
@@ -229,7 +229,7 @@ func (n *node) suspect(incarnation uint64, reason error) {
 	s := n.sender
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.incarnation.Load() != incarnation || n.suspected.Load() || s.closed.Load() {
+	if n.incarnation.Load() != incarnation || n.suspected.Load() || s.life.Ended() {
 		return
 	}
 	n.mu.reason = reason
@@ -238,12 +238,12 @@ func (n *node) suspect(incarnation uint64, reason error) {
 	s.metrics.suspected.Inc()
 	s.log.Debug("node is suspected", "node", n.id, "address", n.mu.address, "reason", reason)
 	n.startProbeLocked()
-	s.leaveServer(n.mu.address)
+	s.following.leave(n.mu.address)
 }
 
 func (n *node) startProbeLocked() {
 	if !n.mu.probing {
-		n.mu.probing = n.sender.spawn(n.probe)
+		n.mu.probing = n.sender.life.Go(n.probe)
 	}
 }
 
@@ -252,7 +252,7 @@ func (n *node) startProbeLocked() {
 func (n *node) probe() {
 	s := n.sender
 	for attempt := 0; ; attempt++ {
-		err := n.ping(s.ctx)
+		err := n.ping(s.life.Context())
 		n.mu.Lock()
 		n.mu.reason = err
 		if err == nil {
@@ -270,7 +270,7 @@ func (n *node) probe() {
 			n.hangUp()
 			wait = otherNodePause
 		}
-		if s.pause(s.ctx, wait) != nil {
+		if s.life.Pause(s.life.Context(), wait) != nil {
 			return
 		}
 		n.mu.Lock()
@@ -313,7 +313,7 @@ func (l *lane) now(ctx context.Context) (*kvpb.Timestamp, error) {
 	s := l.node.sender
 	r := &kvpb.Request{
 		Sequence: s.sequence.Add(1),
-		Session:  s.session.highest.Load(),
+		Session:  s.Clock.SessionOfRequest(),
 		Command:  &kvpb.Request_Now{Now: &kvpb.NowRequest{}},
 	}
 	response, err := l.do(ctx, r)

@@ -49,7 +49,7 @@ func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader,
 		return Answer{}, a.ended(err), nil
 	}
 	a.maybe = a.maybe || (executable && broken.Sent)
-	if s.closed.Load() {
+	if s.life.Ended() {
 		return Answer{}, a.ended(ErrClosed), nil
 	}
 	address, _ := l.node.addressAndReason()
@@ -130,7 +130,7 @@ func (a *attempt) refused(p *Partition, l *leader, looking bool,
 		// request may begin anew, in the session that this answer has brought up to date.
 		if a.call.Write && !a.maybe && !a.renewed {
 			a.renewed = true
-			a.session = s.session.highest.Load()
+			a.session = s.Clock.SessionOfRequest()
 			if id := a.call.Identity; id != nil {
 				id.session = a.session
 			}
@@ -197,17 +197,17 @@ func (a *attempt) wait(ctx context.Context, b Backoff) error {
 	}
 	delay := b.delay(f.count, s.random())
 	f.count++
-	if left := time.Until(a.deadline); b.Name == waitedBackoff.Name && a.hasDeadline &&
+	if left := time.Until(a.deadline); b.Name == waitedBackoff.Name && !a.deadline.IsZero() &&
 		left-delay < a.call.Slack {
 		// It is known now that it did not run. The answer to another attempt would come too late,
 		// and it would not be known any more.
-		if err := s.pause(ctx, left); err != nil {
+		if err := s.life.Pause(ctx, left); err != nil {
 			return a.ended(err)
 		}
 		return a.ended(context.DeadlineExceeded)
 	}
 	s.metrics.retries[b.Name].Inc()
-	if err := s.pause(ctx, delay); err != nil {
+	if err := s.life.Pause(ctx, delay); err != nil {
 		return a.ended(err)
 	}
 	return nil

@@ -30,7 +30,7 @@ func (a *attempt) search(ctx context.Context, p *Partition) (l *leader, looking 
 			return l, looking, err
 		case <-ctx.Done():
 			return nil, false, ctx.Err()
-		case <-s.done:
+		case <-s.life.Done():
 			return nil, false, ErrClosed
 		}
 	}
@@ -76,7 +76,7 @@ func (a *attempt) awaitChange(ctx context.Context, c *leaderHint, wait time.Dura
 	case <-c.changed():
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-a.sender.done:
+	case <-a.sender.life.Done():
 		return ErrClosed
 	}
 	return nil

@@ -13,6 +13,9 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route/clock"
+	"github.com/tidemarkdb/tidemark/range/route/identity"
+	"github.com/tidemarkdb/tidemark/range/route/lifetime"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
@@ -44,7 +47,7 @@ type Config struct {
 	// time. nil: there is none.
 	Token func(context.Context) (string, error)
 	// User, if set, stands in the place of Token: members of the core exchange its password.
-	User *User
+	User *identity.User
 	// Server says that the sender is a server's, as its connections show: its requests are not
 	// judged.
 	Server bool
@@ -68,41 +71,25 @@ type Sender struct {
 	metrics *metrics
 	lanes   []*sharedLane
 
-	table   atomic.Pointer[Table]
-	nodes   atomic.Pointer[[]*node] // for the watchdog
-	session session
-	// seen is what was written and read.
-	seen  session
-	clock clockEstimate
-	// maxClockOffset is in nanoseconds.
-	maxClockOffset atomic.Int64
-	sequence       atomic.Uint64
-	ticks          atomic.Uint32 // of the watchdog
+	// Clock is what is known of the cluster's time.
+	Clock clock.Clock
+
+	table    atomic.Pointer[Table]
+	nodes    atomic.Pointer[[]*node] // for the watchdog
+	sequence atomic.Uint64
+	ticks    atomic.Uint32 // of the watchdog
 	// beginning is where the replicas that share the reads of partitions go around from.
 	beginning uint64
 
-	// server is the address whose table stream is being followed, and leave ends that stream.
-	server atomic.Pointer[followed]
-	reach  reach
-	// identity is the client's user.
-	identity      identity
-	subscriptions subscriptions
-
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	done   chan struct{}
-	closed atomic.Bool
+	following tableFollower
+	identity  *identity.Identity // of the client's user
+	life      *lifetime.Lifetime
 
 	mu struct {
 		sync.Mutex
 		cluster  uint64
 		contents *contents
 		nodes    map[keys.NodeID]*node
-	}
-
-	goroutines struct {
-		sync.Mutex
-		sync.WaitGroup
 	}
 }
 
@@ -120,12 +107,11 @@ func New(cfg Config) (*Sender, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Sender{cfg: cfg, log: cfg.Logger, done: make(chan struct{})}
+	s := &Sender{cfg: cfg, log: cfg.Logger, life: lifetime.New()}
 	var err error
 	if s.metrics, err = newMetrics(cfg.Registry); err != nil {
 		return nil, err
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
 	for range cfg.ConnectionsPerNode {
 		lane := &sharedLane{dialer: rpc.NewDialer(rpc.DialerConfig{Dial: cfg.Dial, TLS: cfg.TLS,
 			TLSNow: cfg.TLSNow, Secret: cfg.Secret, Logger: cfg.Logger})}
@@ -135,33 +121,32 @@ func New(cfg Config) (*Sender, error) {
 		s.lanes = append(s.lanes, lane)
 	}
 	s.beginning = cfg.Random() % 1024
-	s.reach.changed = make(chan struct{})
-	s.subscriptions.init()
-	s.identity.news = make(chan struct{}, 1)
+	s.following.init(s)
 	s.mu.contents = newContents()
 	s.mu.nodes = make(map[keys.NodeID]*node)
 	s.nodes.Store(&[]*node{})
 	s.table.Store(newTable())
-	if s.identity.source = cfg.Token; cfg.User != nil {
-		s.identity.source = s.authenticate
+	source := cfg.Token
+	if cfg.User != nil {
+		source = func(ctx context.Context) (string, error) {
+			return cfg.User.Authenticate(ctx, (*coreMembers)(s))
+		}
 	}
-	s.spawn(s.followTable)
-	if s.identity.source != nil {
-		s.spawn(s.keepToken)
+	s.identity = identity.New(identity.Config{Source: source, Show: s.showToken, Life: s.life,
+		Logger: s.log})
+	s.life.Go(s.following.run)
+	if s.identity.Named() {
+		s.life.Go(s.identity.Run)
 	}
-	s.spawn(s.watchdog)
+	s.life.Go(s.watchdog)
 	return s, nil
 }
 
 // Close ends everything that is in flight and waits for the Sender's goroutines. Calls that wait
 // get ErrClosed, or an unknown outcome. It may be called more than once.
 func (s *Sender) Close() {
-	s.goroutines.Lock()
-	first := s.closed.CompareAndSwap(false, true)
-	s.goroutines.Unlock()
+	first := s.life.End()
 	if first {
-		s.cancel()
-		close(s.done)
 		s.mu.Lock()
 		all := *s.nodes.Load()
 		s.mu.Unlock()
@@ -175,28 +160,10 @@ func (s *Sender) Close() {
 			_ = l.dialer.Close() // nothing is left that could tell us more
 		}
 	}
-	s.goroutines.Wait()
+	s.life.Wait()
 	if first {
 		s.metrics.unregister()
 	}
-}
-
-// spawn runs f in a goroutine that Close waits for; false when the Sender is closed.
-func (s *Sender) spawn(f func()) bool {
-	s.goroutines.Lock()
-	defer s.goroutines.Unlock()
-	if s.closed.Load() {
-		return false
-	}
-	s.goroutines.Go(f)
-	return true
-}
-
-func (s *Sender) closedError() error {
-	if s.closed.Load() {
-		return ErrClosed
-	}
-	return nil
 }
 
 // random is uniform in [0, 1).
@@ -213,16 +180,10 @@ func (s *Sender) publishNodesLocked() {
 }
 
 // Done is closed when the Sender is.
-func (s *Sender) Done() <-chan struct{} { return s.done }
+func (s *Sender) Done() <-chan struct{} { return s.life.Done() }
 
 // Table returns the current table; it is empty until the first one has come (see AwaitTable).
 func (s *Sender) Table() *Table { return s.table.Load() }
-
-// Session is the highest timestamp seen in any answer.
-func (s *Sender) Session() hlc.Timestamp { return s.session.load() }
-
-// RaiseSession makes the session at least ts.
-func (s *Sender) RaiseSession(ts hlc.Timestamp) { s.session.observe(wire.ToTimestamp(ts)) }
 
 // probe is a request that asks a replica which one leads. A write of term 0 is refused by every
 // replica, by the leader with its term. Should that ever fail to hold, it is a write of no effect.
@@ -244,7 +205,7 @@ func (s *Sender) Greet(ctx context.Context) {
 // if that is later. ok is false if none answers within the limit.
 func (s *Sender) AskClocks(ctx context.Context, limit time.Duration) (now hlc.Timestamp, ok bool) {
 	now, ok = s.AskClock(ctx, limit)
-	return hlc.Max(now, s.Session()), ok
+	return hlc.Max(now, s.Clock.Session()), ok
 }
 
 // AskClock asks some nodes for their clocks, and returns what the first one says. ok is false if

@@ -51,7 +51,7 @@ func (s *Sender) SnapshotTimestamp(ctx context.Context, partitions []*Partition,
 // not answer within the limit.
 func (s *Sender) Announce(ctx context.Context, partitions []*Partition, at hlc.Timestamp,
 	limit time.Duration) {
-	s.RaiseSession(at)
+	s.Clock.RaiseSession(at)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	bundles, _ := s.Bundles(partitions, 1)

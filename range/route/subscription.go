@@ -61,9 +61,9 @@ func (w *subscriptions) missing(asked map[keys.KeyspaceID]struct{}) (ids []uint3
 // Subscribe has the table follow the partitions of a keyspace, if it does not yet. It does not
 // wait: the keyspace is Complete in a later table.
 func (s *Sender) Subscribe(k *Keyspace) {
-	if !k.followed && s.subscriptions.add(k.ID) {
+	if !k.followed && s.following.subscriptions.add(k.ID) {
 		select {
-		case s.subscriptions.wake <- struct{}{}:
+		case s.following.subscriptions.wake <- struct{}{}:
 		default:
 		}
 	}
@@ -94,12 +94,12 @@ var errNoFollow = errors.New("the server sends whole tables only")
 
 // follow asks for what is wanted, with the latest token: at once, and whenever there is more or
 // another token, until the stream's context ends. Wait for asking then.
-func (s *Sender) follow(stream clusterpb.Cluster_FollowTableClient) (*followStream, error) {
+func (t *tableFollower) follow(stream clusterpb.Cluster_FollowTableClient) (*followStream, error) {
 	f := &followStream{Cluster_FollowTableClient: stream}
 	asked, shown := make(map[keys.KeyspaceID]struct{}), uint64(0)
 	next := func() *clusterpb.FollowTableRequest {
-		r := &clusterpb.FollowTableRequest{Keyspaces: s.subscriptions.missing(asked)}
-		if text, number := s.identity.known(); number > shown {
+		r := &clusterpb.FollowTableRequest{Keyspaces: t.subscriptions.missing(asked)}
+		if text, number := t.sender.identity.Known(); number > shown {
 			r.Token, shown = text, number
 		}
 		return r
@@ -110,8 +110,8 @@ func (s *Sender) follow(stream clusterpb.Cluster_FollowTableClient) (*followStre
 	f.asking.Go(func() {
 		for {
 			select {
-			case <-s.subscriptions.wake:
-			case <-s.identity.news:
+			case <-t.subscriptions.wake:
+			case <-t.sender.identity.News():
 			case <-stream.Context().Done():
 				return
 			}

@@ -35,7 +35,7 @@ func (s *Sender) watchdog() {
 	for {
 		select {
 		case <-ticker.C:
-		case <-s.done:
+		case <-s.life.Done():
 			return
 		}
 		now := s.ticks.Add(1)
@@ -64,8 +64,8 @@ func (s *Sender) look(l *lane, now uint32) {
 	l.silent++
 	switch l.silent {
 	case pingAfter:
-		s.spawn(func() {
-			ctx, cancel := context.WithTimeout(s.ctx, pingTimeout)
+		s.life.Go(func() {
+			ctx, cancel := context.WithTimeout(s.life.Context(), pingTimeout)
 			defer cancel()
 			// Only that an answer comes counts, and lane.do counts it.
 			_, _ = l.now(ctx)

@@ -109,6 +109,9 @@ func (q *Request) call() *route.Call {
 	return call
 }
 
+// MaxClockOffset implements Sender.
+func (r *routed) MaxClockOffset() time.Duration { return r.Clock.MaxOffset() }
+
 // MaxAge implements Sender.
 func (r *routed) MaxAge(keyspace keys.KeyspaceID) time.Duration {
 	ks := r.Table().KeyspaceByID(keyspace)
@@ -121,8 +124,8 @@ func (r *routed) MaxAge(keyspace keys.KeyspaceID) time.Duration {
 // Now implements Sender.
 func (r *routed) Now(ctx context.Context) (now, age hlc.Timestamp, err error) {
 	for {
-		if _, at, _, ok := r.ClockEstimate(); ok {
-			if age, ok = r.Earliest(); !ok {
+		if _, at, _, ok := r.Clock.Estimate(); ok {
+			if age, ok = r.Clock.Earliest(); !ok {
 				age = at
 			}
 			return at, age, nil

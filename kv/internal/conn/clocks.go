@@ -36,7 +36,7 @@ const (
 
 // MaxClockOffset is how far the clocks of two nodes may be apart.
 func (c *Conn) MaxClockOffset() time.Duration {
-	said := c.Sender.MaxClockOffset()
+	said := c.Sender.Clock.MaxOffset()
 	if said == 0 {
 		said = c.cfg.DefaultClockOffset
 	}
@@ -69,7 +69,7 @@ func (c *Conn) askUntil(ctx context.Context,
 // Estimate is the estimate of the cluster's time: a node's clock stands at at or above it, and
 // showed no more than latest. If the estimate is of no use, a node is asked.
 func (c *Conn) Estimate(ctx context.Context) (at, latest hlc.Timestamp, err error) {
-	at, latest, short, ok := c.Sender.ClockEstimate()
+	at, latest, short, ok := c.Sender.Clock.Estimate()
 	if ok && short <= maxShort {
 		return at, latest.Add(short), nil
 	}
@@ -91,7 +91,7 @@ func (c *Conn) Clocks(ctx context.Context) (earliest, latest hlc.Timestamp, err 
 
 // knownClocks is Clocks without asking; ok is false if the time is not known.
 func (c *Conn) knownClocks() (earliest, latest hlc.Timestamp, ok bool) {
-	earliest, latest, short, ok := c.Sender.ClockEstimate()
+	earliest, latest, short, ok := c.Sender.Clock.Estimate()
 	if !ok || short > maxShort {
 		return earliest, latest, false
 	}
@@ -127,5 +127,5 @@ func (c *Conn) LateMoment(ctx context.Context) (hlc.Timestamp, error) {
 			return hlc.Timestamp{}, err
 		}
 	}
-	return hlc.Max(late, c.Sender.Session()), nil
+	return hlc.Max(late, c.Sender.Clock.Session()), nil
 }

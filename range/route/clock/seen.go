@@ -1,10 +1,6 @@
-package route
+package clock
 
-import (
-	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc/kvpb"
-	"github.com/tidemarkdb/tidemark/rpc/wire"
-)
+import "github.com/tidemarkdb/tidemark/rpc/kvpb"
 
 // What the session has seen.
 //
@@ -74,14 +70,4 @@ func either(a, b *kvpb.Timestamp) *kvpb.Timestamp {
 		return a
 	}
 	return b
-}
-
-// Seen is a timestamp at or above all that was written and read through this sender: its session,
-// but for the clocks that the session has heard of.
-func (s *Sender) Seen() hlc.Timestamp { return s.seen.load() }
-
-// Saw notes that something of a timestamp was seen.
-func (s *Sender) Saw(ts hlc.Timestamp) {
-	s.RaiseSession(ts)
-	s.seen.observe(wire.ToTimestamp(ts))
 }

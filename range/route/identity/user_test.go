@@ -1,11 +1,13 @@
-package route
+package identity
 
 import (
+	"context"
 	"net"
 	"testing"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
@@ -28,15 +30,23 @@ func TestOnlyDisabledNeedsNoToken(t *testing.T) {
 		}))
 		go func() { _ = server.Serve(l) }()
 		defer server.Stop()
-		sender, err := New(Config{Endpoints: []string{l.Addr().String()}})
+		conn, err := grpc.NewClient(l.Addr().String(),
+			grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer sender.Close()
-		token, err := sender.authenticateAt(t.Context(), l.Addr().String(),
+		defer conn.Close()
+		token, err := authenticateAt(t.Context(), oneServer{conn}, l.Addr().String(),
 			&coordpb.AuthenticateRequest{Name: "u"})
 		if status.Code(err) != want || token != "" {
 			t.Errorf("%s: %q, %v", message, token, err)
 		}
 	}
 }
+
+// oneServer is the connection to the only member.
+type oneServer struct{ conn *grpc.ClientConn }
+
+func (oneServer) Servers() []string                       { return nil }
+func (oneServer) Members(context.Context) []string        { return nil }
+func (o oneServer) Conn(string) (*grpc.ClientConn, error) { return o.conn, nil }

@@ -1,4 +1,4 @@
-package route
+package identity
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/range/route/lifetime"
 )
 
 // A login that was refused is not tried again back to back, and one that was not answered is.
@@ -19,16 +21,15 @@ func TestRefusedLoginIsNotRepeatedAtOnce(t *testing.T) {
 		want int
 	}{{codes.InvalidArgument, 1}, {codes.Unavailable, 50}} {
 		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			s := &Sender{ctx: ctx, done: make(chan struct{}), log: slog.New(slog.DiscardHandler)}
-			s.nodes.Store(new([]*node))
+			ctx, life := t.Context(), lifetime.New()
 			calls, refusal := 0, status.Error(c.code, "no")
-			s.identity.source = func(context.Context) (string, error) {
-				calls++
-				return "token", refusal
-			}
+			i := New(Config{Life: life, Logger: slog.New(slog.DiscardHandler), Show: func(string) {},
+				Source: func(context.Context) (string, error) {
+					calls++
+					return "token", refusal
+				}})
 			for range 50 {
-				if err := s.renewToken(ctx, 0); !errors.Is(err, refusal) {
+				if err := i.Renew(ctx, 0); !errors.Is(err, refusal) {
 					t.Fatal(err)
 				}
 			}
@@ -37,11 +38,11 @@ func TestRefusedLoginIsNotRepeatedAtOnce(t *testing.T) {
 			}
 			time.Sleep(tokenAgain)
 			refusal = nil
-			if err := s.renewToken(ctx, 0); err != nil {
+			if err := i.Renew(ctx, 0); err != nil {
 				t.Errorf("%v: when it is accepted: %v", c.code, err)
 			}
-			cancel()
-			synctest.Wait()
+			life.End()
+			life.Wait()
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package route
+package clock
 
 import (
 	"sync/atomic"
@@ -21,7 +21,7 @@ func (s *session) observe(ts *kvpb.Timestamp) {
 	}
 	for {
 		old := s.highest.Load()
-		if old != nil && !lessTimestamp(old, ts) {
+		if old != nil && !less(old, ts) {
 			return
 		}
 		if s.highest.CompareAndSwap(old, ts) {
@@ -32,7 +32,7 @@ func (s *session) observe(ts *kvpb.Timestamp) {
 
 func (s *session) load() hlc.Timestamp { return wire.FromTimestamp(s.highest.Load()) }
 
-func lessTimestamp(a, b *kvpb.Timestamp) bool {
+func less(a, b *kvpb.Timestamp) bool {
 	return a.Wall < b.Wall || (a.Wall == b.Wall && a.Logical < b.Logical)
 }
 
