@@ -120,7 +120,6 @@ GENERATED ?= .
 generate: ## generate the protobuf code again
 	$(TOOL) buf generate -o $(GENERATED)
 	$(TOOL) buf generate -o $(GENERATED) --template buf.gen.data.yaml
-	$(TOOL) buf generate -o $(GENERATED) --template buf.gen.cluster.yaml
 	cd placement && for of in buf.gen.yaml buf.gen.etcd.yaml; do \
 		$(GO) tool -modfile=../.ci/tools.mod buf generate \
 			-o $(abspath $(GENERATED))/placement --template $$of || exit 1; \

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/bootstrap/bootstrappb"
 )
@@ -101,7 +102,7 @@ func (d FileDisk) syncDir(path string) error {
 }
 
 func encodeState(s *bootstrappb.State) ([]byte, error) {
-	content, err := s.MarshalVT()
+	content, err := proto.Marshal(s)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +127,7 @@ func decodeState(data []byte) (*bootstrappb.State, error) {
 		return nil, fmt.Errorf("%w: its sum is wrong", ErrState)
 	}
 	s := &bootstrappb.State{}
-	if err := s.UnmarshalVT(data[head : len(data)-4]); err != nil {
+	if err := proto.Unmarshal(data[head : len(data)-4], s); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrState, err)
 	}
 	if s.Server == 0 || (s.Founded && s.Accepted == nil) {

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/bootstrap/bootstrappb"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -495,7 +496,7 @@ func FuzzFounding(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		founding := &clusterpb.Founding{}
-		if founding.UnmarshalVT(data) != nil {
+		if proto.Unmarshal(data, founding) != nil {
 			return
 		}
 		m, err := newMachine("a", []string{"a"}, &bootstrappb.State{Server: 1})

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -201,7 +203,7 @@ func (f *following) merge(u *clusterpb.AuthorityUpdate) error {
 			continue
 		}
 		record := &storepb.UserRecord{}
-		if err := record.UnmarshalVT(r.Record); err != nil {
+		if err := proto.Unmarshal(r.Record, record); err != nil {
 			return fmt.Errorf("the record of user %q is malformed: %w", r.Name, err)
 		}
 		f.users[r.Name] = record
@@ -214,7 +216,7 @@ func (f *following) merge(u *clusterpb.AuthorityUpdate) error {
 			continue
 		}
 		record := &storepb.RoleRecord{}
-		if err := record.UnmarshalVT(r.Record); err != nil {
+		if err := proto.Unmarshal(r.Record, record); err != nil {
 			return fmt.Errorf("the record of role %q is malformed: %w", r.Name, err)
 		}
 		f.roles[r.Name] = record

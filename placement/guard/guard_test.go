@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/rpc/access"
@@ -377,7 +379,7 @@ func TestHostileStream(t *testing.T) {
 }
 
 func encoded(t *testing.T, r *storepb.UserRecord) []byte {
-	data, err := r.MarshalVT()
+	data, err := proto.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
 	}

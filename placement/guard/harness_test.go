@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -128,7 +129,7 @@ func updates(t testing.TB, older, state *authority.State, index, answers uint64,
 	for _, w := range state.Since(older) {
 		r := &clusterpb.AuthorityRecord{Name: w.Name}
 		if w.Record != nil {
-			data, err := w.Record.MarshalVT()
+			data, err := proto.Marshal(w.Record)
 			if err != nil {
 				t.Fatal(err)
 			}

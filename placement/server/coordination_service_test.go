@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/server/coordination"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
@@ -77,7 +78,7 @@ func TestRefusalsOfMembersAreKnown(t *testing.T) {
 		second := c.found(0)
 		named := written("k", "v")
 		named.Origin, named.Request = 5, 1
-		command, err := named.MarshalVT()
+		command, err := proto.Marshal(named)
 		if err != nil {
 			t.Fatal(err)
 		}

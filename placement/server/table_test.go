@@ -455,7 +455,7 @@ func TestRevisionsComeWhole(t *testing.T) {
 		for _, p := range all.partitions {
 			next := proto.Clone(p).(*clusterpb.Partition)
 			next.WantedLeader = 77
-			value, err := next.MarshalVT()
+			value, err := proto.Marshal(next)
 			if err != nil {
 				t.Fatal(err)
 			}

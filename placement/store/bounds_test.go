@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/placement/store/admission"
 	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/compaction"
@@ -357,7 +359,7 @@ func TestAnswersWithWhatIsWrittenAreBounded(t *testing.T) {
 		put := Put([]byte("large/1"), bytes.Repeat([]byte("x"), 3<<20))
 		result, err := s.Do(t.Context(), writes(build(put, all, one)...))
 		if !errors.Is(err, command.ErrTooLarge) {
-			t.Errorf("%s: an answer of %d MiB: %v", name, result.SizeVT()>>20, err)
+			t.Errorf("%s: an answer of %d MiB: %v", name, proto.Size(result)>>20, err)
 		}
 		do(t, s, writes(put, nested(all, all), all))
 		do(t, s, writes(all, one, all, one))

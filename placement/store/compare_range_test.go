@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
 )
@@ -84,9 +86,8 @@ func TestCompareOverNoKeysInAnOldLog(t *testing.T) {
 		Key: []byte("m"), RangeEnd: []byte("n"), Target: storepb.Compare_VERSION,
 		Relation: storepb.Compare_GREATER,
 	}}, []*storepb.Op{Put([]byte("held"), nil)}, nil)
-	data := make([]byte, 1+command.SizeVT())
-	data[0] = 1
-	if _, err := command.MarshalToSizedBufferVT(data[1:]); err != nil {
+	data, err := proto.MarshalOptions{}.MarshalAppend([]byte{1}, command)
+	if err != nil {
 		t.Fatal(err)
 	}
 	c.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/store/keycount"
 	"github.com/tidemarkdb/tidemark/placement/store/newest"
@@ -208,7 +209,7 @@ func (m *member) Propose(term uint64, data []byte) error {
 	m.core.mu.Unlock()
 	if hold != nil {
 		command := &storepb.Command{}
-		if err := command.UnmarshalVT(data[1:]); err != nil {
+		if err := proto.Unmarshal(data[1:], command); err != nil {
 			return err
 		}
 		if wait := hold(command); wait != nil {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/space"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -251,7 +253,7 @@ func TestBytesOfAnOlderVersion(t *testing.T) {
 	}
 	meta.Bytes = 0
 	batch := m.state.NewBatch()
-	value, err := meta.MarshalVT()
+	value, err := proto.Marshal(meta)
 	if err == nil {
 		err = batch.Set(m.store.Layout.Meta, value, nil)
 	}

@@ -210,7 +210,7 @@ func TestFormats(t *testing.T) {
 	}
 	// In a log of the first format a negative lease is refused, as it was by those that wrote it.
 	c, s := one(t, nil)
-	data, err := Grant(-1, 1000).MarshalVT()
+	data, err := proto.Marshal(Grant(-1, 1000))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,8 @@ package node
 import (
 	"sync"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/birth"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
@@ -161,7 +163,7 @@ func (b *births) restore(all, live []raftlog.Identity) ([]raftlog.Identity, erro
 // openIdle opens a replica that only applies.
 func (n *Node) openIdle(id raftlog.Identity) (*replica.Replica, error) {
 	p := &clusterpb.Partition{}
-	if err := p.UnmarshalVT(id.Descriptor); err != nil {
+	if err := proto.Unmarshal(id.Descriptor, p); err != nil {
 		return nil, err
 	}
 	return replica.New(replica.Config{Partition: p, ReplicaID: id.Replica, State: n.config.State,

@@ -80,12 +80,12 @@ func TestTableOfAnotherFormatIsSentAnew(t *testing.T) {
 		// What the earlier version has left: no status, and a revision without a format.
 		b := m.log.NewBatch()
 		defer b.Close()
-		for key, x := range map[string]interface{ MarshalVT() ([]byte, error) }{
+		for key, x := range map[string]proto.Message{
 			string(table.Key(table.KindNode, 8)): &clusterpb.Node{Id: 8, Address: "there:1"},
 			string(table.Key(table.KindRevision, table.FormatUnknown)): &clusterpb.TableUpdate{
 				Cluster: testCluster, Revision: m.Table().Revision},
 		} {
-			record, err := x.MarshalVT()
+			record, err := proto.Marshal(x)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -80,7 +80,7 @@ func (n *network) handler(from, to uint64) rpc.PeerHandler {
 
 func (n *network) send(from, to uint64, b *peerpb.MessageBatch) {
 	// As over a wire: nothing is shared.
-	data, err := b.MarshalVT()
+	data, err := proto.Marshal(b)
 	if err != nil {
 		panic(err)
 	}

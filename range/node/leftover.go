@@ -1,6 +1,8 @@
 package node
 
 import (
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/table"
@@ -46,7 +48,7 @@ func (n *Node) brokenLeftOver(t *table.Table, b brokenReplica) bool {
 	d, err := n.heldBy(b.identity)
 	if d == nil || err != nil {
 		d = &clusterpb.Partition{}
-		if d.UnmarshalVT(b.identity.Descriptor) != nil {
+		if proto.Unmarshal(b.identity.Descriptor, d) != nil {
 			return false
 		}
 	}

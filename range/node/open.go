@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
@@ -143,7 +145,7 @@ type brokenReplica struct {
 // keyspace is that of its partition; 0 if its identity does not say.
 func (b brokenReplica) keyspace() keys.KeyspaceID {
 	p := &clusterpb.Partition{}
-	if p.UnmarshalVT(b.identity.Descriptor) != nil {
+	if proto.Unmarshal(b.identity.Descriptor, p) != nil {
 		return 0
 	}
 	return keys.KeyspaceID(p.Keyspace)
@@ -180,7 +182,7 @@ func (n *Node) heldBy(id raftlog.Identity) (*clusterpb.Partition, error) {
 		return nil, err
 	}
 	d := &clusterpb.Partition{}
-	return d, d.UnmarshalVT(id.Descriptor)
+	return d, proto.Unmarshal(id.Descriptor, d)
 }
 
 // failedReplicas are the partitions of which a replica is on disk and serves nothing, in order.
@@ -215,7 +217,8 @@ func (n *Node) brokenBefore(p *clusterpb.Partition, self *clusterpb.Replica) *br
 	b := x.(brokenReplica)
 	created := &clusterpb.Partition{}
 	if self != nil && keys.ReplicaID(self.Replica) == b.identity.Replica ||
-		created.UnmarshalVT(b.identity.Descriptor) != nil || keys.CompareEpochs(created, p) >= 0 {
+		proto.Unmarshal(b.identity.Descriptor, created) != nil ||
+		keys.CompareEpochs(created, p) >= 0 {
 		return nil
 	}
 	return &b

@@ -3,6 +3,8 @@ package node
 import (
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -37,7 +39,7 @@ func (n *Node) identityOf(p *clusterpb.Partition) (raftlog.Identity, error) {
 			id.Voters = append(id.Voters, keys.ReplicaID(x.Replica))
 		}
 	}
-	descriptor, err := p.MarshalVT()
+	descriptor, err := proto.Marshal(p)
 	id.Descriptor = descriptor
 	return id, err
 }
@@ -65,7 +67,7 @@ func isFounder(id raftlog.Identity, p *clusterpb.Partition) bool {
 // open opens one replica.
 func (n *Node) open(id raftlog.Identity, created bool) (*hosted.Replica, error) {
 	p := &clusterpb.Partition{}
-	if err := p.UnmarshalVT(id.Descriptor); err != nil {
+	if err := proto.Unmarshal(id.Descriptor, p); err != nil {
 		return nil, fmt.Errorf("its descriptor in the raft log: %w", err)
 	}
 	h := &hosted.Replica{ID: id.Group, Self: id.Replica, Identity: id}

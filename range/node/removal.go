@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -295,7 +296,7 @@ func (n *Node) erase(ctx context.Context, ids []raftlog.Identity) error {
 // part of it is another partition's, which came from it.
 func (n *Node) loneSpan(id raftlog.Identity) (*keys.Span, error) {
 	p := &clusterpb.Partition{}
-	if err := p.UnmarshalVT(id.Descriptor); err != nil {
+	if err := proto.Unmarshal(id.Descriptor, p); err != nil {
 		return nil, fmt.Errorf("partition %s: its descriptor in the raft log: %w", id.Group, err)
 	}
 	span, lone := keys.PartitionSpan(p), len(id.Voters) > 0

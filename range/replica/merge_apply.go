@@ -63,7 +63,7 @@ func (r *Replica) stageConsumption(batch *engine.StateBatch, applied *storage.Re
 	if err := q.bringTo(m.Right, m.Record.Index, m.from); err != nil {
 		return nil, fmt.Errorf("merging it with partition %s: bringing that to its freeze: %w", id, err)
 	}
-	left, err := m.Left.MarshalVT()
+	left, err := proto.Marshal(m.Left)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/veil"
@@ -42,7 +43,7 @@ func decodeConsumer(kv *storepb.KeyValue) (Record, error) {
 	if err != nil {
 		return c, err
 	}
-	if err := c.UnmarshalVT(kv.Value); err != nil {
+	if err := proto.Unmarshal(kv.Value, c); err != nil {
 		return c, meta.Malformed(kv.Key, err)
 	}
 	c.KeyspaceId, c.Name = uint32(id), string(row[9:])

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
@@ -144,7 +145,7 @@ func (t *toldAuthority) update() error {
 	for _, w := range state.Since(t.state) {
 		record := &clusterpb.AuthorityRecord{Name: w.Name}
 		if w.Record != nil {
-			encoded, err := w.Record.MarshalVT()
+			encoded, err := proto.Marshal(w.Record)
 			if err != nil {
 				return status.Errorf(codes.Internal, "a record of users and roles: %v", err)
 			}

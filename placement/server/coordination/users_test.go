@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -52,8 +54,8 @@ func TestToldAuthority(t *testing.T) {
 		t.Fatalf("it answers %v, %v", sent, err)
 	}
 	user, role := &storepb.UserRecord{}, &storepb.RoleRecord{}
-	if err := errors.Join(user.UnmarshalVT(sent[0].Users[0].Record),
-		role.UnmarshalVT(sent[0].Roles[0].Record)); err != nil {
+	if err := errors.Join(proto.Unmarshal(sent[0].Users[0].Record, user),
+		proto.Unmarshal(sent[0].Roles[0].Record, role)); err != nil {
 		t.Fatal(err)
 	}
 	if len(user.Hash) > 0 || user.Generation != 2 || len(role.Permissions) > 0 ||

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -63,7 +65,7 @@ func EventsBackwards(v *store.View, f func(*clusterpb.Event) bool) error {
 		}
 		for i := len(page.Kvs) - 1; i >= 0; i-- {
 			e := &clusterpb.Event{}
-			if err := e.UnmarshalVT(page.Kvs[i].Value); err != nil {
+			if err := proto.Unmarshal(page.Kvs[i].Value, e); err != nil {
 				return Malformed(page.Kvs[i].Key, err)
 			}
 			if !f(e) {

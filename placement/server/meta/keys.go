@@ -5,6 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
@@ -150,18 +157,41 @@ func decodeID(value []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(value), nil
 }
 
-type storedRecord interface {
-	MarshalVT() ([]byte, error)
-	UnmarshalVT([]byte) error
-}
-
-// Encode cannot fail for the messages that are stored here; if it does, an invariant is broken.
-func Encode(r storedRecord) []byte {
-	value, err := r.MarshalVT()
+// Encode encodes a record. Text in it that is not UTF-8, which protobuf refuses, is replaced: a
+// reason may quote an error of another server. Nothing else can fail to be encoded.
+func Encode(r proto.Message) []byte {
+	value, err := proto.Marshal(r)
+	if err == nil {
+		return value
+	}
+	r = proto.Clone(r)
+	if err = errors.Join(replaceInvalidText(r)); err == nil {
+		value, err = proto.Marshal(r)
+	}
 	if err != nil {
 		panic(fmt.Sprintf("encode %T: %v", r, err))
 	}
 	return value
+}
+
+// replaceInvalidText replaces what is not UTF-8 in the strings of a message.
+func replaceInvalidText(m proto.Message) error {
+	return protorange.Range(m.ProtoReflect(), func(path protopath.Values) error {
+		last := path.Index(-1)
+		text, ok := last.Value.Interface().(string)
+		if !ok || utf8.ValidString(text) {
+			return nil
+		}
+		valid := protoreflect.ValueOfString(strings.ToValidUTF8(text, "\uFFFD"))
+		parent := path.Index(-2).Value
+		switch last.Step.Kind() {
+		case protopath.FieldAccessStep:
+			parent.Message().Set(last.Step.FieldDescriptor(), valid)
+		case protopath.ListIndexStep:
+			parent.List().Set(last.Step.ListIndex(), valid)
+		}
+		return nil
+	})
 }
 
 // Malformed says that the record of a key cannot be read.
@@ -173,13 +203,13 @@ func Malformed(key []byte, err error) error {
 // yields.
 func All[T any, R interface {
 	*T
-	storedRecord
+	proto.Message
 }](v *store.View, prefix []byte) iter.Seq2[R, error] {
 	return func(yield func(R, error) bool) {
 		for kv, err := range v.All(prefix) {
 			r := R(new(T))
 			if err == nil {
-				if err = r.UnmarshalVT(kv.Value); err != nil {
+				if err = proto.Unmarshal(kv.Value, r); err != nil {
 					err = Malformed(kv.Key, err)
 				}
 			}
@@ -195,12 +225,12 @@ func All[T any, R interface {
 }
 
 // Load reads a record, and the revision at which it was written; 0 if it is not there.
-func Load(v *store.View, key []byte, r storedRecord) (revision uint64, err error) {
+func Load(v *store.View, key []byte, r proto.Message) (revision uint64, err error) {
 	kv, err := v.Get(key)
 	if err != nil || kv == nil {
 		return 0, err
 	}
-	if err := r.UnmarshalVT(kv.Value); err != nil {
+	if err := proto.Unmarshal(kv.Value, r); err != nil {
 		return 0, Malformed(key, err)
 	}
 	return kv.ModRevision, nil

@@ -3,6 +3,8 @@ package meta
 import (
 	"context"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -120,7 +122,7 @@ func LoadKeyspaces(v *store.View) ([]Keyspace, error) {
 			return nil, err
 		}
 		k := &clusterpb.Keyspace{}
-		if err := k.UnmarshalVT(kv.Value); err != nil {
+		if err := proto.Unmarshal(kv.Value, k); err != nil {
 			return nil, Malformed(kv.Key, err)
 		}
 		all = append(all, Keyspace{k, kv.ModRevision})
@@ -141,7 +143,7 @@ func LoadKeyspace(v *store.View, id keys.KeyspaceID) (Keyspace, error) {
 // DecodePartition reads a descriptor; key is for the error.
 func DecodePartition(key, value []byte) (*clusterpb.Partition, error) {
 	p := &clusterpb.Partition{}
-	if err := p.UnmarshalVT(value); err != nil {
+	if err := proto.Unmarshal(value, p); err != nil {
 		return nil, Malformed(key, err)
 	}
 	return p, nil

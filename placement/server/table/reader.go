@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
@@ -308,7 +309,7 @@ func add(u *clusterpb.TableUpdate, key, value []byte) error {
 	if strings.HasPrefix(string(key), meta.KeyspacePrefix) {
 		k := &clusterpb.Keyspace{}
 		u.Keyspaces = append(u.Keyspaces, k)
-		return k.UnmarshalVT(value)
+		return proto.Unmarshal(value, k)
 	}
 	p, err := meta.DecodePartition(key, value)
 	u.Partitions = append(u.Partitions, p)

@@ -3,6 +3,8 @@ package apply
 import (
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -87,7 +89,7 @@ func (a *Application) checkpoint(c *storepb.LeaseCheckpoint) error {
 			if exists = ok; err != nil || !ok {
 				return err
 			}
-			return record.UnmarshalVT(value)
+			return proto.Unmarshal(value, record)
 		}); err != nil {
 			return err
 		}

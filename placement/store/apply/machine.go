@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/execute"
@@ -250,18 +252,15 @@ func (a *Application) saveMeta() error {
 	if !a.metaChanged {
 		return nil
 	}
-	value, err := a.Meta.MarshalVT()
+	value, err := proto.Marshal(a.Meta)
 	if err != nil {
 		return err
 	}
 	return a.batch.Set(a.machine.layout.Meta, value, nil)
 }
 
-// message is what the engine needs of a record.
-type message interface{ MarshalVT() ([]byte, error) }
-
-func (a *Application) set(key []byte, record message) error {
-	value, err := record.MarshalVT()
+func (a *Application) set(key []byte, record proto.Message) error {
+	value, err := proto.Marshal(record)
 	if err != nil {
 		return err
 	}
@@ -286,7 +285,7 @@ func (a *Application) setPair(key, value []byte) error {
 
 // setVersion writes a version.
 func (a *Application) setVersion(key []byte, record *storepb.VersionRecord) error {
-	value, err := record.MarshalVT()
+	value, err := proto.Marshal(record)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/placement/store/tables"
@@ -64,7 +66,7 @@ func (a *Application) once(c *storepb.Command) (*storepb.Result, error) {
 	}
 	r.Kept = slices.Insert(r.Kept, at, c.Sequence)
 	keep := result
-	if result.SizeVT() > maxAnswerBytes {
+	if proto.Size(result) > maxAnswerBytes {
 		keep = &storepb.Result{Revision: result.Revision, Code: result.Code,
 			Message: "the answer was too large to be kept"}
 		if result.Txn != nil {
@@ -101,7 +103,7 @@ func (a *Application) answer(id, sequence uint64) (*storepb.Result, error) {
 			err = fmt.Errorf("the answer of command %d of session %d is missing", sequence, id)
 		}
 		if err == nil {
-			err = result.UnmarshalVT(value)
+			err = proto.Unmarshal(value, result)
 		}
 		return err
 	})
@@ -149,7 +151,7 @@ func loadSessions(r *tables.Reader) (map[uint64]*session, error) {
 	sessions := map[uint64]*session{}
 	err := r.Each(tables.TableSession, func(id uint64, _, value []byte) error {
 		record := &storepb.SessionRecord{}
-		if err := record.UnmarshalVT(value); err != nil {
+		if err := proto.Unmarshal(value, record); err != nil {
 			return fmt.Errorf("session %d of the core's store is malformed: %w", id, err)
 		}
 		if !slices.IsSorted(record.Kept) {

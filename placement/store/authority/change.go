@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
@@ -19,15 +21,12 @@ const (
 	RoleTable
 )
 
-// Record is what a table has.
-type Record interface{ MarshalVT() ([]byte, error) }
-
 // Write is what a change does to a table.
 type Write struct {
 	Table Table
 	Name  string
 	// Record is nil if the record is deleted.
-	Record Record
+	Record proto.Message
 }
 
 // changing is a State that is being made.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -342,7 +343,7 @@ func (x *tables) write(t *rapid.T, writes []Write) {
 			delete(of, w.Name)
 			continue
 		}
-		data, err := w.Record.MarshalVT()
+		data, err := proto.Marshal(w.Record)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -360,15 +361,15 @@ func (x *tables) load(t *rapid.T) *State {
 	var errs []error
 	if x.auth != nil {
 		record = &storepb.AuthRecord{}
-		errs = append(errs, record.UnmarshalVT(x.auth))
+		errs = append(errs, proto.Unmarshal(x.auth, record))
 	}
 	for name, data := range x.users {
 		users[name] = &storepb.UserRecord{}
-		errs = append(errs, users[name].UnmarshalVT(data))
+		errs = append(errs, proto.Unmarshal(data, users[name]))
 	}
 	for name, data := range x.roles {
 		roles[name] = &storepb.RoleRecord{}
-		errs = append(errs, roles[name].UnmarshalVT(data))
+		errs = append(errs, proto.Unmarshal(data, roles[name]))
 	}
 	s, err := New(record, users, roles)
 	if err = errors.Join(append(errs, err)...); err != nil {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -155,7 +157,7 @@ func Refusal(err error) ([]byte, error) {
 	default:
 		return nil, err
 	}
-	return result.MarshalVT()
+	return proto.Marshal(result)
 }
 
 // Refuse fills in why a command has no effect.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
@@ -55,9 +57,10 @@ const (
 )
 
 func Encode(c *storepb.Command) ([]byte, error) {
-	data := make([]byte, 1+c.SizeVT())
+	data := make([]byte, 1, 1+proto.Size(c))
 	data[0] = FormatOf(c)
-	if _, err := c.MarshalToSizedBufferVT(data[1:]); err != nil {
+	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(data, c)
+	if err != nil {
 		return nil, fmt.Errorf("encode command: %w", err)
 	}
 	return data, nil
@@ -139,7 +142,7 @@ func Decode(data []byte) (c *storepb.Command, format byte, err error) {
 		return nil, 0, fmt.Errorf("command is malformed: %w", err)
 	}
 	c = &storepb.Command{}
-	if err := c.UnmarshalVT(data[1:]); err != nil {
+	if err := proto.Unmarshal(data[1:], c); err != nil {
 		return nil, 0, fmt.Errorf("command is malformed: %w", err)
 	}
 	if c.Op == nil {

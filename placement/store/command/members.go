@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -36,7 +38,7 @@ func ConfigurationOf(m *storepb.Members) group.Configuration {
 
 func DecodeMembers(value []byte) (*storepb.Members, error) {
 	m := &storepb.Members{}
-	err := m.UnmarshalVT(value)
+	err := proto.Unmarshal(value, m)
 	if err == nil {
 		err = soundMembers(m)
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
@@ -85,7 +87,7 @@ func (x *Executor) executeAt(
 func (x *Executor) handOver(
 	ctx context.Context, l Leadership, c *storepb.Command,
 ) (*storepb.Result, error) {
-	size := c.SizeVT() + commandOverhead
+	size := proto.Size(c) + commandOverhead
 	if size > command.MaxBytes {
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", command.ErrTooLarge, size,
 			command.MaxBytes)
@@ -214,7 +216,7 @@ func heard(r reply, asked int) (result *storepb.Result, applied bool, err error)
 		return nil, false, nil
 	}
 	result = &storepb.Result{}
-	if err := result.UnmarshalVT(r.result); err != nil {
+	if err := proto.Unmarshal(r.result, result); err != nil {
 		return nil, false, fmt.Errorf("%w: the leader's answer is malformed: %w",
 			command.ErrOutcomeUnknown, err)
 	}

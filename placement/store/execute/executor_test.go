@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -235,7 +236,7 @@ func TestHandedOverTwice(t *testing.T) {
 				answer, err := x.ServeExecute(t.Context(), 1, data)
 				result := &storepb.Result{}
 				if err == nil {
-					err = result.UnmarshalVT(answer)
+					err = proto.Unmarshal(answer, result)
 				}
 				if err != nil {
 					t.Error(err)

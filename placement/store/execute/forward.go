@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
@@ -124,7 +126,7 @@ func (x *Executor) ServeExecute(ctx context.Context, term uint64, data []byte) (
 	switch {
 	case result != nil:
 		result.Entry = x.machine.AppliedIndex()
-		return result.MarshalVT()
+		return proto.Marshal(result)
 	case errors.Is(err, command.ErrOutcomeUnknown):
 		return nil, err
 	}
@@ -159,5 +161,5 @@ func proposedBefore(ctx context.Context, p *pending) ([]byte, error) {
 	if !p.applied {
 		return nil, fmt.Errorf("%w: this member stopped leading", command.ErrOutcomeUnknown)
 	}
-	return (&storepb.Result{Code: storepb.Code_PROPOSED_BEFORE}).MarshalVT()
+	return proto.Marshal(&storepb.Result{Code: storepb.Code_PROPOSED_BEFORE})
 }

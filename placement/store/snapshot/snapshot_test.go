@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/cockroachkvs"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/placement/store/tables"
@@ -38,7 +39,7 @@ func made(t testing.TB) (want collected, data []byte, l *tables.Layout) {
 	want = collected{string(l.Applied): string(tables.EncodeApplied(index, term))}
 	record := &storepb.VersionRecord{CreateRevision: 2, Version: 1,
 		Value: bytes.Repeat([]byte("v"), blockTarget/4)}
-	value, err := record.MarshalVT()
+	value, err := proto.Marshal(record)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2/cockroachkvs"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -184,7 +185,7 @@ func (l *Layout) CheckPair(key, value, last []byte) (err error) {
 	if len(key) < LocalPrefixLength+2 {
 		return errors.New("a key is too short")
 	}
-	var record interface{ UnmarshalVT([]byte) error }
+	var record proto.Message
 	table := key[LocalPrefixLength]
 	switch suffix := int(key[len(key)-1]); {
 	case table == TableVersion:
@@ -224,7 +225,7 @@ func (l *Layout) CheckPair(key, value, last []byte) (err error) {
 		err = fmt.Errorf("table %q is not known to this version", table)
 	}
 	if err == nil && record != nil {
-		err = record.UnmarshalVT(value)
+		err = proto.Unmarshal(value, record)
 	}
 	if err == nil && last != nil && compareKeys(last, key) >= 0 {
 		err = errors.New("its keys do not ascend")

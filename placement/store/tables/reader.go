@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/imports"
@@ -50,7 +51,7 @@ func NewReader(l *Layout, s Source) (*Reader, error) {
 	value, ok, err := r.Get(l.Meta)
 	if err == nil && ok {
 		r.Meta = &storepb.MetaRecord{}
-		if err = r.Meta.UnmarshalVT(value); err == nil &&
+		if err = proto.Unmarshal(value, r.Meta); err == nil &&
 			(r.Meta.Revision < InitialRevision || r.Meta.Compacted > r.Meta.Revision) {
 			err = fmt.Errorf("revision %d, compacted %d", r.Meta.Revision, r.Meta.Compacted)
 		}
@@ -179,7 +180,7 @@ func (r *Reader) DecodeParts(
 	}
 	var record storepb.VersionRecord
 	if need == WholePair {
-		err = record.UnmarshalVT(data)
+		err = proto.Unmarshal(data, &record)
 	} else {
 		err = decodeHead(data, &record)
 	}

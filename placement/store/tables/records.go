@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/lease"
@@ -75,7 +77,7 @@ func (r *Reader) Leases() ([]lease.Change, error) {
 	var leases []lease.Change
 	err := r.Each(TableLease, func(id uint64, _, value []byte) error {
 		var record storepb.LeaseRecord
-		if err := record.UnmarshalVT(value); err != nil || record.TtlMillis == 0 {
+		if err := proto.Unmarshal(value, &record); err != nil || record.TtlMillis == 0 {
 			return fmt.Errorf("lease %d of the core's store is malformed: term %d ms, %w", id,
 				record.TtlMillis, err)
 		}
@@ -117,7 +119,7 @@ func (r *Reader) AuthRecord() (*storepb.AuthRecord, error) {
 		return nil, err
 	}
 	record := &storepb.AuthRecord{}
-	if err := record.UnmarshalVT(value); err != nil {
+	if err := proto.Unmarshal(value, record); err != nil {
 		return nil, fmt.Errorf("the record of authentication is malformed: %w", err)
 	}
 	return record, nil
@@ -132,14 +134,14 @@ func (r *Reader) Authority() (*authority.State, error) {
 	users, roles := map[string]*storepb.UserRecord{}, map[string]*storepb.RoleRecord{}
 	err = r.named(tableUser, func(name string, value []byte) error {
 		users[name] = &storepb.UserRecord{}
-		return users[name].UnmarshalVT(value)
+		return proto.Unmarshal(value, users[name])
 	})
 	if err != nil {
 		return nil, err
 	}
 	err = r.named(tableRole, func(name string, value []byte) error {
 		roles[name] = &storepb.RoleRecord{}
-		return roles[name].UnmarshalVT(value)
+		return proto.Unmarshal(value, roles[name])
 	})
 	if err != nil {
 		return nil, err
@@ -172,7 +174,7 @@ func (r *Reader) Alarms() ([]*storepb.Alarm, error) {
 	var list []*storepb.Alarm
 	err := r.Each(tableAlarm, func(_ uint64, _, value []byte) error {
 		alarm := &storepb.Alarm{}
-		if err := alarm.UnmarshalVT(value); err != nil {
+		if err := proto.Unmarshal(value, alarm); err != nil {
 			return fmt.Errorf("an alarm of the core's store is malformed: %w", err)
 		}
 		list = append(list, alarm)

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
@@ -103,7 +105,7 @@ func (r *Reader) SumAll(ctx context.Context) (sum uint32, err error) {
 			// Members of the version before do not count bytes.
 			meta := CopyMeta(r.Meta)
 			meta.Bytes = 0
-			if value, err = meta.MarshalVT(); err != nil {
+			if value, err = proto.Marshal(meta); err != nil {
 				return 0, err
 			}
 		}

@@ -3,6 +3,8 @@ package birth
 import (
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
@@ -44,7 +46,7 @@ func Identity(child *clusterpb.Partition, self keys.ReplicaID) (raftlog.Identity
 			id.Voters = append(id.Voters, keys.ReplicaID(r.GetReplica()))
 		}
 	}
-	descriptor, err := child.MarshalVT()
+	descriptor, err := proto.Marshal(child)
 	if err != nil {
 		return id, fmt.Errorf("partition %s: encoding the descriptor: %w", id.Group, err)
 	}
@@ -58,7 +60,7 @@ func IsBorn(id raftlog.Identity) (*clusterpb.Partition, bool) {
 		return nil, false
 	}
 	p := &clusterpb.Partition{}
-	if err := p.UnmarshalVT(id.Descriptor); err != nil {
+	if err := proto.Unmarshal(id.Descriptor, p); err != nil {
 		return nil, false // it does not open, for another reason
 	}
 	return p, p.SplitFrom != 0

@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
@@ -102,7 +104,7 @@ func (o *owners) covering(key []byte) *clusterpb.Partition {
 // consumed says whether the partition of a replica, of which the state has nothing, was consumed.
 func (o *owners) consumed(id raftlog.Identity) bool {
 	p := &clusterpb.Partition{}
-	if p.UnmarshalVT(id.Descriptor) != nil {
+	if proto.Unmarshal(id.Descriptor, p) != nil {
 		return false
 	}
 	by := o.covering(p.Start)

@@ -205,7 +205,7 @@ func (d *Directory) carryOut(log *raftlog.Log, identities []raftlog.Identity, wo
 // open opens a replica that only applies.
 func (d *Directory) open(id raftlog.Identity, shared *replica.Node) (*replica.Replica, error) {
 	founded := &clusterpb.Partition{}
-	if err := founded.UnmarshalVT(id.Descriptor); err != nil {
+	if err := proto.Unmarshal(id.Descriptor, founded); err != nil {
 		return nil, fmt.Errorf("its descriptor in the raft log: %w", err)
 	}
 	return replica.New(replica.Config{Partition: founded, ReplicaID: id.Replica, State: d.State,
@@ -255,7 +255,7 @@ func (d *Directory) bringUp(log *raftlog.Log, w *work, shared *replica.Node) (
 	rewrite := raftlog.Rewrite{Identity: w.identity, Index: index, Term: term,
 		HardTerm: max(hard.GetTerm(), term) + 1}
 	if w.goesOn {
-		value, err := next.MarshalVT()
+		value, err := proto.Marshal(next)
 		if err != nil {
 			return fail(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
@@ -193,7 +194,7 @@ func (d *Directory) inspect(log *raftlog.Log, id raftlog.Identity, r *Replica) e
 	case found:
 		now = recorded.Descriptor
 	default:
-		if err := now.UnmarshalVT(id.Descriptor); err != nil {
+		if err := proto.Unmarshal(id.Descriptor, now); err != nil {
 			return fmt.Errorf("its descriptor in the raft log: %w", err)
 		}
 		if len(id.Voters) == 0 {

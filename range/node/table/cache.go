@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 
 	"github.com/cockroachdb/pebble/v2"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -64,14 +65,12 @@ func Unseal(key, record []byte) ([]byte, error) {
 	return body, nil
 }
 
-type marshaler interface{ MarshalVT() ([]byte, error) }
-
 // cacheUpdate writes what an update changed. With whole set, what was cached before is dropped.
 func cacheUpdate(db *engine.Log, t *Table, u *clusterpb.TableUpdate, whole bool) error {
 	b := db.NewBatch()
 	defer b.Close()
-	set := func(kind byte, id uint64, m marshaler) error {
-		record, err := m.MarshalVT()
+	set := func(kind byte, id uint64, m proto.Message) error {
+		record, err := proto.Marshal(m)
 		if err != nil {
 			return err
 		}
@@ -176,7 +175,7 @@ func (c *cached) add(key, value []byte) error {
 	switch key[1] {
 	case KindRevision:
 		h := &clusterpb.TableUpdate{}
-		err = h.UnmarshalVT(body)
+		err = proto.Unmarshal(body, h)
 		if c.header == nil || c.header.Revision < h.Revision {
 			c.header = h
 		}
@@ -185,15 +184,15 @@ func (c *cached) add(key, value []byte) error {
 		}
 	case KindNode:
 		n := &clusterpb.Node{}
-		err = n.UnmarshalVT(body)
+		err = proto.Unmarshal(body, n)
 		u.Nodes = append(u.Nodes, n)
 	case KindKeyspace:
 		k := &clusterpb.Keyspace{}
-		err = k.UnmarshalVT(body)
+		err = proto.Unmarshal(body, k)
 		u.Keyspaces = append(u.Keyspaces, k)
 	case KindPartition:
 		p := &clusterpb.Partition{}
-		if err = p.UnmarshalVT(body); err == nil {
+		if err = proto.Unmarshal(body, p); err == nil {
 			err = keys.ValidatePartition(p)
 		}
 		u.Partitions = append(u.Partitions, p)

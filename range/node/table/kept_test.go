@@ -7,6 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -91,7 +92,7 @@ func keptRevision(t *testing.T, log *engine.Log) uint64 {
 	header := &clusterpb.TableUpdate{}
 	body, err := Unseal(key, record)
 	if err == nil {
-		err = header.UnmarshalVT(body)
+		err = proto.Unmarshal(body, header)
 	}
 	if err != nil {
 		t.Error(err)

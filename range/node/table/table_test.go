@@ -119,8 +119,8 @@ func sameMembers(t *Table) bool {
 
 func FuzzCachedRecord(f *testing.F) {
 	prefix := keys.HashPrefix(2, 1)
-	p, _ := (&clusterpb.Partition{Id: 100, Keyspace: 2, Hash: 1, Start: prefix,
-		End: keys.PrefixEnd(prefix), PrefixLength: 6}).MarshalVT()
+	p, _ := proto.Marshal(&clusterpb.Partition{Id: 100, Keyspace: 2, Hash: 1, Start: prefix,
+		End: keys.PrefixEnd(prefix), PrefixLength: 6})
 	f.Add(Key(KindPartition, 100), p, true)
 	f.Add(Key(KindNode, 1), []byte{8, 1}, true)
 	f.Add(Key(KindRevision, Format), []byte{}, false)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
@@ -18,7 +20,7 @@ func (r *Reshaper) ChangeDescriptor(ctx context.Context, next *clusterpb.Partiti
 	if err := keys.ValidatePartition(next); err != nil {
 		return err
 	}
-	value, err := next.MarshalVT()
+	value, err := proto.Marshal(next)
 	if err != nil {
 		return fmt.Errorf("partition %s: encoding the descriptor: %w", r.replica.ID(), err)
 	}

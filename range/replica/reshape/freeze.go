@@ -35,7 +35,7 @@ func (r *Reshaper) FreezeFor(ctx context.Context, now, by *clusterpb.Partition) 
 	next.Membership++
 	next.Frozen = &clusterpb.Freeze{Partition: by.GetId(), Generation: by.GetGeneration(),
 		Membership: by.GetMembership()}
-	value, err := next.MarshalVT()
+	value, err := proto.Marshal(next)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (r *Reshaper) Thaw(ctx context.Context, f *clusterpb.Freeze) error {
 		if err := r.replica.Consumed(); err != nil {
 			return false, err
 		}
-		value, err := thawed(e.Descriptor()).MarshalVT()
+		value, err := proto.Marshal(thawed(e.Descriptor()))
 		if err != nil {
 			return false, err
 		}

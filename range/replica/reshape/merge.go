@@ -31,7 +31,7 @@ import (
 // others have its log up to Replica.FrozenAt. next is what the descriptor becomes. It returns when
 // that is applied here. When ctx ends first, it may still take effect.
 func (r *Reshaper) Consume(ctx context.Context, next *clusterpb.Partition, right Frozen) error {
-	value, err := next.MarshalVT()
+	value, err := proto.Marshal(next)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (r *Reshaper) Consume(ctx context.Context, next *clusterpb.Partition, right
 		if err := checkConsume(e.Descriptor(), next, descriptor); err != nil {
 			return false, err
 		}
-		other, err := descriptor.MarshalVT()
+		other, err := proto.Marshal(descriptor)
 		if err != nil {
 			return false, err
 		}

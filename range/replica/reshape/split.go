@@ -69,11 +69,11 @@ func (r *Reshaper) split(ctx context.Context, left, right *clusterpb.Partition) 
 	if err := t.Count(ctx, r.pacer); err != nil {
 		return err
 	}
-	leftValue, err := left.MarshalVT()
+	leftValue, err := proto.Marshal(left)
 	if err != nil {
 		return err
 	}
-	rightValue, err := right.MarshalVT()
+	rightValue, err := proto.Marshal(right)
 	if err != nil {
 		return err
 	}

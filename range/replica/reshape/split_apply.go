@@ -3,6 +3,8 @@ package reshape
 import (
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
@@ -79,7 +81,7 @@ func (s *Split) Stage(batch *engine.StateBatch, applied *storage.Record,
 			return err
 		}
 	}
-	left, err := s.Left.MarshalVT()
+	left, err := proto.Marshal(s.Left)
 	if err != nil {
 		return err
 	}
@@ -99,7 +101,7 @@ func (s *Split) Stage(batch *engine.StateBatch, applied *storage.Record,
 		}
 		return nil
 	}
-	right, err := s.Right.MarshalVT()
+	right, err := proto.Marshal(s.Right)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func ReadDescriptor(r engine.Reader, id keys.PartitionID) (*clusterpb.Partition,
 
 func DecodeDescriptor(id keys.PartitionID, value []byte) (*clusterpb.Partition, error) {
 	p := &clusterpb.Partition{}
-	if err := p.UnmarshalVT(value); err != nil {
+	if err := proto.Unmarshal(value, p); err != nil {
 		return nil, fmt.Errorf("partition %s: decoding the descriptor: %w: %w", id, ErrRecord, err)
 	}
 	if err := keys.ValidatePartition(p); err != nil {
@@ -45,7 +45,7 @@ func DecodeDescriptor(id keys.PartitionID, value []byte) (*clusterpb.Partition, 
 // WriteDescriptor makes a new partition: its descriptor, and nothing applied.
 func WriteDescriptor(state *engine.State, p *clusterpb.Partition) error {
 	id := keys.PartitionID(p.Id)
-	value, err := p.MarshalVT()
+	value, err := proto.Marshal(p)
 	if err != nil {
 		return fmt.Errorf("partition %s: encoding the descriptor: %w", id, err)
 	}

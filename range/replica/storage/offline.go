@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
@@ -48,7 +49,7 @@ func ReplaceDescriptors(state *engine.State, descriptors ...*clusterpb.Partition
 		if err := keys.ValidatePartition(d); err != nil {
 			return err
 		}
-		value, err := d.MarshalVT()
+		value, err := proto.Marshal(d)
 		if err != nil {
 			return fmt.Errorf("partition %s: encoding the descriptor: %w", id, err)
 		}
