@@ -26,7 +26,7 @@ func (s *State) CommitTables(ctx context.Context, paths []string, size int) erro
 		return err
 	}
 	s.ingestion.Lock()
-	err := s.db.Ingest(ctx, paths)
+	err := s.ingestTables(ctx, paths)
 	s.ingestion.Unlock()
 	if err != nil {
 		return s.explain(fmt.Errorf("commit %d tables to the state in %s: %w", len(paths), s.dir, err))

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -72,7 +73,7 @@ func (s *State) Ingest(ctx context.Context, paths []string) error {
 	}
 	s.ingestion.Lock()
 	s.ingestion.heard, s.ingestion.queued = false, false
-	err := s.db.Ingest(ctx, paths)
+	err := s.ingestTables(ctx, paths)
 	durable := s.ingestion.heard && !s.ingestion.queued
 	s.ingestion.Unlock()
 	if err != nil {
@@ -83,6 +84,18 @@ func (s *State) Ingest(ctx context.Context, paths []string) error {
 		return s.g.err()
 	}
 	return s.Flush()
+}
+
+// ingestTables has Pebble add tables, which may replace or delete what was there.
+//
+// Pebble adds the tables first, and raises the sequence number that iterators read at afterwards. A
+// compaction that runs in between would drop what the tables replace, while a new iterator does not
+// see the tables yet: it would see neither. The snapshot keeps what was there until the tables are
+// visible. Compactions that began before the snapshot do not have the tables among their inputs.
+func (s *State) ingestTables(ctx context.Context, paths []string) error {
+	before := s.db.NewSnapshot()
+	err := s.db.Ingest(ctx, paths)
+	return errors.Join(err, before.Close())
 }
 
 // ingest excises a span, and says whether the change is durable. If it is not, it is when all

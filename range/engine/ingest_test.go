@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -277,6 +280,44 @@ func TestReadBesideIngest(t *testing.T) {
 	}
 	checkPartition(t, s, 100, "new", 30)
 	checkPartition(t, s, 101, "other", 20)
+}
+
+// TestIngestKeepsWhatItReplaces: until the tables show, compactions keep what the tables replace.
+// Pebble has no hook between the moment at which compactions see the tables and that at which
+// iterators do, so the test looks for the snapshot that is held across both, when Pebble takes
+// the files.
+func TestIngestKeepsWhatItReplaces(t *testing.T) {
+	var s *State
+	var ingesting atomic.Bool
+	held := 0
+	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpLink && ingesting.Load() {
+			held = max(held, s.db.Metrics().Snapshots.Count)
+		}
+		return nil
+	}))
+	s = openTestState(t, Options{FS: fs, Dir: "/data/state"})
+	defer s.Close()
+	for name, add := range map[string]func([]string) error{
+		"Ingest":       func(paths []string) error { return s.Ingest(t.Context(), paths) },
+		"CommitTables": func(paths []string) error { return s.CommitTables(t.Context(), paths, 1) },
+	} {
+		fillPartition(t, s, 100, "old", 20)
+		if err := s.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		paths := snapshotTables(t, s, 100, "new", 30)
+		held = 0
+		ingesting.Store(true)
+		err := add(paths)
+		ingesting.Store(false)
+		if err != nil || held != 1 {
+			t.Errorf("%s: %v; %d snapshots were held", name, err, held)
+		}
+		if n := s.db.Metrics().Snapshots.Count; n != 0 {
+			t.Errorf("%s: %d snapshots are left", name, n)
+		}
+	}
 }
 
 // TestIngestBesideWrites: a partition that has nothing in memory enters without a flush of what
