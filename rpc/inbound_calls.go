@@ -59,11 +59,11 @@ func (in *inbound) countedMethod(handle grpc.MethodHandler) grpc.MethodHandler {
 		memory := in.memory.of(call.party)
 		defer memory.end()
 		defer in.end(call)
-		if err := in.begin(ctx, call, true, &memory); err != nil {
+		if err := in.begin(ctx, call, true, memory); err != nil {
 			return nil, err
 		}
 		answer, err := handle(service, ctx, func(message any) error {
-			one := arrival{message: message, memory: &memory}
+			one := arrival{message: message, memory: memory}
 			err := decode(&one)
 			if memory.refused != nil {
 				err = memory.refused
@@ -92,7 +92,7 @@ func (in *inbound) countStream(service any, stream grpc.ServerStream, info *grpc
 	s := &inboundStream{ServerStream: stream, in: in, call: call, memory: in.memory.of(call.party)}
 	defer s.memory.end()
 	defer in.end(call)
-	if err := in.begin(stream.Context(), call, !info.IsClientStream, &s.memory); err != nil {
+	if err := in.begin(stream.Context(), call, !info.IsClientStream, s.memory); err != nil {
 		return err
 	}
 	err := handle(service, s)
@@ -107,13 +107,13 @@ type inboundStream struct {
 	call *inboundCall
 	// next and memory, that of the message before, are for the one goroutine that receives.
 	next   arrival
-	memory messageMemory
+	memory *messageMemory
 }
 
 // RecvMsg implements grpc.ServerStream.
 func (s *inboundStream) RecvMsg(message any) error {
 	s.memory.give()
-	s.next = arrival{message: message, memory: &s.memory}
+	s.next = arrival{message: message, memory: s.memory}
 	err := s.ServerStream.RecvMsg(&s.next)
 	s.next.message = nil
 	if s.memory.refused != nil {

@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"sync"
+
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -42,6 +44,9 @@ var errNoCallMemory = status.Error(codes.ResourceExhausted, "etcdserver: too man
 var errNoMoreCalls = status.Error(codes.ResourceExhausted, "etcdserver: too many requests: "+
 	"more calls and streams are open than this server has memory for; end some of them")
 
+// errCallEnded is what receives a message of a call whose handler has ended.
+var errCallEnded = status.Error(codes.Canceled, "the call has ended")
+
 // CallTooLarge is the error of a call whose request takes more memory, decoded, than a party can
 // ever have, most bytes. It is not to be repeated. The text begins as that of etcd does for a
 // request above its bound.
@@ -53,20 +58,29 @@ func CallTooLarge(bytes, most int64) error {
 
 // messageMemory is the memory of a gRPC call's message when it is decoded. Of what a message takes,
 // its encoding tells before it is decoded: the encoding of a part can be a hundred times smaller.
+//
+// A handler may end while another goroutine still receives a message of its stream, which takes
+// memory. So the lock orders take and end: nothing is taken after end, which nobody would give back.
 type messageMemory struct {
 	// of is nil if the call is not counted.
 	of    *quota.Bytes
 	party string
+
+	mu    sync.Mutex
 	taken int64
 	// ofCall is what the call itself has taken, beside its message.
 	ofCall int64
-	// refused says why the message was not decoded; nil: it was.
+	// ended is set by end.
+	ended bool
+
+	// refused says why the message was not decoded; nil: it was. It is for the goroutine that
+	// receives.
 	refused error
 }
 
 // of is the memory of one message of a party, of which nothing is taken.
-func (m *RequestMemory) of(party string) messageMemory {
-	return messageMemory{of: m.bytes, party: party}
+func (m *RequestMemory) of(party string) *messageMemory {
+	return &messageMemory{of: m.bytes, party: party}
 }
 
 // take takes the memory of a message with an encoding, of a shape, and returns false if there is
@@ -78,6 +92,12 @@ func (m *messageMemory) take(b []byte, s *wire.Shape) bool {
 	n := int64(s.Memory(b))
 	if most := m.of.Most(); n > most {
 		m.refused = CallTooLarge(n, most)
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ended {
+		m.refused = errCallEnded
 		return false
 	}
 	if !m.of.Take(m.party, n) {
@@ -93,13 +113,18 @@ func (m *messageMemory) takeCall() bool {
 	if !m.of.Take(m.party, openCallBytes) {
 		return false
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.ofCall = openCallBytes
 	return true
 }
 
 // end gives back all that is taken, when the call is over.
 func (m *messageMemory) end() {
-	m.give()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ended = true
+	m.giveLocked()
 	if m.ofCall > 0 {
 		m.of.Give(m.party, m.ofCall)
 		m.ofCall = 0
@@ -108,6 +133,12 @@ func (m *messageMemory) end() {
 
 // give gives the memory of the message back. The message is not used any more.
 func (m *messageMemory) give() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.giveLocked()
+}
+
+func (m *messageMemory) giveLocked() {
 	if m.taken > 0 {
 		m.of.Give(m.party, m.taken)
 		m.taken = 0

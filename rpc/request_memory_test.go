@@ -428,3 +428,18 @@ func testManyOpenCalls(t *testing.T, config ServerConfig, secret transport.Secre
 		t.Errorf("a call after that: %v", err)
 	}
 }
+
+// A goroutine that receives may outlive the handler of its stream. What it would take then, nobody
+// would give back.
+func TestNothingIsTakenAfterTheCall(t *testing.T) {
+	bound := NewRequestMemory(8 << 20)
+	call := bound.of("client")
+	message := make([]byte, 1<<20)
+	if !call.takeCall() || !call.take(message, nil) || bound.Held() < 1<<20 {
+		t.Fatalf("%d bytes are held, %v", bound.Held(), call.refused)
+	}
+	call.end()
+	if call.take(message, nil) || call.refused == nil || bound.Held() != 0 {
+		t.Errorf("after the end %d bytes are held, refused: %v", bound.Held(), call.refused)
+	}
+}
