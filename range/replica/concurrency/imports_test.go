@@ -13,7 +13,7 @@ import (
 func TestImports(t *testing.T) {
 	const module = "github.com/tidemarkdb/tidemark/"
 	allowed := []string{"hlc", "range/admission", "range/keys", "range/mvcc",
-		"range/replica/concurrency/locks", "rpc", "rpc/kvpb", "txn"}
+		"range/replica/concurrency/locks", "rpc", "rpc/kvpb", "rpc/wire", "txn"}
 	for _, dir := range []string{".", "locks"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(files) == 0 {

@@ -13,12 +13,15 @@ type Pool struct {
 		running int
 		closed  bool
 	}
-	workers sync.WaitGroup
+	// idle is told when running falls to 0. It belongs to the lock of mu.
+	idle *sync.Cond
 }
 
 // NewPool returns a pool that runs up to limit functions at once and holds up to queued more.
 func NewPool(limit, queued int) *Pool {
-	return &Pool{limit: max(limit, 1), queued: max(queued, 0)}
+	p := &Pool{limit: max(limit, 1), queued: max(queued, 0)}
+	p.idle = sync.NewCond(&p.mu)
+	return p
 }
 
 // Go runs f soon. It returns false, and f will not be run, if too many are waiting or the pool is
@@ -31,7 +34,6 @@ func (p *Pool) Go(f func()) bool {
 		return false
 	case p.mu.running < p.limit:
 		p.mu.running++
-		p.workers.Add(1)
 		go p.work(f)
 		return true
 	case len(p.mu.queue) < p.queued:
@@ -42,12 +44,13 @@ func (p *Pool) Go(f func()) bool {
 }
 
 func (p *Pool) work(f func()) {
-	defer p.workers.Done()
 	for {
 		f()
 		p.mu.Lock()
 		if len(p.mu.queue) == 0 {
-			p.mu.running--
+			if p.mu.running--; p.mu.running == 0 {
+				p.idle.Broadcast()
+			}
 			p.mu.queue = nil
 			p.mu.Unlock()
 			return
@@ -64,8 +67,14 @@ func (p *Pool) Close() {
 	p.mu.Lock()
 	p.mu.closed = true
 	p.mu.Unlock()
-	p.workers.Wait()
+	p.Wait()
 }
 
-// Wait waits until nothing runs. Nothing is added meanwhile.
-func (p *Pool) Wait() { p.workers.Wait() }
+// Wait waits until nothing runs.
+func (p *Pool) Wait() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.mu.running > 0 {
+		p.idle.Wait()
+	}
+}
