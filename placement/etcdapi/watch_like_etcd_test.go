@@ -213,12 +213,14 @@ func TestWatchLikeEtcd(t *testing.T) {
 		}
 	}
 	// A header is never below what its response has, nor below those before it.
-	for _, r := range w.ours.wait(func([]*pb.WatchResponse) bool { return true }) {
+	all := func([]*pb.WatchResponse) bool { return true }
+	ours := w.ours.wait(all)
+	for _, r := range ours {
 		if n := len(r.Events); n > 0 && r.Header.Revision < r.Events[n-1].Kv.ModRevision {
 			t.Errorf("the header says %d, and an event %d", r.Header.Revision,
 				r.Events[n-1].Kv.ModRevision)
 		}
 	}
 	t.Logf("seed %d: %d requests, revisions %d to %d, %d and %d responses", *likeEtcdSeed, b.done,
-		b.compacted, b.revision, len(w.etcd.mu.all), len(w.ours.mu.all))
+		b.compacted, b.revision, len(w.etcd.wait(all)), len(ours))
 }

@@ -27,7 +27,8 @@ func TestSpansAtRandom(t *testing.T) {
 				f.create(ranged("x", "g", "p"))
 				f.await(time.Minute, "all is well", f.settled)
 				f.mu.Lock()
-				f.weather = &weather{random: r}
+				// The weather is used by the nodes' goroutines, and so draws its own numbers.
+				f.weather = &weather{random: rand.New(rand.NewPCG(uint64(seed), 2))}
 				f.mu.Unlock()
 				for range 80 {
 					f.disturb(r, c)
