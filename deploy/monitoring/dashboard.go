@@ -1,6 +1,9 @@
 package monitoring
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+)
 
 // Dashboard is a page of Grafana.
 type Dashboard struct {
@@ -112,4 +115,11 @@ func rateBy(label, title, unit, description, counter string) Panel {
 // level is a chart of a gauge, for each server.
 func level(title, unit, description, gauge string) Panel {
 	return chart(title, unit, description, "sum by (instance, server) ("+gauge+")", perServer)
+}
+
+// Files are the generated files: what is in them, by their path below this folder.
+func Files() map[string][]byte {
+	files := map[string][]byte{"rules/tidemark.rules.yaml": rules()}
+	maps.Copy(files, dashboards())
+	return files
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/cockroachdb/pebble/v2/cockroachkvs"
+
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -201,3 +203,7 @@ func Write(b *engine.StateBatch, key []byte, ts hlc.Timestamp, h Header, value [
 func corrupt(stateKey []byte, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrCorrupt, keys.PrettyState(stateKey), err)
 }
+
+// dataPrefix is the part of a versioned or unversioned data key that all versions of the key share:
+// the unversioned key. It aliases the argument, which must be a state key.
+func dataPrefix(stateKey []byte) []byte { return stateKey[:cockroachkvs.Split(stateKey)] }
