@@ -18,11 +18,12 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/tidemarkdb/tidemark/rpc/limit"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 )
 
 // blobs answers calls with as many bytes as they ask for.
-func blobs(a *Answers) *grpc.ServiceDesc {
+func blobs(a *limit.ResponseBudget) *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{ServiceName: "test.Blobs", Methods: []grpc.MethodDesc{{
 		MethodName: "Get",
 		Handler: func(_ any, ctx context.Context, decode func(any) error,
@@ -45,7 +46,8 @@ func blobs(a *Answers) *grpc.ServiceDesc {
 		}}}}
 }
 
-func servesBlobs(t *testing.T, a *Answers) (address string, closed func(string) float64) {
+func servesBlobs(t *testing.T, a *limit.ResponseBudget) (address string,
+	closed func(string) float64) {
 	t.Helper()
 	s := NewServer(ServerConfig{})
 	s.RegisterService(blobs(a), nil)
@@ -74,7 +76,7 @@ func plainClient(t *testing.T, address string) *grpc.ClientConn {
 // Large answers count until they are sent, and more are refused than there is room for. What is on
 // a connection that goes is given back.
 func TestAnswersAreBounded(t *testing.T) {
-	a := &Answers{bytes: quota.NewBytes(5<<20, 0)}
+	a := limit.ResponseBudgetOf(quota.NewBytes(5<<20, 0))
 	address, _ := servesBlobs(t, a)
 	get := func(conn *grpc.ClientConn, size uint64) error {
 		return conn.Invoke(t.Context(), "/test.Blobs/Get", wrapperspb.UInt64(size),

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/limit"
 	"github.com/tidemarkdb/tidemark/rpc/outbox"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -21,9 +22,9 @@ func (ss *serverStream) reply(r *kvpb.Response) {
 
 // answer is reply for a response that was judged. One to a call is not refused, however much waits
 // to be sent: held, if not nil, is what it holds until it is sent.
-func (ss *serverStream) answer(r *kvpb.Response, held *claim) {
+func (ss *serverStream) answer(r *kvpb.Response, held *limit.Claim) {
 	if r.Error == nil || r.Error.Code == kvpb.ErrorCode_NOT_LEADER {
-		ss.pace.use()
+		ss.pace.Use()
 	}
 	size, called := r.SizeVT(), r.Call != nil
 	var chunk *[]byte
@@ -35,7 +36,7 @@ func (ss *serverStream) answer(r *kvpb.Response, held *claim) {
 			r.Error.Cause = kvpb.ErrorCause_CAUSE_TOO_LARGE
 			size = r.SizeVT()
 		} else if chunk, err = outbox.Prepare(tagResponses, r, size); err != nil {
-			held.give()
+			held.Give()
 			ss.failed(r.Id, err)
 			return
 		}
@@ -47,7 +48,7 @@ func (ss *serverStream) answer(r *kvpb.Response, held *claim) {
 	requestSize, ok := ss.inFlight[r.Id]
 	if !ok {
 		ss.out.Unlock()
-		held.give()
+		held.Give()
 		ss.failed(r.Id, errors.New("there is no such request, or it was answered before"))
 		return
 	}
@@ -73,7 +74,7 @@ func (ss *serverStream) answer(r *kvpb.Response, held *claim) {
 	switch {
 	case held == nil:
 	case err != nil:
-		held.give()
+		held.Give()
 	default:
 		ss.held = append(ss.held, heldAnswer{number, held})
 	}
@@ -104,9 +105,9 @@ func (ss *serverStream) refusedLocked(r *kvpb.Response, size int) *kvpb.Response
 	waiting := ss.out.PendingLocked() + ss.out.UnsentLocked()
 	switch {
 	case ss.out.PendingLocked() > 0 && ss.out.PendingLocked()+size > ss.server.config.MaxInFlightBytes:
-	case !ss.memory.cover(ss.heldLocked() + size):
+	case !ss.memory.Cover(ss.heldLocked() + size):
 		ss.server.metrics.overloaded.Inc()
-		if refusal := ss.memory.never(r.Id, "response", size, 0); refusal != nil {
+		if refusal := ss.memory.Never(r.Id, "response", size, 0); refusal != nil {
 			return refusal
 		}
 	default:
@@ -138,8 +139,8 @@ func (ss *serverStream) heldLocked() int {
 // read no further until there is (hasRoomLocked).
 func (ss *serverStream) coverLocked() {
 	held := ss.heldLocked()
-	ss.uncovered = !ss.memory.cover(held)
-	ss.memory.uncover(held)
+	ss.uncovered = !ss.memory.Cover(held)
+	ss.memory.Uncover(held)
 }
 
 // gather has the answers that come while the reader works on a message wait for each other, unless
@@ -239,9 +240,9 @@ func (ss *serverStream) giveBack() {
 	ss.conn.GiveBack()
 	ss.out.Lock()
 	defer ss.out.Unlock()
-	ss.memory.close()
+	ss.memory.Close()
 	for _, h := range ss.held {
-		h.claim.give()
+		h.claim.Give()
 	}
 	ss.held = nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/limit"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 	"github.com/tidemarkdb/tidemark/rpc/outbox"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
@@ -51,7 +52,7 @@ type BatchServerConfig struct {
 	// wait to be sent, and of messages that are being received. Requests for which there is none get
 	// OVERLOADED, and so do reads with responses for which there is none; large messages end their
 	// stream with RESOURCE_EXHAUSTED. Default: MaxBytes, which is 1 GiB by default.
-	Memory   *RequestMemory
+	Memory   *limit.RequestMemory
 	MaxBytes int64
 	// Unpacked, if set, says how many bytes of memory a request takes beside its encoding when it is
 	// worked on. It must be quick, and believe nothing of what the request says.
@@ -93,7 +94,7 @@ type BatchServer struct {
 	config  BatchServerConfig
 	clients *clients
 	places  *quota.Places
-	memory  *quota.Bytes
+	memory  *limit.RequestMemory
 	metrics *batchMetrics
 	open    openStreams
 	// decoding are held while a large message of a party is decoded.
@@ -118,10 +119,7 @@ func NewBatchServer(c BatchServerConfig) *BatchServer {
 		c.MaxInFlightBytes = 32 << 20
 	}
 	if c.Memory == nil {
-		if c.MaxBytes <= 0 {
-			c.MaxBytes = defaultRequestMemory
-		}
-		c.Memory = NewRequestMemory(c.MaxBytes)
+		c.Memory = limit.NewRequestMemory(c.MaxBytes)
 	}
 	if c.MaxStreams <= 0 {
 		c.MaxStreams = 1024
@@ -130,12 +128,9 @@ func NewBatchServer(c BatchServerConfig) *BatchServer {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &BatchServer{config: c, clients: newClients(), metrics: newBatchMetrics(c.Registry),
-		places: quota.NewPlaces(c.MaxStreams, grantedStreams, placeSettled),
-		memory: c.Memory.bytes}
+		places: quota.NewPlaces(c.MaxStreams, grantedStreams, limit.PlaceSettled),
+		memory: c.Memory}
 }
-
-// placeSettled is how long a connection or stream is not displaced.
-const placeSettled = 10 * time.Second
 
 // grantedStreams is how many streams a party may have whatever its share.
 const grantedStreams = 8
@@ -200,9 +195,9 @@ func (s *BatchServer) serve(
 		conn:     conn,
 		room:     make(chan struct{}, 1),
 		inFlight: make(map[uint64]int),
-		memory:   newCredit(s.memory, from.party),
+		memory:   s.memory.Credit(from.party),
 		timed:    newTimedRequests(s.config.Took, first.Hello.Client),
-		pace:     paceOf(conn.Raw()),
+		pace:     limit.ThrottleOf(conn.Raw()),
 		ofServer: first.Hello.Server,
 	}
 	if s.config.Guard != nil && !first.Hello.Server {
@@ -226,7 +221,7 @@ func (s *BatchServer) serve(
 	ss.readers = &readers
 	err = readers.read(first)
 	if status.Code(err) == codes.InvalidArgument {
-		ss.pace.owe(debtOfConnection)
+		ss.pace.PenalizeUseless()
 	}
 	ss.endCalls()
 	// A client that does not read what is being sent to it is not waited for.
@@ -291,7 +286,7 @@ type serverStream struct {
 	// judge says what the client may do; nil: everything.
 	judge *judge
 	// pace is the connection's; nil: it has none.
-	pace *connPace
+	pace *limit.ConnThrottle
 	// ofServer: the client is a server of the cluster.
 	ofServer bool
 	// room has space for one token: it may be worth to read on.
@@ -309,7 +304,7 @@ type serverStream struct {
 	inFlight map[uint64]int
 	timed    timedRequests
 	bytes    int
-	memory   credit
+	memory   limit.Credit
 	// uncovered: there was not as much memory as the stream holds when that was looked at last.
 	uncovered bool
 	// calling is how many of inFlight are calls. held is what answers to calls hold until they are
@@ -358,7 +353,7 @@ func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 		if err := ss.wait(ss.hasRoomLocked); err != nil {
 			return err
 		}
-		if ss.pace.over() {
+		if ss.pace.Over() {
 			return errConnectionClosed // whatever has been read of it
 		}
 		message, err := ss.conn.Receive()
@@ -371,12 +366,7 @@ func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 		}
 		batch = new(kvpb.BatchRequest)
 		size = wire.DecodedSize(message, batch)
-		costs := costOfMessage + time.Duration(size/wire.PartBytes)*costOfPart
-		if size-len(message) >= largeMessage { // it has many parts
-			ss.pace.owe(debtOfLarge * costs)
-		}
-		ss.pace.charge(costs)
-		ss.pace.between()
+		ss.pace.ChargeMessage(size, size-len(message) >= largeMessage)
 		if err := ss.decode(message, size, batch); err != nil {
 			return status.Errorf(codes.InvalidArgument, "message of the client: %v", err)
 		}
@@ -394,13 +384,13 @@ func (ss *serverStream) decode(message []byte, size int, batch *kvpb.BatchReques
 	if size < largeMessage || ss.ofServer {
 		return wire.UnmarshalOwned(message, batch)
 	}
-	turn := &ss.server.decoding[maphash.String(decodingSeed, ss.memory.party)%decodingTurns]
+	turn := &ss.server.decoding[maphash.String(decodingSeed, ss.memory.Principal())%decodingTurns]
 	turn.Lock()
 	defer turn.Unlock()
 	if err := wire.CheckParts(message, batch); err != nil {
 		return err
 	}
-	return decodeSlices(message, batch, ss.pace.rest)
+	return decodeSlices(message, batch, ss.pace.Rest)
 }
 
 // Parties take turns in decoding by a hash of their names.
@@ -443,7 +433,7 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 			ss.timed.begin(requests[i])
 		}
 	}
-	if !ss.memory.cover(ss.heldLocked()) {
+	if !ss.memory.Cover(ss.heldLocked()) {
 		sizes := make([]int, len(requests))
 		for i, r := range requests {
 			sizes[i] = max(ss.inFlight[r.Id], -ss.inFlight[r.Id])
@@ -454,7 +444,7 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 		ss.out.Unlock()
 		ss.server.metrics.overloaded.Add(float64(len(requests)))
 		for i, r := range requests {
-			if refusal := ss.memory.never(r.Id, "request", sizes[i], ss.conn.Taken()); refusal != nil {
+			if refusal := ss.memory.Never(r.Id, "request", sizes[i], ss.conn.Taken()); refusal != nil {
 				ss.reply(refusal)
 				continue
 			}
@@ -466,8 +456,7 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 	ss.out.Unlock()
 	ss.server.metrics.requests.Add(float64(len(requests)))
 	ss.server.metrics.batches.Inc()
-	ss.pace.charge(time.Duration(len(requests))*costOfRequest +
-		time.Duration(partsOfCalls(checked))*costOfPart)
+	ss.pace.ChargeRequests(len(requests), partsOfCalls(checked))
 
 	var calls []*kvpb.Request
 	whole := requests[:0]

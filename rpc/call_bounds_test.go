@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/limit"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 )
@@ -65,7 +66,7 @@ func TestManyCallsUnderWay(t *testing.T) {
 }
 
 // boundedCalls serves calls whose answers are so many times as large as the requests, and counted.
-func boundedCalls(t *testing.T, n network, a *Answers, times int) (
+func boundedCalls(t *testing.T, n network, a *limit.ResponseBudget, times int) (
 	address string, server *BatchServer,
 ) {
 	address, server, _ = serveCalls(t, n, "s:1",
@@ -81,7 +82,7 @@ func boundedCalls(t *testing.T, n network, a *Answers, times int) (
 // bound as those of gRPC. A client that reads nothing does not keep others from small answers, and
 // what is on its connection is given back with that.
 func TestAnswersOfCallsAreBounded(t *testing.T) {
-	a, n := &Answers{bytes: quota.NewBytes(5<<20, 0)}, network{mem: memnet.New()}
+	a, n := limit.ResponseBudgetOf(quota.NewBytes(5<<20, 0)), network{mem: memnet.New()}
 	address, _ := boundedCalls(t, n, a, 1024)
 	d := n.dialer(t, "c")
 	direct, by := batchConn(t, d, address, nil), mustConn(t, d, address)
@@ -132,7 +133,7 @@ func TestAnswersOfCallsAreBounded(t *testing.T) {
 
 // An answer that the connection has taken over, and not written, counts.
 func TestAnswerThatIsNotRead(t *testing.T) {
-	a := NewAnswers(512 << 20)
+	a := limit.NewResponseBudget(512 << 20)
 	address, server := boundedCalls(t, network{}, a, 1024)
 	h := &handConn{dialer: network{}.dialer(t, ""), addr: address}
 	const size = 60 << 20
@@ -163,7 +164,7 @@ func TestAnswerThatIsNotRead(t *testing.T) {
 
 // An answer is as large as one by gRPC may be, as far as a message holds it.
 func TestLargestAnswer(t *testing.T) {
-	address, _ := boundedCalls(t, network{}, NewAnswers(512<<20), 2048)
+	address, _ := boundedCalls(t, network{}, limit.NewResponseBudget(512<<20), 2048)
 	direct := batchConn(t, network{}.dialer(t, ""), address, nil)
 	got, _, err := callOfBytes(t.Context(), direct, bytesMethod, make([]byte, 39<<10), CallOptions{})
 	if err != nil || len(got) != 78<<20 {

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/limit"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
@@ -44,7 +45,7 @@ func (ss *serverStream) enterCall(c checkedCall) *kvpb.Error {
 // heldAnswer is what the answer to a call holds until the outbox's chunk of that number is sent.
 type heldAnswer struct {
 	chunk uint64
-	claim *claim
+	claim *limit.Claim
 }
 
 // progressLocked is told when something was sent. What the connection has taken over and not
@@ -52,7 +53,7 @@ type heldAnswer struct {
 func (ss *serverStream) progressLocked() {
 	sent := 0
 	for sent < len(ss.held) && ss.out.WrittenLocked(ss.held[sent].chunk) {
-		ss.held[sent].claim.give()
+		ss.held[sent].claim.Give()
 		sent++
 	}
 	if sent > 0 {
@@ -112,11 +113,9 @@ func (c *serverCall) decode(request any) error {
 // answer hands the outcome to the stream.
 func (c *serverCall) answer(answer any, err error) {
 	outcome := &kvpb.CallAnswer{Better: c.server.config.Better()}
-	var held *claim
-	if b, ok := answer.(*bounded); ok && err == nil {
-		held = b.claim
-		held.encoded.Store(true)
-		answer = b.Message
+	var held *limit.Claim
+	if err == nil {
+		answer, held = limit.Unbound(answer)
 	}
 	if err == nil {
 		m, ok := answer.(proto.Message)
@@ -149,5 +148,5 @@ func asStatus(err error) error {
 // contextOfCalls is the context of a stream's calls.
 func contextOfCalls(ctx context.Context, from *peer.Peer) context.Context {
 	ctx = peer.NewContext(ctx, from)
-	return Leaves(metadata.NewIncomingContext(ctx, metadata.MD{}))
+	return limit.Leaves(metadata.NewIncomingContext(ctx, metadata.MD{}))
 }

@@ -385,7 +385,7 @@ func TestPartsOfCallsAreCounted(t *testing.T) {
 		t.Error(err)
 	}
 	await(t, "memory is given back",
-		func() bool { return server.memory.Held() <= sparePieces*mostPiece })
+		func() bool { return server.memory.Held() <= spare*mostPieceBytes })
 	small := batchConn(t, d, "small:1", nil)
 	_, err = small.Call(t.Context(), listMethod, list, &wrapperspb.BytesValue{}, CallOptions{})
 	if status.Code(err) != codes.InvalidArgument {

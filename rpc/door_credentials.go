@@ -6,6 +6,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/tidemarkdb/tidemark/rpc/authn"
+	"github.com/tidemarkdb/tidemark/rpc/limit"
 )
 
 // doorCredentials know servers from clients when the handshake of a gRPC connection is over:
@@ -13,7 +14,7 @@ import (
 type doorCredentials struct {
 	credentials.TransportCredentials
 	policy *authn.PeerPolicy
-	in     *inbound
+	in     *limit.RecvBudget
 }
 
 // Clone implements credentials.TransportCredentials.
@@ -28,11 +29,8 @@ func (d doorCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.Au
 		return conn, info, err
 	}
 	if server, ok := d.policy.Recognize(info, conn); ok {
-		exempt(raw)
+		limit.Exempt(raw)
 		return conn, server, nil
 	}
-	if p := paceOf(raw); p != nil {
-		p.calls.Store(true)
-	}
-	return d.in.watch(conn, paceOf(raw)), info, nil
+	return d.in.Watch(conn, raw), info, nil
 }

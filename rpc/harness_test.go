@@ -18,6 +18,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
+// Those of package limit.
+const leastPieceBytes, mostPieceBytes, spare = 4 << 10, 64 << 10, 4
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // network is where a test's servers listen: TCP when mem is nil; without TLS when tls is nil.

@@ -17,9 +17,11 @@ func TestImports(t *testing.T) {
 		".": {module + "hlc", module + "rpc/kvpb", module + "rpc/clusterpb",
 			module + "rpc/peerpb", module + "rpc/nonblock", module + "rpc/transport",
 			module + "rpc/quota", module + "rpc/wire", module + "rpc/outbox",
-			module + "rpc/authn",
+			module + "rpc/authn", module + "rpc/limit",
 			module + "range/admission", module + "rpc/metric", module + "rpc/access"},
 		"memnet": nil, "nonblock": nil, "quota": nil, "access": nil,
+		"limit": {module + "rpc/authn", module + "rpc/quota", module + "rpc/nonblock",
+			module + "rpc/wire", module + "rpc/metric", module + "rpc/kvpb"},
 		"authn": {module + "rpc/clusterpb", module + "rpc/peerpb", module + "rpc/transport",
 			module + "rpc/metric"},
 		"outbox": {module + "rpc/transport", module + "rpc/wire"},
@@ -29,7 +31,8 @@ func TestImports(t *testing.T) {
 			"google.golang.org/grpc/credentials/insecure", "google.golang.org/grpc/status",
 			"golang.org/x/net/http2", "golang.org/x/sys/unix", module + "rpc/nonblock"},
 	}
-	mayUseModules := map[string]bool{".": true, "wire": true, "outbox": true, "authn": true}
+	mayUseModules := map[string]bool{".": true, "wire": true, "outbox": true, "authn": true,
+		"limit": true}
 	for dir, list := range allowed {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(files) == 0 {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/limit"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -66,7 +67,7 @@ func listService(enter func() error) *grpc.ServiceDesc {
 func TestDecodedCallsAreCounted(t *testing.T) {
 	const parts, calls = 10_000, 40
 	bomb := encoded(bytes.Repeat([]byte{10, 0}, parts)) // empty values
-	memory := NewRequestMemory(8 << 20)
+	memory := limit.NewRequestMemory(8 << 20)
 	s := NewServer(ServerConfig{Memory: memory})
 	entered, gate := make(chan struct{}, calls), make(chan struct{})
 	s.RegisterService(listService(func() error {
@@ -153,12 +154,12 @@ func TestDecodedCallsAreCounted(t *testing.T) {
 // TestPassedOnCallsAreCounted: a call that a server passes on counts for the party that the server
 // names, or else for that server. What the server asks by itself is never refused.
 func TestPassedOnCallsAreCounted(t *testing.T) {
-	const parts, limit = 10_000, 8 << 20
-	const most = limit / 2 / (parts * wire.PartBytes) // of a party alone
+	const parts, bound = 10_000, 8 << 20
+	const most = bound / 2 / (parts * wire.PartBytes) // of a party alone
 	secret := transport.Secret("0123456789abcdef")
-	memory := NewRequestMemory(limit)
+	memory := limit.NewRequestMemory(bound)
 	s := NewServer(ServerConfig{Memory: memory, Peers: &authn.PeerPolicy{Secret: secret},
-		Pace: NewPace(),
+		Pace: limit.NewCPULimiter(),
 		PassedOn: func(ctx context.Context) (party string, ok bool) {
 			named := metadata.ValueFromIncomingContext(ctx, "party")
 			return strings.Join(named, ""), len(named) > 0
@@ -360,7 +361,7 @@ func TestUnreadResponsesAreCounted(t *testing.T) {
 		t.Errorf("%d responses of %d bytes were kept", kept, size)
 	}
 	await(t, "memory is given back", func() bool {
-		return server.memory.Held() <= (streams+2)*(sparePieces+1)*leastPiece
+		return server.memory.Held() <= (streams+2)*(spare+1)*leastPieceBytes
 	})
 }
 
@@ -380,7 +381,7 @@ func TestManyOpenCallsAreCounted(t *testing.T) {
 func testManyOpenCalls(t *testing.T, config ServerConfig, secret transport.Secret) {
 	const more = 64
 	n := network{mem: memnet.New()}
-	memory := NewRequestMemory(2 * more * openCallBytes) // of which a host alone has half
+	memory := limit.NewRequestMemory(2 * more * limit.OpenCallBytes) // of which a host alone has half
 	gate := make(chan struct{})
 	listener, err := n.mem.Listen("s:1")
 	if err != nil {
@@ -406,10 +407,10 @@ func testManyOpenCalls(t *testing.T, config ServerConfig, secret transport.Secre
 		}
 		return stream
 	}
-	for range freeCalls + more {
+	for range limit.FreeCalls + more {
 		open()
 	}
-	await(t, "all streams are open", func() bool { return memory.Held() == more*openCallBytes })
+	await(t, "all streams are open", func() bool { return memory.Held() == more*limit.OpenCallBytes })
 	refused := func(what string, err error) {
 		t.Helper()
 		if status.Code(err) != codes.ResourceExhausted ||
@@ -426,20 +427,5 @@ func testManyOpenCalls(t *testing.T, config ServerConfig, secret transport.Secre
 	if err := conn.Invoke(t.Context(), "/test/Call", new(structpb.ListValue),
 		new(structpb.ListValue)); err != nil {
 		t.Errorf("a call after that: %v", err)
-	}
-}
-
-// A goroutine that receives may outlive the handler of its stream. What it would take then, nobody
-// would give back.
-func TestNothingIsTakenAfterTheCall(t *testing.T) {
-	bound := NewRequestMemory(8 << 20)
-	call := bound.of("client")
-	message := make([]byte, 1<<20)
-	if !call.takeCall() || !call.take(message, nil) || bound.Held() < 1<<20 {
-		t.Fatalf("%d bytes are held, %v", bound.Held(), call.refused)
-	}
-	call.end()
-	if call.take(message, nil) || call.refused == nil || bound.Held() != 0 {
-		t.Errorf("after the end %d bytes are held, refused: %v", bound.Held(), call.refused)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/limit"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
@@ -41,7 +42,7 @@ type ServerConfig struct {
 	MaxInbound int64
 	// Memory bounds the decoded messages of gRPC calls, of all but servers. A call for which there is
 	// none is refused with ResourceExhausted. Default: 1 GiB.
-	Memory *RequestMemory
+	Memory *limit.RequestMemory
 	// PassedOn says whether a server that calls passes the call on for a client, and which party that
 	// is (Party); "" if the server, which has proved to be one, does not say. Such a call counts in
 	// Memory, and is paced, for the party of the client, or else that of the server. It is asked for
@@ -68,7 +69,7 @@ type Server struct {
 	places  *quota.Places
 	pace    *quota.Pace
 	metrics *doorMetrics
-	in      *inbound
+	in      *limit.RecvBudget
 	// ctx ends with Stop.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -101,38 +102,32 @@ func NewServer(c ServerConfig) *Server {
 		secret = c.Peers.Secret
 	}
 	s.metrics = newDoorMetrics(c.Registry)
-	if c.MaxConnections <= 0 {
-		c.MaxConnections = maxConnections
-	}
-	if c.MaxInbound <= 0 {
-		c.MaxInbound = maxInbound
-	}
 	if c.Memory == nil {
-		c.Memory = NewRequestMemory(defaultRequestMemory)
+		c.Memory = limit.NewRequestMemory(0)
 	}
 	if c.MaxStreams == 0 {
 		c.MaxStreams = maxStreamsPerConnection
 	}
-	s.places = quota.NewPlaces(c.MaxConnections, grantedConnections, placeSettled)
-	in := newInbound(c.MaxInbound, c.Memory, s.metrics.inboundClosed.Inc)
-	in.receivedBytes, in.sentBytes = s.metrics.receivedBytes, s.metrics.sentBytes
-	in.pace, in.paused = c.Pace, s.countPause
+	s.places = limit.ConnectionPlaces(c.MaxConnections)
+	inbound := limit.RecvConfig{Limit: c.MaxInbound, Closed: s.metrics.inboundClosed.Inc,
+		ReceivedBytes: s.metrics.receivedBytes, SentBytes: s.metrics.sentBytes, Memory: c.Memory,
+		Pace: c.Pace, Paused: s.countPause}
 	if c.PassedOn != nil {
-		in.passedOn = func(ctx context.Context) (party string, ok bool) {
+		inbound.PassedOn = func(ctx context.Context) (party string, ok bool) {
 			if method, ok := grpc.Method(ctx); !ok || authn.ForServers(method) {
 				return "", false
 			}
 			return c.PassedOn(ctx)
 		}
 	}
-	s.in = in
+	s.in = limit.NewRecvBudget(inbound)
 	takers := transport.Takers{Take: s.take}
 	if c.HTTP != nil {
-		takers.HTTP = func(conn, raw net.Conn) { handOver(conn, raw, c.HTTP) }
+		takers.HTTP = func(conn, raw net.Conn) { limit.HandOver(conn, raw, c.HTTP) }
 	}
-	doors := doorCredentials{transport.Credentials(c.TLS, secret, takers), c.Peers, in}
+	doors := doorCredentials{transport.Credentials(c.TLS, secret, takers), c.Peers, s.in}
 	options := append(serverOptions(doors), grpc.MaxConcurrentStreams(c.MaxStreams),
-		grpc.ChainStreamInterceptor(in.countStream))
+		grpc.ChainStreamInterceptor(s.in.CountStream))
 	s.grpc = grpc.NewServer(append(options, c.Peers.ServerOptions(s.metrics.refused)...)...)
 	peerpb.RegisterPeerServer(s, &snapshotServer{server: s})
 	return s
@@ -140,7 +135,7 @@ func NewServer(c ServerConfig) *Server {
 
 // RegisterService implements grpc.ServiceRegistrar. It must be called before Serve.
 func (s *Server) RegisterService(d *grpc.ServiceDesc, service any) {
-	countedServices{s.grpc, s.in}.RegisterService(d, service)
+	s.in.Register(s.grpc, d, service)
 }
 
 // ServeClients serves clients. It must be called before Serve.
@@ -167,8 +162,7 @@ func (s *Server) realm(name string) *PeerTransport {
 
 // Serve answers at the listener until Stop. It closes the listener.
 func (s *Server) Serve(l net.Listener) error {
-	return s.grpc.Serve(&sharedListener{Listener: l, places: s.places, pace: s.pace,
-		lost: s.metrics.placesLost.Inc, paused: s.countPause})
+	return s.grpc.Serve(limit.NewListener(l, s.places, s.pace, s.metrics.placesLost.Inc, s.countPause))
 }
 
 func (s *Server) countPause(d time.Duration) { s.metrics.paused.Add(d.Seconds()) }
@@ -247,9 +241,9 @@ func (s *Server) serve(c *transport.Conn, hello []byte) {
 			return
 		}
 		defer done()
-		carriesPeer(c.Raw())
+		limit.CarriesPeer(c.Raw())
 		if !s.peers.AcceptsAll() {
-			exempt(c.Raw())
+			limit.Exempt(c.Raw())
 		}
 		id, err := parseIdentity(hello[1:])
 		if err != nil {
@@ -261,7 +255,7 @@ func (s *Server) serve(c *transport.Conn, hello []byte) {
 			c.Refuse(err)
 			return
 		}
-		paceOf(c.Raw()).use()
+		limit.ThrottleOf(c.Raw()).Use()
 		t.serve(c, id.from)
 	default:
 		c.Refuse(status.Errorf(codes.Unimplemented, "this server knows no connection of kind %q", kind))

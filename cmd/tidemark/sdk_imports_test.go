@@ -18,7 +18,7 @@ var (
 		"range/admission", "range/keys", "range/route", "range/route/clock",
 		"range/route/identity", "range/route/lifetime", "range/tree",
 		"rpc", "rpc/access", "rpc/authn", "rpc/block", "rpc/clusterpb", "rpc/coordpb",
-		"rpc/kvpb", "rpc/metric", "rpc/nonblock", "rpc/outbox", "rpc/peerpb", "rpc/quota",
+		"rpc/kvpb", "rpc/limit", "rpc/metric", "rpc/nonblock", "rpc/outbox", "rpc/peerpb", "rpc/quota",
 		"rpc/transport", "rpc/wire",
 		"txn", "txn/committer",
 	}

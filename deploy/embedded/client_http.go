@@ -10,8 +10,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/gateway"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/authn"
+	"github.com/tidemarkdb/tidemark/rpc/limit"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 )
 
@@ -45,7 +45,7 @@ func (s *Server) newGateway() (*counted, error) {
 		},
 		// Bytes are a third larger in base64.
 		MaxRequestBytes: (bytes+etcdapi.RequestOverheadBytes)/3*4 + 4<<10,
-		Outgoing:        rpc.Leaves,
+		Outgoing:        limit.Leaves,
 		Room:            quota.NewBytes(s.memory.Gateway, gatewayGranted),
 		Party: func(r *http.Request, from net.Addr) string {
 			return authn.Principal(r.TLS, from)

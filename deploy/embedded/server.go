@@ -27,6 +27,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/block"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/limit"
 	"github.com/tidemarkdb/tidemark/rpc/metric/prom"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
@@ -62,7 +63,7 @@ type Server struct {
 
 	rpc *rpc.Server
 	// answers bounds what is on its way to clients of the etcd API.
-	answers *rpc.Answers
+	answers *limit.ResponseBudget
 	// peerSecret is the cluster's; empty: none.
 	peerSecret transport.Secret
 	// pace is what hosts' use of the processors is paced by, on all ports.
@@ -220,7 +221,7 @@ func (s *Server) listenHTTP(address string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l = rpc.ShareListener(l, maxHTTPConnections, s.pace)
+	l = limit.ShareListener(l, maxHTTPConnections, s.pace)
 	if s.tls == nil {
 		return l, nil
 	}
@@ -247,8 +248,8 @@ func (s *Server) run(start func(context.Context) error) {
 func (s *Server) serve(tlsConfig *tls.Config, peers *authn.PeerPolicy) {
 	s.services.server = s
 	s.services.core.inform, s.services.core.wake = s.core.Learn, s.services.wake
-	s.pace, s.answers = rpc.NewPace(), rpc.NewAnswers(s.memory.Answers)
-	requests := rpc.NewRequestMemory(s.memory.Requests)
+	s.pace, s.answers = limit.NewCPULimiter(), limit.NewResponseBudget(s.memory.Answers)
+	requests := limit.NewRequestMemory(s.memory.Requests)
 	s.forwarder = s.newForwarder(peers)
 	s.services.etcd.otherwise, s.services.etcd.client = s.withoutCoordination, s.clientOfCall
 	page := s.newEtcdMetrics()

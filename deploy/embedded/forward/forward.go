@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/limit"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 )
@@ -66,7 +67,7 @@ type Config struct {
 	// Party names the client with which that of a call shares bounds.
 	Party func(context.Context) string
 	// Answers bounds large answers on their way to clients.
-	Answers *rpc.Answers
+	Answers *limit.ResponseBudget
 	// Bytes bounds the requests that are under way, and the messages of streams that wait for room.
 	// Default 128 MiB.
 	Bytes int64

@@ -23,6 +23,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3lockpb"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
+	"github.com/tidemarkdb/tidemark/rpc/limit"
 )
 
 // endless is a member's stream that has always another message.
@@ -59,7 +60,7 @@ func (s slow) RecvMsg(any) error { return io.EOF }
 // A message of a member is read when the client's transport has taken over the one before.
 func TestOneMessageAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := New(Config{Answers: rpc.NewAnswers(512 << 20)})
+		f := New(Config{Answers: limit.NewResponseBudget(512 << 20)})
 		m := methodOf(pb.Watch_ServiceDesc.ServiceName, "Watch", 0)
 		member, client := &endless{}, slow{ctx: t.Context(), taken: make(chan error)}
 		ended := make(chan error, 1)
@@ -213,7 +214,7 @@ func TestOrderOfMembers(t *testing.T) {
 // A party has a bound of open calls; others have calls beside it.
 func TestCallsAreShared(t *testing.T) {
 	dialers := 0
-	f := New(Config{PerConnection: 100, Answers: rpc.NewAnswers(512 << 20),
+	f := New(Config{PerConnection: 100, Answers: limit.NewResponseBudget(512 << 20),
 		Refusal: func() error { return coordpb.ErrNotSent },
 		Dialer: func() *rpc.Dialer {
 			dialers++
@@ -253,12 +254,12 @@ func TestCallsAreShared(t *testing.T) {
 	}
 }
 
-// A message that finds no room among the answers of the server waits, if not too much waits already;
-// otherwise the stream ends, and its client begins it again.
+// A message that finds no room among the answers of the server waits, if not too much waits
+// already; otherwise the stream ends, and its client begins it again.
 func TestWaitingMessagesAreBounded(t *testing.T) {
-	f := New(Config{Answers: rpc.NewAnswers(512 << 20), Bytes: 192 << 20,
+	f := New(Config{Answers: limit.NewResponseBudget(512 << 20), Bytes: 192 << 20,
 		Party: func(context.Context) string { return "p" }})
-	ctx := rpc.Leaves(t.Context())
+	ctx := limit.Leaves(t.Context())
 	message := &pb.SnapshotResponse{Blob: make([]byte, 1<<20)}
 	var held []any // what is on its way to clients that do not read
 	for range 1 << 10 {

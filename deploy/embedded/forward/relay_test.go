@@ -25,6 +25,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
+	"github.com/tidemarkdb/tidemark/rpc/limit"
 )
 
 // scripted is a member of the core that does what a test says.
@@ -137,7 +138,7 @@ func passesOn(t *testing.T, answers, bytes int64, members ...string) *Forwarder 
 		Forwarded: func(context.Context) bool { return false },
 		Outgoing:  func(ctx context.Context) context.Context { return ctx },
 		Refusal:   func() error { return status.Error(codes.Unavailable, "no member") },
-		Party:     authn.PrincipalOfCall, Answers: rpc.NewAnswers(answers), Bytes: bytes,
+		Party:     authn.PrincipalOfCall, Answers: limit.NewResponseBudget(answers), Bytes: bytes,
 		Random: func() uint64 { return 0 }})
 	t.Cleanup(f.Close)
 	return f
@@ -333,7 +334,7 @@ func TestTooLargeForThisServer(t *testing.T) {
 // Of messages that are larger than what may wait, one waits at a time.
 func TestOneLargeMessageWaits(t *testing.T) {
 	f := passesOn(t, 16<<20, 9<<20)
-	ctx := rpc.Leaves(peer.NewContext(metadata.NewIncomingContext(t.Context(), nil), &peer.Peer{
+	ctx := limit.Leaves(peer.NewContext(metadata.NewIncomingContext(t.Context(), nil), &peer.Peer{
 		Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}}))
 	message := &pb.SnapshotResponse{Blob: make([]byte, 6<<20)}
 	first, err := f.count(ctx, message)

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
+	"github.com/tidemarkdb/tidemark/rpc/limit"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
@@ -153,10 +153,10 @@ func (f *Forwarder) unary(ctx context.Context, m *method, request proto.Message)
 	if err := f.config.Answers.Room(ctx); err != nil {
 		return nil, err
 	}
-	party, size := f.config.Party(ctx), rpc.DecodedBytes(request)
+	party, size := f.config.Party(ctx), limit.DecodedBytes(request)
 	if most := f.requests.Most(); size > most {
 		f.metrics.refused.Inc()
-		return nil, rpc.CallTooLarge(size, most)
+		return nil, limit.CallTooLarge(size, most)
 	}
 	if !f.requests.Take(party, size) {
 		f.metrics.refused.Inc()

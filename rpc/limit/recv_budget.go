@@ -1,4 +1,4 @@
-package rpc
+package limit
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 // gRPC takes in a message of a call before anything of it is decoded or checked, up to the largest
 // size that any method has, on each of a connection's streams. So the bytes of messages that are
 // not complete are counted for all connections of clients together; when they are more than
-// maxInbound, the connection with most of them is closed, which frees them.
+// defaultRecvBytes, the connection with most of them is closed, which frees them.
 //
 // What is counted of a connection is what was read of it in DATA frames, less the messages that
 // have come out. What a call had sent of a message when it was given up stays in that account until
@@ -36,49 +36,60 @@ import (
 //
 // Connections of servers are not counted, and so a client could have another server bring what this
 // one would refuse. So a call that a server passes on for a client counts, by the memory of its
-// message and by the processor time that takes, for the party that the server names (callOf). What
-// servers bring of their own never counts. Nor do bytes of incomplete messages that are passed on:
-// the server that passes them on bounds those.
+// message and by the processor time that takes, for the principal that the server names (callOf).
+// What servers bring of their own never counts. Nor do bytes of incomplete messages that are passed
+// on: the server that passes them on bounds those.
 //
-// Calls are counted by an interceptor and where services are registered (inbound_calls.go): for a
+// Calls are counted by an interceptor and where services are registered (recv_calls.go): for a
 // stats.Handler gRPC collects far more, and that costs about a seventh of the server's time for a
 // small call.
 
-// maxInbound bounds the bytes of incomplete messages.
-const maxInbound = 256 << 20
+// defaultRecvBytes bounds the bytes of incomplete messages.
+const defaultRecvBytes = 256 << 20
 
-// inbound counts them.
-type inbound struct {
-	limit  int64
-	closed func()
-	// receivedBytes and sentBytes count those on connections of gRPC; nil: nothing does.
-	receivedBytes, sentBytes *metric.Counter
-	// memory is for messages that are complete.
-	memory *RequestMemory
-	// passedOn is ServerConfig.PassedOn; nil: no call is passed on. pace is what parties of such calls
-	// are paced by, if not nil, and paused is told of each pause.
-	passedOn func(context.Context) (party string, ok bool)
-	pace     *quota.Pace
-	paused   func(time.Duration)
+// RecvConfig configures a RecvBudget.
+type RecvConfig struct {
+	// Limit bounds the bytes of incomplete messages; 0: defaultRecvBytes. Closed is called for
+	// each connection that is closed because of the limit.
+	Limit  int64
+	Closed func()
+	// ReceivedBytes and SentBytes count those on connections of gRPC; nil: nothing does.
+	ReceivedBytes, SentBytes *metric.Counter
+	// Memory is for messages that are complete.
+	Memory *RequestMemory
+	// PassedOn says whether a server passes a call on for a client, and for which principal; nil: no
+	// call is passed on. Pace, if not nil, slows down the principals of such calls, and Paused is told
+	// of each pause.
+	PassedOn func(context.Context) (party string, ok bool)
+	Pace     *quota.Pace
+	Paused   func(time.Duration)
+}
+
+// RecvBudget bounds the bytes of incomplete messages of gRPC. Safe for concurrent use.
+type RecvBudget struct {
+	RecvConfig
 
 	mu    sync.Mutex
 	total int64
-	conns map[string]*inboundConn // by remote address
+	conns map[string]*recvConn // by remote address
 	// passing is how many calls are open that are passed on.
 	passing int64
 }
 
-func newInbound(limit int64, memory *RequestMemory, closed func()) *inbound {
-	return &inbound{limit: limit, memory: memory, closed: closed, conns: make(map[string]*inboundConn)}
+func NewRecvBudget(c RecvConfig) *RecvBudget {
+	if c.Limit <= 0 {
+		c.Limit = defaultRecvBytes
+	}
+	return &RecvBudget{RecvConfig: c, conns: make(map[string]*recvConn)}
 }
 
-// inboundConn is a connection that is counted.
-type inboundConn struct {
+// recvConn is a connection that is counted.
+type recvConn struct {
 	net.Conn
-	in *inbound
+	in *RecvBudget
 	// pace is nil without.
-	pace    *connPace
-	address inboundAddress
+	pace    *ConnThrottle
+	address recvAddress
 	// frames is for the one goroutine that reads.
 	frames frames
 	// counted: the connection is among in.conns. incomplete is how many bytes of incomplete messages
@@ -87,41 +98,41 @@ type inboundConn struct {
 	counted           bool
 	incomplete, calls int64
 	receiving         int
-	waiting           []*inboundCall
+	waiting           []*recvCall
 }
 
 const (
-	// maxReceiving bounds inboundConn.receiving.
+	// maxReceiving bounds recvConn.receiving.
 	maxReceiving = 16
-	// freeCalls is how many open calls of a connection, or of all that are passed on, take none of the
+	// FreeCalls is how many open calls of a connection, or of all that are passed on, take none of the
 	// memory for clients' requests for themselves. Each further one takes openCallBytes: a watch, or a
 	// wait for a lock, takes about as much of goroutines, stacks and buffers.
-	freeCalls     = 2048
-	openCallBytes = 16 << 10
+	FreeCalls     = 2048
+	OpenCallBytes = 16 << 10
 )
 
-// inboundAddress is the remote address of a connection that is counted. By it a call, which is
+// recvAddress is the remote address of a connection that is counted. By it a call, which is
 // given it by gRPC, is known to be of that connection.
-type inboundAddress struct {
+type recvAddress struct {
 	net.Addr
-	conn *inboundConn
+	conn *recvConn
 	text string
 }
 
 // String implements net.Addr.
-func (a *inboundAddress) String() string { return a.text }
+func (a *recvAddress) String() string { return a.text }
 
 // RemoteAddr implements net.Conn.
-func (c *inboundConn) RemoteAddr() net.Addr { return &c.address }
+func (c *recvConn) RemoteAddr() net.Addr { return &c.address }
 
-// inboundCall is a call that is counted.
-type inboundCall struct {
+// recvCall is a call that is counted.
+type recvCall struct {
 	// conn is nil if another server passes the call on.
-	conn *inboundConn
-	// party is charged for the call.
-	party string
+	conn *recvConn
+	// principal is charged for the call.
+	principal string
 	// pace is that of the connection, or the call's own if it is passed on; nil without.
-	pace *connPace
+	pace *ConnThrottle
 	// served is closed when the call may receive. It is nil for a call that need not wait.
 	served chan struct{}
 	// receives: it is one of conn.receiving; waits: it is one of conn.waiting. in.mu guards them.
@@ -130,43 +141,43 @@ type inboundCall struct {
 
 // callOf is the counted call of a context: that of a client, or one that another server passes on
 // for a client. nil: the call is not counted.
-func (in *inbound) callOf(ctx context.Context) *inboundCall {
-	if c := inboundOf(ctx); c != nil {
-		return &inboundCall{conn: c, party: authn.PrincipalOfCall(ctx), pace: c.pace}
+func (in *RecvBudget) callOf(ctx context.Context) *recvCall {
+	if c := recvConnOf(ctx); c != nil {
+		return &recvCall{conn: c, principal: authn.PrincipalOfCall(ctx), pace: c.pace}
 	}
-	if in.passedOn == nil {
+	if in.PassedOn == nil {
 		return nil
 	}
-	party, ok := in.passedOn(ctx)
+	party, ok := in.PassedOn(ctx)
 	if !ok {
 		return nil
 	}
 	if party == "" {
 		party = authn.PrincipalOfCall(ctx)
 	}
-	call := &inboundCall{party: party}
-	if in.pace != nil {
-		call.pace = &connPace{pace: in.pace, of: party}
+	call := &recvCall{principal: party}
+	if in.Pace != nil {
+		call.pace = &ConnThrottle{pace: in.Pace, of: party}
 	}
 	return call
 }
 
-// charge charges the party of a call that is passed on for a message, and waits if the party has to
-// pause. Of other calls the connection pays and waits, when it is read.
-func (in *inbound) charge(ctx context.Context, call *inboundCall, bytes int64) {
+// charge charges the principal of a call that is passed on for a message, and waits if the
+// principal has to pause. Of other calls the connection pays and waits, when it is read.
+func (in *RecvBudget) charge(ctx context.Context, call *recvCall, bytes int64) {
 	if call.pace == nil {
 		return
 	}
 	call.pace.charge(costOfMessage + time.Duration(bytes)*costOfCallByte)
 	if call.pace.stranger.Load() { // not to the server that passes the call on
-		call.pace.use()
+		call.pace.Use()
 		return
 	}
-	wait := time.Duration(call.pace.owed.Swap(0))
+	wait := time.Duration(call.pace.penalty.Swap(0))
 	if wait <= 0 {
 		return
 	}
-	in.paused(wait)
+	in.Paused(wait)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -176,25 +187,25 @@ func (in *inbound) charge(ctx context.Context, call *inboundCall, bytes int64) {
 }
 
 // mayReceiveLocked says whether another call of a connection may receive its message.
-func (in *inbound) mayReceiveLocked(c *inboundConn) bool {
-	return c.receiving == 0 || c.receiving < maxReceiving && in.total < in.limit/2
+func (in *RecvBudget) mayReceiveLocked(c *recvConn) bool {
+	return c.receiving == 0 || c.receiving < maxReceiving && in.total < in.Limit/2
 }
 
 // begin notes that a call has begun, whose end is noted whatever begin returns. A call of one
 // message waits until it may receive that, or has ended. A call beside many others, of the
 // connection or of those that are passed on, is refused if there is no memory for it.
-func (in *inbound) begin(
-	ctx context.Context, call *inboundCall, one bool, memory *messageMemory,
+func (in *RecvBudget) begin(
+	ctx context.Context, call *recvCall, one bool, memory *messageMemory,
 ) error {
 	c, calls := call.conn, &in.passing
 	if c != nil {
 		calls = &c.calls
 	}
 	in.mu.Lock()
-	if *calls++; *calls > freeCalls {
+	if *calls++; *calls > FreeCalls {
 		in.mu.Unlock()
 		if !memory.takeCall() {
-			call.pace.owe(debtOfCall)
+			call.pace.penalize(penaltyOfCall)
 			return errNoMoreCalls
 		}
 		in.mu.Lock()
@@ -220,7 +231,7 @@ func (in *inbound) begin(
 }
 
 // received notes that a message of so many bytes has come out. It may pause the call.
-func (in *inbound) received(ctx context.Context, call *inboundCall, bytes int64) {
+func (in *RecvBudget) received(ctx context.Context, call *recvCall, bytes int64) {
 	if call.conn == nil {
 		in.charge(ctx, call, bytes)
 		return
@@ -232,7 +243,7 @@ func (in *inbound) received(ctx context.Context, call *inboundCall, bytes int64)
 }
 
 // end notes that a call is over.
-func (in *inbound) end(call *inboundCall) {
+func (in *RecvBudget) end(call *recvCall) {
 	c := call.conn
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -246,7 +257,7 @@ func (in *inbound) end(call *inboundCall) {
 	in.receivedLocked(call)
 }
 
-func (in *inbound) takeOutLocked(c *inboundConn, bytes int64) {
+func (in *RecvBudget) takeOutLocked(c *recvConn, bytes int64) {
 	if c.counted {
 		bytes = min(c.incomplete, bytes)
 		c.incomplete -= bytes
@@ -255,7 +266,7 @@ func (in *inbound) takeOutLocked(c *inboundConn, bytes int64) {
 }
 
 // receivedLocked is for when a call has its message, or has ended.
-func (in *inbound) receivedLocked(call *inboundCall) {
+func (in *RecvBudget) receivedLocked(call *recvCall) {
 	c := call.conn
 	if call.receives {
 		call.receives = false
@@ -274,11 +285,15 @@ func (in *inbound) receivedLocked(call *inboundCall) {
 	}
 }
 
-// watch counts a connection from now on.
-func (in *inbound) watch(conn net.Conn, pace *connPace) net.Conn {
-	c := &inboundConn{Conn: conn, in: in, pace: pace, frames: frames{skip: len(http2.ClientPreface)},
+// Watch counts a connection of gRPC from now on, which has been made of raw.
+func (in *RecvBudget) Watch(conn, raw net.Conn) net.Conn {
+	pace := ThrottleOf(raw)
+	if pace != nil {
+		pace.calls.Store(true)
+	}
+	c := &recvConn{Conn: conn, in: in, pace: pace, frames: frames{skip: len(http2.ClientPreface)},
 		counted: true}
-	c.address = inboundAddress{conn.RemoteAddr(), c, conn.RemoteAddr().String()}
+	c.address = recvAddress{conn.RemoteAddr(), c, conn.RemoteAddr().String()}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if before := in.conns[c.address.text]; before != nil {
@@ -289,24 +304,24 @@ func (in *inbound) watch(conn net.Conn, pace *connPace) net.Conn {
 }
 
 // Read implements net.Conn.
-func (c *inboundConn) Read(b []byte) (int, error) {
+func (c *recvConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if c.in.receivedBytes != nil {
-		c.in.receivedBytes.Add(float64(n))
+	if c.in.ReceivedBytes != nil {
+		c.in.ReceivedBytes.Add(float64(n))
 	}
 	content := c.frames.content(b[:n])
 	if content == 0 {
 		return n, err
 	}
 	in := c.in
-	var largest *inboundConn
+	var largest *recvConn
 	large := false
 	in.mu.Lock()
 	if c.counted {
 		c.incomplete += content
 		large = c.incomplete > largeIncomplete
 		in.total += content
-		if in.total > in.limit {
+		if in.total > in.Limit {
 			for _, other := range in.conns {
 				if largest == nil || other.incomplete > largest.incomplete {
 					largest = other
@@ -317,34 +332,34 @@ func (c *inboundConn) Read(b []byte) (int, error) {
 	}
 	in.mu.Unlock()
 	if largest != nil {
-		in.closed()
+		in.Closed()
 		_ = largest.Conn.Close()
 	}
 	if large {
-		c.pace.owe(time.Duration(content) * debtOfByte)
-		c.pace.rest()
+		c.pace.penalize(time.Duration(content) * penaltyOfByte)
+		c.pace.Rest()
 	}
 	return n, err
 }
 
 // Write implements net.Conn.
-func (c *inboundConn) Write(b []byte) (int, error) {
+func (c *recvConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
-	if c.in.sentBytes != nil {
-		c.in.sentBytes.Add(float64(n))
+	if c.in.SentBytes != nil {
+		c.in.SentBytes.Add(float64(n))
 	}
 	return n, err
 }
 
 // Close implements net.Conn.
-func (c *inboundConn) Close() error {
+func (c *recvConn) Close() error {
 	c.in.mu.Lock()
 	c.in.forgetLocked(c)
 	c.in.mu.Unlock()
 	return c.Conn.Close()
 }
 
-func (in *inbound) forgetLocked(c *inboundConn) {
+func (in *RecvBudget) forgetLocked(c *recvConn) {
 	if c.counted {
 		delete(in.conns, c.address.text)
 		c.counted = false
@@ -352,13 +367,13 @@ func (in *inbound) forgetLocked(c *inboundConn) {
 	}
 }
 
-// inboundOf is the connection of a call; nil if it is not counted.
-func inboundOf(ctx context.Context) *inboundConn {
+// recvConnOf is the connection of a call; nil if it is not counted.
+func recvConnOf(ctx context.Context) *recvConn {
 	from, ok := peer.FromContext(ctx)
 	if !ok {
 		return nil
 	}
-	if address, ok := from.Addr.(*inboundAddress); ok {
+	if address, ok := from.Addr.(*recvAddress); ok {
 		return address.conn
 	}
 	return nil

@@ -1,4 +1,4 @@
-package rpc
+package limit
 
 import (
 	"context"
@@ -32,31 +32,25 @@ func (a *arrival) Arrived(bytes int) any {
 // Admit implements wire.Arrival.
 func (a *arrival) Admit(encoded []byte, s *wire.Shape) bool { return a.memory.take(encoded, s) }
 
-// countedServices registers services whose calls of one request and one answer are counted. An
-// interceptor cannot: it is called when the request has come.
-type countedServices struct {
-	grpc.ServiceRegistrar
-	in *inbound
-}
-
-// RegisterService implements grpc.ServiceRegistrar.
-func (r countedServices) RegisterService(d *grpc.ServiceDesc, service any) {
+// Register registers a service whose calls of one request and one answer are counted. An
+// interceptor cannot count these: it is called when the request has come.
+func (in *RecvBudget) Register(to grpc.ServiceRegistrar, d *grpc.ServiceDesc, service any) {
 	counted := *d
 	counted.Methods = slices.Clone(d.Methods)
 	for i := range counted.Methods {
-		counted.Methods[i].Handler = r.in.countedMethod(counted.Methods[i].Handler)
+		counted.Methods[i].Handler = in.countedMethod(counted.Methods[i].Handler)
 	}
-	r.ServiceRegistrar.RegisterService(&counted, service)
+	to.RegisterService(&counted, service)
 }
 
-func (in *inbound) countedMethod(handle grpc.MethodHandler) grpc.MethodHandler {
+func (in *RecvBudget) countedMethod(handle grpc.MethodHandler) grpc.MethodHandler {
 	return func(service any, ctx context.Context, decode func(any) error,
 		interceptor grpc.UnaryServerInterceptor) (any, error) {
 		call := in.callOf(ctx)
 		if call == nil {
 			return handle(service, ctx, decode, interceptor)
 		}
-		memory := in.memory.of(call.party)
+		memory := in.Memory.of(call.principal)
 		defer memory.end()
 		defer in.end(call)
 		if err := in.begin(ctx, call, true, memory); err != nil {
@@ -72,7 +66,7 @@ func (in *inbound) countedMethod(handle grpc.MethodHandler) grpc.MethodHandler {
 				in.received(ctx, call, one.bytes)
 			}
 			if err != nil {
-				call.pace.owe(debtOfCall)
+				call.pace.penalize(penaltyOfCall)
 			}
 			return err
 		}, interceptor)
@@ -81,15 +75,16 @@ func (in *inbound) countedMethod(handle grpc.MethodHandler) grpc.MethodHandler {
 	}
 }
 
-// countStream is the interceptor that counts streams. It comes before all others, which may refuse
+// CountStream is the interceptor that counts streams. It comes before all others, which may refuse
 // one.
-func (in *inbound) countStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+func (in *RecvBudget) CountStream(service any, stream grpc.ServerStream,
+	info *grpc.StreamServerInfo,
 	handle grpc.StreamHandler) error {
 	call := in.callOf(stream.Context())
 	if call == nil {
 		return handle(service, stream)
 	}
-	s := &inboundStream{ServerStream: stream, in: in, call: call, memory: in.memory.of(call.party)}
+	s := &recvStream{ServerStream: stream, in: in, call: call, memory: in.Memory.of(call.principal)}
 	defer s.memory.end()
 	defer in.end(call)
 	if err := in.begin(stream.Context(), call, !info.IsClientStream, s.memory); err != nil {
@@ -100,18 +95,18 @@ func (in *inbound) countStream(service any, stream grpc.ServerStream, info *grpc
 	return err
 }
 
-// inboundStream is a stream whose messages are counted.
-type inboundStream struct {
+// recvStream is a stream whose messages are counted.
+type recvStream struct {
 	grpc.ServerStream
-	in   *inbound
-	call *inboundCall
+	in   *RecvBudget
+	call *recvCall
 	// next and memory, that of the message before, are for the one goroutine that receives.
 	next   arrival
 	memory *messageMemory
 }
 
 // RecvMsg implements grpc.ServerStream.
-func (s *inboundStream) RecvMsg(message any) error {
+func (s *recvStream) RecvMsg(message any) error {
 	s.memory.give()
 	s.next = arrival{message: message, memory: s.memory}
 	err := s.ServerStream.RecvMsg(&s.next)
@@ -126,20 +121,20 @@ func (s *inboundStream) RecvMsg(message any) error {
 }
 
 // SendMsg implements grpc.ServerStream.
-func (s *inboundStream) SendMsg(message any) error {
+func (s *recvStream) SendMsg(message any) error {
 	err := s.ServerStream.SendMsg(message)
 	if err == nil {
-		s.call.pace.use()
+		s.call.pace.Use()
 	}
 	return err
 }
 
 // ended notes how a call of gRPC has ended that was served.
-func (c *connPace) ended(err error) {
+func (c *ConnThrottle) ended(err error) {
 	switch status.Code(err) {
 	case codes.OK:
-		c.use()
+		c.Use()
 	case codes.PermissionDenied, codes.Unauthenticated:
-		c.owe(debtOfCall)
+		c.penalize(penaltyOfCall)
 	}
 }

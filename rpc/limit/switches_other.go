@@ -1,5 +1,5 @@
 //go:build !unix
 
-package rpc
+package limit
 
 func involuntarySwitches() int64 { return 0 }

@@ -1,4 +1,4 @@
-package rpc
+package limit
 
 import (
 	"net"
@@ -30,11 +30,30 @@ const (
 	dropsRest    = time.Millisecond
 )
 
+// PlaceSettled is how long a connection or stream is not displaced.
+const PlaceSettled = 10 * time.Second
+
+// ConnectionPlaces are places for so many connections (default 4096), which hosts share.
+func ConnectionPlaces(connections int) *quota.Places {
+	if connections <= 0 {
+		connections = maxConnections
+	}
+	return quota.NewPlaces(connections, grantedConnections, PlaceSettled)
+}
+
+// NewListener makes a listener whose connections take places, and processors' time by shares unless
+// pace is nil. lost is told of each connection for which there was no place, or is none any more,
+// paused how long a connection has to pause.
+func NewListener(l net.Listener, places *quota.Places, pace *quota.Pace, lost func(),
+	paused func(time.Duration)) net.Listener {
+	return &sharedListener{Listener: l, places: places, pace: pace, lost: lost, paused: paused}
+}
+
 // ShareListener makes a listener whose connections take places, so many, and processors' time by
 // shares, as those of a Server do. pace may be nil.
 func ShareListener(l net.Listener, connections int, pace *quota.Pace) net.Listener {
 	return &sharedListener{Listener: l, pace: pace, trusting: true,
-		places: quota.NewPlaces(connections, grantedConnections, placeSettled),
+		places: ConnectionPlaces(connections),
 		lost:   func() {}, paused: func(time.Duration) {}}
 }
 
@@ -105,17 +124,17 @@ func dropLater(raw net.Conn) {
 }
 
 // pacer paces a host's connection; nil: it is not paced.
-func (l *sharedListener) pacer(host string) *connPace {
+func (l *sharedListener) pacer(host string) *ConnThrottle {
 	if l.pace == nil {
 		return nil
 	}
-	c := &connPace{pace: l.pace, of: host, paused: l.paused, closed: make(chan struct{})}
+	c := &ConnThrottle{pace: l.pace, of: host, paused: l.paused, closed: make(chan struct{})}
 	c.useful.Store(l.trusting)
 	return c
 }
 
 // inPlace is a connection with its place.
-func inPlace(raw net.Conn, c *placed, pace *connPace) net.Conn {
+func inPlace(raw net.Conn, c *placed, pace *ConnThrottle) net.Conn {
 	if tcp, ok := raw.(*net.TCPConn); ok {
 		return &placedTCP{nonblock.New(tcp), c, pace}
 	}
@@ -141,7 +160,7 @@ type placedTCP struct {
 	*nonblock.Conn
 	*placed
 	// pace is nil without.
-	pace *connPace
+	pace *ConnThrottle
 }
 
 // Read implements net.Conn.
@@ -204,22 +223,22 @@ func (c *placedConn) SetDeadline(t time.Time) error {
 // hand has what gRPC sets as a deadline from now on not count.
 func (p *placed) hand() { p.handed.Store(true) }
 
-// handOver hands a connection over from gRPC, which takes away the deadline of its handshake when
+// HandOver hands a connection over from gRPC, which takes away the deadline of its handshake when
 // that returns: later than another deadline may have been set by then.
-func handOver(conn, raw net.Conn, to func(net.Conn)) {
+func HandOver(conn, raw net.Conn, to func(net.Conn)) {
 	_ = raw.SetDeadline(time.Time{})
 	if p, ok := raw.(interface{ hand() }); ok {
 		p.hand()
 	}
-	if p := paceOf(raw); p != nil {
+	if p := ThrottleOf(raw); p != nil {
 		p.calls.Store(true)
-		p.use()
+		p.Use()
 	}
 	to(conn)
 }
 
-// exempt takes a server's connection out of those among which hosts share.
-func exempt(raw net.Conn) {
+// Exempt takes a server's connection out of those among which hosts share.
+func Exempt(raw net.Conn) {
 	if p, ok := raw.(interface{ exempt() }); ok {
 		p.exempt()
 	}

@@ -1,4 +1,4 @@
-package rpc
+package limit
 
 import (
 	"net"
@@ -30,7 +30,7 @@ func (transportOfCall) SetTrailer(metadata.MD) error { return nil }
 // must not be refused counts beyond the bound, and is given back.
 func TestAnswersWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &Answers{bytes: quota.NewBytes(2<<20, 0)}
+		a := &ResponseBudget{bytes: quota.NewBytes(2<<20, 0)}
 		ctx := grpc.NewContextWithServerTransportStream(t.Context(), transportOfCall{})
 		if err := a.Room(ctx); err != nil {
 			t.Errorf("there is room: %v", err)
@@ -60,18 +60,18 @@ func TestAnswersWithoutRoom(t *testing.T) {
 		if small, ok := a.Count(ctx, m, LargeAnswerBytes-1).(*bounded); ok {
 			t.Errorf("a small answer is counted: %v", small)
 		}
-		counted.claim.give()
-		again.claim.give()
+		counted.claim.Give()
+		again.claim.Give()
 		if a.Held() != 0 || a.Room(ctx) != nil {
 			t.Errorf("%d bytes are held", a.Held())
 		}
 	})
 }
 
-// Of answers that are larger than a party's share of all, one is on its way at a time. It leaves
-// the share of others alone.
+// Of answers that are larger than a principal's share of all, one is on its way at a time. It
+// leaves the share of others alone.
 func TestLargestAnswerAlone(t *testing.T) {
-	a := &Answers{bytes: quota.NewBytes(2<<20, 0)}
+	a := &ResponseBudget{bytes: quota.NewBytes(2<<20, 0)}
 	ctx := Leaves(peer.NewContext(t.Context(), &peer.Peer{
 		Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}}))
 	other := Leaves(peer.NewContext(t.Context(), &peer.Peer{
@@ -101,7 +101,7 @@ func TestLargestAnswerAlone(t *testing.T) {
 // An answer that leaves the process in another way than by gRPC is refused without room, and counts
 // until it is said to be sent.
 func TestAnswersThatLeaveOtherwise(t *testing.T) {
-	a := &Answers{bytes: quota.NewBytes(1<<20, 0)}
+	a := &ResponseBudget{bytes: quota.NewBytes(1<<20, 0)}
 	ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}})
 	m := wrapperspb.Bytes(make([]byte, 300<<10))
 	if got, err := a.Bound(ctx, m, proto.Size(m)); err != nil || got != proto.Message(m) {

@@ -1,4 +1,4 @@
-package rpc
+package limit
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package rpc
+package limit
 
 import (
 	"sync"
@@ -15,7 +15,7 @@ import (
 const (
 	// defaultRequestMemory is the bound of a server that is given none.
 	defaultRequestMemory = 1 << 30
-	// grantedBytes is what a party may have whatever its share.
+	// grantedBytes is what a principal may have whatever its share.
 	grantedBytes = 1 << 20
 	// countedCall is from how many bytes on the message of a gRPC call is counted. A smaller one
 	// decodes to 64 KiB at most.
@@ -23,11 +23,14 @@ const (
 )
 
 // RequestMemory bounds the memory of what clients have sent, by requests and by gRPC calls, and of
-// responses of a BatchServer. Parties share it (package quota). Safe for concurrent use.
+// responses of a BatchServer. Principals share it (package quota). Safe for concurrent use.
 type RequestMemory struct{ bytes *quota.Bytes }
 
-// NewRequestMemory makes the bound of a server, in bytes.
+// NewRequestMemory makes the bound of a server, in bytes (default 1 GiB).
 func NewRequestMemory(limit int64) *RequestMemory {
+	if limit <= 0 {
+		limit = defaultRequestMemory
+	}
 	return &RequestMemory{quota.NewBytes(limit, grantedBytes)}
 }
 
@@ -47,7 +50,7 @@ var errNoMoreCalls = status.Error(codes.ResourceExhausted, "etcdserver: too many
 // errCallEnded is what receives a message of a call whose handler has ended.
 var errCallEnded = status.Error(codes.Canceled, "the call has ended")
 
-// CallTooLarge is the error of a call whose request takes more memory, decoded, than a party can
+// CallTooLarge is the error of a call whose request takes more memory, decoded, than a principal can
 // ever have, most bytes. It is not to be repeated. The text begins as that of etcd does for a
 // request above its bound.
 func CallTooLarge(bytes, most int64) error {
@@ -63,8 +66,8 @@ func CallTooLarge(bytes, most int64) error {
 // memory. So the lock orders take and end: nothing is taken after end, which nobody would give back.
 type messageMemory struct {
 	// of is nil if the call is not counted.
-	of    *quota.Bytes
-	party string
+	of        *quota.Bytes
+	principal string
 
 	mu    sync.Mutex
 	taken int64
@@ -78,9 +81,9 @@ type messageMemory struct {
 	refused error
 }
 
-// of is the memory of one message of a party, of which nothing is taken.
-func (m *RequestMemory) of(party string) *messageMemory {
-	return &messageMemory{of: m.bytes, party: party}
+// of is the memory of one message of a principal, of which nothing is taken.
+func (m *RequestMemory) of(principal string) *messageMemory {
+	return &messageMemory{of: m.bytes, principal: principal}
 }
 
 // take takes the memory of a message with an encoding, of a shape, and returns false if there is
@@ -100,7 +103,7 @@ func (m *messageMemory) take(b []byte, s *wire.Shape) bool {
 		m.refused = errCallEnded
 		return false
 	}
-	if !m.of.Take(m.party, n) {
+	if !m.of.Take(m.principal, n) {
 		m.refused = errNoCallMemory
 		return false
 	}
@@ -110,12 +113,12 @@ func (m *messageMemory) take(b []byte, s *wire.Shape) bool {
 
 // takeCall takes the memory of an open call, and returns false if there is none.
 func (m *messageMemory) takeCall() bool {
-	if !m.of.Take(m.party, openCallBytes) {
+	if !m.of.Take(m.principal, OpenCallBytes) {
 		return false
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.ofCall = openCallBytes
+	m.ofCall = OpenCallBytes
 	return true
 }
 
@@ -126,7 +129,7 @@ func (m *messageMemory) end() {
 	m.ended = true
 	m.giveLocked()
 	if m.ofCall > 0 {
-		m.of.Give(m.party, m.ofCall)
+		m.of.Give(m.principal, m.ofCall)
 		m.ofCall = 0
 	}
 }
@@ -140,7 +143,7 @@ func (m *messageMemory) give() {
 
 func (m *messageMemory) giveLocked() {
 	if m.taken > 0 {
-		m.of.Give(m.party, m.taken)
+		m.of.Give(m.principal, m.taken)
 		m.taken = 0
 	}
 }

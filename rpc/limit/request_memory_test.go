@@ -1,4 +1,4 @@
-package rpc
+package limit
 
 import (
 	"testing"
@@ -46,5 +46,20 @@ func TestDecodedBytes(t *testing.T) {
 		if got := DecodedBytes(m); got != want {
 			t.Errorf("%T: %d bytes, want %d", m, got, want)
 		}
+	}
+}
+
+// A goroutine that receives may outlive the handler of its stream. What it would take then, nobody
+// would give back.
+func TestNothingIsTakenAfterTheCall(t *testing.T) {
+	bound := NewRequestMemory(8 << 20)
+	call := bound.of("client")
+	message := make([]byte, 1<<20)
+	if !call.takeCall() || !call.take(message, nil) || bound.Held() < 1<<20 {
+		t.Fatalf("%d bytes are held, %v", bound.Held(), call.refused)
+	}
+	call.end()
+	if call.take(message, nil) || call.refused == nil || bound.Held() != 0 {
+		t.Errorf("after the end %d bytes are held, refused: %v", bound.Held(), call.refused)
 	}
 }

@@ -1,4 +1,4 @@
-package rpc
+package limit
 
 import (
 	"net"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/rpc/quota"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Hosts pay for what they have a server do by about how much processor time it takes: not by what
@@ -37,25 +38,28 @@ const (
 	largeTurn  = 250 * time.Microsecond
 	largeRest  = time.Millisecond
 	othersWait = 50 * time.Microsecond
-	// debtOfOpening is what a host owes for each connection, debtOfConnection for one that ends
-	// without having been of use, and debtOfCall for a call of gRPC that ends before its message has
-	// come: more than these take, so that a host cannot make many of them. debtOfLarge is how many
-	// times its cost a host owes for a message of many parts: of what a host that writes much makes a
-	// server do, decoding is no more than a hundredth.
-	debtOfOpening    = 500 * time.Microsecond
-	debtOfConnection = 10 * time.Millisecond
-	debtOfCall       = 2 * time.Millisecond
-	debtOfLarge      = 16
-	// debtOfByte is for bytes of calls of gRPC that are incomplete, from largeIncomplete on.
-	debtOfByte      = 20 * time.Nanosecond
+	// penaltyOfOpening is what a host owes for each connection, penaltyOfConnection for one that ends
+	// without having been of use, and penaltyOfCall for a call of gRPC that ends before its message
+	// has come: more than these take, so that a host cannot make many of them. penaltyOfLarge is how
+	// many times its cost a host owes for a message of many parts: of what a host that writes much
+	// makes a server do, decoding is no more than a hundredth.
+	penaltyOfOpening    = 500 * time.Microsecond
+	penaltyOfConnection = 10 * time.Millisecond
+	penaltyOfCall       = 2 * time.Millisecond
+	penaltyOfLarge      = 16
+	// penaltyOfByte is for bytes of calls of gRPC that are incomplete, from largeIncomplete on.
+	penaltyOfByte   = 20 * time.Nanosecond
 	largeIncomplete = 256 << 10
 )
 
-// NewPace makes the Pace that all doors of a process share.
-func NewPace() *quota.Pace { return quota.NewPace(runtime.GOMAXPROCS(0), newScheduling().strain) }
+// NewCPULimiter makes the Pace that all doors of a process share.
+func NewCPULimiter() *quota.Pace {
+	return quota.NewPace(runtime.GOMAXPROCS(0),
+		newScheduling().strain)
+}
 
-// connPace paces one connection.
-type connPace struct {
+// ConnThrottle paces one connection.
+type ConnThrottle struct {
 	pace   *quota.Pace
 	of     string
 	paused func(time.Duration)
@@ -66,10 +70,10 @@ type connPace struct {
 	peer atomic.Bool
 	// since is when the goroutine that reads began its turn, after turnsFrom.
 	since atomic.Int64
-	// owed is for how long the host has to pause, for what was charged since the last read.
-	owed   atomic.Int64
-	closed chan struct{}
-	once   sync.Once
+	// penalty is for how long the host has to pause, for what was charged since the last read.
+	penalty atomic.Int64
+	closed  chan struct{}
+	once    sync.Once
 }
 
 // turnsFrom is when times of turns begin.
@@ -77,14 +81,14 @@ var turnsFrom = time.Now()
 
 // open is called once, before the connection is used. One on which nothing comes costs as much:
 // what takes processor time is to accept it, to give it a goroutine and buffers, and to close it.
-func (c *connPace) open() {
-	c.owe(debtOfOpening)
+func (c *ConnThrottle) open() {
+	c.penalize(penaltyOfOpening)
 	c.charge(costOfConnection)
 }
 
 // read is called with how many bytes were read, by the goroutine that reads, and whether it had to
 // wait for them.
-func (c *connPace) read(n int, waited bool) {
+func (c *ConnThrottle) read(n int, waited bool) {
 	if c.exempt.Load() {
 		return
 	}
@@ -102,15 +106,15 @@ func (c *connPace) read(n int, waited bool) {
 }
 
 // charge adds costs of what was read: between, or the next read, waits for them.
-func (c *connPace) charge(costs time.Duration) {
+func (c *ConnThrottle) charge(costs time.Duration) {
 	if c != nil && !c.exempt.Load() {
 		c.chargeAt(costs, time.Now())
 	}
 }
 
-func (c *connPace) chargeAt(costs time.Duration, now time.Time) {
+func (c *ConnThrottle) chargeAt(costs time.Duration, now time.Time) {
 	wait, stranger := c.pace.Charge(c.of, costs, now)
-	c.owed.Store(int64(wait))
+	c.penalty.Store(int64(wait))
 	if stranger != c.stranger.Load() {
 		c.stranger.Store(stranger)
 	}
@@ -118,11 +122,11 @@ func (c *connPace) chargeAt(costs time.Duration, now time.Time) {
 
 // between is called by the goroutine that reads, between two things that it does for the
 // connection: it waits if the host has to pause, and lets others go first whose turn it is.
-func (c *connPace) between() {
+func (c *ConnThrottle) between() {
 	if c == nil || c.exempt.Load() {
 		return
 	}
-	if owed := c.owed.Swap(0); owed > 0 {
+	if owed := c.penalty.Swap(0); owed > 0 {
 		c.pause(time.Duration(owed))
 		return
 	}
@@ -130,7 +134,7 @@ func (c *connPace) between() {
 }
 
 // yield lets others go first whose turn it is.
-func (c *connPace) yield() {
+func (c *ConnThrottle) yield() {
 	if c == nil || c.exempt.Load() || c.peer.Load() {
 		return
 	}
@@ -144,9 +148,9 @@ func (c *connPace) yield() {
 	}
 }
 
-// rest is yield between two parts of something large: if others wait meanwhile, it is gone on with
+// Rest is yield between two parts of something large: if others wait meanwhile, it is gone on with
 // only after a rest.
-func (c *connPace) rest() {
+func (c *ConnThrottle) Rest() {
 	if c == nil || c.exempt.Load() || c.peer.Load() {
 		return
 	}
@@ -164,10 +168,10 @@ func (c *connPace) rest() {
 }
 
 // begin begins the turn of the goroutine that reads.
-func (c *connPace) begin(now time.Time) { c.since.Store(int64(now.Sub(turnsFrom))) }
+func (c *ConnThrottle) begin(now time.Time) { c.since.Store(int64(now.Sub(turnsFrom))) }
 
 // pause waits.
-func (c *connPace) pause(wait time.Duration) {
+func (c *ConnThrottle) pause(wait time.Duration) {
 	if wait <= 0 {
 		return
 	}
@@ -177,7 +181,7 @@ func (c *connPace) pause(wait time.Duration) {
 }
 
 // wait waits, at most until the connection is closed.
-func (c *connPace) wait(d time.Duration) {
+func (c *ConnThrottle) wait(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -186,15 +190,34 @@ func (c *connPace) wait(d time.Duration) {
 	}
 }
 
-// owe has the host pay for what is large, or of no use.
-func (c *connPace) owe(debt time.Duration) {
+// penalize has the host pay for what is large, or of no use.
+func (c *ConnThrottle) penalize(debt time.Duration) {
 	if c != nil && !c.exempt.Load() {
 		c.pace.Owe(c.of, debt, time.Now())
 	}
 }
 
-// use says that the connection is of use. It is called for each answer.
-func (c *connPace) use() {
+// PenalizeUseless has the host pay for a connection on which nothing of use came.
+func (c *ConnThrottle) PenalizeUseless() { c.penalize(penaltyOfConnection) }
+
+// ChargeMessage charges for a message of requests, which takes so many bytes when it is decoded,
+// and lets others go first. many: most of these bytes are of its parts.
+func (c *ConnThrottle) ChargeMessage(decoded int, many bool) {
+	costs := costOfMessage + time.Duration(decoded/wire.PartBytes)*costOfPart
+	if many {
+		c.penalize(penaltyOfLarge * costs)
+	}
+	c.charge(costs)
+	c.between()
+}
+
+// ChargeRequests charges for requests, and for the parts of the calls among them.
+func (c *ConnThrottle) ChargeRequests(requests, parts int) {
+	c.charge(time.Duration(requests)*costOfRequest + time.Duration(parts)*costOfPart)
+}
+
+// Use says that the connection is of use. It is called for each answer.
+func (c *ConnThrottle) Use() {
 	if c == nil {
 		return
 	}
@@ -208,15 +231,15 @@ func (c *connPace) use() {
 
 // most is how many bytes one read of a connection gives at most. While processors are short, a
 // reader that does not come between what it has read has no more of it at a time than for a turn.
-func (c *connPace) most(n int) int {
+func (c *ConnThrottle) most(n int) int {
 	if c.calls.Load() && c.pace.Short() && !c.exempt.Load() {
 		return min(n, int(turn/costOfCallByte))
 	}
 	return n
 }
 
-// over says that the connection is closed: what was read of it before is no longer worth anything.
-func (c *connPace) over() bool {
+// Over says that the connection is closed: what was read of it before is no longer worth anything.
+func (c *ConnThrottle) Over() bool {
 	if c == nil {
 		return false
 	}
@@ -229,26 +252,26 @@ func (c *connPace) over() bool {
 }
 
 // close ends waiting.
-func (c *connPace) close() {
+func (c *ConnThrottle) close() {
 	c.once.Do(func() {
 		close(c.closed)
 		if !c.useful.Load() {
-			c.owe(debtOfConnection)
+			c.PenalizeUseless()
 		}
 	})
 }
 
-// paceOf is how a connection is paced; nil: it is not.
-func paceOf(raw net.Conn) *connPace {
+// ThrottleOf is the throttle of a connection; nil: it has none.
+func ThrottleOf(raw net.Conn) *ConnThrottle {
 	if c, ok := raw.(*placedTCP); ok {
 		return c.pace
 	}
 	return nil
 }
 
-// carriesPeer says that a connection carries messages of peers.
-func carriesPeer(raw net.Conn) {
-	if p := paceOf(raw); p != nil {
+// CarriesPeer says that a connection carries messages of peers.
+func CarriesPeer(raw net.Conn) {
+	if p := ThrottleOf(raw); p != nil {
 		p.peer.Store(true)
 	}
 }

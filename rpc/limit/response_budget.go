@@ -1,4 +1,4 @@
-package rpc
+package limit
 
 import (
 	"context"
@@ -21,8 +21,8 @@ import (
 const (
 	// LargeAnswerBytes is from how many bytes on the answer of a call is large.
 	LargeAnswerBytes = 64 << 10
-	// answersGranted is what each party may have of the large answers of a server that are on their
-	// way whatever its share. One answer can be half of all.
+	// answersGranted is what each principal may have of the large answers of a server that are on
+	// their way whatever its share. One answer can be half of all.
 	answersGranted = 8 << 20
 	// answersAgain is how often a message of a stream that waits for room asks for it, and
 	// answersWait for how long.
@@ -30,33 +30,36 @@ const (
 	answersWait  = 30 * time.Second
 )
 
-// Answers bounds the bytes of large answers of calls that are on their way to clients. gRPC
+// ResponseBudget bounds the bytes of large answers of calls that are on their way to clients. gRPC
 // takes an answer over and sends it as fast as the client reads, so a call is over long before its
-// answer has gone: the bytes count until they are sent, or their connection has gone. Parties share
-// them (package quota). An answer that is larger than what a party can ever have is let through
-// while no other such one is on its way, and counts as that: so other parties keep their share
-// meanwhile. Safe for concurrent use.
-type Answers struct {
+// answer has gone: the bytes count until they are sent, or their connection has gone. Principals
+// share them (package quota). An answer that is larger than what a principal can ever have is let
+// through while no other such one is on its way, and counts as that: so other principals keep their
+// share meanwhile. Safe for concurrent use.
+type ResponseBudget struct {
 	bytes *quota.Bytes
 	// largest: an answer larger than bytes.Most is on its way.
 	largest atomic.Bool
 }
 
-// NewAnswers makes the bound of a server, in bytes.
-func NewAnswers(limit int64) *Answers {
-	return &Answers{bytes: quota.NewBytes(limit, answersGranted)}
+// NewResponseBudget makes the bound of a server, in bytes.
+func NewResponseBudget(limit int64) *ResponseBudget {
+	return ResponseBudgetOf(quota.NewBytes(limit, answersGranted))
 }
 
+// ResponseBudgetOf makes a bound of bytes that are shared as they say.
+func ResponseBudgetOf(bytes *quota.Bytes) *ResponseBudget { return &ResponseBudget{bytes: bytes} }
+
 // Limit is how many bytes may be on their way.
-func (a *Answers) Limit() int64 { return a.bytes.Limit() }
+func (a *ResponseBudget) Limit() int64 { return a.bytes.Limit() }
 
 // Held is how many bytes are on their way.
-func (a *Answers) Held() int64 { return a.bytes.Held() }
+func (a *ResponseBudget) Held() int64 { return a.bytes.Held() }
 
 // Bound is the answer of a call, counted. ResourceExhausted says that too much is on its way to the
-// party already. What is small, or goes no further than this process, is the answer itself. The
+// principal already. What is small, or goes no further than this process, is the answer itself. The
 // answer is to be handed to gRPC, with Codec, or see Leaves.
-func (a *Answers) Bound(ctx context.Context, answer proto.Message, size int) (any, error) {
+func (a *ResponseBudget) Bound(ctx context.Context, answer proto.Message, size int) (any, error) {
 	if !counts(ctx, size) {
 		return answer, nil
 	}
@@ -77,9 +80,9 @@ func (a *Answers) Bound(ctx context.Context, answer proto.Message, size int) (an
 	return newBounded(a.bytes, of, answer, size), nil
 }
 
-// Room says whether any more may be on its way to the party of a call, before the size of the
+// Room says whether any more may be on its way to the principal of a call, before the size of the
 // answer is known: nil, or ResourceExhausted. It takes nothing.
-func (a *Answers) Room(ctx context.Context) error {
+func (a *ResponseBudget) Room(ctx context.Context) error {
 	if counts(ctx, LargeAnswerBytes) && !a.bytes.Take(authn.PrincipalOfCall(ctx), 0) {
 		return a.full(codes.ResourceExhausted)
 	}
@@ -87,7 +90,7 @@ func (a *Answers) Room(ctx context.Context) error {
 }
 
 // Count is Bound for the answer of a call that has had an effect: it counts, and is not refused.
-func (a *Answers) Count(ctx context.Context, answer proto.Message, size int) any {
+func (a *ResponseBudget) Count(ctx context.Context, answer proto.Message, size int) any {
 	if !counts(ctx, size) {
 		return answer
 	}
@@ -98,7 +101,7 @@ func (a *Answers) Count(ctx context.Context, answer proto.Message, size int) any
 
 // Wait is Bound for a message of a stream: it waits until there is room. If there is none for long,
 // the error is Unavailable, after which clients begin the stream again where it was.
-func (a *Answers) Wait(ctx context.Context, message proto.Message, size int) (any, error) {
+func (a *ResponseBudget) Wait(ctx context.Context, message proto.Message, size int) (any, error) {
 	for began := time.Now(); ; {
 		bounded, err := a.Bound(ctx, message, size)
 		switch {
@@ -133,7 +136,7 @@ func counts(ctx context.Context, size int) bool {
 		(grpc.ServerTransportStreamFromContext(ctx) != nil || ctx.Value(leaves{}) != nil)
 }
 
-func (a *Answers) full(code codes.Code) error {
+func (a *ResponseBudget) full(code codes.Code) error {
 	return status.Errorf(code, "etcdserver: too many requests: answers of %d bytes are on their way "+
 		"to clients that have not read them; ask again later, or for less at a time", a.bytes.Held())
 }
@@ -141,7 +144,7 @@ func (a *Answers) full(code codes.Code) error {
 // bounded is a message with the bytes that it has taken.
 type bounded struct {
 	proto.Message
-	claim *claim
+	claim *Claim
 }
 
 // Becomes says that the message was encoded in so many bytes, in another way than gRPC does it:
@@ -151,12 +154,23 @@ func (b *bounded) Becomes(size int) {
 	b.Message = nil
 }
 
-// Sent gives the bytes back.
-func (b *bounded) Sent() { b.claim.give() }
+// Unbound takes an answer that is bounded apart, for who encodes it in another way than gRPC does:
+// the message, and the claim to be given back when its encoding was sent; nil: it is not bounded.
+func Unbound(answer any) (message any, held *Claim) {
+	b, ok := answer.(*bounded)
+	if !ok {
+		return answer, nil
+	}
+	b.claim.encoded.Store(true)
+	return b.Message, b.claim
+}
 
-// claim gives the bytes back once: when they were sent, and at the latest when nothing refers to
+// Sent gives the bytes back.
+func (b *bounded) Sent() { b.claim.Give() }
+
+// Claim gives the bytes back once: when they were sent, and at the latest when nothing refers to
 // the message and its encoding any more. gRPC does not tell of what it drops with a connection.
-type claim struct {
+type Claim struct {
 	bytes *quota.Bytes
 	of    string
 	size  atomic.Int64
@@ -168,8 +182,8 @@ type claim struct {
 	encoded atomic.Bool
 }
 
-// give gives the bytes back; nil holds none.
-func (c *claim) give() {
+// Give gives the bytes back; nil holds none.
+func (c *Claim) Give() {
 	if c != nil && !c.given.Swap(true) {
 		c.bytes.Give(c.of, c.size.Load())
 		if c.largest != nil {
@@ -179,7 +193,7 @@ func (c *claim) give() {
 }
 
 // resize is for the owner of the message, before the bytes are given back.
-func (c *claim) resize(size int64) {
+func (c *Claim) resize(size int64) {
 	if c.largest != nil {
 		size = min(size, c.size.Load())
 	}
@@ -190,16 +204,16 @@ func (c *claim) resize(size int64) {
 	}
 }
 
-func (c *claim) giveUnlessEncoded() {
+func (c *Claim) giveUnlessEncoded() {
 	if !c.encoded.Load() {
-		c.give()
+		c.Give()
 	}
 }
 
 func newBounded(bytes *quota.Bytes, of string, m proto.Message, size int) *bounded {
-	b := &bounded{m, &claim{bytes: bytes, of: of}}
+	b := &bounded{m, &Claim{bytes: bytes, of: of}}
 	b.claim.size.Store(int64(size))
-	runtime.AddCleanup(b, (*claim).giveUnlessEncoded, b.claim)
+	runtime.AddCleanup(b, (*Claim).giveUnlessEncoded, b.claim)
 	return b
 }
 
@@ -207,21 +221,21 @@ func newBounded(bytes *quota.Bytes, of string, m proto.Message, size int) *bound
 func (b *bounded) Encode() (mem.BufferSlice, error) {
 	encoded, err := proto.Marshal(b.Message)
 	if err != nil {
-		b.claim.give()
+		b.claim.Give()
 		return nil, fmt.Errorf("marshal %T: %w", b.Message, err)
 	}
 	b.claim.encoded.Store(true)
 	back := &claimBack{b.claim}
-	runtime.AddCleanup(back, (*claim).give, b.claim)
+	runtime.AddCleanup(back, (*Claim).Give, b.claim)
 	runtime.KeepAlive(b)
 	return mem.BufferSlice{mem.NewBuffer(&encoded, back)}, nil
 }
 
 // claimBack is the pool of one buffer: gRPC puts it back when it has sent it.
-type claimBack struct{ claim *claim }
+type claimBack struct{ claim *Claim }
 
 // Get implements mem.BufferPool. It is asked for no buffer.
 func (*claimBack) Get(length int) *[]byte { return wire.Buffers.Get(length) }
 
 // Put implements mem.BufferPool.
-func (c *claimBack) Put(*[]byte) { c.claim.give() }
+func (c *claimBack) Put(*[]byte) { c.claim.Give() }
