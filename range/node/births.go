@@ -89,8 +89,7 @@ func (b *births) open(child *clusterpb.Partition, self keys.ReplicaID, leads boo
 	n.reconciler.retry(h.ID)
 	n.reconciler.wake.Send()
 	if !leads {
-		n.elections.add(h, n.base.Now()+int64(n.config.PatienceWithLeaders)+
-			n.base.Jitter(n.config.PatienceWithLeaders))
+		n.elections.AddLater(h)
 		return nil
 	}
 	n.young.add(h)

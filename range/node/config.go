@@ -62,10 +62,8 @@ type Config struct {
 	// Host settings; see host.Config for the defaults.
 	Tick           time.Duration
 	ElectionTicks  int
-	DriftMargin    float64
 	SleepAfter     time.Duration
 	Shards         int
-	ApplyWorkers   int
 	RetainLogBytes int64
 	// MaxPendingLogBytes and MaxInboxBytes are the host's.
 	MaxPendingLogBytes, MaxInboxBytes int64
@@ -78,26 +76,11 @@ type Config struct {
 	Resolver txn.Resolver
 	// Limits bound each replica. PushDelay defaults to 10 ms.
 	Limits config.Limits
-	// GCWindow is for keyspaces that do not say. Default 1 h.
-	GCWindow time.Duration
 	// GCInterval is how often garbage is looked for. Default 1 min.
 	GCInterval time.Duration
-	// Lease is the node's lease until the core names another. Default 9 s.
-	Lease time.Duration
-	// PreferenceInterval is how often leaderships are handed to the replicas that are preferred.
-	// Default 3 s.
-	PreferenceInterval time.Duration
-	// TransfersPerSecond bounds how many of them. Default 50.
-	TransfersPerSecond int
-	// SettleTime is how long a node has been up before it hands leaderships to others. Default 10
-	// s.
-	SettleTime time.Duration
 	// CampaignsPerSecond bounds the elections that are started for groups without a leader. Default
 	// 2,000.
 	CampaignsPerSecond int
-	// PatienceWithLeaders is how long a group without a leader is left to its preferred
-	// replica. Default 5 s.
-	PatienceWithLeaders time.Duration
 	// UnflushedBytes is how much may be applied to the state before it is flushed: what is not
 	// flushed is applied again after a crash, and keeps the logs from being truncated. Default 128
 	// MiB.
@@ -130,14 +113,8 @@ func (c *Config) ensureDefaults() error {
 	if c.ElectionTicks <= 0 {
 		c.ElectionTicks = 10
 	}
-	setDefault(&c.GCWindow, time.Hour)
 	setDefault(&c.GCInterval, time.Minute)
-	setDefault(&c.Lease, 9*time.Second)
-	setDefault(&c.PreferenceInterval, 3*time.Second)
-	setDefault(&c.TransfersPerSecond, 50)
-	setDefault(&c.SettleTime, 10*time.Second)
 	setDefault(&c.CampaignsPerSecond, 2000)
-	setDefault(&c.PatienceWithLeaders, 5*time.Second)
 	setDefault(&c.UnflushedBytes, 128<<20)
 	setDefault(&c.Limits.PushDelay, pushDelay)
 	return nil

@@ -1,61 +1,12 @@
 package node
 
 import (
-	"context"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/range/node/hosted"
+	"github.com/tidemarkdb/tidemark/range/node/leadership"
 )
-
-// Campaigns keep their pace when the groups come one by one, and each is looked at before the next
-// one comes.
-func TestCampaignsKeepThePaceOfGroupsThatTrickle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const perPeriod, groups = 5, 42
-		began := time.Now()
-		n := &Node{base: &hosted.Node{Now: func() int64 { return int64(time.Since(began)) }}}
-		n.config.CampaignsPerSecond = perPeriod * int(time.Second/campaignPeriod)
-		n.elections.init(n)
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { n.elections.run(ctx) })
-		var all []*hosted.Replica
-		lookedAt := func() (n int) {
-			synctest.Wait()
-			for _, h := range all {
-				if !h.Lists.Elections.Load() {
-					n++
-				}
-			}
-			return n
-		}
-		for range groups {
-			h := &hosted.Replica{}
-			h.Removed.Store(true) // nothing else is done about it
-			all = append(all, h)
-			n.elections.add(h, n.base.Now())
-			lookedAt()
-		}
-		before := lookedAt()
-		if before > perPeriod {
-			t.Errorf("%d were looked at at once, the pace is %d", before, perPeriod)
-		}
-		for before < groups {
-			time.Sleep(campaignPeriod) // virtual
-			now := lookedAt()
-			if now-before > perPeriod || now == before {
-				t.Fatalf("%d were looked at, and a period before %d; the pace is %d",
-					now, before, perPeriod)
-			}
-			before = now
-		}
-		cancel()
-		running.Wait()
-	})
-}
 
 // A new keyspace with thousands of partitions elects its leaders in portions: as many groups are
 // awake at a time as do not keep each other from ending their elections. Each has one election, won
@@ -74,7 +25,7 @@ func TestManyNewGroupsElectInPortions(t *testing.T) {
 		})
 		// Each node may go too far by what it starts at a time, before it sees what the others have
 		// started.
-		if limit := busyGroups + 3*500 + 500; most > limit {
+		if limit := leadership.BusyGroups + 3*500 + 500; most > limit {
 			t.Errorf("%d of %d groups were awake at a time, the limit is about %d", most,
 				partitions, limit)
 		}

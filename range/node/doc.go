@@ -28,32 +28,6 @@
 // so that thousands of replicas that move away one by one cost a flush of the memtables now and
 // then.
 //
-// # Which replica leads
-//
-// The first replica of a descriptor is the preferred leader. It campaigns at once in a new group,
-// and first after a restart (elections.go). A leader that is not the preferred one hands over when
-// the preferred replica is healthy and has everything (preference.go). Both go through lists of
-// exactly the groups concerned: those without a known leader, and those led here and preferred
-// elsewhere. A group that is as it should be is in no list and costs nothing.
-//
-// # The clock
-//
-// What is believed of the clocks is in package clockhealth; the host brings it the peers' pings,
-// and the node looks at it with every tick (clock.go). A node whose clock is not trusted, because
-// it has jumped, is off from a majority, or was not compared yet after a start, refuses all
-// requests and gives its leaderships away until that is over.
-//
-// INVARIANT: no request is answered by a clock reading from after a jump beyond the maximum offset
-// that peers have not confirmed, if there are peers.
-//
-// # The disks
-//
-// A leader whose log cannot be written can do nothing that its followers could not do better, and
-// one without room refuses writes. So a node hands over what it leads when the write of its log
-// that is under way takes longer than an election timeout, or when it has become full, to replicas
-// on nodes that do not say the same of themselves in their pings; and it leaves elections to them
-// (disk.go).
-//
 // # Goroutines
 //
 // A fixed number, whatever the number of replicas: one each for following metadata, reconciling,

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tidemarkdb/tidemark/range/clockhealth"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -34,22 +35,22 @@ type health struct {
 func (n *Node) watchHealth(ctx context.Context) {
 	next := n.base.Now()
 	for task.Pause(ctx, n.config.Tick) == nil {
-		n.considerDisk()
-		changed, due := n.lookAtClock(), n.base.Now() >= next
+		n.disks.Tick()
+		changed, due := n.clock.Look(), n.base.Now() >= next
 		if !changed && !due {
 			continue
 		}
 		if due {
 			next = n.base.Now() + int64(healthPeriod)
-			n.checkClock()
-			n.watchLeaders()
+			n.clock.Check()
+			n.leaderless.Watch()
 		}
 		n.checkHealth()
 		if due {
 			n.lookAtPeers()
 		}
 		if !n.health.Fit() {
-			n.abdicate()
+			n.transfers.Abdicate()
 		}
 	}
 }
@@ -62,7 +63,7 @@ func (n *Node) checkHealth() {
 		r = &hosted.Refusal{Code: kvpb.ErrorCode_NODE_UNHEALTHY,
 			Message: fmt.Sprintf("node %s: %v", n.config.ID, err)}
 	} else {
-		r, clockWrong = n.checkClockState()
+		r, clockWrong = n.clock.Refusal()
 	}
 	n.health.Refusal.Store(r)
 	n.health.clockWrong.Store(clockWrong)
@@ -103,4 +104,33 @@ func (n *Node) Ready() (ready bool, reason string) {
 	}
 	n.health.settled.Store(true)
 	return true, ""
+}
+
+// notServing says why this node is of no use at present, though it has been: one sentence each.
+func (n *Node) notServing() (reasons []string) {
+	if n.base.DiskFull() {
+		reasons = append(reasons, fmt.Sprintf("the disk of node %s is below its reserve: %d "+
+			"bytes are left; free disk space",
+			n.config.ID, min(n.config.State.FreeBytes(), n.config.Log.FreeBytes())))
+	}
+	// A few partitions that lost their quorum elsewhere are no reason to keep clients from all the
+	// others.
+	some, total, held := n.leaderless.List(5)
+	if total == 0 || 2*total < held {
+		return reasons
+	}
+	names := make([]string, 0, len(some)+1)
+	for _, p := range some {
+		name := keys.PartitionID(p.Partition).String()
+		if len(p.SilentNodes) > 0 {
+			name += fmt.Sprintf(" (no answer from nodes %s)",
+				strings.Trim(fmt.Sprint(p.SilentNodes), "[]"))
+		}
+		names = append(names, name)
+	}
+	if total > len(some) {
+		names = append(names, fmt.Sprintf("%d more", total-len(some)))
+	}
+	return append(reasons, fmt.Sprintf("%d of the %d partitions with a replica here have no "+
+		"leader: %s", total, held, strings.Join(names, ", ")))
 }

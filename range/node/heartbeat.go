@@ -11,6 +11,8 @@ import (
 )
 
 const (
+	// firstLease is the node's lease until the core names another.
+	firstLease = 9 * time.Second
 	// heartbeatRetry is the first pause after a heartbeat that failed; it doubles up to the
 	// heartbeat's interval.
 	heartbeatRetry = 250 * time.Millisecond
@@ -27,7 +29,7 @@ const (
 // heartbeats renews the node's lease every third of it, and reports. Between two beats of that kind
 // come urgent ones, which report only of what the core waits for.
 func (n *Node) heartbeats(ctx context.Context) {
-	interval := n.config.Lease / 3
+	interval := firstLease / 3
 	failures, missing, answered := 0, false, n.base.Now()
 	var next beats
 	urgent := false
@@ -157,7 +159,7 @@ func (n *Node) stats() *clusterpb.NodeStats {
 		Broken:          failed[:min(len(failed), maxBroken)],
 		ProcessorsMicro: uint64(runtime.GOMAXPROCS(0)) * 1_000_000,
 		LoadMicro:       n.processLoad.micro(),
-		ClockUnixNanos:  n.trustedClock(),
+		ClockUnixNanos:  n.clock.Wall(),
 	}
 	n.reportSelf(stats)
 	return stats

@@ -191,7 +191,7 @@ func TestGarbageIsCollected(t *testing.T) {
 		c.mustGet(p, "k", "49")
 		for _, m := range c.nodes {
 			c.await("nothing waits for garbage collection", 2*time.Hour,
-				func() bool { return m.collector.waiting() == 0 })
+				func() bool { return m.collector.Waiting() == 0 })
 		}
 		// A window that changes counts from then on.
 		c.core.update(&clusterpb.TableUpdate{Keyspaces: []*clusterpb.Keyspace{{Id: 2, Name: "ks2",

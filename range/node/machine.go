@@ -38,12 +38,12 @@ func (m machine) Apply(entries []group.Entry) error {
 		effective = effective || len(entries[i].Data) > 0
 	}
 	m.h.Load.Written.Add(uint64(bytes))
-	m.node.flusher.applied(bytes)
+	m.node.flusher.Applied(bytes)
 	// Also an entry without effect is news: what the descriptor has become can be reported behind it.
 	if m.h.Leading.Load() {
 		m.node.reports.changed(m.h)
 		if effective {
-			m.node.collector.noticed(m.h)
+			m.node.collector.Noticed(m.h)
 		}
 	}
 	return nil
@@ -69,10 +69,9 @@ func (m machine) LeadershipChanged(l group.Leadership) {
 		n.reports.carriedOut(h)
 	}
 	if l.IsLeader {
-		n.collector.noticed(h)
+		n.collector.Noticed(h)
 	}
 	if l.Leader == 0 && !h.Removed.Load() {
-		n.elections.add(h,
-			n.base.Now()+int64(n.config.PatienceWithLeaders)+n.base.Jitter(n.config.PatienceWithLeaders))
+		n.elections.AddLater(h)
 	}
 }

@@ -251,7 +251,7 @@ func (m *merging) closeEnded() {
 		}
 		n.host.Remove(h.Group)
 		n.leaders.Forget(h)
-		n.collector.forget(h)
+		n.collector.Forget(h)
 		n.giveBack.Forget(h.ID)
 		n.births.forget(h)
 		n.young.forget(h)

@@ -13,9 +13,14 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/clocks"
+	"github.com/tidemarkdb/tidemark/range/node/disks"
+	"github.com/tidemarkdb/tidemark/range/node/garbage"
 	"github.com/tidemarkdb/tidemark/range/node/giveback"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
+	"github.com/tidemarkdb/tidemark/range/node/leadership"
 	"github.com/tidemarkdb/tidemark/range/node/table"
+	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
@@ -55,10 +60,12 @@ type Node struct {
 	young      young
 	merging    merging
 	leaders    *hosted.Leaders
-	elections  elections
+	elections  *leadership.Elections
+	transfers  *leadership.Transfers
+	leaderless *leadership.Leaderless
 	reports    reports
-	collector  collector
-	flusher    flusher
+	collector  *garbage.Collector
+	flusher    *disks.Flusher
 	giveBack   *giveback.Worker
 	splitter   splitter
 	// bundles counts reads of several partitions.
@@ -68,8 +75,9 @@ type Node struct {
 	behind host.Behind
 	// selfReport is nil until the health goroutine has looked for the first time.
 	selfReport  atomic.Pointer[selfReport]
-	disk        disk
-	futureReads futureReads
+	disks       *disks.Disks
+	clock       *clocks.Clock
+	futureReads *clocks.FutureReads
 
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup
@@ -86,7 +94,7 @@ func New(c Config) (*Node, error) {
 	began := c.Monotonic()
 	base := &hosted.Node{ID: c.ID, Log: c.Log, State: c.State, Clock: c.Clock,
 		Replicas: hosted.NewRegistry(), Metrics: hosted.NewMetrics(c.Registerer),
-		Logger: c.Logger.With("node", c.ID), Random: c.Random, GCWindow: c.GCWindow,
+		Logger: c.Logger.With("node", c.ID), Random: c.Random,
 		Now: func() int64 { return c.Monotonic() - began }}
 	n := &Node{config: c, base: base, log: base.Logger, replicas: base.Replicas,
 		leaders: hosted.NewLeaders(base.Replicas)}
@@ -110,17 +118,21 @@ func New(c Config) (*Node, error) {
 	n.births.init(n)
 	n.young.init(n)
 	n.merging.init(n)
-	n.elections.init(n)
+	n.elections, n.transfers = leadership.NewElections(base, c.Tick, c.CampaignsPerSecond),
+		leadership.NewTransfers(base)
+	n.leaderless = leadership.NewLeaderless(base)
 	n.reports.init(n)
-	n.collector.init(n)
-	n.flusher.init(n)
+	n.collector = garbage.New(base, c.GCInterval)
+	n.flusher = disks.NewFlusher(base, c.UnflushedBytes)
 	n.splitter.init(n)
-	n.disk.yielding = make(map[*hosted.Replica]int64)
+	n.disks = disks.New(base, n.transfers, c.Tick, c.electionTimeout())
+	n.clock = clocks.New(base)
+	n.futureReads = clocks.NewFutureReads(base, n, c.AfterFunc)
 	n.metrics = newMetrics(n)
 	n.follower.Streams, n.follower.Revision = n.metrics.streams, n.metrics.revision
 	n.shared = &replica.Node{
 		Node: config.Node{
-			Clock: c.Clock, ClockTrusted: n.clockTrusted, AfterFunc: c.AfterFunc,
+			Clock: c.Clock, ClockTrusted: n.clock.Trusted, AfterFunc: c.AfterFunc,
 			Metrics: replicametrics.New(c.Registerer), Logger: n.log,
 			Limits: c.Limits, LogBehind: func() bool { return n.host.LogBehind() },
 			Pusher: c.Pusher, Covering: n.covering,
@@ -129,7 +141,7 @@ func New(c Config) (*Node, error) {
 			},
 			Silent: func(node keys.NodeID) bool { return n.host.PeerDown(uint64(node)) },
 			Disks: config.Disks{
-				DiskFull: n.base.DiskFull, RoomShare: n.roomShare,
+				DiskFull: n.base.DiskFull, RoomShare: n.disks.Share,
 				WithoutRoom:    func(node keys.NodeID) bool { return n.host.PeerWithoutRoom(uint64(node)) },
 				AnyWithoutRoom: func() bool { return n.host.AnyPeerWithoutRoom() },
 				PeerTakes: func(node keys.NodeID, share group.Share) bool {
@@ -154,8 +166,8 @@ func New(c Config) (*Node, error) {
 	}
 	n.host, err = host.New(host.Config{
 		Self: uint64(c.ID), Log: c.Log, Clock: c.Clock, Tick: c.Tick,
-		ElectionTicks: c.ElectionTicks, DriftMargin: c.DriftMargin,
-		SleepAfter: c.SleepAfter, Shards: c.Shards, ApplyWorkers: c.ApplyWorkers,
+		ElectionTicks: c.ElectionTicks,
+		SleepAfter:    c.SleepAfter, Shards: c.Shards,
 		RetainLogBytes:     c.RetainLogBytes,
 		MaxPendingLogBytes: c.MaxPendingLogBytes, MaxInboxBytes: c.MaxInboxBytes,
 		FollowersApplyAfter: followersApplyAfter, OnFailed: n.groupFailed, Logger: n.log,
@@ -240,14 +252,14 @@ func (n *Node) Start(t host.Transport) error {
 	}
 	n.host.Clocks().Start() // before anything can be elected here
 	n.host.Start(t)
-	n.electAfterStart()
+	n.elections.AfterStart(n.config.electionTimeout())
 	n.health.started.Store(true)
 	n.checkHealth()
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
 	for _, task := range []func(context.Context){
-		n.follower.Run, n.reconciler.run, n.elections.run, n.heartbeats, n.preferLeaders,
-		n.watchHealth, n.collector.run, n.flusher.run, n.giveBack.Run,
+		n.follower.Run, n.reconciler.run, n.elections.Run, n.heartbeats, n.transfers.Prefer,
+		n.watchHealth, n.collector.Run, n.flusher.Run, n.giveBack.Run,
 		n.sweepLocks, n.orders.run, n.settling.run, n.young.run, n.splitter.run,
 		n.merging.watch, n.merging.bury,
 	} {
@@ -267,7 +279,7 @@ func (n *Node) Close() {
 		n.cancel()
 	}
 	n.tasks.Wait()
-	n.futureReads.close(n)
+	n.futureReads.Close()
 	n.host.Close()
 	for _, h := range n.replicas.All() {
 		h.Replica.Close()
@@ -275,6 +287,35 @@ func (n *Node) Close() {
 	n.shared.Pool.Close()
 	n.shared.Long.Close()
 	n.base.Metrics.Close()
+}
+
+// Leaderless is leadership.Leaderless.List.
+func (n *Node) Leaderless(limit int) (some []*clusterpb.LeaderlessPartition, total, held int) {
+	return n.leaderless.List(limit)
+}
+
+// Drain hands over all that this node leads: see leadership.Transfers.Drain.
+func (n *Node) Drain(ctx context.Context) (left int) { return n.transfers.Drain(ctx) }
+
+// sweepInterval is how often the locks of transactions are looked through for those whose client is
+// gone. Together with the time after which a client counts as gone it is how long its locks stay.
+const sweepInterval = time.Second
+
+// sweepLocks looks after the locks in the partitions that are led here.
+func (n *Node) sweepLocks(ctx context.Context) {
+	for task.Pause(ctx, sweepInterval) == nil {
+		for _, h := range n.replicas.All() {
+			if h.Replica.Locked() && h.Leading.Load() && !h.Removed.Load() {
+				h.Replica.SweepLocks(n.config.Clock.Physical())
+			}
+		}
+	}
+}
+
+// DiskSlow says whether the log takes many times longer to sync than those of other nodes.
+func (n *Node) DiskSlow() bool {
+	slow, _ := n.host.DiskSlow()
+	return slow
 }
 
 // Inspect calls visit for every replica that this node holds, for debugging and tests.

@@ -123,19 +123,6 @@ func (n *Node) beginOpening(id keys.PartitionID) bool {
 
 func (n *Node) endOpening(id keys.PartitionID) { n.opening.Delete(id) }
 
-// electAfterStart has the groups looked at that sleep and know no leader, which is all of them:
-// first those that prefer this node, once it may vote, then the others.
-func (n *Node) electAfterStart() {
-	now := n.base.Now()
-	for _, h := range n.replicas.All() {
-		due := now + int64(n.config.PatienceWithLeaders) + n.base.Jitter(n.config.PatienceWithLeaders)
-		if h.PrefersSelf() {
-			due = now + int64(n.config.electionTimeout()) + n.base.Jitter(n.config.electionTimeout())/4
-		}
-		n.elections.add(h, due)
-	}
-}
-
 // brokenReplica is one that is on disk and does not open.
 type brokenReplica struct {
 	identity raftlog.Identity

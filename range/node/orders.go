@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
+	"github.com/tidemarkdb/tidemark/range/node/leadership"
 	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -247,8 +248,7 @@ func (s *orders) carryOut(ctx context.Context, h *hosted.Replica, o *order) {
 	reason := s.node.obstacle(ctx, h, o)
 	if reason == "" {
 		if o.GetTransferTo() != 0 {
-			s.node.metrics.transfers.Inc()
-			h.Replica.TransferLeader(keys.ReplicaID(o.GetTransferTo()))
+			s.node.transfers.Transfer(h, keys.ReplicaID(o.GetTransferTo()))
 			s.done(h, o)
 			return
 		}
@@ -380,7 +380,7 @@ func (n *Node) anyWilling(h *hosted.Replica, followers map[keys.ReplicaID]group.
 func followersOf(ctx context.Context, h *hosted.Replica) (map[keys.ReplicaID]group.Progress, bool) {
 	answer := make(chan map[keys.ReplicaID]group.Progress, 1)
 	h.Group.Followers(func(f map[keys.ReplicaID]group.Progress) { answer <- f })
-	timer := time.NewTimer(4 * busyDelay)
+	timer := time.NewTimer(4 * leadership.BusyDelay)
 	defer timer.Stop()
 	select {
 	case f := <-answer:

@@ -387,16 +387,14 @@ func (r *reconciler) create(ctx context.Context, partitions []*clusterpb.Partiti
 		}
 	}
 	n.metrics.created.Add(float64(len(opened)))
-	now := n.base.Now()
 	for _, h := range opened {
-		if len(h.Identity.Voters) == 0 {
-			continue // it is to be filled
+		switch {
+		case len(h.Identity.Voters) == 0: // it is to be filled
+		case h.PrefersSelf():
+			n.elections.Add(h)
+		default:
+			n.elections.AddLater(h)
 		}
-		due := now
-		if !h.PrefersSelf() {
-			due += int64(n.config.PatienceWithLeaders) + n.base.Jitter(n.config.PatienceWithLeaders)
-		}
-		n.elections.add(h, due)
 	}
 	return again
 }

@@ -109,7 +109,7 @@ func (n *Node) retire(gone []*hosted.Replica) {
 		n.host.Remove(h.Group)
 		h.Replica.Close()
 		n.leaders.Forget(h)
-		n.collector.forget(h)
+		n.collector.Forget(h)
 		n.giveBack.Forget(h.ID)
 		h.Removal.SettleUntil = time.Now().Add(txn.RemovalGrace)
 	}

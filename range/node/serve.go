@@ -91,10 +91,11 @@ func (n *Node) serving(id keys.PartitionID) (*hosted.Replica, *kvpb.Error) {
 // time has come there.
 func (n *Node) refuse(q *kvpb.Request, code kvpb.ErrorCode, message string,
 	reply func(*kvpb.Response)) {
-	n.refuseFor(q, &kvpb.Error{Code: code, Message: message}, reply)
+	n.Refuse(q, &kvpb.Error{Code: code, Message: message}, reply)
 }
 
-func (n *Node) refuseFor(q *kvpb.Request, e *kvpb.Error, reply func(*kvpb.Response)) {
+// Refuse implements clocks.Server.
+func (n *Node) Refuse(q *kvpb.Request, e *kvpb.Error, reply func(*kvpb.Response)) {
 	n.metrics.refused.Inc()
 	response := &kvpb.Response{Id: q.Id, Error: e}
 	if e.Code != kvpb.ErrorCode_CLOCK_SKEW {

@@ -21,7 +21,7 @@ func (n *Node) Submit(client uint64, batch []*kvpb.Request, reply func(*kvpb.Res
 		n.refuseAll(batch, r, reply)
 		return nil
 	}
-	if batch = n.putAside(client, batch, reply, now); len(batch) == 0 {
+	if batch = n.futureReads.PutAside(client, batch, reply, now); len(batch) == 0 {
 		return nil
 	}
 	return n.begin(batch, config.Pending{Client: client, Reply: reply, Arrived: now})

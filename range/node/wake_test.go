@@ -60,7 +60,7 @@ func TestOrdersFollowEachOther(t *testing.T) {
 		for _, m := range c.nodes {
 			m.Wake()
 		}
-		time.Sleep(c.nodes[1].config.Lease / 3) // virtual
+		time.Sleep(firstLease / 3) // virtual
 		if n := len(s.partitions()); n < parts {
 			t.Errorf("there are %d partitions after one interval of heartbeats, %d are ordered", n, parts)
 		}

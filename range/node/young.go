@@ -91,7 +91,7 @@ func (y *young) run(ctx context.Context) {
 	for {
 		again, ready := y.campaign()
 		for _, pending := range ready {
-			y.node.resume(pending)
+			y.node.Resume(pending)
 		}
 		var due <-chan time.Time
 		if again > 0 {
@@ -120,13 +120,12 @@ func (y *young) campaign() (again time.Duration, ready []config.Pending) {
 			continue
 		case of.tried == youngTries || !n.health.Fit():
 			ready = append(ready, y.forgetLocked(h)...)
-			n.elections.add(h, n.base.Now())
+			n.elections.Add(h)
 			continue
 		}
 		if !now.Before(of.next) {
 			of.tried, of.next = of.tried+1, now.Add(youngPeriod)
-			n.metrics.campaigns.Inc()
-			h.Group.CampaignAgain()
+			n.elections.Campaign(h)
 		}
 		if of.tried > patientTries {
 			ready = append(ready, y.answeredLocked(of)...)
@@ -175,8 +174,8 @@ func (y *young) close() {
 	}
 }
 
-// resume goes on with a request that was held.
-func (n *Node) resume(pending config.Pending) {
+// Resume goes on with a request that was held; it implements clocks.Server.
+func (n *Node) Resume(pending config.Pending) {
 	batch := []*kvpb.Request{pending.Request}
 	if r := n.health.Refusal.Load(); r != nil {
 		n.refuseAll(batch, r, pending.Reply)

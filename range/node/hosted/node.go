@@ -32,8 +32,6 @@ type Node struct {
 	// Now is a monotonic clock, in nanoseconds since the node was made.
 	Now    func() int64
 	Random func() uint64
-	// GCWindow is how long old versions stay in keyspaces that do not say.
-	GCWindow time.Duration
 	// DiskShort says that what is free on the disk, less what flushes and applying are still to
 	// write, is below the reserve. The room of disks sets it.
 	DiskShort atomic.Bool
@@ -65,7 +63,7 @@ func (n *Node) SetKeyspace(r *replica.Replica, id keys.KeyspaceID) {
 	t := n.Table.Load()
 	// In this order: with a window, what is protected is known.
 	r.GC().SetProtected(t.Protected(id))
-	r.GC().SetWindow(t.GCWindow(id, n.GCWindow))
+	r.GC().SetWindow(t.GCWindow(id))
 	r.SetCommitWait(t.CommitWait(id))
 	r.SetDefaultTTL(t.DefaultTTL(id))
 	r.SetClosedLag(t.ClosedLag(id))

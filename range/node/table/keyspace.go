@@ -8,15 +8,18 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
+// standardWindow is for keyspaces that do not say how long old versions stay.
+const standardWindow = time.Hour
+
 // GCWindow is how long old versions of a keyspace stay; negative, for nothing is collected, while
-// the keyspace is not known. standard is that of keyspaces that do not say.
-func (t *Table) GCWindow(id keys.KeyspaceID, standard time.Duration) time.Duration {
+// the keyspace is not known.
+func (t *Table) GCWindow(id keys.KeyspaceID) time.Duration {
 	k := t.Keyspace(id)
 	switch {
 	case k == nil:
 		return -1
 	case k.GcWindowSeconds == 0:
-		return standard
+		return standardWindow
 	}
 	return time.Duration(min(k.GcWindowSeconds, uint64(1<<62)/uint64(time.Second))) * time.Second
 }

@@ -1,4 +1,4 @@
-package node
+package garbage
 
 import (
 	"cmp"
@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
@@ -15,7 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/gc"
 )
 
-// collector is the queue of garbage collection: the partitions that were written to under this
+// Collector is the queue of garbage collection: the partitions that were written to under this
 // node's lead and may therefore have garbage, each with the time since when it waits for its turn.
 // One worker takes those that have waited long enough, most garbage first. How long is enough is
 // computed when the worker looks, so a keyspace's window that changes counts for what already
@@ -24,11 +26,14 @@ import (
 // What was overwritten stays readable for the keyspace's window, so a partition has its turn a
 // quarter of the window after it was first written to, and again and again until it holds nothing
 // but the newest versions, and none that expires. Then it leaves the queue.
-type collector struct {
-	node *Node
+type Collector struct {
+	node     *hosted.Node
+	interval time.Duration
 	// pacer has the worker pause after each collection, so that it never takes more than a quarter
 	// of a processor.
 	pacer *admission.Pacer
+
+	runs, versions, failures prometheus.Counter
 
 	mu struct {
 		sync.Mutex
@@ -36,13 +41,22 @@ type collector struct {
 	}
 }
 
-func (c *collector) init(n *Node) {
-	c.node, c.pacer = n, admission.NewPacer(admission.Collection, nil)
+// New makes a Collector that looks for garbage at an interval.
+func New(n *hosted.Node, interval time.Duration) *Collector {
+	c := &Collector{node: n, interval: interval,
+		pacer: admission.NewPacer(admission.Collection, nil),
+		runs:  n.Metrics.Counter("gc_runs_total", "Garbage collections of a partition."),
+		versions: n.Metrics.Counter("gc_versions_total",
+			"Versions removed by garbage collection."),
+		failures: n.Metrics.Counter("gc_failures_total", "Garbage collections that failed.")}
 	c.mu.since = make(map[*hosted.Replica]time.Time)
+	n.Metrics.GaugeOf("gc_pending_partitions", "Partitions that wait for garbage collection.",
+		func() float64 { return float64(c.Waiting()) })
+	return c
 }
 
-// noticed is told of every batch applied in a group led here, and of every leadership won.
-func (c *collector) noticed(h *hosted.Replica) {
+// Noticed is told of every batch applied in a group led here, and of every leadership won.
+func (c *Collector) Noticed(h *hosted.Replica) {
 	if h.Lists.Garbage.Load() || !h.Lists.Garbage.CompareAndSwap(false, true) {
 		return
 	}
@@ -53,22 +67,23 @@ func (c *collector) noticed(h *hosted.Replica) {
 
 // delay is how long a partition waits for its turn. On a disk without room it waits no longer than
 // its versions have to stay.
-func (c *collector) delay(h *hosted.Replica) time.Duration {
-	if c.node.base.DiskFull() {
+func (c *Collector) delay(h *hosted.Replica) time.Duration {
+	if c.node.DiskFull() {
 		return 0
 	}
-	window := c.node.tables.Load().GCWindow(keys.KeyspaceID(h.Listed.Load().GetKeyspace()),
-		c.node.config.GCWindow)
-	return max(c.node.config.GCInterval, window/4)
+	window := c.node.Table.Load().GCWindow(keys.KeyspaceID(h.Listed.Load().GetKeyspace()))
+	return max(c.interval, window/4)
 }
 
-func (c *collector) forget(h *hosted.Replica) {
+// Forget drops a replica that was removed.
+func (c *Collector) Forget(h *hosted.Replica) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.mu.since, h)
 }
 
-func (c *collector) waiting() int {
+// Waiting is how many partitions wait.
+func (c *Collector) Waiting() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.mu.since)
@@ -84,7 +99,7 @@ type candidate struct {
 
 // take returns those whose turn has come, most garbage first, and drops those that have none or are
 // not led here: a write, or winning the lead, brings them back.
-func (c *collector) take(now time.Time) []candidate {
+func (c *Collector) take(now time.Time) []candidate {
 	c.mu.Lock()
 	var turns []*hosted.Replica
 	for h, since := range c.mu.since {
@@ -110,7 +125,7 @@ func (c *collector) take(now time.Time) []candidate {
 	return found
 }
 
-func (c *collector) forgetUnlessNoticed(h *hosted.Replica) {
+func (c *Collector) forgetUnlessNoticed(h *hosted.Replica) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !h.Lists.Garbage.Load() {
@@ -121,11 +136,11 @@ func (c *collector) forgetUnlessNoticed(h *hosted.Replica) {
 // collectFullEvery is how often garbage is looked for while the disk has no room.
 const collectFullEvery = 10 * time.Second
 
-func (c *collector) run(ctx context.Context) {
-	interval := c.node.config.GCInterval
+// Run collects garbage until the context ends.
+func (c *Collector) Run(ctx context.Context) {
 	last := time.Now()
-	for task.Pause(ctx, min(interval, collectFullEvery)) == nil {
-		if !c.node.base.DiskFull() && time.Since(last) < interval {
+	for task.Pause(ctx, min(c.interval, collectFullEvery)) == nil {
+		if !c.node.DiskFull() && time.Since(last) < c.interval {
 			continue
 		}
 		last = time.Now()
@@ -133,7 +148,7 @@ func (c *collector) run(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			if !c.node.health.Fit() {
+			if !c.node.Health.Fit() {
 				break
 			}
 			began := time.Now()
@@ -149,7 +164,7 @@ func (c *collector) run(ctx context.Context) {
 // gcTimeout bounds one partition's collection; what is left then has its next turn.
 const gcTimeout = 5 * time.Minute
 
-func (c *collector) collect(ctx context.Context, h *hosted.Replica) {
+func (c *Collector) collect(ctx context.Context, h *hosted.Replica) {
 	n := c.node
 	c.mu.Lock()
 	if _, still := c.mu.since[h]; still {
@@ -161,16 +176,16 @@ func (c *collector) collect(ctx context.Context, h *hosted.Replica) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, gcTimeout)
 	defer cancel()
-	result, err := h.Replica.GC().Collect(ctx, n.config.Clock.Now())
-	n.metrics.collections.Inc()
-	n.metrics.collected.Add(float64(result.Versions))
+	result, err := h.Replica.GC().Collect(ctx, n.Clock.Now())
+	c.runs.Inc()
+	c.versions.Add(float64(result.Versions))
 	if errors.Is(err, gc.ErrNoRoom) {
 		return // it goes on when some of what was removed has given its room back
 	}
 	if err != nil {
-		n.metrics.collectFailures.Inc()
+		c.failures.Inc()
 		if h.Leading.Load() && ctx.Err() == nil {
-			n.log.Warn("garbage collection failed; it will be tried again", "error", err)
+			n.Logger.Warn("garbage collection failed; it will be tried again", "error", err)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package node
+package leadership
 
 import (
 	"container/heap"
@@ -6,19 +6,29 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/task"
 )
 
-// campaignPeriod is the time between two bursts of campaigns.
-const campaignPeriod = 50 * time.Millisecond
+const (
+	// campaignPeriod is the time between two bursts of campaigns.
+	campaignPeriod = 50 * time.Millisecond
+	// patience is for how long a group without a leader is left to its preferred replica.
+	patience = 5 * time.Second
+)
 
-// elections are the groups without a known leader, each with the time at which to do something
+// Elections are the groups without a known leader, each with the time at which to do something
 // about it. An awake group elects by itself; what is here is for groups that sleep, all of them
 // after a restart.
-type elections struct {
-	node *Node
-	wake task.Signal
+type Elections struct {
+	node *hosted.Node
+	tick time.Duration
+	// perSecond bounds the elections that are started.
+	perSecond int
+	campaigns prometheus.Counter
+	wake      task.Signal
 
 	mu struct {
 		sync.Mutex
@@ -45,18 +55,48 @@ func (q *dueHeap) Pop() any {
 	return last
 }
 
-func (e *elections) init(n *Node) {
-	e.node = n
-	e.wake = task.NewSignal()
+// NewElections makes Elections for a node whose host has that tick, which starts at most perSecond
+// of them.
+func NewElections(n *hosted.Node, tick time.Duration, perSecond int) *Elections {
+	return &Elections{node: n, tick: tick, perSecond: perSecond, wake: task.NewSignal(),
+		campaigns: n.Metrics.Counter("campaigns_total",
+			"Times that a group without a leader was woken.")}
 }
 
-// add has a group looked at when it is due, unless it waits for that already.
-func (e *elections) add(h *hosted.Replica, due int64) {
+// AfterStart has the groups looked at that sleep and know no leader, which is all of them: first
+// those that prefer this node, once it may vote, then the others.
+func (e *Elections) AfterStart(electionTimeout time.Duration) {
+	for _, h := range e.node.Replicas.All() {
+		if h.PrefersSelf() {
+			e.add(h, int64(electionTimeout)+e.node.Jitter(electionTimeout)/4)
+		} else {
+			e.AddLater(h)
+		}
+	}
+}
+
+// Add has a group looked at now.
+func (e *Elections) Add(h *hosted.Replica) { e.add(h, 0) }
+
+// AddLater has a group looked at when its preferred replica has had time to lead.
+func (e *Elections) AddLater(h *hosted.Replica) {
+	e.add(h,
+		int64(patience)+e.node.Jitter(patience))
+}
+
+// Campaign has a group elect its replica here, though it may be awake.
+func (e *Elections) Campaign(h *hosted.Replica) {
+	e.campaigns.Inc()
+	h.Group.CampaignAgain()
+}
+
+// add has a group looked at in so many nanoseconds, unless it waits for that already.
+func (e *Elections) add(h *hosted.Replica, in int64) {
 	if !h.Lists.Elections.CompareAndSwap(false, true) {
 		return
 	}
 	e.mu.Lock()
-	heap.Push(&e.mu.queue, dueGroup{h, due})
+	heap.Push(&e.mu.queue, dueGroup{h, e.node.Now() + in})
 	first := e.mu.queue[0].h == h
 	e.mu.Unlock()
 	if first {
@@ -66,7 +106,7 @@ func (e *elections) add(h *hosted.Replica, due int64) {
 
 // take removes up to limit groups that are due. If it finds none, wait is when to look again,
 // unless some are added.
-func (e *elections) take(now int64, limit int, into []*hosted.Replica) (due []*hosted.Replica,
+func (e *Elections) take(now int64, limit int, into []*hosted.Replica) (due []*hosted.Replica,
 	wait time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -80,14 +120,15 @@ func (e *elections) take(now int64, limit int, into []*hosted.Replica) (due []*h
 	return into, max(campaignPeriod, time.Duration(e.mu.queue[0].due-now))
 }
 
-func (e *elections) run(ctx context.Context) {
+// Run starts elections until the context ends.
+func (e *Elections) Run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	limit := max(1, int(time.Duration(e.node.config.CampaignsPerSecond)*campaignPeriod/time.Second))
+	limit := max(1, int(time.Duration(e.perSecond)*campaignPeriod/time.Second))
 	var batch []*hosted.Replica
 	for {
 		var wait time.Duration
-		batch, wait = e.take(e.node.base.Now(), limit, batch[:0])
+		batch, wait = e.take(e.node.Now(), limit, batch[:0])
 		for _, h := range batch {
 			e.look(h)
 		}
@@ -114,7 +155,7 @@ func (e *elections) run(ctx context.Context) {
 }
 
 // look starts an election if there is still no leader, and comes back to see what became of it.
-func (e *elections) look(h *hosted.Replica) {
+func (e *Elections) look(h *hosted.Replica) {
 	n := e.node
 	h.Lists.Elections.Store(false)
 	if h.Removed.Load() || h.Group.Failed() != nil {
@@ -128,26 +169,25 @@ func (e *elections) look(h *hosted.Replica) {
 	// from ending. So a new keyspace of thousands of partitions elects its leaders as fast as the
 	// machines can, and not faster. But those may have no quorum, and then they never sleep, so a
 	// few have their turn all the same.
-	if n.host.Awake() > busyGroups && n.config.Random()%10 != 0 {
+	if n.Host.Awake() > BusyGroups && n.Random()%10 != 0 {
 		wait := time.Second
 		if h.PrefersSelf() {
-			wait = n.config.Tick
+			wait = e.tick
 		}
-		e.add(h, n.base.Now()+int64(wait)+n.base.Jitter(wait))
+		e.add(h, int64(wait)+n.Jitter(wait))
 		return
 	}
 	// A node that must not serve leaves the lead to others. One that compares clocks after its
 	// start, or after a jump, is soon done.
-	if n.health.ClockRefused() {
-		e.add(h, n.base.Now()+int64(n.config.Tick)+n.base.Jitter(n.config.Tick))
+	if n.Health.ClockRefused() {
+		e.add(h, int64(e.tick)+n.Jitter(e.tick))
 		return
 	}
-	if n.health.Fit() && !n.host.Leaving() {
-		n.metrics.campaigns.Inc()
+	if n.Health.Fit() && !n.Host.Leaving() {
+		e.campaigns.Inc()
 		// Wake campaigns if the group sleeps and knows no leader; PreVote sees to it that this
 		// disturbs no leader.
 		h.Group.Wake()
 	}
-	e.add(h,
-		n.base.Now()+int64(n.config.PatienceWithLeaders)+n.base.Jitter(n.config.PatienceWithLeaders))
+	e.AddLater(h)
 }

@@ -1,4 +1,4 @@
-package node
+package disks
 
 import (
 	"maps"
@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
+	"github.com/tidemarkdb/tidemark/range/node/leadership"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -38,21 +39,33 @@ const (
 	nearReserves = 16
 )
 
-// disk is whether this node's disks are good enough to lead. A leader whose log cannot be written
+// Disks tells whether a node's disks are good enough to lead. A leader whose log cannot be written
 // answers nothing, and one without room refuses writes, while the followers have all it takes. So
 // it hands over to nodes that say in their pings that they are better off. If none is, it keeps
 // what it leads: with a full disk reads go on.
-type disk struct {
-	// Of the health goroutine.
+type Disks struct {
+	node      *hosted.Node
+	transfers *leadership.Transfers
+	// tick and electionTimeout are those of the node's groups.
+	tick, electionTimeout time.Duration
+
+	// What follows is of the goroutine that calls Tick. stalledTicks counts the ticks in a row that
+	// have found the log standing still.
 	stalledTicks int
 	// yielding is until when leaderships are not given away again, of Node.now.
 	yielding map[*hosted.Replica]int64
 	// averseUntil is until when this node leaves the lead to others, of Node.now.
 	averseUntil int64
-	trouble     diskTrouble
+	trouble     trouble
 
 	// share is the smallest share of the reserve that may be used, a group.Share.
 	share atomic.Uint32
+}
+
+// New makes Disks.
+func New(n *hosted.Node, t *leadership.Transfers, tick, electionTimeout time.Duration) *Disks {
+	return &Disks{node: n, transfers: t, tick: tick, electionTimeout: electionTimeout,
+		yielding: make(map[*hosted.Replica]int64)}
 }
 
 // sharedReserve is for each share how many parts of the reserve entries leave (kept), and how many
@@ -64,96 +77,92 @@ var sharedReserve = [group.Shares]struct{ kept, least int64 }{
 	group.CollectionShare: {kept: 6, least: 7},
 }
 
-type diskTrouble int
+// trouble is what is wrong with the disks.
+type trouble int
 
 const (
-	diskGood diskTrouble = iota
-	// diskIsSlow: other nodes would lead better, and this one leads well enough if they cannot.
-	diskIsSlow
-	diskHasNoRoom
-	diskStandsStill
+	good trouble = iota
+	// slow: other nodes would lead better, and this one leads well enough if they cannot.
+	slow
+	noRoom
+	standsStill
 )
 
-// considerDisk is called with every tick.
-func (n *Node) considerDisk() {
-	d, now := &n.disk, n.base.Now()
-	room := n.roomForEntries()
-	room.None = n.base.DiskFull()
-	n.disk.share.Store(uint32(room.Takes))
-	n.host.SetRoom(room)
-	trouble := n.diskTrouble()
-	able := trouble <= diskIsSlow
+// Tick looks at the disks. It is called with every tick.
+func (d *Disks) Tick() {
+	n, now := d.node, d.node.Now()
+	room := d.roomForEntries()
+	room.None = n.DiskFull()
+	d.share.Store(uint32(room.Takes))
+	n.Host.SetRoom(room)
+	trouble := d.look()
+	able := trouble <= slow
 	if !able {
-		d.averseUntil = now + averseFor*int64(n.config.electionTimeout())
+		d.averseUntil = now + averseFor*int64(d.electionTimeout)
 	}
-	fit := n.health.Fit()
-	n.host.SetLeaderAverse(trouble != diskGood || now < d.averseUntil || !fit, able && fit)
+	fit := n.Health.Fit()
+	n.Host.SetLeaderAverse(trouble != good || now < d.averseUntil || !fit, able && fit)
 	if was := d.trouble; trouble != was {
 		d.trouble = trouble
-		if was <= diskIsSlow {
-			n.host.PingNow() // before anything is handed over, so that nothing is handed back
+		if was <= slow {
+			n.Host.PingNow() // before anything is handed over, so that nothing is handed back
 		}
 		switch {
-		case trouble == diskStandsStill:
-			n.log.Warn("the Raft log cannot be written; leaderships go to other nodes", "for",
-				n.host.Log().Writing().Round(time.Millisecond))
-		case was == diskStandsStill:
-			n.log.Info("the Raft log can be written again")
+		case trouble == standsStill:
+			n.Logger.Warn("the Raft log cannot be written; leaderships go to other nodes", "for",
+				n.Host.Log().Writing().Round(time.Millisecond))
+		case was == standsStill:
+			n.Logger.Info("the Raft log can be written again")
 		}
 	}
-	if trouble == diskGood || !fit {
+	if trouble == good || !fit {
 		return
 	}
-	rank, lag := n.leadsBetter, uint64(host.AnyLag)
+	rank, lag := d.leadsBetter, uint64(host.AnyLag)
 	if able {
 		// It can wait for a follower that lags.
-		rank, lag = n.leadsWell, host.NearlyAll
+		rank, lag = d.leadsWell, host.NearlyAll
 	}
-	budget, wakings := abdicationsPerCheck, wakingsPerCheck
+	budget, wakings := leadership.MaxAbdications, wakingsPerCheck
 	maps.DeleteFunc(d.yielding, func(_ *hosted.Replica, until int64) bool { return now >= until })
-	for _, h := range n.leaders.Led() {
+	for _, h := range n.Leaders.Led() {
 		if budget == 0 {
 			return
 		}
 		// What sleeps waits for no disk. What was given away and is here still waits for the
 		// transfer to end.
 		asleep := !h.Group.Awake()
-		if (trouble == diskStandsStill && asleep) || now < d.yielding[h] ||
-			(able && now < h.LedSince.Load()+slowKeepsFor*int64(n.config.electionTimeout())) {
+		if (trouble == standsStill && asleep) || now < d.yielding[h] ||
+			(able && now < h.LedSince.Load()+slowKeepsFor*int64(d.electionTimeout)) {
 			continue
 		}
 		if able && asleep {
 			// Its followers' progress is as old as its sleep. It is handed over at a later tick.
-			if wakings > 0 && n.host.Awake() < busyGroups && n.betterFor(h) {
+			if wakings > 0 && n.Host.Awake() < leadership.BusyGroups && d.betterFor(h) {
 				wakings--
 				h.Group.Wake()
 			}
 			continue
 		}
 		// A tick later than Raft's leader looks, at the same intervals, which followers are active.
-		d.yielding[h] = now + int64(n.config.electionTimeout()+n.config.Tick)
+		d.yielding[h] = now + int64(d.electionTimeout+d.tick)
 		budget--
-		n.giveAway(h, rank, lag, h.Replica.TransferLeader)
+		d.transfers.GiveAway(h, rank, lag, h.Replica.TransferLeader)
 	}
 }
 
 // betterFor says whether a partition has a replica on a node that would lead well.
-func (n *Node) betterFor(h *hosted.Replica) bool {
+func (d *Disks) betterFor(h *hosted.Replica) bool {
+	n := d.node
 	members := h.Replica.Configuration()
 	return slices.ContainsFunc(members.Members, func(m group.Member) bool {
-		return m.Host != uint64(n.config.ID) && members.Electable(m.Replica) &&
-			!n.host.PeerDown(m.Host) && n.leadsWell(m.Host) > 0
+		return m.Host != uint64(n.ID) && members.Electable(m.Replica) &&
+			!n.Host.PeerDown(m.Host) && d.leadsWell(m.Host) > 0
 	})
 }
 
-// DiskSlow says whether the log takes many times longer to sync than those of other nodes.
-func (n *Node) DiskSlow() bool {
-	slow, _ := n.host.DiskSlow()
-	return slow
-}
-
-// roomShare is the smallest share of the reserve of which entries may be proposed on a full disk.
-func (n *Node) roomShare() group.Share { return group.Share(n.disk.share.Load()) }
+// Share is the smallest share of the reserve of which entries may be proposed on a full disk.
+func (d *Disks) Share() group.Share { return group.Share(d.share.Load()) }
 
 // roomForEntries is how much of the disk may be taken for entries, and notes whether the reserve is
 // short. Both databases are on one disk, and what either is still to write counts for both: what is
@@ -161,8 +170,8 @@ func (n *Node) roomShare() group.Share { return group.Share(n.disk.share.Load())
 //
 // The free space is what the databases have seen: this goroutine must not wait for a disk that
 // stands still.
-func (n *Node) roomForEntries() (room host.Room) {
-	log, state := n.config.Log, n.config.State
+func (d *Disks) roomForEntries() (room host.Room) {
+	n, log, state := d.node, d.node.Log, d.node.State
 	reserve := int64(log.MinFreeBytes())
 	seen := log.FreeBytes()
 	if state.FreeAt() > log.FreeAt() {
@@ -172,7 +181,7 @@ func (n *Node) roomForEntries() (room host.Room) {
 	left := free - log.UnflushedBytes() - state.UnflushedBytes()
 	full := log.Full() || state.Full()
 	if reserve == 0 || free == 0 || left/nearReserves >= reserve {
-		n.base.DiskShort.Store(false)
+		n.DiskShort.Store(false)
 		if !full {
 			for share := range room.Bytes {
 				room.Bytes[share] = host.Unbounded
@@ -180,8 +189,8 @@ func (n *Node) roomForEntries() (room host.Room) {
 		}
 		return room
 	}
-	left -= n.host.UnappliedBytes()
-	n.base.DiskShort.Store(left < reserve)
+	left -= n.Host.UnappliedBytes()
+	n.DiskShort.Store(left < reserve)
 	// A compaction gives way: what it has taken counts as free for what leads to more room.
 	left += log.ScratchBytes() + state.ScratchBytes()
 	for share, of := range sharedReserve {
@@ -201,9 +210,10 @@ func (n *Node) roomForEntries() (room host.Room) {
 
 // leadsWell ranks hosts for a node whose disk is slow: one that does not want to lead is no better,
 // and one that is being taken out is to lead nothing.
-func (n *Node) leadsWell(host uint64) int {
-	if n.host.Clocks().Agrees(host) && !n.host.PeerLeaderAverse(host) &&
-		n.tables.Load().Node(keys.NodeID(host)).GetStatus() == clusterpb.NodeStatus_NODE_ACTIVE {
+func (d *Disks) leadsWell(host uint64) int {
+	n := d.node
+	if n.Host.Clocks().Agrees(host) && !n.Host.PeerLeaderAverse(host) &&
+		n.Table.Load().Node(keys.NodeID(host)).GetStatus() == clusterpb.NodeStatus_NODE_ACTIVE {
 		return 1
 	}
 	return 0
@@ -211,28 +221,30 @@ func (n *Node) leadsWell(host uint64) int {
 
 // leadsBetter ranks hosts for a node whose disk is no good: one whose disk was no good a moment ago
 // is better than this one.
-func (n *Node) leadsBetter(host uint64) int {
+func (d *Disks) leadsBetter(host uint64) int {
+	n := d.node
 	switch {
-	case !n.host.Clocks().Agrees(host):
-	case !n.host.PeerLeaderAverse(host):
+	case !n.Host.Clocks().Agrees(host):
+	case !n.Host.PeerLeaderAverse(host):
 		return 2
-	case n.host.PeerRecovering(host):
+	case n.Host.PeerRecovering(host):
 		return 1
 	}
 	return 0
 }
 
-func (n *Node) diskTrouble() diskTrouble {
-	if n.host.Log().Writing() < n.config.electionTimeout() {
-		n.disk.stalledTicks = 0
-	} else if n.disk.stalledTicks++; n.disk.stalledTicks >= stallTicks {
-		return diskStandsStill
+func (d *Disks) look() trouble {
+	n := d.node
+	if n.Host.Log().Writing() < d.electionTimeout {
+		d.stalledTicks = 0
+	} else if d.stalledTicks++; d.stalledTicks >= stallTicks {
+		return standsStill
 	}
-	if n.base.DiskFull() {
-		return diskHasNoRoom
+	if n.DiskFull() {
+		return noRoom
 	}
-	if slow, _ := n.host.DiskSlow(); slow {
-		return diskIsSlow
+	if isSlow, _ := n.Host.DiskSlow(); isSlow {
+		return slow
 	}
-	return diskGood
+	return good
 }

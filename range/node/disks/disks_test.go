@@ -1,4 +1,4 @@
-package node
+package disks
 
 import (
 	"testing"
@@ -40,14 +40,13 @@ func TestRoomForEntriesOnTheDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer h.Close()
-		n := &Node{host: h, base: &hosted.Node{Log: log, State: state}}
-		n.config.Log, n.config.State = log, state
+		d := New(&hosted.Node{Host: h, Log: log, State: state}, nil, time.Second, time.Second)
 		want := func(least, most int64, full bool) {
 			t.Helper()
-			room := n.roomForEntries().Bytes[group.NoShare]
-			if room < least || room > most || n.base.DiskFull() != full {
+			room := d.roomForEntries().Bytes[group.NoShare]
+			if room < least || room > most || d.node.DiskFull() != full {
 				t.Errorf("there is room for %d bytes, want %d to %d; full: %t", room, least, most,
-					n.base.DiskFull())
+					d.node.DiskFull())
 			}
 		}
 		const kept = reserve - reserve/spareRoom

@@ -1,12 +1,15 @@
-package node
+package clocks
 
 import (
 	"fmt"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/alarm"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -32,9 +35,21 @@ import (
 // mostFutureReads is how many requests wait at most; more are refused.
 const mostFutureReads = 4096
 
-// futureReads are the requests that wait for the physical clock.
-type futureReads struct {
-	mu struct {
+// Server answers the requests that do not wait any more.
+type Server interface {
+	// Resume goes on with a request.
+	Resume(config.Pending)
+	// Refuse answers a request that does not run.
+	Refuse(q *kvpb.Request, e *kvpb.Error, reply func(*kvpb.Response))
+}
+
+// FutureReads are the requests that wait for the physical clock.
+type FutureReads struct {
+	node   *hosted.Node
+	server Server
+	after  func(time.Duration, func()) alarm.Timer
+	count  prometheus.Counter
+	mu     struct {
 		sync.Mutex
 		closed  bool
 		waiting map[*futureRead]struct{}
@@ -49,11 +64,19 @@ type futureRead struct {
 	timer   alarm.Timer
 }
 
-// putAside takes the requests out of a batch that have to wait, and returns the others. The batch
+// NewFutureReads makes FutureReads. after calls a function when a time has passed.
+func NewFutureReads(n *hosted.Node, s Server,
+	after func(time.Duration, func()) alarm.Timer) *FutureReads {
+	return &FutureReads{node: n, server: s, after: after, count: n.Metrics.Counter(
+		"future_timestamp_requests_total", "Requests that waited, or were refused, because they named "+
+			"timestamps too far ahead of this server's clock.")}
+}
+
+// PutAside takes the requests out of a batch that have to wait, and returns the others. The batch
 // is not changed.
-func (n *Node) putAside(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response),
-	arrived time.Time) []*kvpb.Request {
-	clock := n.config.Clock
+func (a *FutureReads) PutAside(client uint64, batch []*kvpb.Request,
+	reply func(*kvpb.Response), arrived time.Time) []*kvpb.Request {
+	clock := a.node.Clock
 	horizon := clock.Physical() + int64(clock.MaxAhead())
 	for i, q := range batch {
 		if command.Of(q).LatestNamed(q) <= horizon {
@@ -64,13 +87,13 @@ func (n *Node) putAside(client uint64, batch []*kvpb.Request, reply func(*kvpb.R
 			at := hlc.Timestamp{Wall: command.Of(q).LatestNamed(q)}
 			switch wait := clock.Delay(at); {
 			case wait > 0 && !command.Of(q).ReadOnly():
-				n.metrics.ahead.Inc()
-				n.tooEarly(q, fmt.Sprintf("node %s: a write names a timestamp that is ahead of "+
+				a.count.Inc()
+				a.tooEarly(q, fmt.Sprintf("node %s: a write names a timestamp that is ahead of "+
 					"this node's clock by more than clocks may differ; "+
-					"it can run in %s", n.config.ID, wait.Round(time.Millisecond)), reply)
+					"it can run in %s", a.node.ID, wait.Round(time.Millisecond)), reply)
 				continue
 			case wait > 0:
-				n.futureReads.hold(n, &futureRead{request: config.Pending{Client: client, Request: q,
+				a.hold(&futureRead{request: config.Pending{Client: client, Request: q,
 					Reply: reply, Arrived: arrived}, at: at}, wait)
 				continue
 			}
@@ -82,18 +105,18 @@ func (n *Node) putAside(client uint64, batch []*kvpb.Request, reply func(*kvpb.R
 }
 
 // hold puts a request aside.
-func (a *futureReads) hold(n *Node, h *futureRead, wait time.Duration) {
+func (a *FutureReads) hold(h *futureRead, wait time.Duration) {
 	a.mu.Lock()
 	if a.mu.closed || len(a.mu.waiting) >= mostFutureReads {
 		closed := a.mu.closed
 		a.mu.Unlock()
 		if closed {
-			n.refuseFutureRead(h)
+			a.refuseClosing(h)
 			return
 		}
-		n.tooEarly(h.request.Request, fmt.Sprintf("node %s: too many requests name timestamps "+
+		a.tooEarly(h.request.Request, fmt.Sprintf("node %s: too many requests name timestamps "+
 			"that are ahead of its clock; "+
-			"check the time synchronisation of the servers", n.config.ID), h.request.Reply)
+			"check the time synchronisation of the servers", a.node.ID), h.request.Reply)
 		return
 	}
 	if a.mu.waiting == nil {
@@ -101,19 +124,19 @@ func (a *futureReads) hold(n *Node, h *futureRead, wait time.Duration) {
 	}
 	a.mu.waiting[h] = struct{}{}
 	h.request.Request = wire.CloneRequest(h.request.Request)
-	n.metrics.ahead.Inc()
-	h.timer = n.config.AfterFunc(wait, func() { a.resume(n, h) })
+	a.count.Inc()
+	h.timer = a.after(wait, func() { a.resume(h) })
 	a.mu.Unlock()
 }
 
 // resume hands a request on, if its time has come.
-func (a *futureReads) resume(n *Node, h *futureRead) {
+func (a *FutureReads) resume(h *futureRead) {
 	a.mu.Lock()
 	if _, still := a.mu.waiting[h]; !still {
 		a.mu.Unlock()
 		return
 	}
-	if wait := n.config.Clock.Delay(h.at); wait > 0 {
+	if wait := a.node.Clock.Delay(h.at); wait > 0 {
 		h.timer.Reset(max(wait, minFutureWait)) // timers run by another clock
 		a.mu.Unlock()
 		return
@@ -122,15 +145,15 @@ func (a *futureReads) resume(n *Node, h *futureRead) {
 	a.running.Add(1)
 	a.mu.Unlock()
 	defer a.running.Done()
-	n.resume(h.request)
+	a.server.Resume(h.request)
 }
 
 // minFutureWait comes before another look at the clock.
 const minFutureWait = 100 * time.Microsecond
 
-// close refuses what waits, and from now on all that would. It returns when what was being handed
+// Close refuses what waits, and from now on all that would. It returns when what was being handed
 // on has been.
-func (a *futureReads) close(n *Node) {
+func (a *FutureReads) Close() {
 	a.mu.Lock()
 	a.mu.closed = true
 	held := a.mu.waiting
@@ -140,20 +163,20 @@ func (a *futureReads) close(n *Node) {
 	}
 	a.mu.Unlock()
 	for h := range held {
-		n.refuseFutureRead(h)
+		a.refuseClosing(h)
 	}
 	a.running.Wait()
 }
 
 // tooEarly refuses a request because of a clock. For the sender it is as if the node had no room:
 // it waits, and sends it here again.
-func (n *Node) tooEarly(q *kvpb.Request, message string, reply func(*kvpb.Response)) {
-	n.refuseFor(q, &kvpb.Error{Code: kvpb.ErrorCode_OVERLOADED, Message: message,
+func (a *FutureReads) tooEarly(q *kvpb.Request, message string, reply func(*kvpb.Response)) {
+	a.server.Refuse(q, &kvpb.Error{Code: kvpb.ErrorCode_OVERLOADED, Message: message,
 		Cause: kvpb.ErrorCause_CAUSE_CLOCKS}, reply)
 }
 
-// refuseFutureRead answers a request that does not run because the node is closing.
-func (n *Node) refuseFutureRead(h *futureRead) {
-	n.refuse(h.request.Request, kvpb.ErrorCode_NODE_UNHEALTHY,
-		fmt.Sprintf("node %s is closing", n.config.ID), h.request.Reply)
+// refuseClosing answers a request that does not run because the node is closing.
+func (a *FutureReads) refuseClosing(h *futureRead) {
+	a.server.Refuse(h.request.Request, &kvpb.Error{Code: kvpb.ErrorCode_NODE_UNHEALTHY,
+		Message: fmt.Sprintf("node %s is closing", a.node.ID)}, h.request.Reply)
 }

@@ -1,0 +1,58 @@
+package disks
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
+	"github.com/tidemarkdb/tidemark/range/node/task"
+)
+
+// Flusher has the state flushed when much of it is not durable. The state flushes by itself when a
+// memtable is full; but then only: what was applied to it may lie in memory for days, and the logs
+// keep all of it for the case of a crash.
+type Flusher struct {
+	node  *hosted.Node
+	limit int64
+	// bytes is about how much was applied since the last flush that was asked for here.
+	bytes atomic.Int64
+	wake  task.Signal
+
+	flushes prometheus.Counter
+}
+
+// NewFlusher makes a Flusher that lets so many bytes be applied before it has the state flushed.
+func NewFlusher(n *hosted.Node, limit int64) *Flusher {
+	return &Flusher{node: n, limit: limit, wake: task.NewSignal(),
+		flushes: n.Metrics.Counter("state_flushes_total",
+			"Flushes of the state that were asked for because much was not durable.")}
+}
+
+// Applied counts what an apply worker wrote.
+func (f *Flusher) Applied(bytes int64) {
+	if f.bytes.Add(bytes) >= f.limit {
+		f.wake.Send()
+	}
+}
+
+// Run flushes until the context ends.
+func (f *Flusher) Run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.wake:
+		}
+		if f.bytes.Load() < f.limit {
+			continue
+		}
+		f.bytes.Store(0)
+		if err := f.node.State.AsyncFlush(); err != nil {
+			f.node.Logger.Warn("flushing the state", "error", err)
+			continue
+		}
+		f.flushes.Inc()
+	}
+}
