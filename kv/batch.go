@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tidemarkdb/tidemark/kv/internal/conn"
+	"github.com/tidemarkdb/tidemark/kv/internal/reader"
 	"github.com/tidemarkdb/tidemark/kv/internal/writes"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
@@ -87,10 +89,6 @@ func (b *Batch) add(o *kvpb.WriteOperation, wrong string) *Batch {
 	return b
 }
 
-// errElsewhere is how a prepared call says that its keys are not all in the partition that it is
-// about to go to.
-var errElsewhere = errors.New("the keys are not in one partition any more")
-
 // Commit writes the batch and returns the version of all its writes. An empty batch commits to
 // nothing, with a zero version.
 func (b *Batch) Commit(ctx context.Context) (Timestamp, error) {
@@ -117,21 +115,21 @@ func (b *Batch) Commit(ctx context.Context) (Timestamp, error) {
 		Keyspace: ks.ID,
 		Key:      b.operations[0].Key,
 		Write:    true,
-		Slack:    lockSlack,
+		Slack:    conn.LockSlack,
 		Identity: new(route.Identity),
 		Request: &kvpb.Request{Command: &kvpb.Request_WriteBatch{
 			WriteBatch: &kvpb.WriteBatchRequest{Operations: b.operations}}},
 		Prepare: route.PreparerFunc(func(p *route.Partition, _ route.Leader) error {
 			var elsewhere bool
 			if elsewhere, cross = b.crosses(p); elsewhere {
-				return errElsewhere
+				return reader.ErrElsewhere
 			}
 			return nil
 		}),
 	}
 	answer, err := k.client.conn.Sender.Do(ctx, &call)
 	var failed *route.Error
-	if errors.As(err, &failed) && failed.Cause == errElsewhere {
+	if errors.As(err, &failed) && failed.Cause == reader.ErrElsewhere {
 		if cross != nil {
 			return Timestamp{}, cross
 		}

@@ -163,7 +163,7 @@ func (k *Keyspace) beginChanges(ctx context.Context, q *changesQuery,
 	id keys.KeyspaceID) (now bool, err error) {
 	ctx, cancel := k.client.conn.Bound(ctx)
 	defer cancel()
-	if _, err := k.client.conn.Sender.PartitionsOf(ctx, id, q.span); err != nil {
+	if _, err := k.client.conn.Sender.PartitionsOf(ctx, id, q.Span); err != nil {
 		return false, err
 	}
 	if !q.hasSince {

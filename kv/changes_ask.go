@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/kv/internal/changes"
+	"github.com/tidemarkdb/tidemark/kv/internal/reader"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -40,7 +41,7 @@ type partitionAsker struct {
 
 func newPartitionAsker(k *Keyspace, ks *route.Keyspace, q *changesQuery) *partitionAsker {
 	return &partitionAsker{keyspace: k, id: ks.ID, hashed: ks.Hashed(),
-		hashes: ks.Info.GetHashPartitions(), span: q.span,
+		hashes: ks.Info.GetHashPartitions(), span: q.Span,
 		wait: feedWait + time.Duration(ks.Info.GetClosedTimestampLagMillis())*time.Millisecond}
 }
 
@@ -98,7 +99,8 @@ func (a *partitionAsker) Ask(ctx context.Context, q changes.Question) (changes.A
 	ctx, cancel := context.WithTimeout(ctx, feedTimeout)
 	defer cancel()
 	hash, rest := unplaced(q.Span)
-	t := &pager{keyspace: a.keyspace, id: a.id, hashed: a.hashed, hash: hash, rest: rest}
+	t := reader.NewPager(reader.Keyspace{Conn: a.keyspace.client.conn, ID: a.id, Hashed: a.hashed},
+		hash, rest)
 	asked := &kvpb.ChangesRequest{After: toWire(q.After), LimitBytes: uint32(q.Limit),
 		IdleMicros: uint64(min(q.Idle, feedHold).Microseconds())}
 	if !q.Head.IsZero() {
@@ -109,7 +111,7 @@ func (a *partitionAsker) Ask(ctx context.Context, q changes.Question) (changes.A
 		asked.Upto = toWire(q.Upto)
 		near.AtLeast, near.At = hlc.Timestamp{}, q.Upto
 	}
-	call := t.call(&kvpb.Request{Command: &kvpb.Request_Changes{Changes: asked}},
+	call := t.Call(&kvpb.Request{Command: &kvpb.Request_Changes{Changes: asked}},
 		func(_ *route.Partition, _ route.Leader, span keys.Span) {
 			asked.Start, asked.End = span.Start, span.End
 		})
@@ -136,7 +138,7 @@ func (a *partitionAsker) answer(hash uint32, rest keys.Span, q *changes.Question
 	if out.More {
 		resume, version := r.GetResume(), fromWire(r.GetResumeVersion())
 		within := bytes.Equal(resume, rest.Start) && q.Head.Less(version)
-		if !span.Contains(resume) || !within && !leadsOn(rest, false, resume) {
+		if !span.Contains(resume) || !within && !reader.LeadsOn(rest, false, resume) {
 			return wrong("the node answered with a resume key that does not lead on: " +
 				keys.Pretty(resume))
 		}

@@ -67,7 +67,7 @@ func (k *Keyspace) beginConsumer(ctx context.Context, q *changesQuery) (isNew bo
 	if errors.Is(err, ErrConsumerNotFound) {
 		var existed bool
 		// Another loop may make it at the same time: then this one goes on from what that has made.
-		options := append(slices.Clone(q.consumerOptions), consumerOf(q.span), onlyNew())
+		options := append(slices.Clone(q.consumerOptions), consumerOf(q.Span), onlyNew())
 		info, existed, err = k.setConsumer(ctx, q.consumer, q.since, options...)
 		if err != nil || !existed {
 			return true, err
@@ -84,10 +84,10 @@ func (k *Keyspace) beginConsumer(ctx context.Context, q *changesQuery) (isNew bo
 				"which is " + info.Keep.String(),
 			Advice: "read the keyspace as of some moment, and have the consumer begin anew from there",
 			wraps:  []error{ErrTimestampTooOld}}
-	case !span.Equal(q.span):
+	case !span.Equal(q.Span):
 		return false, &Error{Op: "changes", Keyspace: k.name,
 			Message: "the consumer " + q.consumer + " is of " + keys.DescribeSpan(span) + ", and this " +
-				"feed of " + keys.DescribeSpan(q.span),
+				"feed of " + keys.DescribeSpan(q.Span),
 			Advice: "give this feed another name, or delete the consumer or reset it with these keys, " +
 				"and read them as of some moment first",
 			wraps: []error{ErrInvalidArgument}}
@@ -100,7 +100,7 @@ func (k *Keyspace) beginConsumer(ctx context.Context, q *changesQuery) (isNew bo
 // with an error after which the feed is to end.
 func (k *Keyspace) consume(ctx context.Context, q *changesQuery, failed func(error),
 	end func(error)) *consumed {
-	name, span := q.consumer, q.span
+	name, span := q.consumer, q.Span
 	return consume(ctx, func(ctx context.Context, at Timestamp) error {
 		// If the consumer was deleted meanwhile it is made again, of the same keys.
 		_, err := k.SetConsumer(ctx, name, at, consumerOf(span))

@@ -76,13 +76,14 @@ func ResetPosition() ConsumerOption {
 
 // consumer makes the keys those that a consumer is of.
 func (o SpanOption) consumer(r *clusterpb.SetConsumerRequest) error {
-	q := query{span: keys.Span{Start: r.Span.GetStart(), End: r.Span.GetEnd()}}
+	var q query
+	q.Span = keys.Span{Start: r.Span.GetStart(), End: r.Span.GetEnd()}
 	o.apply(&q)
 	if q.bad != "" {
 		return errors.New(q.bad)
 	}
-	r.Span = &clusterpb.ConsumerSpan{Start: q.span.Start, End: q.span.End}
-	return keys.ValidateConsumerSpan(q.span)
+	r.Span = &clusterpb.ConsumerSpan{Start: q.Span.Start, End: q.Span.End}
+	return keys.ValidateConsumerSpan(q.Span)
 }
 
 // consumerOf says which keys a consumer is of.

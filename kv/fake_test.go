@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tidemarkdb/tidemark/bench/proof/fakeserver"
+	"github.com/tidemarkdb/tidemark/kv/internal/reader"
 )
 
 // fakeCluster is a fake cluster that clients are opened to.
@@ -27,3 +28,6 @@ func (c *fakeCluster) tryOpen(ctx context.Context, endpoints []string,
 	options ...Option) (*Client, error) {
 	return Open(ctx, endpoints, append([]Option{Dialer(c.Dialer("client"))}, options...)...)
 }
+
+// leaderWait is how long a read waits at its beginning for partitions without a leader.
+const leaderWait = reader.LeaderWait

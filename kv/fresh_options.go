@@ -1,6 +1,14 @@
 package kv
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/kv/internal/reader"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route"
+)
 
 // NearestStaleness is how old what Nearest reads may be, beyond the keyspace's ClosedLag, unless
 // MaxStaleness says otherwise.
@@ -150,4 +158,67 @@ func (f *freshness) conflict(hasAt bool) string {
 			"or the other"
 	}
 	return ""
+}
+
+// sessionWait is how long a replica waits for what the session has seen.
+const sessionWait = 100 * time.Millisecond
+
+// followerRead is a linearisable call whose data comes from replicas.
+var followerRead = &reader.Near{Linearizable: true}
+
+// nearRead begins a call that any replica may answer; nil if only leaders may.
+func (c *Client) nearRead(ctx context.Context, ks *route.Keyspace,
+	q *query) (*reader.Near, error) {
+	f := &q.fresh
+	if !f.near() {
+		return nil, nil
+	}
+	if f.linearizable {
+		return followerRead, nil
+	}
+	n := &reader.Near{}
+	switch {
+	case q.HasAt:
+		n.Near.Freshness = route.FreshExact
+		return n, nil
+	case f.any:
+		n.Near.Freshness = route.FreshAny
+		return n, nil
+	case f.own:
+		n.Near.Freshness, n.Near.Wait = route.FreshSession, sessionWait
+		n.Near.AtLeast = c.conn.Sender.Clock.Seen()
+	case f.bounded:
+		n.Near.Freshness = route.FreshBounded
+	default:
+		n.Near.Freshness = route.FreshNearest
+	}
+	within := f.within
+	if !f.bounded {
+		if f.own && !f.nearest {
+			return n, nil
+		}
+		within = NearestStaleness +
+			time.Duration(ks.Info.GetClosedTimestampLagMillis())*time.Millisecond
+	}
+	earliest, latest, err := c.conn.Clocks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	least := latest.Add(-within)
+	if !least.Less(earliest) {
+		return nil, nil // nothing but the latest state is sure to be so fresh
+	}
+	n.Near.AtLeast = hlc.Max(n.Near.AtLeast, least)
+	return n, nil
+}
+
+// note fills in what a read tells of its moment. latest: leaders answered with the latest state.
+func (c *Client) note(q *query, began time.Time, at Timestamp, node keys.NodeID, latest bool) {
+	if q.info == nil {
+		return
+	}
+	*q.info = ReadInfo{At: at, Node: uint64(node), Age: c.conn.Age(at)}
+	if latest {
+		q.info.Age = time.Since(began)
+	}
 }

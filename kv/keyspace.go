@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/kv/internal/conn"
+	"github.com/tidemarkdb/tidemark/kv/internal/reader"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -67,6 +69,39 @@ func (k *Keyspace) Get(ctx context.Context, key []byte, options ...GetOption) (P
 		Expires: expiryOf(r.Expires)}, nil
 }
 
+// get reads a key, for a call that any replica may answer if n is not nil, and tells when.
+func (k *Keyspace) get(ctx context.Context, ks *route.Keyspace, key []byte, q *query,
+	n *reader.Near) (route.Answer, error) {
+	began := time.Now()
+	get := &kvpb.GetRequest{Key: key}
+	if q.HasAt {
+		get.At = toWire(q.At)
+	}
+	call := &route.Call{Keyspace: ks.ID, Key: key, Slack: conn.LockSlack,
+		Request: &kvpb.Request{Command: &kvpb.Request_Get{Get: get}}}
+	if q.info != nil && !q.HasAt {
+		call.Prepare = route.PreparerFunc(func(_ *route.Partition, l route.Leader) error {
+			get.Context = nil
+			if l.Term != 0 { // a leader says when it has read if there is a context
+				get.Context = &kvpb.ReadContext{Movable: true}
+			}
+			return nil
+		})
+	}
+	answer, err := n.Do(ctx, k.client.conn.Sender, call, reader.Part{At: q.At, Whole: true})
+	if err != nil {
+		return answer, err
+	}
+	at := q.At
+	if !q.HasAt {
+		if at = fromWire(answer.ReadAt); at.IsZero() {
+			at = fromWire(answer.GetGet().GetAt())
+		}
+	}
+	k.client.note(q, began, at, answer.Node, answer.Term != 0 && !q.HasAt)
+	return answer, nil
+}
+
 // Put writes the value of a key and returns its version.
 func (k *Keyspace) Put(ctx context.Context, key, value []byte, options ...WriteOption) (Timestamp,
 	error) {
@@ -121,7 +156,7 @@ func (k *Keyspace) one(ctx context.Context, op string, key []byte, write bool,
 		return route.Answer{}, err
 	}
 	answer, err := k.client.conn.Sender.Do(ctx,
-		&route.Call{Keyspace: ks.ID, Key: key, Write: write, Slack: lockSlack, Request: r})
+		&route.Call{Keyspace: ks.ID, Key: key, Write: write, Slack: conn.LockSlack, Request: r})
 	if err != nil {
 		return route.Answer{}, wrap(op, k.name, key, err)
 	}
@@ -147,6 +182,11 @@ func isCode(err error, code kvpb.ErrorCode) (Timestamp, bool) {
 		return r.Timestamp, true
 	}
 	return Timestamp{}, false
+}
+
+// reader is the keyspace as reads see it.
+func (k *Keyspace) reader(ks *route.Keyspace) reader.Keyspace {
+	return reader.Keyspace{Conn: k.client.conn, ID: ks.ID, Hashed: ks.Hashed()}
 }
 
 // PartitionOf is the id of the partition that holds the key at present, as far as the client knows.
@@ -209,10 +249,13 @@ func (p Pair) Exists() bool { return !p.Version.IsZero() }
 // clone copies and keeps nil.
 func clone(b []byte) []byte { return bytes.Clone(b) }
 
-// pairOf copies a pair out of the message that brought it, so that a kept pair does not keep the
+// pairOf copies a row out of the message that brought it, so that a kept pair does not keep the
 // message; with one allocation, and capacities that keep appends to one slice from running into the
-// other.
+// other. A row without a version has no value.
 func pairOf(p *wire.Row) Pair {
+	if p.Version.IsZero() {
+		return Pair{Key: clone(p.Key)}
+	}
 	k, n := len(p.Key), len(p.Key)+len(p.Value)
 	buf := make([]byte, n)
 	copy(buf, p.Key)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv/internal/conn"
+	"github.com/tidemarkdb/tidemark/kv/internal/reader"
 	"github.com/tidemarkdb/tidemark/kv/internal/sorting"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
@@ -246,13 +247,13 @@ type loadBlock struct {
 // sendBlock brings a block to its partition, and to several if that has split meanwhile.
 func (l *loader) sendBlock(ctx context.Context, b *loadBlock, identity *route.Identity) error {
 	call := route.Call{
-		Keyspace: l.id, Key: b.first, Write: true, Slack: lockSlack, Identity: identity,
+		Keyspace: l.id, Key: b.first, Write: true, Slack: conn.LockSlack, Identity: identity,
 		Request: &kvpb.Request{Command: &kvpb.Request_Load{Load: &kvpb.LoadRequest{Block: b.data,
 			First: b.first, Last: b.last, Records: uint32(b.records), Size: b.size,
 			Ttl: int64(l.settings.writes.lifetime)}}},
 		Prepare: route.PreparerFunc(func(p *route.Partition, _ route.Leader) error {
 			if !p.Span.Contains(b.last) {
-				return errElsewhere
+				return reader.ErrElsewhere
 			}
 			return nil
 		}),
@@ -268,7 +269,7 @@ func (l *loader) sendBlock(ctx context.Context, b *loadBlock, identity *route.Id
 			r := answer.GetLoad()
 			l.written(uint64(r.GetWritten()), uint64(r.GetPresent()))
 			return nil
-		case errors.As(err, &failed) && failed.Cause == errElsewhere:
+		case errors.As(err, &failed) && failed.Cause == reader.ErrElsewhere:
 			return l.cutAgain(ctx, b, identity)
 		case ctx.Err() != nil:
 			return context.Cause(ctx)

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tidemarkdb/tidemark/bench/proof/fakeserver"
+	"github.com/tidemarkdb/tidemark/kv/internal/reader"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -39,16 +40,16 @@ func (m *model) clone() map[string]string {
 func expected(content map[string]string, q *query) []string {
 	var out []string
 	for key := range content {
-		if q.span.Contains([]byte(key)) && !q.empty() {
+		if q.Span.Contains([]byte(key)) && !q.empty() {
 			out = append(out, key)
 		}
 	}
 	slices.Sort(out)
-	if q.reverse {
+	if q.Reverse {
 		slices.Reverse(out)
 	}
-	if q.limit > 0 && len(out) > q.limit {
-		out = out[:q.limit]
+	if q.Limit > 0 && len(out) > q.Limit {
+		out = out[:q.Limit]
 	}
 	return out
 }
@@ -228,9 +229,9 @@ func runModel(t *testing.T, rt *rapid.T) {
 		"scan": func(rt *rapid.T) {
 			options, q := drawScan(rt, key, m)
 			content := m.now
-			if q.hasAt {
+			if q.HasAt {
 				content = m.moments[slices.IndexFunc(m.moments, func(x moment) bool {
-					return x.at == q.at
+					return x.at == q.At
 				})].content
 			}
 			got, err := drain(ks.Scan(ctx, options...))
@@ -240,11 +241,11 @@ func runModel(t *testing.T, rt *rapid.T) {
 				rt.Fatalf("scan %+v: %q, want %q", q, keysOf(got), want)
 			}
 			for i, p := range got {
-				if string(p.Key) != want[i] || !q.keysOnly && string(p.Value) != content[want[i]] {
+				if string(p.Key) != want[i] || !q.KeysOnly && string(p.Value) != content[want[i]] {
 					rt.Fatalf("scan %+v: row %d is %q %q, want %q", q, i, p.Key, p.Value, want[i])
 				}
 			}
-			if !q.reverse && q.limit == 0 {
+			if !q.Reverse && q.Limit == 0 {
 				count := []CountOption{}
 				for _, o := range options {
 					if o, ok := o.(CountOption); ok {
@@ -335,7 +336,7 @@ func runModel(t *testing.T, rt *rapid.T) {
 					rt.Fatalf("batch get in a view %q: %+v, want %q, %t", all[i], p, v, exists)
 				}
 			}
-			q := &query{reverse: true}
+			q := &query{Query: reader.Query{Reverse: true}}
 			From(from).scan(q)
 			if want := expected(m.now, q); !slices.Equal(keysOf(rows), want) || n != uint64(len(m.now)) {
 				rt.Fatalf("a view from %q: %q of %d, want %q of %d", from, keysOf(rows), n, want,
@@ -395,7 +396,7 @@ func drawScan(rt *rapid.T, key *rapid.Generator[[]byte], m *model) ([]ScanOption
 		for _, o := range options {
 			o.scan(q)
 		}
-		if bytes.Compare(q.span.Start, to) <= 0 {
+		if bytes.Compare(q.Span.Start, to) <= 0 {
 			options = append(options, To(to))
 		}
 	}

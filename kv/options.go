@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv/internal/conn"
+	"github.com/tidemarkdb/tidemark/kv/internal/reader"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route/identity"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
@@ -116,16 +117,10 @@ func Random(random func() uint64) Option {
 
 // query is what the options of a read, or a range deletion, add up to.
 type query struct {
-	span     keys.Span
+	reader.Query
 	explicit bool // a span was asked for
 	prefixed bool
 	bounded  bool
-	at       Timestamp
-	hasAt    bool
-	limit    int
-	reverse  bool
-	keysOnly bool
-	pageSize int
 	fresh    freshness
 	// info is what ReadAt fills in; nil: nothing.
 	info *ReadInfo
@@ -156,7 +151,7 @@ func (o SpanOption) deleteRange(q *query) { o.apply(q) }
 type TimeOption struct{ at Timestamp }
 
 func (o TimeOption) apply(q *query) {
-	q.at, q.hasAt = o.at, true
+	q.At, q.HasAt = o.at, true
 	if o.at.Wall <= 0 {
 		q.bad = "At with an unset timestamp"
 	}
@@ -175,7 +170,7 @@ func Prefix(p []byte) SpanOption {
 	p = clone(p)
 	return SpanOption{func(q *query) {
 		q.explicit, q.prefixed = true, true
-		q.span = q.span.Intersect(keys.PrefixSpan(p))
+		q.Span = q.Span.Intersect(keys.PrefixSpan(p))
 	}}
 }
 
@@ -184,7 +179,7 @@ func From(k []byte) SpanOption {
 	k = clone(k)
 	return SpanOption{func(q *query) {
 		q.explicit, q.bounded = true, true
-		q.span = q.span.Intersect(keys.Span{Start: k})
+		q.Span = q.Span.Intersect(keys.Span{Start: k})
 	}}
 }
 
@@ -196,7 +191,7 @@ func To(k []byte) SpanOption {
 		if len(k) == 0 {
 			q.bad = "To with an empty key: nothing lies below it; leave To out to go to the end"
 		}
-		q.span = q.span.Intersect(keys.Span{End: k})
+		q.Span = q.Span.Intersect(keys.Span{End: k})
 	}}
 }
 
@@ -214,7 +209,7 @@ func AtTime(t time.Time) TimeOption { return TimeOption{TimestampOf(t)} }
 // Limit ends the scan after n rows; 0 is no limit.
 func Limit(n int) ShapeOption {
 	return ShapeOption{func(q *query) {
-		q.limit = n
+		q.Limit = n
 		if n < 0 {
 			q.bad = "Limit must not be below 0; 0 is no limit"
 		}
@@ -222,16 +217,16 @@ func Limit(n int) ShapeOption {
 }
 
 // Reverse scans from the highest key down.
-func Reverse() ShapeOption { return ShapeOption{func(q *query) { q.reverse = true }} }
+func Reverse() ShapeOption { return ShapeOption{func(q *query) { q.Reverse = true }} }
 
 // KeysOnly leaves the values out; versions are there.
-func KeysOnly() ShapeOption { return ShapeOption{func(q *query) { q.keysOnly = true }} }
+func KeysOnly() ShapeOption { return ShapeOption{func(q *query) { q.KeysOnly = true }} }
 
 // PageSize is the greatest number of rows that travel in one page. The client chooses well by
 // itself: small pages first, then larger ones.
 func PageSize(n int) ShapeOption {
 	return ShapeOption{func(q *query) {
-		q.pageSize = n
+		q.PageSize = n
 		if n <= 0 {
 			q.bad = "PageSize must be above 0"
 		}
@@ -243,12 +238,12 @@ func (q *query) check() string {
 	switch {
 	case q.bad != "":
 		return q.bad
-	case q.fresh.conflict(q.hasAt) != "":
-		return q.fresh.conflict(q.hasAt)
-	case q.bounded && !q.prefixed && q.span.End != nil && bytes.Compare(q.span.Start, q.span.End) > 0:
-		return "From " + keys.Pretty(q.span.Start) + " lies above To " + keys.Pretty(q.span.End)
+	case q.fresh.conflict(q.HasAt) != "":
+		return q.fresh.conflict(q.HasAt)
+	case q.bounded && !q.prefixed && q.Span.End != nil && bytes.Compare(q.Span.Start, q.Span.End) > 0:
+		return "From " + keys.Pretty(q.Span.Start) + " lies above To " + keys.Pretty(q.Span.End)
 	}
 	return ""
 }
 
-func (q *query) empty() bool { return q.span.Empty() }
+func (q *query) empty() bool { return q.Span.Empty() }

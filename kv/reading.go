@@ -5,9 +5,10 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/kv/internal/conn"
+	"github.com/tidemarkdb/tidemark/kv/internal/reader"
 	"github.com/tidemarkdb/tidemark/kv/internal/reads"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
@@ -38,7 +39,7 @@ type reading struct {
 	id    []byte
 	begun Timestamp
 	// near is set if replicas answer what leaders admit (LinearizableFollower).
-	near *nearRead
+	near *reader.Near
 
 	// at is the moment; zero before the first read.
 	at Timestamp
@@ -139,6 +140,27 @@ func (r *reading) context(p *route.Partition, node keys.NodeID,
 	return c
 }
 
+// readingRole is a reading as package reader knows it.
+type readingRole reading
+
+// Context implements reader.Reading.
+func (r *readingRole) Context(p *route.Partition, node keys.NodeID,
+	movable, certain bool) *kvpb.ReadContext {
+	return (*reading)(r).context(p, node, movable, certain)
+}
+
+// Answered implements reader.Reading.
+func (r *readingRole) Answered(a route.Answer) { (*reading)(r).answered(a) }
+
+// Heard implements reader.Reading.
+func (r *readingRole) Heard(node keys.NodeID, now *kvpb.Timestamp) { (*reading)(r).heard(node, now) }
+
+// ReadAt implements reader.Reading.
+func (r *readingRole) ReadAt(a route.Answer, at Timestamp, movable bool) (Timestamp, error) {
+	err := (*reading)(r).readAt(a, at, movable)
+	return r.at, err
+}
+
 // limitTo moves the end of the uncertainty interval.
 func (r *reading) limitTo(limit Timestamp) {
 	r.mu.Lock()
@@ -216,12 +238,12 @@ func (r *reading) beginLate(ctx context.Context) error {
 // beginIn makes sure that there is a moment, for a View whose first read is of a span of several
 // partitions. Nothing is uncertain in the span then. certain is false if that is not so, because
 // something was read before; or for a transaction, whose own locks may be in the span.
-func (r *reading) beginIn(ctx context.Context, k *Keyspace, id keys.KeyspaceID,
+func (r *reading) beginIn(ctx context.Context, k reader.Keyspace,
 	span keys.Span) (certain bool, err error) {
 	if r.id != nil || !r.at.IsZero() {
 		return false, r.begin(ctx)
 	}
-	_, at, err := k.moment(ctx, id, span, r.heard)
+	_, at, err := k.Moment(ctx, span, r.heard)
 	if err != nil {
 		return false, err
 	}
@@ -303,14 +325,14 @@ func (r *reading) get(ctx context.Context, ks *route.Keyspace,
 			}
 			get.At = toWire(r.at)
 		}
-		answer, err := r.near.do(ctx, r.client.conn.Sender, &route.Call{
-			Keyspace: ks.ID, Key: key, Slack: lockSlack,
+		answer, err := r.near.Do(ctx, r.client.conn.Sender, &route.Call{
+			Keyspace: ks.ID, Key: key, Slack: conn.LockSlack,
 			Request: &kvpb.Request{Command: &kvpb.Request_Get{Get: get}},
 			Prepare: route.PreparerFunc(func(p *route.Partition, l route.Leader) error {
 				get.Context = r.context(p, l.Node, movable, false)
 				return nil
 			}),
-		}, part{at: r.at})
+		}, reader.Part{At: r.at})
 		if err != nil {
 			if err = r.again(ctx, err); err != nil {
 				return nil, err
@@ -343,10 +365,6 @@ func (r *reading) readAt(answer route.Answer, at Timestamp, movable bool) error 
 	return nil
 }
 
-// lockSlack is how long before the deadline a node gives up waiting for a lock, so that its answer
-// still arrives.
-const lockSlack = 50 * time.Millisecond
-
 // batchGet reads many keys.
 func (r *reading) batchGet(ctx context.Context, k *Keyspace, ks *route.Keyspace,
 	userKeys [][]byte) ([]Pair, error) {
@@ -354,19 +372,23 @@ func (r *reading) batchGet(ctx context.Context, k *Keyspace, ks *route.Keyspace,
 	if len(userKeys) == 0 {
 		return pairs, nil
 	}
+	of, take, role := k.reader(ks), takeInto(pairs), (*readingRole)(r)
 	for {
-		groups, err := k.groups(ctx, ks.ID, userKeys)
-		switch {
-		case err != nil:
-		case len(groups) == 1 && r.unread():
-			err = k.readFirst(ctx, ks.ID, groups[0], r, pairs)
-		default:
+		groups, err := of.Groups(ctx, userKeys)
+		first := err == nil && len(groups) == 1 && r.unread()
+		if first {
+			var large bool
+			if large, err = of.ReadFirst(ctx, groups[0], r.at, role, r.near, take); large {
+				first, groups = false, groups[0].Halve()
+			}
+		}
+		if err == nil && !first {
 			if err := r.begin(ctx); err != nil {
 				return nil, err
 			}
-			err = k.readGroups(ctx, ks.ID, groups, r.at, r, r.near, pairs)
+			err = of.ReadGroups(ctx, groups, r.at, role, r.near, take)
 		}
-		if errors.Is(err, errElsewhere) {
+		if errors.Is(err, reader.ErrElsewhere) {
 			continue
 		}
 		if err != nil {
@@ -385,27 +407,28 @@ func (r *reading) batchGet(ctx context.Context, k *Keyspace, ks *route.Keyspace,
 // snapshot is the moment as scans and counts want it. One that is movable is for one partition
 // first; there is no other read at that time. One that is certain is for a span in which nothing is
 // uncertain (beginIn).
-func (r *reading) snapshot(ctx context.Context, movable, certain bool) (*snapshot, error) {
+func (r *reading) snapshot(ctx context.Context, movable, certain bool) (*reader.Snapshot, error) {
 	if !movable {
 		if err := r.begin(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return &snapshot{at: r.at, reading: r, movable: movable && !certain, certain: certain}, nil
+	return reader.Of((*readingRole)(r), r.at, movable, certain), nil
 }
 
 // count counts the keys of a span.
 func (r *reading) count(ctx context.Context, k *Keyspace, ks *route.Keyspace,
 	q *query) (uint64, error) {
-	c := &counter{keyspace: k, ks: ks, q: q, near: r.near}
+	of := k.reader(ks)
+	c := &reader.Count{Keyspace: of, Query: q.Query, Near: r.near}
 	certain := false
 	for {
-		parts, err := k.client.conn.Sender.PartitionsOf(ctx, ks.ID, q.span)
+		parts, err := k.client.conn.Sender.PartitionsOf(ctx, ks.ID, q.Span)
 		if err != nil {
 			return 0, err
 		}
 		if len(parts) > 1 && !certain {
-			if certain, err = r.beginIn(ctx, k, ks.ID, q.span); err != nil {
+			if certain, err = r.beginIn(ctx, of, q.Span); err != nil {
 				return 0, err
 			}
 		}
@@ -413,9 +436,9 @@ func (r *reading) count(ctx context.Context, k *Keyspace, ks *route.Keyspace,
 		if err != nil {
 			return 0, err
 		}
-		total, err := c.all(ctx, parts, snap)
+		total, err := c.All(ctx, parts, snap)
 		if err == nil {
-			r.set.Span(ks, q.span.Clone())
+			r.set.Span(ks, q.Span.Clone())
 			return total, nil
 		}
 		if err = r.again(ctx, err); err != nil {
@@ -426,7 +449,7 @@ func (r *reading) count(ctx context.Context, k *Keyspace, ks *route.Keyspace,
 
 // openAt begins a scan; close ends it and keeps what it has read.
 func (r *reading) openAt(ks *route.Keyspace, q *query) *openScan {
-	s := &openScan{keyspace: ks, whole: q.span, endless: q.limit == 0}
+	s := &openScan{keyspace: ks, whole: q.Span, endless: q.Limit == 0}
 	r.open = append(r.open, s)
 	return s
 }

@@ -427,7 +427,7 @@ func scanQuery(ctx context.Context, op string, ks *Keyspace,
 	bad := q.check()
 	switch {
 	case bad != "":
-	case q.hasAt:
+	case q.HasAt:
 		bad = "At: a transaction reads at one moment; SnapshotAt reads the past"
 	case q.fresh.near():
 		bad = "a transaction reads from leaders; View takes options that say how old what it " +

@@ -5,9 +5,11 @@ import (
 	"context"
 	"iter"
 
+	"github.com/tidemarkdb/tidemark/kv/internal/reader"
 	"github.com/tidemarkdb/tidemark/kv/internal/writes"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // txnScan is one running scan of a transaction or View: the rows of the moment, with the
@@ -57,12 +59,12 @@ func (r *reading) scan(ctx context.Context, k *Keyspace, ks *route.Keyspace, q q
 func (s *txnScan) run(ctx context.Context, own *writes.Buffer) {
 	written := func(func([]byte, writes.Own) bool) {}
 	if own != nil {
-		n, deletions := own.Count(s.route.ID, s.q.span)
+		n, deletions := own.Count(s.route.ID, s.q.Span)
 		if n > 0 {
-			written = own.In(s.route.ID, s.q.span, s.q.reverse)
+			written = own.In(s.route.ID, s.q.Span, s.q.Reverse)
 		}
-		if s.q.limit > 0 {
-			s.rest.limit += deletions // so many rows may be hidden
+		if s.q.Limit > 0 {
+			s.rest.Limit += deletions // so many rows may be hidden
 		}
 	}
 	next, stop := iter.Pull2(iter.Seq2[[]byte, writes.Own](written))
@@ -83,7 +85,7 @@ func (s *txnScan) run(ctx context.Context, own *writes.Buffer) {
 		}
 		// There may be rows now between what was written last, or behind it.
 	}
-	s.open.covered, s.open.any = s.q.span.Clone(), true
+	s.open.covered, s.open.any = s.q.Span.Clone(), true
 }
 
 // advance goes on to the next own write.
@@ -95,7 +97,7 @@ func (s *txnScan) before(row []byte) (written, goOn bool) {
 	for s.own.there && !s.left {
 		if row != nil {
 			c := bytes.Compare(s.own.key, row)
-			if s.q.reverse {
+			if s.q.Reverse {
 				c = -c
 			}
 			if c > 0 {
@@ -124,7 +126,7 @@ func (s *txnScan) before(row []byte) (written, goOn bool) {
 // pair is a pair that the transaction itself has written.
 func (s *txnScan) pair(key []byte, w writes.Own) Pair {
 	p := Pair{Key: clone(key), Version: Uncommitted()}
-	if !s.q.keysOnly {
+	if !s.q.KeysOnly {
 		p.Value = owned(w.Value)
 	}
 	return p
@@ -134,12 +136,12 @@ func (s *txnScan) pair(key []byte, w writes.Own) Pair {
 func (s *txnScan) cover(key []byte) {
 	o, after := s.open, keys.Next(key)
 	o.any = true
-	if s.q.reverse {
-		o.covered = keys.Span{Start: clone(key), End: s.q.span.End}
-		s.rest.span.End = o.covered.Start
+	if s.q.Reverse {
+		o.covered = keys.Span{Start: clone(key), End: s.q.Span.End}
+		s.rest.Span.End = o.covered.Start
 	} else {
-		o.covered = keys.Span{Start: s.q.span.Start, End: after}
-		s.rest.span.Start = after
+		o.covered = keys.Span{Start: s.q.Span.Start, End: after}
+		s.rest.Span.Start = after
 	}
 }
 
@@ -147,24 +149,24 @@ func (s *txnScan) cover(key []byte) {
 func (s *txnScan) emit(p Pair) {
 	s.cover(p.Key)
 	s.yielded++
-	if !s.yield(p, nil) || (s.q.limit > 0 && s.yielded >= s.q.limit) {
+	if !s.yield(p, nil) || (s.q.Limit > 0 && s.yielded >= s.q.Limit) {
 		s.left = true
 	}
 }
 
 // take takes a row into account, after what was written before it; false means that no row in hand
 // is of use any more.
-func (s *txnScan) take(row Pair) bool {
+func (s *txnScan) take(row *wire.Row) bool {
 	written, goOn := s.before(row.Key)
 	if !goOn {
 		return false
 	}
 	if !written {
-		s.emit(row)
+		s.emit(pairOf(row))
 	}
-	if s.rest.limit > 0 {
-		s.rest.limit--
-		s.enough = s.rest.limit == 0
+	if s.rest.Limit > 0 {
+		s.rest.Limit--
+		s.enough = s.rest.Limit == 0
 	}
 	return !s.left && !s.enough && s.reading.moves == s.moves
 }
@@ -193,22 +195,22 @@ func (s *txnScan) rows(ctx context.Context) error {
 func (s *txnScan) page(ctx context.Context) (ended bool, err error) {
 	inner, cancel := context.WithCancel(ctx)
 	shape := s.rest // which take changes
-	one := &scan{keyspace: s.keyspace, id: s.route.ID, hashed: s.route.Hashed(), q: &shape, total: 1,
-		near: s.reading.near, yield: func(p Pair, _ error) bool { return s.take(p) }}
-	defer one.fetching.Wait()
+	one := &reader.Scan{Keyspace: s.keyspace.reader(s.route), Query: shape.Query,
+		Near: s.reading.near, Yield: s.take}
+	defer one.Wait()
 	defer cancel()
 	bounded, done := s.reading.client.conn.Bound(ctx)
-	parts, err := s.reading.client.conn.Sender.PartitionsOf(bounded, s.route.ID, shape.span)
-	var snap *snapshot
+	parts, err := s.reading.client.conn.Sender.PartitionsOf(bounded, s.route.ID, shape.Span)
+	var snap *reader.Snapshot
 	if err == nil {
-		snap, err = s.snapshot(bounded, parts, shape.span)
+		snap, err = s.snapshot(bounded, parts, shape.Span)
 	}
 	done()
 	if err != nil {
 		return false, err
 	}
-	err = one.read(inner, parts, snap)
-	if one.left {
+	err = one.Read(inner, parts, snap)
+	if one.Left() {
 		return false, nil
 	}
 	return err == nil, err
@@ -216,13 +218,13 @@ func (s *txnScan) page(ctx context.Context) (ended bool, err error) {
 
 // snapshot is the moment at which the next pages are read.
 func (s *txnScan) snapshot(ctx context.Context, parts []*route.Partition,
-	span keys.Span) (snap *snapshot, err error) {
+	span keys.Span) (snap *reader.Snapshot, err error) {
 	first := len(s.reading.open) == 1 && s.reading.untouched()
 	// A small limit of a range keyspace mostly ends in the first partition, which needs no such
 	// moment.
-	small := !s.route.Hashed() && s.rest.limit > 0 && s.rest.limit <= maxRows
+	small := !s.route.Hashed() && s.rest.Limit > 0 && s.rest.Limit <= reader.MaxRows
 	if first && len(parts) > 1 && !s.certain && !small {
-		if s.certain, err = s.reading.beginIn(ctx, s.keyspace, s.route.ID, span); err != nil {
+		if s.certain, err = s.reading.beginIn(ctx, s.keyspace.reader(s.route), span); err != nil {
 			return nil, err
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"iter"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/kv/internal/reader"
 )
 
 // Snapshot reads any keys of any keyspaces at one moment, and locks nothing. View makes one of the
@@ -60,7 +62,7 @@ func (c *Client) View(ctx context.Context, f func(s *Snapshot) error, options ..
 		s := &Snapshot{reading: reading{client: c}, attempt: 1, anyReplica: true, first: first}
 		return interrupted(ctx, op, 1, nil, s.run(f))
 	}
-	var near *nearRead
+	var near *reader.Near
 	if linearizable {
 		near = followerRead
 	}

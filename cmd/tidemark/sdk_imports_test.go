@@ -14,7 +14,7 @@ import (
 var (
 	sdkPackages = []string{
 		"hlc", "kv", "kv/internal/changes", "kv/internal/conn", "kv/internal/frontier",
-		"kv/internal/reads", "kv/internal/sorting", "kv/internal/whole", "kv/internal/writes",
+		"kv/internal/reader", "kv/internal/reads", "kv/internal/sorting", "kv/internal/whole", "kv/internal/writes",
 		"range/admission", "range/keys", "range/route", "range/route/clock",
 		"range/route/identity", "range/route/lifetime", "range/tree",
 		"rpc", "rpc/access", "rpc/authn", "rpc/block", "rpc/clusterpb", "rpc/coordpb",

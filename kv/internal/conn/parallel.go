@@ -4,10 +4,15 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // ParallelRequests is how many requests one call has in flight at a time.
 const ParallelRequests = 64
+
+// LockSlack is how long before the deadline a node gives up waiting for a lock, so that its answer
+// still arrives.
+const LockSlack = 50 * time.Millisecond
 
 // InParallel calls f for 0 to n-1, at most limit of them at a time, and returns the first error,
 // which ends the context of the others.

@@ -1,4 +1,4 @@
-package kv
+package reader
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 // node merges them. Partitions that the node refuses to read leave it. It is used by one goroutine
 // at a time.
 type bundle struct {
-	keyspace *Keyspace
+	keyspace Keyspace
 	route    *route.Bundle
 	routes   []*kvpb.PartitionRoute
 	reverse  bool
@@ -24,23 +24,23 @@ type bundle struct {
 	over bool
 }
 
-func (s *scan) bundle(b *route.Bundle) *bundle {
-	return &bundle{keyspace: s.keyspace, route: b, routes: b.Routes(), reverse: s.q.reverse,
-		rest: s.q.span}
+func (s *Scan) bundle(b *route.Bundle) *bundle {
+	return &bundle{keyspace: s.Keyspace, route: b, routes: b.Routes(), reverse: s.Query.Reverse,
+		rest: s.Query.Span}
 }
 
 // scanPage reads the next page. left are the partitions that have left the bundle: they are not
 // part of the page.
-func (b *bundle) scanPage(ctx context.Context, snap *snapshot, keysOnly bool,
+func (b *bundle) scanPage(ctx context.Context, snap *Snapshot, keysOnly bool,
 	rows, size int) (pairs []wire.Row, left []*route.Partition, err error) {
-	ctx, cancel := b.keyspace.client.conn.Bound(ctx)
+	ctx, cancel := b.keyspace.Conn.Bound(ctx)
 	defer cancel()
 	command := &kvpb.MergeScanRequest{
 		Partitions: b.routes, Start: b.rest.Start, End: b.rest.End, Reverse: b.reverse,
 		KeysOnly: keysOnly,
-		MaxRows:  uint32(rows), MaxBytes: uint32(size), At: toWire(snap.at),
+		MaxRows:  uint32(rows), MaxBytes: uint32(size), At: wire.ToTimestamp(snap.at),
 	}
-	answer, err := b.keyspace.client.conn.Sender.DoBundle(ctx, b.route, command)
+	answer, err := b.keyspace.Conn.Sender.DoBundle(ctx, b.route, command)
 	if errors.Is(err, route.ErrScattered) {
 		b.over = true
 		return nil, b.route.Partitions, nil
@@ -49,7 +49,7 @@ func (b *bundle) scanPage(ctx context.Context, snap *snapshot, keysOnly bool,
 		return nil, nil, err
 	}
 	if snap.reading != nil && answer.Now != nil {
-		snap.reading.heard(b.route.Node, answer.Now)
+		snap.reading.Heard(b.route.Node, answer.Now)
 	}
 	if len(answer.Refused) > 0 {
 		if b.route = b.route.Without(answer.Refused); b.route == nil {
@@ -73,7 +73,7 @@ func (b *bundle) advance(more bool, resume []byte) error {
 		b.over = true
 		return nil
 	}
-	if !leadsOn(b.rest, b.reverse, resume) {
+	if !LeadsOn(b.rest, b.reverse, resume) {
 		return &route.Error{Node: b.route.Node,
 			Message: "the node answered with a resume key that does not lead on: " + keys.Pretty(resume)}
 	}

@@ -1,28 +1,28 @@
-package kv
+package reader
 
 import (
 	"bytes"
 	"context"
 
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/kv/internal/conn"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// pager reads a run of keys in order, page by page: a span of a hash number, or of a range
+// Pager reads a run of keys in order, page by page: a span of a hash number, or of a range
 // keyspace, which may cross partitions. Each page is asked of the partition that holds the next
 // keys at that time, and ends at the end of that partition at the latest: so a split or a merge on
-// the way neither repeats nor misses a key. A pager is used by one goroutine at a time.
-type pager struct {
-	keyspace *Keyspace
-	id       keys.KeyspaceID
-	hashed   bool
+// the way neither repeats nor misses a key. A Pager is used by one goroutine at a time.
+type Pager struct {
+	keyspace Keyspace
 	// hash is the number; 0 in a range keyspace.
 	hash uint32
 	// near is set if any replica may answer; admitted is then how a leader has admitted the pages
 	// of one partition.
-	near     *nearRead
+	near     *Near
 	admitted route.Admitted
 	reverse  bool
 	// rest is what has not been read yet; over says that nothing is left.
@@ -30,16 +30,17 @@ type pager struct {
 	over bool
 }
 
-// call routes a request to the partition of the next keys. clip gives each attempt's part of rest
+// Call routes a request to the partition of the next keys. clip gives each attempt's part of rest
 // that lies in the partition.
-func (t *pager) call(r *kvpb.Request,
+func (t *Pager) Call(r *kvpb.Request,
 	clip func(*route.Partition, route.Leader, keys.Span)) *route.Call {
-	c := &route.Call{Keyspace: t.id, Request: r, By: route.ByKey, Hash: t.hash, Key: t.rest.Start,
-		Slack: lockSlack}
+	c := &route.Call{Keyspace: t.keyspace.ID, Request: r, By: route.ByKey, Hash: t.hash,
+		Key:   t.rest.Start,
+		Slack: conn.LockSlack}
 	switch {
 	case t.reverse:
 		c.By, c.Key = route.Before, t.rest.End
-	case t.hashed:
+	case t.keyspace.Hashed:
 		c.By = route.ByHash
 	}
 	c.Prepare = route.PreparerFunc(func(p *route.Partition, l route.Leader) error {
@@ -50,7 +51,7 @@ func (t *pager) call(r *kvpb.Request,
 }
 
 // advance moves on behind a page that partition p answered.
-func (t *pager) advance(p *route.Partition, more bool, resume []byte) {
+func (t *Pager) advance(p *route.Partition, more bool, resume []byte) {
 	resume = bytes.Clone(resume) // it must not keep the page
 	switch {
 	case more && t.reverse:
@@ -68,7 +69,7 @@ func (t *pager) advance(p *route.Partition, more bool, resume []byte) {
 }
 
 // doneTo moves on to a key; empty: to the end.
-func (t *pager) doneTo(key []byte) {
+func (t *Pager) doneTo(key []byte) {
 	if len(key) == 0 {
 		t.over = true
 		return
@@ -83,29 +84,29 @@ func (t *pager) doneTo(key []byte) {
 type page struct {
 	pairs []wire.Row
 	// at is when it was read; partition, which one answered.
-	at     Timestamp
+	at     hlc.Timestamp
 	answer route.Answer
 }
 
 // scanPage reads the next page. snap is nil to let the node choose the moment.
-func (t *pager) scanPage(ctx context.Context, snap *snapshot, keysOnly bool,
+func (t *Pager) scanPage(ctx context.Context, snap *Snapshot, keysOnly bool,
 	rows, size int) (page, error) {
-	ctx, cancel := t.keyspace.client.conn.Bound(ctx)
+	ctx, cancel := t.keyspace.Conn.Bound(ctx)
 	defer cancel()
 	scan := &kvpb.ScanRequest{Reverse: t.reverse, KeysOnly: keysOnly, MaxRows: uint32(rows),
 		MaxBytes: uint32(size)}
 	if snap != nil {
-		scan.At = toWire(snap.at)
+		scan.At = wire.ToTimestamp(snap.at)
 	}
-	call := t.call(&kvpb.Request{Command: &kvpb.Request_Scan{Scan: scan}},
+	call := t.Call(&kvpb.Request{Command: &kvpb.Request_Scan{Scan: scan}},
 		func(p *route.Partition, l route.Leader, span keys.Span) {
 			scan.Start, scan.End = span.Start, span.End
 			if snap != nil {
 				scan.Context = snap.context(p, l)
 			}
 		})
-	answer, err := t.near.do(ctx, t.keyspace.client.conn.Sender, call,
-		part{at: snap.moment(), admitted: &t.admitted})
+	answer, err := t.near.Do(ctx, t.keyspace.Conn.Sender, call,
+		Part{At: snap.moment(), admitted: &t.admitted})
 	if err != nil {
 		return page{}, err
 	}
@@ -119,62 +120,62 @@ func (t *pager) scanPage(ctx context.Context, snap *snapshot, keysOnly bool,
 			Message: err.Error()}
 	}
 	if snap != nil {
-		if err := snap.answered(answer, fromWire(r.GetAt())); err != nil {
+		if err := snap.answered(answer, wire.FromTimestamp(r.GetAt())); err != nil {
 			return page{}, err
 		}
 	}
 	t.advance(answer.Partition, r.GetMore(), r.GetResume())
-	return page{pairs: decoded, at: fromWire(r.GetAt()), answer: answer}, nil
+	return page{pairs: decoded, at: wire.FromTimestamp(r.GetAt()), answer: answer}, nil
 }
 
 // countPage counts the next keys. p is the partition that answered.
-func (t *pager) countPage(ctx context.Context,
-	snap *snapshot) (count uint64, at Timestamp, p *route.Partition, err error) {
-	ctx, cancel := t.keyspace.client.conn.Bound(ctx)
+func (t *Pager) countPage(ctx context.Context,
+	snap *Snapshot) (count uint64, at hlc.Timestamp, p *route.Partition, err error) {
+	ctx, cancel := t.keyspace.Conn.Bound(ctx)
 	defer cancel()
 	command := &kvpb.CountRequest{}
 	if snap != nil {
-		command.At = toWire(snap.at)
+		command.At = wire.ToTimestamp(snap.at)
 	}
-	call := t.call(&kvpb.Request{Command: &kvpb.Request_Count{Count: command}},
+	call := t.Call(&kvpb.Request{Command: &kvpb.Request_Count{Count: command}},
 		func(p *route.Partition, l route.Leader, span keys.Span) {
 			command.Start, command.End = span.Start, span.End
 			if snap != nil {
 				command.Context = snap.context(p, l)
 			}
 		})
-	answer, err := t.near.do(ctx, t.keyspace.client.conn.Sender, call,
-		part{at: snap.moment(), admitted: &t.admitted})
+	answer, err := t.near.Do(ctx, t.keyspace.Conn.Sender, call,
+		Part{At: snap.moment(), admitted: &t.admitted})
 	if err != nil {
-		return 0, Timestamp{}, nil, err
+		return 0, hlc.Timestamp{}, nil, err
 	}
 	r := answer.GetCount()
 	if err := t.sane(answer, r.GetMore(), r.GetResume()); err != nil {
-		return 0, Timestamp{}, nil, err
+		return 0, hlc.Timestamp{}, nil, err
 	}
 	if snap != nil {
-		if err := snap.answered(answer, fromWire(r.GetAt())); err != nil {
-			return 0, Timestamp{}, nil, err
+		if err := snap.answered(answer, wire.FromTimestamp(r.GetAt())); err != nil {
+			return 0, hlc.Timestamp{}, nil, err
 		}
 	}
 	t.advance(answer.Partition, r.GetMore(), r.GetResume())
-	return r.GetCount(), fromWire(r.GetAt()), answer.Partition, nil
+	return r.GetCount(), wire.FromTimestamp(r.GetAt()), answer.Partition, nil
 }
 
 // sane guards against a resume key that leads nowhere, which would make a scan endless or wrong.
-func (t *pager) sane(a route.Answer, more bool, resume []byte) error {
+func (t *Pager) sane(a route.Answer, more bool, resume []byte) error {
 	if !more {
 		return nil
 	}
-	if leadsOn(t.rest, t.reverse, resume) {
+	if LeadsOn(t.rest, t.reverse, resume) {
 		return nil
 	}
 	return &route.Error{Partition: a.Partition.ID, Node: a.Node,
 		Message: "the node answered with a resume key that does not lead on: " + keys.Pretty(resume)}
 }
 
-// leadsOn says whether a resume key leads on within what is left to read.
-func leadsOn(rest keys.Span, reverse bool, resume []byte) bool {
+// LeadsOn says whether a resume key leads on within what is left to read.
+func LeadsOn(rest keys.Span, reverse bool, resume []byte) bool {
 	if len(resume) == 0 {
 		return false
 	}
@@ -182,4 +183,17 @@ func leadsOn(rest keys.Span, reverse bool, resume []byte) bool {
 		return len(rest.End) == 0 || bytes.Compare(resume, rest.End) < 0
 	}
 	return bytes.Compare(resume, rest.Start) > 0
+}
+
+// NewPager makes a Pager of a span; hash is the number in a hash keyspace.
+func NewPager(k Keyspace, hash uint32, rest keys.Span) *Pager {
+	return &Pager{keyspace: k, hash: hash, rest: rest}
+}
+
+// Keyspace is a keyspace that is read by a connection.
+type Keyspace struct {
+	Conn *conn.Conn
+	ID   keys.KeyspaceID
+	// Hashed: it is partitioned by hash, otherwise by range.
+	Hashed bool
 }

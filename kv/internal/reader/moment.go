@@ -1,4 +1,4 @@
-package kv
+package reader
 
 import (
 	"context"
@@ -33,19 +33,19 @@ import (
 const (
 	// announceWait is how long a scan waits at its beginning for nodes to hear of its moment.
 	announceWait = 300 * time.Millisecond
-	// leaderWait is how long a read of a range keyspace waits at its beginning for partitions
+	// LeaderWait is how long a read of a range keyspace waits at its beginning for partitions
 	// without a leader, which it may never get to.
-	leaderWait = 4 * time.Second
+	LeaderWait = 4 * time.Second
 	// maxAsked is how many partitions of a range keyspace are asked for a moment; of more, none is.
 	maxAsked = 1024
 )
 
-// snapshot is a moment at which partitions are read. It may be used by several goroutines.
-type snapshot struct {
-	at Timestamp
+// Snapshot is a moment at which partitions are read. It may be used by several goroutines.
+type Snapshot struct {
+	at hlc.Timestamp
 	// reading is the transaction, or View, that the moment belongs to; nil if it is of the read
 	// alone. It knows what is uncertain.
-	reading *reading
+	reading Reading
 	// certain: nothing is uncertain in what is read.
 	certain bool
 	// movable: nothing was read yet, so the node that is asked first chooses the moment, or may
@@ -53,74 +53,97 @@ type snapshot struct {
 	movable bool
 }
 
-// exactly is a snapshot at a moment at which nothing is uncertain.
-func exactly(at Timestamp) *snapshot { return &snapshot{at: at} }
+// Reading is a transaction, or a View, that reads. Its methods may be called from any goroutine,
+// but for ReadAt.
+type Reading interface {
+	// Context is what a read says to the node that leads a partition. movable: nothing was read yet,
+	// so the node may move the moment up, or choose it. certain: nothing is uncertain in what is
+	// read.
+	Context(p *route.Partition, node keys.NodeID, movable, certain bool) *kvpb.ReadContext
+	// Answered notes the clocks of the node that answered, and of the leader that admitted that.
+	Answered(a route.Answer)
+	// Heard notes what the clock of a node showed.
+	Heard(node keys.NodeID, now *kvpb.Timestamp)
+	// ReadAt takes in the moment at which a node has read, and returns the moment of the Reading.
+	ReadAt(a route.Answer, at hlc.Timestamp, movable bool) (hlc.Timestamp, error)
+}
+
+// Of is a snapshot of a transaction, or View, at its moment. One that is movable is for one
+// partition first; there is no other read at that time.
+func Of(r Reading, at hlc.Timestamp, movable, certain bool) *Snapshot {
+	return &Snapshot{at: at, reading: r, movable: movable && !certain, certain: certain}
+}
+
+// Exactly is a snapshot at a moment at which nothing is uncertain.
+func Exactly(at hlc.Timestamp) *Snapshot { return &Snapshot{at: at} }
 
 // moment is when it is; zero for nil: that is chosen by what answers.
-func (s *snapshot) moment() Timestamp {
+func (s *Snapshot) moment() hlc.Timestamp {
 	if s == nil {
-		return Timestamp{}
+		return hlc.Timestamp{}
 	}
 	return s.at
 }
 
 // context is what the transaction that reads says to leader l of a partition; nil if there is none.
-func (s *snapshot) context(p *route.Partition, l route.Leader) *kvpb.ReadContext {
+func (s *Snapshot) context(p *route.Partition, l route.Leader) *kvpb.ReadContext {
 	if s.reading == nil {
 		return nil
 	}
-	return s.reading.context(p, l.Node, s.movable, s.certain)
+	return s.reading.Context(p, l.Node, s.movable, s.certain)
 }
 
 // answered notes which node answered a page, and at which moment that was read.
-func (s *snapshot) answered(a route.Answer, at Timestamp) error {
+func (s *Snapshot) answered(a route.Answer, at hlc.Timestamp) error {
 	if s.reading != nil {
-		s.reading.answered(a)
+		s.reading.Answered(a)
 	}
 	if s.movable {
-		if err := s.reading.readAt(a, at, true); err != nil {
+		at, err := s.reading.ReadAt(a, at, true)
+		if err != nil {
 			return err
 		}
-		s.at, s.movable = s.reading.at, false
+		s.at, s.movable = at, false
 	}
 	return nil
 }
 
-// moment finds a moment for reading a span, with the partitions that hold it now. heard is as in
-// route.Sender.Moment.
-func (k *Keyspace) moment(ctx context.Context, id keys.KeyspaceID, span keys.Span,
-	heard func(keys.NodeID, *kvpb.Timestamp)) (parts []*route.Partition, at Timestamp, err error) {
-	ctx, cancel := k.client.conn.Bound(ctx)
+// Moment finds a moment for reading a span, with the partitions that hold it now. heard is as in
+// route.Sender.SnapshotTimestamp.
+func (k Keyspace) Moment(ctx context.Context, span keys.Span,
+	heard func(keys.NodeID, *kvpb.Timestamp)) (parts []*route.Partition, at hlc.Timestamp,
+	err error) {
+	ctx, cancel := k.Conn.Bound(ctx)
 	defer cancel()
-	s := k.client.conn.Sender
-	if parts, err = s.PartitionsOf(ctx, id, span); err != nil || len(parts) == 0 {
-		return nil, Timestamp{}, err
+	s := k.Conn.Sender
+	if parts, err = s.PartitionsOf(ctx, k.ID, span); err != nil || len(parts) == 0 {
+		return nil, hlc.Timestamp{}, err
 	}
-	at, err = k.momentIn(ctx, id, parts, span, heard)
+	at, err = k.momentIn(ctx, parts, span, heard)
 	return parts, at, err
 }
 
 // momentIn finds a moment for reading a span in partitions.
-func (k *Keyspace) momentIn(ctx context.Context, id keys.KeyspaceID, parts []*route.Partition,
-	span keys.Span, heard func(keys.NodeID, *kvpb.Timestamp)) (at Timestamp, err error) {
-	s := k.client.conn.Sender
-	ranged := parts[0].Descriptor.PrefixLength == keys.KeyspacePrefixLength
+func (k Keyspace) momentIn(ctx context.Context, parts []*route.Partition,
+	span keys.Span, heard func(keys.NodeID, *kvpb.Timestamp)) (at hlc.Timestamp, err error) {
+	s := k.Conn.Sender
+	ranged := !k.Hashed
 	if ranged && len(parts) > maxAsked {
-		return k.client.conn.LateMoment(ctx)
+		return k.Conn.LateMoment(ctx)
 	}
 	inner, done := ctx, context.CancelFunc(func() {})
 	if ranged && anyLed(parts) {
-		inner, done = context.WithTimeout(ctx, leaderWait)
+		inner, done = context.WithTimeout(ctx, LeaderWait)
 	}
 	defer done()
 	at, rest, err := s.SnapshotTimestamp(inner, parts, span, heard)
 	if err == nil {
-		var late Timestamp
-		late, err = k.momentOfEach(inner, id, rest, span)
+		var late hlc.Timestamp
+		late, err = k.momentOfEach(inner, rest, span)
 		at = hlc.Max(at, late)
 	}
 	if err != nil && inner != ctx && inner.Err() != nil && ctx.Err() == nil {
-		at, err = k.client.conn.LateMoment(ctx)
+		at, err = k.Conn.LateMoment(ctx)
 	}
 	return hlc.Max(at, s.Clock.Session()), err
 }
@@ -136,12 +159,12 @@ func anyLed(parts []*route.Partition) bool {
 }
 
 // momentOfEach asks for a moment partition by partition, from their leaders of now.
-func (k *Keyspace) momentOfEach(ctx context.Context, id keys.KeyspaceID, parts []*route.Partition,
-	span keys.Span) (at Timestamp, err error) {
-	moments := make([]Timestamp, len(parts))
+func (k Keyspace) momentOfEach(ctx context.Context, parts []*route.Partition,
+	span keys.Span) (at hlc.Timestamp, err error) {
+	moments := make([]hlc.Timestamp, len(parts))
 	err = conn.InParallel(ctx, len(parts), conn.ParallelRequests, func(ctx context.Context,
 		i int) (err error) {
-		moments[i], err = k.momentOf(ctx, id, parts[i], span)
+		moments[i], err = k.momentOf(ctx, parts[i], span)
 		return err
 	})
 	for _, m := range moments {
@@ -152,14 +175,13 @@ func (k *Keyspace) momentOfEach(ctx context.Context, id keys.KeyspaceID, parts [
 
 // momentOf finds a moment for what one partition held. A read of the latest state tells one: it is
 // of one row, and its moment is late enough for all of the span that it asked for.
-func (k *Keyspace) momentOf(ctx context.Context, id keys.KeyspaceID, p *route.Partition,
-	span keys.Span) (at Timestamp, err error) {
-	t := &pager{keyspace: k, id: id, hashed: p.Descriptor.PrefixLength != keys.KeyspacePrefixLength,
-		hash: p.Hash, rest: span.Intersect(p.Span)}
+func (k Keyspace) momentOf(ctx context.Context, p *route.Partition,
+	span keys.Span) (at hlc.Timestamp, err error) {
+	t := &Pager{keyspace: k, hash: p.Hash, rest: span.Intersect(p.Span)}
 	for t.over = t.rest.Empty(); !t.over; {
 		first, err := t.scanPage(ctx, nil, true, 1, 1)
 		if err != nil {
-			return Timestamp{}, err
+			return hlc.Timestamp{}, err
 		}
 		at = hlc.Max(at, first.at)
 		t.advance(first.answer.Partition, false, nil) // it may have been split since

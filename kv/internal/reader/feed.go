@@ -1,4 +1,4 @@
-package kv
+package reader
 
 import (
 	"bytes"
@@ -11,10 +11,10 @@ import (
 
 // feed is a pager or a bundle with a page in hand, and possibly the next one on its way.
 type feed struct {
-	scan     *scan
-	snapshot *snapshot
+	scan     *Scan
+	snapshot *Snapshot
 	// One of these is set. While a page is on its way it belongs to the fetching goroutine.
-	pager  *pager
+	pager  *Pager
 	bundle *bundle
 	// parts is how many of the scan's partitions it reads.
 	parts int
@@ -89,26 +89,26 @@ func (f *feed) fill(ctx context.Context) error {
 
 // fetch reads the next page.
 func (f *feed) fetch(ctx context.Context) (got fetched) {
-	q := f.scan.q
+	q := &f.scan.Query
 	if f.rows == 0 {
 		f.rows = f.scan.rows(f.parts)
 	} else {
-		f.rows = min(max(f.rows, 1)*pageGrowth, maxRows)
-		if q.pageSize > 0 {
-			f.rows = min(f.rows, q.pageSize)
+		f.rows = min(max(f.rows, 1)*pageGrowth, MaxRows)
+		if q.PageSize > 0 {
+			f.rows = min(f.rows, q.PageSize)
 		}
 	}
 	if f.bundle != nil {
 		return f.fetchBundle(ctx)
 	}
-	p, err := f.pager.scanPage(ctx, f.snapshot, q.keysOnly, f.rows, f.scan.bytes(f.parts))
+	p, err := f.pager.scanPage(ctx, f.snapshot, q.KeysOnly, f.rows, f.scan.bytes(f.parts))
 	return fetched{pairs: p.pairs, err: err}
 }
 
 // fetchBundle reads the next page of a bundle, and of each partition that leaves it.
 func (f *feed) fetchBundle(ctx context.Context) (got fetched) {
 	from := f.bundle.rest
-	pairs, left, err := f.bundle.scanPage(ctx, f.snapshot, f.scan.q.keysOnly, f.rows,
+	pairs, left, err := f.bundle.scanPage(ctx, f.snapshot, f.scan.Query.KeysOnly, f.rows,
 		f.scan.bytes(f.parts))
 	if err != nil {
 		return fetched{err: err}
@@ -133,7 +133,7 @@ func (f *feed) prefetch(ctx context.Context) {
 	if f.over() || ctx.Err() != nil {
 		return
 	}
-	if s.q.limit > 0 && (s.q.limit-s.yielded)*f.parts <= (len(f.pairs)-f.next)*s.total {
+	if s.Query.Limit > 0 && (s.Query.Limit-s.yielded)*f.parts <= (len(f.pairs)-f.next)*s.total {
 		return // what is in hand will do, or nearly
 	}
 	if s.slots != nil {
@@ -154,14 +154,14 @@ func (f *feed) prefetch(ctx context.Context) {
 }
 
 // feedOf reads all of one hash number.
-func (s *scan) feedOf(hash uint32, snap *snapshot) *feed {
+func (s *Scan) feedOf(hash uint32, snap *Snapshot) *feed {
 	return &feed{scan: s, snapshot: snap, pager: s.pager(hash), parts: 1}
 }
 
 // firsts are, of each hash number, the partition in which the scan begins, and the numbers that
 // have more. In a range keyspace there is one number.
-func (s *scan) firsts(parts []*route.Partition) (first []*route.Partition, more map[uint32]bool) {
-	if !s.hashed {
+func (s *Scan) firsts(parts []*route.Partition) (first []*route.Partition, more map[uint32]bool) {
+	if !s.Keyspace.Hashed {
 		return parts[:min(1, len(parts))], nil
 	}
 	first = make([]*route.Partition, 0, len(parts))
@@ -174,7 +174,7 @@ func (s *scan) firsts(parts []*route.Partition) (first []*route.Partition, more 
 		if more == nil {
 			more = make(map[uint32]bool)
 		}
-		if more[p.Hash] = true; s.q.reverse {
+		if more[p.Hash] = true; s.Query.Reverse {
 			first[n-1] = p
 		}
 	}
@@ -182,7 +182,7 @@ func (s *scan) firsts(parts []*route.Partition) (first []*route.Partition, more 
 }
 
 // behind is what a scan reads of a hash number behind the partition in which it begins there.
-func (s *scan) behind(p *route.Partition, snap *snapshot) *feed {
+func (s *Scan) behind(p *route.Partition, snap *Snapshot) *feed {
 	f := s.feedOf(p.Hash, snap)
 	f.asleep = true
 	f.pager.advance(p, false, nil)
@@ -190,7 +190,7 @@ func (s *scan) behind(p *route.Partition, snap *snapshot) *feed {
 }
 
 // fillAll brings the first pages of several feeds into hand.
-func (s *scan) fillAll(ctx context.Context, feeds []*feed) error {
+func (s *Scan) fillAll(ctx context.Context, feeds []*feed) error {
 	return conn.InParallel(ctx, len(feeds), conn.ParallelRequests, func(ctx context.Context,
 		i int) error {
 		return feeds[i].fill(ctx)
@@ -200,14 +200,14 @@ func (s *scan) fillAll(ctx context.Context, feeds []*feed) error {
 // merge yields all partitions of a hash keyspace in key order. It begins in the first partition of
 // each hash number. Those that one node leads come merged by it, as one feed; a hash number that
 // has further partitions has a feed of its own for these, which sleeps until it is its turn.
-func (s *scan) merge(ctx context.Context, first []*route.Partition, more map[uint32]bool,
-	snap *snapshot) error {
+func (s *Scan) merge(ctx context.Context, first []*route.Partition, more map[uint32]bool,
+	snap *Snapshot) error {
 	var bundles []*route.Bundle
 	rest := first
 	// If neither is so, every partition has to be told what is uncertain. Nodes merge what they lead:
 	// where any replica may answer, each partition is asked by itself.
-	if s.near == nil && (snap.reading == nil || snap.certain) {
-		bundles, rest = s.keyspace.client.conn.Sender.Bundles(first, 2)
+	if s.Near == nil && (snap.reading == nil || snap.certain) {
+		bundles, rest = s.Keyspace.Conn.Sender.Bundles(first, 2)
 	}
 	feeds, asleep := make([]*feed, 0, len(bundles)+len(rest)), []*feed(nil)
 	for _, b := range bundles {
@@ -226,7 +226,7 @@ func (s *scan) merge(ctx context.Context, first []*route.Partition, more map[uin
 		return err
 	}
 	s.slots = make(chan struct{}, conn.ParallelRequests)
-	h := heads{scan: s, reverse: s.q.reverse}
+	h := heads{scan: s, reverse: s.Query.Reverse}
 	for _, f := range feeds {
 		if err := h.add(ctx, f); err != nil {
 			return err
@@ -239,9 +239,9 @@ func (s *scan) merge(ctx context.Context, first []*route.Partition, more map[uin
 			return err
 		}
 		f := h.feeds[0]
-		p := pairOf(&f.pairs[f.next])
+		row := &f.pairs[f.next]
 		f.pop(ctx)
-		if !s.emit(p) {
+		if !s.emit(row) {
 			return nil
 		}
 		if err := h.settle(ctx); err != nil {
@@ -253,7 +253,7 @@ func (s *scan) merge(ctx context.Context, first []*route.Partition, more map[uin
 // heads is a binary heap of feeds by their next key. Every feed in it has a pair in hand, or sleeps
 // and stands where its next key is at the earliest.
 type heads struct {
-	scan    *scan
+	scan    *Scan
 	feeds   []*feed
 	reverse bool
 }
