@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 	"github.com/tidemarkdb/tidemark/rpc/outbox"
@@ -27,7 +28,8 @@ func TestBatchCancelsWhatIsNotSentYet(t *testing.T) {
 			}
 		}})
 		open := make(chan struct{})
-		d := NewDialer(DialerConfig{Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+		d := client.NewDialer(client.DialerConfig{Dial: func(ctx context.Context, addr string) (net.Conn,
+			error) {
 			select {
 			case <-open:
 				return n.mem.Dialer("c")(ctx, addr)
@@ -52,7 +54,7 @@ func TestBatchCancelsWhatIsNotSentYet(t *testing.T) {
 					t.Errorf("%s: %v", c.key, err)
 				}
 				if c.key != "between" &&
-					(!errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrNotSent)) {
+					(!errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, client.ErrNotSent)) {
 					t.Errorf("%s: %v; want that it was not sent", c.key, err)
 				}
 				answers <- err
@@ -68,11 +70,9 @@ func TestBatchCancelsWhatIsNotSentYet(t *testing.T) {
 			t.Errorf("the server was sent %q, want only what was still wanted", seen)
 		}
 		// The places of those that were cancelled are free again.
-		conn.current.Load().out.Lock()
-		if left := conn.current.Load().inFlight; left != 0 {
+		if left := conn.Stats().InFlight; left != 0 {
 			t.Errorf("%d requests are in flight", left)
 		}
-		conn.current.Load().out.Unlock()
 	})
 }
 
@@ -81,10 +81,10 @@ func TestBatchCancelsWhatIsNotSentYet(t *testing.T) {
 func TestBatchRefusedStreamHasRunNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		server BatchServerConfig
-		client func(*BatchConfig)
+		client func(*client.BatchConfig)
 	}{
 		"another cluster": {BatchServerConfig{Handle: echoAll,
-			Cluster: func() uint64 { return 5 }}, func(c *BatchConfig) { c.Cluster = 6 }},
+			Cluster: func() uint64 { return 5 }}, func(c *client.BatchConfig) { c.Cluster = 6 }},
 		"too many streams": {BatchServerConfig{Handle: echoAll, MaxStreams: 1}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestBatchRefusedStreamHasRunNothing(t *testing.T) {
 				}
 				conn := batchConn(t, n.dialer(t, "c"), "s:1", c.client)
 				_, err := conn.Do(t.Context(), put("a", nil))
-				var broken *ErrStreamBroken
+				var broken *client.ErrStreamBroken
 				if !errors.As(err, &broken) || broken.Sent {
 					t.Errorf("%v; want that the node has not run it", err)
 				}

@@ -13,11 +13,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-func mustEcho(t *testing.T, b *BatchConn, key string) {
+func mustEcho(t *testing.T, b *client.BatchConn, key string) {
 	t.Helper()
 	response, err := b.Do(t.Context(), get(key))
 	if err != nil || string(response.GetGet().Value) != key {
@@ -34,7 +36,7 @@ func TestBatchOverEveryConnection(t *testing.T) {
 				echoAll(client, batch[len(batch)/2:], reply)
 			},
 		})
-		conn := batchConn(t, n.dialer(t, "c"), addr, func(c *BatchConfig) { c.MaxInFlight = 20 })
+		conn := batchConn(t, n.dialer(t, "c"), addr, func(c *client.BatchConfig) { c.MaxInFlight = 20 })
 		var callers sync.WaitGroup
 		for caller := range 40 {
 			callers.Go(func() {
@@ -72,7 +74,7 @@ func TestBatchKeepsTheOrderOfRequests(t *testing.T) {
 		sequence := uint64(0)
 		for range 20 {
 			const many = 100
-			calls := NewCalls(many)
+			calls := client.NewCalls(many)
 			for i := range many {
 				sequence++
 				q := get("key")
@@ -105,21 +107,23 @@ func TestBatchLosesItsConnection(t *testing.T) {
 				}
 			},
 		})
-		conn := batchConn(t, n.dialer(t, "c"), addr, nil)
+		var streams atomic.Uint64
+		conn := batchConn(t, n.dialer(t, "c"), addr, func(c *client.BatchConfig) {
+			c.Stream = func() uint64 { return streams.Add(1) }
+		})
 		mustEcho(t, conn, "key")
 		time.Sleep(time.Minute) // keepalives go on
-		first := conn.current.Load()
 		mustEcho(t, conn, "key")
-		if conn.current.Load() != first {
+		if streams.Load() != 1 {
 			t.Fatal("a quiet connection was broken")
 		}
 		n.mem.CutBoth("c", "s", memnet.Stall)
-		var broken *ErrStreamBroken
+		var broken *client.ErrStreamBroken
 		began := time.Now()
 		if _, err := conn.Do(t.Context(), get("nothing")); !errors.As(err, &broken) || !broken.Sent {
 			t.Fatal(err)
 		}
-		if lasted := time.Since(began); lasted > clientSilence+time.Second {
+		if lasted := time.Since(began); lasted > wire.ClientSilence+time.Second {
 			t.Fatalf("noticed after %v", lasted)
 		}
 		n.mem.Heal("c", "s")
@@ -141,7 +145,7 @@ func TestBatchBacksOffBetweenAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
 		var dials atomic.Int64
-		dialer := NewDialer(DialerConfig{Dial: func(ctx context.Context,
+		dialer := client.NewDialer(client.DialerConfig{Dial: func(ctx context.Context,
 			addr string) (net.Conn, error) {
 			dials.Add(1)
 			return n.mem.Dialer("c")(ctx, addr)
@@ -150,7 +154,7 @@ func TestBatchBacksOffBetweenAttempts(t *testing.T) {
 		conn := batchConn(t, dialer, "s:1", nil)
 		for range 1000 {
 			_, err := conn.Do(t.Context(), get("key"))
-			var broken *ErrStreamBroken
+			var broken *client.ErrStreamBroken
 			if !errors.As(err, &broken) || broken.Sent {
 				t.Fatal(err)
 			}
@@ -160,7 +164,7 @@ func TestBatchBacksOffBetweenAttempts(t *testing.T) {
 			t.Fatalf("%d attempts in a second", n)
 		}
 		serveBatch(t, n, "s:1", BatchServerConfig{Handle: echoAll})
-		time.Sleep(2 * connectBackoffCap)
+		time.Sleep(time.Second)
 		mustEcho(t, conn, "key")
 	})
 }
@@ -197,11 +201,11 @@ func TestClientThatReadsNothingIsGivenUp(t *testing.T) {
 	addr, server, _ := serveBatch(t, network{}, "", BatchServerConfig{
 		Handle: echoAll, MaxInFlightBytes: 1 << 20,
 	})
-	h, err := clientHello(&kvpb.Hello{Client: 77, Stream: 1})
+	h, err := helloOfClient(&kvpb.Hello{Client: 77, Stream: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := network{}.dialer(t, "").open(t.Context(), addr, h)
+	conn, err := network{}.dialer(t, "").Open(t.Context(), addr, h)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,10 +15,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
-
-// maxTokenBytes bounds a token.
-const maxTokenBytes = 4 << 10
 
 // maxKeptNeeds bounds for how many needs a stream keeps room.
 const maxKeptNeeds = 1 << 10
@@ -28,7 +26,7 @@ const maxKeptNeeds = 1 << 10
 const judgedFor = 10 * time.Second
 
 var errTokenTooLong = status.Error(codes.InvalidArgument,
-	fmt.Sprintf("a token has at most %d bytes", maxTokenBytes))
+	fmt.Sprintf("a token has at most %d bytes", wire.MaxTokenBytes))
 
 // judge asks the guard about the requests of one stream. A nil judge permits everything.
 //
@@ -80,7 +78,7 @@ func newJudge(c *BatchServerConfig, m *batchMetrics, from origin, token string) 
 
 // show replaces the token; it does nothing without one. It is for the goroutine that reads.
 func (j *judge) show(token string) error {
-	if len(token) > maxTokenBytes {
+	if len(token) > wire.MaxTokenBytes {
 		return errTokenTooLong
 	}
 	if j == nil || token == "" {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/authn"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
@@ -126,7 +127,7 @@ func fakeNeeds(q *kvpb.Request, needs []access.Need) ([]access.Need, *kvpb.Error
 	return needs, nil
 }
 
-func codeOf(t *testing.T, b *BatchConn, r *kvpb.Request) kvpb.ErrorCode {
+func codeOf(t *testing.T, b *client.BatchConn, r *kvpb.Request) kvpb.ErrorCode {
 	t.Helper()
 	response, err := b.Do(background(), r)
 	if err != nil {
@@ -153,7 +154,7 @@ func TestRequestsAreJudged(t *testing.T) {
 		var token atomic.Pointer[string]
 		show := func(s string) { token.Store(&s) }
 		show("")
-		b := batchConn(t, n.dialer(t, "c"), addr, func(c *BatchConfig) {
+		b := batchConn(t, n.dialer(t, "c"), addr, func(c *client.BatchConfig) {
 			c.Token = func(context.Context) string { return *token.Load() }
 		})
 		is := func(want kvpb.ErrorCode, r *kvpb.Request) {
@@ -194,7 +195,8 @@ func TestRequestsAreJudged(t *testing.T) {
 			t.Error("the guard was asked while there are no users")
 		}
 
-		if err := b.Show(strings.Repeat("x", maxTokenBytes+1)); !errors.Is(err, ErrMessageTooLarge) {
+		if err := b.Show(strings.Repeat("x", wire.MaxTokenBytes+1)); !errors.Is(err,
+			client.ErrMessageTooLarge) {
 			t.Errorf("a token that is too large: %v", err)
 		}
 	}
@@ -210,11 +212,11 @@ func TestOneMessageIsJudgedRequestByRequest(t *testing.T) {
 			Needs:  fakeNeeds,
 			Handle: echoAll}))
 	})
-	b := batchConn(t, n.dialer(t, "c"), addr, func(c *BatchConfig) {
+	b := batchConn(t, n.dialer(t, "c"), addr, func(c *client.BatchConfig) {
 		c.Token = func(context.Context) string { return "ann" }
 	})
 	codeOf(t, b, get("a/0"))
-	calls := NewCalls(4)
+	calls := client.NewCalls(4)
 	var requests []*kvpb.Request
 	for _, key := range []string{"a/1", "b/1", "a/2", "b/2"} {
 		requests = append(requests, get(key))
@@ -254,7 +256,7 @@ func TestHeldRequestIsJudgedAgain(t *testing.T) {
 				}
 			}}))
 	})
-	b := batchConn(t, n.dialer(t, "c"), addr, func(c *BatchConfig) {
+	b := batchConn(t, n.dialer(t, "c"), addr, func(c *client.BatchConfig) {
 		c.Token = func(context.Context) string { return "ann" }
 	})
 	ask := func(change func()) *kvpb.Response {
@@ -441,21 +443,21 @@ func TestServersAreNotJudged(t *testing.T) {
 		_ = s.Serve(l)
 	}()
 	t.Cleanup(func() { s.Stop(); <-done })
-	client := func(secret transport.Secret, server bool) *BatchConn {
-		d := NewDialer(DialerConfig{Secret: secret})
+	connect := func(secret transport.Secret, server bool) *client.BatchConn {
+		d := client.NewDialer(client.DialerConfig{Secret: secret})
 		t.Cleanup(func() { _ = d.Close() })
-		return batchConn(t, d, l.Addr().String(), func(c *BatchConfig) {
+		return batchConn(t, d, l.Addr().String(), func(c *client.BatchConfig) {
 			c.Server, c.Client = server, uint64(time.Now().UnixNano())
 		})
 	}
-	if got := codeOf(t, client(secret, true), get("a/1")); got != kvpb.ErrorCode_UNKNOWN_ERROR {
+	if got := codeOf(t, connect(secret, true), get("a/1")); got != kvpb.ErrorCode_UNKNOWN_ERROR {
 		t.Errorf("a server's request: %v", got)
 	}
-	if got := codeOf(t, client(nil, false), get("a/1")); got != kvpb.ErrorCode_UNAUTHENTICATED {
+	if got := codeOf(t, connect(nil, false), get("a/1")); got != kvpb.ErrorCode_UNAUTHENTICATED {
 		t.Errorf("a client's request: %v", got)
 	}
-	_, err = client(nil, true).Do(background(), get("a/1"))
-	if broken := new(ErrStreamBroken); !errors.As(err, &broken) ||
+	_, err = connect(nil, true).Do(background(), get("a/1"))
+	if broken := new(client.ErrStreamBroken); !errors.As(err, &broken) ||
 		status.Code(broken.Cause) != codes.PermissionDenied {
 		t.Errorf("a client that says that it is a server: %v", err)
 	}
@@ -546,9 +548,9 @@ func BenchmarkJudge(b *testing.B) {
 // the token is kept as it came.
 func FuzzHello(f *testing.F) {
 	for _, h := range []*kvpb.Hello{{}, {Client: 1, Stream: 1}, {Client: 1, Stream: 1, Token: "ann"},
-		{Client: 1, Stream: 1, Token: strings.Repeat("x", maxTokenBytes+1)},
+		{Client: 1, Stream: 1, Token: strings.Repeat("x", wire.MaxTokenBytes+1)},
 		{Client: 1, Stream: 1, Server: true}} {
-		hello, err := clientHello(h)
+		hello, err := helloOfClient(h)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -565,11 +567,11 @@ func FuzzHello(f *testing.F) {
 		if s.checkHello(first.Hello) != nil {
 			return
 		}
-		if len(first.Hello.Token) > maxTokenBytes {
+		if len(first.Hello.Token) > wire.MaxTokenBytes {
 			t.Fatal("a token that is too long is taken")
 		}
 		j := newJudge(&s.config, s.metrics, origin{}, first.Hello.Token)
-		if err := j.show(first.Token); (err != nil) != (len(first.Token) > maxTokenBytes) {
+		if err := j.show(first.Token); (err != nil) != (len(first.Token) > wire.MaxTokenBytes) {
 			t.Fatal(err)
 		}
 		for _, q := range first.Requests {

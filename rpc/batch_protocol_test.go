@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 	"github.com/tidemarkdb/tidemark/rpc/metric/prom"
@@ -43,7 +44,7 @@ type byHand interface {
 
 // handConn is one over a connection. It is made with the first message, which says hello.
 type handConn struct {
-	dialer   *Dialer
+	dialer   *client.Dialer
 	addr     string
 	conn     *transport.Conn
 	accepted bool
@@ -55,7 +56,7 @@ func (h *handConn) Send(m *kvpb.BatchRequest) error {
 		return err
 	}
 	if h.conn == nil {
-		h.conn, err = h.dialer.open(background(), h.addr, append([]byte{helloClient}, b...))
+		h.conn, err = h.dialer.Open(background(), h.addr, append([]byte{wire.HelloClient}, b...))
 		return err
 	}
 	return h.conn.Send(b)
@@ -79,7 +80,7 @@ func (h *handConn) Recv() (*kvpb.BatchResponse, error) {
 func (h *handConn) CloseSend() error { return h.conn.CloseSend() }
 
 // openConn opens a stream over a connection of package transport.
-func openConn(t testing.TB, d *Dialer, addr string) (byHand, context.CancelFunc) {
+func openConn(t testing.TB, d *client.Dialer, addr string) (byHand, context.CancelFunc) {
 	t.Helper()
 	h := &handConn{dialer: d, addr: addr}
 	end := func() {
@@ -209,13 +210,13 @@ func TestBatchServerGarbage(t *testing.T) {
 			t.Fatalf("%d bytes: %v", len(test.garbage), err)
 		}
 	}
-	h, err := clientHello(hello(9, 1))
+	h, err := helloOfClient(hello(9, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, garbage := range [][]byte{{0xff, 0xff, 0xff, 0xff, 0xff},
 		{2<<3 | 2, 0xff, 0xff, 0xff, 0xff, 0x7f, 1}} {
-		conn, err := network{}.dialer(t, "").open(t.Context(), addr, h)
+		conn, err := network{}.dialer(t, "").Open(t.Context(), addr, h)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +227,7 @@ func TestBatchServerGarbage(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = conn.Close()
-		h, _ = clientHello(hello(9, 2))
+		h, _ = helloOfClient(hello(9, 2))
 	}
 	if _, err := batchConn(t, network{}.dialer(t, ""), addr, nil).Do(t.Context(),
 		get("still there")); err != nil {
@@ -312,7 +313,7 @@ func TestHostsShareStreams(t *testing.T) {
 		const limit = 32
 		_, server, _ := serveBatch(t, n, "s:1", BatchServerConfig{Handle: echoAll, MaxStreams: limit})
 		server.places = quota.NewPlaces(limit, grantedStreams, 0)
-		open := func(dialer *Dialer, client uint64) byHand {
+		open := func(dialer *client.Dialer, client uint64) byHand {
 			stream, cancel := openConn(t, dialer, "s:1")
 			t.Cleanup(cancel)
 			_ = stream.Send(&kvpb.BatchRequest{Hello: hello(client, 1),
@@ -396,7 +397,7 @@ func TestBatchServerSlowReader(t *testing.T) {
 			}
 		}
 		// The flow-control window and one message were on their way; the rest was refused.
-		if whole == 0 || whole > (streamWindow+2*limit+outbox.MaxFrame)/(300<<10)+2 {
+		if whole == 0 || whole > (wire.StreamWindow+2*limit+outbox.MaxFrame)/(300<<10)+2 {
 			t.Fatalf("%d whole, %d refused", whole, refused)
 		}
 	})

@@ -209,7 +209,7 @@ func (s *BatchServer) serve(
 	defer s.open.remove(ss)
 	ss.out = outbox.New(ss.progressLocked)
 	ss.out.Attach(conn)
-	conn.Watch(serverSilence, ss.out.KeepAlive)
+	conn.Watch(wire.ServerSilence, ss.out.KeepAlive)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ss.ctx = ctx
@@ -259,7 +259,7 @@ func (s *BatchServer) checkHello(hello *kvpb.Hello) error {
 		return status.Error(codes.InvalidArgument, "Hello without a client id")
 	case hello.Stream == 0:
 		return status.Error(codes.InvalidArgument, "Hello without a stream number; they start at 1")
-	case len(hello.Token) > maxTokenBytes:
+	case len(hello.Token) > wire.MaxTokenBytes:
 		return errTokenTooLong
 	}
 	if s.config.Cluster != nil && hello.Cluster != 0 {

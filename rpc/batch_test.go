@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -42,7 +43,7 @@ func TestBatchManyCallers(t *testing.T) {
 			echoAll(client, batch[len(batch)/2:], reply)
 		}
 		addr, _, _ := serveBatch(t, n, "s:1", BatchServerConfig{Handle: handle})
-		conn := batchConn(t, n.dialer(t, "c"), addr, func(c *BatchConfig) { c.MaxInFlight = 20 })
+		conn := batchConn(t, n.dialer(t, "c"), addr, func(c *client.BatchConfig) { c.MaxInFlight = 20 })
 		var callers sync.WaitGroup
 		for caller := range 40 {
 			callers.Go(func() {
@@ -71,7 +72,7 @@ func TestBatchLargeValues(t *testing.T) {
 		t.Fatalf("%d bytes, %v", len(response.GetGet().GetValue()), err)
 	}
 	_, err = conn.Do(t.Context(), put("k", make([]byte, wire.MaxMessageBytes)))
-	if !errors.Is(err, ErrMessageTooLarge) {
+	if !errors.Is(err, client.ErrMessageTooLarge) {
 		t.Fatal(err)
 	}
 	if _, err := conn.Do(t.Context(), get("small")); err != nil {
@@ -91,7 +92,7 @@ func TestBatchCancel(t *testing.T) {
 				held <- func() { reply(echo(r)) }
 			}
 		}})
-		conn := batchConn(t, n.dialer(t, "c"), "s:1", func(c *BatchConfig) { c.MaxInFlight = 1 })
+		conn := batchConn(t, n.dialer(t, "c"), "s:1", func(c *client.BatchConfig) { c.MaxInFlight = 1 })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
@@ -130,7 +131,7 @@ func TestBatchStreamBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
 		conn := batchConn(t, n.dialer(t, "c"), "s:1", nil)
-		var broken *ErrStreamBroken
+		var broken *client.ErrStreamBroken
 		if _, err := conn.Do(t.Context(), get("a")); !errors.As(err, &broken) || broken.Sent ||
 			status.Code(broken) != codes.Unavailable {
 			t.Fatalf("%v", err)
@@ -174,7 +175,7 @@ func TestBatchStreamBreaks(t *testing.T) {
 			}
 		}
 		conn.Close()
-		if _, err := conn.Do(t.Context(), get("e")); !errors.Is(err, ErrClosed) {
+		if _, err := conn.Do(t.Context(), get("e")); !errors.Is(err, client.ErrClosed) {
 			t.Fatal(err)
 		}
 	})
@@ -194,7 +195,7 @@ func TestBatchClose(t *testing.T) {
 		}()
 		synctest.Wait()
 		conn.Close()
-		var broken *ErrStreamBroken
+		var broken *client.ErrStreamBroken
 		if err := <-failed; !errors.As(err, &broken) || !broken.Sent {
 			t.Fatal(err)
 		}
@@ -206,7 +207,7 @@ func TestBatchBackpressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
 		serveBatch(t, n, "s:1", BatchServerConfig{Handle: echoAll})
-		conn := batchConn(t, n.dialer(t, "c"), "s:1", func(c *BatchConfig) {
+		conn := batchConn(t, n.dialer(t, "c"), "s:1", func(c *client.BatchConfig) {
 			c.MaxInFlightBytes = 1 << 20
 		})
 		if _, err := conn.Do(t.Context(), put("large", make([]byte, 3<<20))); err != nil {
@@ -226,11 +227,7 @@ func TestBatchBackpressure(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		o := conn.current.Load().out
-		o.Lock()
-		pending := o.PendingLocked()
-		o.Unlock()
-		if pending > 2<<20 {
+		if pending := conn.Stats().WaitingBytes; pending > 2<<20 {
 			t.Fatalf("%d bytes wait", pending)
 		}
 		callers.Wait()
@@ -284,6 +281,32 @@ func TestBatchServerBoundsInFlight(t *testing.T) {
 		callers.Wait()
 		if most != 10 {
 			t.Fatalf("%d requests in flight at a time", most)
+		}
+	})
+}
+
+// A request whose context ends before it was sent says so; one that was sent does not.
+func TestBatchSaysWhatWasNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := network{mem: memnet.New()}
+		serveBatch(t, n, "s:1",
+			BatchServerConfig{Handle: func(uint64, []*kvpb.Request, func(*kvpb.Response)) {}})
+		conn := batchConn(t, n.dialer(t, "c"), "s:1", func(c *client.BatchConfig) { c.MaxInFlight = 1 })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := conn.Do(ctx, put("sent", nil)); !errors.Is(err, context.DeadlineExceeded) ||
+			errors.Is(err, client.ErrNotSent) {
+			t.Fatal(err)
+		}
+		if _, err := conn.Do(ctx, put("over", nil)); !errors.Is(err, context.DeadlineExceeded) ||
+			!errors.Is(err, client.ErrNotSent) {
+			t.Fatal(err)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := conn.Do(ctx, put("without room", nil)); !errors.Is(err,
+			context.DeadlineExceeded) || !errors.Is(err, client.ErrNotSent) {
+			t.Fatal(err)
 		}
 	})
 }

@@ -50,7 +50,7 @@ func BenchmarkBatch(b *testing.B) {
 						b.Error(err)
 					}
 				})
-				b.ReportMetric(float64(conn.current.Load().out.Messages()), "messages")
+				b.ReportMetric(float64(conn.Stats().Messages), "messages")
 			})
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/limit"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
@@ -89,14 +90,14 @@ func TestAnswersOfCallsAreBounded(t *testing.T) {
 	mebibyte := make([]byte, 1024)
 	for range 20 {
 		if got, _, err := callOfBytes(t.Context(), direct, quickMethod, mebibyte,
-			CallOptions{}); err != nil || len(got) != 1<<20 {
+			client.CallOptions{}); err != nil || len(got) != 1<<20 {
 			t.Fatalf("%d bytes, %v", len(got), err)
 		}
 	}
 	await(t, "all is sent", func() bool { return a.Held() == 0 })
 	for range 3 {
 		if _, _, err := callOfBytes(t.Context(), direct, bytesMethod, make([]byte, 3<<10),
-			CallOptions{}); err != nil {
+			client.CallOptions{}); err != nil {
 			t.Errorf("more than the share, and nothing else: %v", err)
 		}
 		await(t, "it is sent", func() bool { return a.Held() == 0 })
@@ -113,7 +114,7 @@ func TestAnswersOfCallsAreBounded(t *testing.T) {
 		defer h.conn.Close()
 	}
 	await(t, "two answers wait", func() bool { return a.Held() > 2<<20 })
-	_, _, err := callOfBytes(t.Context(), direct, bytesMethod, mebibyte, CallOptions{})
+	_, _, err := callOfBytes(t.Context(), direct, bytesMethod, mebibyte, client.CallOptions{})
 	if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("beside clients that read nothing: %v", err)
 	}
@@ -122,7 +123,7 @@ func TestAnswersOfCallsAreBounded(t *testing.T) {
 		t.Errorf("by gRPC beside clients that read nothing: %v", err)
 	}
 	if got, _, err := callOfBytes(t.Context(), direct, bytesMethod, mebibyte[:32],
-		CallOptions{}); err != nil || len(got) != 32<<10 {
+		client.CallOptions{}); err != nil || len(got) != 32<<10 {
 		t.Errorf("a small answer: %d bytes, %v", len(got), err)
 	}
 	for _, h := range silent {
@@ -166,15 +167,18 @@ func TestAnswerThatIsNotRead(t *testing.T) {
 func TestLargestAnswer(t *testing.T) {
 	address, _ := boundedCalls(t, network{}, limit.NewResponseBudget(512<<20), 2048)
 	direct := batchConn(t, network{}.dialer(t, ""), address, nil)
-	got, _, err := callOfBytes(t.Context(), direct, bytesMethod, make([]byte, 39<<10), CallOptions{})
+	got, _, err := callOfBytes(t.Context(), direct, bytesMethod, make([]byte, 39<<10),
+		client.CallOptions{})
 	if err != nil || len(got) != 78<<20 {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
-	_, _, err = callOfBytes(t.Context(), direct, bytesMethod, make([]byte, 41<<10), CallOptions{})
+	_, _, err = callOfBytes(t.Context(), direct, bytesMethod, make([]byte, 41<<10),
+		client.CallOptions{})
 	if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("more than a message holds: %v", err)
 	}
-	if _, _, err := callOfBytes(t.Context(), direct, bytesMethod, nil, CallOptions{}); err != nil {
+	if _, _, err := callOfBytes(t.Context(), direct, bytesMethod, nil,
+		client.CallOptions{}); err != nil {
 		t.Error(err)
 	}
 }

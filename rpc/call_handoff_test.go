@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -118,7 +119,7 @@ func TestCallsOfAClientThatFails(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		outcome := make(chan error, 2)
 		go func() {
-			_, _, err := callOfBytes(ctx, conn, bytesMethod, nil, CallOptions{})
+			_, _, err := callOfBytes(ctx, conn, bytesMethod, nil, client.CallOptions{})
 			outcome <- err
 		}()
 		<-begun
@@ -127,7 +128,7 @@ func TestCallsOfAClientThatFails(t *testing.T) {
 			t.Errorf("given up: %v", err)
 		}
 		go func() {
-			_, _, err := callOfBytes(t.Context(), conn, bytesMethod, nil, CallOptions{})
+			_, _, err := callOfBytes(t.Context(), conn, bytesMethod, nil, client.CallOptions{})
 			outcome <- err
 		}()
 		<-begun
@@ -159,7 +160,7 @@ func FuzzCall(f *testing.F) {
 	}
 	n := network{mem: memnet.New()}
 	service := callsOf(func(_ context.Context, request proto.Message) (any, error) {
-		if proto.Size(request) > MaxCallBytes {
+		if proto.Size(request) > wire.MaxCallBytes {
 			panic("a large request")
 		}
 		return wrapperspb.Bytes(nil), nil

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -113,8 +114,8 @@ func serveCalls(t testing.TB, n network, addr string, service *grpc.ServiceDesc,
 }
 
 // callOfBytes calls a method of bytes.
-func callOfBytes(ctx context.Context, b *BatchConn, method string, request []byte,
-	o CallOptions) (answer []byte, better string, err error) {
+func callOfBytes(ctx context.Context, b *client.BatchConn, method string, request []byte,
+	o client.CallOptions) (answer []byte, better string, err error) {
 	m := &wrapperspb.BytesValue{}
 	better, err = b.Call(ctx, method, wrapperspb.Bytes(request), m, o)
 	return m.Value, better, err

@@ -15,8 +15,6 @@ import (
 )
 
 const (
-	// MaxCallBytes bounds the request of a call on a client's connection. A larger one is for gRPC.
-	MaxCallBytes = 64 << 10
 	// maxStreamCalls bounds the calls of one stream that are under way.
 	maxStreamCalls = 2048
 	// callBytes is about what a call takes besides its request: a goroutine, most of all.
@@ -136,11 +134,11 @@ func (s *CallServer) checkOne(c *kvpb.Call) checkedCall {
 	switch {
 	case m == nil:
 		return refusedCall("this server answers no such call here: call it by gRPC")
-	case len(c.Message) > MaxCallBytes:
+	case len(c.Message) > wire.MaxCallBytes:
 		return refusedCall("the request of a call has at most %d bytes here, this one has %d: call it "+
-			"by gRPC", MaxCallBytes, len(c.Message))
-	case len(c.Token) > maxTokenBytes:
-		return refusedCall("a token has at most %d bytes", maxTokenBytes)
+			"by gRPC", wire.MaxCallBytes, len(c.Message))
+	case len(c.Token) > wire.MaxTokenBytes:
+		return refusedCall("a token has at most %d bytes", wire.MaxTokenBytes)
 	case len(c.Message) <= wire.SmallMessage:
 		return checkedCall{bytes: callBytes}
 	}

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/tidemarkdb/tidemark/rpc/authn"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -67,7 +68,7 @@ func TestCallOutcomes(t *testing.T) {
 					limit = 30 * time.Millisecond
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), limit)
-				got, better, err := callOfBytes(ctx, direct, method, []byte(kind), CallOptions{})
+				got, better, err := callOfBytes(ctx, direct, method, []byte(kind), client.CallOptions{})
 				cancel()
 				ctx, cancel = context.WithTimeout(t.Context(), limit)
 				want := &wrapperspb.BytesValue{}
@@ -80,7 +81,7 @@ func TestCallOutcomes(t *testing.T) {
 				if kind == "deadline" {
 					s, w = status.New(s.Code(), ""), status.New(w.Code(), "")
 				}
-				if !proto.Equal(s.Proto(), w.Proto()) || errors.Is(err, ErrNotCalled) {
+				if !proto.Equal(s.Proto(), w.Proto()) || errors.Is(err, client.ErrNotCalled) {
 					t.Errorf("%.20q: %v by a call, %v by gRPC", kind, err, wantErr)
 				}
 			}
@@ -138,7 +139,7 @@ func TestCallersAreKnown(t *testing.T) {
 		}
 		want := taken()
 		direct := batchConn(t, d, addr, nil)
-		for _, o := range []CallOptions{{}, {Token: "t"}, {RequireLeader: true},
+		for _, o := range []client.CallOptions{{}, {Token: "t"}, {RequireLeader: true},
 			{Token: "u", RequireLeader: true}} {
 			if _, _, err := callOfBytes(ctx, direct, bytesMethod, nil, o); err != nil {
 				t.Fatal(err)
@@ -203,31 +204,31 @@ func TestCallsThatAreNotMade(t *testing.T) {
 	direct, none := batchConn(t, d, "s:1", nil), batchConn(t, d, "none:1", nil)
 	for name, call := range map[string]func() error{
 		"unknown method": func() error {
-			_, _, err := callOfBytes(t.Context(), direct, "/test.Calls/None", nil, CallOptions{})
+			_, _, err := callOfBytes(t.Context(), direct, "/test.Calls/None", nil, client.CallOptions{})
 			return err
 		},
 		"no method": func() error {
-			_, _, err := callOfBytes(t.Context(), direct, "", nil, CallOptions{})
+			_, _, err := callOfBytes(t.Context(), direct, "", nil, client.CallOptions{})
 			return err
 		},
 		"server without calls": func() error {
-			_, _, err := callOfBytes(t.Context(), none, bytesMethod, nil, CallOptions{})
+			_, _, err := callOfBytes(t.Context(), none, bytesMethod, nil, client.CallOptions{})
 			return err
 		},
 		"no server": func() error {
 			_, _, err := callOfBytes(t.Context(), batchConn(t, d, "nowhere:1", nil), bytesMethod, nil,
-				CallOptions{})
+				client.CallOptions{})
 			return err
 		},
 		"long token": func() error {
 			_, _, err := callOfBytes(t.Context(), direct, bytesMethod, nil,
-				CallOptions{Token: strings.Repeat("t", maxTokenBytes+1)})
+				client.CallOptions{Token: strings.Repeat("t", wire.MaxTokenBytes+1)})
 			return err
 		},
 		"large request": func() error {
-			_, _, err := callOfBytes(t.Context(), direct, bytesMethod, make([]byte, MaxCallBytes),
-				CallOptions{})
-			if !errors.Is(err, ErrCallTooLarge) {
+			_, _, err := callOfBytes(t.Context(), direct, bytesMethod, make([]byte, wire.MaxCallBytes),
+				client.CallOptions{})
+			if !errors.Is(err, client.ErrCallTooLarge) {
 				t.Errorf("large: %v", err)
 			}
 			return err
@@ -235,17 +236,17 @@ func TestCallsThatAreNotMade(t *testing.T) {
 		"closed connection": func() error {
 			closed := batchConn(t, d, "s:1", nil)
 			closed.Close()
-			_, _, err := callOfBytes(t.Context(), closed, bytesMethod, nil, CallOptions{})
+			_, _, err := callOfBytes(t.Context(), closed, bytesMethod, nil, client.CallOptions{})
 			return err
 		},
 	} {
-		if err := call(); !errors.Is(err, ErrNotCalled) {
+		if err := call(); !errors.Is(err, client.ErrNotCalled) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// By hand: what BatchConn.Call does not send.
 	stream, _ := openConn(t, d, "s:1")
-	large := callRequest(1, bytesMethod, make([]byte, MaxCallBytes))
+	large := callRequest(1, bytesMethod, make([]byte, wire.MaxCallBytes))
 	malformed := callRequest(2, bytesMethod, nil)
 	malformed.Call.Message = []byte(strings.Repeat("\x0a\xff\xff\xff\xff\x7f", 30))
 	for _, m := range []*kvpb.BatchRequest{{Hello: hello(1, 1)},
@@ -334,7 +335,7 @@ func TestCallsPassTheGuard(t *testing.T) {
 			c.Guard, c.Judged, c.Needs = &guard, fakeJudged, fakeNeeds
 		})
 	conn := batchConn(t, n.dialer(t, "c"), "s:1", nil)
-	got, _, err := callOfBytes(t.Context(), conn, bytesMethod, []byte("x"), CallOptions{})
+	got, _, err := callOfBytes(t.Context(), conn, bytesMethod, []byte("x"), client.CallOptions{})
 	if err != nil || string(got) != "x" {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -359,7 +360,7 @@ func TestPartsOfCallsAreCounted(t *testing.T) {
 		list.Values = append(list.Values, &structpb.Value{})
 	}
 	encoded, err := proto.Marshal(list)
-	if err != nil || len(encoded) > MaxCallBytes {
+	if err != nil || len(encoded) > wire.MaxCallBytes {
 		t.Fatal(len(encoded), err)
 	}
 	want := int64(len(list.Values) * wire.PartBytes)
@@ -371,7 +372,7 @@ func TestPartsOfCallsAreCounted(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		_, err := batchConn(t, d, "s:1", nil).Call(t.Context(), listMethod, list,
-			&wrapperspb.BytesValue{}, CallOptions{})
+			&wrapperspb.BytesValue{}, client.CallOptions{})
 		done <- err
 	}()
 	if n := <-begun; n != len(list.Values) {
@@ -387,11 +388,11 @@ func TestPartsOfCallsAreCounted(t *testing.T) {
 	await(t, "memory is given back",
 		func() bool { return server.memory.Held() <= spare*mostPieceBytes })
 	small := batchConn(t, d, "small:1", nil)
-	_, err = small.Call(t.Context(), listMethod, list, &wrapperspb.BytesValue{}, CallOptions{})
+	_, err = small.Call(t.Context(), listMethod, list, &wrapperspb.BytesValue{}, client.CallOptions{})
 	if status.Code(err) != codes.InvalidArgument {
 		t.Errorf("with more than there ever is: %v", err)
 	}
-	_, _, err = callOfBytes(t.Context(), small, bytesMethod, []byte("x"), CallOptions{})
+	_, _, err = callOfBytes(t.Context(), small, bytesMethod, []byte("x"), client.CallOptions{})
 	if err != nil {
 		t.Errorf("a small call after it: %v", err)
 	}

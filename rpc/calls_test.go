@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 	"github.com/tidemarkdb/tidemark/rpc/outbox"
@@ -39,7 +40,7 @@ func (a *arrivals) take() (all []string) {
 }
 
 // submit submits gets of keys, numbered from first.
-func submit(t *testing.T, b *BatchConn, f *Calls, first int, keys ...string) {
+func submit(t *testing.T, b *client.BatchConn, f *client.Calls, first int, keys ...string) {
 	t.Helper()
 	var numbers []int
 	var requests []*kvpb.Request
@@ -56,7 +57,7 @@ func submit(t *testing.T, b *BatchConn, f *Calls, first int, keys ...string) {
 func TestCallsEndOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
-		var conns []*BatchConn
+		var conns []*client.BatchConn
 		var got [2]arrivals
 		held := make(chan func(), 1)
 		for i := range 2 {
@@ -74,7 +75,7 @@ func TestCallsEndOneByOne(t *testing.T) {
 			conns = append(conns, batchConn(t, n.dialer(t, "c"), fmt.Sprintf("s%d:1", i), nil))
 		}
 		for round := range 3 { // the first opens the streams
-			f := NewCalls(5)
+			f := client.NewCalls(5)
 			submit(t, conns[0], f, 0, "a", "held", "c")
 			submit(t, conns[1], f, 3, "d", "e")
 			seen := map[int]string{}
@@ -116,8 +117,8 @@ func TestCallsHaveRoom(t *testing.T) {
 				held <- func() { reply(echo(r)) }
 			}
 		}})
-		conn := batchConn(t, n.dialer(t, "c"), "s:1", func(c *BatchConfig) { c.MaxInFlight = 3 })
-		f := NewCalls(8)
+		conn := batchConn(t, n.dialer(t, "c"), "s:1", func(c *client.BatchConfig) { c.MaxInFlight = 3 })
+		f := client.NewCalls(8)
 		requests := []*kvpb.Request{get("a"), get("b"), get("c"), get("d")}
 		if taken, err := conn.Submit(f, []int{0, 1, 2, 3}, requests); taken != 3 || err != nil {
 			t.Fatal(taken, err)
@@ -146,7 +147,7 @@ func TestCallsHaveRoom(t *testing.T) {
 			t.Fatal(i)
 		}
 		conn.Close()
-		if _, err := conn.Submit(f, []int{7}, requests[:1]); !errors.Is(err, ErrClosed) {
+		if _, err := conn.Submit(f, []int{7}, requests[:1]); !errors.Is(err, client.ErrClosed) {
 			t.Fatal(err)
 		}
 	})
@@ -159,7 +160,7 @@ func TestCallsBreak(t *testing.T) {
 		conn := batchConn(t, n.dialer(t, "c"), "s:1", nil)
 		outcomes := func(sent bool) {
 			t.Helper()
-			f := NewCalls(3)
+			f := client.NewCalls(3)
 			submit(t, conn, f, 0, "a", "b", "c")
 			if sent {
 				synctest.Wait()
@@ -167,7 +168,7 @@ func TestCallsBreak(t *testing.T) {
 			}
 			for range 3 {
 				i := <-f.Done()
-				var broken *ErrStreamBroken
+				var broken *client.ErrStreamBroken
 				if _, err := f.Outcome(i); !errors.As(err, &broken) || broken.Sent != sent {
 					t.Fatalf("%d: %v", i, err)
 				}
@@ -234,7 +235,7 @@ func TestAnswersAreNotHeldBackByABusyReader(t *testing.T) {
 		if _, err := conn.Do(t.Context(), get("z")); err != nil {
 			t.Fatal(err)
 		}
-		f := NewCalls(3)
+		f := client.NewCalls(3)
 		submit(t, conn, f, 0, "a", "b", "slow")
 		for range 2 {
 			if i := <-f.Done(); i == 2 {

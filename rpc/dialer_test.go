@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
@@ -61,7 +62,7 @@ func TestDialerTCP(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Conn(addr); !errors.Is(err, ErrDialerClosed) {
+	if _, err := d.Conn(addr); !errors.Is(err, client.ErrDialerClosed) {
 		t.Fatal(err)
 	}
 	if err := d.Close(); err != nil {
@@ -234,7 +235,7 @@ func TestReconnectIsFast(t *testing.T) {
 
 // A dial error is in the error of the call.
 func TestDialError(t *testing.T) {
-	d := NewDialer(DialerConfig{Dial: func(context.Context, string) (net.Conn, error) {
+	d := client.NewDialer(client.DialerConfig{Dial: func(context.Context, string) (net.Conn, error) {
 		return nil, errors.New("no route to nowhere")
 	}})
 	defer d.Close()
@@ -246,7 +247,7 @@ func TestDialError(t *testing.T) {
 }
 
 func TestBadAddress(t *testing.T) {
-	d := NewDialer(DialerConfig{})
+	d := client.NewDialer(client.DialerConfig{})
 	defer d.Close()
 	for _, addr := range []string{"", "host", "a b:1", "a:1:2", "%41:1", "http://a:1", "a:1/x",
 		"ä:1"} {
@@ -255,7 +256,8 @@ func TestBadAddress(t *testing.T) {
 		}
 	}
 	dialled := make(chan string, 10)
-	d = NewDialer(DialerConfig{Dial: func(_ context.Context, addr string) (net.Conn, error) {
+	d = client.NewDialer(client.DialerConfig{Dial: func(_ context.Context, addr string) (net.Conn,
+		error) {
 		dialled <- addr
 		return nil, errors.New("enough")
 	}})

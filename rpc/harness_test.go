@@ -12,10 +12,12 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/tidemarkdb/tidemark/rpc/authn"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Those of package limit.
@@ -78,21 +80,21 @@ func (n network) serve(t testing.TB, addr string, register func(s *Server)) (str
 	return listener.Addr().String(), stop
 }
 
-func (n network) dialer(t testing.TB, from string) *Dialer {
+func (n network) dialer(t testing.TB, from string) *client.Dialer {
 	t.Helper()
-	var c DialerConfig
+	var c client.DialerConfig
 	if n.mem != nil {
 		c.Dial = n.mem.Dialer(from)
 	}
 	if n.tls != nil {
 		c.TLSNow = n.tls.Client
 	}
-	d := NewDialer(c)
+	d := client.NewDialer(c)
 	t.Cleanup(func() { _ = d.Close() })
 	return d
 }
 
-func mustConn(t testing.TB, d *Dialer, addr string) *grpc.ClientConn {
+func mustConn(t testing.TB, d *client.Dialer, addr string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := d.Conn(addr)
 	if err != nil {
@@ -102,15 +104,16 @@ func mustConn(t testing.TB, d *Dialer, addr string) *grpc.ClientConn {
 }
 
 // batchConn connects a new client to a batch server at addr.
-func batchConn(t testing.TB, d *Dialer, addr string, change func(*BatchConfig)) *BatchConn {
+func batchConn(t testing.TB, d *client.Dialer, addr string,
+	change func(*client.BatchConfig)) *client.BatchConn {
 	t.Helper()
 	var streams atomic.Uint64
-	c := BatchConfig{Dialer: d, Address: addr, Client: 7,
+	c := client.BatchConfig{Dialer: d, Address: addr, Client: 7,
 		Stream: func() uint64 { return streams.Add(1) }}
 	if change != nil {
 		change(&c)
 	}
-	b := NewBatchConn(c)
+	b := client.NewBatchConn(c)
 	t.Cleanup(b.Close)
 	return b
 }
@@ -156,4 +159,10 @@ func counterValue(t testing.TB, c metric.Collector) (sum float64) {
 	t.Helper()
 	c.Collect(func(_ string, value float64) { sum += value })
 	return sum
+}
+
+// helloOfClient is what a client's connection begins with.
+func helloOfClient(h *kvpb.Hello) ([]byte, error) {
+	b, err := (&kvpb.BatchRequest{Hello: h}).MarshalVT()
+	return append([]byte{wire.HelloClient}, b...), err
 }

@@ -17,9 +17,11 @@ func TestImports(t *testing.T) {
 		".": {module + "hlc", module + "rpc/kvpb", module + "rpc/clusterpb",
 			module + "rpc/peerpb", module + "rpc/nonblock", module + "rpc/transport",
 			module + "rpc/quota", module + "rpc/wire", module + "rpc/outbox",
-			module + "rpc/authn", module + "rpc/limit",
+			module + "rpc/authn", module + "rpc/limit", module + "rpc/client",
 			module + "range/admission", module + "rpc/metric", module + "rpc/access"},
 		"memnet": nil, "nonblock": nil, "quota": nil, "access": nil,
+		"client": {module + "rpc/nonblock", module + "rpc/outbox", module + "rpc/transport",
+			module + "rpc/wire", module + "rpc/kvpb"},
 		"limit": {module + "rpc/authn", module + "rpc/quota", module + "rpc/nonblock",
 			module + "rpc/wire", module + "rpc/metric", module + "rpc/kvpb"},
 		"authn": {module + "rpc/clusterpb", module + "rpc/peerpb", module + "rpc/transport",
@@ -32,7 +34,8 @@ func TestImports(t *testing.T) {
 			"golang.org/x/net/http2", "golang.org/x/sys/unix", module + "rpc/nonblock"},
 	}
 	mayUseModules := map[string]bool{".": true, "wire": true, "outbox": true, "authn": true,
-		"limit": true}
+		"limit":  true,
+		"client": true}
 	for dir, list := range allowed {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(files) == 0 {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tidemarkdb/tidemark/range/admission"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
@@ -65,7 +66,7 @@ type PeerConfig struct {
 	// Resolve gives the address of a host. It must not block.
 	Resolve func(host uint64) (addr string, ok bool)
 	// Dialer is not closed by the transport.
-	Dialer  *Dialer
+	Dialer  *client.Dialer
 	Handler PeerHandler
 	// Logger is nil for none, Registry nil for no metrics.
 	Logger   *slog.Logger
@@ -178,6 +179,9 @@ func (t *PeerTransport) Close() {
 	t.cancel()
 	t.work.Wait()
 }
+
+// realm is the realm of the transport's hosts.
+func (t *PeerTransport) realm() string { return t.config.Realm }
 
 // enter begins something that Close must wait for: t.work.Done ends it. false if the transport is
 // closed.

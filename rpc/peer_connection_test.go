@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // currentStream is the consensus stream to a host, nil if there is none.
@@ -137,7 +138,7 @@ func TestPeerConnectionFallsSilent(t *testing.T) {
 		time.Sleep(time.Second)
 		n.mem.CutBoth("h1", "h2", memnet.Stall)
 		send()
-		time.Sleep(clientSilence + time.Second)
+		time.Sleep(wire.ClientSilence + time.Second)
 		if unreachable.Load() == 0 {
 			t.Fatal("the silence was not noticed")
 		}
@@ -174,8 +175,8 @@ func TestServerRefusesStrangers(t *testing.T) {
 	}{
 		{nil, codes.Unimplemented},
 		{[]byte("x"), codes.Unimplemented},
-		{[]byte{helloClient}, codes.Unimplemented}, // no clients are served
-		{[]byte{helloPeer}, codes.InvalidArgument},
+		{[]byte{wire.HelloClient}, codes.Unimplemented}, // no clients are served
+		{[]byte{wire.HelloPeer}, codes.InvalidArgument},
 		{good.hello()[:20], codes.InvalidArgument},
 		{peerIdentity{"core", testCluster, 2, 1}.hello(), codes.NotFound},
 		{peerIdentity{"node", 0, 2, 1}.hello(), codes.InvalidArgument},
@@ -185,7 +186,7 @@ func TestServerRefusesStrangers(t *testing.T) {
 		{peerIdentity{"node", testCluster, 2, 3}.hello(), codes.FailedPrecondition},
 		{good.hello(), codes.OK},
 	} {
-		conn, err := d.open(t.Context(), addr, c.hello)
+		conn, err := d.Open(t.Context(), addr, c.hello)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
@@ -10,6 +11,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // A peer's connection begins with a hello that names both hosts, and its gRPC streams with
@@ -74,11 +77,11 @@ func identityOf(ctx context.Context) (id peerIdentity) {
 	return peerIdentity{one(realmKey), number(clusterKey, 16), number(fromKey, 10), number(toKey, 10)}
 }
 
-// accept checks an identity, and gives the transport that it is for.
-func (s *Server) accept(id peerIdentity) (*PeerTransport, error) {
-	t := s.realm(id.realm)
+// accept says why a connection with an identity is not for the transport; nil if it is. A nil
+// transport is of no realm that this server has.
+func (t *PeerTransport) accept(id peerIdentity) error {
 	if t == nil {
-		return nil, status.Errorf(codes.NotFound,
+		return status.Errorf(codes.NotFound,
 			"the part %q of this server does not run, or not yet", id.realm)
 	}
 	for _, part := range []struct {
@@ -86,21 +89,48 @@ func (s *Server) accept(id peerIdentity) (*PeerTransport, error) {
 		value uint64
 	}{{clusterKey, id.cluster}, {fromKey, id.from}, {toKey, id.to}} {
 		if part.value == 0 {
-			return nil, status.Errorf(codes.InvalidArgument, "stream without a valid %s", part.key)
+			return status.Errorf(codes.InvalidArgument, "stream without a valid %s", part.key)
 		}
 	}
 	switch mine := t.config.Cluster(); {
 	case mine == 0:
-		return nil, status.Error(codes.Unavailable, "this server does not belong to a cluster yet")
+		return status.Error(codes.Unavailable, "this server does not belong to a cluster yet")
 	case mine != id.cluster:
-		return nil, status.Errorf(codes.FailedPrecondition,
+		return status.Errorf(codes.FailedPrecondition,
 			"this server belongs to cluster %016x, not to %016x", mine, id.cluster)
 	case id.to != t.config.Self:
-		return nil, status.Errorf(codes.FailedPrecondition,
+		return status.Errorf(codes.FailedPrecondition,
 			"this is %s %d, not %d", id.realm, t.config.Self, id.to)
 	case id.from == t.config.Self:
-		return nil, status.Errorf(codes.FailedPrecondition,
+		return status.Errorf(codes.FailedPrecondition,
 			"%s %d is this server itself: two processes with one identity?", id.realm, id.from)
 	}
-	return t, nil
+	return nil
+}
+
+// peerIdentity says which host speaks to which, in which realm of which cluster.
+type peerIdentity struct {
+	realm             string
+	cluster, from, to uint64
+}
+
+// hello encodes the identity: three numbers of eight bytes, little endian, and the realm.
+func (i peerIdentity) hello() []byte {
+	b := []byte{wire.HelloPeer}
+	for _, number := range []uint64{i.cluster, i.from, i.to} {
+		b = binary.LittleEndian.AppendUint64(b, number)
+	}
+	return append(b, i.realm...)
+}
+
+// parseIdentity decodes what hello encodes, but for the first byte.
+func parseIdentity(b []byte) (peerIdentity, error) {
+	const numbers = 3 * 8
+	if len(b) < numbers {
+		return peerIdentity{}, errors.New("a peer's hello is cut short")
+	}
+	number := func(n int) uint64 { return binary.LittleEndian.Uint64(b[8*n:]) }
+	return peerIdentity{
+		cluster: number(0), from: number(1), to: number(2), realm: string(b[numbers:]),
+	}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/outbox"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -49,7 +50,7 @@ type link struct {
 		// stream is nil while there is none: until the first message, and after a failure.
 		stream *peerStream
 		// backoff is after attempts that failed in a row.
-		backoff backoff
+		backoff client.Backoff
 		// since is when the first of those failures was; missing: the log has been told.
 		since   time.Time
 		missing bool
@@ -82,7 +83,7 @@ func (l *link) open() *peerStream {
 	if l.mu.stream != nil {
 		return l.mu.stream
 	}
-	if l.mu.backoff.lasts(time.Now()) {
+	if l.mu.backoff.Lasts(time.Now()) {
 		if !l.mu.reported {
 			l.mu.reported = true
 			l.transport.unreachable.report(l.host)
@@ -192,7 +193,7 @@ func (s *peerStream) serve(ctx context.Context, sender *sync.WaitGroup) error {
 	late := fmt.Errorf("no stream within %v", openTimeout)
 	opening, opened := context.WithTimeoutCause(ctx, openTimeout, late)
 	defer opened()
-	conn, err := t.config.Dialer.open(opening, address, id.hello())
+	conn, err := t.config.Dialer.Open(opening, address, id.hello())
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		t.refused.report(s.link.host)
 	}
@@ -208,7 +209,7 @@ func (s *peerStream) serve(ctx context.Context, sender *sync.WaitGroup) error {
 	}
 	inTime()
 	s.link.opened()
-	conn.Watch(clientSilence, s.out.KeepAlive)
+	conn.Watch(wire.ClientSilence, s.out.KeepAlive)
 	s.out.Attach(conn)
 	sender.Go(s.out.Run)
 	// Nothing comes from the other side but the end.
@@ -221,8 +222,8 @@ func (s *peerStream) serve(ctx context.Context, sender *sync.WaitGroup) error {
 // opened notes that the peer has accepted a stream.
 func (l *link) opened() {
 	l.mu.Lock()
-	failures, missing, since := l.mu.backoff.failures, l.mu.missing, l.mu.since
-	l.mu.backoff, l.mu.missing = backoff{}, false
+	failures, missing, since := l.mu.backoff.Failures, l.mu.missing, l.mu.since
+	l.mu.backoff, l.mu.missing = client.Backoff{}, false
 	l.mu.Unlock()
 	l.counters.streams.Inc()
 	if missing {
@@ -239,12 +240,12 @@ func (l *link) failed(err error) {
 	l.mu.Lock()
 	l.mu.stream = nil
 	now := time.Now()
-	l.mu.backoff.failed(now, reopenBase, reopenCap)
-	if l.mu.backoff.failures == 1 {
+	l.mu.backoff.Failed(now, reopenBase, reopenCap)
+	if l.mu.backoff.Failures == 1 {
 		l.mu.since = now
 	}
 	l.mu.reported = true
-	failures, missing := l.mu.backoff.failures, now.Sub(l.mu.since)
+	failures, missing := l.mu.backoff.Failures, now.Sub(l.mu.since)
 	// One class speaks for all: pings go out all the time.
 	tell := l.class == ClassControl && !l.mu.missing && missing >= missingAfter
 	l.mu.missing = l.mu.missing || tell

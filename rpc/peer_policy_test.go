@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/rpc/authn"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
@@ -94,34 +95,35 @@ func TestWhoIsAServer(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		server ServerConfig
-		dialer DialerConfig
+		dialer client.DialerConfig
 		// refused is in what a caller hears that is taken for no server; "" if it is taken for one.
 		refused string
 		// strange: not even clients' calls are answered.
 		strange bool
 	}{
 		{name: "a server's usage", server: secure(byUsage),
-			dialer: DialerConfig{TLSNow: byUsage.Client}},
+			dialer: client.DialerConfig{TLSNow: byUsage.Client}},
 		{name: "a client's usage", server: secure(byUsage),
-			dialer:  DialerConfig{TLS: with(clients, "client", clients.path("ca.crt"))},
+			dialer:  client.DialerConfig{TLS: with(clients, "client", clients.path("ca.crt"))},
 			refused: "it has no usage for server authentication"},
 		{name: "the servers' authority", server: secure(byAuthority),
-			dialer: DialerConfig{TLSNow: byAuthority.Client}},
+			dialer: client.DialerConfig{TLSNow: byAuthority.Client}},
 		{name: "the clients' authority, with a server's usage", server: secure(byAuthority),
-			dialer:  DialerConfig{TLS: with(clients, "server", servers.path("ca.crt"))},
+			dialer:  client.DialerConfig{TLS: with(clients, "server", servers.path("ca.crt"))},
 			refused: "was not signed by an authority of --tls-peer-ca"},
 		{name: "the servers' name", server: secure(byName),
-			dialer: DialerConfig{TLSNow: byName.Client}},
+			dialer: client.DialerConfig{TLSNow: byName.Client}},
 		{name: "without the servers' name", server: secure(byName),
-			dialer:  DialerConfig{TLS: with(clients, "server", clients.path("ca.crt"))},
+			dialer:  client.DialerConfig{TLS: with(clients, "server", clients.path("ca.crt"))},
 			refused: "does not have the name node.tidemark"},
-		{name: "the secret", server: bySecret, dialer: DialerConfig{Secret: secret}},
+		{name: "the secret", server: bySecret, dialer: client.DialerConfig{Secret: secret}},
 		{name: "no secret", server: bySecret, refused: "give the server that calls the --secret-file"},
-		{name: "another secret", server: bySecret, dialer: DialerConfig{Secret: other}, strange: true,
+		{name: "another secret", server: bySecret, dialer: client.DialerConfig{Secret: other},
+			strange: true,
 			refused: "the cluster secret is not that of this server"},
 		{name: "a secret that this server has not",
 			server:  ServerConfig{Peers: &authn.PeerPolicy{Open: true}},
-			dialer:  DialerConfig{Secret: secret},
+			dialer:  client.DialerConfig{Secret: secret},
 			strange: true, refused: "was started without a cluster secret"},
 		{name: "open", server: ServerConfig{Peers: &authn.PeerPolicy{Open: true}}},
 		{name: "nothing to know servers by", server: ServerConfig{Peers: &authn.PeerPolicy{}},
@@ -129,7 +131,7 @@ func TestWhoIsAServer(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := guard(t, c.server)
-			d := NewDialer(c.dialer)
+			d := client.NewDialer(c.dialer)
 			defer d.Close()
 			conn := mustConn(t, d, g.addr)
 			check := func(what string, err error, allowed codes.Code) {
@@ -151,7 +153,7 @@ func TestWhoIsAServer(t *testing.T) {
 				_, err = snapshot.CloseAndRecv()
 			}
 			check("a snapshot", err, codes.NotFound)
-			raw, err := d.open(t.Context(), g.addr, peerIdentity{"data", 7, 1, 2}.hello())
+			raw, err := d.Open(t.Context(), g.addr, peerIdentity{"data", 7, 1, 2}.hello())
 			if err == nil {
 				err = raw.AwaitAccepted()
 				raw.Close()

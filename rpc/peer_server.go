@@ -18,6 +18,24 @@ import (
 // class, and for a moment two when it reconnects.
 const maxIncoming = 1024
 
+// servePeer serves the connection of a peer until it ends: the hello, without its first byte, says
+// which of a server's realms it is for. accepted is called when the hello has been accepted.
+func servePeer(conn *transport.Conn, hello []byte, realm func(name string) *PeerTransport,
+	accepted func()) {
+	id, err := parseIdentity(hello)
+	if err != nil {
+		conn.Refuse(status.Error(codes.InvalidArgument, err.Error()))
+		return
+	}
+	t := realm(id.realm)
+	if err := t.accept(id); err != nil {
+		conn.Refuse(err)
+		return
+	}
+	accepted()
+	t.serve(conn, id.from)
+}
+
 // serve receives what a peer sends on its connection, until it ends.
 func (t *PeerTransport) serve(conn *transport.Conn, from uint64) {
 	if err := t.admit(); err != nil {
@@ -33,17 +51,21 @@ func (t *PeerTransport) serve(conn *transport.Conn, from uint64) {
 	out.Attach(conn)
 	var sender sync.WaitGroup
 	sender.Go(out.Run)
-	conn.Watch(serverSilence, out.KeepAlive)
+	conn.Watch(wire.ServerSilence, out.KeepAlive)
 	defer context.AfterFunc(t.ctx, func() { conn.Interrupt(errTransportClosed) })()
 	err := t.receive(conn, from)
-	hurry := time.AfterFunc(endTimeout, func() { _ = conn.Close() })
+	hurry := time.AfterFunc(drainTimeout, func() { _ = conn.Close() })
 	out.Close()
 	sender.Wait()
 	hurry.Stop()
 	conn.End(err)
 }
 
-var errTransportClosed = errServerStops
+// errTransportClosed is what peers hear of a transport that has closed.
+var errTransportClosed = status.Error(codes.Unavailable, "this server is closing")
+
+// drainTimeout bounds how long a connection that is over waits for the message that is being sent.
+const drainTimeout = 500 * time.Millisecond
 
 func (t *PeerTransport) admit() error {
 	t.mu.Lock()
@@ -97,14 +119,20 @@ func (t *PeerTransport) handle(from uint64, batch *peerpb.MessageBatch) error {
 // snapshotServer serves the Peer service, which carries snapshots.
 type snapshotServer struct {
 	peerpb.UnimplementedPeerServer
-	server *Server
+	// realm gives the transport of a realm; nil if there is none.
+	realm func(name string) *PeerTransport
+}
+
+// newSnapshotServer makes the Peer service of a server that has the transports of several realms.
+func newSnapshotServer(realm func(name string) *PeerTransport) peerpb.PeerServer {
+	return &snapshotServer{realm: realm}
 }
 
 // Snapshot implements peerpb.PeerServer.
 func (p *snapshotServer) Snapshot(stream peerpb.Peer_SnapshotServer) error {
 	id := identityOf(stream.Context())
-	t, err := p.server.accept(id)
-	if err != nil {
+	t := p.realm(id.realm)
+	if err := t.accept(id); err != nil {
 		return err
 	}
 	if !t.enter() {

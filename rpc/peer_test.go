@@ -292,7 +292,7 @@ func TestPeerBoundsStreams(t *testing.T) {
 	n := network{mem: memnet.New()}
 	hosts := newHosts(t, n, 1)
 	hosts[0].transport.mu.incoming = maxIncoming // as if so many were open
-	conn, err := n.dialer(t, "x").open(t.Context(), hosts[0].addr,
+	conn, err := n.dialer(t, "x").Open(t.Context(), hosts[0].addr,
 		peerIdentity{"node", testCluster, 2, 1}.hello())
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
@@ -218,7 +219,7 @@ func TestStreamEndsWithSlowWork(t *testing.T) {
 		if err := <-gone; err == nil {
 			t.Error("a request on a closed connection has an answer")
 		}
-		again := batchConn(t, n.dialer(t, "d"), "s:1", func(c *BatchConfig) { c.Client = 8 })
+		again := batchConn(t, n.dialer(t, "d"), "s:1", func(c *client.BatchConfig) { c.Client = 8 })
 		if _, err := again.Do(t.Context(), get("quick")); err != nil {
 			t.Error(err)
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/rpc/authn"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -44,7 +45,7 @@ func TestReasonTellsConnectionFailuresApart(t *testing.T) {
 		}
 		return mustLoad(authn.LoadServerTLS(a.path(name+".crt"), a.path(name+".key"), authority))(t)
 	}
-	client := func(of *authority, name string) *tls.Config {
+	shows := func(of *authority, name string) *tls.Config {
 		if name == "" {
 			return mustLoad(authn.LoadClientTLS("", "", of.path("ca.crt")))(t)
 		}
@@ -62,31 +63,31 @@ func TestReasonTellsConnectionFailuresApart(t *testing.T) {
 		{"a server that wants TLS", tidemark(server("server", false)), nil, "the server wants TLS"},
 		{"a server that wants TLS and certificates", tidemark(server("server", true)), nil,
 			"the server wants TLS"},
-		{"a server without TLS", tidemark(nil), client(a, ""), "the server speaks no TLS"},
-		{"a server of another authority", tidemark(server("server", false)), client(other, ""),
+		{"a server without TLS", tidemark(nil), shows(a, ""), "the server speaks no TLS"},
+		{"a server of another authority", tidemark(server("server", false)), shows(other, ""),
 			"the server's certificate is signed by an authority that is not known here"},
 		{"a server with an expired certificate", tidemark(server("old-server", false)),
-			client(a, ""), "the server's certificate has expired or is not valid yet"},
+			shows(a, ""), "the server's certificate has expired or is not valid yet"},
 		{"a server with a certificate for another name", tidemark(server("elsewhere", false)),
-			client(a, ""), "the server's certificate is for another name or address"},
-		{"no client certificate", tidemark(server("server", true)), client(a, ""),
+			shows(a, ""), "the server's certificate is for another name or address"},
+		{"no client certificate", tidemark(server("server", true)), shows(a, ""),
 			"the server wants a client certificate, and was given none"},
-		{"a foreign client certificate", tidemark(server("server", true)), client(other, "client"),
+		{"a foreign client certificate", tidemark(server("server", true)), shows(other, "client"),
 			"the server refused the client certificate, since it knows no authority that signed it"},
-		{"an expired client certificate", tidemark(server("server", true)), client(a, "old-client"),
+		{"an expired client certificate", tidemark(server("server", true)), shows(a, "old-client"),
 			"the server refused the client certificate, since it has expired"},
 		{"a server's certificate as a client's", tidemark(server("server", true)),
-			client(a, "server"), "the server refused the client certificate"},
+			shows(a, "server"), "the server refused the client certificate"},
 		{"HTTP", web(false), nil, "what answers there is not a server of Tidemark"},
-		{"HTTPS", web(true), client(a, ""), "speaks TLS and is not a server of Tidemark"},
+		{"HTTPS", web(true), shows(a, ""), "speaks TLS and is not a server of Tidemark"},
 		{"HTTPS without TLS", web(true), nil, "not a server of Tidemark"},
-		{"HTTP with TLS", web(false), client(a, ""), "the server speaks no TLS"},
+		{"HTTP with TLS", web(false), shows(a, ""), "the server speaks no TLS"},
 		{"a service of its own", greeting("SSH-2.0-test\r\n"), nil, "not a server of Tidemark"},
 		{"a server that closes at once", greeting(""), nil, "closed"},
 		{"a server that is killed", reset, nil, "closed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := NewDialer(DialerConfig{TLS: c.client})
+			d := client.NewDialer(client.DialerConfig{TLS: c.client})
 			defer d.Close()
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
@@ -97,7 +98,7 @@ func TestReasonTellsConnectionFailuresApart(t *testing.T) {
 				t.Errorf("Reason(%v)\n = %q\nwant in it %q", err, got, c.want)
 			}
 			_, err = batchConn(t, d, addr, nil).Do(ctx, get("key"))
-			var broken *ErrStreamBroken
+			var broken *client.ErrStreamBroken
 			if !errors.As(err, &broken) || broken.Sent {
 				t.Fatal(err)
 			}

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/tidemarkdb/tidemark/rpc/authn"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/limit"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
@@ -180,7 +181,7 @@ func TestPassedOnCallsAreCounted(t *testing.T) {
 	defer s.Stop()
 	open := sync.OnceFunc(func() { close(gate) })
 	defer open()
-	dialer := NewDialer(DialerConfig{Secret: secret})
+	dialer := client.NewDialer(client.DialerConfig{Secret: secret})
 	defer dialer.Close()
 	conn, err := dialer.Conn(l.Addr().String())
 	if err != nil {
@@ -340,7 +341,7 @@ func TestUnreadResponsesAreCounted(t *testing.T) {
 	if held := server.memory.Held(); held > limit {
 		t.Errorf("%d bytes are held", held)
 	}
-	conn := batchConn(t, n.dialer(t, "other"), "s:1", func(c *BatchConfig) { c.Client = 100 })
+	conn := batchConn(t, n.dialer(t, "other"), "s:1", func(c *client.BatchConfig) { c.Client = 100 })
 	for range 10 {
 		if r, err := conn.Do(t.Context(), get("large")); err != nil || r.Error != nil {
 			t.Fatal(r.GetError(), err)
@@ -394,7 +395,7 @@ func testManyOpenCalls(t *testing.T, config ServerConfig, secret transport.Secre
 	running.Go(func() { _ = s.Serve(listener) })
 	defer running.Wait()
 	defer s.Stop()
-	dialer := NewDialer(DialerConfig{Dial: n.mem.Dialer("c"), Secret: secret})
+	dialer := client.NewDialer(client.DialerConfig{Dial: n.mem.Dialer("c"), Secret: secret})
 	defer dialer.Close()
 	conn := mustConn(t, dialer, "s:1")
 	ctx, cancel := context.WithCancel(t.Context())

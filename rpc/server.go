@@ -129,7 +129,7 @@ func NewServer(c ServerConfig) *Server {
 	options := append(serverOptions(doors), grpc.MaxConcurrentStreams(c.MaxStreams),
 		grpc.ChainStreamInterceptor(s.in.CountStream))
 	s.grpc = grpc.NewServer(append(options, c.Peers.ServerOptions(s.metrics.refused)...)...)
-	peerpb.RegisterPeerServer(s, &snapshotServer{server: s})
+	peerpb.RegisterPeerServer(s, newSnapshotServer(s.realm))
 	return s
 }
 
@@ -150,7 +150,7 @@ func (s *Server) ServeClients(b *BatchServer) {
 func (s *Server) ServePeers(t *PeerTransport) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.realms[t.config.Realm] = t
+	s.mu.realms[t.realm()] = t
 }
 
 // realm gives the transport of a realm; nil if there is none.
@@ -219,7 +219,7 @@ func (s *Server) serve(c *transport.Conn, hello []byte) {
 		kind = hello[0]
 	}
 	switch kind {
-	case helloClient:
+	case wire.HelloClient:
 		s.mu.Lock()
 		clients := s.mu.clients
 		s.mu.Unlock()
@@ -233,7 +233,7 @@ func (s *Server) serve(c *transport.Conn, hello []byte) {
 			return
 		}
 		clients.serve(s.ctx, c, first, s.originOfConn(c))
-	case helloPeer:
+	case wire.HelloPeer:
 		done, err := s.peers.AdmitConn(c)
 		if err != nil {
 			s.metrics.refused.Inc()
@@ -245,18 +245,7 @@ func (s *Server) serve(c *transport.Conn, hello []byte) {
 		if !s.peers.AcceptsAll() {
 			limit.Exempt(c.Raw())
 		}
-		id, err := parseIdentity(hello[1:])
-		if err != nil {
-			c.Refuse(status.Error(codes.InvalidArgument, err.Error()))
-			return
-		}
-		t, err := s.accept(id)
-		if err != nil {
-			c.Refuse(err)
-			return
-		}
-		limit.ThrottleOf(c.Raw()).Use()
-		t.serve(c, id.from)
+		servePeer(c, hello[1:], s.realm, limit.ThrottleOf(c.Raw()).Use)
 	default:
 		c.Refuse(status.Errorf(codes.Unimplemented, "this server knows no connection of kind %q", kind))
 	}
@@ -269,21 +258,9 @@ const (
 	// has to grow to what a call needs, which costs as much as many calls do. A call that finds all
 	// of them busy gets a goroutine of its own.
 	streamWorkers = 64
-	// Flow-control windows. Fixed ones, so that gRPC does not probe the bandwidth with pings. A
-	// stream's window bounds what its sender can make the receiver hold unread. Of clients it is
-	// enough for 30 MB/s over 30 ms. Of servers, which have thousands of streams, it is the smallest
-	// that there can be: what is being received is granted all of its message (see inbound.go). The
-	// connection's does not couple streams: gRPC reopens it when bytes arrive, not when they are
-	// read.
-	streamWindow       = 1 << 20
-	serverStreamWindow = 64 << 10
-	connectionWindow   = 16 << 20
-	// ioBuffer is the size of the read and write buffer of each connection.
-	ioBuffer = 64 << 10
 	// maxStreamsPerConnection is the default of ServerConfig.MaxStreams: no bound, as in etcd. A
 	// client that waits for locks with all the streams that it may have could not release one.
 	maxStreamsPerConnection = math.MaxUint32
-	maxHeaderBytes          = 64 << 10
 	// handshakeTimeout is how long a new connection may take to say something sensible.
 	handshakeTimeout = 5 * time.Second
 	// keepaliveTime and keepaliveTimeout: a server pings a connection that was silent for the
@@ -300,11 +277,11 @@ func serverOptions(transport credentials.TransportCredentials) []grpc.ServerOpti
 		grpc.ForceServerCodecV2(wire.Codec{}),
 		grpc.MaxRecvMsgSize(wire.MaxMessageBytes),
 		grpc.MaxSendMsgSize(maxAnswerBytes),
-		grpc.StaticStreamWindowSize(serverStreamWindow),
-		grpc.StaticConnWindowSize(connectionWindow),
-		grpc.ReadBufferSize(ioBuffer),
-		grpc.WriteBufferSize(ioBuffer),
-		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.StaticStreamWindowSize(wire.LeastStreamWindow),
+		grpc.StaticConnWindowSize(wire.ConnectionWindow),
+		grpc.ReadBufferSize(wire.IOBuffer),
+		grpc.WriteBufferSize(wire.IOBuffer),
+		grpc.MaxHeaderListSize(wire.MaxHeaderBytes),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime,
 			Timeout: keepaliveTimeout}),

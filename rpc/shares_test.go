@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
@@ -99,7 +100,7 @@ func TestHostsShareMemory(t *testing.T) {
 	if held := server.memory.Held(); held > limit/2+mostPieceBytes {
 		t.Errorf("the greedy host holds %d bytes", held)
 	}
-	conn := batchConn(t, n.dialer(t, "other"), "s:1", func(c *BatchConfig) { c.Client = 2 })
+	conn := batchConn(t, n.dialer(t, "other"), "s:1", func(c *client.BatchConfig) { c.Client = 2 })
 	for range 100 {
 		if r, err := conn.Do(t.Context(), put("k", value)); err != nil || r.Error != nil {
 			t.Fatal(r, err)
@@ -114,11 +115,11 @@ func TestHostsShareMemory(t *testing.T) {
 func TestALargeMessageNeedsMemory(t *testing.T) {
 	n := network{mem: memnet.New()}
 	_, server, _ := serveBatch(t, n, "s:1", BatchServerConfig{Handle: echoAll, MaxBytes: 8 << 20})
-	h, err := clientHello(hello(1, 1))
+	h, err := helloOfClient(hello(1, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := n.dialer(t, "c").open(t.Context(), "s:1", h)
+	conn, err := n.dialer(t, "c").Open(t.Context(), "s:1", h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +151,7 @@ func TestHostsShareConnections(t *testing.T) {
 		defer c.Close()
 	}
 	await(t, "connections are displaced", func() bool { return lost("connections_displaced") >= 240 })
-	d := NewDialer(DialerConfig{})
+	d := client.NewDialer(client.DialerConfig{})
 	defer d.Close()
 	if _, err := clusterpb.NewClusterClient(mustConn(t, d, addr)).Status(t.Context(),
 		&clusterpb.StatusRequest{}); err != nil {
@@ -184,7 +185,7 @@ func servesCluster(t *testing.T, c ServerConfig) (string, func(name string) floa
 // is closed, and others are served.
 func TestIncompleteMessages(t *testing.T) {
 	addr, closed := servesCluster(t, ServerConfig{MaxInbound: 4 << 20})
-	d := NewDialer(DialerConfig{})
+	d := client.NewDialer(client.DialerConfig{})
 	defer d.Close()
 	honest := clusterpb.NewClusterClient(mustConn(t, d, addr))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -230,7 +231,7 @@ func incompleteMessages(ctx context.Context, raw net.Conn) {
 		_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(),
 			EndHeaders: true})
 		_ = f.WriteData(id, false, binary.BigEndian.AppendUint32([]byte{0}, 79<<20))
-		for range serverStreamWindow/(16<<10) - 1 {
+		for range wire.LeastStreamWindow/(16<<10) - 1 {
 			if f.WriteData(id, false, make([]byte, 16<<10)) != nil {
 				return
 			}

@@ -84,7 +84,7 @@ func benchmarkTLS(b *testing.B, n network, callers int, request func() *kvpb.Req
 			b.Error(err)
 		}
 	})
-	b.ReportMetric(float64(b.N)/float64(conn.current.Load().out.Messages()), "requests/message")
+	b.ReportMetric(float64(b.N)/float64(conn.Stats().Messages), "requests/message")
 	server.open.mu.Lock()
 	defer server.open.mu.Unlock()
 	for ss := range server.open.all {

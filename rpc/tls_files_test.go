@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/rpc/authn"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -77,8 +78,8 @@ func TestTLSFilesAreRenewed(t *testing.T) {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = s.Serve(l) }()
 	defer func() { s.Stop(); <-done }()
-	call := func(config DialerConfig) error {
-		d := NewDialer(config)
+	call := func(config client.DialerConfig) error {
+		d := client.NewDialer(config)
 		defer d.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
@@ -86,22 +87,22 @@ func TestTLSFilesAreRenewed(t *testing.T) {
 			&clusterpb.StatusRequest{})
 		return err
 	}
-	if err := call(DialerConfig{TLSNow: files.Client}); err != nil {
+	if err := call(client.DialerConfig{TLSNow: files.Client}); err != nil {
 		t.Fatal(err)
 	}
-	before := DialerConfig{TLS: files.Client()}
+	before := client.DialerConfig{TLS: files.Client()}
 
 	next := renewed()
 	copyFrom(next, "server.crt") // its key is still to come
 	await(t, "the log says that the files do not fit together", func() bool {
-		if err := call(DialerConfig{TLSNow: files.Client}); err != nil {
+		if err := call(client.DialerConfig{TLSNow: files.Client}); err != nil {
 			t.Fatalf("with files that do not fit together: %v", err)
 		}
 		return strings.Contains(log.String(), "cannot be used")
 	})
 	copyFrom(next, all...)
 	await(t, "the files are read again", func() bool {
-		if err := call(DialerConfig{TLSNow: files.Client}); err != nil {
+		if err := call(client.DialerConfig{TLSNow: files.Client}); err != nil {
 			t.Errorf("while the files were renewed: %v", err)
 		}
 		return strings.Contains(log.String(), "were read again")
@@ -118,7 +119,7 @@ func TestTLSFilesAreRenewed(t *testing.T) {
 	if err := files.Reload(); err == nil {
 		t.Error("a missing file was no error")
 	}
-	if err := call(DialerConfig{TLSNow: files.Client}); err != nil {
+	if err := call(client.DialerConfig{TLSNow: files.Client}); err != nil {
 		t.Errorf("after a file was removed: %v", err)
 	}
 }
@@ -163,7 +164,7 @@ func TestConnectionsOutliveCertificates(t *testing.T) {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = s.Serve(l) }()
 	defer func() { s.Stop(); <-done }()
-	d := NewDialer(DialerConfig{TLSNow: files.Client})
+	d := client.NewDialer(client.DialerConfig{TLSNow: files.Client})
 	defer d.Close()
 	core := clusterpb.NewCoreClient(mustConn(t, d, l.Addr().String()))
 	call := func() error {

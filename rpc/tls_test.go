@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/rpc/authn"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -95,7 +96,7 @@ func TestTLS(t *testing.T) {
 		}
 		return config
 	}
-	call := func(server, client *tls.Config) error {
+	call := func(server, shown *tls.Config) error {
 		t.Helper()
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -106,7 +107,7 @@ func TestTLS(t *testing.T) {
 		done := make(chan struct{})
 		go func() { defer close(done); _ = s.Serve(l) }()
 		defer func() { s.Stop(); <-done }()
-		d := NewDialer(DialerConfig{TLS: client})
+		d := client.NewDialer(client.DialerConfig{TLS: shown})
 		defer d.Close()
 		_, err = clusterpb.NewClusterClient(mustConn(t, d, l.Addr().String())).Status(t.Context(),
 			&clusterpb.StatusRequest{})

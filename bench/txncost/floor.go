@@ -8,28 +8,28 @@ import (
 
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
 // nodes are connections of their own to all nodes, for requests that ask for next to nothing: what
 // a message costs, to one node and to all of them at once, whatever it says.
 type nodes struct {
-	dialer *rpc.Dialer
-	all    []*rpc.BatchConn
+	dialer *client.Dialer
+	all    []*client.BatchConn
 }
 
 // reach connects to the nodes of the cluster.
-func reach(ctx context.Context, client *kv.Client) (*nodes, error) {
-	infos, err := admin.New(client).Nodes(ctx)
+func reach(ctx context.Context, of *kv.Client) (*nodes, error) {
+	infos, err := admin.New(of).Nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	n := &nodes{dialer: rpc.NewDialer(rpc.DialerConfig{})}
+	n := &nodes{dialer: client.NewDialer(client.DialerConfig{})}
 	var streams atomic.Uint64
 	id := rand.Uint64() | 1
 	for _, info := range infos {
-		n.all = append(n.all, rpc.NewBatchConn(rpc.BatchConfig{
+		n.all = append(n.all, client.NewBatchConn(client.BatchConfig{
 			Dialer: n.dialer, Address: info.Address, Client: id,
 			Stream: func() uint64 { return streams.Add(1) },
 		}))
@@ -48,7 +48,7 @@ func (n *nodes) close() {
 func (n *nodes) ask(count int) func(context.Context, int) error {
 	return func(ctx context.Context, turn int) error {
 		count := min(count, len(n.all))
-		calls := rpc.NewCalls(count)
+		calls := client.NewCalls(count)
 		defer calls.Abandon()
 		for i := range count {
 			requests := []*kvpb.Request{{Command: &kvpb.Request_Now{Now: &kvpb.NowRequest{}}}}

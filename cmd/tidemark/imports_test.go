@@ -159,9 +159,10 @@ var may = []struct {
 	{"placement/...", append(ground[:len(ground):len(ground)], "placement/...")},
 
 	// The SDK brings no server with it. Only what tests import of it does.
-	{"kv/kvtest/...", []string{"kv", "kv/admin", "kv/kvtest/...", "hlc", "rpc/...", "deploy/embedded"}},
+	{"kv/kvtest/...", []string{"kv", "kv/admin", "kv/kvtest/...", "hlc", "rpc/...",
+		"deploy/embedded"}},
 	{"kv/coord", []string{"hlc", "kv", "kv/coord/direct", "rpc/coordpb"}},
-	{"kv/coord/direct", []string{"rpc", "rpc/coordpb", "rpc/wire"}},
+	{"kv/coord/direct", []string{"rpc/client", "rpc/coordpb", "rpc/wire"}},
 	{"kv/kvprom", []string{"kv", "rpc/metric/..."}},
 	// kv knows nothing of its administration.
 	{"kv/admin", append(ground[:len(ground):len(ground)], "range/route/...", "txn/...", "kv",
@@ -198,10 +199,11 @@ var may = []struct {
 	{"bench/kvtarget", []string{"bench", "kv"}},
 	{"bench/proof/faults", []string{"bench/...", "kv", "kv/admin", "kv/kvprom", "hlc", "rpc/...",
 		"range/engine", "range/keys", "deploy/certs", "deploy/embedded"}},
-	{"bench/...", []string{"bench/...", "kv", "kv/admin", "kv/coord/...", "kv/kvprom", "hlc", "rpc/...",
+	{"bench/...", []string{"bench/...", "kv", "kv/admin", "kv/coord/...", "kv/kvprom", "hlc",
+		"rpc/...",
 		"range/engine", "range/keys", "deploy/certs", "deploy/embedded"}},
 	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "kv/admin", "kv/coord",
-		"kv/kvprom", "hlc", "rpc", "rpc/authn", "rpc/coordpb", "rpc/wire", "range/keys",
+		"kv/kvprom", "hlc", "rpc/authn", "rpc/client", "rpc/coordpb", "rpc/wire", "range/keys",
 		"placement/etcdapi/etcdfile", "deploy/certs", "deploy/embedded"}},
 }
 

@@ -17,9 +17,8 @@ var (
 		"kv/internal/reader", "kv/internal/reads", "kv/internal/sorting", "kv/internal/whole", "kv/internal/writes",
 		"range/admission", "range/keys", "range/route", "range/route/clock",
 		"range/route/identity", "range/route/lifetime", "range/tree",
-		"rpc", "rpc/access", "rpc/authn", "rpc/block", "rpc/clusterpb", "rpc/coordpb",
-		"rpc/kvpb", "rpc/limit", "rpc/metric", "rpc/nonblock", "rpc/outbox", "rpc/peerpb", "rpc/quota",
-		"rpc/transport", "rpc/wire",
+		"rpc/block", "rpc/client", "rpc/clusterpb", "rpc/coordpb", "rpc/kvpb", "rpc/metric",
+		"rpc/nonblock", "rpc/outbox", "rpc/peerpb", "rpc/transport", "rpc/wire",
 		"txn", "txn/committer",
 	}
 	sdkModules = []string{

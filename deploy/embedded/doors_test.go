@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -120,7 +120,7 @@ func TestClusterSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	d := rpc.NewDialer(rpc.DialerConfig{})
+	d := client.NewDialer(client.DialerConfig{})
 	defer d.Close()
 	conn, err := d.Conn(first.Advertise)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -23,7 +23,7 @@ import (
 type forgedTest struct {
 	t    *testing.T
 	at   string
-	conn map[string]*rpc.BatchConn // by user
+	conn map[string]*client.BatchConn // by user
 	// tokens are the users'.
 	tokens map[string]string
 	// place are the partitions that have a key, and keyspaces the ids.
@@ -40,7 +40,7 @@ func newForgedTest(t *testing.T) *forgedTest {
 	if err := errors.Join(s.WaitReady(ctx), s.waitCoordination(ctx)); err != nil {
 		t.Fatal(err)
 	}
-	f := &forgedTest{t: t, at: c.Advertise, conn: map[string]*rpc.BatchConn{},
+	f := &forgedTest{t: t, at: c.Advertise, conn: map[string]*client.BatchConn{},
 		tokens: map[string]string{},
 		place:  map[string]admin.PartitionInfo{}, keyspaces: map[string]uint32{}}
 	operator := f.open()
@@ -101,15 +101,15 @@ func (f *forgedTest) open(options ...kv.Option) *kv.Client {
 }
 
 // connect is a user's connection to the public port, which sends whatever it is given.
-func (f *forgedTest) connect(user string, client uint64) *rpc.BatchConn {
+func (f *forgedTest) connect(user string, id uint64) *client.BatchConn {
 	f.t.Helper()
 	r, err := etcdClient(f.t, nil, f.at).Authenticate(f.t.Context(), user, "secret")
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	f.tokens[user] = r.Token
-	d := rpc.NewDialer(rpc.DialerConfig{})
-	b := rpc.NewBatchConn(rpc.BatchConfig{Dialer: d, Address: f.at, Client: client,
+	d := client.NewDialer(client.DialerConfig{})
+	b := client.NewBatchConn(client.BatchConfig{Dialer: d, Address: f.at, Client: id,
 		Stream: func() uint64 { return 1 },
 		Token:  func(context.Context) string { return r.Token }})
 	f.t.Cleanup(func() { b.Close(); d.Close() })

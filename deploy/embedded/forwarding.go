@@ -14,9 +14,10 @@ import (
 	"github.com/tidemarkdb/tidemark/deploy/embedded/forward"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/authn"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/metric/prom"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // A server without a part of the coordination store passes calls of the etcd API on to a member of
@@ -47,14 +48,14 @@ func (s *Server) newForwarder(peers *authn.PeerPolicy) *forward.Forwarder {
 	if most := int(s.config.MaxStreams); most > 0 { // as the other servers have it
 		perConnection = max(1, min(perConnection, most*3/4))
 	}
-	config := rpc.DialerConfig{Dial: s.config.Dial, Secret: peers.Secret,
-		StreamWindow: rpc.LeastStreamWindow, Logger: s.config.Logger}
+	config := client.DialerConfig{Dial: s.config.Dial, Secret: peers.Secret,
+		StreamWindow: wire.LeastStreamWindow, Logger: s.config.Logger}
 	if s.tls != nil {
 		config.TLSNow = s.tls.Client
 	}
 	return forward.New(forward.Config{
 		Members:   s.otherMembers,
-		Dialer:    func() *rpc.Dialer { return rpc.NewDialer(config) },
+		Dialer:    func() *client.Dialer { return client.NewDialer(config) },
 		Local:     s.services.etcd.own,
 		Forwarded: coreclient.IsForwarded, Outgoing: s.forwarded,
 		Refusal: s.noCoordination, Party: authn.PrincipalOfCall, Answers: s.answers,

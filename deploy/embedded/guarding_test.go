@@ -19,8 +19,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/placement/guard"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/access"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -199,7 +199,7 @@ func TestKeyspacesAreGuarded(t *testing.T) {
 // stranger is a caller that proves nothing.
 func stranger(t *testing.T, at string) clusterpb.CoreClient {
 	t.Helper()
-	d := rpc.NewDialer(rpc.DialerConfig{})
+	d := client.NewDialer(client.DialerConfig{})
 	t.Cleanup(func() { d.Close() })
 	conn, err := d.Conn(at)
 	if err != nil {
@@ -294,15 +294,15 @@ func TestFollowingNeedsProof(t *testing.T) {
 	if err := errors.Join(s.WaitReady(ctx), s.waitCoordination(ctx)); err != nil {
 		t.Fatal(err)
 	}
-	d := rpc.NewDialer(rpc.DialerConfig{})
+	d := client.NewDialer(client.DialerConfig{})
 	defer d.Close()
-	connect := func(client uint64) *rpc.BatchConn {
-		b := rpc.NewBatchConn(rpc.BatchConfig{Dialer: d, Address: c.Advertise, Client: client,
+	connect := func(id uint64) *client.BatchConn {
+		b := client.NewBatchConn(client.BatchConfig{Dialer: d, Address: c.Advertise, Client: id,
 			Stream: func() uint64 { return 1 }, Server: true})
 		t.Cleanup(b.Close)
 		return b
 	}
-	now := func(b *rpc.BatchConn) error {
+	now := func(b *client.BatchConn) error {
 		_, err := b.Do(ctx, &kvpb.Request{Command: &kvpb.Request_Now{Now: &kvpb.NowRequest{}}})
 		return err
 	}
@@ -313,7 +313,7 @@ func TestFollowingNeedsProof(t *testing.T) {
 	if _, err := prepare(t, c.Advertise).AuthEnable(ctx); err != nil {
 		t.Fatal(err)
 	}
-	for i, b := range []*rpc.BatchConn{before, connect(2)} {
+	for i, b := range []*client.BatchConn{before, connect(2)} {
 		if err := now(b); err == nil {
 			t.Errorf("a stranger's stream as a server, %d: it is answered", i)
 		}

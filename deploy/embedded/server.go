@@ -25,6 +25,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/block"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/limit"
@@ -42,7 +43,7 @@ type Server struct {
 	memory     *memory.Sizes
 	memoryFrom string
 	clock      *hlc.Clock
-	dialer     *rpc.Dialer
+	dialer     *client.Dialer
 	// tls are the files of the certificates; nil for plain text.
 	tls     *authn.TLSFiles
 	clients *rpc.BatchServer
@@ -160,7 +161,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 		return nil, err
 	}
 	s.peerSecret = peers.Secret
-	s.dialer = rpc.NewDialer(rpc.DialerConfig{Dial: config.Dial, TLSNow: clientTLS,
+	s.dialer = client.NewDialer(client.DialerConfig{Dial: config.Dial, TLSNow: clientTLS,
 		Secret: peers.Secret, Logger: config.Logger})
 	s.core = coreclient.New(coreclient.Config{
 		Core: s.seeds(), Learned: s.learnedMembers, Conn: s.dialer.Conn, Cluster: s.cluster.Load,

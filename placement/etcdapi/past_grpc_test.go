@@ -17,13 +17,14 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
 // pastGRPC makes the calls that it can on a connection of requests, all others by gRPC.
 type pastGRPC struct {
 	grpc.ClientConnInterface
-	calls *rpc.BatchConn
+	calls *client.BatchConn
 	// made counts the calls past gRPC, other those that were not taken there.
 	made, other atomic.Int64
 }
@@ -32,7 +33,7 @@ type pastGRPC struct {
 func (p *pastGRPC) Invoke(ctx context.Context, method string, request, answer any,
 	options ...grpc.CallOption) error {
 	md, _ := metadata.FromOutgoingContext(ctx)
-	o := rpc.CallOptions{RequireLeader: len(md.Get(rpctypes.MetadataRequireLeaderKey)) > 0}
+	o := client.CallOptions{RequireLeader: len(md.Get(rpctypes.MetadataRequireLeaderKey)) > 0}
 	for _, field := range []string{rpctypes.TokenFieldNameSwagger, rpctypes.TokenFieldNameGRPC} {
 		if values := md.Get(field); len(values) > 0 {
 			if o.Token = strings.TrimPrefix(values[0], "Bearer "); o.Token == "" {
@@ -42,7 +43,7 @@ func (p *pastGRPC) Invoke(ctx context.Context, method string, request, answer an
 		}
 	}
 	_, err := p.calls.Call(ctx, method, request.(proto.Message), answer.(proto.Message), o)
-	if !errors.Is(err, rpc.ErrNotCalled) {
+	if !errors.Is(err, client.ErrNotCalled) {
 		p.made.Add(1)
 		return err
 	}
@@ -91,10 +92,10 @@ func serveBeside(t testing.TB, s *served) (address string) {
 func connectPastGRPC(t testing.TB, s *served) (*endpoint, *pastGRPC) {
 	t.Helper()
 	address := serveBeside(t, s)
-	dialer := rpc.NewDialer(rpc.DialerConfig{})
+	dialer := client.NewDialer(client.DialerConfig{})
 	var streams atomic.Uint64
 	p := &pastGRPC{ClientConnInterface: connect(t, s.address).connection,
-		calls: rpc.NewBatchConn(rpc.BatchConfig{Dialer: dialer, Address: address, Client: 1,
+		calls: client.NewBatchConn(client.BatchConfig{Dialer: dialer, Address: address, Client: 1,
 			Stream: func() uint64 { return streams.Add(1) }})}
 	t.Cleanup(func() {
 		p.calls.Close()

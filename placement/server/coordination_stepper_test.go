@@ -14,7 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -27,7 +27,8 @@ func (c *core) found(leader int) *core {
 	c.second = &core{t: c.t, term: 1, silent: map[uint64]bool{}, lagging: map[uint64]bool{}}
 	for _, first := range c.members {
 		m := &member{core: c.second, id: first.id, state: first.state}
-		d := rpc.NewDialer(rpc.DialerConfig{Dial: c.network.Dialer(fmt.Sprintf("core%d", first.id))})
+		d := client.NewDialer(client.DialerConfig{Dial: c.network.Dialer(fmt.Sprintf("core%d",
+			first.id))})
 		c.dialers = append(c.dialers, d)
 		peers := &coordination.Peers{Cluster: testCluster, Conn: d.Conn,
 			Resolve: func(id uint64) (string, bool) {

@@ -25,6 +25,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
@@ -39,7 +40,7 @@ const testCluster = 0xc1
 type core struct {
 	t       testing.TB
 	network *memnet.Network
-	dialers []*rpc.Dialer
+	dialers []*client.Dialer
 
 	mu     sync.Mutex
 	term   uint64
@@ -219,7 +220,7 @@ func (c *core) client(from string, seeds ...string) *coreclient.Client {
 
 // clientWith is client with a configuration, which gets its connections from the network.
 func (c *core) clientWith(from string, config coreclient.Config) *coreclient.Client {
-	d := rpc.NewDialer(rpc.DialerConfig{Dial: c.network.Dialer(from)})
+	d := client.NewDialer(client.DialerConfig{Dial: c.network.Dialer(from)})
 	c.dialers = append(c.dialers, d)
 	config.Conn = d.Conn
 	return coreclient.New(config)

@@ -323,7 +323,7 @@ func TestClusterServiceAnywhere(t *testing.T) {
 		serving.Go(func() { _ = server.Serve(l) })
 		defer serving.Wait()
 		defer server.Stop()
-		d := rpc.NewDialer(rpc.DialerConfig{Dial: c.network.Dialer("app")})
+		d := client.NewDialer(client.DialerConfig{Dial: c.network.Dialer("app")})
 		defer d.Close()
 
 		// Through a node, and through a member that does not lead: the leader answers.

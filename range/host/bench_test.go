@@ -16,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 )
 
 // BenchmarkReplicate measures what a replicated entry costs the three hosts together, over gRPC on
@@ -73,7 +74,7 @@ func benchmarkReplicate(b *testing.B, groups, inflight, size int) {
 			b.Fatal(err)
 		}
 		hosts[id] = h
-		dialer := rpc.NewDialer(rpc.DialerConfig{})
+		dialer := client.NewDialer(client.DialerConfig{})
 		t := rpc.NewPeerTransport(rpc.PeerConfig{Realm: "bench", Self: id,
 			Cluster: func() uint64 { return 1 },
 			Resolve: func(h uint64) (string, bool) {

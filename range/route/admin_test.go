@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/route/identity"
 	"github.com/tidemarkdb/tidemark/range/route/lifetime"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
@@ -46,7 +47,7 @@ func TestShortCallsAreAnswered(t *testing.T) {
 			}()
 		}
 		network.Cut("client", "silent", memnet.Stall)
-		dialer := rpc.NewDialer(rpc.DialerConfig{Dial: network.Dialer("client")})
+		dialer := client.NewDialer(client.DialerConfig{Dial: network.Dialer("client")})
 		defer func() { _ = dialer.Close() }()
 		s := &Sender{
 			cfg:   Config{Endpoints: []string{"silent:1", "there:1"}, Random: rand.Uint64},

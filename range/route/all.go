@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -33,7 +33,7 @@ func (s *Sender) DoAll(ctx context.Context, limit int, calls []*Call,
 		return done(0, answer, err)
 	}
 	t := multiCall{sender: s, ctx: ctx, calls: calls, done: done,
-		outstanding: rpc.NewCalls(len(calls)), attempts: make([]firstAttempt, len(calls))}
+		outstanding: client.NewCalls(len(calls)), attempts: make([]firstAttempt, len(calls))}
 	t.gathered, t.numbers, t.requests = t.few.gathered[:0], t.few.numbers[:0], t.few.requests[:0]
 	defer t.end()
 	return t.run(limit)
@@ -47,7 +47,7 @@ type multiCall struct {
 	calls  []*Call
 	done   func(i int, answer Answer, err error) error
 
-	outstanding *rpc.Calls
+	outstanding *client.Calls
 	attempts    []firstAttempt
 	// gathered are the calls that are about to be submitted, by lane; numbers and requests are
 	// those of one of them, meanwhile.

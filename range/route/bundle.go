@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -175,7 +175,7 @@ func (s *Sender) DoBundle(ctx context.Context, b *Bundle,
 
 // bundleUnanswered is how a request to a bundle ends that got no answer.
 func (a *attempt) bundleUnanswered(ctx context.Context, b *Bundle, err error) error {
-	var broken *rpc.ErrStreamBroken
+	var broken *client.ErrStreamBroken
 	switch {
 	case a.sender.life.Ended():
 		return a.ended(ErrClosed)

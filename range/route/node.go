@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -55,7 +55,7 @@ type node struct {
 type lane struct {
 	node  *node
 	index int
-	conn  atomic.Pointer[rpc.BatchConn]
+	conn  atomic.Pointer[client.BatchConn]
 
 	// For the watchdog: requests without an answer, by the tick in which they were sent; and
 	// answers so far.
@@ -135,7 +135,7 @@ func (n *node) addressAndReason() (string, error) {
 }
 
 // stream returns the lane's BatchConn, which it makes if there is none.
-func (l *lane) stream() (*rpc.BatchConn, error) {
+func (l *lane) stream() (*client.BatchConn, error) {
 	if c := l.conn.Load(); c != nil {
 		return c, nil
 	}
@@ -152,7 +152,7 @@ func (l *lane) stream() (*rpc.BatchConn, error) {
 		return nil, errNoAddress
 	}
 	shared := n.sender.lanes[l.index]
-	config := rpc.BatchConfig{
+	config := client.BatchConfig{
 		Dialer:  shared.dialer,
 		Address: n.mu.address,
 		Client:  shared.client,
@@ -163,7 +163,7 @@ func (l *lane) stream() (*rpc.BatchConn, error) {
 	if n.sender.identity.Named() {
 		config.Token = n.sender.identity.ForStream
 	}
-	c := rpc.NewBatchConn(config)
+	c := client.NewBatchConn(config)
 	l.conn.Store(c)
 	return c, nil
 }
@@ -182,7 +182,7 @@ func (n *node) hangUp() {
 func (l *lane) do(ctx context.Context, r *kvpb.Request) (*kvpb.Response, error) {
 	c, err := l.stream()
 	if err != nil {
-		return nil, &rpc.ErrStreamBroken{Cause: err}
+		return nil, &client.ErrStreamBroken{Cause: err}
 	}
 	waiting := l.await()
 	response, err := c.Do(ctx, r)
@@ -208,9 +208,9 @@ func (l *lane) await() awaited {
 // received takes in the answer to a request, or that there is none.
 func (l *lane) received(w awaited, response *kvpb.Response, err error) (*kvpb.Response, error) {
 	w.tick.Add(-1)
-	if errors.Is(err, rpc.ErrClosed) {
+	if errors.Is(err, client.ErrClosed) {
 		// It was given up between stream and Do.
-		return nil, &rpc.ErrStreamBroken{Cause: err}
+		return nil, &client.ErrStreamBroken{Cause: err}
 	}
 	if err == nil {
 		s := l.node.sender

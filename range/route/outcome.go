@@ -12,7 +12,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -24,8 +24,8 @@ func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader,
 	s := a.sender
 	// Nothing executes a write of term 0.
 	executable := a.call.Write && l.term != 0
-	var broken *rpc.ErrStreamBroken
-	if errors.Is(err, rpc.ErrMessageTooLarge) {
+	var broken *client.ErrStreamBroken
+	if errors.Is(err, client.ErrMessageTooLarge) {
 		a.note(kvpb.ErrorCode_INVALID_ARGUMENT,
 			"the request is too large: "+err.Error(), p.ID, l.node.id)
 		return Answer{}, a.ended(nil), nil
@@ -34,7 +34,7 @@ func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader,
 		// The context ended while the request was on its way, or waited for that, or the request
 		// itself is impossible.
 		doing := "waiting for the answer of node %s"
-		if errors.Is(err, rpc.ErrNotSent) {
+		if errors.Is(err, client.ErrNotSent) {
 			doing = "waiting to send to node %s"
 			a.sent--
 		} else {

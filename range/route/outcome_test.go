@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -17,7 +17,7 @@ import (
 func TestOutcomeOfWhatWasNotSent(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	notSent := fmt.Errorf("%w: %w", rpc.ErrNotSent, context.Canceled)
+	notSent := fmt.Errorf("%w: %w", client.ErrNotSent, context.Canceled)
 	for _, c := range []struct {
 		name           string
 		err            error

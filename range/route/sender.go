@@ -16,7 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/route/clock"
 	"github.com/tidemarkdb/tidemark/range/route/identity"
 	"github.com/tidemarkdb/tidemark/range/route/lifetime"
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
@@ -61,7 +61,7 @@ type Config struct {
 type sharedLane struct {
 	client  uint64
 	streams atomic.Uint64
-	dialer  *rpc.Dialer
+	dialer  *client.Dialer
 }
 
 // Sender routes requests. Its methods may be called from any goroutine.
@@ -113,7 +113,7 @@ func New(cfg Config) (*Sender, error) {
 		return nil, err
 	}
 	for range cfg.ConnectionsPerNode {
-		lane := &sharedLane{dialer: rpc.NewDialer(rpc.DialerConfig{Dial: cfg.Dial, TLS: cfg.TLS,
+		lane := &sharedLane{dialer: client.NewDialer(client.DialerConfig{Dial: cfg.Dial, TLS: cfg.TLS,
 			TLSNow: cfg.TLSNow, Secret: cfg.Secret, Logger: cfg.Logger})}
 		for lane.client == 0 {
 			lane.client = cfg.Random()

@@ -1,6 +1,7 @@
 package metric
 
 import (
+	"errors"
 	"maps"
 	"math"
 	"sync"
@@ -150,6 +151,22 @@ func (v *Vec) With(label string) *Counter {
 	if c == nil {
 		c = new(Counter)
 		v.mu.counters[label] = c
+	}
+	return c
+}
+
+// Register registers a collector, or gives the one of the same name that is registered already.
+func Register[C Collector](r Registry, c C) C {
+	if r == nil {
+		return c
+	}
+	if err := r.Register(c); err != nil {
+		var already *RegisteredError
+		if errors.As(err, &already) {
+			if existing, ok := already.Existing.(C); ok {
+				return existing
+			}
+		}
 	}
 	return c
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -24,8 +24,8 @@ type routes struct {
 	partitions []admin.PartitionInfo
 	sent       int
 	streams    uint64
-	dialer     *rpc.Dialer
-	conns      map[int]*rpc.BatchConn
+	dialer     *client.Dialer
+	conns      map[int]*client.BatchConn
 }
 
 const (
@@ -53,8 +53,8 @@ func newRoutes(ctx context.Context, w *World) (*routes, error) {
 
 // open and hangUp begin and end the connections.
 func (r *routes) open() {
-	r.dialer = rpc.NewDialer(rpc.DialerConfig{Dial: r.w.Cluster.Dialer("lost")})
-	r.conns = make(map[int]*rpc.BatchConn)
+	r.dialer = client.NewDialer(client.DialerConfig{Dial: r.w.Cluster.Dialer("lost")})
+	r.conns = make(map[int]*client.BatchConn)
 }
 
 func (r *routes) hangUp() {
@@ -160,11 +160,11 @@ func (r *routes) command(q *kvpb.Request, random *rand.Rand) {
 }
 
 // conn is the connection to a server.
-func (r *routes) conn(server int) (*rpc.BatchConn, error) {
+func (r *routes) conn(server int) (*client.BatchConn, error) {
 	if c := r.conns[server]; c != nil {
 		return c, nil
 	}
-	r.conns[server] = rpc.NewBatchConn(rpc.BatchConfig{
+	r.conns[server] = client.NewBatchConn(client.BatchConfig{
 		Dialer: r.dialer, Address: r.w.Cluster.Endpoints()[server], Client: routesClient,
 		Stream: func() uint64 { r.streams++; return r.streams },
 	})

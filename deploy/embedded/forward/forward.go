@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/limit"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
@@ -54,7 +54,7 @@ type Config struct {
 	// Members lists the addresses of the members of the core, without this server.
 	Members func() []string
 	// Dialer makes a dialer of servers, with small windows of flow control. The Forwarder closes it.
-	Dialer func() *rpc.Dialer
+	Dialer func() *client.Dialer
 	// Local gives this server's own service of a name, once it serves by itself.
 	Local func(service string) (*grpc.ServiceDesc, any, bool)
 	// Forwarded says that a call was passed on by another server.

@@ -21,7 +21,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3electionpb"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3lockpb"
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 	"github.com/tidemarkdb/tidemark/rpc/limit"
 )
@@ -216,9 +216,9 @@ func TestCallsAreShared(t *testing.T) {
 	dialers := 0
 	f := New(Config{PerConnection: 100, Answers: limit.NewResponseBudget(512 << 20),
 		Refusal: func() error { return coordpb.ErrNotSent },
-		Dialer: func() *rpc.Dialer {
+		Dialer: func() *client.Dialer {
 			dialers++
-			return rpc.NewDialer(rpc.DialerConfig{})
+			return client.NewDialer(client.DialerConfig{})
 		}})
 	var leaves []func()
 	for {

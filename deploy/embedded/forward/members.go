@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 )
 
 const (
@@ -151,7 +151,7 @@ func (f *Forwarder) Member() string {
 
 // lane is a set of connections, one to each member.
 type lane struct {
-	dialer *rpc.Dialer
+	dialer *client.Dialer
 	// open counts the calls that have the lane. Forwarder.mu guards it.
 	open int
 }

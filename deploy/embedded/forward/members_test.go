@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
@@ -40,8 +41,8 @@ func inTime(t *testing.T, test func(*testing.T, *Forwarder, *grpc.ClientConn),
 			at = append(at, listen(fmt.Sprintf("member%d", i), m.register))
 		}
 		f := passesOn(t, 512<<20, 0, at...)
-		f.config.Dialer = func() *rpc.Dialer {
-			return rpc.NewDialer(rpc.DialerConfig{Dial: network.Dialer("node")})
+		f.config.Dialer = func() *client.Dialer {
+			return client.NewDialer(client.DialerConfig{Dial: network.Dialer("node")})
 		}
 		node := listen("node", func(r grpc.ServiceRegistrar) {
 			for _, d := range []*grpc.ServiceDesc{&pb.KV_ServiceDesc, &pb.Watch_ServiceDesc,

@@ -24,6 +24,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/authn"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 	"github.com/tidemarkdb/tidemark/rpc/limit"
 )
@@ -131,7 +132,7 @@ func (s *scripted) register(r grpc.ServiceRegistrar) {
 func passesOn(t *testing.T, answers, bytes int64, members ...string) *Forwarder {
 	t.Helper()
 	f := New(Config{Members: func() []string { return members },
-		Dialer: func() *rpc.Dialer { return rpc.NewDialer(rpc.DialerConfig{}) },
+		Dialer: func() *client.Dialer { return client.NewDialer(client.DialerConfig{}) },
 		Local: func(string) (*grpc.ServiceDesc, any, bool) {
 			return nil, nil, false
 		},

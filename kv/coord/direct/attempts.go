@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 )
 
 // Attempts notes what became of the attempts at the calls of a context that were past gRPC. etcd's
@@ -34,7 +34,7 @@ func note(ctx context.Context, err error) {
 	a, ok := ctx.Value(attemptsKey{}).(*Attempts)
 	switch {
 	case !ok || err == nil:
-	case errors.Is(err, rpc.ErrNotSent):
+	case errors.Is(err, client.ErrNotSent):
 		a.unsent.Add(1)
 	default:
 		a.failed.Add(1)

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 )
 
 const (
@@ -64,7 +64,7 @@ type Config struct {
 
 // Calls are the calls of one client of etcd. Safe for concurrent use.
 type Calls struct {
-	dialer *rpc.Dialer
+	dialer *client.Dialer
 	logger *slog.Logger
 	// clients and streams name the connections to servers: each is a client to these.
 	clients [connections]uint64
@@ -104,14 +104,14 @@ type Calls struct {
 // server is one that is called, with the connections to it.
 type server struct {
 	address string
-	conns   [connections]*rpc.BatchConn
+	conns   [connections]*client.BatchConn
 	next    atomic.Uint32
 	// renewing is whether it renews leases past gRPC.
 	renewing renewing
 }
 
 // conn takes the connections in turn.
-func (s *server) conn() *rpc.BatchConn { return s.conns[s.next.Add(1)%connections] }
+func (s *server) conn() *client.BatchConn { return s.conns[s.next.Add(1)%connections] }
 
 func (s *server) close() {
 	for _, conn := range s.conns {
@@ -124,7 +124,7 @@ func New(c Config) *Calls {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	calls := &Calls{dialer: rpc.NewDialer(rpc.DialerConfig{Dial: c.Dial, TLS: c.TLS}),
+	calls := &Calls{dialer: client.NewDialer(client.DialerConfig{Dial: c.Dial, TLS: c.TLS}),
 		logger: c.Logger, secure: c.TLS != nil}
 	if c.Token != "" {
 		calls.token.Store(&c.Token)
@@ -213,7 +213,7 @@ func (c *Calls) attempt(ctx context.Context, method string, request, answer any,
 		return invoke(ctx, method, request, answer, conn, options...)
 	}
 	err := c.call(ctx, s, method, q, a, o)
-	if errors.Is(err, rpc.ErrNotCalled) {
+	if errors.Is(err, client.ErrNotCalled) {
 		c.counters.grpc.Add(1)
 		return invoke(ctx, method, request, answer, conn, options...)
 	}
@@ -223,14 +223,14 @@ func (c *Calls) attempt(ctx context.Context, method string, request, answer any,
 
 // call calls the server.
 func (c *Calls) call(ctx context.Context, s *server, method string, q, a proto.Message,
-	o rpc.CallOptions) error {
+	o client.CallOptions) error {
 	began := time.Now()
 	better, err := s.conn().Call(ctx, method, q, a, o)
 	switch {
 	case err == nil:
-	case errors.Is(err, rpc.ErrCallTooLarge):
+	case errors.Is(err, client.ErrCallTooLarge):
 		return err
-	case errors.Is(err, rpc.ErrNotCalled), status.Code(err) == codes.Unavailable,
+	case errors.Is(err, client.ErrNotCalled), status.Code(err) == codes.Unavailable,
 		errors.Is(err, rpctypes.ErrGRPCNotSupportedForLearner):
 		// Its connection has ended, or it cannot serve now, or has no part of the store any more: that
 		// is what it refuses writes with then, and etcd's client makes them again.

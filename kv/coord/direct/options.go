@@ -7,14 +7,14 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 )
 
 // callOptions are what a call says past gRPC beside its request. not ok: its metadata or its
 // options say more, such as the user of the caller, which only gRPC carries.
-func (c *Calls) callOptions(ctx context.Context, options []grpc.CallOption) (_ rpc.CallOptions,
+func (c *Calls) callOptions(ctx context.Context, options []grpc.CallOption) (_ client.CallOptions,
 	ok bool) {
-	o := rpc.CallOptions{Token: c.shownToken()}
+	o := client.CallOptions{Token: c.shownToken()}
 	if !usual(options) {
 		return o, false
 	}

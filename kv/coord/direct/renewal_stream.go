@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
@@ -160,7 +160,7 @@ func (r *renewalStream) renew(leases []int64) (*coordpb.RenewAllResponse, error)
 	answer := &coordpb.RenewAllResponse{}
 	err := r.calls.call(ctx, r.server, coordpb.Renewals_RenewAll_FullMethodName,
 		&coordpb.RenewAllRequest{Leases: leases}, answer,
-		rpc.CallOptions{Token: r.calls.shownToken()})
+		client.CallOptions{Token: r.calls.shownToken()})
 	switch {
 	case err == nil:
 	case r.ctx.Err() != nil:
@@ -169,7 +169,7 @@ func (r *renewalStream) renew(leases []int64) (*coordpb.RenewAllResponse, error)
 		r.server.renewing.note(false)
 		return nil, status.Errorf(codes.Unavailable, "the server at %s renews leases by gRPC only: %v",
 			r.server.address, err)
-	case errors.Is(err, rpc.ErrNotCalled):
+	case errors.Is(err, client.ErrNotCalled):
 		return nil, status.Errorf(codes.Unavailable, "the server at %s was not reached to renew "+
 			"leases: %v", r.server.address, err)
 	case status.Code(err) == codes.DeadlineExceeded:

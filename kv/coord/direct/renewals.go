@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
@@ -99,7 +99,7 @@ func (c *Calls) awaitServer(ctx context.Context) *server {
 
 // renewsAt says whether a server renews leases past gRPC. It is asked if that is not known. After
 // an error the stream goes by gRPC, by which it has that error too.
-func (c *Calls) renewsAt(ctx context.Context, s *server, o rpc.CallOptions) bool {
+func (c *Calls) renewsAt(ctx context.Context, s *server, o client.CallOptions) bool {
 	if yes, no := s.renewing.known(); yes || no {
 		return yes
 	}
@@ -118,9 +118,10 @@ func (c *Calls) renewsAt(ctx context.Context, s *server, o rpc.CallOptions) bool
 
 // notServed says of the error of a call whether the server has answered that it knows no such call.
 func notServed(err error) bool {
-	var broken *rpc.ErrStreamBroken
-	if errors.Is(err, rpc.ErrNotSent) || errors.Is(err, rpc.ErrClosed) || errors.As(err, &broken) {
+	var broken *client.ErrStreamBroken
+	if errors.Is(err, client.ErrNotSent) || errors.Is(err, client.ErrClosed) || errors.As(err,
+		&broken) {
 		return false
 	}
-	return errors.Is(err, rpc.ErrNotCalled) || status.Code(err) == codes.Unimplemented
+	return errors.Is(err, client.ErrNotCalled) || status.Code(err) == codes.Unimplemented
 }

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 )
 
 // look begins to look for a server at the endpoints, unless a search goes on, or none was found
@@ -140,7 +140,7 @@ func (c *Calls) try(address string) (_ *server, better string) {
 	ctx, cancel := context.WithTimeout(c.ctx, probeTimeout)
 	defer cancel()
 	better, err := s.conn().Call(ctx, pb.KV_Range_FullMethodName, &pb.RangeRequest{},
-		&pb.RangeResponse{}, rpc.CallOptions{RequireLeader: true})
+		&pb.RangeResponse{}, client.CallOptions{RequireLeader: true})
 	if status.Code(err) != codes.InvalidArgument {
 		return nil, ""
 	}
@@ -162,7 +162,7 @@ func (c *Calls) server(address string) *server {
 	}
 	s := &server{address: address}
 	for i := range s.conns {
-		s.conns[i] = rpc.NewBatchConn(rpc.BatchConfig{Dialer: c.dialer, Address: address,
+		s.conns[i] = client.NewBatchConn(client.BatchConfig{Dialer: c.dialer, Address: address,
 			Client: c.clients[i], Stream: func() uint64 { return c.streams.Add(1) },
 			MaxInFlight: maxInFlight})
 	}

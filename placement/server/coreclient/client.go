@@ -39,7 +39,7 @@ type Config struct {
 	// Learned, if not nil, is called when the core has told of other members than before: see Core.
 	// It may be called by several goroutines at once, and must not block for long.
 	Learned func()
-	// Conn gives connections that its owner keeps; rpc.Dialer.Conn fits.
+	// Conn gives connections that its owner keeps; client.Dialer.Conn fits.
 	Conn func(address string) (*grpc.ClientConn, error)
 	// Unreachable, if not nil, says why a member is known not to answer from other connections to it;
 	// nil if it is not known to be so. It is for what errors say of members that were not asked.

@@ -1,4 +1,4 @@
-package rpc
+package client
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // ErrNotCalled is in the chain of the error of a call that certainly was not made: the server could
@@ -22,7 +23,7 @@ var ErrNotCalled = errors.New("rpc: the call was not made")
 // ErrCallTooLarge is in the chain of the error of a call whose request is too large for a
 // connection of requests, beside ErrNotCalled.
 var ErrCallTooLarge = fmt.Errorf("%w: its request has more than %d bytes", ErrNotCalled,
-	MaxCallBytes)
+	wire.MaxCallBytes)
 
 // CallOptions are what gRPC's metadata would say.
 type CallOptions struct {
@@ -44,7 +45,7 @@ func (b *BatchConn) Call(ctx context.Context, method string, request, answer pro
 	if r.Call.Message, err = proto.Marshal(request); err != nil {
 		return "", status.Errorf(codes.Internal, "request of %s: %v", method, err)
 	}
-	if len(r.Call.Message) > MaxCallBytes {
+	if len(r.Call.Message) > wire.MaxCallBytes {
 		return "", ErrCallTooLarge
 	}
 	if deadline, ok := ctx.Deadline(); ok {

@@ -1,4 +1,4 @@
-package rpc
+package client
 
 import (
 	"context"
@@ -34,10 +34,13 @@ func (c *endingConn) TrySend(...[]byte) (bool, error) { return true, c.SendKeepa
 // and waits for room, goes on when the stream has failed.
 func TestBatchRoomWhenSendingFailsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{mem: memnet.New()}
-		conn := batchConn(t, n.dialer(t, "c"), "s:1", func(c *BatchConfig) { c.MaxInFlight = 2 })
+		d := NewDialer(DialerConfig{Dial: memnet.New().Dialer("c")})
+		defer d.Close()
+		conn := NewBatchConn(BatchConfig{Dialer: d, Address: "s:1", Client: 7, MaxInFlight: 2,
+			Stream: func() uint64 { return 1 }})
+		defer conn.Close()
 		w := new(endingConn)
-		s := newClientStream(conn)
+		s := newStream(conn)
 		s.out.Attach(w)
 		conn.current.Store(s)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -45,7 +48,8 @@ func TestBatchRoomWhenSendingFailsFirst(t *testing.T) {
 		failed := make(chan error, 3)
 		do := func(key string) {
 			go func() {
-				_, err := conn.Do(ctx, get(key))
+				_, err := conn.Do(ctx, &kvpb.Request{
+					Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte(key)}}})
 				failed <- err
 			}()
 			synctest.Wait()
@@ -65,32 +69,6 @@ func TestBatchRoomWhenSendingFailsFirst(t *testing.T) {
 			if err := <-failed; !errors.As(err, &broken) {
 				t.Fatalf("%v", err)
 			}
-		}
-	})
-}
-
-// A request whose context ends before it was sent says so; one that was sent does not.
-func TestBatchSaysWhatWasNotSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := network{mem: memnet.New()}
-		serveBatch(t, n, "s:1",
-			BatchServerConfig{Handle: func(uint64, []*kvpb.Request, func(*kvpb.Response)) {}})
-		conn := batchConn(t, n.dialer(t, "c"), "s:1", func(c *BatchConfig) { c.MaxInFlight = 1 })
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := conn.Do(ctx, put("sent", nil)); !errors.Is(err, context.DeadlineExceeded) ||
-			errors.Is(err, ErrNotSent) {
-			t.Fatal(err)
-		}
-		if _, err := conn.Do(ctx, put("over", nil)); !errors.Is(err, context.DeadlineExceeded) ||
-			!errors.Is(err, ErrNotSent) {
-			t.Fatal(err)
-		}
-		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := conn.Do(ctx, put("without room", nil)); !errors.Is(err,
-			context.DeadlineExceeded) || !errors.Is(err, ErrNotSent) {
-			t.Fatal(err)
 		}
 	})
 }

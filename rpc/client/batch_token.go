@@ -1,6 +1,10 @@
-package rpc
+package client
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/rpc/wire"
+)
 
 // tagToken is BatchRequest.token.
 const tagToken = 3<<3 | 2
@@ -20,9 +24,9 @@ func (t tokenRecord) MarshalToSizedBufferVT(b []byte) (int, error) {
 // for the requests that are sent after it. It does not wait. Streams that are opened later show
 // what BatchConfig.Token says. A token has at most 4 KiB.
 func (b *BatchConn) Show(token string) error {
-	if len(token) > maxTokenBytes {
+	if len(token) > wire.MaxTokenBytes {
 		return fmt.Errorf("%w: a token has at most %d bytes, this one has %d", ErrMessageTooLarge,
-			maxTokenBytes, len(token))
+			wire.MaxTokenBytes, len(token))
 	}
 	s := b.current.Load()
 	if s == nil || token == "" {

@@ -1,4 +1,4 @@
-package rpc
+package client
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -26,18 +27,11 @@ import (
 // ErrDialerClosed is what a closed Dialer answers.
 var ErrDialerClosed = errors.New("rpc: dialer is closed")
 
-// LeastStreamWindow is the smallest window of a stream.
-const LeastStreamWindow = serverStreamWindow
-
 // connectTimeout bounds one attempt to connect, including what the server must say before the
 // connection is usable.
 const connectTimeout = 2 * time.Second
 
 const (
-	// clientSilence is how long the side that has opened a connection hears nothing on it before it
-	// breaks it, serverSilence the side that has accepted it.
-	clientSilence = 4 * transport.Tick
-	serverSilence = 6 * transport.Tick
 	// After an attempt to open a client's stream that failed, none is made for connectBackoffBase,
 	// doubled with each failure in a row, at most connectBackoffCap.
 	connectBackoffBase = 25 * time.Millisecond
@@ -99,7 +93,7 @@ func NewDialer(c DialerConfig) *Dialer {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.StreamWindow <= 0 {
-		c.StreamWindow = streamWindow
+		c.StreamWindow = wire.StreamWindow
 	}
 	shown := insecure.NewCredentials()
 	switch {
@@ -123,10 +117,10 @@ func NewDialer(c DialerConfig) *Dialer {
 			// caller tries again, and knows better when.
 			grpc.MaxRetryRPCBufferSize(0)),
 		grpc.WithStaticStreamWindowSize(c.StreamWindow),
-		grpc.WithStaticConnWindowSize(connectionWindow),
-		grpc.WithReadBufferSize(ioBuffer),
-		grpc.WithWriteBufferSize(ioBuffer),
-		grpc.WithMaxHeaderListSize(maxHeaderBytes),
+		grpc.WithStaticConnWindowSize(wire.ConnectionWindow),
+		grpc.WithReadBufferSize(wire.IOBuffer),
+		grpc.WithWriteBufferSize(wire.IOBuffer),
+		grpc.WithMaxHeaderListSize(wire.MaxHeaderBytes),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: connectBackoff,
 			MinConnectTimeout: connectTimeout}),
 		grpc.WithIdleTimeout(0),
@@ -140,8 +134,8 @@ func NewDialer(c DialerConfig) *Dialer {
 	return d
 }
 
-// open makes a connection of package transport to addr, which its caller closes.
-func (d *Dialer) open(ctx context.Context, addr string, hello []byte) (*transport.Conn, error) {
+// Open makes a connection of package transport to addr, which its caller closes.
+func (d *Dialer) Open(ctx context.Context, addr string, hello []byte) (*transport.Conn, error) {
 	if err := checkAddress(addr); err != nil {
 		return nil, err
 	}
@@ -261,3 +255,20 @@ func (d *Dialer) Close() error {
 	d.done.Wait()
 	return errors.Join(errs...)
 }
+
+// Backoff is the time after a failure in which nothing is tried again. The zero backoff is over.
+type Backoff struct {
+	Failures int
+	until    time.Time
+}
+
+// Failed begins a backoff: base, doubled with each failure in a row, at most limit; with ±25 % of
+// jitter.
+func (b *Backoff) Failed(now time.Time, base, limit time.Duration) {
+	d := min(base<<min(b.Failures, 10), limit)
+	d += time.Duration((rand.Float64() - 0.5) / 2 * float64(d))
+	b.Failures++
+	b.until = now.Add(d)
+}
+
+func (b *Backoff) Lasts(now time.Time) bool { return now.Before(b.until) }

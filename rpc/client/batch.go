@@ -1,4 +1,4 @@
-package rpc
+package client
 
 import (
 	"context"
@@ -78,13 +78,13 @@ type BatchConfig struct {
 type BatchConn struct {
 	config BatchConfig
 	// current is nil before the first stream. A broken one stays until the next request replaces it.
-	current atomic.Pointer[clientStream]
+	current atomic.Pointer[stream]
 
 	mu struct {
 		sync.Mutex
 		closed bool
 		// backoff is after a stream that could not be opened; opening is why it could not.
-		backoff backoff
+		backoff Backoff
 		opening error
 	}
 
@@ -170,8 +170,26 @@ func (b *BatchConn) Close() {
 	b.streams.Wait()
 }
 
+// BatchStats tells how a BatchConn is used: how many requests have no response, how many bytes wait
+// to be sent, and how many messages were sent on the stream that is open.
+type BatchStats struct {
+	InFlight, WaitingBytes int
+	Messages               uint64
+}
+
+// Stats tells how the connection is used at this moment.
+func (b *BatchConn) Stats() (stats BatchStats) {
+	if s := b.current.Load(); s != nil {
+		stats.Messages = s.out.Messages()
+		s.out.Lock()
+		defer s.out.Unlock()
+		stats.InFlight, stats.WaitingBytes = s.inFlight, s.out.PendingLocked()
+	}
+	return stats
+}
+
 // stream gives the current stream, or a new one if that is broken.
-func (b *BatchConn) stream() (*clientStream, error) {
+func (b *BatchConn) stream() (*stream, error) {
 	if s := b.current.Load(); s != nil && !s.broken.Load() {
 		return s, nil
 	}
@@ -183,10 +201,10 @@ func (b *BatchConn) stream() (*clientStream, error) {
 	if s := b.current.Load(); s != nil && !s.broken.Load() {
 		return s, nil
 	}
-	if b.mu.backoff.lasts(time.Now()) {
+	if b.mu.backoff.Lasts(time.Now()) {
 		return nil, &ErrStreamBroken{Cause: b.mu.opening}
 	}
-	s := newClientStream(b)
+	s := newStream(b)
 	b.current.Store(s)
 	b.streams.Go(s.run)
 	return s, nil
@@ -198,7 +216,7 @@ type call struct {
 	done   chan int
 	number int
 	// stream is what a call of a Calls is on, nil for one of Do.
-	stream *clientStream
+	stream *stream
 	// id and chunk are guarded by the stream's lock. chunk is the outbox's chunk that holds the
 	// request.
 	id    uint64
@@ -223,8 +241,8 @@ type slot struct {
 	call *call
 }
 
-// clientStream is one stream's life: opening, open, broken.
-type clientStream struct {
+// stream is one stream's life: opening, open, broken.
+type stream struct {
 	conn *BatchConn
 	out  *outbox.Outbox
 	// broken is set, under out.mu, when no further request is taken.
@@ -239,15 +257,15 @@ type clientStream struct {
 	room chan struct{}
 }
 
-func newClientStream(b *BatchConn) *clientStream {
-	s := &clientStream{conn: b}
+func newStream(b *BatchConn) *stream {
+	s := &stream{conn: b}
 	s.out = outbox.New(s.makeRoomLocked)
 	return s
 }
 
 // submit enters the request into a slot and the outbox. A non-nil room means that it did not: wait
 // for room, and try again on the then current stream.
-func (s *clientStream) submit(c *call, r *kvpb.Request,
+func (s *stream) submit(c *call, r *kvpb.Request,
 	size int) (room <-chan struct{}, err error) {
 	s.out.Lock()
 	if s.broken.Load() {
@@ -288,7 +306,7 @@ func (s *clientStream) submit(c *call, r *kvpb.Request,
 }
 
 // hasRoomLocked says whether another request of that size is taken now.
-func (s *clientStream) hasRoomLocked(size int) bool {
+func (s *stream) hasRoomLocked(size int) bool {
 	config := &s.conn.config
 	return s.inFlight < config.MaxInFlight &&
 		(s.out.PendingLocked() == 0 || s.out.PendingLocked()+size <= config.MaxInFlightBytes)
@@ -296,7 +314,7 @@ func (s *clientStream) hasRoomLocked(size int) bool {
 
 // submitted releases the lock. If the request could not be added because the stream has just ended,
 // the call's failure is on its way.
-func (s *clientStream) submitted(c *call, err error) error {
+func (s *stream) submitted(c *call, err error) error {
 	if err == nil || errors.Is(err, outbox.ErrClosed) {
 		s.out.UnlockAndSend(s.inFlight <= directCallers || s.out.QuietLocked())
 		return nil
@@ -307,7 +325,7 @@ func (s *clientStream) submitted(c *call, err error) error {
 }
 
 // enterLocked gives the call a slot and an id.
-func (s *clientStream) enterLocked(c *call) {
+func (s *stream) enterLocked(c *call) {
 	var index uint32
 	if n := len(s.free); n > 0 {
 		index = s.free[n-1]
@@ -324,7 +342,7 @@ func (s *clientStream) enterLocked(c *call) {
 }
 
 // leaveLocked frees the slot of a request. It gives its call, if its caller still waits.
-func (s *clientStream) leaveLocked(id uint64) *call {
+func (s *stream) leaveLocked(id uint64) *call {
 	index := id & (1<<slotBits - 1)
 	if id == 0 || index >= uint64(len(s.slots)) || s.slots[index].id != id {
 		return nil
@@ -337,7 +355,7 @@ func (s *clientStream) leaveLocked(id uint64) *call {
 	return c
 }
 
-func (s *clientStream) makeRoomLocked() {
+func (s *stream) makeRoomLocked() {
 	if s.room != nil {
 		close(s.room)
 		s.room = nil
@@ -345,7 +363,7 @@ func (s *clientStream) makeRoomLocked() {
 }
 
 // await waits for the outcome of a submitted call.
-func (s *clientStream) await(ctx context.Context, c *call) (*kvpb.Response, error) {
+func (s *stream) await(ctx context.Context, c *call) (*kvpb.Response, error) {
 	select {
 	case <-c.done:
 	case <-ctx.Done():
@@ -367,7 +385,7 @@ func (s *clientStream) await(ctx context.Context, c *call) (*kvpb.Response, erro
 // abandon gives up a submitted call. over is false if the outcome has come first: then it is there,
 // or on its way. sent is false if the request could be cancelled in what is yet to be sent, and
 // so never reaches the node.
-func (s *clientStream) abandon(c *call) (over, sent bool) {
+func (s *stream) abandon(c *call) (over, sent bool) {
 	s.out.Lock()
 	defer s.out.Unlock()
 	slot := &s.slots[c.id&(1<<slotBits-1)]
@@ -383,7 +401,7 @@ func (s *clientStream) abandon(c *call) (over, sent bool) {
 }
 
 // run opens the stream, and receives until it breaks.
-func (s *clientStream) run() {
+func (s *stream) run() {
 	ctx, cancel := context.WithCancel(s.conn.ctx)
 	defer cancel()
 	var sender sync.WaitGroup
@@ -400,7 +418,7 @@ func (s *clientStream) run() {
 }
 
 // receive receives from the stream until it ends. It starts the sender.
-func (s *clientStream) receive(ctx context.Context, sender *sync.WaitGroup) error {
+func (s *stream) receive(ctx context.Context, sender *sync.WaitGroup) error {
 	conn, err := s.open(ctx, sender)
 	s.conn.opened(err)
 	if err != nil {
@@ -428,7 +446,7 @@ func (s *clientStream) receive(ctx context.Context, sender *sync.WaitGroup) erro
 }
 
 // open makes the stream's connection, waits for the node's word, and has what has gathered sent.
-func (s *clientStream) open(
+func (s *stream) open(
 	ctx context.Context, sender *sync.WaitGroup,
 ) (_ *transport.Conn, err error) {
 	config := &s.conn.config
@@ -437,13 +455,13 @@ func (s *clientStream) open(
 		hello.Token = config.Token(ctx)
 	}
 	hello.Stream = config.Stream()
-	encoded, err := clientHello(hello)
+	encoded, err := encodeHello(hello)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	conn, err := config.Dialer.open(ctx, config.Address, encoded)
+	conn, err := config.Dialer.Open(ctx, config.Address, encoded)
 	if err != nil {
 		return nil, wire.Unavailable(err)
 	}
@@ -457,10 +475,19 @@ func (s *clientStream) open(
 		return nil, err
 	}
 	// No request leaves before: what is not accepted was certainly not run.
-	conn.Watch(clientSilence, s.out.KeepAlive)
+	conn.Watch(wire.ClientSilence, s.out.KeepAlive)
 	s.out.Attach(conn)
 	sender.Go(s.out.Run)
 	return conn, nil
+}
+
+// encodeHello makes what a stream of a client begins with.
+func encodeHello(h *kvpb.Hello) ([]byte, error) {
+	b, err := (&kvpb.BatchRequest{Hello: h}).MarshalVT()
+	if err != nil {
+		return nil, fmt.Errorf("hello of a client: %w", err)
+	}
+	return append([]byte{wire.HelloClient}, b...), nil
 }
 
 // opened notes whether a stream could be opened.
@@ -469,15 +496,15 @@ func (b *BatchConn) opened(err error) {
 	defer b.mu.Unlock()
 	b.mu.opening = err
 	if err == nil {
-		b.mu.backoff = backoff{}
+		b.mu.backoff = Backoff{}
 		return
 	}
-	b.mu.backoff.failed(time.Now(), connectBackoffBase, connectBackoffCap)
+	b.mu.backoff.Failed(time.Now(), connectBackoffBase, connectBackoffCap)
 }
 
 // dispatch gives responses to the calls that wait for them. A response that no call waits for, or
 // that was not asked for, is dropped.
-func (s *clientStream) dispatch(responses []*kvpb.Response, done []*call) []*call {
+func (s *stream) dispatch(responses []*kvpb.Response, done []*call) []*call {
 	s.out.Lock()
 	for _, r := range responses {
 		if c := s.leaveLocked(r.Id); c != nil {
@@ -493,7 +520,7 @@ func (s *clientStream) dispatch(responses []*kvpb.Response, done []*call) []*cal
 }
 
 // fail ends the stream for all calls that wait.
-func (s *clientStream) fail(cause error) {
+func (s *stream) fail(cause error) {
 	s.out.Lock()
 	s.broken.Store(true)
 	var failed []*call
