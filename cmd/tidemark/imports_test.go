@@ -79,6 +79,10 @@ var may = []struct {
 		"range/node/hosted", "range/node/leadership")},
 	{"range/node/clocks", append(ground[:len(ground):len(ground)], "range/replica",
 		"range/replica/command", "range/replica/config", "range/node/hosted")},
+	{"range/node/birth", append(ground[:len(ground):len(ground)], "range/replica/...")},
+	{"range/node/lifecycle", append(ground[:len(ground):len(ground)], "txn", "range/replica/...",
+		"range/node/task", "range/node/table", "range/node/hosted", "range/node/leadership",
+		"range/node/birth")},
 	{"range/node/...", append(ground[:len(ground):len(ground)], "range/route/...", "txn/...",
 		"range/replica/...", "range/node/...")},
 

@@ -285,7 +285,7 @@ func splitAndCrash(t *testing.T, seed uint64) {
 	}
 	s.check()
 	for _, m := range c.nodes {
-		if failed := m.failedReplicas(); len(failed) > 0 {
+		if failed := m.lifecycle.Failed(); len(failed) > 0 {
 			t.Errorf("replicas failed on node %d: %v", m.id, failed)
 		}
 	}
@@ -526,7 +526,7 @@ func TestVotersFromTheTable(t *testing.T) {
 			case 2:
 				x.SplitFrom, x.SplitIndex = 99, 12
 			}
-			id, err := c.nodes[1].identityOf(x)
+			id, err := c.nodes[1].lifecycle.IdentityOf(x)
 			if err != nil || (len(id.Voters) > 0) != (i == 0) {
 				t.Errorf("%v is to be created with the voters %v: %v", x, id.Voters, err)
 			}

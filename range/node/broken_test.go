@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/lifecycle"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -47,13 +48,13 @@ func TestABrokenReplicaGoesWithItsKeyspace(t *testing.T) {
 			m.start()
 			if !away {
 				c.awaitServing(m)
-				if m.brokenBy(id) == nil {
+				if m.lifecycle.BrokenBy(id) == nil {
 					t.Fatal("the replica is not broken")
 				}
 				drop()
 			}
 			c.await("the replicas are gone", 2*time.Minute,
-				func() bool { return len(m.replicas.All()) == 0 && len(m.failedReplicas()) == 0 })
+				func() bool { return len(m.replicas.All()) == 0 && len(m.lifecycle.Failed()) == 0 })
 			identities, err := m.host.Log().Identities()
 			if err != nil {
 				t.Fatal(err)
@@ -63,13 +64,13 @@ func TestABrokenReplicaGoesWithItsKeyspace(t *testing.T) {
 					t.Errorf("partition %s has no tombstone", x.Group)
 				}
 			}
-			if marked, err := ReadRemovals(m.config.Log); err != nil || len(marked) > 0 {
+			if marked, err := lifecycle.ReadRemovals(m.config.Log); err != nil || len(marked) > 0 {
 				t.Errorf("marked: %v, %v", marked, err)
 			}
 			m.stop()
 			m.start()
-			if n := len(m.replicas.All()); n != 0 || len(m.failedReplicas()) != 0 {
-				t.Errorf("after a restart %d replicas, %d of them broken", n, len(m.failedReplicas()))
+			if n := len(m.replicas.All()); n != 0 || len(m.lifecycle.Failed()) != 0 {
+				t.Errorf("after a restart %d replicas, %d of them broken", n, len(m.lifecycle.Failed()))
 			}
 		})
 	}

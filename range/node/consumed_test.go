@@ -57,7 +57,7 @@ func TestTakenWhileRemoved(t *testing.T) {
 		away := node%3 + 1
 		m := s.c.nodes[away]
 		s.lag(away, func() {})
-		m.retire([]*hosted.Replica{s.hosted(away, s.right)})
+		m.lifecycle.Retire([]*hosted.Replica{s.hosted(away, s.right)})
 		s.c.network.lose(nil)
 		s.c.await("it goes", time.Minute, func() bool { return s.hosted(away, s.right) == nil })
 		s.whole(m)
@@ -76,7 +76,7 @@ func TestLeftOverGoes(t *testing.T) {
 		s.lag(away, func() {})
 		// It knows the table, and has yet to come to the merge.
 		s.c.core.compact()
-		m.reconciler.Present()
+		m.lifecycle.Reconciler.Present()
 		time.Sleep(10 * time.Second) // virtual
 		if s.hosted(away, s.right) == nil {
 			t.Fatal("the replica is gone, and the left one needs it to merge")
@@ -160,7 +160,7 @@ func TestNamedOutWhileMade(t *testing.T) {
 				s.c.core.update(&clusterpb.TableUpdate{Partitions: []*clusterpb.Partition{without}})
 			}
 			time.Sleep(10 * time.Second) // virtual
-			m.reconciler.create(context.Background(), []*clusterpb.Partition{with})
+			m.lifecycle.Reconciler.Create(context.Background(), []*clusterpb.Partition{with})
 			s.c.await("it goes", time.Minute, func() bool { return s.hosted(4, s.right) == nil })
 		})
 	}

@@ -17,17 +17,6 @@
 // the log database (range/node/table): at start it opens its replicas, knows where the others are,
 // and serves; the stream of changes goes on at the revision that it had reached.
 //
-// INVARIANT: a replica is removed only on a positive statement of a complete table of this cluster,
-// whose revision is not older than any that was seen: its keyspace was dropped, a later descriptor
-// names it out, or another partition has its first key with a higher generation, and so has
-// consumed it. Silence, errors and empty answers remove nothing.
-//
-// A removal is announced on disk before it begins (removal.go), so that a crash in its middle does
-// not leave half a replica to be opened. A replica that is to be removed is closed at once. From
-// the disk it goes together with what else is to be removed within two seconds (removal_pace.go),
-// so that thousands of replicas that move away one by one cost a flush of the memtables now and
-// then.
-//
 // # Goroutines
 //
 // A fixed number, whatever the number of replicas: one each for following metadata, reconciling,

@@ -88,7 +88,7 @@ func (n *Node) Ready() (ready bool, reason string) {
 		reasons := n.notServing()
 		return len(reasons) == 0, strings.Join(reasons, "\n")
 	}
-	if missing := n.reconciler.pending(); missing > 0 {
+	if missing := n.lifecycle.Reconciler.Pending(); missing > 0 {
 		return false, fmt.Sprintf("%d partitions are being created or removed", missing)
 	}
 	leaderless := 0

@@ -144,7 +144,7 @@ func (n *Node) heartbeat(ctx context.Context, b reportBatch,
 const maxBroken = 1000
 
 func (n *Node) stats() *clusterpb.NodeStats {
-	failed := n.failedReplicas()
+	failed := n.lifecycle.Failed()
 	slow, sync := n.host.DiskSlow()
 	stats := &clusterpb.NodeStats{
 		Replicas:        uint64(len(n.replicas.All())),

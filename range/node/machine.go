@@ -75,3 +75,28 @@ func (m machine) LeadershipChanged(l group.Leadership) {
 		n.elections.AddLater(h)
 	}
 }
+
+// Machine implements lifecycle.Rooms.
+func (n *Node) Machine(h *hosted.Replica, r *replica.Replica) group.StateMachine {
+	return machine{r, h, n}
+}
+
+// Campaign implements lifecycle.Rooms.
+func (n *Node) Campaign(h *hosted.Replica) { n.young.add(h) }
+
+// Closed implements lifecycle.Rooms.
+func (n *Node) Closed(h *hosted.Replica) {
+	n.leaders.Forget(h)
+	n.collector.Forget(h)
+	n.giveBack.Forget(h.ID)
+	n.young.forget(h)
+}
+
+// Merged implements lifecycle.Rooms: the partition is not led here any more.
+func (n *Node) Merged(h *hosted.Replica) { n.reports.changedLeader(h) }
+
+// Removed implements lifecycle.Rooms.
+func (n *Node) Removed(h *hosted.Replica) {
+	n.reports.forget(h)
+	n.giveBack.RemovedLogs(h.ID)
+}

@@ -3,7 +3,6 @@ package node
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -11,16 +10,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/node/birth"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/range/node/task"
-	"github.com/tidemarkdb/tidemark/range/raftlog"
-	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
-	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
 // A partition consumes its right neighbour on every node by itself, when it applies the entry that
@@ -43,33 +37,18 @@ const (
 	// mergeTimeout is for how long a partition is frozen before the attempt to merge it is taken
 	// back.
 	mergeTimeout = 5 * time.Second
-	// buryPause is the least time between two flushes of the state after merges.
-	buryPause = 10 * time.Second
-	// keptMerges is of how many merged partitions a node remembers what they are a part of.
-	keptMerges = 4096
 )
 
 // merging is what a node does about merges.
 type merging struct {
 	node      *Node
 	wakeWatch task.Signal
-	wakeBury  task.Signal
-	// burying has room for one goroutine that closes replicas or removes logs. It is held while
-	// others sleep.
-	burying chan struct{}
-	mu      struct {
+	mu        struct {
 		sync.Mutex
 		// frozen are the freezes of partitions here.
 		frozen map[keys.PartitionID]frozenSince
 		// thawing are those whose freeze a goroutine ends.
 		thawing map[*hosted.Replica]struct{}
-		// ended are replicas that were consumed and are still open, and closed those whose logs are
-		// still there.
-		ended  []*hosted.Replica
-		closed []raftlog.Identity
-		// by says what merged partitions are a part of, and order which of them came first.
-		by    map[keys.PartitionID]*clusterpb.Partition
-		order []keys.PartitionID
 	}
 }
 
@@ -80,220 +59,9 @@ type frozenSince struct {
 }
 
 func (m *merging) init(n *Node) {
-	m.node, m.wakeWatch, m.wakeBury = n, task.NewSignal(), task.NewSignal()
-	m.burying = make(chan struct{}, 1)
+	m.node, m.wakeWatch = n, task.NewSignal()
 	m.mu.frozen = make(map[keys.PartitionID]frozenSince)
 	m.mu.thawing = make(map[*hosted.Replica]struct{})
-	m.mu.by = make(map[keys.PartitionID]*clusterpb.Partition)
-}
-
-// right finds the replica of a partition that is consumed here; see replica.Node.Right.
-func (m *merging) right(right *clusterpb.Partition, index uint64) (replica.Right, error) {
-	n := m.node
-	if b := &n.births; b.replaying {
-		return b.directory.Right(right)
-	}
-	h := m.opened(keys.PartitionID(right.GetId()))
-	switch {
-	case h == nil || h.Removed.Load():
-		return nil, errors.New("there is no replica of it here")
-	case h.Group.Failed() != nil:
-		return nil, fmt.Errorf("its replica here has failed: %w", h.Group.Failed())
-	}
-	return hostedRight{h, n}, nil
-}
-
-// hostedRight is the open replica of a partition that is consumed here.
-type hostedRight struct {
-	h    *hosted.Replica
-	node *Node
-}
-
-func (r hostedRight) Replica() *replica.Replica { return r.h.Replica }
-
-func (r hostedRight) Entries(after, last uint64, do func([]group.Entry) error) error {
-	return birth.EachPiece(r.h.Group.Storage(), after, last, do)
-}
-
-func (r hostedRight) Consumed(by *clusterpb.Partition) {
-	n := r.node
-	if g := n.host.Group(keys.PartitionID(by.GetId())); g != nil {
-		g.ForgetBeginning()
-	}
-	n.merging.end(r.h, by)
-}
-
-// open finds a replica whose partition's span a snapshot takes over; see replica.Node.Open.
-func (m *merging) open(id keys.PartitionID) *replica.Replica {
-	if h := m.opened(id); h != nil {
-		return h.Replica
-	}
-	return nil
-}
-
-// opened finds a replica, after it has come to be among the node's if it is being opened.
-func (m *merging) opened(id keys.PartitionID) *hosted.Replica {
-	n := m.node
-	for !n.closed.Load() {
-		_, opening := n.opening.Load(id)
-		if h := n.replicas.Get(id); h != nil || !opening {
-			return h
-		}
-		time.Sleep(time.Millisecond)
-	}
-	return nil
-}
-
-// taken takes note that a snapshot has done so; see replica.Node.Taken.
-func (m *merging) taken(id keys.PartitionID, by *clusterpb.Partition) {
-	n := m.node
-	n.metrics.mergedBySnapshot.Inc()
-	if h := n.replicas.Get(id); h != nil {
-		m.end(h, by)
-		return
-	}
-	x, found := n.broken.LoadAndDelete(id)
-	m.mu.Lock()
-	if found {
-		m.mu.closed = append(m.mu.closed, x.(brokenReplica).identity)
-	}
-	m.rememberLocked(id, by)
-	m.mu.Unlock()
-	if found {
-		n.metrics.broken.Dec()
-	}
-	m.wakeBury.Send()
-}
-
-// end has a replica closed that was consumed.
-func (m *merging) end(h *hosted.Replica, by *clusterpb.Partition) {
-	m.mu.Lock()
-	m.mu.ended = append(m.mu.ended, h)
-	m.rememberLocked(h.ID, by)
-	m.mu.Unlock()
-	m.node.metrics.merged.Inc()
-	m.wakeBury.Send()
-}
-
-func (m *merging) rememberLocked(id keys.PartitionID, by *clusterpb.Partition) {
-	if m.mu.by[id] == nil {
-		m.mu.order = append(m.mu.order, id)
-	}
-	m.mu.by[id] = by
-	if len(m.mu.order) > keptMerges {
-		delete(m.mu.by, m.mu.order[0])
-		m.mu.order = m.mu.order[1:]
-	}
-}
-
-// consumedBy is what a partition is a part of that was merged here; nil if none was of late.
-func (m *merging) consumedBy(id keys.PartitionID) *clusterpb.Partition {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.mu.by[id]
-}
-
-// mergedAway is the answer to a request for a partition that is a part of another one.
-func (n *Node) mergedAway(id keys.PartitionID, by *clusterpb.Partition) *kvpb.Error {
-	return &kvpb.Error{Code: kvpb.ErrorCode_STALE_EPOCH,
-		Message: fmt.Sprintf("partition %s: it was merged, and is a part of partition %d now", id,
-			by.GetId()),
-		Partitions: n.covering(by, keys.PartitionSpan(by))}
-}
-
-// bury closes replicas that were consumed, at once, for they are not to vote and to acknowledge for
-// a partition that is none; and has their logs removed a while later.
-func (m *merging) bury(ctx context.Context) {
-	var due <-chan time.Time // until the next flush; nil: nothing waits for one
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-m.wakeBury:
-			m.closeEnded()
-		case <-due:
-			due = nil
-			if err := m.removeLogs(); err != nil {
-				m.node.log.Error("removing the logs of partitions that were merged into others failed; it "+
-					"will be tried again", "error", err)
-			}
-		}
-		if due == nil && m.unburied() {
-			due = time.After(buryPause)
-		}
-	}
-}
-
-// unburied says whether there are logs to be removed.
-func (m *merging) unburied() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.mu.closed) > 0
-}
-
-// closeEnded closes the replicas that were consumed.
-func (m *merging) closeEnded() {
-	n := m.node
-	m.burying <- struct{}{}
-	defer func() { <-m.burying }()
-	m.mu.Lock()
-	ended := m.mu.ended
-	m.mu.ended = nil
-	m.mu.Unlock()
-	var closed []*hosted.Replica
-	for _, h := range ended {
-		if h.Removed.Swap(true) {
-			// The reconciler has closed it before, and takes from the disk what it has of its own.
-			h.Removal.Moved.Store(true)
-			h.Removal.TakenOver.Store(true)
-			n.reconciler.lookAt(h.ID)
-			continue
-		}
-		n.host.Remove(h.Group)
-		n.leaders.Forget(h)
-		n.collector.Forget(h)
-		n.giveBack.Forget(h.ID)
-		n.births.forget(h)
-		n.young.forget(h)
-		closed = append(closed, h)
-	}
-	n.replicas.Change(nil, closed)
-	for _, h := range closed {
-		n.reports.changedLeader(h) // it is not led here any more
-		h.Replica.AnswerHeld()
-		h.Replica.Close()
-		m.mu.Lock()
-		m.mu.closed = append(m.mu.closed, h.Identity)
-		m.mu.Unlock()
-	}
-	if len(ended) > 0 {
-		n.reconciler.spansChanged()
-	}
-}
-
-// removeLogs removes the logs of those that are closed.
-//
-// INVARIANT: what has consumed them is durable before. It is in the state already, so a flush makes
-// it so. And it comes before what has consumed them can be removed: see destroy.
-func (m *merging) removeLogs() error {
-	m.burying <- struct{}{}
-	defer func() { <-m.burying }()
-	m.mu.Lock()
-	closed := m.mu.closed
-	m.mu.Unlock()
-	if len(closed) == 0 {
-		return nil
-	}
-	if err := m.node.config.State.Flush(); err != nil {
-		return err
-	}
-	if err := m.node.host.Log().Remove(closed...); err != nil {
-		return err
-	}
-	m.mu.Lock()
-	m.mu.closed = m.mu.closed[len(closed):]
-	m.mu.Unlock()
-	return nil
 }
 
 // froze has a freeze looked at until it is over; see replica.Node.Froze.

@@ -17,6 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/birth"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
+	"github.com/tidemarkdb/tidemark/range/node/lifecycle"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -342,7 +343,7 @@ func (s *mergeTest) whole(m *member) {
 	if problems, err := m.CheckState(context.Background()); len(problems) > 0 || err != nil {
 		s.c.t.Errorf("node %d: %v, %v", m.id, problems, err)
 	}
-	if failed := m.failedReplicas(); len(failed) > 0 {
+	if failed := m.lifecycle.Failed(); len(failed) > 0 {
 		s.c.t.Errorf("node %d: replicas failed: %v", m.id, failed)
 	}
 }
@@ -366,7 +367,7 @@ func TestClosedLeftFirst(t *testing.T) {
 		for _, h := range m.replicas.All() {
 			gone = append(gone, h)
 		}
-		leftFirst(gone)
+		lifecycle.LeftFirst(gone)
 		for i := 1; i < len(gone); i++ {
 			a, b := gone[i-1].Replica.Descriptor(), gone[i].Replica.Descriptor()
 			if !bytes.Equal(a.End, b.Start) {
@@ -387,7 +388,10 @@ func TestConsumedIsClosedAtOnce(t *testing.T) {
 		synctest.Wait()
 		for id := range s.c.nodes {
 			id := id
-			s.c.await("it is closed", buryPause/4, func() bool { return s.hosted(id, s.right) == nil })
+			s.c.await("it is closed", lifecycle.BuryPause/4, func() bool {
+				return s.hosted(id,
+					s.right) == nil
+			})
 		}
 	})
 }

@@ -193,7 +193,7 @@ func (s *reshaper) atRest() {
 	}
 	s.check()
 	for _, m := range c.nodes {
-		if failed := m.failedReplicas(); len(failed) > 0 {
+		if failed := m.lifecycle.Failed(); len(failed) > 0 {
 			c.t.Errorf("replicas failed on node %d: %v", m.id, failed)
 		}
 		if problems, err := m.CheckState(context.Background()); len(problems) > 0 || err != nil {

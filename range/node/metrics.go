@@ -5,14 +5,14 @@ import (
 )
 
 type metrics struct {
-	heartbeats, heartbeatsFailed, reports   prometheus.Counter
-	streams, created, born, removed, failed prometheus.Counter
-	merged, mergedBySnapshot, mergesGivenUp prometheus.Counter
-	refused                                 prometheus.Counter
-	ordersDone                              prometheus.Counter
-	givenBack                               prometheus.Counter
-	divisions                               prometheus.Counter
-	broken, revision, unfit                 prometheus.Gauge
+	heartbeats, heartbeatsFailed, reports prometheus.Counter
+	streams, failed                       prometheus.Counter
+	mergesGivenUp                         prometheus.Counter
+	refused                               prometheus.Counter
+	ordersDone                            prometheus.Counter
+	givenBack                             prometheus.Counter
+	divisions                             prometheus.Counter
+	revision, unfit                       prometheus.Gauge
 }
 
 func newMetrics(n *Node) *metrics {
@@ -23,12 +23,6 @@ func newMetrics(n *Node) *metrics {
 		"answer.")
 	m.reports = counter("partition_reports_total", "Reports of partitions sent with heartbeats.")
 	m.streams = counter("metadata_streams_total", "Metadata streams that ended.")
-	m.created = counter("replicas_created_total", "Replicas created.")
-	m.born = counter("split_replicas_total", "Replicas made by splits.")
-	m.removed = counter("replicas_removed_total", "Replicas removed.")
-	m.merged = counter("replicas_merged_total", "Replicas that became a part of others by merges.")
-	m.mergedBySnapshot = counter("replicas_merged_by_snapshot_total", "Replicas that became a part "+
-		"of others by snapshots from after the merges.")
 	m.mergesGivenUp = counter("merges_given_up_total", "Attempts to merge partitions that "+
 		"were given up.")
 	m.failed = counter("replicas_failed_total", "Replicas that failed while they ran; see the "+
@@ -39,10 +33,6 @@ func newMetrics(n *Node) *metrics {
 		"looked for.")
 	m.givenBack = counter("gc_compactions_total", "Compactions of a partition on a disk without "+
 		"room, after which the disk has the room of what garbage collection has removed.")
-	n.reconciler.disk.hangs = counter("replica_changes_stalled_total",
-		"Times that creating or removing "+
-			"replicas had waited for the disk for 30 s.")
-	m.broken = gauge("broken_replicas", "Replicas on disk that do not open.")
 	m.revision = gauge("table_revision", "Revision of the core that the partition table has "+
 		"reached.")
 	m.unfit = gauge("unhealthy", "1 while this node serves nothing, because of its clock or its disk.")

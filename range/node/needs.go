@@ -59,7 +59,7 @@ func (n *Node) KeyspaceOf(partition uint64) uint64 {
 	if p := n.tables.Load().Partition(id); p != nil {
 		return uint64(p.Keyspace)
 	}
-	return uint64(n.merging.consumedBy(id).GetKeyspace())
+	return uint64(n.lifecycle.Merged.ConsumedBy(id).GetKeyspace())
 }
 
 // withoutKeyspace refuses a request to a partition whose keyspace is not known, as it would be

@@ -19,6 +19,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/node/giveback"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/leadership"
+	"github.com/tidemarkdb/tidemark/range/node/lifecycle"
 	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
@@ -44,19 +45,14 @@ type Node struct {
 	base     *hosted.Node
 	replicas *hosted.Registry
 	spans    ownSpans
-	// broken maps the partitions whose replica is on disk and does not open to a brokenReplica.
-	broken sync.Map
-	// opening are the partitions whose replica is being made and opened.
-	opening sync.Map
-	tables  *table.Current
+	tables   *table.Current
 
 	processLoad processLoad
 
 	follower   *table.Follower
-	reconciler reconciler
+	lifecycle  *lifecycle.Lifecycle
 	orders     orders
 	settling   settling
-	births     births
 	young      young
 	merging    merging
 	leaders    *hosted.Leaders
@@ -110,16 +106,15 @@ func New(c Config) (*Node, error) {
 	n.tables = table.NewCurrent(cached)
 	base.Table = n.tables
 	base.Health.Refuse(fmt.Sprintf("node %s is starting", c.ID))
-	n.follower = &table.Follower{Cluster: c.Cluster, Source: c.Metadata, Log: c.Log, Table: n.tables,
-		Listener: &n.reconciler, Logger: n.log, Now: n.base.Now, Jitter: n.base.Jitter}
-	n.reconciler.init(n)
-	n.orders.init(n)
-	n.settling.init(n)
-	n.births.init(n)
-	n.young.init(n)
-	n.merging.init(n)
 	n.elections, n.transfers = leadership.NewElections(base, c.Tick, c.CampaignsPerSecond),
 		leadership.NewTransfers(base)
+	n.lifecycle = lifecycle.New(base, n, n.elections)
+	n.follower = &table.Follower{Cluster: c.Cluster, Source: c.Metadata, Log: c.Log, Table: n.tables,
+		Listener: &n.lifecycle.Reconciler, Logger: n.log, Now: n.base.Now, Jitter: n.base.Jitter}
+	n.orders.init(n)
+	n.settling.init(n)
+	n.young.init(n)
+	n.merging.init(n)
 	n.leaderless = leadership.NewLeaderless(base)
 	n.reports.init(n)
 	n.collector = garbage.New(base, c.GCInterval)
@@ -150,10 +145,12 @@ func New(c Config) (*Node, error) {
 			},
 		},
 		Resolver: c.Resolver, Random: c.Random, Gone: c.Gone, ClientAddress: c.ClientAddress,
-		Bear: n.births.bear, Split: n.births.split,
-		Spans: spans.Table{Changed: n.reconciler.spansChanged},
-		Right: n.merging.right, Open: n.merging.open, Taken: n.merging.taken, Froze: n.merging.froze,
+		Bear: n.lifecycle.Births.Bear, Split: n.lifecycle.Births.Split,
+		Spans: spans.Table{Changed: n.lifecycle.Reconciler.SpansChanged},
+		Right: n.lifecycle.Merged.Right, Open: n.lifecycle.Merged.Open, Taken: n.lifecycle.Merged.Taken,
+		Froze: n.merging.froze,
 	}
+	n.lifecycle.Shared = n.shared
 	n.giveBack = giveback.New(giveback.Config{
 		State: c.State, Log: logs{c.Log, func() *raftlog.Log { return n.host.Log() }},
 		Full: n.base.DiskFull, Spans: n.stateSpans,
@@ -247,7 +244,7 @@ func (n *Node) Start(t host.Transport) error {
 	if n.started.Swap(true) {
 		return fmt.Errorf("node %s was started before", n.config.ID)
 	}
-	if err := n.reopen(); err != nil {
+	if err := n.lifecycle.Reopen(); err != nil {
 		return err
 	}
 	n.host.Clocks().Start() // before anything can be elected here
@@ -258,10 +255,10 @@ func (n *Node) Start(t host.Transport) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
 	for _, task := range []func(context.Context){
-		n.follower.Run, n.reconciler.run, n.elections.Run, n.heartbeats, n.transfers.Prefer,
+		n.follower.Run, n.lifecycle.Run, n.elections.Run, n.heartbeats, n.transfers.Prefer,
 		n.watchHealth, n.collector.Run, n.flusher.Run, n.giveBack.Run,
 		n.sweepLocks, n.orders.run, n.settling.run, n.young.run, n.splitter.run,
-		n.merging.watch, n.merging.bury,
+		n.merging.watch,
 	} {
 		n.tasks.Go(func() { task(ctx) })
 	}
@@ -274,6 +271,7 @@ func (n *Node) Close() {
 	if n.closed.Swap(true) {
 		return
 	}
+	n.lifecycle.Close()
 	n.base.Health.Refuse(fmt.Sprintf("node %s is closing", n.config.ID))
 	if n.cancel != nil {
 		n.cancel()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/lifecycle"
 	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -150,13 +151,13 @@ func TestRemovedPartitionsGo(t *testing.T) {
 			if n := len(m.replicas.All()); n != len(kept) {
 				t.Errorf("node %d has %d replicas after a restart, want %d", m.id, n, len(kept))
 			}
-			marked, err := ReadRemovals(m.config.Log)
+			marked, err := lifecycle.ReadRemovals(m.config.Log)
 			if err != nil || len(marked) != 0 {
 				t.Errorf("node %d: %d marks are left, %v", m.id, len(marked), err)
 			}
 			// Ids never come back.
 			p := dropped[1]
-			id, err := m.identityOf(p)
+			id, err := m.lifecycle.IdentityOf(p)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -176,7 +177,7 @@ func TestAnInterruptedRemovalIsFinished(t *testing.T) {
 		}
 		m := c.nodes[1]
 		h := m.replicas.Get(keys.PartitionID(partitions[0].Id))
-		if err := m.markRemoval([]raftlog.Identity{h.Identity}); err != nil {
+		if err := m.lifecycle.MarkRemoval([]raftlog.Identity{h.Identity}); err != nil {
 			t.Fatal(err)
 		}
 		c.core.setDown(true)
@@ -215,7 +216,7 @@ func TestNothingIsRemovedWithoutAWord(t *testing.T) {
 			"a reset that is not complete": {Cluster: testCluster, Revision: 99, Reset_: true},
 		} {
 			f := &table.Follower{Cluster: testCluster, Log: n.config.Log, Table: n.tables,
-				Listener: &n.reconciler, Logger: n.log, Revision: n.metrics.revision}
+				Listener: &n.lifecycle.Reconciler, Logger: n.log, Revision: n.metrics.revision}
 			err := f.Take(u)
 			if err == nil && u.Complete {
 				t.Errorf("%s: taken", what)

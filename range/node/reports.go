@@ -218,7 +218,7 @@ func (r *reports) describe(h *hosted.Replica, told bool) *clusterpb.PartitionRep
 	if (d.GetMembership() > group.FoundingMembership || d.GetGeneration() > 1) &&
 		h.Replica.Settled() {
 		p.Described = d
-		p.SplitOff = r.node.births.splitOff(h.ID)
+		p.SplitOff = r.node.lifecycle.Births.SplitOff(h.ID)
 	}
 	r.node.settling.add(h)
 	_, p.Term = h.Group.Leader()

@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -64,10 +65,10 @@ func (n *Node) serving(id keys.PartitionID) (*hosted.Replica, *kvpb.Error) {
 	var why error
 	switch {
 	case h == nil:
-		if by := n.merging.consumedBy(id); by != nil {
+		if by := n.lifecycle.Merged.ConsumedBy(id); by != nil {
 			return nil, n.mergedAway(id, by)
 		}
-		if why = n.brokenBy(id); why == nil {
+		if why = n.lifecycle.BrokenBy(id); why == nil {
 			return nil, n.absent(id)
 		}
 	default:
@@ -133,4 +134,12 @@ func (n *Node) absent(id keys.PartitionID) *kvpb.Error {
 		e.Partitions = n.covering(p, keys.PartitionSpan(p))
 	}
 	return e
+}
+
+// mergedAway is the answer to a request for a partition that is a part of another one.
+func (n *Node) mergedAway(id keys.PartitionID, by *clusterpb.Partition) *kvpb.Error {
+	return &kvpb.Error{Code: kvpb.ErrorCode_STALE_EPOCH,
+		Message: fmt.Sprintf("partition %s: it was merged, and is a part of partition %d now", id,
+			by.GetId()),
+		Partitions: n.covering(by, keys.PartitionSpan(by))}
 }

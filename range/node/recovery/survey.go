@@ -14,8 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/node"
 	"github.com/tidemarkdb/tidemark/range/node/birth"
+	"github.com/tidemarkdb/tidemark/range/node/lifecycle"
 	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
@@ -149,7 +149,7 @@ func hexID(id uint64) string { return fmt.Sprintf("%016x", id) }
 
 // withLog calls a function with the log, and the replicas that are there and not being removed.
 func (d *Directory) withLog(do func(*raftlog.Log, []raftlog.Identity) error) error {
-	removed, err := node.ReadRemovals(d.Log)
+	removed, err := lifecycle.ReadRemovals(d.Log)
 	if err != nil {
 		return err
 	}

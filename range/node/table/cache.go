@@ -27,7 +27,7 @@ const (
 	KindNode      = 'n'
 	KindKeyspace  = 'k'
 	KindPartition = 'p'
-	// KindRemoval marks a replica whose removal has begun. See removal.go.
+	// KindRemoval marks a replica whose removal has begun. See range/node/lifecycle.
 	KindRemoval = 'x'
 )
 

@@ -1,4 +1,4 @@
-package node
+package lifecycle
 
 import (
 	"fmt"
@@ -16,19 +16,19 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// identityOf is what the raft log keeps of a new replica.
-func (n *Node) identityOf(p *clusterpb.Partition) (raftlog.Identity, error) {
-	self := n.base.ReplicaHere(p)
+// IdentityOf is what the raft log keeps of a new replica.
+func (n *Lifecycle) IdentityOf(p *clusterpb.Partition) (raftlog.Identity, error) {
+	self := n.ReplicaHere(p)
 	id := raftlog.Identity{Group: keys.PartitionID(p.Id), Replica: keys.ReplicaID(self.Replica)}
 	// INVARIANT: only the replicas with which a partition is founded know their voters from the
 	// table. Another one that did, and had nothing, would vote.
 	if p.SplitFrom != 0 {
 		// Its base may be here already.
-		r, found, err := storage.ReadRecorded(n.config.State, id.Group)
+		r, found, err := storage.ReadRecorded(n.State, id.Group)
 		if err != nil {
 			return id, err
 		}
-		if at := n.base.ReplicaHere(r.Descriptor); found && at.GetReplica() == self.Replica {
+		if at := n.ReplicaHere(r.Descriptor); found && at.GetReplica() == self.Replica {
 			return birth.Identity(r.Descriptor, id.Replica)
 		}
 	}
@@ -65,14 +65,14 @@ func isFounder(id raftlog.Identity, p *clusterpb.Partition) bool {
 }
 
 // open opens one replica.
-func (n *Node) open(id raftlog.Identity, created bool) (*hosted.Replica, error) {
+func (n *Lifecycle) open(id raftlog.Identity, created bool) (*hosted.Replica, error) {
 	p := &clusterpb.Partition{}
 	if err := proto.Unmarshal(id.Descriptor, p); err != nil {
 		return nil, fmt.Errorf("its descriptor in the raft log: %w", err)
 	}
 	h := &hosted.Replica{ID: id.Group, Self: id.Replica, Identity: id}
 	h.Listed.Store(p)
-	current := n.tables.Load().Partition(id.Group)
+	current := n.Table.Load().Partition(id.Group)
 	if current != nil && keys.CompareEpochs(current, p) >= 0 {
 		h.Listed.Store(current)
 	}
@@ -80,21 +80,21 @@ func (n *Node) open(id raftlog.Identity, created bool) (*hosted.Replica, error) 
 	for _, r := range p.Replicas {
 		hosts[keys.ReplicaID(r.Replica)] = r.Node
 	}
-	_, err := n.host.Open(host.GroupConfig{Identity: id, Hosts: hosts, New: created,
+	_, err := n.Host.Open(host.GroupConfig{Identity: id, Hosts: hosts, New: created,
 		Founder: isFounder(id, p),
 		Open: func(g *host.Group) (group.StateMachine, error) {
 			h.Group = g
 			r, err := replica.New(replica.Config{
-				Partition: p, ReplicaID: id.Replica, State: n.config.State, Group: g,
+				Partition: p, ReplicaID: id.Replica, State: n.State, Group: g,
 				Empty:    len(id.Voters) == 0,
-				Node:     n.shared,
+				Node:     n.Shared,
 				GCWindow: -1, // until the keyspace's is set
 			})
 			if err == nil {
-				n.base.SetKeyspace(r, keys.KeyspaceID(p.Keyspace))
+				n.SetKeyspace(r, keys.KeyspaceID(p.Keyspace))
 			}
 			h.Replica = r
-			return machine{r, h, n}, err
+			return n.rooms.Machine(h, r), err
 		}})
 	if err != nil {
 		if h.Replica != nil {
@@ -102,6 +102,6 @@ func (n *Node) open(id raftlog.Identity, created bool) (*hosted.Replica, error) 
 		}
 		return nil, err
 	}
-	n.births.noticed(h)
+	n.Births.noticed(h)
 	return h, nil
 }

@@ -1,4 +1,4 @@
-package node
+package lifecycle
 
 import (
 	"sync"
@@ -16,11 +16,11 @@ import (
 
 // A replica of a partition that has split off is born when the parent's replica here applies the
 // split: its base is in the state then, its log is made, and it is opened. The one beside the
-// parent's leader is to lead (young.go).
+// parent's leader is to lead (range/node, new_child.go).
 
-// births are the replicas that are born here.
-type births struct {
-	node *Node
+// Births are the replicas that are born here.
+type Births struct {
+	node *Lifecycle
 	// replaying: no replica is open yet, and none is to be.
 	replaying bool
 	directory *birth.Directory
@@ -31,38 +31,38 @@ type births struct {
 	}
 }
 
-func (b *births) init(n *Node) {
+func (b *Births) init(n *Lifecycle) {
 	b.node = n
 	b.mu.unlisted = make(map[*hosted.Replica]struct{})
 }
 
-// bear says what becomes of a child here; see replica.Node.Bear.
-func (b *births) bear(child *clusterpb.Partition, self keys.ReplicaID) (reshape.Birth, error) {
-	return birth.Of(b.node.host.Log(), b.node.config.State, child, self)
+// Bear says what becomes of a child here; see replica.Node.Bear.
+func (b *Births) Bear(child *clusterpb.Partition, self keys.ReplicaID) (reshape.Birth, error) {
+	return birth.Of(b.node.Host.Log(), b.node.State, child, self)
 }
 
-// split opens the child of a split that was applied here; see replica.Node.Split.
-func (b *births) split(child *clusterpb.Partition, self keys.ReplicaID, how reshape.Birth,
+// Split opens the child of a split that was applied here; see replica.Node.Split.
+func (b *Births) Split(child *clusterpb.Partition, self keys.ReplicaID, how reshape.Birth,
 	leads bool) {
 	n := b.node
 	if b.replaying {
 		return
 	}
-	if parent := n.host.Group(keys.PartitionID(child.SplitFrom)); parent != nil {
+	if parent := n.Host.Group(keys.PartitionID(child.SplitFrom)); parent != nil {
 		parent.ForgetBeginning()
 	}
-	defer n.reconciler.spansChanged()
+	defer n.Reconciler.SpansChanged()
 	if how != reshape.Born {
 		return
 	}
 	if err := b.open(child, self, leads); err != nil && !n.closed.Load() {
-		n.log.Error("a partition that has split off does not open here; the next start, or the core's "+
-			"table, will have it opened", "partition", child.Id, "error", err)
-		n.reconciler.retry(keys.PartitionID(child.Id))
+		n.Logger.Error("a partition that has split off does not open here; the next start, or the "+
+			"core's table, will have it opened", "partition", child.Id, "error", err)
+		n.Reconciler.retry(keys.PartitionID(child.Id))
 	}
 }
 
-func (b *births) open(child *clusterpb.Partition, self keys.ReplicaID, leads bool) error {
+func (b *Births) open(child *clusterpb.Partition, self keys.ReplicaID, leads bool) error {
 	n := b.node
 	id, err := birth.Identity(child, self)
 	if err != nil {
@@ -72,7 +72,7 @@ func (b *births) open(child *clusterpb.Partition, self keys.ReplicaID, leads boo
 		return nil // the core knows of it already, and the table has it opened
 	}
 	defer n.endOpening(id.Group)
-	if err := n.host.Log().Create(id); err != nil {
+	if err := n.Host.Log().Create(id); err != nil {
 		return err
 	}
 	h, err := n.open(id, true)
@@ -81,28 +81,28 @@ func (b *births) open(child *clusterpb.Partition, self keys.ReplicaID, leads boo
 	}
 	h.Split.Born.Store(true)
 	h.Split.Campaigning.Store(leads)
-	n.replicas.Change([]*hosted.Replica{h}, nil)
+	n.Replicas.Change([]*hosted.Replica{h}, nil)
 	// Once more, now that it is found here: the keyspace may have changed meanwhile.
-	n.base.SetKeyspace(h.Replica, keys.KeyspaceID(child.Keyspace))
-	n.metrics.born.Inc()
+	n.SetKeyspace(h.Replica, keys.KeyspaceID(child.Keyspace))
+	n.born.Inc()
 	// This node may have been behind for so long that a later descriptor names the replica out.
-	n.reconciler.retry(h.ID)
-	n.reconciler.wake.Send()
+	n.Reconciler.retry(h.ID)
+	n.Reconciler.wake.Send()
 	if !leads {
 		n.elections.AddLater(h)
 		return nil
 	}
-	n.young.add(h)
+	n.rooms.Campaign(h)
 	return nil
 }
 
 // restore makes whole what a crash has left of births, before anything opens. all are the
 // identities on disk, and live those of replicas; it returns those that can be opened.
-func (b *births) restore(all, live []raftlog.Identity) ([]raftlog.Identity, error) {
+func (b *Births) restore(all, live []raftlog.Identity) ([]raftlog.Identity, error) {
 	n := b.node
 	b.replaying = true
 	defer func() { b.replaying = false }()
-	d := &birth.Directory{Log: n.host.Log(), State: n.config.State, Open: n.openIdle}
+	d := &birth.Directory{Log: n.Host.Log(), State: n.State, Open: n.openIdle}
 	b.directory = d
 	defer func() { b.directory = nil }()
 	live, buried, err := d.Bury(live)
@@ -112,16 +112,16 @@ func (b *births) restore(all, live []raftlog.Identity) ([]raftlog.Identity, erro
 	lost := make(map[keys.PartitionID]bool)
 	restored, consumed := d.Restore(live, func(id raftlog.Identity, err error) {
 		lost[id.Group] = true
-		n.log.Error("A REPLICA DOES NOT OPEN and is left alone; its partition goes on with the "+
+		n.Logger.Error("A REPLICA DOES NOT OPEN and is left alone; its partition goes on with the "+
 			"other replicas", "partition", id.Group, "replica", id.Replica, "error", err)
 		n.setBroken(id, err)
 	})
 	if len(consumed) > 0 {
 		// INVARIANT: what has consumed them is durable before their logs go.
-		if err := n.config.State.Flush(); err != nil {
+		if err := n.State.Flush(); err != nil {
 			return nil, err
 		}
-		if err := n.host.Log().Remove(consumed...); err != nil {
+		if err := n.Host.Log().Remove(consumed...); err != nil {
 			return nil, err
 		}
 		for _, id := range consumed {
@@ -129,18 +129,18 @@ func (b *births) restore(all, live []raftlog.Identity) ([]raftlog.Identity, erro
 		}
 	}
 	if buried+len(consumed) > 0 {
-		n.log.Info("the logs of replicas that were merged into others are removed", "replicas",
+		n.Logger.Info("the logs of replicas that were merged into others are removed", "replicas",
 			buried+len(consumed))
 	}
-	orphans, err := d.Orphans(uint64(n.config.ID), all)
+	orphans, err := d.Orphans(uint64(n.ID), all)
 	if err != nil {
 		return nil, err
 	}
-	if err := n.host.Log().Create(orphans...); err != nil {
+	if err := n.Host.Log().Create(orphans...); err != nil {
 		return nil, err
 	}
 	if restored+len(orphans) > 0 {
-		n.log.Info("splits that a crash had cut through are whole", "bases", restored, "logs",
+		n.Logger.Info("splits that a crash had cut through are whole", "bases", restored, "logs",
 			len(orphans))
 	}
 	removed, err := d.Sweep()
@@ -148,7 +148,7 @@ func (b *births) restore(all, live []raftlog.Identity) ([]raftlog.Identity, erro
 		return nil, err
 	}
 	if removed > 0 {
-		n.log.Info("what was in no partition's span is removed", "pieces", removed)
+		n.Logger.Info("what was in no partition's span is removed", "pieces", removed)
 	}
 	kept := make([]raftlog.Identity, 0, len(live)+len(orphans))
 	for _, id := range live {
@@ -160,19 +160,19 @@ func (b *births) restore(all, live []raftlog.Identity) ([]raftlog.Identity, erro
 }
 
 // openIdle opens a replica that only applies.
-func (n *Node) openIdle(id raftlog.Identity) (*replica.Replica, error) {
+func (n *Lifecycle) openIdle(id raftlog.Identity) (*replica.Replica, error) {
 	p := &clusterpb.Partition{}
 	if err := proto.Unmarshal(id.Descriptor, p); err != nil {
 		return nil, err
 	}
-	return replica.New(replica.Config{Partition: p, ReplicaID: id.Replica, State: n.config.State,
-		Group: birth.Idle{}, Node: n.shared, Empty: len(id.Voters) == 0, GCWindow: -1})
+	return replica.New(replica.Config{Partition: p, ReplicaID: id.Replica, State: n.State,
+		Group: birth.Idle{}, Node: n.Shared, Empty: len(id.Voters) == 0, GCWindow: -1})
 }
 
 // noticed notes a replica that was opened, if its partition has split off and the table does not
 // list it yet.
-func (b *births) noticed(h *hosted.Replica) {
-	if h.Listed.Load().GetSplitFrom() == 0 || b.node.tables.Load().Partition(h.ID) != nil {
+func (b *Births) noticed(h *hosted.Replica) {
+	if h.Listed.Load().GetSplitFrom() == 0 || b.node.Table.Load().Partition(h.ID) != nil {
 		return
 	}
 	b.mu.Lock()
@@ -181,16 +181,16 @@ func (b *births) noticed(h *hosted.Replica) {
 }
 
 // forget drops a replica that was removed.
-func (b *births) forget(h *hosted.Replica) {
+func (b *Births) forget(h *hosted.Replica) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.mu.unlisted, h)
 }
 
-// splitOff are the partitions here that came from one, or from one that did, and that the table
+// SplitOff are the partitions here that came from one, or from one that did, and that the table
 // lacks.
-func (b *births) splitOff(parent keys.PartitionID) (found []*clusterpb.Partition) {
-	t := b.node.tables.Load()
+func (b *Births) SplitOff(parent keys.PartitionID) (found []*clusterpb.Partition) {
+	t := b.node.Table.Load()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	from := map[uint64]bool{uint64(parent): true}
@@ -238,8 +238,8 @@ func (w *waitingPartitions) take() map[keys.PartitionID]struct{} {
 	return ids
 }
 
-// spansChanged has those partitions looked at again that wait for a span.
-func (r *reconciler) spansChanged() {
+// SpansChanged has those partitions looked at again that wait for a span.
+func (r *Reconciler) SpansChanged() {
 	ids := r.waiting.take()
 	if len(ids) == 0 {
 		return

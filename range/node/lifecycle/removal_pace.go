@@ -1,4 +1,4 @@
-package node
+package lifecycle
 
 import (
 	"context"
@@ -64,14 +64,14 @@ func (p *removalPace) rested(now time.Time, n int) map[keys.PartitionID]struct{}
 
 // pace returns those of the replicas whose turn it is to be removed from the disk. The others are
 // closed, and come again. A full disk waits for nothing.
-func (r *reconciler) pace(ctx context.Context, gone []*hosted.Replica) (turn []*hosted.Replica,
+func (r *Reconciler) pace(ctx context.Context, gone []*hosted.Replica) (turn []*hosted.Replica,
 	err error) {
 	now := time.Now()
-	if len(gone) == 0 || r.node.base.DiskFull() || !r.removals.late(now, len(gone)) {
+	if len(gone) == 0 || r.node.DiskFull() || !r.removals.late(now, len(gone)) {
 		return gone, nil
 	}
 	err = r.disk.do(ctx, func() error {
-		r.node.retire(gone)
+		r.node.Retire(gone)
 		return nil
 	})
 	r.removals.rest(now, gone)
@@ -79,7 +79,7 @@ func (r *reconciler) pace(ctx context.Context, gone []*hosted.Replica) (turn []*
 }
 
 // wakeRested has those looked at again whose turn has come.
-func (r *reconciler) wakeRested() {
+func (r *Reconciler) wakeRested() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id := range r.removals.rested(time.Now(), len(r.mu.due)) {

@@ -1,4 +1,4 @@
-package node
+package lifecycle
 
 import (
 	"google.golang.org/protobuf/proto"
@@ -15,7 +15,7 @@ import (
 //
 // INVARIANT: no replica here needs it. One that does lies to the left of it, and has not come to
 // the merge yet, so the table has a later epoch of its partition than the replica has.
-func (n *Node) leftOver(t *table.Table, h *hosted.Replica) bool {
+func (n *Lifecycle) leftOver(t *table.Table, h *hosted.Replica) bool {
 	d := h.Replica.Descriptor()
 	if d.GetMembership() == 0 {
 		d = h.Listed.Load() // it was to be filled
@@ -23,7 +23,7 @@ func (n *Node) leftOver(t *table.Table, h *hosted.Replica) bool {
 	return n.consumedInTable(t, d)
 }
 
-func (n *Node) consumedInTable(t *table.Table, d *clusterpb.Partition) bool {
+func (n *Lifecycle) consumedInTable(t *table.Table, d *clusterpb.Partition) bool {
 	by := t.At(d.GetKeyspace(), d.GetStart())
 	if by == nil || !keys.Consumes(by, d) {
 		return false
@@ -31,9 +31,9 @@ func (n *Node) consumedInTable(t *table.Table, d *clusterpb.Partition) bool {
 	for range n.opening.Range {
 		return false // it may be one that needs it
 	}
-	for _, o := range n.shared.Spans.LeftOf(d) {
+	for _, o := range n.Shared.Spans.LeftOf(d) {
 		id := keys.PartitionID(o.GetId())
-		if h := n.replicas.Get(id); h != nil && h.Replica.Descriptor().GetMembership() != 0 {
+		if h := n.Replicas.Get(id); h != nil && h.Replica.Descriptor().GetMembership() != 0 {
 			o = h.Replica.Descriptor()
 		}
 		if listed := t.Partition(id); listed == nil || keys.CompareEpochs(o, listed) < 0 {
@@ -44,7 +44,7 @@ func (n *Node) consumedInTable(t *table.Table, d *clusterpb.Partition) bool {
 }
 
 // brokenLeftOver is leftOver for a replica that does not open.
-func (n *Node) brokenLeftOver(t *table.Table, b brokenReplica) bool {
+func (n *Lifecycle) brokenLeftOver(t *table.Table, b brokenReplica) bool {
 	d, err := n.heldBy(b.identity)
 	if d == nil || err != nil {
 		d = &clusterpb.Partition{}

@@ -1,4 +1,4 @@
-package node
+package lifecycle
 
 import (
 	"fmt"
@@ -20,16 +20,16 @@ import (
 // openProgress is how often a long opening says how far it is.
 const openProgress = 5 * time.Second
 
-// reopen opens all replicas that the raft log knows, without asking the core.
-func (n *Node) reopen() error {
+// Reopen opens all replicas that the raft log knows, without asking the core.
+func (n *Lifecycle) Reopen() error {
 	began := time.Now()
-	identities, err := n.host.Log().Identities()
+	identities, err := n.Host.Log().Identities()
 	if err != nil {
-		return fmt.Errorf("node %s: %w", n.config.ID, err)
+		return fmt.Errorf("node %s: %w", n.ID, err)
 	}
-	marked, err := ReadRemovals(n.config.Log)
+	marked, err := ReadRemovals(n.Log)
 	if err != nil {
-		return fmt.Errorf("node %s: %w", n.config.ID, err)
+		return fmt.Errorf("node %s: %w", n.ID, err)
 	}
 	var live, unfinished []raftlog.Identity
 	for _, id := range identities {
@@ -41,21 +41,21 @@ func (n *Node) reopen() error {
 		}
 	}
 	if err := n.resumeRemoval(unfinished); err != nil {
-		return fmt.Errorf("node %s: %w", n.config.ID, err)
+		return fmt.Errorf("node %s: %w", n.ID, err)
 	}
-	if live, err = n.births.restore(identities, live); err != nil {
-		return fmt.Errorf("node %s: %w", n.config.ID, err)
+	if live, err = n.Births.restore(identities, live); err != nil {
+		return fmt.Errorf("node %s: %w", n.ID, err)
 	}
 	opened := n.openAll(live, false, func(id raftlog.Identity, err error) {
 		// The others serve; this one is for a person to look at.
-		n.log.Error("A REPLICA DOES NOT OPEN and is left alone; its partition goes on with the "+
+		n.Logger.Error("A REPLICA DOES NOT OPEN and is left alone; its partition goes on with the "+
 			"other replicas",
 			"partition", id.Group, "replica", id.Replica, "error", err)
 		n.setBroken(id, err)
 	})
-	n.replicas.Change(opened, nil)
+	n.Replicas.Change(opened, nil)
 	if len(live) > 0 {
-		n.log.Info("replicas are open", "replicas", len(opened), "broken", len(live)-len(opened),
+		n.Logger.Info("replicas are open", "replicas", len(opened), "broken", len(live)-len(opened),
 			"took", time.Since(began).Round(time.Millisecond))
 	}
 	return nil
@@ -63,7 +63,7 @@ func (n *Node) reopen() error {
 
 // openAll opens replicas on several processors, and calls failed, one call at a time, for those
 // that do not open.
-func (n *Node) openAll(ids []raftlog.Identity, created bool,
+func (n *Lifecycle) openAll(ids []raftlog.Identity, created bool,
 	failed func(raftlog.Identity, error)) []*hosted.Replica {
 	opened := make([]*hosted.Replica, len(ids))
 	errs := make([]error, len(ids))
@@ -91,7 +91,7 @@ func (n *Node) openAll(ids []raftlog.Identity, created bool,
 	for waiting := true; waiting; {
 		select {
 		case <-timer.C:
-			n.log.Info("opening replicas", "open", done.Load(), "of", len(ids))
+			n.Logger.Info("opening replicas", "open", done.Load(), "of", len(ids))
 		case <-finished:
 			waiting = false
 		}
@@ -110,18 +110,18 @@ func (n *Node) openAll(ids []raftlog.Identity, created bool,
 // beginOpening says that a replica of a partition is to be opened, which a split and the table may
 // both want at once; false if it is open, or is being opened. Otherwise endOpening follows when it
 // is among the node's replicas.
-func (n *Node) beginOpening(id keys.PartitionID) bool {
+func (n *Lifecycle) beginOpening(id keys.PartitionID) bool {
 	if _, other := n.opening.LoadOrStore(id, struct{}{}); other {
 		return false
 	}
-	if n.replicas.Get(id) != nil {
+	if n.Replicas.Get(id) != nil {
 		n.opening.Delete(id)
 		return false
 	}
 	return true
 }
 
-func (n *Node) endOpening(id keys.PartitionID) { n.opening.Delete(id) }
+func (n *Lifecycle) endOpening(id keys.PartitionID) { n.opening.Delete(id) }
 
 // brokenReplica is one that is on disk and does not open.
 type brokenReplica struct {
@@ -139,25 +139,25 @@ func (b brokenReplica) keyspace() keys.KeyspaceID {
 }
 
 // setBroken notes a replica that is on disk and does not open.
-func (n *Node) setBroken(id raftlog.Identity, err error) {
+func (n *Lifecycle) setBroken(id raftlog.Identity, err error) {
 	n.broken.Store(id.Group, brokenReplica{id, err})
-	n.metrics.broken.Inc()
+	n.brokenReplicas.Inc()
 	// INVARIANT: what it has is no other replica's as long as it is there: with it, that would go
 	// too.
 	d, err := n.heldBy(id)
 	if err != nil {
-		n.log.Warn("what a replica holds that does not open cannot be told", "partition", id.Group,
+		n.Logger.Warn("what a replica holds that does not open cannot be told", "partition", id.Group,
 			"error", err)
 	}
 	if d != nil {
-		n.shared.Spans.Own(d)
+		n.Shared.Spans.Own(d)
 	}
 }
 
 // heldBy is the descriptor of what a replica has that does not open; nil if it has nothing that is
 // known.
-func (n *Node) heldBy(id raftlog.Identity) (*clusterpb.Partition, error) {
-	r, found, err := storage.ReadRecorded(n.config.State, id.Group)
+func (n *Lifecycle) heldBy(id raftlog.Identity) (*clusterpb.Partition, error) {
+	r, found, err := storage.ReadRecorded(n.State, id.Group)
 	if err == nil {
 		if !found {
 			return nil, nil
@@ -172,13 +172,13 @@ func (n *Node) heldBy(id raftlog.Identity) (*clusterpb.Partition, error) {
 	return d, proto.Unmarshal(id.Descriptor, d)
 }
 
-// failedReplicas are the partitions of which a replica is on disk and serves nothing, in order.
-func (n *Node) failedReplicas() (failed []uint64) {
+// Failed are the partitions of which a replica is on disk and serves nothing, in order.
+func (n *Lifecycle) Failed() (failed []uint64) {
 	n.broken.Range(func(id, _ any) bool {
 		failed = append(failed, uint64(id.(keys.PartitionID)))
 		return true
 	})
-	for id, h := range n.replicas.All() {
+	for id, h := range n.Replicas.All() {
 		if h.Group.Failed() != nil {
 			failed = append(failed, uint64(id))
 		}
@@ -187,8 +187,8 @@ func (n *Node) failedReplicas() (failed []uint64) {
 	return failed
 }
 
-// brokenBy is why a replica that is on disk does not open; nil if it does, or there is none.
-func (n *Node) brokenBy(id keys.PartitionID) error {
+// BrokenBy is why a replica that is on disk does not open; nil if it does, or there is none.
+func (n *Lifecycle) BrokenBy(id keys.PartitionID) error {
 	x, _ := n.broken.Load(id)
 	b, _ := x.(brokenReplica)
 	return b.why
@@ -196,7 +196,7 @@ func (n *Node) brokenBy(id keys.PartitionID) error {
 
 // brokenBefore is a replica that does not open, if a later descriptor names it out; self is the one
 // of the descriptor that is here, nil if there is none.
-func (n *Node) brokenBefore(p *clusterpb.Partition, self *clusterpb.Replica) *brokenReplica {
+func (n *Lifecycle) brokenBefore(p *clusterpb.Partition, self *clusterpb.Replica) *brokenReplica {
 	x, found := n.broken.Load(keys.PartitionID(p.GetId()))
 	if !found {
 		return nil

@@ -1,4 +1,4 @@
-package node
+package lifecycle
 
 import (
 	"bytes"
@@ -27,11 +27,11 @@ const (
 	waitingCheck = 5 * time.Second
 )
 
-// reconciler makes the replicas on this node those that the table says: in one goroutine, from the
+// Reconciler makes the replicas on this node those that the table says: in one goroutine, from the
 // present table, for the partitions that were named to it. It can be told the same thing any number
 // of times.
-type reconciler struct {
-	node *Node
+type Reconciler struct {
+	node *Lifecycle
 	wake task.Signal
 
 	mu struct {
@@ -52,16 +52,18 @@ type reconciler struct {
 	refused map[keys.PartitionID]keys.ReplicaID
 }
 
-func (r *reconciler) init(n *Node) {
-	r.node, r.disk.tasks = n, &n.tasks
+func (r *Reconciler) init(n *Lifecycle) {
+	r.node, r.disk.tasks = n, &n.writing
 	r.wake = task.NewSignal()
 	r.mu.due = make(map[keys.PartitionID]struct{})
 	r.removals.init()
+	r.disk.hangs = n.Metrics.Counter("replica_changes_stalled_total",
+		"Times that creating or removing replicas had waited for the disk for 30 s.")
 	r.refused = make(map[keys.PartitionID]keys.ReplicaID)
 }
 
 // Present has all partitions looked at.
-func (r *reconciler) Present() {
+func (r *Reconciler) Present() {
 	r.mu.Lock()
 	r.mu.all = true
 	r.mu.Unlock()
@@ -69,16 +71,16 @@ func (r *reconciler) Present() {
 }
 
 // PartitionsChanged has those looked at that an update named, if they concern this node.
-func (r *reconciler) PartitionsChanged(u *clusterpb.TableUpdate) {
+func (r *Reconciler) PartitionsChanged(u *clusterpb.TableUpdate) {
 	r.mu.Lock()
 	for _, p := range u.Partitions {
-		if r.node.base.ReplicaHere(p) != nil || r.node.replicas.Get(keys.PartitionID(p.Id)) != nil {
+		if r.node.ReplicaHere(p) != nil || r.node.Replicas.Get(keys.PartitionID(p.Id)) != nil {
 			r.mu.due[keys.PartitionID(p.Id)] = struct{}{}
 		}
 	}
 	for _, id := range u.RemovedPartitions {
-		if id := keys.PartitionID(id); r.node.replicas.Get(id) != nil ||
-			r.node.brokenBy(id) != nil {
+		if id := keys.PartitionID(id); r.node.Replicas.Get(id) != nil ||
+			r.node.BrokenBy(id) != nil {
 			r.mu.due[id] = struct{}{}
 		}
 	}
@@ -87,18 +89,18 @@ func (r *reconciler) PartitionsChanged(u *clusterpb.TableUpdate) {
 }
 
 // KeyspaceChanged hands a keyspace's settings to its replicas.
-func (r *reconciler) KeyspaceChanged(k *clusterpb.Keyspace) {
+func (r *Reconciler) KeyspaceChanged(k *clusterpb.Keyspace) {
 	n := r.node
 	id := keys.KeyspaceID(k.Id)
-	for _, h := range n.replicas.All() {
+	for _, h := range n.Replicas.All() {
 		if h.Listed.Load().GetKeyspace() == k.Id {
-			n.base.SetKeyspace(h.Replica, id)
+			n.SetKeyspace(h.Replica, id)
 		}
 	}
 }
 
-// pending is how many partitions are to be created or removed, as far as is known.
-func (r *reconciler) pending() int {
+// Pending is how many partitions are to be created or removed, as far as is known.
+func (r *Reconciler) Pending() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := len(r.mu.due) + r.mu.busy
@@ -108,7 +110,7 @@ func (r *reconciler) pending() int {
 	return n
 }
 
-func (r *reconciler) run(ctx context.Context) {
+func (r *Reconciler) run(ctx context.Context) {
 	ticker := time.NewTicker(waitingCheck)
 	defer ticker.Stop()
 	for {
@@ -118,7 +120,7 @@ func (r *reconciler) run(ctx context.Context) {
 		case <-r.wake:
 		case <-r.removals.timer.C:
 		case <-ticker.C:
-			r.spansChanged()
+			r.SpansChanged()
 			continue
 		}
 		for more := true; more; {
@@ -132,22 +134,22 @@ func (r *reconciler) run(ctx context.Context) {
 
 // step does what is due; more says that something is left to do, failed that it is because it
 // failed.
-func (r *reconciler) step(ctx context.Context) (more, failed bool) {
+func (r *Reconciler) step(ctx context.Context) (more, failed bool) {
 	r.wakeRested()
 	create, remove, broken := r.take()
 	if len(create)+len(remove)+len(broken) > 0 {
-		r.node.log.Info("replicas change", "create", len(create), "remove", len(remove),
+		r.node.Logger.Info("replicas change", "create", len(create), "remove", len(remove),
 			"remove_broken", len(broken))
 	}
 	for len(create) > 0 && ctx.Err() == nil {
 		n := min(len(create), createBatch)
-		failed = r.create(ctx, create[:n]) || failed
+		failed = r.Create(ctx, create[:n]) || failed
 		create = create[n:]
 		r.worked(n)
 	}
 	remove, err := r.pace(ctx, remove)
 	if err != nil && ctx.Err() == nil {
-		r.node.log.Error("closing replicas that are to be removed takes long", "error", err)
+		r.node.Logger.Error("closing replicas that are to be removed takes long", "error", err)
 	}
 	now, later := remove[:min(len(remove), removeBatch)], remove[min(len(remove), removeBatch):]
 	if len(now) > 0 && ctx.Err() == nil {
@@ -161,7 +163,7 @@ func (r *reconciler) step(ctx context.Context) (more, failed bool) {
 			later, failed = append(later, postponed...), failed || len(postponed) > 0
 		} else {
 			if ctx.Err() == nil {
-				r.node.log.Error("removing replicas failed; it will be tried again", "error", err)
+				r.node.Logger.Error("removing replicas failed; it will be tried again", "error", err)
 			}
 			later, failed = remove, true
 		}
@@ -180,7 +182,7 @@ func (r *reconciler) step(ctx context.Context) (more, failed bool) {
 }
 
 // brokenFailed has what failed tried again.
-func (r *reconciler) brokenFailed(ctx context.Context, broken []brokenReplica, err error) bool {
+func (r *Reconciler) brokenFailed(ctx context.Context, broken []brokenReplica, err error) bool {
 	if err == nil {
 		return false
 	}
@@ -188,33 +190,33 @@ func (r *reconciler) brokenFailed(ctx context.Context, broken []brokenReplica, e
 		r.retry(b.identity.Group)
 	}
 	if ctx.Err() == nil {
-		r.node.log.Error("removing replicas that do not open failed; it will be tried again",
+		r.node.Logger.Error("removing replicas that do not open failed; it will be tried again",
 			"error", err)
 	}
 	return true
 }
 
-func (r *reconciler) worked(n int) {
+func (r *Reconciler) worked(n int) {
 	r.mu.Lock()
 	r.mu.busy -= n
 	r.mu.Unlock()
 }
 
 // lookAt has a partition looked at.
-func (r *reconciler) lookAt(id keys.PartitionID) {
+func (r *Reconciler) lookAt(id keys.PartitionID) {
 	r.retry(id)
 	r.wake.Send()
 }
 
 // retry has a partition looked at in the next step.
-func (r *reconciler) retry(id keys.PartitionID) {
+func (r *Reconciler) retry(id keys.PartitionID) {
 	r.mu.Lock()
 	r.mu.due[id] = struct{}{}
 	r.mu.Unlock()
 }
 
 // take compares what is due with what is here.
-func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted.Replica,
+func (r *Reconciler) take() (create []*clusterpb.Partition, remove []*hosted.Replica,
 	broken []brokenReplica) {
 	n := r.node
 	r.mu.Lock()
@@ -222,19 +224,19 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted.Rep
 	r.mu.due, r.mu.all = make(map[keys.PartitionID]struct{}), false
 	r.mu.busy = len(due)
 	r.mu.Unlock()
-	t, held := n.tables.Load(), n.replicas.All()
+	t, held := n.Table.Load(), n.Replicas.All()
 	look := func(id keys.PartitionID, p *clusterpb.Partition) {
 		h := held[id]
 		switch {
 		case h == nil && p != nil:
-			self := n.base.ReplicaHere(p)
+			self := n.ReplicaHere(p)
 			if b := n.brokenBefore(p, self); b != nil && t.Complete {
 				broken = append(broken, *b)
-			} else if self != nil && (n.merging.consumedBy(id) != nil || r.waits(id, p)) {
+			} else if self != nil && (n.Merged.ConsumedBy(id) != nil || r.waits(id, p)) {
 				// It is made of the other one, or that has to go; or it is a part of another one, which
 				// the core does not know yet.
 			} else if self != nil &&
-				r.refused[id] != keys.ReplicaID(self.Replica) && n.brokenBy(id) == nil {
+				r.refused[id] != keys.ReplicaID(self.Replica) && n.BrokenBy(id) == nil {
 				create = append(create, p)
 			}
 		case h == nil && t.Complete:
@@ -292,13 +294,13 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted.Rep
 	r.mu.Lock()
 	r.mu.busy = len(create) + len(remove) + len(broken)
 	r.mu.Unlock()
-	leftFirst(remove)
+	LeftFirst(remove)
 	return create, remove, broken
 }
 
-// leftFirst sorts replicas that are to be closed one after the other: of a keyspace that is dropped
+// LeftFirst sorts replicas that are to be closed one after the other: of a keyspace that is dropped
 // while partitions merge, none is to miss the right neighbour that it consumes.
-func leftFirst(gone []*hosted.Replica) {
+func LeftFirst(gone []*hosted.Replica) {
 	slices.SortFunc(gone, func(a, b *hosted.Replica) int {
 		p, q := a.Replica.Descriptor(), b.Replica.Descriptor()
 		return cmp.Or(cmp.Compare(p.GetKeyspace(), q.GetKeyspace()),
@@ -308,14 +310,14 @@ func leftFirst(gone []*hosted.Replica) {
 
 // waits says whether a replica has to wait for a part of its span, and has it looked at again when
 // that may be free.
-func (r *reconciler) waits(id keys.PartitionID, p *clusterpb.Partition) bool {
+func (r *Reconciler) waits(id keys.PartitionID, p *clusterpb.Partition) bool {
 	span := keys.PartitionSpan(p)
-	if r.node.shared.Spans.Overlapping(id, span) == 0 {
+	if r.node.Shared.Spans.Overlapping(id, span) == 0 {
 		return false
 	}
 	// Once more, for it may have become free before this one was among those that wait.
 	r.waiting.add(id)
-	other := r.node.shared.Spans.Overlapping(id, span)
+	other := r.node.Shared.Spans.Overlapping(id, span)
 	if other != 0 {
 		r.retry(other) // it may be left over
 	}
@@ -324,9 +326,9 @@ func (r *reconciler) waits(id keys.PartitionID, p *clusterpb.Partition) bool {
 
 // namedOut says whether a descriptor of the table is a later one than any that this replica knows
 // of, and does not have it.
-func (n *Node) namedOut(h *hosted.Replica, p *clusterpb.Partition) bool {
+func (n *Lifecycle) namedOut(h *hosted.Replica, p *clusterpb.Partition) bool {
 	for _, r := range p.GetReplicas() {
-		if r.GetNode() == uint64(n.config.ID) && r.GetReplica() == uint64(h.Self) {
+		if r.GetNode() == uint64(n.ID) && r.GetReplica() == uint64(h.Self) {
 			return false
 		}
 	}
@@ -337,17 +339,17 @@ func (n *Node) namedOut(h *hosted.Replica, p *clusterpb.Partition) bool {
 // listed takes note of a descriptor of a partition that is here. What a descriptor with a higher
 // epoch changes in the replica itself goes through the partition's own log, from its leader; what
 // is followed here is which replica is to lead.
-func (n *Node) listed(h *hosted.Replica, p *clusterpb.Partition) {
+func (n *Lifecycle) listed(h *hosted.Replica, p *clusterpb.Partition) {
 	if old := h.Listed.Load(); old == p || keys.CompareEpochs(p, old) < 0 {
 		return
 	}
 	h.Listed.Store(p)
-	n.leaders.Relisted(h)
+	n.Leaders.Relisted(h)
 }
 
-// create creates replicas with one sync, opens them, and lets those campaign that are to lead. It
+// Create creates replicas with one sync, opens them, and lets those campaign that are to lead. It
 // returns true if some have to be tried again.
-func (r *reconciler) create(ctx context.Context, partitions []*clusterpb.Partition) (again bool) {
+func (r *Reconciler) Create(ctx context.Context, partitions []*clusterpb.Partition) (again bool) {
 	n := r.node
 	identities := make([]raftlog.Identity, 0, len(partitions))
 	for _, p := range partitions {
@@ -357,9 +359,9 @@ func (r *reconciler) create(ctx context.Context, partitions []*clusterpb.Partiti
 			continue
 		}
 		defer n.endOpening(keys.PartitionID(p.Id))
-		id, err := n.identityOf(p)
+		id, err := n.IdentityOf(p)
 		if err != nil {
-			n.log.Error("a replica cannot be created", "partition", keys.PartitionID(p.Id), "error",
+			n.Logger.Error("a replica cannot be created", "partition", keys.PartitionID(p.Id), "error",
 				err)
 			continue
 		}
@@ -368,25 +370,25 @@ func (r *reconciler) create(ctx context.Context, partitions []*clusterpb.Partiti
 	written, failed := r.write(ctx, identities)
 	again = again || failed
 	opened := n.openAll(written, true, func(id raftlog.Identity, err error) {
-		n.log.Error("a new replica does not open; it will be tried again", "partition", id.Group,
+		n.Logger.Error("a new replica does not open; it will be tried again", "partition", id.Group,
 			"error", err)
 		r.retry(id.Group)
 		again = true
 	})
-	n.replicas.Change(opened, nil)
+	n.Replicas.Change(opened, nil)
 	for _, h := range opened {
 		// Once more, now that they are found here: the keyspace may have changed meanwhile.
 		keyspace := keys.KeyspaceID(h.Listed.Load().GetKeyspace())
-		n.base.SetKeyspace(h.Replica, keyspace)
+		n.SetKeyspace(h.Replica, keyspace)
 	}
 	// What the table has said meanwhile was not looked at: the replicas were not found here yet.
 	for _, p := range partitions {
-		if id := keys.PartitionID(p.Id); n.tables.Load().Partition(id) != p {
+		if id := keys.PartitionID(p.Id); n.Table.Load().Partition(id) != p {
 			r.retry(id)
 			r.wake.Send()
 		}
 	}
-	n.metrics.created.Add(float64(len(opened)))
+	n.created.Add(float64(len(opened)))
 	for _, h := range opened {
 		switch {
 		case len(h.Identity.Voters) == 0: // it is to be filled
@@ -400,14 +402,14 @@ func (r *reconciler) create(ctx context.Context, partitions []*clusterpb.Partiti
 }
 
 // write writes identities, all with one sync if none is refused.
-func (r *reconciler) write(ctx context.Context,
+func (r *Reconciler) write(ctx context.Context,
 	identities []raftlog.Identity) (written []raftlog.Identity, again bool) {
 	n := r.node
 	if len(identities) == 0 {
 		return nil, false
 	}
 	create := func(ids ...raftlog.Identity) error {
-		return r.disk.do(ctx, func() error { return n.host.Log().Create(ids...) })
+		return r.disk.do(ctx, func() error { return n.Host.Log().Create(ids...) })
 	}
 	err := create(identities...)
 	if err == nil {
@@ -418,7 +420,7 @@ func (r *reconciler) write(ctx context.Context,
 			for _, id := range identities[i:] {
 				r.retry(id.Group)
 			}
-			n.log.Error("creating replicas waits for the log; it will be tried again", "replicas",
+			n.Logger.Error("creating replicas waits for the log; it will be tried again", "replicas",
 				len(identities)-i, "error", err)
 			return written, true
 		}
@@ -427,10 +429,10 @@ func (r *reconciler) write(ctx context.Context,
 			written = append(written, id)
 		case errors.Is(err, raftlog.ErrRemoved):
 			r.refused[id.Group] = id.Replica
-			n.log.Error("the table lists a replica that was removed from this node; it is not "+
+			n.Logger.Error("the table lists a replica that was removed from this node; it is not "+
 				"created again", "partition", id.Group, "error", err)
 		default:
-			n.log.Error("creating a replica failed; it will be tried again", "partition", id.Group,
+			n.Logger.Error("creating a replica failed; it will be tried again", "partition", id.Group,
 				"error", err)
 			r.retry(id.Group)
 			again = true

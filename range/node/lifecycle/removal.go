@@ -1,4 +1,4 @@
-package node
+package lifecycle
 
 import (
 	"context"
@@ -32,9 +32,9 @@ import (
 // looks. What is found marked at start is taken up at step 2, which can be repeated, as can the
 // others.
 
-// markRemoval puts marks, with one sync.
-func (n *Node) markRemoval(ids []raftlog.Identity) error {
-	b := n.config.Log.NewBatch()
+// MarkRemoval puts marks, with one sync.
+func (n *Lifecycle) MarkRemoval(ids []raftlog.Identity) error {
+	b := n.Log.NewBatch()
 	defer b.Close()
 	for _, id := range ids {
 		key := table.Key(table.KindRemoval, uint64(id.Group))
@@ -42,19 +42,19 @@ func (n *Node) markRemoval(ids []raftlog.Identity) error {
 			return err
 		}
 	}
-	return n.config.Log.Commit(b, true)
+	return n.Log.Commit(b, true)
 }
 
 // unmarkRemoval deletes marks. It is not synced: a mark that comes back finds a tombstone.
-func (n *Node) unmarkRemoval(ids []raftlog.Identity) error {
-	b := n.config.Log.NewBatch()
+func (n *Lifecycle) unmarkRemoval(ids []raftlog.Identity) error {
+	b := n.Log.NewBatch()
 	defer b.Close()
 	for _, id := range ids {
 		if err := b.Delete(table.Key(table.KindRemoval, uint64(id.Group)), nil); err != nil {
 			return err
 		}
 	}
-	return n.config.Log.Commit(b, false)
+	return n.Log.Commit(b, false)
 }
 
 // ReadRemovals returns the partitions whose replicas are being removed, as the log database has it.
@@ -92,32 +92,31 @@ func ReadRemovals(log *engine.Log) (map[keys.PartitionID]bool, error) {
 
 // remove removes replicas that are open here. Those that are postponed have more to tell, and are
 // to be removed a little later.
-func (n *Node) remove(ctx context.Context, gone []*hosted.Replica) (postponed []*hosted.Replica,
+func (n *Lifecycle) remove(ctx context.Context,
+	gone []*hosted.Replica) (postponed []*hosted.Replica,
 	err error) {
-	n.retire(gone)
+	n.Retire(gone)
 	gone, postponed = n.settle(ctx, gone)
 	return postponed, n.destroy(ctx, gone)
 }
 
-// retire closes replicas that are to be removed. From here on they answer nothing, and cast no
+// Retire closes replicas that are to be removed. From here on they answer nothing, and cast no
 // vote.
-func (n *Node) retire(gone []*hosted.Replica) {
+func (n *Lifecycle) Retire(gone []*hosted.Replica) {
 	for _, h := range gone {
 		if h.Removed.Swap(true) {
 			continue // what failed the last time was a later step
 		}
-		n.host.Remove(h.Group)
+		n.Host.Remove(h.Group)
 		h.Replica.Close()
-		n.leaders.Forget(h)
-		n.collector.Forget(h)
-		n.giveBack.Forget(h.ID)
+		n.rooms.Closed(h)
 		h.Removal.SettleUntil = time.Now().Add(txn.RemovalGrace)
 	}
 }
 
 // settle tells what closed replicas know of commits, and returns those that may go, and those that
 // are to try it again.
-func (n *Node) settle(ctx context.Context, gone []*hosted.Replica) (settled,
+func (n *Lifecycle) settle(ctx context.Context, gone []*hosted.Replica) (settled,
 	again []*hosted.Replica) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -133,7 +132,7 @@ func (n *Node) settle(ctx context.Context, gone []*hosted.Replica) (settled,
 		case time.Now().Before(h.Removal.SettleUntil):
 			again = append(again, h)
 		default:
-			n.log.Warn("a partition is removed with the outcome of transactions, for others that "+
+			n.Logger.Warn("a partition is removed with the outcome of transactions, for others that "+
 				"they wrote to cannot be told; there they are taken for aborted",
 				"partition", h.ID, "transactions", left, "error", err)
 			settled = append(settled, h)
@@ -146,13 +145,13 @@ func (n *Node) settle(ctx context.Context, gone []*hosted.Replica) (settled,
 const settleTimeout = 10 * time.Second
 
 // destroy takes closed replicas off the disk.
-func (n *Node) destroy(ctx context.Context, gone []*hosted.Replica) error {
+func (n *Lifecycle) destroy(ctx context.Context, gone []*hosted.Replica) error {
 	if len(gone) == 0 {
 		return nil
 	}
 	// INVARIANT: what they have consumed is known to be gone, also at the next start, before they go.
-	n.merging.closeEnded()
-	if err := n.merging.removeLogs(); err != nil {
+	n.Merged.closeEnded()
+	if err := n.Merged.removeLogs(); err != nil {
 		return err
 	}
 	ids := make([]raftlog.Identity, len(gone))
@@ -165,13 +164,13 @@ func (n *Node) destroy(ctx context.Context, gone []*hosted.Replica) error {
 		flush := h.Replica.FlushSplits
 		if h.Removal.TakenOver.Load() {
 			// INVARIANT: what has consumed it is durable before its log goes.
-			flush = n.config.State.Flush
+			flush = n.State.Flush
 		}
 		if err := flush(); err != nil {
 			return err
 		}
 	}
-	if err := n.markRemoval(ids); err != nil {
+	if err := n.MarkRemoval(ids); err != nil {
 		return err
 	}
 	states := make([]storage.Gone, len(gone))
@@ -181,48 +180,46 @@ func (n *Node) destroy(ctx context.Context, gone []*hosted.Replica) error {
 			return err
 		}
 	}
-	if err := storage.Destroy(ctx, n.config.State, states...); err != nil {
+	if err := storage.Destroy(ctx, n.State, states...); err != nil {
 		return err
 	}
-	if err := n.host.Log().Remove(ids...); err != nil {
+	if err := n.Host.Log().Remove(ids...); err != nil {
 		return err
 	}
 	if err := n.unmarkRemoval(ids); err != nil {
 		return err
 	}
-	n.replicas.Change(nil, gone)
+	n.Replicas.Change(nil, gone)
 	for _, h := range gone {
-		n.shared.Spans.Release(h.ID)
-		n.births.forget(h)
-		n.young.forget(h)
-		n.reports.forget(h)
+		n.Shared.Spans.Release(h.ID)
+		n.Births.forget(h)
 		if h.Removal.Moved.Load() {
-			n.reconciler.retry(h.ID) // another replica of it may be listed here
+			n.Reconciler.retry(h.ID) // another replica of it may be listed here
 		}
 	}
-	n.reconciler.spansChanged()
-	n.metrics.removed.Add(float64(len(gone)))
-	if n.base.DiskFull() {
+	n.Reconciler.SpansChanged()
+	n.removed.Add(float64(len(gone)))
+	if n.DiskFull() {
 		// Their entries lie in files of the log until those are compacted, and nothing else may be
 		// written for long.
-		if err := n.config.Log.Reclaim(); err != nil {
+		if err := n.Log.Reclaim(); err != nil {
 			return err
 		}
 	}
 	for _, h := range gone {
-		n.giveBack.RemovedLogs(h.ID)
+		n.rooms.Removed(h)
 	}
 	return nil
 }
 
 // removeBroken removes replicas that do not open. What such a one knows of commits it cannot tell;
 // the partition's other replicas do.
-func (n *Node) removeBroken(ctx context.Context, gone []brokenReplica) error {
+func (n *Lifecycle) removeBroken(ctx context.Context, gone []brokenReplica) error {
 	if len(gone) == 0 {
 		return nil
 	}
-	n.merging.closeEnded()
-	if err := n.merging.removeLogs(); err != nil {
+	n.Merged.closeEnded()
+	if err := n.Merged.removeLogs(); err != nil {
 		return err
 	}
 	ids := make([]raftlog.Identity, len(gone))
@@ -230,40 +227,40 @@ func (n *Node) removeBroken(ctx context.Context, gone []brokenReplica) error {
 		ids[i] = b.identity
 	}
 	// INVARIANT: as in destroy.
-	if err := n.config.State.Flush(); err != nil {
+	if err := n.State.Flush(); err != nil {
 		return err
 	}
-	if err := n.markRemoval(ids); err != nil {
+	if err := n.MarkRemoval(ids); err != nil {
 		return err
 	}
 	if err := n.erase(ctx, ids); err != nil {
 		return err
 	}
-	defer n.reconciler.spansChanged()
+	defer n.Reconciler.SpansChanged()
 	for _, id := range ids {
-		n.shared.Spans.Release(id.Group)
+		n.Shared.Spans.Release(id.Group)
 		n.broken.Delete(id.Group)
-		n.metrics.broken.Dec()
-		n.log.Info("a replica that did not open was removed: its partition is in no keyspace any "+
+		n.brokenReplicas.Dec()
+		n.Logger.Info("a replica that did not open was removed: its partition is in no keyspace any "+
 			"more, or has moved", "partition", id.Group, "replica", id.Replica)
-		n.reconciler.retry(id.Group) // another replica of it may be listed here
+		n.Reconciler.retry(id.Group) // another replica of it may be listed here
 	}
-	n.metrics.removed.Add(float64(len(ids)))
+	n.removed.Add(float64(len(ids)))
 	return nil
 }
 
 // resumeRemoval removes replicas that were found marked at start.
-func (n *Node) resumeRemoval(ids []raftlog.Identity) error {
+func (n *Lifecycle) resumeRemoval(ids []raftlog.Identity) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	n.log.Info("finishing the removal of replicas that the last process began", "replicas",
+	n.Logger.Info("finishing the removal of replicas that the last process began", "replicas",
 		len(ids))
 	return n.erase(context.Background(), ids)
 }
 
 // erase goes on with the removal of replicas that are marked, and not open.
-func (n *Node) erase(ctx context.Context, ids []raftlog.Identity) error {
+func (n *Lifecycle) erase(ctx context.Context, ids []raftlog.Identity) error {
 	var left []raftlog.Identity
 	var states []storage.Gone
 	for _, id := range ids {
@@ -274,7 +271,7 @@ func (n *Node) erase(ctx context.Context, ids []raftlog.Identity) error {
 		// INVARIANT: what goes is what the replica has. The span with which it was created may be
 		// another partition's by now.
 		gone := storage.Gone{ID: id.Group}
-		span, err := storage.RecordedSpan(n.config.State, id.Group)
+		span, err := storage.RecordedSpan(n.State, id.Group)
 		if err != nil {
 			if span, err = n.loneSpan(id); err != nil {
 				return err
@@ -283,10 +280,10 @@ func (n *Node) erase(ctx context.Context, ids []raftlog.Identity) error {
 		gone.Span = span
 		states = append(states, gone)
 	}
-	if err := storage.Destroy(ctx, n.config.State, states...); err != nil {
+	if err := storage.Destroy(ctx, n.State, states...); err != nil {
 		return err
 	}
-	if err := n.host.Log().Remove(left...); err != nil {
+	if err := n.Host.Log().Remove(left...); err != nil {
 		return err
 	}
 	return n.unmarkRemoval(ids)
@@ -294,20 +291,20 @@ func (n *Node) erase(ctx context.Context, ids []raftlog.Identity) error {
 
 // loneSpan is the span with which a replica was created whose descriptor cannot be read; nil if a
 // part of it is another partition's, which came from it.
-func (n *Node) loneSpan(id raftlog.Identity) (*keys.Span, error) {
+func (n *Lifecycle) loneSpan(id raftlog.Identity) (*keys.Span, error) {
 	p := &clusterpb.Partition{}
 	if err := proto.Unmarshal(id.Descriptor, p); err != nil {
 		return nil, fmt.Errorf("partition %s: its descriptor in the raft log: %w", id.Group, err)
 	}
 	span, lone := keys.PartitionSpan(p), len(id.Voters) > 0
-	err := storage.EachRecorded(n.config.State,
+	err := storage.EachRecorded(n.State,
 		func(other keys.PartitionID, r storage.Recorded, err error) {
 			if err == nil && other != id.Group && keys.PartitionSpan(r.Descriptor).Overlaps(span) {
 				lone = false
 			}
 		})
 	if !lone {
-		n.log.Warn("what a replica held cannot be told, and only what is kept by its id is removed",
+		n.Logger.Warn("what a replica held cannot be told, and only what is kept by its id is removed",
 			"partition", id.Group)
 		return nil, err
 	}

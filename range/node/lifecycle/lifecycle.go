@@ -1,0 +1,76 @@
+package lifecycle
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
+	"github.com/tidemarkdb/tidemark/range/node/leadership"
+	"github.com/tidemarkdb/tidemark/range/replica"
+)
+
+// Rooms are what else a node has for its replicas. Each method is for one replica.
+type Rooms interface {
+	// Machine is the state machine that the host drives for a replica that is being opened.
+	Machine(*hosted.Replica, *replica.Replica) group.StateMachine
+	// Campaign has a replica ask for votes that was just made by a split.
+	Campaign(*hosted.Replica)
+	// Closed, Merged and Removed say that a replica answers nothing any more, that its partition has
+	// become a part of another one, and that nothing is left of it.
+	Closed(*hosted.Replica)
+	Merged(*hosted.Replica)
+	Removed(*hosted.Replica)
+}
+
+// Lifecycle makes the replicas of a node those that the table says, and those that splits and
+// merges make. New makes it, Reopen comes first, and Run is its goroutines.
+type Lifecycle struct {
+	*hosted.Node
+	// Shared is what all replicas have in common. It is set before Reopen.
+	Shared    *replica.Node
+	rooms     Rooms
+	elections *leadership.Elections
+
+	Reconciler Reconciler
+	Births     Births
+	Merged     Merged
+	// broken maps the partitions whose replica is on disk and does not open to a brokenReplica.
+	broken sync.Map
+	// opening are the partitions whose replica is being made and opened.
+	opening sync.Map
+	// writing are the goroutines of writes that were given up.
+	writing sync.WaitGroup
+	closed  atomic.Bool
+
+	created, born, removed prometheus.Counter
+	brokenReplicas         prometheus.Gauge
+}
+
+// New makes a Lifecycle.
+func New(n *hosted.Node, rooms Rooms, e *leadership.Elections) *Lifecycle {
+	l := &Lifecycle{Node: n, rooms: rooms, elections: e,
+		created:        n.Metrics.Counter("replicas_created_total", "Replicas created."),
+		born:           n.Metrics.Counter("split_replicas_total", "Replicas made by splits."),
+		removed:        n.Metrics.Counter("replicas_removed_total", "Replicas removed."),
+		brokenReplicas: n.Metrics.Gauge("broken_replicas", "Replicas on disk that do not open.")}
+	l.Reconciler.init(l)
+	l.Births.init(l)
+	l.Merged.init(l)
+	return l
+}
+
+// Run makes, removes and closes replicas until the context ends.
+func (n *Lifecycle) Run(ctx context.Context) {
+	defer n.writing.Wait()
+	var burying sync.WaitGroup
+	defer burying.Wait()
+	burying.Go(func() { n.Merged.bury(ctx) })
+	n.Reconciler.run(ctx)
+}
+
+// Close says that the node is closing: nothing is waited for any more.
+func (n *Lifecycle) Close() { n.closed.Store(true) }
