@@ -122,7 +122,7 @@ func (a *actor) end() {
 
 // play plays a role.
 func play(ctx context.Context, role string) error {
-	var m memory
+	var m peakMemory
 	stop := m.watch()
 	parts := strings.Split(role, ",")
 	var err error
@@ -180,11 +180,11 @@ func obey(ctx context.Context) {
 	}
 }
 
-// memory is the most that this process has used.
-type memory struct{ heap uint64 }
+// peakMemory is the most that this process has used.
+type peakMemory struct{ heap uint64 }
 
 // watch looks at the heap now and then, until the function that it returns is called.
-func (m *memory) watch() (stop func()) {
+func (m *peakMemory) watch() (stop func()) {
 	done := make(chan struct{})
 	var watcher sync.WaitGroup
 	watcher.Go(func() {
@@ -208,7 +208,7 @@ func (m *memory) watch() (stop func()) {
 }
 
 // String tells the peaks in MiB. Only Linux tells the resident set's.
-func (m *memory) String() string {
+func (m *peakMemory) String() string {
 	resident := "unknown on " + runtime.GOOS
 	if status, err := os.ReadFile("/proc/self/status"); err == nil {
 		for line := range strings.Lines(string(status)) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/memory"
 )
 
 // separate is three nodes in processes of their own, as those of a real cluster are: none waits for
@@ -155,7 +156,7 @@ func serveOne(ctx context.Context, dir, listen, bound string, core []string) err
 	})
 	defer told.Wait() // what it was told may be a computation
 	defer cancel()
-	embedded.TuneCollector(embedded.Collector{GOGC: os.Getenv("GOGC"),
+	memory.TuneCollector(memory.Collector{GOGC: os.Getenv("GOGC"),
 		GOMEMLIMIT: os.Getenv("GOMEMLIMIT"), Limit: embedded.MemoryLimit(0)})
 	defer func() { // in case that the process that started it cannot do so any more
 		_ = os.RemoveAll(dir)

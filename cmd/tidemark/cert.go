@@ -13,7 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/deploy/certs"
-	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/clustersecret"
 )
 
 // secretCommand makes what servers know each other by without TLS.
@@ -27,7 +27,7 @@ others.`,
 		Example: `  (umask 077; tidemark secret > cluster.secret)`,
 		Args:    arguments("", 0, 0),
 		RunE: a.verb(func(context.Context, []string) error {
-			secret := strings.TrimSpace(embedded.NewSecret())
+			secret := strings.TrimSpace(clustersecret.New())
 			if a.format == output.Table {
 				_, err := fmt.Fprintln(a.out, secret) // the text of a file
 				return err

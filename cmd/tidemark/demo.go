@@ -16,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/serving"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/memory"
 )
 
 type demoFlags struct {
@@ -80,7 +81,7 @@ func (a *app) demo(ctx context.Context, f demoFlags) error {
 	fmt.Fprintf(words, "starting %s and %s\n", plural(f.cores, "core server"),
 		plural(f.nodes, "data node"))
 	began := time.Now()
-	embedded.TuneCollector(embedded.Collector{GOGC: os.Getenv("GOGC"),
+	memory.TuneCollector(memory.Collector{GOGC: os.Getenv("GOGC"),
 		GOMEMLIMIT: os.Getenv("GOMEMLIMIT"), Limit: embedded.MemoryLimit(0)})
 	cluster, err := embedded.StartCluster(ctx, embedded.ClusterConfig{
 		Dir: f.dir, Nodes: f.nodes, Cores: f.cores, Listen: f.listen, HTTP: f.http, Logger: logger,

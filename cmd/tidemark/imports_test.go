@@ -164,7 +164,7 @@ var may = []struct {
 
 	// The SDK brings no server with it. Only what tests import of it does.
 	{"kv/kvtest/...", []string{"kv", "kv/admin", "kv/kvtest/...", "hlc", "rpc/...",
-		"deploy/embedded"}},
+		"deploy/embedded/..."}},
 	{"kv/coord", []string{"hlc", "kv", "kv/coord/direct", "rpc/coordpb"}},
 	{"kv/coord/direct", []string{"rpc/client", "rpc/coordpb", "rpc/wire"}},
 	{"kv/kvprom", []string{"kv", "rpc/metric/..."}},
@@ -197,18 +197,18 @@ var may = []struct {
 	{"bench/proof/workloads", []string{"bench/proof/coordination", "bench/proof/driver",
 		"bench/proof/history", "bench/proof/isolation", "kv", "kv/admin"}},
 	{"bench/proof/sim", []string{"bench/proof/...", "kv", "kv/admin", "kv/kvtest", "hlc", "rpc/...",
-		"range/replica/proposal", "deploy/embedded"}},
+		"range/replica/proposal", "deploy/embedded/..."}},
 	{"bench/compare/coordination", []string{"bench/proof/process", "bench/proof/reference",
 		"kv/coord"}},
 	{"bench/kvtarget", []string{"bench", "kv"}},
 	{"bench/proof/faults", []string{"bench/...", "kv", "kv/admin", "kv/kvprom", "hlc", "rpc/...",
-		"range/engine", "range/keys", "deploy/certs", "deploy/embedded"}},
+		"range/engine", "range/keys", "deploy/certs", "deploy/embedded/..."}},
 	{"bench/...", []string{"bench/...", "kv", "kv/admin", "kv/coord/...", "kv/kvprom", "hlc",
 		"rpc/...",
-		"range/engine", "range/keys", "deploy/certs", "deploy/embedded"}},
+		"range/engine", "range/keys", "deploy/certs", "deploy/embedded/..."}},
 	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "kv/admin", "kv/coord",
 		"kv/kvprom", "hlc", "rpc/authn", "rpc/client", "rpc/coordpb", "rpc/wire", "range/keys",
-		"placement/etcdapi/etcdfile", "deploy/certs", "deploy/embedded"}},
+		"placement/etcdapi/etcdfile", "deploy/certs", "deploy/embedded/..."}},
 }
 
 var ground = []string{

@@ -15,7 +15,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
-	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/offline"
 )
 
 func (a *app) recoverCommand() *cobra.Command {
@@ -54,7 +54,7 @@ else. Bring the files of all surviving servers to one machine, for "recover plan
 			if dir == "" || to == "" {
 				return exit.Usagef("say whose directory it is, and where to: --dir DIR --to FILE")
 			}
-			s, err := embedded.SurveyDirectory(nil, dir, nil)
+			s, err := offline.SurveyDirectory(nil, dir, nil)
 			if err != nil {
 				return err
 			}
@@ -95,7 +95,7 @@ the others lack.`,
 				return exit.Usagef("say which nodes are lost for good, and where to write the plan: " +
 					"--lost NODE,... --to FILE")
 			}
-			var surveys []*embedded.Survey
+			var surveys []*offline.Survey
 			for _, path := range args {
 				s, err := readSurvey(path)
 				if err != nil {
@@ -107,7 +107,7 @@ the others lack.`,
 			for _, n := range lost {
 				nodes = append(nodes, uint64(n))
 			}
-			plan, err := embedded.MakeRecoveryPlan(surveys, nodes, rand.Uint64)
+			plan, err := offline.MakeRecoveryPlan(surveys, nodes, rand.Uint64)
 			if err != nil {
 				return err
 			}
@@ -127,7 +127,7 @@ the others lack.`,
 	return a.printing(cmd)
 }
 
-func (a *app) printPlan(plan *embedded.RecoveryPlan) error {
+func (a *app) printPlan(plan *offline.RecoveryPlan) error {
 	list := a.list(output.Column{Name: "partition", Number: true},
 		output.Column{Name: "goes on at node", Number: true},
 		output.Column{Name: "keys", Number: true}, output.Column{Name: "last entry", Number: true},
@@ -164,11 +164,11 @@ nothing.`,
 			if dir == "" {
 				return exit.Usagef("say in which directory: --dir DIR")
 			}
-			plan := &embedded.RecoveryPlan{}
+			plan := &offline.RecoveryPlan{}
 			if err := readJSON(args[0], plan); err != nil {
 				return err
 			}
-			done, err := embedded.ApplyRecovery(nil, dir, plan, nil)
+			done, err := offline.ApplyRecovery(nil, dir, plan, nil)
 			if err != nil {
 				return err
 			}
@@ -187,15 +187,15 @@ nothing.`,
 }
 
 // readSurvey reads a survey, or makes that of a directory.
-func readSurvey(path string) (*embedded.Survey, error) {
+func readSurvey(path string) (*offline.Survey, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
 	if info.IsDir() {
-		return embedded.SurveyDirectory(nil, path, nil)
+		return offline.SurveyDirectory(nil, path, nil)
 	}
-	s := &embedded.Survey{}
+	s := &offline.Survey{}
 	return s, readJSON(path, s)
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
-	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/offline"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
@@ -31,7 +31,7 @@ for.`,
 		Example: `  tidemark recover confirm plan.json --wait --timeout 2m`,
 		Args:    arguments("a PLAN", 1, 1),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
-			plan := &embedded.RecoveryPlan{}
+			plan := &offline.RecoveryPlan{}
 			err := readJSON(args[0], plan)
 			if err == nil {
 				err = plan.Check()
@@ -50,7 +50,7 @@ for.`,
 
 // confirmRecovery tells the core of a plan, with wait again and again until nothing is waited for.
 func (a *app) confirmRecovery(
-	ctx context.Context, client *kv.Client, plan *embedded.RecoveryPlan, wait bool,
+	ctx context.Context, client *kv.Client, plan *offline.RecoveryPlan, wait bool,
 ) error {
 	var partitions []admin.RecoveredPartition
 	nodes := map[uint64]bool{}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
-	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/offline"
 )
 
 func (a *app) recoverCoreCommand() *cobra.Command {
@@ -45,7 +45,7 @@ func (a *app) recoverCorePlanCommand() *cobra.Command {
 				return exit.Usagef("say whose directory it is, and where to write the plan: --dir DIR " +
 					"--to FILE")
 			}
-			plan, err := embedded.PlanCoreRecovery(nil, dir, rand.Uint64)
+			plan, err := offline.PlanCoreRecovery(nil, dir, rand.Uint64)
 			if err != nil {
 				return err
 			}
@@ -81,7 +81,7 @@ func (a *app) recoverCorePlanCommand() *cobra.Command {
 }
 
 // whatMayLack says what is there of the changes that were acknowledged.
-func whatMayLack(r *embedded.StoreRecovery) string {
+func whatMayLack(r *offline.StoreRecovery) string {
 	switch {
 	case r.Empty:
 		return "are all missing"
@@ -106,11 +106,11 @@ If the command is interrupted, give it once more: the server does not start befo
 			if dir == "" {
 				return exit.Usagef("say in which directory: --dir DIR")
 			}
-			plan := &embedded.CoreRecovery{}
+			plan := &offline.CoreRecovery{}
 			if err := readJSON(args[0], plan); err != nil {
 				return err
 			}
-			before, err := embedded.ApplyCoreRecovery(nil, dir, plan)
+			before, err := offline.ApplyCoreRecovery(nil, dir, plan)
 			if err != nil {
 				return err
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/serving"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/memory"
 	"github.com/tidemarkdb/tidemark/hlc"
 )
 
@@ -291,7 +292,7 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 		return err
 	}
 	limit := embedded.MemoryLimit(int64(f.memoryLimit))
-	embedded.TuneCollector(embedded.Collector{GOGC: os.Getenv("GOGC"),
+	memory.TuneCollector(memory.Collector{GOGC: os.Getenv("GOGC"),
 		GOMEMLIMIT: os.Getenv("GOMEMLIMIT"), Limit: limit,
 		CoreOnly: slices.Equal(f.roles, []string{embedded.RoleCore}), Cache: int64(f.cache),
 		MemTable: int64(f.memTable), LogMemTable: int64(f.logMemTable)})

@@ -320,7 +320,7 @@ func (s *Server) passedOn(ctx context.Context) (string, bool) {
 	if !coreclient.IsForwarded(ctx) {
 		return "", false
 	}
-	if !s.provable() || s.peers.Proved(ctx) != nil {
+	if !s.auth.provable() || s.auth.peers.Proved(ctx) != nil {
 		return "", true // the certificate of the connection is not the client's
 	}
 	return firstOf(ctx, certificateField), true

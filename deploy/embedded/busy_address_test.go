@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/tidemarkdb/tidemark/deploy/embedded/web"
 )
 
 // A server whose address is taken leaves nothing in its directory that binds that to the address:
@@ -39,7 +41,7 @@ func TestABusyAddressClaimsNoDirectory(t *testing.T) {
 
 // The same is said of an HTTP address that is taken.
 func TestABusyHTTPAddress(t *testing.T) {
-	_, err := startHTTP("127.0.0.1:80", nil, func(string) (net.Listener, error) {
+	_, err := web.Start("127.0.0.1:80", nil, func(string) (net.Listener, error) {
 		return nil, &net.OpError{Op: "listen", Net: "tcp", Err: syscall.EADDRINUSE}
 	})
 	const want = "the HTTP address: cannot listen on 127.0.0.1:80: another process listens there " +

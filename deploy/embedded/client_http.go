@@ -1,13 +1,12 @@
 package embedded
 
 import (
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded/web"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/gateway"
 	"github.com/tidemarkdb/tidemark/rpc/authn"
@@ -29,7 +28,7 @@ const (
 )
 
 // newGateway makes the etcd API as JSON.
-func (s *Server) newGateway() (*counted, error) {
+func (s *Server) newGateway() (*web.Counted, error) {
 	bytes := s.config.MaxRequestBytes
 	if bytes <= 0 {
 		bytes = etcdapi.DefaultMaxRequestBytes
@@ -51,37 +50,7 @@ func (s *Server) newGateway() (*counted, error) {
 			return authn.Principal(r.TLS, from)
 		},
 	})
-	return &counted{Handler: handler}, err
-}
-
-// counted is a handler whose calls can be waited for: what they use is closed after them.
-type counted struct {
-	http.Handler
-	mu      sync.Mutex
-	closed  bool
-	running sync.WaitGroup
-}
-
-// ServeHTTP implements http.Handler.
-func (c *counted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		http.Error(w, "this server is closing", http.StatusServiceUnavailable)
-		return
-	}
-	c.running.Add(1)
-	c.mu.Unlock()
-	defer c.running.Done()
-	c.Handler.ServeHTTP(w, r)
-}
-
-// close has calls refused, and waits for those that are under way, whose connections are closed.
-func (c *counted) close() {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
-	c.running.Wait()
+	return &web.Counted{Handler: handler}, err
 }
 
 // etcdServices are those of this server's part of the coordination store; nil while there is none.
@@ -111,65 +80,4 @@ func clientPages(etcd http.Handler, ready func() (bool, string), checks *etcdChe
 	return &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout: httpIdleTimeout, MaxHeaderBytes: maxHTTPHeader,
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug)}
-}
-
-// clientHTTP is an HTTP server whose connections another listener has accepted. It is their
-// net.Listener.
-type clientHTTP struct {
-	server *http.Server
-	at     net.Addr
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-	// done is closed when Serve has returned, with err.
-	done chan struct{}
-	err  error
-}
-
-var _ net.Listener = (*clientHTTP)(nil)
-
-// serveClientHTTP serves connections that are handed to take, until close.
-func serveClientHTTP(at net.Addr, server *http.Server) *clientHTTP {
-	l := &clientHTTP{server: server, at: at, conns: make(chan net.Conn),
-		closed: make(chan struct{}), done: make(chan struct{})}
-	go func() {
-		l.err = ignoreClosed(server.Serve(l))
-		close(l.done)
-	}()
-	return l
-}
-
-// take serves a connection. It waits for nothing but the HTTP server's next Accept.
-func (l *clientHTTP) take(c net.Conn) {
-	select {
-	case l.conns <- c:
-	case <-l.closed:
-		_ = c.Close()
-	}
-}
-
-// Accept implements net.Listener.
-func (l *clientHTTP) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close implements net.Listener.
-func (l *clientHTTP) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return nil
-}
-
-// Addr implements net.Listener.
-func (l *clientHTTP) Addr() net.Addr { return l.at }
-
-// close ends all connections. It may be called again.
-func (l *clientHTTP) close() error {
-	err := ignoreClosed(l.server.Close())
-	<-l.done
-	return errors.Join(err, l.err)
 }

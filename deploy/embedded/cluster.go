@@ -11,6 +11,9 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/deploy/embedded/clustersecret"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/web"
 )
 
 // ClusterConfig configures a Cluster.
@@ -43,7 +46,7 @@ type ClusterConfig struct {
 type Cluster struct {
 	servers []*Server
 	configs []ServerConfig
-	http    *httpServer
+	http    *web.Server
 }
 
 // StartCluster starts all servers. They form a core and join it by themselves: see WaitReady.
@@ -68,7 +71,7 @@ func StartCluster(ctx context.Context, config ClusterConfig) (_ *Cluster, err er
 		}
 	}()
 	if !loopback(addresses[0]) {
-		if secret, err = clusterSecret(config.Dir); err != nil {
+		if secret, err = clustersecret.OfCluster(config.Dir); err != nil {
 			return nil, err
 		}
 	}
@@ -95,7 +98,7 @@ func StartCluster(ctx context.Context, config ClusterConfig) (_ *Cluster, err er
 			config.Configure(i+1, &s)
 		}
 		labelled := prometheus.Labels{"server": strconv.Itoa(i + 1)}
-		gatherers = append(gatherers, labelledGatherer{s.Registry, labelled})
+		gatherers = append(gatherers, web.LabelledGatherer{Gatherer: s.Registry, Labels: labelled})
 		server, err := StartServer(ctx, s)
 		if err != nil {
 			return nil, fmt.Errorf("server %d: %w", i+1, err)
@@ -107,9 +110,9 @@ func StartCluster(ctx context.Context, config ClusterConfig) (_ *Cluster, err er
 		if config.Version == "" {
 			config.Version = version()
 		}
-		if c.http, err = startHTTP(config.HTTP,
+		if c.http, err = web.Start(config.HTTP,
 			serveHTTP(withProcess(gatherers, config.Version), c.Ready, c.debugPages,
-				administrators{}, nil, nil, nil), func(a string) (net.Listener, error) {
+				web.Administrators{}, nil, nil, nil), func(a string) (net.Listener, error) {
 				return net.Listen("tcp",
 					a)
 			}); err != nil {
@@ -191,7 +194,7 @@ func (c *Cluster) Close() error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(c.servers)+1)
 	if c.http != nil {
-		errs[len(c.servers)] = c.http.close()
+		errs[len(c.servers)] = c.http.Close()
 	}
 	for i, s := range c.servers {
 		wg.Go(func() { errs[i] = s.Close(context.Background()) })

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/range/alarm"
@@ -21,8 +22,8 @@ import (
 
 // The roles of a server.
 const (
-	RoleCore = "core"
-	RoleNode = "node"
+	RoleCore = datadir.Core
+	RoleNode = datadir.Node
 )
 
 // ServerConfig configures a Server. Dir, Listen and Core are required; everything else has a

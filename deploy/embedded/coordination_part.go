@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded/spacealarm"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/server/coordination"
 	"github.com/tidemarkdb/tidemark/placement/server/membership"
@@ -46,8 +47,8 @@ type coordinationPart struct {
 	services atomic.Pointer[etcdapi.Services]
 	// watch is the watch service over it; nil until it is open.
 	watch atomic.Pointer[etcdapi.Watch]
-	// room raises alarms for want of room; nil until the store is open.
-	room atomic.Pointer[roomAlarm]
+	// spaceAlarm raises alarms for want of room; nil until the store is open.
+	spaceAlarm atomic.Pointer[spacealarm.Alarm]
 	// end ends the wait for the founding, and waiting is that; nil without.
 	end     context.CancelFunc
 	waiting sync.WaitGroup
@@ -62,9 +63,8 @@ func (c *coordinationPart) endWait() {
 		c.end()
 		c.waiting.Wait()
 	}
-	if r := c.room.Load(); r != nil {
-		r.end()
-		r.running.Wait()
+	if r := c.spaceAlarm.Load(); r != nil {
+		r.Close()
 	}
 }
 
@@ -175,20 +175,20 @@ func (s *Server) openCoordination(p *corePart, self keys.ReplicaID, founding *st
 	}
 	_, known, err := p.host.Log().Identity(identity.Group)
 	if err == nil && !known {
-		err = p.databases.state.Flush()
+		err = p.databases.State.Flush()
 	}
 	if err != nil {
 		return err
 	}
 	opened, err := store.New(store.Config{
-		State: p.databases.state, Partition: identity.Group, Name: coordinationName,
+		State: p.databases.State, Partition: identity.Group, Name: coordinationName,
 		Founding: founding, Random: randomReader(s.config.Random), Monotonic: s.config.Monotonic,
 		GroupCommands: true, MembersKnow: store.LeastFormat, MaxTouched: coordinationMaxTouched,
 		MaxWatchers: coordinationMaxWatchers, HistoryFor: s.config.CoreHistory,
 		Logger: s.config.Logger, Registerer: ofStore(registerer, "coordination"),
 		MaxPendingBytes: s.memory.Commands, Memory: storeMemory(s.memory),
 		Peers: &coordination.Peers{Cluster: s.cluster.Load(), Conn: s.dialer.Conn,
-			Resolve: s.members.resolve},
+			Resolve: s.members.Resolve},
 	})
 	if err != nil {
 		return err

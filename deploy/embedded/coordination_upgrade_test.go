@@ -15,6 +15,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded/offline"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/spacealarm"
 	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -171,17 +173,17 @@ func (u *upgraded) put(key, value string) {
 }
 
 // recover has the core go on from a stopped member, as the only one.
-func (u *upgraded) recover(i int) *CoreRecovery {
+func (u *upgraded) recover(i int) *offline.CoreRecovery {
 	u.t.Helper()
 	number := uint64(7)
-	plan, err := PlanCoreRecovery(u.disks[i], "dir", func() uint64 { number++; return number })
+	plan, err := offline.PlanCoreRecovery(u.disks[i], "dir", func() uint64 { number++; return number })
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	if _, err := ApplyCoreRecovery(u.disks[i], "dir", plan); err != nil {
+	if _, err := offline.ApplyCoreRecovery(u.disks[i], "dir", plan); err != nil {
 		u.t.Fatal(err)
 	}
-	if done, err := ApplyCoreRecovery(u.disks[i], "dir", plan); err != nil || !done {
+	if done, err := offline.ApplyCoreRecovery(u.disks[i], "dir", plan); err != nil || !done {
 		u.t.Fatalf("for the second time: %v, %v", done, err)
 	}
 	return plan
@@ -191,7 +193,7 @@ func (u *upgraded) recover(i int) *CoreRecovery {
 // to its end. The disk stays as it was.
 func (u *upgraded) recoverUnderCrashes(i int) {
 	u.t.Helper()
-	plan, err := PlanCoreRecovery(u.disks[i], "dir", func() uint64 { return 5 })
+	plan, err := offline.PlanCoreRecovery(u.disks[i], "dir", func() uint64 { return 5 })
 	if err != nil {
 		u.t.Fatal(err)
 	}
@@ -205,14 +207,14 @@ func (u *upgraded) recoverUnderCrashes(i int) {
 			}
 			return nil
 		}))
-		if _, err := ApplyCoreRecovery(fs, "dir", plan); err != nil {
+		if _, err := offline.ApplyCoreRecovery(fs, "dir", plan); err != nil {
 			u.t.Fatal(err)
 		}
 		if crashed == nil {
 			return
 		}
 		for n := range 2 {
-			done, err := ApplyCoreRecovery(crashed, "dir", plan)
+			done, err := offline.ApplyCoreRecovery(crashed, "dir", plan)
 			if err != nil || n == 1 && !done {
 				u.t.Fatalf("after a crash at write %d, the %d. time: %v, %v", at, n+1, done, err)
 			}
@@ -324,10 +326,10 @@ func TestAlarmsWhenAllMembersKnowThem(t *testing.T) {
 		u.put("k", "v")
 		u.await("all have opened it", func() bool { return u.open() == 3 })
 		s := u.running[0]
-		room := func() *roomAlarm { return s.parts.core.coordination.room.Load() }
+		room := func() *spacealarm.Alarm { return s.parts.core.coordination.spaceAlarm.Load() }
 		u.await("it looks for room", func() bool { return room() != nil })
 		time.Sleep(time.Minute) // virtual: until they have asked the third one, which was newer before
-		room().store.SetQuota(store.Quota{Bytes: 1})
+		s.coordinationStore().SetQuota(store.Quota{Bytes: 1})
 		time.Sleep(time.Minute) // virtual
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -343,7 +345,7 @@ func TestAlarmsWhenAllMembersKnowThem(t *testing.T) {
 				!strings.Contains(said[0], `unheard=[] older=[`+u.address(2)+"]") {
 				t.Errorf("after %d more times: %q", want, said)
 			}
-			time.Sleep(refusedAgain) // virtual
+			time.Sleep(spacealarm.RefusedAgain) // virtual
 		}
 		u.olderCommands = false
 		u.start(2, false)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
 	"github.com/tidemarkdb/tidemark/placement/bootstrap"
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
@@ -44,21 +45,21 @@ func (s *Server) chooseRoles() error {
 	}
 	s.wasMember = !state.GetRemoved() && (state.GetFounded() || state.GetJoined() != nil)
 	if s.config.anyRole && !s.config.has(RoleCore) && !state.GetRemoved() &&
-		(s.wasMember || s.directory.promised(RoleCore)) {
+		(s.wasMember || s.directory.Promised(RoleCore)) {
 		s.config.Roles = append(slices.Clone(s.config.Roles), RoleCore)
 	}
 	return nil
 }
 
 func (s *Server) bootstrapDisk() bootstrap.FileDisk {
-	return bootstrap.FileDisk{FS: s.config.FS, Dir: s.directory.sub("core")}
+	return bootstrap.FileDisk{FS: s.config.FS, Dir: s.directory.Sub("core")}
 }
 
 // seeds are the addresses at which the core is looked for.
 func (s *Server) seeds() []string {
 	list := slices.Clone(s.config.Core)
-	id := s.directory.identity()
-	known := id.members()
+	id := s.directory.Identity()
+	known := id.Members()
 	if s.wasMember && s.config.has(RoleCore) {
 		known = append(known, s.config.Advertise) // it may have moved, and be the only one
 	}
@@ -72,23 +73,23 @@ func (s *Server) seeds() []string {
 
 // learnedMembers keeps on disk which members the core has.
 func (s *Server) learnedMembers() {
-	if err := s.directory.knowsMembers(s.core.Core()); err != nil {
+	if err := s.directory.KnowsMembers(s.core.Core()); err != nil {
 		s.config.Logger.Warn("the addresses of the core's members could not be kept", "error", err)
 	}
 }
 
 // openBootstrap opens what the directory has of its membership.
 func (s *Server) openBootstrap() (err error) {
-	if err := makeDir(s.config.FS, s.directory.sub("core")); err != nil {
+	if err := datadir.MakeDir(s.config.FS, s.directory.Sub("core")); err != nil {
 		return err
 	}
-	id := s.directory.identity()
+	id := s.directory.Identity()
 	s.bootstrap, err = bootstrap.Open(bootstrap.Config{
 		Disk: s.bootstrapDisk(), Self: s.config.Advertise, Core: s.config.Core,
 		// A directory that belongs to a cluster does not form another one.
 		Server: uint64(id.Server), Late: id.Cluster != 0,
 		Coordination: !s.config.withoutCoordination,
-		Peers:        bootstrap.GRPCPeers{Conn: s.dialer.Conn}, Heard: s.members.hear,
+		Peers:        bootstrap.GRPCPeers{Conn: s.dialer.Conn}, Heard: s.members.Hear,
 		Say: s.sayVersion, Random: randomReader(s.config.Random), Logger: s.config.Logger,
 	})
 	return err
@@ -99,7 +100,7 @@ func (s *Server) versionKnown() uint64 {
 	if s.config.olderCommands {
 		return 0
 	}
-	return uint64(s.directory.identity().Server)
+	return uint64(s.directory.Identity().Server)
 }
 
 // sayVersion adds what this version knows to what this server says of itself.
@@ -191,7 +192,7 @@ func (s *Server) beCore(ctx context.Context) error {
 	s.services.setCore(p.server)
 	s.coreState.Store(coreMember)
 	if again {
-		s.config.Logger.Info("takes part in the core again", "cluster", hexID(m.Cluster), "member",
+		s.config.Logger.Info("takes part in the core again", "cluster", datadir.HexID(m.Cluster), "member",
 			m.Replica)
 	}
 	return s.beMember(ctx, p)
@@ -210,7 +211,7 @@ func (s *Server) mayMove(ctx context.Context) error {
 	if err == nil && h.Server == s.bootstrap.Server() && h.Address == old {
 		return fmt.Errorf("%w: the member of the core with this directory runs at %s; a copy of it "+
 			"cannot run at %s as well: stop that server first, or start with an empty directory",
-			ErrDirectory, old, s.config.Advertise)
+			datadir.ErrUnusable, old, s.config.Advertise)
 	}
 	s.config.Logger.Info("this member of the core has moved", "from", old, "to", s.config.Advertise)
 	return s.bootstrap.Settle()
@@ -218,9 +219,9 @@ func (s *Server) mayMove(ctx context.Context) error {
 
 // announcement is what this server says of itself.
 func (s *Server) announcement() *clusterpb.AnnounceRequest {
-	id := s.directory.identity()
+	id := s.directory.Identity()
 	return &clusterpb.AnnounceRequest{Cluster: uint64(id.Cluster), Server: uint64(id.Server),
-		Address: s.config.Advertise, Version: s.config.Version, Guard: s.guardReport()}
+		Address: s.config.Advertise, Version: s.config.Version, Guard: s.auth.report()}
 }
 
 // offer offers this server to the core, until it is added; nil if it was a member and was removed.
@@ -233,19 +234,19 @@ func (s *Server) offer(ctx context.Context) (*bootstrap.Membership, error) {
 		limited, cancel := context.WithTimeout(ctx, announceTimeout)
 		r, err := s.core.Announce(limited, s.announcement())
 		cancel()
-		s.guard.Learn(r.GetGuard())
+		s.auth.Learn(r.GetGuard())
 		switch {
 		case err == nil && r.Removed:
 			return nil, s.bootstrap.Leave()
 		case err == nil && r.Replica != 0:
-			if err := s.directory.join(r.Cluster); err != nil {
+			if err := s.directory.Join(r.Cluster); err != nil {
 				return nil, err
 			}
-			s.members.tell(r.Members)
+			s.members.Tell(r.Members)
 			m, err := s.bootstrap.Join(r.Cluster, r.Replica, r.Members.GetMembers())
 			if err == nil {
 				s.config.Logger.Info("was added to the core", "member", m.Replica, "cluster",
-					hexID(m.Cluster))
+					datadir.HexID(m.Cluster))
 			}
 			return m, err
 		case err != nil && ctx.Err() == nil && err.Error() != told:
@@ -263,26 +264,26 @@ func (s *Server) offer(ctx context.Context) (*bootstrap.Membership, error) {
 // beMember tells the core where its member here is, and learns when it is none any more.
 func (s *Server) beMember(ctx context.Context, p *corePart) error {
 	var announced time.Time
-	mark := s.guard.Mark() // as it was announced
+	mark := s.auth.Mark() // as it was announced
 	told := ""
 	for pause(ctx, greetEvery) {
 		if p.server.LeaderAddress() == "" {
-			s.bootstrap.Greet(ctx, distinct(append(s.members.all(), s.seeds()...)))
+			s.bootstrap.Greet(ctx, distinct(append(s.members.All(), s.seeds()...)))
 		}
-		if s.guard.Mark() == mark && time.Since(announced) < announceEvery {
+		if s.auth.Mark() == mark && time.Since(announced) < announceEvery {
 			continue
 		}
-		mark = s.guard.Mark()
+		mark = s.auth.Mark()
 		limited, cancel := context.WithTimeout(ctx, announceTimeout)
 		r, err := s.core.Announce(limited, s.announcement())
 		cancel()
 		announced = time.Now()
-		s.guard.Learn(r.GetGuard())
+		s.auth.Learn(r.GetGuard())
 		switch {
 		case err == nil && r.Removed:
 			return s.leaveCore(p)
 		case err == nil:
-			s.members.tell(r.Members)
+			s.members.Tell(r.Members)
 			if r.Leaving {
 				p.server.Membership().LeaveCoordination()
 			}

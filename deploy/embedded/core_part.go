@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded/coredisk"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
 	"github.com/tidemarkdb/tidemark/placement/bootstrap"
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/placement/server/membership"
@@ -20,28 +23,25 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/metric/prom"
 )
 
-// coreGroup is the id of the core's own Raft group, in a realm of its own.
-const coreGroup keys.PartitionID = 1
-
 // corePart is a server's membership of the consistent core.
 type corePart struct {
-	databases *databases
+	databases *datadir.Databases
 	host      *host.Host
 	transport *rpc.PeerTransport
 	store     *store.Store
 	server    *server.Server
 	// coordination is the second store of the core's members.
 	coordination coordinationPart
-	disk         coreDisk
+	disk         coredisk.Watch
 }
 
 // startCore starts this server's member of the core.
 func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
-	if err := s.directory.join(m.Cluster); err != nil {
+	if err := s.directory.Join(m.Cluster); err != nil {
 		return nil, err
 	}
 	self := keys.ReplicaID(m.Replica)
-	identity := raftlog.Identity{Group: coreGroup, Replica: self}
+	identity := raftlog.Identity{Group: keys.CorePartition, Replica: self}
 	// INVARIANT: only the members with which the core was founded know voters before they have a
 	// state. Another one that did, and had nothing, would vote.
 	var founding *storepb.Members
@@ -56,22 +56,21 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 	p := &corePart{}
 	defer func() {
 		if err != nil {
-			err = damaged(&s.config, s.directory, "core", errors.Join(err, p.close()))
+			err = s.damaged(datadir.Core, errors.Join(err, p.close()))
 		}
 	}()
 	registerer := prometheus.WrapRegistererWith(prometheus.Labels{"part": "core"},
 		s.config.Registry)
-	if p.databases, err = openDatabases(&s.config, s.directory, "core", databaseSizes{
-		logMemTable: s.memory.CoreLogMemTable, logCache: s.memory.CoreLogCache,
-		memTable: s.memory.CoreMemTable, cache: s.memory.CoreCache,
-	}, nil, registerer, s.diskFailed, s.ctx.Done()); err != nil {
+	if p.databases, err = s.openDatabases(datadir.Core, datadir.DatabaseSizes{
+		LogMemTable: s.memory.CoreLogMemTable, LogCache: s.memory.CoreLogCache,
+		MemTable: s.memory.CoreMemTable, Cache: s.memory.CoreCache}, nil, registerer); err != nil {
 		return nil, err
 	}
-	if err := s.directory.becomeCore(); err != nil {
+	if err := s.directory.BecomeCore(); err != nil {
 		return nil, err
 	}
 	p.store, err = store.New(store.Config{
-		State: p.databases.state, Founding: founding, Random: randomReader(s.config.Random),
+		State: p.databases.State, Founding: founding, Random: randomReader(s.config.Random),
 		Monotonic: s.config.Monotonic, Logger: s.config.Logger, MembersKnow: store.LeastFormat,
 		Registerer: ofStore(registerer, "placement"), MaxPendingBytes: s.memory.Commands,
 		Memory: storeMemory(s.memory),
@@ -80,7 +79,7 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 		return nil, err
 	}
 	p.host, err = host.New(host.Config{
-		Self: uint64(self), Log: p.databases.log, Clock: s.config.clock(), BelievesClock: true,
+		Self: uint64(self), Log: p.databases.Log, Clock: s.config.clock(), BelievesClock: true,
 		Tick: s.config.Tick, ElectionTicks: s.config.ElectionTicks,
 		// Each of the two groups can have an apply worker of its own.
 		SleepAfter: -1, Shards: 1, ApplyWorkers: 2, Logger: s.config.Logger, Registerer: registerer,
@@ -100,8 +99,8 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.members.begin(p.store, p.coordination.Store, m.Known)
-	resolve := s.members.resolve
+	s.members.Begin(p.store, p.coordination.Store, m.Known)
+	resolve := s.members.Resolve
 	p.transport = rpc.NewPeerTransport(rpc.PeerConfig{
 		Realm: realmCore, Self: uint64(self),
 		Cluster: func() uint64 { return m.Cluster },
@@ -114,7 +113,7 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 		return nil, err
 	}
 	p.host.Start(s.config.filtered(realmCore, p.transport, resolve))
-	p.disk.start(s.ctx, p.host, func() bool {
+	p.disk.Start(s.ctx, p.host, func() bool {
 		n := s.dataNode()
 		return n != nil && n.DiskSlow()
 	})
@@ -123,9 +122,9 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 		Store: p.store, Cluster: m.Cluster, Members: m.Known, Group: g, Hello: s.helloTo,
 		Self:         s.versionKnown(),
 		Coordination: !s.config.withoutCoordination,
-		Inform:       s.informOf, Wake: s.wakeNode, Proves: s.provesServer,
+		Inform:       s.informOf, Wake: s.wakeNode, Proves: s.auth.provesServer,
 		Check: s.checkMember, NotReady: s.notReady, CoordinationErr: s.CoordinationErr,
-		Disk:   p.disk.state,
+		Disk:   p.disk.State,
 		Silent: p.host.PeerDown, Averse: p.host.PeerLeaderAverse,
 		Planner: s.config.Planner, MaxClockAhead: s.config.clock().MaxAhead(),
 		Physical: s.config.Physical, Monotonic: s.config.Monotonic,
@@ -165,7 +164,7 @@ func ofStore(r prometheus.Registerer, name string) prometheus.Registerer {
 
 // close stops what was started; nothing must call it any more.
 func (p *corePart) close() error {
-	p.disk.close()
+	p.disk.Close()
 	p.coordination.endWait()
 	if p.server != nil {
 		p.server.Close()
@@ -181,7 +180,7 @@ func (p *corePart) close() error {
 	}
 	p.coordination.close()
 	if p.databases != nil {
-		return p.databases.close()
+		return p.databases.Close()
 	}
 	return nil
 }
@@ -196,4 +195,17 @@ func (r randomReader) Read(b []byte) (int, error) {
 		copy(b[i:], word[:])
 	}
 	return len(b), nil
+}
+
+// openDatabases opens the stores of a part of the server.
+func (s *Server) openDatabases(part string, sizes datadir.DatabaseSizes, cache *pebble.Cache,
+	registerer prometheus.Registerer) (*datadir.Databases, error) {
+	return s.directory.OpenDatabases(part, datadir.DatabasesConfig{Logger: s.config.Logger,
+		MinFreeBytes: s.config.MinFreeBytes, MemberOfCore: s.config.has(RoleCore), Sizes: sizes,
+		Cache: cache, Registerer: registerer, OnFailure: s.diskFailed, Leaving: s.ctx.Done()})
+}
+
+// damaged says what can be done if a part of the server does not open for a damaged file.
+func (s *Server) damaged(part string, err error) error {
+	return s.directory.Damaged(part, s.config.has(RoleCore), err)
 }

@@ -1,9 +1,9 @@
 package embedded
 
 import (
-	"encoding/json"
-	"fmt"
 	"net/http"
+
+	"github.com/tidemarkdb/tidemark/deploy/embedded/web"
 )
 
 // DebugReplicas is the page /debug/replicas, in JSON: what a server says of its own part in the
@@ -41,40 +41,27 @@ type DebugReplica struct {
 //	/debug/replicas?checksums=true   the same with checksums
 //	/debug/memory                    how the memory limit is divided (DebugMemory)
 func (s *Server) debugPages(mux *http.ServeMux) {
-	debugPage(mux, "/debug/replicas", func(r *http.Request) any {
+	web.DebugPage(mux, "/debug/replicas", func(r *http.Request) any {
 		return s.debugReplicas(r.FormValue("checksums") == "true")
 	})
-	debugPage(mux, "/debug/memory", func(*http.Request) any { return s.debugMemory() })
+	web.DebugPage(mux, "/debug/memory", func(*http.Request) any { return s.debugMemory() })
 }
 
 // debugPages adds the same pages, with an array that has the page of each server.
 func (c *Cluster) debugPages(mux *http.ServeMux) {
-	debugPage(mux, "/debug/replicas", func(r *http.Request) any {
+	web.DebugPage(mux, "/debug/replicas", func(r *http.Request) any {
 		pages := make([]DebugReplicas, 0, len(c.servers))
 		for _, s := range c.servers {
 			pages = append(pages, s.debugReplicas(r.FormValue("checksums") == "true"))
 		}
 		return pages
 	})
-	debugPage(mux, "/debug/memory", func(*http.Request) any {
+	web.DebugPage(mux, "/debug/memory", func(*http.Request) any {
 		pages := make([]DebugMemory, 0, len(c.servers))
 		for _, s := range c.servers {
 			pages = append(pages, s.debugMemory())
 		}
 		return pages
-	})
-}
-
-// debugPage adds a page in JSON.
-func debugPage(mux *http.ServeMux, path string, page func(*http.Request) any) {
-	mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
-		text, err := json.MarshalIndent(page(r), "", "  ")
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, "%s\n", text)
 	})
 }
 

@@ -51,7 +51,7 @@ const (
 func (c *etcdCluster) ClusterID() uint64 { return c.server.cluster.Load() }
 
 // MemberID implements etcdapi.Cluster.
-func (c *etcdCluster) MemberID() uint64 { return uint64(c.server.directory.identity().Server) }
+func (c *etcdCluster) MemberID() uint64 { return uint64(c.server.directory.Identity().Server) }
 
 // MemberOf implements etcdapi.Cluster.
 func (c *etcdCluster) MemberOf(id keys.ReplicaID) uint64 {

@@ -52,7 +52,7 @@ func TestEtcdMembersAreChangedByRoot(t *testing.T) {
 	defer cancel()
 	for i := range 3 {
 		server, url := candidate(t, at[:3])
-		id := uint64(server.directory.identity().Server)
+		id := uint64(server.directory.Identity().Server)
 		root, user := etcdUser(t, nil, "root", "secret", at[i]), etcdUser(t, nil, "u", "pw", at[i])
 		stranger := etcdClient(t, nil, at[i])
 		if _, err := user.MemberAddAsLearner(ctx, []string{url}); !errors.Is(err,

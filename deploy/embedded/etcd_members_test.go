@@ -51,7 +51,7 @@ func TestEtcdMembers(t *testing.T) {
 		t.Errorf("a server that does not run: %v", err)
 	}
 	server, url := candidate(t, at[:3])
-	id := uint64(server.directory.identity().Server)
+	id := uint64(server.directory.Identity().Server)
 	awaitTrue(t, "the server is added", func() bool {
 		added, err := client.MemberAddAsLearner(ctx, []string{url})
 		if err == nil && (added.Member.ID != id || !added.Member.IsLearner || len(added.Members) != 4) {
@@ -144,11 +144,11 @@ func TestEtcdRoomAlarm(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := cluster.Server(1)
-	room := s.parts.core.coordination.room.Load()
-	if due, raised := room.due(); len(due) > 0 || raised {
+	room := s.parts.core.coordination.spaceAlarm.Load()
+	if due, raised := room.Due(); len(due) > 0 || raised {
 		t.Errorf("with room: %v, %v", due, raised)
 	}
-	room.store.SetQuota(store.Quota{Bytes: 1, Member: uint64(s.directory.identity().Server)})
+	s.coordinationStore().SetQuota(store.Quota{Bytes: 1, Member: uint64(s.directory.Identity().Server)})
 	awaitTrue(t, "writes are refused", func() bool {
 		_, err := client.Put(ctx, "k", "v")
 		return errors.Is(err, rpctypes.ErrNoSpace)
@@ -158,10 +158,10 @@ func TestEtcdRoomAlarm(t *testing.T) {
 	}
 	list, err := client.AlarmList(ctx)
 	if err != nil || len(list.Alarms) != 1 ||
-		list.Alarms[0].MemberID != uint64(s.directory.identity().Server) {
+		list.Alarms[0].MemberID != uint64(s.directory.Identity().Server) {
 		t.Errorf("%v, %v", list, err)
 	}
-	room.store.SetQuota(store.Quota{})
+	s.coordinationStore().SetQuota(store.Quota{})
 	awaitTrue(t, "writes go on", func() bool {
 		_, err := client.Put(ctx, "k", "v")
 		return err == nil

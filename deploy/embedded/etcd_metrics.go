@@ -45,7 +45,7 @@ func (s *Server) etcdState() (state etcdmetrics.State, is bool) {
 	allocated = max(allocated, used)
 	quota := uint64(max(0, s.config.CoreQuota))
 	if quota == 0 {
-		quota = allocated + min(c.core.databases.state.FreeBytes(), math.MaxInt64)
+		quota = allocated + min(c.core.databases.State.FreeBytes(), math.MaxInt64)
 	}
 	return etcdmetrics.State{HasLeader: l.Leader != 0, IsLeader: l.IsLeader,
 		IsLearner: c.Learner(), ID: hexadecimal(c.MemberID()), Version: version,

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded/spacealarm"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3electionpb"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3lockpb"
@@ -53,16 +54,17 @@ func (s *Server) serveEtcd(
 	cluster := &etcdCluster{server: s, core: p, store: part, group: g, known: g.Committed()}
 	temporary := "" // a file that etcd's format is written to is one of the operating system
 	if s.config.FS == vfs.Default {
-		temporary = s.directory.sub("core")
+		temporary = s.directory.Sub("core")
 	}
 	part.SetQuota(store.Quota{Bytes: uint64(max(0, s.config.CoreQuota)),
-		Member: uint64(s.directory.identity().Server)})
-	room := &roomAlarm{server: s, databases: p.databases, store: part,
-		unknowing: p.server.Membership().UnknowingMembers}
+		Member: uint64(s.directory.Identity().Server)})
+	alarm := spacealarm.New(spacealarm.Config{Member: uint64(s.directory.Identity().Server),
+		Log: p.databases.Log, State: p.databases.State, Store: part,
+		Unknowing: p.server.Membership().UnknowingMembers, Logger: s.config.Logger})
 	services, err := etcdapi.New(etcdapi.Config{Store: part, Random: randomReader(s.config.Random),
 		Cluster: cluster, MaxRequestBytes: s.config.MaxRequestBytes,
 		MaxOperations: s.config.MaxOperations, TemporaryDirectory: temporary,
-		Quota: s.config.CoreQuota, GiveBack: room.giveBack, Answers: s.answers,
+		Quota: s.config.CoreQuota, GiveBack: alarm.GiveBack, Answers: s.answers,
 		Clocks:           cluster.clocks,
 		CertificateUsers: s.tls != nil && s.config.TLSCA != "", TLS: authn.TLSOfCall,
 		Party: authn.PrincipalOfCall, PassedOn: s.passedOn, Keyspaces: guardedKeyspaces{s},
@@ -86,8 +88,8 @@ func (s *Server) serveEtcd(
 	p.coordination.watch.Store(watches)
 	s.services.etcd.ready = cluster.filled
 	s.services.etcd.begin(services.Register)
-	room.start(s.ctx)
-	p.coordination.room.Store(room)
+	alarm.Start(s.ctx)
+	p.coordination.spaceAlarm.Store(alarm)
 	return nil
 }
 
@@ -157,7 +159,7 @@ func (s *Server) whereMembersAre() *pb.MemberListResponse {
 
 // coreList lists the members of the core that this server knows of.
 func (s *Server) coreList() []string {
-	return distinct(slices.Concat(s.members.all(), s.core.Core()))
+	return distinct(slices.Concat(s.members.All(), s.core.Core()))
 }
 
 // noCoordination says why a server that has no part of the coordination store does not answer a

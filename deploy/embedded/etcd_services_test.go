@@ -102,7 +102,7 @@ func TestEtcdClients(t *testing.T) {
 	})
 	for i := range 3 {
 		m, s := members.Members[i], cluster.Server(i)
-		if m.ID != uint64(s.directory.identity().Server) || m.ClientURLs[0] != "http://"+at[i] ||
+		if m.ID != uint64(s.directory.Identity().Server) || m.ClientURLs[0] != "http://"+at[i] ||
 			m.IsLearner {
 			t.Errorf("%v", m)
 		}

@@ -112,11 +112,11 @@ func (s *Server) clientOfCall(ctx context.Context) (context.Context, error) {
 	if !ok {
 		return ctx, nil
 	}
-	if s.peers.Stale(ctx) {
+	if s.auth.peers.Stale(ctx) {
 		return nil, errStale
 	}
 	client, is := *from, authn.Forwarded{}
-	if s.provable() && s.peers.Proved(ctx) == nil {
+	if s.auth.provable() && s.auth.peers.Proved(ctx) == nil {
 		is.CommonName, is.Principal = firstOf(ctx, certificateField), firstOf(ctx, partyField)
 		if address := firstOf(ctx, addressField); address != "" {
 			client.Addr = clientAddress{from.Addr, strings.ToValidUTF8(address, "?")}
@@ -132,7 +132,7 @@ func (s *Server) passedOnFor(ctx context.Context) (party string, ok bool) {
 	if !coreclient.IsForwarded(ctx) {
 		return "", false
 	}
-	if s.provable() && s.peers.Proved(ctx) == nil {
+	if s.auth.provable() && s.auth.peers.Proved(ctx) == nil {
 		party = firstOf(ctx, partyField)
 	}
 	return party, true

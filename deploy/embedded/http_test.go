@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/deploy/embedded/web"
 )
 
 // Metrics and health are for every client that reaches the address; debug pages for administrators:
@@ -20,24 +22,24 @@ func TestDebugPagesAreForAdministrators(t *testing.T) {
 			Subject: pkix.Name{CommonName: name}, DNSNames: dns}}}}
 	}
 	none := new(tls.ConnectionState)
-	named := administrators{tls: true, names: []string{"root", "ops.example"}}
+	named := web.Administrators{TLS: true, Names: []string{"root", "ops.example"}}
 	for _, c := range []struct {
-		who        administrators
+		who        web.Administrators
 		path, from string
 		tls        *tls.ConnectionState
 		want       int
 	}{
-		{administrators{}, "/metrics", far, nil, http.StatusOK},
-		{administrators{}, "/livez", far, nil, http.StatusOK},
-		{administrators{}, "/readyz", far, nil, http.StatusOK},
+		{web.Administrators{}, "/metrics", far, nil, http.StatusOK},
+		{web.Administrators{}, "/livez", far, nil, http.StatusOK},
+		{web.Administrators{}, "/readyz", far, nil, http.StatusOK},
 		{named, "/metrics", far, none, http.StatusOK},
-		{administrators{}, "/debug/pprof/", far, nil, http.StatusForbidden},
-		{administrators{}, "/debug/replicas", "somewhere:1234", nil, http.StatusForbidden},
-		{administrators{}, "/debug/pprof/cmdline", near, nil, http.StatusOK},
-		{administrators{}, "/debug/replicas", "[::1]:1234", nil, http.StatusOK},
-		{administrators{}, "/debug/replicas", "[::ffff:127.0.0.1]:1234", nil, http.StatusOK},
-		{administrators{all: true}, "/debug/pprof/cmdline", far, nil, http.StatusOK},
-		{administrators{tls: true}, "/debug/pprof/cmdline", near, shown("root"), http.StatusForbidden},
+		{web.Administrators{}, "/debug/pprof/", far, nil, http.StatusForbidden},
+		{web.Administrators{}, "/debug/replicas", "somewhere:1234", nil, http.StatusForbidden},
+		{web.Administrators{}, "/debug/pprof/cmdline", near, nil, http.StatusOK},
+		{web.Administrators{}, "/debug/replicas", "[::1]:1234", nil, http.StatusOK},
+		{web.Administrators{}, "/debug/replicas", "[::ffff:127.0.0.1]:1234", nil, http.StatusOK},
+		{web.Administrators{All: true}, "/debug/pprof/cmdline", far, nil, http.StatusOK},
+		{web.Administrators{TLS: true}, "/debug/pprof/cmdline", near, shown("root"), http.StatusForbidden},
 		{named, "/debug/pprof/cmdline", near, none, http.StatusForbidden},
 		{named, "/debug/pprof/cmdline", near, shown("app"), http.StatusForbidden},
 		{named, "/debug/pprof/cmdline", far, shown("root"), http.StatusOK},

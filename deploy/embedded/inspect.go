@@ -120,5 +120,5 @@ func (s *Server) FlushState() error {
 	if data == nil {
 		return nil
 	}
-	return data.databases.state.AsyncFlush()
+	return data.databases.State.AsyncFlush()
 }

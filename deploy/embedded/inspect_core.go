@@ -32,7 +32,7 @@ func leads(g *host.Group) bool {
 }
 
 // LeadsCore says whether this server's member leads the consistent core.
-func (s *Server) LeadsCore() bool { return leads(s.coreGroupOf(coreGroup)) }
+func (s *Server) LeadsCore() bool { return leads(s.coreGroupOf(keys.CorePartition)) }
 
 // LeadsCoordination says whether this server's member leads the coordination store.
 func (s *Server) LeadsCoordination() bool {

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
@@ -49,12 +50,12 @@ func runOnce(t *testing.T, fs vfs.FS, then func()) {
 // logsOf says what a server with such a configuration makes of a directory that it finds.
 func logsOf(t *testing.T, c ServerConfig) error {
 	t.Helper()
-	d, err := openDirectory(c.FS, c.Dir, func() uint64 { return 7 })
+	d, err := datadir.Open(c.FS, c.Dir, func() uint64 { return 7 })
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = d.mustHaveLogs(&c)
-	if err := d.close(); err != nil {
+	err = d.MustHaveLogs(c.Roles)
+	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return err
@@ -66,12 +67,12 @@ func TestALogThatIsGoneSaysWhatToDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { runOnce(t, whole, func() {}) })
 	// What an earlier version wrote has no word of the core.
 	earlier := func(t *testing.T, fs *vfs.MemFS) {
-		d, err := openDirectory(fs, "dir", func() uint64 { return 7 })
+		d, err := datadir.Open(fs, "dir", func() uint64 { return 7 })
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.id.Core = false
-		if err := errors.Join(d.save(), d.close()); err != nil {
+		d.ID.Core = false
+		if err := errors.Join(d.Save(), d.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -150,7 +151,7 @@ func TestALogThatIsGoneSaysWhatToDo(t *testing.T) {
 				t.Errorf("%v", err)
 			default:
 				text := err.Error()
-				if !errors.Is(err, ErrDirectory) || !strings.Contains(text, c.log) ||
+				if !errors.Is(err, datadir.ErrUnusable) || !strings.Contains(text, c.log) ||
 					!strings.Contains(text, c.advice) || strings.Contains(text, "\n") {
 					t.Error(text)
 				}

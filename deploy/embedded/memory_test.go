@@ -93,11 +93,11 @@ func TestCollectorLimit(t *testing.T) {
 		debug.SetGCPercent(percent)
 	}()
 	debug.SetMemoryLimit(math.MaxInt64)
-	TuneCollector(Collector{GOGC: "100", GOMEMLIMIT: "1GiB", Limit: 2 << 30})
+	memory.TuneCollector(memory.Collector{GOGC: "100", GOMEMLIMIT: "1GiB", Limit: 2 << 30})
 	if got := debug.SetMemoryLimit(-1); got != math.MaxInt64 {
 		t.Errorf("the limit of the environment was replaced by %d", got)
 	}
-	TuneCollector(Collector{GOGC: "100", Limit: 2 << 30})
+	memory.TuneCollector(memory.Collector{GOGC: "100", Limit: 2 << 30})
 	sizes, err := memory.Divide(2<<30, memory.Needs{Node: true, Core: true})
 	if err != nil {
 		t.Fatal(err)

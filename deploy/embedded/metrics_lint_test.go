@@ -49,7 +49,7 @@ func TestMetricsPassPromtool(t *testing.T) {
 		func(tx *kv.Txn) error { return tx.Put(keyspace, []byte("a"), nil) }); err != nil {
 		t.Fatal(err)
 	}
-	response, err := http.Get("http://" + cluster.http.address + "/metrics")
+	response, err := http.Get("http://" + cluster.http.Address + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
 	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node"
@@ -29,7 +30,7 @@ const (
 
 // nodePart is a server's data node.
 type nodePart struct {
-	databases *databases
+	databases *datadir.Databases
 	cache     *pebble.Cache
 	node      *node.Node
 	pusher    *txn.PushSender
@@ -40,7 +41,7 @@ type nodePart struct {
 
 // known says whether this directory is a data node's that was registered at this very address.
 func (s *Server) known() bool {
-	id := s.directory.identity()
+	id := s.directory.Identity()
 	return id.Node != 0 && id.Address == s.config.Advertise
 }
 
@@ -50,16 +51,16 @@ func (s *Server) known() bool {
 // processes with one node's directory would vote with one voice twice.
 func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 	// The databases come before the id: a directory with an id and without its log has lost it.
-	id, known := s.directory.identity().Node, s.known()
+	id, known := s.directory.Identity().Node, s.known()
 	if !known {
 		r, err := s.register(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if err := s.directory.join(r.GetCluster()); err != nil {
+		if err := s.directory.Join(r.GetCluster()); err != nil {
 			return nil, err
 		}
-		if err := s.guard.Adopt(r.GetGuard()); err != nil {
+		if err := s.auth.Adopt(r.GetGuard()); err != nil {
 			return nil, err
 		}
 		id = r.GetNode()
@@ -68,20 +69,20 @@ func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 	var err error
 	registerer := prometheus.WrapRegistererWith(prometheus.Labels{"part": "node"},
 		s.config.Registry)
-	if p.databases, err = openDatabases(&s.config, s.directory, "node", databaseSizes{
-		logMemTable: s.memory.LogMemTable, logCache: s.memory.LogCache,
-		memTable: s.memory.MemTable}, p.cache, registerer, s.diskFailed, s.ctx.Done()); err != nil {
+	if p.databases, err = s.openDatabases(datadir.Node, datadir.DatabaseSizes{
+		LogMemTable: s.memory.LogMemTable, LogCache: s.memory.LogCache,
+		MemTable: s.memory.MemTable}, p.cache, registerer); err != nil {
 		p.cache.Unref()
 		return nil, err
 	}
 	if !known {
-		if err := s.directory.becomeNode(id, s.config.Advertise); err != nil {
-			err = errors.Join(err, p.databases.close())
+		if err := s.directory.BecomeNode(id, s.config.Advertise); err != nil {
+			err = errors.Join(err, p.databases.Close())
 			p.cache.Unref()
 			return nil, err
 		}
 	}
-	self := s.directory.identity()
+	self := s.directory.Identity()
 	cluster := uint64(self.Cluster)
 	s.cluster.Store(cluster)
 	s.node.Store(id)
@@ -93,7 +94,7 @@ func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 	}
 	p.node, err = node.New(node.Config{
 		ID: keys.NodeID(id), Cluster: cluster, Server: uint64(self.Server),
-		Log: p.databases.log, State: p.databases.state, Clock: s.clock,
+		Log: p.databases.Log, State: p.databases.State, Clock: s.clock,
 		Metadata: reporting{s.core, s},
 		Pusher:   p.pusher, Resolver: p.pusher,
 		Logger: s.config.Logger, Registerer: registerer, Random: s.config.Random,
@@ -109,7 +110,7 @@ func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 		p.pusher.Close()
 		p.closeAlarms()
 		p.cache.Unref()
-		return nil, damaged(&s.config, s.directory, "node", errors.Join(err, p.databases.close()))
+		return nil, s.damaged(datadir.Node, errors.Join(err, p.databases.Close()))
 	}
 	p.transport = rpc.NewPeerTransport(rpc.PeerConfig{
 		Realm: realmData, Self: id, Cluster: func() uint64 { return cluster },
@@ -119,7 +120,7 @@ func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 		MaxQueuesBytes:         s.memory.PeerQueues,
 	})
 	if err := p.node.Start(s.config.filtered(realmData, p.transport, p.node.Resolve)); err != nil {
-		return nil, damaged(&s.config, s.directory, "node", errors.Join(err, p.close()))
+		return nil, s.damaged(datadir.Node, errors.Join(err, p.close()))
 	}
 	s.rpc.ServePeers(p.transport)
 	return p, nil
@@ -131,7 +132,7 @@ func (p *nodePart) close() error {
 	p.transport.Close()
 	p.node.Close()
 	p.closeAlarms()
-	err := p.databases.close()
+	err := p.databases.Close()
 	p.cache.Unref()
 	return err
 }
@@ -167,18 +168,18 @@ func (s *Server) openPushes() (txn.Sender, error) {
 // register has the core give this directory a node id, or confirm the one it has. It tries until
 // the context ends or the core refuses for good.
 func (s *Server) register(ctx context.Context) (*clusterpb.RegisterNodeResponse, error) {
-	self := s.directory.identity()
+	self := s.directory.Identity()
 	r, err := s.core.Register(ctx, &clusterpb.RegisterNodeRequest{
 		Cluster: uint64(self.Cluster), Node: self.Node, Server: uint64(self.Server),
 		Address: s.config.Advertise, HttpAddress: s.config.HTTP,
 		Locality: &clusterpb.Locality{Region: s.config.Region, Zone: s.config.Zone},
 		Tags:     s.config.Tags,
-		Version:  s.config.Version, StartedUnix: time.Now().Unix(), Guard: s.guardReport(),
+		Version:  s.config.Version, StartedUnix: time.Now().Unix(), Guard: s.auth.report(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("joining the cluster with the directory %s: %w", s.config.Dir, err)
 	}
-	s.guard.Learn(r.Guard)
+	s.auth.Learn(r.Guard)
 	return r, nil
 }
 

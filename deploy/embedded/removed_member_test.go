@@ -34,14 +34,14 @@ func TestRemovedMemberCloses(t *testing.T) {
 		server.parts.Lock()
 		defer server.parts.Unlock()
 		p = server.parts.core
-		return p != nil && p.coordination.room.Load() != nil
+		return p != nil && p.coordination.spaceAlarm.Load() != nil
 	})
 	watches := etcdClient(t, nil, url).Watch(ctx, "k")
-	if _, err := client.MemberRemove(ctx, uint64(server.directory.identity().Server)); err != nil {
+	if _, err := client.MemberRemove(ctx, uint64(server.directory.Identity().Server)); err != nil {
 		t.Fatal(err)
 	}
 	awaitTrue(t, "its state is closed", func() bool {
-		it, err := p.databases.state.NewIter(&pebble.IterOptions{})
+		it, err := p.databases.State.NewIter(&pebble.IterOptions{})
 		if err == nil {
 			_ = it.Close()
 		}
@@ -73,7 +73,7 @@ func TestAddedMemberIsTakenBack(t *testing.T) {
 	defer cancel()
 	server, url := candidate(t, at[:3])
 	unheard.Store(&server.config.Advertise)
-	id := uint64(server.directory.identity().Server)
+	id := uint64(server.directory.Identity().Server)
 	added := make(chan error, 1)
 	awaitTrue(t, "the server offers itself", func() bool {
 		list, err := server.core.ListCore(ctx, &clusterpb.ListCoreRequest{})

@@ -9,15 +9,16 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded/coreaddr"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/etcdmetrics"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/forward"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/memory"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/web"
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/bootstrap"
-	"github.com/tidemarkdb/tidemark/placement/guard"
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/placement/server/coordination"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
@@ -32,13 +33,12 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/metric/prom"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
-	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Server is one server in this process.
 type Server struct {
 	config    ServerConfig
-	directory *directory
+	directory *datadir.Directory
 	// memory has the sizes of the server's parts, and memoryFrom says where the limit comes from.
 	memory     *memory.Sizes
 	memoryFrom string
@@ -54,9 +54,8 @@ type Server struct {
 	etcdCluster atomic.Pointer[etcdCluster]
 	core        *coreclient.Client
 	bootstrap   *bootstrap.Member
-	// guard says what clients may do with data, and peers which callers are servers.
-	guard *guard.Guard
-	peers *authn.PeerPolicy
+	// auth says what clients may do with data, and which callers are servers.
+	auth *authFollower
 	// cluster is the id of the cluster, 0 until it is known.
 	cluster atomic.Uint64
 	// node is the data node's id, 0 until it is known.
@@ -70,11 +69,11 @@ type Server struct {
 	// pace is what hosts' use of the processors is paced by, on all ports.
 	pace     *quota.Pace
 	listener net.Listener
-	http     *httpServer
+	http     *web.Server
 	services services
 	// gateway is the etcd API as JSON, and clientHTTP serves it on the port of everything else.
-	gateway    *counted
-	clientHTTP *clientHTTP
+	gateway    *web.Counted
+	clientHTTP *web.Handed
 	// etcdWatcher measures what etcd's metrics tell of the leader and the other members.
 	etcdWatcher *etcdmetrics.Watcher
 
@@ -90,7 +89,7 @@ type Server struct {
 	}
 
 	// members are where the core's members are.
-	members coreAddresses
+	members coreaddr.Book
 	// wasMember: the directory was that of a member of the core when the server started.
 	wasMember bool
 	// coreState is what this server is to the core.
@@ -139,7 +138,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 		serverTLS, clientTLS = s.tls.Server(true), s.tls.Client
 		showExpiry(config.Registry, s.tls)
 	}
-	if s.directory, err = openDirectory(config.FS, config.Dir, config.Random); err != nil {
+	if s.directory, err = datadir.Open(config.FS, config.Dir, config.Random); err != nil {
 		return nil, err
 	}
 	if err := s.chooseRoles(); err != nil {
@@ -148,13 +147,13 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	if err := s.divideMemory(); err != nil {
 		return nil, err
 	}
-	if err := s.directory.mustHaveLogs(&s.config); err != nil {
+	if err := s.directory.MustHaveLogs(s.config.Roles); err != nil {
 		return nil, err
 	}
-	if err := s.directory.mustBeRecovered(config.Logger); err != nil {
+	if err := s.directory.MustBeRecovered(config.Logger); err != nil {
 		return nil, err
 	}
-	s.cluster.Store(uint64(s.directory.identity().Cluster))
+	s.cluster.Store(uint64(s.directory.Identity().Cluster))
 	s.clock = config.clock()
 	peers, err := s.peerPolicy()
 	if err != nil {
@@ -167,14 +166,13 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 		Core: s.seeds(), Learned: s.learnedMembers, Conn: s.dialer.Conn, Cluster: s.cluster.Load,
 		Random: config.Random, Unreachable: s.dialer.Unreachable, Logger: config.Logger,
 	})
-	s.peers = peers
-	if err := s.openGuard(); err != nil {
+	if err := s.openAuthFollower(peers); err != nil {
 		return nil, err
 	}
 	// Before the member of the core has its address in the directory: a start that fails because
 	// the address is taken binds nothing.
 	if s.listener, err = config.NewListener(config.Listen); err != nil {
-		return nil, cannotListen(config.Listen, err)
+		return nil, web.CannotListen(config.Listen, err)
 	}
 	if s.config.has(RoleCore) {
 		if err := s.openBootstrap(); err != nil {
@@ -189,14 +187,14 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 		"roles", s.config.Roles, s.memoryDivided())
 	if config.HTTP != "" {
 		pages := serveHTTP(withProcess(config.Registry, config.Version), s.Ready, s.debugPages,
-			administrators{config.HTTPDebugForAll, s.tls != nil, config.TLSAdmins}, s.pace, s.gateway,
-			&etcdChecks{s})
+			web.Administrators{All: config.HTTPDebugForAll, TLS: s.tls != nil,
+				Names: config.TLSAdmins}, s.pace, s.gateway, &etcdChecks{s})
 		pages.ErrorLog = slog.NewLogLogger(config.Logger.Handler(), slog.LevelInfo)
-		if s.http, err = startHTTP(config.HTTP, pages, s.listenHTTP); err != nil {
+		if s.http, err = web.Start(config.HTTP, pages, s.listenHTTP); err != nil {
 			return nil, err
 		}
 	}
-	s.running.Go(func() { s.guard.Run(s.ctx) })
+	s.running.Go(func() { s.auth.Run(s.ctx) })
 	if s.bootstrap != nil {
 		s.running.Go(func() { s.run(s.beCore) })
 	}
@@ -204,15 +202,6 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 		s.running.Go(func() { s.run(s.joinAsNode) })
 	}
 	return s, nil
-}
-
-// cannotListen says why an address cannot be had.
-func cannotListen(address string, err error) error {
-	what := wire.Reason(err)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		what = "another process listens there already"
-	}
-	return fmt.Errorf("cannot listen on %s: %s", address, what)
 }
 
 // listenHTTP listens for HTTP, with TLS if the rest has it. Clients need no certificate there, but
@@ -254,17 +243,17 @@ func (s *Server) serve(tlsConfig *tls.Config, peers *authn.PeerPolicy) {
 	s.forwarder = s.newForwarder(peers)
 	s.services.etcd.otherwise, s.services.etcd.client = s.withoutCoordination, s.clientOfCall
 	page := s.newEtcdMetrics()
-	s.clientHTTP = serveClientHTTP(s.listener.Addr(), clientPages(s.gateway, s.Ready,
-		&etcdChecks{s}, paced(s.pace, page), s.config.Logger))
+	s.clientHTTP = web.ServeHanded(s.listener.Addr(), clientPages(s.gateway, s.Ready,
+		&etcdChecks{s}, web.Paced(s.pace, page), s.config.Logger))
 	s.rpc = rpc.NewServer(rpc.ServerConfig{TLS: tlsConfig, Peers: peers, Pace: s.pace,
-		MaxStreams: s.config.MaxStreams, HTTP: s.clientHTTP.take,
+		MaxStreams: s.config.MaxStreams, HTTP: s.clientHTTP.Take,
 		Memory: requests, MaxInbound: s.memory.Receiving, PassedOn: s.passedOnFor,
 		Registry: prom.Registry(s.config.Registry)})
 	s.calls = s.newCallServer()
 	s.services.etcd.register(s.calls, calledServices...)
 	s.clients = rpc.NewBatchServer(rpc.BatchServerConfig{
 		Memory: requests,
-		Take:   s.services.take, Calls: s.calls, Guard: s.userGuard(), Judged: s.services.judged,
+		Take:   s.services.take, Calls: s.calls, Guard: s.auth.judge(), Judged: s.services.judged,
 		Unpacked: func(q *kvpb.Request) int { return block.Decoded(q.GetLoad().GetBlock()) },
 		Needs:    s.services.needs, Cluster: s.cluster.Load,
 		CertificateUsers: tlsConfig != nil && s.config.TLSCA != "", Logger: s.config.Logger,
@@ -303,7 +292,7 @@ func (s *Server) joinAsNode(ctx context.Context) error {
 	s.services.node.Store(p.node)
 	if !known {
 		s.config.Logger.Info("joined the cluster", "node", p.node.ID(), "cluster",
-			s.directory.identity().Cluster)
+			s.directory.Identity().Cluster)
 		return nil
 	}
 	_, err = s.register(ctx)
@@ -318,7 +307,7 @@ func (s *Server) joinAsNode(ctx context.Context) error {
 		return err
 	}
 	s.config.Logger.Info("the core knows this node again", "node", p.node.ID(), "cluster",
-		s.directory.identity().Cluster)
+		s.directory.Identity().Cluster)
 	return nil
 }
 
@@ -378,10 +367,10 @@ func (s *Server) Close(ctx context.Context) error {
 	s.closing.Do(func() {
 		s.cancel()
 		if s.http != nil {
-			s.closed = errors.Join(s.closed, s.http.close())
+			s.closed = errors.Join(s.closed, s.http.Close())
 		}
-		s.closed = errors.Join(s.closed, s.clientHTTP.close())
-		s.gateway.close()
+		s.closed = errors.Join(s.closed, s.clientHTTP.End())
+		s.gateway.Close()
 		stopped := context.AfterFunc(ctx, s.rpc.Stop)
 		s.rpc.Stop()
 		stopped()
@@ -396,8 +385,8 @@ func (s *Server) Close(ctx context.Context) error {
 func (s *Server) release() (err error) {
 	s.cancel()
 	if s.rpc != nil {
-		err = s.clientHTTP.close()
-		s.gateway.close()
+		err = s.clientHTTP.End()
+		s.gateway.Close()
 		s.rpc.Stop()
 		s.calls.Close()
 	} else if s.listener != nil {
@@ -413,8 +402,8 @@ func (s *Server) release() (err error) {
 	if core != nil {
 		err = errors.Join(err, core.close())
 	}
-	if s.guard != nil {
-		s.guard.Close()
+	if s.auth != nil {
+		s.auth.Close()
 	}
 	if s.core != nil {
 		s.core.Close()
@@ -426,7 +415,7 @@ func (s *Server) release() (err error) {
 		err = errors.Join(err, s.dialer.Close())
 	}
 	if s.directory != nil {
-		err = errors.Join(err, s.directory.close())
+		err = errors.Join(err, s.directory.Close())
 	}
 	return err
 }

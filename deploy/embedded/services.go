@@ -3,7 +3,9 @@ package embedded
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -12,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/node"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/access"
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -146,4 +149,34 @@ func (c *coreSwitch) Guarding(ctx context.Context,
 		return s.Guarding(ctx, r)
 	}
 	return nil, errNoMember
+}
+
+// requestTimes makes the metric of how long requests take, and gives what tells it of one.
+func requestTimes(r prometheus.Registerer) func(rpc.RequestKind, time.Duration) {
+	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "tidemark_rpc_request_seconds", Help: "How long a request of a client takes on the " +
+			"server, waits for locks, disks and other servers included, by the kind of request. One " +
+			"request in 64 is timed.",
+		Buckets: prometheus.ExponentialBuckets(50e-6, 2, 19)}, []string{"kind"})
+	replace(r, seconds)
+	var kinds [rpc.RequestKinds]prometheus.Observer
+	for k := range rpc.RequestKinds {
+		kinds[k] = seconds.WithLabelValues(k.String())
+	}
+	return func(kind rpc.RequestKind, took time.Duration) { kinds[kind].Observe(took.Seconds()) }
+}
+
+// showExpiry makes the metric of when the server's certificate runs out.
+func showExpiry(r prometheus.Registerer, files *authn.TLSFiles) {
+	replace(r, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tidemark_tls_certificate_expiry_timestamp_seconds", Help: "When the server's " +
+			"certificate runs out, in seconds since 1970. Only with TLS.",
+	}, func() float64 { return float64(files.Expires().Unix()) }))
+}
+
+// replace registers a collector in the place of that of a server that was started before with the
+// same registry.
+func replace(r prometheus.Registerer, c prometheus.Collector) {
+	r.Unregister(c)
+	r.MustRegister(c)
 }

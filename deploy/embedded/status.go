@@ -29,10 +29,10 @@ func (s *Server) clusterService() *server.ClusterService {
 			return s.parts.node.node
 		},
 		Viewer: func(ctx context.Context) *veil.Viewer {
-			if s.peers.Proved(ctx) == nil {
+			if s.auth.peers.Proved(ctx) == nil {
 				return nil
 			}
-			return viewer(ctx, s.userGuard(), s.config.TLSCA != "")
+			return viewer(ctx, s.auth.judge(), s.config.TLSCA != "")
 		},
 		Status:     s.Status,
 		Registerer: s.config.Registry,

@@ -71,7 +71,7 @@ func hasFile(pod *core.PodSpec, container *core.Container, file string) bool {
 		var items []core.KeyToPath
 		mode := int32(0o777)
 		if secret := pod.Volumes[i].Secret; secret != nil {
-			items, mode = secret.Items, *secret.DefaultMode
+			items, mode = clustersecret.Items, *clustersecret.DefaultMode
 		}
 		if projected := pod.Volumes[i].Projected; projected != nil {
 			mode = *projected.DefaultMode

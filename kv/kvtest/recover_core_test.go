@@ -11,16 +11,16 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
-	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/offline"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
 // corePlan plans that the core goes on from a server that is down.
-func corePlan(t *testing.T, c *kvtest.Cluster, server int) *embedded.CoreRecovery {
+func corePlan(t *testing.T, c *kvtest.Cluster, server int) *offline.CoreRecovery {
 	t.Helper()
-	plan, err := embedded.PlanCoreRecovery(c.Disk(server).Mem(), c.Config(server).Dir, rand.Uint64)
+	plan, err := offline.PlanCoreRecovery(c.Disk(server).Mem(), c.Config(server).Dir, rand.Uint64)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestTheCoreGoesOnFromOneMember(t *testing.T) {
 			t.Errorf("the plan: %+v", plan)
 		}
 		for i := range 2 {
-			done, err := embedded.ApplyCoreRecovery(c.Disk(2).Mem(), c.Config(2).Dir, plan)
+			done, err := offline.ApplyCoreRecovery(c.Disk(2).Mem(), c.Config(2).Dir, plan)
 			if err != nil || done != (i == 1) {
 				t.Fatalf("applied %d times before: %v, %v", i, done, err)
 			}
@@ -106,12 +106,12 @@ func TestCoreRecoveryOutlivesCrashes(t *testing.T) {
 		changed := *plan
 		changed.Replica++
 		before, dir := c.Disk(2).Mem(), c.Config(2).Dir
-		if _, err := embedded.ApplyCoreRecovery(before, dir, &changed); !errors.Is(err,
-			embedded.ErrCorePlan) {
+		if _, err := offline.ApplyCoreRecovery(before, dir, &changed); !errors.Is(err,
+			offline.ErrCorePlan) {
 			t.Errorf("a plan that was changed: %v", err)
 		}
-		if _, err := embedded.ApplyCoreRecovery(c.Disk(1).Mem(), dir, plan); !errors.Is(err,
-			embedded.ErrCorePlan) {
+		if _, err := offline.ApplyCoreRecovery(c.Disk(1).Mem(), dir, plan); !errors.Is(err,
+			offline.ErrCorePlan) {
 			t.Errorf("a plan of another server: %v", err)
 		}
 		middle := 0
@@ -125,18 +125,18 @@ func TestCoreRecoveryOutlivesCrashes(t *testing.T) {
 				}
 				return nil
 			}))
-			if _, err := embedded.ApplyCoreRecovery(fs, dir, plan); err != nil {
+			if _, err := offline.ApplyCoreRecovery(fs, dir, plan); err != nil {
 				t.Fatal(err)
 			}
 			if crashed == nil {
 				break
 			}
-			if _, err := embedded.PlanCoreRecovery(crashed.CrashClone(vfs.CrashCloneCfg{}), dir,
+			if _, err := offline.PlanCoreRecovery(crashed.CrashClone(vfs.CrashCloneCfg{}), dir,
 				rand.Uint64); err != nil && strings.Contains(err.Error(), "being carried out") {
 				middle++
 			}
 			for i := range 2 {
-				done, err := embedded.ApplyCoreRecovery(crashed, dir, plan)
+				done, err := offline.ApplyCoreRecovery(crashed, dir, plan)
 				if err != nil || i == 1 && !done {
 					t.Fatalf("after a crash at write %d, the %d. time: %v, %v", at, i+1, done, err)
 				}
@@ -145,7 +145,7 @@ func TestCoreRecoveryOutlivesCrashes(t *testing.T) {
 		if middle < 3 {
 			t.Errorf("only %d crashes were in the middle of it", middle)
 		}
-		if _, err := embedded.ApplyCoreRecovery(before, dir, plan); err != nil {
+		if _, err := offline.ApplyCoreRecovery(before, dir, plan); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.Run(2); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/offline"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
@@ -69,10 +70,10 @@ func (b *bereft) lose(servers ...int) {
 	b.c.KillAll(0, append(append([]int(nil), b.lost...), b.left...)...)
 }
 
-func (b *bereft) surveys() (all []*embedded.Survey) {
+func (b *bereft) surveys() (all []*offline.Survey) {
 	b.t.Helper()
 	for _, i := range b.left {
-		s, err := embedded.SurveyDirectory(b.c.Disk(i).Mem(), b.c.Config(i).Dir, nil)
+		s, err := offline.SurveyDirectory(b.c.Disk(i).Mem(), b.c.Config(i).Dir, nil)
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -81,29 +82,29 @@ func (b *bereft) surveys() (all []*embedded.Survey) {
 	return all
 }
 
-func (b *bereft) plan() *embedded.RecoveryPlan {
+func (b *bereft) plan() *offline.RecoveryPlan {
 	b.t.Helper()
 	var lost []uint64
 	for _, i := range b.lost {
 		lost = append(lost, b.node[i])
 	}
-	plan, err := embedded.MakeRecoveryPlan(b.surveys(), lost, rand.Uint64)
+	plan, err := offline.MakeRecoveryPlan(b.surveys(), lost, rand.Uint64)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	return plan
 }
 
-func (b *bereft) apply(server int, plan *embedded.RecoveryPlan) *embedded.RecoveryOutcome {
+func (b *bereft) apply(server int, plan *offline.RecoveryPlan) *offline.RecoveryOutcome {
 	b.t.Helper()
-	done, err := embedded.ApplyRecovery(b.c.Disk(server).Mem(), b.c.Config(server).Dir, plan, nil)
+	done, err := offline.ApplyRecovery(b.c.Disk(server).Mem(), b.c.Config(server).Dir, plan, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	return done
 }
 
-func (b *bereft) confirm(plan *embedded.RecoveryPlan) (admin.Recovered, error) {
+func (b *bereft) confirm(plan *offline.RecoveryPlan) (admin.Recovered, error) {
 	var partitions []admin.RecoveredPartition
 	for _, r := range plan.Recovered {
 		partitions = append(partitions, admin.RecoveredPartition{Partition: r.Partition,
@@ -135,7 +136,7 @@ func (b *bereft) await(what string, holds func() bool) {
 }
 
 // confirmAll confirms until all partitions go on.
-func (b *bereft) confirmAll(plan *embedded.RecoveryPlan) {
+func (b *bereft) confirmAll(plan *offline.RecoveryPlan) {
 	b.t.Helper()
 	b.await("the recovery", func() bool {
 		r, err := b.confirm(plan)
@@ -283,8 +284,8 @@ func TestRecoverInTheMiddleOfChanges(t *testing.T) {
 				for _, i := range lost {
 					nodes = append(nodes, b.node[i])
 				}
-				plan, err := embedded.MakeRecoveryPlan(b.surveys(), nodes, rand.Uint64)
-				if errors.Is(err, embedded.ErrNothingToRecover) {
+				plan, err := offline.MakeRecoveryPlan(b.surveys(), nodes, rand.Uint64)
+				if errors.Is(err, offline.ErrNothingToRecover) {
 					return
 				}
 				if err != nil {
@@ -352,22 +353,22 @@ func TestAPlanThatDoesNotFit(t *testing.T) {
 				t.Errorf("%v; want: %s", err, words)
 			}
 		}
-		_, err := embedded.MakeRecoveryPlan(surveys, lost[:1], rand.Uint64)
+		_, err := offline.MakeRecoveryPlan(surveys, lost[:1], rand.Uint64)
 		fails(fmt.Sprintf("nodes [%d] are not lost", b.node[4]), err)
-		_, err = embedded.MakeRecoveryPlan(surveys[:1], lost, rand.Uint64)
+		_, err = offline.MakeRecoveryPlan(surveys[:1], lost, rand.Uint64)
 		fails("are not lost", err)
-		_, err = embedded.MakeRecoveryPlan(surveys, append(lost, 99), rand.Uint64)
+		_, err = offline.MakeRecoveryPlan(surveys, append(lost, 99), rand.Uint64)
 		fails("no survivor knows of nodes [99]", err)
-		_, err = embedded.MakeRecoveryPlan(append(surveys, surveys[0]), lost, rand.Uint64)
+		_, err = offline.MakeRecoveryPlan(append(surveys, surveys[0]), lost, rand.Uint64)
 		fails("two surveys of node", err)
-		_, err = embedded.MakeRecoveryPlan(surveys, []uint64{b.node[1]}, rand.Uint64)
+		_, err = offline.MakeRecoveryPlan(surveys, []uint64{b.node[1]}, rand.Uint64)
 		fails("is named as lost, and its directory is here", err)
 
 		plan := b.plan()
 		changed := *plan
 		changed.Lost = nil
-		apply := func(server int, plan *embedded.RecoveryPlan) error {
-			_, err := embedded.ApplyRecovery(b.c.Disk(server).Mem(), b.c.Config(server).Dir, plan, nil)
+		apply := func(server int, plan *offline.RecoveryPlan) error {
+			_, err := offline.ApplyRecovery(b.c.Disk(server).Mem(), b.c.Config(server).Dir, plan, nil)
 			return err
 		}
 		fails("checksum is wrong", apply(1, &changed))
@@ -403,8 +404,8 @@ func TestNothingToRecover(t *testing.T) {
 		b := newBereft(t, 3, 4, 20)
 		time.Sleep(2 * time.Second) // virtual
 		b.lose(3)
-		_, err := embedded.MakeRecoveryPlan(b.surveys(), []uint64{b.node[3]}, rand.Uint64)
-		if !errors.Is(err, embedded.ErrNothingToRecover) {
+		_, err := offline.MakeRecoveryPlan(b.surveys(), []uint64{b.node[3]}, rand.Uint64)
+		if !errors.Is(err, offline.ErrNothingToRecover) {
 			t.Errorf("%v; want that there is nothing to do", err)
 		}
 	})
@@ -449,13 +450,13 @@ func TestRecoveryOutlivesCrashes(t *testing.T) {
 				}
 				return nil
 			}))
-			if _, err := embedded.ApplyRecovery(fs, dir, plan, nil); err != nil {
+			if _, err := offline.ApplyRecovery(fs, dir, plan, nil); err != nil {
 				t.Fatal(err)
 			}
 			if crashed == nil {
 				break // it makes no more
 			}
-			done, err := embedded.ApplyRecovery(crashed, dir, plan, nil)
+			done, err := offline.ApplyRecovery(crashed, dir, plan, nil)
 			if err != nil {
 				t.Fatalf("after a crash at write %d: %v", at, err)
 			}
@@ -465,7 +466,7 @@ func TestRecoveryOutlivesCrashes(t *testing.T) {
 			if !done.Done {
 				begun++
 			}
-			if again, err := embedded.ApplyRecovery(crashed, dir, plan, nil); err != nil || !again.Done {
+			if again, err := offline.ApplyRecovery(crashed, dir, plan, nil); err != nil || !again.Done {
 				t.Fatalf("after a crash at write %d, twice: %+v, %v", at, again, err)
 			}
 		}
@@ -493,7 +494,7 @@ func TestNoServerStartsInTheMiddleOfARecovery(t *testing.T) {
 			}
 			return nil
 		}))
-		if _, err := embedded.ApplyRecovery(fs, dir, plan, nil); err != nil {
+		if _, err := offline.ApplyRecovery(fs, dir, plan, nil); err != nil {
 			t.Fatal(err)
 		}
 		config := b.c.Config(1)
@@ -502,7 +503,7 @@ func TestNoServerStartsInTheMiddleOfARecovery(t *testing.T) {
 			!strings.Contains(err.Error(), "is not done") {
 			t.Errorf("it starts: %v", err)
 		}
-		if _, err := embedded.SurveyDirectory(middle, dir, nil); err == nil {
+		if _, err := offline.SurveyDirectory(middle, dir, nil); err == nil {
 			t.Error("a plan could be made of it")
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
@@ -232,7 +233,7 @@ func TestDiskFullOnOneNode(t *testing.T) {
 func TestSecondProcess(t *testing.T) {
 	c := kvtest.Start(t, kvtest.Options{Nodes: 1})
 	_, err := embedded.StartServer(t.Context(), c.Config(0))
-	if !errors.Is(err, embedded.ErrDirectory) || !strings.Contains(err.Error(), "in use") {
+	if !errors.Is(err, datadir.ErrUnusable) || !strings.Contains(err.Error(), "in use") {
 		t.Fatal(err)
 	}
 	put(t, create(t, c.Client(t), "things", kv.Replicas(1)), "k", "1")
@@ -261,7 +262,7 @@ func TestDirectoryOfAnotherCluster(t *testing.T) {
 			case <-time.After(time.Minute):
 			}
 		}
-		if !errors.Is(err, embedded.ErrDirectory) && (err == nil || !strings.Contains(err.Error(),
+		if !errors.Is(err, datadir.ErrUnusable) && (err == nil || !strings.Contains(err.Error(),
 			"cluster")) {
 			t.Fatalf("a node of another cluster: %v", err)
 		}

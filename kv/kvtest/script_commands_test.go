@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
@@ -216,7 +217,7 @@ func (s *scene) cluster(l *line) {
 func (l *line) failure(err error) string {
 	var kinds []string
 	for _, kind := range []error{kv.ErrNoQuorum, kv.ErrDiskFull, kv.ErrNotFound, kv.ErrCorruption,
-		kv.ErrOutcomeUnknown, embedded.ErrDirectory, kvtest.ErrDisk} {
+		kv.ErrOutcomeUnknown, datadir.ErrUnusable, kvtest.ErrDisk} {
 		if errors.Is(err, kind) {
 			kinds = append(kinds, kind.Error())
 		}

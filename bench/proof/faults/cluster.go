@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
-	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/clustersecret"
 )
 
 // Server is one server of a cluster: its directory and addresses stay the same over all of its
@@ -110,7 +110,7 @@ func writeSecret(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(path, []byte(embedded.NewSecret()), 0o600)
+	return os.WriteFile(path, []byte(clustersecret.New()), 0o600)
 }
 
 // All is every server, the core first.

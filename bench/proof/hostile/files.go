@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/deploy/certs"
-	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/clustersecret"
 )
 
 // files are what servers and clients are given.
@@ -21,7 +21,7 @@ func makeFiles(dir string) (f files, err error) {
 	f = files{secret: filepath.Join(dir, "cluster.secret"),
 		serverCA: certs.PairOf(dir, "server-ca"), clientCA: certs.PairOf(dir, "client-ca"),
 		server: certs.PairOf(dir, "server"), client: certs.PairOf(dir, "client")}
-	if err := os.WriteFile(f.secret, []byte(embedded.NewSecret()), 0o600); err != nil {
+	if err := os.WriteFile(f.secret, []byte(clustersecret.New()), 0o600); err != nil {
 		return f, err
 	}
 	const valid = 24 * time.Hour

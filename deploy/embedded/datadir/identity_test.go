@@ -1,4 +1,4 @@
-package embedded
+package datadir
 
 import (
 	"errors"
@@ -25,29 +25,29 @@ func write(t *testing.T, fs vfs.FS, path, text string) {
 func openTwice(t *testing.T, change func(fs vfs.FS)) error {
 	t.Helper()
 	fs := vfs.NewMem()
-	d, err := openDirectory(fs, "d", func() uint64 { return 7 })
+	d, err := Open(fs, "d", func() uint64 { return 7 })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(d.join(42), d.becomeNode(3, "a:1"), d.close()); err != nil {
+	if err := errors.Join(d.Join(42), d.BecomeNode(3, "a:1"), d.Close()); err != nil {
 		t.Fatal(err)
 	}
 	change(fs)
-	d, err = openDirectory(fs, "d", func() uint64 { return 8 })
+	d, err = Open(fs, "d", func() uint64 { return 8 })
 	if err != nil {
 		return err
 	}
-	if d.id != (identity{Format: directoryFormat, Server: 7, Cluster: 42, Node: 3,
+	if d.ID != (Identity{Format: Format, Server: 7, Cluster: 42, Node: 3,
 		Address: "a:1"}) {
-		t.Fatalf("%+v", d.id)
+		t.Fatalf("%+v", d.ID)
 	}
-	err = d.join(43)
-	return errors.Join(err, d.close())
+	err = d.Join(43)
+	return errors.Join(err, d.Close())
 }
 
 func TestDirectoryKeepsItsIdentity(t *testing.T) {
 	err := openTwice(t, func(vfs.FS) {})
-	if !errors.Is(err, ErrDirectory) || !strings.Contains(err.Error(), "belongs to cluster "+
+	if !errors.Is(err, ErrUnusable) || !strings.Contains(err.Error(), "belongs to cluster "+
 		"000000000000002a") {
 		t.Fatalf("another cluster: %v", err)
 	}
@@ -77,7 +77,7 @@ func TestDirectoryThatCannotBeUsed(t *testing.T) {
 		}, "another process"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := openTwice(t, c.change); !errors.Is(err, ErrDirectory) ||
+			if err := openTwice(t, c.change); !errors.Is(err, ErrUnusable) ||
 				!strings.Contains(err.Error(), c.want) {
 				t.Fatalf("%v", err)
 			}
@@ -88,22 +88,22 @@ func TestDirectoryThatCannotBeUsed(t *testing.T) {
 // TestIdentitySurvivesACrash crashes right after each step: what was said to be written is there.
 func TestIdentitySurvivesACrash(t *testing.T) {
 	fs := vfs.NewCrashableMem()
-	d, err := openDirectory(fs, "d", func() uint64 { return 7 })
+	d, err := Open(fs, "d", func() uint64 { return 7 })
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []func() error{func() error { return nil },
-		func() error { return d.join(42) }, d.becomeCore, func() error {
-			return d.becomeNode(3,
+		func() error { return d.Join(42) }, d.BecomeCore, func() error {
+			return d.BecomeNode(3,
 				"a:1")
 		}} {
 		if err := step(); err != nil {
 			t.Fatal(err)
 		}
-		again, err := openDirectory(fs.CrashClone(vfs.CrashCloneCfg{}), "d",
+		again, err := Open(fs.CrashClone(vfs.CrashCloneCfg{}), "d",
 			func() uint64 { return 8 })
-		if err != nil || again.id != d.id {
-			t.Fatalf("%v: %+v, want %+v", err, again.id, d.id)
+		if err != nil || again.ID != d.ID {
+			t.Fatalf("%v: %+v, want %+v", err, again.ID, d.ID)
 		}
 	}
 }

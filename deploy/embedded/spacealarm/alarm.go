@@ -1,8 +1,9 @@
-package embedded
+package spacealarm
 
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"slices"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/engine"
 )
 
 const (
@@ -29,24 +31,32 @@ const (
 	giveBackTimeout = 5 * time.Minute
 	giveBackRest    = 2 * time.Second
 	giveBackAgain   = 15 * time.Second
-	// refusedAgain is how often the log is told at most that an alarm cannot be raised.
-	refusedAgain = 10 * time.Minute
+	// RefusedAgain is how often the log is told at most that an alarm cannot be raised.
+	RefusedAgain = 10 * time.Minute
 )
 
-// roomAlarm raises and ends the alarm that this member has no room. The store raises it as well,
+// Config is what a spaceAlarm belongs to.
+type Config struct {
+	// Member is the server's id.
+	Member uint64
+	Log    *engine.Log
+	State  *engine.State
+	Store  *store.Store
+	// Unknowing are the members of the core because of which an alarm may not be raised, as
+	// membership.Membership.UnknowingMembers.
+	Unknowing func() (unheard, older []string)
+	Logger    *slog.Logger
+}
+
+// Alarm raises and ends the alarm that this member has no room. The store raises it as well,
 // for its quota, when it refuses a command (store.SetQuota).
 //
 // While the alarm is there, what clients delete and compact has to come back to the disk without
 // more writes, which are refused: the database would keep it until its memory is full. So the
 // member has the store give it back (giveBack): once when the alarm is raised, for what was removed
 // before, and again when more was removed.
-type roomAlarm struct {
-	server    *Server
-	databases *databases
-	store     *store.Store
-	// unknowing are the members of the core because of which an alarm may not be raised, as
-	// membership.Membership.UnknowingMembers.
-	unknowing func() (unheard, older []string)
+type Alarm struct {
+	config Config
 	// given is store.Freed when the store began to give back last. Of watch.
 	given uint64
 	// raised: the last look has found the alarm raised. Of watch.
@@ -61,37 +71,52 @@ type roomAlarm struct {
 	end     context.CancelFunc
 }
 
-// start begins to look. It ends with ctx, or by end.
-func (r *roomAlarm) start(ctx context.Context) {
+func New(c Config) *Alarm { return &Alarm{config: c} }
+
+// Start begins to look. It ends with ctx, or by end.
+func (r *Alarm) Start(ctx context.Context) {
 	ctx, r.end = context.WithCancel(ctx)
 	r.owes.Store(true) // what an earlier process removed it may not have given back
 	r.running.Go(func() { r.watch(ctx) })
 }
 
+// Close ends the looking, and waits for it. It is called after start.
+func (r *Alarm) Close() {
+	r.end()
+	r.running.Wait()
+}
+
 // watch looks again and again. It is one goroutine.
-func (r *roomAlarm) watch(running context.Context) {
-	for pause(running, roomLook) {
-		commands, raised := r.due()
+func (r *Alarm) watch(running context.Context) {
+	looks := time.NewTicker(roomLook)
+	defer looks.Stop()
+	for {
+		select {
+		case <-running.Done():
+			return
+		case <-looks.C:
+		}
+		commands, raised := r.Due()
 		if raised {
 			r.considerGivingBack(running)
 		} else {
 			r.owes.Store(true)
 			if r.raised {
-				r.store.AlarmOver()
+				r.config.Store.AlarmOver()
 			}
 		}
 		r.raised = raised
 		for _, c := range commands {
 			ctx, cancel := context.WithTimeout(running, roomTimeout)
 			// Without a leader nothing is written. It is tried again.
-			_, err := r.store.Execute(ctx, c)
+			_, err := r.config.Store.Execute(ctx, c)
 			cancel()
 			switch {
 			case errors.Is(err, store.ErrOldMembers):
 				r.tellRefused()
 			case err == nil:
 				change := c.GetAlarmChange()
-				r.server.config.Logger.Warn("an alarm for want of room has changed", "member",
+				r.config.Logger.Warn("an alarm for want of room has changed", "member",
 					change.Alarm.Member, "ended", change.End)
 			}
 		}
@@ -100,24 +125,24 @@ func (r *roomAlarm) watch(running context.Context) {
 
 // tellRefused tells the log, unless it was told lately, that an alarm is due and cannot be raised:
 // this member has no room, and the others go on writing as if it had.
-func (r *roomAlarm) tellRefused() {
+func (r *Alarm) tellRefused() {
 	now := time.Now()
-	if !r.refused.IsZero() && now.Sub(r.refused) < refusedAgain {
+	if !r.refused.IsZero() && now.Sub(r.refused) < RefusedAgain {
 		return
 	}
 	r.refused = now
 	// What they know may be another thing than what the leader does, which has refused.
-	unheard, older := r.unknowing()
-	r.server.config.Logger.Warn("no alarm for want of room can be raised, so writes go on: not all "+
+	unheard, older := r.config.Unknowing()
+	r.config.Logger.Warn("no alarm for want of room can be raised, so writes go on: not all "+
 		"members of the core are known to run a version that knows of alarms; make room on this "+
 		"member, start or remove those that were not heard, and upgrade the older ones",
-		"member", uint64(r.server.directory.identity().Server), "unheard", unheard, "older", older)
+		"member", r.config.Member, "unheard", unheard, "older", older)
 }
 
 // considerGivingBack has the store give back what was removed, if there is something. The work runs
 // beside the looks: it may wait for the disk.
-func (r *roomAlarm) considerGivingBack(running context.Context) {
-	freed := r.store.Freed()
+func (r *Alarm) considerGivingBack(running context.Context) {
+	freed := r.config.Store.Freed()
 	if !r.owes.Load() && freed-r.given < giveBackBytes || r.giving.Swap(true) {
 		return
 	}
@@ -128,12 +153,12 @@ func (r *roomAlarm) considerGivingBack(running context.Context) {
 		defer r.giving.Store(false)
 		ctx, cancel := context.WithTimeout(running, giveBackTimeout)
 		began := time.Now()
-		err := r.giveBack(ctx)
+		err := r.GiveBack(ctx)
 		cancel()
 		if running.Err() != nil {
 			return
 		}
-		log, rest := r.server.config.Logger.With("seconds", time.Since(began).Seconds()), giveBackRest
+		log, rest := r.config.Logger.With("seconds", time.Since(began).Seconds()), giveBackRest
 		if err != nil {
 			log.Warn("what was deleted from the coordination store could not all be given back to the "+
 				"disk; it is tried again", "error", err)
@@ -142,24 +167,27 @@ func (r *roomAlarm) considerGivingBack(running context.Context) {
 		} else {
 			log.Info("what was deleted from the coordination store was given back to the disk")
 		}
-		pause(running, rest)
+		select {
+		case <-running.Done():
+		case <-time.After(rest):
+		}
 	})
 }
 
-// giveBack has the disk take back what was removed from the coordination store and from the Raft
+// GiveBack has the disk take back what was removed from the coordination store and from the Raft
 // logs of the core.
-func (r *roomAlarm) giveBack(ctx context.Context) error {
+func (r *Alarm) GiveBack(ctx context.Context) error {
 	// The flush of the state lets the logs be truncated up to it.
-	return errors.Join(r.store.GiveBack(ctx), r.databases.log.Reclaim())
+	return errors.Join(r.config.Store.GiveBack(ctx), r.config.Log.Reclaim())
 }
 
-// due are the commands that are to be done now, and whether this member's alarm is raised.
-func (r *roomAlarm) due() (commands []*storepb.Command, raised bool) {
-	self := uint64(r.server.directory.identity().Server)
+// Due are the commands that are to be done now, and whether this member's alarm is raised.
+func (r *Alarm) Due() (commands []*storepb.Command, raised bool) {
+	self := r.config.Member
 	mine := &storepb.Alarm{Member: self, Type: storepb.Alarm_NO_SPACE, Automatic: true}
 	low, roomy := r.room()
-	alarms, members := r.store.Alarms(), r.store.Members().GetMembers()
-	l, _ := r.store.Leadership()
+	alarms, members := r.config.Store.Alarms(), r.config.Store.Members().GetMembers()
+	l, _ := r.config.Store.Leadership()
 	for _, a := range alarms {
 		is := func(m *storepb.Member) bool { return m.Server == a.Member }
 		switch {
@@ -181,8 +209,8 @@ func (r *roomAlarm) due() (commands []*storepb.Command, raised bool) {
 }
 
 // room looks whether there is little room, or plenty.
-func (r *roomAlarm) room() (low, roomy bool) {
-	log, state := r.databases.log, r.databases.state
+func (r *Alarm) room() (low, roomy bool) {
+	log, state := r.config.Log, r.config.State
 	reserve := int64(log.MinFreeBytes())
 	free := int64(min(log.FreeBytes(), state.FreeBytes(), math.MaxInt64))
 	left := free - log.UnflushedBytes() - state.UnflushedBytes()
@@ -190,6 +218,6 @@ func (r *roomAlarm) room() (low, roomy bool) {
 	full := log.Full() || state.Full()
 	low = full || known && left < lowReserves*reserve
 	roomy = !full && (!known || left > roomyReserves*reserve)
-	over, below := r.store.QuotaRoom()
+	over, below := r.config.Store.QuotaRoom()
 	return low || over, roomy && below
 }

@@ -1,4 +1,4 @@
-package embedded
+package coreaddr
 
 import (
 	"sync"
@@ -11,11 +11,11 @@ import (
 // maxHeard bounds the servers whose addresses were heard from themselves.
 const maxHeard = 64
 
-// coreAddresses say where the members of the core are. Three sources know: the record in the store,
+// Book say where the members of the core are. Three sources know: the record in the store,
 // which the leader keeps; what the leader answered last, which a member that lags does not have in
 // its store yet; and what the members say of themselves, which is how they find one another when
 // more of them have moved than a quorum can do without.
-type coreAddresses struct {
+type Book struct {
 	mu    sync.Mutex
 	store *store.Store
 	// coordination is nil until the store that it gives is open.
@@ -32,8 +32,8 @@ type heardAddress struct {
 	version uint64
 }
 
-// begin gives the sources.
-func (a *coreAddresses) begin(s *store.Store, coordination func() *store.Store,
+// Begin gives the sources.
+func (a *Book) Begin(s *store.Store, coordination func() *store.Store,
 	known []*clusterpb.CoreMember) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -43,8 +43,8 @@ func (a *coreAddresses) begin(s *store.Store, coordination func() *store.Store,
 	}
 }
 
-// tell takes note of what the leader said.
-func (a *coreAddresses) tell(m *clusterpb.CoreMembers) {
+// Tell takes note of what the leader said.
+func (a *Book) Tell(m *clusterpb.CoreMembers) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(m.GetMembers()) > 0 && m.Version >= a.told.GetVersion() {
@@ -52,8 +52,8 @@ func (a *coreAddresses) tell(m *clusterpb.CoreMembers) {
 	}
 }
 
-// hear takes note of what a server says of itself.
-func (a *coreAddresses) hear(h *clusterpb.BootstrapHello) {
+// Hear takes note of what a server says of itself.
+func (a *Book) Hear(h *clusterpb.BootstrapHello) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.heard == nil {
@@ -65,19 +65,19 @@ func (a *coreAddresses) hear(h *clusterpb.BootstrapHello) {
 	a.heard[h.Server] = heardAddress{h.Address, a.versionLocked()}
 }
 
-func (a *coreAddresses) versionLocked() uint64 {
+func (a *Book) versionLocked() uint64 {
 	return max(a.recordLocked().GetVersion(), a.told.GetVersion())
 }
 
-func (a *coreAddresses) recordLocked() *storepb.Members {
+func (a *Book) recordLocked() *storepb.Members {
 	if a.store == nil {
 		return nil
 	}
 	return a.store.Members()
 }
 
-// resolve gives the address of a member.
-func (a *coreAddresses) resolve(replica uint64) (string, bool) {
+// Resolve gives the address of a member.
+func (a *Book) Resolve(replica uint64) (string, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var server uint64
@@ -104,7 +104,7 @@ func (a *coreAddresses) resolve(replica uint64) (string, bool) {
 }
 
 // leavingLocked finds a member that the core has no more, and the coordination store still has.
-func (a *coreAddresses) leavingLocked(replica uint64) (server uint64, address string) {
+func (a *Book) leavingLocked(replica uint64) (server uint64, address string) {
 	if a.coordination == nil {
 		return 0, ""
 	}
@@ -118,8 +118,8 @@ func (a *coreAddresses) leavingLocked(replica uint64) (server uint64, address st
 	return 0, ""
 }
 
-// all are the addresses of the members that are known.
-func (a *coreAddresses) all() (list []string) {
+// All are the addresses of the members that are known.
+func (a *Book) All() (list []string) {
 	a.mu.Lock()
 	told := a.told
 	var ids []uint64
@@ -131,7 +131,7 @@ func (a *coreAddresses) all() (list []string) {
 	}
 	a.mu.Unlock()
 	for _, id := range ids {
-		if address, ok := a.resolve(id); ok {
+		if address, ok := a.Resolve(id); ok {
 			list = append(list, address)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/guard"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/rpc/access"
+	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -20,65 +21,87 @@ import (
 // announcements, and learns from the answers. From that on it takes no process for a server that
 // does not prove it, but for processes on its own machine, if it listens on that alone.
 
-// openGuard opens what judges clients.
-func (s *Server) openGuard() (err error) {
-	id := s.directory.identity()
+// authFollower is the part of a server that follows users and roles, and says which callers have
+// proved to be servers. Safe for concurrent use.
+type authFollower struct {
+	*guard.Guard
+	peers *authn.PeerPolicy
+	// local says that only processes on this machine, or of a test, reach the server.
+	local bool
+	// given, if not nil, judges clients instead of Guard.
+	given access.Guard
+	// wake is called when the server has to follow users and roles from now on, or need not: the
+	// core waits to hear of that.
+	wake func()
+}
+
+// openAuthFollower opens what judges clients. The directory, the core's client and the peers' policy
+// are there.
+func (s *Server) openAuthFollower(peers *authn.PeerPolicy) (err error) {
+	a := &authFollower{peers: peers, given: s.config.Guard,
+		local: s.config.onOwnNetwork() || loopback(s.config.Listen), wake: func() {
+			if n := s.services.node.Load(); n != nil {
+				n.Wake()
+			}
+		}}
+	id := s.directory.Identity()
 	mark := guard.Mark{Version: id.GuardVersion, On: id.Guards}
-	if mark.On && !s.provable() && !s.local() {
+	if mark.On && !a.provable() && !a.local {
 		return fmt.Errorf("authentication is enabled in the cluster of %s, so servers have to prove "+
 			"that they are some, and none could prove it to this one at %s (with --insecure as well): "+
 			"start it with what the other servers have, --secret-file, or --tls-ca or --tls-peer-ca",
 			s.config.Dir, s.config.Listen)
 	}
-	s.guard, err = guard.New(guard.Config{Source: s.core, Mark: mark, Save: s.directory.guards,
-		Data: s.config.has(RoleNode), Changed: s.guardChanged, Monotonic: s.config.Monotonic,
+	a.Guard, err = guard.New(guard.Config{Source: s.core, Mark: mark, Save: s.directory.SetGuards,
+		Data: s.config.has(RoleNode), Changed: a.changed, Monotonic: s.config.Monotonic,
 		Logger: s.config.Logger, Registerer: s.config.Registry})
-	s.closeDoor(mark.On)
-	return err
-}
-
-// userGuard is what clients of keyspaces are judged by.
-func (s *Server) userGuard() access.Guard {
-	if s.config.Guard != nil {
-		return s.config.Guard
+	if err != nil {
+		return err
 	}
-	return s.guard
+	a.closeDoor(mark.On)
+	s.auth = a
+	return nil
 }
 
-// guardChanged is told that the server has to follow users and roles from now on, or need not.
-func (s *Server) guardChanged(m guard.Mark) {
-	s.closeDoor(m.On)
-	if n := s.services.node.Load(); n != nil {
-		n.Wake() // the core waits for it
+// judge is what clients of keyspaces are judged by.
+func (a *authFollower) judge() access.Guard {
+	if a.given != nil {
+		return a.given
 	}
+	return a.Guard
 }
 
-// local says that only processes on this machine, or of a test, reach the server.
-func (s *Server) local() bool { return s.config.onOwnNetwork() || loopback(s.config.Listen) }
+// changed is told that the server has to follow users and roles from now on, or need not.
+func (a *authFollower) changed(m guard.Mark) {
+	a.closeDoor(m.On)
+	a.wake()
+}
 
-// provable says that servers can prove to this one that they are some.
-func (s *Server) provable() bool { return s.peers.Certificate != nil || len(s.peers.Secret) > 0 }
+// provable says that servers can prove to this one that they are servers.
+func (a *authFollower) provable() bool {
+	return a.peers.Certificate != nil || len(a.peers.Secret) > 0
+}
 
 // closeDoor has the server take no process for a server that does not prove it, or ends that.
 // Processes of this machine, if only they reach it, need not prove what they cannot.
-func (s *Server) closeDoor(closed bool) {
-	if s.provable() || !s.local() {
-		s.peers.Close(closed)
+func (a *authFollower) closeDoor(closed bool) {
+	if a.provable() || !a.local {
+		a.peers.Close(closed)
 	}
 }
 
 // provesServer says why a caller has not proved to be a server; nil if it has, or need not.
-func (s *Server) provesServer(ctx context.Context) error {
-	if !s.provable() && s.local() {
+func (a *authFollower) provesServer(ctx context.Context) error {
+	if !a.provable() && a.local {
 		return nil
 	}
-	return s.peers.Proved(ctx)
+	return a.peers.Proved(ctx)
 }
 
-// guardReport is what this server tells the core's leader of itself.
-func (s *Server) guardReport() *clusterpb.GuardReport {
-	r := s.guard.Report()
-	r.Closes = !s.peers.Open || s.provable() || s.local()
+// report is what this server tells the core's leader of itself.
+func (a *authFollower) report() *clusterpb.GuardReport {
+	r := a.Report()
+	r.Closes = !a.peers.Open || a.provable() || a.local
 	return r
 }
 
@@ -92,9 +115,9 @@ type reporting struct {
 func (c reporting) Heartbeat(
 	ctx context.Context, r *clusterpb.HeartbeatRequest,
 ) (*clusterpb.HeartbeatResponse, error) {
-	r.Guard = c.of.guardReport()
+	r.Guard = c.of.auth.report()
 	response, err := c.Client.Heartbeat(ctx, r)
-	c.of.guard.Learn(response.GetGuard())
+	c.of.auth.Learn(response.GetGuard())
 	return response, err
 }
 

@@ -1,20 +1,14 @@
 package embedded
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
-	"strings"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
+	"github.com/tidemarkdb/tidemark/deploy/embedded/clustersecret"
 	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
@@ -22,58 +16,6 @@ import (
 // Which callers are taken for servers of the cluster. With TLS a certificate says it
 // (authn.PeerRule), without TLS that the caller knows the cluster's secret. A server that has
 // neither listens on this machine alone, unless it is told to trust its network.
-
-// secretName is the file in the directory of the first server of a cluster that holds the secret
-// which that server has made.
-const secretName = "cluster.secret"
-
-const (
-	// secretBytes is the length of a secret that is made here, minSecretBytes that of the shortest
-	// one that is believed.
-	secretBytes    = 32
-	minSecretBytes = 16
-	maxSecretFile  = 4 << 10
-)
-
-// NewSecret makes a cluster secret as it stands in a file: one line of hexadecimal digits.
-func NewSecret() string {
-	secret := make([]byte, secretBytes)
-	_, _ = rand.Read(secret) // never fails
-	return hex.EncodeToString(secret) + "\n"
-}
-
-// readSecret reads a cluster secret.
-func readSecret(path string) (transport.Secret, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("the cluster secret: %w", err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxSecretFile))
-	if err != nil {
-		return nil, fmt.Errorf("the cluster secret: %w", err)
-	}
-	return parseSecret(path, text)
-}
-
-func parseSecret(path string, text []byte) (transport.Secret, error) {
-	secret, err := hex.DecodeString(strings.TrimSpace(string(text)))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("the cluster secret %s: it is not one line of hexadecimal digits; "+
-			"`tidemark secret` makes one", path)
-	case len(secret) < minSecretBytes:
-		return nil, fmt.Errorf("the cluster secret %s: it has %d hexadecimal digits, and needs at "+
-			"least %d; `tidemark secret` makes one", path, 2*len(secret), 2*minSecretBytes)
-	}
-	return secret, nil
-}
-
-// readable says that others than the owner may read a file.
-func readable(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().Perm()&0o077 != 0
-}
 
 // foundsAlone says that the server is all of the core, and so founds a cluster by itself.
 func (c *ServerConfig) foundsAlone() bool {
@@ -138,13 +80,13 @@ func (c *ServerConfig) onOwnNetwork() bool { return c.Dial != nil }
 func (s *Server) secret() (transport.Secret, error) {
 	c := &s.config
 	if c.SecretFile != "" {
-		if readable(c.SecretFile) {
+		if clustersecret.ReadableByOthers(c.SecretFile) {
 			c.Logger.Warn("others than its owner may read the cluster secret", "file", c.SecretFile)
 		}
-		return readSecret(c.SecretFile)
+		return clustersecret.Read(c.SecretFile)
 	}
-	path := filepath.Join(c.Dir, secretName)
-	secret, err := readSecret(path)
+	path := filepath.Join(c.Dir, clustersecret.FileName)
+	secret, err := clustersecret.Read(path)
 	switch {
 	case !errors.Is(err, fs.ErrNotExist):
 		return secret, err
@@ -152,44 +94,10 @@ func (s *Server) secret() (transport.Secret, error) {
 		s.cluster.Load() != 0:
 		return nil, nil
 	}
-	if err := makeSecret(path); err != nil {
+	if err := clustersecret.Make(path); err != nil {
 		return nil, fmt.Errorf("the cluster secret: %w", err)
 	}
 	c.Logger.Info("made the secret of this cluster; servers that are to join it need a copy, as "+
 		"--secret-file", "file", path)
-	return readSecret(path)
-}
-
-// clusterSecret is the file with the secret of a cluster that one process runs. It is made if it is
-// not there.
-func clusterSecret(dir string) (path string, err error) {
-	path = filepath.Join(dir, secretName)
-	if _, err = os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		if err = os.MkdirAll(dir, 0o750); err == nil {
-			err = makeSecret(path)
-		}
-	}
-	if err != nil {
-		return "", fmt.Errorf("the cluster secret: %w", err)
-	}
-	return path, nil
-}
-
-// makeSecret makes a file with a new secret, which only its owner may read. A crash leaves all of
-// it or none.
-func makeSecret(path string) error {
-	fresh := path + ".new"
-	f, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(NewSecret())
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(fresh, path)
-	}
-	if err == nil {
-		err = syncDir(vfs.Default, filepath.Dir(path))
-	}
-	return err
+	return clustersecret.Read(path)
 }

@@ -1,6 +1,7 @@
-package embedded
+package offline
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -8,8 +9,7 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/prometheus/client_golang/prometheus"
-
+	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
 	"github.com/tidemarkdb/tidemark/placement/bootstrap"
 	"github.com/tidemarkdb/tidemark/placement/bootstrap/bootstrappb"
 	"github.com/tidemarkdb/tidemark/placement/server/membership"
@@ -23,8 +23,8 @@ import (
 
 // stoppedCore is the core's member of a server that does not run.
 type stoppedCore struct {
-	directory *directory
-	dbs       *databases
+	directory *datadir.Directory
+	dbs       *datadir.Databases
 	log       *raftlog.Log
 	state     *bootstrappb.State
 	member    *bootstrap.Membership
@@ -43,29 +43,24 @@ type stoppedStore struct {
 }
 
 // withCore opens it and calls a function.
-func withCore(d *directory, do func(*stoppedCore) error) (err error) {
-	id := d.identity()
-	if !d.hasDatabase(RoleCore, "log") || id.Cluster == 0 {
-		return fmt.Errorf("%w: %s has no member of the core, or its log is gone", ErrDirectory, d.path)
+func withCore(d *datadir.Directory, do func(*stoppedCore) error) (err error) {
+	id := d.Identity()
+	if !d.HasDatabase(datadir.Core, "log") || id.Cluster == 0 {
+		return fmt.Errorf("%w: %s has no member of the core, or its log is gone", datadir.ErrUnusable, d.Path)
 	}
 	c := &stoppedCore{directory: d}
-	disk := bootstrap.FileDisk{FS: d.fs, Dir: d.sub(RoleCore)}
+	disk := bootstrap.FileDisk{FS: d.FS, Dir: d.Sub(datadir.Core)}
 	if c.state, err = disk.Load(); err != nil {
 		return err
 	}
 	if c.member = bootstrap.MembershipOf(c.state); c.member == nil {
-		return fmt.Errorf("%w: the server of %s is no member of the core", ErrDirectory, d.path)
+		return fmt.Errorf("%w: the server of %s is no member of the core", datadir.ErrUnusable, d.Path)
 	}
-	leaving := make(chan struct{})
-	close(leaving)
-	config := &ServerConfig{Dir: d.path, Logger: slog.New(slog.DiscardHandler), FS: d.fs,
-		Roles: []string{RoleCore}}
-	if c.dbs, err = openDatabases(config, d, RoleCore, databaseSizes{}, nil,
-		prometheus.NewRegistry(), func(error) {}, leaving); err != nil {
+	if c.dbs, err = openDatabases(d, datadir.Core, slog.New(slog.DiscardHandler)); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.dbs.close()) }()
-	if c.log, err = raftlog.Open(c.dbs.log,
+	defer func() { err = errors.Join(err, c.dbs.Close()) }()
+	if c.log, err = raftlog.Open(c.dbs.Log,
 		raftlog.Options{OnAppended: func([]*raftlog.Append, error) {}}); err != nil {
 		return err
 	}
@@ -84,11 +79,11 @@ func (c *stoppedCore) openStores() error {
 		founding = membership.StoredMembers(c.member.Founding)
 	}
 	var err error
-	if c.core, err = c.open(coreGroup, founding); err != nil {
+	if c.core, err = c.open(keys.CorePartition, founding); err != nil {
 		return err
 	}
 	if c.core == nil {
-		return fmt.Errorf("%w: the log of %s has no member of the core", ErrDirectory, c.directory.path)
+		return fmt.Errorf("%w: the log of %s has no member of the core", datadir.ErrUnusable, c.directory.Path)
 	}
 	// A member that has a log of the coordination store has the record of its founding in its state,
 	// see openCoordination.
@@ -128,10 +123,10 @@ func (c *stoppedCore) fresh() (*stoppedStore, error) {
 
 func (c *stoppedCore) openStore(identity raftlog.Identity,
 	founding *storepb.Members) (*stoppedStore, error) {
-	config := store.Config{State: c.dbs.state, Partition: identity.Group, Founding: founding,
-		Random: randomReader(func() uint64 { return uint64(c.directory.identity().Server) })}
+	config := store.Config{State: c.dbs.State, Partition: identity.Group, Founding: founding,
+		Random: rand.Reader}
 	if identity.Group == keys.CoordinationPartition {
-		config.Name = coordinationName
+		config.Name = "the coordination store"
 	}
 	opened, err := store.New(config)
 	if err != nil {

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded/clustersecret"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/placement/guard"
@@ -62,7 +64,7 @@ func openAt(t *testing.T, endpoint string, options ...kv.Option) *kv.Client {
 // may says what a server's guard answers to a client with a certificate; 0: it may.
 func may(s *Server, certificate string, keyspace uint64, right access.Right) access.Reason {
 	var refused *access.Error
-	if err := s.guard.Client(access.Shown{CertificateName: certificate}).May([]access.Need{
+	if err := s.auth.Client(access.Shown{CertificateName: certificate}).May([]access.Need{
 		{Keyspace: keyspace, End: []byte{}, Right: right}}); errors.As(err, &refused) {
 		return refused.Reason
 	}
@@ -134,8 +136,8 @@ func TestKeyspacesAreGuarded(t *testing.T) {
 	s.check()
 	for i := range at {
 		server := cluster.Server(i)
-		id := server.directory.identity()
-		if m := server.guard.Mark(); !m.On || !id.Guards || id.Format != guardedFormat {
+		id := server.directory.Identity()
+		if m := server.auth.Mark(); !m.On || !id.Guards || id.Format != datadir.GuardedFormat {
 			t.Errorf("server %d does not follow: %v, %v", i, m, id)
 		}
 		awaitTrue(t, "strangers are refused",
@@ -190,8 +192,8 @@ func TestKeyspacesAreGuarded(t *testing.T) {
 	for i := range at {
 		server := cluster.Server(i)
 		awaitTrue(t, "it need not follow any more", func() bool {
-			return !server.guard.Mark().On && may(server, "", mine, access.Write) == 0 &&
-				server.directory.identity().Format == directoryFormat
+			return !server.auth.Mark().On && may(server, "", mine, access.Write) == 0 &&
+				server.directory.Identity().Format == datadir.Format
 		})
 	}
 }
@@ -234,14 +236,14 @@ func TestEnableClosesTheDoor(t *testing.T) {
 		!strings.Contains(err.Error(), "--insecure") {
 		t.Errorf("authentication is enabled: %v", err)
 	}
-	if m := s.guard.Mark(); m != (guard.Mark{}) {
+	if m := s.auth.Mark(); m != (guard.Mark{}) {
 		t.Errorf("it was told to follow: %v", m)
 	}
 
 	c = onAllAddresses(t, "")
 	c.Insecure = true
 	c.SecretFile = filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(c.SecretFile, []byte(NewSecret()), 0o600); err != nil {
+	if err := os.WriteFile(c.SecretFile, []byte(clustersecret.New()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s = running(t, c)
@@ -283,7 +285,7 @@ func TestFollowingNeedsProof(t *testing.T) {
 	c := onAllAddresses(t, "")
 	c.Insecure = true
 	c.SecretFile = filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(c.SecretFile, []byte(NewSecret()), 0o600); err != nil {
+	if err := os.WriteFile(c.SecretFile, []byte(clustersecret.New()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s, err := StartServer(ctx, c)
@@ -340,7 +342,7 @@ func TestEnableNeedsAllNodes(t *testing.T) {
 	if err := errors.Join(s.WaitReady(ctx), s.waitCoordination(ctx)); err != nil {
 		t.Fatal(err)
 	}
-	secret := filepath.Join(first.Dir, secretName)
+	secret := filepath.Join(first.Dir, clustersecret.FileName)
 	second := onAllAddresses(t, first.Advertise)
 	second.SecretFile = secret
 	away, err := StartServer(ctx, second)
@@ -359,7 +361,7 @@ func TestEnableNeedsAllNodes(t *testing.T) {
 		!strings.Contains(err.Error(), second.Advertise) {
 		t.Fatalf("authentication is enabled without a node: %v", err)
 	}
-	awaitTrue(t, "the other one is free again", func() bool { return !s.guard.Mark().On })
+	awaitTrue(t, "the other one is free again", func() bool { return !s.auth.Mark().On })
 	if r, err := etcd.AuthStatus(ctx); err != nil || r.Enabled {
 		t.Errorf("%v, %v", r, err)
 	}
@@ -376,7 +378,7 @@ func TestEnableNeedsAllNodes(t *testing.T) {
 	if err := last.WaitReady(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if !last.guard.Mark().On {
+	if !last.auth.Mark().On {
 		t.Error("a new node does not follow")
 	}
 }

@@ -1,7 +1,8 @@
-package embedded
+package datadir
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,17 +19,17 @@ func TestADamagedDatabaseSaysWhatToDo(t *testing.T) {
 		part   string
 		advice string
 	}{
-		{[]string{RoleNode}, "node", "start with an empty one"},
-		{[]string{RoleCore, RoleNode}, "node", "keep the directory"},
-		{[]string{RoleCore}, "core", "the core goes on"},
+		{[]string{Node}, "node", "start with an empty one"},
+		{[]string{Core, Node}, "node", "keep the directory"},
+		{[]string{Core}, "core", "the core goes on"},
 	} {
 		fs := vfs.NewMem()
-		config := ServerConfig{FS: fs, Dir: "dir", Roles: c.roles}
-		d, err := openDirectory(fs, "dir", func() uint64 { return 7 })
+		core := slices.Contains(c.roles, Core)
+		d, err := Open(fs, "dir", func() uint64 { return 7 })
 		if err != nil {
 			t.Fatal(err)
 		}
-		state, err := engine.OpenState(engine.Options{FS: fs, Dir: d.sub(c.part, "state"),
+		state, err := engine.OpenState(engine.Options{FS: fs, Dir: d.Sub(c.part, "state"),
 			CacheBytes: 1 << 20, MemTableBytes: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
@@ -36,30 +37,30 @@ func TestADamagedDatabaseSaysWhatToDo(t *testing.T) {
 		if err := state.Close(); err != nil {
 			t.Fatal(err)
 		}
-		names, err := fs.List(d.sub(c.part, "state"))
+		names, err := fs.List(d.Sub(c.part, "state"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range names {
 			if strings.HasPrefix(name, "MANIFEST") {
-				write(t, fs, d.sub(c.part, "state", name), strings.Repeat("nonsense", 100))
+				write(t, fs, d.Sub(c.part, "state", name), strings.Repeat("nonsense", 100))
 			}
 		}
-		_, err = engine.OpenState(engine.Options{FS: fs, Dir: d.sub(c.part, "state"),
+		_, err = engine.OpenState(engine.Options{FS: fs, Dir: d.Sub(c.part, "state"),
 			CacheBytes: 1 << 20, MemTableBytes: 1 << 20})
 		if !engine.IsCorruption(err) {
 			t.Fatalf("the damage is not noticed: %v", err)
 		}
-		text := damaged(&config, d, c.part, damaged(&config, d, c.part, err)).Error()
+		text := d.Damaged(c.part, core, d.Damaged(c.part, core, err)).Error()
 		if !strings.Contains(text, "MANIFEST") ||
 			strings.Count(text, "cannot start from dir") != 1 ||
 			!strings.Contains(text, c.advice) || strings.Contains(text, "\n") {
 			t.Errorf("%v, %s: %s", c.roles, c.part, text)
 		}
-		if other := errors.New("another"); damaged(&config, d, c.part, other) != other {
+		if other := errors.New("another"); d.Damaged(c.part, core, other) != other {
 			t.Error("an error of another kind is changed")
 		}
-		if err := d.close(); err != nil {
+		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}

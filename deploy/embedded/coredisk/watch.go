@@ -1,4 +1,4 @@
-package embedded
+package coredisk
 
 import (
 	"context"
@@ -20,11 +20,11 @@ const coreStallLooks = 2
 // members, the next step of which must find it there.
 const coreSlowKeepsFor = 5
 
-// coreDisk has a member of the core lead nothing, in neither of its groups, while its disk is slow
+// Watch has a member of the core lead nothing, in neither of its groups, while its disk is slow
 // beside those of other members or stands still. Its heartbeats, which need no disk, would keep it in
 // office, and all that the core does would be as slow as that disk. No member is preferred as leader:
 // when the disk is well again the member leads when the next election has it so.
-type coreDisk struct {
+type Watch struct {
 	host *host.Host
 	// beside says whether the disk of the data node on this server, which mostly is the same, is slow:
 	// that one is written more often.
@@ -49,34 +49,41 @@ type ledTerm struct {
 	since time.Time
 }
 
-// start begins to look at the disk. It ends with ctx, or by close.
-func (d *coreDisk) start(ctx context.Context, h *host.Host, beside func() bool) {
+// Start begins to look at the disk. It ends with ctx, or by close.
+func (d *Watch) Start(ctx context.Context, h *host.Host, beside func() bool) {
 	d.host, d.beside, d.yielding = h, beside, make(map[keys.PartitionID]time.Time)
 	d.led = make(map[keys.PartitionID]ledTerm)
 	ctx, d.end = context.WithCancel(ctx)
 	d.running.Go(func() {
-		for pause(ctx, h.Tick()) {
-			d.look()
+		ticks := time.NewTicker(h.Tick())
+		defer ticks.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticks.C:
+				d.look()
+			}
 		}
 	})
 }
 
-// close ends the looking, if that was started.
-func (d *coreDisk) close() {
+// Close ends the looking, if that was started.
+func (d *Watch) Close() {
 	if d.end != nil {
 		d.end()
 		d.running.Wait()
 	}
 }
 
-// state says how the disk of the core's log is. start must have been called.
-func (d *coreDisk) state() membership.DiskState {
+// State says how the disk of the core's log is. start must have been called.
+func (d *Watch) State() membership.DiskState {
 	slow, sync := d.host.DiskSlow()
 	return membership.DiskState{Slow: slow, Stalled: d.standsStill.Load(), Sync: sync}
 }
 
 // look is called with every tick.
-func (d *coreDisk) look() {
+func (d *Watch) look() {
 	h := d.host
 	slow, _ := h.DiskSlow()
 	slow = slow || d.beside()
@@ -115,7 +122,7 @@ func (d *coreDisk) look() {
 
 // rank says how well a host would lead instead of this one. One whose disk is slow is better than one
 // whose disk stands still.
-func (d *coreDisk) rank(stalled bool) func(member uint64) int {
+func (d *Watch) rank(stalled bool) func(member uint64) int {
 	return func(member uint64) int {
 		switch {
 		case !d.host.PeerLeaderAverse(member):

@@ -1,4 +1,4 @@
-package embedded
+package offline
 
 import (
 	"crypto/sha256"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
 	"github.com/tidemarkdb/tidemark/placement/bootstrap"
 	"github.com/tidemarkdb/tidemark/placement/bootstrap/bootstrappb"
 	"github.com/tidemarkdb/tidemark/placement/server/authflag"
@@ -86,11 +87,11 @@ func PlanCoreRecovery(fs vfs.FS, path string, random func() uint64) (p *CoreReco
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, d.close()) }()
-	records, err := d.readRecoveries()
+	defer func() { err = errors.Join(err, d.Close()) }()
+	records, err := d.Recoveries()
 	if err == nil && records.Begun != nil {
 		err = fmt.Errorf("%w: plan %s is being carried out in %s: bring it to its end first",
-			ErrDirectory, records.Begun.Plan, path)
+			datadir.ErrUnusable, records.Begun.Plan, path)
 	}
 	if err != nil {
 		return nil, err
@@ -104,8 +105,8 @@ func PlanCoreRecovery(fs vfs.FS, path string, random func() uint64) (p *CoreReco
 
 // plan plans how the core goes on from this member.
 func (c *stoppedCore) plan(random func() uint64) (*CoreRecovery, error) {
-	id := c.directory.identity()
-	p := &CoreRecovery{Format: recovery.Format, ID: hexID(random()).String(),
+	id := c.directory.Identity()
+	p := &CoreRecovery{Format: recovery.Format, ID: datadir.HexID(random()).String(),
 		Created: time.Now().UTC().Format(time.RFC3339), Cluster: id.Cluster.String(),
 		Server: id.Server.String(), Member: uint64(c.core.identity.Replica)}
 	self := func(r keys.ReplicaID) bool { return uint64(r) == p.Member }
@@ -129,7 +130,7 @@ func (c *stoppedCore) plan(random func() uint64) (*CoreRecovery, error) {
 	configuration := store.ConfigurationOf(c.core.store.Members())
 	if configuration.Role(keys.ReplicaID(p.Member)) == 0 {
 		return nil, fmt.Errorf("%w: the server of %s is no member of the core that it knows, or was "+
-			"never filled", ErrDirectory, c.directory.path)
+			"never filled", datadir.ErrUnusable, c.directory.Path)
 	}
 	if alone {
 		return nil, fmt.Errorf("%w: this member decides alone", ErrNothingToRecover)
@@ -163,20 +164,20 @@ func ApplyCoreRecovery(fs vfs.FS, path string, plan *CoreRecovery) (done bool, e
 	if err != nil {
 		return false, err
 	}
-	defer func() { err = errors.Join(err, d.close()) }()
-	records, err := d.readRecoveries()
+	defer func() { err = errors.Join(err, d.Close()) }()
+	records, err := d.Recoveries()
 	if err != nil {
 		return false, err
 	}
-	if slices.ContainsFunc(records.Done, func(r recoveryRecord) bool { return r.Plan == plan.ID }) {
+	if slices.ContainsFunc(records.Done, func(r datadir.RecoveryRecord) bool { return r.Plan == plan.ID }) {
 		return true, nil
 	}
 	started := records.Begun != nil
-	id := d.identity()
+	id := d.Identity()
 	switch {
 	case started && records.Begun.Plan != plan.ID:
 		return false, fmt.Errorf("%w: plan %s was begun in %s, and is not done: go on with that one",
-			ErrDirectory, records.Begun.Plan, path)
+			datadir.ErrUnusable, records.Begun.Plan, path)
 	case plan.Server != id.Server.String() || plan.Cluster != id.Cluster.String():
 		return false, fmt.Errorf("%w: it was made of another server's directory", ErrCorePlan)
 	}
@@ -189,12 +190,12 @@ func ApplyCoreRecovery(fs vfs.FS, path string, plan *CoreRecovery) (done bool, e
 			if digest != plan.Digest {
 				return fmt.Errorf("%w: the server has run since it was made; make it anew", ErrCorePlan)
 			}
-			begun := recoveryRecord{Plan: plan.ID, Time: time.Now().UTC(), Core: true}
+			begun := datadir.RecoveryRecord{Plan: plan.ID, Time: time.Now().UTC(), Core: true}
 			if plan.MayLack || plan.Coordination == nil || plan.Coordination.MayLack {
 				begun.MayLack = 1
 			}
 			records.Begun = &begun
-			if err := d.writeRecoveries(records); err != nil {
+			if err := d.SetRecoveries(records); err != nil {
 				return err
 			}
 		}
@@ -204,12 +205,12 @@ func ApplyCoreRecovery(fs vfs.FS, path string, plan *CoreRecovery) (done bool, e
 		return false, err
 	}
 	records.Done, records.Begun = append(records.Done, *records.Begun), nil
-	return false, d.writeRecoveries(records)
+	return false, d.SetRecoveries(records)
 }
 
 // recover does what is not done yet: the states, then the logs, then which member this server is.
 func (c *stoppedCore) recover(plan *CoreRecovery) error {
-	id := c.directory.identity()
+	id := c.directory.Identity()
 	self := &storepb.Member{Replica: plan.Replica, Server: uint64(id.Server),
 		Address: c.state.GetAddress()}
 	if err := c.core.recover(plan, self, authflag.RecoveredRecords); err != nil {
@@ -239,7 +240,7 @@ func (c *stoppedCore) recover(plan *CoreRecovery) error {
 	c.state.Joined = &bootstrappb.Founding{Cluster: uint64(id.Cluster),
 		Members: []*bootstrappb.Member{
 			{Address: self.Address, Replica: self.Replica, Server: self.Server}}}
-	return bootstrap.FileDisk{FS: c.directory.fs, Dir: c.directory.sub("core")}.Store(c.state)
+	return bootstrap.FileDisk{FS: c.directory.FS, Dir: c.directory.Sub("core")}.Store(c.state)
 }
 
 // rewriteLogs has the logs begin anew, as those of another replica, behind what the states have. A

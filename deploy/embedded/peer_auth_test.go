@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded/clustersecret"
 	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -91,7 +92,7 @@ func TestStrangersKeepOut(t *testing.T) {
 	if err := running(t, c).WaitReady(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(filepath.Join(c.Dir, secretName)); err == nil {
+	if _, err := os.Stat(filepath.Join(c.Dir, clustersecret.FileName)); err == nil {
 		t.Error("an insecure server has made a secret")
 	}
 }
@@ -107,7 +108,7 @@ func TestClusterSecret(t *testing.T) {
 	if err := s.WaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(first.Dir, secretName)
+	path := filepath.Join(first.Dir, clustersecret.FileName)
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("the secret's file: %v, %v", info, err)

@@ -1,11 +1,9 @@
-package embedded
+package memory
 
 import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
-
-	"github.com/tidemarkdb/tidemark/deploy/embedded/memory"
 )
 
 // A server's heap holds its block cache and memtables, some hundred MiB that hardly change, and
@@ -38,8 +36,8 @@ type Collector struct {
 }
 
 // needs is what the limit is divided for.
-func (c *Collector) needs() memory.Needs {
-	return memory.Needs{Node: !c.CoreOnly, Core: true, Cache: c.Cache, MemTable: c.MemTable,
+func (c *Collector) needs() Needs {
+	return Needs{Node: !c.CoreOnly, Core: true, Cache: c.Cache, MemTable: c.MemTable,
 		LogMemTable: c.LogMemTable}
 }
 
@@ -50,7 +48,7 @@ func (c *Collector) needs() memory.Needs {
 // half of the processor time for that: it cannot make room for what is in use.
 func TuneCollector(c Collector) {
 	if c.GOMEMLIMIT == "" {
-		debug.SetMemoryLimit(ofGo(c.Limit, c.needs(), memory.TablesOutsideGo))
+		debug.SetMemoryLimit(ofGo(c.Limit, c.needs(), TablesOutsideGo))
 	}
 	if c.GOGC != "" {
 		return
@@ -67,11 +65,11 @@ func TuneCollector(c Collector) {
 
 // ofGo is how much of a limit is memory that Go's collector knows of. outside says that block
 // caches and memtables are not.
-func ofGo(limit int64, n memory.Needs, outside bool) int64 {
+func ofGo(limit int64, n Needs, outside bool) int64 {
 	if !outside {
 		return limit
 	}
-	sizes, err := memory.Divide(limit, n)
+	sizes, err := Divide(limit, n)
 	if err != nil {
 		return limit // StartServer refuses it
 	}

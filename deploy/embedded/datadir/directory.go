@@ -1,0 +1,313 @@
+package datadir
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/tidemarkdb/tidemark/placement/guard"
+)
+
+// ErrUnusable is wrapped by all errors that say that a data directory cannot be used as it is.
+var ErrUnusable = errors.New("the data directory cannot be used")
+
+const (
+	// Format is the layout of a data directory, and guardedFormat that of one whose server
+	// has to follow users and roles: earlier programs, which would serve all clients, refuse it.
+	Format        = 1
+	GuardedFormat = 2
+)
+
+// The parts of a server, each with a directory of its own: the member of the core, and the data
+// node.
+const (
+	Core = "core"
+	Node = "node"
+)
+
+const IdentityFile = "server.json"
+
+// Identity is which server has this data directory.
+type Identity struct {
+	Format int `json:"format"`
+	// Server is random, chosen when the directory was made: a wiped or copied directory is another
+	// server.
+	Server HexID `json:"server"`
+	// Cluster is 0 until the server knows which one it belongs to.
+	Cluster HexID `json:"cluster,omitempty"`
+	// Node is the data node's id, 0 until the core has given it one and its databases are there.
+	Node uint64 `json:"node,omitempty"`
+	// Address is where the core last registered that node. A directory that turns up at another
+	// address may be a copy of one that is in use: it has to ask the core before it does anything.
+	Address string `json:"address,omitempty"`
+	// Core is set once the databases of the core's member are there, before it has promised
+	// anything. Earlier versions did not.
+	Core bool `json:"core,omitempty"`
+	// MemberList has the addresses of the core's members, as the core told last, with commas between
+	// them: they are asked beside those of --core, which may be outdated.
+	MemberList string `json:"members,omitempty"`
+	// GuardVersion and Guards are whether the server has to follow users and roles; see guard.Mark.
+	GuardVersion uint64 `json:"guard_version,omitempty"`
+	Guards       bool   `json:"guards,omitempty"`
+}
+
+// Members lists the addresses of the core's members that were known last.
+func (id *Identity) Members() []string {
+	if id.MemberList == "" {
+		return nil
+	}
+	return strings.Split(id.MemberList, ",")
+}
+
+// HexID is printed as hexadecimal digits: JSON's numbers do not hold 64 bits.
+type HexID uint64
+
+func (id HexID) String() string { return fmt.Sprintf("%016x", uint64(id)) }
+
+func (id HexID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+func (id *HexID) UnmarshalText(b []byte) error {
+	n, err := strconv.ParseUint(string(b), 16, 64)
+	*id = HexID(n)
+	return err
+}
+
+// Directory is a locked data directory.
+type Directory struct {
+	FS   vfs.FS
+	Path string
+	lock io.Closer
+
+	// mu is held while the identity is written: the core's member and the data node of one server
+	// learn of their cluster at the same time.
+	mu sync.Mutex
+	ID Identity // guarded by mu
+}
+
+// Identity is which server it is at this moment.
+func (d *Directory) Identity() Identity {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ID
+}
+
+// Open locks a data directory, which it makes if it is not there, and reads what server it
+// belongs to.
+func Open(fs vfs.FS, path string, random func() uint64) (_ *Directory, err error) {
+	d := &Directory{FS: fs, Path: path}
+	if err := MakeDir(fs, path); err != nil {
+		return nil, err
+	}
+	d.lock, err = fs.Lock(fs.PathJoin(path, "LOCK"))
+	if err != nil {
+		if opening := new(os.PathError); errors.As(err, &opening) {
+			return nil, fmt.Errorf("%w: the file LOCK in %s cannot be written: %w", ErrUnusable,
+				path, opening.Err)
+		}
+		return nil, fmt.Errorf("%w: %s is in use by another process; a directory belongs to one "+
+			"server, stop that process or choose another directory", ErrUnusable, path)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.lock.Close())
+		}
+	}()
+	b, err := d.read()
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		if err := d.mustBeEmpty(); err != nil {
+			return nil, err
+		}
+		d.ID = Identity{Format: Format, Server: HexID(random() | 1)}
+		return d, d.Save()
+	case err != nil:
+		return nil, fmt.Errorf("%w: reading %s in %s: %w", ErrUnusable, IdentityFile, path, err)
+	}
+	if err = json.Unmarshal(b, &d.ID); err == nil && d.ID.Server == 0 {
+		err = errors.New("no server id")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s in %s is damaged (%w); without it nothing says whose data "+
+			"this is: restore the file, or move the directory away and start with an empty one",
+			ErrUnusable, IdentityFile, path, err)
+	}
+	if d.ID.Format > GuardedFormat {
+		return nil, fmt.Errorf("%w: %s was written by a newer version (format %d, this program "+
+			"knows up to %d); start the newer program again",
+			ErrUnusable, path, d.ID.Format, GuardedFormat)
+	}
+	return d, nil
+}
+
+// MakeDir makes a directory, and those above it, if they are not there, so that they outlive a
+// power failure: otherwise a server could promise something in its directory, and find the
+// directory gone.
+func MakeDir(fs vfs.FS, path string) error {
+	var above []string
+	for dir := path; ; {
+		if _, err := fs.Stat(dir); err == nil {
+			break
+		}
+		parent := fs.PathDir(dir)
+		above = append(above, parent)
+		if parent == dir {
+			break
+		}
+		dir = parent
+	}
+	err := fs.MkdirAll(path, 0o755)
+	for _, dir := range above {
+		if err == nil {
+			err = syncDir(fs, dir)
+		}
+	}
+	if failed := new(os.PathError); errors.As(err, &failed) {
+		err = failed.Err // it names the path once more
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %s cannot be made: %w", ErrUnusable, path, err)
+	}
+	return nil
+}
+
+func syncDir(fs vfs.FS, path string) error {
+	dir, err := fs.OpenDir(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+func (d *Directory) read() ([]byte, error) {
+	f, err := d.FS.Open(d.FS.PathJoin(d.Path, IdentityFile))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, 1<<16))
+}
+
+// mustBeEmpty refuses a directory with data but without its identity.
+func (d *Directory) mustBeEmpty() error {
+	names, err := d.FS.List(d.Path)
+	if err != nil {
+		return fmt.Errorf("%w: listing %s: %w", ErrUnusable, d.Path, err)
+	}
+	for _, name := range names {
+		switch name {
+		case "LOCK", IdentityFile + ".new", "lost+found":
+			continue
+		}
+		return fmt.Errorf("%w: %s is not empty and has no %s; it is not a data directory of "+
+			"Tidemark", ErrUnusable, d.Path, IdentityFile)
+	}
+	return nil
+}
+
+// Save writes the identity so that a crash leaves the old one or the new one.
+func (d *Directory) Save() error {
+	if d.ID.Format = Format; d.ID.Guards {
+		d.ID.Format = GuardedFormat
+	}
+	b, err := json.MarshalIndent(d.ID, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := d.ReplaceFile(IdentityFile, append(b, '\n')); err != nil {
+		return fmt.Errorf("%w: writing %s in %s: %w", ErrUnusable, IdentityFile, d.Path, err)
+	}
+	return nil
+}
+
+// ReplaceFile writes a file of the directory so that a crash leaves the old one or the new one.
+func (d *Directory) ReplaceFile(name string, content []byte) error {
+	fresh := d.FS.PathJoin(d.Path, name+".new")
+	f, err := d.FS.Create(fresh, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = d.FS.Rename(fresh, d.FS.PathJoin(d.Path, name))
+	}
+	if err == nil {
+		err = syncDir(d.FS, d.Path)
+	}
+	return err
+}
+
+// Join notes the cluster that the server belongs to; it never changes afterwards.
+func (d *Directory) Join(cluster uint64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch d.ID.Cluster {
+	case HexID(cluster):
+		return nil
+	case 0:
+		d.ID.Cluster = HexID(cluster)
+		return d.Save()
+	}
+	return fmt.Errorf("%w: %s belongs to cluster %s, but the core that was named with --core is "+
+		"of cluster %s; name the right core, or choose another directory",
+		ErrUnusable, d.Path, d.ID.Cluster, HexID(cluster))
+}
+
+// BecomeCore notes that the databases of the core's member are there: from now on they have to be.
+func (d *Directory) BecomeCore() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ID.Core {
+		return nil
+	}
+	d.ID.Core = true
+	return d.Save()
+}
+
+// KnowsMembers notes the addresses of the core's members.
+func (d *Directory) KnowsMembers(addresses []string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	text := strings.Join(addresses, ",")
+	if d.ID.MemberList == text {
+		return nil
+	}
+	d.ID.MemberList = text
+	return d.Save()
+}
+
+// SetGuards notes whether the server has to follow users and roles.
+func (d *Directory) SetGuards(m guard.Mark) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ID.GuardVersion, d.ID.Guards = m.Version, m.On
+	return d.Save()
+}
+
+// BecomeNode notes the id that the core gave to the data node, and where. The node's databases are
+// there, and have to be from now on.
+func (d *Directory) BecomeNode(node uint64, address string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ID.Node == node && d.ID.Address == address {
+		return nil
+	}
+	if d.ID.Node != 0 && d.ID.Node != node {
+		return fmt.Errorf("%w: %s belongs to node %d, but the core calls it node %d", ErrUnusable,
+			d.Path, d.ID.Node, node)
+	}
+	d.ID.Node, d.ID.Address = node, address
+	return d.Save()
+}
+
+func (d *Directory) Sub(elem ...string) string {
+	return d.FS.PathJoin(append([]string{d.Path}, elem...)...)
+}
+
+func (d *Directory) Close() error { return d.lock.Close() }
