@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv/internal/changes"
+	"github.com/tidemarkdb/tidemark/kv/internal/feed"
 	"github.com/tidemarkdb/tidemark/kv/internal/whole"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
@@ -83,41 +84,42 @@ func (k *Keyspace) changes(ctx context.Context, options []ChangesOption,
 	if q.empty() {
 		return invalid(op, k.name, nil, "there is no key between From and To")
 	}
-	if err := k.changesOf(ctx, &q, newPartitionAsker(k, ks, &q), yield); err != nil {
+	if err := k.changesOf(ctx, &q, ks.ID, feed.NewAsker(k.client.conn, ks, q.Span), yield); err != nil {
 		return changesError(op, k.name, err)
 	}
 	return nil
 }
 
 // changesOf runs the feed.
-func (k *Keyspace) changesOf(ctx context.Context, q *changesQuery, a *partitionAsker,
+func (k *Keyspace) changesOf(ctx context.Context, q *changesQuery, id keys.KeyspaceID,
+	a *feed.Asker,
 	yield func(Change) bool) error {
-	begins, err := k.beginChanges(ctx, q, a.id)
+	begins, err := k.beginChanges(ctx, q, id)
 	if err != nil {
 		return err
 	}
 	if begins && !yield(Change{Kind: ChangeProgress, Timestamp: q.since}) {
 		return nil
 	}
-	feed := k.client.feeds.begin(k.name, q.since)
-	defer feed.end()
+	running := k.client.feeds.Begin(k.name, q.since)
+	defer running.End()
 	took := func(Timestamp) {}
 	if q.named {
 		var cancel context.CancelCauseFunc
 		ctx, cancel = context.WithCancelCause(ctx)
-		consumer := k.consume(ctx, q, feed.notRecorded, cancel)
-		defer consumer.stop()
+		consumer := k.consume(ctx, q, running.NotRecorded, cancel)
+		defer consumer.Stop()
 		defer cancel(nil)
-		took = consumer.took
+		took = consumer.Took
 	}
-	c := changes.Config{Asker: a, Spans: a.spans(), After: q.since, ProgressEvery: q.every,
-		Failed: feed.failed}
+	c := changes.Config{Asker: a, Spans: a.Spans(), After: q.since, ProgressEvery: q.every,
+		Failed: running.Failed}
 	hand := func(c Change) bool {
 		if c.Kind != ChangeProgress {
-			k.client.feeds.changes.Inc()
+			running.Changed()
 			return yield(c)
 		}
-		feed.progress(c.Timestamp)
+		running.Progress(c.Timestamp)
 		goesOn := yield(c)
 		if goesOn {
 			took(c.Timestamp)
@@ -268,4 +270,17 @@ func ProgressEvery(d time.Duration) ChangesOption {
 			q.bad = "ProgressEvery must be from " + minProgress.String() + " to " + maxProgress.String()
 		}
 	})
+}
+
+// changesError says how a feed ended.
+func changesError(op, keyspace string, err error) error {
+	err = wrap(op, keyspace, nil, err)
+	var e *Error
+	if errors.As(err, &e) && errors.Is(err, ErrTimestampTooOld) && !e.Bound.IsZero() {
+		e.Message = "the changes since " + e.Timestamp.String() + " are not all kept any more, but " +
+			"those since " + e.Bound.String()
+		e.Advice = "read the keyspace as of a later moment and go on from there, and give it a GC " +
+			"window (--gc-window) that is longer than a consumer may be away"
+	}
+	return err
 }

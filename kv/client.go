@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/kv/internal/conn"
+	"github.com/tidemarkdb/tidemark/kv/internal/feed"
 	"github.com/tidemarkdb/tidemark/range/route"
 )
 
@@ -25,7 +26,7 @@ func TimestampOf(t time.Time) Timestamp { return hlc.FromTime(t) }
 // administration of the cluster.
 type Client struct {
 	conn  *conn.Conn
-	feeds *feedMetrics
+	feeds *feed.Metrics
 	// creating is told of the progress of keyspaces that are set up; nil: nothing is.
 	creating func(keyspace string, made, total int)
 }
@@ -52,7 +53,7 @@ func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, 
 	if c.conn, err = conn.New(cfg.Config); err != nil {
 		return nil, invalid("open", "", nil, "%v", err)
 	}
-	if c.feeds, err = newFeedMetrics(cfg.Route.Registry, c.conn.Logger); err != nil {
+	if c.feeds, err = feed.NewMetrics(cfg.Route.Registry, c.conn.Logger); err != nil {
 		c.conn.Close()
 		return nil, invalid("open", "", nil, "%v", err)
 	}
@@ -90,7 +91,7 @@ func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, 
 // called more than once.
 func (c *Client) Close() error {
 	c.conn.Close()
-	c.feeds.unregister()
+	c.feeds.Unregister()
 	return nil
 }
 

@@ -3,9 +3,11 @@ package kv
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv/internal/conn"
+	"github.com/tidemarkdb/tidemark/kv/internal/feed"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -220,4 +222,79 @@ func consumerInfo(c *clusterpb.Consumer) ConsumerInfo {
 		Keep:     time.Duration(c.KeepMillis) * time.Millisecond,
 		Created:  time.UnixMilli(c.CreatedUnixMs), Updated: time.UnixMilli(c.UpdatedUnixMs),
 		TooOld: c.TooOld}
+}
+
+// Consumer goes on where the consumer of this name has come to, and keeps what it has not taken
+// from garbage collection. If there is none it is made, with the options: it begins now, or with
+// Since, which counts only then. What a loop has taken when it asks for what comes after a
+// progress, no loop of this name is given again, but for the last few seconds before it ended in
+// any other way than by itself. One loop at a time may use a name: another one ends with
+// ErrInvalidArgument when it finds that it is behind.
+//
+// A consumer is of the keys that it was made with. ErrInvalidArgument: this feed is of others, of
+// which the position says nothing. Give it a name of its own.
+//
+// ErrTimestampTooOld: it has been away for longer than history is kept for it (KeepHistory). Read
+// the keyspace anew as of some moment, and record that (SetConsumer with ResetPosition).
+func Consumer(name string, options ...ConsumerOption) ChangesOption {
+	return changesOption(func(q *changesQuery) {
+		q.consumer, q.named, q.consumerOptions = name, true, options
+	})
+}
+
+// beginConsumer finds where the consumer of the query begins, and makes it if there is none. isNew
+// says that it did.
+func (k *Keyspace) beginConsumer(ctx context.Context, q *changesQuery) (isNew bool, err error) {
+	ctx, cancel := k.client.conn.Bound(ctx)
+	defer cancel()
+	info, err := k.Consumer(ctx, q.consumer)
+	if errors.Is(err, ErrConsumerNotFound) {
+		var existed bool
+		// Another loop may make it at the same time: then this one goes on from what that has made.
+		options := append(slices.Clone(q.consumerOptions), consumerOf(q.Span), onlyNew())
+		info, existed, err = k.setConsumer(ctx, q.consumer, q.since, options...)
+		if err != nil || !existed {
+			return true, err
+		}
+		isNew = info.Position == q.since // as if this one had: it may have, and its answer was lost
+	}
+	span := keys.Span{Start: info.From, End: info.To}
+	switch {
+	case err != nil:
+		return false, err
+	case info.TooOld:
+		return false, &Error{Op: "changes", Keyspace: k.name, Timestamp: info.Position,
+			Message: "the consumer " + q.consumer + " is behind by more than history is kept for it, " +
+				"which is " + info.Keep.String(),
+			Advice: "read the keyspace as of some moment, and have the consumer begin anew from there",
+			wraps:  []error{ErrTimestampTooOld}}
+	case !span.Equal(q.Span):
+		return false, &Error{Op: "changes", Keyspace: k.name,
+			Message: "the consumer " + q.consumer + " is of " + keys.DescribeSpan(span) + ", and this " +
+				"feed of " + keys.DescribeSpan(q.Span),
+			Advice: "give this feed another name, or delete the consumer or reset it with these keys, " +
+				"and read them as of some moment first",
+			wraps: []error{ErrInvalidArgument}}
+	}
+	q.since = info.Position
+	return isNew, nil
+}
+
+// consume begins to record positions, until Stop. The context is that of the loop. end is called
+// with an error after which the feed is to end.
+func (k *Keyspace) consume(ctx context.Context, q *changesQuery, failed,
+	end func(error)) *feed.Recorder {
+	name, span := q.consumer, q.Span
+	return feed.Record(ctx, func(ctx context.Context, at Timestamp) error {
+		// If the consumer was deleted meanwhile it is made again, of the same keys.
+		_, err := k.SetConsumer(ctx, name, at, consumerOf(span))
+		return err
+	}, consumerLost, failed, end)
+}
+
+// consumerLost reports whether a consumer whose position could not be recorded is of no use any
+// more.
+func consumerLost(err error) bool {
+	return errors.Is(err, ErrTimestampTooOld) || errors.Is(err, ErrInvalidArgument) ||
+		errors.Is(err, ErrKeyspaceNotFound) || errors.Is(err, ErrClosed)
 }

@@ -1,17 +1,13 @@
 package kv
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
-	"sync"
-	"time"
 
+	"github.com/tidemarkdb/tidemark/kv/internal/load"
 	"github.com/tidemarkdb/tidemark/kv/internal/sorting"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/route"
 )
 
 // LoadStage is what a load is at.
@@ -132,172 +128,40 @@ func (k *Keyspace) Load(ctx context.Context, records func() iter.Seq2[Pair, erro
 	if err != nil {
 		return Loaded{}, err
 	}
-	l := &loader{keyspace: k, id: ks.ID, settings: settings, records: records,
-		lanes: map[keys.PartitionID]chan struct{}{}, slots: make(chan struct{}, loadInFlight),
-		telling: make(chan struct{}, 1)}
-	err = l.run(ctx)
-	if l.sorter != nil {
-		if closeErr := l.sorter.Close(); err == nil {
-			err = closeErr
-		}
-	}
-	return l.loaded, wrap(op, k.name, nil, err)
+	done, err := load.Run(ctx, load.Config{Conn: k.client.conn, Keyspace: k.name, ID: ks.ID,
+		Records:  func() iter.Seq2[sorting.Record, error] { return k.checked(records()) },
+		Presplit: settings.presplit, Once: settings.once, Lifetime: settings.writes.lifetime,
+		Memory: settings.memory, Dir: settings.dir, Progress: settings.told(),
+		Wrap:    func(key []byte, err error) error { return wrap(op, k.name, key, err) },
+		Passing: mayPass})
+	return Loaded(done), wrap(op, k.name, nil, err)
 }
 
-// loader is a load under way.
-type loader struct {
-	keyspace *Keyspace
-	id       keys.KeyspaceID
-	settings loadSettings
-	records  func() iter.Seq2[Pair, error]
-
-	// loaded is the caller's goroutine's, but Written and Present, which mu guards.
-	loaded Loaded
-	sample sorting.Sample
-	// sorter has the records; nil if they are in order, and are read again.
-	sorter *sorting.Sorter
-
-	slots chan struct{}
-	mu    sync.Mutex
-	lanes map[keys.PartitionID]chan struct{}
-	// moved is when a block was written last.
-	moved time.Time
-	// telling is held by the goroutine that tells of progress; capacity 1. told is what was told
-	// last, and when.
-	telling chan struct{}
-	told    LoadProgress
-	toldAt  time.Time
-	// now is what the cluster's clock showed at asked; zero until a record has an expiry. They are
-	// the caller's goroutine's.
-	now   Timestamp
-	asked time.Time
+// told is who is told of progress; nil: nobody is.
+func (s *loadSettings) told() func(load.Progress) {
+	if s.progress == nil {
+		return nil
+	}
+	return func(p load.Progress) { s.progress(LoadProgress{LoadStage(p.Stage), p.Done, p.Total}) }
 }
 
-// clusterNow is what the cluster's clock shows, in nanoseconds since 1970: records expire by that
-// clock.
-func (l *loader) clusterNow(ctx context.Context) (int64, error) {
-	if l.now.IsZero() {
-		var err error
-		if l.now, err = l.keyspace.client.Now(ctx); err != nil {
-			return 0, err
-		}
-		l.asked = time.Now()
-	}
-	return l.now.Wall + int64(time.Since(l.asked)), nil
-}
-
-// toldEvery is how often progress is told at most while records are read. Blocks are few.
-const toldEvery = 50 * time.Millisecond
-
-// tell tells of progress.
-func (l *loader) tell(p LoadProgress) {
-	if l.settings.progress == nil {
-		return
-	}
-	l.telling <- struct{}{}
-	defer func() { <-l.telling }()
-	now := time.Now()
-	if p.Stage == l.told.Stage && p.Stage != LoadWriting && now.Sub(l.toldAt) < toldEvery &&
-		p.Done != p.Total {
-		return
-	}
-	l.told, l.toldAt = p, now
-	l.settings.progress(p)
-}
-
-func (l *loader) run(ctx context.Context) error {
-	if err := l.read(ctx); err != nil || l.loaded.Records == 0 {
-		return err
-	}
-	if l.settings.presplit {
-		if err := l.presplit(ctx); err != nil {
-			return err
-		}
-	}
-	return l.write(ctx)
-}
-
-// read reads the records for the first time, and for a second one if there are too many to be
-// sorted in memory, and that was not known before.
-func (l *loader) read(ctx context.Context) error {
-	l.sorter = sorting.New(l.settings.memory, l.settings.dir)
-	inOrder := true
-	var last []byte
-	err := l.each(ctx, LoadReading, func(p sorting.Record) error {
-		size := len(p.Key) + len(p.Value)
-		if moment, ok := p.Lifetime.Moment(); ok {
-			now, err := l.clusterNow(ctx)
-			if err != nil {
-				return err
+// checked are the records of pairs that can be written.
+func (k *Keyspace) checked(pairs iter.Seq2[Pair, error]) iter.Seq2[sorting.Record, error] {
+	return func(yield func(sorting.Record, error) bool) {
+		for p, err := range pairs {
+			var record sorting.Record
+			if err == nil {
+				record, err = k.record(p)
 			}
-			if moment <= now {
-				l.loaded.Expired++
+			if !yield(record, err) {
+				return
 			}
 		}
-		inOrder = inOrder && (l.loaded.Records == 0 || bytes.Compare(last, p.Key) < 0)
-		last = append(last[:0], p.Key...)
-		l.loaded.Records++
-		l.loaded.Bytes += uint64(size)
-		l.sample.Note(p.Key, size)
-		if l.sorter != nil && inOrder && !l.settings.once && l.sorter.Full(size) {
-			// It may be in order to the end: then nothing has to be sorted, nor kept.
-			err := l.sorter.Close()
-			l.sorter = nil
-			return err
-		}
-		if l.sorter == nil {
-			return nil
-		}
-		return l.sorter.Add(p)
-	})
-	if err != nil {
-		return err
 	}
-	l.loaded.InOrder = inOrder
-	if l.sorter == nil && !inOrder {
-		l.sorter = sorting.New(l.settings.memory, l.settings.dir)
-		if err := l.each(ctx, LoadSorting, func(p sorting.Record) error {
-			return l.sorter.Add(p)
-		}); err != nil {
-			return err
-		}
-	}
-	if l.sorter != nil {
-		l.sorter.Sort()
-		l.loaded.Spilled = l.sorter.Spilled()
-	}
-	return nil
-}
-
-// each calls visit for each record, checked.
-func (l *loader) each(ctx context.Context, stage LoadStage, visit func(sorting.Record) error) error {
-	n := uint64(0)
-	for p, err := range l.records() {
-		var record sorting.Record
-		if err == nil {
-			record, err = l.record(p)
-		}
-		if n%256 == 0 && err == nil {
-			l.tell(LoadProgress{Stage: stage, Done: n, Total: l.totalOf(stage)})
-			err = ctx.Err()
-		}
-		if err != nil {
-			return err
-		}
-		if err := visit(record); err != nil {
-			return err
-		}
-		n++
-	}
-	l.tell(LoadProgress{Stage: stage, Done: n, Total: n})
-	if stage != LoadReading && n != l.loaded.Records {
-		return errChanged
-	}
-	return ctx.Err()
 }
 
 // record checks a pair.
-func (l *loader) record(p Pair) (sorting.Record, error) {
+func (k *Keyspace) record(p Pair) (sorting.Record, error) {
 	// Where a pair says nothing the request does, for all of them (LoadRequest.ttl).
 	lifetime, err := p.lifetimeOf(keys.DefaultLifetime)
 	wrong := ""
@@ -305,61 +169,16 @@ func (l *loader) record(p Pair) (sorting.Record, error) {
 		wrong = err.Error()
 	}
 	return sorting.Record{Key: p.Key, Value: p.Value, Lifetime: lifetime},
-		l.keyspace.check("load", p.Key, p.Value, wrong)
+		k.check("load", p.Key, p.Value, wrong)
 }
 
-func (l *loader) totalOf(stage LoadStage) uint64 {
-	if stage == LoadReading {
-		return 0
-	}
-	return l.loaded.Records
-}
-
-// errChanged is for records that are others when they are read again.
-var errChanged = errors.New("the records are not the same when they are read a second time; what " +
-	"they are read from must not change while it is loaded")
-
-// sorted are the records in order, in streams that can be read at the same time.
-func (l *loader) sorted(ks *route.Keyspace) (streams []iter.Seq2[sorting.Record, error]) {
-	if l.sorter == nil {
-		return append(streams, l.again())
-	}
-	if !l.sorter.InMemory() || ks.Hashed() {
-		return append(streams, l.sorter.Sorted())
-	}
-	// Of each partition by itself, so that not all that is on its way goes to one of them.
-	for _, p := range ks.Partitions() {
-		streams = append(streams, l.sorter.Between(p.Span.Start, p.Span.End))
-	}
-	return streams
-}
-
-// again reads the records once more, which were in order.
-func (l *loader) again() iter.Seq2[sorting.Record, error] {
-	return func(yield func(sorting.Record, error) bool) {
-		var last []byte
-		n := uint64(0)
-		for p, err := range l.records() {
-			var record sorting.Record
-			if err == nil {
-				record, err = l.record(p)
-			}
-			if err == nil && n > 0 && bytes.Compare(last, p.Key) >= 0 {
-				err = errChanged
-			}
-			n++
-			last = append(last[:0], p.Key...)
-			if !yield(record, err) || err != nil {
-				return
-			}
-		}
-		if n != l.loaded.Records {
-			yield(sorting.Record{}, errChanged)
+// mayPass reports whether what was in the way of a load may pass.
+func mayPass(err error) bool {
+	for _, kind := range [...]ErrorKind{ErrUnavailable, ErrNoQuorum, ErrOverloaded, ErrOutcomeUnknown,
+		ErrConflict} {
+		if errors.Is(err, kind) {
+			return true
 		}
 	}
-}
-
-// note says in words what did not work out, and is no error.
-func (l *loader) note(format string, args ...any) {
-	l.loaded.Notes = append(l.loaded.Notes, fmt.Sprintf(format, args...))
+	return false
 }

@@ -13,8 +13,9 @@ import (
 // other dependencies. No storage engine, no Raft, no server.
 var (
 	sdkPackages = []string{
-		"hlc", "kv", "kv/internal/changes", "kv/internal/conn", "kv/internal/frontier",
-		"kv/internal/reader", "kv/internal/reads", "kv/internal/sorting", "kv/internal/whole", "kv/internal/writes",
+		"hlc", "kv", "kv/internal/changes", "kv/internal/conn", "kv/internal/feed",
+		"kv/internal/frontier", "kv/internal/load", "kv/internal/reader", "kv/internal/reads",
+		"kv/internal/sorting", "kv/internal/whole", "kv/internal/writes",
 		"range/admission", "range/keys", "range/route", "range/route/clock",
 		"range/route/identity", "range/route/lifetime", "range/tree",
 		"rpc/block", "rpc/client", "rpc/clusterpb", "rpc/coordpb", "rpc/kvpb", "rpc/metric",

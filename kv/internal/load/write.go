@@ -1,4 +1,4 @@
-package kv
+package load
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv/internal/conn"
-	"github.com/tidemarkdb/tidemark/kv/internal/reader"
 	"github.com/tidemarkdb/tidemark/kv/internal/sorting"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
@@ -45,7 +44,7 @@ func (l *loader) write(ctx context.Context) error {
 		return &route.Error{Cause: route.ErrNoKeyspace}
 	}
 	l.moved = time.Now()
-	l.tell(LoadProgress{Stage: LoadWriting, Total: l.loaded.Records})
+	l.tell(Progress{Stage: Writing, Total: l.loaded.Records})
 	streams := l.sorted(ks)
 	var seen atomic.Uint64
 	err := conn.InParallel(ctx, len(streams), loadStreams, func(ctx context.Context, i int) error {
@@ -55,14 +54,14 @@ func (l *loader) write(ctx context.Context) error {
 	})
 	if err == nil {
 		l.loaded.Replaced = l.loaded.Records - seen.Load()
-		l.tell(LoadProgress{Stage: LoadWriting, Done: l.loaded.Records, Total: l.loaded.Records})
+		l.tell(Progress{Stage: Writing, Done: l.loaded.Records, Total: l.loaded.Records})
 	}
 	return err
 }
 
 // table is the keyspace as the client's table shows it; nil if it was dropped.
 func (l *loader) table() *route.Keyspace {
-	return l.keyspace.client.conn.Sender.Table().KeyspaceByID(l.id)
+	return l.cfg.Conn.Sender.Table().KeyspaceByID(l.cfg.ID)
 }
 
 // gathered are the records that gather for one partition.
@@ -169,8 +168,8 @@ func (l *loader) locate(ctx context.Context, key []byte) (*route.Partition, erro
 		if p := ks.ByKey(key); p != nil {
 			return p, nil
 		}
-		bounded, cancel := l.keyspace.client.conn.Bound(ctx)
-		_, err := l.keyspace.client.conn.Sender.PartitionsOf(bounded, l.id, keys.Span{})
+		bounded, cancel := l.cfg.Conn.Bound(ctx)
+		_, err := l.cfg.Conn.Sender.PartitionsOf(bounded, l.cfg.ID, keys.Span{})
 		cancel()
 		if err != nil {
 			return nil, err
@@ -237,6 +236,9 @@ func (s *sending) send(id keys.PartitionID, g *gathered) error {
 	return nil
 }
 
+// errElsewhere says that the records of a block are not in one partition any more.
+var errElsewhere = errors.New("the records are not in one partition any more")
+
 // loadBlock is a block on its way.
 type loadBlock struct {
 	first, last, data []byte
@@ -247,21 +249,21 @@ type loadBlock struct {
 // sendBlock brings a block to its partition, and to several if that has split meanwhile.
 func (l *loader) sendBlock(ctx context.Context, b *loadBlock, identity *route.Identity) error {
 	call := route.Call{
-		Keyspace: l.id, Key: b.first, Write: true, Slack: conn.LockSlack, Identity: identity,
+		Keyspace: l.cfg.ID, Key: b.first, Write: true, Slack: conn.LockSlack, Identity: identity,
 		Request: &kvpb.Request{Command: &kvpb.Request_Load{Load: &kvpb.LoadRequest{Block: b.data,
 			First: b.first, Last: b.last, Records: uint32(b.records), Size: b.size,
-			Ttl: int64(l.settings.writes.lifetime)}}},
+			Ttl: int64(l.cfg.Lifetime)}}},
 		Prepare: route.PreparerFunc(func(p *route.Partition, _ route.Leader) error {
 			if !p.Span.Contains(b.last) {
-				return reader.ErrElsewhere
+				return errElsewhere
 			}
 			return nil
 		}),
 	}
-	c := l.keyspace.client
+	c := l.cfg.Conn
 	for {
-		bounded, cancel := c.conn.Bound(ctx)
-		answer, err := c.conn.Sender.Do(bounded, &call)
+		bounded, cancel := c.Bound(ctx)
+		answer, err := c.Sender.Do(bounded, &call)
 		cancel()
 		var failed *route.Error
 		switch {
@@ -269,14 +271,14 @@ func (l *loader) sendBlock(ctx context.Context, b *loadBlock, identity *route.Id
 			r := answer.GetLoad()
 			l.written(uint64(r.GetWritten()), uint64(r.GetPresent()))
 			return nil
-		case errors.As(err, &failed) && failed.Cause == reader.ErrElsewhere:
+		case errors.As(err, &failed) && failed.Cause == errElsewhere:
 			return l.cutAgain(ctx, b, identity)
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case !l.tryAgain(wrap("load", l.keyspace.name, b.first, err)):
-			return wrap("load", l.keyspace.name, b.first, err)
+		case !l.tryAgain(l.cfg.Wrap(b.first, err)):
+			return l.cfg.Wrap(b.first, err)
 		}
-		if err := c.conn.Pause(ctx, loadPause); err != nil {
+		if err := c.Pause(ctx, loadPause); err != nil {
 			return err
 		}
 	}
@@ -290,7 +292,7 @@ func (l *loader) written(written, present uint64) {
 	l.moved = time.Now()
 	done := l.loaded.Written + l.loaded.Present
 	l.mu.Unlock()
-	l.tell(LoadProgress{Stage: LoadWriting, Done: done, Total: l.loaded.Records})
+	l.tell(Progress{Stage: Writing, Done: done, Total: l.loaded.Records})
 }
 
 // tryAgain says that what was in a block's way may pass.
@@ -300,13 +302,7 @@ func (l *loader) tryAgain(err error) bool {
 	if time.Since(l.moved) > loadPatience {
 		return false
 	}
-	for _, kind := range [...]ErrorKind{ErrUnavailable, ErrNoQuorum, ErrOverloaded, ErrOutcomeUnknown,
-		ErrConflict} {
-		if errors.Is(err, kind) {
-			return true
-		}
-	}
-	return false
+	return l.cfg.Passing(err)
 }
 
 // cutAgain sends a block of which the partition has split, each part to where it is now.

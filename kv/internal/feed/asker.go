@@ -1,4 +1,4 @@
-package kv
+package feed
 
 import (
 	"bytes"
@@ -9,10 +9,12 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/kv/internal/changes"
+	"github.com/tidemarkdb/tidemark/kv/internal/conn"
 	"github.com/tidemarkdb/tidemark/kv/internal/reader"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 const (
@@ -26,12 +28,10 @@ const (
 	feedHold = 5 * time.Second
 )
 
-// partitionAsker asks the partitions of a keyspace for changes. Its keys are a hash number, 0 in a
-// range keyspace, and a user key: so each partition is a span.
-type partitionAsker struct {
-	keyspace *Keyspace
-	id       keys.KeyspaceID
-	hashed   bool
+// Asker asks the partitions of a keyspace for changes. Its keys are a hash number, 0 in a range
+// keyspace, and a user key: so each partition is a span. It implements changes.Asker.
+type Asker struct {
+	keyspace reader.Keyspace
 	hashes   uint32
 	// wait is how long a replica waits.
 	wait time.Duration
@@ -39,15 +39,16 @@ type partitionAsker struct {
 	span keys.Span
 }
 
-func newPartitionAsker(k *Keyspace, ks *route.Keyspace, q *changesQuery) *partitionAsker {
-	return &partitionAsker{keyspace: k, id: ks.ID, hashed: ks.Hashed(),
-		hashes: ks.Info.GetHashPartitions(), span: q.Span,
+// NewAsker asks for the changes of a span of user keys.
+func NewAsker(c *conn.Conn, ks *route.Keyspace, span keys.Span) *Asker {
+	return &Asker{keyspace: reader.Keyspace{Conn: c, ID: ks.ID, Hashed: ks.Hashed()},
+		hashes: ks.Info.GetHashPartitions(), span: span,
 		wait: feedWait + time.Duration(ks.Info.GetClosedTimestampLagMillis())*time.Millisecond}
 }
 
-// spans are the feed's keys.
-func (a *partitionAsker) spans() (spans []keys.Span) {
-	if !a.hashed {
+// Spans are the feed's keys.
+func (a *Asker) Spans() (spans []keys.Span) {
+	if !a.keyspace.Hashed {
 		return []keys.Span{placed(0, a.span)}
 	}
 	for hash := range a.hashes {
@@ -77,13 +78,13 @@ func unplaced(span keys.Span) (hash uint32, user keys.Span) {
 }
 
 // Partition implements changes.Asker.
-func (a *partitionAsker) Partition(key []byte) (keys.Span, bool, error) {
-	ks := a.keyspace.client.conn.Sender.Table().KeyspaceByID(a.id)
+func (a *Asker) Partition(key []byte) (keys.Span, bool, error) {
+	ks := a.keyspace.Conn.Sender.Table().KeyspaceByID(a.keyspace.ID)
 	if ks == nil {
 		return keys.Span{}, false, &route.Error{Cause: route.ErrNoKeyspace}
 	}
 	var p *route.Partition
-	if a.hashed {
+	if a.keyspace.Hashed {
 		p = ks.ByHash(binary.BigEndian.Uint32(key), key[4:])
 	} else {
 		p = ks.ByKey(key[4:])
@@ -95,27 +96,26 @@ func (a *partitionAsker) Partition(key []byte) (keys.Span, bool, error) {
 }
 
 // Ask implements changes.Asker.
-func (a *partitionAsker) Ask(ctx context.Context, q changes.Question) (changes.Answer, error) {
+func (a *Asker) Ask(ctx context.Context, q changes.Question) (changes.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, feedTimeout)
 	defer cancel()
 	hash, rest := unplaced(q.Span)
-	t := reader.NewPager(reader.Keyspace{Conn: a.keyspace.client.conn, ID: a.id, Hashed: a.hashed},
-		hash, rest)
-	asked := &kvpb.ChangesRequest{After: toWire(q.After), LimitBytes: uint32(q.Limit),
+	t := reader.NewPager(a.keyspace, hash, rest)
+	asked := &kvpb.ChangesRequest{After: wire.ToTimestamp(q.After), LimitBytes: uint32(q.Limit),
 		IdleMicros: uint64(min(q.Idle, feedHold).Microseconds())}
 	if !q.Head.IsZero() {
-		asked.ResumeVersion = toWire(q.Head)
+		asked.ResumeVersion = wire.ToTimestamp(q.Head)
 	}
 	near := &route.Near{Freshness: route.FreshFeed, AtLeast: q.After, Wait: a.wait}
 	if !q.Upto.IsZero() {
-		asked.Upto = toWire(q.Upto)
+		asked.Upto = wire.ToTimestamp(q.Upto)
 		near.AtLeast, near.At = hlc.Timestamp{}, q.Upto
 	}
 	call := t.Call(&kvpb.Request{Command: &kvpb.Request_Changes{Changes: asked}},
 		func(_ *route.Partition, _ route.Leader, span keys.Span) {
 			asked.Start, asked.End = span.Start, span.End
 		})
-	answer, err := a.keyspace.client.conn.Sender.DoNear(ctx, call, near)
+	answer, err := a.keyspace.Conn.Sender.DoNear(ctx, call, near)
 	if err != nil {
 		return changes.Answer{}, err
 	}
@@ -123,11 +123,11 @@ func (a *partitionAsker) Ask(ctx context.Context, q changes.Question) (changes.A
 }
 
 // answer takes an answer for what it should be, or says what is wrong with it.
-func (a *partitionAsker) answer(hash uint32, rest keys.Span, q *changes.Question,
+func (a *Asker) answer(hash uint32, rest keys.Span, q *changes.Question,
 	answer route.Answer) (changes.Answer, error) {
 	r, p := answer.GetChanges(), answer.Partition
 	out := changes.Answer{Partition: placed(hash, p.Span), Changes: r.GetChanges(),
-		Resolved: fromWire(r.GetResolved()), More: r.GetMore()}
+		Resolved: wire.FromTimestamp(r.GetResolved()), More: r.GetMore()}
 	wrong := func(what string) (changes.Answer, error) {
 		return changes.Answer{}, &route.Error{Partition: p.ID, Node: answer.Node, Message: what}
 	}
@@ -136,7 +136,7 @@ func (a *partitionAsker) answer(hash uint32, rest keys.Span, q *changes.Question
 	}
 	span := rest.Intersect(p.Span)
 	if out.More {
-		resume, version := r.GetResume(), fromWire(r.GetResumeVersion())
+		resume, version := r.GetResume(), wire.FromTimestamp(r.GetResumeVersion())
 		within := bytes.Equal(resume, rest.Start) && q.Head.Less(version)
 		if !span.Contains(resume) || !within && !reader.LeadsOn(rest, false, resume) {
 			return wrong("the node answered with a resume key that does not lead on: " +
@@ -145,7 +145,7 @@ func (a *partitionAsker) answer(hash uint32, rest keys.Span, q *changes.Question
 		out.Resume, out.ResumeVersion = placed(hash, keys.Span{Start: resume}).Start, version
 	}
 	for _, c := range out.Changes {
-		version := fromWire(c.GetVersion())
+		version := wire.FromTimestamp(c.GetVersion())
 		if !span.Contains(c.GetKey()) || version.LessEq(q.After) || out.Resolved.Less(version) {
 			return wrong("the node told of a change that it was not asked for, of the key " +
 				keys.Pretty(c.GetKey()))
@@ -155,13 +155,15 @@ func (a *partitionAsker) answer(hash uint32, rest keys.Span, q *changes.Question
 }
 
 // Final implements changes.Asker.
-func (a *partitionAsker) Final(err error) bool {
+func (a *Asker) Final(err error) bool {
 	var r *route.Error
 	if !errors.As(err, &r) {
 		return true
 	}
 	if r.Cause != nil {
-		return len(causes(r.Cause)) > 0 // and not that its time was over
+		// That its time was over may pass.
+		return errors.Is(r.Cause, route.ErrClosed) || errors.Is(r.Cause, route.ErrNoKeyspace) ||
+			errors.Is(r.Cause, route.ErrWrongCluster)
 	}
 	switch r.Code {
 	case kvpb.ErrorCode_TIMESTAMP_TOO_OLD, kvpb.ErrorCode_INVALID_ARGUMENT,
@@ -170,17 +172,4 @@ func (a *partitionAsker) Final(err error) bool {
 		return true
 	}
 	return false
-}
-
-// changesError says how a feed ended.
-func changesError(op, keyspace string, err error) error {
-	err = wrap(op, keyspace, nil, err)
-	var e *Error
-	if errors.As(err, &e) && errors.Is(err, ErrTimestampTooOld) && !e.Bound.IsZero() {
-		e.Message = "the changes since " + e.Timestamp.String() + " are not all kept any more, but " +
-			"those since " + e.Bound.String()
-		e.Advice = "read the keyspace as of a later moment and go on from there, and give it a GC " +
-			"window (--gc-window) that is longer than a consumer may be away"
-	}
-	return err
 }

@@ -1,4 +1,4 @@
-package kv
+package feed
 
 import (
 	"context"
@@ -9,18 +9,23 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
 )
+
+// errFinal is an error that does not pass.
+var errFinal = errors.New("the consumer was dropped")
 
 // recorder is a core that records positions as a test wants it.
 type recorder struct {
 	// refuse answers the attempts, by number; nil: each one is recorded. It may block.
 	refuse   func(ctx context.Context, attempt int) error
 	attempts int
-	recorded []Timestamp
+	recorded []hlc.Timestamp
 	failures int
 }
 
-func (r *recorder) set(ctx context.Context, at Timestamp) error {
+func (r *recorder) set(ctx context.Context, at hlc.Timestamp) error {
 	r.attempts++
 	if r.refuse != nil {
 		if err := r.refuse(ctx, r.attempts); err != nil {
@@ -39,12 +44,13 @@ func (r *recorder) set(ctx context.Context, at Timestamp) error {
 func (r *recorder) loop(t *testing.T, progress ...int64) (ending time.Duration, ended error) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	c := consume(ctx, r.set, func(error) { r.failures++ }, cancel)
+	c := Record(ctx, r.set, func(err error) bool { return errors.Is(err, errFinal) },
+		func(error) { r.failures++ }, cancel)
 	for i, at := range progress {
 		if i > 0 {
 			time.Sleep(time.Second) // virtual
 		}
-		c.took(Timestamp{Wall: at})
+		c.Took(hlc.Timestamp{Wall: at})
 		synctest.Wait()
 	}
 	if ctx.Err() != nil {
@@ -52,7 +58,7 @@ func (r *recorder) loop(t *testing.T, progress ...int64) (ending time.Duration, 
 	}
 	cancel(nil)
 	began := time.Now()
-	c.stop()
+	c.Stop()
 	return time.Since(began), ended
 }
 
@@ -126,9 +132,9 @@ func TestTheLastRecordIsTriedAgain(t *testing.T) {
 // An error that is final ends the feed.
 func TestAFinalErrorOfARecordEndsTheFeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &recorder{refuse: func(context.Context, int) error { return ErrTimestampTooOld }}
+		r := &recorder{refuse: func(context.Context, int) error { return errFinal }}
 		took, err := r.loop(t, 7, 8)
-		if !errors.Is(err, ErrTimestampTooOld) || r.attempts != 1 || took != 0 {
+		if !errors.Is(err, errFinal) || r.attempts != 1 || took != 0 {
 			t.Errorf("%v after %d attempts; the end took %v", err, r.attempts, took)
 		}
 	})
@@ -137,16 +143,16 @@ func TestAFinalErrorOfARecordEndsTheFeed(t *testing.T) {
 // Errors of a feed come from two goroutines. They are logged now and then.
 func TestErrorsOfAFeedAreLoggedNowAndThen(t *testing.T) {
 	var log strings.Builder
-	m, err := newFeedMetrics(nil, slog.New(slog.NewTextHandler(&log, nil)))
+	m, err := NewMetrics(nil, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	feed := m.begin("things", Timestamp{})
-	defer feed.end()
+	feed := m.Begin("things", hlc.Timestamp{})
+	defer feed.End()
 	var working sync.WaitGroup
 	for range 8 {
-		working.Go(func() { feed.failed(errors.New("no leader")) })
-		working.Go(func() { feed.notRecorded(errors.New("no core")) })
+		working.Go(func() { feed.Failed(errors.New("no leader")) })
+		working.Go(func() { feed.NotRecorded(errors.New("no core")) })
 	}
 	working.Wait()
 	if n := strings.Count(log.String(), "level=WARN"); n != 1 {

@@ -1,4 +1,4 @@
-package kv
+package load
 
 import (
 	"bytes"
@@ -33,13 +33,13 @@ const (
 // presplit splits the partitions that get much, and has them spread. What cannot be done is noted,
 // for the load does without.
 func (l *loader) presplit(ctx context.Context) error {
-	c := l.keyspace.client
-	bounded, cancel := c.conn.Bound(ctx)
+	c := l.cfg.Conn
+	bounded, cancel := c.Bound(ctx)
 	defer cancel()
-	listed, err := conn.Ask(bounded, c.conn, clusterpb.ClusterClient.ListNodes,
+	listed, err := conn.Ask(bounded, c, clusterpb.ClusterClient.ListNodes,
 		&clusterpb.ListNodesRequest{})
 	if err != nil {
-		return wrapAdmin("list nodes", "", err)
+		return c.Wrap("list nodes", "", err)
 	}
 	usable := map[uint64]bool{}
 	for _, n := range listed.GetNodes() {
@@ -47,7 +47,7 @@ func (l *loader) presplit(ctx context.Context) error {
 			usable[n.Id] = true
 		}
 	}
-	parts, err := c.conn.Sender.PartitionsOf(bounded, l.id, keys.Span{})
+	parts, err := c.Sender.PartitionsOf(bounded, l.cfg.ID, keys.Span{})
 	if err != nil {
 		return err
 	}
@@ -117,14 +117,14 @@ type asked struct {
 // split has partitions split at keys, those in the middle first, so that the parts split at the
 // same time.
 func (l *loader) split(ctx context.Context, boundaries [][]byte) error {
-	c := l.keyspace.client
+	c := l.cfg.Conn
 	total, left := len(boundaries), boundaries
 	moved := time.Now()
 	var why error
 	waiting := map[keys.PartitionID]asked{}
 	for {
-		table := c.conn.Sender.Table()
-		ks := table.KeyspaceByID(l.id)
+		table := c.Sender.Table()
+		ks := table.KeyspaceByID(l.cfg.ID)
 		if ks == nil {
 			return &route.Error{Cause: route.ErrNoKeyspace}
 		}
@@ -145,7 +145,7 @@ func (l *loader) split(ctx context.Context, boundaries [][]byte) error {
 			moved = time.Now()
 		}
 		l.loaded.Splits = total - len(left)
-		l.tell(LoadProgress{Stage: LoadSplitting, Done: uint64(l.loaded.Splits), Total: uint64(total)})
+		l.tell(Progress{Stage: Splitting, Done: uint64(l.loaded.Splits), Total: uint64(total)})
 		switch {
 		case len(left) == 0:
 			return nil
@@ -164,18 +164,18 @@ func (l *loader) split(ctx context.Context, boundaries [][]byte) error {
 			next = append(next, key)
 		}
 		if err := conn.InParallel(ctx, len(next), splitsAtOnce, func(ctx context.Context, i int) error {
-			_, err := conn.Ask(ctx, c.conn, clusterpb.ClusterClient.SplitPartition,
-				&clusterpb.SplitPartitionRequest{Keyspace: l.keyspace.name, Key: next[i]})
+			_, err := conn.Ask(ctx, c, clusterpb.ClusterClient.SplitPartition,
+				&clusterpb.SplitPartitionRequest{Keyspace: l.cfg.Keyspace, Key: next[i]})
 			if err != nil {
 				l.mu.Lock()
-				why = wrapAdmin("split a partition", l.keyspace.name, err)
+				why = c.Wrap("split a partition", l.cfg.Keyspace, err)
 				l.mu.Unlock()
 			}
 			return ctx.Err()
 		}); err != nil {
 			return err
 		}
-		if err := c.conn.Await(ctx, table, tablePause); err != nil {
+		if err := c.Await(ctx, table, tablePause); err != nil {
 			return err
 		}
 	}
@@ -188,7 +188,7 @@ func (l *loader) spread(ctx context.Context, usable map[uint64]bool) error {
 	if ks == nil {
 		return &route.Error{Cause: route.ErrNoKeyspace}
 	}
-	c, patience := l.keyspace.client, spreadPatience
+	c, patience := l.cfg.Conn, spreadPatience
 	if n := l.loaded.Bytes / spreadRate; n < uint64(spreadPatience/time.Second) {
 		patience = time.Duration(n+1) * time.Second
 	}
@@ -196,9 +196,9 @@ func (l *loader) spread(ctx context.Context, usable map[uint64]bool) error {
 	chosen := ks.Info.GetLeaders() != "" // it has been said which nodes lead
 	asked := false
 	for {
-		parts, err := c.conn.Partitions(ctx, l.keyspace.name)
+		parts, err := c.Partitions(ctx, l.cfg.Keyspace)
 		if err != nil {
-			return wrapAdmin("list partitions", l.keyspace.name, err)
+			return c.Wrap("list partitions", l.cfg.Keyspace, err)
 		}
 		want := leadersOf(parts, usable)
 		done := uint64(0)
@@ -207,14 +207,14 @@ func (l *loader) spread(ctx context.Context, usable map[uint64]bool) error {
 				done++
 			}
 		}
-		operators, err := conn.Ask(ctx, c.conn, clusterpb.ClusterClient.ListOperators,
+		operators, err := conn.Ask(ctx, c, clusterpb.ClusterClient.ListOperators,
 			&clusterpb.ListOperatorsRequest{})
 		if err != nil {
-			return wrapAdmin("list operators", "", err)
+			return c.Wrap("list operators", "", err)
 		}
 		moving := slices.ContainsFunc(operators.GetOperators(),
-			func(o *clusterpb.OperatorInfo) bool { return o.Keyspace == l.keyspace.name })
-		l.tell(LoadProgress{Stage: LoadSpreading, Done: done, Total: uint64(len(parts))})
+			func(o *clusterpb.OperatorInfo) bool { return o.Keyspace == l.cfg.Keyspace })
+		l.tell(Progress{Stage: Spreading, Done: done, Total: uint64(len(parts))})
 		switch {
 		case int(done) == len(parts) && !moving:
 			return nil
@@ -231,7 +231,7 @@ func (l *loader) spread(ctx context.Context, usable map[uint64]bool) error {
 				i int) error {
 				if to := want[parts[i].Partition.Id]; to != 0 && to != parts[i].LeaderNode {
 					// The load does without, if it is refused: an operator may be under way.
-					_, _ = conn.Ask(ctx, c.conn, clusterpb.ClusterClient.TransferLeader,
+					_, _ = conn.Ask(ctx, c, clusterpb.ClusterClient.TransferLeader,
 						&clusterpb.TransferLeaderRequest{Partition: parts[i].Partition.Id, ToNode: to})
 				}
 				return ctx.Err()
@@ -239,7 +239,7 @@ func (l *loader) spread(ctx context.Context, usable map[uint64]bool) error {
 				return err
 			}
 		}
-		if err := c.conn.Pause(ctx, 2*tablePause); err != nil {
+		if err := c.Pause(ctx, 2*tablePause); err != nil {
 			return err
 		}
 	}

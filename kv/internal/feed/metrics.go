@@ -1,15 +1,16 @@
-package kv
+package feed
 
 import (
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 )
 
-// feedMetrics are of the change feeds of a client.
-type feedMetrics struct {
+// Metrics are those of the change feeds of a client.
+type Metrics struct {
 	running           *metric.Gauge
 	changes, failures *metric.Counter
 	logger            *slog.Logger
@@ -19,16 +20,16 @@ type feedMetrics struct {
 	mu struct {
 		sync.Mutex
 		// feeds are those that run.
-		feeds map[*runningFeed]struct{}
+		feeds map[*Feed]struct{}
 	}
 }
 
 // failureLog is the least time between two messages about the errors of a feed.
 const failureLog = 10 * time.Second
 
-// newFeedMetrics makes the metrics and registers them, if r is not nil.
-func newFeedMetrics(r metric.Registry, logger *slog.Logger) (*feedMetrics, error) {
-	m := &feedMetrics{
+// NewMetrics makes the metrics and registers them, if r is not nil.
+func NewMetrics(r metric.Registry, logger *slog.Logger) (*Metrics, error) {
+	m := &Metrics{
 		running: metric.NewGauge("tidemark_client_feeds", "Change feeds that run.", nil),
 		changes: metric.NewCounter("tidemark_client_feed_changes_total",
 			"Changes that change feeds have handed on.", nil),
@@ -36,13 +37,13 @@ func newFeedMetrics(r metric.Registry, logger *slog.Logger) (*feedMetrics, error
 			"Questions of change feeds that failed and were asked again.", nil),
 		logger: logger, registry: r,
 	}
-	m.mu.feeds = make(map[*runningFeed]struct{})
+	m.mu.feeds = make(map[*Feed]struct{})
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []metric.Collector{m.running, m.changes, m.failures, (*feedLag)(m)} {
+	for _, c := range []metric.Collector{m.running, m.changes, m.failures, (*lag)(m)} {
 		if err := r.Register(c); err != nil {
-			m.unregister()
+			m.Unregister()
 			return nil, err
 		}
 		m.registered = append(m.registered, c)
@@ -50,7 +51,8 @@ func newFeedMetrics(r metric.Registry, logger *slog.Logger) (*feedMetrics, error
 	return m, nil
 }
 
-func (m *feedMetrics) unregister() {
+// Unregister takes the metrics back.
+func (m *Metrics) Unregister() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, c := range m.registered {
@@ -59,19 +61,19 @@ func (m *feedMetrics) unregister() {
 	m.registered = nil
 }
 
-// runningFeed is one feed. Its methods are called by the goroutine of its loop, and notRecorded by
-// the one that records its positions.
-type runningFeed struct {
-	of       *feedMetrics
+// Feed is one feed that runs. Its methods are called by the goroutine of its loop, and NotRecorded
+// by the goroutine that records its positions.
+type Feed struct {
+	of       *Metrics
 	keyspace string
-	// logged is when an error was logged, at its last progress. feedMetrics.mu guards them.
+	// logged is when an error was logged, at its last progress. Metrics.mu guards them.
 	logged time.Time
-	at     Timestamp
+	at     hlc.Timestamp
 }
 
-// begin counts a feed, until end.
-func (m *feedMetrics) begin(keyspace string, since Timestamp) *runningFeed {
-	f := &runningFeed{of: m, keyspace: keyspace, at: since}
+// Begin counts a feed, until End.
+func (m *Metrics) Begin(keyspace string, since hlc.Timestamp) *Feed {
+	f := &Feed{of: m, keyspace: keyspace, at: since}
 	m.running.Inc()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -79,32 +81,37 @@ func (m *feedMetrics) begin(keyspace string, since Timestamp) *runningFeed {
 	return f
 }
 
-func (f *runningFeed) end() {
+// End ends the count of the feed.
+func (f *Feed) End() {
 	f.of.running.Dec()
 	f.of.mu.Lock()
 	defer f.of.mu.Unlock()
 	delete(f.of.mu.feeds, f)
 }
 
-func (f *runningFeed) progress(at Timestamp) {
+// Progress notes that everything at or below a timestamp has come.
+func (f *Feed) Progress(at hlc.Timestamp) {
 	f.of.mu.Lock()
 	defer f.of.mu.Unlock()
 	f.at = at
 }
 
-// failed counts an error after which the feed goes on, and says so now and then.
-func (f *runningFeed) failed(err error) {
+// Changed counts a change that was handed on.
+func (f *Feed) Changed() { f.of.changes.Inc() }
+
+// Failed counts an error after which the feed goes on, and says so now and then.
+func (f *Feed) Failed(err error) {
 	f.of.failures.Inc()
 	f.warn("a change feed waits for a partition that could not be read", err)
 }
 
-// notRecorded says that the position of the feed's consumer could not be recorded.
-func (f *runningFeed) notRecorded(err error) {
+// NotRecorded says that the position of the feed's consumer could not be recorded.
+func (f *Feed) NotRecorded(err error) {
 	f.warn("the position of a change feed's consumer could not be recorded", err)
 }
 
 // warn logs an error, now and then.
-func (f *runningFeed) warn(message string, err error) {
+func (f *Feed) warn(message string, err error) {
 	f.of.mu.Lock()
 	now := time.Now()
 	says := now.Sub(f.logged) >= failureLog
@@ -117,19 +124,19 @@ func (f *runningFeed) warn(message string, err error) {
 	}
 }
 
-// feedLag is how far behind the client's clock the last progress of the feed is that is the
+// lag is how far behind the client's clock the last progress of the feed is that is the
 // furthest behind.
-type feedLag feedMetrics
+type lag Metrics
 
 // Describe implements metric.Collector.
-func (*feedLag) Describe() metric.Desc {
+func (*lag) Describe() metric.Desc {
 	return metric.Desc{Name: "tidemark_client_feed_lag_seconds", Gauge: true,
 		Help: "How far behind this machine's clock the last progress of a change feed is, at most; 0 " +
 			"if none runs."}
 }
 
 // Collect implements metric.Collector.
-func (l *feedLag) Collect(yield func(label string, value float64)) {
+func (l *lag) Collect(yield func(label string, value float64)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	most, now := time.Duration(0), time.Now().UnixNano()

@@ -1,0 +1,125 @@
+package feed
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+)
+
+// A feed with a name: where it begins is the position that is recorded for the name, and that moves
+// on as the feed does. A progress counts as taken when the loop asks for what comes after it.
+//
+// The position is recorded beside the loop, now and then, and when the loop ends: a core that
+// cannot be reached holds up no feed, and what is recorded is only ever too low. What ends the loop
+// does not end a record that is under way: its position may be the last one.
+
+// consumerEvery is the least time between two records of a position.
+const consumerEvery = 5 * time.Second
+
+const (
+	// recordTimeout bounds one record of a position.
+	recordTimeout = 5 * time.Second
+	// lastRecord is how long the end of a loop waits for its position to be recorded, over all
+	// attempts, and recordPause the time between two of them.
+	lastRecord  = 5 * time.Second
+	recordPause = 100 * time.Millisecond
+)
+
+// Recorder records the positions of a feed with a name.
+type Recorder struct {
+	// set records a position.
+	set    func(context.Context, hlc.Timestamp) error
+	failed func(error)
+	// final reports whether an error of set stays.
+	final func(error) bool
+	// taken has the last position that is not recorded yet.
+	taken chan hlc.Timestamp
+	ended chan struct{}
+	// cancel ends what is being recorded.
+	cancel context.CancelFunc
+}
+
+// Record begins to record positions with set, until Stop. loop is the context of the feed's loop.
+// failed is told of errors that may pass, and end is called with an error for which final holds:
+// the feed is to end then.
+func Record(loop context.Context, set func(context.Context, hlc.Timestamp) error,
+	final func(error) bool, failed, end func(error)) *Recorder {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(loop))
+	c := &Recorder{set: set, failed: failed, final: final, taken: make(chan hlc.Timestamp, 1),
+		ended: make(chan struct{}), cancel: cancel}
+	go func() { // until Stop
+		defer close(c.ended)
+		if err := c.run(ctx, loop); err != nil {
+			end(err)
+		}
+	}()
+	return c
+}
+
+// run records positions until Stop. Its error is final.
+func (c *Recorder) run(ctx, loop context.Context) error {
+	var left hlc.Timestamp // what could not be recorded
+	for at := range c.taken {
+		recorded, err := c.record(ctx, at)
+		if err != nil {
+			return err
+		}
+		if left = at; recorded {
+			left = hlc.Timestamp{}
+		}
+		pause(loop, consumerEvery)
+	}
+	for !left.IsZero() && ctx.Err() == nil {
+		recorded, err := c.record(ctx, left)
+		if recorded || err != nil {
+			return err
+		}
+		pause(ctx, recordPause)
+	}
+	return nil
+}
+
+// pause waits for a while, or until the context ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// Took has a position recorded, in place of one that is not yet.
+func (c *Recorder) Took(at hlc.Timestamp) {
+	select {
+	case <-c.taken:
+	default:
+	}
+	c.taken <- at // which has room: only this goroutine puts something there
+}
+
+// record records a position; false: it has to be tried again. Its error is final.
+func (c *Recorder) record(ctx context.Context, at hlc.Timestamp) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
+	err := c.set(ctx, at)
+	switch {
+	case err == nil:
+		return true, nil
+	case c.final(err):
+		return false, err
+	}
+	c.failed(err)
+	return false, nil
+}
+
+// Stop records the last position, and returns when nothing is recorded any more. The context of the
+// loop has ended.
+func (c *Recorder) Stop() {
+	late := time.AfterFunc(lastRecord, c.cancel)
+	defer late.Stop()
+	close(c.taken)
+	<-c.ended
+	c.cancel()
+}
