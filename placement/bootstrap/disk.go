@@ -127,7 +127,7 @@ func decodeState(data []byte) (*bootstrappb.State, error) {
 		return nil, fmt.Errorf("%w: its sum is wrong", ErrState)
 	}
 	s := &bootstrappb.State{}
-	if err := proto.Unmarshal(data[head : len(data)-4], s); err != nil {
+	if err := proto.Unmarshal(data[head:len(data)-4], s); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrState, err)
 	}
 	if s.Server == 0 || (s.Founded && s.Accepted == nil) {

@@ -38,9 +38,10 @@
 //
 // # Locks
 //
-// A room with a lock owns what the lock guards. The lock of the scheduler comes before that of
-// reports.Reports, which is a leaf, as the locks of all rooms are. The turn of meta.Records comes
-// before all of them, and is the only one that is held over a write of the store.
+// docs/locks.md has the order of all locks of a server. A room with a lock owns what the lock
+// guards. The lock of the scheduler comes before that of reports.Reports, which is a leaf, as the
+// locks of all rooms are. The turn of meta.Records comes before all of them, and is the only one
+// that is held over a write of the store.
 //
 // # What is stored and what is not
 //

@@ -128,14 +128,15 @@
 //
 // # Locks
 //
-// Keeper.noting is held while leases are looked at and what is due is proposed: Lessor.mu and
-// Executor.mu are taken under it. All other locks are leaves, under which no lock is taken and
-// nothing is called: that of the Database, Executor.mu and that of its budget, Index.mu, that of
-// the renewals that wait, Compactor.mu, Lessor.mu, the ledger of package space, and the memories
-// that readers are given. The locks of the hub are its own, and Apply never waits for a watcher's.
-// None is held over I/O or a call to the group but Keeper.noting, over Propose, which does not
-// block. What only Apply and Install touch (the session table, and the database's writing side)
-// needs no lock, because the group calls these one at a time.
+// docs/locks.md has the order of all locks of a server. Keeper.noting is held while leases are
+// looked at and what is due is proposed: Lessor.mu and Executor.mu are taken under it. All other
+// locks are leaves, under which no lock is taken and nothing is called: that of the Database,
+// Executor.mu and that of its budget, Index.mu, that of the renewals that wait, Compactor.mu,
+// Lessor.mu, the ledger of package space, and the memories that readers are given. The locks of the
+// hub are its own, and Apply never waits for a watcher's. None is held over I/O or a call to the
+// group but Keeper.noting, over Propose, which does not block. What only Apply and Install touch
+// (the session table, and the database's writing side) needs no lock, because the group calls these
+// one at a time.
 //
 // What an entry has changed becomes visible in this order (Store.publish): leases, revision and the
 // other values, the applied index, who serves, the size, events, and last the outcomes of commands

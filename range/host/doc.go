@@ -22,8 +22,8 @@
 // log are tasks in the group's apply queue, which at most one apply worker runs at a time, in
 // order; a follower's entries wait there for a few milliseconds (apply_delay.go).
 //
-// Lock order: Host.mu, then Group.inbox.mu, then shard.mu, then applyPool.mu, then taskQueue.mu. No
-// lock is held over I/O, a callback or a send.
+// Lock order (docs/locks.md has that of the whole server): Host.mu, then Group.inbox.mu, then
+// shard.mu, then applyPool.mu, then taskQueue.mu. No lock is held over I/O, a callback or a send.
 //
 // # Failure
 //

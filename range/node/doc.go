@@ -23,9 +23,9 @@
 // heartbeats, elections, leader preference, health, garbage collection and flushing; all end with
 // Close.
 //
-// Locks: those of leaders, elections, reports, collector, reconciler and of the registry's writers
-// are leaves: nothing is called with one of them held. The hooks on the host's workers (machine.go)
-// take them for a few instructions.
+// Locks (docs/locks.md): those of leaders, elections, reports, collector, reconciler and of the
+// registry's writers are leaves: nothing is called with one of them held. The hooks on the host's
+// workers (machine.go) take them for a few instructions.
 //
 // # Imports
 //

@@ -26,5 +26,5 @@
 // Layout of the log database: 'g', the group id (8 bytes, big endian), a kind byte, and for entries
 // the index (8 bytes, big endian). See keys.go.
 //
-// Lock order: Log.mu before Group.mu; neither is held over I/O.
+// Lock order (docs/locks.md): Log.mu before Group.mu; neither is held over I/O.
 package raftlog

@@ -89,7 +89,7 @@
 //
 // # Locks
 //
-// In this order:
+// In this order (docs/locks.md has that of the whole server):
 //
 //  1. Replica.applying is held while entries are applied, or a snapshot is installed; with it
 //     held, that of a right neighbour which is consumed may be taken, and so on to the right.
