@@ -14,7 +14,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
-	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
@@ -85,47 +84,6 @@ var unaryEcho = grpc.ServiceDesc{ServiceName: "test.Echo",
 			}
 			return echo(r), nil
 		}}}}
-
-// BenchmarkPeer measures one-way messages between two hosts: each operation is a Send of one append
-// with one entry of 256 bytes, answered by a Send of one message, as between leader and follower.
-func BenchmarkPeer(b *testing.B) {
-	for _, callers := range []int{1, 8, 64} {
-		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
-			h := newHosts(b, network{}, 2)
-			answers := make([]chan struct{}, callers)
-			for i := range answers {
-				answers[i] = make(chan struct{}, 1)
-			}
-			h[1].handle = func(_ uint64, batch *peerpb.MessageBatch) {
-				replies := make([]*peerpb.RaftMessage, len(batch.Messages))
-				for i, m := range batch.Messages {
-					replies[i] = &peerpb.RaftMessage{Group: m.Group, Type: 4, Term: 5, Index: m.Index}
-				}
-				h[1].transport.Send(1, ClassConsensus, replies)
-			}
-			h[0].handle = func(_ uint64, batch *peerpb.MessageBatch) {
-				for _, m := range batch.Messages {
-					answers[m.Group] <- struct{}{}
-				}
-			}
-			entry := &peerpb.Entry{Term: 5, Index: 77, Data: make([]byte, 300)}
-			var group sync.WaitGroup
-			start, cpu := time.Now(), cpuTime()
-			for i := range callers {
-				group.Go(func() {
-					for range b.N/callers + 1 {
-						h[0].transport.Send(2, ClassConsensus, []*peerpb.RaftMessage{{
-							Group: uint64(i), Type: 3, Term: 5, Index: 76,
-							Entries: []*peerpb.Entry{entry}}})
-						<-answers[i]
-					}
-				})
-			}
-			group.Wait()
-			report(b, start, cpu)
-		})
-	}
-}
 
 // BenchmarkDecode measures what a server does with the bytes of a message: of a small get, and of a
 // large transaction.

@@ -156,18 +156,6 @@ func TestQuietConnectionLives(t *testing.T) {
 		d.Close()
 		<-ended
 	})
-	synctest.Test(t, func(t *testing.T) {
-		hosts := newHosts(t, network{mem: memnet.New()}, 2)
-		var unreachable atomic.Int64
-		hosts[0].unreachable = func(uint64) { unreachable.Add(1) }
-		for range 600 {
-			hosts[0].transport.Ping(2, ping(1), nil)
-			time.Sleep(100 * time.Millisecond)
-		}
-		if n := unreachable.Load(); n != 0 {
-			t.Fatalf("unreachable %d times", n)
-		}
-	})
 }
 
 // A server that accepts connections and says nothing does not keep a call for longer than its

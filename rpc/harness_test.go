@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
@@ -16,6 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
+	"github.com/tidemarkdb/tidemark/rpc/peer"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -165,4 +167,20 @@ func counterValue(t testing.TB, c metric.Collector) (sum float64) {
 func helloOfClient(h *kvpb.Hello) ([]byte, error) {
 	b, err := (&kvpb.BatchRequest{Hello: h}).MarshalVT()
 	return append([]byte{wire.HelloClient}, b...), err
+}
+
+// await waits for a condition.
+func await(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("in vain: ", what)
+		}
+	}
+}
+
+const testCluster = 0xc1
+
+func (n network) servePeers(t testing.TB, addr string, transport *peer.Transport) (string, func()) {
+	return n.serve(t, addr, func(s *Server) { s.ServePeers(transport) })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"net"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // guarded is a server that has peers, with a policy.
@@ -153,7 +155,7 @@ func TestWhoIsAServer(t *testing.T) {
 				_, err = snapshot.CloseAndRecv()
 			}
 			check("a snapshot", err, codes.NotFound)
-			raw, err := d.Open(t.Context(), g.addr, peerIdentity{"data", 7, 1, 2}.hello())
+			raw, err := d.Open(t.Context(), g.addr, helloOfPeer(7, 1, 2, "data"))
 			if err == nil {
 				err = raw.AwaitAccepted()
 				raw.Close()
@@ -186,4 +188,13 @@ func TestOwnCertificateIsAServers(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "would not be taken for a server's") {
 		t.Error(err)
 	}
+}
+
+// helloOfPeer is what a peer's connection begins with.
+func helloOfPeer(cluster, from, to uint64, realm string) []byte {
+	b := []byte{wire.HelloPeer}
+	for _, number := range []uint64{cluster, from, to} {
+		b = binary.LittleEndian.AppendUint64(b, number)
+	}
+	return append(b, realm...)
 }

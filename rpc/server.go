@@ -19,6 +19,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/limit"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
+	"github.com/tidemarkdb/tidemark/rpc/peer"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
@@ -81,7 +82,7 @@ type Server struct {
 		sync.Mutex
 		stopped bool
 		clients *BatchServer
-		realms  map[string]*PeerTransport
+		realms  map[string]*peer.Transport
 		conns   map[*transport.Conn]struct{}
 	}
 }
@@ -95,7 +96,7 @@ var errServerStops = status.Error(codes.Unavailable, "this server is closing")
 func NewServer(c ServerConfig) *Server {
 	s := &Server{peers: c.Peers, pace: c.Pace}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.mu.realms = make(map[string]*PeerTransport)
+	s.mu.realms = make(map[string]*peer.Transport)
 	s.mu.conns = make(map[*transport.Conn]struct{})
 	var secret transport.Secret
 	if c.Peers != nil {
@@ -129,7 +130,7 @@ func NewServer(c ServerConfig) *Server {
 	options := append(serverOptions(doors), grpc.MaxConcurrentStreams(c.MaxStreams),
 		grpc.ChainStreamInterceptor(s.in.CountStream))
 	s.grpc = grpc.NewServer(append(options, c.Peers.ServerOptions(s.metrics.refused)...)...)
-	peerpb.RegisterPeerServer(s, newSnapshotServer(s.realm))
+	peerpb.RegisterPeerServer(s, peer.NewSnapshotServer(s.realm))
 	return s
 }
 
@@ -147,14 +148,14 @@ func (s *Server) ServeClients(b *BatchServer) {
 }
 
 // ServePeers serves the peers of the transport's realm. It may be called while the server serves.
-func (s *Server) ServePeers(t *PeerTransport) {
+func (s *Server) ServePeers(t *peer.Transport) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.realms[t.realm()] = t
+	s.mu.realms[t.Realm()] = t
 }
 
 // realm gives the transport of a realm; nil if there is none.
-func (s *Server) realm(name string) *PeerTransport {
+func (s *Server) realm(name string) *peer.Transport {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.realms[name]
@@ -245,7 +246,7 @@ func (s *Server) serve(c *transport.Conn, hello []byte) {
 		if !s.peers.AcceptsAll() {
 			limit.Exempt(c.Raw())
 		}
-		servePeer(c, hello[1:], s.realm, limit.ThrottleOf(c.Raw()).Use)
+		peer.Serve(c, hello[1:], s.realm, limit.ThrottleOf(c.Raw()).Use)
 	default:
 		c.Refuse(status.Errorf(codes.Unimplemented, "this server knows no connection of kind %q", kind))
 	}

@@ -110,8 +110,8 @@ func (a *app) confirmRecovery(
 		plural(int(last.Waiting), "partition"))}
 }
 
-// silenceTakes is how long a node that was switched off counts as alive at most: its lease, and what
-// it takes to notice that.
+// silenceTakes is how long a node that was switched off counts as alive at most: its lease, and
+// what it takes to notice that.
 const silenceTakes = 15 * time.Second
 
 // awaitSilence waits until no lost node counts as alive any more. One that goes on doing so is left

@@ -19,15 +19,15 @@ import (
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/metric/prom"
+	"github.com/tidemarkdb/tidemark/rpc/peer"
 )
 
 // corePart is a server's membership of the consistent core.
 type corePart struct {
 	databases *datadir.Databases
 	host      *host.Host
-	transport *rpc.PeerTransport
+	transport *peer.Transport
 	store     *store.Store
 	server    *server.Server
 	// coordination is the second store of the core's members.
@@ -101,7 +101,7 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 	}
 	s.members.Begin(p.store, p.coordination.Store, m.Known)
 	resolve := s.members.Resolve
-	p.transport = rpc.NewPeerTransport(rpc.PeerConfig{
+	p.transport = peer.NewTransport(peer.Config{
 		Realm: realmCore, Self: uint64(self),
 		Cluster: func() uint64 { return m.Cluster },
 		Resolve: resolve, Dialer: s.dialer, Handler: p.host,

@@ -16,9 +16,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/node"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/route"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/metric/prom"
+	"github.com/tidemarkdb/tidemark/rpc/peer"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -34,7 +34,7 @@ type nodePart struct {
 	cache     *pebble.Cache
 	node      *node.Node
 	pusher    *txn.PushSender
-	transport *rpc.PeerTransport
+	transport *peer.Transport
 	// alarms are nil if timers come from outside.
 	alarms *alarm.Alarms
 }
@@ -112,7 +112,7 @@ func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 		p.cache.Unref()
 		return nil, s.damaged(datadir.Node, errors.Join(err, p.databases.Close()))
 	}
-	p.transport = rpc.NewPeerTransport(rpc.PeerConfig{
+	p.transport = peer.NewTransport(peer.Config{
 		Realm: realmData, Self: id, Cluster: func() uint64 { return cluster },
 		Resolve: p.node.Resolve, Dialer: s.dialer,
 		Handler: p.node.Handler(), Logger: s.config.Logger, Registry: prom.Registry(registerer),

@@ -2,7 +2,7 @@ package embedded
 
 import (
 	"github.com/tidemarkdb/tidemark/range/host"
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/peer"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
@@ -24,21 +24,21 @@ type PeerLink struct {
 	Realm   string
 	Host    uint64
 	Address string
-	Class   rpc.Class
+	Class   peer.Class
 }
 
 // filtered puts the filter before a transport. Without one nothing is put anywhere.
-func (c *ServerConfig) filtered(realm string, t *rpc.PeerTransport,
+func (c *ServerConfig) filtered(realm string, t *peer.Transport,
 	resolve func(uint64) (string, bool)) host.Transport {
 	if c.PeerFilter == nil {
 		return t
 	}
-	return &filteredTransport{PeerTransport: t, realm: realm, resolve: resolve,
+	return &filteredTransport{Transport: t, realm: realm, resolve: resolve,
 		filter: c.PeerFilter}
 }
 
 type filteredTransport struct {
-	*rpc.PeerTransport
+	*peer.Transport
 	realm   string
 	resolve func(uint64) (string, bool)
 	filter  PeerFilter
@@ -47,16 +47,16 @@ type filteredTransport struct {
 // Ping implements host.Transport.
 func (f *filteredTransport) Ping(to uint64, p *peerpb.HostPing, beside []*peerpb.RaftMessage) {
 	if len(beside) > 0 {
-		f.Send(to, rpc.ClassControl, beside)
+		f.Send(to, peer.ClassControl, beside)
 	}
-	f.PeerTransport.Ping(to, p, nil)
+	f.Transport.Ping(to, p, nil)
 }
 
 // Send implements host.Transport.
-func (f *filteredTransport) Send(to uint64, class rpc.Class, messages []*peerpb.RaftMessage) {
+func (f *filteredTransport) Send(to uint64, class peer.Class, messages []*peerpb.RaftMessage) {
 	address, _ := f.resolve(to)
 	f.filter(PeerLink{Realm: f.realm, Host: to, Address: address, Class: class}, messages,
 		func(m []*peerpb.RaftMessage) {
-			f.PeerTransport.Send(to, class, m)
+			f.Transport.Send(to, class, m)
 		})
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
@@ -304,8 +305,8 @@ func (o *outsider) SubscribeTo(ctx context.Context, _ []uint32, _ <-chan []uint3
 }
 
 func TestClusterServiceAnywhere(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
-		_, stop := c.register(client, 1, "")
+	inBubble(t, func(t *testing.T, c *core, coreClient *coreclient.Client) {
+		_, stop := c.register(coreClient, 1, "")
 		defer stop()
 		out := &outsider{changed: make(chan struct{}, 1), picture: newPicture()}
 		l, err := c.network.Listen("node1:1")
@@ -338,7 +339,7 @@ func TestClusterServiceAnywhere(t *testing.T) {
 				t.Fatalf("through %s: %v", address, err)
 			}
 			c.await("active", func() bool {
-				return keyspaceOf(t, client, name).Keyspace.State == clusterpb.KeyspaceState_ACTIVE
+				return keyspaceOf(t, coreClient, name).Keyspace.State == clusterpb.KeyspaceState_ACTIVE
 			})
 			stream, err := api.ListPartitions(t.Context(),
 				&clusterpb.ListPartitionsRequest{Keyspace: name})
@@ -386,7 +387,7 @@ func TestClusterServiceAnywhere(t *testing.T) {
 		time.AfterFunc(time.Second, func() {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
-			_ = client.Watch(ctx, 0, out.picture.take)
+			_ = coreClient.Watch(ctx, 0, out.picture.take)
 			out.changed <- struct{}{}
 		})
 		u, err := watch("ks1")

@@ -17,6 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/client"
+	"github.com/tidemarkdb/tidemark/rpc/peer"
 )
 
 // BenchmarkReplicate measures what a replicated entry costs the three hosts together, over gRPC on
@@ -75,7 +76,7 @@ func benchmarkReplicate(b *testing.B, groups, inflight, size int) {
 		}
 		hosts[id] = h
 		dialer := client.NewDialer(client.DialerConfig{})
-		t := rpc.NewPeerTransport(rpc.PeerConfig{Realm: "bench", Self: id,
+		t := peer.NewTransport(peer.Config{Realm: "bench", Self: id,
 			Cluster: func() uint64 { return 1 },
 			Resolve: func(h uint64) (string, bool) {
 				return addrs[h],

@@ -21,7 +21,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/peer"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
@@ -206,7 +206,7 @@ func (m *machine) discards() int {
 type network struct {
 	t        *testing.T
 	mu       sync.Mutex
-	handlers map[uint64]rpc.PeerHandler
+	handlers map[uint64]peer.Handler
 	cut      map[[2]uint64]bool
 	links    map[[2]uint64]chan *peerpb.MessageBatch
 	done     chan struct{}
@@ -254,17 +254,17 @@ func (n *network) endless(b *peerpb.MessageBatch) bool {
 }
 
 func newNetwork(t *testing.T) *network {
-	return &network{t: t, handlers: map[uint64]rpc.PeerHandler{}, cut: map[[2]uint64]bool{},
+	return &network{t: t, handlers: map[uint64]peer.Handler{}, cut: map[[2]uint64]bool{},
 		links: map[[2]uint64]chan *peerpb.MessageBatch{}, done: make(chan struct{})}
 }
 
-func (n *network) attach(id uint64, h rpc.PeerHandler) {
+func (n *network) attach(id uint64, h peer.Handler) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.handlers[id] = h
 }
 
-func (n *network) target(from, to uint64) rpc.PeerHandler {
+func (n *network) target(from, to uint64) peer.Handler {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.cut[[2]uint64{from, to}] {
@@ -339,7 +339,7 @@ type port struct {
 	self uint64
 }
 
-func (p port) Send(to uint64, _ rpc.Class, messages []*peerpb.RaftMessage) {
+func (p port) Send(to uint64, _ peer.Class, messages []*peerpb.RaftMessage) {
 	p.net.send(p.self, to, &peerpb.MessageBatch{Messages: messages})
 }
 

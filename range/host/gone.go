@@ -52,7 +52,7 @@ func (p *peers) newlyGone(now int64, tick time.Duration) (gone []uint64) {
 }
 
 // backLocked notes that something was heard of a host, or that it is forgotten.
-func (p *peers) backLocked(x *peer) {
+func (p *peers) backLocked(x *hostState) {
 	x.refused = false
 	if x.gone {
 		x.gone = false

@@ -21,7 +21,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/host/closing"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/peer"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
@@ -40,8 +40,8 @@ var (
 // Transport carries messages to other hosts. Send and Ping never block and may lose what they are
 // given.
 type Transport interface {
-	Send(host uint64, class rpc.Class, messages []*peerpb.RaftMessage)
-	// Ping sends a ping, together with messages of rpc.ClassControl; there may be none.
+	Send(host uint64, class peer.Class, messages []*peerpb.RaftMessage)
+	// Ping sends a ping, together with messages of peer.ClassControl; there may be none.
 	Ping(host uint64, ping *peerpb.HostPing, beside []*peerpb.RaftMessage)
 	SendSnapshot(ctx context.Context, host uint64, header *peerpb.SnapshotHeader,
 		write func(io.Writer) error) error

@@ -21,7 +21,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/peer"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
@@ -331,7 +331,7 @@ func (c *cluster) anyLeader(id keys.PartitionID) (*node, uint64) {
 // nowhere is a transport that loses everything.
 type nowhere struct{}
 
-func (nowhere) Send(uint64, rpc.Class, []*peerpb.RaftMessage)        {}
+func (nowhere) Send(uint64, peer.Class, []*peerpb.RaftMessage)       {}
 func (nowhere) Ping(uint64, *peerpb.HostPing, []*peerpb.RaftMessage) {}
 func (nowhere) SendSnapshot(context.Context, uint64, *peerpb.SnapshotHeader,
 	func(io.Writer) error) error {

@@ -4,7 +4,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/tidemarkdb/tidemark/range/raftlog"
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/peer"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
@@ -58,7 +58,7 @@ func (c *sends) add(g *Group, m *peerpb.RaftMessage) {
 
 func (c *sends) flush(h *Host) {
 	for host, messages := range c.consensus {
-		h.transport.Send(host, rpc.ClassConsensus, messages)
+		h.transport.Send(host, peer.ClassConsensus, messages)
 	}
 	for host, messages := range c.control {
 		h.sendControl(host, messages)

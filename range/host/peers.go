@@ -15,14 +15,14 @@ import (
 // peers are the hosts that share a group with this one.
 type peers struct {
 	mu    sync.Mutex
-	hosts map[uint64]*peer
+	hosts map[uint64]*hostState
 	// withoutRoom counts those whose disk is below its reserve, for readers without the lock.
 	withoutRoom atomic.Int32
 	// gone counts those whose process is gone, for readers without the lock.
 	gone atomic.Int32
 }
 
-type peer struct {
+type hostState struct {
 	groups      int
 	lastHeard   int64 // monotonic; when it was added, if nothing was heard yet
 	pinged      int64 // monotonic; when it was with other messages, 0: not yet
@@ -41,14 +41,14 @@ type peer struct {
 	reported int64
 }
 
-func (p *peers) init() { p.hosts = make(map[uint64]*peer) }
+func (p *peers) init() { p.hosts = make(map[uint64]*hostState) }
 
 func (p *peers) add(host uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	x := p.hosts[host]
 	if x == nil {
-		x = &peer{}
+		x = &hostState{}
 		p.hosts[host] = x
 	}
 	x.groups++

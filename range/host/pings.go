@@ -3,7 +3,7 @@ package host
 import (
 	"time"
 
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/peer"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
@@ -43,10 +43,10 @@ func (h *Host) sleepTogether(host uint64) bool {
 	return h.leading.Tells(host) || h.following.Owes(host)
 }
 
-// sendControl sends messages of rpc.ClassControl, with a ping if it is about time for one.
+// sendControl sends messages of peer.ClassControl, with a ping if it is about time for one.
 func (h *Host) sendControl(host uint64, messages []*peerpb.RaftMessage) {
 	if h.sleepTogether(host) || !h.peers.pingBeside(host, h.now(), int64(h.config.Tick)*3/4) {
-		h.transport.Send(host, rpc.ClassControl, messages)
+		h.transport.Send(host, peer.ClassControl, messages)
 		return
 	}
 	h.ping(host, h.round.Load(), messages)

@@ -20,9 +20,9 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/peer"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
@@ -33,7 +33,7 @@ const testCluster = 0xc1
 // network delivers messages between the nodes of one test.
 type network struct {
 	mu       sync.Mutex
-	handlers map[uint64]rpc.PeerHandler
+	handlers map[uint64]peer.Handler
 	links    map[[2]uint64]*link
 	cut      map[uint64]bool
 	// lost, if not nil, says which messages do not arrive.
@@ -46,11 +46,11 @@ type network struct {
 type link struct{ queue chan *peerpb.MessageBatch }
 
 func newNetwork() *network {
-	return &network{handlers: make(map[uint64]rpc.PeerHandler), links: make(map[[2]uint64]*link),
+	return &network{handlers: make(map[uint64]peer.Handler), links: make(map[[2]uint64]*link),
 		cut: make(map[uint64]bool)}
 }
 
-func (n *network) attach(id uint64, h rpc.PeerHandler) {
+func (n *network) attach(id uint64, h peer.Handler) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if h == nil {
@@ -69,7 +69,7 @@ func (n *network) setCut(id uint64, cut bool) bool {
 	return was
 }
 
-func (n *network) handler(from, to uint64) rpc.PeerHandler {
+func (n *network) handler(from, to uint64) peer.Handler {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.cut[from] || n.cut[to] {
@@ -145,7 +145,7 @@ type transport struct {
 	self    uint64
 }
 
-func (t transport) Send(host uint64, _ rpc.Class, messages []*peerpb.RaftMessage) {
+func (t transport) Send(host uint64, _ peer.Class, messages []*peerpb.RaftMessage) {
 	t.network.send(t.self, host, &peerpb.MessageBatch{Messages: messages})
 }
 

@@ -27,8 +27,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/config"
 	replicametrics "github.com/tidemarkdb/tidemark/range/replica/metrics"
 	"github.com/tidemarkdb/tidemark/range/replica/spans"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/peer"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -208,7 +208,7 @@ func (n *Node) stateSpans(id keys.PartitionID) []keys.Span {
 const followersApplyAfter = 5 * time.Millisecond
 
 // Handler takes what the peer transport receives.
-func (n *Node) Handler() rpc.PeerHandler { return fence{n.host, n} }
+func (n *Node) Handler() peer.Handler { return fence{n.host, n} }
 
 // Host is the node's Raft host, for its debugging.
 func (n *Node) Host() *host.Host { return n.host }

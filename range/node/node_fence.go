@@ -6,15 +6,15 @@ import (
 	"io"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/peer"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
 // fence keeps nodes out that are GONE: those of a former majority that come back together could
 // otherwise go on with replicas that are here and have not heard yet that they are out.
 type fence struct {
-	rpc.PeerHandler
+	peer.Handler
 	node *Node
 }
 
@@ -23,18 +23,18 @@ func (f fence) gone(node uint64) bool {
 	return n.GetStatus() == clusterpb.NodeStatus_NODE_GONE
 }
 
-// HandleMessages implements rpc.PeerHandler.
+// HandleMessages implements peer.Handler.
 func (f fence) HandleMessages(from uint64, b *peerpb.MessageBatch) {
 	if !f.gone(from) {
-		f.PeerHandler.HandleMessages(from, b)
+		f.Handler.HandleMessages(from, b)
 	}
 }
 
-// HandleSnapshot implements rpc.PeerHandler.
+// HandleSnapshot implements peer.Handler.
 func (f fence) HandleSnapshot(ctx context.Context, from uint64, h *peerpb.SnapshotHeader,
 	r io.Reader) error {
 	if f.gone(from) {
 		return fmt.Errorf("node %d is gone for good, and is refused", from)
 	}
-	return f.PeerHandler.HandleSnapshot(ctx, from, h, r)
+	return f.Handler.HandleSnapshot(ctx, from, h, r)
 }

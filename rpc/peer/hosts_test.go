@@ -1,4 +1,4 @@
-package rpc
+package peer
 
 import (
 	"context"
@@ -10,13 +10,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-const testCluster = 0xc1
-
 // peerHost is a host of a test, with one transport. Its fields may be set before anything is sent.
 type peerHost struct {
 	id        uint64
 	addr      string
-	transport *PeerTransport
+	transport *Transport
 	stop      func()
 
 	handle      func(from uint64, b *peerpb.MessageBatch)
@@ -49,7 +47,7 @@ func (h *peerHost) HandleSnapshot(ctx context.Context, from uint64, header *peer
 }
 
 // newHosts starts hosts 1 to n, which know one another.
-func newHosts(t testing.TB, n network, count int, change ...func(*PeerConfig)) []*peerHost {
+func newHosts(t testing.TB, n network, count int, change ...func(*Config)) []*peerHost {
 	t.Helper()
 	hosts := make([]*peerHost, count)
 	var mu sync.Mutex
@@ -57,7 +55,7 @@ func newHosts(t testing.TB, n network, count int, change ...func(*PeerConfig)) [
 	for i := range hosts {
 		h := &peerHost{id: uint64(i + 1)}
 		hosts[i] = h
-		c := PeerConfig{
+		c := Config{
 			Realm: "node", Self: h.id,
 			Cluster: func() uint64 { return testCluster },
 			Resolve: func(host uint64) (string, bool) {
@@ -72,12 +70,10 @@ func newHosts(t testing.TB, n network, count int, change ...func(*PeerConfig)) [
 		for _, f := range change {
 			f(&c)
 		}
-		h.transport = NewPeerTransport(c)
+		h.transport = NewTransport(c)
 		t.Cleanup(h.transport.Close)
 		var addr string
-		addr, h.stop = n.serve(t, fmt.Sprintf("h%d:1", h.id), func(s *Server) {
-			s.ServePeers(h.transport)
-		})
+		addr, h.stop = n.servePeers(t, fmt.Sprintf("h%d:1", h.id), h.transport)
 		mu.Lock()
 		addrs[h.id] = addr
 		h.addr = addr

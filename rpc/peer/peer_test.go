@@ -1,4 +1,4 @@
-package rpc
+package peer
 
 import (
 	"fmt"
@@ -99,9 +99,7 @@ func TestPeerReconnects(t *testing.T) {
 		if r := unreachable.Load(); r < 10 || r > 120 {
 			t.Fatalf("reported %d times in a minute", r)
 		}
-		n.serve(t, "h2:1", func(s *Server) {
-			s.ServePeers(hosts[1].transport)
-		})
+		n.servePeers(t, "h2:1", hosts[1].transport)
 		got.Store(0)
 		start := time.Now()
 		for got.Load() == 0 {
@@ -119,7 +117,7 @@ func TestPeerReconnects(t *testing.T) {
 func TestPeerQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
-		hosts := newHosts(t, n, 2, func(c *PeerConfig) { c.MaxQueueBytes = 1 << 20 })
+		hosts := newHosts(t, n, 2, func(c *Config) { c.MaxQueueBytes = 1 << 20 })
 		var got, unreachable atomic.Int64
 		hosts[1].handle = func(_ uint64, b *peerpb.MessageBatch) { got.Add(int64(len(b.Messages))) }
 		hosts[0].unreachable = func(uint64) { unreachable.Add(1) }
@@ -165,7 +163,7 @@ func TestPeerUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
 		var cluster atomic.Uint64
-		hosts := newHosts(t, n, 2, func(c *PeerConfig) { c.Cluster = cluster.Load })
+		hosts := newHosts(t, n, 2, func(c *Config) { c.Cluster = cluster.Load })
 		var got, unreachable atomic.Int64
 		hosts[1].handle = func(uint64, *peerpb.MessageBatch) { got.Add(1) }
 		hosts[0].unreachable = func(uint64) { unreachable.Add(1) }
@@ -293,7 +291,7 @@ func TestPeerBoundsStreams(t *testing.T) {
 	hosts := newHosts(t, n, 1)
 	hosts[0].transport.mu.incoming = maxIncoming // as if so many were open
 	conn, err := n.dialer(t, "x").Open(t.Context(), hosts[0].addr,
-		peerIdentity{"node", testCluster, 2, 1}.hello())
+		identity{"node", testCluster, 2, 1}.hello())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +307,7 @@ func TestSlowPeersLeaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most, size = 2 << 20, 50 << 10
 		n := network{mem: memnet.New()}
-		hosts := newHosts(t, n, 6, func(c *PeerConfig) { c.MaxQueuesBytes = most })
+		hosts := newHosts(t, n, 6, func(c *Config) { c.MaxQueuesBytes = most })
 		for _, h := range hosts[1:] {
 			n.mem.Cut("h1", fmt.Sprintf("h%d", h.id), memnet.Stall)
 		}
@@ -357,7 +355,7 @@ func TestPeerQueuesTogetherAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 2 << 20
 		n := network{mem: memnet.New()}
-		hosts := newHosts(t, n, 5, func(c *PeerConfig) { c.MaxQueuesBytes = most })
+		hosts := newHosts(t, n, 5, func(c *Config) { c.MaxQueuesBytes = most })
 		var got atomic.Int64
 		for _, h := range hosts[1:] {
 			h.handle = func(_ uint64, b *peerpb.MessageBatch) { got.Add(int64(len(b.Messages))) }

@@ -1,9 +1,9 @@
-package rpc
+package peer
 
 import "github.com/tidemarkdb/tidemark/rpc/metric"
 
-// peerMetrics are a PeerTransport's.
-type peerMetrics struct {
+// metrics are a PeerTransport's.
+type metrics struct {
 	classes                              [classes]*linkCounters
 	received                             *metric.Counter
 	sendingSnapshots, receivingSnapshots *metric.Gauge
@@ -15,7 +15,7 @@ type peerMetrics struct {
 // linkCounters are those of all links of a class.
 type linkCounters struct{ messages, bytes, dropped, streams *metric.Counter }
 
-func newPeerMetrics(r metric.Registry, realm string) *peerMetrics {
+func newMetrics(r metric.Registry, realm string) *metrics {
 	counter := func(name, help string, labels map[string]string) *metric.Counter {
 		labels["realm"] = realm
 		return metric.Register(r, metric.NewCounter(name, help, labels))
@@ -23,7 +23,7 @@ func newPeerMetrics(r metric.Registry, realm string) *peerMetrics {
 	gauge := func(name, help string) *metric.Gauge {
 		return metric.Register(r, metric.NewGauge(name, help, map[string]string{"realm": realm}))
 	}
-	m := &peerMetrics{
+	m := &metrics{
 		receivedBytes: counter("tidemark_rpc_peer_received_bytes_total",
 			"Bytes of Raft messages received from peers.", map[string]string{}),
 		received: counter("tidemark_rpc_peer_received_messages_total",
@@ -56,4 +56,4 @@ func newPeerMetrics(r metric.Registry, realm string) *peerMetrics {
 	return m
 }
 
-func (m *peerMetrics) class(c Class) *linkCounters { return m.classes[c] }
+func (m *metrics) class(c Class) *linkCounters { return m.classes[c] }

@@ -1,4 +1,4 @@
-package rpc
+package peer
 
 import (
 	"context"
@@ -26,9 +26,9 @@ const (
 	toKey      = "tidemark-to"
 )
 
-// identity is what this host calls itself and another one, and the address of that one.
-func (t *PeerTransport) identity(host uint64) (id peerIdentity, address string, err error) {
-	id = peerIdentity{t.config.Realm, t.config.Cluster(), t.config.Self, host}
+// identityTo is what this host calls itself and another one, and the address of that one.
+func (t *Transport) identityTo(host uint64) (id identity, address string, err error) {
+	id = identity{t.config.Realm, t.config.Cluster(), t.config.Self, host}
 	if id.cluster == 0 {
 		return id, "", errors.New("the cluster's id is not known yet")
 	}
@@ -40,9 +40,9 @@ func (t *PeerTransport) identity(host uint64) (id peerIdentity, address string, 
 }
 
 // connect gives the gRPC connection to a host, and ctx with the identity for a stream to it.
-func (t *PeerTransport) connect(ctx context.Context,
+func (t *Transport) connect(ctx context.Context,
 	host uint64) (context.Context, *grpc.ClientConn, error) {
-	id, address, err := t.identity(host)
+	id, address, err := t.identityTo(host)
 	if err != nil {
 		return ctx, nil, err
 	}
@@ -59,7 +59,7 @@ func (t *PeerTransport) connect(ctx context.Context,
 }
 
 // identityOf reads the metadata of a stream. What is missing or not valid is 0, or empty.
-func identityOf(ctx context.Context) (id peerIdentity) {
+func identityOf(ctx context.Context) (id identity) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	one := func(key string) string {
 		if values := md.Get(key); len(values) == 1 {
@@ -74,12 +74,12 @@ func identityOf(ctx context.Context) (id peerIdentity) {
 		}
 		return n
 	}
-	return peerIdentity{one(realmKey), number(clusterKey, 16), number(fromKey, 10), number(toKey, 10)}
+	return identity{one(realmKey), number(clusterKey, 16), number(fromKey, 10), number(toKey, 10)}
 }
 
 // accept says why a connection with an identity is not for the transport; nil if it is. A nil
 // transport is of no realm that this server has.
-func (t *PeerTransport) accept(id peerIdentity) error {
+func (t *Transport) accept(id identity) error {
 	if t == nil {
 		return status.Errorf(codes.NotFound,
 			"the part %q of this server does not run, or not yet", id.realm)
@@ -108,14 +108,14 @@ func (t *PeerTransport) accept(id peerIdentity) error {
 	return nil
 }
 
-// peerIdentity says which host speaks to which, in which realm of which cluster.
-type peerIdentity struct {
+// identity says which host speaks to which, in which realm of which cluster.
+type identity struct {
 	realm             string
 	cluster, from, to uint64
 }
 
-// hello encodes the identity: three numbers of eight bytes, little endian, and the realm.
-func (i peerIdentity) hello() []byte {
+// Hello encodes the identity: three numbers of eight bytes, little endian, and the realm.
+func (i identity) hello() []byte {
 	b := []byte{wire.HelloPeer}
 	for _, number := range []uint64{i.cluster, i.from, i.to} {
 		b = binary.LittleEndian.AppendUint64(b, number)
@@ -124,13 +124,13 @@ func (i peerIdentity) hello() []byte {
 }
 
 // parseIdentity decodes what hello encodes, but for the first byte.
-func parseIdentity(b []byte) (peerIdentity, error) {
+func parseIdentity(b []byte) (identity, error) {
 	const numbers = 3 * 8
 	if len(b) < numbers {
-		return peerIdentity{}, errors.New("a peer's hello is cut short")
+		return identity{}, errors.New("a peer's hello is cut short")
 	}
 	number := func(n int) uint64 { return binary.LittleEndian.Uint64(b[8*n:]) }
-	return peerIdentity{
+	return identity{
 		cluster: number(0), from: number(1), to: number(2), realm: string(b[numbers:]),
 	}, nil
 }

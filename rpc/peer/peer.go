@@ -1,4 +1,4 @@
-package rpc
+package peer
 
 import (
 	"context"
@@ -35,9 +35,9 @@ func (c Class) String() string {
 	return "unknown"
 }
 
-// PeerHandler receives what peers send. Its methods are called from the transport's goroutines,
+// Handler receives what peers send. Its methods are called from the transport's goroutines,
 // never from within a method of the transport.
-type PeerHandler interface {
+type Handler interface {
 	// HandleMessages takes over a batch; its byte slices alias one buffer that is the batch's own.
 	// Batches of one host and class come one at a time and in order, except that around a reconnect
 	// one of the old stream may come beside one of the new. It may block for a moment, which slows
@@ -55,8 +55,8 @@ type PeerHandler interface {
 	HandleSnapshot(ctx context.Context, from uint64, h *peerpb.SnapshotHeader, r io.Reader) error
 }
 
-// PeerConfig configures a PeerTransport.
-type PeerConfig struct {
+// Config configures a PeerTransport.
+type Config struct {
 	// Realm keeps hosts apart that share one server: data nodes and core members.
 	Realm string
 	// Self is this host's id in the realm.
@@ -67,7 +67,7 @@ type PeerConfig struct {
 	Resolve func(host uint64) (addr string, ok bool)
 	// Dialer is not closed by the transport.
 	Dialer  *client.Dialer
-	Handler PeerHandler
+	Handler Handler
 	// Logger is nil for none, Registry nil for no metrics.
 	Logger   *slog.Logger
 	Registry metric.Registry
@@ -84,11 +84,11 @@ type PeerConfig struct {
 	MaxQueueBytes int
 }
 
-// PeerTransport carries Raft messages and snapshots between this host and the others of its realm.
+// Transport carries Raft messages and snapshots between this host and the others of its realm.
 // Both directions: it sends over its Dialer, and receives what Server.ServePeers brings it.
-type PeerTransport struct {
-	config  PeerConfig
-	metrics *peerMetrics
+type Transport struct {
+	config  Config
+	metrics *metrics
 	// ctx ends with Close.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -117,8 +117,8 @@ type linkKey struct {
 	class Class
 }
 
-// NewPeerTransport makes a transport. It receives nothing until Server.ServePeers.
-func NewPeerTransport(c PeerConfig) *PeerTransport {
+// NewTransport makes a transport. It receives nothing until Server.ServePeers.
+func NewTransport(c Config) *Transport {
 	if c.Cluster == nil || c.Resolve == nil || c.Dialer == nil || c.Handler == nil {
 		panic("rpc: PeerConfig needs Cluster, Resolve, Dialer and Handler")
 	}
@@ -135,9 +135,9 @@ func NewPeerTransport(c PeerConfig) *PeerTransport {
 	if c.MaxQueueBytes <= 0 {
 		c.MaxQueueBytes = int(min(16<<20, c.MaxQueuesBytes/4))
 	}
-	t := &PeerTransport{
+	t := &Transport{
 		config:       c,
-		metrics:      newPeerMetrics(c.Registry, c.Realm),
+		metrics:      newMetrics(c.Registry, c.Realm),
 		sendSlots:    make(chan struct{}, c.MaxSnapshots),
 		receiveSlots: make(chan struct{}, c.MaxSnapshots),
 		snapshots:    admission.NewPacer(admission.Snapshot, nil),
@@ -153,7 +153,7 @@ func NewPeerTransport(c PeerConfig) *PeerTransport {
 // Send queues messages to a host. It never blocks. The messages are marshalled before it returns,
 // and not kept. What does not fit into the host's queue, or comes while the host cannot be reached,
 // is dropped, and HandleUnreachable says so.
-func (t *PeerTransport) Send(host uint64, class Class, msgs []*peerpb.RaftMessage) {
+func (t *Transport) Send(host uint64, class Class, msgs []*peerpb.RaftMessage) {
 	if len(msgs) == 0 {
 		return
 	}
@@ -164,7 +164,7 @@ func (t *PeerTransport) Send(host uint64, class Class, msgs []*peerpb.RaftMessag
 
 // Ping queues a liveness ping, and messages of ClassControl beside it, which are treated as Send
 // treats them. A ping that could not be sent yet is replaced by the newer.
-func (t *PeerTransport) Ping(host uint64, p *peerpb.HostPing, beside []*peerpb.RaftMessage) {
+func (t *Transport) Ping(host uint64, p *peerpb.HostPing, beside []*peerpb.RaftMessage) {
 	if l := t.link(host, ClassControl); l != nil {
 		l.send(p, beside)
 	}
@@ -172,7 +172,7 @@ func (t *PeerTransport) Ping(host uint64, p *peerpb.HostPing, beside []*peerpb.R
 
 // Close stops everything and waits for it; no method of the handler runs after it. The order of
 // closing the transport, the Dialer and the gRPC server does not matter.
-func (t *PeerTransport) Close() {
+func (t *Transport) Close() {
 	t.mu.Lock()
 	t.mu.closed = true
 	t.mu.Unlock()
@@ -180,12 +180,12 @@ func (t *PeerTransport) Close() {
 	t.work.Wait()
 }
 
-// realm is the realm of the transport's hosts.
-func (t *PeerTransport) realm() string { return t.config.Realm }
+// Realm is the realm of the transport's hosts.
+func (t *Transport) Realm() string { return t.config.Realm }
 
 // enter begins something that Close must wait for: t.work.Done ends it. false if the transport is
 // closed.
-func (t *PeerTransport) enter() bool {
+func (t *Transport) enter() bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if t.mu.closed {
@@ -196,7 +196,7 @@ func (t *PeerTransport) enter() bool {
 }
 
 // link gives the link to a host, nil if the transport is closed.
-func (t *PeerTransport) link(host uint64, class Class) *link {
+func (t *Transport) link(host uint64, class Class) *link {
 	key := linkKey{host, class}
 	t.mu.RLock()
 	l, closed := t.mu.links[key], t.mu.closed

@@ -1,4 +1,4 @@
-package rpc
+package peer
 
 import (
 	"context"
@@ -35,7 +35,7 @@ var ErrSnapshotRefused = errors.New("snapshot refused")
 // produces the content; an error of its writer means that the stream is over, and must be returned.
 // The header's cluster and hosts are filled in. At most MaxSnapshots are sent at a time; further
 // calls wait.
-func (t *PeerTransport) SendSnapshot(ctx context.Context, host uint64, h *peerpb.SnapshotHeader,
+func (t *Transport) SendSnapshot(ctx context.Context, host uint64, h *peerpb.SnapshotHeader,
 	write func(io.Writer) error) error {
 	if !t.enter() {
 		return fmt.Errorf("send snapshot to %s %d: %w", t.config.Realm, host, errTransportClosed)
@@ -61,7 +61,7 @@ func (t *PeerTransport) SendSnapshot(ctx context.Context, host uint64, h *peerpb
 	return nil
 }
 
-func (t *PeerTransport) sendSnapshot(ctx context.Context, host uint64, h *peerpb.SnapshotHeader,
+func (t *Transport) sendSnapshot(ctx context.Context, host uint64, h *peerpb.SnapshotHeader,
 	write func(io.Writer) error) error {
 	streamContext, conn, err := t.connect(ctx, host)
 	if err != nil {
@@ -95,7 +95,7 @@ func (t *PeerTransport) sendSnapshot(ctx context.Context, host uint64, h *peerpb
 
 // snapshotWriter cuts what is written into chunks.
 type snapshotWriter struct {
-	transport *PeerTransport
+	transport *Transport
 	stream    peerpb.Peer_SnapshotClient
 	ctx       context.Context
 	// header is nil once sent.
@@ -124,7 +124,7 @@ func (w *snapshotWriter) Write(p []byte) (int, error) {
 }
 
 // paceSnapshot waits until so many bytes of snapshots may flow.
-func (t *PeerTransport) paceSnapshot(ctx context.Context, n int) error {
+func (t *Transport) paceSnapshot(ctx context.Context, n int) error {
 	rate := t.config.SnapshotBytesPerSecond
 	if rate <= 0 {
 		return ctx.Err() // no limit
@@ -153,7 +153,7 @@ func (w *snapshotWriter) send(last bool) {
 }
 
 // receiveSnapshot is the other side.
-func (t *PeerTransport) receiveSnapshot(ctx context.Context, stream peerpb.Peer_SnapshotServer,
+func (t *Transport) receiveSnapshot(ctx context.Context, stream peerpb.Peer_SnapshotServer,
 	from uint64) error {
 	first, err := stream.Recv()
 	if err != nil {

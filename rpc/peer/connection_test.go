@@ -1,4 +1,4 @@
-package rpc
+package peer
 
 import (
 	"io"
@@ -17,21 +17,11 @@ import (
 )
 
 // currentStream is the consensus stream to a host, nil if there is none.
-func currentStream(t *PeerTransport, host uint64) *peerStream {
+func currentStream(t *Transport, host uint64) *stream {
 	l := t.link(host, ClassConsensus)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.mu.stream
-}
-
-// await waits for a condition.
-func await(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("in vain: ", what)
-		}
-	}
 }
 
 // No message is lost, doubled or overtaken, over any kind of connection.
@@ -59,7 +49,7 @@ func TestPeerMessagesKeepTheirOrder(t *testing.T) {
 // A receiver that does not read holds up no direct sender; afterwards everything arrives.
 func TestPeerDirectSendDoesNotBlock(t *testing.T) {
 	for _, n := range networks(t) {
-		hosts := newHosts(t, n, 2, func(c *PeerConfig) { c.MaxQueueBytes = 1 << 30 })
+		hosts := newHosts(t, n, 2, func(c *Config) { c.MaxQueueBytes = 1 << 30 })
 		var got atomic.Uint64
 		gate := make(chan struct{})
 		hosts[1].handle = func(_ uint64, b *peerpb.MessageBatch) {
@@ -168,7 +158,7 @@ func TestServerRefusesStrangers(t *testing.T) {
 		_ = conn.Close()
 	}
 	d := network{}.dialer(t, "")
-	good := peerIdentity{"node", testCluster, 2, 1}
+	good := identity{"node", testCluster, 2, 1}
 	for _, c := range []struct {
 		hello []byte
 		code  codes.Code
@@ -178,12 +168,12 @@ func TestServerRefusesStrangers(t *testing.T) {
 		{[]byte{wire.HelloClient}, codes.Unimplemented}, // no clients are served
 		{[]byte{wire.HelloPeer}, codes.InvalidArgument},
 		{good.hello()[:20], codes.InvalidArgument},
-		{peerIdentity{"core", testCluster, 2, 1}.hello(), codes.NotFound},
-		{peerIdentity{"node", 0, 2, 1}.hello(), codes.InvalidArgument},
-		{peerIdentity{"node", 5, 2, 1}.hello(), codes.FailedPrecondition},
-		{peerIdentity{"node", testCluster, 0, 1}.hello(), codes.InvalidArgument},
-		{peerIdentity{"node", testCluster, 1, 1}.hello(), codes.FailedPrecondition},
-		{peerIdentity{"node", testCluster, 2, 3}.hello(), codes.FailedPrecondition},
+		{identity{"core", testCluster, 2, 1}.hello(), codes.NotFound},
+		{identity{"node", 0, 2, 1}.hello(), codes.InvalidArgument},
+		{identity{"node", 5, 2, 1}.hello(), codes.FailedPrecondition},
+		{identity{"node", testCluster, 0, 1}.hello(), codes.InvalidArgument},
+		{identity{"node", testCluster, 1, 1}.hello(), codes.FailedPrecondition},
+		{identity{"node", testCluster, 2, 3}.hello(), codes.FailedPrecondition},
 		{good.hello(), codes.OK},
 	} {
 		conn, err := d.Open(t.Context(), addr, c.hello)

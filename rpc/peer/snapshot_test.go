@@ -1,4 +1,4 @@
-package rpc
+package peer
 
 import (
 	"bytes"
@@ -245,7 +245,7 @@ func TestSnapshotDamaged(t *testing.T) {
 // sides.
 func TestSnapshotThrottle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hosts := newHosts(t, network{mem: memnet.New()}, 3, func(c *PeerConfig) {
+		hosts := newHosts(t, network{mem: memnet.New()}, 3, func(c *Config) {
 			c.SnapshotBytesPerSecond = 4 * snapshotChunk
 			c.MaxSnapshots = 2
 		})

@@ -1,4 +1,4 @@
-package rpc
+package peer
 
 import (
 	"context"
@@ -40,7 +40,7 @@ const (
 
 // link is this host's sending side to one host, in one class of traffic. It outlives its streams.
 type link struct {
-	transport *PeerTransport
+	transport *Transport
 	host      uint64
 	class     Class
 	counters  *linkCounters
@@ -48,7 +48,7 @@ type link struct {
 	mu struct {
 		sync.Mutex
 		// stream is nil while there is none: until the first message, and after a failure.
-		stream *peerStream
+		stream *stream
 		// backoff is after attempts that failed in a row.
 		backoff client.Backoff
 		// since is when the first of those failures was; missing: the log has been told.
@@ -59,8 +59,8 @@ type link struct {
 	}
 }
 
-// peerStream is one stream of messages to a peer, from opening to failure.
-type peerStream struct {
+// stream is one stream of messages to a peer, from opening to failure.
+type stream struct {
 	link *link
 	out  *outbox.Outbox
 	// lastSend is guarded by out.mu, and so is counted: how many bytes of the transport's queued are
@@ -70,14 +70,14 @@ type peerStream struct {
 }
 
 // countLocked counts what waits to be sent.
-func (s *peerStream) countLocked() {
+func (s *stream) countLocked() {
 	now := int64(s.out.PendingLocked())
 	s.link.transport.queued.Add(now - s.counted)
 	s.counted = now
 }
 
 // open gives the current stream, and begins a new one if there is none and it is time. nil: drop.
-func (l *link) open() *peerStream {
+func (l *link) open() *stream {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.stream != nil {
@@ -93,7 +93,7 @@ func (l *link) open() *peerStream {
 	if !l.transport.enter() {
 		return nil
 	}
-	s := &peerStream{link: l}
+	s := &stream{link: l}
 	s.out = outbox.New(s.countLocked)
 	l.mu.stream = s
 	go s.run()
@@ -163,7 +163,7 @@ func (l *link) record(p *peerpb.HostPing) []byte {
 }
 
 // kick releases the outbox's lock and has it send.
-func (s *peerStream) kick() {
+func (s *stream) kick() {
 	now := time.Now()
 	direct := now.Sub(s.lastSend) >= outbox.DirectPause
 	s.lastSend = now
@@ -171,7 +171,7 @@ func (s *peerStream) kick() {
 }
 
 // run opens the stream and waits for its end. The caller of enter has counted it.
-func (s *peerStream) run() {
+func (s *stream) run() {
 	l := s.link
 	t := l.transport
 	defer t.work.Done()
@@ -184,9 +184,9 @@ func (s *peerStream) run() {
 	l.failed(err)
 }
 
-func (s *peerStream) serve(ctx context.Context, sender *sync.WaitGroup) error {
+func (s *stream) serve(ctx context.Context, sender *sync.WaitGroup) error {
 	t := s.link.transport
-	id, address, err := t.identity(s.link.host)
+	id, address, err := t.identityTo(s.link.host)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package rpc
+package peer
 
 import (
 	"context"
@@ -18,9 +18,9 @@ import (
 // class, and for a moment two when it reconnects.
 const maxIncoming = 1024
 
-// servePeer serves the connection of a peer until it ends: the hello, without its first byte, says
+// Serve serves the connection of a peer until it ends: the hello, without its first byte, says
 // which of a server's realms it is for. accepted is called when the hello has been accepted.
-func servePeer(conn *transport.Conn, hello []byte, realm func(name string) *PeerTransport,
+func Serve(conn *transport.Conn, hello []byte, realm func(name string) *Transport,
 	accepted func()) {
 	id, err := parseIdentity(hello)
 	if err != nil {
@@ -37,7 +37,7 @@ func servePeer(conn *transport.Conn, hello []byte, realm func(name string) *Peer
 }
 
 // serve receives what a peer sends on its connection, until it ends.
-func (t *PeerTransport) serve(conn *transport.Conn, from uint64) {
+func (t *Transport) serve(conn *transport.Conn, from uint64) {
 	if err := t.admit(); err != nil {
 		conn.Refuse(err)
 		return
@@ -67,7 +67,7 @@ var errTransportClosed = status.Error(codes.Unavailable, "this server is closing
 // drainTimeout bounds how long a connection that is over waits for the message that is being sent.
 const drainTimeout = 500 * time.Millisecond
 
-func (t *PeerTransport) admit() error {
+func (t *Transport) admit() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.closed {
@@ -81,14 +81,14 @@ func (t *PeerTransport) admit() error {
 	return nil
 }
 
-func (t *PeerTransport) release() {
+func (t *Transport) release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mu.incoming--
 }
 
 // receive receives until the connection ends, and gives the reason.
-func (t *PeerTransport) receive(conn *transport.Conn, from uint64) error {
+func (t *Transport) receive(conn *transport.Conn, from uint64) error {
 	for {
 		message, err := conn.Receive()
 		if err != nil {
@@ -106,7 +106,7 @@ func (t *PeerTransport) receive(conn *transport.Conn, from uint64) error {
 }
 
 // handle hands a batch over, unless the transport is closed.
-func (t *PeerTransport) handle(from uint64, batch *peerpb.MessageBatch) error {
+func (t *Transport) handle(from uint64, batch *peerpb.MessageBatch) error {
 	t.metrics.received.Add(float64(len(batch.Messages)))
 	if !t.enter() {
 		return errTransportClosed
@@ -120,11 +120,11 @@ func (t *PeerTransport) handle(from uint64, batch *peerpb.MessageBatch) error {
 type snapshotServer struct {
 	peerpb.UnimplementedPeerServer
 	// realm gives the transport of a realm; nil if there is none.
-	realm func(name string) *PeerTransport
+	realm func(name string) *Transport
 }
 
-// newSnapshotServer makes the Peer service of a server that has the transports of several realms.
-func newSnapshotServer(realm func(name string) *PeerTransport) peerpb.PeerServer {
+// NewSnapshotServer makes the Peer service of a server that has the transports of several realms.
+func NewSnapshotServer(realm func(name string) *Transport) peerpb.PeerServer {
 	return &snapshotServer{realm: realm}
 }
 
