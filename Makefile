@@ -67,7 +67,7 @@ SEED ?= 1
 SEEDS ?= 1
 MINUTES ?= 1
 SIM := bin/sim.test
-SIM_BUILD := $(GO) test -c -o $(SIM) ./bench/proof/sim
+SIM_BUILD := $(GO) test -tags invariants -c -o $(SIM) ./bench/proof/sim
 SIM_TRANSACTIONS = $(if $(TRANSACTIONS),-sim.transactions)
 sim: ## break a simulated cluster: SEED=1 SEEDS=1 MINUTES=1 TRANSACTIONS=, or SCHEDULE=file
 	$(SIM_BUILD)
@@ -92,11 +92,13 @@ planted: ## see that each planted bug is noticed, most by the simulation: PLANTE
 			-bug $$bug -out bin/_planted/$$bug) || exit 1; \
 		set -- $$($(GO) run ./bench/proof/planted/overlay -bug $$bug -test); \
 		if [ $$# = 2 ]; then \
-			$(GO) test -overlay $$overlay -count 1 -run "^$$2\$$" $$1 | grep -q "^--- FAIL: $$2 " && \
+			$(GO) test -tags invariants -overlay $$overlay -count 1 -run "^$$2\$$" $$1 2>&1 | \
+				grep -q "^--- FAIL: $$2 \|^panic: invariant violated" && \
 				echo "PLANTED | $$bug | $$2" || failed="$$failed $$bug"; \
 			continue; \
 		fi; \
-		$(GO) test -c -overlay $$overlay -o bin/planted.test ./bench/proof/sim || exit 1; \
+		$(GO) test -tags invariants -c -overlay $$overlay -o bin/planted.test ./bench/proof/sim || \
+			exit 1; \
 		bin/planted.test -test.run '^TestPlanted$$' -test.timeout 0 \
 			-sim.minutes $(call given,MINUTES,3) $(PLANTED_FLAGS) \
 			| grep "PLANTED |.*| seed" || failed="$$failed $$bug"; \

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/range/invariants"
 )
 
 // ErrTooFarAhead is returned by Update for a timestamp further ahead of the physical clock than any
@@ -59,10 +61,14 @@ func (c *Clock) Now() Timestamp {
 func (c *Clock) after(wall int64) Timestamp {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if wall > c.mu.last.Wall {
+	before := c.mu.last
+	if wall > before.Wall {
 		c.mu.last = Timestamp{Wall: wall}
 	} else {
-		c.mu.last = c.mu.last.Next()
+		c.mu.last = before.Next()
+	}
+	if invariants.Enabled {
+		invariants.Check(before.Less(c.mu.last), "a clock gives %s after %s", c.mu.last, before)
 	}
 	return c.mu.last
 }
@@ -102,6 +108,11 @@ func (c *Clock) Update(t Timestamp) error {
 			time.Duration(ahead),
 			allowed,
 		)
+	}
+	if invariants.Enabled {
+		invariants.Check(c.mu.last.Less(t) && t.Wall-wall <= 2*int64(c.ahead),
+			"a clock at %s takes over %s, while the physical clock shows %d and MaxAhead is %s",
+			c.mu.last, t, wall, c.ahead)
 	}
 	c.mu.last = t
 	return nil
@@ -184,6 +195,10 @@ func (c *Clock) Bounds() (earliest, latest int64) {
 		return earliest - int64(width), latest + int64(width)
 	}
 	now := c.physical.Now()
+	if invariants.Enabled {
+		invariants.Check(width >= 0 && width <= c.offset,
+			"the clock may be off by %s, and MaxOffset is %s", width, c.offset)
+	}
 	return now - int64(width), now + int64(width)
 }
 

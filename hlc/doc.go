@@ -31,5 +31,6 @@
 // INVARIANT: Update never lets a message carry the clock further ahead of the physical clock than
 // twice MaxAhead: one broken clock in a cluster is refused by the others instead of infecting them.
 //
-// The package imports only the standard library, starts no goroutines and never sleeps.
+// The package imports the standard library and range/invariants only, starts no goroutines and
+// never sleeps.
 package hlc

@@ -16,7 +16,7 @@ var (
 		"hlc", "kv", "kv/internal/changes", "kv/internal/conn", "kv/internal/feed",
 		"kv/internal/frontier", "kv/internal/load", "kv/internal/reader", "kv/internal/reads",
 		"kv/internal/sorting", "kv/internal/whole", "kv/internal/writes",
-		"range/admission", "range/keys", "range/route", "range/route/clock",
+		"range/admission", "range/invariants", "range/keys", "range/route", "range/route/clock",
 		"range/route/identity", "range/route/lifetime", "range/tree",
 		"rpc/block", "rpc/client", "rpc/clusterpb", "rpc/coordpb", "rpc/kvpb", "rpc/metric",
 		"rpc/nonblock", "rpc/outbox", "rpc/peerpb", "rpc/transport", "rpc/wire",

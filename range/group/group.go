@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/tidemarkdb/tidemark/range/invariants"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
@@ -109,6 +110,7 @@ type Group struct {
 func New(c Config) (_ *Group, err error) {
 	defer func() {
 		if p := recover(); p != nil { // Raft's, of a storage that does not agree with itself
+			invariants.Again(p)
 			err = fmt.Errorf("group %s: %w: %v", c.ID, ErrImplausible, p)
 		}
 	}()

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/invariants"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -172,6 +173,22 @@ func (t *leaseTracker) credit(leading bool, term uint64, now int64) {
 		return
 	}
 	if expiry := t.worth(now); expiry > 0 {
+		if invariants.Enabled {
+			t.checkInvariantExpiry(expiry, term, now)
+		}
 		t.published.expiry.Store(expiry)
 	}
+}
+
+// checkInvariantExpiry checks that a lease is of the leader's term, and stands on what a quorum of
+// the present members has answered.
+func (t *leaseTracker) checkInvariantExpiry(expiry int64, term uint64, now int64) {
+	invariants.Check(t.published.term.Load() == term && !t.forfeited && expiry <= now+int64(t.duration),
+		"replica %s has a lease until %d for term %d, at %d in term %d", t.self, expiry,
+		t.published.term.Load(), now, term)
+	invariants.Check(t.members.Quorum(func(id keys.ReplicaID) bool {
+		i := slices.IndexFunc(t.acks, func(a ack) bool { return a.replica == id })
+		return id == t.self || i >= 0 && t.acks[i].sent+int64(t.duration) >= expiry
+	}), "replica %s has a lease until %d, and no quorum has answered what it sent %s before",
+		t.self, expiry, t.duration)
 }

@@ -4,6 +4,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/tidemarkdb/tidemark/range/invariants"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
@@ -48,6 +49,9 @@ func (g *Group) Ready(now int64, out *Output) bool {
 		return len(out.Messages) > 0 || told
 	}
 	rd := g.node.Ready()
+	if invariants.Enabled {
+		checkInvariantHardState(g, rd.HardState)
+	}
 	if rd.HardState != nil {
 		out.Committed = rd.HardState.GetCommit()
 	}
@@ -92,6 +96,21 @@ func (g *Group) Ready(now int64, out *Output) bool {
 	return true
 }
 
+// checkInvariantHardState checks what Raft wants stored against what the storage has: terms and
+// commit indices never fall, and of a term there is one vote.
+func checkInvariantHardState(g *Group, hard *raftpb.HardState) {
+	if hard == nil || raft.IsEmptyHardState(hard) {
+		return
+	}
+	stored := &g.stored
+	invariants.Check(hard.GetTerm() >= stored.term && hard.GetCommit() >= stored.commit,
+		"group %s, replica %s: term %d and commit index %d follow term %d and commit index %d",
+		g.config.ID, g.config.Self, hard.GetTerm(), hard.GetCommit(), stored.term, stored.commit)
+	invariants.Check(hard.GetTerm() > stored.term || stored.vote == 0 ||
+		hard.GetVote() == stored.vote, "group %s, replica %s: votes for %x and %x in term %d",
+		g.config.ID, g.config.Self, stored.vote, hard.GetVote(), hard.GetTerm())
+}
+
 // noteOwn notes where the first entry of the term is in which this replica leads. A leader appends
 // one as it begins.
 func (g *Group) noteOwn(entries []*raftpb.Entry) {
@@ -129,6 +148,16 @@ func (g *Group) observe(rd raft.Ready, out *Output) {
 	case !g.isLeader && wasLeader:
 		g.leasePromise.keep(g.lease.expiry())
 		g.lease.end()
+	}
+	if invariants.Enabled {
+		invariants.Check(g.term >= oldTerm, "group %s, replica %s: term %d follows term %d",
+			g.config.ID, g.config.Self, g.term, oldTerm)
+		invariants.Check(g.term != oldTerm || oldLeader == 0 || g.leader == 0 || g.leader == oldLeader,
+			"group %s, replica %s: term %d has the leaders %s and %s", g.config.ID, g.config.Self,
+			g.term, oldLeader, g.leader)
+		invariants.Check(g.isLeader == (g.leader == g.config.Self),
+			"group %s, replica %s: %s leads in term %d, and this replica does: %t", g.config.ID,
+			g.config.Self, g.leader, g.term, g.isLeader)
 	}
 	if g.isLeader != wasLeader || g.term != oldTerm || g.leader != oldLeader {
 		g.tell = true

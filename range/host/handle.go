@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/invariants"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
@@ -416,6 +417,7 @@ func (e *panicError) Unwrap() error { return e.error }
 // panicked makes an error of what a panic carried. A storage that failed comes out of Raft as a
 // panic with its error.
 func panicked(doing string, p any) error {
+	invariants.Again(p)
 	err, ok := p.(error)
 	if ok {
 		err = fmt.Errorf("%s: %w", doing, err)

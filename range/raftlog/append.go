@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/invariants"
 )
 
 // Append is what one group wants stored. It belongs to the log from Submit until OnAppended.
@@ -160,6 +161,9 @@ func (l *Log) write(batch *engine.LogBatch, appends []*Append) error {
 // touches.
 func (a *Append) encode(batch *engine.LogBatch) error {
 	g := a.Group
+	if invariants.Enabled {
+		a.checkInvariants()
+	}
 	if a.Snapshot.Index != 0 {
 		if err := batch.DeleteRange(appendEntryKey(nil, g.id, 0),
 			appendGroupKey(nil, g.id, kindEntry+1), nil); err != nil {
@@ -197,4 +201,29 @@ func (a *Append) encode(batch *engine.LogBatch) error {
 			nil)
 	}
 	return nil
+}
+
+// checkInvariants checks an append against what was written before: entries have no gap, their
+// terms ascend, and so do the terms of the hard state, each with one vote.
+func (a *Append) checkInvariants() {
+	g, last := a.Group, a.Group.written
+	if a.Snapshot.Index != 0 {
+		last = a.Snapshot.Index
+	}
+	term := a.Snapshot.Term
+	for i, e := range a.Entries {
+		invariants.Check(e.GetIndex() > 0 && (i == 0 && e.GetIndex() <= last+1 ||
+			i > 0 && e.GetIndex() == a.Entries[i-1].GetIndex()+1),
+			"group %s: entry %d is written as number %d of an append to a log that ends at %d", g.id,
+			e.GetIndex(), i, last)
+		invariants.Check(e.GetTerm() >= term, "group %s: entry %d is of term %d, and follows term %d",
+			g.id, e.GetIndex(), e.GetTerm(), term)
+		term = e.GetTerm()
+	}
+	if hard := a.HardState; hard != nil {
+		invariants.Check(hard.GetTerm() > g.writtenTerm || hard.GetTerm() == g.writtenTerm &&
+			(g.writtenVote == 0 || hard.GetVote() == g.writtenVote),
+			"group %s: term %d with a vote for %x follows term %d with a vote for %x", g.id,
+			hard.GetTerm(), hard.GetVote(), g.writtenTerm, g.writtenVote)
+	}
 }

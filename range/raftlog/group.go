@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/tidemarkdb/tidemark/range/invariants"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -236,6 +237,28 @@ func (g *Group) appended(a *Append) {
 	}
 	if a.HardState != nil {
 		g.mu.hardState = a.HardState
+	}
+	if invariants.Enabled {
+		g.checkInvariantsLocked()
+	}
+}
+
+// checkInvariantsLocked checks that the tail in memory is the end of the log.
+func (g *Group) checkInvariantsLocked() {
+	n := len(g.mu.tail)
+	invariants.Check(g.mu.last >= g.mu.truncated.index && g.mu.lastTerm >= g.mu.truncated.term &&
+		uint64(n) <= g.mu.last-g.mu.truncated.index,
+		"group %s: a log that begins behind entry %d ends at %d, with %d entries in memory", g.id,
+		g.mu.truncated.index, g.mu.last, n)
+	for i, bytes := 0, 0; i < n && n <= 4*invariants.Small; i++ {
+		e := g.mu.tail[i]
+		invariants.Check(e.GetIndex() == g.mu.last-uint64(n-1-i),
+			"group %s: entry %d is in memory in the place of entry %d", g.id, e.GetIndex(),
+			g.mu.last-uint64(n-1-i))
+		bytes += entryFootprint(e)
+		invariants.Check(i < n-1 || bytes == g.mu.tailBytes && e.GetTerm() == g.mu.lastTerm,
+			"group %s: %d bytes are in memory, and %d are counted; the last entry is of term %d, not %d",
+			g.id, bytes, g.mu.tailBytes, e.GetTerm(), g.mu.lastTerm)
 	}
 }
 

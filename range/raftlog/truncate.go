@@ -2,6 +2,8 @@ package raftlog
 
 import (
 	"fmt"
+
+	"github.com/tidemarkdb/tidemark/range/invariants"
 )
 
 // Truncate drops the log up to and including index, which must be durable in the state: see
@@ -45,6 +47,9 @@ func (g *Group) Truncate(index uint64) error {
 				g.mu.tailBytes -= entryFootprint(e)
 			}
 			g.mu.tail = append(g.mu.tail[:0:0], g.mu.tail[over:]...)
+		}
+		if invariants.Enabled {
+			g.checkInvariantsLocked()
 		}
 	}
 	g.mu.Unlock()

@@ -16,5 +16,5 @@
 // INVARIANT: entry i of an inner node has the smallest key of child i, exactly; all leaves are at
 // the same depth; each node but the root has at least minEntries entries.
 //
-// It imports nothing of the project.
+// It imports nothing of the project but range/invariants.
 package tree

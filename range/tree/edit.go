@@ -1,6 +1,10 @@
 package tree
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/tidemarkdb/tidemark/range/invariants"
+)
 
 // Edit makes a new version of a tree. It is for one goroutine.
 type Edit[K any, V comparable] struct {
@@ -14,7 +18,47 @@ func (t Tree[K, V]) Edit() *Edit[K, V] { return &Edit[K, V]{tree: t, owner: new(
 // Tree is the version as it is now. Later changes of the Edit do not show in it.
 func (e *Edit[K, V]) Tree() Tree[K, V] {
 	e.owner = new(owner)
+	if invariants.Enabled && (e.tree.length <= invariants.Small || edited.Due(32)) {
+		e.tree.checkInvariants()
+	}
 	return e.tree
+}
+
+// edited counts the versions that were made, for checkInvariants.
+var edited invariants.Every
+
+// checkInvariants checks every node of the tree.
+func (t *Tree[K, V]) checkInvariants() {
+	if t.root == nil {
+		invariants.Check(t.length == 0, "a tree of length %d has no node", t.length)
+		return
+	}
+	n := t.checkInvariantsBelow(t.root, true)
+	invariants.Check(n == t.length, "a tree of length %d has %d entries", t.length, n)
+}
+
+func (t *Tree[K, V]) checkInvariantsBelow(n *node[K, V], root bool) (entries int) {
+	invariants.Check(len(n.keys) <= maxEntries && (root && len(n.keys) > 0 ||
+		len(n.keys) >= minEntries), "a node of a tree, at height %d, has %d entries", n.height,
+		len(n.keys))
+	invariants.Check(slices.IsSortedFunc(n.keys, t.compare), "the keys of a tree are not in order: %v",
+		n.keys)
+	if n.height == 0 {
+		invariants.Check(len(n.values) == len(n.keys) && n.children == nil,
+			"a leaf of a tree has %d keys, %d values and %d children", len(n.keys), len(n.values),
+			len(n.children))
+		return len(n.keys)
+	}
+	invariants.Check(len(n.children) == len(n.keys) && n.values == nil,
+		"an inner node of a tree has %d keys, %d values and %d children", len(n.keys),
+		len(n.values), len(n.children))
+	for i, child := range n.children {
+		invariants.Check(child.height == n.height-1 && t.compare(child.keys[0], n.keys[i]) == 0,
+			"at height %d of a tree, child %d of the key %v is at height %d and begins with %v",
+			n.height, i, n.keys[i], child.height, child.keys[0])
+		entries += t.checkInvariantsBelow(child, false)
+	}
+	return entries
 }
 
 // View is the version as it is now, to be looked at before the next change, and not to be kept.

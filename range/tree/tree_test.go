@@ -11,49 +11,6 @@ import (
 
 type value struct{ n int }
 
-// check looks at the invariants of the package comment.
-func (t Tree[K, V]) check(fail func(string, ...any)) {
-	if t.root == nil {
-		if t.length != 0 {
-			fail("%d entries, and no root", t.length)
-		}
-		return
-	}
-	count := 0
-	var visit func(n *node[K, V], root bool)
-	visit = func(n *node[K, V], root bool) {
-		if len(n.keys) > maxEntries || !root && len(n.keys) < minEntries || len(n.keys) == 0 {
-			fail("a node of height %d has %d entries", n.height, len(n.keys))
-		}
-		if !slices.IsSortedFunc(n.keys, t.compare) {
-			fail("keys are not in order: %v", n.keys)
-		}
-		if n.height == 0 {
-			count += len(n.keys)
-			if len(n.values) != len(n.keys) || n.children != nil {
-				fail("a leaf with %d keys, %d values", len(n.keys), len(n.values))
-			}
-			return
-		}
-		if len(n.children) != len(n.keys) || n.values != nil {
-			fail("an inner node with %d keys, %d children", len(n.keys), len(n.children))
-		}
-		for i, c := range n.children {
-			if c.height != n.height-1 {
-				fail("height %d below height %d", c.height, n.height)
-			}
-			if t.compare(c.keys[0], n.keys[i]) != 0 {
-				fail("child %d begins at %v, and its parent says %v", i, c.keys[0], n.keys[i])
-			}
-			visit(c, false)
-		}
-	}
-	visit(t.root, true)
-	if count != t.length {
-		fail("%d entries, and the length is %d", count, t.length)
-	}
-}
-
 // version is a tree, and the map that it has to be like.
 type version struct {
 	tree  Tree[int, *value]
@@ -104,7 +61,7 @@ func TestTreeAgainstMap(t *testing.T) {
 }
 
 func (v version) check(t *rapid.T) {
-	v.tree.check(t.Fatalf)
+	v.tree.checkInvariants()
 	order := slices.Sorted(maps.Keys(v.naive))
 	if v.tree.Len() != len(order) {
 		t.Fatalf("%d entries, want %d", v.tree.Len(), len(order))

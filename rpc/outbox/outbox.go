@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/invariants"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -254,6 +255,9 @@ func (o *Outbox) AddLocked(tag byte, r Record, size int) (chunk uint64, err erro
 	}
 	*last = b
 	o.mu.bytes += total
+	if invariants.Enabled && len(o.mu.pending) <= invariants.Small {
+		o.checkInvariantsLocked()
+	}
 	return o.mu.first + uint64(len(o.mu.pending)) - 1, nil
 }
 
@@ -417,6 +421,10 @@ func (o *Outbox) sentLocked(done bool, err error) {
 // takeLocked moves the oldest chunks, up to maxFrame bytes, out of the queue for a send, which it
 // begins: from now on no other goroutine sends.
 func (o *Outbox) takeLocked() outgoing {
+	if invariants.Enabled {
+		invariants.Check(!o.mu.sending && !o.mu.closed && o.mu.conn != nil,
+			"an outbox sends: sending already %t, closed %t", o.mu.sending, o.mu.closed)
+	}
 	o.mu.sending = true
 	m := outgoing{conn: o.mu.conn, partial: o.mu.partial}
 	if o.mu.tail != nil {
@@ -443,5 +451,19 @@ func (o *Outbox) takeLocked() outgoing {
 	if n > 0 {
 		o.mu.sent++
 	}
+	if invariants.Enabled {
+		o.checkInvariantsLocked()
+	}
 	return m
+}
+
+// checkInvariantsLocked checks what is counted of the queue against the queue.
+func (o *Outbox) checkInvariantsLocked() {
+	bytes := 0
+	for _, chunk := range o.mu.pending {
+		bytes += len(*chunk)
+	}
+	invariants.Check(bytes == o.mu.bytes, "an outbox has %d bytes to send, and counts %d", bytes,
+		o.mu.bytes)
+	invariants.Check(o.mu.unsent >= 0, "an outbox has %d bytes left to write", o.mu.unsent)
 }

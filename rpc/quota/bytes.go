@@ -1,6 +1,10 @@
 package quota
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/tidemarkdb/tidemark/range/invariants"
+)
 
 // Bytes are a number of bytes of memory. Safe for concurrent use.
 type Bytes struct {
@@ -27,6 +31,10 @@ func (b *Bytes) Take(of string, n int64) bool {
 	}
 	b.held[of] += n
 	b.total += n
+	if invariants.Enabled {
+		invariants.Check(n >= 0 && b.total <= b.limit, "%d bytes are taken, and there are %d", b.total,
+			b.limit)
+	}
 	return true
 }
 
@@ -42,6 +50,10 @@ func (b *Bytes) Force(of string, n int64) {
 func (b *Bytes) Give(of string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if invariants.Enabled {
+		invariants.Check(n >= 0 && n <= b.held[of] && b.held[of] <= b.total,
+			"%q gives back %d bytes, holds %d, and all hold %d", of, n, b.held[of], b.total)
+	}
 	b.total -= n
 	if b.held[of] -= n; b.held[of] <= 0 {
 		delete(b.held, of)

@@ -29,5 +29,5 @@
 // See [Pace]. A party that does what a server is there for is slowed down by others alone: not if
 // there is none, nor while there are processors enough for all.
 //
-// The package imports nothing of Tidemark.
+// The package imports nothing of Tidemark but range/invariants.
 package quota

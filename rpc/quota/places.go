@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/range/invariants"
 )
 
 // Places are a number of places. Safe for concurrent use.
@@ -82,6 +84,9 @@ func (p *Places) enter(place *Place) (loses *Place, ok bool) {
 	place.index = len(x.holders)
 	x.holders = append(x.holders, place)
 	p.total++
+	if invariants.Enabled {
+		p.checkInvariantsLocked()
+	}
 	return loses, true
 }
 
@@ -134,6 +139,21 @@ func (p *Places) removeLocked(l *Place) {
 	if last == 0 {
 		delete(p.parties, l.of)
 	}
+	if invariants.Enabled {
+		p.checkInvariantsLocked()
+	}
+}
+
+// checkInvariantsLocked checks the number of places against those that hold them.
+func (p *Places) checkInvariantsLocked() {
+	invariants.Check(p.total >= 0 && p.total <= p.limit, "%d places are held, and there are %d",
+		p.total, p.limit)
+	held := 0
+	for name, x := range p.parties {
+		held += len(x.holders)
+		invariants.Check(len(x.holders) > 0, "%q holds no place, and is among the holders", name)
+	}
+	invariants.Check(held == p.total, "%d places are held, and %d are counted", held, p.total)
 }
 
 // Held is how many places are held.

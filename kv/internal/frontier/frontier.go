@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/invariants"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -85,6 +86,9 @@ func (f *Frontier) Cut(key []byte) bool {
 		return false
 	}
 	f.cut(i, bytes.Clone(key))
+	if invariants.Enabled {
+		f.checkInvariants()
+	}
 	return true
 }
 
@@ -115,6 +119,9 @@ func (f *Frontier) Advance(start, end []byte, resolved hlc.Timestamp) {
 	if i == len(f.parts) || !bytes.Equal(f.parts[i].Span.Start, start) {
 		return
 	}
+	if invariants.Enabled {
+		defer f.checkInvariantKnown(f.Min(), f.parts[i])
+	}
 	p := &f.parts[i]
 	p.Asked = false
 	if bytes.Compare(end, p.Span.Start) <= 0 {
@@ -132,6 +139,9 @@ func (f *Frontier) Advance(start, end []byte, resolved hlc.Timestamp) {
 // that begins at start.
 func (f *Frontier) AdvanceKey(start []byte, known hlc.Timestamp) {
 	if p := f.At(start); p != nil {
+		if invariants.Enabled {
+			defer f.checkInvariantKnown(f.Min(), *p)
+		}
 		p.Head = hlc.Max(p.Head, known)
 		p.settle()
 	}
@@ -166,4 +176,35 @@ func (f *Frontier) Join(span keys.Span) {
 		kept++
 	}
 	f.parts = slices.Delete(f.parts, kept, i)
+	if invariants.Enabled {
+		f.checkInvariants()
+	}
+}
+
+// checkInvariants checks that the parts are in order, and none has a key of another.
+func (f *Frontier) checkInvariants() {
+	if len(f.parts) > 16*invariants.Small {
+		return
+	}
+	for i := range f.parts {
+		p := &f.parts[i]
+		invariants.Check(!p.Span.Empty() && len(p.Span.End) > 0 &&
+			(i == 0 || bytes.Compare(f.parts[i-1].Span.End, p.Span.Start) <= 0),
+			"part %d of a frontier is %s, behind %s", i, p.Span, f.parts[max(i-1, 0)].Span)
+		invariants.Check(p.Head.IsZero() || p.Resolved.Less(p.Head),
+			"of the keys %s all is known up to %s, and of the first one up to %s", p.Span, p.Resolved,
+			p.Head)
+	}
+}
+
+// checkInvariantKnown checks that what is known has not gone back: of all keys, and of those of a
+// part, which is given as it was.
+func (f *Frontier) checkInvariantKnown(all hlc.Timestamp, before Part) {
+	f.checkInvariants()
+	now := f.Min()
+	invariants.Check(!now.Less(all), "a frontier goes back from %s to %s", all, now)
+	for _, p := range f.Within(before.Span) {
+		invariants.Check(!p.Resolved.Less(before.Resolved),
+			"what is known of the keys %s goes back from %s to %s", p.Span, before.Resolved, p.Resolved)
+	}
 }

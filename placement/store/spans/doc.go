@@ -13,5 +13,5 @@
 // in its right one (of equal starts, the same for the ends), a priority not above its parent's, and
 // as max the greatest end in its subtree.
 //
-// It imports nothing of the project but range/keys.
+// It imports nothing of the project but range/keys and range/invariants.
 package spans

@@ -3,6 +3,7 @@ package spans
 import (
 	"hash/maphash"
 
+	"github.com/tidemarkdb/tidemark/range/invariants"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -66,6 +67,9 @@ func (x *Index[V]) Entry(span keys.Span) *Entry[V] {
 		end)}
 	x.root = x.root.insert(added)
 	x.ranges++
+	if invariants.Enabled {
+		x.checkInvariants()
+	}
 	return &added.Entry
 }
 
@@ -77,6 +81,9 @@ func (x *Index[V]) Delete(e *Entry[V]) {
 	}
 	x.root = x.root.remove(e.start, e.end)
 	x.ranges--
+	if invariants.Enabled {
+		x.checkInvariants()
+	}
 }
 
 // Visit calls visit for every entry whose span holds the key, in no particular order. visit must

@@ -10,36 +10,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// check verifies the invariants of the tree.
-func (n *node[V]) check(t *rapid.T) {
-	if n == nil {
-		return
-	}
-	greatest := func(a, b string) string {
-		if a == "" || b == "" {
-			return ""
-		}
-		return max(a, b)
-	}
-	end := n.end
-	for _, child := range []*node[V]{n.left, n.right} {
-		if child == nil {
-			continue
-		}
-		child.check(t)
-		end = greatest(end, child.max)
-		if child.priority > n.priority {
-			t.Fatalf("the child %q of %q has a higher priority", child.start, n.start)
-		}
-		if (child.order(n.start, n.end) > 0) != (child == n.left) {
-			t.Fatalf("%q and its child %q are in the wrong order", n.start, child.start)
-		}
-	}
-	if n.max != end {
-		t.Fatalf("the greatest end below %q is %q, want %q", n.start, n.max, end)
-	}
-}
-
 // Whatever spans come and go, a key is in the entries that a look at all of them finds.
 func TestIndexAgainstList(t *testing.T) {
 	some := []string{"", "\x00", "a", "a\x00", "a\x00\x00", "ab", "b", "b\xff", "c", "\xff",
@@ -97,7 +67,7 @@ func TestIndexAgainstList(t *testing.T) {
 					t.Fatalf("%q is in %v, want %v", at, got, want)
 				}
 			}
-			x.root.check(t)
+			x.root.checkInvariants()
 			if x.Len() != len(naive) {
 				t.Fatalf("%d spans, want %d", x.Len(), len(naive))
 			}

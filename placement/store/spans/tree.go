@@ -1,6 +1,10 @@
 package spans
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/tidemarkdb/tidemark/range/invariants"
+)
 
 // node is a node of a treap: a search tree by span, and a heap by priority.
 type node[V any] struct {
@@ -126,4 +130,41 @@ func (n *node[V]) visit(key []byte, visit func(*Entry[V])) {
 		}
 		n = n.right
 	}
+}
+
+// changed counts the changes of indexes, for checkInvariants.
+var changed invariants.Every
+
+// checkInvariants checks the whole tree of an index, now and then if it is large.
+func (x *Index[V]) checkInvariants() {
+	if x.ranges <= invariants.Small || changed.Due(256) {
+		n := x.root.checkInvariants()
+		invariants.Check(n == x.ranges, "an index of %d spans has %d", x.ranges, n)
+	}
+}
+
+// checkInvariants checks a subtree, and returns how many nodes it has.
+func (n *node[V]) checkInvariants() (nodes int) {
+	if n == nil {
+		return 0
+	}
+	nodes = 1
+	end := n.end
+	for _, child := range []*node[V]{n.left, n.right} {
+		if child == nil {
+			continue
+		}
+		nodes += child.checkInvariants()
+		if end != "" && (child.max == "" || child.max > end) {
+			end = child.max
+		}
+		invariants.Check(child.priority <= n.priority,
+			"the child %q of the span that begins at %q has a higher priority", child.start, n.start)
+		invariants.Check((child.order(n.start, n.end) > 0) == (child == n.left),
+			"the span that begins at %q, and its child %q, are in the wrong order", n.start,
+			child.start)
+	}
+	invariants.Check(n.max == end, "the greatest end below the span that begins at %q is %q, and not %q",
+		n.start, end, n.max)
+	return nodes
 }

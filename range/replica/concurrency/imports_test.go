@@ -12,7 +12,7 @@ import (
 // The package knows neither replicas nor requests.
 func TestImports(t *testing.T) {
 	const module = "github.com/tidemarkdb/tidemark/"
-	allowed := []string{"hlc", "range/admission", "range/keys", "range/mvcc",
+	allowed := []string{"hlc", "range/admission", "range/invariants", "range/keys", "range/mvcc",
 		"range/replica/concurrency/locks", "rpc", "rpc/kvpb", "rpc/wire", "txn"}
 	for _, dir := range []string{".", "locks"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
