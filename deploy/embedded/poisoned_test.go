@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 )
 
@@ -28,10 +30,13 @@ func poison(t *testing.T, fs vfs.FS, term uint64) {
 		t.Fatal(err)
 	}
 	ids, err := log.Identities()
-	if err != nil || len(ids) != 1 {
+	// The coordination store may have its log already.
+	i := slices.IndexFunc(ids,
+		func(id raftlog.Identity) bool { return id.Group == keys.CorePartition })
+	if err != nil || i < 0 {
 		t.Fatal(ids, err)
 	}
-	g, err := log.OpenGroup(ids[0], func() raftlog.Applied { return raftlog.Applied{} })
+	g, err := log.OpenGroup(ids[i], func() raftlog.Applied { return raftlog.Applied{} })
 	if err != nil {
 		t.Fatal(err)
 	}
