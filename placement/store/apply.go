@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/placement/store/tables"
 	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/invariants"
 )
 
 // Applied implements group.StateMachine.
@@ -126,6 +127,12 @@ func (s *Store) publish(a *apply.Effects, term uint64) {
 // visible makes an application the newest. It returns the commands of which the outcome is known
 // now.
 func (s *Store) visible(a *apply.Effects, term uint64) []execute.Known {
+	if invariants.Enabled && !a.Replaced {
+		invariants.Check(s.revision.Load() <= a.Meta.Revision &&
+			s.compacted.Load() <= a.Meta.Compacted,
+			"%s: revision %d, compacted %d, follows revision %d, compacted %d", s.config.Name,
+			a.Meta.Revision, a.Meta.Compacted, s.revision.Load(), s.compacted.Load())
+	}
 	s.revision.Store(a.Meta.Revision)
 	s.compacted.Store(a.Meta.Compacted)
 	if a.Meta.CompactionRest != nil {

@@ -183,7 +183,8 @@ func (t *leaseTracker) credit(leading bool, term uint64, now int64) {
 // checkInvariantExpiry checks that a lease is of the leader's term, and stands on what a quorum of
 // the present members has answered.
 func (t *leaseTracker) checkInvariantExpiry(expiry int64, term uint64, now int64) {
-	invariants.Check(t.published.term.Load() == term && !t.forfeited && expiry <= now+int64(t.duration),
+	invariants.Check(t.published.term.Load() == term && !t.forfeited &&
+		expiry <= now+int64(t.duration),
 		"replica %s has a lease until %d for term %d, at %d in term %d", t.self, expiry,
 		t.published.term.Load(), now, term)
 	invariants.Check(t.members.Quorum(func(id keys.ReplicaID) bool {

@@ -47,7 +47,7 @@ func TestEvery(t *testing.T) {
 }
 
 // leastChecks is how many calls of Check there are at least.
-const leastChecks = 30
+const leastChecks = 60
 
 // Checks are in no build but those with the tag or the race detector: each call of Check, and of a
 // function of checks, stands in `if invariants.Enabled`, or in a function of checks.

@@ -7,6 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/invariants"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -169,6 +170,11 @@ type collected struct {
 }
 
 func (c *collector) take(g collected) {
+	if invariants.Enabled {
+		_, ts, err := keys.DecodeVersioned(g.stateKey)
+		invariants.Check(err == nil && ts.LessEq(c.threshold) && c.hidden,
+			"%s may go, and reads at or above %s can see it", keys.PrettyState(g.stateKey), c.threshold)
+	}
 	if g.expired {
 		c.result.Expired = append(c.result.Expired, len(c.result.Versions))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/invariants"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
 )
@@ -71,11 +72,19 @@ func (c *cursor) passOver() error {
 		}
 		c.endRun(c.key())
 		c.past, c.vacancy.skipped = false, 0
+		var to []byte
 		if c.reverse {
-			c.seek = keys.AppendDataKey(c.seek[:0], c.vacancy.below(i))
+			to = c.vacancy.below(i)
+		} else {
+			to = c.vacancy.above(i)
+		}
+		if invariants.Enabled && passed.Due(4) {
+			c.checkInvariantVacant(to)
+		}
+		c.seek = keys.AppendDataKey(c.seek[:0], to)
+		if c.reverse {
 			c.on = c.iter.SeekLT(c.seek)
 		} else {
-			c.seek = keys.AppendDataKey(c.seek[:0], c.vacancy.above(i))
 			c.on = c.iter.SeekGE(c.seek)
 		}
 		c.vacancy.memory.Passed(c.vacancy.skipped)
@@ -87,6 +96,55 @@ func (c *cursor) passOver() error {
 		}
 	}
 	return nil
+}
+
+// passed counts the spans that cursors pass over, for checkInvariantVacant.
+var passed invariants.Every
+
+// checkInvariantVacant checks that no key between the cursor and an internal key has a value at the
+// scan's timestamp. It moves the iterator, and looks at a bounded number of versions.
+func (c *cursor) checkInvariantVacant(to []byte) {
+	var newest []byte
+	for range 16 * invariants.Small {
+		prefix := dataPrefix(c.iter.Key())
+		at := bytes.Compare(prefix[1:len(prefix)-1], to)
+		if !c.reverse && at >= 0 || c.reverse && at < 0 {
+			return
+		}
+		if c.reverse {
+			// Versions come from the oldest on: each key is looked at from its front.
+			first := bytes.Clone(prefix)
+			c.checkInvariantNoValue(first)
+			if !c.iter.SeekLT(first) {
+				return
+			}
+			continue
+		}
+		newest = append(newest[:0], prefix...)
+		c.checkInvariantNoValue(newest)
+		if !c.iter.Valid() {
+			return
+		}
+		for bytes.Equal(dataPrefix(c.iter.Key()), newest) {
+			if !c.iter.NextPrefix() {
+				return
+			}
+		}
+	}
+}
+
+// checkInvariantNoValue checks that a key, as a prefix of data keys, has no value at the scan's
+// timestamp.
+func (c *cursor) checkInvariantNoValue(prefix []byte) {
+	at := c.vacancy.at
+	if !c.iter.SeekGE(keys.AppendTimestamp(bytes.Clone(prefix), at)) ||
+		!bytes.Equal(dataPrefix(c.iter.Key()), prefix) {
+		return
+	}
+	_, v, err := decode(c.iter)
+	invariants.Check(err != nil || !v.LiveAt(at),
+		"%s lies in a span that is taken for vacant at %s, and has a value of %s",
+		keys.PrettyState(prefix), at, v.Timestamp)
 }
 
 // inVacant is the index of the known span that has the key on which the cursor stands, if the scan

@@ -13,7 +13,9 @@ import (
 
 // An append with a gap, with a term that falls, or with a second vote in a term, is not written.
 func TestAppendsAreChecked(t *testing.T) {
-	entry := func(index, term uint64) *raftpb.Entry { return &raftpb.Entry{Index: &index, Term: &term} }
+	entry := func(index, term uint64) *raftpb.Entry {
+		return &raftpb.Entry{Index: &index, Term: &term}
+	}
 	hard := func(term, vote uint64) *raftpb.HardState {
 		return &raftpb.HardState{Term: &term, Vote: &vote}
 	}

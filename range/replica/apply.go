@@ -8,6 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/invariants"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
@@ -76,6 +77,10 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 	if entries[0].Index == reshape.FirstIndex(r.Descriptor()) {
 		r.mu.leadership.FirstEntry(entries[0].Term)
 	}
+	var floor hlc.Timestamp
+	if invariants.Enabled {
+		floor = hlc.Max(applied.Closed, r.mu.closing.Closed(applied.Index))
+	}
 	r.mu.Unlock()
 	if failed != nil {
 		return 0, failed
@@ -83,7 +88,7 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 	batch := r.state.NewBatch()
 	defer batch.Close()
 	var own []ownEntry
-	var changes changes
+	changes := changes{floor: floor}
 	defer func() {
 		if changes.table != nil {
 			changes.table.Abort() // nothing, if it was committed
@@ -158,6 +163,9 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 		r.takeOver(changes.consumption)
 	}
 	r.complete(applied, own, &changes)
+	if invariants.Enabled && changes.split == nil && changes.consumption == nil {
+		checkInvariantState(r)
+	}
 	if m := changes.consumption; m != nil {
 		m.from.Replica().endConsumed(m.Left)
 		m.from.Consumed(m.Left)
@@ -179,6 +187,9 @@ func (r *Replica) applyOne(batch *engine.StateBatch, e *group.Entry, applied *st
 	}
 	accepted := applied.Accepts(e.Term, &p)
 	c.versions = nil
+	if invariants.Enabled {
+		c.floor = hlc.Max(c.floor, applied.Closed)
+	}
 	if accepted {
 		if err := r.stage(batch, &p, e.Change, c); err != nil {
 			return o, err
@@ -220,6 +231,8 @@ type changes struct {
 	versions []versionChange
 	// records says that a transaction record was set.
 	records bool
+	// floor is closed before the entry at hand; for checks of invariants, and zero without them.
+	floor hlc.Timestamp
 	// handedOver is of the latest entry by which a leader has closed what it served, if that took
 	// effect.
 	handedOver leadership.HandedOver
@@ -311,9 +324,15 @@ func (r *Replica) stage(batch *engine.StateBatch, p *proposal.Entry, change bool
 			if err := c.transaction(d, p, deletion, key, value); err != nil {
 				return err
 			}
+			if invariants.Enabled && !deletion {
+				checkInvariantDecision(r.state, key, value)
+			}
 		default:
 			if err := checkReplicatedKey(span, key, p); err != nil {
 				return err
+			}
+			if invariants.Enabled && p.Kind != proposal.KindRemove {
+				checkInvariantClosed(key, c.floor)
 			}
 		}
 		if deletion {
@@ -381,6 +400,9 @@ func (r *Replica) complete(applied storage.Record, own []ownEntry, c *changes) {
 	r.mu.Lock()
 	if c.handedOver.Term != 0 {
 		r.mu.leadership.SetHandedOver(c.handedOver)
+	}
+	if invariants.Enabled {
+		checkInvariantAdvance(r.id, &r.mu.applied, &applied)
 	}
 	r.mu.applied = applied
 	// Under the lock: what a freeze leaves behind is read under it, descriptor, index and all.

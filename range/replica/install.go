@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/invariants"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/snapshot"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
@@ -86,6 +87,9 @@ func (s *installation) Install() error {
 	var end ending
 	r.mu.Lock()
 	r.giveUpLocked(&end, outcomeUnknown)
+	if invariants.Enabled {
+		checkInvariantAdvance(r.id, &r.mu.applied, &s.Applied)
+	}
 	r.mu.Unlock()
 	r.finish(&end)
 	if err := r.reload(s.Applied, s.Descriptor); err != nil {

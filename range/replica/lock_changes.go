@@ -5,7 +5,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/invariants"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
@@ -116,4 +118,91 @@ func readAnchored(state engine.Reader, d *clusterpb.Partition) (found anchored, 
 		return true, nil
 	})
 	return found, err
+}
+
+// applications counts the batches that replicas apply, for checkInvariantState.
+var applications invariants.Every
+
+// checkInvariantState checks what is kept of a partition against its state: now and then, and what
+// is small. The caller holds applying.
+func checkInvariantState(r *Replica) {
+	if !applications.Due(32) {
+		return
+	}
+	d := r.Descriptor()
+	r.mu.Lock()
+	stats := r.mu.applied.Stats
+	r.mu.Unlock()
+	if stats.Versions <= 16*invariants.Small {
+		counted, err := storage.CountVersions(r.state, keys.PartitionSpan(d),
+			func() error { return nil })
+		invariants.Check(err != nil || counted == stats,
+			"partition %s: the statistics are %+v, and a count finds %+v", r.id, stats, counted)
+	}
+	found, err := readAnchored(r.state, d)
+	if err != nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	stored := make(map[string]bool, len(found.locks))
+	for _, l := range found.locks {
+		stored[l.Key] = true
+		has := r.mu.locks.Get(l.Key)
+		invariants.Check(has != nil && has.Applied != nil && !has.Applied.Volatile &&
+			has.Transaction.Same(&l.Of) && has.Applied.Prepared == l.State.Prepared,
+			"partition %s: the lock of %q by transaction %s is in the state, and not in the table", r.id,
+			l.Key, l.Of.ID)
+	}
+	r.mu.locks.Each("", "", func(l *concurrency.Lock) bool {
+		invariants.Check(l.Applied == nil || l.Applied.Volatile || stored[l.Key],
+			"partition %s: the lock of %q is in the table, and not in the state", r.id, l.Key)
+		return true
+	})
+}
+
+// checkInvariantAdvance checks the applied record of a partition against the one before.
+func checkInvariantAdvance(id keys.PartitionID, before, after *storage.Record) {
+	invariants.Check(after.Index >= before.Index && after.Term >= before.Term,
+		"partition %s: entry %d of term %d is applied after entry %d of term %d", id, after.Index,
+		after.Term, before.Index, before.Term)
+	invariants.Check(before.Closed.LessEq(after.Closed), "partition %s: %s is closed after %s", id,
+		after.Closed, before.Closed)
+	invariants.Check(before.Threshold.LessEq(after.Threshold),
+		"partition %s: the garbage collection threshold falls from %s to %s", id, before.Threshold,
+		after.Threshold)
+	invariants.Check(before.Highest.LessEq(after.Highest),
+		"partition %s: the highest timestamp falls from %s to %s", id, before.Highest, after.Highest)
+}
+
+// checkInvariantClosed checks that a version is above what is closed.
+func checkInvariantClosed(key []byte, closed hlc.Timestamp) {
+	_, ts, err := keys.DecodeVersioned(key)
+	invariants.Check(err != nil || ts.IsZero() || closed.Less(ts),
+		"%s is written, and %s is closed", keys.PrettyState(key), closed)
+}
+
+// checkInvariantDecision checks that a transaction record which says COMMITTED or ABORTED does not
+// come to say anything else.
+func checkInvariantDecision(state engine.Reader, key, value []byte) {
+	_, suffix, err := keys.DecodeAnchorKey(key)
+	if err != nil {
+		return
+	}
+	if of, _ := txn.Classify(suffix); of != txn.AnchoredRecord {
+		return
+	}
+	stored, closer, err := state.Get(key)
+	if err != nil {
+		return
+	}
+	defer closer.Close()
+	before, err := txn.DecodeRecord(stored)
+	if err != nil || !before.Decided() {
+		return
+	}
+	after, err := txn.DecodeRecord(value)
+	invariants.Check(err == nil && after.State == before.State && after.Timestamp == before.Timestamp,
+		"the record %s says %s at %s after %s at %s", keys.PrettyState(key), after.State,
+		after.Timestamp, before.State, before.Timestamp)
 }

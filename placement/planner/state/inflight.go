@@ -122,7 +122,10 @@ func (s *State) Withdraw() {
 //
 // INVARIANT: a move counts at both ends from the moment it is proposed. Otherwise the next step
 // would see the same imbalance, and move the same amount again.
-func (s *State) project(f *InFlight, sign int64) {
+func (s *State) project(f *InFlight, sign int64) { s.projectOn(s.Nodes, f, sign) }
+
+// projectOn is project for the sums of any nodes.
+func (s *State) projectOn(nodes []Node, f *InFlight, sign int64) {
 	p := &s.Partitions[f.Partition]
 	adds, removes := f.Add != NoNode, false
 	for _, r := range s.Replicas(p) {
@@ -130,16 +133,16 @@ func (s *State) project(f *InFlight, sign int64) {
 		removes = removes || r.Node == f.Remove
 	}
 	if adds {
-		s.Nodes[f.Add].hold(p, sign)
-		s.Nodes[f.Add].Pending += sign * p.Bytes
+		nodes[f.Add].hold(p, sign)
+		nodes[f.Add].Pending += sign * p.Bytes
 	}
 	if removes {
-		s.Nodes[f.Remove].hold(p, -sign)
-		s.Nodes[f.Remove].Pending -= sign * p.Bytes
+		nodes[f.Remove].hold(p, -sign)
+		nodes[f.Remove].Pending -= sign * p.Bytes
 	}
 	if f.Lead != NoNode && p.Leads != NoNode && f.Lead != p.Leads {
-		s.Nodes[p.Leads].lead(p, -sign)
-		s.Nodes[f.Lead].lead(p, sign)
+		nodes[p.Leads].lead(p, -sign)
+		nodes[f.Lead].lead(p, sign)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/range/invariants"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -81,6 +82,43 @@ func (s *State) Advance(now time.Time, inFlight []planner.InFlight) {
 	s.age(last)
 	s.setInFlight(inFlight)
 	s.weigh()
+	if invariants.Enabled && len(s.Partitions) <= 16*invariants.Small && advanced.Due(8) {
+		s.checkInvariantSums()
+	}
+}
+
+// advanced counts steps, for checkInvariantSums.
+var advanced invariants.Every
+
+// checkInvariantSums checks the sums of all nodes against the records of the partitions and the
+// operators in flight.
+func (s *State) checkInvariantSums() {
+	nodes := make([]Node, len(s.Nodes))
+	replicas := make([]int, len(s.Nodes))
+	for i := range s.Partitions {
+		p := &s.Partitions[i]
+		if p.ID == 0 {
+			continue
+		}
+		s.accountOn(nodes, p, 1)
+		for _, r := range s.Replicas(p) {
+			replicas[r.Node]++
+		}
+	}
+	for i := range s.list {
+		if f := &s.list[i]; !f.gone {
+			s.projectOn(nodes, f, 1)
+		}
+	}
+	for i := range s.Nodes {
+		n, want := &s.Nodes[i], &nodes[i]
+		invariants.Check(n.Sum == want.Sum && n.Pending == want.Pending,
+			"the sums of node %s are %v, with %d bytes pending, and should be %v, with %d", n.Told.ID,
+			n.Sum, n.Pending, want.Sum, want.Pending)
+		invariants.Check(len(n.Partitions) == replicas[i],
+			"node %s has a list of %d partitions, and %d have a replica there", n.Told.ID,
+			len(n.Partitions), replicas[i])
+	}
 }
 
 // NodeID returns the id of the node at an index; 0 for NoNode.

@@ -1,9 +1,12 @@
 package table
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +17,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/range/invariants"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -218,6 +222,9 @@ func (r *reader) change(ctx context.Context) (*clusterpb.TableUpdate, error) {
 			if err == nil {
 				r.after = u.Revision
 			}
+			if invariants.Enabled && err == nil && len(u.Partitions) > 0 && changed.Due(8) {
+				r.from.checkInvariantTable()
+			}
 			return u, err
 		case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
 			return nil, err
@@ -246,6 +253,47 @@ func (r *reader) whole(ctx context.Context, batch store.Batch) (store.Batch, err
 		n = len(batch.Events)
 	}
 	return batch, nil
+}
+
+// changed counts updates with partitions, for checkInvariantTable.
+var changed invariants.Every
+
+// checkInvariantTable checks that the table has no overlap, and no hole in an active keyspace.
+func (t *Streams) checkInvariantTable() {
+	view := t.store.Stale()
+	keyspaces, err := meta.LoadKeyspaces(view)
+	if err != nil {
+		return // compacted meanwhile
+	}
+	active := map[uint32]bool{}
+	for _, ks := range keyspaces {
+		active[ks.Id] = ks.State == clusterpb.KeyspaceState_ACTIVE
+	}
+	var all []*clusterpb.Partition
+	for kv, err := range view.All([]byte(meta.PartitionPrefix)) {
+		if err != nil || len(all) > 16*invariants.Small {
+			return
+		}
+		p, err := meta.DecodePartition(kv.Key, kv.Value)
+		if err != nil {
+			return
+		}
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(a, b *clusterpb.Partition) int {
+		return cmp.Or(cmp.Compare(a.Keyspace, b.Keyspace), bytes.Compare(a.Start, b.Start))
+	})
+	for i := range all {
+		if i == 0 || all[i-1].Keyspace != all[i].Keyspace {
+			continue
+		}
+		a, b := all[i-1], all[i]
+		order := bytes.Compare(a.End, b.Start)
+		invariants.Check(len(a.End) > 0 && (order == 0 || order < 0 && !active[a.Keyspace]),
+			"revision %d of the table: partition %s ends at %s, and partition %s begins at %s",
+			view.Revision, keys.PartitionID(a.Id), keys.Pretty(a.End), keys.PartitionID(b.Id),
+			keys.Pretty(b.Start))
+	}
 }
 
 // checkLeader ends the stream of a member that has been cut off from the core for a while: it would

@@ -17,6 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/invariants"
 )
 
 // Store has the values of the newest state that are not read from the database, and knows which
@@ -143,8 +144,26 @@ func (a *Application) Entry(e group.Entry) error {
 // Finish writes to the batch that the log is applied up to Index, at that term. Nothing more can be
 // applied.
 func (a *Application) Finish(term uint64) error {
+	if invariants.Enabled && a.Meta.Bytes <= 256<<10 && finished.Due(64) {
+		if err := a.checkInvariantBytes(); err != nil {
+			return err
+		}
+	}
 	applied := tables.EncodeApplied(a.Index, term)
 	return errors.Join(a.saveMeta(), a.Close(), a.batch.Set(a.machine.layout.Applied, applied, nil))
+}
+
+// finished counts applications, for checkInvariantBytes.
+var finished invariants.Every
+
+// checkInvariantBytes checks the size of the store against all versions and events.
+func (a *Application) checkInvariantBytes() error {
+	return a.read(func(r *tables.Reader) error {
+		sum, err := r.SumBytes()
+		invariants.Check(err != nil || sum == a.Meta.Bytes,
+			"the store: versions and events have %d bytes, and %d are counted", sum, a.Meta.Bytes)
+		return err
+	})
 }
 
 // Committed makes a finished application, whose batch is committed, the newest.
@@ -166,7 +185,15 @@ func (a *Application) command(c *storepb.Command) error {
 	id := execute.ID{Origin: c.Origin, Request: c.Request}
 	heard := a.machine.store.Awaits(id)
 	a.unheard = !heard && c.Session == 0
+	before := a.Meta.Revision
 	result, err := a.once(c)
+	if invariants.Enabled && err == nil && c.GetImport() == nil && !a.Replaced {
+		invariants.Check(a.Meta.Revision == before || a.Meta.Revision == before+1,
+			"the store: a command takes revision %d to %d", before, a.Meta.Revision)
+		invariants.Check(a.Meta.Compacted <= a.Meta.Revision,
+			"the store: revision %d is compacted, and the newest is %d", a.Meta.Compacted,
+			a.Meta.Revision)
+	}
 	if _, is := c.Op.(*storepb.Command_ChangeMembers); a.change && !is {
 		err = errors.Join(err, errors.New("it changes the configuration, and says no members"))
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/tidemarkdb/tidemark/range/invariants"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -130,6 +131,26 @@ func (b *Blocks) Count(span keys.Span, revision uint64, scan Scan) (uint64, erro
 	if span.Empty() {
 		return 0, nil
 	}
+	n, err := b.count(span, revision, scan)
+	if invariants.Enabled && err == nil && n <= 16*invariants.Small && counted.Due(8) {
+		err = checkInvariantCount(span, revision, n, scan)
+	}
+	return n, err
+}
+
+// counted counts the calls of Count, for checkInvariantCount.
+var counted invariants.Every
+
+// checkInvariantCount checks a count against the keys.
+func checkInvariantCount(span keys.Span, revision, count uint64, scan Scan) error {
+	found := uint64(0)
+	err := scan(span, func([]byte) { found++ })
+	invariants.Check(err != nil || found == count,
+		"the store: %s has %d keys at revision %d, and %d are counted", span, found, revision, count)
+	return err
+}
+
+func (b *Blocks) count(span keys.Span, revision uint64, scan Scan) (uint64, error) {
 	count := 0
 	at, end := string(span.Start), string(span.End)
 	for {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/invariants"
 )
 
 const (
@@ -245,6 +246,10 @@ func (l *Lessor) Renew(
 			c.deadline, c.noteAt, c.spared = now.Add(c.term), now.Add(l.checkpointAfter), false
 			terms[i] = c.term
 		}
+		if invariants.Enabled && terms[i] > 0 {
+			invariants.Check(c.ending.IsZero() && !c.noted,
+				"lease %x is renewed, and ends, or the log has what is left of it", id)
+		}
 	}
 	return noted, nil
 }
@@ -276,6 +281,9 @@ func (l *Lessor) Due() (found Due) {
 	if found.Paused {
 		l.spareLocked(now, silence)
 		return found
+	}
+	if invariants.Enabled && len(l.mu.leases) <= 16*invariants.Small {
+		l.checkInvariantEndingLocked()
 	}
 	l.endAgainLocked(now, &found)
 	for len(l.mu.due) > 0 && !now.Before(l.mu.due[0].at) {
@@ -313,6 +321,19 @@ func (l *Lessor) Due() (found Due) {
 		heap.Push(&l.mu.due, due{earlier(c.deadline, c.noteAt), d.id, c})
 	}
 	return found
+}
+
+// checkInvariantEndingLocked checks the number of leases that are ending, and that of their keys.
+func (l *Lessor) checkInvariantEndingLocked() {
+	ending, keys := 0, 0
+	for _, c := range l.mu.leases {
+		if !c.ending.IsZero() {
+			ending, keys = ending+1, keys+c.keys
+		}
+	}
+	invariants.Check(ending == l.mu.ending && keys == l.mu.endingKeys,
+		"%d leases with %d keys are ending, and %d with %d are counted", ending, keys, l.mu.ending,
+		l.mu.endingKeys)
 }
 
 // endAgainLocked returns the ends again that have not come.

@@ -1,6 +1,10 @@
 package space
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/tidemarkdb/tidemark/range/invariants"
+)
 
 const (
 	// LeaseBytes is what a lease counts for.
@@ -56,6 +60,10 @@ func (l *Ledger) Reserve(bytes uint64) bool {
 		return false
 	}
 	l.reserved += bytes
+	if invariants.Enabled {
+		invariants.Check(l.quota == 0 || bytes == 0 || l.size+l.reserved <= l.quota,
+			"the store: %d bytes are let in beside %d, and the quota is %d", l.reserved, l.size, l.quota)
+	}
 	return true
 }
 

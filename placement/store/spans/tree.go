@@ -164,7 +164,7 @@ func (n *node[V]) checkInvariants() (nodes int) {
 			"the span that begins at %q, and its child %q, are in the wrong order", n.start,
 			child.start)
 	}
-	invariants.Check(n.max == end, "the greatest end below the span that begins at %q is %q, and not %q",
-		n.start, end, n.max)
+	invariants.Check(n.max == end,
+		"the greatest end below the span that begins at %q is %q, and not %q", n.start, end, n.max)
 	return nodes
 }

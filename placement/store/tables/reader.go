@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/keycount"
 	"github.com/tidemarkdb/tidemark/placement/store/newest"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/invariants"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -259,6 +260,9 @@ func (r *Reader) AtDeletion() (bool, error) {
 	return kv == nil && err == nil, err
 }
 
+// remembered counts the versions that are not read, for a check of some of them.
+var remembered invariants.Every
+
 // NewestAt is at for a revision at or above all that are visible: it does not read what Apply
 // remembers. The key-value is shared, and must not be changed. It may lack its value unless need is
 // wholePair.
@@ -269,6 +273,14 @@ func (r *Reader) NewestAt(key []byte, revision uint64, need Part) (*storepb.KeyV
 	whole := need == WholePair
 	kv, known := r.Newest.Get(key, whole)
 	if known {
+		if invariants.Enabled && remembered.Due(4) {
+			stored, err := r.atParts(key, revision, WithoutValue)
+			invariants.Check(err != nil || (kv == nil) == (stored == nil) &&
+				kv.GetModRevision() == stored.GetModRevision() &&
+				kv.GetVersion() == stored.GetVersion() && kv.GetLease() == stored.GetLease(),
+				"the store: the newest version of key %s is of revision %d, and %d is remembered",
+				keys.Pretty(key), stored.GetModRevision(), kv.GetModRevision())
+		}
 		return kv, nil
 	}
 	kv, err := r.atParts(key, revision, need)

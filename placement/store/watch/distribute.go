@@ -1,6 +1,10 @@
 package watch
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/tidemarkdb/tidemark/range/invariants"
+)
 
 // distribute serves the live watches.
 func (h *Hub) distribute() { h.run(h.published, h.distributeSome) }
@@ -105,6 +109,11 @@ func (h *Hub) offerLocked(w *watch, e *Event, at Position, piece, live bool) boo
 	}
 	if w.cut && at.Revision > w.last {
 		h.markLocked(w)
+	}
+	if invariants.Enabled {
+		invariants.Check(at.Revision >= w.last && at.Revision == e.KV.GetModRevision(),
+			"watch %d gets revision %d of key %q as one of revision %d, and has had revision %d", w.id,
+			e.KV.GetModRevision(), e.KV.GetKey(), at.Revision, w.last)
 	}
 	if w.last = at.Revision; piece && !w.cut {
 		if w.cut = true; w.state == stateLive {

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/invariants"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
@@ -168,10 +169,18 @@ func (f *Following) join(c *copied, id keys.PartitionID, term, index uint64) {
 	x := &Membership{set: c, replica: r, term: term, index: index}
 	c.members[id], f.of[id] = x, x
 	r.SleepsIn(x)
+	if invariants.Enabled {
+		_, dropped := c.dropped[id]
+		invariants.Check(!dropped, "group %s is in a set of host %d, and dropped from it", id, c.host)
+	}
 }
 
 // leave takes a group out of its set. What was closed for it stays closed.
 func (f *Following) leave(id keys.PartitionID, x *Membership) {
+	if invariants.Enabled {
+		invariants.Check(f.of[id] == x && x.set.members[id] == x,
+			"group %s leaves a set of host %d that it is not in", id, x.set.host)
+	}
 	delete(x.set.members, id)
 	delete(f.of, id)
 	if closed, index := x.Closed(); closed.Wall > 0 {

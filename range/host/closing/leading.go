@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/invariants"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
@@ -167,6 +168,9 @@ func (l *Leading) remove(t *Ticket) {
 	s := t.set
 	if t.gone.Load() {
 		return
+	}
+	if invariants.Enabled {
+		invariants.Check(s.members[t.group] == t, "group %s leaves a set that it is not in", t.group)
 	}
 	t.left.Store(s.closed.Load())
 	t.gone.Store(true)

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"sync"
 
+	"github.com/tidemarkdb/tidemark/range/invariants"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/tree"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -60,6 +61,28 @@ func (t *Table) ownLocked(d *clusterpb.Partition) {
 	e := t.byStart.Edit()
 	e.Set(string(d.Start), d)
 	t.byStart = e.Tree()
+	if invariants.Enabled && t.byStart.Len() <= invariants.Small {
+		t.checkInvariantsLocked()
+	}
+}
+
+// checkInvariantsLocked checks that no two of the spans in order have a key in common, and that
+// each partition is in one place.
+func (t *Table) checkInvariantsLocked() {
+	var before *clusterpb.Partition
+	for start, d := range t.byStart.All() {
+		invariants.Check(start == string(d.Start) && t.owned[keys.PartitionID(d.Id)] == d &&
+			t.odd[keys.PartitionID(d.Id)] == nil, "partition %s is in two places, or in a wrong one",
+			keys.PartitionID(d.Id))
+		invariants.Check(before == nil ||
+			!keys.PartitionSpan(before).Overlaps(keys.PartitionSpan(d)),
+			"partitions %s and %s have a part of each other's span", keys.PartitionID(before.GetId()),
+			keys.PartitionID(d.Id))
+		before = d
+	}
+	invariants.Check(t.byStart.Len()+len(t.odd) == len(t.owned),
+		"%d partitions have a span in order, %d another one, and all are %d", t.byStart.Len(),
+		len(t.odd), len(t.owned))
 }
 
 // disownLocked forgets what a partition has.

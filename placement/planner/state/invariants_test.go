@@ -1,0 +1,27 @@
+//go:build invariants || race
+
+package state
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tidemarkdb/tidemark/range/invariants"
+)
+
+// The sums of the nodes are those of the partitions that are there, whatever came and went.
+func TestSumsAreChecked(t *testing.T) {
+	s := newState(t)
+	one, other := partition(1), partition(2)
+	one.Bytes, other.Bytes = 100, 10
+	must(t, s.SetPartition(one))
+	must(t, s.SetPartition(other))
+	s.RemovePartition(1)
+	s.Advance(start, nil)
+	s.checkInvariantSums()
+	s.Nodes[0].Pending++
+	if text := invariants.Violated(s.checkInvariantSums); !strings.Contains(text,
+		"the sums of node n1") {
+		t.Errorf("of a sum that is wrong the check says %q", text)
+	}
+}
