@@ -122,10 +122,10 @@ func (s *State) Withdraw() {
 //
 // INVARIANT: a move counts at both ends from the moment it is proposed. Otherwise the next step
 // would see the same imbalance, and move the same amount again.
-func (s *State) project(f *InFlight, sign int64) { s.projectOn(s.Nodes, f, sign) }
+func (s *State) project(f *InFlight, sign int64) { projectOn(s, s.Nodes, f, sign) }
 
 // projectOn is project for the sums of any nodes.
-func (s *State) projectOn(nodes []Node, f *InFlight, sign int64) {
+func projectOn(s *State, nodes []Node, f *InFlight, sign int64) {
 	p := &s.Partitions[f.Partition]
 	adds, removes := f.Add != NoNode, false
 	for _, r := range s.Replicas(p) {

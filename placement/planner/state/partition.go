@@ -191,10 +191,10 @@ func (s *State) putBack(i uint32) {
 }
 
 // account adds a partition to the sums of its nodes, or subtracts it from them.
-func (s *State) account(p *Partition, sign int64) { s.accountOn(s.Nodes, p, sign) }
+func (s *State) account(p *Partition, sign int64) { accountOn(s, s.Nodes, p, sign) }
 
 // accountOn is account for the sums of any nodes.
-func (s *State) accountOn(nodes []Node, p *Partition, sign int64) {
+func accountOn(s *State, nodes []Node, p *Partition, sign int64) {
 	for _, r := range s.Replicas(p) {
 		nodes[r.Node].hold(p, sign)
 	}

@@ -83,7 +83,7 @@ func (s *State) Advance(now time.Time, inFlight []planner.InFlight) {
 	s.setInFlight(inFlight)
 	s.weigh()
 	if invariants.Enabled && len(s.Partitions) <= 16*invariants.Small && advanced.Due(8) {
-		s.checkInvariantSums()
+		checkInvariantSums(s)
 	}
 }
 
@@ -92,7 +92,7 @@ var advanced invariants.Every
 
 // checkInvariantSums checks the sums of all nodes against the records of the partitions and the
 // operators in flight.
-func (s *State) checkInvariantSums() {
+func checkInvariantSums(s *State) {
 	nodes := make([]Node, len(s.Nodes))
 	replicas := make([]int, len(s.Nodes))
 	for i := range s.Partitions {
@@ -100,14 +100,14 @@ func (s *State) checkInvariantSums() {
 		if p.ID == 0 {
 			continue
 		}
-		s.accountOn(nodes, p, 1)
+		accountOn(s, nodes, p, 1)
 		for _, r := range s.Replicas(p) {
 			replicas[r.Node]++
 		}
 	}
 	for i := range s.list {
 		if f := &s.list[i]; !f.gone {
-			s.projectOn(nodes, f, 1)
+			projectOn(s, nodes, f, 1)
 		}
 	}
 	for i := range s.Nodes {
