@@ -39,14 +39,16 @@ type Disk struct {
 	// failing counts, by DiskOp, the operations that are still to fail; negative: all of them.
 	failing [diskOps]atomic.Int64
 
-	mu  sync.Mutex
-	mem *vfs.MemFS // what is on it, guarded by mu
-	// random gives the times of syncs. Guarded by mu.
-	random *rand.Rand
-	// hold is what syncs of log files wait for; nil if they do not. Guarded by mu.
-	hold chan struct{}
-	// paused, stalled: why there is a hold. Guarded by mu.
-	paused, stalled bool
+	mu struct {
+		sync.Mutex
+		mem *vfs.MemFS // what is on it
+		// random gives the times of syncs.
+		random *rand.Rand
+		// hold is what syncs of log files wait for; nil if they do not.
+		hold chan struct{}
+		// paused, stalled: why there is a hold.
+		paused, stalled bool
+	}
 }
 
 // DiskOp is a kind of operation of a disk.
@@ -60,7 +62,11 @@ const (
 	diskOps
 )
 
-func newDisk(random *rand.Rand) *Disk { return &Disk{mem: vfs.NewCrashableMem(), random: random} }
+func newDisk(random *rand.Rand) *Disk {
+	d := &Disk{}
+	d.mu.mem, d.mu.random = vfs.NewCrashableMem(), random
+	return d
+}
 
 // SetFull makes the disk full, or gives it room again: writes fail with ENOSPC, and the free space
 // it reports is none.
@@ -107,14 +113,14 @@ func (d *Disk) Heal() {
 func (d *Disk) SetStalled(stalled bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.stalled = stalled
+	d.mu.stalled = stalled
 	d.holdLocked()
 }
 
 func (d *Disk) setPaused(paused bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.paused = paused
+	d.mu.paused = paused
 	d.holdLocked()
 }
 
@@ -122,30 +128,30 @@ func (d *Disk) setPaused(paused bool) {
 func (d *Disk) release() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.paused, d.stalled = false, false
+	d.mu.paused, d.mu.stalled = false, false
 	d.holdLocked()
 }
 
 func (d *Disk) holdLocked() {
-	switch hold := d.paused || d.stalled; {
-	case hold && d.hold == nil:
-		d.hold = make(chan struct{})
-	case !hold && d.hold != nil:
-		close(d.hold)
-		d.hold = nil
+	switch hold := d.mu.paused || d.mu.stalled; {
+	case hold && d.mu.hold == nil:
+		d.mu.hold = make(chan struct{})
+	case !hold && d.mu.hold != nil:
+		close(d.mu.hold)
+		d.mu.hold = nil
 	}
 }
 
 func (d *Disk) upTo(n int64) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return time.Duration(d.random.Int64N(n + 1))
+	return time.Duration(d.mu.random.Int64N(n + 1))
 }
 
 func (d *Disk) held() chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.hold
+	return d.mu.hold
 }
 
 // SetBroken makes everything that changes the disk fail with ErrDisk, or mends it.
@@ -166,7 +172,7 @@ func (d *Disk) SetSyncTimes(least, most time.Duration) {
 func (d *Disk) Mem() *vfs.MemFS {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.mem
+	return d.mu.mem
 }
 
 // mount is the disk for one process of the server.
@@ -177,14 +183,15 @@ func (d *Disk) mount() vfs.FS { return &mountedFS{FS: d.Mem(), disk: d} }
 func (d *Disk) crash(unsyncedPercent int, random *rand.Rand) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.mem = d.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: unsyncedPercent, RNG: random})
+	d.mu.mem = d.mu.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: unsyncedPercent,
+		RNG: random})
 }
 
 // wipe makes the disk empty.
 func (d *Disk) wipe() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.mem = vfs.NewCrashableMem()
+	d.mu.mem = vfs.NewCrashableMem()
 }
 
 // err is what an operation that changes the disk fails with at the moment.
