@@ -81,6 +81,8 @@ var may = []struct {
 	{"range/node/clocks", append(ground[:len(ground):len(ground)], "range/replica",
 		"range/replica/command", "range/replica/config", "range/node/hosted")},
 	{"range/node/birth", append(ground[:len(ground):len(ground)], "range/replica/...")},
+	{"range/node/reports", append(ground[:len(ground):len(ground)], "range/node/task",
+		"range/node/table", "range/node/loadmeter", "range/node/hosted")},
 	{"range/node/lifecycle", append(ground[:len(ground):len(ground)], "txn", "range/replica/...",
 		"range/node/task", "range/node/table", "range/node/hosted", "range/node/leadership",
 		"range/node/birth")},

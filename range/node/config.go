@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
@@ -13,18 +12,16 @@ import (
 	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/reports"
 	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
-	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // Metadata is what a node needs of the consistent core.
 type Metadata interface {
 	table.Source
-	// Heartbeat renews the node's lease and carries reports.
-	Heartbeat(ctx context.Context, r *clusterpb.HeartbeatRequest) (*clusterpb.HeartbeatResponse,
-		error)
+	reports.Core
 }
 
 // Config configures a Node. Fields without a default are required.

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/reports"
 	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -129,7 +130,7 @@ func (c *core) Heartbeat(ctx context.Context,
 	if c.down {
 		return nil, errDown
 	}
-	if len(r.Reports) > maxReports {
+	if len(r.Reports) > reports.MaxReports {
 		return nil, fmt.Errorf("%d reports in one heartbeat", len(r.Reports))
 	}
 	c.beats++

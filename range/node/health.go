@@ -24,8 +24,8 @@ type health struct {
 	// see to it. That the clock has not been compared yet after a start is over by itself in a
 	// moment.
 	clockWrong atomic.Bool
-	// started: all replicas are open. registered: the core answered a heartbeat.
-	started, registered atomic.Bool
+	// started: all replicas are open.
+	started atomic.Bool
 	// settled: since the start there was a moment at which all groups that prefer this node had a
 	// leader.
 	settled atomic.Bool
@@ -47,7 +47,7 @@ func (n *Node) watchHealth(ctx context.Context) {
 		}
 		n.checkHealth()
 		if due {
-			n.lookAtPeers()
+			n.self.lookAtPeers()
 		}
 		if !n.health.Fit() {
 			n.transfers.Abdicate()

@@ -41,7 +41,7 @@ func (m machine) Apply(entries []group.Entry) error {
 	m.node.flusher.Applied(bytes)
 	// Also an entry without effect is news: what the descriptor has become can be reported behind it.
 	if m.h.Leading.Load() {
-		m.node.reports.changed(m.h)
+		m.node.reports.Changed(m.h)
 		if effective {
 			m.node.collector.Noticed(m.h)
 		}
@@ -62,11 +62,11 @@ func (m machine) LeadershipChanged(l group.Leadership) {
 		n.young.wake.Send()
 	}
 	if l.IsLeader || was {
-		n.reports.changedLeader(h)
+		n.reports.ChangedLeader(h)
 	}
 	if l.IsLeader && h.Split.Born.Swap(false) {
 		// Until then an operator cannot go on with the partition.
-		n.reports.carriedOut(h)
+		n.reports.CarriedOut(h)
 	}
 	if l.IsLeader {
 		n.collector.Noticed(h)
@@ -93,10 +93,10 @@ func (n *Node) Closed(h *hosted.Replica) {
 }
 
 // Merged implements lifecycle.Rooms: the partition is not led here any more.
-func (n *Node) Merged(h *hosted.Replica) { n.reports.changedLeader(h) }
+func (n *Node) Merged(h *hosted.Replica) { n.reports.ChangedLeader(h) }
 
 // Removed implements lifecycle.Rooms.
 func (n *Node) Removed(h *hosted.Replica) {
-	n.reports.forget(h)
+	n.reports.Forget(h)
 	n.giveBack.RemovedLogs(h.ID)
 }

@@ -5,23 +5,18 @@ import (
 )
 
 type metrics struct {
-	heartbeats, heartbeatsFailed, reports prometheus.Counter
-	streams, failed                       prometheus.Counter
-	mergesGivenUp                         prometheus.Counter
-	refused                               prometheus.Counter
-	ordersDone                            prometheus.Counter
-	givenBack                             prometheus.Counter
-	divisions                             prometheus.Counter
-	revision, unfit                       prometheus.Gauge
+	streams, failed prometheus.Counter
+	mergesGivenUp   prometheus.Counter
+	refused         prometheus.Counter
+	ordersDone      prometheus.Counter
+	givenBack       prometheus.Counter
+	divisions       prometheus.Counter
+	revision, unfit prometheus.Gauge
 }
 
 func newMetrics(n *Node) *metrics {
 	m, counter, gauge := &metrics{}, n.base.Metrics.Counter, n.base.Metrics.Gauge
 	gaugeOf := n.base.Metrics.GaugeOf
-	m.heartbeats = counter("heartbeats_total", "Heartbeats that the core answered.")
-	m.heartbeatsFailed = counter("heartbeats_failed_total", "Heartbeats that the core did not "+
-		"answer.")
-	m.reports = counter("partition_reports_total", "Reports of partitions sent with heartbeats.")
 	m.streams = counter("metadata_streams_total", "Metadata streams that ended.")
 	m.mergesGivenUp = counter("merges_given_up_total", "Attempts to merge partitions that "+
 		"were given up.")

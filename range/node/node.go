@@ -20,6 +20,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/leadership"
 	"github.com/tidemarkdb/tidemark/range/node/lifecycle"
+	"github.com/tidemarkdb/tidemark/range/node/reports"
 	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
@@ -47,8 +48,6 @@ type Node struct {
 	spans    ownSpans
 	tables   *table.Current
 
-	processLoad processLoad
-
 	follower   *table.Follower
 	lifecycle  *lifecycle.Lifecycle
 	orders     orders
@@ -59,18 +58,15 @@ type Node struct {
 	elections  *leadership.Elections
 	transfers  *leadership.Transfers
 	leaderless *leadership.Leaderless
-	reports    reports
+	reports    *reports.Reports
+	self       *self
 	collector  *garbage.Collector
 	flusher    *disks.Flusher
 	giveBack   *giveback.Worker
 	splitter   splitter
 	// bundles counts reads of several partitions.
-	bundles atomic.Uint64
-	health  health
-	// behind counts replicas that have not caught up. Of the health goroutine alone.
-	behind host.Behind
-	// selfReport is nil until the health goroutine has looked for the first time.
-	selfReport  atomic.Pointer[selfReport]
+	bundles     atomic.Uint64
+	health      health
 	disks       *disks.Disks
 	clock       *clocks.Clock
 	futureReads *clocks.FutureReads
@@ -116,7 +112,8 @@ func New(c Config) (*Node, error) {
 	n.young.init(n)
 	n.merging.init(n)
 	n.leaderless = leadership.NewLeaderless(base)
-	n.reports.init(n)
+	n.self = &self{node: n}
+	n.reports = reports.New(base, n.self, c.Metadata, c.Cluster, c.Server)
 	n.collector = garbage.New(base, c.GCInterval)
 	n.flusher = disks.NewFlusher(base, c.UnflushedBytes)
 	n.splitter.init(n)
@@ -255,7 +252,7 @@ func (n *Node) Start(t host.Transport) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
 	for _, task := range []func(context.Context){
-		n.follower.Run, n.lifecycle.Run, n.elections.Run, n.heartbeats, n.transfers.Prefer,
+		n.follower.Run, n.lifecycle.Run, n.elections.Run, n.reports.Run, n.transfers.Prefer,
 		n.watchHealth, n.collector.Run, n.flusher.Run, n.giveBack.Run,
 		n.sweepLocks, n.orders.run, n.settling.run, n.young.run, n.splitter.run,
 		n.merging.watch,

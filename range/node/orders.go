@@ -274,7 +274,7 @@ func (s *orders) carryOut(ctx context.Context, h *hosted.Replica, o *order) {
 		if err == nil {
 			s.node.metrics.ordersDone.Inc()
 			s.done(h, o)
-			s.node.reports.carriedOut(h)
+			s.node.reports.CarriedOut(h)
 			return
 		}
 		reason = err.Error()
@@ -287,7 +287,7 @@ func (s *orders) carryOut(ctx context.Context, h *hosted.Replica, o *order) {
 	failures := o.failures.Load()
 	if before := o.waits.Swap(&reason); before == nil || *before != reason || o.told != failures {
 		o.told = failures
-		s.node.reports.changedLeader(h)
+		s.node.reports.ChangedLeader(h)
 	}
 	if h.Replica.Descriptor() != now || !h.Leading.Load() {
 		s.done(h, o)
@@ -295,7 +295,7 @@ func (s *orders) carryOut(ctx context.Context, h *hosted.Replica, o *order) {
 }
 
 // Wake is the core's hint that it has orders for this node: the next heartbeat comes soon.
-func (n *Node) Wake() { n.reports.urge.Send() }
+func (n *Node) Wake() { n.reports.Urge() }
 
 // obstacle is what an order has to wait for, in words; empty: nothing.
 func (n *Node) obstacle(ctx context.Context, h *hosted.Replica, o *order) string {

@@ -1,10 +1,13 @@
 package node
 
 import (
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/tidemarkdb/tidemark/range/host"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -24,10 +27,61 @@ type selfReport struct {
 	notReady []string
 }
 
+// self is what the node tells of itself.
+type self struct {
+	node *Node
+	load processLoad
+	// behind counts replicas that have not caught up. Of the health goroutine alone.
+	behind host.Behind
+	// last is nil until the health goroutine has looked for the first time.
+	last atomic.Pointer[selfReport]
+}
+
+// Describe implements reports.Self.
+func (s *self) Describe(h *hosted.Replica, r *clusterpb.PartitionReport) {
+	if r.Described != nil {
+		r.SplitOff = s.node.lifecycle.Births.SplitOff(h.ID)
+	}
+	s.node.settling.add(h)
+	if h.Leading.Load() && !h.Removed.Load() {
+		s.node.orders.describe(h, r)
+	}
+}
+
+// Take implements reports.Self.
+func (s *self) Take(orders []*clusterpb.Order) { s.node.orders.take(orders) }
+
+// maxBroken bounds the broken replicas that a heartbeat names; when they are gone, it names others.
+const maxBroken = 1000
+
+// Stats implements reports.Self.
+func (s *self) Stats() *clusterpb.NodeStats {
+	n := s.node
+	failed := n.lifecycle.Failed()
+	slow, sync := n.host.DiskSlow()
+	stats := &clusterpb.NodeStats{
+		Replicas:        uint64(len(n.replicas.All())),
+		Leaders:         uint64(n.leaders.Count()),
+		DiskUsedBytes:   n.config.Log.UsedBytes() + n.config.State.UsedBytes(),
+		DiskFreeBytes:   n.config.State.FreeBytes(),
+		DiskFull:        n.base.DiskFull(),
+		DiskSlow:        slow,
+		SyncMicros:      uint64(sync.Microseconds()),
+		ClockUnhealthy:  n.health.clockWrong.Load(),
+		FailedReplicas:  uint64(len(failed)),
+		Broken:          failed[:min(len(failed), maxBroken)],
+		ProcessorsMicro: uint64(runtime.GOMAXPROCS(0)) * 1_000_000,
+		LoadMicro:       s.load.micro(),
+		ClockUnixNanos:  n.clock.Wall(),
+	}
+	s.addPeers(stats)
+	return stats
+}
+
 // lookAtPeers makes the next selfReport. It runs on the health goroutine.
-func (n *Node) lookAtPeers() {
-	r := &selfReport{behind: n.behind.Next(n.host)}
-	if ready, reason := n.Ready(); !ready {
+func (s *self) lookAtPeers() {
+	r := &selfReport{behind: s.behind.Next(s.node.host)}
+	if ready, reason := s.node.Ready(); !ready {
 		for line := range strings.SplitSeq(reason, "\n") {
 			if len(r.notReady) == maxNotReady {
 				break
@@ -36,17 +90,17 @@ func (n *Node) lookAtPeers() {
 				strings.ToValidUTF8(line[:min(len(line), maxReasonBytes)], ""))
 		}
 	}
-	if last := n.selfReport.Swap(r); last != nil && !slices.Equal(last.notReady, r.notReady) {
-		n.reports.wake.Send()
+	if last := s.last.Swap(r); last != nil && !slices.Equal(last.notReady, r.notReady) {
+		s.node.reports.Hurry()
 	}
 }
 
-// reportSelf adds to a node's figures what it last found of itself, and which peers it does not
+// addPeers adds to a node's figures what it last found of itself, and which peers it does not
 // hear at present.
-func (n *Node) reportSelf(stats *clusterpb.NodeStats) {
-	silent := n.host.SilentPeers()
+func (s *self) addPeers(stats *clusterpb.NodeStats) {
+	silent := s.node.host.SilentPeers()
 	stats.Silent = silent[:min(len(silent), maxSilent)]
-	r := n.selfReport.Load()
+	r := s.last.Load()
 	if r == nil {
 		return
 	}

@@ -108,13 +108,13 @@ func (s *settling) settle(ctx context.Context, h *hosted.Replica) {
 		}
 		return
 	}
-	s.node.reports.carriedOut(h)
+	s.node.reports.CarriedOut(h)
 }
 
 // outdated takes note of an order that is for an earlier descriptor than the partition has: the
 // core lacks the present one. It is reported when it is settled, or again.
 func (s *settling) outdated(h *hosted.Replica) {
 	if s.add(h); !unsettled(h) {
-		s.node.reports.changed(h)
+		s.node.reports.Changed(h)
 	}
 }

@@ -100,7 +100,7 @@ func (s *splitter) lookAt(ctx context.Context, h *hosted.Replica, now time.Time)
 	if !busy && !near {
 		if _, was := s.looked[h]; was {
 			s.forget(h)
-			s.node.reports.changed(h)
+			s.node.reports.Changed(h)
 		}
 		return
 	}
@@ -118,10 +118,10 @@ func (s *splitter) lookAt(ctx context.Context, h *hosted.Replica, now time.Time)
 	}
 	if changed {
 		h.Load.Hints.Store(&loadmeter.Hints{Of: of, Found: s.hints(h)})
-		s.node.reports.changed(h)
+		s.node.reports.Changed(h)
 	}
 	if changed && size >= splitSize {
-		s.node.reports.wake.Send()
+		s.node.reports.Hurry()
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/range/node/reports"
 )
 
 func (c *core) heartbeats() int {
@@ -26,7 +28,7 @@ func TestHeartbeatsOfANodeThatIsWoken(t *testing.T) {
 		n := c.nodes[1]
 		before := c.core.heartbeats()
 		n.Wake()
-		time.Sleep(heartbeatPause) // virtual
+		time.Sleep(reports.HeartbeatPause) // virtual
 		synctest.Wait()
 		if n := c.core.heartbeats() - before; n == 0 {
 			t.Error("no heartbeat although the core has orders")
@@ -38,7 +40,7 @@ func TestHeartbeatsOfANodeThatIsWoken(t *testing.T) {
 		}
 		if n := c.core.heartbeats() - before; n < 100 || n > 160 {
 			t.Errorf("%d heartbeats in 3 s in which the node is told of orders all the time; one each "+
-				"%s are due", n, heartbeatPause)
+				"%s are due", n, reports.HeartbeatPause)
 		}
 	})
 }
@@ -60,7 +62,7 @@ func TestOrdersFollowEachOther(t *testing.T) {
 		for _, m := range c.nodes {
 			m.Wake()
 		}
-		time.Sleep(firstLease / 3) // virtual
+		time.Sleep(reports.FirstLease / 3) // virtual
 		if n := len(s.partitions()); n < parts {
 			t.Errorf("there are %d partitions after one interval of heartbeats, %d are ordered", n, parts)
 		}

@@ -1,4 +1,4 @@
-package node
+package reports
 
 import (
 	"testing"
@@ -98,11 +98,11 @@ func (s *reporting) of(h *hosted.Replica, _ bool) *clusterpb.PartitionReport {
 }
 
 // beat makes the heartbeats of one beat.
-func (s *reporting) beat(t *testing.T, r *reports, heard bool) (n int) {
+func (s *reporting) beat(t *testing.T, r *Reports, heard bool) (n int) {
 	t.Helper()
 	for {
 		b := r.takeBy(s.of)
-		if len(b.reports) > maxReports || len(b.hosted) != len(b.reports) {
+		if len(b.reports) > MaxReports || len(b.hosted) != len(b.reports) {
 			t.Fatalf("%d reports, %d partitions", len(b.reports), len(b.hosted))
 		}
 		n += len(b.reports)
@@ -122,56 +122,55 @@ func (s *reporting) beat(t *testing.T, r *reports, heard bool) (n int) {
 // over, each partition is reported once more, and then none.
 func TestReportsConverge(t *testing.T) {
 	const all = 5000
-	var r reports
-	r.init(nil)
+	r := New(&hosted.Node{Metrics: hosted.NewMetrics(nil)}, nil, nil, 1, 1)
 	s := &reporting{figures: map[*hosted.Replica]*clusterpb.PartitionReport{},
 		sent: map[keys.PartitionID]uint64{}}
 	for i := range all {
 		h := &hosted.Replica{ID: keys.PartitionID(i + 1)}
 		s.figures[h] = &clusterpb.PartitionReport{Partition: uint64(h.ID), Term: 1,
 			SizeBytes: 100 << 20}
-		r.changed(h)
+		r.Changed(h)
 	}
 	write := func() {
 		for h, f := range s.figures {
 			f.SizeBytes += 1000
-			r.changed(h)
+			r.Changed(h)
 		}
 	}
-	if n := s.beat(t, &r, false); n != maxReports {
+	if n := s.beat(t, r, false); n != MaxReports {
 		t.Errorf("%d reports in the first heartbeat", n)
 	}
-	if n := s.beat(t, &r, true); n != all {
+	if n := s.beat(t, r, true); n != all {
 		t.Errorf("%d reports at first", n)
 	}
 	for i := range 20 {
 		write()
-		if n := s.beat(t, &r, i != 7); n > busiest {
+		if n := s.beat(t, r, i != 7); n > busiest {
 			t.Fatalf("beat %d: %d reports of partitions that have hardly changed", i, n)
 		}
 	}
 	// One grows by much.
 	for h, f := range s.figures {
 		f.SizeBytes *= 2
-		r.changed(h)
+		r.Changed(h)
 		break
 	}
 	write()
-	if n := s.beat(t, &r, true); n < 1 || n > busiest+1 {
+	if n := s.beat(t, r, true); n < 1 || n > busiest+1 {
 		t.Errorf("%d reports when one has changed", n)
 	}
-	n := s.beat(t, &r, false) // at rest, and not heard
+	n := s.beat(t, r, false) // at rest, and not heard
 	if n == 0 {
 		t.Error("nothing is reported at rest")
 	}
-	s.beat(t, &r, true)
-	s.beat(t, &r, true)
+	s.beat(t, r, true)
+	s.beat(t, r, true)
 	for h, f := range s.figures {
 		if s.sent[h.ID] != f.SizeBytes {
 			t.Fatalf("partition %s: %d was reported at last, want %d", h.ID, s.sent[h.ID], f.SizeBytes)
 		}
 	}
-	if n := s.beat(t, &r, true); n != 0 {
+	if n := s.beat(t, r, true); n != 0 {
 		t.Errorf("%d reports of what was reported", n)
 	}
 	// The core asks for all.
@@ -180,7 +179,7 @@ func TestReportsConverge(t *testing.T) {
 		led = append(led, h)
 	}
 	r.wantFull(led)
-	if n := s.beat(t, &r, true); n != all {
+	if n := s.beat(t, r, true); n != all {
 		t.Errorf("%d reports for a core that knows nothing", n)
 	}
 }

@@ -1,7 +1,10 @@
-package node
+package reports
 
 import (
+	"context"
 	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
@@ -9,17 +12,42 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// maxReports bounds the reports in one heartbeat; what is left goes with the next, which follows at
+// MaxReports bounds the reports in one heartbeat; what is left goes with the next, which follows at
 // once.
-const maxReports = 2000
+const MaxReports = 2000
 
-// reports are the partitions of which the core should hear something: what changed in those led
+// Self is the node that reports.
+type Self interface {
+	// Stats are the figures of the node.
+	Stats() *clusterpb.NodeStats
+	// Describe adds to the report of a partition what its order waits for, and what has split off
+	// from it; and has its descriptor settled, if it has to be.
+	Describe(*hosted.Replica, *clusterpb.PartitionReport)
+	// Take takes the orders in that the answer to a heartbeat brings.
+	Take([]*clusterpb.Order)
+}
+
+// Core is what reports need of the consistent core.
+type Core interface {
+	// Heartbeat renews the node's lease and carries reports.
+	Heartbeat(ctx context.Context, r *clusterpb.HeartbeatRequest) (*clusterpb.HeartbeatResponse,
+		error)
+}
+
+// Reports are the partitions of which the core should hear something: what changed in those led
 // here, and which are not led here any more. A beat reports those that have changed by enough
 // (newsworthy), and the busiest of the others; the rest when nothing changes any more, so that at
 // rest the core's figures are exact.
-type reports struct {
-	node *Node
-	mu   struct {
+type Reports struct {
+	node *hosted.Node
+	self Self
+	core Core
+	// cluster and server are the ids that heartbeats name beside the node's.
+	cluster, server uint64
+
+	answered, failed, sent prometheus.Counter
+
+	mu struct {
 		sync.Mutex
 		due map[*hosted.Replica]struct{}
 		// held are those due whose reports told the core nothing that it needs to know, in this beat.
@@ -41,20 +69,34 @@ type reports struct {
 	more bool
 }
 
-func (r *reports) init(n *Node) {
-	r.node = n
+// New makes Reports to a core. cluster and server are the ids that heartbeats name beside the
+// node's.
+func New(n *hosted.Node, self Self, core Core, cluster, server uint64) *Reports {
+	r := &Reports{node: n, self: self, core: core, cluster: cluster, server: server,
+		answered: n.Metrics.Counter("heartbeats_total", "Heartbeats that the core answered."),
+		failed: n.Metrics.Counter("heartbeats_failed_total",
+			"Heartbeats that the core did not answer."),
+		sent: n.Metrics.Counter("partition_reports_total",
+			"Reports of partitions sent with heartbeats."),
+		wake: task.NewSignal(), urge: task.NewSignal()}
 	r.mu.due = make(map[*hosted.Replica]struct{})
 	r.mu.told = make(map[*hosted.Replica]*clusterpb.PartitionReport)
 	r.mu.held = make(map[*hosted.Replica]struct{})
 	r.mu.settled = make(map[*hosted.Replica]struct{})
 	r.mu.urgent = make(map[*hosted.Replica]struct{})
 	r.mu.full = true
-	r.wake, r.urge = task.NewSignal(), task.NewSignal()
+	return r
 }
 
-// changed marks a partition. It is called for every applied batch, and cheap when the partition is
+// Hurry has the next heartbeat come soon: others wait for what has changed.
+func (r *Reports) Hurry() { r.wake.Send() }
+
+// Urge has an urgent heartbeat come at once: the core has an order.
+func (r *Reports) Urge() { r.urge.Send() }
+
+// Changed marks a partition. It is called for every applied batch, and cheap when the partition is
 // marked already.
-func (r *reports) changed(h *hosted.Replica) {
+func (r *Reports) Changed(h *hosted.Replica) {
 	if h.Lists.Reports.Load() || !h.Lists.Reports.CompareAndSwap(false, true) {
 		return
 	}
@@ -63,17 +105,17 @@ func (r *reports) changed(h *hosted.Replica) {
 	r.mu.Unlock()
 }
 
-// changedLeader marks a partition whose leadership this node won or lost: the heartbeat does not
+// ChangedLeader marks a partition whose leadership this node won or lost: the heartbeat does not
 // wait for its time.
-func (r *reports) changedLeader(h *hosted.Replica) {
-	r.changed(h)
+func (r *Reports) ChangedLeader(h *hosted.Replica) {
+	r.Changed(h)
 	r.wake.Send()
 }
 
-// carriedOut marks a partition that is what an operator wanted it to become: the core goes on when
+// CarriedOut marks a partition that is what an operator wanted it to become: the core goes on when
 // it hears of it, so that is reported at once.
-func (r *reports) carriedOut(h *hosted.Replica) {
-	r.changed(h)
+func (r *Reports) CarriedOut(h *hosted.Replica) {
+	r.Changed(h)
 	r.mu.Lock()
 	r.mu.urgent[h] = struct{}{}
 	r.mu.Unlock()
@@ -81,13 +123,13 @@ func (r *reports) carriedOut(h *hosted.Replica) {
 }
 
 // wantFull has everything reported anew. It is for the goroutine that takes.
-func (r *reports) wantFull(led []*hosted.Replica) {
+func (r *Reports) wantFull(led []*hosted.Replica) {
 	r.mu.Lock()
 	r.mu.full = true
 	clear(r.mu.told)
 	r.mu.Unlock()
 	for _, h := range led {
-		r.changed(h)
+		r.Changed(h)
 	}
 }
 
@@ -104,10 +146,10 @@ func (b *reportBatch) add(h *hosted.Replica, r *clusterpb.PartitionReport) {
 }
 
 // take makes the reports of one heartbeat. It is given back to done.
-func (r *reports) take() reportBatch { return r.takeBy(r.describe) }
+func (r *Reports) take() reportBatch { return r.takeBy(r.describe) }
 
 // takeBy is take with what describes a partition.
-func (r *reports) takeBy(report func(h *hosted.Replica,
+func (r *Reports) takeBy(report func(h *hosted.Replica,
 	told bool) *clusterpb.PartitionReport) reportBatch {
 	var b reportBatch
 	var idle []weak
@@ -118,7 +160,7 @@ func (r *reports) takeBy(report func(h *hosted.Replica,
 	}
 	r.mu.Unlock()
 	for {
-		some, settled := r.next(maxReports - len(b.reports))
+		some, settled := r.next(MaxReports - len(b.reports))
 		for h, told := range some {
 			// What changes from here on is reported once more.
 			h.Lists.Reports.Store(false)
@@ -131,11 +173,11 @@ func (r *reports) takeBy(report func(h *hosted.Replica,
 				idle = append(idle, weak{h, one})
 			}
 		}
-		if b.more = len(b.reports) == maxReports; b.more || len(some) == 0 {
+		if b.more = len(b.reports) == MaxReports; b.more || len(some) == 0 {
 			break
 		}
 	}
-	taken, rest := takeBusiest(idle, min(busiest, maxReports-len(b.reports)))
+	taken, rest := takeBusiest(idle, min(busiest, MaxReports-len(b.reports)))
 	for _, w := range taken {
 		b.add(w.hosted, w.report)
 	}
@@ -150,9 +192,9 @@ func (r *reports) takeBy(report func(h *hosted.Replica,
 
 // takeUrgent is take for an urgent heartbeat: it has what was carried out and nothing else, and
 // belongs to no beat, so that many of them do not make the rest settle.
-func (r *reports) takeUrgent() reportBatch {
+func (r *Reports) takeUrgent() reportBatch {
 	var b reportBatch
-	for h, told := range r.nextUrgent(maxReports) {
+	for h, told := range r.nextUrgent(MaxReports) {
 		h.Lists.Reports.Store(false)
 		if one := r.describe(h, told != nil); one != nil {
 			b.add(h, one)
@@ -161,7 +203,7 @@ func (r *reports) takeUrgent() reportBatch {
 	return b
 }
 
-func (r *reports) nextUrgent(n int) map[*hosted.Replica]*clusterpb.PartitionReport {
+func (r *Reports) nextUrgent(n int) map[*hosted.Replica]*clusterpb.PartitionReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	some := make(map[*hosted.Replica]*clusterpb.PartitionReport, min(len(r.mu.urgent), n))
@@ -180,7 +222,7 @@ func (r *reports) nextUrgent(n int) map[*hosted.Replica]*clusterpb.PartitionRepo
 }
 
 // settleLocked begins a beat.
-func (r *reports) settleLocked() {
+func (r *Reports) settleLocked() {
 	for h := range r.mu.held {
 		if _, again := r.mu.due[h]; !again {
 			r.mu.settled[h] = struct{}{}
@@ -191,7 +233,7 @@ func (r *reports) settleLocked() {
 
 // next takes at most n of the partitions that are due, or else of those that have settled, each
 // with the report that the core has heard last.
-func (r *reports) next(n int) (some map[*hosted.Replica]*clusterpb.PartitionReport, settled bool) {
+func (r *Reports) next(n int) (some map[*hosted.Replica]*clusterpb.PartitionReport, settled bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	from := r.mu.due
@@ -211,16 +253,15 @@ func (r *reports) next(n int) (some map[*hosted.Replica]*clusterpb.PartitionRepo
 }
 
 // describe is the report of a partition, if the core has anything to hear of it.
-func (r *reports) describe(h *hosted.Replica, told bool) *clusterpb.PartitionReport {
+func (r *Reports) describe(h *hosted.Replica, told bool) *clusterpb.PartitionReport {
 	d := h.Replica.Descriptor()
 	p := &clusterpb.PartitionReport{Partition: uint64(h.ID), Generation: d.GetGeneration(),
 		Membership: d.GetMembership()}
 	if (d.GetMembership() > group.FoundingMembership || d.GetGeneration() > 1) &&
 		h.Replica.Settled() {
 		p.Described = d
-		p.SplitOff = r.node.lifecycle.Births.SplitOff(h.ID)
 	}
-	r.node.settling.add(h)
+	r.self.Describe(h, p)
 	_, p.Term = h.Group.Leader()
 	if !h.Leading.Load() || h.Removed.Load() {
 		if !told {
@@ -235,15 +276,14 @@ func (r *reports) describe(h *hosted.Replica, told bool) *clusterpb.PartitionRep
 		p.LiveBytes = uint64(float64(stats.Bytes) * float64(stats.LiveKeys) / float64(stats.Versions))
 	}
 	h.Load.Describe(p)
-	r.node.orders.describe(h, p)
 	return p
 }
 
 // done takes back what the core has heard, or has not.
-func (r *reports) done(b reportBatch, heard bool) {
+func (r *Reports) done(b reportBatch, heard bool) {
 	if !heard {
 		for _, h := range b.hosted {
-			r.changed(h)
+			r.Changed(h)
 		}
 		r.mu.Lock()
 		r.mu.full = r.mu.full || b.full
@@ -261,8 +301,8 @@ func (r *reports) done(b reportBatch, heard bool) {
 	}
 }
 
-// forget drops a replica that was removed.
-func (r *reports) forget(h *hosted.Replica) {
+// Forget drops a replica that was removed.
+func (r *Reports) Forget(h *hosted.Replica) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.mu.due, h)

@@ -1,8 +1,7 @@
-package node
+package reports
 
 import (
 	"context"
-	"runtime"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/node/table"
@@ -11,72 +10,72 @@ import (
 )
 
 const (
-	// firstLease is the node's lease until the core names another.
-	firstLease = 9 * time.Second
+	// FirstLease is the node's lease until the core names another.
+	FirstLease = 9 * time.Second
 	// heartbeatRetry is the first pause after a heartbeat that failed; it doubles up to the
 	// heartbeat's interval.
 	heartbeatRetry = 250 * time.Millisecond
 	// heartbeatSoon is how long after the last heartbeat the next one comes if a leadership
 	// changed.
 	heartbeatSoon = 500 * time.Millisecond
-	// heartbeatPause is the same if an order was carried out, or the core has one: at least that, and
+	// HeartbeatPause is the same if an order was carried out, or the core has one: at least that, and
 	// heartbeatShare times as long as the last heartbeat took. So whatever is ordered, heartbeats are
 	// a small part of what the core's leader does.
-	heartbeatPause = 20 * time.Millisecond
+	HeartbeatPause = 20 * time.Millisecond
 	heartbeatShare = 4
 )
 
-// heartbeats renews the node's lease every third of it, and reports. Between two beats of that kind
+// Run renews the node's lease every third of it, and reports. Between two beats of that kind
 // come urgent ones, which report only of what the core waits for.
-func (n *Node) heartbeats(ctx context.Context) {
-	interval := firstLease / 3
-	failures, missing, answered := 0, false, n.base.Now()
+func (r *Reports) Run(ctx context.Context) {
+	n := r.node
+	interval := FirstLease / 3
+	failures, missing, answered := 0, false, n.Now()
 	var next beats
 	urgent := false
 	for ctx.Err() == nil {
 		began := time.Now()
 		var batch reportBatch
 		select {
-		case <-n.reports.urge: // this one will do
+		case <-r.urge: // this one will do
 		default:
 		}
 		if urgent {
-			batch = n.reports.takeUrgent()
+			batch = r.takeUrgent()
 		} else {
-			n.sampleLoads()
-			batch = n.reports.take()
+			r.sampleLoads()
+			batch = r.take()
 		}
-		response, err := n.heartbeat(ctx, batch, interval)
-		n.reports.done(batch, err == nil)
+		response, err := r.heartbeat(ctx, batch, interval)
+		r.done(batch, err == nil)
 		if err != nil {
 			if ctx.Err() != nil {
 				return
 			}
-			n.metrics.heartbeatsFailed.Inc()
+			r.failed.Inc()
 			failures++
 			urgent = false
-			if !missing && time.Duration(n.base.Now()-answered) >= table.MissingAfter {
+			if !missing && time.Duration(n.Now()-answered) >= table.MissingAfter {
 				missing = true
-				n.log.Warn("the consistent core does not answer heartbeats; what this node holds "+
+				n.Logger.Warn("the consistent core does not answer heartbeats; what this node holds "+
 					"is served meanwhile", "error", err)
 			}
 			task.Pause(ctx, min(interval, heartbeatRetry<<min(failures-1, 8)))
 			continue
 		}
 		if missing {
-			n.log.Info("the consistent core answers heartbeats again", "after",
-				time.Duration(n.base.Now()-answered).Round(time.Second))
+			n.Logger.Info("the consistent core answers heartbeats again", "after",
+				time.Duration(n.Now()-answered).Round(time.Second))
 		}
-		failures, missing, answered = 0, false, n.base.Now()
-		n.metrics.heartbeats.Inc()
-		n.metrics.reports.Add(float64(len(batch.reports)))
+		failures, missing, answered = 0, false, n.Now()
+		r.answered.Inc()
+		r.sent.Add(float64(len(batch.reports)))
 		if ms := response.GetLeaseMillis(); ms > 0 {
 			interval = max(time.Duration(ms)*time.Millisecond/3, heartbeatSoon)
 		}
-		n.health.registered.Store(true)
-		n.orders.take(response.GetOrders())
+		r.self.Take(response.GetOrders())
 		if response.GetWantFull() && !batch.full {
-			n.reports.wantFull(n.leaders.Led())
+			r.wantFull(n.Leaders.Led())
 			urgent = false
 			continue
 		}
@@ -84,7 +83,7 @@ func (n *Node) heartbeats(ctx context.Context) {
 			continue
 		}
 		next.after(urgent, interval, time.Since(began))
-		urgent = next.await(ctx, &n.reports)
+		urgent = next.await(ctx, r)
 	}
 }
 
@@ -101,11 +100,11 @@ func (b *beats) after(urgent bool, interval, took time.Duration) {
 	if !urgent {
 		b.due, b.soon = now.Add(interval), now.Add(heartbeatSoon)
 	}
-	b.urgent = now.Add(max(heartbeatPause, heartbeatShare*took))
+	b.urgent = now.Add(max(HeartbeatPause, heartbeatShare*took))
 }
 
 // await returns when the next heartbeat is to be sent, and says whether that is an urgent one.
-func (b *beats) await(ctx context.Context, r *reports) (urgent bool) {
+func (b *beats) await(ctx context.Context, r *Reports) (urgent bool) {
 	due, soon, mayUrge := time.NewTimer(time.Until(b.due)), time.NewTimer(time.Until(b.soon)),
 		time.NewTimer(time.Until(b.urgent))
 	defer due.Stop()
@@ -130,48 +129,23 @@ func (b *beats) await(ctx context.Context, r *reports) (urgent bool) {
 	}
 }
 
-func (n *Node) heartbeat(ctx context.Context, b reportBatch,
+func (r *Reports) heartbeat(ctx context.Context, b reportBatch,
 	timeout time.Duration) (*clusterpb.HeartbeatResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return n.config.Metadata.Heartbeat(ctx, &clusterpb.HeartbeatRequest{
-		Cluster: n.config.Cluster, Node: uint64(n.config.ID), Server: n.config.Server,
-		Stats: n.stats(), Reports: b.reports, Full: b.full,
+	return r.core.Heartbeat(ctx, &clusterpb.HeartbeatRequest{
+		Cluster: r.cluster, Node: uint64(r.node.ID), Server: r.server,
+		Stats: r.self.Stats(), Reports: b.reports, Full: b.full,
 	})
 }
 
-// maxBroken bounds the broken replicas that a heartbeat names; when they are gone, it names others.
-const maxBroken = 1000
-
-func (n *Node) stats() *clusterpb.NodeStats {
-	failed := n.lifecycle.Failed()
-	slow, sync := n.host.DiskSlow()
-	stats := &clusterpb.NodeStats{
-		Replicas:        uint64(len(n.replicas.All())),
-		Leaders:         uint64(n.leaders.Count()),
-		DiskUsedBytes:   n.config.Log.UsedBytes() + n.config.State.UsedBytes(),
-		DiskFreeBytes:   n.config.State.FreeBytes(),
-		DiskFull:        n.base.DiskFull(),
-		DiskSlow:        slow,
-		SyncMicros:      uint64(sync.Microseconds()),
-		ClockUnhealthy:  n.health.clockWrong.Load(),
-		FailedReplicas:  uint64(len(failed)),
-		Broken:          failed[:min(len(failed), maxBroken)],
-		ProcessorsMicro: uint64(runtime.GOMAXPROCS(0)) * 1_000_000,
-		LoadMicro:       n.processLoad.micro(),
-		ClockUnixNanos:  n.clock.Wall(),
-	}
-	n.reportSelf(stats)
-	return stats
-}
-
 // sampleLoads samples the replicas that this node leads.
-func (n *Node) sampleLoads() {
+func (r *Reports) sampleLoads() {
 	now := time.Now()
-	for _, h := range n.leaders.Led() {
+	for _, h := range r.node.Leaders.Led() {
 		if h.Load.Sample(now, h.Leading.Load(), h.Replica.Descriptor().GetGeneration(),
 			h.Replica.Work()) {
-			n.reports.changed(h)
+			r.Changed(h)
 		}
 	}
 }
