@@ -104,7 +104,7 @@ func (s *Server) TransferLeader(partition, to uint64) {
 	if n := s.dataNode(); n != nil {
 		n.Inspect(func(id keys.PartitionID, r *replica.Replica, _ *host.Group) {
 			if uint64(id) == partition {
-				r.TransferLeader(keys.ReplicaID(to))
+				r.Writes().TransferLeader(keys.ReplicaID(to))
 			}
 		})
 	}

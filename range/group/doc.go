@@ -35,8 +35,8 @@
 //     during the pause.
 //
 // Some reads need more: that no other replica leads before the lease ends, even if the leadership
-// ends before, because the leader hears of a higher term (range/replica/lease_check.go). So a lease
-// that ends early becomes a promise of the leader's own, and a leader that hands over without
+// ends before, because the leader hears of a higher term (range/replica/read/lease_check.go). So a
+// lease that ends early becomes a promise of the leader's own, and a leader that hands over without
 // having closed what it served waits with that for the end (Resign).
 //
 // # Sleep

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
+	"github.com/tidemarkdb/tidemark/range/replica/read"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -15,13 +15,13 @@ import (
 func (n *Node) mergeScan(pending config.Pending) {
 	c := pending.Request.GetMergeScan()
 	routes := c.GetPartitions()
-	if len(routes) == 0 || len(routes) > replica.MaxMerged {
+	if len(routes) == 0 || len(routes) > read.MaxMerged {
 		n.refuseMerge(pending, "it names %d partitions, 1 to %d are allowed", len(routes),
-			replica.MaxMerged)
+			read.MaxMerged)
 		return
 	}
 	var keyspace uint32
-	partitions := make([]replica.Merged, len(routes))
+	partitions := make([]read.Merged, len(routes))
 	for i, route := range routes {
 		if i > 0 && route.GetPartition() <= routes[i-1].GetPartition() {
 			n.refuseMerge(pending, "its partitions must be given by ascending id, each once")
@@ -34,7 +34,7 @@ func (n *Node) mergeScan(pending config.Pending) {
 			n.metrics.refused.Inc()
 			continue
 		}
-		partitions[i].Replica = h.Replica
+		partitions[i].Reader = h.Replica.Reads()
 		switch mine := h.Replica.Descriptor().GetKeyspace(); keyspace {
 		case 0:
 			keyspace = mine
@@ -50,7 +50,7 @@ func (n *Node) mergeScan(pending config.Pending) {
 				Scan: &kvpb.ScanRequest{Start: c.Start, End: c.End}}}, pending.Arrived)
 		}
 	}
-	n.shared.MergeScan(pending, partitions)
+	n.shared.Reads.MergeScan(pending, partitions)
 }
 
 func (n *Node) refuseMerge(pending config.Pending, format string, args ...any) {
@@ -66,12 +66,12 @@ func (n *Node) multiGet(pending config.Pending) {
 		all += len(p.GetKeys())
 	}
 	switch parts := len(c.GetPartitions()); {
-	case parts == 0 || parts > replica.MaxMerged:
+	case parts == 0 || parts > read.MaxMerged:
 		n.refuseMultiGet(pending, "it names %d partitions, 1 to %d are allowed", parts,
-			replica.MaxMerged)
-	case all > replica.MaxMultiGetKeys:
+			read.MaxMerged)
+	case all > read.MaxMultiGetKeys:
 		n.refuseMultiGet(pending, "it names %d keys, at most %d are allowed", all,
-			replica.MaxMultiGetKeys)
+			read.MaxMultiGetKeys)
 	case wire.FromTimestamp(c.GetAt()).IsZero():
 		n.refuseMultiGet(pending, "it needs a timestamp")
 	default:
@@ -81,7 +81,7 @@ func (n *Node) multiGet(pending config.Pending) {
 					BatchGet: &kvpb.BatchGetRequest{Keys: p.GetKeys()}}}, pending.Arrived)
 			}
 		}
-		n.shared.MultiGet(pending, n)
+		n.shared.Reads.MultiGet(pending, n)
 	}
 }
 
@@ -90,14 +90,14 @@ func (n *Node) refuseMultiGet(pending config.Pending, format string, args ...any
 		"partitions: "+fmt.Sprintf(format, args...), pending.Reply)
 }
 
-// Replica implements replica.Finder.
-func (n *Node) Replica(partition uint64) (*replica.Replica, *kvpb.Error) {
+// Reader implements replica.Finder.
+func (n *Node) Reader(partition uint64) (*read.Reader, *kvpb.Error) {
 	h, refusal := n.serving(keys.PartitionID(partition))
 	if refusal != nil {
 		n.metrics.refused.Inc()
 		return nil, refusal
 	}
-	return h.Replica, nil
+	return h.Replica.Reads(), nil
 }
 
 // bundleGap is how many reads of several partitions one that is sampled stands for.

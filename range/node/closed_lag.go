@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
 )
 
 // closedLag tells how far behind this server's clock its replicas are closed: the furthest of those
@@ -50,7 +50,7 @@ func (c closedLag) worst() map[uint64]float64 {
 		}
 		lag := n.tables.Load().ClosedLag(keys.KeyspaceID(h.Listed.Load().GetKeyspace()))
 		if lag == 0 {
-			lag = replica.DefaultClosedLag
+			lag = config.DefaultClosedLag
 		}
 		worst[leader] = max(worst[leader], float64(now-closed-int64(lag))/1e9)
 	}

@@ -254,7 +254,7 @@ func (s *mergeTest) whileNothingIsTaken(id uint64) {
 	next := proto.Clone(h.Replica.Descriptor()).(*clusterpb.Partition)
 	next.Membership++
 	for _, err := range []error{h.Replica.Reshape().ChangeDescriptor(context.Background(), next),
-		h.Replica.Fence(context.Background())} {
+		h.Replica.Writes().Fence(context.Background())} {
 		if err != nil {
 			s.c.t.Fatal(err)
 		}

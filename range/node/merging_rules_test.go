@@ -112,7 +112,7 @@ func (s *mergeTest) leads(id uint64) (node, term uint64) {
 func (s *mergeTest) handOver(id, to uint64) {
 	s.c.t.Helper()
 	from, _ := s.leads(id)
-	s.hosted(from, id).Replica.TransferLeader(s.hosted(to, id).Self)
+	s.hosted(from, id).Replica.Writes().TransferLeader(s.hosted(to, id).Self)
 	deadline := time.Now().Add(time.Minute)
 	for !s.hosted(to, id).Replica.Serving() {
 		if time.Now().After(deadline) {

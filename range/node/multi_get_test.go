@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/read"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -148,10 +148,10 @@ func TestHostileMultiGets(t *testing.T) {
 		for name, change := range map[string]func(m *kvpb.MultiGetRequest){
 			"no partitions": func(m *kvpb.MultiGetRequest) { m.Partitions = nil },
 			"too many": func(m *kvpb.MultiGetRequest) {
-				m.Partitions = make([]*kvpb.PartitionKeys, replica.MaxMerged+1)
+				m.Partitions = make([]*kvpb.PartitionKeys, read.MaxMerged+1)
 			},
 			"too many keys": func(m *kvpb.MultiGetRequest) {
-				m.Partitions[0].Keys = make([][]byte, replica.MaxMultiGetKeys+1)
+				m.Partitions[0].Keys = make([][]byte, read.MaxMultiGetKeys+1)
 			},
 			"no timestamp": func(m *kvpb.MultiGetRequest) { m.At = nil },
 		} {

@@ -301,7 +301,7 @@ func (n *Node) sweepLocks(ctx context.Context) {
 	for task.Pause(ctx, sweepInterval) == nil {
 		for _, h := range n.replicas.All() {
 			if h.Replica.Locked() && h.Leading.Load() && !h.Removed.Load() {
-				h.Replica.SweepLocks(n.config.Clock.Physical())
+				h.Replica.Writes().SweepLocks(n.config.Clock.Physical())
 			}
 		}
 	}

@@ -268,7 +268,7 @@ func (s *orders) carryOut(ctx context.Context, h *hosted.Replica, o *order) {
 		}
 		if err == nil {
 			// Without it the change is not reported.
-			err = h.Replica.Fence(changing)
+			err = h.Replica.Writes().Fence(changing)
 		}
 		cancel()
 		if err == nil {

@@ -99,7 +99,7 @@ func (s *settling) run(ctx context.Context) {
 func (s *settling) settle(ctx context.Context, h *hosted.Replica) {
 	limited, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()
-	if err := h.Replica.Fence(limited); err != nil {
+	if err := h.Replica.Writes().Fence(limited); err != nil {
 		if ctx.Err() == nil {
 			s.node.log.Warn("a change of a partition cannot be reported yet", "partition", h.ID, "error",
 				err)

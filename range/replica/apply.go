@@ -12,22 +12,15 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
+	"github.com/tidemarkdb/tidemark/range/replica/eval"
 	"github.com/tidemarkdb/tidemark/range/replica/leadership"
+	"github.com/tidemarkdb/tidemark/range/replica/machine"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
-	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
 )
-
-// ownEntry is what came of one of this replica's own entries.
-type ownEntry struct {
-	term, sequence uint64
-	accepted       bool
-	// versions are what it wrote, if it is of transactions.
-	versions []versionChange
-}
 
 // Apply applies entries in order, in one batch with the applied record. An error means that the
 // replica is failed: what it could not apply it must not skip.
@@ -35,17 +28,14 @@ func (r *Replica) Apply(entries []group.Entry) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	if err := r.applyInTurn(entries); err != nil {
+	r.applying.lock()
+	err := r.applyAll(entries)
+	r.applying.unlock()
+	if err != nil {
 		return err
 	}
-	r.kick(false)
+	r.eval.Kick(false)
 	return nil
-}
-
-func (r *Replica) applyInTurn(entries []group.Entry) error {
-	r.applying.lock()
-	defer r.applying.unlock()
-	return r.applyAll(entries)
 }
 
 // applyAll is Apply, with applying locked. Of a partition that another one has consumed nothing is
@@ -72,22 +62,22 @@ func (r *Replica) applyAll(entries []group.Entry) error {
 // apply applies entries, all of them or up to one by which the partition splits or merges, or to
 // one that may make a table, which comes by itself. It returns how many.
 func (r *Replica) apply(entries []group.Entry) (n int, err error) {
-	r.mu.Lock()
-	applied, failed := r.mu.applied, r.mu.failed
+	r.m.Mu.Lock()
+	applied, failed := r.m.Mu.Applied, r.m.Mu.Failed
 	if entries[0].Index == reshape.FirstIndex(r.Descriptor()) {
-		r.mu.leadership.FirstEntry(entries[0].Term)
+		r.m.Mu.Leadership.FirstEntry(entries[0].Term)
 	}
 	var floor hlc.Timestamp
 	if invariants.Enabled {
-		floor = hlc.Max(applied.Closed, r.mu.closing.Closed(applied.Index))
+		floor = hlc.Max(applied.Closed, r.m.Mu.Closing.Closed(applied.Index))
 	}
-	r.mu.Unlock()
+	r.m.Mu.Unlock()
 	if failed != nil {
 		return 0, failed
 	}
 	batch := r.state.NewBatch()
 	defer batch.Close()
-	var own []ownEntry
+	var own []eval.OwnEntry
 	changes := changes{floor: floor}
 	defer func() {
 		if changes.table != nil {
@@ -113,7 +103,7 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 		if err != nil {
 			return 0, fmt.Errorf("entry %d of term %d: %w", e.Index, e.Term, err)
 		}
-		if o.sequence != 0 {
+		if o.Sequence != 0 {
 			own = append(own, o)
 		}
 	}
@@ -129,16 +119,14 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 		}
 	}
 	// INVARIANT: the threshold is published before anything that it gives free is gone.
-	if threshold := applied.Threshold; r.threshold.Load().Less(threshold) {
-		r.threshold.Store(&threshold)
-	}
+	r.m.RaiseThreshold(applied.Threshold)
 	if changes.split != nil {
 		// INVARIANT: before a part of the partition may go: see moved.
-		r.coming.Store(changes.descriptor.Generation)
+		r.m.Announce(changes.descriptor.Generation)
 	}
 	r.tellVacant(batch, &changes)
 	err = r.commitApplied(batch, &applied, changes.table)
-	r.vacant.End()
+	r.m.Vacant.End()
 	if err == nil && changes.consumption != nil {
 		// INVARIANT: before this partition's descriptor shows it: see Thaw.
 		changes.consumption.from.Replica().consumed.Store(true)
@@ -180,7 +168,7 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 // accepted. It returns what has come of it if it is this replica's own, with the sequence 0 if it
 // is not.
 func (r *Replica) applyOne(batch *engine.StateBatch, e *group.Entry, applied *storage.Record,
-	c *changes) (o ownEntry, err error) {
+	c *changes) (o eval.OwnEntry, err error) {
 	p, err := proposal.Decode(e.Data)
 	if err != nil {
 		return o, err
@@ -208,7 +196,7 @@ func (r *Replica) applyOne(batch *engine.StateBatch, e *group.Entry, applied *st
 		r.node.Metrics.Applied.Rejected.Inc()
 	}
 	if p.Proposer == r.self {
-		o = ownEntry{e.Term, p.Sequence, accepted, c.versions}
+		o = eval.OwnEntry{Term: e.Term, Sequence: p.Sequence, Accepted: accepted, Versions: c.versions}
 	}
 	return o, nil
 }
@@ -228,7 +216,7 @@ type changes struct {
 	table *engine.TableWriter
 	// versions are those of the entry at hand, if it is of transactions: they are not all among the
 	// pending writes.
-	versions []versionChange
+	versions []eval.OwnVersion
 	// records says that a transaction record was set.
 	records bool
 	// floor is closed before the entry at hand; for checks of invariants, and zero without them.
@@ -236,18 +224,6 @@ type changes struct {
 	// handedOver is of the latest entry by which a leader has closed what it served, if that took
 	// effect.
 	handedOver leadership.HandedOver
-}
-
-// versionChange is a version that was written.
-type versionChange struct {
-	// key is a user key.
-	key       string
-	timestamp hlc.Timestamp
-	tombstone bool
-	// expires: it has an expiry.
-	expires bool
-	// waits: with commit wait.
-	waits bool
 }
 
 // stage adds the effects of an entry to the batch and to the changes. It checks everything: what is
@@ -387,28 +363,27 @@ func checkVersion(span keys.Span, key, internalKey []byte, ts hlc.Timestamp,
 // describeAs publishes the descriptor that was applied last, if it changed.
 func (r *Replica) describeAs(c *changes, index uint64) {
 	if c.descriptor != nil {
-		r.descriptorAt.Store(index) // before the descriptor: see readClosed
-		r.descriptor.Store(c.descriptor)
+		r.m.Publish(c.descriptor, index)
 	}
 }
 
 // complete makes what was applied known: to the pending writes, to what waits for it, and to the
 // clients that asked for it.
-func (r *Replica) complete(applied storage.Record, own []ownEntry, c *changes) {
-	var end ending
-	var done []*pendingEntry
-	r.mu.Lock()
+func (r *Replica) complete(applied storage.Record, own []eval.OwnEntry, c *changes) {
+	var end eval.Ending
+	var done []*machine.Entry
+	r.m.Mu.Lock()
 	if c.handedOver.Term != 0 {
-		r.mu.leadership.SetHandedOver(c.handedOver)
+		r.m.Mu.Leadership.SetHandedOver(c.handedOver)
 	}
 	if invariants.Enabled {
-		checkInvariantAdvance(r.id, &r.mu.applied, &applied)
+		checkInvariantAdvance(r.id, &r.m.Mu.Applied, &applied)
 	}
-	r.mu.applied = applied
+	r.m.Mu.Applied = applied
 	// Under the lock: what a freeze leaves behind is read under it, descriptor, index and all.
 	r.describeAs(c, applied.Index)
 	if len(c.locks) > 0 {
-		r.requeueLocked(r.mu.locks.Apply(c.locks))
+		r.eval.RequeueLocked(r.m.Mu.Locks.Apply(c.locks))
 	}
 	if c.records {
 		r.gc.RecordsSet()
@@ -419,113 +394,48 @@ func (r *Replica) complete(applied storage.Record, own []ownEntry, c *changes) {
 	if c.consumption != nil {
 		r.widenLocked(c.consumption)
 	}
-	for _, o := range own {
-		if !r.mu.leadership.IsLeader || o.term != r.mu.leadership.Term {
-			continue
+	for i := range own {
+		if p := r.eval.OwnAppliedLocked(&end, &own[i]); p != nil {
+			done = append(done, p)
 		}
-		r.mu.leadership.CameBack(o.sequence)
-		if len(r.mu.inFlight) == 0 || o.sequence < r.mu.inFlight[0].sequence {
-			continue // given up
-		}
-		first := r.mu.inFlight[0]
-		if o.accepted && o.sequence == first.sequence {
-			r.mu.removeFirst()
-			if r.mu.splitStats != nil {
-				r.mu.splitStats.Applied(first.right)
-			}
-			r.mu.pending.Remove(first.writes)
-			for _, w := range first.writes {
-				r.mu.recent.Note(w.Key,
-					proposal.Known{Timestamp: w.Timestamp, Live: !w.Tombstone, CommitWait: w.CommitWait,
-						Expires: w.Expires != 0})
-			}
-			// Not of entries of earlier epochs: there may be newer versions of their keys, which
-			// this one has not seen.
-			for _, v := range o.versions {
-				r.mu.recent.Note(v.key,
-					proposal.Known{Timestamp: v.timestamp, Live: !v.tombstone, CommitWait: v.waits,
-						Expires: v.expires})
-			}
-			if first.load != nil || first.sole {
-				// INVARIANT: it knows the newest version of each key that it has: those that were loaded,
-				// or have expired and are removed, are not told one by one.
-				r.mu.recent.Reset()
-			}
-			r.mu.records.applied(first)
-			for _, l := range first.lets {
-				if r.mu.locks.Has(l) {
-					r.requeueLocked(r.mu.locks.Release(l))
-				}
-			}
-			r.standLocked(first)
-			r.mu.reads.waiting -= len(first.waiters)
-			r.node.Metrics.Writes.Proposals.Dec()
-			r.node.Metrics.Writes.PendingWrites.Sub(float64(len(first.writes)))
-			done = append(done, first)
-			continue
-		}
-		// One was lost before this one, or this one was evaluated on top of one that was: none that
-		// is in flight will have an effect.
-		r.giveUpLocked(&end, notRun)
 	}
 	if c.split != nil || c.consumption != nil {
 		// What was routed before, and waits, is routed anew.
-		end.stale = c.descriptor
-		r.giveUpLocked(&end, notRun)
-		r.refuseQueueLocked(&end)
+		end.Stale = c.descriptor
+		r.eval.GiveUpLocked(&end, eval.NotRun)
+		r.eval.RefuseQueueLocked(&end)
 	}
-	r.checkServingLocked()
-	if over := r.holdLocked(); over != nil {
+	r.m.CheckServingLocked()
+	if over := r.m.HoldLocked(); over != nil {
 		done = append(done, over)
 	}
-	wake := r.reevaluateLocked()
-	closedReads := r.closedAdvancedLocked(len(c.locks) > 0)
-	r.mu.Unlock()
-	r.finish(&end)
-	wake.run(r)
-	r.resumeClosed(closedReads)
+	wake := r.eval.ReevaluateLocked()
+	closedReads := r.reads.ClosedAdvancedLocked(len(c.locks) > 0)
+	r.m.Mu.Unlock()
+	r.eval.Finish(&end)
+	r.eval.Do(&wake)
+	r.reads.ResumeClosed(closedReads)
 
 	for _, p := range done {
-		r.answer(p, applied.Highest)
-	}
-}
-
-// answer answers what waited for a proposal.
-func (r *Replica) answer(p *pendingEntry, highest hlc.Timestamp) {
-	if len(p.answers) > 0 {
-		reading, trusted := r.node.Clock.Reading()
-		now := wire.ToTimestamp(hlc.Max(reading, highest))
-		for i := range p.answers {
-			a := &p.answers[i]
-			if a.done != nil {
-				a.done(nil)
-				continue
-			}
-			// All share it: a response is not changed.
-			a.response.Now, a.response.ClockUntrusted = now, !trusted
-			r.send(a)
-		}
-	}
-	for _, rd := range p.waiters {
-		r.resumeRead(rd)
+		r.eval.Answer(p, applied.Highest)
 	}
 }
 
 // fail marks the replica failed: it answers no more requests but with an error.
 func (r *Replica) fail(err error) {
-	var end ending
-	r.mu.Lock()
-	if r.mu.failed == nil {
-		r.mu.failed = err
+	var end eval.Ending
+	r.m.Mu.Lock()
+	if r.m.Mu.Failed == nil {
+		r.m.Mu.Failed = err
 		r.node.Metrics.Applied.Failures.Inc()
 		r.node.Logger.Error("replica failed", "partition", r.id, "replica", r.self, "error", err)
 	}
-	r.mu.leadership.Close()
-	r.giveUpLocked(&end, outcomeUnknown)
-	r.refuseQueueLocked(&end)
-	r.mu.cache.Reset(hlc.Timestamp{})
-	r.mu.Unlock()
-	r.finish(&end)
+	r.m.Mu.Leadership.Close()
+	r.eval.GiveUpLocked(&end, eval.OutcomeUnknown)
+	r.eval.RefuseQueueLocked(&end)
+	r.m.Mu.Cache.Reset(hlc.Timestamp{})
+	r.m.Mu.Unlock()
+	r.eval.Finish(&end)
 }
 
 // Deleted keys keep their tombstones until the GC window is over. So that each scan of a queue need
@@ -534,19 +444,19 @@ func (r *Replica) fail(err error) {
 // followers fill it by the scans that they serve, and correct it by what they apply.
 //
 // INVARIANT: a read takes the vacant spans when all that is ever written at or below its timestamp
-// is applied: at the earliest when it opens its iterator (read.go, closed_read.go).
+// is applied: at the earliest when it opens its iterator (package read).
 
 // tellVacant tells the memory what is about to be committed, if anything is remembered or learned.
 // The caller calls vacant.End afterwards.
 func (r *Replica) tellVacant(batch *engine.StateBatch, c *changes) {
-	if !r.vacant.Begin() {
+	if !r.m.Vacant.Begin() {
 		return
 	}
 	// A partition that splits or merges has another span, and what is in a table is in no batch.
 	writes, known := mvcc.Written(batch)
 	if !known || c.split != nil || c.consumption != nil || c.table != nil {
-		r.vacant.Reset()
+		r.m.Vacant.Reset()
 		return
 	}
-	r.vacant.Wrote(writes)
+	r.m.Vacant.Wrote(writes)
 }

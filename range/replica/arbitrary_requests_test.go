@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
+	"github.com/tidemarkdb/tidemark/range/replica/read"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -62,9 +63,9 @@ func newHostile(t *testing.T, seed uint64) *hostile {
 	h.c.physical.Advance(time.Second)
 	h.arbitrary = &arbitrary{Rand: rand.New(rand.NewPCG(seed, 1)), now: h.m.Now,
 		epochNumber: func() uint64 {
-			h.m.replica.mu.Lock()
-			defer h.m.replica.mu.Unlock()
-			return h.m.replica.mu.leadership.Epoch().Wire(0).Epoch
+			h.m.replica.m.Mu.Lock()
+			defer h.m.replica.m.Mu.Unlock()
+			return h.m.replica.m.Mu.Leadership.Epoch().Wire(0).Epoch
 		}}
 	return h
 }
@@ -102,9 +103,9 @@ func (h *hostile) send() {
 	switch {
 	case q.GetMergeScan() != nil:
 		q.GetMergeScan().Partitions = []*kvpb.PartitionRoute{route}
-		h.m.node.MergeScan(pending, []Merged{{Replica: h.m.replica, Route: route}})
+		h.m.node.Reads.MergeScan(pending, []read.Merged{{Reader: h.m.replica.reads, Route: route}})
 	case q.GetMultiGet() != nil:
-		h.m.node.MultiGet(pending, h.m)
+		h.m.node.Reads.MultiGet(pending, h.m)
 	default:
 		h.m.replica.Submit([]config.Pending{pending})
 	}
@@ -128,13 +129,13 @@ func (h *hostile) meanwhile() {
 		h.m.ringTimers()
 	case 2, 3:
 		h.wait(300 * time.Millisecond)
-		r.ReevaluateWaiters()
+		r.eval.ReevaluateWaiters()
 	case 4, 5:
-		r.SweepLocks(h.m.Now())
+		r.eval.SweepLocks(h.m.Now())
 	case 6:
 		h.m.tell(group.Leadership{Term: h.c.term, Leader: h.m.id, IsLeader: true})
 	case 7:
-		r.SetCommitWait(h.oneOf(2))
+		r.eval.SetCommitWait(h.oneOf(2))
 	case 8:
 		r.GC().SetWindow(500 * time.Millisecond)
 		if _, err := r.GC().Collect(context.Background(),
@@ -175,7 +176,7 @@ func (h *hostile) end() {
 	for range 40 {
 		h.wait(time.Hour)
 		h.c.physical.Advance(4 * time.Second)
-		h.m.replica.SweepLocks(h.m.Now())
+		h.m.replica.eval.SweepLocks(h.m.Now())
 		for _, asked := range h.m.pusher.take("") {
 			asked.done(&kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED}, nil)
 		}
@@ -195,7 +196,7 @@ func (h *hostile) check() {
 	if h.m.replica.Locked() {
 		h.Error("there are locks")
 	}
-	h.m.replica.SetCommitWait(false)
+	h.m.replica.eval.SetCommitWait(false)
 	put := &kvpb.Request{Id: 1, Generation: 1, Term: h.c.term, Sequence: 1,
 		Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: []byte("b")}}}
 	now := h.c.lockTime()

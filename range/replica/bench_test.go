@@ -117,7 +117,7 @@ func BenchmarkPut(b *testing.B) {
 			for i := range c.held {
 				span := []*kvpb.KeySpan{{Start: fmt.Appendf(nil, "held-%04d", i),
 					End: fmt.Appendf(nil, "held-%04d-", i)}}
-				r.mu.locks.AcquireSpans(command.EachSpan(span), txn.Info{ID: txn.ID{byte(i), 1}},
+				r.m.Mu.Locks.AcquireSpans(command.EachSpan(span), txn.Info{ID: txn.ID{byte(i), 1}},
 					concurrency.State{})
 			}
 			reply := func(*kvpb.Response) {}

@@ -244,7 +244,8 @@ func TestReadsWhileLoading(t *testing.T) {
 				q.Sequence = s.sequence
 			}
 			q.Id, q.Generation, q.Term = id, 1, m.leadership.Term
-			m.replica.Submit([]config.Pending{{Client: 1, Request: q, Arrived: time.Now(), Reply: box.reply}})
+			m.replica.Submit([]config.Pending{{Client: 1, Request: q, Arrived: time.Now(),
+				Reply: box.reply}})
 			s.settle()
 		}
 		get := func(key string, at hlc.Timestamp) *kvpb.Request {
@@ -315,7 +316,8 @@ func TestLoadWaitsForLocks(t *testing.T) {
 	q := loadOf("b", "1", "d", "2")
 	s.sequence++
 	q.Sequence, q.Generation, q.Term = s.sequence, 1, m.leadership.Term
-	m.replica.Submit([]config.Pending{{Client: 1, Request: q, Arrived: time.Now(), Reply: box.reply}})
+	m.replica.Submit([]config.Pending{{Client: 1, Request: q, Arrived: time.Now(),
+		Reply: box.reply}})
 	s.settle()
 	if got := box.take(); len(got) != 0 {
 		t.Fatalf("a load over a lock is answered with %s", describe(got[0]))

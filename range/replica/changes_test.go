@@ -14,6 +14,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
+// check is how often a read of changes looks, at least, whether it may be answered.
+const check = 50 * time.Millisecond
+
 // heldFeed is a partition of two replicas, and a feed that asks the second one.
 type heldFeed struct {
 	*scenario
@@ -126,7 +129,7 @@ func TestChangesAreHeld(t *testing.T) {
 			t.Fatalf("answered before what was written is closed: %s", answerOf(r))
 		}
 		f.close(2 * time.Second)
-		time.Sleep(changesCheck) // virtual
+		time.Sleep(check) // virtual
 		r = f.answer()
 		if c := r.GetChanges().GetChanges(); len(c) != 1 || string(c[0].Value) != "v2" {
 			t.Fatalf("v2 was written: %s", answerOf(r))
@@ -137,7 +140,7 @@ func TestChangesAreHeld(t *testing.T) {
 		f.write("put k v3")
 		f.c.physical.Advance(1500 * time.Millisecond)
 		f.write("put k v4")
-		time.Sleep(changesCheck) // virtual
+		time.Sleep(check) // virtual
 		r = f.answer()
 		if c := r.GetChanges().GetChanges(); len(c) != 1 || string(c[0].Value) != "v3" {
 			t.Fatalf("v3 was written, and is closed: %s", answerOf(r))
@@ -221,7 +224,7 @@ func TestHeldChangesOutliveACollection(t *testing.T) {
 		f.close(2 * time.Second)
 		after := f.ask(3 * time.Second)
 		f.close(2 * time.Second)
-		time.Sleep(changesCheck) // virtual: it is known to be quiet until now
+		time.Sleep(check) // virtual: it is known to be quiet until now
 		f.c.physical.Advance(500 * time.Millisecond)
 		f.leader.replica.GC().SetWindow(2 * time.Second)
 		collected := make(chan error, 1)
@@ -236,12 +239,12 @@ func TestHeldChangesOutliveACollection(t *testing.T) {
 		if err := <-collected; err != nil {
 			t.Fatal(err)
 		}
-		if threshold := *f.follower.replica.threshold.Load(); threshold.LessEq(after) {
+		if threshold := f.follower.replica.m.Threshold(); threshold.LessEq(after) {
 			t.Fatalf("the threshold %s has not passed %s", threshold, after)
 		}
 		f.write("put k new")
 		f.close(2 * time.Second)
-		time.Sleep(changesCheck) // virtual
+		time.Sleep(check) // virtual
 		if c := f.answer().GetChanges().GetChanges(); len(c) != 1 || string(c[0].Value) != "new" {
 			t.Fatalf("what was written is not told: %v", c)
 		}

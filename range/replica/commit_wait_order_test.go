@@ -70,15 +70,15 @@ func TestCommitsThatWaitAreInTheOrderOfRealTime(t *testing.T) {
 			return s.end(s.ask("prepare T k=v wait"))
 		},
 		"two phases, in a keyspace that waits": func(s *waitingServer) hlc.Timestamp {
-			s.m.replica.SetCommitWait(true)
+			s.m.replica.eval.SetCommitWait(true)
 			return s.end(s.ask("prepare T k=-"))
 		},
 		"put in a keyspace that waits": func(s *waitingServer) hlc.Timestamp {
-			s.m.replica.SetCommitWait(true)
+			s.m.replica.eval.SetCommitWait(true)
 			return wire.FromTimestamp(s.ask("put k v").GetPut().Version)
 		},
 		"batch in a keyspace that waits": func(s *waitingServer) hlc.Timestamp {
-			s.m.replica.SetCommitWait(true)
+			s.m.replica.eval.SetCommitWait(true)
 			return wire.FromTimestamp(s.ask("batch k=v,l=w").GetWriteBatch().Version)
 		},
 	}
@@ -113,7 +113,7 @@ func (s *waitingServer) end(prepared *kvpb.Response) hlc.Timestamp {
 // its timestamp is not ahead of them.
 func TestLocksAreAcquiredInThePresent(t *testing.T) {
 	s := newWaitingServer(t, hlc.NewManual(epoch), 0, 50*time.Millisecond)
-	s.m.replica.SetCommitWait(true)
+	s.m.replica.eval.SetCommitWait(true)
 	now := s.m.Now()
 	if at := s.ask("prepare T k=lock values").GetPrepare().Prepared; int64(at.Wall) != now {
 		t.Errorf("prepared at %s, the clock stands at %s", wireStamp(at),

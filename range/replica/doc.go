@@ -9,7 +9,7 @@
 // are on their way; then the queue waits, and the completion of an entry sets off the next
 // evaluation. So a lone client waits for no other, and many share entries: the slower replication
 // is, the more of them. Only the commits of clients that stand in a long line for a lock wait for
-// each other although there is room (group_commit.go).
+// each other although there is room (eval/group_commit.go).
 //
 // Evaluation sees the engine, and on top of it the pending writes: what is proposed and not yet
 // applied. What it produces is the batch of versions to write; followers apply bytes. Responses are
@@ -23,8 +23,9 @@
 //
 // A read takes its timestamp from the clock, then proves leadership (the lease, or a read index),
 // then notes itself in the timestamp cache and looks what is in flight, and only then reads the
-// engine. See read.go for why in this order. Other replicas read what is closed (closed_read.go),
-// and what a leader has admitted as a read of its own (admission.go).
+// engine. See read/read.go for why in this order. Other replicas read what is closed
+// (read/closed_read.go),
+// and what a leader has admitted as a read of its own (read/admission.go).
 //
 // What meets a lock of a transaction, to write or to read, waits in package concurrency, which says
 // what to ask the transaction's coordinator, and what goes on when.
@@ -39,28 +40,30 @@
 //   - leadership: epochs, the gate behind which requests are served, the low-water mark.
 //   - refusal: the errors with which a replica answers.
 //   - commitwait: what no client may hear of before all clocks have passed its timestamp.
+//   - machine: the state machine in memory, with the lock that the rooms share.
+//   - eval: writes, from the queue to the log.
+//   - read: reads, by the leader and by others, of one partition and of several.
 //   - storage: what a partition has in a state database: applied record, descriptor, spans, counts.
 //   - spans: which replica of a node has which span of the state.
 //   - snapshot: a partition's state as a stream, and the tables that are made of one.
 //   - reshape: the entries by which a partition splits, merges, freezes and changes its replicas,
 //     and the rules that these follow.
 //   - gc: what no client can read any more, and how it is removed.
-//   - here: the way from the queue to the log (pipeline.go), reads, apply, and the wiring of the rooms: own_commands.go evaluates what
-//     reshape and gc ask for.
+//   - here: apply, snapshots, leadership, the closing of timestamps, and the wiring of the rooms.
 //
 // # Where to look
 //
-//   - Where is a put evaluated? command/put.go decides what it writes; evaluate.go calls that
+//   - Where is a put evaluated? command/put.go decides what it writes; eval/evaluate.go calls that
 //     (evaluation.evaluate), and evaluation.write chooses the timestamp and makes the version a
 //     pending write.
-//   - Where does it wait for the log? Among the answers of its proposal, in pipeline.inFlight from
-//     propose.go on (evaluation.propose), until apply.go has applied the entry (Replica.answer).
-//   - Where is a lock released? A resolve marks it (resolution.transaction in resolve.go), a
-//     one-phase commit does (readAndReleaseLocked in one_phase.go), as does an UNLOCK (acquire.go).
-//     It goes when that entry is applied (concurrency.Manager.Apply). A volatile lock goes when the
-//     request is evaluated (evaluation.releaseLocked in unreplicated_lock.go), or with the epoch.
+//   - Where does it wait for the log? Among the answers of its machine.Entry, from eval/propose.go
+//     on, until apply.go has applied the entry (eval.Evaluator.Answer).
+//   - Where is a lock released? A resolve marks it (resolution.transaction in eval/resolve.go), a
+//     one-phase commit does (readAndReleaseLocked in eval/one_phase.go), as does an UNLOCK
+//     (eval/acquire.go). It goes when that entry is applied (concurrency.Manager.Apply). A volatile lock goes when the
+//     request is evaluated (releaseLocked in eval/unreplicated_lock.go), or with the epoch.
 //   - What happens to waiting writes when leadership is lost? Replica.LeadershipChanged gives all
-//     of them up (giveUpLocked, refuseQueueLocked in proposal.go): what is proposed is answered
+//     of them up (GiveUpLocked, RefuseQueueLocked in eval/ending.go): what is proposed is answered
 //     OUTCOME_UNKNOWN, what is queued or waits for a lock NOT_LEADER.
 //   - Where would a time to live of keys go? The field into command/put.go and the header of a
 //     version (range/mvcc/version.go); reads take an expired version for a tombstone
@@ -85,7 +88,7 @@
 //   - The applied record is in the batch of what it describes (apply.go).
 //   - The garbage collection threshold is raised by an entry before the entries that remove
 //     anything, and published before they are committed; reads compare with it after they have read
-//     (read.go).
+//     (read/read.go).
 //
 // # Locks
 //
@@ -93,11 +96,11 @@
 //
 //  1. Replica.applying is held while entries are applied, or a snapshot is installed; with it
 //     held, that of a right neighbour which is consumed may be taken, and so on to the right.
-//  2. Replica.mu is the lock of everything else in this package, and of concurrency.Manager,
+//  2. machine.Machine.Mu is the lock of eval.Evaluator and read.Reader, of concurrency.Manager,
 //     closing.Timestamps, proposal.Pending and the other rooms that have no lock; under it only
 //     memory is touched: no engine, no group (but the atomics of Lease), no Reply.
-//  3. The locks of commitwait.Queue, gc.Collector, spans.Table and snapshot.Receiver, the budgets of the node, and
-//     the clock's lock. Nothing else is locked under these.
+//  3. The locks of commitwait.Queue, gc.Collector, spans.Table and snapshot.Receiver, the budgets of
+//     the node, and the clock's lock. Nothing else is locked under these.
 //
 // Apply, LeadershipChanged, Install and Snapshot are called one at a time by the group.
 //

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
+	"github.com/tidemarkdb/tidemark/range/replica/eval"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -96,7 +97,7 @@ func (l *line) done() (n int) {
 // TestALineSharesEntries: the commits of transactions in a long line share entries, those of a
 // short one do not wait for each other.
 func TestALineSharesEntries(t *testing.T) {
-	for _, n := range []int{groupLine / 2, 5 * groupLine} {
+	for _, n := range []int{eval.GroupLine / 2, 5 * eval.GroupLine} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLine(t, n)
@@ -107,16 +108,16 @@ func TestALineSharesEntries(t *testing.T) {
 					if turn < 0 {
 						t.Fatalf("no transaction has the lock after %d commits", l.counter)
 					}
-					time.Sleep(groupMost / 8)
+					time.Sleep(eval.GroupMost / 8)
 					l.commit(turn, granted)
 				}
-				time.Sleep(groupMost)
+				time.Sleep(eval.GroupMost)
 				synctest.Wait()
 				if turn, _ := l.answered(); turn >= 0 || l.done() != n {
 					t.Errorf("%d of %d commits were answered", l.done(), n)
 				}
 				entries := len(l.c.log) - before
-				if long := n >= groupLine; long != (entries < n/2) {
+				if long := n >= eval.GroupLine; long != (entries < n/2) {
 					t.Errorf("%d commits in %d entries", n, entries)
 				}
 			})
@@ -137,7 +138,7 @@ func TestALineWaitsForNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLine(t, 5*groupLine)
+				l := newLine(t, 5*eval.GroupLine)
 				defer l.c.close()
 				l.commit(l.answered())
 				if turn, _ := l.answered(); turn < 0 {
@@ -149,7 +150,7 @@ func TestALineWaitsForNothing(t *testing.T) {
 				if q != nil {
 					l.send(q)
 				}
-				time.Sleep(groupMost)
+				time.Sleep(eval.GroupMost)
 				synctest.Wait()
 				other := false
 				for _, a := range l.inbox.take() {
@@ -171,7 +172,7 @@ func TestALineWaitsForNothing(t *testing.T) {
 // it, and does not wait for others to gather.
 func TestALineReadsWhatItWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine(t, 5*groupLine)
+		l := newLine(t, 5*eval.GroupLine)
 		defer l.c.close()
 		l.commit(l.answered())
 		turn, granted := l.answered()

@@ -20,6 +20,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
+	"github.com/tidemarkdb/tidemark/range/replica/read"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -288,8 +289,8 @@ func (m *member) LeaseLeft() time.Duration {
 	return m.cluster.leaseLeft
 }
 
-// Replica implements Finder.
-func (m *member) Replica(uint64) (*Replica, *kvpb.Error) { return m.replica, nil }
+// Reader implements Finder.
+func (m *member) Reader(uint64) (*read.Reader, *kvpb.Error) { return m.replica.reads, nil }
 
 func (m *member) Leader() (keys.ReplicaID, uint64) {
 	m.mu.Lock()

@@ -8,6 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/invariants"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/eval"
+	"github.com/tidemarkdb/tidemark/range/replica/machine"
 	"github.com/tidemarkdb/tidemark/range/replica/snapshot"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -15,12 +17,12 @@ import (
 
 // Snapshot returns a handle of the state as it is now. It may run beside Apply.
 func (r *Replica) Snapshot() (group.Snapshot, error) {
-	if !r.enter() {
-		return nil, ErrClosed
+	if !r.m.Enter() {
+		return nil, machine.ErrClosed
 	}
-	s, err := snapshot.Take(r.state, r.id, r.exit)
+	s, err := snapshot.Take(r.state, r.id, r.m.Exit)
 	if err != nil {
-		r.exit()
+		r.m.Exit()
 		return nil, fmt.Errorf("snapshot of partition %s: %w", r.id, err)
 	}
 	return s, nil
@@ -30,10 +32,10 @@ func (r *Replica) Snapshot() (group.Snapshot, error) {
 // Install. It runs beside Apply.
 func (r *Replica) StageSnapshot(ctx context.Context, index, term uint64,
 	in io.Reader) (group.Staged, error) {
-	if !r.enter() {
-		return nil, ErrClosed
+	if !r.m.Enter() {
+		return nil, machine.ErrClosed
 	}
-	defer r.exit()
+	defer r.m.Exit()
 	s, err := r.snapshots.Receive(ctx, index, term, in)
 	if err != nil {
 		return nil, err
@@ -56,11 +58,11 @@ var _ group.Staged = (*installation)(nil)
 func (s *installation) Install() error {
 	r := s.r
 	defer s.Unclaim()
-	if !r.enter() {
+	if !r.m.Enter() {
 		s.DiscardTables()
-		return ErrClosed
+		return machine.ErrClosed
 	}
-	defer r.exit()
+	defer r.m.Exit()
 	r.applying.lock()
 	defer r.applying.unlock()
 	if r.consumed.Load() {
@@ -73,25 +75,23 @@ func (s *installation) Install() error {
 			r.id, s.Applied.Index, index)
 	}
 	// INVARIANT: the threshold is published before anything that it gives free is gone.
-	if threshold := s.Applied.Threshold; r.threshold.Load().Less(threshold) {
-		r.threshold.Store(&threshold)
-	}
-	r.vacant.Begin()
-	defer r.vacant.End()
-	r.vacant.Reset()
+	r.m.RaiseThreshold(s.Applied.Threshold)
+	r.m.Vacant.Begin()
+	defer r.m.Vacant.End()
+	r.m.Vacant.Reset()
 	if err := s.install(); err != nil {
 		err = fmt.Errorf("installing a snapshot of partition %s: %w", r.id, err)
 		r.fail(err)
 		return err
 	}
-	var end ending
-	r.mu.Lock()
-	r.giveUpLocked(&end, outcomeUnknown)
+	var end eval.Ending
+	r.m.Mu.Lock()
+	r.eval.GiveUpLocked(&end, eval.OutcomeUnknown)
 	if invariants.Enabled {
-		checkInvariantAdvance(r.id, &r.mu.applied, &s.Applied)
+		checkInvariantAdvance(r.id, &r.m.Mu.Applied, &s.Applied)
 	}
-	r.mu.Unlock()
-	r.finish(&end)
+	r.m.Mu.Unlock()
+	r.eval.Finish(&end)
 	if err := r.reload(s.Applied, s.Descriptor); err != nil {
 		r.fail(err)
 		return err
@@ -127,7 +127,7 @@ func (s *installation) install() error {
 	// After a crash in between it is in no partition's span, and goes when the node starts
 	// (birth.Sweep), as what consumed partitions have of their own does (birth.Bury). The generation
 	// is published before: a read that finds nothing there is not to answer.
-	r.coming.Store(s.Descriptor.Generation)
+	r.m.Announce(s.Descriptor.Generation)
 	b := r.state.NewBatch()
 	defer b.Close()
 	had := taken

@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
+	"github.com/tidemarkdb/tidemark/range/replica/eval"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -83,7 +84,7 @@ func resolutionsPause(t *testing.T, wanted, loaded, write bool) {
 	switch paused := l.m.node.locking.Pacer.Paused() > 0; {
 	case wanted && paused:
 		t.Error("it paused, though a read was waiting")
-	case wanted && entries > n/resolveLocks+2:
+	case wanted && entries > n/eval.LocksPerEntry+2:
 		t.Errorf("%d entries", entries)
 	case !wanted && (!paused || took < time.Duration((entries-2)*times)*time.Millisecond):
 		t.Errorf("%d entries came in %s", entries, took)
@@ -161,9 +162,9 @@ func resolutionsKeepUp(t *testing.T, locks, size, every, transactions, most int)
 			}
 		}
 	}
-	l.m.replica.mu.Lock()
-	left := l.m.replica.mu.locks.Len()
-	l.m.replica.mu.Unlock()
+	l.m.replica.m.Mu.Lock()
+	left := l.m.replica.m.Mu.Locks.Len()
+	l.m.replica.m.Mu.Unlock()
 	if left > most {
 		t.Errorf("there are %d locks", left)
 	}

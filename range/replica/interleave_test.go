@@ -1,14 +1,13 @@
 package replica
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
-	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -136,7 +135,7 @@ func TestRetryWhileFirstAttemptIsReleased(t *testing.T) {
 			i.leader.commit(1)
 			i.leader.catchUp(-1)
 			if epochEnds {
-				i.leader.replica.checkStall(time.Now().Add(24 * time.Hour))
+				i.leader.replica.eval.CheckStall(time.Now().Add(24 * time.Hour))
 			}
 		}
 		retried := i.submit("put third v client=8 seq=3",
@@ -168,7 +167,7 @@ func TestRetryWhileFirstAttemptIsReleased(t *testing.T) {
 		if len(got) != 1 || string(got[0].GetGet().GetValue()) != "free" {
 			t.Fatalf("epoch ends %t: afterwards %v", epochEnds, got)
 		}
-		if n := i.leader.replica.mu.locks.Attempts(); n != 0 {
+		if n := i.leader.replica.m.Mu.Locks.Attempts(); n != 0 {
 			t.Fatalf("%d attempts are still known", n)
 		}
 	}
@@ -219,10 +218,10 @@ func TestRetryWhileTheEpochEnds(t *testing.T) {
 func (i *interleaving) endEpoch(how string) {
 	r := i.leader.replica
 	if how == "stall" {
-		r.checkStall(time.Now().Add(24 * time.Hour))
+		r.eval.CheckStall(time.Now().Add(24 * time.Hour))
 		return
 	}
-	l := r.mu.leadership.Leadership
+	l := r.m.Mu.Leadership.Leadership
 	l.IsLeader, l.Term = false, l.Term+1
 	r.LeadershipChanged(l)
 }
@@ -306,16 +305,22 @@ func TestCommitOfAVolatileLockWhileTheEpochEnds(t *testing.T) {
 // applied is the value of a key in the leader's engine.
 func (i *interleaving) applied(key string) string {
 	r := i.leader.replica
-	e := &evaluation{r: r, Evaluation: command.Evaluation{State: r.state, Descriptor: r.Descriptor()}}
-	e.Pending = pendingView{e}
-	p, err := e.Prior([]byte(key))
-	if err := errors.Join(err, e.Close()); err != nil {
+	r.m.Mu.Lock()
+	pending := r.m.Mu.Pending.Newest(key) != nil
+	r.m.Mu.Unlock()
+	getter, err := mvcc.NewGetter(r.state)
+	if err != nil {
 		i.t.Fatal(err)
 	}
-	if p.Sequence != 0 || p.Kind != mvcc.KindValue {
+	defer getter.Close()
+	v, found, err := getter.Newest(keys.InternalKey(r.Descriptor(), []byte(key)))
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	if pending || !found || v.Kind != mvcc.KindValue {
 		return ""
 	}
-	return string(p.Value)
+	return string(v.Value)
 }
 
 // A one-phase commit that is told of a conflict with what is in flight never takes effect, even if
@@ -342,7 +347,7 @@ func TestRetryConflictsWhileFirstAttemptIsReleased(t *testing.T) {
 			i.leader.commit(1)
 			i.leader.catchUp(-1)
 		case 4: // the retry has been evaluated, and what it has met is not proposed
-			i.leader.replica.checkStall(time.Now().Add(24 * time.Hour))
+			i.leader.replica.eval.CheckStall(time.Now().Add(24 * time.Hour))
 		}
 	}
 	all := i.submit("put third v client=8 seq=3", "put k theirs client=8 seq=4", commit,
@@ -368,7 +373,7 @@ func TestRetryConflictsWhileFirstAttemptIsReleased(t *testing.T) {
 	if len(got) != 1 || string(got[0].GetGet().GetValue()) != "before" {
 		t.Fatalf("afterwards %v", got)
 	}
-	if n := i.leader.replica.mu.locks.Attempts(); n != 0 {
+	if n := i.leader.replica.m.Mu.Locks.Attempts(); n != 0 {
 		t.Fatalf("%d attempts are still known", n)
 	}
 }
@@ -387,7 +392,7 @@ func TestLeaseOlderThanTheWrite(t *testing.T) {
 		i.s.c.lease = false
 		i.s.c.mu.Unlock()
 		// Can a write get in between the look at the lease and the taking of writes?
-		if mu := &i.leader.replica.mu; mu.TryLock() {
+		if mu := &i.leader.replica.m.Mu; mu.TryLock() {
 			mu.Unlock()
 			i.leader.replica.Submit([]config.Pending{i.s.parseRequest("cas k value=nope v2")})
 			submitted = true

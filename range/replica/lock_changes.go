@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
+	"github.com/tidemarkdb/tidemark/range/replica/eval"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -49,8 +50,8 @@ func (c *changes) transaction(d *clusterpb.Partition, p *proposal.Entry, deletio
 			return fmt.Errorf("%w: %s: %w", proposal.ErrMalformed, keys.PrettyState(key), err)
 		}
 		c.versions = append(c.versions,
-			versionChange{key: string(keys.UserKey(d, internalKey)), timestamp: ts,
-				tombstone: h.Kind == mvcc.KindTombstone, expires: h.Expires != 0, waits: h.CommitWait})
+			eval.OwnVersion{Key: string(keys.UserKey(d, internalKey)), Known: proposal.Known{Timestamp: ts,
+				Live: h.Kind != mvcc.KindTombstone, CommitWait: h.CommitWait, Expires: h.Expires != 0}})
 		return nil
 	}
 	internalKey, suffix, err := keys.DecodeAnchorKey(key)
@@ -130,9 +131,9 @@ func checkInvariantState(r *Replica) {
 		return
 	}
 	d := r.Descriptor()
-	r.mu.Lock()
-	stats := r.mu.applied.Stats
-	r.mu.Unlock()
+	r.m.Mu.Lock()
+	stats := r.m.Mu.Applied.Stats
+	r.m.Mu.Unlock()
 	if stats.Versions <= 16*invariants.Small {
 		counted, err := storage.CountVersions(r.state, keys.PartitionSpan(d),
 			func() error { return nil })
@@ -143,18 +144,18 @@ func checkInvariantState(r *Replica) {
 	if err != nil {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.m.Mu.Lock()
+	defer r.m.Mu.Unlock()
 	stored := make(map[string]bool, len(found.locks))
 	for _, l := range found.locks {
 		stored[l.Key] = true
-		has := r.mu.locks.Get(l.Key)
+		has := r.m.Mu.Locks.Get(l.Key)
 		invariants.Check(has != nil && has.Applied != nil && !has.Applied.Volatile &&
 			has.Transaction.Same(&l.Of) && has.Applied.Prepared == l.State.Prepared,
 			"partition %s: the lock of %q by transaction %s is in the state, and not in the table", r.id,
 			l.Key, l.Of.ID)
 	}
-	r.mu.locks.Each("", "", func(l *concurrency.Lock) bool {
+	r.m.Mu.Locks.Each("", "", func(l *concurrency.Lock) bool {
 		invariants.Check(l.Applied == nil || l.Applied.Volatile || stored[l.Key],
 			"partition %s: the lock of %q is in the table, and not in the state", r.id, l.Key)
 		return true

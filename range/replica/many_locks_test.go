@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
+	"github.com/tidemarkdb/tidemark/range/replica/eval"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -52,13 +53,13 @@ func newManyLocks(t *testing.T, n int) *manyLocks {
 	return l
 }
 
-// transactionLocked is the transaction, as the lock table has it. Replica.mu is held.
+// transactionLocked is the transaction, as the lock table has it. machine.Machine.Mu is held.
 func (l *manyLocks) transactionLocked() *concurrency.Transaction {
 	of, err := txn.ParseInfo(l.of)
 	if err != nil {
 		panic(err)
 	}
-	return l.m.replica.mu.locks.Transaction(&of)
+	return l.m.replica.m.Mu.Locks.Transaction(&of)
 }
 
 func (l *manyLocks) submit(q *kvpb.Request) {
@@ -70,7 +71,8 @@ func (l *manyLocks) submit(q *kvpb.Request) {
 func (l *manyLocks) send(q *kvpb.Request) {
 	l.id++
 	q.Id, q.Partition, q.Generation, q.Term, q.Sequence = l.id, 100, 1, l.c.term, l.id
-	l.m.replica.Submit([]config.Pending{{Client: 1, Request: q, Arrived: time.Now(), Reply: l.inbox.reply}})
+	l.m.replica.Submit([]config.Pending{{Client: 1, Request: q, Arrived: time.Now(),
+		Reply: l.inbox.reply}})
 }
 
 func (l *manyLocks) answers() []*kvpb.Response {
@@ -134,7 +136,7 @@ func TestManyLocksOfOneTransaction(t *testing.T) {
 				if pushes != 1 {
 					t.Errorf("%d pushes", pushes)
 				}
-				if entries := len(l.c.log) - before; entries > n/resolveLocks+2 {
+				if entries := len(l.c.log) - before; entries > n/eval.LocksPerEntry+2 {
 					t.Errorf("%d entries", entries)
 				}
 			})

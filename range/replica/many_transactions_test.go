@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
+	"github.com/tidemarkdb/tidemark/range/replica/read"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -77,7 +78,7 @@ func (c *testCluster) askMoment(m *member, reply func(*kvpb.Response)) {
 	route := &kvpb.PartitionRoute{Partition: 100, Generation: 1, Term: c.term}
 	q := &kvpb.Request{Id: 1, Command: &kvpb.Request_MergeScan{MergeScan: &kvpb.MergeScanRequest{
 		Partitions: []*kvpb.PartitionRoute{route}}}}
-	m.node.MergeScan(config.Pending{Client: 1, Request: q, Arrived: time.Now(), Reply: reply},
-		[]Merged{{Replica: m.replica, Route: route}})
+	m.node.Reads.MergeScan(config.Pending{Client: 1, Request: q, Arrived: time.Now(), Reply: reply},
+		[]read.Merged{{Reader: m.replica.reads, Route: route}})
 	c.settle()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/eval"
 	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -86,27 +87,27 @@ func (r *Replica) stageConsumption(batch *engine.StateBatch, applied *storage.Re
 // FrozenState implements reshape.Frozen: it is what a frozen partition leaves behind: its
 // descriptor, and what it has applied, at the index of the freeze.
 func (r *Replica) FrozenState() (*clusterpb.Partition, storage.Record, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	d, record := r.Descriptor(), r.mu.applied
+	r.m.Mu.Lock()
+	defer r.m.Mu.Unlock()
+	d, record := r.Descriptor(), r.m.Mu.Applied
 	switch {
-	case r.mu.failed != nil:
-		return nil, record, r.mu.failed
+	case r.m.Mu.Failed != nil:
+		return nil, record, r.m.Mu.Failed
 	case r.consumed.Load():
 		return nil, record, errConsumed
 	case d.GetFrozen() == nil:
 		return nil, record, fmt.Errorf("partition %s is not frozen", r.id)
 	}
-	record.Index = r.descriptorAt.Load()
+	record.Index = r.m.DescribedAt()
 	return d, record, nil
 }
 
 // FrozenAt is an index of the log at or behind the entry by which the partition was frozen; false
 // if it is not frozen, as far as is applied here.
 func (r *Replica) FrozenAt() (index uint64, frozen bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.descriptorAt.Load(), r.Descriptor().GetFrozen() != nil
+	r.m.Mu.Lock()
+	defer r.m.Mu.Unlock()
+	return r.m.DescribedAt(), r.Descriptor().GetFrozen() != nil
 }
 
 // bringTo applies what a replica lacks of its log up to an index. applying is locked.
@@ -140,32 +141,32 @@ func (r *Replica) takeOver(m *merge) {
 
 // widenLocked takes over what the neighbour's leaders have promised, and its locks.
 func (r *Replica) widenLocked(m *merge) {
-	r.requeueLocked(r.mu.locks.Apply(m.anchored.locks))
+	r.eval.RequeueLocked(r.m.Mu.Locks.Apply(m.anchored.locks))
 	if m.anchored.records {
 		r.gc.RecordsSet()
 	}
-	if l := &r.mu.leadership; l.Widen(r.node.Clock.Physical(), m.Record.Highest) {
-		r.mu.cache.Raise(hlc.Max(l.Low(), m.Record.Closed))
+	if l := &r.m.Mu.Leadership; l.Widen(r.node.Clock.Physical(), m.Record.Highest) {
+		r.m.Mu.Cache.Raise(hlc.Max(l.Low(), m.Record.Closed))
 	}
 }
 
 // endConsumed answers all that waits for a partition that is a part of another one: it is to be
 // asked of that.
 func (r *Replica) endConsumed(by *clusterpb.Partition) {
-	end := ending{stale: by}
-	r.mu.Lock()
-	r.consumedBy.Store(by)
-	r.giveUpLocked(&end, notRun)
-	r.refuseQueueLocked(&end)
-	r.mu.leadership.Close()
-	r.mu.closing.Awake()
-	r.mu.cache.Reset(hlc.Timestamp{})
-	r.mu.Unlock()
-	r.finish(&end)
+	end := eval.Ending{Stale: by}
+	r.m.Mu.Lock()
+	r.m.Consumed(by)
+	r.eval.GiveUpLocked(&end, eval.NotRun)
+	r.eval.RefuseQueueLocked(&end)
+	r.m.Mu.Leadership.Close()
+	r.m.Mu.Closing.Awake()
+	r.m.Mu.Cache.Reset(hlc.Timestamp{})
+	r.m.Mu.Unlock()
+	r.eval.Finish(&end)
 }
 
 // ConsumedBy is the partition that has consumed this one on this node; nil if none has.
-func (r *Replica) ConsumedBy() *clusterpb.Partition { return r.consumedBy.Load() }
+func (r *Replica) ConsumedBy() *clusterpb.Partition { return r.m.ConsumedBy() }
 
 // stop has nothing applied here any more, and no freeze ended: another partition takes the
 // replica's span over. It waits for what is being applied.
@@ -173,14 +174,14 @@ func (r *Replica) stop() {
 	r.applying.lock()
 	r.consumed.Store(true)
 	r.applying.unlock()
-	r.coming.Store(^uint64(0))
+	r.m.Announce(^uint64(0))
 }
 
 // AnswerHeld waits until what is held back for the clocks is answered, but not for long: see
 // package commitwait. It is for a replica that was consumed, before it is closed.
 func (r *Replica) AnswerHeld() {
 	for deadline := time.Now().Add(mostHeld); time.Now().Before(deadline); time.Sleep(heldCheck) {
-		if r.heldAnswers.Len()+r.heldReads.Len() == 0 {
+		if r.m.HeldAnswers.Len()+r.reads.Held() == 0 {
 			return
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/read"
 	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/range/replica/spans"
 	"github.com/tidemarkdb/tidemark/range/replica/tscache"
@@ -73,10 +74,11 @@ type Node struct {
 	Open  func(id keys.PartitionID) *Replica
 	// Froze, if not nil, is called when a partition was found, or has become, frozen. It must not
 	// block.
-	Froze      func(id keys.PartitionID, f *clusterpb.Freeze)
-	recent     *proposal.Budget
-	reads      *tscache.Budget
-	multiscans multiscanQueue
+	Froze  func(id keys.PartitionID, f *clusterpb.Freeze)
+	recent *proposal.Budget
+	reads  *tscache.Budget
+	// Reads reads several partitions in one request.
+	Reads read.Multi
 	// vacant bounds what replicas remember of spans without values.
 	vacant *vacant.Budget
 	// Spans is which replica has which span of the state.
@@ -99,7 +101,7 @@ func (n *Node) Prepare() error {
 	n.reads = tscache.NewBudget(n.TotalReadBytes)
 	n.vacant = vacant.NewBudget(int64(n.TotalVacantBytes))
 	n.Metrics.Vacant.Store(n.vacant)
-	n.multiscans.init(n)
+	n.Reads.Init(&n.Node)
 	n.counting = admission.NewPacer(admission.Count, n.Load)
 	n.prepareLocking()
 	return nil

@@ -31,9 +31,9 @@ func TestPrepareReturnsBoundedValues(t *testing.T) {
 	}
 	put("one", 1)
 	locked := func() int {
-		i.leader.replica.mu.Lock()
-		defer i.leader.replica.mu.Unlock()
-		return i.leader.replica.mu.locks.Len()
+		i.leader.replica.m.Mu.Lock()
+		defer i.leader.replica.m.Mu.Unlock()
+		return i.leader.replica.m.Mu.Locks.Len()
 	}
 	tooMuch := strings.Join(append(full, "absent=lock", "one=lock"), ",")
 	for _, request := range []string{"prepare T1 %s values volatile", "prepare T1 %s values"} {

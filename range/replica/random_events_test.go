@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/replica/eval"
 )
 
 func (h *history) commit(t *rapid.T) {
@@ -186,8 +187,8 @@ func (h *history) collect(t *rapid.T) {
 	r.GC().SetWindow(time.Duration(rapid.IntRange(0, 2000).Draw(t, "window")) * time.Millisecond)
 	if _, err := r.GC().Collect(context.Background(),
 		hlc.Timestamp{Wall: h.leader.Now()}); err != nil &&
-		!errors.Is(err, errNotLeader) && !errors.Is(err, errOverloaded) &&
-		!errors.Is(err, errOutcomeUnknown) {
+		!errors.Is(err, eval.ErrNotLeader) && !errors.Is(err, eval.ErrOverloaded) &&
+		!errors.Is(err, eval.ErrOutcomeUnknown) {
 		t.Fatal(err)
 	}
 	h.c.mu.Lock()

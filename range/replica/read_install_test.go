@@ -31,10 +31,9 @@ func TestReadDuringInstall(t *testing.T) {
 	for _, read := range []func() (string, error){
 		func() (string, error) {
 			answers := make(chan *kvpb.Response, 1)
-			to.replica.active.Add(1)
-			to.replica.serveNow(&read{command: command.Of(q), descriptor: to.replica.Descriptor(),
-				timestamp: at, lockedReading: &plainReading, pending: config.Pending{Client: 1, Request: q,
-					Arrived: time.Now(), Reply: func(a *kvpb.Response) { answers <- kept(a) }}})
+			to.replica.reads.ServePlaced(config.Pending{Client: 1, Request: q,
+				Arrived: time.Now(), Reply: func(a *kvpb.Response) { answers <- kept(a) }},
+				to.replica.Descriptor(), at)
 			answer := <-answers
 			return string(answer.GetGet().GetValue()) + answer.GetError().GetMessage(), nil
 		},

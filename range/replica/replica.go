@@ -3,7 +3,6 @@ package replica
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,15 +10,12 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
-	"github.com/tidemarkdb/tidemark/range/replica/closing"
-	"github.com/tidemarkdb/tidemark/range/replica/commitwait"
-	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
+	"github.com/tidemarkdb/tidemark/range/replica/eval"
 	"github.com/tidemarkdb/tidemark/range/replica/gc"
-	"github.com/tidemarkdb/tidemark/range/replica/leadership"
+	"github.com/tidemarkdb/tidemark/range/replica/machine"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
-	"github.com/tidemarkdb/tidemark/range/replica/refusal"
+	"github.com/tidemarkdb/tidemark/range/replica/read"
 	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/range/replica/snapshot"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
@@ -27,7 +23,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Replica is one node's copy of a partition. It implements group.StateMachine.
+// Replica is one node's copy of a partition. It implements group.StateMachine, and wires the rooms.
 type Replica struct {
 	node  *Node
 	group config.Group
@@ -37,65 +33,21 @@ type Replica struct {
 	// appliedKey is the state key of the applied record.
 	appliedKey []byte
 
-	published
 	// applying is locked while entries are applied. consumed says that none is any more: another
 	// partition has this one's span.
 	applying chanMutex
 	consumed atomic.Bool
-	// threshold is the garbage collection threshold: nothing below it can be read. Never nil.
-	threshold atomic.Pointer[hlc.Timestamp]
-	// closedLag is a time.Duration; 0 is the default, and negative that nothing is closed.
-	closedLag atomic.Int64
-	// commitWait: every write has commit wait.
-	commitWait atomic.Bool
-	// defaultTTL is a time.Duration: how long a value lives whose write does not say so; 0: for ever.
-	defaultTTL atomic.Int64
-	// vacant is what is known of spans without values (vacancy.go).
-	vacant vacant.Memory
 
-	refuse    refusal.Refuser
+	closer
+	m         *machine.Machine
+	eval      *eval.Evaluator
+	reads     *read.Reader
 	snapshots *snapshot.Receiver
 	reshape   *reshape.Reshaper
 	gc        *gc.Collector
-
-	work work
-
-	// What commit wait holds back.
-	heldAnswers, heldReads commitwait.Queue
-
-	life
-
-	// mu guards what makes this one state machine. Each field is a room of its own, without a lock.
-	mu struct {
-		sync.Mutex
-		// applied is written by Apply and Install only.
-		applied storage.Record
-		// failed is why nothing is applied any more.
-		failed     error
-		leadership leadership.State
-		pipeline
-		// pending are the writes that are evaluated and not applied.
-		pending proposal.Pending
-		closing closing.Timestamps
-		// written is at or above every version that was put there.
-		written hlc.Timestamp
-		recent  proposal.Recent
-		cache   tscache.Cache
-		// locks are the locks of transactions, and what waits for them.
-		locks   concurrency.Manager
-		records records
-		// foreign is the max foreign commit timestamp: at or above every version that a
-		// transaction's commit put above the timestamp at which it was prepared here. What is at or
-		// below it may have been acknowledged before this node's clock had come to it.
-		foreign hlc.Timestamp
-		reads   waitingReads
-	}
 }
 
 var _ group.StateMachine = (*Replica)(nil)
-
-// ErrClosed is returned after Close.
-var ErrClosed = errors.New("the replica is closed")
 
 // ErrNoBase is returned by New for a partition that has split off another one, if the state has not
 // what it was born with: the other one's log has to be applied before.
@@ -120,8 +72,7 @@ func New(c Config) (*Replica, error) {
 		applying:   newChanMutex(),
 		appliedKey: keys.LocalKey(keys.PartitionID(c.Partition.Id), keys.SuffixApplied),
 	}
-	r.refuse = refusal.Refuser{Partition: r.id, Self: r.self, Group: r.group, Node: &c.Node.Node,
-		Descriptor: r.Descriptor}
+	r.m = machine.New(&c.Node.Node, c.Group, c.State, r.id, r.self)
 	if c.GCWindow == 0 {
 		c.GCWindow = time.Hour
 	}
@@ -131,16 +82,14 @@ func New(c Config) (*Replica, error) {
 		Window: c.GCWindow})
 	r.snapshots = snapshot.NewReceiver(r, c.State, &c.Node.Spans, c.Node.DiskFull,
 		c.Node.Hooks.TableBytes)
-	r.commitWait.Store(c.CommitWait)
-	r.defaultTTL.Store(int64(c.DefaultTTL))
-	r.mu.locks.Init(&c.Node.locking, r, r.id, c.Partition.GetKeyspace())
-	r.vacant.Init(c.Node.vacant, c.Node.VacantRun)
-	manual := func() bool { return c.Node.Hooks.LockTime != nil }
-	r.heldAnswers.Init(&c.Node.Waits, heldMost, manual)
-	r.heldReads.Init(&c.Node.Waits, c.Node.MaxWaitingReads, manual)
-	r.mu.cache = tscache.New(c.Node.TimestampCacheSlots, c.Node.reads)
-	r.mu.queue = proposal.NewQueue(&writeBuffers)
-	r.mu.recent = proposal.NewRecent(c.Node.RecentSlots, c.Node.recent)
+	r.eval = eval.New(r.m, r.gc, proposal.NewRecent(c.Node.RecentSlots, c.Node.recent))
+	r.reads = read.New(r.m, r.eval)
+	r.closer = closer{r.m, r.eval}
+	r.eval.SetCommitWait(c.CommitWait)
+	r.eval.SetDefaultTTL(c.DefaultTTL)
+	r.m.Mu.Locks.Init(&c.Node.locking, r.eval, r.id, c.Partition.GetKeyspace())
+	r.m.Mu.Cache = tscache.New(c.Node.TimestampCacheSlots, c.Node.reads)
+	r.m.Vacant.Init(c.Node.vacant, c.Node.VacantRun)
 	applied, ok, err := storage.ReadApplied(c.State, r.id)
 	if err != nil {
 		return nil, err
@@ -179,10 +128,8 @@ func (r *Replica) reload(applied storage.Record, descriptor *clusterpb.Partition
 	if err != nil {
 		return fmt.Errorf("partition %s: reading its locks: %w", r.id, err)
 	}
-	threshold := applied.Threshold
-	r.threshold.Store(&threshold)
-	r.descriptorAt.Store(applied.Index) // before the descriptor: see readClosed
-	r.descriptor.Store(descriptor)
+	r.m.RaiseThreshold(applied.Threshold)
+	r.m.Publish(descriptor, applied.Index)
 	if !storage.IsEmpty(descriptor) {
 		r.node.Spans.Own(descriptor)
 	}
@@ -190,10 +137,10 @@ func (r *Replica) reload(applied storage.Record, descriptor *clusterpb.Partition
 		r.node.Froze(r.id, descriptor.Frozen)
 	}
 	r.observe(applied.Highest)
-	r.mu.Lock()
-	r.mu.applied = applied
-	r.mu.locks.Reset(found.locks)
-	r.mu.Unlock()
+	r.m.Mu.Lock()
+	r.m.Mu.Applied = applied
+	r.m.Mu.Locks.Reset(found.locks)
+	r.m.Mu.Unlock()
 	r.gc.RecordsFound(found.records)
 	return nil
 }
@@ -212,7 +159,7 @@ func (r *Replica) observe(ts hlc.Timestamp) {
 }
 
 // Descriptor is the partition's descriptor. It must not be changed.
-func (r *Replica) Descriptor() *clusterpb.Partition { return r.descriptor.Load() }
+func (r *Replica) Descriptor() *clusterpb.Partition { return r.m.Descriptor() }
 
 // ID is the partition's id.
 func (r *Replica) ID() keys.PartitionID { return r.id }
@@ -222,30 +169,30 @@ func (r *Replica) ReplicaID() keys.ReplicaID { return r.self }
 
 // Stats is what the partition holds, as of the applied index.
 func (r *Replica) Stats() storage.Stats {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.mu.applied.Stats
+	r.m.Mu.Lock()
+	defer r.m.Mu.Unlock()
+	return r.m.Mu.Applied.Stats
 }
 
 // Leadership is what the group said last.
 func (r *Replica) Leadership() group.Leadership {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.mu.leadership.Leadership
+	r.m.Mu.Lock()
+	defer r.m.Mu.Unlock()
+	return r.m.Mu.Leadership.Leadership
 }
 
 // Serving reports whether this replica leads and would evaluate writes.
 func (r *Replica) Serving() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.mu.leadership.Serving()
+	r.m.Mu.Lock()
+	defer r.m.Mu.Unlock()
+	return r.m.Mu.Leadership.Serving()
 }
 
 // Applied returns the index and term of the last applied entry.
 func (r *Replica) Applied() (index, term uint64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.mu.applied.Index, r.mu.applied.Term
+	r.m.Mu.Lock()
+	defer r.m.Mu.Unlock()
+	return r.m.Mu.Applied.Index, r.m.Mu.Applied.Term
 }
 
 // DurableApplied is the applied index that would be left after a crash now.
@@ -265,27 +212,23 @@ func (r *Replica) DurableApplied() (uint64, error) {
 // returns. The group is stopped before it: it must call no more, and must have called what it was
 // given. Close may be called again.
 func (r *Replica) Close() error {
-	if !r.beginClose() {
+	if !r.m.BeginClose() {
 		return nil
 	}
-	r.mu.Lock()
-	var end ending
-	r.giveUpLocked(&end, outcomeUnknown)
-	r.refuseQueueLocked(&end)
-	r.mu.leadership.Close()
-	r.endClosedLocked(&end)
-	r.mu.closing.Awake()
-	r.mu.locks.Close()
-	confirming := r.mu.reads.drain()
-	r.mu.Unlock()
-	r.finish(&end)
-	r.heldAnswers.Close()
-	r.heldReads.Close()
-	for _, rd := range confirming {
-		r.refuseRead(rd)
-	}
-	r.drain()
-	r.vacant.Reset()
+	r.m.Mu.Lock()
+	var end eval.Ending
+	r.eval.GiveUpLocked(&end, eval.OutcomeUnknown)
+	r.eval.RefuseQueueLocked(&end)
+	r.m.Mu.Leadership.Close()
+	end.Waiters = append(end.Waiters, r.reads.CloseLocked()...)
+	r.m.Mu.Closing.Awake()
+	r.m.Mu.Locks.Close()
+	r.m.Mu.Unlock()
+	r.eval.Finish(&end)
+	r.m.HeldAnswers.Close()
+	r.reads.Close()
+	r.m.Drain()
+	r.m.Vacant.Reset()
 	return nil
 }
 
@@ -311,10 +254,10 @@ func (r *Replica) StateSpans() []keys.Span {
 
 // Checksum is storage's Checksum of the partition, as it is now.
 func (r *Replica) Checksum() (index, sum uint64, err error) {
-	if !r.enter() {
-		return 0, 0, ErrClosed
+	if !r.m.Enter() {
+		return 0, 0, machine.ErrClosed
 	}
-	defer r.exit()
+	defer r.m.Exit()
 	return storage.Checksum(r.state, r.id)
 }
 
@@ -328,3 +271,20 @@ func newChanMutex() chanMutex { return make(chanMutex, 1) }
 func (t chanMutex) lock() { t <- struct{}{} }
 
 func (t chanMutex) unlock() { <-t }
+
+// Work is what the replica has done.
+func (r *Replica) Work() machine.Work { return r.m.Work.Sum() }
+
+// Locked says that transactions have keys or spans of the partition locked. It is cheap.
+func (r *Replica) Locked() bool { return r.m.Mu.Locks.Held() != 0 }
+
+// Intents is how many keys are locked by transactions that write them, by what this replica has
+// applied: what is on its way does not count.
+func (r *Replica) Intents() int {
+	if !r.Locked() {
+		return 0
+	}
+	r.m.Mu.Lock()
+	defer r.m.Mu.Unlock()
+	return r.m.Mu.Locks.Intents()
+}

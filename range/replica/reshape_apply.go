@@ -23,7 +23,7 @@ func (r *Replica) Configuration() group.Configuration {
 // may a replica that it names out be destroyed: until then others may look for its vote.
 func (r *Replica) Settled() bool {
 	index, _ := r.Applied()
-	return index > r.descriptorAt.Load()
+	return index > r.m.DescribedAt()
 }
 
 // Urgent says whether requests wait for what comes of an entry on followers. See group.Urgent.
@@ -68,34 +68,9 @@ func (r *Replica) bear(s *reshape.Split) {
 func (r *Replica) narrowLocked(s *reshape.Split) {
 	start := string(keys.UserKey(s.Right, s.Right.Start))
 	var gone []concurrency.Change
-	r.mu.locks.Each(start, "", func(l *lock) bool {
+	r.m.Mu.Locks.Each(start, "", func(l *concurrency.Lock) bool {
 		gone = append(gone, concurrency.Change{Key: l.Key, Released: true})
 		return true
 	})
-	r.requeueLocked(r.mu.locks.Apply(gone))
-}
-
-// holdLocked has all requests of a frozen partition wait, also those that waited for the entry
-// which has frozen it; and lets them go on when it is not frozen any more. It returns an entry with
-// the reads that are to go on, or nil.
-func (r *Replica) holdLocked() (over *pendingEntry) {
-	held := r.mu.holding
-	frozen := r.Descriptor().GetFrozen() != nil
-	switch {
-	case !frozen && held != nil && held.standing:
-		r.mu.holding = nil
-		r.mu.reads.waiting -= len(held.waiters)
-		return held
-	case frozen && r.mu.leadership.Serving() && held == nil:
-		r.mu.holding = &pendingEntry{standing: true}
-	}
-	return nil
-}
-
-// standLocked has the reads that wait for the entry that has frozen the partition wait on.
-func (r *Replica) standLocked(p *pendingEntry) {
-	if r.mu.holding == p && r.Descriptor().GetFrozen() != nil {
-		r.mu.holding = &pendingEntry{standing: true, waiters: p.waiters}
-		p.waiters = nil
-	}
+	r.eval.RequeueLocked(r.m.Mu.Locks.Apply(gone))
 }

@@ -63,8 +63,8 @@ func resolveOfAnotherAnchor(t *testing.T, keyspace uint32, anchor string, ended 
 			return
 		}
 	}
-	l.m.replica.mu.Lock()
-	defer l.m.replica.mu.Unlock()
+	l.m.replica.m.Mu.Lock()
+	defer l.m.replica.m.Mu.Unlock()
 	x := l.transactionLocked()
 	if x == nil || x.Locks() != 1000 || x.Known.State != kvpb.TransactionState_PENDING {
 		t.Errorf("left: %+v", x)
@@ -133,10 +133,10 @@ func TestLocksNeedAKeyspace(t *testing.T) {
 				if keyspace == 7 {
 					continue
 				}
-				l.m.replica.mu.Lock()
-				l.m.replica.mu.locks.EachNamed(txn.ID(transactionID(name)),
+				l.m.replica.m.Mu.Lock()
+				l.m.replica.m.Mu.Locks.EachNamed(txn.ID(transactionID(name)),
 					func(x *concurrency.Transaction) { t.Errorf("%s has locks: %+v", name, x) })
-				l.m.replica.mu.Unlock()
+				l.m.replica.m.Mu.Unlock()
 			}
 		}
 	})

@@ -51,15 +51,15 @@ func TestResolveWithin(t *testing.T) {
 			t.Errorf("again: %v", r)
 		}
 		locked := 0
-		l.m.replica.mu.Lock()
+		l.m.replica.m.Mu.Lock()
 		for _, key := range []string{"k000999", "k001000", "k003999", "k004000"} {
-			if l.m.replica.mu.locks.Get(key) != nil {
+			if l.m.replica.m.Mu.Locks.Get(key) != nil {
 				locked++
 			}
 		}
 		x := l.transactionLocked()
 		left, state := x.Locks(), x.Known.State
-		l.m.replica.mu.Unlock()
+		l.m.replica.m.Mu.Unlock()
 		if locked != 2 || left != n-(end-first) || state != kvpb.TransactionState_PENDING {
 			t.Errorf("%d of the keys at the ends are locked, %d keys in all; the transaction is %s",
 				locked, left, state)

@@ -155,7 +155,7 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		m.tell(m.leadership)
 	case "transfer":
 		m := s.member(d, "")
-		m.replica.TransferLeader(s.member(d, "to").id)
+		m.replica.eval.TransferLeader(s.member(d, "to").id)
 		s.c.settle()
 		m.mu.Lock()
 		fmt.Fprintf(&out, "group asked to hand over to %v\n", m.transfers)
@@ -178,7 +178,7 @@ func (s *scenario) run(d *datadriven.TestData) string {
 			q.Partition, q.Generation, q.Term = 0, 0, 0
 			q.Command = &kvpb.Request_MultiGet{MultiGet: &kvpb.MultiGetRequest{
 				Partitions: []*kvpb.PartitionKeys{part}, At: get.At, Context: get.Context}}
-			m.node.MultiGet(p, m)
+			m.node.Reads.MultiGet(p, m)
 		}
 	case "commit":
 		s.member(d, "").commit(option(s.t, d, "n", -1))
@@ -315,11 +315,11 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		}
 	case "default-ttl":
 		for _, m := range s.c.members {
-			m.replica.SetDefaultTTL(time.Duration(number(d.CmdArgs[0].Key)) * time.Millisecond)
+			m.replica.eval.SetDefaultTTL(time.Duration(number(d.CmdArgs[0].Key)) * time.Millisecond)
 		}
 	case "commit-wait":
 		for _, m := range s.c.members {
-			m.replica.SetCommitWait(d.HasArg("on"))
+			m.replica.eval.SetCommitWait(d.HasArg("on"))
 		}
 	case "limits":
 		ms := func(name string) time.Duration {
@@ -340,19 +340,19 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		}
 	case "state":
 		r := s.member(d, "").replica
-		r.mu.Lock()
+		r.m.Mu.Lock()
 		fmt.Fprintf(&out, "applied %d of term %d, highest %s, %d live keys, %d versions, %d bytes\n",
-			r.mu.applied.Index, r.mu.applied.Term,
-			stamp(r.mu.applied.Highest), r.mu.applied.Stats.LiveKeys, r.mu.applied.Stats.Versions,
-			r.mu.applied.Stats.Bytes)
-		if n := r.mu.applied.Stats.Expiring; n > 0 {
-			r.mu.Unlock()
+			r.m.Mu.Applied.Index, r.m.Mu.Applied.Term,
+			stamp(r.m.Mu.Applied.Highest), r.m.Mu.Applied.Stats.LiveKeys, r.m.Mu.Applied.Stats.Versions,
+			r.m.Mu.Applied.Stats.Bytes)
+		if n := r.m.Mu.Applied.Stats.Expiring; n > 0 {
+			r.m.Mu.Unlock()
 			fmt.Fprintf(&out, "%d versions expire, may have garbage: %t\n", n, r.GC().MayHaveGarbage())
-			r.mu.Lock()
+			r.m.Mu.Lock()
 		}
 		fmt.Fprintf(&out, "serving %t, queued %d, in flight %d, pending keys %d\n",
-			r.mu.leadership.Serving(), r.mu.queue.Len(), len(r.mu.inFlight), r.mu.pending.Len())
-		r.mu.Unlock()
+			r.m.Mu.Leadership.Serving(), r.eval.QueuedLocked(), len(r.m.Mu.InFlight), r.m.Mu.Pending.Len())
+		r.m.Mu.Unlock()
 	case "compare":
 		var first [2]uint64
 		for i, m := range s.c.members {

@@ -15,8 +15,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
+	"github.com/tidemarkdb/tidemark/range/replica/eval"
 	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -279,7 +279,7 @@ func TestNoSplitByAClockThatIsNotBelieved(t *testing.T) {
 	m.catchUp(-1)
 	left, right := splitAt(m.replica.Descriptor(), "m", 200)
 	err := m.replica.Reshape().Split(context.Background(), left, right)
-	if !errors.Is(err, errClockUnbelieved) {
+	if !errors.Is(err, eval.ErrClockUnbelieved) {
 		t.Fatal("it splits:", err)
 	}
 	m.node.ClockTrusted = nil
@@ -499,10 +499,8 @@ func TestReadAcrossSplit(t *testing.T) {
 	q := getOf("x")
 	q.Generation, q.Term = 1, 1
 	answers := make(chan *kvpb.Response, 1)
-	m.replica.active.Add(1)
-	m.replica.serveNow(&read{command: command.Of(q), descriptor: old, timestamp: m.node.Clock.Now(),
-		lockedReading: &plainReading, pending: config.Pending{Client: 1, Request: q, Arrived: time.Now(),
-			Reply: func(a *kvpb.Response) { answers <- a }}})
+	m.replica.reads.ServePlaced(config.Pending{Client: 1, Request: q, Arrived: time.Now(),
+		Reply: func(a *kvpb.Response) { answers <- a }}, old, m.node.Clock.Now())
 	if a := <-answers; a.GetError().GetCode() != kvpb.ErrorCode_STALE_EPOCH {
 		t.Errorf("answered with %v", a)
 	}

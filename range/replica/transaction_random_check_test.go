@@ -47,7 +47,7 @@ func (h *transactionHistory) end() {
 		h.wait(nil)
 		if !open {
 			h.advance(500 * time.Millisecond)
-			h.leader.replica.SweepLocks(h.leader.Now())
+			h.leader.replica.eval.SweepLocks(h.leader.Now())
 			if !h.leader.replica.Locked() {
 				break
 			}
@@ -77,13 +77,13 @@ func (h *transactionHistory) checkLocks(m *member) {
 		h.t.Fatal(err)
 	}
 	r := m.replica
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(found.locks) != r.mu.locks.Len() {
-		h.t.Fatalf("replica %s: %d locks, the engine has %d", m.id, r.mu.locks.Len(), len(found.locks))
+	r.m.Mu.Lock()
+	defer r.m.Mu.Unlock()
+	if len(found.locks) != r.m.Mu.Locks.Len() {
+		h.t.Fatalf("replica %s: %d locks, the engine has %d", m.id, r.m.Mu.Locks.Len(), len(found.locks))
 	}
 	for _, c := range found.locks {
-		if l := r.mu.locks.Get(c.Key); l == nil || l.InFlight() || *l.Applied != c.State ||
+		if l := r.m.Mu.Locks.Get(c.Key); l == nil || l.InFlight() || *l.Applied != c.State ||
 			l.Transaction.ID != c.Of.ID {
 			h.t.Fatalf("replica %s: the lock of %s is %+v, the engine has %+v", m.id, c.Key, l, c)
 		}

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -104,15 +105,15 @@ func (h *transactionHistory) holdsNow(x *simulated) bool {
 	if err != nil {
 		panic(err)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	of := r.mu.locks.Transaction(&info)
-	if x.heldIn == nil || !r.isLeadershipLocked(x.heldIn) || of == nil || of.Spans() == 0 {
+	r.m.Mu.Lock()
+	defer r.m.Mu.Unlock()
+	of := r.m.Mu.Locks.Transaction(&info)
+	if x.heldIn == nil || !r.m.IsLeadershipLocked(x.heldIn) || of == nil || of.Spans() == 0 {
 		return false
 	}
 	since := true
 	// It was prepared before, and not by an attempt that came late.
-	of.EachSpan(func(l *lock) { since = since && l.Applied.Prepared.LessEq(x.held) })
+	of.EachSpan(func(l *concurrency.Lock) { since = since && l.Applied.Prepared.LessEq(x.held) })
 	return since
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -245,11 +246,11 @@ func (s *scenario) runTransactional(d *datadriven.TestData, out *strings.Builder
 	case "sweep":
 		s.c.mu.Lock()
 		s.c.mu.Unlock()
-		s.member(d, "").replica.SweepLocks(s.member(d, "").Now())
+		s.member(d, "").replica.eval.SweepLocks(s.member(d, "").Now())
 	case "locks":
 		r := s.member(d, "").replica
-		r.mu.Lock()
-		r.mu.locks.Each("", "", func(l *lock) bool {
+		r.m.Mu.Lock()
+		r.m.Mu.Locks.Each("", "", func(l *concurrency.Lock) bool {
 			fmt.Fprintf(out, "%q by %s:", l.Key, shortID(l.Transaction.ID.Bytes()))
 			if a := l.Applied; a != nil {
 				fmt.Fprintf(out, " %s prepared at %s", a.Kind, stamp(a.Prepared))
@@ -263,13 +264,13 @@ func (s *scenario) runTransactional(d *datadriven.TestData, out *strings.Builder
 			fmt.Fprintln(out)
 			return true
 		})
-		r.mu.locks.EachSpan("", "", func(l *lock) bool {
+		r.m.Mu.Locks.EachSpan("", "", func(l *concurrency.Lock) bool {
 			fmt.Fprintf(out, "[%q, %q) held by %s\n", l.Key, l.End, shortID(l.Transaction.ID.Bytes()))
 			return true
 		})
-		fmt.Fprintf(out, "%d wait to write, %d to read, %d records in flight\n", r.mu.locks.Waiters(),
-			r.mu.locks.WaitingReads(), len(r.mu.records.proposed))
-		r.mu.Unlock()
+		fmt.Fprintf(out, "%d wait to write, %d to read, %d records in flight\n", r.m.Mu.Locks.Waiters(),
+			r.m.Mu.Locks.WaitingReads(), r.eval.RecordsLocked())
+		r.m.Mu.Unlock()
 	default:
 		return false
 	}
@@ -457,13 +458,7 @@ func (s *scenario) addContext(q *kvpb.Request, line string, options map[string]s
 // for what is closed.
 func (m *member) ringTimers() {
 	r := m.replica
-	r.ReevaluateWaiters()
-	r.heldAnswers.ReleasePassed()
-	r.heldReads.ReleasePassed()
-	r.mu.Lock()
-	closed := slices.Clone(r.mu.reads.closed)
-	r.mu.Unlock()
-	for _, rd := range closed {
-		r.lookClosed(rd)
-	}
+	r.eval.ReevaluateWaiters()
+	r.m.HeldAnswers.ReleasePassed()
+	r.reads.RunTimers()
 }

@@ -25,13 +25,14 @@ func (q *queueBench) do(requests ...*kvpb.Request) (last *kvpb.Response) {
 	for _, r := range requests {
 		q.sequence++
 		r.Generation, r.Term, r.Sequence = 1, 1, q.sequence
-		pending = append(pending, config.Pending{Client: 1, Request: r, Reply: func(response *kvpb.Response) {
-			if response.Error != nil {
-				panic(response.Error.Message)
-			}
-			last = response
-			answered.Done()
-		}})
+		pending = append(pending, config.Pending{Client: 1, Request: r,
+			Reply: func(response *kvpb.Response) {
+				if response.Error != nil {
+					panic(response.Error.Message)
+				}
+				last = response
+				answered.Done()
+			}})
 	}
 	q.r.Submit(pending)
 	for q.g.deliver() {
@@ -118,7 +119,7 @@ func BenchmarkFirstKeyBehindDeleted(b *testing.B) {
 			b.Run("first", func(b *testing.B) {
 				pages := 0
 				for b.Loop() {
-					q.r.vacant.Reset()
+					q.r.m.Vacant.Reset()
 					pages = q.head(reverse)
 				}
 				b.ReportMetric(float64(pages), "pages")

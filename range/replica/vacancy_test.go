@@ -25,10 +25,8 @@ func scanAt(t *testing.T, m *member, c *kvpb.ScanRequest, at hlc.Timestamp) stri
 	for {
 		q := &kvpb.Request{Generation: 1, Term: 1, Command: &kvpb.Request_Scan{Scan: c}}
 		answers := make(chan *kvpb.Response, 1)
-		m.replica.active.Add(1)
-		m.replica.serveNow(&read{command: command.Of(q), descriptor: m.replica.Descriptor(),
-			timestamp: at, lockedReading: &plainReading, pending: config.Pending{Client: 1, Request: q,
-				Arrived: time.Now(), Reply: func(a *kvpb.Response) { answers <- kept(a) }}})
+		m.replica.reads.ServePlaced(config.Pending{Client: 1, Request: q, Arrived: time.Now(),
+			Reply: func(a *kvpb.Response) { answers <- kept(a) }}, m.replica.Descriptor(), at)
 		answer := <-answers
 		if answer.Error != nil {
 			t.Errorf("refused: %v", answer.Error)
@@ -108,9 +106,9 @@ func TestVacantSpansOfReplicas(t *testing.T) {
 				s.members[1].catchUp(random.IntN(4))
 			}
 			s.physical.Advance(time.Duration(random.IntN(1000)) * time.Millisecond)
-			s.members[0].replica.mu.Lock()
-			times = append(times, s.members[0].replica.mu.applied.Highest)
-			s.members[0].replica.mu.Unlock()
+			s.members[0].replica.m.Mu.Lock()
+			times = append(times, s.members[0].replica.m.Mu.Applied.Highest)
+			s.members[0].replica.m.Mu.Unlock()
 			for _, m := range s.members {
 				c := &kvpb.ScanRequest{Reverse: random.IntN(2) == 0, MaxRows: uint32(random.IntN(3)),
 					MaxBytes: []uint32{0, 0, 1, 60}[random.IntN(4)]}
@@ -118,13 +116,13 @@ func TestVacantSpansOfReplicas(t *testing.T) {
 					a, b := random.IntN(40), random.IntN(40)
 					c.Start, c.End = []byte(vacantKey(min(a, b))), []byte(vacantKey(max(a, b)+1))
 				}
-				m.replica.mu.Lock()
-				at := m.replica.mu.applied.Highest
-				m.replica.mu.Unlock()
+				m.replica.m.Mu.Lock()
+				at := m.replica.m.Mu.Applied.Highest
+				m.replica.m.Mu.Unlock()
 				if random.IntN(3) == 0 {
 					at = hlc.Min(at, times[random.IntN(len(times))])
 				}
-				used += len(m.replica.vacant.Spans())
+				used += len(m.replica.m.Vacant.Spans())
 				want := plainScan(t, m, c, at)
 				if got := scanAt(t, m, c, at); got != want {
 					t.Fatalf("seed %d: replica %s at %s: %q, want %q", seed, m.id, at, got, want)
@@ -136,7 +134,7 @@ func TestVacantSpansOfReplicas(t *testing.T) {
 		if err := leader.Reshape().Split(context.Background(), left, right); err != nil {
 			t.Fatal(err)
 		}
-		if known := leader.vacant.Spans(); len(known) > 0 {
+		if known := leader.m.Vacant.Spans(); len(known) > 0 {
 			t.Errorf("after a split %+v is remembered", known)
 		}
 		s.close()
@@ -157,9 +155,9 @@ func TestVacantSpansWhileWriting(t *testing.T) {
 	m := s.members[0]
 	var at atomic.Pointer[moment]
 	note := func() {
-		m.replica.mu.Lock()
-		now := m.replica.mu.applied.Highest
-		m.replica.mu.Unlock()
+		m.replica.m.Mu.Lock()
+		now := m.replica.m.Mu.Applied.Highest
+		m.replica.m.Mu.Unlock()
 		at.Store(&moment{now, plainScan(t, m, &kvpb.ScanRequest{}, now)})
 	}
 	note()

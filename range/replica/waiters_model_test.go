@@ -14,6 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
+	"github.com/tidemarkdb/tidemark/range/replica/eval"
+	"github.com/tidemarkdb/tidemark/range/replica/machine"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -403,11 +405,11 @@ func (w *waitingWorld) lead(ctx context.Context) {
 func (w *waitingWorld) overdue() map[waitingPair]string {
 	found := map[waitingPair]string{}
 	r := w.m.replica
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.m.Mu.Lock()
+	defer r.m.Mu.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r.mu.locks.EachWaiter(func(x *concurrency.Transaction, key string, p *concurrency.Waiter) {
+	r.m.Mu.Locks.EachWaiter(func(x *concurrency.Transaction, key string, p *concurrency.Waiter) {
 		record := w.records[x.ID]
 		heard := x.Acquired
 		if record != nil {
@@ -426,12 +428,12 @@ func (w *waitingWorld) overdue() map[waitingPair]string {
 		default:
 			return
 		}
-		q := writeOf(p).pending.Request
+		q := eval.RequestOf(p)
 		found[waitingPair{q, x.ID}] = fmt.Sprintf("%s of %s waits for %s, which %s has: %s; known %+v",
 			q.Command, p.Transaction, key, x.ID, why, x.Known)
 	})
-	r.mu.locks.EachWaitingRead(func(l *concurrency.Read) {
-		q := l.Element.(*read).pending.Request
+	r.m.Mu.Locks.EachWaitingRead(func(l *concurrency.Read) {
+		q := l.Element.(machine.Waiter).Asked()
 		found[waitingPair{request: q}] = fmt.Sprintf("%s waits", q.Command)
 	})
 	return found
@@ -465,7 +467,7 @@ func (w *waitingWorld) run() {
 	leader.Go(func() { // the node's sweeps
 		for leading.Err() == nil {
 			time.Sleep(time.Second)
-			w.m.replica.SweepLocks(time.Now().UnixNano())
+			w.m.replica.eval.SweepLocks(time.Now().UnixNano())
 		}
 	})
 	ctx, finish := context.WithCancel(context.Background())
@@ -479,7 +481,7 @@ func (w *waitingWorld) run() {
 		depose()
 		leader.Wait()
 		w.questions.Wait()
-		if n := w.m.replica.mu.locks.Held(); n != 0 && !w.t.Failed() {
+		if n := w.m.replica.m.Mu.Locks.Held(); n != 0 && !w.t.Failed() {
 			w.t.Errorf("in the end %d keys are locked", n)
 		}
 		w.c.close()

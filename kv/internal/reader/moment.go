@@ -15,8 +15,8 @@ import (
 //
 // The moment M must be such that every write acknowledged before the read began lies at or below
 // it. So before anything is read, the leader of each partition is asked for a timestamp that is
-// late enough for the span there (range/replica/moment.go): above all that it has applied, and
-// above the commits of the transactions that have locks in the span. M is the highest of these.
+// late enough for the span there (range/replica/read/multiscan.go): above all that it has applied,
+// and above the commits of the transactions that have locks in the span. M is the highest of these.
 // Each node is asked once, for all partitions that it leads.
 //
 // Then everything is read exactly at M, from whichever leader, page by page. What is acknowledged

@@ -147,7 +147,7 @@ func (d *Disks) Tick() {
 		// A tick later than Raft's leader looks, at the same intervals, which followers are active.
 		d.yielding[h] = now + int64(d.electionTimeout+d.tick)
 		budget--
-		d.transfers.GiveAway(h, rank, lag, h.Replica.TransferLeader)
+		d.transfers.GiveAway(h, rank, lag, h.Replica.Writes().TransferLeader)
 	}
 }
 

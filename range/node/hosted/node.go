@@ -64,8 +64,8 @@ func (n *Node) SetKeyspace(r *replica.Replica, id keys.KeyspaceID) {
 	// In this order: with a window, what is protected is known.
 	r.GC().SetProtected(t.Protected(id))
 	r.GC().SetWindow(t.GCWindow(id))
-	r.SetCommitWait(t.CommitWait(id))
-	r.SetDefaultTTL(t.DefaultTTL(id))
+	r.Writes().SetCommitWait(t.CommitWait(id))
+	r.Writes().SetDefaultTTL(t.DefaultTTL(id))
 	r.SetClosedLag(t.ClosedLag(id))
 }
 

@@ -162,7 +162,7 @@ func (t *Transfers) handOver(ctx context.Context, h *hosted.Replica, to keys.Rep
 // Transfer transfers a leadership to a replica.
 func (t *Transfers) Transfer(h *hosted.Replica, to keys.ReplicaID) {
 	t.count.Inc()
-	h.Replica.TransferLeader(to)
+	h.Replica.Writes().TransferLeader(to)
 }
 
 // Abdicate gives leaderships away, if another replica can take them: this node does not serve. What
@@ -201,7 +201,7 @@ func (t *Transfers) Drain(ctx context.Context) (left int) {
 		}
 		t.count.Inc()
 		if n.Health.Fit() {
-			h.Replica.TransferLeader(to)
+			h.Replica.Writes().TransferLeader(to)
 		} else {
 			g.Resign(term, to) // as in Abdicate
 		}

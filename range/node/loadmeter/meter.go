@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/load"
-	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/machine"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -56,7 +56,7 @@ type Hints struct {
 func (m *Meter) Serving(began time.Time) { m.Led.Add(int64(time.Since(began))) }
 
 // totals are what was counted.
-func (m *Meter) totals(w replica.Work) load.Totals {
+func (m *Meter) totals(w machine.Work) load.Totals {
 	return load.Totals{Led: time.Duration(m.Led.Load()) + w.Pooled,
 		Applied: time.Duration(m.Applying.Load()), Reads: w.Reads, Writes: w.Writes,
 		ReadBytes: w.ReadBytes, WrittenBytes: m.Written.Load()}
@@ -66,7 +66,7 @@ func (m *Meter) totals(w replica.Work) load.Totals {
 // reported by enough to be reported: by more than a tenth, and by a hundredth of a processor. A new
 // leader, and one whose partition has split or merged, begins anew.
 func (m *Meter) Sample(now time.Time, leading bool, generation uint64,
-	work replica.Work) (news bool) {
+	work machine.Work) (news bool) {
 	totals := m.totals(work)
 	switch {
 	case !leading:

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/machine"
 )
 
 // TestLoadMeter has a meter follow a load that changes, and checks what is reported and when.
@@ -17,7 +17,7 @@ func TestLoadMeter(t *testing.T) {
 		m.Led.Add(int64(led * 3e9))
 		m.Applying.Add(int64(applying * 3e9))
 		now = now.Add(3 * time.Second)
-		return m.Sample(now, leading, 1, replica.Work{})
+		return m.Sample(now, leading, 1, machine.Work{})
 	}
 	near := func(what string, micro uint64, cores float64) {
 		t.Helper()
@@ -25,7 +25,7 @@ func TestLoadMeter(t *testing.T) {
 			t.Errorf("%s is %.3f, want %.3f", what, got, cores)
 		}
 	}
-	m.Sample(now, true, 1, replica.Work{})
+	m.Sample(now, true, 1, machine.Work{})
 	if !step(0.2, 0.1, true) {
 		t.Error("the first figure was not reported")
 	}

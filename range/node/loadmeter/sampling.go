@@ -6,9 +6,9 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/load"
-	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
+	"github.com/tidemarkdb/tidemark/range/replica/machine"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -34,7 +34,7 @@ type Sampling struct {
 	Of      Epoch
 	Turned  time.Time
 	before  load.Totals
-	work    replica.Work
+	work    machine.Work
 	Verdict load.Verdict
 }
 
@@ -80,7 +80,7 @@ func (s *Sampling) NoteOne(q *kvpb.Request, stands uint64, now time.Time) {
 
 // Begin begins a window: which requests are sampled, and what a span counts as, follows from what
 // was counted in the last one.
-func (s *Sampling) Begin(m *Meter, w replica.Work) {
+func (s *Sampling) Begin(m *Meter, w machine.Work) {
 	s.Gap.Store(min(max(m.requests.Load()/samplesPerSecond, 1), mostGap))
 	t := m.totals(w)
 	spans := w.Spans - s.work.Spans

@@ -12,7 +12,7 @@ import (
 // Span locks are for transactions whose attempts fail again and again because others write where
 // they read. The next attempt holds the spans before it reads them, and then runs alone there.
 //
-// They are volatile locks (replica/unreplicated_lock.go): in the leader's memory only, and they
+// They are volatile locks (eval/unreplicated_lock.go): in the leader's memory only, and they
 // prove nothing. What was read under them is read from what is applied, and validated when the
 // transaction commits, like all other reads. So the end of a leadership, which ends them, costs at
 // most one more attempt.

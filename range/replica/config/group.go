@@ -48,3 +48,18 @@ type Pending struct {
 	// Arrived is when the request came; its timeout counts from there.
 	Arrived time.Time
 }
+
+// Deadline is when a request's caller stops waiting; zero: never.
+func (p *Pending) Deadline() time.Time {
+	t := p.Request.GetTimeoutMicros()
+	if t == 0 || t >= uint64(1<<62)/1000 {
+		return time.Time{}
+	}
+	return p.Arrived.Add(time.Duration(t) * time.Microsecond)
+}
+
+// Expired says that the client does not wait for the answer any more.
+func (p *Pending) Expired(now time.Time) bool {
+	t := p.Request.GetTimeoutMicros()
+	return t != 0 && t < uint64(1<<62)/1000 && now.Sub(p.Arrived) > time.Duration(t)*time.Microsecond
+}

@@ -6,6 +6,10 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/tscache"
 )
 
+// DefaultClosedLag is how far behind the clock timestamps are closed, unless the keyspace says
+// otherwise.
+const DefaultClosedLag = time.Second
+
 // Limits bound what a replica holds and does at once. Zero fields take the defaults.
 type Limits struct {
 	// MaxInFlight is how many proposals of a partition are on their way at once. Default 2.

@@ -1,0 +1,94 @@
+package eval
+
+import (
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/machine"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+)
+
+// RaiseBarrierLocked closes the gate until a proposal that is yet to be made has come back.
+func (r *Evaluator) RaiseBarrierLocked() {
+	r.Mu.Sequence++
+	r.Mu.Leadership.RaiseBarrier(r.Mu.Sequence)
+}
+
+// CheckStall gives up proposals that have been on their way for longer than anything takes that
+// still works.
+func (r *Evaluator) CheckStall(now time.Time) {
+	var end Ending
+	r.Mu.Lock()
+	stalled := r.Mu.Leadership.IsLeader && r.stalledLocked(now)
+	if stalled {
+		r.GiveUpLocked(&end, OutcomeUnknown)
+		r.RaiseBarrierLocked()
+	}
+	r.Mu.Unlock()
+	if stalled {
+		r.Node.Logger.Warn("proposals are lost or very slow; their outcome is unknown",
+			"partition", r.ID, "after", r.Node.StallTimeout)
+		r.Finish(&end)
+		r.Kick(true)
+	}
+}
+
+// stalledLocked says that the oldest proposal has been on its way for too long.
+func (r *Evaluator) stalledLocked(now time.Time) bool {
+	return len(r.Mu.InFlight) > 0 && now.Sub(r.Mu.InFlight[0].At) > r.Node.StallTimeout
+}
+
+// proposeBarrier proposes an entry without effect. The caller is the evaluator, so that it comes
+// after everything proposed before.
+func (r *Evaluator) proposeBarrier() {
+	r.Mu.Lock()
+	l := &r.Mu.Leadership
+	sequence, successor, due := l.TakeBarrier()
+	if !due {
+		r.Mu.Unlock()
+		return
+	}
+	term := l.Term
+	entry := proposal.Entry{
+		Kind: proposal.KindWrite, Proposer: r.Self,
+		Sequence: sequence, Base: r.Mu.Base(term, &r.Mu.Applied),
+	}
+	if successor != 0 && !l.LowDue() {
+		entry.Closed = r.ServedLocked()
+		if entry.HandsOver = r.Node.BelievesClock(); entry.HandsOver {
+			// when that was, for the successor
+			entry.Highest = hlc.Timestamp{Wall: r.Node.Clock.Physical()}
+		}
+	}
+	// It counts as in flight, so that it is noticed when it does not come back.
+	barrier := &machine.Entry{Sequence: entry.Sequence, Term: term, At: time.Now()}
+	r.Mu.InFlight = append(r.Mu.InFlight, barrier)
+	r.Node.Metrics.Writes.Proposals.Inc()
+	r.Mu.Unlock()
+	if err := r.Group.Propose(term, entry.Encode()); err != nil {
+		r.Node.Logger.Debug("barrier not proposed", "partition", r.ID, "error", err)
+	}
+	if successor != 0 {
+		r.Group.TransferLeader(term, successor)
+	}
+}
+
+// TransferLeader hands the leadership over to another replica, if this one leads. It does not wait.
+//
+// It stops serving, and its last entry closes every timestamp at which it has served a read. Its
+// successor has that entry before it leads, so it writes above those reads without having to know
+// how far apart the two clocks are, and how recently this leader was elected itself. A leader whose
+// clock was never believed has served nothing, and closes nothing.
+func (r *Evaluator) TransferLeader(to keys.ReplicaID) {
+	r.Mu.Lock()
+	l := &r.Mu.Leadership
+	if !l.IsLeader || r.Mu.Failed != nil || to == r.Self {
+		r.Mu.Unlock()
+		return
+	}
+	l.HandOver(to)
+	r.RaiseBarrierLocked()
+	r.Mu.Unlock()
+	r.Kick(true)
+}

@@ -1,0 +1,108 @@
+package eval
+
+import (
+	"bytes"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
+)
+
+// What becomes of requests that are not to wait for locks any longer.
+
+// disconnected says that a request which is to acquire locks has waited for one, and that its
+// client is not connected any more.
+func (e *evaluation) disconnected(w *write) bool {
+	if w.conflict() == nil || !e.r.Mu.Locks.Disconnected(w.waitKind(), w.pending.Client) {
+		return false
+	}
+	e.r.Node.Metrics.Transactions.Disconnected.Inc()
+	return true
+}
+
+// wakeAborted has requests of a transaction that was just aborted here wait for locks no longer.
+// They find the record.
+func (e *evaluation) wakeAborted(of txn.ID) {
+	r := e.r
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	if r.Mu.Leadership.Is(e.epoch) {
+		r.RequeueLocked(r.Mu.Locks.Aborted(of))
+	}
+}
+
+// cancelCommitted has requests of a transaction that has just committed here in one phase wait for
+// locks no longer. Its client does not wait for them any more: it has cancelled them, which this
+// partition was not told. The transaction leaves no record, so a lock that one of them got would
+// stand until the transaction is taken for abandoned.
+func (e *evaluation) cancelCommitted(of *txn.Info) {
+	same := func(p *concurrency.Waiter) bool {
+		waits := writeOf(p).transaction()
+		return waits.Same(of)
+	}
+	for _, p := range e.cancel(same) {
+		w := writeOf(p)
+		e.refuse(w, command.Invalid("transaction %s commits without this request, which waits for a "+
+			"lock; it did not run", of.ID).
+			Response(w.pending.Request))
+	}
+}
+
+// cancelAborted answers requests of transactions that wait for locks and of which it was said that
+// they are aborted.
+func (e *evaluation) cancelAborted(all ...*kvpb.Resolution) {
+	if !e.anyWaits() {
+		return
+	}
+	aborted := make(map[txn.ID]*kvpb.Resolution)
+	for _, x := range all {
+		if x.GetStatus().GetState() == kvpb.TransactionState_ABORTED {
+			aborted[txn.ID(x.Transaction)] = x
+		}
+	}
+	if len(aborted) == 0 {
+		return
+	}
+	over := func(p *concurrency.Waiter) bool {
+		x, waits := aborted[p.Transaction], writeOf(p).transaction()
+		return x != nil && decides(x, &waits)
+	}
+	for _, p := range e.cancel(over) {
+		w, status := writeOf(p), aborted[p.Transaction].Status
+		record := &txn.Record{State: status.State, Reason: status.Reason}
+		record.Wounder, record.Wanted = txn.WoundOf(status)
+		record.Limit = txn.LimitOf(status)
+		e.refuse(w, &kvpb.Response{Id: w.pending.Request.Id,
+			Error: command.AbortedBy(w.transaction(), record)})
+	}
+}
+
+// anyWaits says that writes wait for locks.
+func (e *evaluation) anyWaits() bool {
+	e.r.Mu.Lock()
+	defer e.r.Mu.Unlock()
+	return e.r.Mu.Locks.Waiters() > 0
+}
+
+// cancel takes out what waits to acquire locks for transactions that are over.
+func (e *evaluation) cancel(over func(*concurrency.Waiter) bool) []*concurrency.Waiter {
+	r := e.r
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	if !r.Mu.Leadership.Is(e.epoch) {
+		return nil
+	}
+	cancelled := r.Mu.Locks.Cancel(over)
+	e.reevaluate = e.reevaluate || len(cancelled) > 0
+	return cancelled
+}
+
+// decides says that a resolution is of a transaction, and not of another one with its id. Programs
+// of earlier versions name no anchor, and keyspace 0; no transaction gets locks that names that one
+// as the keyspace of its anchor.
+func decides(x *kvpb.Resolution, of *txn.Info) bool {
+	return x.GetKeyspace() == 0 ||
+		keys.KeyspaceID(x.GetKeyspace()) == of.Keyspace && bytes.Equal(x.GetAnchor(), of.Anchor)
+}

@@ -1,0 +1,151 @@
+package eval
+
+import (
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// diskSpace is asked once for each evaluation.
+func (r *Evaluator) diskSpace(descriptor *clusterpb.Partition) diskSpace {
+	here := r.Node.DiskFull == nil || !r.Node.DiskFull()
+	if r.Node.AnyWithoutRoom == nil {
+		if here {
+			return spaceEnough
+		}
+		return spaceNowhere
+	}
+	if here && !r.Node.AnyWithoutRoom() {
+		return spaceEnough
+	}
+	full, takes := 0, map[keys.ReplicaID]bool{}
+	for _, replica := range descriptor.GetReplicas() {
+		if replica.GetRole() == clusterpb.ReplicaRole_LEARNER {
+			continue
+		}
+		node, id := keys.NodeID(replica.GetNode()), keys.ReplicaID(replica.GetReplica())
+		switch {
+		case id == r.Self:
+			takes[id] = here
+		case r.Node.WithoutRoom(node):
+			full++
+		case r.Node.Silent == nil || !r.Node.Silent(node):
+			takes[id] = true
+		}
+	}
+	members := group.ConfigurationOf(descriptor)
+	quorum := members.Quorum(func(id keys.ReplicaID) bool { return takes[id] })
+	switch {
+	case quorum && here, here && full == 0:
+		return spaceEnough
+	case quorum:
+		return spaceElsewhere
+	}
+	return spaceNowhere
+}
+
+// reserve says which entries find room although spaceNowhere is true: the smallest share of the
+// reserve with which a quorum of the replicas stores entries; NoShare: no quorum stores any.
+func (r *Evaluator) reserve(descriptor *clusterpb.Partition) group.Share {
+	members := group.ConfigurationOf(descriptor)
+	takes := make(map[keys.ReplicaID]bool, len(descriptor.GetReplicas()))
+	for share := group.DeletionShare; share < group.Shares; share++ {
+		clear(takes)
+		for _, replica := range descriptor.GetReplicas() {
+			if replica.GetRole() != clusterpb.ReplicaRole_LEARNER {
+				takes[keys.ReplicaID(replica.GetReplica())] = r.takes(replica, share)
+			}
+		}
+		if takes[r.Self] && members.Quorum(func(id keys.ReplicaID) bool { return takes[id] }) {
+			return share
+		}
+	}
+	return group.NoShare
+}
+
+// takes says whether the node of a replica of this partition stores entries of a share.
+func (r *Evaluator) takes(replica *clusterpb.Replica, share group.Share) bool {
+	node := keys.NodeID(replica.GetNode())
+	switch {
+	case keys.ReplicaID(replica.GetReplica()) == r.Self:
+		if r.Node.DiskFull == nil || !r.Node.DiskFull() {
+			return true
+		}
+		own := group.NoShare
+		if r.Node.RoomShare != nil {
+			own = r.Node.RoomShare()
+		}
+		return own != group.NoShare && share >= own
+	case r.Node.Silent != nil && r.Node.Silent(node):
+		return false
+	}
+	return r.Node.PeerTakes == nil || r.Node.PeerTakes(node, share)
+}
+
+// MayCollect says whether the entries of garbage collection find room.
+func (r *Evaluator) MayCollect() bool {
+	d := r.Descriptor()
+	switch r.diskSpace(d) {
+	case spaceEnough:
+		return true
+	case spaceElsewhere:
+		return false // another node is to lead
+	}
+	return r.reserve(d) != group.NoShare
+}
+
+// share is how much of the reserve the outcome of a write may use. needs: it adds an entry at all.
+func (e *evaluation) share() (share group.Share, needs bool) {
+	switch e.Outcome {
+	case command.Written:
+		for i := range e.Ops {
+			if !e.Ops[i].Tombstone {
+				return group.NoShare, true
+			}
+		}
+		return group.DeletionShare, true
+	case command.Acquired:
+		if e.Acquisition.Volatile {
+			return group.NoShare, false
+		}
+		for _, m := range e.Acquisition.Mutations {
+			if m.Kind == kvpb.Mutation_PUT {
+				return group.NoShare, true
+			}
+		}
+		return group.DeletionShare, true
+	case command.Decided, command.Resolved:
+		return group.DeletionShare, true
+	case command.Loaded:
+		return group.NoShare, true
+	}
+	return group.NoShare, false
+}
+
+// refusedForSpace refuses a write for whose outcome there is no room. It comes after the
+// evaluation: a request that an earlier attempt has carried out is answered with what came of that,
+// and what makes room goes on.
+func (e *evaluation) refusedForSpace(w *write) (refused bool) {
+	if e.space == spaceEnough {
+		return false
+	}
+	share, needs := e.share()
+	if !needs || share != group.NoShare && e.reserve != group.NoShare && share >= e.reserve {
+		return false
+	}
+	response := e.r.Refuse.DiskFull(w.pending.Request, e.Descriptor)
+	if e.space == spaceElsewhere {
+		response = e.r.Refuse.HandsOver(w.pending.Request)
+	}
+	if !w.mayDoNothing() || !e.leased || !e.inEpoch() {
+		e.refuse(w, response)
+		return true
+	}
+	// The proof is that of any answer by reading: no version of the request is there, and what comes
+	// late of it is ended.
+	response.Error.NotExecuted = true
+	e.answerNothingDone(w, response, 0)
+	return true
+}

@@ -1,0 +1,123 @@
+package eval
+
+import (
+	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
+	"github.com/tidemarkdb/tidemark/range/replica/machine"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
+)
+
+// A write that meets a lock waits in the concurrency manager. What it is to that is said here. When
+// the leadership epoch ends, it is refused: NOT_LEADER.
+
+// waitingWrite is a write that waits for a lock.
+type waitingWrite struct {
+	concurrency.Waiter
+	write write
+}
+
+// writeOf is the write that waits, or has waited.
+func writeOf(w *concurrency.Waiter) *write { return w.Element.(*write) }
+
+// RequestOf is the request of a write that waits.
+func RequestOf(w *concurrency.Waiter) *kvpb.Request { return writeOf(w).pending.Request }
+
+// waiter is the write as one that waits.
+func (w *write) waiter() *concurrency.Waiter {
+	if w.x == nil {
+		w.x = &transactional{}
+	}
+	if !w.x.detached {
+		w.x.detached, w.pending.Request = true, wire.CloneRequest(w.pending.Request)
+	}
+	p := &waitingWrite{write: *w}
+	p.Waiter = concurrency.Waiter{Element: &p.write, Request: w.requestID(), Kind: w.waitKind(),
+		LowPriority:  w.pending.Request.GetPrepare().GetLowPriority(),
+		MayDoNothing: w.mayDoNothing(),
+		Transaction:  w.x.Info.ID, Begun: w.x.Info.Begun,
+		Deadline: w.pending.Deadline(), Size: w.size, History: &w.x.history}
+	return &p.Waiter
+}
+
+// blocked looks for locks in the way of a write that is no transaction's. If there is one, the
+// write waits for it, or is refused.
+func (e *evaluation) blocked(w *write) bool {
+	r := e.r
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	if !r.Mu.Leadership.Is(e.epoch) {
+		return false // the write will find out
+	}
+	l, key := r.lockInTheWayLocked(w.pending.Request)
+	if l == nil {
+		return false
+	}
+	if refusal := e.waitLocked(w, l, key, concurrency.UntilGone); refusal != nil {
+		e.refuse(w, refusal)
+	}
+	return true
+}
+
+// lockInTheWayLocked is the first lock of a key that a request writes, or of a span that the key
+// lies in, and the key.
+func (r *Evaluator) lockInTheWayLocked(q *kvpb.Request) (l *lock, key string) {
+	f := command.Of(q).Footprint(q)
+	for k := range f.Keys {
+		if l := r.Mu.Locks.OnKey(k); l != nil {
+			return l, machine.Text(k)
+		}
+	}
+	for start, end := range f.EachSpan {
+		if l, key := r.Mu.Locks.InSpan(start, end); l != nil {
+			return l, key
+		}
+	}
+	return nil, ""
+}
+
+// waitLocked has a write wait for a lock that is in its way at a key. If too much waits it returns
+// the refusal. When the evaluation is over, the transaction whose lock it is is asked about.
+func (e *evaluation) waitLocked(w *write, l *lock, key string,
+	until concurrency.Until) (refusal *kvpb.Response) {
+	r := e.r
+	if !r.Mu.Locks.MayWait(w.size) {
+		return r.Refuse.Overloaded(w.pending.Request, "writes wait for transactions' locks")
+	}
+	r.Mu.Locks.Wait(w.waiter(), l, key, until, e.now)
+	e.reevaluate = true
+	return nil
+}
+
+// RequeueLocked puts what waited back to the front of the queue, in the order in which it came.
+func (r *Evaluator) RequeueLocked(woken []*concurrency.Waiter) {
+	if len(woken) == 0 {
+		return
+	}
+	r.Mu.Locks.Leave(woken)
+	writes := make([]write, len(woken))
+	for i, p := range woken {
+		writes[i] = *writeOf(p)
+	}
+	r.queue.PushFront(writes)
+	r.Node.Metrics.Writes.Queued.Add(float64(len(writes)))
+}
+
+// attemptEndsLocked notes that a write that has waited waits no longer, and is not in the queue.
+func (r *Evaluator) attemptEndsLocked(w *write) {
+	if w.x != nil && w.mayDoNothing() {
+		r.Mu.Locks.EndAttempt(w.requestID(), &w.x.history)
+	}
+}
+
+// retriedSince says that a later attempt of a write that has waited was evaluated meanwhile.
+func (e *evaluation) retriedSince(w *write) bool {
+	if w.conflict() == nil || !w.mayDoNothing() {
+		return false // it has not waited
+	}
+	r := e.r
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	r.attemptEndsLocked(w)
+	return w.x.history.Retried
+}

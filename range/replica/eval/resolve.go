@@ -1,0 +1,247 @@
+package eval
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
+	"github.com/tidemarkdb/tidemark/txn"
+)
+
+// Resolving ends the locks of a decided transaction: of a committed one they become versions at the
+// commit timestamp, of an aborted one they go. A lock and its version change in one entry. It is
+// idempotent: a lock that is gone needs nothing.
+//
+// The versions need not be among the pending writes: a request that would meet them there meets the
+// lock first, until they are applied.
+//
+// A lock that was prepared above the commit timestamp is a late one: acquired by a Prepare that
+// came again when the transaction was over. What the transaction wrote there is a version already,
+// and the lock just goes.
+
+// What one entry resolves, and what it does of a transaction that nothing waits for, while others
+// use the node or not (see intent_resolution.go).
+const (
+	LocksPerEntry = 1000
+)
+
+// resolve ends the locks of the transactions that a request names. What an entry does not hold is
+// ended without it (see intent_resolution.go); it waits for that, unless it is to be in the
+// background.
+func (e *evaluation) resolve(w *write) error {
+	r, q := e.r, w.pending.Request
+	b := resolution{e: e, room: concurrency.UnhurriedBytes, yields: e.Within == nil}
+	if e.Within == nil {
+		e.cancelAborted(e.Resolutions...)
+	} else {
+		b.within, b.some = keys.Span{Start: e.Within.Start, End: e.Within.End}, true
+	}
+	for _, x := range e.Resolutions {
+		if err := b.transaction(x); err != nil {
+			return e.wrote(w, true, err, nil)
+		}
+		if b.more == nil {
+			continue
+		}
+		if b.resolved == 0 && e.ends > 0 {
+			e.again = append(e.again, *w) // others fill the entry
+			return nil
+		}
+		if b.some {
+			e.MoreWithin, b.more = true, nil
+			break
+		}
+		if !e.Background {
+			break
+		}
+		e.work.Resolve, b.more = append(e.work.Resolve, b.more.Transaction), nil
+	}
+	w.x.resolved += uint64(b.resolved)
+	w.x.last = max(w.x.last, b.last)
+	// acquired a moment ago: it can be ended when it is there
+	wait, until := b.inFlight, concurrency.UntilApplied
+	if b.more != nil {
+		wait, until = b.more, concurrency.UntilGone
+	}
+	switch {
+	case e.over:
+		e.refuse(w, r.Refuse.NotLeader(q))
+	case wait != nil:
+		r.Mu.Lock()
+		if !r.Mu.Leadership.Is(e.epoch) || !r.Mu.Locks.Has(wait) ||
+			wait.InFlight() != (until == concurrency.UntilApplied) {
+			r.Mu.Unlock()
+			e.again = append(e.again, *w)
+			return nil
+		}
+		refusal := e.waitLocked(w, wait, wait.Key, until)
+		r.Mu.Unlock()
+		if refusal != nil {
+			e.refuse(w, refusal)
+		}
+	default:
+		e.Ended = w.x.resolved
+		e.answerRead(w, e.Respond(&e.Result, q, hlc.Timestamp{}), w.x.last)
+	}
+	return nil
+}
+
+// resolution fills an entry with the ends of locks.
+type resolution struct {
+	e *evaluation
+	// resolved and bytes are what is in the entry, which has room for so many bytes.
+	resolved, bytes, room int
+	// some: only the locks within are ended, and what is said of their transactions counts for these
+	// alone. The client that says it may write there, and perhaps not elsewhere.
+	some   bool
+	within keys.Span
+	// yields: what intent resolution is ending is left to it.
+	yields bool
+	// more is a lock for which it has none; nil: it is not full.
+	more *lock
+	// last is the newest proposal on its way that ends one of the locks asked for.
+	last uint64
+	// inFlight is a lock that cannot be ended yet.
+	inFlight *lock
+}
+
+// transaction ends the locks of one transaction, as far as there is room.
+//
+// INVARIANT: locks end only by what was decided at the anchor that they name. A client that may
+// write that key may decide so; a record of the same id at another key says nothing of them.
+func (b *resolution) transaction(of *kvpb.Resolution) error {
+	e, r := b.e, b.e.r
+	status := of.Status
+	commit := wire.FromTimestamp(status.GetTimestamp())
+	committed := status.GetState() == kvpb.TransactionState_COMMITTED
+	r.Mu.Lock()
+	if !r.Mu.Leadership.Is(e.epoch) {
+		r.Mu.Unlock()
+		e.over = true
+		return nil
+	}
+	x := decided(&r.Mu.Locks, of)
+	if x == nil {
+		r.Mu.Unlock()
+		return nil
+	}
+	if !b.some {
+		r.Mu.Locks.Learn(x, status, 0)
+	}
+	if b.yields && r.Mu.Locks.Resolving(x) {
+		x.Each(func(l *lock) bool {
+			if !l.InFlight() {
+				b.more = l
+			}
+			return b.more == nil
+		})
+		if b.more != nil {
+			r.Mu.Unlock()
+			return nil
+		}
+	}
+	var ended, volatile []*lock
+	x.Each(func(l *lock) bool {
+		switch {
+		case b.some && !b.within.Contains([]byte(l.Key)):
+		case l.Releasing():
+			b.last = max(b.last, l.Sequence)
+		case l.InFlight():
+			b.inFlight = l
+		case l.Applied.Volatile:
+			volatile = append(volatile, l)
+		case b.resolved >= LocksPerEntry ||
+			(b.resolved > 0 && b.bytes+concurrency.LockBytes(l, committed) > b.room) ||
+			(e.ends > 0 && e.ends+concurrency.LockBytes(l, committed) > r.Node.MaxEntryBytes):
+			b.more = l
+			return false
+		default:
+			b.resolved++
+			b.bytes += concurrency.LockBytes(l, committed)
+			e.ends += concurrency.LockBytes(l, committed)
+			ended = append(ended, l)
+		}
+		return true
+	})
+	for _, l := range ended {
+		r.Mu.Locks.MarkReleased(l, e.proposal.Sequence)
+		switch {
+		case !committed || commit.Less(l.Applied.Prepared):
+		case !l.Applied.Writes():
+			// It was a read as of the commit timestamp, which may be above this node's clock.
+			r.Mu.Cache.Record([]byte(l.Key), commit)
+		case l.Applied.Prepared.Less(commit):
+			r.Mu.Foreign = hlc.Max(r.Mu.Foreign, commit)
+		}
+	}
+	for _, l := range volatile {
+		e.releaseLocked(l)
+	}
+	r.Mu.Unlock()
+	if len(ended) == 0 {
+		return nil
+	}
+	b.last = max(b.last, e.proposal.Sequence)
+	e.transactional()
+	if committed {
+		e.highest = hlc.Max(e.highest, commit)
+	}
+	// The engine is looked through in the order of the keys. Of what was marked nothing changes but
+	// by this proposal.
+	slices.SortFunc(ended, func(a, b *lock) int { return strings.Compare(a.Key, b.Key) })
+	for _, l := range ended {
+		if err := b.end(l, committed, commit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decided is the transaction with locks here that a resolution is of; nil if there is none. One
+// that names no anchor is of none if there are several with its id.
+func decided(locks *concurrency.Manager, of *kvpb.Resolution) (found *concurrency.Transaction) {
+	several := false
+	locks.EachNamed(txn.ID(of.Transaction), func(x *concurrency.Transaction) {
+		if decides(of, &x.Info) {
+			several, found = found != nil, x
+		}
+	})
+	if several {
+		return nil
+	}
+	return found
+}
+
+// end stages the end of one lock.
+func (b *resolution) end(l *lock, committed bool, commit hlc.Timestamp) error {
+	e, m := b.e, &b.e.r.Node.Metrics.Transactions
+	key := []byte(l.Key)
+	switch {
+	case !committed:
+		m.LocksAborted.Inc()
+	case commit.Less(l.Applied.Prepared):
+		m.LocksLate.Inc()
+	default:
+		m.LocksCommitted.Inc()
+		if l.Applied.Writes() {
+			if err := e.turnIntoVersion(key, l, commit); err != nil {
+				return err
+			}
+		}
+	}
+	return e.batch.Delete(txn.LockKey(e.InternalKey(key)), nil)
+}
+
+// turnIntoVersion writes the version of a committed lock.
+func (e *evaluation) turnIntoVersion(key []byte, l *lock, commit hlc.Timestamp) error {
+	op, request, closer, err := e.CommittedVersion(key, l.Transaction.ID, l.Applied.Prepared, commit)
+	if err != nil {
+		return err
+	}
+	defer closer.Close()
+	return e.stage(&op, commit, request)
+}

@@ -1,0 +1,42 @@
+package read
+
+// heldRead is a read that waits for the clocks: a commitwait.Held. It counts as a waiting read.
+type heldRead struct {
+	rd *read
+	r  *Reader
+}
+
+// Release reads again. What is at or below the read's timestamp is as it was, whichever node leads
+// by now.
+func (h heldRead) Release() {
+	h.r.WaitsNoMore(1)
+	h.r.serve(h.rd)
+}
+
+func (h heldRead) Refuse() {
+	h.r.WaitsNoMore(1)
+	h.r.refuseRead(h.rd)
+}
+
+// holdRead puts a read aside that has seen what is not to be seen yet, if it has.
+func (r *Reader) holdRead(rd *read) bool {
+	if rd.seen.IsZero() || r.Passed(rd.seen) {
+		return false
+	}
+	r.Mu.Lock()
+	full := r.TooManyReadsLocked()
+	if !full {
+		r.Mu.WaitingReads++
+	}
+	r.Mu.Unlock()
+	switch q := rd.pending.Request; {
+	case full:
+		r.endRead(rd, r.Refuse.Overloaded(q, "reads wait for commits that are not to be seen yet"))
+	case r.heldReads.Hold(rd.seen, heldRead{rd, r}):
+		r.Node.Metrics.Reads.Held.Inc()
+	default:
+		r.WaitsNoMore(1)
+		r.endRead(rd, r.Refuse.Closed(q))
+	}
+	return true
+}

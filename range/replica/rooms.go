@@ -1,0 +1,82 @@
+package replica
+
+import (
+	"context"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica/eval"
+	"github.com/tidemarkdb/tidemark/range/replica/gc"
+	"github.com/tidemarkdb/tidemark/range/replica/machine"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/replica/read"
+	"github.com/tidemarkdb/tidemark/range/replica/reshape"
+)
+
+// GC is the garbage collector of the partition.
+func (r *Replica) GC() *gc.Collector { return r.gc }
+
+// collected is the replica as its garbage collector needs it: a gc.Replica.
+type collected struct{ *Replica }
+
+func (r collected) Threshold() hlc.Timestamp { return r.m.Threshold() }
+
+// BeginCollection returns the memory of the timestamp cache.
+func (r collected) BeginCollection() {
+	r.m.Mu.Lock()
+	defer r.m.Mu.Unlock()
+	r.m.Mu.Cache.Release()
+}
+
+func (r collected) Propose(ctx context.Context, kind proposal.Kind,
+	evaluate func(gc.Evaluation) (bool, error)) (proposed bool, err error) {
+	return r.eval.Propose(ctx, kind,
+		func(e eval.Own) (bool, error) { return evaluate(e) })
+}
+
+func (r collected) Enter() bool { return r.m.Enter() }
+
+func (r collected) MayCollect() bool { return r.eval.MayCollect() }
+func (r collected) Exit()            { r.m.Exit() }
+
+func (r collected) Passed(ts hlc.Timestamp) bool { return r.m.Passed(ts) }
+
+// Writes is the way of the partition's writes from the queue to the log.
+func (r *Replica) Writes() *eval.Evaluator { return r.eval }
+
+// Reads is what serves the partition's reads.
+func (r *Replica) Reads() *read.Reader { return r.reads }
+
+// Reshape is what reshapes the partition.
+func (r *Replica) Reshape() *reshape.Reshaper { return r.reshape }
+
+// reshaped is the replica as its reshaper needs it: a reshape.Replica.
+type reshaped struct{ *Replica }
+
+func (r reshaped) Propose(ctx context.Context, kind proposal.Kind,
+	evaluate func(reshape.Evaluation) (bool, error)) (proposed bool, err error) {
+	return r.eval.Propose(ctx, kind,
+		func(e eval.Own) (bool, error) { return evaluate(e) })
+}
+
+func (r reshaped) ProposeThaw(ctx context.Context,
+	evaluate func(reshape.Evaluation) (bool, error)) error {
+	return r.eval.ProposeThaw(ctx, func(e eval.Own) (bool, error) { return evaluate(e) })
+}
+
+func (r reshaped) Consumed() error {
+	if r.consumed.Load() {
+		return errConsumed
+	}
+	return nil
+}
+
+func (r reshaped) EndSplitStats(t *reshape.SplitStats) { r.eval.EndSplitStats(t) }
+
+func (r reshaped) Enter() error {
+	if !r.m.Enter() {
+		return machine.ErrClosed
+	}
+	return nil
+}
+
+func (r reshaped) Exit() { r.m.Exit() }
