@@ -84,7 +84,8 @@ func (k *Keyspace) changes(ctx context.Context, options []ChangesOption,
 	if q.empty() {
 		return invalid(op, k.name, nil, "there is no key between From and To")
 	}
-	if err := k.changesOf(ctx, &q, ks.ID, feed.NewAsker(k.client.conn, ks, q.Span), yield); err != nil {
+	if err := k.changesOf(ctx, &q, ks.ID, feed.NewAsker(k.client.conn, ks, q.Span),
+		yield); err != nil {
 		return changesError(op, k.name, err)
 	}
 	return nil

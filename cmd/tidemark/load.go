@@ -308,9 +308,9 @@ func (d keyspaceDestination) Partition(ctx context.Context, key []byte) (uint64,
 	return d.PartitionOf(ctx, key)
 }
 
-// Commit implements loading.Destination. A batch whose outcome is unknown is written once more: that
-// does no harm to a load, and what a second time ends with is known, as it is when the servers that
-// lost the first answer refuse because their disks are full.
+// Commit implements loading.Destination. A batch whose outcome is unknown is written once more:
+// that does no harm to a load, and what a second time ends with is known, as it is when the servers
+// that lost the first answer refuse because their disks are full.
 func (d keyspaceDestination) Commit(ctx context.Context, batch []records.Record) error {
 	err := d.commit(ctx, batch)
 	if errors.Is(err, kv.ErrOutcomeUnknown) && ctx.Err() == nil {

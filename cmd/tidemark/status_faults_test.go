@@ -290,8 +290,8 @@ func TestStatusNamesWhatFails(t *testing.T) {
 	})
 }
 
-// A server that comes back is not well before its replicas have caught up: a procedure that waits for
-// status may stop the next server then.
+// A server that comes back is not well before its replicas have caught up: a procedure that waits
+// for status may stop the next server then.
 func TestStatusWaitsForReplicasThatCatchUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watch(t, kvtest.Options{Nodes: 3, Cores: 3, Seed: 2})

@@ -35,8 +35,8 @@ type authFollower struct {
 	wake func()
 }
 
-// openAuthFollower opens what judges clients. The directory, the core's client and the peers' policy
-// are there.
+// openAuthFollower opens what judges clients. The directory, the core's client and the peers'
+// policy are there.
 func (s *Server) openAuthFollower(peers *authn.PeerPolicy) (err error) {
 	a := &authFollower{peers: peers, given: s.config.Guard,
 		local: s.config.onOwnNetwork() || loopback(s.config.Listen), wake: func() {
@@ -122,8 +122,9 @@ func (c reporting) Heartbeat(
 }
 
 const (
-	// defaultGuardTimeout bounds how long enabling authentication waits for servers, and guardPoll is
-	// how often it asks for them: a member of the core that holds no data tells of itself every 2 s.
+	// defaultGuardTimeout bounds how long enabling authentication waits for servers, and guardPoll
+	// is how often it asks for them: a member of the core that holds no data tells of itself every
+	// 2 s.
 	defaultGuardTimeout = 6 * time.Second
 	guardPoll           = 50 * time.Millisecond
 )

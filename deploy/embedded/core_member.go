@@ -192,7 +192,8 @@ func (s *Server) beCore(ctx context.Context) error {
 	s.services.setCore(p.server)
 	s.coreState.Store(coreMember)
 	if again {
-		s.config.Logger.Info("takes part in the core again", "cluster", datadir.HexID(m.Cluster), "member",
+		s.config.Logger.Info("takes part in the core again", "cluster",
+			datadir.HexID(m.Cluster), "member",
 			m.Replica)
 	}
 	return s.beMember(ctx, p)

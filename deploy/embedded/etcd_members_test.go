@@ -148,7 +148,8 @@ func TestEtcdRoomAlarm(t *testing.T) {
 	if due, raised := room.Due(); len(due) > 0 || raised {
 		t.Errorf("with room: %v, %v", due, raised)
 	}
-	s.coordinationStore().SetQuota(store.Quota{Bytes: 1, Member: uint64(s.directory.Identity().Server)})
+	s.coordinationStore().SetQuota(store.Quota{Bytes: 1,
+		Member: uint64(s.directory.Identity().Server)})
 	awaitTrue(t, "writes are refused", func() bool {
 		_, err := client.Put(ctx, "k", "v")
 		return errors.Is(err, rpctypes.ErrNoSpace)

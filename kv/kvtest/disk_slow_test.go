@@ -39,8 +39,8 @@ const (
 	slowSync = 50 * time.Millisecond
 )
 
-// A server whose disk is slow hands over what it leads, and is told to others; writes are as fast as
-// before, although it follows all of them. When its disk is well, it gets its leaderships back.
+// A server whose disk is slow hands over what it leads, and is told to others; writes are as fast
+// as before, although it follows all of them. When its disk is well, it gets its leaderships back.
 func TestSlowDiskLeadsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 3, Latency: latency}) // all with both roles

@@ -42,11 +42,11 @@ type Config struct {
 	// two of the largest on their way, and Raft hears of the end of the first when the third is
 	// proposed.
 	MaxUncommittedBytes uint64
-	// MaySleep, if not nil, is asked when a leader has found that the group can go to sleep, and goes
-	// if that returns true.
+	// MaySleep, if not nil, is asked when a leader has found that the group can go to sleep, and
+	// goes if that returns true.
 	MaySleep func() bool
-	// Founder: the replica has been a voter since the group began, and has never been here before. It
-	// votes although it has nothing, as a follower that lags does. Any other replica without a
+	// Founder: the replica has been a voter since the group began, and has never been here before.
+	// It votes although it has nothing, as a follower that lags does. Any other replica without a
 	// configuration came later, and does not vote before it has a snapshot.
 	Founder bool
 	// TellCommits has followers told at once what is committed, because requests wait for what they
@@ -85,8 +85,8 @@ type Group struct {
 	successor           keys.ReplicaID
 	// stored is what the storage has, or has been given to store.
 	stored struct{ term, vote, commit uint64 }
-	// lastChange is the last entry that changes the configuration which the storage was given; after
-	// a start the end of the log, for it may be one.
+	// lastChange is the last entry that changes the configuration which the storage was given;
+	// after a start the end of the log, for it may be one.
 	lastChange uint64
 	// appended is the last entry that the storage was given; it may not have it yet.
 	appended uint64
@@ -196,8 +196,8 @@ func (g *Group) Lease() *Lease { return &g.lease.published }
 
 // WithholdVotes keeps the group from voting (but in a leadership transfer) and from campaigning,
 // until it is called with false: a follower that restarted has forgotten which leader it heard, and
-// for how long it promised to be faithful. Afterwards a replica that is awake, and still knows of no
-// leader, does not wait for a random time more before it campaigns.
+// for how long it promised to be faithful. Afterwards a replica that is awake, and still knows of
+// no leader, does not wait for a random time more before it campaigns.
 func (g *Group) WithholdVotes(withhold bool) {
 	if g.withholdVotes && !withhold && g.leader == 0 && !g.sleep.asleep {
 		g.succession.due = true

@@ -248,7 +248,8 @@ func (w *world) settleCore(what string, r *replacement, server int, random *rand
 		// What changes is recorded, which takes a quorum.
 		err = w.askFor(counting, func(ctx context.Context, c *kv.Client) error {
 			for _, delay := range []time.Duration{repairDelay + time.Second, repairDelay} {
-				if _, err := admin.New(c).LimitPlacement(ctx, admin.PlacementSettings{RepairDelay: delay}); err != nil {
+				if _, err := admin.New(c).LimitPlacement(ctx,
+					admin.PlacementSettings{RepairDelay: delay}); err != nil {
 					return err
 				}
 			}

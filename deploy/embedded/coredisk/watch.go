@@ -21,17 +21,17 @@ const coreStallLooks = 2
 const coreSlowKeepsFor = 5
 
 // Watch has a member of the core lead nothing, in neither of its groups, while its disk is slow
-// beside those of other members or stands still. Its heartbeats, which need no disk, would keep it in
-// office, and all that the core does would be as slow as that disk. No member is preferred as leader:
-// when the disk is well again the member leads when the next election has it so.
+// beside those of other members or stands still. Its heartbeats, which need no disk, would keep it
+// in office, and all that the core does would be as slow as that disk. No member is preferred as
+// leader: when the disk is well again the member leads when the next election has it so.
 type Watch struct {
 	host *host.Host
-	// beside says whether the disk of the data node on this server, which mostly is the same, is slow:
-	// that one is written more often.
+	// beside says whether the disk of the data node on this server, which mostly is the same, is
+	// slow: that one is written more often.
 	beside func() bool
 	// The fields belong to the goroutine that looks. stalled counts the looks that found the log
-	// standing still. yielding holds until when a group that was handed over is left alone, and led in
-	// which term a group is led here, and since when; both by the caller's clock.
+	// standing still. yielding holds until when a group that was handed over is left alone, and led
+	// in which term a group is led here, and since when; both by the caller's clock.
 	stalled  int
 	yielding map[keys.PartitionID]time.Time
 	led      map[keys.PartitionID]ledTerm
@@ -120,8 +120,8 @@ func (d *Watch) look() {
 	})
 }
 
-// rank says how well a host would lead instead of this one. One whose disk is slow is better than one
-// whose disk stands still.
+// rank says how well a host would lead instead of this one. One whose disk is slow is better than
+// one whose disk stands still.
 func (d *Watch) rank(stalled bool) func(member uint64) int {
 	return func(member uint64) int {
 		switch {

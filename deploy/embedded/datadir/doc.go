@@ -5,6 +5,6 @@
 // leaves made or not made. The methods may be called by any goroutine; the lock of the identity is
 // held while the identity is written.
 //
-// A directory whose log is gone, or whose recovery was begun and not ended, is refused (MustHaveLogs,
-// MustBeRecovered): a server that has forgotten what it promised must not take part.
+// A directory whose log is gone, or whose recovery was begun and not ended, is refused
+// (MustHaveLogs, MustBeRecovered): a server that has forgotten what it promised must not take part.
 package datadir

@@ -169,7 +169,8 @@ func ApplyCoreRecovery(fs vfs.FS, path string, plan *CoreRecovery) (done bool, e
 	if err != nil {
 		return false, err
 	}
-	if slices.ContainsFunc(records.Done, func(r datadir.RecoveryRecord) bool { return r.Plan == plan.ID }) {
+	if slices.ContainsFunc(records.Done,
+		func(r datadir.RecoveryRecord) bool { return r.Plan == plan.ID }) {
 		return true, nil
 	}
 	started := records.Begun != nil

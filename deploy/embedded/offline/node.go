@@ -42,8 +42,8 @@ func openStopped(fs vfs.FS, path string) (*datadir.Directory, error) {
 		fs = vfs.Default
 	}
 	if _, err := fs.Stat(fs.PathJoin(path, datadir.IdentityFile)); err != nil {
-		return nil, fmt.Errorf("%w: there is no %s in %s: give the --dir of a server", datadir.ErrUnusable,
-			datadir.IdentityFile, path)
+		return nil, fmt.Errorf("%w: there is no %s in %s: give the --dir of a server",
+			datadir.ErrUnusable, datadir.IdentityFile, path)
 	}
 	return datadir.Open(fs, path, func() uint64 { return 0 })
 }
@@ -59,7 +59,8 @@ func openDatabases(d *datadir.Directory, part string, logger *slog.Logger) (
 }
 
 // withNode calls a function with the data of the node of a server that does not run.
-func withNode(d *datadir.Directory, logger *slog.Logger, do func(recovery.Directory) error) (err error) {
+func withNode(d *datadir.Directory, logger *slog.Logger, do func(recovery.Directory) error,
+) (err error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}

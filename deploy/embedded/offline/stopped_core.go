@@ -46,7 +46,8 @@ type stoppedStore struct {
 func withCore(d *datadir.Directory, do func(*stoppedCore) error) (err error) {
 	id := d.Identity()
 	if !d.HasDatabase(datadir.Core, "log") || id.Cluster == 0 {
-		return fmt.Errorf("%w: %s has no member of the core, or its log is gone", datadir.ErrUnusable, d.Path)
+		return fmt.Errorf("%w: %s has no member of the core, or its log is gone",
+			datadir.ErrUnusable, d.Path)
 	}
 	c := &stoppedCore{directory: d}
 	disk := bootstrap.FileDisk{FS: d.FS, Dir: d.Sub(datadir.Core)}
@@ -83,7 +84,8 @@ func (c *stoppedCore) openStores() error {
 		return err
 	}
 	if c.core == nil {
-		return fmt.Errorf("%w: the log of %s has no member of the core", datadir.ErrUnusable, c.directory.Path)
+		return fmt.Errorf("%w: the log of %s has no member of the core", datadir.ErrUnusable,
+			c.directory.Path)
 	}
 	// A member that has a log of the coordination store has the record of its founding in its state,
 	// see openCoordination.
