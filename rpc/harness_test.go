@@ -17,8 +17,6 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
-	"github.com/tidemarkdb/tidemark/rpc/peer"
-	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
@@ -155,8 +153,6 @@ func contains(err error, part string) bool {
 	return err != nil && strings.Contains(err.Error(), part)
 }
 
-func ping(wall uint64) *peerpb.HostPing { return &peerpb.HostPing{Incarnation: 1, Wall: wall} }
-
 func counterValue(t testing.TB, c metric.Collector) (sum float64) {
 	t.Helper()
 	c.Collect(func(_ string, value float64) { sum += value })
@@ -180,7 +176,3 @@ func await(t *testing.T, what string, condition func() bool) {
 }
 
 const testCluster = 0xc1
-
-func (n network) servePeers(t testing.TB, addr string, transport *peer.Transport) (string, func()) {
-	return n.serve(t, addr, func(s *Server) { s.ServePeers(transport) })
-}
