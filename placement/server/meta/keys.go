@@ -165,7 +165,7 @@ func Encode(r proto.Message) []byte {
 		return value
 	}
 	r = proto.Clone(r)
-	if err = errors.Join(replaceInvalidText(r)); err == nil {
+	if err = replaceInvalidText(r); err == nil {
 		value, err = proto.Marshal(r)
 	}
 	if err != nil {

@@ -8,9 +8,11 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/server/hint"
 	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 func TestIDsInKeys(t *testing.T) {
@@ -86,5 +88,23 @@ func TestStatuses(t *testing.T) {
 	}
 	if err := r.CheckCluster(1); err != nil {
 		t.Error(err)
+	}
+}
+
+// Text that is not UTF-8 is replaced, wherever it stands; the message itself stays as it is.
+func TestEncodeReplacesInvalidText(t *testing.T) {
+	n := &clusterpb.Node{Id: 7, Address: "a\xffb", Tags: []string{"ssd", "\xfe"},
+		Locality: &clusterpb.Locality{Region: "eu", Zone: "z\xf0"}}
+	got := &clusterpb.Node{}
+	if err := proto.Unmarshal(Encode(n), got); err != nil {
+		t.Fatal(err)
+	}
+	want := &clusterpb.Node{Id: 7, Address: "a\uFFFDb", Tags: []string{"ssd", "\uFFFD"},
+		Locality: &clusterpb.Locality{Region: "eu", Zone: "z\uFFFD"}}
+	if !proto.Equal(got, want) {
+		t.Errorf("stored is %v, want %v", got, want)
+	}
+	if n.Address != "a\xffb" || n.Tags[1] != "\xfe" {
+		t.Errorf("the message has changed: %v", n)
 	}
 }

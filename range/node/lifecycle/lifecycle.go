@@ -40,11 +40,14 @@ type Lifecycle struct {
 	Merged     Merged
 	// broken maps the partitions whose replica is on disk and does not open to a brokenReplica.
 	broken sync.Map
-	// opening are the partitions whose replica is being made and opened.
+	// opening maps the partitions whose replica is being made and opened to a channel, which is
+	// closed when the opening has ended.
 	opening sync.Map
 	// writing are the goroutines of writes that were given up.
 	writing sync.WaitGroup
-	closed  atomic.Bool
+	// closed is set, and then ending closed, when the node is closing.
+	closed atomic.Bool
+	ending chan struct{}
 
 	created, born, removed prometheus.Counter
 	brokenReplicas         prometheus.Gauge
@@ -52,7 +55,7 @@ type Lifecycle struct {
 
 // New makes a Lifecycle.
 func New(n *hosted.Node, rooms Rooms, e *leadership.Elections) *Lifecycle {
-	l := &Lifecycle{Node: n, rooms: rooms, elections: e,
+	l := &Lifecycle{Node: n, rooms: rooms, elections: e, ending: make(chan struct{}),
 		created:        n.Metrics.Counter("replicas_created_total", "Replicas created."),
 		born:           n.Metrics.Counter("split_replicas_total", "Replicas made by splits."),
 		removed:        n.Metrics.Counter("replicas_removed_total", "Replicas removed."),
@@ -72,5 +75,9 @@ func (n *Lifecycle) Run(ctx context.Context) {
 	n.Reconciler.run(ctx)
 }
 
-// Close says that the node is closing: nothing is waited for any more.
-func (n *Lifecycle) Close() { n.closed.Store(true) }
+// Close says that the node is closing: nothing is waited for any more. It may be called again.
+func (n *Lifecycle) Close() {
+	if !n.closed.Swap(true) {
+		close(n.ending)
+	}
+}

@@ -105,11 +105,14 @@ func (m *Merged) Open(id keys.PartitionID) *replica.Replica {
 func (m *Merged) opened(id keys.PartitionID) *hosted.Replica {
 	n := m.node
 	for !n.closed.Load() {
-		_, opening := n.opening.Load(id)
+		over, opening := n.opening.Load(id)
 		if h := n.Replicas.Get(id); h != nil || !opening {
 			return h
 		}
-		time.Sleep(time.Millisecond)
+		select {
+		case <-over.(chan struct{}):
+		case <-n.ending:
+		}
 	}
 	return nil
 }

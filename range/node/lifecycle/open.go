@@ -111,17 +111,22 @@ func (n *Lifecycle) openAll(ids []raftlog.Identity, created bool,
 // both want at once; false if it is open, or is being opened. Otherwise endOpening follows when it
 // is among the node's replicas.
 func (n *Lifecycle) beginOpening(id keys.PartitionID) bool {
-	if _, other := n.opening.LoadOrStore(id, struct{}{}); other {
+	if _, other := n.opening.LoadOrStore(id, make(chan struct{})); other {
 		return false
 	}
 	if n.Replicas.Get(id) != nil {
-		n.opening.Delete(id)
+		n.endOpening(id)
 		return false
 	}
 	return true
 }
 
-func (n *Lifecycle) endOpening(id keys.PartitionID) { n.opening.Delete(id) }
+// endOpening says that the opening has ended, to those that wait for it as well.
+func (n *Lifecycle) endOpening(id keys.PartitionID) {
+	if over, ok := n.opening.LoadAndDelete(id); ok {
+		close(over.(chan struct{}))
+	}
+}
 
 // brokenReplica is one that is on disk and does not open.
 type brokenReplica struct {
