@@ -153,7 +153,9 @@ func (r *readingRole) Context(p *route.Partition, node keys.NodeID,
 func (r *readingRole) Answered(a route.Answer) { (*reading)(r).answered(a) }
 
 // Heard implements reader.Reading.
-func (r *readingRole) Heard(node keys.NodeID, now *kvpb.Timestamp) { (*reading)(r).heard(node, now) }
+func (r *readingRole) Heard(node keys.NodeID, now *kvpb.Timestamp) {
+	(*reading)(r).heard(node, now)
+}
 
 // ReadAt implements reader.Reading.
 func (r *readingRole) ReadAt(a route.Answer, at Timestamp, movable bool) (Timestamp, error) {

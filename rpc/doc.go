@@ -4,8 +4,8 @@
 // # Data flow
 //
 // A client (package client) keeps one connection to each node. The node's [BatchServer] hands the
-// requests of a message to its Take function, and replies, from any goroutine, leave together by the
-// stream's outbox. Raft messages and snapshots are passed to package peer.
+// requests of a message to its Take function, and replies, from any goroutine, leave together by
+// the stream's outbox. Raft messages and snapshots are passed to package peer.
 //
 //	caller ─┐                         ┌─ Take ─ reply ─┐
 //	caller ─┼─ outbox ── connection ──│ BatchServer    ├─ outbox ── connection ─ receiver ── callers

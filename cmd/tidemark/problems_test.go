@@ -39,8 +39,9 @@ func TestJudge(t *testing.T) {
 	// The server at its address is another node now, which has begun with an empty directory.
 	wiped := append(slices.Clone(nodes), admin.NodeInfo{ID: 4, Address: nodes[2].Address,
 		Alive: true})
-	if p, _ := judge(wiped, partitions, admin.Core{}); p.underReplicated.names[0] != "node 3 (10.0.0.3:7400) "+
-		"is gone, node 4 is at its address: 2 replicas" {
+	if p, _ := judge(wiped, partitions, admin.Core{}); p.underReplicated.names[0] !=
+		"node 3 (10.0.0.3:7400) "+
+			"is gone, node 4 is at its address: 2 replicas" {
 		t.Errorf("a node whose directory was lost: %q", p.underReplicated.names)
 	}
 	nodes[1].Alive = false

@@ -30,8 +30,8 @@ type authFollower struct {
 	local bool
 	// given, if not nil, judges clients instead of Guard.
 	given access.Guard
-	// wake is called when the server has to follow users and roles from now on, or need not: the
-	// core waits to hear of that.
+	// wake makes the node send a heartbeat. The core waits for the heartbeat that reports a change of
+	// the mark.
 	wake func()
 }
 
@@ -71,7 +71,7 @@ func (a *authFollower) judge() access.Guard {
 	return a.Guard
 }
 
-// changed is told that the server has to follow users and roles from now on, or need not.
+// changed is called when the core says whether the server has to follow users and roles.
 func (a *authFollower) changed(m guard.Mark) {
 	a.closeDoor(m.On)
 	a.wake()

@@ -60,8 +60,9 @@
 //     on, until apply.go has applied the entry (eval.Evaluator.Answer).
 //   - Where is a lock released? A resolve marks it (resolution.transaction in eval/resolve.go), a
 //     one-phase commit does (readAndReleaseLocked in eval/one_phase.go), as does an UNLOCK
-//     (eval/acquire.go). It goes when that entry is applied (concurrency.Manager.Apply). A volatile lock goes when the
-//     request is evaluated (releaseLocked in eval/unreplicated_lock.go), or with the epoch.
+//     (eval/acquire.go). It goes when that entry is applied (concurrency.Manager.Apply). A volatile
+//     lock goes when the request is evaluated (releaseLocked in eval/unreplicated_lock.go), or with
+//     the epoch.
 //   - What happens to waiting writes when leadership is lost? Replica.LeadershipChanged gives all
 //     of them up (GiveUpLocked, RefuseQueueLocked in eval/ending.go): what is proposed is answered
 //     OUTCOME_UNKNOWN, what is queued or waits for a lock NOT_LEADER.
@@ -99,8 +100,8 @@
 //  2. machine.Machine.Mu is the lock of eval.Evaluator and read.Reader, of concurrency.Manager,
 //     closing.Timestamps, proposal.Pending and the other rooms that have no lock; under it only
 //     memory is touched: no engine, no group (but the atomics of Lease), no Reply.
-//  3. The locks of commitwait.Queue, gc.Collector, spans.Table and snapshot.Receiver, the budgets of
-//     the node, and the clock's lock. Nothing else is locked under these.
+//  3. The locks of commitwait.Queue, gc.Collector, spans.Table and snapshot.Receiver, the budgets
+//     of the node, and the clock's lock. Nothing else is locked under these.
 //
 // Apply, LeadershipChanged, Install and Snapshot are called one at a time by the group.
 //

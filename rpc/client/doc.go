@@ -4,8 +4,8 @@
 //
 // # What a caller hears when something goes wrong
 //
-// *ErrStreamBroken says whether the request can have left this process: its outcome is then unknown,
-// or certainly none. ErrNotSent in the chain says that the request was not sent.
+// *ErrStreamBroken says whether the request can have left this process. If it can, the outcome is
+// unknown; if not, the request had no effect. ErrNotSent in the chain says that the request was not sent.
 //
 // # Invariants
 //

@@ -50,8 +50,8 @@ var errNoMoreCalls = status.Error(codes.ResourceExhausted, "etcdserver: too many
 // errCallEnded is what receives a message of a call whose handler has ended.
 var errCallEnded = status.Error(codes.Canceled, "the call has ended")
 
-// CallTooLarge is the error of a call whose request takes more memory, decoded, than a principal can
-// ever have, most bytes. It is not to be repeated. The text begins as that of etcd does for a
+// CallTooLarge is the error of a call whose request takes more memory, decoded, than a principal
+// can ever have, most bytes. It is not to be repeated. The text begins as that of etcd does for a
 // request above its bound.
 func CallTooLarge(bytes, most int64) error {
 	return status.Errorf(codes.InvalidArgument, "etcdserver: request is too large: it takes %d bytes "+
@@ -63,7 +63,8 @@ func CallTooLarge(bytes, most int64) error {
 // its encoding tells before it is decoded: the encoding of a part can be a hundred times smaller.
 //
 // A handler may end while another goroutine still receives a message of its stream, which takes
-// memory. So the lock orders take and end: nothing is taken after end, which nobody would give back.
+// memory. So the lock orders take and end: nothing is taken after end, which nobody would give
+// back.
 type messageMemory struct {
 	// of is nil if the call is not counted.
 	of        *quota.Bytes

@@ -1,6 +1,6 @@
-// Package outbox gathers the records that many goroutines have for one connection, and sends several
-// in one message. Both ends of a client's stream, and the links between peers, send through it: a
-// lone caller pays no goroutine switch, and many callers share messages.
+// Package outbox gathers the records that many goroutines have for one connection, and sends
+// several in one message. Both ends of a client's stream, and the links between peers, send through
+// it: a lone caller pays no goroutine switch, and many callers share messages.
 //
 // The goroutine that has a record marshals it under the outbox's lock, and if nothing is on its way
 // sends it there and then; otherwise it leaves the record to the outbox's goroutine, which sends

@@ -12,6 +12,7 @@
 //     before the lock of its stream's outbox; Transport.mu is taken alone or before a link's.
 //   - Nothing outlives Close.
 //
-// Messages are taken from whom a server's PeerPolicy (package authn) has let in; this package trusts
-// them. It imports client for its Dialer, outbox, transport, wire, metric and range/admission.
+// Messages are taken from whom a server's PeerPolicy (package authn) has let in; this package
+// trusts them. It imports client for its Dialer, outbox, transport, wire, metric and
+// range/admission.
 package peer

@@ -19,8 +19,7 @@ import (
 const FileName = "cluster.secret"
 
 const (
-	// secretBytes is the length of a secret that is made here, minSecretBytes that of the shortest
-	// one that is believed.
+	// secretBytes is the length of a new secret. A secret of fewer than minSecretBytes is refused.
 	secretBytes    = 32
 	minSecretBytes = 16
 	maxSecretFile  = 4 << 10

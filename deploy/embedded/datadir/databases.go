@@ -36,10 +36,10 @@ type DatabasesConfig struct {
 	// Cache, if not nil, is the block cache of the state.
 	Cache      *pebble.Cache
 	Registerer prometheus.Registerer
-	// OnFailure is told when a disk fails.
+	// OnFailure is called with the error when a disk fails.
 	OnFailure func(error)
-	// Leaving is closed when nothing may wait for room on a full disk any more, so that all that use
-	// the stores can be stopped.
+	// Leaving is closed when nothing may wait for room on a full disk any more, so that all that
+	// use the stores can be stopped.
 	Leaving <-chan struct{}
 }
 

@@ -19,8 +19,9 @@ import (
 var ErrUnusable = errors.New("the data directory cannot be used")
 
 const (
-	// Format is the layout of a data directory, and guardedFormat that of one whose server
-	// has to follow users and roles: earlier programs, which would serve all clients, refuse it.
+	// Format is the layout of a data directory. A directory has GuardedFormat if its server has to
+	// follow users and roles: a program that knows nothing of users would serve all clients, and
+	// refuses the format.
 	Format        = 1
 	GuardedFormat = 2
 )
@@ -50,8 +51,8 @@ type Identity struct {
 	// Core is set once the databases of the core's member are there, before it has promised
 	// anything. Earlier versions did not.
 	Core bool `json:"core,omitempty"`
-	// MemberList has the addresses of the core's members, as the core told last, with commas between
-	// them: they are asked beside those of --core, which may be outdated.
+	// MemberList has the last known addresses of the core's members, separated by commas. The server
+	// asks them beside those of --core, which may be outdated.
 	MemberList string `json:"members,omitempty"`
 	// GuardVersion and Guards are whether the server has to follow users and roles; see guard.Mark.
 	GuardVersion uint64 `json:"guard_version,omitempty"`

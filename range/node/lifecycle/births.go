@@ -55,7 +55,7 @@ func (b *Births) Split(child *clusterpb.Partition, self keys.ReplicaID, how resh
 	if how != reshape.Born {
 		return
 	}
-	if err := b.open(child, self, leads); err != nil && !n.closed.Load() {
+	if err := b.open(child, self, leads); err != nil && !n.closing() {
 		n.Logger.Error("a partition that has split off does not open here; the next start, or the "+
 			"core's table, will have it opened", "partition", child.Id, "error", err)
 		n.Reconciler.retry(keys.PartitionID(child.Id))

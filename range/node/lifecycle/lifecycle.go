@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -45,8 +44,7 @@ type Lifecycle struct {
 	opening sync.Map
 	// writing are the goroutines of writes that were given up.
 	writing sync.WaitGroup
-	// closed is set, and then ending closed, when the node is closing.
-	closed atomic.Bool
+	// ending is closed when the node is closing.
 	ending chan struct{}
 
 	created, born, removed prometheus.Counter
@@ -75,9 +73,15 @@ func (n *Lifecycle) Run(ctx context.Context) {
 	n.Reconciler.run(ctx)
 }
 
-// Close says that the node is closing: nothing is waited for any more. It may be called again.
-func (n *Lifecycle) Close() {
-	if !n.closed.Swap(true) {
-		close(n.ending)
+// Close says that the node is closing: nothing is waited for any more. It is called once.
+func (n *Lifecycle) Close() { close(n.ending) }
+
+// closing says whether Close was called.
+func (n *Lifecycle) closing() bool {
+	select {
+	case <-n.ending:
+		return true
+	default:
+		return false
 	}
 }

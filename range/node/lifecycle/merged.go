@@ -104,7 +104,7 @@ func (m *Merged) Open(id keys.PartitionID) *replica.Replica {
 // opened finds a replica, after it has come to be among the node's if it is being opened.
 func (m *Merged) opened(id keys.PartitionID) *hosted.Replica {
 	n := m.node
-	for !n.closed.Load() {
+	for !n.closing() {
 		over, opening := n.opening.Load(id)
 		if h := n.Replicas.Get(id); h != nil || !opening {
 			return h

@@ -62,8 +62,8 @@ func increment(e *Evaluation, q *kvpb.Request) error {
 		return nil
 	}
 	e.number = sum
-	e.Ops = append(e.Ops, WriteOp{Key: c.Key, Value: keys.FormatNumber(sum), Lifetime: e.LifetimeOf(c.Ttl),
-		WasLive: p.HasValue(), Prior: p.Timestamp})
+	e.Ops = append(e.Ops, WriteOp{Key: c.Key, Value: keys.FormatNumber(sum),
+		Lifetime: e.LifetimeOf(c.Ttl), WasLive: p.HasValue(), Prior: p.Timestamp})
 	e.Write(incrementResponse)
 	return nil
 }

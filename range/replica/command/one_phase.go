@@ -122,8 +122,8 @@ func (e *Evaluation) readsStand(q *kvpb.Request, reads *kvpb.ReadSet,
 	if refusal != nil {
 		// A conflict that turns out to be none, because what is pending is never applied, costs
 		// another attempt of the transaction, and nothing else. But it says that no attempt of this
-		// request takes effect, nor has: none that waits may, and no other replica may lead, and have
-		// committed one that is not seen here.
+		// request takes effect, nor has: none that waits may, and no other replica may lead, and
+		// have committed one that is not seen here.
 		e.NothingDone(refusal, 0)
 	}
 	return refusal == nil, err
@@ -272,7 +272,8 @@ func (e *Evaluation) validateReads(q *kvpb.Request, reads *kvpb.ReadSet,
 	}
 	for _, span := range reads.GetSpans() {
 		key, expires, err := changedInSpan(e.State, e.Vacant, InternalSpan(e.Descriptor,
-			span.GetStart(), span.GetEnd()), at, mvcc.Limits{Versions: hlc.MaxTimestamp, Expiries: e.judgedAt()})
+			span.GetStart(), span.GetEnd()), at,
+			mvcc.Limits{Versions: hlc.MaxTimestamp, Expiries: e.judgedAt()})
 		if err != nil {
 			return nil, err
 		}

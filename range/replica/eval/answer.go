@@ -19,13 +19,14 @@ func (e *evaluation) tooLate(ts hlc.Timestamp) bool {
 
 // refuse answers a write that has no effect, and for a reason that needs no proof.
 func (e *evaluation) refuse(w *write, response *kvpb.Response) {
-	e.ready = append(e.ready, machine.Answer{Pending: w.pending, Command: w.command, Response: response})
+	e.ready = append(e.ready,
+		machine.Answer{Pending: w.pending, Command: w.command, Response: response})
 }
 
 // answerApplied answers a write with what is true once the proposal being built has been applied.
 func (e *evaluation) answerApplied(w *write, response *kvpb.Response) {
-	e.proposal.Answers = append(e.proposal.Answers, machine.Answer{Pending: w.pending, Command: w.command,
-		Response: response, Hold: e.Hold})
+	e.proposal.Answers = append(e.proposal.Answers, machine.Answer{Pending: w.pending,
+		Command: w.command, Response: response, Hold: e.Hold})
 }
 
 // answerRead answers a write that writes nothing, because of what was read. sequence is of the
@@ -41,10 +42,10 @@ func (e *evaluation) answerRead(w *write, response *kvpb.Response, sequence uint
 		// The same proof as a read's: the lease was held, then the state was read.
 		e.ready = append(e.ready, a)
 	case sequence == 0 || sequence == e.proposal.Sequence || !e.leased:
-		// If an entry of this term that is proposed now is committed, no other replica led when it was
-		// evaluated. One that is on its way already proves nothing: it may have been acknowledged
-		// before the question, and its acknowledgements come late. If this one has an effect, then
-		// that one has.
+		// If an entry of this term that is proposed now is committed, no other replica led when it
+		// was evaluated. One that is on its way already proves nothing: it may have been
+		// acknowledged before the question, and its acknowledgements come late. If this one has an
+		// effect, then that one has.
 		e.proposal.Answers = append(e.proposal.Answers, a)
 	default:
 		e.answerWith(a, sequence)

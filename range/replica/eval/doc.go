@@ -12,5 +12,6 @@
 // leaves when it ends is answered in Finish: what was proposed OUTCOME_UNKNOWN, what was not
 // NOT_LEADER.
 //
-// Commands that no client has sent, of packages gc and reshape, are evaluated in their turn too (Own).
+// Commands that no client has sent, of packages gc and reshape, are evaluated in their turn too
+// (Own).
 package eval

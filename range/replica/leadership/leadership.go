@@ -230,8 +230,8 @@ func (l *State) RaiseBarrier(sequence uint64) {
 // BarrierDue says that the barrier is to be proposed.
 func (l *State) BarrierDue() bool { return l.barrierDue }
 
-// TakeBarrier returns the sequence of the barrier, which is about to be proposed, and the replica to
-// hand over to behind it, 0 if there is none; or false if no barrier is due.
+// TakeBarrier returns the sequence of the barrier, which is about to be proposed, and the replica
+// to hand over to behind it, 0 if there is none; or false if no barrier is due.
 func (l *State) TakeBarrier() (sequence uint64, successor keys.ReplicaID, due bool) {
 	if !l.barrierDue {
 		return 0, 0, false

@@ -4,10 +4,10 @@
 // without a lock of their own.
 //
 // INVARIANT: the choice of a write's timestamp and its becoming a pending write are one step under
-// the lock (package eval), as are a read's look at the pending writes and its entering the timestamp
-// cache (package read). So of any write and read, one knows of the other.
+// the lock (package eval), as are a read's look at the pending writes and its entering the
+// timestamp cache (package read). So of any write and read, one knows of the other.
 //
-// Beside that lock lie what all may know of the partition (its descriptor, what has consumed it, the
-// garbage collection threshold), the count of what uses the replica, the way of an answer to its
-// client, and the refusals.
+// Beside that lock lie what all may know of the partition (its descriptor, what has consumed it,
+// the garbage collection threshold), the count of what uses the replica, the way of an answer to
+// its client, and the refusals.
 package machine

@@ -20,7 +20,8 @@ func TestTheLockGuardsFewFields(t *testing.T) {
 	}
 }
 
-// TestWhatIsOnItsWay: entries build on each other in order, and what loads records stops the others.
+// TestWhatIsOnItsWay: entries build on each other in order, and what loads records stops the
+// others.
 func TestWhatIsOnItsWay(t *testing.T) {
 	var e entries
 	applied := &storage.Record{CommandTerm: 3, Sequence: 7}
@@ -34,7 +35,8 @@ func TestWhatIsOnItsWay(t *testing.T) {
 	}
 	e.Building.Load, e.Building.Lowest = &LoadSpan{"b", "d"}, hlc.Timestamp{Wall: 5}
 	at := hlc.Timestamp{Wall: 6}
-	if !e.WaitsAlone() || e.LoadOf([]byte("c"), at) != e.Building || e.LoadOf([]byte("e"), at) != nil ||
+	if !e.WaitsAlone() || e.LoadOf([]byte("c"), at) != e.Building ||
+		e.LoadOf([]byte("e"), at) != nil ||
 		e.LoadOf([]byte("c"), hlc.Timestamp{Wall: 4}) != nil {
 		t.Error("a load is found at its keys, at and above its timestamp")
 	}

@@ -37,7 +37,8 @@ type Metrics struct {
 type Reads struct {
 	// Lease, ReadIndex, Closed and Admitted are the reads served, by what proved them right.
 	Lease, ReadIndex, Closed, Admitted prometheus.Counter
-	// Admissions are the reads that leaders admitted for others, NotClosed those left to the leader.
+	// Admissions are the reads that leaders admitted for others, NotClosed those left to the
+	// leader.
 	Admissions, NotClosed prometheus.Counter
 	Changes               prometheus.Counter
 	ChangesLag            prometheus.Histogram
@@ -223,7 +224,8 @@ func (m *Metrics) transactions(collectors *[]prometheus.Collector) {
 	}
 	commits := vector("commits_total", "phases",
 		"Transactions committed here, in one phase or as the coordinator of two.")
-	m.Transactions.OnePhase, m.Transactions.TwoPhase = commits.WithLabelValues("one"), commits.WithLabelValues("two")
+	m.Transactions.OnePhase = commits.WithLabelValues("one")
+	m.Transactions.TwoPhase = commits.WithLabelValues("two")
 	m.Transactions.RefusedStarts = counter("requests_too_old_total",
 		"Requests refused because their transaction, or its attempt, began longer ago than its "+
 			"keyspace allows.")

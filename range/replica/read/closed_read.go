@@ -57,8 +57,8 @@ func (r *Reader) readClosed(rd *read) {
 	} else {
 		lock, ok = r.chooseClosedLocked(rd, closed)
 	}
-	// INVARIANT: what is applied, and which locks there are, is known as of the descriptor. That of a
-	// merge or a snapshot is published before.
+	// INVARIANT: what is applied, and which locks there are, is known as of the descriptor. That of
+	// a merge or a snapshot is published before.
 	ok = ok && r.DescribedAt() <= r.Mu.Applied.Index
 	c := rd.closed
 	patience, check := c.until.Sub(r.Node.LockNow()), closedCheck
@@ -100,7 +100,8 @@ func (r *Reader) readClosed(rd *read) {
 
 // chooseClosedLocked chooses the read's timestamp. It returns false if there is none, and the lock
 // that is in the way, if it is one.
-func (r *Reader) chooseClosedLocked(rd *read, closed hlc.Timestamp) (in *concurrency.Lock, ok bool) {
+func (r *Reader) chooseClosedLocked(rd *read, closed hlc.Timestamp) (
+	in *concurrency.Lock, ok bool) {
 	c := rd.closed
 	c.locked = false
 	T := closed
@@ -198,7 +199,8 @@ func (r *Reader) lookClosed(rd *read) {
 	}
 }
 
-// CloseLocked takes out all reads that wait for a read index, or to be closed: the replica is closed.
+// CloseLocked takes out all reads that wait for a read index, or to be closed: the replica is
+// closed.
 func (r *Reader) CloseLocked() (waiters []machine.Waiter) {
 	for _, rd := range r.reads.drain() {
 		waiters = append(waiters, rd)
@@ -241,7 +243,8 @@ func (r *Reader) ResumeClosed(ready []*read) {
 
 // notClosed refuses a read that this replica cannot answer yet. in is the lock in its way, if it is
 // one.
-func (r *Reader) notClosed(q *kvpb.Request, need, closed hlc.Timestamp, in *concurrency.Lock) *kvpb.Response {
+func (r *Reader) notClosed(q *kvpb.Request, need, closed hlc.Timestamp, in *concurrency.Lock,
+) *kvpb.Response {
 	if in == nil {
 		return r.Refuse.NotClosed(q, need, closed)
 	}

@@ -56,7 +56,8 @@ func (r *Reader) waitForLocksLocked(rd *read) (step readStep, blocked bool) {
 	case rd.part != nil && !rd.part.waits():
 		return readStep{do: readLeave}, true
 	case r.TooManyReadsLocked():
-		return refuseStep(r.Refuse.Overloaded(rd.pending.Request, "reads wait for transactions' locks")), true
+		return refuseStep(r.Refuse.Overloaded(rd.pending.Request,
+			"reads wait for transactions' locks")), true
 	}
 	w.Element, w.Deadline = rd, rd.pending.Deadline()
 	step = readStep{do: readWait, work: new(concurrency.Work)}

@@ -20,8 +20,8 @@ func (r *Reader) Start(p config.Pending, c *command.Command) {
 	r.startRead(&read{pending: p, command: c})
 }
 
-// ServePlaced serves a read of which the timestamp is chosen, and the place between the writes found:
-// what a reader does last.
+// ServePlaced serves a read of which the timestamp is chosen, and the place between the writes
+// found: what a reader does last.
 func (r *Reader) ServePlaced(p config.Pending, d *clusterpb.Partition, at hlc.Timestamp) {
 	r.Hold()
 	r.serveNow(&read{r: r, command: command.Of(p.Request), pending: p,

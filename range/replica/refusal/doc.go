@@ -2,6 +2,6 @@
 // and what the client can do. A refusal for which the request had no effect and never will is told
 // from one whose outcome is unknown.
 //
-// Nothing here takes the replica's lock. A refusal that names a leader, nodes or partitions asks the
-// group and the node, and so is not made under that lock.
+// Nothing here takes the replica's lock. A refusal that names a leader, nodes or partitions asks
+// the group and the node, and so is not made under that lock.
 package refusal

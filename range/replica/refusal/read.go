@@ -30,8 +30,9 @@ func (r *Refuser) NotClosed(q *kvpb.Request, need, closed hlc.Timestamp) *kvpb.R
 // MayBeWritten is NotClosed because of a lock on a key of the read.
 func (r *Refuser) MayBeWritten(q *kvpb.Request, need, below hlc.Timestamp,
 	c *kvpb.Conflict) *kvpb.Response {
-	response := r.refuse(q, kvpb.ErrorCode_NOT_CLOSED, "transaction %x, which may have written the key "+
-		"%q, is not known to be over by this replica; the leader can answer", c.Transaction, c.Key)
+	response := r.refuse(q, kvpb.ErrorCode_NOT_CLOSED,
+		"transaction %x, which may have written the key "+
+			"%q, is not known to be over by this replica; the leader can answer", c.Transaction, c.Key)
 	response.Error.Conflict = c
 	return command.Refusing(response, need, below)
 }
@@ -49,10 +50,12 @@ func (r *Refuser) TooOld(q *kvpb.Request, at, threshold hlc.Timestamp) *kvpb.Res
 }
 
 // BeyondLease is for a read that is ahead of what this leader's lease covers, by so much.
-func (r *Refuser) BeyondLease(q *kvpb.Request, t hlc.Timestamp, early time.Duration) *kvpb.Response {
+func (r *Refuser) BeyondLease(q *kvpb.Request, t hlc.Timestamp, early time.Duration,
+) *kvpb.Response {
 	r.Node.Metrics.Reads.BeyondLease.Inc()
-	response := r.refuse(q, kvpb.ErrorCode_OVERLOADED, "the read at %s is ahead of this server's clock "+
-		"by more than its lease is certain to last; it can run in %s", t, early.Round(time.Millisecond))
+	response := r.refuse(q, kvpb.ErrorCode_OVERLOADED,
+		"the read at %s is ahead of this server's clock "+
+			"by more than its lease is certain to last; it can run in %s", t, early.Round(time.Millisecond))
 	response.Error.Cause = kvpb.ErrorCause_CAUSE_CLOCKS
 	return command.Refusing(response, t, hlc.Timestamp{})
 }

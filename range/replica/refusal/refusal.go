@@ -119,8 +119,9 @@ func (r *Refuser) Unconfirmed(q *kvpb.Request, err error) *kvpb.Response {
 			"its machine was suspended, and a majority of its replicas has not confirmed yet that it "+
 			"still leads")
 	}
-	return r.refuse(q, kvpb.ErrorCode_NODE_UNHEALTHY, "a majority of its replicas did not confirm its "+
-		"leader in time, although none of them is known to be down (%s); try again", err)
+	return r.refuse(q, kvpb.ErrorCode_NODE_UNHEALTHY,
+		"a majority of its replicas did not confirm its "+
+			"leader in time, although none of them is known to be down (%s); try again", err)
 }
 
 // Overloaded is for a request that waits for nothing, because too many do. what says which.
@@ -248,14 +249,16 @@ func (r *Refuser) UnbelievedClock(q *kvpb.Request) *kvpb.Response {
 
 // SessionAhead is for a session from further ahead than any clock of the cluster can be.
 func (r *Refuser) SessionAhead(q *kvpb.Request, session hlc.Timestamp) *kvpb.Response {
-	return command.Refusing(r.refuse(q, kvpb.ErrorCode_CLOCK_SKEW, "the session's timestamp %s is too "+
-		"far ahead of this server's clock; check the time synchronisation of the servers", session),
+	return command.Refusing(r.refuse(q, kvpb.ErrorCode_CLOCK_SKEW,
+		"the session's timestamp %s is too "+
+			"far ahead of this server's clock; check the time synchronisation of the servers", session),
 		session, hlc.Timestamp{})
 }
 
 // SessionTooOld is for a write of a session that began before what is kept.
 func (r *Refuser) SessionTooOld(q *kvpb.Request, session, threshold hlc.Timestamp) *kvpb.Response {
-	return command.Refusing(r.refuse(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD, "the session's timestamp %s "+
-		"is older than what is kept (since %s), so a retry could not be told from a first attempt; "+
-		"begin a new session from `now`", session, threshold), session, threshold)
+	return command.Refusing(r.refuse(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
+		"the session's timestamp %s "+
+			"is older than what is kept (since %s), so a retry could not be told from a first attempt; "+
+			"begin a new session from `now`", session, threshold), session, threshold)
 }
