@@ -24,7 +24,7 @@ func (ss *serverStream) reply(r *kvpb.Response) {
 // to be sent: held, if not nil, is what it holds until it is sent.
 func (ss *serverStream) answer(r *kvpb.Response, held *limit.Claim) {
 	if r.Error == nil || r.Error.Code == kvpb.ErrorCode_NOT_LEADER {
-		ss.pace.Use()
+		ss.throttle.Use()
 	}
 	size, called := r.SizeVT(), r.Call != nil
 	var chunk *[]byte

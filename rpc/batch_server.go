@@ -197,7 +197,7 @@ func (s *BatchServer) serve(
 		inFlight: make(map[uint64]int),
 		memory:   s.memory.Credit(from.party),
 		timed:    newTimedRequests(s.config.Took, first.Hello.Client),
-		pace:     limit.ThrottleOf(conn.Raw()),
+		throttle: limit.ThrottleOf(conn.Raw()),
 		ofServer: first.Hello.Server,
 	}
 	if s.config.Guard != nil && !first.Hello.Server {
@@ -221,7 +221,7 @@ func (s *BatchServer) serve(
 	ss.readers = &readers
 	err = readers.read(first)
 	if status.Code(err) == codes.InvalidArgument {
-		ss.pace.PenalizeUseless()
+		ss.throttle.PenalizeUseless()
 	}
 	ss.endCalls()
 	// A client that does not read what is being sent to it is not waited for.
@@ -285,8 +285,8 @@ type serverStream struct {
 	readers *handoff
 	// judge says what the client may do; nil: everything.
 	judge *judge
-	// pace is the connection's; nil: it has none.
-	pace *limit.ConnThrottle
+	// throttle is the connection's; nil: it has none.
+	throttle *limit.ConnThrottle
 	// ofServer: the client is a server of the cluster.
 	ofServer bool
 	// room has space for one token: it may be worth to read on.
@@ -353,7 +353,7 @@ func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 		if err := ss.wait(ss.hasRoomLocked); err != nil {
 			return err
 		}
-		if ss.pace.Over() {
+		if ss.throttle.Over() {
 			return errConnectionClosed // whatever has been read of it
 		}
 		message, err := ss.conn.Receive()
@@ -366,7 +366,7 @@ func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 		}
 		batch = new(kvpb.BatchRequest)
 		size = wire.DecodedSize(message, batch)
-		ss.pace.ChargeMessage(size, size-len(message) >= largeMessage)
+		ss.throttle.ChargeMessage(size, size-len(message) >= largeMessage)
 		if err := ss.decode(message, size, batch); err != nil {
 			return status.Errorf(codes.InvalidArgument, "message of the client: %v", err)
 		}
@@ -390,7 +390,7 @@ func (ss *serverStream) decode(message []byte, size int, batch *kvpb.BatchReques
 	if err := wire.CheckParts(message, batch); err != nil {
 		return err
 	}
-	return decodeSlices(message, batch, ss.pace.Rest)
+	return decodeSlices(message, batch, ss.throttle.Rest)
 }
 
 // Parties take turns in decoding by a hash of their names.
@@ -456,7 +456,7 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 	ss.out.Unlock()
 	ss.server.metrics.requests.Add(float64(len(requests)))
 	ss.server.metrics.batches.Inc()
-	ss.pace.ChargeRequests(len(requests), partsOfCalls(checked))
+	ss.throttle.ChargeRequests(len(requests), partsOfCalls(checked))
 
 	var calls []*kvpb.Request
 	whole := requests[:0]

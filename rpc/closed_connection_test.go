@@ -5,7 +5,6 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -20,7 +19,7 @@ func TestNothingIsDoneForClosedConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := NewServer(ServerConfig{
-		Pace: quota.NewPace(1, func(time.Time) quota.Strain { return quota.Relaxed })})
+		CPU: quota.NewCPULimiter(1, func() bool { return false })})
 	var handled atomic.Int32
 	ended := make(chan struct{})
 	s.ServeClients(NewBatchServer(BatchServerConfig{Handle: func(_ uint64, batch []*kvpb.Request,

@@ -17,7 +17,7 @@ func TestImports(t *testing.T) {
 		".": {module + "rpc/access", module + "rpc/authn", module + "rpc/kvpb", module + "rpc/limit",
 			module + "rpc/metric", module + "rpc/outbox", module + "rpc/peer", module + "rpc/peerpb",
 			module + "rpc/quota", module + "rpc/transport", module + "rpc/wire"},
-		"memnet": nil, "nonblock": nil, "quota": nil, "access": nil,
+		"memnet": nil, "nonblock": nil, "quota": {"golang.org/x/time/rate"}, "access": nil,
 		"client": {module + "rpc/nonblock", module + "rpc/outbox", module + "rpc/transport",
 			module + "rpc/wire", module + "rpc/kvpb"},
 		"peer": {module + "rpc/client", module + "rpc/outbox", module + "rpc/transport",

@@ -160,7 +160,7 @@ func TestPassedOnCallsAreCounted(t *testing.T) {
 	secret := transport.Secret("0123456789abcdef")
 	memory := limit.NewRequestMemory(bound)
 	s := NewServer(ServerConfig{Memory: memory, Peers: &authn.PeerPolicy{Secret: secret},
-		Pace: limit.NewCPULimiter(),
+		CPU: limit.NewCPULimiter(),
 		PassedOn: func(ctx context.Context) (party string, ok bool) {
 			named := metadata.ValueFromIncomingContext(ctx, "party")
 			return strings.Join(named, ""), len(named) > 0

@@ -45,16 +45,15 @@ type ServerConfig struct {
 	// none is refused with ResourceExhausted. Default: 1 GiB.
 	Memory *limit.RequestMemory
 	// PassedOn says whether a server that calls passes the call on for a client, and which party that
-	// is (Party); "" if the server, which has proved to be one, does not say. Such a call counts in
-	// Memory, and is paced, for the party of the client, or else that of the server. It is asked for
+	// is (Principal); "" if the server, which has proved to be one, does not say. Such a call counts in
+	// Memory, and is charged, for the principal of the client, or else that of the server. It is asked for
 	// each call of gRPC on a connection of a server, but for methods that are for servers only. nil:
 	// no call is passed on.
-	PassedOn func(context.Context) (party string, ok bool)
-	// Pace slows down hosts that use much of the processors while others wait for one, but for
-	// servers; nil: no host. It is for TCP only.
-	Pace *quota.Pace
+	PassedOn func(context.Context) (principal string, ok bool)
+	// CPU limits the processor time of clients, but for servers; nil: of none. It is for TCP only.
+	CPU *quota.CPULimiter
 	// HTTP gets the connections on which a client speaks HTTP/1, with TLS a *tls.Conn whose handshake
-	// is done. It owns them, and must not block. They keep their places, and are paced as those of
+	// is done. It owns them, and must not block. They keep their places, and are charged as those of
 	// gRPC are, but Stop does not end them. nil: they are refused.
 	HTTP func(net.Conn)
 	// Registry is nil for no metrics.
@@ -68,7 +67,7 @@ type Server struct {
 	peers *authn.PeerPolicy
 	// places are those of connections.
 	places  *quota.Places
-	pace    *quota.Pace
+	cpu     *quota.CPULimiter
 	metrics *doorMetrics
 	in      *limit.RecvBudget
 	// ctx ends with Stop.
@@ -94,7 +93,7 @@ var errServerStops = status.Error(codes.Unavailable, "this server is closing")
 
 // NewServer makes a server.
 func NewServer(c ServerConfig) *Server {
-	s := &Server{peers: c.Peers, pace: c.Pace}
+	s := &Server{peers: c.Peers, cpu: c.CPU}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.mu.realms = make(map[string]*peer.Transport)
 	s.mu.conns = make(map[*transport.Conn]struct{})
@@ -112,9 +111,9 @@ func NewServer(c ServerConfig) *Server {
 	s.places = limit.ConnectionPlaces(c.MaxConnections)
 	inbound := limit.RecvConfig{Limit: c.MaxInbound, Closed: s.metrics.inboundClosed.Inc,
 		ReceivedBytes: s.metrics.receivedBytes, SentBytes: s.metrics.sentBytes, Memory: c.Memory,
-		Pace: c.Pace, Paused: s.countPause}
+		CPU: c.CPU, Paused: s.countPause}
 	if c.PassedOn != nil {
-		inbound.PassedOn = func(ctx context.Context) (party string, ok bool) {
+		inbound.PassedOn = func(ctx context.Context) (principal string, ok bool) {
 			if method, ok := grpc.Method(ctx); !ok || authn.ForServers(method) {
 				return "", false
 			}
@@ -163,7 +162,7 @@ func (s *Server) realm(name string) *peer.Transport {
 
 // Serve answers at the listener until Stop. It closes the listener.
 func (s *Server) Serve(l net.Listener) error {
-	return s.grpc.Serve(limit.NewListener(l, s.places, s.pace, s.metrics.placesLost.Inc, s.countPause))
+	return s.grpc.Serve(limit.NewListener(l, s.places, s.cpu, s.metrics.placesLost.Inc, s.countPause))
 }
 
 func (s *Server) countPause(d time.Duration) { s.metrics.paused.Add(d.Seconds()) }

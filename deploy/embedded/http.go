@@ -23,16 +23,16 @@ import (
 //	/debug/pprof  profiles, for administrators
 //	/health, /version, /v3/...  the etcd API as JSON
 //
-// pace, if not nil, slows hosts down that ask too much. more adds debug pages that belong to one
+// cpu, if not nil, limits what metrics cost. more adds debug pages that belong to one
 // server only; nil for nothing. They are for administrators, too. etcd and checks, if not nil,
 // serve the etcd API and etcd's checks.
 func serveHTTP(metrics prometheus.Gatherer, ready func() (bool, string), more func(*http.ServeMux),
-	who web.Administrators, pace *quota.Pace, etcd http.Handler, checks *etcdChecks) *http.Server {
+	who web.Administrators, cpu *quota.CPULimiter, etcd http.Handler, checks *etcdChecks) *http.Server {
 	mux := http.NewServeMux()
 	if etcd != nil {
 		servePaths(mux, etcd)
 	}
-	mux.Handle("/metrics", web.Paced(pace, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
+	mux.Handle("/metrics", web.Limited(cpu, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
 		MaxRequestsInFlight: maxHTTPRequests})))
 	serveProbes(mux, ready, checks)
 	debug := http.NewServeMux()

@@ -66,8 +66,8 @@ type Server struct {
 	answers *limit.ResponseBudget
 	// peerSecret is the cluster's; empty: none.
 	peerSecret transport.Secret
-	// pace is what hosts' use of the processors is paced by, on all ports.
-	pace     *quota.Pace
+	// cpu limits the processor time of clients, on all ports.
+	cpu      *quota.CPULimiter
 	listener net.Listener
 	http     *web.Server
 	services services
@@ -188,7 +188,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	if config.HTTP != "" {
 		pages := serveHTTP(withProcess(config.Registry, config.Version), s.Ready, s.debugPages,
 			web.Administrators{All: config.HTTPDebugForAll, TLS: s.tls != nil,
-				Names: config.TLSAdmins}, s.pace, s.gateway, &etcdChecks{s})
+				Names: config.TLSAdmins}, s.cpu, s.gateway, &etcdChecks{s})
 		pages.ErrorLog = slog.NewLogLogger(config.Logger.Handler(), slog.LevelInfo)
 		if s.http, err = web.Start(config.HTTP, pages, s.listenHTTP); err != nil {
 			return nil, err
@@ -211,7 +211,7 @@ func (s *Server) listenHTTP(address string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l = limit.ShareListener(l, maxHTTPConnections, s.pace)
+	l = limit.ShareListener(l, maxHTTPConnections, s.cpu)
 	if s.tls == nil {
 		return l, nil
 	}
@@ -238,14 +238,14 @@ func (s *Server) run(start func(context.Context) error) {
 func (s *Server) serve(tlsConfig *tls.Config, peers *authn.PeerPolicy) {
 	s.services.server = s
 	s.services.core.inform, s.services.core.wake = s.core.Learn, s.services.wake
-	s.pace, s.answers = limit.NewCPULimiter(), limit.NewResponseBudget(s.memory.Answers)
+	s.cpu, s.answers = limit.NewCPULimiter(), limit.NewResponseBudget(s.memory.Answers)
 	requests := limit.NewRequestMemory(s.memory.Requests)
 	s.forwarder = s.newForwarder(peers)
 	s.services.etcd.otherwise, s.services.etcd.client = s.withoutCoordination, s.clientOfCall
 	page := s.newEtcdMetrics()
 	s.clientHTTP = web.ServeHanded(s.listener.Addr(), clientPages(s.gateway, s.Ready,
-		&etcdChecks{s}, web.Paced(s.pace, page), s.config.Logger))
-	s.rpc = rpc.NewServer(rpc.ServerConfig{TLS: tlsConfig, Peers: peers, Pace: s.pace,
+		&etcdChecks{s}, web.Limited(s.cpu, page), s.config.Logger))
+	s.rpc = rpc.NewServer(rpc.ServerConfig{TLS: tlsConfig, Peers: peers, CPU: s.cpu,
 		MaxStreams: s.config.MaxStreams, HTTP: s.clientHTTP.Take,
 		Memory: requests, MaxInbound: s.memory.Receiving, PassedOn: s.passedOnFor,
 		Registry: prom.Registry(s.config.Registry)})

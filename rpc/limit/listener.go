@@ -15,19 +15,17 @@ const (
 	// grantedConnections is how many connections a host may have whatever its share.
 	maxConnections     = 4096
 	grantedConnections = 32
-	// overdueAfter is how far a host may be ahead that is to get another connection, and
-	// overdueConnections how many it has then that gets none: more than servers have to each other.
+	// A client that has to wait for more than overdueAfter, and has overdueConnections, which is more
+	// than servers have to each other, gets no further connection.
 	overdueAfter       = time.Second
 	overdueConnections = 2 * grantedConnections
-	// dropped is for how long a connection that was refused stays open, and mostDropped how many are
-	// open at a time: its opener waits before it tries again, and others wait for nothing.
-	dropped     = 50 * time.Millisecond
-	mostDropped = 256
-	// dropsAtATime is how many are refused before the listener rests, for dropsRest: refusing as fast
-	// as a host can connect would take a processor from requests. Others' new connections wait for
-	// 12,000 of such a host's in a second.
-	dropsAtATime = 16
-	dropsRest    = time.Millisecond
+	// refusedFor is how long a connection that was refused stays open, so that its opener waits
+	// before it tries again; mostRefused is how many are open at a time, some MiB.
+	refusedFor  = 50 * time.Millisecond
+	mostRefused = 256
+	// refusalRest is how long the listener rests after each refusal beyond these: to refuse as fast
+	// as a client can connect would take half a processor from requests.
+	refusalRest = 50 * time.Microsecond
 )
 
 // PlaceSettled is how long a connection or stream is not displaced.
@@ -41,34 +39,31 @@ func ConnectionPlaces(connections int) *quota.Places {
 	return quota.NewPlaces(connections, grantedConnections, PlaceSettled)
 }
 
-// NewListener makes a listener whose connections take places, and processors' time by shares unless
-// pace is nil. lost is told of each connection for which there was no place, or is none any more,
-// paused how long a connection has to pause.
-func NewListener(l net.Listener, places *quota.Places, pace *quota.Pace, lost func(),
+// NewListener makes a listener whose connections take places, and have their clients charged for
+// processor time unless cpu is nil. lost is told of each connection for which there was no place, or
+// whose place another one took, paused of each wait.
+func NewListener(l net.Listener, places *quota.Places, cpu *quota.CPULimiter, lost func(),
 	paused func(time.Duration)) net.Listener {
-	return &sharedListener{Listener: l, places: places, pace: pace, lost: lost, paused: paused}
+	return &sharedListener{Listener: l, places: places, cpu: cpu, lost: lost, paused: paused}
 }
 
-// ShareListener makes a listener whose connections take places, so many, and processors' time by
-// shares, as those of a Server do. pace may be nil.
-func ShareListener(l net.Listener, connections int, pace *quota.Pace) net.Listener {
-	return &sharedListener{Listener: l, pace: pace, trusting: true,
+// ShareListener makes a listener as NewListener does, with places for so many connections, whose
+// connections may end without an answer.
+func ShareListener(l net.Listener, connections int, cpu *quota.CPULimiter) net.Listener {
+	return &sharedListener{Listener: l, cpu: cpu, trusting: true,
 		places: ConnectionPlaces(connections),
 		lost:   func() {}, paused: func(time.Duration) {}}
 }
 
-// sharedListener gives each connection a place among those of its host.
+// sharedListener gives each connection a place among those of its client.
 type sharedListener struct {
 	net.Listener
 	places *quota.Places
-	pace   *quota.Pace
+	cpu    *quota.CPULimiter
 	lost   func()
-	// paused is told how long a connection has to pause.
 	paused func(time.Duration)
 	// trusting: every connection is taken to be of use.
 	trusting bool
-	// drops counts the connections of overdue hosts.
-	drops atomic.Int64
 }
 
 // Accept implements net.Listener. Connections for which there is no place are closed.
@@ -85,58 +80,56 @@ func (l *sharedListener) Accept() (net.Conn, error) {
 		host := authn.PrincipalOfAddress(raw.RemoteAddr())
 		if l.overdue(host) {
 			l.lost()
-			dropLater(raw)
-			if l.drops.Add(1)%dropsAtATime == 0 {
-				time.Sleep(dropsRest)
-			}
+			refuse(raw)
 			continue
 		}
 		if place := l.places.Enter(host, lose); place != nil {
-			pace := l.pacer(host)
-			pace.open()
-			return inPlace(raw, &placed{place: place}, pace), nil
+			throttle := l.throttle(host)
+			throttle.open()
+			return inPlace(raw, &placed{place: place}, throttle), nil
 		}
 		lose()
 	}
 }
 
-// overdue says that a host gets no more connections for now: it has to wait, and has many
+// overdue says that a client gets no more connections for now: it has to wait, and has many
 // connections already, which do.
 func (l *sharedListener) overdue(host string) bool {
-	return l.pace != nil && l.pace.Ahead(host, time.Now()) > overdueAfter &&
+	return l.cpu != nil && l.cpu.Delay(host, time.Now()) > overdueAfter &&
 		l.places.HeldBy(host) >= overdueConnections
 }
 
-// dropping counts the connections that are to be closed.
-var dropping atomic.Int32
+// refusing counts the connections that are refused and not closed yet.
+var refusing atomic.Int32
 
-// dropLater closes a connection in a moment, or at once if there are many of them.
-func dropLater(raw net.Conn) {
-	if dropping.Add(1) > mostDropped {
-		dropping.Add(-1)
+// refuse closes a connection in a moment, or at once if there are many such.
+func refuse(raw net.Conn) {
+	if refusing.Add(1) > mostRefused {
+		refusing.Add(-1)
 		_ = raw.Close()
+		time.Sleep(refusalRest)
 		return
 	}
-	time.AfterFunc(dropped, func() {
-		dropping.Add(-1)
+	time.AfterFunc(refusedFor, func() {
+		refusing.Add(-1)
 		_ = raw.Close()
 	})
 }
 
-// pacer paces a host's connection; nil: it is not paced.
-func (l *sharedListener) pacer(host string) *ConnThrottle {
-	if l.pace == nil {
+// throttle makes the throttle of a client's connection; nil: it has none.
+func (l *sharedListener) throttle(host string) *ConnThrottle {
+	if l.cpu == nil {
 		return nil
 	}
-	c := &ConnThrottle{pace: l.pace, of: host, paused: l.paused, closed: make(chan struct{})}
+	c := &ConnThrottle{cpu: l.cpu, of: host, paused: l.paused, closed: make(chan struct{})}
 	c.useful.Store(l.trusting)
 	return c
 }
 
 // inPlace is a connection with its place.
-func inPlace(raw net.Conn, c *placed, pace *ConnThrottle) net.Conn {
+func inPlace(raw net.Conn, c *placed, throttle *ConnThrottle) net.Conn {
 	if tcp, ok := raw.(*net.TCPConn); ok {
-		return &placedTCP{nonblock.New(tcp), c, pace}
+		return &placedTCP{nonblock.New(tcp), c, throttle}
 	}
 	return &placedConn{raw, c}
 }
@@ -159,18 +152,18 @@ func (p *placed) exempt() { p.leave() }
 type placedTCP struct {
 	*nonblock.Conn
 	*placed
-	// pace is nil without.
-	pace *ConnThrottle
+	// throttle is nil without a limiter.
+	throttle *ConnThrottle
 }
 
 // Read implements net.Conn.
 func (c *placedTCP) Read(b []byte) (int, error) {
-	if c.pace != nil {
-		b = b[:c.pace.most(len(b))]
+	if c.throttle != nil {
+		b = b[:c.throttle.most(len(b))]
 	}
 	n, err := c.Conn.Read(b)
-	if err == nil && c.pace != nil {
-		c.pace.read(n, c.Waited())
+	if err == nil && c.throttle != nil {
+		c.throttle.read(n, c.Waited())
 	}
 	return n, err
 }
@@ -178,16 +171,16 @@ func (c *placedTCP) Read(b []byte) (int, error) {
 // exempt implements what exempt asks for.
 func (c *placedTCP) exempt() {
 	c.leave()
-	if c.pace != nil {
-		c.pace.exempt.Store(true)
+	if c.throttle != nil {
+		c.throttle.exempt.Store(true)
 	}
 }
 
 // Close implements net.Conn.
 func (c *placedTCP) Close() error {
 	c.leave()
-	if c.pace != nil {
-		c.pace.close()
+	if c.throttle != nil {
+		c.throttle.close()
 	}
 	return c.Conn.Close()
 }

@@ -58,10 +58,10 @@ type RecvConfig struct {
 	// Memory is for messages that are complete.
 	Memory *RequestMemory
 	// PassedOn says whether a server passes a call on for a client, and for which principal; nil: no
-	// call is passed on. Pace, if not nil, slows down the principals of such calls, and Paused is told
-	// of each pause.
-	PassedOn func(context.Context) (party string, ok bool)
-	Pace     *quota.Pace
+	// call is passed on. CPU, if not nil, limits the principals of such calls, and Paused is told of
+	// each wait.
+	PassedOn func(context.Context) (principal string, ok bool)
+	CPU      *quota.CPULimiter
 	Paused   func(time.Duration)
 }
 
@@ -87,9 +87,9 @@ func NewRecvBudget(c RecvConfig) *RecvBudget {
 type recvConn struct {
 	net.Conn
 	in *RecvBudget
-	// pace is nil without.
-	pace    *ConnThrottle
-	address recvAddress
+	// throttle is nil without a limiter.
+	throttle *ConnThrottle
+	address  recvAddress
 	// frames is for the one goroutine that reads.
 	frames frames
 	// counted: the connection is among in.conns. incomplete is how many bytes of incomplete messages
@@ -131,8 +131,8 @@ type recvCall struct {
 	conn *recvConn
 	// principal is charged for the call.
 	principal string
-	// pace is that of the connection, or the call's own if it is passed on; nil without.
-	pace *ConnThrottle
+	// throttle is that of the connection, or the call's own if it is passed on; nil without.
+	throttle *ConnThrottle
 	// served is closed when the call may receive. It is nil for a call that need not wait.
 	served chan struct{}
 	// receives: it is one of conn.receiving; waits: it is one of conn.waiting. in.mu guards them.
@@ -143,21 +143,21 @@ type recvCall struct {
 // for a client. nil: the call is not counted.
 func (in *RecvBudget) callOf(ctx context.Context) *recvCall {
 	if c := recvConnOf(ctx); c != nil {
-		return &recvCall{conn: c, principal: authn.PrincipalOfCall(ctx), pace: c.pace}
+		return &recvCall{conn: c, principal: authn.PrincipalOfCall(ctx), throttle: c.throttle}
 	}
 	if in.PassedOn == nil {
 		return nil
 	}
-	party, ok := in.PassedOn(ctx)
+	principal, ok := in.PassedOn(ctx)
 	if !ok {
 		return nil
 	}
-	if party == "" {
-		party = authn.PrincipalOfCall(ctx)
+	if principal == "" {
+		principal = authn.PrincipalOfCall(ctx)
 	}
-	call := &recvCall{principal: party}
-	if in.Pace != nil {
-		call.pace = &ConnThrottle{pace: in.Pace, of: party}
+	call := &recvCall{principal: principal}
+	if in.CPU != nil {
+		call.throttle = &ConnThrottle{cpu: in.CPU, of: principal}
 	}
 	return call
 }
@@ -165,15 +165,15 @@ func (in *RecvBudget) callOf(ctx context.Context) *recvCall {
 // charge charges the principal of a call that is passed on for a message, and waits if the
 // principal has to pause. Of other calls the connection pays and waits, when it is read.
 func (in *RecvBudget) charge(ctx context.Context, call *recvCall, bytes int64) {
-	if call.pace == nil {
+	if call.throttle == nil {
 		return
 	}
-	call.pace.charge(costOfMessage + time.Duration(bytes)*costOfCallByte)
-	if call.pace.stranger.Load() { // not to the server that passes the call on
-		call.pace.Use()
+	call.throttle.charge(costOfMessage + time.Duration(bytes)*costOfCallByte)
+	if call.throttle.unverified.Load() { // not to the server that passes the call on
+		call.throttle.Use()
 		return
 	}
-	wait := time.Duration(call.pace.penalty.Swap(0))
+	wait := time.Duration(call.throttle.delay.Swap(0))
 	if wait <= 0 {
 		return
 	}
@@ -205,7 +205,7 @@ func (in *RecvBudget) begin(
 	if *calls++; *calls > FreeCalls {
 		in.mu.Unlock()
 		if !memory.takeCall() {
-			call.pace.penalize(penaltyOfCall)
+			call.throttle.penalize(penaltyOfCall)
 			return errNoMoreCalls
 		}
 		in.mu.Lock()
@@ -287,12 +287,12 @@ func (in *RecvBudget) receivedLocked(call *recvCall) {
 
 // Watch counts a connection of gRPC from now on, which has been made of raw.
 func (in *RecvBudget) Watch(conn, raw net.Conn) net.Conn {
-	pace := ThrottleOf(raw)
-	if pace != nil {
-		pace.calls.Store(true)
+	throttle := ThrottleOf(raw)
+	if throttle != nil {
+		throttle.calls.Store(true)
 	}
-	c := &recvConn{Conn: conn, in: in, pace: pace, frames: frames{skip: len(http2.ClientPreface)},
-		counted: true}
+	c := &recvConn{Conn: conn, in: in, throttle: throttle, counted: true,
+		frames: frames{skip: len(http2.ClientPreface)}}
 	c.address = recvAddress{conn.RemoteAddr(), c, conn.RemoteAddr().String()}
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -336,8 +336,8 @@ func (c *recvConn) Read(b []byte) (int, error) {
 		_ = largest.Conn.Close()
 	}
 	if large {
-		c.pace.penalize(time.Duration(content) * penaltyOfByte)
-		c.pace.Rest()
+		c.throttle.penalize(time.Duration(content) * penaltyOfByte)
+		c.throttle.Rest()
 	}
 	return n, err
 }

@@ -66,11 +66,11 @@ func (in *RecvBudget) countedMethod(handle grpc.MethodHandler) grpc.MethodHandle
 				in.received(ctx, call, one.bytes)
 			}
 			if err != nil {
-				call.pace.penalize(penaltyOfCall)
+				call.throttle.penalize(penaltyOfCall)
 			}
 			return err
 		}, interceptor)
-		call.pace.ended(err)
+		call.throttle.ended(err)
 		return answer, err
 	}
 }
@@ -91,7 +91,7 @@ func (in *RecvBudget) CountStream(service any, stream grpc.ServerStream,
 		return err
 	}
 	err := handle(service, s)
-	call.pace.ended(err)
+	call.throttle.ended(err)
 	return err
 }
 
@@ -124,7 +124,7 @@ func (s *recvStream) RecvMsg(message any) error {
 func (s *recvStream) SendMsg(message any) error {
 	err := s.ServerStream.SendMsg(message)
 	if err == nil {
-		s.call.pace.Use()
+		s.call.throttle.Use()
 	}
 	return err
 }

@@ -11,80 +11,84 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// Hosts pay for what they have a server do by about how much processor time it takes: not by what
-// was measured, which is longer when processors are short, and so would slow down all hosts. A host
-// that has to pause gets later what was read, and the kernel makes it wait in its turn.
+// A client is charged for what it has a server do by about how much processor time that takes: not
+// by what was measured, which is longer when processors are short, and so would slow down all
+// clients. What a client that has to wait sends is read later, and the kernel makes the client wait
+// in its turn.
 //
-// Nor does a connection have its reader go on for long, then, while there is something to read,
-// before others that can run: Go by itself takes 10 ms for a turn, and requests of other
-// connections would wait so long for each of those.
+// Nor does a connection's reader go on for long while there is something to read, before others that
+// can run: Go by itself takes 10 ms for a turn, and requests of other connections would wait so
+// long for each of those.
+//
+// The costs are processor time on a machine of 2026, measured once and rounded. They need not be
+// right, as all clients are charged by the same ones.
 const (
-	// costOfConnection is what it takes to begin one, with TLS; costOfByte to receive and decode one,
-	// costOfCallByte one of a connection of gRPC, where a call may have a hundred; costOfMessage to
-	// take a message of requests and answer it, costOfRequest and costOfPart to decode and evaluate a
-	// request and each of its parts.
+	// costOfConnection is to begin a connection, with TLS.
 	costOfConnection = 300 * time.Microsecond
-	costOfByte       = 5 * time.Nanosecond
-	costOfCallByte   = 50 * time.Nanosecond
-	costOfMessage    = 10 * time.Microsecond
-	costOfRequest    = 5 * time.Microsecond
-	costOfPart       = 150 * time.Nanosecond
-	// turn is for how long the reader of a connection goes on before others go first, while processors
-	// are short, and longTurn otherwise.
-	turn     = 100 * time.Microsecond
-	longTurn = time.Millisecond
-	// largeTurn is for how long something large is gone on with, and largeRest for how long it rests
-	// then if others have waited for longer than othersWait.
-	largeTurn  = 250 * time.Microsecond
-	largeRest  = time.Millisecond
-	othersWait = 50 * time.Microsecond
-	// penaltyOfOpening is what a host owes for each connection, penaltyOfConnection for one that ends
-	// without having been of use, and penaltyOfCall for a call of gRPC that ends before its message
-	// has come: more than these take, so that a host cannot make many of them. penaltyOfLarge is how
-	// many times its cost a host owes for a message of many parts: of what a host that writes much
-	// makes a server do, decoding is no more than a hundredth.
-	penaltyOfOpening    = 500 * time.Microsecond
+	// costOfByte is to receive and decode a byte, and costOfCallByte a byte on a connection of gRPC,
+	// where a call of a hundred bytes takes 5 us.
+	costOfByte     = 5 * time.Nanosecond
+	costOfCallByte = 50 * time.Nanosecond
+	// costOfMessage is to take a message of requests and send its answer, costOfRequest to decode and
+	// evaluate one of its requests, costOfPart to do so with one part of a request.
+	costOfMessage = 10 * time.Microsecond
+	costOfRequest = 5 * time.Microsecond
+	costOfPart    = 150 * time.Nanosecond
+
+	// penaltyOfConnection is for a connection that ends without having had an answer, penaltyOfCall
+	// for a call of gRPC that ends before its message has come, or is refused to its user: 30 and 40
+	// times what these take, so that no client makes many of them.
 	penaltyOfConnection = 10 * time.Millisecond
 	penaltyOfCall       = 2 * time.Millisecond
-	penaltyOfLarge      = 16
-	// penaltyOfByte is for bytes of calls of gRPC that are incomplete, from largeIncomplete on.
+	// penaltyOfByte is for each byte of calls of gRPC that are incomplete, of a connection that has
+	// more than largeIncomplete bytes of them. It stands for putting the message together, which
+	// nothing can interrupt.
 	penaltyOfByte   = 20 * time.Nanosecond
 	largeIncomplete = 256 << 10
+	// penaltyOfLarge is how many times its cost a message of many parts has as a penalty: of what a
+	// client that writes much has a server do, decoding is no more than a hundredth.
+	penaltyOfLarge = 16
+
+	// turn is for how long a reader goes on before others go first: some 20 messages.
+	turn = 250 * time.Microsecond
+	// othersWait is for how long others have to have waited, when they went first, to have a reader
+	// of something large rest: longer than it takes to find out that nobody waits.
+	othersWait = 50 * time.Microsecond
+	// largeRest is the rest, the shortest for which a timer can be relied on.
+	largeRest = time.Millisecond
 )
 
-// NewCPULimiter makes the Pace that all doors of a process share.
-func NewCPULimiter() *quota.Pace {
-	return quota.NewPace(runtime.GOMAXPROCS(0),
-		newScheduling().strain)
+// NewCPULimiter makes the limiter that all ports of a process share.
+func NewCPULimiter() *quota.CPULimiter {
+	return quota.NewCPULimiter(runtime.GOMAXPROCS(0), new(scheduling).short)
 }
 
-// ConnThrottle paces one connection.
+// ConnThrottle charges a client for what comes on one of its connections, and has the connection
+// wait.
 type ConnThrottle struct {
-	pace   *quota.Pace
+	cpu *quota.CPULimiter
+	// of is the client.
 	of     string
 	paused func(time.Duration)
-	// exempt: it is a server's. calls: it is one of gRPC. useful: it was not for nothing. stranger:
-	// the host was a stranger when it was charged last.
-	exempt, calls, useful, stranger atomic.Bool
+	// exempt: it is a server's. calls: it is one of gRPC. useful: an answer was sent on it.
+	// unverified: the client was so when it was charged last.
+	exempt, calls, useful, unverified atomic.Bool
 	// peer: it carries messages of peers, which wait for no turn.
 	peer atomic.Bool
 	// since is when the goroutine that reads began its turn, after turnsFrom.
 	since atomic.Int64
-	// penalty is for how long the host has to pause, for what was charged since the last read.
-	penalty atomic.Int64
-	closed  chan struct{}
-	once    sync.Once
+	// delay is for how long the next read waits, for what was charged since the last one.
+	delay  atomic.Int64
+	closed chan struct{}
+	once   sync.Once
 }
 
 // turnsFrom is when times of turns begin.
 var turnsFrom = time.Now()
 
-// open is called once, before the connection is used. One on which nothing comes costs as much:
-// what takes processor time is to accept it, to give it a goroutine and buffers, and to close it.
-func (c *ConnThrottle) open() {
-	c.penalize(penaltyOfOpening)
-	c.charge(costOfConnection)
-}
+// open is called once, before the connection is used. A connection on which nothing comes costs as
+// much: processor time is taken by accepting it, by its goroutine and buffers, and by closing it.
+func (c *ConnThrottle) open() { c.charge(costOfConnection) }
 
 // read is called with how many bytes were read, by the goroutine that reads, and whether it had to
 // wait for them.
@@ -113,55 +117,45 @@ func (c *ConnThrottle) charge(costs time.Duration) {
 }
 
 func (c *ConnThrottle) chargeAt(costs time.Duration, now time.Time) {
-	wait, stranger := c.pace.Charge(c.of, costs, now)
-	c.penalty.Store(int64(wait))
-	if stranger != c.stranger.Load() {
-		c.stranger.Store(stranger)
+	wait, verified := c.cpu.Charge(c.of, costs, now)
+	c.delay.Store(int64(wait))
+	if verified == c.unverified.Load() {
+		c.unverified.Store(!verified)
 	}
 }
 
 // between is called by the goroutine that reads, between two things that it does for the
-// connection: it waits if the host has to pause, and lets others go first whose turn it is.
+// connection: it waits if the client has to, and otherwise lets others go first if its turn is over.
 func (c *ConnThrottle) between() {
 	if c == nil || c.exempt.Load() {
 		return
 	}
-	if owed := c.penalty.Swap(0); owed > 0 {
-		c.pause(time.Duration(owed))
-		return
-	}
-	c.yield()
-}
-
-// yield lets others go first whose turn it is.
-func (c *ConnThrottle) yield() {
-	if c == nil || c.exempt.Load() || c.peer.Load() {
-		return
-	}
-	long := longTurn
-	if c.pace.Short() {
-		long = turn
-	}
-	if now := time.Now(); now.Sub(turnsFrom)-time.Duration(c.since.Load()) > long {
-		runtime.Gosched()
+	if wait := time.Duration(c.delay.Swap(0)); wait > 0 {
+		c.paused(wait)
+		c.wait(wait)
 		c.begin(time.Now())
+		return
+	}
+	c.yield(false)
+}
+
+// Rest is called between two parts of something large, by the goroutine that reads: others go first
+// if its turn is over, and if others have waited meanwhile, it goes on only after a rest.
+func (c *ConnThrottle) Rest() {
+	if c != nil && !c.exempt.Load() {
+		c.yield(true)
 	}
 }
 
-// Rest is yield between two parts of something large: if others wait meanwhile, it is gone on with
-// only after a rest.
-func (c *ConnThrottle) Rest() {
-	if c == nil || c.exempt.Load() || c.peer.Load() {
-		return
-	}
+func (c *ConnThrottle) yield(rests bool) {
 	now := time.Now()
 	took := now.Sub(turnsFrom) - time.Duration(c.since.Load())
-	if took <= largeTurn {
+	if c.peer.Load() || took <= turn {
 		return
 	}
 	runtime.Gosched()
 	// A turn that took long was interrupted by other processes, or by the collector of garbage.
-	if others := time.Since(now); others > othersWait || took > longTurn {
+	if rests && (time.Since(now) > othersWait || took > 4*turn) {
 		c.wait(largeRest)
 	}
 	c.begin(time.Now())
@@ -169,16 +163,6 @@ func (c *ConnThrottle) Rest() {
 
 // begin begins the turn of the goroutine that reads.
 func (c *ConnThrottle) begin(now time.Time) { c.since.Store(int64(now.Sub(turnsFrom))) }
-
-// pause waits.
-func (c *ConnThrottle) pause(wait time.Duration) {
-	if wait <= 0 {
-		return
-	}
-	c.paused(wait)
-	c.wait(wait)
-	c.begin(time.Now())
-}
 
 // wait waits, at most until the connection is closed.
 func (c *ConnThrottle) wait(d time.Duration) {
@@ -190,14 +174,14 @@ func (c *ConnThrottle) wait(d time.Duration) {
 	}
 }
 
-// penalize has the host pay for what is large, or of no use.
-func (c *ConnThrottle) penalize(debt time.Duration) {
+// penalize has the client wait for what is useless or harmful.
+func (c *ConnThrottle) penalize(d time.Duration) {
 	if c != nil && !c.exempt.Load() {
-		c.pace.Owe(c.of, debt, time.Now())
+		c.cpu.Penalize(c.of, d, time.Now())
 	}
 }
 
-// PenalizeUseless has the host pay for a connection on which nothing of use came.
+// PenalizeUseless has the client wait for a connection that ends without use.
 func (c *ConnThrottle) PenalizeUseless() { c.penalize(penaltyOfConnection) }
 
 // ChargeMessage charges for a message of requests, which takes so many bytes when it is decoded,
@@ -216,7 +200,7 @@ func (c *ConnThrottle) ChargeRequests(requests, parts int) {
 	c.charge(time.Duration(requests)*costOfRequest + time.Duration(parts)*costOfPart)
 }
 
-// Use says that the connection is of use. It is called for each answer.
+// Use notes an answer on the connection: it is of use, and its client is verified.
 func (c *ConnThrottle) Use() {
 	if c == nil {
 		return
@@ -224,15 +208,15 @@ func (c *ConnThrottle) Use() {
 	if !c.useful.Load() {
 		c.useful.Store(true)
 	}
-	if c.stranger.Load() && c.stranger.CompareAndSwap(true, false) {
-		c.pace.Useful(c.of, time.Now())
+	if c.unverified.Load() && c.unverified.CompareAndSwap(true, false) {
+		c.cpu.Verify(c.of, time.Now())
 	}
 }
 
-// most is how many bytes one read of a connection gives at most. While processors are short, a
-// reader that does not come between what it has read has no more of it at a time than for a turn.
+// most is how many bytes one read of a connection gives at most. While processors are short, gRPC's
+// reader, which does not call between, gets no more at a time than it takes a turn to decode.
 func (c *ConnThrottle) most(n int) int {
-	if c.calls.Load() && c.pace.Short() && !c.exempt.Load() {
+	if c.calls.Load() && c.cpu.Short() && !c.exempt.Load() {
 		return min(n, int(turn/costOfCallByte))
 	}
 	return n
@@ -264,7 +248,7 @@ func (c *ConnThrottle) close() {
 // ThrottleOf is the throttle of a connection; nil: it has none.
 func ThrottleOf(raw net.Conn) *ConnThrottle {
 	if c, ok := raw.(*placedTCP); ok {
-		return c.pace
+		return c.throttle
 	}
 	return nil
 }

@@ -3,22 +3,26 @@ package limit
 import (
 	"net"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 )
 
-// strained is a pace in which processors are short, and host is ahead by much.
-func strained(host string) *quota.Pace {
-	p := quota.NewPace(1, func(time.Time) quota.Strain { return quota.Short })
+// limiter is a limiter for one processor, which is short or not.
+func limiter(short bool) *quota.CPULimiter {
+	return quota.NewCPULimiter(1, func() bool { return short })
+}
+
+// strained is a limiter in which processors are short, and host has to wait for long.
+func strained(host string) *quota.CPULimiter {
+	l := limiter(true)
 	now := time.Now()
 	for range 100 {
-		p.Charge("other", 0, now)
-		p.Charge(host, time.Second, now)
+		l.Charge("other", 0, now)
+		l.Charge(host, time.Second, now)
 		now = now.Add(50 * time.Millisecond)
 	}
-	return p
+	return l
 }
 
 // A connection pauses for what was charged since its last read, also if there is more to do that
@@ -26,7 +30,7 @@ func strained(host string) *quota.Pace {
 func TestPauseBetweenMessages(t *testing.T) {
 	for _, exempt := range []bool{false, true} {
 		paused := time.Duration(0)
-		c := &ConnThrottle{pace: strained("host"), of: "host", closed: make(chan struct{}),
+		c := &ConnThrottle{cpu: strained("host"), of: "host", closed: make(chan struct{}),
 			paused: func(d time.Duration) { paused += d }}
 		c.exempt.Store(exempt)
 		c.close() // so that pauses end at once
@@ -46,7 +50,7 @@ func TestPauseBetweenMessages(t *testing.T) {
 func TestLittleAtATime(t *testing.T) {
 	const much = 64 << 10
 	for _, x := range []struct {
-		pace   *quota.Pace
+		cpu    *quota.CPULimiter
 		calls  bool
 		exempt bool
 		want   int
@@ -54,9 +58,9 @@ func TestLittleAtATime(t *testing.T) {
 		{strained("host"), true, false, int(turn / costOfCallByte)},
 		{strained("host"), true, true, much},
 		{strained("host"), false, false, much},
-		{quota.NewPace(1, func(time.Time) quota.Strain { return quota.Relaxed }), true, false, much},
+		{limiter(false), true, false, much},
 	} {
-		c := &ConnThrottle{pace: x.pace, of: "host"}
+		c := &ConnThrottle{cpu: x.cpu, of: "host"}
 		c.calls.Store(x.calls)
 		c.exempt.Store(x.exempt)
 		if got := c.most(much); got != x.want {
@@ -68,7 +72,7 @@ func TestLittleAtATime(t *testing.T) {
 // A host that is far ahead gets no more connections than it is granted; others get theirs.
 func TestOverdueHost(t *testing.T) {
 	places := quota.NewPlaces(1000, grantedConnections, PlaceSettled)
-	l := &sharedListener{places: places, pace: strained("127.0.0.1")}
+	l := &sharedListener{places: places, cpu: strained("127.0.0.1")}
 	enter := func(host string) {
 		if places.Enter(host, func() {}) == nil {
 			t.Fatalf("no place for %s", host)
@@ -87,9 +91,9 @@ func TestOverdueHost(t *testing.T) {
 	if l.overdue("127.0.0.2") {
 		t.Error("a host that does little gets no connection")
 	}
-	l.pace = nil
+	l.cpu = nil
 	if l.overdue("127.0.0.1") {
-		t.Error("without a pace a host gets no connection")
+		t.Error("without a limiter a host gets no connection")
 	}
 }
 
@@ -105,7 +109,7 @@ func TestOverdueConnectionIsClosed(t *testing.T) {
 		places.Enter("127.0.0.1", func() {})
 	}
 	lost := make(chan struct{}, 1)
-	l := &sharedListener{Listener: raw, places: places, pace: strained("127.0.0.1"),
+	l := &sharedListener{Listener: raw, places: places, cpu: strained("127.0.0.1"),
 		lost: func() { lost <- struct{}{} }, paused: func(time.Duration) {}}
 	accepted := make(chan error, 1)
 	go func() {
@@ -131,7 +135,7 @@ func TestOverdueConnectionIsClosed(t *testing.T) {
 }
 
 // ownedBy is for how long a host has to wait for its debts.
-func ownedBy(p *quota.Pace, host string) time.Duration { return p.Ahead(host, time.Now()) }
+func ownedBy(p *quota.CPULimiter, host string) time.Duration { return p.Delay(host, time.Now()) }
 
 // A host owes for connections that end without having been of use, whether or not anything has come
 // on them; not for others, nor for a server's.
@@ -144,9 +148,9 @@ func TestUselessConnections(t *testing.T) {
 		"something of use": {func(c *ConnThrottle) { c.Use() }, false},
 		"a server":         {func(c *ConnThrottle) { c.exempt.Store(true) }, false},
 	} {
-		p := quota.NewPace(1, func(time.Time) quota.Strain { return quota.Relaxed })
+		p := limiter(false)
 		for range 20 {
-			c := &ConnThrottle{pace: p, of: "host", closed: make(chan struct{})}
+			c := &ConnThrottle{cpu: p, of: "host", closed: make(chan struct{})}
 			x.does(c)
 			c.close()
 			c.close() // nothing more
@@ -163,7 +167,7 @@ func TestSilentConnectionsCost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := quota.NewPace(1, func(time.Time) quota.Strain { return quota.Relaxed })
+	p := limiter(false)
 	l := ShareListener(raw, 1000, p).(*sharedListener)
 	const opened = 300
 	given := make(chan bool, opened)
@@ -202,8 +206,8 @@ func TestSilentConnectionsCost(t *testing.T) {
 
 // What is large lets others go first, and rests only if others have waited.
 func TestRest(t *testing.T) {
-	p := quota.NewPace(1, func(time.Time) quota.Strain { return quota.Relaxed })
-	c := &ConnThrottle{pace: p, of: "host", closed: make(chan struct{})}
+	p := limiter(false)
+	c := &ConnThrottle{cpu: p, of: "host", closed: make(chan struct{})}
 	c.begin(time.Now())
 	c.Rest() // within its turn: nothing
 	c.begin(time.Now().Add(-time.Hour))
@@ -220,49 +224,33 @@ func TestRest(t *testing.T) {
 	c.Rest() // ends at once
 }
 
-// Connections of a listener with a Pace alone are all of use: what is served there has no greeting.
+// Connections of a listener of ShareListener are all of use: what is served there has no greeting.
 func TestSharedListenerTrusts(t *testing.T) {
 	raw, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := quota.NewPace(1, func(time.Time) quota.Strain { return quota.Relaxed })
+	p := limiter(false)
 	l := ShareListener(raw, 10, p).(*sharedListener)
 	defer l.Close()
-	if c := l.pacer("host"); !c.useful.Load() {
+	if c := l.throttle("host"); !c.useful.Load() {
 		t.Error("a connection is not of use")
 	}
 }
 
-// A host that has lost its standing by what it owed gains it again on connections that stand.
-func TestStandingComesBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := quota.NewPace(1, func(time.Time) quota.Strain { return quota.Relaxed })
-		c := &ConnThrottle{pace: p, of: "host", paused: func(time.Duration) {},
-			closed: make(chan struct{})}
-		stranger := func() bool {
-			_, is := p.Charge("host", 0, time.Now())
-			return is
-		}
-		c.charge(0)
-		c.Use()
-		if stranger() {
-			t.Fatal("a host that was of use is a stranger")
-		}
-		c.penalize(3 * time.Second)
-		if !stranger() {
-			t.Fatal("a host that owes much is none")
-		}
-		c.charge(0)
-		c.Use() // it has not paid yet
-		if !stranger() {
-			t.Error("it is none before it has paid")
-		}
-		time.Sleep(2 * time.Second)
-		c.charge(0)
-		c.Use()
-		if stranger() {
-			t.Error("it stays a stranger")
-		}
-	})
+// A host is verified by the first answer on a connection, and has no more to wait then.
+func TestVerifiedByAnAnswer(t *testing.T) {
+	l := limiter(false)
+	c := &ConnThrottle{cpu: l, of: "host", closed: make(chan struct{})}
+	c.charge(time.Second)
+	if _, verified := l.Charge("host", 0, time.Now()); verified || l.Delay("host", time.Now()) == 0 {
+		t.Fatal("a host without an answer is verified, or need not wait")
+	}
+	c.Use()
+	if _, verified := l.Charge("host", 0, time.Now()); !verified {
+		t.Error("a host with an answer is not verified")
+	}
+	if wait := l.Delay("host", time.Now()); wait > 0 {
+		t.Errorf("it has to wait for %s", wait)
+	}
 }

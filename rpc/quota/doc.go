@@ -1,17 +1,17 @@
-// Package quota shares what a server has, places, bytes and processor time, among the parties that
-// want it: hosts, or the holders of certificates. No party can take so much that another one gets
-// nothing.
+// Package quota shares what a server has, places, bytes and processor time, among the principals
+// that want it: hosts, or the holders of certificates. No principal can take so much that another
+// one gets nothing.
 //
 // # Shares
 //
-// A party may hold as much as is left for others: one party alone gets half of all, of two that
-// want everything each gets a third, of n each gets 1/(n+1) (dynamic thresholds with factor 1:
+// A principal may hold as much as is left for others: one alone gets half of all, of two that want
+// everything each gets a third, of n each gets 1/(n+1) (dynamic thresholds with factor 1:
 // Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998).
-// A party that comes later finds room at once. A few are granted to each.
+// A principal that comes later finds room at once. A few are granted to each.
 //
 // # Places
 //
-// A connection or a stream is a place. A party that wants more than its share gets it, and loses
+// A connection or a stream is a place. A principal that wants more than its share gets it, and loses
 // another one of its own, drawn by chance. So a program that opens thousands of connections takes
 // them from itself, and not from others on the same host: of a host's connections, nearly all that
 // are drawn are those of the program that has nearly all.
@@ -26,8 +26,7 @@
 //
 // # Processor time
 //
-// See [Pace]. A party that does what a server is there for is slowed down by others alone: not if
-// there is none, nor while there are processors enough for all.
+// See [CPULimiter].
 //
-// The package imports nothing of Tidemark but range/invariants.
+// The package imports nothing of Tidemark but range/invariants, and golang.org/x/time/rate.
 package quota

@@ -24,15 +24,15 @@ import (
 // costOfPage is about how much processor time it takes to answer with metrics.
 const costOfPage = 5 * time.Millisecond
 
-// Paced is a page that costs something: a host that uses much of the processors while others wait
+// Limited is a page that costs something: a host that uses much of the processors while others wait
 // for one has to wait for it.
-func Paced(pace *quota.Pace, page http.Handler) http.Handler {
-	if pace == nil {
+func Limited(cpu *quota.CPULimiter, page http.Handler) http.Handler {
+	if cpu == nil {
 		return page
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, _ := net.SplitHostPort(r.RemoteAddr)
-		wait, _ := pace.Charge(host, costOfPage, time.Now())
+		wait, _ := cpu.Charge(host, costOfPage, time.Now())
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {

@@ -1,5 +1,0 @@
-//go:build !unix
-
-package limit
-
-func involuntarySwitches() int64 { return 0 }
