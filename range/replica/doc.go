@@ -60,7 +60,7 @@
 //     on, until apply.go has applied the entry (eval.Evaluator.Answer).
 //   - Where is a lock released? A resolve marks it (resolution.transaction in eval/resolve.go), a
 //     one-phase commit does (readAndReleaseLocked in eval/one_phase.go), as does an UNLOCK
-//     (eval/acquire.go). It goes when that entry is applied (concurrency.Manager.Apply). A volatile
+//     (eval/acquire.go). It goes when that entry is applied (concurrency.Table.Apply). A volatile
 //     lock goes when the request is evaluated (releaseLocked in eval/unreplicated_lock.go), or with
 //     the epoch.
 //   - What happens to waiting writes when leadership is lost? Replica.LeadershipChanged gives all

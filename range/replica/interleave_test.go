@@ -167,7 +167,7 @@ func TestRetryWhileFirstAttemptIsReleased(t *testing.T) {
 		if len(got) != 1 || string(got[0].GetGet().GetValue()) != "free" {
 			t.Fatalf("epoch ends %t: afterwards %v", epochEnds, got)
 		}
-		if n := i.leader.replica.m.Mu.Locks.Attempts(); n != 0 {
+		if n := i.leader.replica.m.Mu.Locks.Writes.Attempts.Len(); n != 0 {
 			t.Fatalf("%d attempts are still known", n)
 		}
 	}
@@ -373,7 +373,7 @@ func TestRetryConflictsWhileFirstAttemptIsReleased(t *testing.T) {
 	if len(got) != 1 || string(got[0].GetGet().GetValue()) != "before" {
 		t.Fatalf("afterwards %v", got)
 	}
-	if n := i.leader.replica.m.Mu.Locks.Attempts(); n != 0 {
+	if n := i.leader.replica.m.Mu.Locks.Writes.Attempts.Len(); n != 0 {
 		t.Fatalf("%d attempts are still known", n)
 	}
 }

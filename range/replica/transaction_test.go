@@ -264,12 +264,12 @@ func (s *scenario) runTransactional(d *datadriven.TestData, out *strings.Builder
 			fmt.Fprintln(out)
 			return true
 		})
-		r.m.Mu.Locks.EachSpan("", "", func(l *concurrency.Lock) bool {
+		r.m.Mu.Locks.EachSpanIn("", "", func(l *concurrency.Lock) bool {
 			fmt.Fprintf(out, "[%q, %q) held by %s\n", l.Key, l.End, shortID(l.Transaction.ID.Bytes()))
 			return true
 		})
 		fmt.Fprintf(out, "%d wait to write, %d to read, %d records in flight\n", r.m.Mu.Locks.Waiters(),
-			r.m.Mu.Locks.WaitingReads(), r.eval.RecordsLocked())
+			r.m.Mu.Locks.Reads.Len(), r.eval.RecordsLocked())
 		r.m.Mu.Unlock()
 	default:
 		return false

@@ -409,7 +409,7 @@ func (w *waitingWorld) overdue() map[waitingPair]string {
 	defer r.m.Mu.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r.m.Mu.Locks.EachWaiter(func(x *concurrency.Transaction, key string, p *concurrency.Waiter) {
+	r.m.Mu.Locks.Writes.Each(func(x *concurrency.Transaction, key string, p *concurrency.Waiter) {
 		record := w.records[x.ID]
 		heard := x.Acquired
 		if record != nil {
@@ -432,7 +432,7 @@ func (w *waitingWorld) overdue() map[waitingPair]string {
 		found[waitingPair{q, x.ID}] = fmt.Sprintf("%s of %s waits for %s, which %s has: %s; known %+v",
 			q.Command, p.Transaction, key, x.ID, why, x.Known)
 	})
-	r.m.Mu.Locks.EachWaitingRead(func(l *concurrency.Read) {
+	r.m.Mu.Locks.Reads.Each(func(l *concurrency.Read) {
 		q := l.Element.(machine.Waiter).Asked()
 		found[waitingPair{request: q}] = fmt.Sprintf("%s waits", q.Command)
 	})

@@ -55,10 +55,10 @@ func endTransaction(e *Evaluation, q *kvpb.Request) error {
 		pushed && q.GetEndTransaction().GetHoldTimestamp(); aborted || hold {
 		e.Coordination.Locks(func(locks *concurrency.Manager, _ bool) {
 			if aborted {
-				locks.RememberAborted(of)
+				locks.Coordinated.RememberAborted(of)
 			}
 			if hold {
-				locks.HoldTimestamp(of.ID, e.Coordination.Now())
+				locks.Coordinated.HoldTimestamp(of.ID, e.Coordination.Now())
 			}
 		})
 	}

@@ -46,7 +46,7 @@ func heartbeat(e *Evaluation, q *kvpb.Request) error {
 	}
 	wanted := false
 	e.Coordination.Locks(func(locks *concurrency.Manager, _ bool) {
-		wanted = locks.Wanted(of.ID)
+		wanted = locks.Coordinated.Wanted(of.ID)
 	})
 	d := txn.DecideHeartbeat(record, e.Transaction.Heartbeat, e.Coordination.Present())
 	e.Decide(q, record, sequence, d, func(s *kvpb.TransactionStatus) *kvpb.Response {

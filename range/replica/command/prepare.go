@@ -255,7 +255,7 @@ func (p *preparation) response(at hlc.Timestamp, values []*kvpb.GetResponse) *kv
 func (p *preparation) wanted() (wanted bool) {
 	p.e.Coordination.Locks(func(locks *concurrency.Manager, _ bool) {
 		x := locks.Transaction(&p.of)
-		wanted = x != nil && locks.Hurried(x)
+		wanted = x != nil && locks.Pushes.Hurried(x)
 	})
 	return wanted
 }

@@ -47,9 +47,9 @@ func push(e *Evaluation, q *kvpb.Request) error {
 	present := e.Coordination.Present()
 	e.Coordination.Locks(func(locks *concurrency.Manager, _ bool) {
 		if c.GetAwaited() && !record.Decided() {
-			locks.Want(of.ID)
+			locks.Coordinated.Want(of.ID)
 		}
-		present.Held = locks.TimestampHeld(of.ID, e.Coordination.Now())
+		present.Held = locks.Coordinated.TimestampHeld(of.ID, e.Coordination.Now())
 	})
 	present.Limits = present.Limits.Stricter(e.Coordination.Limits(push.Locked))
 	d := txn.DecidePush(record, push, present)

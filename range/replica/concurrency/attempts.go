@@ -18,40 +18,44 @@ import "github.com/tidemarkdb/tidemark/range/mvcc"
 // transaction that is over commit nothing.
 //
 // INVARIANT: of the attempts of a request that have waited and are not finished, be they waiting or
-// in the queue, at most one has no later attempt, and it is the one in Manager.writes.attempts. A
-// leadership epoch may end in between: what is in the queue stays there.
+// in the queue, at most one has no later attempt: the Attempts name that one. A leadership epoch may end in
+// between: what is in the queue stays there.
 
-// attemptWaits notes that a write waits, and ends an earlier attempt.
-func (m *Manager) attemptWaits(w *Waiter) {
+// Attempts are the writes that have waited and are not finished, by request. The zero Attempts are
+// none.
+type Attempts struct{ unfinished map[mvcc.RequestID]*History }
+
+// waits notes that a write waits, and ends an earlier attempt.
+func (a *Attempts) waits(w *Waiter) {
 	if !w.MayDoNothing {
 		return
 	}
-	m.EndEarlierAttempt(w.Request)
-	if m.writes.attempts == nil {
-		m.writes.attempts = make(map[mvcc.RequestID]*History)
+	a.EndEarlier(w.Request)
+	if a.unfinished == nil {
+		a.unfinished = make(map[mvcc.RequestID]*History)
 	}
-	m.writes.attempts[w.Request] = w.History
+	a.unfinished[w.Request] = w.History
 }
 
-// EndAttempt notes that a write that has waited waits no longer, and is not in the queue. A write
+// End notes that a write that has waited waits no longer, and is not in the queue. A write
 // that has not waited may be named too.
-func (m *Manager) EndAttempt(id mvcc.RequestID, h *History) {
-	if m.writes.attempts[id] == h && h != nil {
-		delete(m.writes.attempts, id)
+func (a *Attempts) End(id mvcc.RequestID, h *History) {
+	if a.unfinished[id] == h && h != nil {
+		delete(a.unfinished, id)
 	}
 }
 
-// EndEarlierAttempt ends the attempt of a request that waits, or is in the queue after that, if
+// EndEarlier ends the attempt of a request that waits, or is in the queue after that, if
 // there is one. It is answered when its turn comes.
-func (m *Manager) EndEarlierAttempt(id mvcc.RequestID) {
-	if len(m.writes.attempts) == 0 {
+func (a *Attempts) EndEarlier(id mvcc.RequestID) {
+	if len(a.unfinished) == 0 {
 		return
 	}
-	if earlier := m.writes.attempts[id]; earlier != nil {
+	if earlier := a.unfinished[id]; earlier != nil {
 		earlier.Retried = true
-		delete(m.writes.attempts, id)
+		delete(a.unfinished, id)
 	}
 }
 
-// Attempts is how many requests have an attempt that has waited and is not finished.
-func (m *Manager) Attempts() int { return len(m.writes.attempts) }
+// Len is how many requests have an attempt that has waited and is not finished.
+func (a *Attempts) Len() int { return len(a.unfinished) }

@@ -12,27 +12,27 @@ import "github.com/tidemarkdb/tidemark/txn"
 // A commit in one phase waits in the partition of its coordinator, and is told by the record.
 
 // Cancel takes out what waits to acquire locks for transactions that are over, as over says of each
-// that waits so. The owner answers it. Reevaluate is to follow.
-func (m *Manager) Cancel(over func(*Waiter) bool) (cancelled []*Waiter) {
-	if m.table.Waiters() == 0 {
+// that waits so. The owner answers it. Manager.Reevaluate is to follow.
+func (ws *Writes) Cancel(over func(*Waiter) bool) (cancelled []*Waiter) {
+	if ws.table.Waiters() == 0 {
 		return nil
 	}
-	cancelled = m.table.TakeWaiters(func(w *Waiter) bool {
+	cancelled = ws.table.TakeWaiters(func(w *Waiter) bool {
 		return w.Kind == Acquire && over(w)
 	})
 	for _, w := range cancelled {
-		m.LeaveOne(w)
+		ws.LeaveOne(w)
 	}
 	return cancelled
 }
 
 // Aborted wakes the requests of a transaction that was just aborted here as its coordinator. They
 // find the record when they are evaluated again.
-func (m *Manager) Aborted(of txn.ID) (woken []*Waiter) {
-	if m.table.Waiters() == 0 {
+func (ws *Writes) Aborted(of txn.ID) (woken []*Waiter) {
+	if ws.table.Waiters() == 0 {
 		return nil
 	}
-	woken = m.table.TakeWaiters(func(w *Waiter) bool {
+	woken = ws.table.TakeWaiters(func(w *Waiter) bool {
 		return (w.Kind == Acquire || w.Kind == Commit) && w.Transaction == of
 	})
 	for _, w := range woken {

@@ -1,207 +1,170 @@
 package concurrency
 
 import (
-	"log/slog"
-	"sync/atomic"
+	"slices"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/mvcc"
-	"github.com/tidemarkdb/tidemark/range/replica/concurrency/locks"
-	"github.com/tidemarkdb/tidemark/txn"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
-
-// The lock table's types, as this package uses them.
-type (
-	Lock        = locks.Lock[*Waiter]
-	State       = locks.State
-	Transaction = locks.Transaction[*Waiter]
-)
-
-// Owner is what a manager's timers call: a replica, without its lock held.
-type Owner interface {
-	// ReevaluateWaiters is called when it is time for Manager.Reevaluate, after Manager.Ticked.
-	ReevaluateWaiters()
-	// ContinueResolution is called when a pause is over: if Manager.EndPause says so, the next
-	// entry is due.
-	ContinueResolution(*Resolution)
-}
-
-// Config is what the managers of one node share. It is made once, by Prepare, and not copied.
-type Config struct {
-	Metrics *Metrics
-	Logger  *slog.Logger
-	// Random is for jitter.
-	Random func() uint64
-	// Pushes says that coordinators can be asked. Without it they are waited for only.
-	Pushes bool
-	// Disconnected, if not nil, says that a client does not wait for the answers to its requests
-	// any more.
-	Disconnected func(client uint64) bool
-	// Load is what the foreground asks of the node.
-	Load *admission.Load
-	// Pacer says for how long resolutions pause, and Paced are the transactions of which they do.
-	// Prepare makes them.
-	Pacer *admission.Pacer
-	Paced *admission.Members[txn.ID]
-	// ManualTime, if not nil, says that no timer runs: a test tells the time. Nothing pauses then.
-	ManualTime func() bool
-	// MaxBlockers is for how many transactions a read waits at once. With more it looks for the
-	// rest afterwards.
-	MaxBlockers int
-	// MaxLocks is how many keys of a partition may be locked.
-	MaxLocks int
-	// MaxSpanLocks is how many spans of a partition may be locked, TotalSpanLocks of all
-	// partitions.
-	MaxSpanLocks, TotalSpanLocks int
-	// MaxWaiters bounds the writes of a partition that wait, MaxWaiterBytes how large they are
-	// together.
-	MaxWaiters, MaxWaiterBytes int
-	// PushDelay is for how long writes wait for a transaction before its coordinator is asked.
-	PushDelay time.Duration
-
-	spans spanBudget
-}
-
-// DefaultMaxBlockers is Config.MaxBlockers where nothing else is wanted.
-const DefaultMaxBlockers = 256
 
 // Manager is the concurrency control of one partition. Its owner's lock guards it. It must not be
 // copied after Init.
 type Manager struct {
-	config    *Config
-	owner     Owner
-	partition keys.PartitionID
-	keyspace  uint32
-
-	// held is the number of locks in the table, of keys and of spans.
-	held atomic.Int64
-	// table follows the engine on every replica (Apply); what is in flight, volatile, or waits is
-	// of the leader.
-	table locks.Table[*Waiter]
-	// counted is what was counted of the table.
-	counted counted
-	// writes are what is known of the writes that wait, besides the table.
-	writes waitingWrites
-	// reads are the reads that wait.
-	reads map[*readWait]struct{}
-	// queues are the transactions that anything waits for, or did until a moment ago.
-	queues map[*Transaction]*waitQueue
-	// pushes numbers the pushes that were sent.
-	pushes uint64
-	// resolutions are of the transactions whose locks are being released because their outcome is
-	// known.
-	resolutions map[*Transaction]*Resolution
-	// coordinated is about transactions of which this partition is the coordinator; nil: nothing is
-	// remembered.
-	coordinated *coordinated
-	// alarm is nil as long as nothing has waited.
-	alarm *alarm
-}
-
-// waitingWrites is what is known of the writes that wait.
-type waitingWrites struct {
-	// order numbers them as they come, and bytes is how large those are that still wait.
-	order uint64
-	bytes int
-	// attempts are the writes that have waited and are not finished (attempts.go), by request.
-	attempts map[mvcc.RequestID]*History
-}
-
-// coordinated is what the coordinator of transactions remembers of them beside their records.
-type coordinated struct {
-	// wanted are transactions for whose locks anything waits, or did, somewhere.
-	wanted map[txn.ID]struct{}
-	// held are transactions whose timestamps are held, and until when (held_timestamp.go).
-	held map[txn.ID]time.Time
-	// aborted are the latest transactions that were aborted on request (aborted_on_request.go).
-	aborted []txn.Info
-}
-
-func (m *Manager) coordinator() *coordinated {
-	if m.coordinated == nil {
-		m.coordinated = new(coordinated)
-	}
-	return m.coordinated
+	// Table follows the engine on every replica (Apply). Locks that are in flight or volatile, and
+	// all else here, are the leader's.
+	Table
+	Writes      Writes
+	Reads       Reads
+	Pushes      Pushes
+	Resolutions Resolutions
+	// Coordinated is about transactions of which this partition is the coordinator.
+	Coordinated Coordinated
+	Timer       Timer
 }
 
 // Init makes a zero Manager that of a partition.
 func (m *Manager) Init(c *Config, owner Owner, partition keys.PartitionID, keyspace uint32) {
-	m.config, m.owner, m.partition, m.keyspace = c, owner, partition, keyspace
-}
-
-// Prepare fills in what is left out of a Config. It is called once, before the first Init.
-func (c *Config) Prepare() {
-	if c.MaxBlockers == 0 {
-		c.MaxBlockers = DefaultMaxBlockers
-	}
-	c.spans.most = int64(c.TotalSpanLocks)
-	c.Pacer = admission.NewPacer(admission.Resolution, c.Load)
-	c.Paced = admission.NewMembers[txn.ID](maxPaced)
-}
-
-// Held is the number of locks that there are, of keys and of spans. It is an atomic: the owner's
-// lock need not be held.
-func (m *Manager) Held() int64 { return m.held.Load() }
-
-// Work is what is to be done when the owner's lock is released.
-type Work struct {
-	// Reads look again.
-	Reads []*Read
-	// ExpiredReads and ExpiredWrites are answered: their time is up. (Conflict says over what.)
-	ExpiredReads  []*Read
-	ExpiredWrites []*Waiter
-	// Pushes are to be sent, and their answers brought back (Answered).
-	Pushes []Push
-	// Resolve are transactions whose outcome is known: StartResolution is to be called.
-	Resolve []*Transaction
+	m.Table.config = c
+	m.Writes.config, m.Writes.table = c, &m.Table
+	m.Reads.metrics = c.Metrics
+	m.Pushes = Pushes{config: c, partition: partition, keyspace: keyspace, writes: &m.Writes}
+	m.Resolutions = Resolutions{config: c, owner: owner, table: &m.Table, pushes: &m.Pushes}
+	m.Timer = Timer{config: c, owner: owner}
 }
 
 // GiveUp takes out all that waits, in the order in which it came, and forgets all that is in flight
 // and volatile: a leadership epoch ends.
 func (m *Manager) GiveUp() (writes []*Waiter, reads []*Read) {
-	writes = m.table.Drain()
-	m.Leave(writes)
+	writes = m.Drain()
+	m.Writes.Leave(writes)
 	for _, w := range writes {
-		m.EndAttempt(w.Request, w.History)
+		m.Writes.Attempts.End(w.Request, w.History)
 	}
-	for l := range m.reads {
-		m.leaveRead(l)
+	m.Writes.bytes = 0
+	for l := range m.Reads.waiting {
+		m.Reads.leave(l)
 		reads = append(reads, l.read)
 	}
-	m.disarm()
-	for _, x := range m.resolutions {
-		m.endResolution(x)
-	}
-	m.writes.bytes = 0
-	m.reads, m.queues, m.resolutions = nil, nil, nil
-	if c := m.coordinated; c != nil {
-		c.wanted, c.held = nil, nil // what was aborted stays so
-	}
-	m.table.DropInFlight()
-	m.count()
+	m.Reads.waiting, m.Pushes.queues = nil, nil
+	m.Timer.disarm()
+	m.Resolutions.endEpoch()
+	m.Coordinated.endEpoch()
+	m.DropInFlight()
 	return writes, reads
 }
 
-// Close takes the locks out of what is counted: the owner is closed.
-func (m *Manager) Close() { m.uncount() }
-
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
+// Blockers are those of a read that is in the timestamp cache; none yet.
+func (m *Manager) Blockers(r *Read) Blockers {
+	if !r.marked {
+		r.marked, r.mark = true, m.Pushes.sent
 	}
-	return a
+	return Blockers{table: &m.Table, most: m.config.MaxBlockers, read: r}
 }
 
-// since is the time that a metric wants.
-func since(start time.Time) float64 { return time.Since(start).Seconds() }
-
-// age is what transactions are ordered by. That of no transaction is the youngest.
-type age struct {
-	begun hlc.Timestamp
-	id    txn.ID
+// WaitForAll has a read wait for the transactions in its way, of which there are some.
+func (m *Manager) WaitForAll(b *Blockers, now time.Time, work *Work) {
+	waiting := m.Reads.wait(b, now)
+	for _, l := range b.Locks {
+		q := m.Pushes.queue(l.Transaction, now)
+		q.reads = append(q.reads, waiting)
+	}
+	m.Reevaluate(now, work)
 }
 
-func (a age) olderThan(b age) bool { return txn.Older(a.begun, a.id, b.begun, b.id) }
+// Waiting says that anything waits, or did until a moment ago: there is something to reevaluate.
+func (m *Manager) Waiting() bool { return len(m.Pushes.queues) > 0 || m.Waiters() > 0 }
+
+// Answered takes the answer to a push, or why there is none.
+func (m *Manager) Answered(p Push, s *kvpb.TransactionStatus, err error, now time.Time,
+	work *Work) {
+	q := p.queue
+	if m.Pushes.queues[q.of] != q {
+		return
+	}
+	p.push.inFlight = false
+	forReads := p.push == &q.timestamp
+	if err == nil {
+		m.Pushes.Learn(q.of, s, p.mark)
+		if k := &q.of.Known; forReads && k.State == kvpb.TransactionState_PENDING &&
+			k.Above.Less(q.timestamp.above) {
+			p.push.due = now.Add(pushInterval) // it was not done, for whatever reason: not again at once
+		}
+		if forReads {
+			// Those that came since look too: for a given timestamp the answer may be enough.
+			work.Reads = append(work.Reads, m.Reads.wake(q.of, &q.asked)...)
+			work.Reads = append(work.Reads, m.Reads.wake(q.of, &q.reads)...)
+		}
+	} else {
+		m.config.Metrics.pushesFailed.Inc()
+		m.Pushes.orphan(q.of, err, now)
+		m.config.Logger.Debug("a transaction's coordinator did not answer",
+			"partition", m.Pushes.partition, "transaction", q.of.ID, "error", err)
+		if forReads {
+			q.reads = append(q.asked, q.reads...)
+			q.asked, p.push.due = nil, now.Add(pushInterval)
+		}
+	}
+	if q.of.Known.State != kvpb.TransactionState_PENDING && q.idle() {
+		work.Resolve = append(work.Resolve, q.of)
+	}
+	m.Reevaluate(now, work)
+}
+
+// Reevaluate brings what waits up to date: what waits for nothing any more goes on, what is over
+// its deadline expires, what has to be asked is asked, and what was decided is resolved.
+func (m *Manager) Reevaluate(now time.Time, work *Work) {
+	m.expire(now, work)
+	for x, q := range m.Pushes.queues {
+		if !m.HasTransaction(x) {
+			work.Reads = append(work.Reads, m.Reads.wake(q.of, &q.asked)...)
+			work.Reads = append(work.Reads, m.Reads.wake(q.of, &q.reads)...)
+			delete(m.Pushes.queues, x)
+		} else if q.idle() && !now.Before(q.timestamp.due) {
+			delete(m.Pushes.queues, x) // not before: a read that looks again does not ask at once
+		}
+	}
+	m.EachAwaited(func(x *Transaction) { m.Pushes.queue(x, now) })
+	next := m.nextDeadline()
+	for x, q := range m.Pushes.queues {
+		if x.Known.State != kvpb.TransactionState_PENDING {
+			work.Resolve = append(work.Resolve, x)
+			next = earliest(next, now.Add(pushInterval))
+			continue
+		}
+		next = earliest(next, m.Pushes.ask(q, now, work))
+	}
+	m.Timer.arm(now, next)
+}
+
+// expire takes out what is over its deadline.
+func (m *Manager) expire(now time.Time, work *Work) {
+	over := func(deadline time.Time) bool { return !deadline.IsZero() && !now.Before(deadline) }
+	if m.Waiters() > 0 {
+		expired := m.TakeWaiters(func(w *Waiter) bool { return over(w.Deadline) })
+		for _, w := range expired {
+			m.Writes.LeaveOne(w)
+			m.Writes.Attempts.End(w.Request, w.History)
+		}
+		work.ExpiredWrites = append(work.ExpiredWrites, expired...)
+	}
+	for l := range m.Reads.waiting {
+		if over(l.read.Deadline) {
+			m.Reads.leave(l)
+			work.ExpiredReads = append(work.ExpiredReads, l.read)
+		}
+	}
+	for _, q := range m.Pushes.queues {
+		over := func(l *readWait) bool { return l.over }
+		q.reads, q.asked = slices.DeleteFunc(q.reads, over), slices.DeleteFunc(q.asked, over)
+	}
+}
+
+// nextDeadline is the earliest deadline of what waits; zero: there is none.
+func (m *Manager) nextDeadline() (next time.Time) {
+	m.Writes.Each(func(_ *Transaction, _ string, w *Waiter) { next = earliest(next, w.Deadline) })
+	for l := range m.Reads.waiting {
+		next = earliest(next, l.read.Deadline)
+	}
+	return next
+}

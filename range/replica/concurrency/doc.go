@@ -1,5 +1,5 @@
 // Package concurrency has the transactions of one partition take turns: which keys and spans they
-// have locked, what waits for these locks, whose transaction gives way, and how the locks of
+// have locked, who waits for these locks, whose transaction gives way, and how the locks of
 // decided transactions become versions.
 //
 // # States
@@ -24,11 +24,16 @@
 //
 // # Division of work
 //
-// A Manager is a set of state transitions. It does no I/O, starts no goroutine, and sends nothing:
-// what a transition leaves to be done is in the Work that it is given, and its owner, a replica,
+// A Manager has a type for each part of the state, with its methods: the lock table (Table), the
+// writes and the reads that wait (Writes, Reads), what coordinators are asked (Pushes), the release
+// of locks (Resolutions), what this partition remembers as a coordinator (Coordinated), and the
+// timer of all that (Timer). The Manager's own methods are those that concern several of them.
+//
+// All of these are sets of state transitions. They do no I/O, start no goroutine, and send nothing:
+// what a transition leaves to be done is in the Work that it is given, and the owner, a replica,
 // does that when it has released its lock. Timers call the Owner, which takes its lock and calls
-// back. The manager knows no request types: what waits describes itself (Waiter, Read) and brings
-// along an element that means nothing here.
+// back. No type here knows requests: what waits describes itself (Waiter, Read) and brings along an
+// element that means nothing here.
 //
 // # Invariants
 //
@@ -44,9 +49,9 @@
 //
 // # Locks
 //
-// The package has no lock of its own. All methods of a Manager are called with its owner's lock
-// held, but Held and Disconnected. What the managers of a node share (Config) is safe for
-// concurrent use.
+// The package has no lock of its own. All methods of a Manager and its parts are called with the
+// owner's lock held, but Table.Held and Writes.Disconnected. What the managers of a node share
+// (Config) is safe for concurrent use.
 //
 // # Imports
 //

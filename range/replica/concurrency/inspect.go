@@ -5,38 +5,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
-	"github.com/tidemarkdb/tidemark/txn"
 )
-
-// EachTransaction calls visit for the transactions that have locks here, in no certain order, until
-// it returns false.
-func (m *Manager) EachTransaction(visit func(*Transaction) bool) { m.table.EachTransaction(visit) }
-
-// Intents is how many keys are locked by transactions that write them, by what this replica has
-// applied: what is on its way does not count.
-func (m *Manager) Intents() (n int) {
-	m.table.EachTransaction(func(x *Transaction) bool {
-		x.Each(func(l *Lock) bool {
-			if l.Applied != nil && !l.Applied.Volatile && l.Applied.Writes() {
-				n++
-			}
-			return true
-		})
-		return true
-	})
-	return n
-}
-
-// Holds says that a transaction has a lock here that is not about to go.
-func (m *Manager) Holds(of *txn.Info) (holds bool) {
-	if x := m.table.Transaction(of); x != nil {
-		x.Each(func(l *Lock) bool {
-			holds = !l.Releasing()
-			return !holds
-		})
-	}
-	return holds
-}
 
 // Describe is what is known here of a transaction with locks, and what waits for it. physical is
 // the physical clock, in nanoseconds since the epoch.
@@ -63,7 +32,7 @@ func (m *Manager) Describe(x *Transaction, now time.Time, physical int64) *kvpb.
 			Transaction: w.Transaction.Bytes(), Key: []byte(key), WaitedMicros: waited(w.since),
 			Write: true})
 	})
-	if q := m.queues[x]; q != nil {
+	if q := m.Pushes.queues[x]; q != nil {
 		for _, l := range slices.Concat(q.reads, q.asked) {
 			if !l.over {
 				live.Waiters = append(live.Waiters, &kvpb.Waiter{Transaction: l.read.Transaction.Bytes(),

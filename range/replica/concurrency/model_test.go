@@ -227,7 +227,7 @@ func (w *world) giveUp() {
 // check compares the manager with the model.
 func (w *world) check() {
 	found := 0
-	w.m.EachWaiter(func(x *Transaction, key string, p *Waiter) {
+	w.m.Writes.Each(func(x *Transaction, key string, p *Waiter) {
 		q := p.Element.(*worldWrite)
 		found++
 		l := w.waiting[q]
@@ -243,9 +243,9 @@ func (w *world) check() {
 			w.t.Fatalf("write %d waits for nothing", q.id)
 		}
 	})
-	if found != len(w.waiting) || found != w.m.Waiters() || w.m.writes.bytes != 9*found ||
+	if found != len(w.waiting) || found != w.m.Waiters() || w.m.Writes.bytes != 9*found ||
 		found > w.config.MaxWaiters {
-		w.t.Fatalf("%d writes wait, of %d bytes, the model has %d", found, w.m.writes.bytes,
+		w.t.Fatalf("%d writes wait, of %d bytes, the model has %d", found, w.m.Writes.bytes,
 			len(w.waiting))
 	}
 	w.checkQueues()
@@ -263,7 +263,7 @@ func (w *world) check() {
 // asked.
 func (w *world) checkQueues() {
 	left := map[*readWait]int{}
-	for x, q := range w.m.queues {
+	for x, q := range w.m.Pushes.queues {
 		for _, l := range slices.Concat(q.reads, q.asked) {
 			if !l.over {
 				left[l]++
@@ -292,8 +292,8 @@ func (w *world) checkQueues() {
 			waits++
 		}
 	}
-	if waits != len(w.m.reads) || waits != len(left) || w.m.WaitingReads() != waits {
-		w.t.Fatalf("%d reads wait, %d of them for a transaction; the model has %d", len(w.m.reads),
+	if waits != len(w.m.Reads.waiting) || waits != len(left) || w.m.Reads.Len() != waits {
+		w.t.Fatalf("%d reads wait, %d of them for a transaction; the model has %d", len(w.m.Reads.waiting),
 			len(left), waits)
 	}
 	for l, n := range left {
@@ -310,7 +310,7 @@ func (w *world) checkAttempts() {
 	look := func(q *worldWrite) {
 		if q.conditional && q.history.Conflict != nil && !q.history.Retried {
 			alive[q.id]++
-			if w.m.writes.attempts[q.request()] != &q.history {
+			if w.m.Writes.Attempts.unfinished[q.request()] != &q.history {
 				w.t.Fatalf("the attempt of %d that waits, or did, is not known", q.id)
 			}
 		}
@@ -326,8 +326,8 @@ func (w *world) checkAttempts() {
 			w.t.Fatalf("%d attempts of %d may take effect", n, id)
 		}
 	}
-	if len(alive) != w.m.Attempts() {
-		w.t.Fatalf("%d attempts are known, there are %d", w.m.Attempts(), len(alive))
+	if len(alive) != w.m.Writes.Attempts.Len() {
+		w.t.Fatalf("%d attempts are known, there are %d", w.m.Writes.Attempts.Len(), len(alive))
 	}
 }
 
@@ -407,9 +407,9 @@ func (w *world) settle() {
 		}
 		w.check()
 		open := len(w.queue) + len(w.entries) + len(w.pushes)
-		waits := len(w.waiting) + w.m.WaitingReads() + len(w.m.queues)
+		waits := len(w.waiting) + w.m.Reads.Len() + len(w.m.Pushes.queues)
 		if open+waits == 0 && w.m.Empty() {
-			if n := len(w.m.resolutions); n > 0 || w.config.Paced.Len() > 0 {
+			if n := len(w.m.Resolutions.underWay); n > 0 || w.config.Paced.Len() > 0 {
 				w.t.Fatalf("in the end there are %d resolutions", n)
 			}
 			return
@@ -421,5 +421,5 @@ func (w *world) settle() {
 		w.do(&work)
 	}
 	w.t.Fatalf("in the end %d writes and %d reads wait, and there are %d locks", len(w.waiting),
-		w.m.WaitingReads(), w.m.Held())
+		w.m.Reads.Len(), w.m.Held())
 }

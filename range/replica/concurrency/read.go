@@ -85,31 +85,25 @@ func (r *Read) passes(l *Lock) bool {
 // looked for them (Key, Span).
 type Blockers struct {
 	Locks []*Lock
-	m     *Manager
-	read  *Read
+	table *Table
+	// most is for how many transactions a read waits at once.
+	most int
+	read *Read
 	// seen are the transactions of Locks.
 	seen map[*Transaction]struct{}
 	// more: there are more than a read waits for at once.
 	more bool
 }
 
-// Blockers are those of a read that is in the timestamp cache; none yet.
-func (m *Manager) Blockers(r *Read) Blockers {
-	if !r.marked {
-		r.marked, r.mark = true, m.pushes
-	}
-	return Blockers{m: m, read: r}
-}
-
 // Key looks at a key that is read. It returns false if there is no point in looking further.
 func (b *Blockers) Key(key []byte) bool {
-	l := b.m.table.Get(text(key))
+	l := b.table.Get(text(key))
 	return l == nil || b.look(l)
 }
 
 // Span looks at a span that is read: all keys of [start, end); an empty end is none.
 func (b *Blockers) Span(start, end []byte) bool {
-	b.m.table.Ascend(text(start), text(end), b.look)
+	b.table.Each(text(start), text(end), b.look)
 	return !b.more
 }
 
@@ -120,7 +114,7 @@ func (b *Blockers) look(l *Lock) bool {
 	if _, known := b.seen[l.Transaction]; known {
 		return true
 	}
-	if len(b.Locks) == b.m.config.MaxBlockers {
+	if len(b.Locks) == b.most {
 		b.more = true
 		return false
 	}
@@ -161,8 +155,14 @@ type readWait struct {
 	since time.Time
 }
 
-// WaitForAll has a read wait for the transactions in its way, of which there are some.
-func (m *Manager) WaitForAll(b *Blockers, now time.Time, work *Work) {
+// Reads are the reads of a partition that wait.
+type Reads struct {
+	metrics *Metrics
+	waiting map[*readWait]struct{}
+}
+
+// wait has a read wait for the transactions in its way, of which there are some.
+func (rs *Reads) wait(b *Blockers, now time.Time) *readWait {
 	r := b.read
 	if r.Latest && !b.more {
 		// What comes later need not be seen, and would be met again and again.
@@ -171,31 +171,46 @@ func (m *Manager) WaitForAll(b *Blockers, now time.Time, work *Work) {
 	first := b.Locks[0]
 	r.Conflict = &kvpb.Conflict{Key: []byte(first.Key), Transaction: first.Transaction.ID.Bytes()}
 	waiting := &readWait{read: r, left: len(b.Locks), since: now}
-	if m.reads == nil {
-		m.reads = make(map[*readWait]struct{})
+	if rs.waiting == nil {
+		rs.waiting = make(map[*readWait]struct{})
 	}
-	m.reads[waiting] = struct{}{}
-	for _, l := range b.Locks {
-		q := m.queue(l.Transaction, now)
-		q.reads = append(q.reads, waiting)
-	}
-	m.config.Metrics.readsWaited.Inc()
-	m.Reevaluate(now, work)
+	rs.waiting[waiting] = struct{}{}
+	rs.metrics.readsWaited.Inc()
+	return waiting
 }
 
-// WaitingReads is the number of reads that wait.
-func (m *Manager) WaitingReads() int { return len(m.reads) }
+// Len is the number of reads that wait.
+func (rs *Reads) Len() int { return len(rs.waiting) }
 
-// EachWaitingRead calls visit for the reads that wait.
-func (m *Manager) EachWaitingRead(visit func(*Read)) {
-	for l := range m.reads {
+// Each calls visit for the reads that wait.
+func (rs *Reads) Each(visit func(*Read)) {
+	for l := range rs.waiting {
 		visit(l.read)
 	}
 }
 
-// leaveRead takes a read out of those that wait.
-func (m *Manager) leaveRead(l *readWait) {
+// leave takes a read out of those that wait.
+func (rs *Reads) leave(l *readWait) {
 	l.over = true
-	delete(m.reads, l)
-	m.config.Metrics.lockWaits.Observe(since(l.since))
+	delete(rs.waiting, l)
+	rs.metrics.lockWaits.Observe(since(l.since))
+}
+
+// wake returns those of some reads that wait for no other transaction than of, and has all of them
+// wait for of no longer.
+func (rs *Reads) wake(of *Transaction, waiting *[]*readWait) (ready []*Read) {
+	for _, l := range *waiting {
+		if l.over {
+			continue
+		}
+		if of.Known.State == kvpb.TransactionState_COMMITTED {
+			l.read.Committed = hlc.Max(l.read.Committed, of.Known.Commit)
+		}
+		if l.left--; l.left == 0 {
+			rs.leave(l)
+			ready = append(ready, l.read)
+		}
+	}
+	*waiting = nil
+	return ready
 }

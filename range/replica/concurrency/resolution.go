@@ -51,25 +51,35 @@ const (
 	loadedBytes    = 12 << 10
 )
 
-// Transaction is whose locks it releases.
+// Transaction is whose locks the resolution releases.
 func (x *Resolution) Transaction() *Transaction { return x.of }
 
-// StartResolution has the locks of a transaction released whose outcome is known: it returns the
+// Resolutions are of the transactions whose locks are being released because their outcome is
+// known.
+type Resolutions struct {
+	config   *Config
+	owner    Owner
+	table    *Table
+	pushes   *Pushes
+	underWay map[*Transaction]*Resolution
+}
+
+// Start has the locks of a transaction released whose outcome is known: it returns the
 // resolution whose next entry is due; nil: there is nothing to do, or it is being done.
-func (m *Manager) StartResolution(of *Transaction) *Resolution {
-	if !m.table.HasTransaction(of) || of.Known.State == kvpb.TransactionState_PENDING {
+func (rs *Resolutions) Start(of *Transaction) *Resolution {
+	if !rs.table.HasTransaction(of) || of.Known.State == kvpb.TransactionState_PENDING {
 		return nil
 	}
-	x := m.resolutions[of]
+	x := rs.underWay[of]
 	switch {
 	case x == nil:
-		if m.resolutions == nil {
-			m.resolutions = make(map[*Transaction]*Resolution)
+		if rs.underWay == nil {
+			rs.underWay = make(map[*Transaction]*Resolution)
 		}
-		x = &Resolution{of: of, paced: large(of) && m.config.Paced.Join(of.ID)}
-		m.resolutions[of] = x
+		x = &Resolution{of: of, paced: large(of) && rs.config.Paced.Join(of.ID)}
+		rs.underWay[of] = x
 		return x
-	case !x.pauses || !m.urgent(x, of):
+	case !x.pauses || !rs.urgent(x, of):
 		return nil
 	}
 	x.pauses = false
@@ -78,19 +88,19 @@ func (m *Manager) StartResolution(of *Transaction) *Resolution {
 }
 
 // Resolving says that a resolution of a transaction's locks is under way.
-func (m *Manager) Resolving(of *Transaction) bool { return m.resolutions[of] != nil }
+func (rs *Resolutions) Resolving(of *Transaction) bool { return rs.underWay[of] != nil }
 
 // NextEntry is what the next entry of a resolution does: the outcome, nil if it is over, and how
 // many bytes of locks it releases (LockBytes).
-func (m *Manager) NextEntry(x *Resolution, now time.Time) (outcome *kvpb.TransactionStatus,
+func (rs *Resolutions) NextEntry(x *Resolution, now time.Time) (outcome *kvpb.TransactionStatus,
 	bytes int) {
 	of := x.of
-	if m.resolutions[of] != x || !m.table.HasTransaction(of) ||
+	if rs.underWay[of] != x || !rs.table.HasTransaction(of) ||
 		of.Known.State == kvpb.TransactionState_PENDING {
 		return nil, 0
 	}
 	k := &of.Known
-	bytes, _ = m.pacing(x, of, now)
+	bytes, _ = rs.pacing(x, of, now)
 	return &kvpb.TransactionStatus{State: k.State, Timestamp: wire.ToTimestamp(k.Commit),
 		Reason: k.Reason, Wounder: k.Wounder.Bytes(),
 		WantedKey: k.Wanted.Key, WantedKeyspace: uint32(k.Wanted.Keyspace),
@@ -100,64 +110,72 @@ func (m *Manager) NextEntry(x *Resolution, now time.Time) (outcome *kvpb.Transac
 // EntryDone notes that an entry of a resolution, which was asked for at a time, is applied, or that
 // there will be none. more: there are locks left for which there is to be another one. It returns
 // true if that is due now; otherwise the resolution is over, or the owner is called after a pause.
-func (m *Manager) EntryDone(x *Resolution, more bool, asked, now time.Time) (due bool) {
+func (rs *Resolutions) EntryDone(x *Resolution, more bool, asked, now time.Time) (due bool) {
 	of := x.of
-	if m.resolutions[of] != x {
+	if rs.underWay[of] != x {
 		return false
 	}
-	if !more || !m.table.HasTransaction(of) {
-		delete(m.resolutions, of)
-		m.endResolution(x)
+	if !more || !rs.table.HasTransaction(of) {
+		delete(rs.underWay, of)
+		rs.release(x)
 		return false
 	}
-	_, by := m.pacing(x, of, now)
+	_, by := rs.pacing(x, of, now)
 	if by == admission.Urgent {
 		return true
 	}
 	x.pauses = true
-	pause := m.config.Pacer.Pause(now, now.Sub(asked), by)
-	x.timer = time.AfterFunc(pause, func() { m.owner.ContinueResolution(x) })
+	pause := rs.config.Pacer.Pause(now, now.Sub(asked), by)
+	x.timer = time.AfterFunc(pause, func() { rs.owner.ContinueResolution(x) })
 	return false
 }
 
 // EndPause says that the pause of a resolution is over. It returns true if its next entry is due.
-func (m *Manager) EndPause(x *Resolution) (due bool) {
-	due = m.resolutions[x.of] == x && x.pauses
+func (rs *Resolutions) EndPause(x *Resolution) (due bool) {
+	due = rs.underWay[x.of] == x && x.pauses
 	x.pauses = x.pauses && !due
 	return due
 }
 
-// endResolution lets go of what a resolution holds that is not among the resolutions any more.
-func (m *Manager) endResolution(x *Resolution) {
+// endEpoch ends all resolutions.
+func (rs *Resolutions) endEpoch() {
+	for _, x := range rs.underWay {
+		rs.release(x)
+	}
+	rs.underWay = nil
+}
+
+// release lets go of what a resolution holds that is not among the resolutions any more.
+func (rs *Resolutions) release(x *Resolution) {
 	if x.timer != nil {
 		x.timer.Stop()
 	}
 	if x.paced {
 		x.paced = false
-		m.config.Paced.Leave(x.of.ID)
+		rs.config.Paced.Leave(x.of.ID)
 	}
 }
 
 // urgent says whether anything waits for the transaction's locks for which there is to be no pause,
 // or has done so.
-func (m *Manager) urgent(x *Resolution, of *Transaction) bool {
-	if x.urgent || m.manualTime() {
+func (rs *Resolutions) urgent(x *Resolution, of *Transaction) bool {
+	if x.urgent || rs.config.manualTime() {
 		return true
 	}
-	x.urgent = m.Hurried(of)
+	x.urgent = rs.pushes.Hurried(of)
 	return x.urgent
 }
 
 // pacing is how many bytes the next entry releases, and with what priority it is paced.
-func (m *Manager) pacing(x *Resolution, of *Transaction, now time.Time) (bytes int,
+func (rs *Resolutions) pacing(x *Resolution, of *Transaction, now time.Time) (bytes int,
 	by admission.Priority) {
-	all := m.table.Len()
+	all := rs.table.Len()
 	switch {
-	case m.urgent(x, of):
+	case rs.urgent(x, of):
 		return urgentBytes, admission.Urgent
-	case !x.paced || all > m.config.MaxLocks/fullPart:
+	case !x.paced || all > rs.config.MaxLocks/fullPart:
 		return UnhurriedBytes, admission.Urgent
-	case all > m.config.MaxLocks/crowdedPart || !m.config.Load.Busy(now):
+	case all > rs.config.MaxLocks/crowdedPart || !rs.config.Load.Busy(now):
 		return UnhurriedBytes, admission.Awaited
 	case awaited(of):
 		return loadedBytes, admission.Awaited
@@ -178,15 +196,6 @@ func large(of *Transaction) bool {
 		return bytes < largeBytes
 	})
 	return bytes >= largeBytes
-}
-
-// Hurried says whether anything waits for a transaction's locks for which there is to be no pause.
-func (m *Manager) Hurried(of *Transaction) (hurried bool) {
-	if q := m.queues[of]; q != nil && len(q.reads)+len(q.asked) > 0 {
-		return true
-	}
-	of.EachWaiter(func(_ string, w *Waiter) { hurried = hurried || w.hurries() })
-	return hurried
 }
 
 // awaited says whether any write waits for a transaction's locks.

@@ -24,7 +24,7 @@ type calledOwner struct {
 func (o *calledOwner) ReevaluateWaiters() {}
 
 func (o *calledOwner) ContinueResolution(x *Resolution) {
-	if o.m.EndPause(x) {
+	if o.m.Resolutions.EndPause(x) {
 		o.at, o.called = time.Now(), o.called+1
 	}
 }
@@ -50,7 +50,7 @@ func newResolving(transactions, locks int) (*Manager, *calledOwner) {
 	committed := &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED,
 		Timestamp: wire.ToTimestamp(hlc.Timestamp{Wall: 5})}
 	for i := range transactions {
-		m.Learn(numbered(m, i+1), committed, 0)
+		m.Pushes.Learn(numbered(m, i+1), committed, 0)
 	}
 	return m, o
 }
@@ -96,20 +96,20 @@ func TestResolutionsMakeWay(t *testing.T) {
 				}
 				if x.waiter != nil {
 					l := m.Get("k0.000001")
-					m.Wait(x.waiter, l, l.Key, UntilGone, time.Now())
+					m.Writes.Wait(x.waiter, l, l.Key, UntilGone, time.Now())
 				}
-				r := m.StartResolution(numbered(m, 1))
-				if r == nil || m.StartResolution(numbered(m, 1)) != nil {
+				r := m.Resolutions.Start(numbered(m, 1))
+				if r == nil || m.Resolutions.Start(numbered(m, 1)) != nil {
 					t.Fatal("one resolution begins, and no other")
 				}
 				asked := time.Now()
-				outcome, bytes := m.NextEntry(r, asked)
+				outcome, bytes := m.Resolutions.NextEntry(r, asked)
 				if outcome.GetState() != kvpb.TransactionState_COMMITTED || bytes != x.bytes {
 					t.Errorf("%d bytes, want %d; %v", bytes, x.bytes, outcome)
 				}
 				time.Sleep(3 * time.Millisecond)
 				applied := time.Now()
-				if due := m.EntryDone(r, true, asked, applied); due != (x.times == 0) {
+				if due := m.Resolutions.EntryDone(r, true, asked, applied); due != (x.times == 0) {
 					t.Errorf("the next entry is due: %t", due)
 				}
 				time.Sleep(time.Second)
@@ -118,7 +118,7 @@ func TestResolutionsMakeWay(t *testing.T) {
 				if x.times > 0 && (o.called != 1 || o.at.Sub(applied) != pause) {
 					t.Errorf("paused for %s, want %s", o.at.Sub(applied), pause)
 				}
-				if m.EntryDone(r, false, asked, applied) || m.Resolving(r.Transaction()) ||
+				if m.Resolutions.EntryDone(r, false, asked, applied) || m.Resolutions.Resolving(r.Transaction()) ||
 					m.config.Paced.Len() > 0 {
 					t.Error("it is not over")
 				}
@@ -131,15 +131,15 @@ func TestResolutionsMakeWay(t *testing.T) {
 func TestAWriteEndsThePause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, o := newResolving(1, LargeLocks)
-		r := m.StartResolution(numbered(m, 1))
+		r := m.Resolutions.Start(numbered(m, 1))
 		now := time.Now()
-		if m.EntryDone(r, true, now.Add(-time.Second), now) ||
-			m.StartResolution(numbered(m, 1)) != nil {
+		if m.Resolutions.EntryDone(r, true, now.Add(-time.Second), now) ||
+			m.Resolutions.Start(numbered(m, 1)) != nil {
 			t.Fatal("it does not pause")
 		}
 		l := m.Get("k0.000001")
-		m.Wait(&Waiter{History: &History{}}, l, l.Key, UntilGone, now)
-		if m.StartResolution(numbered(m, 1)) != r {
+		m.Writes.Wait(&Waiter{History: &History{}}, l, l.Key, UntilGone, now)
+		if m.Resolutions.Start(numbered(m, 1)) != r {
 			t.Error("it pauses, although a write waits")
 		}
 		time.Sleep(time.Second)
@@ -157,8 +157,8 @@ func TestFewTransactionsPause(t *testing.T) {
 		now := time.Now()
 		pause := 0
 		for i := range maxPaced + 1 {
-			r := m.StartResolution(numbered(m, i+1))
-			if !m.EntryDone(r, true, now.Add(-time.Millisecond), now) {
+			r := m.Resolutions.Start(numbered(m, i+1))
+			if !m.Resolutions.EntryDone(r, true, now.Add(-time.Millisecond), now) {
 				pause++
 			}
 		}

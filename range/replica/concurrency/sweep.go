@@ -23,13 +23,13 @@ func (m *Manager) Sweep(physical int64, now time.Time, work *Work) {
 		return
 	}
 	left := sweepMost
-	m.table.EachTransaction(func(x *Transaction) bool {
+	m.EachTransaction(func(x *Transaction) bool {
 		switch {
 		case x.Known.State != kvpb.TransactionState_PENDING:
 			work.Resolve = append(work.Resolve, x)
-		case physical-x.Acquired > int64(sweepAfter) && m.queues[x] == nil:
-			q := m.queue(x, now)
-			m.send(q, &q.abort, &kvpb.PushRequest{Kind: kvpb.PushRequest_STATUS}, age{}, work)
+		case physical-x.Acquired > int64(sweepAfter) && m.Pushes.queues[x] == nil:
+			q := m.Pushes.queue(x, now)
+			m.Pushes.send(q, &q.abort, &kvpb.PushRequest{Kind: kvpb.PushRequest_STATUS}, age{}, work)
 		default:
 			return true
 		}

@@ -59,7 +59,7 @@ type Waiter struct {
 	Deadline time.Time
 	// Size is about how large it is, in bytes.
 	Size int
-	// History is what is known of the write for as long as it lives. The manager writes it.
+	// History is what is known of the write for as long as it lives. This package writes it.
 	History *History
 
 	until locks.Until
@@ -90,37 +90,48 @@ func (w *Waiter) age() age { return age{w.Begun, w.Transaction} }
 // hurries says that locks are to be released at once for it.
 func (w *Waiter) hurries() bool { return w.Kind != Resolve && !w.LowPriority }
 
+// Writes are the writes of a partition that wait. The lock table has them, lock by lock.
+type Writes struct {
+	config *Config
+	table  *Table
+	// Attempts are the writes that have waited and are not finished.
+	Attempts Attempts
+	// order numbers the writes as they come, and bytes is how large those are that still wait.
+	order uint64
+	bytes int
+}
+
 // Disconnected says that a write of a kind is to acquire locks for a client that is not connected
 // any more. If it has waited for one, it would get a lock that nothing releases: a client that died
 // with many requests that wait for one key would hold up others with one after the other, each for
 // as long as it takes until nothing has been heard of it for too long. A client that comes back
 // sends again what it still wants, and then waits at the end of the queue. The owner's lock need
 // not be held.
-func (m *Manager) Disconnected(k Kind, client uint64) bool {
-	return k == Acquire && m.config.Disconnected != nil && m.config.Disconnected(client)
+func (ws *Writes) Disconnected(k Kind, client uint64) bool {
+	return k == Acquire && ws.config.Disconnected != nil && ws.config.Disconnected(client)
 }
 
-func (m *Manager) disconnected(w *Waiter) bool { return m.Disconnected(w.Kind, w.Request.Client) }
+func (ws *Writes) disconnected(w *Waiter) bool { return ws.Disconnected(w.Kind, w.Request.Client) }
 
 // MayWait says whether one more write, of a size, may wait.
-func (m *Manager) MayWait(size int) bool {
-	waiting := m.table.Waiters()
-	return waiting < m.config.MaxWaiters &&
-		(waiting == 0 || m.writes.bytes+size <= m.config.MaxWaiterBytes)
+func (ws *Writes) MayWait(size int) bool {
+	waiting := ws.table.Waiters()
+	return waiting < ws.config.MaxWaiters &&
+		(waiting == 0 || ws.bytes+size <= ws.config.MaxWaiterBytes)
 }
 
 // Wait has a write wait for a lock that is in its way at a key, behind all that wait for the lock
-// already. Reevaluate is to follow.
-func (m *Manager) Wait(w *Waiter, l *Lock, key string, until Until, now time.Time) {
+// already. Manager.Reevaluate is to follow.
+func (ws *Writes) Wait(w *Waiter, l *Lock, key string, until Until, now time.Time) {
 	w.History.Conflict = &kvpb.Conflict{Key: []byte(key), Transaction: l.Transaction.ID.Bytes()}
-	m.writes.order++
-	m.writes.bytes += w.Size
-	w.until, w.order, w.since = until, m.writes.order, now
-	m.attemptWaits(w)
-	m.table.Wait(l, w, until)
-	m.config.Metrics.writesWaited.Inc()
+	ws.order++
+	ws.bytes += w.Size
+	w.until, w.order, w.since = until, ws.order, now
+	ws.Attempts.waits(w)
+	ws.table.Wait(l, w, until)
+	ws.config.Metrics.writesWaited.Inc()
 	if l.Span {
-		m.config.Metrics.spanWaits.Inc()
+		ws.config.Metrics.spanWaits.Inc()
 	}
 }
 
@@ -134,22 +145,22 @@ func InOrder(woken []*Waiter) {
 
 // Leave notes that writes which were woken, in the present leadership epoch, wait no longer, and
 // puts them into the order in which they came.
-func (m *Manager) Leave(woken []*Waiter) {
+func (ws *Writes) Leave(woken []*Waiter) {
 	InOrder(woken)
 	for _, w := range woken {
-		m.LeaveOne(w)
+		ws.LeaveOne(w)
 	}
 }
 
 // LeaveOne is Leave of one write.
-func (m *Manager) LeaveOne(w *Waiter) {
-	m.writes.bytes -= w.Size
-	m.config.Metrics.lockWaits.Observe(since(w.since))
+func (ws *Writes) LeaveOne(w *Waiter) {
+	ws.bytes -= w.Size
+	ws.config.Metrics.lockWaits.Observe(since(w.since))
 }
 
 // WaitAgain has writes that were woken, and that are in order, wait for the lock that their key is
 // under by now. It returns those whose key is free, or their own.
-func (m *Manager) WaitAgain(woken []*Waiter) (free []*Waiter) {
+func (ws *Writes) WaitAgain(woken []*Waiter) (free []*Waiter) {
 	// They come key by key, mostly of one.
 	for len(woken) > 0 {
 		key := woken[0].History.Conflict.Key
@@ -157,8 +168,8 @@ func (m *Manager) WaitAgain(woken []*Waiter) (free []*Waiter) {
 		for n < len(woken) && text(woken[n].History.Conflict.Key) == text(key) {
 			n++
 		}
-		if l := m.OnKey(key); l != nil {
-			free = append(free, m.waitTogether(l, woken[:n])...)
+		if l := ws.table.OnKey(key); l != nil {
+			free = append(free, ws.waitTogether(l, woken[:n])...)
 		} else {
 			free = append(free, woken[:n]...)
 		}
@@ -169,11 +180,11 @@ func (m *Manager) WaitAgain(woken []*Waiter) (free []*Waiter) {
 
 // waitTogether has writes that have waited for a key, all for the same, wait for a lock, and
 // returns those that do not wait for it.
-func (m *Manager) waitTogether(l *Lock, waiting []*Waiter) (free []*Waiter) {
+func (ws *Writes) waitTogether(l *Lock, waiting []*Waiter) (free []*Waiter) {
 	conflict := &kvpb.Conflict{Key: waiting[0].History.Conflict.Key,
 		Transaction: l.Transaction.ID.Bytes()}
 	from := 0
-	flush := func(to int) { m.table.WaitAll(l, waiting[from:to], UntilGone) }
+	flush := func(to int) { ws.table.WaitAll(l, waiting[from:to], UntilGone) }
 	for i, w := range waiting {
 		if l.Transaction.ID == w.Transaction || w.until != UntilGone {
 			flush(i)
@@ -186,16 +197,10 @@ func (m *Manager) waitTogether(l *Lock, waiting []*Waiter) (free []*Waiter) {
 	return free
 }
 
-// Waiting says that anything waits, or did until a moment ago: there is something to reevaluate.
-func (m *Manager) Waiting() bool { return len(m.queues) > 0 || m.table.Waiters() > 0 }
-
-// Waiters is how many writes wait.
-func (m *Manager) Waiters() int { return m.table.Waiters() }
-
-// EachWaiter calls visit for each write that waits, the transaction for which it does, and the key,
+// Each calls visit for each write that waits, the transaction for which it does, and the key,
 // transaction by transaction.
-func (m *Manager) EachWaiter(visit func(x *Transaction, key string, w *Waiter)) {
-	m.table.EachAwaited(func(x *Transaction) {
+func (ws *Writes) Each(visit func(x *Transaction, key string, w *Waiter)) {
+	ws.table.EachAwaited(func(x *Transaction) {
 		x.EachWaiter(func(key string, w *Waiter) { visit(x, key, w) })
 	})
 }

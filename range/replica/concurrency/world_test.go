@@ -162,11 +162,11 @@ func (q *worldWrite) request() mvcc.RequestID {
 
 // wait has a write wait for a lock.
 func (w *world) wait(q *worldWrite, l *Lock, key string, until Until) {
-	if !w.m.MayWait(9) {
+	if !w.m.Writes.MayWait(9) {
 		w.finish(q, "too many wait")
 		return
 	}
-	w.m.Wait(w.describe(q), l, key, until, w.now)
+	w.m.Writes.Wait(w.describe(q), l, key, until, w.now)
 	w.order++
 	q.order = w.order
 	w.waiting[q] = l
@@ -182,7 +182,7 @@ func (w *world) finish(q *worldWrite, answer string) {
 
 // evaluate evaluates a write as a replica does.
 func (w *world) evaluate(q *worldWrite) {
-	w.m.EndAttempt(q.request(), &q.history)
+	w.m.Writes.Attempts.End(q.request(), &q.history)
 	switch {
 	case q.history.Retried:
 		w.finish(q, "retried")
@@ -198,7 +198,7 @@ func (w *world) evaluate(q *worldWrite) {
 			return
 		}
 		if q.conditional {
-			w.m.EndEarlierAttempt(q.request())
+			w.m.Writes.Attempts.EndEarlier(q.request())
 		}
 		w.finish(q, "written")
 	case Resolve:
@@ -243,7 +243,7 @@ func (w *world) acquire(q *worldWrite) {
 			return
 		}
 		w.end(q.of, prepared)
-		for _, p := range w.m.Cancel(func(x *Waiter) bool { return x.Transaction == q.of.ID }) {
+		for _, p := range w.m.Writes.Cancel(func(x *Waiter) bool { return x.Transaction == q.of.ID }) {
 			w.left(p, "cancelled")
 		}
 		w.finish(q, "committed")
@@ -294,7 +294,7 @@ func (w *world) release(q *worldWrite) {
 		w.finish(q, "resolved")
 		return
 	}
-	w.m.Learn(x, q.of.record.Status(), 0)
+	w.m.Pushes.Learn(x, q.of.record.Status(), 0)
 	_, inFlight := w.releaseSome(x, nil)
 	switch x = w.m.Transaction(&q.of.Info); {
 	case x == nil:
@@ -348,7 +348,7 @@ func (w *world) handOver(woken []*Waiter) {
 	}
 	InOrder(woken)
 	first := woken[0]
-	w.m.LeaveOne(first)
+	w.m.Writes.LeaveOne(first)
 	q := first.Element.(*worldWrite)
 	delete(w.waiting, q)
 	w.evaluate(q)
@@ -357,12 +357,12 @@ func (w *world) handOver(woken []*Waiter) {
 			w.waiting[p.Element.(*worldWrite)] = l
 		}
 	}
-	w.requeue(w.m.WaitAgain(woken[1:]))
+	w.requeue(w.m.Writes.WaitAgain(woken[1:]))
 }
 
 // requeue puts writes that were woken to the front of the queue.
 func (w *world) requeue(woken []*Waiter) {
-	w.m.Leave(woken)
+	w.m.Writes.Leave(woken)
 	var all []*worldWrite
 	for _, p := range woken {
 		q := p.Element.(*worldWrite)
@@ -420,16 +420,16 @@ func (w *world) apply() {
 	}
 	w.requeue(w.m.Apply(e.changes))
 	w.reevaluate()
-	if e.resolution != nil && w.m.EntryDone(e.resolution, e.more, w.now, w.now) {
+	if e.resolution != nil && w.m.Resolutions.EntryDone(e.resolution, e.more, w.now, w.now) {
 		w.nextEntry(e.resolution)
 	}
 }
 
 func (w *world) nextEntry(x *Resolution) {
-	outcome, _ := w.m.NextEntry(x, w.now)
+	outcome, _ := w.m.Resolutions.NextEntry(x, w.now)
 	n := 0
 	if outcome != nil {
-		for _, p := range w.m.Cancel(func(p *Waiter) bool {
+		for _, p := range w.m.Writes.Cancel(func(p *Waiter) bool {
 			return p.Transaction == x.Transaction().ID && outcome.State == kvpb.TransactionState_ABORTED
 		}) {
 			w.left(p, "cancelled")
@@ -438,7 +438,7 @@ func (w *world) nextEntry(x *Resolution) {
 			n, _ = w.releaseSome(of, x)
 		}
 	}
-	if n == 0 && w.m.EntryDone(x, false, w.now, w.now) {
+	if n == 0 && w.m.Resolutions.EntryDone(x, false, w.now, w.now) {
 		w.t.Fatal("there is to be another entry after none")
 	}
 }
@@ -470,7 +470,7 @@ func (w *world) do(work *Work) {
 		w.pushes = append(w.pushes, p)
 	}
 	for _, of := range work.Resolve {
-		if x := w.m.StartResolution(of); x != nil {
+		if x := w.m.Resolutions.Start(of); x != nil {
 			w.nextEntry(x)
 		}
 	}
@@ -545,7 +545,7 @@ func (w *world) answer(i int, lost bool) {
 	}
 	if before != x.state() {
 		w.counts["pushed: "+x.record.Reason.String()]++
-		for _, p := range w.m.Aborted(x.ID) {
+		for _, p := range w.m.Writes.Aborted(x.ID) {
 			w.requeue([]*Waiter{p})
 		}
 	}

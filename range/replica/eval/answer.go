@@ -122,7 +122,7 @@ func (e *evaluation) wrote(w *write, ok bool, err error, response func() *kvpb.R
 func (e *evaluation) answerNothingDone(w *write, response *kvpb.Response, sequence uint64) {
 	r := e.r
 	r.Mu.Lock()
-	r.Mu.Locks.EndEarlierAttempt(w.requestID())
+	r.Mu.Locks.Writes.Attempts.EndEarlier(w.requestID())
 	r.Mu.Unlock()
 	e.answerRead(w, response, sequence)
 }

@@ -15,7 +15,7 @@ import (
 // disconnected says that a request which is to acquire locks has waited for one, and that its
 // client is not connected any more.
 func (e *evaluation) disconnected(w *write) bool {
-	if w.conflict() == nil || !e.r.Mu.Locks.Disconnected(w.waitKind(), w.pending.Client) {
+	if w.conflict() == nil || !e.r.Mu.Locks.Writes.Disconnected(w.waitKind(), w.pending.Client) {
 		return false
 	}
 	e.r.Node.Metrics.Transactions.Disconnected.Inc()
@@ -29,7 +29,7 @@ func (e *evaluation) wakeAborted(of txn.ID) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	if r.Mu.Leadership.Is(e.epoch) {
-		r.RequeueLocked(r.Mu.Locks.Aborted(of))
+		r.RequeueLocked(r.Mu.Locks.Writes.Aborted(of))
 	}
 }
 
@@ -94,7 +94,7 @@ func (e *evaluation) cancel(over func(*concurrency.Waiter) bool) []*concurrency.
 	if !r.Mu.Leadership.Is(e.epoch) {
 		return nil
 	}
-	cancelled := r.Mu.Locks.Cancel(over)
+	cancelled := r.Mu.Locks.Writes.Cancel(over)
 	e.reevaluate = e.reevaluate || len(cancelled) > 0
 	return cancelled
 }

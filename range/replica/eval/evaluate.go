@@ -191,7 +191,7 @@ func (e *evaluation) finish() {
 	if e.reevaluate {
 		e.reevaluate = false
 		r.Mu.Lock()
-		if r.Mu.Leadership.Is(e.epoch) && !r.Mu.Locks.ReevaluatesSoon(time.Now()) {
+		if r.Mu.Leadership.Is(e.epoch) && !r.Mu.Locks.Timer.Soon(time.Now()) {
 			r.Mu.Locks.Reevaluate(r.Node.LockNow(), &e.work)
 		}
 		r.Mu.Unlock()

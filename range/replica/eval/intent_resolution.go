@@ -14,7 +14,7 @@ import (
 // resolveDecided has the locks of a transaction released whose outcome is known here.
 func (r *Evaluator) resolveDecided(of *concurrency.Transaction) {
 	r.Mu.Lock()
-	x := r.Mu.Locks.StartResolution(of)
+	x := r.Mu.Locks.Resolutions.Start(of)
 	r.Mu.Unlock()
 	if x != nil {
 		r.resolveNext(x)
@@ -29,7 +29,7 @@ func (r *Evaluator) resolveNext(x *concurrency.Resolution) {
 			b := resolution{e: e}
 			r.Mu.Lock()
 			var status *kvpb.TransactionStatus
-			status, b.room = r.Mu.Locks.NextEntry(x, asked)
+			status, b.room = r.Mu.Locks.Resolutions.NextEntry(x, asked)
 			r.Mu.Unlock()
 			if status == nil {
 				return false, errNothingToDo
@@ -53,7 +53,7 @@ func (r *Evaluator) resolveNext(x *concurrency.Resolution) {
 		},
 		done: func(err error) {
 			r.Mu.Lock()
-			due := r.Mu.Locks.EntryDone(x, more && err == nil && !r.IsClosed(), asked, time.Now())
+			due := r.Mu.Locks.Resolutions.EntryDone(x, more && err == nil && !r.IsClosed(), asked, time.Now())
 			r.Mu.Unlock()
 			if due {
 				r.resolveNext(x)
@@ -68,7 +68,7 @@ func (r *Evaluator) ContinueResolution(x *concurrency.Resolution) {
 	}
 	defer r.Exit()
 	r.Mu.Lock()
-	due := r.Mu.Locks.EndPause(x)
+	due := r.Mu.Locks.Resolutions.EndPause(x)
 	r.Mu.Unlock()
 	if due {
 		r.resolveNext(x)

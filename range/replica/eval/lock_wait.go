@@ -81,10 +81,10 @@ func (r *Evaluator) lockInTheWayLocked(q *kvpb.Request) (l *lock, key string) {
 func (e *evaluation) waitLocked(w *write, l *lock, key string,
 	until concurrency.Until) (refusal *kvpb.Response) {
 	r := e.r
-	if !r.Mu.Locks.MayWait(w.size) {
+	if !r.Mu.Locks.Writes.MayWait(w.size) {
 		return r.Refuse.Overloaded(w.pending.Request, "writes wait for transactions' locks")
 	}
-	r.Mu.Locks.Wait(w.waiter(), l, key, until, e.now)
+	r.Mu.Locks.Writes.Wait(w.waiter(), l, key, until, e.now)
 	e.reevaluate = true
 	return nil
 }
@@ -94,7 +94,7 @@ func (r *Evaluator) RequeueLocked(woken []*concurrency.Waiter) {
 	if len(woken) == 0 {
 		return
 	}
-	r.Mu.Locks.Leave(woken)
+	r.Mu.Locks.Writes.Leave(woken)
 	writes := make([]write, len(woken))
 	for i, p := range woken {
 		writes[i] = *writeOf(p)
@@ -106,7 +106,7 @@ func (r *Evaluator) RequeueLocked(woken []*concurrency.Waiter) {
 // attemptEndsLocked notes that a write that has waited waits no longer, and is not in the queue.
 func (r *Evaluator) attemptEndsLocked(w *write) {
 	if w.x != nil && w.mayDoNothing() {
-		r.Mu.Locks.EndAttempt(w.requestID(), &w.x.history)
+		r.Mu.Locks.Writes.Attempts.End(w.requestID(), &w.x.history)
 	}
 }
 

@@ -47,7 +47,7 @@ func (r *Evaluator) ReevaluateWaiters() {
 	defer r.Exit()
 	var work concurrency.Work
 	r.Mu.Lock()
-	r.Mu.Locks.Ticked()
+	r.Mu.Locks.Timer.Ticked()
 	r.Mu.Locks.Reevaluate(r.Node.LockNow(), &work)
 	r.Mu.Unlock()
 	r.Do(&work)

@@ -130,9 +130,9 @@ func (b *resolution) transaction(of *kvpb.Resolution) error {
 		return nil
 	}
 	if !b.some {
-		r.Mu.Locks.Learn(x, status, 0)
+		r.Mu.Locks.Pushes.Learn(x, status, 0)
 	}
-	if b.yields && r.Mu.Locks.Resolving(x) {
+	if b.yields && r.Mu.Locks.Resolutions.Resolving(x) {
 		x.Each(func(l *lock) bool {
 			if !l.InFlight() {
 				b.more = l

@@ -51,7 +51,7 @@ func (e *evaluation) handOver(internal *proposal.Entry) {
 		if first := writeOf(woken[0]); first.light() && !e.over {
 			r.Mu.Lock()
 			if r.Mu.Leadership.Is(e.epoch) {
-				r.Mu.Locks.Leave(woken[:1]) // otherwise what waits is of another epoch
+				r.Mu.Locks.Writes.Leave(woken[:1]) // otherwise what waits is of another epoch
 			}
 			r.Mu.Unlock()
 			e.line = max(e.line, len(woken))
@@ -86,5 +86,5 @@ func (e *evaluation) waitAgain(woken []*concurrency.Waiter) (free []*concurrency
 	if !r.Mu.Leadership.Is(e.epoch) {
 		return woken
 	}
-	return r.Mu.Locks.WaitAgain(woken)
+	return r.Mu.Locks.Writes.WaitAgain(woken)
 }

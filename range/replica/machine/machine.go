@@ -171,7 +171,7 @@ func (r *Machine) TooOld(q *kvpb.Request, at hlc.Timestamp) *kvpb.Response {
 
 // TooManyReadsLocked says that no more reads may wait.
 func (r *Machine) TooManyReadsLocked() bool {
-	return r.Mu.WaitingReads+r.Mu.Locks.WaitingReads() >= r.Node.MaxWaitingReads
+	return r.Mu.WaitingReads+r.Mu.Locks.Reads.Len() >= r.Node.MaxWaitingReads
 }
 
 // Threshold is the garbage collection threshold: nothing below it can be read.

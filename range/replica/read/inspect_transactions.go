@@ -102,7 +102,7 @@ func (r *Reader) InspectTransactions(q *kvpb.Request,
 // remembered by that id, or its record is not applied.
 func (r *Reader) requestedAbort(id []byte) (*kvpb.LiveTransaction, error) {
 	r.Mu.Lock()
-	of, ok := r.Mu.Locks.AbortedOnRequest(id)
+	of, ok := r.Mu.Locks.Coordinated.AbortedOnRequest(id)
 	r.Mu.Unlock()
 	if !ok {
 		return nil, nil

@@ -126,7 +126,7 @@ func TestTableBesideModel(t *testing.T) {
 				k := key(t)
 				want := m.release(k, UntilGone)
 				delete(m.locks, k)
-				same(t, "release", table.Release(k), want)
+				same(t, "release", table.ReleaseKey(k), want)
 			},
 			"wait": func(t *rapid.T) {
 				k := key(t)
@@ -198,7 +198,7 @@ func (m *model) compare(t *rapid.T, table *Table[int]) {
 	}
 	var got []string
 	changing := 0
-	table.Ascend("", "", func(l *Lock[int]) bool {
+	table.Each("", "", func(l *Lock[int]) bool {
 		got = append(got, l.Key)
 		want := m.locks[l.Key]
 		if describe(number(l.Transaction), l.Applied, l.Proposed, l.Sequence) != describe(want.of,

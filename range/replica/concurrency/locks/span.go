@@ -37,9 +37,9 @@ func (t *Table[W]) SpanAt(key string) *Lock[W] {
 	return t.spans[i-1]
 }
 
-// SpansIn calls visit for the span locks that have keys in common with [start, end), in their
+// EachSpanIn calls visit for the span locks that have keys in common with [start, end), in their
 // order, until it returns false. An empty end is none. visit must not change the table.
-func (t *Table[W]) SpansIn(start, end string, visit func(*Lock[W]) bool) {
+func (t *Table[W]) EachSpanIn(start, end string, visit func(*Lock[W]) bool) {
 	i := sort.Search(len(t.spans),
 		func(i int) bool { return t.spans[i].End == "" || t.spans[i].End > start })
 	for ; i < len(t.spans) && (end == "" || t.spans[i].Key < end); i++ {
@@ -55,7 +55,7 @@ type gap struct{ start, end string }
 // gaps are the parts of [start, end) that no span lock covers.
 func (t *Table[W]) gaps(start, end string) (out []gap) {
 	covered := false
-	t.SpansIn(start, end, func(l *Lock[W]) bool {
+	t.EachSpanIn(start, end, func(l *Lock[W]) bool {
 		if start < l.Key {
 			out = append(out, gap{start, l.Key})
 		}

@@ -73,7 +73,7 @@ func TestSpansBesideModel(t *testing.T) {
 					free = free && (!i.contains(p) || m.at(p) == 0 || m.at(p) == x)
 				}
 				others := false
-				table.SpansIn(start, end, func(l *Lock[int]) bool {
+				table.EachSpanIn(start, end, func(l *Lock[int]) bool {
 					others = others || number(l.Transaction) != x
 					return true
 				})
@@ -104,7 +104,7 @@ func TestSpansBesideModel(t *testing.T) {
 			},
 			"unlock a key": func(t *rapid.T) {
 				k := rapid.SampledFrom(probes[1:]).Draw(t, "key")
-				if released := table.Release(k); len(released) > 0 {
+				if released := table.ReleaseKey(k); len(released) > 0 {
 					t.Fatalf("released %v with a key that has no waiters", released)
 				}
 				delete(m.locked, k)
@@ -134,7 +134,7 @@ func TestSpansBesideModel(t *testing.T) {
 					if !table.Has(l) {
 						t.Fatalf("[%q, %q) is not in the table", l.Key, l.End)
 					}
-					got = append(got, table.ReleaseLock(l)...)
+					got = append(got, table.Release(l)...)
 					if table.Has(l) {
 						t.Fatalf("[%q, %q) is in the table still", l.Key, l.End)
 					}

@@ -45,9 +45,9 @@ func (t *Table[W]) Get(key string) *Lock[W] {
 	return l
 }
 
-// Ascend calls visit for the locks of [start, end) in the order of their keys, until it returns
+// Each calls visit for the locks of [start, end) in the order of their keys, until it returns
 // false. An empty end is none. visit must not change the table.
-func (t *Table[W]) Ascend(start, end string, visit func(*Lock[W]) bool) {
+func (t *Table[W]) Each(start, end string, visit func(*Lock[W]) bool) {
 	if t.byKey == nil {
 		return
 	}
@@ -77,7 +77,7 @@ func (t *Table[W]) MarkReleased(l *Lock[W], sequence uint64) {
 // what waited for that.
 func (t *Table[W]) Apply(key string, of txn.Info, s State) (woken []W) {
 	if l := t.Get(key); l != nil && !l.Transaction.Same(&of) {
-		woken = t.Release(key)
+		woken = t.ReleaseKey(key)
 	}
 	l := t.lock(key, of)
 	l.Transaction.Acquired = max(l.Transaction.Acquired, s.Acquired)
@@ -97,18 +97,18 @@ func (t *Table[W]) AcquireVolatile(key string, of txn.Info, s State) {
 	t.volatile[l] = struct{}{}
 }
 
-// Release takes out the lock of a key, whose release is in the engine, and returns all that waited
+// ReleaseKey takes out the lock of a key, whose release is in the engine, and returns all that waited
 // for it.
-func (t *Table[W]) Release(key string) (woken []W) {
+func (t *Table[W]) ReleaseKey(key string) (woken []W) {
 	l := t.Get(key)
 	if l == nil {
 		return nil
 	}
-	return t.ReleaseLock(l)
+	return t.Release(l)
 }
 
-// ReleaseLock is Release of a lock that is in the table, be it of a key or of a span.
-func (t *Table[W]) ReleaseLock(l *Lock[W]) (woken []W) {
+// Release is ReleaseKey of a lock that is in the table, be it of a key or of a span.
+func (t *Table[W]) Release(l *Lock[W]) (woken []W) {
 	woken = t.wake(l, UntilGone)
 	t.drop(l)
 	return woken
