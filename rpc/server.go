@@ -263,11 +263,13 @@ const (
 	maxStreamsPerConnection = math.MaxUint32
 	// handshakeTimeout is how long a new connection may take to say something sensible.
 	handshakeTimeout = 5 * time.Second
-	// keepaliveTime and keepaliveTimeout: a server pings a connection that was silent for the
-	// first, and closes it if nothing comes for the second. Clients watch their side themselves
-	// (see liveness.go).
+	// A server pings a connection on which nothing has arrived for keepaliveTime, and closes the
+	// connection if nothing arrives for keepaliveTimeout after that. The calls in flight are lost
+	// then, with an unknown outcome, so a client that stands still (a pause, a starved machine)
+	// has as long as with etcd. The pings also show an idle Dialer that the server lives
+	// (client/liveness.go); a Dialer notices a dead server in two seconds by itself.
 	keepaliveTime    = time.Second
-	keepaliveTimeout = 2 * time.Second
+	keepaliveTimeout = 20 * time.Second
 )
 
 // serverOptions are the options with which every gRPC server is made.
