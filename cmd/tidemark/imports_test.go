@@ -199,6 +199,8 @@ var may = []struct {
 
 	{"bench", nil},
 	{"bench/proof/process", nil},
+	{"bench/proof/fleet", []string{"bench/proof/process", "rpc/...", "range/keys",
+		"deploy/embedded/..."}},
 	{"bench/proof/reference", []string{"bench/proof/process"}},
 	{"bench/proof/calm", []string{"kv"}},
 	// Mistakes to build in on purpose. It knows the product as text only.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
@@ -58,7 +59,7 @@ func (l *latencies) text(phase string) string {
 // moved, and all of them dropped, puts to another keyspace go on without an error, and the
 // memtables are flushed now and then, not for each replica. How long the puts took is reported.
 func TestPutsBesidePartitions(t *testing.T) {
-	e := newEnvironment(t, 15*time.Minute, Layout{Cores: 1, Nodes: 4})
+	e := newEnvironment(t, 15*time.Minute, fleet.Layout{Cores: 1, Nodes: 4})
 	ctx, cancel := context.WithTimeout(e.ctx, time.Minute)
 	defer cancel()
 	e.must(e.cluster.Start(ctx), "start the cluster")
@@ -136,7 +137,7 @@ func TestPutsBesidePartitions(t *testing.T) {
 		e.must(client.DropKeyspace(e.ctx, "many"), "drop")
 		e.wait(5*time.Minute, "the replicas to be gone", func(ctx context.Context) error {
 			for _, s := range e.cluster.Nodes {
-				left, err := s.sum(ctx, "tidemark_node_replicas", "")
+				left, err := metricSum(ctx, s, "tidemark_node_replicas", "")
 				if err == nil && left > 8 {
 					err = fmt.Errorf("%s has %.0f replicas", s.Name, left)
 				}
@@ -189,7 +190,7 @@ func (e *environment) moveMany(client *kv.Client, keyspace string, n int) {
 func (e *environment) flushes() (sum float64) {
 	e.Helper()
 	for _, s := range e.cluster.Nodes {
-		n, err := s.sum(e.ctx, "tidemark_engine_flushes_total", "state")
+		n, err := metricSum(e.ctx, s, "tidemark_engine_flushes_total", "state")
 		e.must(err, "metrics of %s", s.Name)
 		sum += n
 	}
@@ -197,7 +198,7 @@ func (e *environment) flushes() (sum float64) {
 }
 
 // sum adds the samples of a metric with a text in their labels.
-func (s *Server) sum(ctx context.Context, name, label string) (sum float64, err error) {
+func metricSum(ctx context.Context, s *fleet.Server, name, label string) (sum float64, err error) {
 	samples, err := s.Metrics(ctx)
 	found := false
 	for _, sample := range samples {

@@ -11,6 +11,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 )
 
 // TestCoordinationSpaceComesBack fills the small disk of one member of the core through the etcd
@@ -24,7 +26,7 @@ func TestCoordinationSpaceComesBack(t *testing.T) {
 	)
 	where := smallDisks(t)
 	disk := smallDisk(t, where, "core1", megabytes)
-	e := newEnvironment(t, 8*time.Minute, Layout{Cores: 3, Configure: func(i int, s *Server) {
+	e := newEnvironment(t, 8*time.Minute, fleet.Layout{Cores: 3, Configure: func(i int, s *fleet.Server) {
 		s.Roles = "core,node"
 		s.Flags = append(s.Flags, "--log-level", "info")
 		if i == 0 {
@@ -136,10 +138,10 @@ func smallDisks(t *testing.T) string {
 }
 
 // smallDisk mounts a disk until the test ends; without a way to mount one the test is skipped.
-func smallDisk(t *testing.T, where, name string, megabytes int) *Disk {
+func smallDisk(t *testing.T, where, name string, megabytes int) *fleet.Disk {
 	t.Helper()
-	disk, err := MountDisk(where, name, megabytes)
-	if errors.Is(err, ErrNoMount) {
+	disk, err := fleet.MountDisk(where, name, megabytes)
+	if errors.Is(err, fleet.ErrNoMount) {
 		t.Skipf("no small disks: %v", err)
 	}
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 	"github.com/tidemarkdb/tidemark/kv/coord"
 )
 
@@ -40,9 +41,9 @@ func (e *environment) coordinate() *coord.Client {
 }
 
 // coordinationLeader is the server that leads the coordination store.
-func (e *environment) coordinationLeader(c *coord.Client) *Server {
+func (e *environment) coordinationLeader(c *coord.Client) *fleet.Server {
 	e.Helper()
-	var leader *Server
+	var leader *fleet.Server
 	e.wait(30*time.Second, "the coordination store has a leader", func(ctx context.Context) error {
 		for _, s := range e.cluster.Cores {
 			limited, cancel := context.WithTimeout(ctx, time.Second)
@@ -66,7 +67,7 @@ func TestLocksOutliveTheLeader(t *testing.T) {
 		sessions = 50
 		ttl      = 10 * time.Second
 	)
-	e := newEnvironment(t, 5*time.Minute, Layout{Cores: 3})
+	e := newEnvironment(t, 5*time.Minute, fleet.Layout{Cores: 3})
 	e.must(e.cluster.Start(e.ctx), "start the core")
 	first := e.coordinate()
 	e.coordinationLeader(first)
@@ -127,7 +128,7 @@ func TestLocksOutliveTheLeader(t *testing.T) {
 // of its session and a second.
 func TestTakeover(t *testing.T) {
 	const ttl = 5 * time.Second
-	e := newEnvironment(t, 5*time.Minute, Layout{Cores: 3})
+	e := newEnvironment(t, 5*time.Minute, fleet.Layout{Cores: 3})
 	e.must(e.cluster.Start(e.ctx), "start the core")
 	client := e.coordinate()
 	e.coordinationLeader(client)

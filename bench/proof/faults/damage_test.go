@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 )
 
@@ -47,7 +48,7 @@ var damages = []damage{
 func TestDamage(t *testing.T) {
 	for _, d := range damages {
 		t.Run(strings.ReplaceAll(d.name, " ", "-"), func(t *testing.T) {
-			e := newEnvironment(t, 4*time.Minute, Layout{Cores: 1, Nodes: 1})
+			e := newEnvironment(t, 4*time.Minute, fleet.Layout{Cores: 1, Nodes: 1})
 			e.start(keyspace, hash, 1)
 			store := e.open(keyspace)
 			n, size := 6000, 32<<10 // enough for tables to be written before the server is stopped

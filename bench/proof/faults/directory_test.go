@@ -11,12 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
 )
 
 // refusal starts a process that must not serve: it has to end by itself, not with 0, and say one of
 // the words.
-func (e *environment) refusal(what string, s *Server, words ...string) {
+func (e *environment) refusal(what string, s *fleet.Server, words ...string) {
 	e.Helper()
 	e.must(s.Start(), "start for %s", what)
 	p := s.Process()
@@ -61,21 +62,21 @@ func abbreviateLine(line string) string {
 }
 
 // imposter is a server with the directory of one and the rest of another.
-func (e *environment) imposter(name, dir string, like *Server) *Server {
+func (e *environment) imposter(name, dir string, like *fleet.Server) *fleet.Server {
 	e.Helper()
 	addresses, err := process.FreeAddresses(2)
 	e.must(err, "addresses")
-	return &Server{
+	return &fleet.Server{
 		Name: name, Dir: dir, Listen: addresses[0], HTTP: addresses[1], Roles: like.Roles,
 		Core:   like.Core,
-		binary: like.binary, secret: like.secret, log: filepath.Join(e.dir, name+".log"),
+		Binary: like.Binary, Secret: like.Secret, Log: filepath.Join(e.dir, name+".log"),
 	}
 }
 
 // TestWrongDirectory starts servers on directories that are not theirs: each is refused with a
 // reason, the directory is as it was, and the cluster goes on.
 func TestWrongDirectory(t *testing.T) {
-	e := newEnvironment(t, 5*time.Minute, Layout{Cores: 1, Nodes: 3})
+	e := newEnvironment(t, 5*time.Minute, fleet.Layout{Cores: 1, Nodes: 3})
 	e.start(keyspace, hash, 3)
 	store := e.open(keyspace)
 	written := e.writeBulk(store, "kept", 500, 100)
@@ -89,7 +90,7 @@ func TestWrongDirectory(t *testing.T) {
 		"address already")
 
 	// A second cluster, with a node of its own.
-	elsewhere := newEnvironment(t, 3*time.Minute, Layout{Cores: 1, Nodes: 1})
+	elsewhere := newEnvironment(t, 3*time.Minute, fleet.Layout{Cores: 1, Nodes: 1})
 	elsewhere.start("elsewhere", 1, 1)
 	otherNode := elsewhere.cluster.Nodes[0]
 	e.must(otherNode.Stop(20*time.Second), "stop the other node")
@@ -146,7 +147,7 @@ func TestWrongDirectory(t *testing.T) {
 	e.result("after all refusals the cluster serves what it served: %d values", len(written))
 }
 
-func (e *environment) waitReady(s *Server) {
+func (e *environment) waitReady(s *fleet.Server) {
 	e.Helper()
 	ctx, cancel := context.WithTimeout(e.ctx, 30*time.Second)
 	defer cancel()

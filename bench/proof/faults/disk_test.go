@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 )
 
 // diskMegabytes leaves room for what a server keeps free by default.
@@ -30,10 +32,10 @@ func TestDiskFull(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	var disks []*Disk
+	var disks []*fleet.Disk
 	for i := range 3 {
-		disk, err := MountDisk(where, fmt.Sprintf("disk%d", i+1), diskMegabytes)
-		if errors.Is(err, ErrNoMount) {
+		disk, err := fleet.MountDisk(where, fmt.Sprintf("disk%d", i+1), diskMegabytes)
+		if errors.Is(err, fleet.ErrNoMount) {
 			t.Skipf("no small disks: %v", err)
 		}
 		if err != nil {
@@ -117,7 +119,7 @@ type tried struct {
 func (e *environment) tryEveryPartition(store *Store) *tried {
 	result := &tried{}
 	var group sync.WaitGroup
-	for _, key := range probeKeys(hash) {
+	for _, key := range fleet.PartitionKeys(hash) {
 		group.Go(func() {
 			ctx, cancel := context.WithTimeout(e.ctx, 4*time.Second)
 			defer cancel()
@@ -153,8 +155,8 @@ func TestDisk(t *testing.T) {
 		t.Skip("fault tests run with -faults (make faults)")
 	}
 	where := t.TempDir()
-	disk, err := MountDisk(where, "disk", 32)
-	if errors.Is(err, ErrNoMount) {
+	disk, err := fleet.MountDisk(where, "disk", 32)
+	if errors.Is(err, fleet.ErrNoMount) {
 		t.Skipf("no small disks: %v", err)
 	}
 	if err != nil {

@@ -8,7 +8,7 @@
 // directory. The load goes through the SDK, and what the clients were told is checked by package
 // history.
 //
-// Cluster starts, ends and asks the servers; Load is the traffic with its history; Probe measures
+// Package fleet starts, ends and asks the servers, as it does for package nemesis; Load is the traffic with its history; Probe measures
 // how long a partition does not answer; rawReader speaks to one server directly, without the SDK's
 // good sense, to catch it at a stale read. Each test prints lines that begin with "RESULT"; make
 // faults shows them.

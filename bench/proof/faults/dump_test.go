@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -51,8 +52,8 @@ func TestDumpUnderTransactions(t *testing.T) {
 	if *dumps == 0 {
 		t.Skip("it runs with -dump.times (make dump-load)")
 	}
-	e := newEnvironment(t, 2*time.Hour, Layout{Cores: 1, Nodes: 3})
-	b := &bank{environment: e, program: e.cluster.Nodes[0].binary}
+	e := newEnvironment(t, 2*time.Hour, fleet.Layout{Cores: 1, Nodes: 3})
+	b := &bank{environment: e, program: e.cluster.Nodes[0].Binary}
 	starting, cancel := context.WithTimeout(e.ctx, time.Minute)
 	defer cancel()
 	e.must(e.cluster.Start(starting), "start the cluster")

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
 )
 
@@ -35,14 +36,14 @@ type environment struct {
 	*testing.T
 	ctx     context.Context
 	dir     string
-	cluster *Cluster
-	admin   *Admin
+	cluster *fleet.Cluster
+	admin   *fleet.Admin
 }
 
 // newEnvironment makes a directory and chooses addresses; nothing runs yet. When the test ends all
 // processes are killed; the directory is removed if the test passed, and named if not. The whole
 // test has the given time.
-func newEnvironment(t *testing.T, limit time.Duration, layout Layout) *environment {
+func newEnvironment(t *testing.T, limit time.Duration, layout fleet.Layout) *environment {
 	t.Helper()
 	if !*enabled {
 		t.Skip("fault tests run with -faults (make faults)")
@@ -61,11 +62,11 @@ func newEnvironment(t *testing.T, limit time.Duration, layout Layout) *environme
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	layout.Binary, layout.Dir = path, dir
-	cluster, err := NewCluster(layout)
+	cluster, err := fleet.NewCluster(layout)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &environment{T: t, ctx: ctx, dir: dir, cluster: cluster, admin: &Admin{cluster}}
+	e := &environment{T: t, ctx: ctx, dir: dir, cluster: cluster, admin: &fleet.Admin{Cluster: cluster}}
 	t.Cleanup(func() {
 		cancel()
 		if err := cluster.Close(); err != nil {
@@ -73,7 +74,7 @@ func newEnvironment(t *testing.T, limit time.Duration, layout Layout) *environme
 		}
 		if t.Failed() {
 			for _, s := range cluster.All() {
-				t.Logf("%s: the log ends:\n%s", s.Name, process.Tail(s.log, 1500))
+				t.Logf("%s: the log ends:\n%s", s.Name, process.Tail(s.Log, 1500))
 			}
 			t.Logf("directories and logs are left in %s", dir)
 			return
@@ -122,7 +123,7 @@ func (e *environment) open(keyspace string) *Store {
 }
 
 // restart starts a server again and waits until it is ready.
-func (e *environment) restart(s *Server) time.Duration {
+func (e *environment) restart(s *fleet.Server) time.Duration {
 	e.Helper()
 	begin := time.Now()
 	e.must(s.Start(), "restart %s", s.Name)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -44,7 +45,7 @@ const (
 func feedCluster(t *testing.T, limit time.Duration, name string,
 	options ...kv.KeyspaceOption) (*environment, *kv.Client) {
 	t.Helper()
-	e := newEnvironment(t, limit, Layout{Nodes: 3, Configure: func(_ int, s *Server) {
+	e := newEnvironment(t, limit, fleet.Layout{Nodes: 3, Configure: func(_ int, s *fleet.Server) {
 		s.Roles, s.Flags = "core,node", []string{"--gc-interval", "2s"}
 	}})
 	shareCore(e.cluster)
@@ -237,7 +238,7 @@ func TestFeedPause(t *testing.T) {
 func (e *environment) collected() (sum float64) {
 	e.Helper()
 	for _, s := range e.cluster.Nodes {
-		n, err := s.sum(e.ctx, "tidemark_node_gc_versions_total", "")
+		n, err := metricSum(e.ctx, s, "tidemark_node_gc_versions_total", "")
 		e.must(err, "metrics of %s", s.Name)
 		sum += n
 	}

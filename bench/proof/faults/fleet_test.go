@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
@@ -42,7 +43,7 @@ const (
 // for good, two are added, two are decommissioned. No operation fails, no money is lost, and what
 // each step took is reported.
 func TestFleet(t *testing.T) {
-	e := newEnvironment(t, 90*time.Minute, Layout{Cores: 1, Nodes: 8})
+	e := newEnvironment(t, 90*time.Minute, fleet.Layout{Cores: 1, Nodes: 8})
 	for _, s := range append(e.cluster.Cores, e.cluster.Nodes[:6]...) {
 		e.must(s.Start(), "start %s", s.Name)
 	}
@@ -52,7 +53,7 @@ func TestFleet(t *testing.T) {
 	client, err := kv.Open(e.ctx, e.cluster.Endpoints()[:1])
 	e.must(err, "open a client")
 	defer client.Close()
-	f := &fleet{environment: e, client: client}
+	f := &fleetLoad{environment: e, client: client}
 	f.fill()
 	f.run()
 	capacity := f.capacity()
@@ -114,8 +115,8 @@ func TestFleet(t *testing.T) {
 	f.end()
 }
 
-// fleet is the load, and what is known of the cluster.
-type fleet struct {
+// fleetLoad is the load, and what is known of the cluster.
+type fleetLoad struct {
 	*environment
 	client     *kv.Client
 	rows, bank *kv.Keyspace
@@ -131,7 +132,7 @@ type fleet struct {
 	reads, writes *hdrhistogram.Histogram
 }
 
-func (f *fleet) report(format string, arguments ...any) {
+func (f *fleetLoad) report(format string, arguments ...any) {
 	f.Helper()
 	f.result(format, arguments...)
 }
@@ -145,7 +146,7 @@ func rowKey(i int) []byte { return fmt.Appendf(nil, "row-%08d", i) }
 func accountKey(i int) []byte { return fmt.Appendf(nil, "account-%04d", i) }
 
 // fill makes the keyspaces and their contents.
-func (f *fleet) fill() {
+func (f *fleetLoad) fill() {
 	var err error
 	f.rows, err = f.client.CreateKeyspace(f.ctx, "rows", kv.Hash(fleetPartitions))
 	f.must(err, "create a keyspace")
@@ -182,7 +183,7 @@ func randomValue() []byte {
 func balance(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
 // run starts the load.
-func (f *fleet) run() {
+func (f *fleetLoad) run() {
 	ctx, cancel := context.WithCancel(f.ctx)
 	f.stop = cancel
 	f.reads, f.writes = newHistogram(), newHistogram()
@@ -197,7 +198,7 @@ func (f *fleet) run() {
 }
 
 // await waits for the time of the next operation.
-func (f *fleet) await(ctx context.Context) {
+func (f *fleetLoad) await(ctx context.Context) {
 	interval := time.Duration(f.interval.Load())
 	if interval == 0 {
 		return
@@ -215,7 +216,7 @@ func (f *fleet) await(ctx context.Context) {
 	}
 }
 
-func (f *fleet) one(ctx context.Context) {
+func (f *fleetLoad) one(ctx context.Context) {
 	began := time.Now()
 	var err error
 	read := false
@@ -240,7 +241,7 @@ func (f *fleet) one(ctx context.Context) {
 	f.note(ctx, err)
 }
 
-func (f *fleet) note(ctx context.Context, err error) {
+func (f *fleetLoad) note(ctx context.Context, err error) {
 	f.done.Add(1)
 	if err != nil && ctx.Err() == nil {
 		f.failed.Add(1)
@@ -249,7 +250,7 @@ func (f *fleet) note(ctx context.Context, err error) {
 }
 
 // transfer moves money from one account to another.
-func (f *fleet) transfer(ctx context.Context) error {
+func (f *fleetLoad) transfer(ctx context.Context) error {
 	from, to := rand.IntN(fleetAccounts), rand.IntN(fleetAccounts)
 	if from == to {
 		return nil
@@ -274,7 +275,7 @@ func (f *fleet) transfer(ctx context.Context) error {
 }
 
 // capacity is how many operations a second the cluster does for as many clients as there are.
-func (f *fleet) capacity() float64 {
+func (f *fleetLoad) capacity() float64 {
 	f.pass(5 * time.Second)
 	before, began := f.done.Load(), time.Now()
 	f.pass(15 * time.Second)
@@ -286,14 +287,14 @@ func (f *fleet) capacity() float64 {
 // worst are the 99th percentiles of a time.
 type worst struct{ read, write time.Duration }
 
-func (f *fleet) measure(what string, d time.Duration) worst {
+func (f *fleetLoad) measure(what string, d time.Duration) worst {
 	f.Helper()
 	began := time.Now()
 	return f.measureUntil(what, func() bool { return time.Since(began) >= d })
 }
 
 // measureUntil measures until something is so.
-func (f *fleet) measureUntil(what string, over func() bool) worst {
+func (f *fleetLoad) measureUntil(what string, over func() bool) worst {
 	f.Helper()
 	f.mu.Lock()
 	f.reads, f.writes = newHistogram(), newHistogram()
@@ -322,12 +323,12 @@ func (f *fleet) measureUntil(what string, over func() bool) worst {
 	return l
 }
 
-func (f *fleet) compare(before, during worst) {
+func (f *fleetLoad) compare(before, during worst) {
 	f.report("p99 beside that at rest: reads %.1f times, writes %.1f times",
 		float64(during.read)/float64(before.read), float64(during.write)/float64(before.write))
 }
 
-func (f *fleet) nodeOf(s *Server) uint64 {
+func (f *fleetLoad) nodeOf(s *fleet.Server) uint64 {
 	nodes, err := admin.New(f.client).Nodes(f.ctx)
 	f.must(err, "list the nodes")
 	for _, n := range nodes {
@@ -339,7 +340,7 @@ func (f *fleet) nodeOf(s *Server) uint64 {
 	return 0
 }
 
-func (f *fleet) bytesOn(node uint64) (bytes uint64) {
+func (f *fleetLoad) bytesOn(node uint64) (bytes uint64) {
 	partitions, err := admin.New(f.client).Partitions(f.ctx, "")
 	f.must(err, "list the partitions")
 	for _, p := range partitions {
@@ -353,14 +354,14 @@ func (f *fleet) bytesOn(node uint64) (bytes uint64) {
 }
 
 // whole says whether all replicas are there, on nodes that are not lost.
-func (f *fleet) whole(lost ...uint64) bool {
+func (f *fleetLoad) whole(lost ...uint64) bool {
 	whole, err := driver.Whole(f.ctx, f.client, lost...)
 	f.must(err, "look for all replicas")
 	return whole
 }
 
 // newest is the number of the newest event of a change.
-func (f *fleet) newest() uint64 {
+func (f *fleetLoad) newest() uint64 {
 	events, err := admin.New(f.client).Events(f.ctx, 0, 0, 100)
 	f.must(err, "list the events")
 	for _, event := range events {
@@ -372,7 +373,7 @@ func (f *fleet) newest() uint64 {
 }
 
 // still says whether nothing has changed, and nothing was under way, for a while.
-func (f *fleet) still(d time.Duration) func() bool {
+func (f *fleetLoad) still(d time.Duration) func() bool {
 	newest, since := f.newest(), time.Now()
 	return func() bool {
 		operators, err := admin.New(f.client).Operators(f.ctx)
@@ -384,7 +385,7 @@ func (f *fleet) still(d time.Duration) func() bool {
 	}
 }
 
-func (f *fleet) settle(limit time.Duration) {
+func (f *fleetLoad) settle(limit time.Duration) {
 	still := f.still(15 * time.Second)
 	f.wait(limit, "nothing moves", func(context.Context) error {
 		if !still() || !f.whole() {
@@ -395,7 +396,7 @@ func (f *fleet) settle(limit time.Duration) {
 }
 
 // spread says how even the nodes are.
-func (f *fleet) spread() string {
+func (f *fleetLoad) spread() string {
 	partitions, err := admin.New(f.client).Partitions(f.ctx, "")
 	f.must(err, "list the partitions")
 	replicas, leaders, bytes := map[uint64]float64{}, map[uint64]float64{}, map[uint64]float64{}
@@ -425,7 +426,7 @@ func (f *fleet) spread() string {
 		off(leaders))
 }
 
-func (f *fleet) gone(s *Server) bool {
+func (f *fleetLoad) gone(s *fleet.Server) bool {
 	nodes, err := admin.New(f.client).Nodes(f.ctx)
 	f.must(err, "list the nodes")
 	for _, n := range nodes {
@@ -437,7 +438,7 @@ func (f *fleet) gone(s *Server) bool {
 }
 
 // end ends the load, and counts the money.
-func (f *fleet) end() {
+func (f *fleetLoad) end() {
 	f.stop()
 	f.running.Wait()
 	sum := int64(0)

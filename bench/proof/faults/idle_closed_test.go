@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -45,12 +46,12 @@ const (
 // the same servers, with the same partitions, of a program that closes none: the same source, in
 // which the lag is that of a replica that does not (replica.SetClosedLag).
 func TestIdleClosed(t *testing.T) {
-	e := newEnvironment(t, 40*time.Minute+3**idleWait, Layout{Nodes: 3,
-		Configure: func(i int, s *Server) {
+	e := newEnvironment(t, 40*time.Minute+3**idleWait, fleet.Layout{Nodes: 3,
+		Configure: func(i int, s *fleet.Server) {
 			s.Roles, s.Flags = "core,node", []string{"--locality", "region=here,zone=" + idleZone(i)}
 		}})
 	shareCore(e.cluster)
-	program := e.cluster.Nodes[0].binary
+	program := e.cluster.Nodes[0].Binary
 	without := e.withoutClosing()
 	ctx, cancel := context.WithTimeout(e.ctx, time.Minute)
 	defer cancel()
@@ -144,7 +145,7 @@ func (e *environment) allSleep(closing bool) (took time.Duration) {
 		for _, s := range e.cluster.Nodes {
 			for i, name := range [...]string{"tidemark_node_replicas", "tidemark_host_awake_groups",
 				"tidemark_node_quiesced_closed_ts"} {
-				n, err := s.sum(ctx, name, `part="node"`) // and not the core's group
+				n, err := metricSum(ctx, s, name, `part="node"`) // and not the core's group
 				failed = errors.Join(failed, err)
 				sums[i] += n
 			}
@@ -174,7 +175,7 @@ func (e *environment) allSleep(closing bool) (took time.Duration) {
 func (e *environment) closingGroups() (sum float64) {
 	e.Helper()
 	for _, s := range e.cluster.Nodes {
-		n, err := s.sum(e.ctx, "tidemark_node_quiesced_closed_ts", "")
+		n, err := metricSum(e.ctx, s, "tidemark_node_quiesced_closed_ts", "")
 		e.must(err, "metrics of %s", s.Name)
 		sum += n
 	}
@@ -210,7 +211,7 @@ func (e *environment) closedEverywhere() {
 }
 
 // sampleOf reads on one server.
-func (e *environment) sampleOf(i int, s *Server) {
+func (e *environment) sampleOf(i int, s *fleet.Server) {
 	e.Helper()
 	client, err := kv.Open(e.ctx, e.cluster.Endpoints(), kv.Locality("here", idleZone(i)))
 	e.must(err, "open a client near %s", s.Name)
@@ -267,7 +268,7 @@ func (e *environment) restartAll(program string) {
 	e.Helper()
 	e.must(e.cluster.KillAll(), "end all servers")
 	for _, s := range e.cluster.All() {
-		s.binary = program
+		s.Binary = program
 		e.must(s.Start(), "start %s", s.Name)
 	}
 	ctx, cancel := context.WithTimeout(e.ctx, *idleWait)

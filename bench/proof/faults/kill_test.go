@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 )
 
@@ -16,7 +17,7 @@ const (
 	probeEvery = 10 * time.Millisecond
 )
 
-func sixProcesses() Layout { return Layout{Cores: 3, Nodes: 3} }
+func sixProcesses() fleet.Layout { return fleet.Layout{Cores: 3, Nodes: 3} }
 
 // steadyLoad is 16 clients with about 700 operations a second together on 64 keys and 8 counters.
 func steadyLoad(store *Store) *Load {
@@ -111,7 +112,7 @@ func TestKillOne(t *testing.T) {
 }
 
 // ledBy is the hash numbers of the partitions that a server leads.
-func (e *environment) ledBy(s *Server) map[int]bool {
+func (e *environment) ledBy(s *fleet.Server) map[int]bool {
 	e.Helper()
 	servers, err := e.admin.NodeOf(e.ctx)
 	e.must(err, "nodes")

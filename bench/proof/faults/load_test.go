@@ -11,7 +11,6 @@ import (
 
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 	"github.com/tidemarkdb/tidemark/kv"
-	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 // memory is a store in a map. tamper, if set, sees every write before it is done and may break it:
@@ -148,14 +147,6 @@ func TestNumbers(t *testing.T) {
 	}
 	if _, err := decodeNumber(true, []byte("short")); err == nil {
 		t.Error("a short value was accepted")
-	}
-}
-
-func TestProbeKeysCoverAllPartitions(t *testing.T) {
-	for hash, key := range probeKeys(64) {
-		if got := keys.HashPartition([]byte(key), 64); got != uint32(hash) {
-			t.Errorf("key %s lies in partition %d, not %d", key, got, hash)
-		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -22,7 +23,7 @@ const commandTimeout = 10 * time.Second
 // created, counted, filled, scanned and dropped with the default time-outs, right after one
 // another, and a server with all of its replicas starts again. What each took is reported.
 func TestManyPartitions(t *testing.T) {
-	e := newEnvironment(t, 10*time.Minute, Layout{Cores: 1, Nodes: 3})
+	e := newEnvironment(t, 10*time.Minute, fleet.Layout{Cores: 1, Nodes: 3})
 	ctx, cancel := context.WithTimeout(e.ctx, time.Minute)
 	defer cancel()
 	e.must(e.cluster.Start(ctx), "start the cluster")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/bench"
 	"github.com/tidemarkdb/tidemark/bench/kvtarget"
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/links"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
@@ -115,7 +116,7 @@ func (e *environment) nodeSeconds() (sum float64) {
 func (e *environment) readsServed() (all []replicaReads) {
 	e.Helper()
 	for _, s := range e.cluster.Nodes {
-		r, err := s.replicaReads(e.ctx)
+		r, err := readsAt(e.ctx, s)
 		e.must(err, "read the metrics of %s", s.Name)
 		all = append(all, r)
 	}
@@ -266,7 +267,7 @@ func TestNearReadsInZones(t *testing.T) {
 		}
 	})
 	layout := threeServers()
-	layout.Configure = func(i int, s *Server) {
+	layout.Configure = func(i int, s *fleet.Server) {
 		a := network.Address(links.Host(i))
 		s.Roles, s.Listen, s.HTTP, s.Advertise = "core,node", a.Listen, a.HTTP, a.Advertise
 		s.Flags = []string{"--locality", "zone=" + string(rune('a'+i))}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 )
 
@@ -23,7 +24,7 @@ func TestPauseLeader(t *testing.T) {
 	e := newEnvironment(t, 5*time.Minute, sixProcesses())
 	e.start(keyspace, hash, 3)
 	store := e.open(keyspace)
-	n := &numbers{keys: probeKeys(hash), checks: make([]history.Monotonic, hash)}
+	n := &numbers{keys: fleet.PartitionKeys(hash), checks: make([]history.Monotonic, hash)}
 	ctx, stop := context.WithCancel(e.ctx)
 	defer stop()
 	var traffic sync.WaitGroup
@@ -62,7 +63,7 @@ func TestPauseLeader(t *testing.T) {
 // server directly by the routes from before.
 func (e *environment) pauseOnce(n *numbers, pause time.Duration) {
 	e.Helper()
-	var paused *Server
+	var paused *fleet.Server
 	e.wait(20*time.Second, "a node leads partitions", func(ctx context.Context) error {
 		counts, err := e.admin.LeaderCounts(ctx, keyspace)
 		if err != nil {
@@ -135,7 +136,7 @@ func (e *environment) pauseOnce(n *numbers, pause time.Duration) {
 }
 
 // answers is how many reads a server (nil: all) answered when asked directly.
-func answers(raw []*rawReader, s *Server) int {
+func answers(raw []*rawReader, s *fleet.Server) int {
 	sum := 0
 	for _, r := range raw {
 		if s == nil || r.server == s {

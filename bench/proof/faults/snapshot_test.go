@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 )
 
 // TestSnapshot keeps a node away while 200 MB are written, brings it back under load, and when it
@@ -49,7 +51,7 @@ func TestSnapshot(t *testing.T) {
 	caughtUp := time.Since(back)
 	samples, err := away.Metrics(e.ctx)
 	e.must(err, "metrics of %s", away.Name)
-	received := Sum(samples, "snapshot")
+	received := fleet.Sum(samples, "snapshot")
 	e.result("%s was away while %d MB were written; ready %v after its restart, caught up after "+
 		"%v; its metrics with \"snapshot\" in their names: %s",
 		away.Name, total>>20, ready.Round(time.Millisecond), caughtUp.Round(time.Millisecond),
@@ -115,10 +117,10 @@ func directorySize(dir string) int64 {
 }
 
 // named lists the samples whose name contains a word and whose value is not 0.
-func named(samples []Sample, word string) string {
+func named(samples []fleet.Sample, word string) string {
 	text := ""
 	for _, s := range samples {
-		if Sum([]Sample{s}, word) != 0 {
+		if fleet.Sum([]fleet.Sample{s}, word) != 0 {
 			text += fmt.Sprintf(" %s{%s}=%g", s.Name, s.Labels, s.Value)
 		}
 	}

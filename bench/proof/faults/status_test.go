@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 )
 
 // TestStatusNamesWhatIsWrong kills one and then a second of three servers: /readyz says no, and
@@ -17,7 +19,7 @@ func TestStatusNamesWhatIsWrong(t *testing.T) {
 	shareCore(e.cluster)
 	e.start(keyspace, hash, 3)
 	status := func(ctx context.Context, code int, column, what string) error {
-		command := exec.CommandContext(ctx, e.cluster.Nodes[2].binary, "status", "--output", "json",
+		command := exec.CommandContext(ctx, e.cluster.Nodes[2].Binary, "status", "--output", "json",
 			"--timeout", "2s", "--endpoints", e.cluster.Nodes[2].Address())
 		out, err := command.Output()
 		if ctx.Err() != nil {
@@ -25,7 +27,7 @@ func TestStatusNamesWhatIsWrong(t *testing.T) {
 		}
 		var row map[string]any
 		if len(out) > 0 {
-			if bad := json.Unmarshal([]byte(firstLine(string(out))), &row); bad != nil {
+			if bad := json.Unmarshal([]byte(fleet.FirstLine(string(out))), &row); bad != nil {
 				return fmt.Errorf("%q is no JSON: %w", out, bad)
 			}
 		}

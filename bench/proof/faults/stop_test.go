@@ -8,18 +8,20 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 )
 
 var maxStopPause = flag.Duration("faults.stop-pause", 100*time.Millisecond,
 	"the longest pause of a partition that TestStopInTurn accepts: the median over the stops")
 
 // threeServers are servers that are members of the core and nodes alike.
-func threeServers() Layout {
-	return Layout{Nodes: 3, Configure: func(_ int, s *Server) { s.Roles = "core,node" }}
+func threeServers() fleet.Layout {
+	return fleet.Layout{Nodes: 3, Configure: func(_ int, s *fleet.Server) { s.Roles = "core,node" }}
 }
 
 // shareCore makes all servers of a cluster members of its core.
-func shareCore(c *Cluster) {
+func shareCore(c *fleet.Cluster) {
 	core := strings.Join(c.Endpoints(), ",")
 	for _, s := range c.Nodes {
 		s.Core = core

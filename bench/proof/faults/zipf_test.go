@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/bench"
 	"github.com/tidemarkdb/tidemark/bench/kvtarget"
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
@@ -36,7 +37,7 @@ const (
 // that in a keyspace that does not split. (Throughput is reported; it shows something only where
 // the nodes have processors of their own.)
 func TestZipf(t *testing.T) {
-	e := newEnvironment(t, *zipfFor+10*time.Minute, Layout{Cores: 1, Nodes: zipfNodes})
+	e := newEnvironment(t, *zipfFor+10*time.Minute, fleet.Layout{Cores: 1, Nodes: zipfNodes})
 	e.start("unused", 1, 3)
 	client := e.open("unused").client
 	whole, err := client.CreateKeyspace(e.ctx, "whole", kv.Range(), kv.AutoSplit(false))
@@ -160,7 +161,7 @@ func (e *environment) requests() []float64 {
 	for _, s := range e.cluster.Nodes {
 		samples, err := s.Metrics(e.ctx)
 		e.must(err, "read the metrics of %s", s.Name)
-		all = append(all, Sum(samples, "tidemark_rpc_requests_total"))
+		all = append(all, fleet.Sum(samples, "tidemark_rpc_requests_total"))
 	}
 	return all
 }

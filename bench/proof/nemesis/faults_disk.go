@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 )
 
 func fillOne(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
@@ -21,12 +23,12 @@ func fillThese(w *world, list []int) (*fault, error) {
 	empty := func() error {
 		var failures []error
 		for _, i := range list {
-			failures = append(failures, w.disks[i].empty())
+			failures = append(failures, w.disks[i].MakeRoom())
 		}
 		return errors.Join(failures...)
 	}
 	for _, i := range list {
-		if err := w.disks[i].fill(); err != nil {
+		if err := w.disks[i].Fill(); err != nil {
 			return nil, err
 		}
 	}
@@ -35,25 +37,25 @@ func fillThese(w *world, list []int) (*fault, error) {
 }
 
 func stopDisk(w *world, random *rand.Rand, hold time.Duration) (*fault, error) {
-	return stutterOf(w, anyServer(random), stutter{still: hold}, hold)
+	return stutterOf(w, anyServer(random), fleet.Stutter{Still: hold}, hold)
 }
 
 func slowDisk(w *world, random *rand.Rand, hold time.Duration) (*fault, error) {
-	return stutterOf(w, anyServer(random), stutter{still: between(random, 20*ms, 500*ms),
-		works: between(random, ms, 50*ms)}, hold)
+	return stutterOf(w, anyServer(random), fleet.Stutter{Still: between(random, 20*ms, 500*ms),
+		Works: between(random, ms, 50*ms)}, hold)
 }
 
 // stutterOf stalls a disk by a goroutine of its own, so that it works again in any case: a process
 // that waits for
 // a disk cannot even be killed.
-func stutterOf(w *world, server int, s stutter, hold time.Duration) (*fault, error) {
+func stutterOf(w *world, server int, s fleet.Stutter, hold time.Duration) (*fault, error) {
 	what := fmt.Sprintf("the disk of %s stalls", w.servers[server].Name)
-	if s.works > 0 {
-		what += fmt.Sprintf(" for %v, works for %v, and so on", s.still.Round(ms),
-			s.works.Round(ms))
+	if s.Works > 0 {
+		what += fmt.Sprintf(" for %v, works for %v, and so on", s.Still.Round(ms),
+			s.Works.Round(ms))
 	}
 	done, stopped := make(chan struct{}), make(chan error, 1)
-	go func() { stopped <- w.disks[server].stop(s, hold, done) }()
+	go func() { stopped <- w.disks[server].StallFor(s, hold, done) }()
 	return &fault{what: what, effect: effect{gone: servers(server)}, end: func() error {
 		close(done)
 		return <-stopped

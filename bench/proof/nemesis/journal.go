@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 )
 
 // journal is what a run has to say: to the screen, and with more detail to a file. It is safe for
@@ -37,7 +39,7 @@ func (j *journal) say(format string, arguments ...any) { j.line(j.screen, format
 // note writes a line to the file only, and remembers it as what is being done.
 func (j *journal) note(format string, arguments ...any) {
 	j.mu.Lock()
-	j.mu.now = firstLine(fmt.Sprintf(format, arguments...))
+	j.mu.now = fleet.FirstLine(fmt.Sprintf(format, arguments...))
 	j.mu.Unlock()
 	j.line(io.Discard, format, arguments...)
 }
@@ -77,8 +79,3 @@ func (j *journal) line(screen io.Writer, format string, arguments ...any) {
 }
 
 func (j *journal) close() error { return j.file.Close() }
-
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return line
-}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -37,10 +38,10 @@ func (w *world) where(ctx context.Context) (*placement, error) {
 		}
 	}
 	p := &placement{voters: make([][]int, probePartitions), leader: make([]int, probePartitions)}
-	probed := probeKeys(probePartitions)
+	probed := fleet.PartitionKeys(probePartitions)
 	for _, info := range infos {
 		hash := int(info.Partition.Hash)
-		if hash < probePartitions && !keys.PartitionContains(info.Partition, probed[hash]) {
+		if hash < probePartitions && !keys.PartitionContains(info.Partition, []byte(probed[hash])) {
 			continue // it has split
 		}
 		if hash >= probePartitions {

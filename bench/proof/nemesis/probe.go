@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/availability"
 	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/links"
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
 	"github.com/tidemarkdb/tidemark/kv"
-	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 const (
@@ -31,7 +31,7 @@ const (
 type probes struct {
 	client        *kv.Client // closed by stop's caller
 	keyspace      *driver.Keyspace
-	keys          [][]byte // by hash partition
+	keys          []string // by hash partition
 	writes, reads *availability.Meter
 	running       sync.WaitGroup
 	cancel        context.CancelFunc
@@ -55,7 +55,7 @@ func startProbes(ctx context.Context, run *driver.Run, client *kv.Client,
 	}
 	keyspace := run.Client(client, nil, probeKeyspace).Keyspace(probeKeyspace)
 	p := &probes{
-		client: client, keyspace: keyspace, keys: probeKeys(probePartitions),
+		client: client, keyspace: keyspace, keys: fleet.PartitionKeys(probePartitions),
 		writes: availability.NewMeter(probePartitions), reads: availability.NewMeter(
 			probePartitions),
 	}
@@ -63,7 +63,7 @@ func startProbes(ctx context.Context, run *driver.Run, client *kv.Client,
 		make([]error, probePartitions)
 	p.mu.detours = make([]time.Duration, probePartitions)
 	for _, key := range p.keys {
-		if _, err := keyspace.Put(ctx, key, []byte("begin")); err != nil {
+		if _, err := keyspace.Put(ctx, []byte(key), []byte("begin")); err != nil {
 			return nil, fmt.Errorf("the first write of a probe: %w", err)
 		}
 	}
@@ -73,7 +73,7 @@ func startProbes(ctx context.Context, run *driver.Run, client *kv.Client,
 			n := 0
 			p.ask(ctx, i, p.writes, p.mu.writeErrors, func(ctx context.Context) error {
 				n++
-				_, err := keyspace.Put(ctx, key, strconv.AppendInt(nil, int64(n), 10))
+				_, err := keyspace.Put(ctx, []byte(key), strconv.AppendInt(nil, int64(n), 10))
 				if err == nil {
 					pace.Answered(i)
 				}
@@ -82,26 +82,13 @@ func startProbes(ctx context.Context, run *driver.Run, client *kv.Client,
 		})
 		p.running.Go(func() {
 			p.ask(ctx, i, p.reads, p.mu.readErrors, func(ctx context.Context) error {
-				_, err := keyspace.Get(ctx, key)
+				_, err := keyspace.Get(ctx, []byte(key))
 				return err
 			})
 		})
 	}
 	p.running.Go(func() { p.still.Watch(ctx) })
 	return p, nil
-}
-
-// probeKeys has one key for each of n hash partitions.
-func probeKeys(n int) [][]byte {
-	found := make([][]byte, n)
-	for i, missing := 0, n; missing > 0; i++ {
-		key := fmt.Appendf(nil, "probe-%d", i)
-		if at := keys.HashPartition(key, uint32(n)); found[at] == nil {
-			found[at] = key
-			missing--
-		}
-	}
-	return found
 }
 
 func (p *probes) ask(ctx context.Context, partition int, meter *availability.Meter,

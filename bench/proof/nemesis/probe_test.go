@@ -4,13 +4,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/links"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 func TestProbeKeysCoverEveryPartition(t *testing.T) {
-	for i, key := range probeKeys(16) {
-		if at := keys.HashPartition(key, 16); int(at) != i {
+	for i, key := range fleet.PartitionKeys(16) {
+		if at := keys.HashPartition([]byte(key), 16); int(at) != i {
 			t.Errorf("key %q of partition %d lies in %d", key, i, at)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/availability"
 )
 
@@ -32,8 +33,8 @@ func slowForLong(w *world, random *rand.Rand, hold time.Duration) (*fault, error
 	begin := w.pace.Now()
 	time.Sleep(usualPace)
 	before := paceOf{from: begin, to: w.pace.Now()}
-	f, err := stutterOf(w, server, stutter{still: between(random, 120*ms, 220*ms),
-		works: between(random, ms, 5*ms)}, hold)
+	f, err := stutterOf(w, server, fleet.Stutter{Still: between(random, 120*ms, 220*ms),
+		Works: between(random, ms, 5*ms)}, hold)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,9 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/links"
+	"github.com/tidemarkdb/tidemark/bench/proof/process"
 )
 
 const (
@@ -74,7 +76,7 @@ func runHarness(args []string) int {
 	}
 	cmd := exec.Command(self, args...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.SysProcAttr = attributes()
+	cmd.SysProcAttr = process.Attributes()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -111,7 +113,7 @@ func tidy(dir string) error {
 	runs, err := filepath.Glob(filepath.Join(dir, runPrefix+"*"))
 	failures = append(failures, err)
 	for _, run := range runs {
-		failures = append(failures, unmountBelow(run))
+		failures = append(failures, fleet.UnmountBelow(run))
 	}
 	return errors.Join(failures...)
 }

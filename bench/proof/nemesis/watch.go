@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/bench/proof/faults"
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 )
 
 // verdict is what a line of a server's log means.
@@ -168,7 +168,7 @@ var limits = []limit{
 }
 
 // exceeded says which limits are.
-func exceeded(samples []faults.Sample) error {
+func exceeded(samples []fleet.Sample) error {
 	var failures []error
 	for _, l := range limits {
 		sum := 0.0

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tidemarkdb/tidemark/bench/proof/faults"
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 )
 
 func TestJudgeLine(t *testing.T) {
@@ -79,16 +79,16 @@ func TestLogReaderTakesWholeLinesOnce(t *testing.T) {
 }
 
 func TestExceeded(t *testing.T) {
-	samples := []faults.Sample{
+	samples := []fleet.Sample{
 		{Name: "go_goroutines", Value: 300},
 		{Name: "tidemark_replica_queued_writes", Labels: `part="node"`, Value: 10},
 	}
 	if err := exceeded(samples); err != nil {
 		t.Error(err)
 	}
-	samples = append(samples, faults.Sample{Name: "tidemark_host_failed_groups_total",
+	samples = append(samples, fleet.Sample{Name: "tidemark_host_failed_groups_total",
 		Labels: `part="core"`, Value: 1},
-		faults.Sample{Name: "go_goroutines", Value: 6000})
+		fleet.Sample{Name: "go_goroutines", Value: 6000})
 	err := exceeded(samples)
 	if err == nil || !strings.Contains(err.Error(), "failed_groups_total is 1") ||
 		!strings.Contains(err.Error(), "go_goroutines is 6300") {

@@ -46,9 +46,9 @@ func (n *nemesis) wipe(ctx context.Context) error {
 	n.journal.say("%s lost its directory, and was ready as a new node after %v", s.Name,
 		time.Since(begin).Round(ms))
 	for i, key := range n.probes.keys {
-		_, err := n.probes.keyspace.Get(waiting, key)
+		_, err := n.probes.keyspace.Get(waiting, []byte(key))
 		if err == nil {
-			_, err = n.probes.keyspace.Put(waiting, key, []byte("after the wipe"))
+			_, err = n.probes.keyspace.Put(waiting, []byte(key), []byte("after the wipe"))
 		}
 		if err != nil {
 			n.proof.Violation("partition %d of %s, after %s lost its directory: %v", i,

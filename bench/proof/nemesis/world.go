@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
-	"github.com/tidemarkdb/tidemark/bench/proof/faults"
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/availability"
 	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/links"
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
@@ -46,10 +46,10 @@ type world struct {
 	dir     string
 	network links.Network
 	layers  *layers
-	disks   []*disk // of each server; none if this machine has none
-	cluster *faults.Cluster
-	admin   *faults.Admin
-	servers []*faults.Server
+	disks   []*fleet.Disk // of each server; none if this machine has none
+	cluster *fleet.Cluster
+	admin   *fleet.Admin
+	servers []*fleet.Server
 	proof   *driver.Run
 	journal *journal
 	// pace counts the answers to the probes' writes.
@@ -89,15 +89,15 @@ func newWorld(o options, dir string, j *journal) (_ *world, err error) {
 	}
 	w.disks, err = mountDisks(filepath.Join(dir, "disks"), names)
 	switch {
-	case errors.Is(err, faults.ErrNoMount):
+	case errors.Is(err, fleet.ErrNoMount):
 		j.say("disks: the machine's own; none can be filled or stopped (%v)", err)
 	case err != nil:
 		return nil, err
 	default:
 		j.say("disks: %d MiB for each server, %s", diskMegabytes, w.disks[0].Kind)
 	}
-	w.cluster, err = faults.NewCluster(faults.Layout{Binary: o.binary, Dir: dir, Cores: cores,
-		Nodes: nodes, Configure: func(i int, s *faults.Server) {
+	w.cluster, err = fleet.NewCluster(fleet.Layout{Binary: o.binary, Dir: dir, Cores: cores,
+		Nodes: nodes, Configure: func(i int, s *fleet.Server) {
 			host := links.Host(i)
 			address := w.network.Address(host)
 			s.Listen, s.HTTP = address.Listen, address.HTTP
@@ -123,9 +123,9 @@ func newWorld(o options, dir string, j *journal) (_ *world, err error) {
 	if err != nil {
 		return nil, err
 	}
-	w.servers, w.admin = w.cluster.All(), &faults.Admin{Cluster: w.cluster}
+	w.servers, w.admin = w.cluster.All(), &fleet.Admin{Cluster: w.cluster}
 	for _, s := range w.servers {
-		w.logs = append(w.logs, &logReader{path: s.LogPath()})
+		w.logs = append(w.logs, &logReader{path: s.Log})
 	}
 	return w, nil
 }
@@ -234,14 +234,47 @@ func (w *world) close() error {
 	var failures []error
 	for _, d := range w.disks {
 		// A process that waits for its disk cannot be killed. The disk mostly is not frozen.
-		_ = d.thaw()
+		_ = d.Thaw()
 	}
 	if w.cluster != nil {
 		failures = append(failures, w.cluster.Close())
 	}
-	failures = append(failures, unmountBelow(w.dir))
+	failures = append(failures, fleet.UnmountBelow(w.dir))
 	if w.network != nil {
 		failures = append(failures, w.network.Close())
 	}
 	return errors.Join(failures...)
+}
+
+// diskMegabytes is the size of a server's disk. Nothing of it is taken from the machine before it
+// is written.
+const diskMegabytes = 768
+
+// minFree is what servers are told to keep free of it.
+const minFree = "32MiB"
+
+// mountDisks makes a disk for each of the names below dir. fleet.ErrNoMount says that this
+// machine, or user, cannot.
+func mountDisks(dir string, names []string) ([]*fleet.Disk, error) {
+	var disks []*fleet.Disk
+	for _, name := range names {
+		d, err := fleet.MountDisk(dir, name, diskMegabytes)
+		if err != nil {
+			return nil, errors.Join(err, fleet.UnmountBelow(dir))
+		}
+		disks = append(disks, d)
+	}
+	return disks, nil
+}
+
+// have is what can be done to these disks.
+func have(disks []*fleet.Disk) need {
+	switch {
+	case len(disks) == 0:
+		return 0
+	case !disks[0].Freezes():
+		return needDisk
+	default:
+		return needDisk | needFreeze
+	}
 }

@@ -4,5 +4,5 @@ package process
 
 import "syscall"
 
-// attributes gives the child a process group of its own, so that Ctrl-C reaches the parent only.
-func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+// Attributes gives the child a process group of its own, so that Ctrl-C reaches the parent only.
+func Attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

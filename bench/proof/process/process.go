@@ -54,7 +54,7 @@ func Start(config Config) (*Process, error) {
 	p.cmd = exec.Command(config.Path, config.Args...)
 	p.cmd.Env = append(os.Environ(), config.Env...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.SysProcAttr = attributes()
+	p.cmd.SysProcAttr = Attributes()
 	started := make(chan error, 1)
 	go func() {
 		// The kernel ties the child's death signal to the thread that made the child, so this

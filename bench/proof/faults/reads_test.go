@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 )
 
@@ -46,7 +47,7 @@ func less(now, before map[string]float64) map[string]float64 {
 }
 
 // sumOf adds up the samples of a metric whose labels contain the text.
-func sumOf(samples []Sample, name, labels string) (sum float64) {
+func sumOf(samples []fleet.Sample, name, labels string) (sum float64) {
 	for _, s := range samples {
 		if s.Name == name && strings.Contains(s.Labels, labels) {
 			sum += s.Value
@@ -59,7 +60,7 @@ func sumOf(samples []Sample, name, labels string) (sum float64) {
 // timestamp is closed.
 type replicaReads struct{ leading, closed float64 }
 
-func (s *Server) replicaReads(ctx context.Context) (r replicaReads, err error) {
+func readsAt(ctx context.Context, s *fleet.Server) (r replicaReads, err error) {
 	samples, err := s.Metrics(ctx)
 	if err != nil {
 		return r, err

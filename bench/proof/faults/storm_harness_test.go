@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
@@ -170,7 +171,7 @@ type proof struct {
 }
 
 // startProof sets workloads up and starts their clients.
-func startProof(ctx context.Context, c *Cluster, loads []driver.Workload) (*proof, error) {
+func startProof(ctx context.Context, c *fleet.Cluster, loads []driver.Workload) (*proof, error) {
 	p := &proof{loads: loads}
 	p.Run = driver.NewRun(func(ctx context.Context, options ...kv.Option) (*kv.Client, error) {
 		return kv.Open(ctx, c.Endpoints(), options...)

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
-	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 // Probe writes (or reads) one key of every partition again and again, and notes the longest time
@@ -41,24 +41,11 @@ const probeTimeout = 30 * time.Second
 
 // NewProbe finds a key for each of n hash partitions.
 func NewProbe(store *Store, n int, interval time.Duration) *Probe {
-	p := &Probe{store: store, interval: interval, keys: probeKeys(n)}
+	p := &Probe{store: store, interval: interval, keys: fleet.PartitionKeys(n)}
 	p.mu.last = make([]time.Time, n)
 	p.mu.worst = make([]time.Duration, n)
 	p.mu.errors = make([]error, n)
 	return p
-}
-
-// probeKeys has one key for each of n hash partitions.
-func probeKeys(n int) []string {
-	found := make([]string, n)
-	for i, missing := 0, n; missing > 0; i++ {
-		key := fmt.Sprintf("probe-%06d", i)
-		if at := keys.HashPartition([]byte(key), uint32(n)); found[at] == "" {
-			found[at] = key
-			missing--
-		}
-	}
-	return found
 }
 
 // Start begins to write, and returns when every partition has answered once.

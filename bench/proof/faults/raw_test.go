@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -21,7 +22,7 @@ import (
 // so that the answers of a leader that wakes up and believes in itself would be seen. Each answer
 // is checked against what was known when its request left.
 type rawReader struct {
-	server  *Server
+	server  *fleet.Server
 	targets []rawTarget
 	// interval is the time between two requests; requests are sent without waiting for answers.
 	interval time.Duration
@@ -55,7 +56,7 @@ type rawRequest struct {
 // maxOutstanding bounds what waits for a paused server; further requests wait for answers.
 const maxOutstanding = 100_000
 
-func newRawReader(server *Server, interval time.Duration, targets []rawTarget) *rawReader {
+func newRawReader(server *fleet.Server, interval time.Duration, targets []rawTarget) *rawReader {
 	r := &rawReader{server: server, targets: targets, interval: interval}
 	r.mu.outstanding = make(map[uint64]rawRequest)
 	r.mu.refusals = make(map[kvpb.ErrorCode]int)

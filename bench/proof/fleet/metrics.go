@@ -1,4 +1,4 @@
-package faults
+package fleet
 
 import (
 	"bufio"
@@ -17,7 +17,7 @@ func readAll(r io.Reader) (string, error) {
 	return string(page), err
 }
 
-func firstLine(text string) string {
+func FirstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	return line
 }

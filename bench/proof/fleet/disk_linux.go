@@ -1,4 +1,4 @@
-package main
+package fleet
 
 import (
 	"errors"
@@ -15,11 +15,12 @@ const (
 )
 
 // freeze has every write to the filesystem wait until thaw.
-func (d *disk) freeze() error { return d.control(fiFreeze, "freeze") }
+func (d *Disk) freeze() error { return d.control(fiFreeze, "freeze") }
 
-func (d *disk) thaw() error { return d.control(fiThaw, "thaw") }
+// Thaw ends any stall, whoever began it.
+func (d *Disk) Thaw() error { return d.control(fiThaw, "thaw") }
 
-func (d *disk) control(request uint, what string) error {
+func (d *Disk) control(request uint, what string) error {
 	dir, err := os.Open(d.Dir)
 	if err == nil {
 		err = errors.Join(unix.IoctlSetInt(int(dir.Fd()), request, 0), dir.Close())

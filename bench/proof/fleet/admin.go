@@ -1,4 +1,4 @@
-package faults
+package fleet
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -177,4 +178,17 @@ func (a *Admin) LeaderCounts(ctx context.Context, keyspace string) (map[*Server]
 		}
 	}
 	return counts, nil
+}
+
+// PartitionKeys has one key for each of n hash partitions.
+func PartitionKeys(n int) []string {
+	found := make([]string, n)
+	for i, missing := 0, n; missing > 0; i++ {
+		key := fmt.Sprintf("probe-%06d", i)
+		if at := keys.HashPartition([]byte(key), uint32(n)); found[at] == "" {
+			found[at] = key
+			missing--
+		}
+	}
+	return found
 }

@@ -1,4 +1,4 @@
-package faults
+package fleet
 
 import (
 	"context"
@@ -31,8 +31,10 @@ type Server struct {
 	// Command, if set, says what to run instead of a program with its arguments.
 	Command func(path string, args []string) (string, []string)
 
-	// secret is the file with the cluster's; "": there is none.
-	binary, log, secret string
+	// Binary is the program. Secret is the file with the secret of the cluster; "": there is none.
+	Binary, Secret string
+	// Log is the file to which the server's processes write, one after the other.
+	Log string
 
 	mu struct {
 		sync.Mutex
@@ -70,7 +72,7 @@ func NewCluster(l Layout) (*Cluster, error) {
 	cluster := &Cluster{}
 	var core []string
 	for i := range n {
-		s := &Server{Listen: listen[i], HTTP: admin[i], binary: l.Binary}
+		s := &Server{Listen: listen[i], HTTP: admin[i], Binary: l.Binary}
 		if i < l.Cores {
 			s.Name, s.Roles = fmt.Sprintf("core%d", i+1), "core"
 			s.Dir = filepath.Join(l.Dir, s.Name)
@@ -83,7 +85,7 @@ func NewCluster(l Layout) (*Cluster, error) {
 			}
 			cluster.Nodes = append(cluster.Nodes, s)
 		}
-		s.log = filepath.Join(l.Dir, s.Name+".log")
+		s.Log = filepath.Join(l.Dir, s.Name+".log")
 		if l.Configure != nil {
 			l.Configure(i, s)
 		}
@@ -91,13 +93,13 @@ func NewCluster(l Layout) (*Cluster, error) {
 			core = append(core, s.Address())
 		}
 	}
-	secret := filepath.Join(l.Dir, "cluster.secret")
+	secret := filepath.Join(l.Dir, "cluster.Secret")
 	if err := writeSecret(secret); err != nil {
 		return nil, err
 	}
 	for _, s := range cluster.All() {
 		s.Core = strings.Join(core, ",")
-		s.secret = secret
+		s.Secret = secret
 	}
 	return cluster, nil
 }
@@ -134,9 +136,6 @@ func (s *Server) Address() string {
 	}
 	return s.Listen
 }
-
-// LogPath is where the server's processes write, one after the other.
-func (s *Server) LogPath() string { return s.log }
 
 // Start starts every server and waits until all are ready.
 func (c *Cluster) Start(ctx context.Context) error {
@@ -193,8 +192,8 @@ func (s *Server) Arguments() []string {
 	if s.Advertise != "" {
 		args = append(args, "--advertise", s.Advertise)
 	}
-	if s.secret != "" {
-		args = append(args, "--secret-file", s.secret)
+	if s.Secret != "" {
+		args = append(args, "--secret-file", s.Secret)
 	}
 	return append(args, s.Flags...)
 }
@@ -206,11 +205,11 @@ func (s *Server) Start() error {
 	if s.mu.process != nil && s.mu.process.Running() {
 		return fmt.Errorf("%s runs already", s.Name)
 	}
-	path, args := s.binary, s.Arguments()
+	path, args := s.Binary, s.Arguments()
 	if s.Command != nil {
 		path, args = s.Command(path, args)
 	}
-	started, err := process.Start(process.Config{Name: s.Name, Path: path, Args: args, Log: s.log})
+	started, err := process.Start(process.Config{Name: s.Name, Path: path, Args: args, Log: s.Log})
 	if err != nil {
 		return err
 	}
@@ -272,7 +271,7 @@ func (s *Server) Page(ctx context.Context, path string) (string, error) {
 		return "", fmt.Errorf("%s of %s: %w", path, s.Name, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("%s of %s: %s: %s", path, s.Name, response.Status, firstLine(body))
+		return "", fmt.Errorf("%s of %s: %s: %s", path, s.Name, response.Status, FirstLine(body))
 	}
 	return body, nil
 }
