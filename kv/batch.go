@@ -19,15 +19,15 @@ const (
 	maxBatchKeys  = 100_000
 )
 
-// Batch gathers writes that happen together or not at all, at one timestamp. Keys of one partition
-// cost one request. Where partitions split by themselves, keys that were in one may be in several
-// tomorrow: then the batch is committed as a transaction, as BatchPut does, with its errors. In a
-// hash keyspace, keys of different numbers are refused (see ErrCrossPartition). A Batch is made by
-// Keyspace.Batch, is not safe for concurrent use, and can be committed once.
+// Batch gathers writes that take effect together or not at all, at one timestamp. Keys of one
+// partition cost one request. Partitions split by themselves, so keys that are in one partition may
+// be in several tomorrow: then the batch is committed as a transaction, as BatchPut does, with its
+// errors. In a hash keyspace, keys of different numbers are refused (see ErrCrossPartition). A
+// Batch is made by Keyspace.Batch, is not safe for concurrent use, and can be committed once.
 //
 //	version, err := ks.Batch().Put(k1, v1).Put(k2, v2).Delete(k3).Commit(ctx)
 //
-// A Batch refers to the slices it was given; leave them alone until Commit has returned.
+// A Batch refers to the slices it was given; do not change them until Commit has returned.
 type Batch struct {
 	keyspace   *Keyspace
 	operations []*kvpb.WriteOperation
@@ -40,7 +40,7 @@ type Batch struct {
 // Batch begins an atomic batch.
 func (k *Keyspace) Batch() *Batch { return &Batch{keyspace: k} }
 
-// Put adds a write. What is wrong with it, Commit says.
+// Put adds a write. Commit reports what is wrong with it.
 func (b *Batch) Put(key, value []byte, options ...WriteOption) *Batch {
 	w := newWriteOptions(options)
 	return b.add(&kvpb.WriteOperation{Key: key, Value: value, Ttl: int64(w.lifetime)}, w.bad)
@@ -89,8 +89,8 @@ func (b *Batch) add(o *kvpb.WriteOperation, wrong string) *Batch {
 	return b
 }
 
-// Commit writes the batch and returns the version of all its writes. An empty batch commits to
-// nothing, with a zero version.
+// Commit writes the batch and returns the version of all its writes. An empty batch writes nothing,
+// and returns a zero version.
 func (b *Batch) Commit(ctx context.Context) (Timestamp, error) {
 	const op = "batch"
 	k := b.keyspace
@@ -141,14 +141,14 @@ func (b *Batch) Commit(ctx context.Context) (Timestamp, error) {
 	return fromWire(answer.GetWriteBatch().GetVersion()), nil
 }
 
-// commitAcross commits a batch whose keys are in several partitions. maybe: it may have been
-// executed when they were in one.
+// commitAcross commits a batch whose keys are in several partitions. maybe is set if it may have
+// been executed when they were in one.
 func (b *Batch) commitAcross(ctx context.Context, call *route.Call,
 	maybe bool) (Timestamp, error) {
 	const op = "batch"
 	k := b.keyspace
 	if maybe {
-		// A batch makes a version of each of its keys, of a deleted one too.
+		// A batch makes a version of each of its keys, even of a deleted key.
 		at, executed, err := k.client.conn.Sender.Executed(ctx, call, call.Key)
 		if err != nil {
 			return Timestamp{}, wrap(op, k.name, call.Key, err)
@@ -169,12 +169,12 @@ func (b *Batch) commitAcross(ctx context.Context, call *route.Call,
 	return at, named(op, k.name, err)
 }
 
-// crosses says whether there is a key outside partition p, which holds the first key. It returns an
-// error if that has another number than the first one.
+// crosses reports whether there is a key outside partition p, which holds the first key. It returns
+// an error if that key has another hash number than the first one.
 func (b *Batch) crosses(p *route.Partition) (elsewhere bool, _ *Error) {
 	ks := b.keyspace.client.conn.Sender.Table().KeyspaceByID(p.Keyspace)
 	if ks == nil {
-		return false, nil // dropped this moment: the nodes will say so
+		return false, nil // dropped just now: the nodes will report it
 	}
 	for _, o := range b.operations[1:] {
 		other := ks.ByKey(o.Key)
@@ -199,13 +199,13 @@ func (b *Batch) crosses(p *route.Partition) (elsewhere bool, _ *Error) {
 }
 
 // BatchPut writes many keys, in any partitions, at one timestamp, which it returns: all of them or
-// none. Key, Value and Expires of a pair are looked at; the options hold for the pairs without
-// Expires. A key may be there once. No pairs are no write, with a zero timestamp.
+// none. It uses Key, Value and Expires of a pair; the options apply to the pairs without Expires. A
+// key may appear once. Without pairs nothing is written, and the timestamp is zero.
 //
 // Keys of one partition cost one request, like a Batch. Keys of several are a transaction
-// (two-phase commit), which is run again when others are in the way, until ctx ends; its limits
-// hold (ErrTransactionTooLarge), and its errors are those of Update. To write as much as possible
-// with no need for all or nothing, commit one Batch for each partition instead.
+// (two-phase commit), which is run again after conflicts, until ctx ends; its limits apply
+// (ErrTransactionTooLarge), and its errors are those of Update. To write as much as possible with
+// no need for all or nothing, commit one Batch for each partition instead.
 func (k *Keyspace) BatchPut(ctx context.Context, pairs []Pair, options ...WriteOption) (Timestamp,
 	error) {
 	const op = "batch put"
@@ -242,7 +242,7 @@ func (k *Keyspace) BatchPut(ctx context.Context, pairs []Pair, options ...WriteO
 	return at, named(op, k.name, err)
 }
 
-// named says of an error of Update which call it is of.
+// named names the call in an error of Update.
 func named(op, keyspace string, err error) error {
 	var e *Error
 	if errors.As(err, &e) && e.Op == "update" {

@@ -11,10 +11,10 @@ import (
 // BatchGet reads many keys, of any partitions, at one timestamp. It returns a pair for each key, in
 // the order of the keys; those without a value have a pair for which Exists is false.
 //
-// Over several partitions it takes two rounds: every partition is first read at the latest moment,
-// which shows the moment that is late enough for all of them, and is then read as of that one. With
-// Nearest, MaxStaleness, AnyStaleness or ReadYourWrites it is the earliest that a replica answers
-// for. With LinearizableFollower the leaders say which moment is late enough, and replicas read it.
+// Over several partitions it takes two rounds: the first reads every partition at its latest
+// timestamp, the second at a timestamp that is late enough for all of them. With Nearest,
+// MaxStaleness, AnyStaleness or ReadYourWrites that is the earliest timestamp for which a replica
+// answered. With LinearizableFollower the leaders name the timestamp, and replicas are read at it.
 func (k *Keyspace) BatchGet(ctx context.Context, userKeys [][]byte,
 	options ...GetOption) ([]Pair, error) {
 	const op = "batch-get"

@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Changes iterates over all that is written in a keyspace, from now on, or since a timestamp, for
-// as long as the loop goes on.
+// Changes iterates over everything that is written in a keyspace, from now on or since a timestamp,
+// for as long as the loop runs.
 //
 //	for change, err := range ks.Changes(ctx, kv.Since(position), kv.Prefix([]byte("user/"))) {
 //		if err != nil {
@@ -29,33 +29,33 @@ import (
 //		}
 //	}
 //
-// Every version comes: each put and delete of each key, by whichever call it was written, with its
-// timestamp. Those of one key come in the order of their timestamps; those of different keys in any
-// order, also those of one transaction, which have the same timestamp.
+// It yields every version: each put and delete of each key, by whichever call it was written, with
+// its timestamp. Versions of one key come in the order of their timestamps; those of different keys
+// in any order, even those of one transaction, which have the same timestamp.
 //
-// Progress says that everything at or below its timestamp has come, of all keys that the feed is
-// of. So a timestamp is all there is to a feed's position: the next one, Since the last progress,
-// goes on where this one was, and repeats only what had come after it. Within one loop nothing
-// comes twice, and nothing that lies at or below a progress comes after it. What was written is
-// told when its timestamp is closed: a second or so later, by the keyspace's ClosedLag.
+// A progress with a timestamp follows all changes at or below that timestamp, of all keys of the
+// feed. So a timestamp is all that a feed's position needs: the next feed, Since the last progress,
+// continues where this one ended, and repeats only what had come after that progress. Within one
+// loop nothing comes twice, and nothing at or below a progress comes after it. A change is told
+// when its timestamp is closed: a second or so later, by the keyspace's ClosedLag.
 //
-// A read At the timestamp of a progress is what all changes up to there make of the keyspace,
-// without the values that have expired by then (Change.Expires), of which no change tells. So a
-// copy begins with a Scan At a timestamp, and goes on with the changes Since that one.
+// A read At the timestamp of a progress returns what all changes up to there make of the keyspace,
+// without the values that have expired by then (Change.Expires): expiry makes no change. So a copy
+// begins with a Scan At a timestamp, and continues with the changes Since that timestamp.
 //
 // Any replica answers, the nearest first (Locality), and no leader is needed; nor does the feed
-// hold up writes. Partitions may split, merge and move, and nodes fail meanwhile: the feed goes on,
-// and waits for what cannot be read. It holds at most 16 MiB of changes that the loop has not taken
-// yet, and asks for no more until it does.
+// hold up writes. Partitions may split, merge and move, and nodes may fail meanwhile: the feed goes
+// on, and waits for partitions that cannot be read. It holds at most 16 MiB of changes that the
+// loop has not taken yet, and asks for no more until the loop takes them.
 //
-// An error is the last thing it yields. With ErrTimestampTooOld the changes since there are not all
-// kept any more: the keyspace's GC window has passed over them. Read the keyspace anew, and go on
-// from that. ErrKeyspaceNotFound: the keyspace was dropped.
+// An error ends the loop. With ErrTimestampTooOld the keyspace's GC window has passed some of the
+// changes since the timestamp: read the keyspace anew, and continue from that. ErrKeyspaceNotFound:
+// the keyspace was dropped.
 //
-// With Consumer the position has a name, and is recorded by the servers.
+// With Consumer the position has a name, and the servers record it.
 //
-// Changes that lie above the next progress may come before that progress. Whole has them wait for
-// theirs, so that what comes between two progresses leads from one moment to another.
+// Changes above the next progress may come before that progress. With Whole they wait for theirs,
+// so that the changes between two progresses lead from one consistent state to the next.
 //
 // Options are Since, Consumer, Prefix, From, To, ProgressEvery and Whole.
 func (k *Keyspace) Changes(ctx context.Context, options ...ChangesOption) iter.Seq2[Change, error] {
@@ -135,12 +135,12 @@ func (k *Keyspace) changesOf(ctx context.Context, q *changesQuery, id keys.Keysp
 		err = wholeError(k.name, errors.Join(changes.Run(ctx, c, g.take), g.close()))
 	}
 	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx) // which the consumer may have ended
+		err = context.Cause(ctx) // the consumer may have ended it
 	}
 	return err
 }
 
-// changeOf is an event of a feed as the loop sees it.
+// changeOf returns an event of a feed in the form of the loop.
 func changeOf(e changes.Event) Change {
 	if e.Change == nil {
 		return Change{Kind: ChangeProgress, Timestamp: e.Progress}
@@ -160,8 +160,8 @@ func newChange(key, value []byte, at Timestamp, deleted bool, expires int64) Cha
 	return c
 }
 
-// beginChanges makes sure that there are partitions to be asked, and a timestamp to begin at. now
-// says that the caller has not given that.
+// beginChanges waits until there are partitions to ask, and chooses the timestamp at which the feed
+// begins. now is set if the caller has given none.
 func (k *Keyspace) beginChanges(ctx context.Context, q *changesQuery,
 	id keys.KeyspaceID) (now bool, err error) {
 	ctx, cancel := k.client.conn.Bound(ctx)
@@ -174,7 +174,7 @@ func (k *Keyspace) beginChanges(ctx context.Context, q *changesQuery,
 		if err != nil {
 			return false, err
 		}
-		// What is written from now on lies above the clock of its leader, which may be so far behind.
+		// Later writes lie above the clocks of their leaders, which may be this far behind.
 		q.since = earliest.Add(-k.client.conn.MaxClockOffset())
 	}
 	if q.named {
@@ -210,15 +210,14 @@ func (c ChangeKind) String() string {
 	return "unknown"
 }
 
-// Change is what Changes yields. The slices are the caller's.
+// Change is yielded by Changes. The slices belong to the caller.
 type Change struct {
 	Kind ChangeKind
-	// Key is what was written; nil with ChangeProgress. Value is what was put.
+	// Key is the key that was written; nil with ChangeProgress. Value is the value of a put.
 	Key, Value []byte
 	// Timestamp is that of the version, or of the progress.
 	Timestamp Timestamp
-	// Expires is from when on a value that was put is not there any more; zero: it does not expire.
-	// No change follows when that time comes.
+	// Expires is when the value of a put expires; zero: never. The expiry itself makes no change.
 	Expires time.Time
 }
 
@@ -228,15 +227,15 @@ const (
 	maxProgress     = time.Minute
 )
 
-// changesQuery is what a feed is of.
+// changesQuery holds the options of a feed.
 type changesQuery struct {
 	query
 	since    Timestamp
 	hasSince bool
 	every    time.Duration
-	// whole, if set, says that changes come in whole moments, and what may wait for those.
+	// whole is set if the feed is Whole, and bounds the changes that wait.
 	whole *whole.Limits
-	// consumer is the name of one, if named.
+	// consumer is the name of the consumer, if named is set.
 	consumer        string
 	named           bool
 	consumerOptions []ConsumerOption
@@ -252,9 +251,9 @@ func (o changesOption) changes(q *changesQuery) { o(q) }
 
 func (o SpanOption) changes(q *changesQuery) { o.apply(&q.query) }
 
-// Since begins with what was written after ts: the timestamp of a progress, or one at which the
-// keyspace was read. The zero timestamp is before everything, as long as nothing of the keyspace
-// was collected.
+// Since begins with what was written after ts: the timestamp of a progress, or of a read of the
+// keyspace. The zero timestamp is before everything, as long as nothing of the keyspace was
+// collected.
 func Since(ts Timestamp) ChangesOption {
 	return changesOption(func(q *changesQuery) { q.since, q.hasSince = ts, true })
 }
@@ -262,8 +261,8 @@ func Since(ts Timestamp) ChangesOption {
 // SinceTime begins with what was written after t by the cluster's clocks.
 func SinceTime(t time.Time) ChangesOption { return Since(TimestampOf(t)) }
 
-// ProgressEvery is the time between two progresses, as far as there is any: a second by default,
-// and from 10 ms to a minute.
+// ProgressEvery is the interval of progresses, as far as they can be made: a second by default,
+// from 10 ms to a minute.
 func ProgressEvery(d time.Duration) ChangesOption {
 	return changesOption(func(q *changesQuery) {
 		q.every = d
@@ -273,7 +272,7 @@ func ProgressEvery(d time.Duration) ChangesOption {
 	})
 }
 
-// changesError says how a feed ended.
+// changesError returns the error with which a feed ended.
 func changesError(op, keyspace string, err error) error {
 	err = wrap(op, keyspace, nil, err)
 	var e *Error

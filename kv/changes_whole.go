@@ -31,26 +31,27 @@ func WholeMemory(bytes int) WholeOption {
 }
 
 // WholeSpill bounds the temporary files for changes that do not fit into memory, in bytes, and
-// names their directory; an empty one is that of the system for temporary files. Half of them hold
-// changes, and half are for a copy without those that have been handed on. The default is
-// DefaultWholeSpill.
+// names their directory; an empty name is the system's directory for temporary files. Half of the
+// bytes hold changes; the other half is for rewriting them without those that the loop has taken.
+// The default is DefaultWholeSpill.
 func WholeSpill(dir string, bytes uint64) WholeOption {
 	return wholeOption(func(l *whole.Limits) { l.Directory, l.Spill = dir, bytes })
 }
 
-// Whole has Changes come in whole moments: between two progresses come exactly the changes above the
-// earlier and at or below the later one, in the order of their timestamps, those of one timestamp in
-// the order of their keys. So the changes of a transaction stand side by side, and a program that
-// applies at each progress what has come before it goes from one consistent state to the next.
+// Whole makes Changes yield whole steps: between two progresses come exactly the changes above the
+// earlier and at or below the later one, in the order of their timestamps, and those of one
+// timestamp in the order of their keys. So the changes of a transaction come together, and a
+// program that applies at each progress what has come before it goes from one consistent state to
+// the next.
 //
 // Changes that no progress has covered yet wait in memory, and beyond that in a temporary file. A
-// feed that is behind asks for no more at a time than has room there, by time: so it comes to the
-// present however far it is behind, and progress may come more often than ProgressEvery says
-// meanwhile. A partition that cannot be read holds all progress back, and the others with it.
+// feed that is behind asks for the changes of a span of time for which there is room. So it reaches
+// the present however far it is behind, and progress may come more often than ProgressEvery says
+// meanwhile. A partition that cannot be read holds back all progress, and so the other partitions.
 //
 // The changes at one timestamp come together, as those of a transaction. If there is no room for
-// these, in half of WholeMemory or of WholeSpill, the feed ends with ErrOverloaded: the next one
-// needs more.
+// these, in half of WholeMemory or of WholeSpill, the feed ends with ErrOverloaded: the next feed
+// needs larger limits.
 func Whole(options ...WholeOption) ChangesOption {
 	return changesOption(func(q *changesQuery) {
 		q.whole = &whole.Limits{Memory: DefaultWholeMemory, Spill: DefaultWholeSpill}
@@ -60,11 +61,11 @@ func Whole(options ...WholeOption) ChangesOption {
 	})
 }
 
-// grouped hands on what a feed tells as Whole says.
+// grouped passes a feed's events on in whole steps.
 type grouped struct {
 	buffer *whole.Buffer
 	hand   func(Change) bool
-	// err is why the buffer has ended the feed, if it has.
+	// err is the error with which the buffer has ended the feed; nil if it has not.
 	err error
 }
 
@@ -83,7 +84,7 @@ func (g *grouped) take(e changes.Event) bool {
 	return more && g.err == nil && g.hand(changeOf(e))
 }
 
-// close gives back what the buffer holds, and returns why it has ended the feed.
+// close releases the buffer, and returns the error with which it has ended the feed.
 func (g *grouped) close() error { return errors.Join(g.err, g.buffer.Close()) }
 
 // wholeError is the error of a feed with a buffer as the caller of Changes sees it.

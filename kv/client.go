@@ -12,14 +12,14 @@ import (
 	"github.com/tidemarkdb/tidemark/range/route"
 )
 
-// Timestamp is a moment in the cluster's time, and the version of a value. It prints as, and is
-// parsed from, a string such as "1763632000.123456789.3".
+// Timestamp is a time of the cluster, and the version of a value. It prints as, and is parsed from,
+// a string such as "1763632000.123456789.3".
 type Timestamp = hlc.Timestamp
 
 // ParseTimestamp reads what Timestamp.String wrote.
 func ParseTimestamp(s string) (Timestamp, error) { return hlc.Parse(s) }
 
-// TimestampOf is the moment t, for At.
+// TimestampOf returns the timestamp of the time t, for At.
 func TimestampOf(t time.Time) Timestamp { return hlc.FromTime(t) }
 
 // Client talks to one cluster. Make one and share it; close it at the end. Package admin has the
@@ -27,17 +27,17 @@ func TimestampOf(t time.Time) Timestamp { return hlc.FromTime(t) }
 type Client struct {
 	conn  *conn.Conn
 	feeds *feed.Metrics
-	// creating is told of the progress of keyspaces that are set up; nil: nothing is.
+	// creating is called with the progress of keyspaces that are set up; may be nil.
 	creating func(keyspace string, made, total int)
 }
 
 func init() { conn.Of = func(client any) *conn.Conn { return client.(*Client).conn } }
 
-// Open connects to the cluster that the endpoints (addresses, "host:port", of any of its servers)
-// belong to. An endpoint may also be a list, "host:port,host:port", as an environment variable has
-// it. Open returns when a server has sent the partition table; if none of the servers can be
-// reached, it returns an error that says why for each of them; if there are some and they are not
-// ready, it waits for them until ctx ends (without a deadline: 10 seconds).
+// Open connects to the cluster of the endpoints (addresses, "host:port", of any of its servers). An
+// endpoint may also be a list, "host:port,host:port", as in an environment variable. Open returns
+// when a server has sent the partition table. If no server can be reached, it returns an error with
+// the reason for each; if servers are reached and not ready, it waits for them until ctx ends
+// (without a deadline: 10 seconds).
 func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, error) {
 	cfg := config{Config: conn.Config{RequestTimeout: DefaultRequestTimeout,
 		DefaultClockOffset: DefaultMaxClockOffset, Wrap: wrapAdmin}}
@@ -87,21 +87,22 @@ func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, 
 
 // Close ends all calls that are in flight (with ErrClosed, or ErrOutcomeUnknown for writes that may
 // have been executed), closes the connections, and returns when nothing of the client runs any
-// more. Before that, what committed transactions have left to be tidied up gets a second. It may be
-// called more than once.
+// more. Before that, the clean-up of committed transactions gets a second. It may be called more
+// than once.
 func (c *Client) Close() error {
 	c.conn.Close()
 	c.feeds.Unregister()
 	return nil
 }
 
-// Timestamp is the highest timestamp that the client has seen: everything it has read or written so
-// far is visible at it. Give it to At to read that state again, or to another client's Observe.
+// Timestamp returns the highest timestamp that the client has seen: everything it has read or
+// written so far is visible at it. Pass it to At to read that state again, or to another client's
+// Observe.
 func (c *Client) Timestamp() Timestamp { return c.conn.Sender.Clock.Session() }
 
-// Observe makes sure that what the client does from now on happens after ts: a message from another
-// client that carries its Timestamp can be relied on. Uncommitted, the version of what an open
-// transaction has written, says nothing and is left alone.
+// Observe makes sure that everything the client does from now on happens after ts. If another
+// client sends its Timestamp with a message, an Observe of it makes the message's claims visible.
+// Uncommitted, the version of what an open transaction has written, is ignored.
 func (c *Client) Observe(ts Timestamp) {
 	if ts != Uncommitted() {
 		c.conn.Sender.Clock.Saw(ts)
@@ -111,10 +112,9 @@ func (c *Client) Observe(ts Timestamp) {
 // Cluster is the cluster's id.
 func (c *Client) Cluster() uint64 { return c.conn.Sender.Table().Cluster }
 
-// Now returns what the time is by the clocks of the cluster, at or above every timestamp that this
-// client has seen. A time ago that is to be read or followed from is measured from it: the clock of
-// this machine may be wrong. It waits for a node that answers as long as ctx lasts, or for the
-// request timeout.
+// Now returns the time by the clocks of the cluster, at or above every timestamp that this client
+// has seen. Compute timestamps in the past, for reads or feeds, from it: the clock of this machine
+// may be wrong. It waits for a node that answers as long as ctx lasts, or for the request timeout.
 func (c *Client) Now(ctx context.Context) (Timestamp, error) {
 	ctx, cancel := c.conn.Bound(ctx)
 	defer cancel()
@@ -122,7 +122,7 @@ func (c *Client) Now(ctx context.Context) (Timestamp, error) {
 	return at, wrap("ask the time", "", nil, err)
 }
 
-// splitEndpoints takes lists apart, "host:port,host:port", and refuses what cannot be an address.
+// splitEndpoints splits lists, "host:port,host:port", and refuses what cannot be an address.
 func splitEndpoints(endpoints []string) ([]string, error) {
 	var all []string
 	for _, list := range endpoints {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// MinHistory and MaxHistory bound for how long history is kept for a consumer, DefaultHistory is
-	// how long if it does not say.
+	// MinHistory and MaxHistory bound how long history is kept for a consumer; DefaultHistory is
+	// the default.
 	MinHistory     = time.Second
 	MaxHistory     = 7 * 24 * time.Hour
 	DefaultHistory = 24 * time.Hour
@@ -25,26 +25,26 @@ const (
 var _ = [1]struct{}{}[(MinHistory-keys.MinConsumerKeep)|(MaxHistory-keys.MaxConsumerKeep)|
 	(DefaultHistory-keys.DefaultConsumerKeep)]
 
-// ConsumerInfo is how far a consumer of a keyspace's changes has come. As long as it is behind the
-// present by no more than its Keep, garbage collection leaves what it has not taken, whatever the
-// keyspace's GC window says.
+// ConsumerInfo describes a consumer of a keyspace's changes. While its lag is at most its Keep,
+// garbage collection keeps the versions that it has not taken, whatever the keyspace's GC window
+// says.
 type ConsumerInfo struct {
 	Keyspace, Name string
-	// From and To are the keys that it is of: those at or above From and below To. An empty To: up
-	// to the last one.
+	// From and To bound the consumer's keys: those at or above From and below To. An empty To is no
+	// bound.
 	From, To []byte
-	// SpanHidden says that it is of a part of the keys which this client may not see.
+	// SpanHidden is set if the consumer has bounds which this client may not see.
 	SpanHidden bool
 	// Position: everything at or below it has been taken.
 	Position Timestamp
 	// Lag is how far the position is behind the cluster's clock.
 	Lag time.Duration
-	// Keep is for how long history is kept for it.
+	// Keep is how long history is kept for it.
 	Keep time.Duration
 	// Created is when it was made, Updated when it was last set.
 	Created, Updated time.Time
-	// TooOld: it fell behind by more than its Keep. Nothing is kept for it any more, and it has to
-	// begin anew (ResetPosition).
+	// TooOld is set if it fell behind by more than its Keep. Nothing is kept for it any more, and
+	// it has to begin anew (ResetPosition).
 	TooOld bool
 }
 
@@ -57,9 +57,10 @@ type consumerOption func(*clusterpb.SetConsumerRequest) error
 
 func (o consumerOption) consumer(r *clusterpb.SetConsumerRequest) error { return o(r) }
 
-// KeepHistory is for how long behind the present history is kept for a consumer, in whole
-// milliseconds, from MinHistory to MaxHistory. A new one has DefaultHistory; without the option it
-// stays as it is. History takes room on disk: every version that the consumer has not taken.
+// KeepHistory sets for how long behind the present history is kept for a consumer, in whole
+// milliseconds, from MinHistory to MaxHistory. A new consumer has DefaultHistory; without the
+// option an existing one keeps its setting. History takes room on disk: every version that the
+// consumer has not taken.
 func KeepHistory(d time.Duration) ConsumerOption {
 	return consumerOption(func(r *clusterpb.SetConsumerRequest) error {
 		r.KeepMillis = uint64(max(1, d.Milliseconds()))
@@ -67,8 +68,9 @@ func KeepHistory(d time.Duration) ConsumerOption {
 	})
 }
 
-// ResetPosition has a consumer begin anew at the given position, also if that is below the one that
-// is recorded, and if it had become too old. What was collected meanwhile is not there any more.
+// ResetPosition makes a consumer begin anew at the given position, even if that is below the
+// recorded one, and even if the consumer has become too old. Versions that were collected meanwhile
+// are gone.
 func ResetPosition() ConsumerOption {
 	return consumerOption(func(r *clusterpb.SetConsumerRequest) error {
 		r.Reset_ = true
@@ -76,7 +78,7 @@ func ResetPosition() ConsumerOption {
 	})
 }
 
-// consumer makes the keys those that a consumer is of.
+// consumer sets the keys of a consumer.
 func (o SpanOption) consumer(r *clusterpb.SetConsumerRequest) error {
 	var q query
 	q.Span = keys.Span{Start: r.Span.GetStart(), End: r.Span.GetEnd()}
@@ -88,7 +90,7 @@ func (o SpanOption) consumer(r *clusterpb.SetConsumerRequest) error {
 	return keys.ValidateConsumerSpan(q.Span)
 }
 
-// consumerOf says which keys a consumer is of.
+// consumerOf is an option that sets the keys of a consumer.
 func consumerOf(span keys.Span) ConsumerOption {
 	return consumerOption(func(r *clusterpb.SetConsumerRequest) error {
 		r.Span = &clusterpb.ConsumerSpan{Start: span.Start, End: span.End}
@@ -96,7 +98,7 @@ func consumerOf(span keys.Span) ConsumerOption {
 	})
 }
 
-// onlyNew leaves a consumer as it is that is there already.
+// onlyNew leaves an existing consumer unchanged.
 func onlyNew() ConsumerOption {
 	return consumerOption(func(r *clusterpb.SetConsumerRequest) error {
 		r.OnlyNew = true
@@ -105,17 +107,17 @@ func onlyNew() ConsumerOption {
 }
 
 // SetConsumer records that a consumer has taken everything at or below a position: it makes the
-// consumer, or moves it forward. It may be repeated. A zero position leaves it where it is. A name
-// has 1 to 256 bytes; a keyspace has 1,000 consumers at most.
+// consumer, or moves it forward. It may be repeated. A zero position leaves the position unchanged.
+// A name has 1 to 256 bytes; a keyspace has 1,000 consumers at most.
 //
-// A new consumer is of all keys, or with Prefix, From and To of those; so is one that is reset with
-// these options. The keys of another one do not change.
+// A new consumer has all keys, or those of Prefix, From and To; so has a consumer that is reset
+// with these options. The keys of other consumers do not change.
 //
-// ErrTimestampTooOld if the consumer has been behind the present by more than its keep for a while
-// and was dropped, or is made or reset at a position as old as that: history may be missing, and it
-// has to read everything anew and be reset. ErrInvalidArgument if the position is below the
-// recorded one, which is so if two processes use one name, or above what clocks can show; or if the
-// consumer is of other keys.
+// ErrTimestampTooOld if the consumer was behind the present by more than its keep and was dropped,
+// or is made or reset at a position as old as that: history may be missing, so the caller has to
+// read everything anew and reset the consumer. ErrInvalidArgument if the position is below the
+// recorded one, which happens if two processes use one name, or above what clocks can show; or if
+// the consumer has other keys.
 func (k *Keyspace) SetConsumer(ctx context.Context, name string, position Timestamp,
 	options ...ConsumerOption) (ConsumerInfo, error) {
 	info, _, err := k.setConsumer(ctx, name, position, options...)
@@ -140,7 +142,7 @@ func (k *Keyspace) setConsumer(ctx context.Context, name string, position Timest
 	return consumerInfo(answer.GetConsumer()), answer.GetExisted(), wrapAdmin(op, k.name, err)
 }
 
-// Consumer says how far a consumer has come. ErrConsumerNotFound if there is none of this name.
+// Consumer describes a consumer. ErrConsumerNotFound if there is none with this name.
 func (k *Keyspace) Consumer(ctx context.Context, name string) (ConsumerInfo, error) {
 	const op = "get consumer"
 	if err := k.checkConsumer(op, name); err != nil {
@@ -169,8 +171,8 @@ func (k *Keyspace) Consumers(ctx context.Context) ([]ConsumerInfo, error) {
 	return k.client.Consumers(ctx, k.name)
 }
 
-// DeleteConsumer forgets a consumer, and reports whether there was one: history is not kept for it
-// any more. What goes on to use the name makes a new one.
+// DeleteConsumer deletes a consumer, and reports whether there was one: history is not kept for it
+// any more. Further use of the name makes a new consumer.
 func (k *Keyspace) DeleteConsumer(ctx context.Context, name string) (existed bool, err error) {
 	const op = "delete consumer"
 	if err := k.checkConsumer(op, name); err != nil {
@@ -224,18 +226,19 @@ func consumerInfo(c *clusterpb.Consumer) ConsumerInfo {
 		TooOld: c.TooOld}
 }
 
-// Consumer goes on where the consumer of this name has come to, and keeps what it has not taken
-// from garbage collection. If there is none it is made, with the options: it begins now, or with
-// Since, which counts only then. What a loop has taken when it asks for what comes after a
-// progress, no loop of this name is given again, but for the last few seconds before it ended in
-// any other way than by itself. One loop at a time may use a name: another one ends with
-// ErrInvalidArgument when it finds that it is behind.
+// Consumer continues where the consumer with this name has come to, and protects what it has not
+// taken from garbage collection. If there is none it is made, with the options: it begins now, or
+// with Since, which counts only then. When a loop asks for the change after a progress, it has
+// taken everything up to that progress; a later loop with this name is not given it again. Only if
+// the loop is interrupted (not ended by itself) may the last few seconds be repeated. One loop at a
+// time may use a name: another one ends with ErrInvalidArgument when it finds that it is behind.
 //
-// A consumer is of the keys that it was made with. ErrInvalidArgument: this feed is of others, of
-// which the position says nothing. Give it a name of its own.
+// A consumer belongs to the keys that it was made with. ErrInvalidArgument: this feed has other
+// keys, for which the position says nothing. Give the feed a consumer of its own.
 //
-// ErrTimestampTooOld: it has been away for longer than history is kept for it (KeepHistory). Read
-// the keyspace anew as of some moment, and record that (SetConsumer with ResetPosition).
+// ErrTimestampTooOld: the consumer has been away for longer than history is kept for it
+// (KeepHistory). Read the keyspace anew at some timestamp, and record that (SetConsumer with
+// ResetPosition).
 func Consumer(name string, options ...ConsumerOption) ChangesOption {
 	return changesOption(func(q *changesQuery) {
 		q.consumer, q.named, q.consumerOptions = name, true, options
@@ -243,20 +246,20 @@ func Consumer(name string, options ...ConsumerOption) ChangesOption {
 }
 
 // beginConsumer finds where the consumer of the query begins, and makes it if there is none. isNew
-// says that it did.
+// reports that it did.
 func (k *Keyspace) beginConsumer(ctx context.Context, q *changesQuery) (isNew bool, err error) {
 	ctx, cancel := k.client.conn.Bound(ctx)
 	defer cancel()
 	info, err := k.Consumer(ctx, q.consumer)
 	if errors.Is(err, ErrConsumerNotFound) {
 		var existed bool
-		// Another loop may make it at the same time: then this one goes on from what that has made.
+		// Another loop may make it at the same time: then this loop continues with that consumer.
 		options := append(slices.Clone(q.consumerOptions), consumerOf(q.Span), onlyNew())
 		info, existed, err = k.setConsumer(ctx, q.consumer, q.since, options...)
 		if err != nil || !existed {
 			return true, err
 		}
-		isNew = info.Position == q.since // as if this one had: it may have, and its answer was lost
+		isNew = info.Position == q.since // it may have, and lost the answer
 	}
 	span := keys.Span{Start: info.From, End: info.To}
 	switch {
@@ -280,20 +283,20 @@ func (k *Keyspace) beginConsumer(ctx context.Context, q *changesQuery) (isNew bo
 	return isNew, nil
 }
 
-// consume begins to record positions, until Stop. The context is that of the loop. end is called
-// with an error after which the feed is to end.
+// consume begins to record positions, until Stop. The context is that of the loop. failed is called
+// with an error after which the feed has to end.
 func (k *Keyspace) consume(ctx context.Context, q *changesQuery, failed,
 	end func(error)) *feed.Recorder {
 	name, span := q.consumer, q.Span
 	return feed.Record(ctx, func(ctx context.Context, at Timestamp) error {
-		// If the consumer was deleted meanwhile it is made again, of the same keys.
+		// A consumer that was deleted meanwhile is made again, with the same keys.
 		_, err := k.SetConsumer(ctx, name, at, consumerOf(span))
 		return err
 	}, consumerLost, failed, end)
 }
 
-// consumerLost reports whether a consumer whose position could not be recorded is of no use any
-// more.
+// consumerLost reports whether a consumer whose position could not be recorded can no longer be
+// used.
 func consumerLost(err error) bool {
 	return errors.Is(err, ErrTimestampTooOld) || errors.Is(err, ErrInvalidArgument) ||
 		errors.Is(err, ErrKeyspaceNotFound) || errors.Is(err, ErrClosed)

@@ -15,24 +15,24 @@ import (
 const (
 	// maxContended bounds the keys that one transaction locks because of earlier attempts.
 	maxContended = 1000
-	// maxNoted is how many keys an attempt may have read and written for all of them to be taken
-	// for contended. Of a larger one it is those that attempts have failed over.
+	// maxNoted is the number of keys up to which all keys that an attempt has read and written
+	// count as contended. Of a larger attempt only the keys of its conflicts do.
 	maxNoted = 100
-	// maxAhead is how many of them an attempt locks before its function runs.
+	// maxAhead bounds the contended keys that an attempt locks before its function runs.
 	maxAhead = 16
 )
 
-// contention is what earlier attempts of a transaction have failed over. A transaction that has to
-// run again probably reads and writes the same keys again. So they are locked before they are read:
-// it waits for its turn first, and then runs with what no other transaction changes. The first of
-// them, in the order of the keys, are locked before the function runs, one after the other, so that
-// of two transactions that do so neither has what the other one waits for. (What is locked later is
-// above all of these.) The zero contention is none.
+// contention holds the keys over which earlier attempts of a transaction have failed. A transaction
+// that runs again probably reads and writes the same keys again. So it locks them before it reads
+// them: it waits for its turn first, and then runs while no other transaction changes them. The
+// first of them, in the order of the keys, are locked before the function runs, one after the
+// other, so that of two such transactions neither holds what the other waits for. (Keys that are
+// locked later are above all of these.) The zero contention is empty.
 type contention struct {
 	keys map[string]*contended
 }
 
-// contended is a key, and the latest attempt that has read or written it, or failed over it.
+// contended is a key, with the latest attempt that has read, written or failed over it.
 type contended struct {
 	writes.Key
 	attempt int
@@ -40,7 +40,7 @@ type contended struct {
 
 func contendedKey(ks keys.KeyspaceID, key []byte) string { return ks.String() + "/" + string(key) }
 
-// meets says, of a key that an attempt reads, whether it is one of them.
+// meets reports whether a key that an attempt reads is contended.
 func (c *contention) meets(ks keys.KeyspaceID, key []byte, attempt int) bool {
 	if len(c.keys) == 0 {
 		return false
@@ -52,7 +52,7 @@ func (c *contention) meets(ks keys.KeyspaceID, key []byte, attempt int) bool {
 	return k != nil
 }
 
-// add takes in a key.
+// add adds a key.
 func (c *contention) add(ks keys.KeyspaceID, key []byte, attempt int) {
 	m := contendedKey(ks, key)
 	switch k := c.keys[m]; {
@@ -66,10 +66,10 @@ func (c *contention) add(ks keys.KeyspaceID, key []byte, attempt int) {
 	}
 }
 
-// noteContended remembers what an attempt that failed has read and written, if that is not too
-// much; otherwise the key over which it has failed, if it has written that. If it had come to its
-// end it forgets what the attempt has neither read nor written: a transaction that takes the first
-// element of a queue does not want those back that others have taken.
+// noteContended remembers what a failed attempt has read and written, if that is not too much;
+// otherwise the key over which it has failed, if it has written that. If the attempt had run to its
+// end, keys that it has neither read nor written are forgotten: a transaction that takes the first
+// element of a queue does not want elements that others have taken.
 func (t *Txn) noteContended(err error) {
 	if t.ended && !t.rolledBack {
 		maps.DeleteFunc(t.contended.keys, func(_ string, k *contended) bool {
@@ -97,9 +97,9 @@ func (t *Txn) noteContended(err error) {
 	}
 }
 
-// lockAhead holds and locks what earlier attempts have failed over, or the first of it. again says
-// that it failed over a keyspace that was dropped, of
-// which it locks nothing the next time: whether that matters is for the function to say.
+// lockAhead holds spans and locks keys over which earlier attempts have failed. again reports that
+// it failed over a dropped keyspace, of which it locks nothing the next time: the function decides
+// whether that matters.
 func (t *Txn) lockAhead(ctx context.Context) (err error, again bool) {
 	if err := t.holdAhead(ctx); err != nil {
 		err = t.fail("update", "", nil, err)
@@ -120,7 +120,7 @@ func (t *Txn) lockAhead(ctx context.Context) (err error, again bool) {
 	for _, k := range sorted {
 		ks := t.client.conn.Sender.Table().KeyspaceByID(k.Keyspace)
 		if ks == nil {
-			continue // it is dropped, which the function will find
+			continue // dropped, which the function will find
 		}
 		if t.holds(ks, k.Key) {
 			continue
@@ -140,7 +140,7 @@ func (t *Txn) lockAhead(ctx context.Context) (err error, again bool) {
 	return nil, false
 }
 
-// lockContended locks those of several keys that earlier attempts have failed over, one after the
+// lockContended locks those of several keys over which earlier attempts have failed, one after the
 // other in their order, and returns their pairs, and those of keys that were locked ahead. One
 // request for several keys would acquire all of its locks at once or none: it would wait until all
 // of them are free at one moment, which under load may never come.

@@ -7,10 +7,10 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/internal/reader"
 )
 
-// Count counts keys: all of the keyspace, or those that Prefix, From and To leave. Like a Scan it
-// counts one moment: the given one with At, otherwise one that shows every write acknowledged
-// before the call (with LinearizableFollower, too), or, with Nearest, MaxStaleness, AnyStaleness or
-// ReadYourWrites, one that replicas can answer for.
+// Count counts keys: all of the keyspace, or those within Prefix, From and To. Like a Scan it
+// counts at one timestamp: that of At, otherwise one that shows every write acknowledged before the
+// call (also with LinearizableFollower), or, with Nearest, MaxStaleness, AnyStaleness or
+// ReadYourWrites, one for which replicas can answer.
 func (k *Keyspace) Count(ctx context.Context, options ...CountOption) (uint64, error) {
 	const op = "count"
 	var q query
@@ -36,7 +36,7 @@ func (k *Keyspace) Count(ctx context.Context, options ...CountOption) (uint64, e
 	return total, wrap(op, k.name, nil, err)
 }
 
-// Count counts keys: all of the keyspace, or those that Prefix, From and To leave.
+// Count counts keys: all of the keyspace, or those within Prefix, From and To.
 func (t *Txn) Count(ctx context.Context, ks *Keyspace, options ...CountOption) (uint64, error) {
 	const op = "count"
 	t.transaction.Enter()

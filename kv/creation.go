@@ -14,11 +14,11 @@ import (
 )
 
 // CreateKeyspace creates a keyspace and returns when it can be used. ErrKeyspaceExists if there is
-// one of this name, even with the same settings. If ctx ends first, the keyspace exists and goes on
-// being set up, and the error says what is missing; nodes, for example. A context without a
-// deadline is bounded by the request timeout from one partition that is made to the next, not as a
-// whole: thousands of partitions take their time. CreateKeyspaceIfMissing goes on waiting for one
-// that is being set up.
+// one with this name, even with the same settings. If ctx ends first, the keyspace exists and its
+// set-up continues; the error says what is missing, nodes for example. Without a deadline, the
+// request timeout bounds the time from one new partition to the next, not the whole call: thousands
+// of partitions take their time. CreateKeyspaceIfMissing continues to wait for a keyspace that is
+// being set up.
 func (c *Client) CreateKeyspace(ctx context.Context, name string,
 	options ...KeyspaceOption) (*Keyspace, error) {
 	const op = "create keyspace"
@@ -45,7 +45,7 @@ func (c *Client) CreateKeyspace(ctx context.Context, name string,
 	return c.Keyspace(name), nil
 }
 
-// CreateKeyspaceIfMissing is CreateKeyspace for a program that wants the keyspace to be there,
+// CreateKeyspaceIfMissing is CreateKeyspace for a program that wants the keyspace to exist,
 // whichever process comes first: it creates the keyspace, or takes the one that exists, and returns
 // when it can be used. created says which.
 //
@@ -120,7 +120,7 @@ func (c *Client) DropKeyspace(ctx context.Context, name string) error {
 	if err != nil {
 		return wrapAdmin(op, name, err)
 	}
-	// So that this client's next call does not find it any more. It is dropped in any case.
+	// So that this client's next call does not find the keyspace. It is dropped in any case.
 	for dropped != nil {
 		table := c.conn.Sender.Table()
 		ks := table.KeyspaceByName(name)
@@ -163,7 +163,7 @@ type creation struct {
 	client *Client
 	id     keys.KeyspaceID
 	name   string
-	// made is how many partitions there are, as far as this client has heard; of total, if that is
+	// made is the number of partitions, as far as this client has heard; of total, if that is
 	// known.
 	made, total int
 	// waiting is what the core says that the keyspace waits for.
@@ -203,7 +203,7 @@ func (c *Client) awaitKeyspace(ctx context.Context, id keys.KeyspaceID, name str
 	}
 }
 
-// heard notes how many partitions there are, and says whether they are more than before.
+// heard notes the number of partitions, and reports whether there are more than before.
 func (w *creation) heard(made int) bool {
 	if made <= w.made {
 		return false
@@ -215,7 +215,7 @@ func (w *creation) heard(made int) bool {
 	return true
 }
 
-// ask asks the core how far it is.
+// ask asks the core for the progress.
 func (w *creation) ask(ctx context.Context) (made int, err error) {
 	r, err := conn.Ask(ctx, w.client.conn, clusterpb.ClusterClient.ListKeyspaces,
 		&clusterpb.ListKeyspacesRequest{})
@@ -235,7 +235,7 @@ func (w *creation) ask(ctx context.Context) (made int, err error) {
 	return made, err
 }
 
-// ended is why the wait is over although the keyspace cannot be used.
+// ended returns why the wait is over although the keyspace cannot be used.
 func (w *creation) ended(over, err error) error {
 	waiting := w.waiting
 	if waiting == "" {
@@ -249,7 +249,7 @@ func (w *creation) ended(over, err error) error {
 			"it is waiting for " + waiting,
 	}
 	if reason := new(route.Error); errors.As(err, &reason) && !errors.Is(over, context.Canceled) {
-		// No server could answer any more, and that is not because the caller did not wait for it.
+		// No server answered any more, for another reason than the end of the caller's wait.
 		ended.Cause, ended.Code = reason.Cause, reason.Code
 		ended.Message += ", and " + reason.Message
 	}
@@ -259,8 +259,8 @@ func (w *creation) ended(over, err error) error {
 	return ended
 }
 
-// differs says in what a keyspace is not as the options ask for; empty if it is. The options are
-// valid.
+// differs returns in what a keyspace differs from the options; empty if it does not. The options
+// are valid.
 func differs(k *clusterpb.Keyspace, options []KeyspaceOption) string {
 	want := newKeyspaceSettings(options)
 	split, merge := want.sizes()

@@ -77,13 +77,14 @@ const (
 	// it took too long, or because nothing was heard of its client. Nothing was written. Update
 	// runs it again by itself, until its context ends.
 	ErrTransactionAborted ErrorKind = "transaction aborted"
-	// ErrWounded: it was by an older transaction, which wanted a key that this one had locked. It
-	// is an ErrTransactionAborted too; Error.Transaction is the older one, and Error.Key and
-	// Error.Keyspace are that key, if it has no more than 1 KiB, whatever the call was about.
+	// ErrWounded: an older transaction aborted it, because it wanted a key that this one had
+	// locked. It is an ErrTransactionAborted too; Error.Transaction is the older one, and Error.Key
+	// and Error.Keyspace are that key, if it has no more than 1 KiB, whatever key the call was
+	// about.
 	ErrWounded ErrorKind = "aborted for an older transaction"
-	// ErrTransactionExpired: it was because it had held locks for longer than a keyspace allows, or
-	// had made no call for longer while it held them (MaxTransactionAge, MaxTransactionIdle). It is
-	// an ErrTransactionAborted too.
+	// ErrTransactionExpired: it was aborted because it had held locks for longer than a keyspace
+	// allows, or had made no call for too long while it held them (MaxTransactionAge,
+	// MaxTransactionIdle). It is an ErrTransactionAborted too.
 	ErrTransactionExpired ErrorKind = "transaction expired"
 	// ErrTransactionTooOld: the transaction began longer ago than the keyspace's GC window reaches.
 	// Make transactions shorter.
@@ -92,7 +93,7 @@ const (
 	// ErrInvalidArgument too.
 	ErrTransactionTooLarge ErrorKind = "transaction too large"
 	// ErrTransactionEnded: the transaction was used after its end: after Commit or Rollback, or
-	// after the function returned that it was handed to.
+	// after the function returned to which Update or View had passed it.
 	ErrTransactionEnded ErrorKind = "transaction has ended"
 )
 
@@ -100,40 +101,43 @@ const (
 type Error struct {
 	// Op is the call, such as "put".
 	Op string
-	// Keyspace and Key are what it was about; empty where that does not apply.
+	// Keyspace and Key are the subject of the call; empty where that does not apply.
 	Keyspace string
 	Key      []byte
 	// Partition and Node are where it happened; 0 if it did not get that far.
 	Partition uint64
 	Node      uint64
 	// Transaction is the id of the other transaction in a conflict, in hexadecimal; empty if there
-	// was none, or it is not known: that of one that has committed is not, once its locks are gone.
+	// was none, or it is not known: the id of a committed transaction is not, once its locks are
+	// gone.
 	Transaction string
 	// Attempts is how often Update or View had run its function, or a transaction had been begun
 	// with Begin and Again: 1 in the first attempt. It is 0 where that does not apply.
 	Attempts int
-	// Timestamp is which one was refused, and Bound what it lies beyond: with ErrTimestampTooOld
-	// and ErrTransactionTooOld since when versions are kept, with ErrTimestampInFuture what the
-	// leader's clock showed. Both are zero where that does not apply, or is not known.
+	// Timestamp is the refused timestamp, and Bound the bound that it exceeds: with
+	// ErrTimestampTooOld and ErrTransactionTooOld the time since which versions are kept, with
+	// ErrTimestampInFuture the leader's clock. Both are zero where that does not apply, or is not
+	// known.
 	Timestamp, Bound Timestamp
-	// Message says what happened, and Advice what to do; that is empty where the message says it.
+	// Message says what happened, and Advice what to do; Advice is empty if Message says it.
 	Message, Advice string
 
-	// call is what the call was about, if Keyspace and Key are something else, which Message tells
-	// of; nil otherwise.
+	// call is the subject of the call, if Keyspace and Key are those of Message and differ from it;
+	// nil otherwise.
 	call *subject
-	// counted says that Message tells of the Attempts.
+	// counted is set if Message mentions the Attempts.
 	counted bool
-	// sent is how often the request was, if that is worth to be said.
+	// sent counts how often the request was sent, if that is worth mentioning.
 	sent int
 	// wraps are the kinds (one of the constants above, rarely several) and the cause, such as the
 	// context's error.
 	wraps []error
-	// outcome asks what became of the commit that ended with it; nil if that cannot be asked.
+	// outcome asks for the outcome of the commit that ended with this error; nil if that is not
+	// possible.
 	outcome func(context.Context) (Timestamp, error)
 }
 
-// subject is what a call was about: a keyspace, and a key of it or none.
+// subject is what a call is about: a keyspace, and perhaps a key of it.
 type subject struct {
 	keyspace string
 	key      []byte
@@ -190,19 +194,19 @@ func (e *Error) Error() string {
 // Unwrap makes errors.Is and errors.As find the kinds and the cause.
 func (e *Error) Unwrap() []error { return e.wraps }
 
-// NewError is an error of the given kinds and causes, which errors.Is and errors.As find. It is for
-// what builds on a Client, or stands in its place in tests.
+// NewError returns an error of the given kinds and causes, which errors.Is and errors.As find. It
+// is for packages that build on a Client, or replace it in tests.
 func NewError(op, keyspace, message string, kinds ...error) *Error {
 	return &Error{Op: op, Keyspace: keyspace, Message: message, wraps: kinds}
 }
 
-// invalid is an error of the caller's.
+// invalid returns an error for a mistake of the caller.
 func invalid(op, keyspace string, key []byte, format string, args ...any) *Error {
 	return &Error{Op: op, Keyspace: keyspace, Key: clone(key),
 		Message: fmt.Sprintf(format, args...), wraps: []error{ErrInvalidArgument}}
 }
 
-// kinds of what a node answers, and the advice that goes with it.
+// kinds maps the codes of nodes' answers to kinds, with the advice for each.
 var kinds = map[kvpb.ErrorCode]struct {
 	kind   error
 	advice string
@@ -244,17 +248,17 @@ var kinds = map[kvpb.ErrorCode]struct {
 		"make the transaction shorter, or give the keyspace a longer GC window"},
 }
 
-// noUser is what the etcd API, and what administers, answers to a call without a user.
+// noUser is the answer of the etcd API, and of the administration, to a call without a user.
 const (
 	noUser       = "etcdserver: user name is empty"
 	noUserAdvice = "open the client with a user and its password"
 )
 
-// damageAdvice is what can be done about a damaged replica.
+// damageAdvice says what can be done about a damaged replica.
 const damageAdvice = "a partition serves as long as a majority of its replicas is intact; " +
 	"without one, load a dump into a new keyspace"
 
-// wrap turns what the router says into an *Error.
+// wrap turns an error of the router into an *Error.
 func wrap(op, keyspace string, key []byte, err error) error {
 	var done *Error
 	if err == nil || errors.As(err, &done) {
@@ -306,7 +310,7 @@ func wrap(op, keyspace string, key []byte, err error) error {
 	if r.Message != "" {
 		parts = append(parts, words(r, e.Advice))
 	}
-	// That there is no quorum tells nothing about what became of the write, and is worth to know
+	// The lack of a quorum says nothing about the outcome of the write, and is worth reporting
 	// beside it.
 	if kind.kind != nil && (!r.OutcomeUnknown || kind.kind == ErrNoQuorum) &&
 		!errors.Is(e, kind.kind) {
@@ -322,7 +326,7 @@ func wrap(op, keyspace string, key []byte, err error) error {
 	return e
 }
 
-// boundOf is what a timestamp that was refused lies beyond.
+// boundOf returns the bound that a refused timestamp exceeds.
 func boundOf(r *route.Error) Timestamp {
 	switch r.Code {
 	case kvpb.ErrorCode_TIMESTAMP_TOO_OLD, kvpb.ErrorCode_TRANSACTION_TOO_OLD,
@@ -332,8 +336,8 @@ func boundOf(r *route.Error) Timestamp {
 	return Timestamp{}
 }
 
-// words are the message of a route.Error for an Error, which says the partition, the node and the
-// advice itself.
+// words returns the message of a route.Error for an Error, which adds the partition, the node and
+// the advice itself.
 func words(r *route.Error, advice string) string {
 	text := strings.TrimSuffix(r.Message, "; "+advice)
 	if r.Partition != 0 {
@@ -345,7 +349,7 @@ func words(r *route.Error, advice string) string {
 	return text
 }
 
-// causes are the kinds that follow from a cause.
+// causes returns the kinds that follow from a cause.
 func causes(cause error) []error {
 	var out []error
 	for from, to := range map[error]error{

@@ -10,23 +10,23 @@ import (
 	"github.com/tidemarkdb/tidemark/range/route"
 )
 
-// NearestStaleness is how old what Nearest reads may be, beyond the keyspace's ClosedLag, unless
-// MaxStaleness says otherwise.
+// NearestStaleness is the greatest age of what Nearest reads, beyond the keyspace's ClosedLag,
+// unless MaxStaleness says otherwise.
 const NearestStaleness = 10 * time.Second
 
-// FreshnessOption says that any replica of a partition may answer a read, and how old what it reads
-// may be: Nearest, MaxStaleness, AnyStaleness, ReadYourWrites, LinearizableFollower.
+// FreshnessOption lets any replica of a partition answer a read, and says how old its answer may
+// be: Nearest, MaxStaleness, AnyStaleness, ReadYourWrites, LinearizableFollower.
 //
 // Replicas that do not lead answer without asking the leader, a second or so in the past: at a
-// timestamp that is closed there, below which nothing is written any more. So such a read needs no
-// leader, and none of the way to it; it takes no lock and waits for none if it may be older. What
-// it reads is what was there at one moment, in all partitions that it touches: never a part of a
+// timestamp that is closed there, at or below which nothing is written any more. So such a read
+// needs neither a leader nor a connection to it; if it may be older it takes no lock and waits for
+// none. It reads the state at one timestamp in all partitions that it touches: never a part of a
 // transaction, never a mixture.
 //
 // The replica in the client's zone is asked (Locality), else one in its region, else the one that
-// answers fastest; of those that are equally near each partition has one. One that cannot answer,
-// because it lags behind, has just started, does not answer, or a transaction's lock is in the way,
-// is passed over, and the leader answers at last.
+// answers fastest; among equally near replicas each partition has its own. A replica that cannot
+// answer, because it lags behind, has just started, does not respond, or has a transaction's lock
+// in the way, is passed over, and at last the leader answers.
 type FreshnessOption struct{ apply func(*query) }
 
 func (o FreshnessOption) get(q *query)   { o.apply(q) }
@@ -37,26 +37,27 @@ func (o FreshnessOption) view(q *query)  { o.apply(q) }
 // ViewOption is an option of View: those of FreshnessOption. SnapshotAt takes Nearest.
 type ViewOption interface{ view(*query) }
 
-// Nearest has the nearest replica answer, at the latest timestamp that is closed there.
+// Nearest lets the nearest replica answer, at the latest timestamp that is closed there.
 //
-// What it reads is about as old as the keyspace's ClosedLag, a second by default, and no more than
+// Its answer is about as old as the keyspace's ClosedLag, a second by default, and at most
 // NearestStaleness older: a replica that has been cut off for longer is passed over. Two reads may
-// be answered by different replicas, and the later one may read an earlier moment: only
+// be answered by different replicas, and the later one may read an earlier state: only
 // ReadYourWrites never goes back.
 //
-// Together with At, the nearest replica answers what At asks for: exactly that moment, the same
+// Together with At, the nearest replica answers for exactly that timestamp, with the same result
 // whichever replica answers. A replica that has not closed it yet is given a tenth of a second.
 func Nearest() FreshnessOption {
 	return FreshnessOption{func(q *query) { q.fresh.nearest = true }}
 }
 
-// MaxStaleness has the nearest replica answer that is fresh enough: the read sees every write that
+// MaxStaleness lets the nearest replica answer that is fresh enough: the read sees every write that
 // was acknowledged longer than d before the call began, whichever clocks the writes and the answer
 // come from. To be sure of that, the client adds twice the maximum clock offset (250 ms by default)
-// to its estimate of the servers' time. So a bound of a second or less is mostly for the leader to
-// keep, and one below twice the offset always; from two seconds on any replica that keeps up does.
+// to its estimate of the servers' time. So with a bound of a second or less mostly the leader
+// answers, and with one below twice the offset always; from two seconds on any replica that keeps
+// up does.
 //
-// The later of two reads may read an earlier moment. With ReadYourWrites both bounds hold.
+// The later of two reads may read an earlier state. With ReadYourWrites both bounds hold.
 func MaxStaleness(d time.Duration) FreshnessOption {
 	return FreshnessOption{func(q *query) {
 		q.fresh.within, q.fresh.bounded = d, true
@@ -66,21 +67,21 @@ func MaxStaleness(d time.Duration) FreshnessOption {
 	}}
 }
 
-// AnyStaleness has the nearest replica answer with what is closed there, however long ago: also one
-// that is cut off from all others, while there is no leader. ReadAt says how old it is. The later
-// of two reads may read an earlier moment.
+// AnyStaleness lets the nearest replica answer with what is closed there, however long ago: even a
+// replica that is cut off from all others, while there is no leader. ReadAt says how old the answer
+// is. The later of two reads may read an earlier state.
 func AnyStaleness() FreshnessOption {
 	return FreshnessOption{func(q *query) { q.fresh.any = true }}
 }
 
-// ReadYourWrites has the nearest replica answer that has all that this client has written and read,
-// with whichever options. Within one client such reads never go back in time: a key is what it was
-// when the client wrote or read it last, or newer. That holds for what one call has returned before
-// another one begins. What other clients have written is seen about a second later.
+// ReadYourWrites lets the nearest replica answer that has all that this client has written and
+// read, with whichever options. Within one client such reads never go back in time: a key is as the
+// client wrote or read it last, or newer. That holds for what one call has returned before another
+// one begins. Writes of other clients are seen about a second later.
 //
-// Clients agree by Observe: one that observes the version of another one's write reads that write,
-// too. (What Client.Timestamp tells lies higher than that; after it was observed the leader answers
-// for a second.)
+// Clients pass versions on by Observe: a client that observes the version of another client's write
+// reads that write, too. (Client.Timestamp returns a higher timestamp; for a second after that was
+// observed the leader answers.)
 //
 // A replica that lacks something waits for it, for a tenth of a second at most; then the leader
 // answers. So what was written within the last second is mostly read from the leader.
@@ -88,10 +89,11 @@ func ReadYourWrites() FreshnessOption {
 	return FreshnessOption{func(q *query) { q.fresh.own = true }}
 }
 
-// LinearizableFollower has the nearest replica answer with the latest state: like a read without
+// LinearizableFollower lets the nearest replica answer with the latest state: like a read without
 // options, it sees every write that was acknowledged before the call began. The leader is asked one
-// small question first, so such a read takes no less time than one of the leader, needs it as much,
-// and spares it reading, and the way to it what is read. A read by pages asks it once.
+// small question first. So such a read takes no less time than a read from the leader, and depends
+// on the leader as much; it spares the leader the reading, and the network between them the data. A
+// read by pages asks once.
 //
 // If the leader is the nearest replica it answers itself; it also does if the replica lags behind
 // by more than a tenth of a second.
@@ -99,16 +101,17 @@ func LinearizableFollower() FreshnessOption {
 	return FreshnessOption{func(q *query) { q.fresh.linearizable = true }}
 }
 
-// ReadInfo says what moment a read has read. Fill it in with ReadAt.
+// ReadInfo says at which timestamp a read has read. ReadAt fills it in.
 type ReadInfo struct {
-	// At is the moment: the versions at or below it were read. The same read with At gives the same
-	// again, from any replica.
+	// At is the timestamp: the versions at or below it were read. The same read with At gives the
+	// same result, from any replica.
 	At Timestamp
-	// Age is how old that was when the read returned: every write that was acknowledged longer ago is
-	// seen. It is never too small: twice the maximum clock offset is added to what the clocks say,
-	// unless a leader has answered with its latest state. Negative: what time it is, is not known.
+	// Age is how old that was when the read returned: every write that was acknowledged longer ago
+	// is seen. It is never too small: twice the maximum clock offset is added to the clocks'
+	// difference, unless a leader has answered with its latest state. Negative: the time is not
+	// known.
 	Age time.Duration
-	// Node is the one that answered; 0: several did.
+	// Node is the node that answered; 0 if several did.
 	Node uint64
 }
 
@@ -119,9 +122,9 @@ func (o InfoOption) get(q *query)   { o.apply(q) }
 func (o InfoOption) count(q *query) { o.apply(q) }
 func (o InfoOption) scan(q *query)  { o.apply(q) }
 
-// ReadAt has a read tell the moment that it has read, and how old that is. It is filled in when
-// Get, BatchGet or Count return without an error, or with ErrNotFound, and of a Scan before the
-// first pair.
+// ReadAt makes a read report the timestamp that it has read, and how old that is. It is filled in
+// when Get, BatchGet or Count return without an error, or with ErrNotFound, and in a Scan before
+// the first pair.
 func ReadAt(to *ReadInfo) InfoOption {
 	return InfoOption{func(q *query) {
 		q.info = to
@@ -131,20 +134,20 @@ func ReadAt(to *ReadInfo) InfoOption {
 	}}
 }
 
-// freshness is what the options of a read want of a replica.
+// freshness is what the options of a read require of a replica.
 type freshness struct {
 	nearest, any, own, linearizable bool
-	// bounded: within is given.
+	// bounded is set if within is given.
 	bounded bool
 	within  time.Duration
 }
 
-// near says that any replica may answer.
+// near reports that any replica may answer.
 func (f *freshness) near() bool {
 	return f.nearest || f.any || f.own || f.bounded || f.linearizable
 }
 
-// conflict says what does not go together; "" if all does.
+// conflict returns which options contradict each other; "" if none do.
 func (f *freshness) conflict(hasAt bool) string {
 	switch {
 	case hasAt && (f.any || f.own || f.bounded || f.linearizable):
@@ -206,13 +209,13 @@ func (c *Client) nearRead(ctx context.Context, ks *route.Keyspace,
 	}
 	least := latest.Add(-within)
 	if !least.Less(earliest) {
-		return nil, nil // nothing but the latest state is sure to be so fresh
+		return nil, nil // only the latest state is sure to be so fresh
 	}
 	n.Near.AtLeast = hlc.Max(n.Near.AtLeast, least)
 	return n, nil
 }
 
-// note fills in what a read tells of its moment. latest: leaders answered with the latest state.
+// note fills in the ReadInfo of a read. latest is set if leaders answered with the latest state.
 func (c *Client) note(q *query, began time.Time, at Timestamp, node keys.NodeID, latest bool) {
 	if q.info == nil {
 		return

@@ -13,22 +13,22 @@ import (
 	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
-// Keys that a transaction has read and written are locked by its next attempts (contention.go).
-// That is no help where it has only read: a span, into which others put new keys, or a key that
-// others write. So when attempts have failed over that, the next ones hold all of what the last has
-// read and not written, in the leaders' memory, before they read it: other writers there wait. An
-// attempt that comes to its end that way cannot fail over what it has read again.
+// The next attempts of a transaction lock the keys that it has read and written (contention.go).
+// That does not help with what it has only read: a span into which others put new keys, or a key
+// that others write. So when attempts have failed over that, the next attempts hold everything that
+// the last one has read and not written, in the leaders' memory, before they read it: other writers
+// wait. An attempt that runs to its end that way cannot fail over its reads again.
 
 const (
-	// holdAfter is how many attempts have failed over what they have only read before the next hold
-	// it. One that has held locks for more than a second is enough.
+	// holdAfter is the number of attempts that must fail over what they have only read before the
+	// next holds it. An attempt that has held locks for more than a second counts as enough.
 	holdAfter = 2
-	// maxHeld is how many spans of a keyspace, or of one of its hash partitions, are held. Of more,
-	// neighbours are held with all that is between them.
+	// maxHeld bounds the spans of a keyspace, or of one of its hash partitions, that are held. If
+	// there are more, neighbours are held together with the keys between them.
 	maxHeld = 64
 )
 
-// heldSpans is what the next attempts of a transaction hold. The zero heldSpans is nothing.
+// heldSpans is what the next attempts of a transaction hold. The zero heldSpans is empty.
 type heldSpans struct {
 	// failures counts the attempts that have failed over what they had only read.
 	failures int
@@ -38,7 +38,7 @@ type heldSpans struct {
 	anchor committer.Key
 }
 
-// note takes in a conflict.
+// note notes a conflict.
 func (h *heldSpans) note(t *Txn, err *Error) {
 	if err == nil || !errors.Is(err, ErrConflict) || committer.LeaderChanged(t.cause) ||
 		!t.failedOverRead(err) {
@@ -49,18 +49,18 @@ func (h *heldSpans) note(t *Txn, err *Error) {
 	}
 	h.failures++
 	if h.failures < holdAfter && !t.transaction.Long() {
-		return // what has taken long is not done in vain once more
+		return // an attempt that took long must not fail once more
 	}
 	spans := t.readOnly()
 	if !t.ended || t.rolledBack {
-		// It would have read more.
+		// The attempt would have read more.
 		spans = append(spans, h.spans...)
 	}
 	h.spans = condenseSpans(spans)
 }
 
-// failedOverRead says that a conflict is over something that is no key that the transaction has
-// both read and written, which is locked the next time.
+// failedOverRead reports that a conflict is over something else than a key that the transaction has
+// both read and written; such a key is locked the next time.
 func (t *Txn) failedOverRead(err *Error) bool {
 	if len(err.Key) == 0 {
 		return true
@@ -76,7 +76,7 @@ func (t *Txn) failedOverRead(err *Error) bool {
 	return !read && !t.set.IsLocked(ks.ID, err.Key)
 }
 
-// readOnly is what the transaction has read and not written, and what it was about to scan.
+// readOnly returns what the transaction has read and not written, and what it was about to scan.
 func (t *Txn) readOnly() []committer.Span {
 	all := t.set.All()
 	spans := all.Spans
@@ -103,8 +103,8 @@ func (t *Txn) readOnly() []committer.Span {
 	return spans
 }
 
-// condenseSpans covers spans with at most maxHeld of each hash partition, and of each keyspace, in
-// order.
+// condenseSpans covers ordered spans with at most maxHeld spans for each hash partition, and for
+// each keyspace.
 func condenseSpans(spans []committer.Span) (out []committer.Span) {
 	type place struct {
 		keyspace keys.KeyspaceID
@@ -130,7 +130,7 @@ func condenseSpans(spans []committer.Span) (out []committer.Span) {
 	return out
 }
 
-// holdAhead holds what attempts before have failed over, once, before the first read.
+// holdAhead holds, before the first read, what earlier attempts have failed over. It runs once.
 func (t *Txn) holdAhead(ctx context.Context) error {
 	if t.heldAhead || len(t.held.spans) == 0 {
 		return nil
@@ -140,7 +140,7 @@ func (t *Txn) holdAhead(ctx context.Context) error {
 	defer cancel()
 	table := t.client.conn.Sender.Table()
 	spans := slices.DeleteFunc(slices.Clone(t.held.spans), func(s committer.Span) bool {
-		return table.KeyspaceByID(s.Keyspace) == nil // it is dropped, which the function will find
+		return table.KeyspaceByID(s.Keyspace) == nil // dropped, which the function will find
 	})
 	if len(spans) == 0 {
 		return nil
@@ -169,7 +169,7 @@ func (t *Txn) holdAhead(ctx context.Context) error {
 	return nil
 }
 
-// holds says that a key lies in what the transaction holds.
+// holds reports that a key lies in the spans that the transaction holds.
 func (t *Txn) holds(ks *route.Keyspace, key []byte) bool {
 	return slices.ContainsFunc(t.holding, func(s committer.Span) bool {
 		return s.Keyspace == ks.ID && s.Contains(key) &&

@@ -9,14 +9,15 @@ import (
 )
 
 // Increment adds to the number that a key holds, and returns the sum and its version. A number is a
-// value like "42" or "-7": the decimal digits of an int64 as text, so that Put can write one, and
+// value like "42" or "-7": the decimal digits of an int64 as text, so that Put can write it, and
 // strconv.ParseInt reads what Get returns. A key without a value holds 0, and by may be negative.
-// It takes effect at most once, however often it is sent again on the way.
+// Increment takes effect at most once, however often the client has to send it.
 //
-// The sum expires as the options, or the keyspace, say, whatever was said of the number before it.
+// The sum expires as the options, or the keyspace, say, whatever the expiry of the number before
+// it.
 //
 // A key that holds something else, and a sum that does not fit into an int64, fail with
-// ErrInvalidArgument and change nothing. A key that a transaction has locked is waited for, until
+// ErrInvalidArgument and change nothing. If a transaction has locked the key, Increment waits until
 // ctx ends: ErrConflict.
 func (k *Keyspace) Increment(ctx context.Context, key []byte, by int64,
 	options ...WriteOption) (int64, Timestamp, error) {

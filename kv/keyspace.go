@@ -36,8 +36,8 @@ func (c *Client) Keyspace(name string) *Keyspace {
 func (k *Keyspace) Name() string { return k.name }
 
 // Get returns the value of a key: the latest (linearisable), or with At an earlier one. With
-// Nearest, MaxStaleness, AnyStaleness or ReadYourWrites any replica may answer, with what it has;
-// with LinearizableFollower with the latest. ErrNotFound if there is none.
+// Nearest, MaxStaleness, AnyStaleness or ReadYourWrites any replica may answer, with the state that
+// it has; with LinearizableFollower with the latest. ErrNotFound if there is no value.
 func (k *Keyspace) Get(ctx context.Context, key []byte, options ...GetOption) (Pair, error) {
 	const op = "get"
 	var q query
@@ -69,7 +69,8 @@ func (k *Keyspace) Get(ctx context.Context, key []byte, options ...GetOption) (P
 		Expires: expiryOf(r.Expires)}, nil
 }
 
-// get reads a key, for a call that any replica may answer if n is not nil, and tells when.
+// get reads a key. If n is not nil any replica may answer. It also returns the timestamp of the
+// read.
 func (k *Keyspace) get(ctx context.Context, ks *route.Keyspace, key []byte, q *query,
 	n *reader.Near) (route.Answer, error) {
 	began := time.Now()
@@ -82,7 +83,7 @@ func (k *Keyspace) get(ctx context.Context, ks *route.Keyspace, key []byte, q *q
 	if q.info != nil && !q.HasAt {
 		call.Prepare = route.PreparerFunc(func(_ *route.Partition, l route.Leader) error {
 			get.Context = nil
-			if l.Term != 0 { // a leader says when it has read if there is a context
+			if l.Term != 0 { // with a context, a leader reports at which timestamp it has read
 				get.Context = &kvpb.ReadContext{Movable: true}
 			}
 			return nil
@@ -118,7 +119,7 @@ func (k *Keyspace) Put(ctx context.Context, key, value []byte, options ...WriteO
 	return fromWire(answer.GetPut().GetVersion()), nil
 }
 
-// Delete takes the value of a key away and reports whether there was one.
+// Delete deletes the value of a key and reports whether there was one.
 func (k *Keyspace) Delete(ctx context.Context, key []byte) (existed bool, err error) {
 	const op = "delete"
 	if err := k.check(op, key, nil, ""); err != nil {
@@ -146,7 +147,7 @@ func (k *Keyspace) check(op string, key, value []byte, bad string) error {
 	return nil
 }
 
-// one brings a request about one key to its partition.
+// one sends a request about one key to its partition.
 func (k *Keyspace) one(ctx context.Context, op string, key []byte, write bool,
 	r *kvpb.Request) (route.Answer, error) {
 	ctx, cancel := k.client.conn.Bound(ctx)
@@ -184,14 +185,14 @@ func isCode(err error, code kvpb.ErrorCode) (Timestamp, bool) {
 	return Timestamp{}, false
 }
 
-// reader is the keyspace as reads see it.
+// reader returns the keyspace in the form of package reader.
 func (k *Keyspace) reader(ks *route.Keyspace) reader.Keyspace {
 	return reader.Keyspace{Conn: k.client.conn, ID: ks.ID, Hashed: ks.Hashed()}
 }
 
-// PartitionOf is the id of the partition that holds the key at present, as far as the client knows.
-// A Batch of keys with the same id is one request, unless the partition splits before. It asks the
-// cluster only if the client does not know yet.
+// PartitionOf returns the id of the partition that holds the key at present, as far as the client
+// knows. A Batch of keys with the same id is one request, unless the partition splits before. It
+// asks the cluster only if the client does not know the partition yet.
 func (k *Keyspace) PartitionOf(ctx context.Context, key []byte) (uint64, error) {
 	const op = "locate"
 	s := k.client.conn.Sender
@@ -235,23 +236,23 @@ type Pair struct {
 	Value []byte
 	// Version is the timestamp of the write; zero if the key has no value.
 	Version Timestamp
-	// Expires is when the value expires: a read at or above that time does not find it. Zero: never,
-	// or it is a value that a transaction has written itself, of which that is not known before the
-	// commit. In what BatchPut and Load are given zero leaves it to the options of the call, and
-	// Forever says that the value does not expire.
+	// Expires is when the value expires: a read at or above that time does not find it. Zero:
+	// never, or the transaction itself has written the value, and its expiry is not known before
+	// the commit. In pairs for BatchPut and Load, zero leaves the expiry to the options of the
+	// call, and Forever means that the value does not expire.
 	Expires time.Time
 }
 
-// Exists reports whether the key has a value. Only BatchGet and CompareAndSwap return pairs of
-// which that is not certain.
+// Exists reports whether the key has a value. Only BatchGet and CompareAndSwap return pairs that
+// may have none.
 func (p Pair) Exists() bool { return !p.Version.IsZero() }
 
 // clone copies and keeps nil.
 func clone(b []byte) []byte { return bytes.Clone(b) }
 
 // pairOf copies a row out of the message that brought it, so that a kept pair does not keep the
-// message; with one allocation, and capacities that keep appends to one slice from running into the
-// other. A row without a version has no value.
+// message; with one allocation, and capacities that prevent an append to one slice from overwriting
+// the other. A row without a version has no value.
 func pairOf(p *wire.Row) Pair {
 	if p.Version.IsZero() {
 		return Pair{Key: clone(p.Key)}

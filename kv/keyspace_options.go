@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// DefaultHashPartitions is how many partitions ParsePartitioning takes "hash" for. A keyspace for
-// which neither Hash nor Range is given is a range keyspace of one partition.
+// DefaultHashPartitions is the number of partitions that "hash" stands for in ParsePartitioning. A
+// keyspace for which neither Hash nor Range is given is a range keyspace of one partition.
 const DefaultHashPartitions = 32
 
 // KeyspaceOption is an option of CreateKeyspace and CreateKeyspaceIfMissing: Hash, Range, Replicas,
@@ -25,8 +25,8 @@ type KeyspaceOption interface{ create(*keyspaceSettings) }
 // MaxTransactionAge, MaxTransactionIdle, SplitSize, MergeSize, AutoSplit, DefaultTTL.
 type AlterOption interface{ alter(*keyspaceSettings) }
 
-// keyspaceSettings are what the options of a keyspace add up to. What is zero is the cluster's
-// default, or stays as it is.
+// keyspaceSettings are the sum of the options of a keyspace. A zero field leaves the cluster's
+// default, or the present setting.
 type keyspaceSettings struct {
 	// hashPartitions is 0 for a range keyspace.
 	hashPartitions  int
@@ -43,7 +43,7 @@ type keyspaceSettings struct {
 	noAuto               *bool
 	// defaultTTL is in milliseconds; nil if it is not given.
 	defaultTTL *uint64
-	// bad is what is wrong with the first option that cannot be.
+	// bad is the error of the first invalid option.
 	bad error
 }
 
@@ -61,7 +61,7 @@ func newKeyspaceSettings(options []KeyspaceOption) *keyspaceSettings {
 	return s
 }
 
-// sizes are the effective ones of the settings.
+// sizes returns the effective sizes of the settings.
 func (s *keyspaceSettings) sizes() (split, merge uint64) {
 	k := &clusterpb.Keyspace{}
 	if s.splitSize != nil {
@@ -112,8 +112,8 @@ type keyspaceOption func(*keyspaceSettings)
 func (o keyspaceOption) create(s *keyspaceSettings) { o(s) }
 
 // Hash spreads the keys over n partitions (1 to 16384) by their hash: even load, whatever the keys;
-// scans visit all partitions. n never changes; partitions that grow split into several for one of
-// the n numbers.
+// scans visit all partitions. n never changes; partitions that grow split into several with the
+// same of the n numbers.
 func Hash(n int) KeyspaceOption {
 	return keyspaceOption(func(s *keyspaceSettings) {
 		if n < 1 || n > keys.MaxHashPartitions {
@@ -141,16 +141,16 @@ func Range(splitAt ...[]byte) KeyspaceOption {
 	})
 }
 
-// PlacementOption says how many replicas a keyspace has and where they are, as it is created or
+// PlacementOption sets how many replicas a keyspace has and where they are, when it is created or
 // altered.
 type PlacementOption func(*keyspaceSettings)
 
 func (o PlacementOption) create(s *keyspaceSettings) { o(s) }
 func (o PlacementOption) alter(s *keyspaceSettings)  { o(s) }
 
-// PlaceReplicas says where replicas have to be. Rules are separated by commas; each names a region,
-// a zone or a tag of nodes, or several joined with "+", and after a colon how many replicas it is
-// for; without a number it is for all:
+// PlaceReplicas sets where replicas have to be. Rules are separated by commas; each names a region,
+// a zone or a tag of nodes, or several joined with "+", and after a colon the number of replicas
+// that it is for; without a number it is for all:
 //
 //	"region=eu:2,region=us:1"   two in eu and one in us
 //	"disk=ssd"                  all on nodes with that tag
@@ -162,14 +162,14 @@ func PlaceReplicas(rules string) PlacementOption {
 	return func(s *keyspaceSettings) { s.placement = &rules }
 }
 
-// PreferLeaders says where leaders should be, as long as a replica is there that can lead: a
-// region, a zone or a tag of nodes, or several joined with "+", as in "region=eu". Empty: anywhere.
+// PreferLeaders sets where leaders should be, if a replica there can lead: a region, a zone or a
+// tag of nodes, or several joined with "+", as in "region=eu". Empty: anywhere.
 func PreferLeaders(where string) PlacementOption {
 	return func(s *keyspaceSettings) { s.leaders = &where }
 }
 
-// Replicas is how many copies there are, on as many nodes: 1, 3 or 5. The cluster's default is 3.
-// Altered, replicas are added or removed afterwards, while the keyspace is used.
+// Replicas sets the number of copies, on as many nodes: 1, 3 or 5. The cluster's default is 3. When
+// it is altered, replicas are added or removed while the keyspace is used.
 func Replicas(n int) PlacementOption {
 	return PlacementOption(func(s *keyspaceSettings) {
 		if n != 1 && n != 3 && n != 5 {
@@ -179,32 +179,32 @@ func Replicas(n int) PlacementOption {
 	})
 }
 
-// SizeOption says how large the partitions of a keyspace become, as it is created or altered.
+// SizeOption sets the size of the partitions of a keyspace, when it is created or altered.
 type SizeOption func(*keyspaceSettings)
 
 func (o SizeOption) create(s *keyspaceSettings) { o(s) }
 func (o SizeOption) alter(s *keyspaceSettings)  { o(s) }
 
-// SplitSize is from which size on a partition splits, in bytes: at least a mebibyte; 0 is the
+// SplitSize is the size from which a partition splits, in bytes: at least a mebibyte; 0 is the
 // default of 256 MiB.
 func SplitSize(bytes uint64) SizeOption {
 	return func(s *keyspaceSettings) { s.splitSize = &bytes }
 }
 
-// MergeSize is below which size two neighbouring partitions together merge, in bytes: at most half
-// of what SplitSize says; 0 is the default, 64 MiB or a quarter of what SplitSize says.
+// MergeSize is the size below which two neighbouring partitions together merge, in bytes: at most
+// half of SplitSize; 0 is the default, 64 MiB or a quarter of SplitSize.
 func MergeSize(bytes uint64) SizeOption {
 	return func(s *keyspaceSettings) { s.mergeSize = &bytes }
 }
 
-// AutoSplit says whether partitions split and merge by themselves, as they do by default, or only
-// when that is asked for.
+// AutoSplit sets whether partitions split and merge by themselves, which is the default, or only on
+// request.
 func AutoSplit(on bool) SizeOption {
 	return func(s *keyspaceSettings) { s.noAuto = new(bool); *s.noAuto = !on }
 }
 
-// GCWindow is for how long earlier versions can be read, in whole seconds; the cluster's default is
-// an hour.
+// GCWindow is how long earlier versions can be read, in whole seconds; the cluster's default is an
+// hour.
 func GCWindow(d time.Duration) KeyspaceOption {
 	return keyspaceOption(func(s *keyspaceSettings) {
 		if d < time.Second {
@@ -214,15 +214,15 @@ func GCWindow(d time.Duration) KeyspaceOption {
 	})
 }
 
-// ClosedLagOption says how far behind the present any replica can be read.
+// ClosedLagOption sets how far behind the present any replica can be read.
 type ClosedLagOption func(*keyspaceSettings)
 
 func (o ClosedLagOption) create(s *keyspaceSettings) { o(s) }
 func (o ClosedLagOption) alter(s *keyspaceSettings)  { o(s) }
 
-// ClosedLag is how far behind the present the replicas of a keyspace can be read that do not lead:
-// 50 ms to an hour, in whole milliseconds; the default is a second. Transactions that take longer
-// than that have to commit later than they would, which may make them run again.
+// ClosedLag is how far behind the present replicas that do not lead can be read: 50 ms to an hour,
+// in whole milliseconds; the default is a second. Transactions that take longer than that may have
+// to commit at a later timestamp, which may make them run again.
 func ClosedLag(d time.Duration) ClosedLagOption {
 	return func(s *keyspaceSettings) {
 		if d < 50*time.Millisecond || d > time.Hour {
@@ -240,15 +240,15 @@ func (CommitWaitOption) txn(o *txnOptions)          { o.commitWait = true }
 
 // CommitWait of a transaction makes Commit return only when every clock of the cluster has passed
 // the commit timestamp, so that whatever begins anywhere afterwards, on whatever client, gets a
-// later one. No read shows the transaction before that either. Without it that holds for every key,
-// and for all that one client, or clients that pass on their Timestamp, do.
+// later timestamp. No read shows the transaction before that either. Without it that holds for
+// every key, and for all that one client, or clients that pass on their Timestamp, do.
 //
-// CommitWait of a keyspace does so for every write to it, also a single one such as Put. A
+// CommitWait of a keyspace does so for every write to it, even a single one such as Put. A
 // transaction that writes to other keyspaces too waits as a whole. If all keyspaces that clients
-// use together have it, what they do is strictly serialisable. It cannot be changed later.
+// use together have it, their operations are strictly serialisable. It cannot be changed later.
 func CommitWait() CommitWaitOption { return CommitWaitOption{} }
 
-// LimitOption is a limit of a keyspace for transactions, as it is created or altered.
+// LimitOption is a limit of a keyspace for transactions, when it is created or altered.
 type LimitOption struct {
 	what  string
 	limit time.Duration
@@ -265,25 +265,24 @@ func (o LimitOption) alter(s *keyspaceSettings) {
 	*o.of(s) = o.limit
 }
 
-// MaxTransactionAge is how long after its attempt began a transaction may hold locks of the
-// keyspace: then it is aborted, so that others get them. From a second to a week; the default is an
-// hour. Altered, it counts for transactions that are under way too, as soon as the nodes have heard
-// of it.
+// MaxTransactionAge is the time since the beginning of its attempt for which a transaction may hold
+// locks of the keyspace: then it is aborted, so that others get them. From a second to a week; the
+// default is an hour. A change also applies to running transactions, as soon as the nodes have
+// heard of it.
 func MaxTransactionAge(d time.Duration) LimitOption {
 	return LimitOption{"age", d, func(s *keyspaceSettings) *time.Duration { return &s.maxAge }}
 }
 
-// MaxTransactionIdle is for how long a transaction may hold locks of the keyspace while the
-// application makes no call in it, though the client lives: then it is aborted. From a second to a
-// week; the default is two minutes. One that is no less than MaxTransactionAge has no effect.
-// Altered, it counts for transactions that are under way too, as soon as the nodes have heard of
-// it.
+// MaxTransactionIdle is how long a transaction may hold locks of the keyspace while the application
+// makes no call in it, though the client lives: then it is aborted. From a second to a week; the
+// default is two minutes. A limit that is no less than MaxTransactionAge has no effect. A change
+// also applies to running transactions, as soon as the nodes have heard of it.
 func MaxTransactionIdle(d time.Duration) LimitOption {
 	return LimitOption{"idle time", d, func(s *keyspaceSettings) *time.Duration { return &s.maxIdle }}
 }
 
-// ParsePartitioning reads how a keyspace is to be partitioned, as a flag or a configuration file
-// says it:
+// ParsePartitioning reads the partitioning of a keyspace in the form of a flag or a configuration
+// file:
 //
 //	"hash:8"   spread over 8 partitions by hash
 //	"hash"     the same, with DefaultHashPartitions

@@ -10,15 +10,15 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// LoadStage is what a load is at.
+// LoadStage is a stage of a load.
 type LoadStage string
 
-// The stages of a load, in their order. Those of Presplit, and the sort of what came in order, are
-// left out.
+// The stages of a load, in their order. Without Presplit its stages are left out; so is the sort of
+// records that come in order.
 const (
-	// LoadReading: the records are read, and sorted as far as they have room in memory.
+	// LoadReading: the records are read, and sorted as far as they fit into memory.
 	LoadReading LoadStage = "read"
-	// LoadSorting: they are read again and sorted, for there are more of them.
+	// LoadSorting: records that do not fit into memory are read again and sorted.
 	LoadSorting LoadStage = "sort"
 	// LoadSplitting: partitions are being split.
 	LoadSplitting LoadStage = "split"
@@ -28,34 +28,34 @@ const (
 	LoadWriting LoadStage = "write"
 )
 
-// LoadProgress is how far a load is: of how many records, or in the stages of Presplit of how many
-// partitions. Total is 0 if it is not known.
+// LoadProgress is the progress of a load: in records, or in the stages of Presplit in partitions.
+// Total is 0 if it is not known.
 type LoadProgress struct {
 	Stage       LoadStage
 	Done, Total uint64
 }
 
-// Loaded is what a load has done.
+// Loaded is the result of a load.
 type Loaded struct {
-	// Records is how many were read, Replaced how many of them a later record of the same key took
-	// the place of. Bytes is how large keys and values are together.
+	// Records counts the records that were read, Replaced those that a later record of the same key
+	// replaced. Bytes is the total size of keys and values.
 	Records, Replaced, Bytes uint64
-	// Written is how many records are certainly written, Present how many were there before with the
-	// same value. Expired is how many of Records had expired when they were read, by the clock of this
-	// process: their keys have no value afterwards.
+	// Written counts the records that are certainly written, Present those that were there before
+	// with the same value. Expired counts those of Records that had expired when they were read, by
+	// the clock of this process: their keys have no value afterwards.
 	Written, Present, Expired uint64
-	// InOrder: they came in the order of their keys, and were not sorted. Spilled is how many bytes
-	// went to a temporary file to be sorted.
+	// InOrder is set if the records came in the order of their keys, and were not sorted. Spilled
+	// is the number of bytes that went to a temporary file to be sorted.
 	InOrder bool
 	Spilled uint64
-	// Splits is how many partitions Presplit has split off, of Planned. Notes say in words what it
-	// could not do.
+	// Splits counts the partitions that Presplit has split off, of Planned. Notes say in words what
+	// it could not do.
 	Splits, Planned int
 	Notes           []string
 }
 
-// LoadOption says how Load works: Presplit, ReadOnce, LoadMemory, LoadDirectory, OnLoadProgress; or
-// how long the loaded values live whose Expires is not set: TTL, NoTTL.
+// LoadOption is an option of Load: Presplit, ReadOnce, LoadMemory, LoadDirectory, OnLoadProgress;
+// or TTL, NoTTL, which set how long loaded values live whose Expires is not set.
 type LoadOption interface{ load(*loadSettings) }
 
 type loadOption func(*loadSettings)
@@ -70,19 +70,19 @@ type loadSettings struct {
 	progress       func(LoadProgress)
 }
 
-// DefaultLoadMemory is how much a load keeps in memory to sort it.
+// DefaultLoadMemory bounds the memory in which a load sorts.
 const DefaultLoadMemory = 256 << 20
 
-// Presplit has partitions split and spread over the nodes before anything is written, so that each
-// gets about half of the size at which it would split by itself.
+// Presplit splits partitions and spreads them over the nodes before anything is written, so that
+// each gets about half of the size at which it would split by itself.
 func Presplit() LoadOption { return loadOption(func(s *loadSettings) { s.presplit = true }) }
 
-// ReadOnce says that the records can be read only once, as those of a pipe. What does not fit into
-// memory goes to a temporary file then, even if it is in order.
+// ReadOnce means that the records can be read only once, like those of a pipe. Records that do not
+// fit into memory then go to a temporary file, even if they are in order.
 func ReadOnce() LoadOption { return loadOption(func(s *loadSettings) { s.once = true }) }
 
-// LoadMemory bounds what a load keeps in memory to sort it, 16 MiB at least; the blocks on their
-// way come in addition, up to 64 MiB. The default is DefaultLoadMemory.
+// LoadMemory bounds the memory in which a load sorts, 16 MiB at least; up to 64 MiB of blocks on
+// their way come in addition. The default is DefaultLoadMemory.
 func LoadMemory(bytes int) LoadOption {
 	return loadOption(func(s *loadSettings) { s.memory = bytes })
 }
@@ -93,26 +93,26 @@ func LoadDirectory(dir string) LoadOption {
 	return loadOption(func(s *loadSettings) { s.dir = dir })
 }
 
-// OnLoadProgress has f called now and then, never twice at the same time.
+// OnLoadProgress sets a function that is called now and then, never twice at the same time.
 func OnLoadProgress(f func(LoadProgress)) LoadOption {
 	return loadOption(func(s *loadSettings) { s.progress = f })
 }
 
 // Load writes many records, much faster than puts. records returns them, in any order; of records
-// of the same key the last one counts. It is called once or twice, with ReadOnce once; the memory
-// of a pair may be used again for the next one.
+// with the same key the last one counts. It is called once or twice, with ReadOnce once; it may
+// reuse the memory of a pair for the next one.
 //
-// A record whose Expires is set lives until then, and one that is past leaves its key without a
-// value.
+// A record whose Expires is set lives until then; if that is in the past, its key has no value
+// afterwards.
 //
 // The records are sorted, and written in blocks of a few megabytes. Each block is atomic, at one
-// timestamp, and the load as a whole is not. A record whose key has the same value already is not
-// written again, if its expiry is the same. Of a record that lives as the options or the keyspace
-// say it is enough that at least half of that time is left, and not more than all of it. So if a
-// load ends early, with its context, an error or the process, it is repeated as a whole: what is
-// there is only compared. On an error Loaded says what is certainly written.
+// timestamp; the load as a whole is not. A record is not written again if its key has the same
+// value with the same expiry already. If the options or the keyspace set the lifetime of the
+// record, it is enough that at least half of that time is left, and not more than all of it. So a
+// load that ends early, with its context, an error or the process, is repeated as a whole: present
+// records are only compared. After an error Loaded says what is certainly written.
 //
-// It is a write like others: transactions and reads of earlier timestamps see nothing of it, and it
+// It is a write like others: transactions and reads at earlier timestamps see nothing of it, and it
 // waits for locks. While a block is on its way to the log, other writes of its partition wait.
 func (k *Keyspace) Load(ctx context.Context, records func() iter.Seq2[Pair, error],
 	options ...LoadOption) (Loaded, error) {
@@ -137,7 +137,7 @@ func (k *Keyspace) Load(ctx context.Context, records func() iter.Seq2[Pair, erro
 	return Loaded(done), wrap(op, k.name, nil, err)
 }
 
-// told is who is told of progress; nil: nobody is.
+// told returns the function that is told of progress; nil if there is none.
 func (s *loadSettings) told() func(load.Progress) {
 	if s.progress == nil {
 		return nil
@@ -145,7 +145,7 @@ func (s *loadSettings) told() func(load.Progress) {
 	return func(p load.Progress) { s.progress(LoadProgress{LoadStage(p.Stage), p.Done, p.Total}) }
 }
 
-// checked are the records of pairs that can be written.
+// checked returns the records of pairs, and an error for a pair that cannot be written.
 func (k *Keyspace) checked(pairs iter.Seq2[Pair, error]) iter.Seq2[sorting.Record, error] {
 	return func(yield func(sorting.Record, error) bool) {
 		for p, err := range pairs {
@@ -162,7 +162,7 @@ func (k *Keyspace) checked(pairs iter.Seq2[Pair, error]) iter.Seq2[sorting.Recor
 
 // record checks a pair.
 func (k *Keyspace) record(p Pair) (sorting.Record, error) {
-	// Where a pair says nothing the request does, for all of them (LoadRequest.ttl).
+	// A pair without an expiry leaves it to the request, for all of them (LoadRequest.ttl).
 	lifetime, err := p.lifetimeOf(keys.DefaultLifetime)
 	wrong := ""
 	if err != nil {
@@ -172,7 +172,7 @@ func (k *Keyspace) record(p Pair) (sorting.Record, error) {
 		k.check("load", p.Key, p.Value, wrong)
 }
 
-// mayPass reports whether what was in the way of a load may pass.
+// mayPass reports whether an error of a load may be temporary.
 func mayPass(err error) bool {
 	for _, kind := range [...]ErrorKind{ErrUnavailable, ErrNoQuorum, ErrOverloaded, ErrOutcomeUnknown,
 		ErrConflict} {

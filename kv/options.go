@@ -18,8 +18,8 @@ import (
 const (
 	// DefaultRequestTimeout bounds calls whose context has no deadline.
 	DefaultRequestTimeout = 30 * time.Second
-	// DefaultMaxClockOffset is how far the clocks of two nodes may be apart if they were configured
-	// with nothing else.
+	// DefaultMaxClockOffset is how far the clocks of two nodes may differ unless they are
+	// configured otherwise.
 	DefaultMaxClockOffset = 250 * time.Millisecond
 
 	openTimeout = 10 * time.Second
@@ -45,42 +45,41 @@ func Dialer(dial func(ctx context.Context, address string) (net.Conn, error)) Op
 // TLS encrypts connections. Without it they are plain text.
 func TLS(t *tls.Config) Option { return clientOption(func(c *config) { c.Route.TLS = t }) }
 
-// Logger lets the client say what it notices about the cluster. Without it the client is silent.
+// Logger receives what the client notices about the cluster. Without it the client is silent.
 func Logger(l *slog.Logger) Option { return clientOption(func(c *config) { c.Route.Logger = l }) }
 
-// RequestTimeout bounds every call whose context has no deadline; 0 lets such calls go on for as
-// long as it takes. The default is DefaultRequestTimeout. A scan, count or range deletion is
-// bounded by it page by page, not as a whole.
+// RequestTimeout bounds every call whose context has no deadline; 0: no bound. The default is
+// DefaultRequestTimeout. It bounds each page of a scan, count or range deletion, not the whole.
 func RequestTimeout(d time.Duration) Option {
 	return clientOption(func(c *config) { c.RequestTimeout = d })
 }
 
-// CreationProgress has progress called while CreateKeyspace or CreateKeyspaceIfMissing waits, by
-// its goroutine: whenever more partitions of the keyspace have been made, of the total. The total
-// is 0 if that is not known.
+// CreationProgress sets a function that is called while CreateKeyspace or CreateKeyspaceIfMissing
+// waits, on the caller's goroutine, whenever more partitions of the keyspace have been made. total
+// is 0 if it is not known.
 func CreationProgress(progress func(keyspace string, made, total int)) Option {
 	return clientOption(func(c *config) { c.creating = progress })
 }
 
-// User has the client identify itself as a user, which it has to while authentication is enabled:
-// users need permissions for the keys that they read and write, and the role root to administer.
-// password is asked for each time that the client has a member of the core exchange it for a token,
-// which is every few minutes; it must be safe for concurrent use. Without User and Token a client
-// is known by the common name of its certificate (TLS), if the servers check certificates.
+// User makes the client identify itself as a user, which is necessary while authentication is
+// enabled: users need permissions for the keys that they read and write, and the role root to
+// administer. password is called each time that the client has a member of the core exchange it for
+// a token, which is every few minutes; it must be safe for concurrent use. Without User and Token a
+// client is known by the common name of its certificate (TLS), if the servers check certificates.
 func User(name string, password func(context.Context) (string, error)) Option {
 	return clientOption(func(c *config) {
 		c.Route.User = &identity.User{Name: name, Password: password}
 	})
 }
 
-// Password is what User takes if the password is known, and stays the same.
+// Password returns a function for User that returns a constant password.
 func Password(password string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) { return password, nil }
 }
 
-// Token has the client identify itself by tokens that something else gets, in the place of User:
-// source returns one, as Authenticate of the etcd API does; empty: none. It is called every few
-// minutes, and when a server does not accept the latest one: a token is valid for 5 minutes.
+// Token makes the client identify itself by tokens from another source, instead of User: source
+// returns a token, as Authenticate of the etcd API does; empty: no token. It is called every few
+// minutes, and when a server does not accept the latest token: a token is valid for 5 minutes.
 func Token(source func(context.Context) (string, error)) Option {
 	return clientOption(func(c *config) { c.Route.Token = source })
 }
@@ -96,9 +95,8 @@ func Metrics(r metric.Registry) Option {
 	return clientOption(func(c *config) { c.Route.Registry = r })
 }
 
-// MaxClockOffset has the client expect that the clocks of two nodes are as far apart as that, even
-// if the servers say that they are closer. It is not needed: the servers say how they are
-// configured.
+// MaxClockOffset makes the client expect that the clocks of two nodes differ by up to d, even if
+// the servers report less. It is not needed: the servers report their configuration.
 func MaxClockOffset(d time.Duration) Option {
 	return clientOption(func(c *config) { c.MaxClockOffset = d })
 }
@@ -110,19 +108,19 @@ func Locality(region, zone string) Option {
 	return clientOption(func(c *config) { c.Route.Region, c.Route.Zone = region, zone })
 }
 
-// Random sets the source of client ids and jitter; for simulations that are to repeat themselves.
+// Random sets the source of client ids and jitter, for simulations that have to be repeatable.
 func Random(random func() uint64) Option {
 	return clientOption(func(c *config) { c.Route.Random = random })
 }
 
-// query is what the options of a read, or a range deletion, add up to.
+// query is the sum of the options of a read, or of a range deletion.
 type query struct {
 	reader.Query
 	explicit bool // a span was asked for
 	prefixed bool
 	bounded  bool
 	fresh    freshness
-	// info is what ReadAt fills in; nil: nothing.
+	// info is what ReadAt fills in; may be nil.
 	info *ReadInfo
 	bad  string
 }
@@ -140,14 +138,14 @@ type ScanOption interface{ scan(*query) }
 // DeleteRangeOption is an option of DeleteRange: Prefix, From, To, All.
 type DeleteRangeOption interface{ deleteRange(*query) }
 
-// SpanOption says which keys.
+// SpanOption chooses keys.
 type SpanOption struct{ apply func(*query) }
 
 func (o SpanOption) count(q *query)       { o.apply(q) }
 func (o SpanOption) scan(q *query)        { o.apply(q) }
 func (o SpanOption) deleteRange(q *query) { o.apply(q) }
 
-// TimeOption says as of when.
+// TimeOption chooses the timestamp of a read.
 type TimeOption struct{ at Timestamp }
 
 func (o TimeOption) apply(q *query) {
@@ -165,7 +163,7 @@ type ShapeOption struct{ apply func(*query) }
 
 func (o ShapeOption) scan(q *query) { o.apply(q) }
 
-// Prefix is all keys that start with p. Together with From or To it is what lies in both.
+// Prefix chooses all keys that start with p. With From or To it chooses the keys within both.
 func Prefix(p []byte) SpanOption {
 	p = clone(p)
 	return SpanOption{func(q *query) {
@@ -174,7 +172,7 @@ func Prefix(p []byte) SpanOption {
 	}}
 }
 
-// From is all keys at or above k.
+// From chooses all keys at or above k.
 func From(k []byte) SpanOption {
 	k = clone(k)
 	return SpanOption{func(q *query) {
@@ -183,7 +181,7 @@ func From(k []byte) SpanOption {
 	}}
 }
 
-// To is all keys below k, k itself not included.
+// To chooses all keys below k, without k itself.
 func To(k []byte) SpanOption {
 	k = clone(k)
 	return SpanOption{func(q *query) {
@@ -195,12 +193,12 @@ func To(k []byte) SpanOption {
 	}}
 }
 
-// All is every key of the keyspace. It is what Scan and Count do by themselves; DeleteRange wants
-// it said.
+// All chooses every key of the keyspace. It is the default of Scan and Count; DeleteRange wants it
+// named.
 func All() SpanOption { return SpanOption{func(q *query) { q.explicit = true }} }
 
-// At reads the past as of ts. It is an exact read: it sees the versions at or below ts, whatever
-// was acknowledged when. The leader answers, or with Nearest any replica.
+// At reads the past as of ts. It is an exact read: it sees the versions at or below ts, whenever
+// they were acknowledged. The leader answers, or with Nearest any replica.
 func At(ts Timestamp) TimeOption { return TimeOption{ts} }
 
 // AtTime reads the past as of t by the cluster's clocks.
@@ -222,8 +220,8 @@ func Reverse() ShapeOption { return ShapeOption{func(q *query) { q.Reverse = tru
 // KeysOnly leaves the values out; versions are there.
 func KeysOnly() ShapeOption { return ShapeOption{func(q *query) { q.KeysOnly = true }} }
 
-// PageSize is the greatest number of rows that travel in one page. The client chooses well by
-// itself: small pages first, then larger ones.
+// PageSize bounds the rows in one page. The client chooses well by itself: small pages first, then
+// larger ones.
 func PageSize(n int) ShapeOption {
 	return ShapeOption{func(q *query) {
 		q.PageSize = n
@@ -233,7 +231,7 @@ func PageSize(n int) ShapeOption {
 	}}
 }
 
-// check says what is wrong with the query; empty if nothing.
+// check returns what is wrong with the query; empty if nothing is.
 func (q *query) check() string {
 	switch {
 	case q.bad != "":

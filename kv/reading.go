@@ -16,34 +16,34 @@ import (
 	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
-// How a transaction, or a View, finds the moment that it reads.
+// How a transaction, or a View, chooses the timestamp that it reads at.
 //
-// If its first read is in one partition, the leader chooses the moment, and the answer says which.
-// Otherwise the client takes its estimate of the cluster's time, the lower end of that. Everything
-// else is read at that moment too.
+// If its first read is in one partition, the leader chooses the timestamp, and the answer names it.
+// Otherwise the client takes the lower end of its estimate of the cluster's time. Everything else
+// is read at that timestamp too.
 //
-// What was acknowledged before the first read lies at or below the moment, plus what the estimate
-// may be too low by, plus twice the maximum clock offset (a leader's clock may be one ahead of what
-// the moment came from, and the first timestamps of a new leader another one ahead of its clock):
-// the uncertainty limit, fixed at the first read. A version between the moment and the limit may
-// have been acknowledged before. A node tells these apart as well as it can by its own clock, as
-// the transaction first saw it; what stays uncertain it refuses. Then the moment is moved up to
-// that version, provided that all that was read so far is the same there (Committer.Refresh). If it
-// is not, the transaction has to run again.
+// What was acknowledged before the first read lies at or below the uncertainty limit, which is
+// fixed at the first read: the timestamp, plus the error of the estimate, plus twice the maximum
+// clock offset (a leader's clock may be one offset ahead of the clock that gave the timestamp, and
+// the first timestamps of a new leader another one ahead of its clock). A version between the
+// timestamp and the limit may have been acknowledged before. A node decides by its own clock, as
+// the transaction first saw it, if it can; otherwise it refuses the read as uncertain. Then the
+// timestamp is moved up to that version, provided that all that was read so far is the same there
+// (Committer.Refresh). If it is not, the transaction has to run again.
 
-// reading is a moment at which a transaction or a View reads, and what it has read. Only what is
-// under mu may be used by several goroutines at a time.
+// reading is the state of a transaction's or a View's reads: their timestamp, and what they have
+// read. Only the fields under mu may be used by several goroutines at a time.
 type reading struct {
 	client *Client
 	// id and begun are the transaction's; unset in a View.
 	id    []byte
 	begun Timestamp
-	// near is set if replicas answer what leaders admit (LinearizableFollower).
+	// near is set if replicas serve reads that leaders admit (LinearizableFollower).
 	near *reader.Near
 
-	// at is the moment; zero before the first read.
+	// at is the timestamp; zero before the first read.
 	at Timestamp
-	// moves counts how often the moment was moved.
+	// moves counts how often the timestamp was moved.
 	moves int
 	set   reads.Set
 	// open are the scans that are running.
@@ -51,21 +51,21 @@ type reading struct {
 
 	mu struct {
 		sync.Mutex
-		// limit is the end of the uncertainty interval. Only the reader changes it, and pages that
-		// are fetched ahead look at it.
+		// limit is the end of the uncertainty interval. Only the reader changes it; fetches of
+		// further pages read it.
 		limit Timestamp
-		// under are the leaderships of what was read under volatile locks; nil if there are none.
-		// The map is not changed.
+		// under are the leaderships under whose volatile locks keys were read; nil if there are
+		// none. The map is not changed.
 		under map[keys.PartitionID]*kvpb.Leadership
 		// observed are the clocks of the nodes as they were first seen.
 		observed map[keys.NodeID]*kvpb.Timestamp
-		// contexts are what has been said to nodes, to be said again.
+		// contexts are those that were sent to nodes, to be sent again.
 		contexts []nodeContext
 	}
 }
 
-// owns refuses the keyspace of another client: what it is called there may be something else here,
-// or nothing.
+// owns refuses a keyspace of another client: its name may stand for another keyspace here, or for
+// none.
 func (r *reading) owns(op string, ks *Keyspace, key []byte) error {
 	if ks.client == r.client {
 		return nil
@@ -75,36 +75,38 @@ func (r *reading) owns(op string, ks *Keyspace, key []byte) error {
 			"snapshot, with Keyspace")
 }
 
-// openScan is what a running scan has read so far.
+// openScan is the state of a running scan.
 type openScan struct {
 	keyspace *route.Keyspace
-	// covered is the span; it is meaningful if any is set.
+	// covered is the span that was read; it is valid if any is set.
 	covered keys.Span
 	any     bool
-	// whole is the span that it reads if its loop is not left; endless says that it has no limit.
+	// whole is the span that the scan reads if its loop runs to the end; endless is set if it has
+	// no limit.
 	whole   keys.Span
 	endless bool
 }
 
 func (r *reading) unread() bool { return r.set.Empty() && len(r.open) == 0 }
 
-// untouched is unread, but for scans that have not got anywhere.
+// untouched reports that nothing was read, apart from scans that have returned nothing yet.
 func (r *reading) untouched() bool {
 	return r.set.Empty() && !slices.ContainsFunc(r.open, func(s *openScan) bool { return s.any })
 }
 
-// nodeContext is what reads say to a node as long as nothing changes. It is not changed.
+// nodeContext is the context that reads send to a node as long as nothing changes. It is not
+// changed.
 type nodeContext struct {
 	node    keys.NodeID
 	limit   Timestamp
 	context *kvpb.ReadContext
 }
 
-// maxContexts is how many of them are kept.
+// maxContexts bounds the contexts that are kept.
 const maxContexts = 16
 
-// context is what a read says to the node that leads a partition. certain: nothing is uncertain in
-// what it reads. It may be called from several goroutines.
+// context returns what a read sends to the node that leads a partition. certain is set if nothing
+// is uncertain in what it reads. It may be called from several goroutines.
 func (r *reading) context(p *route.Partition, node keys.NodeID,
 	movable, certain bool) *kvpb.ReadContext {
 	r.mu.Lock()
@@ -140,7 +142,7 @@ func (r *reading) context(p *route.Partition, node keys.NodeID,
 	return c
 }
 
-// readingRole is a reading as package reader knows it.
+// readingRole is a reading as package reader uses it.
 type readingRole reading
 
 // Context implements reader.Reading.
@@ -170,29 +172,29 @@ func (r *reading) limitTo(limit Timestamp) {
 	r.mu.Unlock()
 }
 
-// limitAbove moves it up, if it is lower.
+// limitAbove raises the end of the uncertainty interval to at, if it is lower.
 func (r *reading) limitAbove(at Timestamp) {
 	r.mu.Lock()
 	r.mu.limit = hlc.Max(r.mu.limit, at)
 	r.mu.Unlock()
 }
 
-// lockedUnder sets what the leaderships are. It keeps the map.
+// lockedUnder sets the leaderships. It keeps the map.
 func (r *reading) lockedUnder(under map[keys.PartitionID]*kvpb.Leadership) {
 	r.mu.Lock()
 	r.mu.under = under
 	r.mu.Unlock()
 }
 
-// leaderships are those of what was read under volatile locks.
+// leaderships returns those under whose volatile locks keys were read.
 func (r *reading) leaderships() map[keys.PartitionID]*kvpb.Leadership {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.mu.under
 }
 
-// answered notes the clocks of the node that answered, and of the leader that admitted that. It may
-// be called from several goroutines.
+// answered notes the clocks of the node that answered, and of the leader that admitted the read. It
+// may be called from several goroutines.
 func (r *reading) answered(a route.Answer) {
 	if m := a.Admitted; m != nil && m.Now != nil {
 		r.heard(m.By.Node, m.Now)
@@ -202,7 +204,7 @@ func (r *reading) answered(a route.Answer) {
 	}
 }
 
-// heard notes what the clock of a node showed. It may be called from several goroutines.
+// heard notes the clock of a node. It may be called from several goroutines.
 func (r *reading) heard(node keys.NodeID, now *kvpb.Timestamp) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -214,7 +216,7 @@ func (r *reading) heard(node keys.NodeID, now *kvpb.Timestamp) {
 	}
 }
 
-// begin makes sure that there is a moment.
+// begin chooses a timestamp if there is none.
 func (r *reading) begin(ctx context.Context) error {
 	if !r.at.IsZero() {
 		return nil
@@ -226,7 +228,7 @@ func (r *reading) begin(ctx context.Context) error {
 	return err
 }
 
-// beginLate takes a moment at which nothing is uncertain.
+// beginLate chooses a timestamp at which nothing is uncertain.
 func (r *reading) beginLate(ctx context.Context) error {
 	at, err := r.client.conn.LateMoment(ctx)
 	if err != nil {
@@ -237,9 +239,9 @@ func (r *reading) beginLate(ctx context.Context) error {
 	return nil
 }
 
-// beginIn makes sure that there is a moment, for a View whose first read is of a span of several
-// partitions. Nothing is uncertain in the span then. certain is false if that is not so, because
-// something was read before; or for a transaction, whose own locks may be in the span.
+// beginIn chooses a timestamp, for a View whose first read is of a span of several partitions, such
+// that nothing is uncertain in the span. certain is false if that is not possible: something was
+// read before, or it is a transaction, whose own locks may be in the span.
 func (r *reading) beginIn(ctx context.Context, k reader.Keyspace,
 	span keys.Span) (certain bool, err error) {
 	if r.id != nil || !r.at.IsZero() {
@@ -253,20 +255,20 @@ func (r *reading) beginIn(ctx context.Context, k reader.Keyspace,
 	return true, nil
 }
 
-// start sets the moment for the first time. The clock that it came from showed no more than latest.
+// start sets the timestamp for the first time. The clock that it came from showed at most latest.
 func (r *reading) start(at, latest Timestamp) {
 	r.at = at
 	r.limitTo(latest.Add(2 * r.client.conn.MaxClockOffset()))
 }
 
-// again says whether a read that failed is to be tried again, at a moment that has been moved.
-// Otherwise it returns why it failed.
+// again reports whether a failed read is to be tried again, at a timestamp that has been moved.
+// Otherwise it returns why the read failed.
 func (r *reading) again(ctx context.Context, err error) error {
 	if at, uncertain := isCode(err, kvpb.ErrorCode_UNCERTAIN); uncertain && r.at.Less(at) {
 		return r.moveTo(ctx, at)
 	}
 	if _, future := isCode(err, kvpb.ErrorCode_TIMESTAMP_IN_FUTURE); future && r.untouched() {
-		// The estimate was of no use.
+		// The estimate was too far off.
 		at, asked := r.client.conn.AskNow(ctx)
 		if asked == nil && at.Less(r.at) {
 			r.start(at, at)
@@ -276,16 +278,16 @@ func (r *reading) again(ctx context.Context, err error) error {
 	return err
 }
 
-// moveTo moves the moment up. ErrConflict (of package committer) says that something that was read
-// has changed in between.
+// moveTo moves the timestamp up. ErrConflict (of package committer) reports that something that was
+// read has changed in between.
 func (r *reading) moveTo(ctx context.Context, to Timestamp) error {
 	if to.LessEq(r.at) {
 		return nil
 	}
 	if !r.unread() {
 		// A lock proves nothing as long as its transaction may have been aborted meanwhile, and its
-		// key written by others: what is read at the new moment has to go together with that, even
-		// if nothing is committed in the end.
+		// key written by others: reads at the new timestamp have to be consistent with earlier
+		// ones, even if nothing is committed in the end.
 		reads := r.reads()
 		reads.Keys, reads.Locked = append(reads.Keys, reads.Locked...), nil
 		if err := r.client.conn.Committer.Refresh(ctx, r.id, r.begun, reads, to); err != nil {
@@ -298,12 +300,12 @@ func (r *reading) moveTo(ctx context.Context, to Timestamp) error {
 	return nil
 }
 
-// reads is everything that was read so far.
+// reads returns everything that was read so far.
 func (r *reading) reads() committer.Reads {
 	out := r.set.All()
 	out.At, out.Leaderships = r.at, r.leaderships()
 	if len(out.Leaderships) > 0 {
-		// Its locks prove nothing.
+		// The transaction's locks prove nothing.
 		out.Keys, out.Locked = append(out.Keys, out.Locked...), nil
 	}
 	for _, s := range r.open {
@@ -321,7 +323,7 @@ func (r *reading) get(ctx context.Context, ks *route.Keyspace,
 	for {
 		get := &kvpb.GetRequest{Key: key, At: toWire(r.at)}
 		movable := r.unread()
-		if !movable { // a scan that failed may still be open, and the first
+		if !movable { // a failed scan may still be open, and the first
 			if err := r.begin(ctx); err != nil {
 				return nil, err
 			}
@@ -351,8 +353,8 @@ func (r *reading) get(ctx context.Context, ks *route.Keyspace,
 	}
 }
 
-// readAt takes in the moment at which a node has read, which it was free to choose, or to move up,
-// if the read was movable.
+// readAt takes the timestamp at which a node has read. If the read was movable, the node was free
+// to choose it, or to move it up.
 func (r *reading) readAt(answer route.Answer, at Timestamp, movable bool) error {
 	switch {
 	case at.IsZero() || at.Less(r.at) || (!movable && at != r.at):
@@ -406,9 +408,9 @@ func (r *reading) batchGet(ctx context.Context, k *Keyspace, ks *route.Keyspace,
 	}
 }
 
-// snapshot is the moment as scans and counts want it. One that is movable is for one partition
-// first; there is no other read at that time. One that is certain is for a span in which nothing is
-// uncertain (beginIn).
+// snapshot returns the timestamp in the form for scans and counts. A movable snapshot is for one
+// partition first; there is no other read at that time. A certain one is for a span in which
+// nothing is uncertain (beginIn).
 func (r *reading) snapshot(ctx context.Context, movable, certain bool) (*reader.Snapshot, error) {
 	if !movable {
 		if err := r.begin(ctx); err != nil {
@@ -449,7 +451,7 @@ func (r *reading) count(ctx context.Context, k *Keyspace, ks *route.Keyspace,
 	}
 }
 
-// openAt begins a scan; close ends it and keeps what it has read.
+// openAt begins a scan; close ends it and keeps a record of what it has read.
 func (r *reading) openAt(ks *route.Keyspace, q *query) *openScan {
 	s := &openScan{keyspace: ks, whole: q.Span, endless: q.Limit == 0}
 	r.open = append(r.open, s)

@@ -21,16 +21,16 @@ import (
 //	}
 //
 // It streams: pages are fetched as the loop consumes them, at most one ahead for each partition, in
-// bounded memory (64 MiB besides single rows that are larger than their share of it). Leaving the
-// loop ends it at once. An error is the last thing it yields.
+// bounded memory (64 MiB, apart from single rows that are larger than their share of it). Leaving
+// the loop ends it at once. An error is the last thing it yields.
 //
-// All rows are of one moment. With At it is the one given. Otherwise the scan sees every write that
-// was acknowledged before it began; what is written while it runs, it does not see. Neither other
+// All rows are of one timestamp. With At it is the given one. Otherwise the scan sees every write
+// that was acknowledged before it began, and none that is written while it runs. Neither other
 // clients' writes nor changes of leaders end it. But a scan must end within the keyspace's GC
-// window, and otherwise ends with ErrTimestampTooOld: give the keyspace a longer one.
+// window; otherwise it fails with ErrTimestampTooOld: give the keyspace a longer window.
 //
-// With Nearest, MaxStaleness, AnyStaleness or ReadYourWrites the moment is one that replicas can
-// answer for: it is found before the first row, and read in all partitions. With
+// With Nearest, MaxStaleness, AnyStaleness or ReadYourWrites the timestamp is one for which
+// replicas can answer: it is found before the first row, and read in all partitions. With
 // LinearizableFollower it is the latest, and the nearest replicas answer.
 func (k *Keyspace) Scan(ctx context.Context, options ...ScanOption) iter.Seq2[Pair, error] {
 	return func(yield func(Pair, error) bool) {

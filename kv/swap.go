@@ -30,8 +30,8 @@ func ExpectAbsent() Expectation { return Expectation{kind: expectAbsent} }
 // ExpectValue expects exactly this value.
 func ExpectValue(value []byte) Expectation { return Expectation{kind: expectValue, value: value} }
 
-// ExpectVersion expects the value of exactly this version: unchanged since, even to the same value
-// and back.
+// ExpectVersion expects the value of exactly this version: unchanged since, not even to the same
+// value and back.
 func ExpectVersion(version Timestamp) Expectation {
 	return Expectation{kind: expectVersion, version: version}
 }
@@ -57,10 +57,10 @@ func Set(value []byte, options ...WriteOption) Replacement {
 	return Replacement{value: value, kind: replaceValue, options: newWriteOptions(options)}
 }
 
-// Delete takes the value away.
+// Delete deletes the value.
 func Delete() Replacement { return Replacement{kind: replaceDelete} }
 
-// Keep leaves the key as it is. It is for Modify; CompareAndSwap has nothing to do with it.
+// Keep leaves the key unchanged. It is for Modify; CompareAndSwap does not accept it.
 func Keep() Replacement { return Replacement{kind: replaceKeep} }
 
 // Swap is the result of CompareAndSwap.
@@ -69,12 +69,12 @@ type Swap struct {
 	Swapped bool
 	// Version is the new version, if swapped.
 	Version Timestamp
-	// Current is what is there, if not swapped; Current.Exists says whether anything is.
+	// Current is the present pair, if not swapped; Current.Exists says whether there is a value.
 	Current Pair
 }
 
-// CompareAndSwap writes if the key is as expected. That it is not is a result, not an error: the
-// Swap says what is there instead.
+// CompareAndSwap writes if the key is as expected. If it is not, that is a result, not an error:
+// the Swap has the present pair.
 //
 //	swap, err := ks.CompareAndSwap(ctx, key, kv.ExpectVersion(pair.Version), kv.Set(value))
 func (k *Keyspace) CompareAndSwap(ctx context.Context, key []byte, expect Expectation,
@@ -110,7 +110,7 @@ func (k *Keyspace) CompareAndSwap(ctx context.Context, key []byte, expect Expect
 	return swap, nil
 }
 
-// checkSwap says what is wrong with a compare-and-swap; empty if nothing.
+// checkSwap returns what is wrong with a compare-and-swap; empty if nothing is.
 func checkSwap(expect Expectation, replacement Replacement) string {
 	switch {
 	case expect.kind == expectNothing:
@@ -123,13 +123,13 @@ func checkSwap(expect Expectation, replacement Replacement) string {
 	return replacement.options.bad
 }
 
-// own is what a transaction writes of it.
+// own returns the write of a transaction.
 func (r *Replacement) own() writes.Own {
 	return writes.Own{Value: r.value, Deleted: r.kind == replaceDelete, Lifetime: r.options.lifetime}
 }
 
-// CompareAndSwap writes if the key is as expected. That it is not is a result, not an error: the
-// Swap says what is there instead. Swap.Version is Uncommitted. ExpectVersion(Uncommitted) expects
+// CompareAndSwap writes if the key is as expected. If it is not, that is a result, not an error:
+// the Swap has the present pair. Swap.Version is Uncommitted. ExpectVersion(Uncommitted) expects
 // what the transaction itself has written.
 func (t *Txn) CompareAndSwap(ctx context.Context, ks *Keyspace, key []byte, expect Expectation,
 	replacement Replacement) (Swap, error) {

@@ -17,11 +17,11 @@ const (
 // The servers have the same bounds.
 var _ = [1]struct{}{}[(MinTTL-keys.MinTTL)|(MaxTTL-keys.MaxTTL)]
 
-// WriteOption is an option of what writes a value: Put, Increment, BatchPut, Set (for
+// WriteOption is an option of calls that write a value: Put, Increment, BatchPut, Set (for
 // CompareAndSwap and Modify), and the Put of a Batch or a Txn: TTL, NoTTL, ExpiresAt.
 type WriteOption interface{ write(*writeOptions) }
 
-// writeOptions are what the options of a write add up to.
+// writeOptions is the sum of the options of a write.
 type writeOptions struct {
 	lifetime keys.Lifetime
 	bad      string
@@ -41,13 +41,13 @@ type TTLOption struct {
 }
 
 // TTL lets a value live for d from its version's timestamp on: then it expires. A read at or above
-// that moment finds the key without a value, a read below it finds the value, on every replica and
-// whatever their clocks show. What has expired is gone for compare-and-set, counts and transactions
-// too; it is removed later. A transaction's value lives from its commit on. Pair.Expires tells when
-// a value expires.
+// that time finds the key without a value, a read below it finds the value, on every replica and
+// whatever their clocks show. An expired value is gone for compare-and-swap, counts and
+// transactions too; it is removed later. A transaction's value lives from its commit on.
+// Pair.Expires tells when a value expires.
 //
-// d is from MinTTL to MaxTTL; 0 is NoTTL. A write without the option goes by the keyspace's
-// DefaultTTL. A later write replaces the value together with its expiry.
+// d is from MinTTL to MaxTTL; 0 is NoTTL. Without the option a write has the keyspace's DefaultTTL.
+// A later write replaces the value together with its expiry.
 func TTL(d time.Duration) TTLOption {
 	if d == 0 {
 		return NoTTL()
@@ -61,9 +61,9 @@ func TTL(d time.Duration) TTLOption {
 // NoTTL lets a value live until it is replaced, even if the keyspace has a DefaultTTL.
 func NoTTL() TTLOption { return TTLOption{lifetime: keys.Forever} }
 
-// ExpiresAt lets a value live until t, as a dump or another database says of it: a read at or above
-// t finds the key without a value. If t is not above the timestamp of the version, the key has no
-// value after the write. The zero time is NoTTL. Times from 1970 to 2262 can be written.
+// ExpiresAt lets a value live until t, for example as a dump or another database records it: a read
+// at or above t finds the key without a value. If t is not above the timestamp of the version, the
+// key has no value after the write. The zero time is NoTTL. Times from 1970 to 2262 can be written.
 func ExpiresAt(t time.Time) TTLOption {
 	lifetime, err := lifetimeUntil(t)
 	if err != nil {
@@ -72,11 +72,11 @@ func ExpiresAt(t time.Time) TTLOption {
 	return TTLOption{lifetime: lifetime}
 }
 
-// Forever is, as Pair.Expires of what is to be written, that the value does not expire, whatever
+// Forever, as Pair.Expires of a pair to be written, means that the value does not expire, whatever
 // the options of the call and the keyspace's DefaultTTL say. It is a time of 2262.
 func Forever() time.Time { return time.Unix(0, math.MaxInt64).UTC() }
 
-// lifetimeUntil is the lifetime of a value that expires at t.
+// lifetimeUntil returns the lifetime of a value that expires at t.
 func lifetimeUntil(t time.Time) (keys.Lifetime, error) {
 	switch wall := t.UnixNano(); {
 	case t.IsZero() || t.Equal(Forever()):
@@ -84,12 +84,12 @@ func lifetimeUntil(t time.Time) (keys.Lifetime, error) {
 	case wall <= 1 || !time.Unix(0, wall).Equal(t):
 		return 0, fmt.Errorf("an expiry at %s: it is from 1970 to 2262", t.Format(time.RFC3339Nano))
 	default:
-		// What expires before that has expired long ago, whenever that was.
+		// An earlier time has passed long ago, whatever it is.
 		return keys.Until(max(wall, keys.LeastMoment)), nil
 	}
 }
 
-// lifetimeOf is the lifetime of a pair that is to be written; usual is that of the call's options.
+// lifetimeOf returns the lifetime of a pair to be written; usual is that of the call's options.
 func (p *Pair) lifetimeOf(usual keys.Lifetime) (keys.Lifetime, error) {
 	if p.Expires.IsZero() {
 		return usual, nil
@@ -110,9 +110,8 @@ func (o TTLOption) load(s *loadSettings) { o.write(&s.writes) }
 type DefaultTTLOption struct{ ttl time.Duration }
 
 // DefaultTTL is how long a value of the keyspace lives whose write does not say so: from MinTTL, in
-// whole milliseconds, to MaxTTL; 0: until it is replaced, which is what a keyspace begins with.
-// Altered, it counts for what is written afterwards, as soon as the nodes have heard of it; values
-// that are there keep the expiry that they have.
+// whole milliseconds, to MaxTTL; 0, the initial setting: until it is replaced. A change applies to
+// later writes, as soon as the nodes have heard of it; existing values keep their expiry.
 func DefaultTTL(d time.Duration) DefaultTTLOption { return DefaultTTLOption{d} }
 
 func (o DefaultTTLOption) create(s *keyspaceSettings) { o.alter(s) }
@@ -129,7 +128,7 @@ func (o DefaultTTLOption) alter(s *keyspaceSettings) {
 	s.defaultTTL = &millis
 }
 
-// expiryOf is when a value expires, of which the server says this; zero if it does not.
+// expiryOf returns when a value expires, from the server's form; zero if it does not.
 func expiryOf[T int64 | uint64](expires T) time.Time {
 	if expires == 0 {
 		return time.Time{}

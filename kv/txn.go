@@ -13,8 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
-// Uncommitted is the version of a pair that the transaction itself has written: it gets its version
-// with the commit.
+// Uncommitted is the version of a pair that the transaction itself has written: the commit gives it
+// its version.
 func Uncommitted() Timestamp { return hlc.MaxTimestamp }
 
 // TxnOption is an option of Update and Begin: CommitWait.
@@ -23,19 +23,19 @@ type TxnOption interface{ txn(*txnOptions) }
 type txnOptions struct{ commitWait bool }
 
 // Txn is one attempt of a transaction over any keys of any keyspaces. Update makes it, or Begin. It
-// reads all at one moment, and sees what it has written itself; what it writes stays in the client
-// until the commit, which puts everything at one timestamp, or nothing.
+// reads everything at one timestamp, and sees its own writes; its writes stay in the client until
+// the commit, which applies all of them at one timestamp, or none.
 //
 // A Txn is for one goroutine. After its end every method fails with ErrTransactionEnded. When a
-// method fails with ErrConflict or ErrTransactionAborted, so does everything after it: the
-// transaction has to run again, which Update does by itself as soon as its function returns,
-// whatever that returns.
+// method fails with ErrConflict or ErrTransactionAborted, so do all later calls: the transaction
+// has to run again, which Update does by itself as soon as its function returns, whatever that
+// returns.
 //
-// The keyspaces are those of the client that began it (Client.Keyspace); with one of another
+// The keyspaces are those of the client that began it (Client.Keyspace); with a keyspace of another
 // client, even of the same cluster, a method fails with ErrInvalidArgument.
 //
-// A transaction holds at most 100,000 written keys and 64 MiB of them (ErrTransactionTooLarge).
-// What it reads is not limited; beyond 10,000 keys and spans it is remembered less exactly, so that
+// A transaction holds at most 100,000 written keys and 64 MiB of them (ErrTransactionTooLarge). Its
+// reads are not limited; beyond 10,000 keys and spans they are remembered less exactly, so that
 // writes near what was read count as conflicts.
 type Txn struct {
 	reading
@@ -44,31 +44,31 @@ type Txn struct {
 	writes      *writes.Buffer
 	// attempt counts the attempts from 1.
 	attempt int
-	// contended are keys that an earlier attempt had read and written, or failed over. It is shared
-	// with the attempts before.
+	// contended are keys that an earlier attempt had read and written, or failed over. All attempts
+	// share it.
 	contended *contention
-	// held is what was only read and failed over, and heldAhead says that it was asked for; holding
-	// is it, if all of it is held.
+	// held is what was only read and failed over. heldAhead is set when it was asked for; holding
+	// is what is held, if all of it is.
 	held      *heldSpans
 	heldAhead bool
 	holding   []committer.Span
 	// ahead are pairs of keys that were locked before the function ran.
 	ahead map[string]Pair
-	// volatile: its locks are volatile, and what it reads under them may be on its way to be
-	// committed. So the caller is not told what it has found before that is certain (confirm).
+	// volatile is set if its locks are volatile, so that values which it reads under them may not
+	// be committed yet. The caller is not told an outcome before they are (confirm).
 	volatile bool
-	// failed is why the transaction cannot commit any more, if it is so, and cause what it was made
-	// of.
+	// failed is the error for which the transaction cannot commit any more, and cause the error
+	// behind it; nil if there is none.
 	failed, cause error
 	ended         bool
-	// rolledBack says that it has ended without a commit having been tried.
+	// rolledBack is set if it has ended without an attempted commit.
 	rolledBack bool
 }
 
-// Begin begins a transaction that the caller ends, with Commit or Rollback; most use Update. When
-// ctx ends, it sends no more heartbeats, so that a few seconds later others may take its locks,
-// which aborts it; until then, a commit may still succeed. When it fails with ErrConflict
-// or ErrTransactionAborted, Again begins the next attempt.
+// Begin begins a transaction that the caller ends, with Commit or Rollback; most callers use
+// Update. When ctx ends, the transaction sends no more heartbeats. A few seconds later others may
+// take its locks, which aborts it; until then, a commit may still succeed. When it fails with
+// ErrConflict or ErrTransactionAborted, Again begins the next attempt.
 func (c *Client) Begin(ctx context.Context, options ...TxnOption) (*Txn, error) {
 	var o txnOptions
 	for _, option := range options {
@@ -86,23 +86,23 @@ func (c *Client) beginTxn(ctx context.Context, o txnOptions, volatile bool) (*Tx
 		held: new(heldSpans), volatile: volatile, attempt: 1}), nil
 }
 
-// attemptTxn is an attempt that the committer has begun.
+// attemptTxn prepares an attempt that the committer has begun.
 func (c *Client) attemptTxn(t *Txn) *Txn {
 	t.reading = reading{client: c, id: t.transaction.ID(), begun: t.transaction.Begun()}
 	t.writes = writes.New()
 	return t
 }
 
-// ID names the attempt as errors do (Error.Transaction), and `tidemark debug txns`: 32 hexadecimal
-// digits.
+// ID returns the id of the attempt, as errors (Error.Transaction) and `tidemark debug txns` show
+// it: 32 hexadecimal digits.
 func (t *Txn) ID() string { return hex.EncodeToString(t.transaction.ID()) }
 
 // Again begins another attempt of a transaction that has ended, as old as the first one: in
 // conflicts over locks the older transaction wins, so an attempt succeeds at last.
 //
-// Get, BatchGet and CompareAndSwap of the new attempt lock, as GetForUpdate does, the keys that the
-// attempts before have both read and written, and one that they have written and failed over: they
-// wait for others' locks, and others wait for theirs until the attempt ends. The locks are
+// Get, BatchGet and CompareAndSwap of the new attempt lock, as GetForUpdate does, the keys that
+// earlier attempts have both read and written, and keys that they have written and failed over:
+// they wait for others' locks, and others wait for theirs until the attempt ends. The locks are
 // replicated.
 //
 // ctx is for the new attempt what that of Begin was for the first.
@@ -122,16 +122,16 @@ func (t *Txn) Again(ctx context.Context) (*Txn, error) {
 	}), nil
 }
 
-// wantsReplicatedLocks says that the next attempts are not to rely on leaders, which keep volatile
-// locks only for as long as they lead: one was lost, and where a leader was lost another change
-// follows often, to the node that is preferred. Or an attempt takes so long that one more costs
-// those that wait for it a lot, and a round of consensus nearly nothing.
+// wantsReplicatedLocks reports that the next attempts should not rely on leaders, which keep
+// volatile locks only for as long as they lead: such a lock was lost, and the loss of a leader is
+// often followed by another change, to the preferred node. Or an attempt takes so long that one
+// more would cost those that wait for it a lot, compared to which a round of consensus is cheap.
 func (t *Txn) wantsReplicatedLocks() bool {
 	return committer.LeaderChanged(t.cause) || t.transaction.Long()
 }
 
-// check says why the transaction cannot be used, if it cannot. ks is nil where nothing is read or
-// written: what was only read is good even if the transaction was aborted.
+// check returns why the transaction cannot be used; nil if it can. ks is nil where nothing is read
+// or written: reads are valid even if the transaction was aborted.
 func (t *Txn) check(op string, ks *Keyspace, key []byte) error {
 	switch {
 	case t.ended:
@@ -187,8 +187,8 @@ func (t *Txn) Get(ctx context.Context, ks *Keyspace, key []byte) (Pair, error) {
 
 // GetForUpdate is Get, and locks the key until the transaction ends: others that want to write it
 // wait. It reads the key's present value, and waits for the locks of others itself. It is for keys
-// that are written by many transactions at a time, which would have to run again and again
-// otherwise. ErrNotFound if the key has no value; it is locked even so.
+// that many transactions write at a time, which would otherwise have to run again and again.
+// ErrNotFound if the key has no value; it is locked nevertheless.
 func (t *Txn) GetForUpdate(ctx context.Context, ks *Keyspace, key []byte) (Pair, error) {
 	p, err := t.lookUp(ctx, "get-for-update", ks, key, true)
 	if err == nil && !p.Exists() {
@@ -246,8 +246,8 @@ func (t *Txn) lookUp(ctx context.Context, op string, ks *Keyspace, key []byte,
 	return p, nil
 }
 
-// confirm makes sure that what was read is committed, if the transaction ends without a commit that
-// would.
+// confirm makes sure that what was read is committed, if the transaction ends without a commit,
+// which would make sure of it.
 func (t *Txn) confirm(ctx context.Context) error {
 	if (t.ended && !t.rolledBack) || len(t.leaderships()) == 0 {
 		return nil
@@ -278,14 +278,14 @@ func (r *reading) read(ctx context.Context, ks *route.Keyspace, key []byte) (Pai
 	return p, nil
 }
 
-// copied is a pair that shares no memory with p.
+// copied returns a pair that shares no memory with p.
 func (p Pair) copied() Pair {
 	return Pair{Key: clone(p.Key), Value: bytes.Clone(p.Value), Version: p.Version,
 		Expires: p.Expires}
 }
 
-// lock locks a key and reads it under the lock. The value is that of the present, so everything
-// else read is brought there.
+// lock locks a key and reads it under the lock. The value is the present one, so all other reads
+// are moved to the present.
 func (t *Txn) lock(ctx context.Context, ks *route.Keyspace, key []byte) (Pair, error) {
 	if t.set.Locks() >= writes.MaxKeys {
 		return Pair{}, tooLarge("get-for-update", ks.Info.Name, key,
@@ -306,7 +306,7 @@ func (t *Txn) lock(ctx context.Context, ks *route.Keyspace, key []byte) (Pair, e
 	case t.at.IsZero():
 		t.start(at, at)
 	case value.GetFound() && version.LessEq(t.at):
-		// It is the same at the moment of the other reads.
+		// The value is the same at the timestamp of the other reads.
 	default:
 		if err := t.moveTo(ctx, at); err != nil {
 			return Pair{}, err
@@ -314,7 +314,7 @@ func (t *Txn) lock(ctx context.Context, ks *route.Keyspace, key []byte) (Pair, e
 	}
 	t.set.Lock(ks, key)
 	if value.GetExpires() != 0 {
-		// The lock keeps others from writing it, and not the value from expiring.
+		// The lock keeps others from writing the key, but not the value from expiring.
 		t.set.Again(ks, key, version)
 	}
 	t.lockedUnder(t.transaction.Leaderships())
@@ -392,7 +392,7 @@ func (t *Txn) scanAs(ctx context.Context, op string, ks *Keyspace,
 	return func(give func(Pair, error) bool) {
 		t.transaction.Enter()
 		defer t.transaction.Leave()
-		// What the caller does with a row is no call: it may take its time, or forget the
+		// Time that the caller spends on a row is idle: it may take long, or forget the
 		// transaction.
 		yield := func(p Pair, err error) bool {
 			t.transaction.Leave()
@@ -420,7 +420,7 @@ func (t *Txn) scanAs(ctx context.Context, op string, ks *Keyspace,
 	}
 }
 
-// scanQuery is what the options add up to, and the keyspace.
+// scanQuery returns the sum of the options, and the keyspace.
 func scanQuery(ctx context.Context, op string, ks *Keyspace,
 	options func(*query)) (q query, id *route.Keyspace, err error) {
 	options(&q)
@@ -452,7 +452,7 @@ func (t *Txn) Put(ks *Keyspace, key, value []byte, options ...WriteOption) error
 	return t.write("put", ks, key, writes.Own{Value: value, Lifetime: w.lifetime})
 }
 
-// Delete takes the value of a key away. That there is none is no error.
+// Delete deletes the value of a key. A key without a value is no error.
 func (t *Txn) Delete(ks *Keyspace, key []byte) error {
 	return t.write("delete", ks, key, writes.Own{Deleted: true})
 }
@@ -500,7 +500,7 @@ func (t *Txn) Savepoint() Savepoint {
 }
 
 // RollbackTo takes back what was written since a savepoint, and forgets later savepoints; the
-// savepoint itself stays. What was read still counts, and locks stay.
+// savepoint itself stays. Reads still count, and locks stay.
 func (t *Txn) RollbackTo(s Savepoint) error {
 	const op = "roll back"
 	t.transaction.Enter()
@@ -516,8 +516,8 @@ func (t *Txn) RollbackTo(s Savepoint) error {
 	return nil
 }
 
-// Timestamp is the moment that the transaction reads; zero before its first read. It can move up
-// while the transaction runs, as long as what was read is the same there.
+// Timestamp returns the timestamp at which the transaction reads; zero before its first read. It
+// can move up while the transaction runs, as long as what was read is the same there.
 func (t *Txn) Timestamp() Timestamp { return t.at }
 
 // Len and Bytes are the number of keys that the transaction has written, and their size with
@@ -525,12 +525,12 @@ func (t *Txn) Timestamp() Timestamp { return t.at }
 func (t *Txn) Len() int   { return t.writes.Len() }
 func (t *Txn) Bytes() int { return t.writes.Bytes() }
 
-// Commit ends the transaction and returns its timestamp: the version of all it has written. A
-// transaction that has only read is committed at the moment that it has read.
+// Commit ends the transaction and returns its timestamp: the version of all its writes. A
+// transaction that has only read is committed at the timestamp of its reads.
 //
-// ErrConflict and ErrTransactionAborted say that it is not committed and has to run again (Again).
-// ErrOutcomeUnknown says that the context ended before the outcome was known; Outcome asks for it
-// later. Any other error says that it is not committed and never will be.
+// ErrConflict and ErrTransactionAborted mean that it is not committed and has to run again (Again).
+// ErrOutcomeUnknown means that the context ended before the outcome was known; Outcome asks for it
+// later. Any other error means that it is not committed and never will be.
 func (t *Txn) Commit(ctx context.Context) (Timestamp, error) {
 	const op = "commit"
 	t.transaction.Enter()
@@ -552,7 +552,7 @@ func (t *Txn) Commit(ctx context.Context) (Timestamp, error) {
 	return at, nil
 }
 
-// anyWaits says that a keyspace of the writes has commit wait.
+// anyWaits reports that a keyspace of the writes has commit wait.
 func (c *Client) anyWaits(writes []committer.Write) bool {
 	table := c.conn.Sender.Table()
 	var looked keys.KeyspaceID
@@ -561,7 +561,7 @@ func (c *Client) anyWaits(writes []committer.Write) bool {
 		if i > 0 && id == looked {
 			continue
 		}
-		// One that is not there any more is dropped, and nothing is written to it.
+		// A keyspace that is not in the table is dropped, and nothing is written to it.
 		if ks := table.KeyspaceByID(id); ks != nil && ks.Info.CommitWait {
 			return true
 		}
@@ -570,8 +570,8 @@ func (c *Client) anyWaits(writes []committer.Write) bool {
 	return false
 }
 
-// Rollback ends the transaction without a trace. Its locks go in the background. After the end it
-// does nothing.
+// Rollback ends the transaction without a trace. Its locks are released in the background. After
+// the end it does nothing.
 func (t *Txn) Rollback() {
 	t.rolledBack = t.rolledBack || !t.ended
 	t.ended = true

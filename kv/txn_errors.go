@@ -14,8 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
-// wrapTxn turns what the committer and the router say about a transaction into an *Error. Whatever
-// a single request says of its outcome, only the committer knows that of the transaction.
+// wrapTxn turns an error of the committer or of the router about a transaction into an *Error.
+// Whatever a single request says of its outcome, only the committer knows that of the transaction.
 func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 	var done *Error
 	if err == nil || errors.As(err, &done) {
@@ -25,7 +25,8 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 	if !errors.As(err, &of) {
 		var r *route.Error
 		if errors.As(err, &r) && keyspace == "" && len(r.Conflict.GetKey()) > 0 {
-			// A commit knows only keyspaces' ids, and a key without a keyspace's name is of no use.
+			// A commit knows only the ids of keyspaces, and a key without its keyspace's name is
+			// useless.
 			if ks := c.conn.Sender.Table().KeyspaceByID(r.Keyspace); ks != nil {
 				keyspace = ks.Info.Name
 			}
@@ -46,7 +47,7 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 			e.Key = clone(of.Key.Key)
 		}
 	}
-	// What the sentence calls the key, beside the one that the call was about.
+	// The words for the key, unless it is the key of the call.
 	theKey, partitionOfKey := "the key", "the key's partition"
 	if named && keyspace != "" && (keyspace != e.Keyspace || !bytes.Equal(key, e.Key)) {
 		e.call = &subject{keyspace, clone(key)}
@@ -142,8 +143,7 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 	return e
 }
 
-// limitWords names a limit of a keyspace, and the setting that it is; zero is one that is not
-// known.
+// limitWords names a limit of a keyspace, and its setting; zero is a limit that is not known.
 func limitWords(limit time.Duration, setting string) string {
 	if limit == 0 {
 		return "a keyspace that it locks keys of allows (" + setting + ")"
@@ -152,7 +152,7 @@ func limitWords(limit time.Duration, setting string) string {
 		")"
 }
 
-// because is the cause of an Error that says the partition and the node itself, and what is
+// because returns the cause for an Error that says itself the partition, the node and what is
 // unknown.
 func because(cause error) string {
 	r, ok := cause.(*route.Error)
@@ -164,7 +164,7 @@ func because(cause error) string {
 	return known.Error()
 }
 
-// inAttempt notes in which attempt of its transaction, or View, an error came about.
+// inAttempt notes in which attempt of its transaction, or View, an error occurred.
 func inAttempt(err error, attempt int) error {
 	if e := asError(err); e != nil && e.Attempts == 0 {
 		e.Attempts = attempt
@@ -172,7 +172,7 @@ func inAttempt(err error, attempt int) error {
 	return err
 }
 
-// causesOf are the causes worth to be found by errors.Is: the context's error, and the client's
+// causesOf returns the causes that errors.Is should find: the context's error, and the client's
 // end.
 func causesOf(err error) []error {
 	var r *route.Error
@@ -182,7 +182,7 @@ func causesOf(err error) []error {
 	return causes(err)
 }
 
-// knownRoute is a request's failure without its unknown outcome.
+// knownRoute returns a request's failure without its unknown outcome.
 func knownRoute(err error) error {
 	var r *route.Error
 	if !errors.As(err, &r) {
@@ -191,14 +191,15 @@ func knownRoute(err error) error {
 	known := *r
 	known.OutcomeUnknown = false
 	if known.Code == kvpb.ErrorCode_OUTCOME_UNKNOWN {
-		// A request that acquires a lock may have done so or not; the transaction is not committed
-		// either way.
+		// A request that acquires a lock may have acquired it or not; the transaction is not
+		// committed either way.
 		known.Code = kvpb.ErrorCode_UNKNOWN_ERROR
 	}
 	return &known
 }
 
-// certain is a failure of a read at a moment that has become too old: the transaction has.
+// certain returns the failure of a read at a timestamp that has become too old as the
+// transaction's.
 func certain(err error) error {
 	var e *Error
 	if errors.As(err, &e) && errors.Is(err, ErrTimestampTooOld) {
@@ -208,7 +209,8 @@ func certain(err error) error {
 	return err
 }
 
-// mustRunAgain reports whether the transaction is not committed, and is worth another attempt.
+// mustRunAgain reports whether the transaction is not committed, and may succeed in another
+// attempt.
 func mustRunAgain(err error) bool {
 	_, conflict := isCode(err, kvpb.ErrorCode_TRANSACTION_CONFLICT)
 	_, aborted := isCode(err, kvpb.ErrorCode_TRANSACTION_ABORTED)
@@ -218,8 +220,8 @@ func mustRunAgain(err error) bool {
 // runAgainAdvice is what to do about a conflict for callers that end transactions themselves.
 const runAgainAdvice = "run the transaction again"
 
-// gaveUp is the error of an Update or View whose context ended before an attempt succeeded; cause
-// says so, and may be nil.
+// gaveUp returns the error of an Update or View whose context ended before an attempt succeeded;
+// cause says so, and may be nil.
 func gaveUp(op string, attempts int, last, cause error) error {
 	times := "attempts"
 	if attempts == 1 {
@@ -229,9 +231,9 @@ func gaveUp(op string, attempts int, last, cause error) error {
 		last, cause)
 }
 
-// interrupted is the error of an Update or View whose last attempt ended with err. If it did
-// because the context was over, what was in the way of the attempt before, if there was one, says
-// more: the deadline is met by chance at this point or that.
+// interrupted returns the error of an Update or View whose last attempt ended with err. If the
+// reason was the end of the context, the conflict of the attempt before, if there was one, says
+// more: it is chance at which point the deadline is met.
 func interrupted(ctx context.Context, op string, attempts int, before, err error) error {
 	over := ctx.Err()
 	if err == nil || before == nil || over == nil || !errors.Is(err, over) || runAgain(err) ||
@@ -250,7 +252,7 @@ func inVain(op string, attempts int, words string, last, cause error) error {
 	}
 	out := *e
 	out.Op, out.Attempts, out.counted, out.call = op, attempts, true, nil
-	// It was run again for as long as there was time.
+	// The transaction was run again until the time was over.
 	out.Message = words + e.Message
 	if e.Advice == runAgainAdvice {
 		out.Advice = "give it more time"

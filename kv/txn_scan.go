@@ -12,32 +12,33 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// txnScan is one running scan of a transaction or View: the rows of the moment, with the
-// transaction's own writes as they were when it began.
+// txnScan is a running scan of a transaction or View: the rows at its timestamp, merged with the
+// transaction's own writes as they were when the scan began.
 //
-// The moment may move whenever the loop has a pair in hand, by what is read there. Then everything
-// that is covered was refreshed, and everything behind it is of a former moment: so what is taken
-// into account, be it a row, a row that is hidden by an own write, or an own write, is covered at
-// that time, and after a move the scan goes on with rows of the new moment from just there.
+// The timestamp may move, because of other reads, whenever the loop has a pair in hand. Then
+// everything that is covered was refreshed, and the rows after it are of the former timestamp. So
+// whatever is taken into account (a row, a row that is hidden by an own write, or an own write) is
+// covered at that time, and after a move the scan continues right there with rows of the new
+// timestamp.
 type txnScan struct {
 	reading  *reading
 	keyspace *Keyspace
 	route    *route.Keyspace
 	q        query
 	open     *openScan
-	// rest is what has not been covered, with how many rows of it are needed at most.
+	// rest is what has not been covered; its Limit is the number of rows that are still needed.
 	rest query
 	// moves is reading.moves when the rows in hand were asked for.
 	moves   int
 	yielded int
-	// certain: nothing is uncertain in the span, at the moment or any later one.
+	// certain is set if nothing is uncertain in the span, at the timestamp or any later one.
 	certain bool
-	// left: the loop was left, or the limit is reached.
+	// left is set if the loop was left, or the limit is reached.
 	left bool
-	// enough: no more rows are needed.
+	// enough is set if no more rows are needed.
 	enough bool
 	yield  func(Pair, error) bool
-	// own are the next of the transaction's own writes; there says whether there is one.
+	// own iterates over the transaction's own writes; there is false at the end.
 	own struct {
 		next  func() ([]byte, writes.Own, bool)
 		key   []byte
@@ -64,7 +65,7 @@ func (s *txnScan) run(ctx context.Context, own *writes.Buffer) {
 			written = own.In(s.route.ID, s.q.Span, s.q.Reverse)
 		}
 		if s.q.Limit > 0 {
-			s.rest.Limit += deletions // so many rows may be hidden
+			s.rest.Limit += deletions // own deletions may hide so many rows
 		}
 	}
 	next, stop := iter.Pull2(iter.Seq2[[]byte, writes.Own](written))
@@ -83,7 +84,7 @@ func (s *txnScan) run(ctx context.Context, own *writes.Buffer) {
 		if s.reading.moves == s.moves {
 			break
 		}
-		// There may be rows now between what was written last, or behind it.
+		// There may be rows now after the last written key.
 	}
 	s.open.covered, s.open.any = s.q.Span.Clone(), true
 }
@@ -91,8 +92,8 @@ func (s *txnScan) run(ctx context.Context, own *writes.Buffer) {
 // advance goes on to the next own write.
 func (s *txnScan) advance() { s.own.key, s.own.write, s.own.there = s.own.next() }
 
-// before yields what was written before a key, nil is the end, and to it. written says that the key
-// itself was written; goOn is false if the loop was left, or has moved the moment.
+// before yields the own writes up to a key (nil: all). written reports that the key itself was
+// written; goOn is false if the loop was left, or has moved the timestamp.
 func (s *txnScan) before(row []byte) (written, goOn bool) {
 	for s.own.there && !s.left {
 		if row != nil {
@@ -123,7 +124,7 @@ func (s *txnScan) before(row []byte) (written, goOn bool) {
 	return false, !s.left
 }
 
-// pair is a pair that the transaction itself has written.
+// pair returns a pair that the transaction itself has written.
 func (s *txnScan) pair(key []byte, w writes.Own) Pair {
 	p := Pair{Key: clone(key), Version: Uncommitted()}
 	if !s.q.KeysOnly {
@@ -154,8 +155,8 @@ func (s *txnScan) emit(p Pair) {
 	}
 }
 
-// take takes a row into account, after what was written before it; false means that no row in hand
-// is of use any more.
+// take takes a row into account, after the own writes before it; false means that the rows in hand
+// are no longer valid.
 func (s *txnScan) take(row *wire.Row) bool {
 	written, goOn := s.before(row.Key)
 	if !goOn {
@@ -171,9 +172,9 @@ func (s *txnScan) take(row *wire.Row) bool {
 	return !s.left && !s.enough && s.reading.moves == s.moves
 }
 
-// rows takes the rows of the rest at the moment, until the scan is left. When the moment moves, by
-// what is read here or in the loop, the rows that were not taken yet are read again: those in hand
-// are of the former moment.
+// rows takes the rows of the rest, until the scan is left. When the timestamp moves, because of a
+// read here or in the loop, the rows that were not taken yet are read again, since those in hand
+// are of the former timestamp.
 func (s *txnScan) rows(ctx context.Context) error {
 	s.moves = s.reading.moves
 	for ; !s.left && !s.enough && !s.rest.empty(); s.moves = s.reading.moves {
@@ -190,11 +191,11 @@ func (s *txnScan) rows(ctx context.Context) error {
 	return nil
 }
 
-// page takes rows of the rest as long as they are of use; ended says that there are no more.
+// page takes rows of the rest as long as they are valid; ended reports that there are no more.
 // Nothing of it runs any more when it returns.
 func (s *txnScan) page(ctx context.Context) (ended bool, err error) {
 	inner, cancel := context.WithCancel(ctx)
-	shape := s.rest // which take changes
+	shape := s.rest // a copy, since take changes rest
 	one := &reader.Scan{Keyspace: s.keyspace.reader(s.route), Query: shape.Query,
 		Near: s.reading.near, Yield: s.take}
 	defer one.Wait()
@@ -216,12 +217,12 @@ func (s *txnScan) page(ctx context.Context) (ended bool, err error) {
 	return err == nil, err
 }
 
-// snapshot is the moment at which the next pages are read.
+// snapshot returns the timestamp at which the next pages are read.
 func (s *txnScan) snapshot(ctx context.Context, parts []*route.Partition,
 	span keys.Span) (snap *reader.Snapshot, err error) {
 	first := len(s.reading.open) == 1 && s.reading.untouched()
-	// A small limit of a range keyspace mostly ends in the first partition, which needs no such
-	// moment.
+	// A scan of a range keyspace with a small limit mostly ends in the first partition, and needs
+	// no such timestamp.
 	small := !s.route.Hashed() && s.rest.Limit > 0 && s.rest.Limit <= reader.MaxRows
 	if first && len(parts) > 1 && !s.certain && !small {
 		if s.certain, err = s.reading.beginIn(ctx, s.keyspace.reader(s.route), span); err != nil {

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// Between attempts of a transaction lies a pause, of runPause first and doubled with every one
-	// up to maxRunPause, of which up to half is left out at random.
+	// Between attempts of a transaction lies a pause, first of runPause and then doubled up to
+	// maxRunPause; up to half of it is left out at random.
 	runPause    = time.Millisecond
 	maxRunPause = 100 * time.Millisecond
 )
 
-// Update runs f in a transaction and commits what it has written. It returns the commit timestamp:
-// the version of all of it.
+// Update runs f in a transaction and commits its writes. It returns the commit timestamp: the
+// version of all of them.
 //
 //	at, err := client.Update(ctx, func(tx *kv.Txn) error {
 //		pair, err := tx.Get(ctx, accounts, from)
@@ -24,15 +24,15 @@ const (
 //		return tx.Put(accounts, from, less)
 //	})
 //
-// f may run several times: when another transaction was in the way, Update takes everything back
-// and runs it again, until it succeeds or ctx ends. So f must not have effects of its own, outside
-// of the transaction, that are wrong if they happen twice. If f returns an error, nothing is
-// written and Update returns it as it is. f must not use the transaction after it has returned, nor
-// from several goroutines at a time.
+// f may run several times: after a conflict with another transaction, Update takes everything back
+// and runs f again, until it succeeds or ctx ends. So f must not have effects outside of the
+// transaction that are wrong if they happen twice. If f returns an error, nothing is written and
+// Update returns it as it is. f must not use the transaction after it has returned, nor from
+// several goroutines at a time.
 //
 // An error of Update's own means that nothing was written and never will be, unless it is
-// ErrOutcomeUnknown (see Outcome). ErrConflict and ErrTransactionAborted say that no attempt had
-// succeeded when ctx ended, and what was in the way of the last that had come to its end.
+// ErrOutcomeUnknown (see Outcome). ErrConflict and ErrTransactionAborted mean that no attempt had
+// succeeded when ctx ended, and name the conflict of the last attempt that ran to its end.
 func (c *Client) Update(ctx context.Context, f func(tx *Txn) error,
 	options ...TxnOption) (Timestamp, error) {
 	const op = "update"
@@ -67,9 +67,9 @@ func (c *Client) Update(ctx context.Context, f func(tx *Txn) error,
 	}
 }
 
-// run makes one attempt; again says that another one is to follow.
+// run makes one attempt; again is set if another has to follow.
 func (t *Txn) run(ctx context.Context, f func(*Txn) error) (at Timestamp, err error, again bool) {
-	defer t.Rollback() // of what has not ended, if f panics
+	defer t.Rollback() // ends an open transaction, if f panics
 	t.transaction.Enter()
 	err, dropped := t.lockAhead(ctx)
 	t.transaction.Leave()
@@ -85,7 +85,7 @@ func (t *Txn) run(ctx context.Context, f func(*Txn) error) (at Timestamp, err er
 			Message: "the function has ended the transaction itself; Update commits when it " +
 				"returns nil, and rolls back when it returns an error"}, false
 	case t.failed != nil:
-		// Whatever f made of it.
+		// Whatever f has returned.
 		return Timestamp{}, t.failed, runAgain(t.failed)
 	case err != nil:
 		if lost := t.confirm(ctx); lost != nil {
@@ -137,20 +137,20 @@ func notFound(op, keyspace string, key []byte) *Error {
 		wraps: []error{ErrNotFound}}
 }
 
-// Outcome asks what became of a transaction, when Update or Commit has failed with
+// Outcome asks for the outcome of a transaction, when Update or Commit has failed with
 // ErrOutcomeUnknown because its context ended too soon. err is that error. Until then the
-// transaction may be committed, or may be yet; by asking it may become so. Outcome returns
+// transaction may be committed, or may still be; asking may commit it. Outcome returns
 //
 //   - the commit timestamp: the transaction is committed;
 //   - ErrConflict or ErrTransactionAborted: it is not, and never will be, so that it can be run
 //     again;
 //   - ErrOutcomeUnknown: ctx has ended before there was an answer, and Outcome can be asked again;
-//     or its coordinator has forgotten it, because the GC window is over. Then only what was
-//     written can tell.
+//     or its coordinator has forgotten it, because the GC window is over. Then only the written
+//     keys can tell.
 //
-// The client must still be open. The error keeps what the transaction has written in memory.
-// Outcome is not for several goroutines at a time with the same error. With any other error it
-// fails with ErrInvalidArgument.
+// The client must still be open. The error keeps the transaction's writes in memory. Outcome must
+// not be called concurrently with the same error. With any other error it fails with
+// ErrInvalidArgument.
 func Outcome(ctx context.Context, err error) (Timestamp, error) {
 	var e *Error
 	if !errors.As(err, &e) || e.outcome == nil {
@@ -160,7 +160,7 @@ func Outcome(ctx context.Context, err error) (Timestamp, error) {
 	return e.outcome(ctx)
 }
 
-// asking is an error of a commit, by which its outcome can be asked for if it is unknown.
+// asking adds to an error of a commit with unknown outcome the means to ask for it.
 func (t *Txn) asking(err error) error {
 	if e := asError(err); e != nil && errors.Is(err, ErrOutcomeUnknown) {
 		e.outcome = t.outcome
@@ -179,11 +179,10 @@ func (t *Txn) outcome(ctx context.Context) (Timestamp, error) {
 	return at, nil
 }
 
-// Modify changes the value of one key by a function of the value that is there: f gets the key as
-// it is (old.Exists says whether there is a value), and returns what it is to become: Set(value),
-// Delete() or Keep(). Nothing else writes to the key in between. Modify returns the key as it is
-// afterwards; of a value that is new its Expires is set if Set was given a TTL
-// or ExpiresAt.
+// Modify changes the value of one key by a function of its present value: f gets the present pair
+// (old.Exists says whether there is a value), and returns the replacement: Set(value), Delete() or
+// Keep(). No other write to the key comes in between. Modify returns the pair afterwards; the
+// Expires of a new value is set if Set was given a TTL or ExpiresAt.
 //
 //	pair, err := visits.Modify(ctx, key, func(old kv.Pair) (kv.Replacement, error) {
 //		return kv.Set(plusOne(old.Value)), nil

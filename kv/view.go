@@ -8,27 +8,29 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/internal/reader"
 )
 
-// Snapshot reads any keys of any keyspaces at one moment, and locks nothing. View makes one of the
-// present, SnapshotAt of the past.
+// Snapshot reads any keys of any keyspaces at one timestamp, and locks nothing. View makes a
+// snapshot of the present, SnapshotAt of the past.
 //
-// The keyspaces are those of its client (Client.Keyspace); with one of another client, even of the
-// same cluster, a method fails with ErrInvalidArgument.
+// The keyspaces are those of its client (Client.Keyspace); with a keyspace of another client, even
+// of the same cluster, a method fails with ErrInvalidArgument.
 //
 // A Snapshot of a View is for one goroutine, and fails with ErrTransactionEnded when its function
-// has returned. One of SnapshotAt may be used by several goroutines and needs no end.
+// has returned. A Snapshot of SnapshotAt may be used by several goroutines and needs no end.
 type Snapshot struct {
-	// past is the moment of a SnapshotAt, whatever it is, if isPast; the rest is not used then.
+	// past is the timestamp of a SnapshotAt, even zero, if isPast is set; the other fields are not
+	// used then.
 	past   Timestamp
 	isPast bool
-	// anyReplica: replicas that do not lead may answer. first, if it is set, is the option of the
-	// first read, which finds the moment.
+	// anyReplica is set if replicas that do not lead may answer. first, if not nil, is the option
+	// of the first read, which finds the timestamp.
 	anyReplica bool
 	first      *FreshnessOption
 
 	reading
 	// attempt counts the runs of a View's function from 1.
 	attempt int
-	// failed is why the snapshot cannot be read any more, and cause what it was made of.
+	// failed is the error for which the snapshot cannot be read any more, and cause the error
+	// behind it.
 	failed, cause error
 	ended         bool
 }
@@ -36,17 +38,16 @@ type Snapshot struct {
 // View runs f with a snapshot of the present: it shows every write that was acknowledged before f
 // first read. It takes no lock, and nothing waits for it.
 //
-// f may run several times: a View that finds, between two of its reads, that it cannot tell whether
-// a write was acknowledged before it began, runs f again at a later moment. If that happens again
-// it waits until the clocks of all servers have passed the moment, about twice the maximum clock
-// offset, after which f does not run again, whatever others write. If f returns an error, View
-// returns it as it is.
+// f may run several times. If View finds, between two of its reads, that it cannot tell whether a
+// write was acknowledged before it began, it runs f again at a later timestamp. If that happens
+// again, it waits until the clocks of all servers have passed the timestamp, about twice the
+// maximum clock offset; after that f does not run again, whatever others write. If f returns an
+// error, View returns it as it is.
 //
-// With Nearest, MaxStaleness, AnyStaleness or ReadYourWrites the snapshot is one of the recent
-// past, of which the option says how old it may be, and the nearest replicas answer. The first read
-// finds its moment: one that is closed for all that this read touches. f runs once. With
-// LinearizableFollower it is a snapshot of the present, as without options, and the nearest
-// replicas answer.
+// With Nearest, MaxStaleness, AnyStaleness or ReadYourWrites the snapshot is of the recent past, as
+// old as the option allows, and the nearest replicas answer. The first read finds its timestamp,
+// which is closed for all that this read touches. f runs once. With LinearizableFollower it is a
+// snapshot of the present, as without options, and the nearest replicas answer.
 func (c *Client) View(ctx context.Context, f func(s *Snapshot) error, options ...ViewOption) error {
 	const op = "view"
 	if f == nil {
@@ -87,12 +88,12 @@ func (c *Client) View(ctx context.Context, f func(s *Snapshot) error, options ..
 	}
 }
 
-// promptAttempts is how many attempts a View makes at a moment that can be read at once.
+// promptAttempts bounds the attempts of a View at timestamps that can be read at once.
 const promptAttempts = 3
 
-// lateIsDue says that the next attempt of a View is to be the last: as many were in vain, or they
-// took as long, as it takes to wait for a moment at which nothing is uncertain; and there is time
-// for that.
+// lateIsDue reports that the next attempt of a View should wait for a timestamp at which nothing is
+// uncertain: enough attempts were in vain, or they took as long as that wait, and there is time for
+// it.
 func (c *Client) lateIsDue(ctx context.Context, attempt int, began time.Time) bool {
 	wait := c.conn.LateWait()
 	if deadline, has := ctx.Deadline(); has && time.Until(deadline) < wait {
@@ -106,7 +107,7 @@ func (s *Snapshot) run(f func(*Snapshot) error) error {
 	return f(s)
 }
 
-// SnapshotAt reads the past as of ts: the versions at or below it, whatever was acknowledged when.
+// SnapshotAt reads the past as of ts: the versions at or below it, whenever they were acknowledged.
 // It reaches as far back as the GC windows of the keyspaces. Nothing can be read at the zero
 // timestamp: ErrInvalidArgument. Leaders answer, or with Nearest the nearest replicas.
 func (c *Client) SnapshotAt(ts Timestamp, options ...ViewOption) *Snapshot {
@@ -122,8 +123,8 @@ func (c *Client) SnapshotAt(ts Timestamp, options ...ViewOption) *Snapshot {
 	return s
 }
 
-// Timestamp is the moment; zero in a View that has not read yet. That of a View can move up while
-// it runs, as long as what was read is the same there.
+// Timestamp returns the timestamp of the snapshot; zero in a View that has not read yet. That of a
+// View can move up while it runs, as long as what was read is the same there.
 func (s *Snapshot) Timestamp() Timestamp {
 	if s.isPast {
 		return s.past

@@ -4,12 +4,12 @@ import "time"
 
 // How a View reads that any replica may answer.
 //
-// Its first read finds the moment, as a read by itself does, and from there on it is a snapshot of
-// the past: everything is read exactly at that moment, by replicas that have closed it, or by the
-// leader. So nothing in it is uncertain, and it never runs again.
+// Its first read finds the timestamp, as a read by itself does, and from there on it is a snapshot
+// of the past: everything is read exactly at that timestamp, by replicas that have closed it, or by
+// the leader. So nothing in it is uncertain, and it never runs again.
 
-// viewOptions is the option of such a View's first read; nil if there is none, or the View is
-// linearizable, of the present.
+// viewOptions returns the option of such a View's first read; nil if there is none, or the View is
+// linearizable.
 func viewOptions(options []ViewOption) (first *FreshnessOption, linearizable bool, bad string) {
 	if len(options) == 0 {
 		return nil, false, ""
@@ -31,8 +31,8 @@ type exactOption interface {
 	ScanOption
 }
 
-// exactly is what the reads of a snapshot say that is one of the past, or is going to be: then
-// found takes the moment. ok is false for one of the present.
+// exactly returns the options with which a snapshot of the past reads; at the first read of a View,
+// found takes the timestamp. ok is false for a snapshot of the present.
 func (s *Snapshot) exactly(found *ReadInfo) (options []exactOption, ok bool) {
 	switch {
 	case s.first != nil:
@@ -45,7 +45,7 @@ func (s *Snapshot) exactly(found *ReadInfo) (options []exactOption, ok bool) {
 	return nil, false
 }
 
-// found takes in the moment that the first read has found.
+// found takes the timestamp that the first read has found.
 func (s *Snapshot) found(at Timestamp) {
 	if s.first != nil && !at.IsZero() {
 		s.past, s.isPast, s.first = at, true, nil
@@ -60,6 +60,6 @@ func as[O any](exact []exactOption, others ...O) (options []O) {
 	return append(options, others...)
 }
 
-// Age is how old the snapshot's moment is, as in ReadInfo; negative if it has none yet, or if the
-// time is not known.
+// Age returns how old the snapshot's timestamp is, as in ReadInfo; negative if it has none yet, or
+// if the time is not known.
 func (s *Snapshot) Age() time.Duration { return s.client.conn.Age(s.Timestamp()) }

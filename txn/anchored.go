@@ -13,11 +13,11 @@ const (
 	recordPrefix = "transaction/"
 )
 
-// Anchored is what an anchored state key is of.
+// Anchored says what an anchored state key stores.
 type Anchored uint8
 
 const (
-	// AnchoredOther is nothing of a transaction.
+	// AnchoredOther is a key that does not belong to a transaction.
 	AnchoredOther Anchored = iota
 	// AnchoredLock is a Lock.
 	AnchoredLock
@@ -25,8 +25,8 @@ const (
 	AnchoredRecord
 )
 
-// Classify says what an anchored suffix (see keys.DecodeAnchorKey) is of; for a record it says
-// whose. A suffix that starts like a record's and is none is AnchoredOther.
+// Classify returns what an anchored suffix (see keys.DecodeAnchorKey) stores; for a record also its
+// transaction. A suffix that only begins like a record's is AnchoredOther.
 func Classify(suffix string) (Anchored, ID) {
 	if suffix == lockSuffix {
 		return AnchoredLock, ID{}
@@ -39,11 +39,11 @@ func Classify(suffix string) (Anchored, ID) {
 	return AnchoredOther, ID{}
 }
 
-// LockKey is the state key of the lock of an internal key.
+// LockKey returns the state key of the lock of an internal key.
 func LockKey(internalKey []byte) []byte { return keys.AnchorKey(internalKey, lockSuffix) }
 
-// RecordKey is the state key of a transaction's record; internalAnchor is the internal key of its
-// anchor.
+// RecordKey returns the state key of a transaction's record; internalAnchor is the internal key of
+// its anchor.
 func RecordKey(internalAnchor []byte, id ID) []byte {
 	suffix := append(make([]byte, 0, len(recordPrefix)+idSize), recordPrefix...)
 	return keys.AnchorKey(internalAnchor, string(append(suffix, id[:]...)))

@@ -17,15 +17,15 @@ func appendBytes(dst, b []byte) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(b))), b...)
 }
 
-// decoder takes fields off the front of data. The first that does not fit sets err, and all after
-// it are zero.
+// decoder takes fields from the front of data. The first field that does not fit sets err, and all
+// later fields are zero.
 type decoder struct {
 	version byte
 	data    []byte
 	err     error
 }
 
-// begin takes the version off, which is from 1 to latest.
+// begin takes the version, which is from 1 to latest.
 func begin(data []byte, latest byte) (*decoder, error) {
 	if len(data) == 0 {
 		return nil, errors.New("empty")
@@ -67,7 +67,7 @@ func (d *decoder) id() ID {
 	return id
 }
 
-// number is a uvarint in its shortest form, at most limit.
+// number takes a uvarint in its shortest form, at most limit.
 func (d *decoder) number(what string, limit uint64) uint64 {
 	v, n := binary.Uvarint(d.data)
 	if n <= 0 || (n > 1 && d.data[n-1] == 0) || v > limit {
@@ -78,7 +78,7 @@ func (d *decoder) number(what string, limit uint64) uint64 {
 	return v
 }
 
-// milliseconds is a duration of no more than MaxLimit.
+// milliseconds takes a duration of at most MaxLimit.
 func (d *decoder) milliseconds(what string) time.Duration {
 	return time.Duration(d.number(what, uint64(MaxLimit/time.Millisecond))) * time.Millisecond
 }
@@ -88,7 +88,7 @@ func (d *decoder) timestamp(what string) hlc.Timestamp {
 	return hlc.Timestamp{Wall: int64(wall), Logical: uint32(d.number(what, 1<<32-1))}
 }
 
-// bytes is a length and as many bytes; they alias data.
+// bytes takes a length and as many bytes, which alias data.
 func (d *decoder) bytes(what string, limit uint64) []byte {
 	n := d.number(what, limit)
 	if n > uint64(len(d.data)) {
@@ -100,7 +100,7 @@ func (d *decoder) bytes(what string, limit uint64) []byte {
 	return b
 }
 
-// rest is all that is left; nil if nothing is.
+// rest takes all that is left; nil if nothing is.
 func (d *decoder) rest() []byte {
 	if len(d.data) == 0 {
 		return nil

@@ -9,46 +9,46 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// Present is what a coordinator knows of time while it decides.
+// Present is the coordinator's view of time while it decides.
 type Present struct {
-	// Physical is its physical clock, in nanoseconds since the epoch.
+	// Physical is the physical clock, in nanoseconds since the epoch.
 	Physical int64
-	// Since is since when, by that clock, heartbeats have been heard without a break: a client that
-	// was silent before may not have been heard. 0 is long ago.
+	// Since is the time, by that clock, since which heartbeats have been heard without a break: a
+	// heartbeat before it may have been missed. 0 is long ago.
 	Since int64
-	// Now is its hybrid clock, which has taken in every timestamp of the request. (One that the
-	// clock refuses is refused before there is anything to decide, so that no record outlives its
+	// Now is the hybrid clock, into which every timestamp of the request was merged. (A timestamp
+	// that the clock refuses is refused before anything is decided, so that no record outlives its
 	// time or keeps its transaction from ever committing.)
 	Now hlc.Timestamp
 	// Threshold is the garbage collection threshold of the partition.
 	Threshold hlc.Timestamp
-	// Limits are those of the partition's keyspace, and for a push of that in which the lock was
-	// met, whatever is stricter.
+	// Limits are those of the partition's keyspace, and for a push the stricter of these and those
+	// of the keyspace in which the lock was met.
 	Limits Limits
-	// Locked says, for an abort that a person asks for, that the partition has a lock of the
+	// Locked is set, for an abort that an operator requests, if the partition has a lock of the
 	// transaction.
 	Locked bool
-	// Held says, for a push, that the transaction's timestamp is held (EndTransactionRequest).
+	// Held is set, for a push, if the transaction's timestamp is held (EndTransactionRequest).
 	Held bool
 }
 
-// Decision is what becomes of a request.
+// Decision is the outcome of a request.
 type Decision struct {
-	// Record replaces the present record before the answer may be given; nil if that stays as it
-	// is, or there is none.
+	// Record replaces the present record before the answer may be given; nil if the record stays as
+	// it is, or there is none.
 	Record *Record
 	// Status is the answer, unless the request is Refused.
 	Status  *kvpb.TransactionStatus
 	Refused *Refusal
-	// Unknown goes with a Status that is of no meaning: nothing is known of the transaction, and
-	// nothing was decided.
+	// Unknown is set if the Status has no meaning: nothing is known of the transaction, and nothing
+	// was decided.
 	Unknown bool
 }
 
-// Refusal is a request's end without a status.
+// Refusal is the end of a request without a status.
 type Refusal struct {
 	Code kvpb.ErrorCode
-	// Message is a sentence for people.
+	// Message is a sentence for users.
 	Message string
 	// Timestamp goes with TRANSACTION_PUSHED, and with TRANSACTION_TOO_OLD, as does Refused: see
 	// kvpb.Error. The rest goes with TRANSACTION_ABORTED.
@@ -60,7 +60,7 @@ type Refusal struct {
 	Limit   time.Duration
 }
 
-// Proto is the wire form.
+// Proto returns the wire form.
 func (r *Refusal) Proto() *kvpb.Error {
 	e := &kvpb.Error{Code: r.Code, Message: r.Message,
 		Timestamp: wire.ToTimestamp(r.Timestamp), Refused: wire.ToTimestamp(r.Refused)}
@@ -72,8 +72,8 @@ func (r *Refusal) Proto() *kvpb.Error {
 	return e
 }
 
-// DecideEnd decides a transaction. record is what is there now, with what is on its way to be
-// applied taken for applied; nil if there is none.
+// DecideEnd decides a transaction. record is the present record, including one that is still to be
+// applied; nil if there is none.
 func DecideEnd(record *Record, e *End, p Present) Decision {
 	i := &e.Transaction
 	switch {
@@ -90,9 +90,9 @@ func DecideEnd(record *Record, e *End, p Present) Decision {
 	case record == nil && i.Started.Less(p.Threshold):
 		return tooOld(i, p)
 	case e.Requested && record == nil && !p.Locked:
-		// It is over, or has not begun here: an open transaction has locked its anchor. One that
-		// has committed in one phase leaves no record, so to write that it was aborted would be
-		// untrue.
+		// The transaction is over, or has not begun here: an open transaction has locked its
+		// anchor. A transaction that has committed in one phase leaves no record, so a record that
+		// says ABORTED could be wrong.
 		return Decision{Status: record.Status(), Unknown: true}
 	case e.Requested:
 		return decided(finished(record, i, p).abort(kvpb.AbortReason_REQUESTED, e.Participants))
@@ -108,8 +108,8 @@ func DecideEnd(record *Record, e *End, p Present) Decision {
 	return decided(finished(record, i, p).commit(e))
 }
 
-// DecideHeartbeat notes that a transaction's client lives, and what it says of the application. If
-// the transaction is beyond a limit, it is aborted: so the client is told.
+// DecideHeartbeat notes that a transaction's client lives, and what it reports of the application.
+// If the transaction is beyond a limit, it is aborted, and the client is told.
 func DecideHeartbeat(record *Record, h *Heartbeat, p Present) Decision {
 	i := &h.Transaction
 	switch {
@@ -128,10 +128,10 @@ func DecideHeartbeat(record *Record, h *Heartbeat, p Present) Decision {
 	return decided(next)
 }
 
-// DecidePush says how a transaction stands, and changes that as the push asks and its rights allow.
+// DecidePush returns the status of a transaction, and changes it as the push asks and may.
 func DecidePush(record *Record, q *Push, p Present) Decision {
 	i := &q.Pushee
-	// What was seen later than now was seen just now: clocks differ.
+	// A sighting later than now is taken for now: clocks differ.
 	heard := max(0, min(q.Seen, p.Physical))
 	if record != nil {
 		heard = max(heard, record.Heard)
@@ -140,19 +140,20 @@ func DecidePush(record *Record, q *Push, p Present) Decision {
 	case record.Decided():
 		return Decision{Status: record.Status()}
 	case record == nil && i.Started.Less(p.Threshold):
-		// What asks has met a lock of it, and that lock's write is in no committed transaction:
+		// The pusher has met a lock of the transaction, and the write of that lock is in no
+		// committed transaction:
 		//
-		//   - It did not commit. A COMMITTED record stays until each participant has answered that
-		//     it has no lock of it any more (Record.Collectible). If a Prepare comes again to one
-		//     after that, it finds the version at the commit timestamp and prepares above it, or
-		//     that version may be collected already, and it is refused because the attempt began
-		//     below that partition's threshold. So the lock that was met is a late one at most,
-		//     which goes without effect however it is resolved.
-		//   - It never will. Thresholds only rise, and DecideEnd and a one-phase commit refuse what
-		//     began below.
+		//    - The transaction did not commit. A COMMITTED record stays until each participant has
+		//      answered that it has no lock of it any more (Record.Collectible). A Prepare that
+		//      comes again after that finds the version at the commit timestamp and prepares above
+		//      it; or the version is collected already, and the Prepare is refused because the
+		//      attempt began below that partition's threshold. So the lock that was met can only be
+		//      such a late one, which has no effect however it is resolved.
+		//    - It never will commit. Thresholds only rise, and DecideEnd and a one-phase commit
+		//      refuse attempts that began below.
 		//
-		// Nothing has to be written for that to stay so. (The client that asks for the end
-		// is told less: its transaction may have been committed, and be resolved and forgotten.)
+		// No record is needed for that to stay so. (The client that asks for the end learns less:
+		// its transaction may have been committed, resolved and forgotten.)
 		return Decision{Status: &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED,
 			Reason: kvpb.AbortReason_ABANDONED}}
 	case p.Physical-max(heard, p.Since) > int64(Abandoned):
@@ -177,8 +178,8 @@ func DecidePush(record *Record, q *Push, p Present) Decision {
 
 func decided(next *Record) Decision { return Decision{Record: next, Status: next.Status()} }
 
-// pending is a copy of a pending record, or the first one of a transaction, heard of at that time
-// at least.
+// pending returns a copy of a pending record, or the first record of a transaction, with Heard at
+// least heard.
 func pending(record *Record, i *Info, heard int64) *Record {
 	if record == nil {
 		return &Record{Begun: i.Begun, Started: i.Started, Heard: heard}
@@ -188,12 +189,12 @@ func pending(record *Record, i *Info, heard int64) *Record {
 	return &next
 }
 
-// finished is a copy of a pending record, or the first one of a transaction, that is to be decided
-// now.
+// finished returns a copy of a pending record, or the first record of a transaction, that is to be
+// decided now.
 func finished(record *Record, i *Info, p Present) *Record {
 	next := pending(record, i, 0)
-	// INVARIANT: above Started. The record goes when the threshold has reached Finished, and is
-	// refused from then on.
+	// INVARIANT: Finished is above Started. The record is collected when the threshold has reached
+	// Finished, and requests of the attempt are refused from then on.
 	next.Finished = hlc.Max(p.Now, next.Started.Next())
 	return next
 }
@@ -212,7 +213,7 @@ func (r *Record) abort(reason kvpb.AbortReason, participants []Participant) *Rec
 	return r
 }
 
-// beyond is abort, because of a limit.
+// beyond is abort because of a limit.
 func (r *Record) beyond(reason kvpb.AbortReason, limit time.Duration) *Record {
 	r.Limit = limit.Truncate(time.Millisecond)
 	return r.abort(reason, nil)
@@ -227,7 +228,7 @@ func tooOld(i *Info, p Present) Decision {
 	}}
 }
 
-// because is a reason in words.
+// because returns a reason in words.
 func because(reason kvpb.AbortReason, limit time.Duration) string {
 	switch reason {
 	case kvpb.AbortReason_ROLLED_BACK:

@@ -11,8 +11,8 @@ import (
 const (
 	// idSize is the length of an ID in bytes.
 	idSize = 16
-	// SharedSize is how many bytes of their ids the attempts of one transaction share, at the
-	// beginning.
+	// SharedSize is the number of bytes, at the beginning, that the ids of a transaction's attempts
+	// share.
 	SharedSize = idSize - 4
 )
 
@@ -33,8 +33,7 @@ func ParseID(b []byte) (ID, error) {
 	return id, nil
 }
 
-// ParseOptionalID reads an id where no bytes mean that there is no transaction; then it is the zero
-// ID.
+// ParseOptionalID reads an id that may be absent; then it returns the zero ID.
 func ParseOptionalID(b []byte) (ID, error) {
 	if len(b) == 0 {
 		return ID{}, nil
@@ -47,10 +46,10 @@ func (id ID) SameTransaction(other ID) bool {
 	return [SharedSize]byte(id[:]) == [SharedSize]byte(other[:])
 }
 
-// IsZero reports whether it is no transaction.
+// IsZero reports whether the id is no transaction.
 func (id ID) IsZero() bool { return id == ID{} }
 
-// Bytes is the id's wire form: a new slice, nil for the zero ID.
+// Bytes returns the id's wire form: a new slice, nil for the zero ID.
 func (id ID) Bytes() []byte {
 	if id.IsZero() {
 		return nil
@@ -58,7 +57,7 @@ func (id ID) Bytes() []byte {
 	return append([]byte(nil), id[:]...)
 }
 
-// String is the id in hexadecimal, or "none".
+// String returns the id in hexadecimal, or "none".
 func (id ID) String() string {
 	if id.IsZero() {
 		return "none"
@@ -67,12 +66,12 @@ func (id ID) String() string {
 }
 
 // Older reports whether transaction a goes before transaction b in a conflict: it began before, or
-// at the same time with the lower id. What is no transaction (the zero ID) is younger than every
+// at the same time with the lower id. The zero ID, no transaction, is younger than every
 // transaction. A transaction is not older than itself.
 //
-// So of two attempts of one transaction the later goes before the earlier, of which a request that
-// no client wants any more may wait for a lock somewhere; and no attempt of another transaction
-// comes between them.
+// So a later attempt of a transaction goes before an earlier one, a request of which may still wait
+// for a lock somewhere though no client wants it; and no attempt of another transaction comes
+// between them.
 func Older(aBegun hlc.Timestamp, a ID, bBegun hlc.Timestamp, b ID) bool {
 	if a.IsZero() || b.IsZero() {
 		return !a.IsZero()

@@ -11,21 +11,21 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// Info says which transaction something belongs to. It is never changed once it is made.
+// Info names the transaction that something belongs to. It is never changed once it is made.
 type Info struct {
 	// ID names the attempt.
 	ID ID
-	// Begun is when the first attempt began: the age, by which conflicts are decided.
+	// Begun is when the first attempt began. This age decides conflicts.
 	Begun hlc.Timestamp
-	// Started is when this attempt began: nothing of it happened at or below.
+	// Started is when this attempt began: it did nothing at or below Started.
 	Started hlc.Timestamp
 	// Keyspace and Anchor, a user key, say where the record lies.
 	Keyspace keys.KeyspaceID
 	Anchor   []byte
 }
 
-// ParseInfo reads whose a request is. It fails, and says why, on anything that no client can have
-// meant. The result shares no memory with the message.
+// ParseInfo reads the transaction of a request. It fails, and says why, on anything that no client
+// can have meant. The result shares no memory with the message.
 func ParseInfo(t *kvpb.Transaction) (Info, error) {
 	if t == nil {
 		return Info{}, errors.New("the request does not say which transaction it is of")
@@ -65,18 +65,18 @@ func validateAge(begun, started hlc.Timestamp) error {
 	return nil
 }
 
-// Same says that both are of one transaction: they have one id, and one anchor. An id alone does
-// not tell that: clients choose ids, and are told those of others.
+// Same reports that both belong to one transaction: they have the same id and the same anchor. The
+// id alone proves nothing: clients choose ids, and learn those of others.
 func (i *Info) Same(other *Info) bool {
 	return i.ID == other.ID && i.SameAnchor(other)
 }
 
-// SameAnchor says that both records lie at one key.
+// SameAnchor reports that both records lie at one key.
 func (i *Info) SameAnchor(other *Info) bool {
 	return i.Keyspace == other.Keyspace && bytes.Equal(i.Anchor, other.Anchor)
 }
 
-// Proto is the wire form. The anchor is shared with it.
+// Proto returns the wire form. It shares the anchor.
 func (i Info) Proto() *kvpb.Transaction {
 	return &kvpb.Transaction{
 		Id: i.ID.Bytes(), Begun: wire.ToTimestamp(i.Begun), Keyspace: uint32(i.Keyspace),

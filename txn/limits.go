@@ -10,7 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// The bounds of a keyspace's limits, and what one has that does not say.
+// The bounds of a keyspace's limits, and their defaults.
 const (
 	defaultMaxAge  = keys.DefaultTransactionAge
 	defaultMaxIdle = keys.DefaultTransactionIdle
@@ -18,15 +18,15 @@ const (
 	MaxLimit       = keys.MaxTransactionLimit
 )
 
-// Limits are how long a transaction may hold locks of a keyspace. A zero field is no limit.
+// Limits bound how long a transaction may hold locks of a keyspace. A zero field is no limit.
 type Limits struct {
 	// Age is counted from the beginning of the attempt.
 	Age time.Duration
-	// Idle is for how long the application may make no call.
+	// Idle is the longest time without a call of the application.
 	Idle time.Duration
 }
 
-// LimitsOf are those of a keyspace; none while the keyspace is not known.
+// LimitsOf returns the limits of a keyspace; zero Limits while the keyspace is not known.
 func LimitsOf(k *clusterpb.Keyspace) Limits {
 	if k == nil {
 		return Limits{}
@@ -44,8 +44,8 @@ func limit(millis uint64, otherwise time.Duration) time.Duration {
 	return time.Duration(min(millis, uint64(MaxLimit/time.Millisecond))) * time.Millisecond
 }
 
-// Stricter is the stricter of both, field by field: a transaction with locks in several keyspaces
-// is bound by the strictest of them.
+// Stricter returns the stricter of both, field by field: a transaction with locks in several
+// keyspaces is bound by the strictest of them.
 func (l Limits) Stricter(m Limits) Limits {
 	return Limits{Age: stricter(l.Age, m.Age), Idle: stricter(l.Idle, m.Idle)}
 }
@@ -57,8 +57,8 @@ func stricter(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// overdue is why a pending transaction is to be aborted now, and the limit that it is beyond;
-// NO_REASON if it is not. An idle time that was not told counts as none.
+// overdue returns why a pending transaction is to be aborted now, and the limit that it exceeds;
+// NO_REASON if it exceeds none. An idle time that was not reported counts as zero.
 func (l Limits) overdue(record *Record, i *Info, p Present) (kvpb.AbortReason, time.Duration) {
 	started := i.Started
 	var idle time.Duration
@@ -74,12 +74,12 @@ func (l Limits) overdue(record *Record, i *Info, p Present) (kvpb.AbortReason, t
 	return kvpb.AbortReason_NO_REASON, 0
 }
 
-// TooOld says why a request is refused that takes locks for a transaction, or commits it in one
-// phase, by its age; nil if it is not. bound is how far clocks may be apart.
+// TooOld returns why a request that takes locks for a transaction, or commits it in one phase, is
+// refused because of the transaction's age; nil if it is not. bound is how far clocks may differ.
 //
 // An attempt may be as old as the limit, and the transaction's first attempt may have begun as long
-// again before it: one that says that it began still earlier would go before every other, and is
-// not believed. A client whose attempts have taken that long begins the next one as a younger
+// again before it: a transaction that claims to have begun earlier would go before every other, and
+// is not believed. A client whose attempts have taken that long begins the next one as a younger
 // transaction.
 func (l Limits) TooOld(i *Info, now int64, bound time.Duration) *Refusal {
 	if l.Age == 0 {
@@ -102,8 +102,8 @@ func (l Limits) TooOld(i *Info, now int64, bound time.Duration) *Refusal {
 		Limit: l.Age, Message: message}
 }
 
-// Believable says whether a transaction can have begun at a time, for all that is known of it is
-// that its requests were let in under these limits (TooOld). The future is not looked at.
+// Believable reports whether a transaction can have begun at a time, if all that is known is that
+// its requests were accepted under these limits (TooOld). Times in the future are not checked.
 func (l Limits) Believable(begun hlc.Timestamp, now int64, bound time.Duration) bool {
 	age := l.Age
 	if age == 0 {
@@ -112,7 +112,7 @@ func (l Limits) Believable(begun hlc.Timestamp, now int64, bound time.Duration) 
 	return now-begun.Wall <= int64(2*(age+bound))
 }
 
-// LimitOf is which limit an aborted transaction was beyond, as far as a status tells.
+// LimitOf returns the limit that an aborted transaction has exceeded, as far as a status tells.
 func LimitOf(s *kvpb.TransactionStatus) time.Duration {
 	if !limited(s.GetReason()) {
 		return 0

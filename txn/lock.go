@@ -11,7 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Lock is what is stored of a transaction beside a key that it writes, from its Prepare until it is
+// Lock is stored beside a key that a transaction writes, from the transaction's Prepare until it is
 // resolved.
 type Lock struct {
 	Transaction Info
@@ -19,20 +19,20 @@ type Lock struct {
 	Kind kvpb.Mutation_Kind
 	// Prepared is the lowest timestamp at which the key may be committed.
 	Prepared hlc.Timestamp
-	// Request is the Prepare that acquired it; the version gets it.
+	// Request is the Prepare that acquired the lock; the version gets its id.
 	Request keys.RequestID
-	// Acquired is when, in nanoseconds since the epoch, by the physical clock of the partition's
-	// leader.
+	// Acquired is the time of that, in nanoseconds since the epoch, by the physical clock of the
+	// partition's leader.
 	Acquired int64
 	// Lifetime is that of the value of a PUT, from the commit timestamp on. DefaultLifetime and
-	// Forever are the same: the value does not expire, and DecodeLock returns DefaultLifetime.
+	// Forever mean the same: the value does not expire; DecodeLock returns DefaultLifetime.
 	Lifetime keys.Lifetime
-	// Value is what a PUT writes; else it is empty.
+	// Value is the value of a PUT; empty for other kinds.
 	Value []byte
 }
 
-// lockVersion is the first byte of a stored Lock, lockVersionTTL that of a Lock with a time to live,
-// and lockVersionUntil that of a Lock whose value expires at a moment:
+// lockVersion is the first byte of a stored Lock, lockVersionTTL that of a Lock with a time to
+// live, and lockVersionUntil that of a Lock whose value expires at a given time:
 //
 //	version            1 byte
 //	kind               1 byte: Mutation_Kind + 1
@@ -52,11 +52,11 @@ const (
 	lockVersionUntil = 3
 )
 
-// Append encodes the lock. The fields must be such as Decode accepts.
+// Append encodes the lock. DecodeLock must accept the fields.
 func (l *Lock) Append(dst []byte) []byte {
 	version, lives := byte(lockVersion), uint64(0)
 	if l.Kind != kvpb.Mutation_PUT {
-		// Nothing but a value has a lifetime.
+		// Only a value has a lifetime.
 	} else if until, ok := l.Lifetime.Moment(); ok {
 		version, lives = lockVersionUntil, uint64(until)
 	} else if l.Lifetime > 0 {
@@ -78,8 +78,7 @@ func (l *Lock) Append(dst []byte) []byte {
 	return append(dst, l.Value...)
 }
 
-// DecodeLock is the reverse of Append. The value aliases data, all else does not. Its errors do not
-// name the key.
+// DecodeLock is the reverse of Append. Only the value aliases data. Its errors do not name the key.
 func DecodeLock(data []byte) (Lock, error) {
 	d, err := begin(data, lockVersionUntil)
 	if err != nil {
@@ -108,8 +107,8 @@ func DecodeLock(data []byte) (Lock, error) {
 		}
 	}
 	if l.Kind != kvpb.Mutation_PUT {
-		// Logs and states of earlier versions hold deletions and locks with the default time to live of
-		// their keyspace, which has no meaning there.
+		// Earlier versions wrote deletions and locks with the default time to live of their
+		// keyspace, which has no meaning there.
 		l.Lifetime = keys.DefaultLifetime
 	}
 	l.Value = d.rest()

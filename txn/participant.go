@@ -14,23 +14,23 @@ import (
 
 // Participant is a span of keys in which a transaction has written.
 //
-// A span outlives partitions: they split and merge as they like, and what has become of a lock is
-// asked of all that hold a part of the span. A span that is wider than what was written costs a
-// question more, and is never wrong.
+// A span outlives partitions, which split and merge: the outcome of a lock is asked of all
+// partitions that hold a part of the span. A span that is wider than necessary costs further
+// questions, and is never wrong.
 type Participant struct {
 	Keyspace keys.KeyspaceID
 	// Hash is the hash number that the span lies in; 0 in a range keyspace.
 	Hash uint32
-	// First and Last are the lowest and the highest user key of the span, both within it. Without
+	// First and Last are the lowest and the highest user key of the span, both inclusive. Without
 	// Last the participant is all of its keyspace: a client of an earlier version has named a
-	// partition by one key, First, and how far that partition reached is not known any more.
+	// partition by one key, First, and the bounds of that partition are no longer known.
 	First, Last []byte
 }
 
 // Whole reports whether the participant is all of its keyspace.
 func (p *Participant) Whole() bool { return len(p.Last) == 0 }
 
-// Span is the span in user keys.
+// Span returns the span in user keys.
 func (p *Participant) Span() keys.Span {
 	if p.Whole() {
 		return keys.Span{}
@@ -38,7 +38,7 @@ func (p *Participant) Span() keys.Span {
 	return keys.Span{Start: p.First, End: keys.Next(p.Last)}
 }
 
-// Proto is the wire form, which shares the keys.
+// Proto returns the wire form, which shares the keys.
 func (p *Participant) Proto() *kvpb.Participant {
 	m := &kvpb.Participant{Keyspace: uint32(p.Keyspace), Key: p.First}
 	if p.Whole() {
@@ -51,7 +51,7 @@ func (p *Participant) Proto() *kvpb.Participant {
 	return m
 }
 
-// parseParticipants looks at the participants of a message. The result shares no memory with it.
+// parseParticipants checks the participants of a message. The result shares no memory with it.
 func parseParticipants(all []*kvpb.Participant) ([]Participant, error) {
 	if n := len(all); n == 0 {
 		return nil, nil
@@ -115,7 +115,7 @@ func (p *Participant) validate() error {
 	return nil
 }
 
-// size is what counts for MaxParticipantBytes.
+// size returns what counts for MaxParticipantBytes.
 func (p *Participant) size() int {
 	if p.Whole() || bytes.Equal(p.First, p.Last) {
 		return len(p.First)
@@ -123,7 +123,7 @@ func (p *Participant) size() int {
 	return len(p.First) + len(p.Last)
 }
 
-// appendTo encodes a participant as records of the version have it.
+// appendTo encodes a participant for a record of a version.
 func (p *Participant) appendTo(dst []byte, version byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(p.Keyspace))
 	if version == recordOfKeys {
@@ -157,7 +157,7 @@ func (d *decoder) participant(version byte) Participant {
 	return p
 }
 
-// ParticipantsFit reports whether a transaction may name so many, and such, participants.
+// ParticipantsFit reports whether a transaction may name these participants, by number and size.
 func ParticipantsFit(all []Participant) bool {
 	size := 0
 	for i := range all {
@@ -168,14 +168,14 @@ func ParticipantsFit(all []Participant) bool {
 
 func fit(n, size int) bool { return n <= MaxParticipants && size <= MaxParticipantBytes }
 
-// bluntKey is how many bytes of a key are left when keys take too much room.
+// bluntKey is the length in bytes to which keys are cut when they take too much room.
 const bluntKey = 16
 
-// JoinParticipants makes spans that a transaction may name of spans, by widening them where they
-// are too many or their keys too long: neighbours of one keyspace and hash number become one, as
-// many as it takes. Where that is not enough, keys are made short. It takes all over. The result
-// does not fit if there is no such way, as with a hundred thousand keys that begin with the highest
-// bytes there are.
+// JoinParticipants turns spans into participants that a transaction may name. Where there are too
+// many spans, or their keys are too long, it widens them: neighbours of one keyspace and hash
+// number become one, as many as necessary; if that is not enough, keys are cut. It takes over all.
+// The result does not fit if even that fails, as with a hundred thousand keys that begin with the
+// highest bytes.
 func JoinParticipants(all []Participant) []Participant {
 	if ParticipantsFit(all) {
 		return all
@@ -201,7 +201,7 @@ func compareParticipants(a, b Participant) int {
 		bytes.Compare(a.First, b.First))
 }
 
-// joinPairs joins pairs of neighbours until so many, of such a size, are enough; all is in order.
+// joinPairs joins pairs of neighbours until enough returns true; all is ordered.
 func joinPairs(all []Participant, enough func(n, size int) bool) []Participant {
 	n, size := len(all), 0
 	for i := range all {

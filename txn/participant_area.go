@@ -10,13 +10,13 @@ import (
 // area is a part of a keyspace: a span of user keys, of one hash number if the keyspace is hashed.
 type area struct {
 	keyspace keys.KeyspaceID
-	// whole: all of the keyspace. The other fields are zero then.
+	// whole is set for all of the keyspace. The other fields are zero then.
 	whole bool
 	hash  uint32
 	span  keys.Span
 }
 
-// area is where the participant has written.
+// area returns where the participant has written.
 func (p *Participant) area() area {
 	if p.Whole() {
 		return area{keyspace: p.Keyspace, whole: true}
@@ -24,18 +24,18 @@ func (p *Participant) area() area {
 	return area{keyspace: p.Keyspace, hash: p.Hash, span: p.Span()}
 }
 
-// areaOf is what a partition holds.
+// areaOf returns the area that a partition holds.
 func areaOf(p *route.Partition) area {
 	return area{keyspace: p.Keyspace, hash: p.Hash, span: p.Span}
 }
 
-// partitions finds the partitions that hold keys of an area. covered says that they hold all of it:
+// partitions finds the partitions that hold keys of an area. covered is set if they hold all of it:
 // the table has no hole there.
 func partitions(table *route.Table, a area) (over []*route.Partition, covered bool) {
 	k := table.KeyspaceByID(a.keyspace)
 	switch {
 	case k == nil:
-		return nil, false // it may be younger than the table
+		return nil, false // the keyspace may be younger than the table
 	case a.whole:
 		return k.Partitions(), k.Complete()
 	}
@@ -53,7 +53,7 @@ func partitions(table *route.Table, a area) (over []*route.Partition, covered bo
 	}
 }
 
-// holder is the partition that holds a key; nil if the table has a hole there.
+// holder returns the partition that holds a key; nil if the table has a hole there.
 func holder(k *route.Keyspace, hash uint32, key []byte) *route.Partition {
 	if k.Hashed() {
 		return k.ByHash(hash, key)
@@ -61,7 +61,7 @@ func holder(k *route.Keyspace, hash uint32, key []byte) *route.Partition {
 	return k.ByKey(key)
 }
 
-// callTo is a call to the partition that holds the first key of p.
+// callTo returns a call to the partition that holds the first key of p.
 func callTo(p *route.Partition) *route.Call {
 	call := &route.Call{Keyspace: p.Keyspace, Key: p.Span.Start}
 	if p.Descriptor.GetPrefixLength() == keys.HashPrefixLength {

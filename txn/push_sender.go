@@ -13,9 +13,9 @@ import (
 )
 
 var (
-	// ErrPushersBusy is what becomes of a push while too many are on their way. Nothing was sent.
+	// ErrPushersBusy is the error of a push while too many are on their way. Nothing was sent.
 	ErrPushersBusy = errors.New("too many questions to coordinators of transactions are on their way")
-	// ErrPusherClosed is what becomes of pushes when their PushSender is closed.
+	// ErrPusherClosed is the error of pushes when their PushSender is closed.
 	ErrPusherClosed = errors.New("this server is stopping")
 )
 
@@ -23,9 +23,9 @@ var (
 type Sender interface {
 	// AwaitTable waits for the partition table.
 	AwaitTable(ctx context.Context) (*route.Table, error)
-	// Subscribe has the table show the partitions of a keyspace, soon.
+	// Subscribe has the table include the partitions of a keyspace soon.
 	Subscribe(k *route.Keyspace)
-	// Do brings a request to the leader of its partition.
+	// Do sends a request to the leader of its partition.
 	Do(ctx context.Context, call *route.Call) (route.Answer, error)
 	// Close ends everything that is on its way.
 	Close()
@@ -34,11 +34,11 @@ type Sender interface {
 // PushSenderConfig configures a PushSender. Open is required.
 type PushSenderConfig struct {
 	// Open makes the Sender at the first push, so that a node that meets no transactions has none.
-	// After an error the next push tries again. The Sender is closed by Close.
+	// After an error the next push tries again. Close closes the Sender.
 	Open func() (Sender, error)
-	// InFlight is how many pushes may be on their way. Default 256.
+	// InFlight bounds the pushes that are on their way. Default 256.
 	InFlight int
-	// Timeout is how long a push may take, the commit wait of the pushee included. Default 2 s: a
+	// Timeout bounds the time of a push, including the commit wait of the pushee. Default 2 s: a
 	// request that waits for a transaction asks again.
 	Timeout time.Duration
 }
@@ -47,10 +47,9 @@ type PushSenderConfig struct {
 // Resolver. Its errors are the route.Sender's (*route.Error, with the coordinator's code if it has
 // answered), ErrPushersBusy, ErrPusherClosed and ErrCoordinatorGone.
 //
-// Every push on its way has a goroutine, which ends at the push's deadline at the latest. No two
-// pushes share a request, alike as they may be: that a transaction is pending must be true of a
-// moment after the push was called for (see Pusher), and an earlier request may have been answered
-// before.
+// Every push on its way has a goroutine, which ends at the push's deadline at the latest. Even
+// equal pushes do not share a request: PENDING must be true of a moment after the push was called
+// for (see Pusher), and an earlier request may have been answered before.
 type PushSender struct {
 	config PushSenderConfig
 	ctx    context.Context // ends with Close
@@ -58,7 +57,7 @@ type PushSender struct {
 
 	running sync.WaitGroup // begun under mu, and not once closed
 
-	// resting is Resolve's; partitions and dropped are a test's to replace.
+	// resting belongs to Resolve; tests replace partitions and dropped.
 	resting    resting
 	partitions func(*route.Table, area) (over []*route.Partition, covered bool)
 	dropped    func(*route.Table, keys.KeyspaceID) bool
@@ -66,8 +65,8 @@ type PushSender struct {
 	mu struct {
 		sync.Mutex
 		closed bool
-		sender Sender // nil until it is needed
-		// inFlight is how many pushes are on their way.
+		sender Sender // nil until the first push
+		// inFlight counts the pushes on their way.
 		inFlight int
 	}
 }
@@ -96,7 +95,7 @@ func (s *PushSender) Push(q *kvpb.PushRequest, done func(*kvpb.TransactionStatus
 	}
 }
 
-// push returns an error if nothing was sent, and done will not be called.
+// push returns an error if nothing was sent; then done is not called.
 func (s *PushSender) push(q *kvpb.PushRequest, info Info,
 	done func(*kvpb.TransactionStatus, error)) error {
 	s.mu.Lock()
@@ -125,7 +124,7 @@ func (s *PushSender) push(q *kvpb.PushRequest, info Info,
 	return nil
 }
 
-// openLocked makes sure that there is a Sender.
+// openLocked makes the Sender if there is none.
 func (s *PushSender) openLocked() error {
 	if s.mu.sender != nil {
 		return nil
@@ -137,7 +136,7 @@ func (s *PushSender) openLocked() error {
 	return err
 }
 
-// open returns the Sender, which is good until running.Done is called.
+// open returns the Sender, which is valid until running.Done is called.
 func (s *PushSender) open() (Sender, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +180,7 @@ func (s *PushSender) ask(sender Sender, q *kvpb.PushRequest,
 	return status, nil
 }
 
-// Close ends all pushes, with ErrPusherClosed, and waits until every caller has been told. It may
+// Close ends all pushes, with ErrPusherClosed, and waits until every caller has its answer. It may
 // be called more than once.
 func (s *PushSender) Close() {
 	s.mu.Lock()

@@ -12,35 +12,35 @@ import (
 )
 
 // Record is what the coordinator stores of a transaction. It is never changed once it is made: a
-// decision makes another one.
+// decision makes a new one.
 type Record struct {
 	State kvpb.TransactionState
-	// Timestamp is the commit timestamp of a COMMITTED transaction; a PENDING one can only commit
-	// above it, and zero is no bound.
+	// Timestamp is the commit timestamp of a COMMITTED transaction. A PENDING transaction can only
+	// commit above it; zero is no bound.
 	Timestamp hlc.Timestamp
-	// Reason is why an ABORTED one is; if it was WOUNDED, Wounder is the transaction for which, and
-	// Wanted over which key.
+	// Reason is why the transaction is ABORTED. If it was WOUNDED, Wounder is the transaction that
+	// wounded it, and Wanted the key that Wounder wanted.
 	Reason  kvpb.AbortReason
 	Wounder ID
 	Wanted  Wanted
-	// Limit is which one a transaction was beyond that is EXPIRED or IDLE, in whole milliseconds.
+	// Limit is the limit that an EXPIRED or IDLE transaction has exceeded, in whole milliseconds.
 	Limit time.Duration
-	// Begun and Started are the transaction's, as in Info.
+	// Begun and Started are those of Info.
 	Begun, Started hlc.Timestamp
 	// Heard is when the client was last heard of, in nanoseconds since the epoch by the
 	// coordinator's physical clock.
 	Heard int64
-	// Idle is for how long the application of a PENDING transaction had made no call when the
-	// client was last heard of, in whole milliseconds; zero if it was not long, or the client does
-	// not say.
+	// Idle is how long the application of a PENDING transaction had made no call when the client
+	// was last heard of, in whole milliseconds; zero if that was not long, or the client does not
+	// report it.
 	Idle time.Duration
-	// Finished is when it was decided, above Started; zero while PENDING.
+	// Finished is when the transaction was decided, above Started; zero while PENDING.
 	Finished hlc.Timestamp
-	// Participants hold every key that had an intent when the client ended the transaction. All are
-	// spans, or all are Whole.
+	// Participants hold every key that had an intent when the client ended the transaction. Either
+	// all are spans, or all are Whole.
 	Participants []Participant
-	// CommitWait: it was committed with commit wait, and no client is told before every clock has
-	// passed its timestamp.
+	// CommitWait is set if the transaction was committed with commit wait: no client hears of it
+	// before every clock has passed its timestamp.
 	CommitWait bool
 }
 
@@ -66,8 +66,8 @@ const (
 	recordOfSpans = 2
 )
 
-// recordCommitWait is set in the byte of the state if Record.CommitWait, recordWounder if there is
-// a Record.Wounder, recordWanted if a Record.Wanted, recordIdle if Record.Idle is not zero.
+// Bits in the byte of the state: recordCommitWait if Record.CommitWait is set, recordWounder if
+// there is a Wounder, recordWanted if there is a Wanted, recordIdle if Idle is not zero.
 const (
 	recordCommitWait = 0x10
 	recordWounder    = 0x20
@@ -76,7 +76,7 @@ const (
 	recordFlags      = recordCommitWait | recordWounder | recordWanted | recordIdle
 )
 
-// Append encodes the record. The fields must be such as Decode accepts.
+// Append encodes the record. DecodeRecord must accept the fields.
 func (r *Record) Append(dst []byte) []byte {
 	state := byte(r.State) + 1
 	if r.CommitWait {
@@ -152,7 +152,7 @@ func DecodeRecord(data []byte) (Record, error) {
 		d.timestamp("finished")
 	r.Heard = int64(d.number("time", 1<<63-1))
 	n := d.number("number of participants", 1<<63-1)
-	// Each takes two bytes at least, so what is set aside is bounded by what is there.
+	// Each participant takes at least two bytes, so the data bounds the memory.
 	if n > uint64(len(d.data)/2) {
 		d.fail("%d participants in %d bytes", n, len(d.data))
 	} else if n > 0 {
@@ -175,7 +175,7 @@ func DecodeRecord(data []byte) (Record, error) {
 	return r, nil
 }
 
-// Validate says why a record cannot be one that Decode accepts.
+// Validate returns why DecodeRecord would not accept a record.
 func (r *Record) Validate() error {
 	if err := validateAge(r.Begun, r.Started); err != nil {
 		return err
@@ -221,19 +221,19 @@ func (r *Record) Validate() error {
 	return validateParticipants(r.Participants)
 }
 
-// limited reports whether a reason to abort goes with a limit.
+// limited reports whether a reason to abort comes with a limit.
 func limited(reason kvpb.AbortReason) bool {
 	return reason == kvpb.AbortReason_EXPIRED || reason == kvpb.AbortReason_IDLE
 }
 
-// Decided reports whether the record says COMMITTED or ABORTED, and so will for ever. A nil record
+// Decided reports whether the record says COMMITTED or ABORTED, which never changes. A nil record
 // is not decided.
 func (r *Record) Decided() bool { return r != nil && r.State != kvpb.TransactionState_PENDING }
 
 // Collectible reports whether garbage collection may remove the record: it is decided, every
-// request that would make it anew is refused under that threshold, and it is not needed to tell
-// what became of a lock. resolved says that all partitions of its participants were found to have
-// no lock of the transaction any more; what was aborted needs no record for that (see DecidePush).
+// request that would make it anew is refused under that threshold, and it is not needed to tell the
+// outcome of a lock. resolved is set if all partitions of its participants were found to have no
+// lock of the transaction any more; an ABORTED record is not needed for that (see DecidePush).
 func (r *Record) Collectible(threshold hlc.Timestamp, resolved bool) bool {
 	return r.Over(threshold) && (resolved || !r.MayHaveLocks())
 }

@@ -12,29 +12,29 @@ import (
 )
 
 const (
-	// MaxParticipants is how many participants a transaction may name: as many as it may write keys.
+	// MaxParticipants bounds the participants of a transaction: as many as it may write keys.
 	MaxParticipants = 100_000
-	// MaxParticipantBytes bounds the keys of them, together.
+	// MaxParticipantBytes bounds the sum of their keys.
 	MaxParticipantBytes = 8 << 20
 )
 
-// The requests to a coordinator, as they are once they have been looked at. They share no memory
-// with the messages. The errors say what is wrong with a message; it is as wrong in every attempt.
+// The requests to a coordinator, checked. They share no memory with the messages. The errors say
+// what is wrong with a message, which no repetition mends.
 
-// End is an EndTransaction.
+// End is a checked EndTransaction.
 type End struct {
 	Transaction Info
 	Commit      bool
-	// Timestamp is the commit timestamp; zero if not Commit.
+	// Timestamp is the commit timestamp; zero if Commit is not set.
 	Timestamp    hlc.Timestamp
 	Participants []Participant
-	// Wait: with commit wait.
+	// Wait asks for commit wait.
 	Wait bool
-	// Requested: a person asks for the abort. Never with Commit.
+	// Requested is set if an operator requests the abort. Never with Commit.
 	Requested bool
 }
 
-// ParseEnd looks at an EndTransaction.
+// ParseEnd checks an EndTransaction.
 func ParseEnd(q *kvpb.EndTransactionRequest) (*End, error) {
 	info, err := ParseInfo(q.GetTransaction())
 	if err != nil {
@@ -59,7 +59,7 @@ func ParseEnd(q *kvpb.EndTransactionRequest) (*End, error) {
 	return e, nil
 }
 
-// Push is a push.
+// Push is a checked push.
 type Push struct {
 	Pushee Info
 	// Seen is when the pushee's lock was acquired, in nanoseconds since the epoch by the clock of
@@ -68,23 +68,23 @@ type Push struct {
 	Kind kvpb.PushRequest_Kind
 	// Above is the timestamp above which the pushee is to stay; zero if Kind is not TIMESTAMP.
 	Above hlc.Timestamp
-	// PusherBegun and Pusher are the age and id of the pusher; zero for what is no transaction.
+	// PusherBegun and Pusher are the age and id of the pusher; zero if it is no transaction.
 	PusherBegun hlc.Timestamp
 	Pusher      ID
 	// Wanted is the key that the pusher wants, if Kind is ABORT.
 	Wanted Wanted
-	// Locked is the keyspace of the lock that was met; 0: it is not known.
+	// Locked is the keyspace of the lock that was met; 0 if it is not known.
 	Locked keys.KeyspaceID
 }
 
-// Heartbeat is a heartbeat.
+// Heartbeat is a checked heartbeat.
 type Heartbeat struct {
 	Transaction Info
-	// Idle is for how long the application has made no call, as Record.Idle.
+	// Idle is as in Record.
 	Idle time.Duration
 }
 
-// ParseHeartbeat looks at a heartbeat.
+// ParseHeartbeat checks a heartbeat.
 func ParseHeartbeat(q *kvpb.HeartbeatTransactionRequest) (*Heartbeat, error) {
 	info, err := ParseInfo(q.GetTransaction())
 	if err != nil {
@@ -98,7 +98,7 @@ func ParseHeartbeat(q *kvpb.HeartbeatTransactionRequest) (*Heartbeat, error) {
 	return h, nil
 }
 
-// ParsePush looks at a push.
+// ParsePush checks a push.
 func ParsePush(q *kvpb.PushRequest) (*Push, error) {
 	info, err := ParseInfo(q.GetPushee())
 	if err != nil {
@@ -119,7 +119,7 @@ func ParsePush(q *kvpb.PushRequest) (*Push, error) {
 func (p *Push) validate(q *kvpb.PushRequest) error {
 	switch {
 	case p.Seen == 0:
-		// Taken for long ago, it would abort a transaction that has no record yet.
+		// Taken for long ago, zero would abort a transaction that has no record yet.
 		return errors.New("it does not say when the transaction was seen")
 	case !p.Pusher.IsZero() && p.PusherBegun.IsZero():
 		return errors.New("it does not say when the pusher began")

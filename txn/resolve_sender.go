@@ -14,28 +14,28 @@ import (
 )
 
 const (
-	// resolveMost is how many transactions one request names, resolveParallel how many requests a
-	// Resolve has on their way, and resolveLines how many transactions those that it makes before it
-	// sends any name together, or as many as one has partitions.
+	// resolveMost bounds the transactions in one request, resolveParallel the requests of a Resolve
+	// that are on their way. resolveLines bounds the transactions in all requests that it makes
+	// before it sends any; a single transaction may exceed it by its partitions.
 	resolveMost     = 1000
 	resolveParallel = 8
 	resolveLines    = 100_000
-	// resolveAnchors is how many bytes of anchors fill a request.
+	// resolveAnchors is the number of bytes of anchors that fill a request.
 	resolveAnchors = 256 << 10
-	// resolveRounds is how often partitions are asked, at most, that turn out to be others by then.
+	// resolveRounds bounds how often partitions are asked that have changed by then.
 	resolveRounds = 5
-	// resolveTimeout is how long a request may take, and resolveRest for how long a partition that
-	// did not answer is left alone: garbage collection has a great many to ask about, and is not to
-	// wait for it again and again.
+	// resolveTimeout bounds the time of a request. resolveRest is how long a partition that did not
+	// answer is left alone: garbage collection has very many questions, and must not wait for it
+	// again and again.
 	resolveTimeout = 5 * time.Second
 	resolveRest    = 20 * time.Second
-	// resolveLearn is how long Resolve waits for the partitions of keyspaces that it has met for the
-	// first time.
+	// resolveLearn is how long Resolve waits for the partitions of keyspaces that it has met for
+	// the first time.
 	resolveLearn = 2 * time.Second
 )
 
-// resting are the partitions that did not answer a while ago, until when. Each addition takes out
-// those whose time is over, so that those of dropped keyspaces do not add up.
+// resting maps partitions that did not answer a while ago to the end of their rest. Each addition
+// removes those whose rest is over, so that those of dropped keyspaces do not accumulate.
 type resting struct {
 	sync.Mutex
 	until map[keys.PartitionID]time.Time
@@ -59,16 +59,16 @@ func (r *resting) rest(id keys.PartitionID, now time.Time) {
 	r.until[id] = now.Add(resolveRest)
 }
 
-// errPartitionChanged ends a request whose partition is not any more what the table showed.
+// errPartitionChanged ends a request whose partition has changed since the table showed it.
 var errPartitionChanged = errors.New("the partition has split, or has merged with another")
 
 // resolveBatch is a request to one partition.
 type resolveBatch struct {
 	partition *route.Partition
 	all       []*kvpb.Resolution
-	// of are the transactions that it names, as places in what was asked for.
+	// of are the transactions that it names, as indices of what was asked for.
 	of []int
-	// anchors is how many bytes their anchors have.
+	// anchors is the sum of the lengths of their anchors.
 	anchors int
 }
 
@@ -76,12 +76,12 @@ type resolveBatch struct {
 // request that names up to a thousand.
 //
 // INVARIANT: a transaction is settled only if each key of its participants was, at some moment
-// since it was committed, in a partition that answered that there is no lock of the transaction in
-// it. Its locks are beside their keys, and go with them when partitions split and merge, so none is
-// left. To that end a participant is asked about in partitions of one table that hold all of its
-// span, and a request goes to the very partition, of the very generation, that it was made for. It
-// is refused there, too, if that is not the present one. What a partition held that has changed is
-// asked of those that a later table shows in its place.
+// since the commit, in a partition that answered that it has no lock of the transaction. Locks lie
+// beside their keys, and go with them when partitions split and merge, so no lock is left. To that
+// end a participant is asked about in partitions of one table that hold all of its span, and a
+// request goes to the very partition, of the very generation, for which it was made; a partition of
+// another generation refuses it. For a partition that has changed, those are asked that a later
+// table shows in its place.
 func (s *PushSender) Resolve(ctx context.Context, all []Committed) (settled []bool) {
 	settled = make([]bool, len(all))
 	sender, err := s.open()
@@ -124,8 +124,8 @@ func (s *PushSender) Resolve(ctx context.Context, all []Committed) (settled []bo
 	return settled
 }
 
-// awaitParticipants has the table show the partitions of all keyspaces that participants are in,
-// and returns one that does, or the one that there is after a while.
+// awaitParticipants waits until the table has the partitions of all keyspaces that participants are
+// in, and returns that table, or after a while the present one.
 func awaitParticipants(ctx context.Context, sender Sender, table *route.Table,
 	all []Committed) *route.Table {
 	timer := time.NewTimer(resolveLearn)
@@ -158,20 +158,20 @@ func awaitParticipants(ctx context.Context, sender Sender, table *route.Table,
 	}
 }
 
-// resolveBatches sorts what is asked for by partition.
+// resolveBatches sorts the questions by partition.
 type resolveBatches struct {
 	s     *PushSender
 	table *route.Table
 	now   time.Time
 	all   []Committed
-	// settled are the transactions of which nothing is known yet that keeps them from being so.
+	// settled has the transactions for which no answer is missing or negative so far.
 	settled []bool
 
-	// open are those that take in more. A table may show two parts of a partition apart, of which
+	// open are the batches that are not full. A table may show two parts of a partition as two, and
 	// each is asked for itself.
 	open map[*route.Partition]*resolveBatch
 	made []*resolveBatch
-	// lines is how many transactions they name together.
+	// lines is the sum of the transactions that they name.
 	lines int
 }
 
@@ -180,7 +180,7 @@ func (s *PushSender) batches(table *route.Table, all []Committed, settled []bool
 		open: make(map[*route.Partition]*resolveBatch)}
 }
 
-// participants asks about a transaction wherever it has written.
+// participants asks about a transaction in all its participants.
 func (b *resolveBatches) participants(i int) {
 	var whole map[keys.KeyspaceID]bool
 	for j := range b.all[i].Participants {
@@ -201,7 +201,7 @@ func (b *resolveBatches) participants(i int) {
 // ask asks about a transaction in an area.
 func (b *resolveBatches) ask(i int, a area) {
 	if b.s.dropped(b.table, a.keyspace) {
-		return // and with it the locks
+		return // the keyspace is gone, and the locks with it
 	}
 	over, covered := b.s.partitions(b.table, a)
 	if !covered {
@@ -232,7 +232,7 @@ func (b *resolveBatches) ask(i int, a area) {
 	}
 }
 
-// unsettled notes that not all is known of the transactions of some batches.
+// unsettled notes that an answer is missing for the transactions of some batches.
 func (b *resolveBatches) unsettled(some ...*resolveBatch) {
 	for _, batch := range some {
 		for _, i := range batch.of {
@@ -241,8 +241,8 @@ func (b *resolveBatches) unsettled(some ...*resolveBatch) {
 	}
 }
 
-// send sends what was made, and returns the batches that were not sent because their partitions
-// have changed.
+// send sends the batches, and returns those that were not sent because their partitions have
+// changed.
 func (b *resolveBatches) send(ctx context.Context, sender Sender) (changed []*resolveBatch) {
 	var mu sync.Mutex // guards b.settled and changed
 	slots := make(chan struct{}, resolveParallel)
@@ -266,10 +266,10 @@ func (b *resolveBatches) send(ctx context.Context, sender Sender) (changed []*re
 	return changed
 }
 
-// errResting is for a partition that did not answer an earlier batch.
+// errResting is the error of a partition that did not answer an earlier batch.
 var errResting = errors.New("the partition did not answer a moment ago")
 
-// send asks one partition. Without an error it has answered.
+// send asks one partition. If it returns nil, the partition has answered.
 func (b *resolveBatch) send(ctx context.Context, s *PushSender, sender Sender) error {
 	if s.resting.rests(b.partition.ID, time.Now()) {
 		return errResting

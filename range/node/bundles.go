@@ -11,7 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// mergeScan checks a read of several partitions and hands it to their replicas.
+// mergeScan checks a read of several partitions and passes it to their replicas.
 func (n *Node) mergeScan(pending config.Pending) {
 	c := pending.Request.GetMergeScan()
 	routes := c.GetPartitions()
@@ -100,15 +100,15 @@ func (n *Node) Reader(partition uint64) (*read.Reader, *kvpb.Error) {
 	return h.Replica.Reads(), nil
 }
 
-// bundleGap is how many reads of several partitions one that is sampled stands for.
+// bundleGap is the number of reads of several partitions for which one sampled read stands.
 const bundleGap = 16
 
-// sampledBundle says whether the next read of several partitions is sampled.
+// sampledBundle decides whether the next read of several partitions is sampled.
 func (n *Node) sampledBundle() bool {
 	return n.bundles.Add(1)*0x9e3779b97f4a7c15>>20%bundleGap == 0
 }
 
-// sampleOf samples what a read of several partitions has for one of them.
+// sampleOf samples one partition's part of a read of several partitions.
 func (n *Node) sampleOf(partition uint64, q *kvpb.Request, now time.Time) {
 	if h := n.replicas.Get(keys.PartitionID(partition)); h != nil {
 		if s := h.Load.Sampling.Load(); s != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 )
 
-// CheckState compares what the state database has with what the replicas say of it: the statistics
-// of each with a count, and all spans with what lies in none. It reads everything, and is for tests
-// of a node at rest.
+// CheckState compares the state database with the replicas: the statistics of each replica with a
+// count, and all spans with the keys that lie in no span. It reads everything, and is for tests of
+// a node at rest.
 func (n *Node) CheckState(ctx context.Context) (problems []string, err error) {
 	state, err := n.config.State.NewSnapshot()
 	if err != nil {

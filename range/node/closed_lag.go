@@ -9,8 +9,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/config"
 )
 
-// closedLag tells how far behind this server's clock its replicas are closed: the furthest of those
-// that one node leads, beyond what their keyspaces want. It looks at all replicas when it is asked.
+// closedLag exports how far the closed timestamps of replicas lie behind this server's clock: for
+// each leading node the furthest lag, beyond the lag that the keyspaces set. It looks at all
+// replicas when it is collected.
 type closedLag struct {
 	node *Node
 	desc *prometheus.Desc
@@ -34,7 +35,8 @@ func (c closedLag) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// worst is the furthest lag by the node that leads. What no node leads is told by other metrics.
+// worst returns the furthest lag by leading node. Other metrics tell of partitions without a
+// leader.
 func (c closedLag) worst() map[uint64]float64 {
 	n, worst := c.node, make(map[uint64]float64)
 	now := n.config.Clock.Physical()
@@ -46,7 +48,7 @@ func (c closedLag) worst() map[uint64]float64 {
 		}
 		closed := h.Replica.Closed().Wall
 		if closed == 0 {
-			continue // it is new, and has heard nothing
+			continue // the replica is new, and has heard nothing
 		}
 		lag := n.tables.Load().ClosedLag(keys.KeyspaceID(h.Listed.Load().GetKeyspace()))
 		if lag == 0 {

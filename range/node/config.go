@@ -28,58 +28,57 @@ type Metadata interface {
 type Config struct {
 	// ID is the node's id, as the core gave it; peers know this host by it.
 	ID keys.NodeID
-	// Cluster is the id of the cluster. Metadata of another one is refused.
+	// Cluster is the id of the cluster. Metadata of another cluster is refused.
 	Cluster uint64
-	// Server is the random name of the data directory.
+	// Server is the random id of the data directory.
 	Server uint64
-	// Log and State are the node's databases. They stay the caller's, which closes them after
+	// Log and State are the node's databases. They belong to the caller, which closes them after
 	// Close.
 	Log   *engine.Log
 	State *engine.State
 	Clock *hlc.Clock
-	// Metadata is the way to the core.
+	// Metadata connects to the core.
 	Metadata Metadata
-	// Logger may be nil for none, Registerer for no metrics.
+	// Logger and Registerer may be nil: then nothing is logged, or no metrics are registered.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	// Monotonic measures leases, ticks and timeouts of Raft. Default: hlc.SystemMonotonic.
 	Monotonic hlc.Monotonic
-	// Gone, if not nil, says that a client is not connected here any more: nothing waits for
-	// answers to what it has sent.
+	// Gone, if not nil, reports that a client is no longer connected here: nobody waits for the
+	// answers to its requests.
 	Gone func(client uint64) bool
-	// ClientAddress, if not nil, is where a client is connected from; "" if it is not connected
-	// here.
+	// ClientAddress, if not nil, returns the address from which a client is connected; "" if it is
+	// not connected here.
 	ClientAddress func(client uint64) string
-	// AfterFunc calls a function when a time has passed, for what waits for clocks. Default:
-	// time.AfterFunc.
+	// AfterFunc calls a function after a time, for commit wait. Default: time.AfterFunc.
 	AfterFunc func(d time.Duration, f func()) alarm.Timer
 	// Random is used for jitter and the incarnation of this process. Default: the runtime's.
 	Random func() uint64
 
-	// Host settings; see host.Config for the defaults.
+	// Settings of the host; see host.Config for the defaults.
 	Tick           time.Duration
 	ElectionTicks  int
 	SleepAfter     time.Duration
 	Shards         int
 	RetainLogBytes int64
-	// MaxPendingLogBytes and MaxInboxBytes are the host's.
+	// MaxPendingLogBytes and MaxInboxBytes are settings of the host.
 	MaxPendingLogBytes, MaxInboxBytes int64
 
-	// Pusher reaches the coordinators of transactions that are in the way. Default: none; they are
-	// waited for only.
+	// Pusher asks the coordinators of transactions that are in the way. Default: none; then
+	// requests only wait for them.
 	Pusher txn.Pusher
-	// Resolver ends the locks of committed transactions in other partitions. Default: none; the
-	// records of such transactions are kept for ever.
+	// Resolver releases the locks of committed transactions in other partitions. Default: none;
+	// then the records of such transactions are kept for ever.
 	Resolver txn.Resolver
 	// Limits bound each replica. PushDelay defaults to 10 ms.
 	Limits config.Limits
-	// GCInterval is how often garbage is looked for. Default 1 min.
+	// GCInterval is the interval at which the node looks for garbage. Default 1 min.
 	GCInterval time.Duration
 	// CampaignsPerSecond bounds the elections that are started for groups without a leader. Default
 	// 2,000.
 	CampaignsPerSecond int
-	// UnflushedBytes is how much may be applied to the state before it is flushed: what is not
-	// flushed is applied again after a crash, and keeps the logs from being truncated. Default 128
+	// UnflushedBytes bounds what is applied to the state before the state is flushed: unflushed
+	// changes are applied again after a crash, and keep the logs from being truncated. Default 128
 	// MiB.
 	UnflushedBytes int64
 }

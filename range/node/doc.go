@@ -1,4 +1,4 @@
-// Package node is one data node: which replicas it holds, and what they need around them.
+// Package node is one data node: it holds replicas, and provides what they need.
 //
 // # Data flow
 //
@@ -8,14 +8,14 @@
 //	host ─► leadership, applied entries ─► elections, leader preference, reports, garbage collection
 //	reports and statistics ─► heartbeats to the core
 //
-// The node owns its host.Host. The replicas it holds are found by an atomic pointer to a map, which
-// is copied when it changes; a request takes no lock of the node.
+// The node owns its host.Host. An atomic pointer leads to the map of its replicas, which is copied
+// when it changes; a request takes no lock of the node.
 //
 // # Without the core
 //
-// A node needs the core to be told of changes, and for nothing else. What it was told last lies in
-// the log database (range/node/table): at start it opens its replicas, knows where the others are,
-// and serves; the stream of changes goes on at the revision that it had reached.
+// A node needs the core only to learn of changes. The last table that it has received lies in the
+// log database (range/node/table): at start the node opens its replicas, knows where the others
+// are, and serves; the stream of changes continues at the revision that it had reached.
 //
 // # Goroutines
 //
@@ -29,6 +29,6 @@
 //
 // # Imports
 //
-// Everything below it in range, rpc and hlc. Never placement or kv: what it needs of the core is
-// the interface Metadata.
+// Everything below it in range, rpc and hlc. Never placement or kv: the interface Metadata is all
+// that the node needs of the core.
 package node

@@ -14,24 +14,24 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// healthPeriod is how often the node looks at itself.
+// healthPeriod is the interval at which the node checks itself.
 const healthPeriod = clockhealth.CheckPeriod
 
-// health is whether this node serves.
+// health says whether this node serves.
 type health struct {
 	*hosted.Health
-	// clockWrong: it does not because its clock is off, or has jumped, so that an operator has to
-	// see to it. That the clock has not been compared yet after a start is over by itself in a
-	// moment.
+	// clockWrong is set if the node does not serve because its clock is off, or has jumped, so that
+	// an operator has to act. It is not set while the clock has not been compared yet after a
+	// start, which ends by itself.
 	clockWrong atomic.Bool
-	// started: all replicas are open.
+	// started is set when all replicas are open.
 	started atomic.Bool
-	// settled: since the start there was a moment at which all groups that prefer this node had a
-	// leader.
+	// settled is set once, at some moment since the start, all groups that prefer this node have
+	// had a leader.
 	settled atomic.Bool
 }
 
-// watchHealth looks at the clock and the disks with every tick, and once a second at everything.
+// watchHealth checks the clock and the disks with every tick, and everything once a second.
 func (n *Node) watchHealth(ctx context.Context) {
 	next := n.base.Now()
 	for task.Pause(ctx, n.config.Tick) == nil {
@@ -70,7 +70,7 @@ func (n *Node) checkHealth() {
 	n.metrics.setUnfit(r != nil)
 }
 
-// Ready says whether this node is of use to clients, and if not, why: one reason a line.
+// Ready reports whether this node can serve clients, and if not, why: one reason a line.
 func (n *Node) Ready() (ready bool, reason string) {
 	if n.closed.Load() {
 		return false, "closed"
@@ -106,15 +106,16 @@ func (n *Node) Ready() (ready bool, reason string) {
 	return true, ""
 }
 
-// notServing says why this node is of no use at present, though it has been: one sentence each.
+// notServing returns why this node cannot serve at present, though it has been able to: one
+// sentence for each reason.
 func (n *Node) notServing() (reasons []string) {
 	if n.base.DiskFull() {
 		reasons = append(reasons, fmt.Sprintf("the disk of node %s is below its reserve: %d "+
 			"bytes are left; free disk space",
 			n.config.ID, min(n.config.State.FreeBytes(), n.config.Log.FreeBytes())))
 	}
-	// A few partitions that lost their quorum elsewhere are no reason to keep clients from all the
-	// others.
+	// A few partitions that lost their quorum elsewhere are no reason to turn clients of all the
+	// others away.
 	some, total, held := n.leaderless.List(5)
 	if total == 0 || 2*total < held {
 		return reasons

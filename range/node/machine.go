@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 )
 
-// machine is the state machine that the host drives: the replica, and what the node wants to know
-// of it.
+// machine is the state machine that the host drives: the replica, and hooks through which the node
+// follows it.
 type machine struct {
 	*replica.Replica
 	h    *hosted.Replica
@@ -39,7 +39,8 @@ func (m machine) Apply(entries []group.Entry) error {
 	}
 	m.h.Load.Written.Add(uint64(bytes))
 	m.node.flusher.Applied(bytes)
-	// Also an entry without effect is news: what the descriptor has become can be reported behind it.
+	// An entry without effect counts too: it may settle an earlier change of the descriptor, which
+	// can be reported now.
 	if m.h.Leading.Load() {
 		m.node.reports.Changed(m.h)
 		if effective {
@@ -65,7 +66,7 @@ func (m machine) LeadershipChanged(l group.Leadership) {
 		n.reports.ChangedLeader(h)
 	}
 	if l.IsLeader && h.Split.Born.Swap(false) {
-		// Until then an operator cannot go on with the partition.
+		// An operator waits for this report before it goes on with the partition.
 		n.reports.CarriedOut(h)
 	}
 	if l.IsLeader {
@@ -92,7 +93,7 @@ func (n *Node) Closed(h *hosted.Replica) {
 	n.young.forget(h)
 }
 
-// Merged implements lifecycle.Rooms: the partition is not led here any more.
+// Merged implements lifecycle.Rooms: this node no longer leads the partition.
 func (n *Node) Merged(h *hosted.Replica) { n.reports.ChangedLeader(h) }
 
 // Removed implements lifecycle.Rooms.

@@ -17,42 +17,42 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// A partition consumes its right neighbour on every node by itself, when it applies the entry that
-// says so (range/replica/reshape, merge.go). Three things are left to the node.
+// A node consumes a right neighbour by itself, when its replica applies the entry of the merge
+// (range/replica/reshape, merge.go). Three things are left to the node.
 //
-// The leader of both carries out the core's order: freeze the right one, see that all its replicas
-// have that in their logs, merge.
+// The leader of both partitions carries out the core's order: it freezes the right one, waits until
+// all its replicas have the freeze in their logs, and merges.
 //
-// A freeze ends. When the left neighbour has not consumed the frozen one in time, its leader takes
-// the attempt back, by raising its own epoch; and the frozen one's leader ends the freeze when the
-// left neighbour on its node has a later epoch than the freeze names, and has not consumed it.
-// Neither waits for the other, nor for the core.
+// A freeze ends. If the left neighbour has not consumed the frozen partition in time, its leader
+// cancels the attempt by raising its own epoch. The leader of the frozen partition ends the freeze
+// when the left neighbour on its node has a later epoch than the freeze names, and has not consumed
+// it. Neither waits for the other, nor for the core.
 //
-// The replica that was consumed is closed, and its log goes when what has consumed it is durable:
-// until then a crash may take that back, and it is consumed again.
+// The replica that was consumed is closed. Its log is removed when the state of the left neighbour
+// is durable: until then a crash may take the merge back, and it is applied again.
 
 const (
-	// freezeCheck is how often frozen partitions are looked at, and followers while one is frozen.
+	// freezeCheck is the interval at which frozen partitions are checked; matchCheck is that at
+	// which a leader checks the followers of a frozen partition.
 	freezeCheck, matchCheck = 50 * time.Millisecond, 2 * time.Millisecond
-	// mergeTimeout is for how long a partition is frozen before the attempt to merge it is taken
-	// back.
+	// mergeTimeout is how long a partition is frozen before the attempt to merge it is cancelled.
 	mergeTimeout = 5 * time.Second
 )
 
-// merging is what a node does about merges.
+// merging does a node's part of merges.
 type merging struct {
 	node      *Node
 	wakeWatch task.Signal
 	mu        struct {
 		sync.Mutex
-		// frozen are the freezes of partitions here.
+		// frozen are the freezes of partitions on this node.
 		frozen map[keys.PartitionID]frozenSince
-		// thawing are those whose freeze a goroutine ends.
+		// thawing are the replicas whose freeze a goroutine is ending.
 		thawing map[*hosted.Replica]struct{}
 	}
 }
 
-// frozenSince is a freeze, and since when it is known; of Node.now.
+// frozenSince is a freeze, with the time since which it is known (Node.now).
 type frozenSince struct {
 	freeze *clusterpb.Freeze
 	at     int64
@@ -64,7 +64,7 @@ func (m *merging) init(n *Node) {
 	m.mu.thawing = make(map[*hosted.Replica]struct{})
 }
 
-// froze has a freeze looked at until it is over; see replica.Node.Froze.
+// froze watches a freeze until it is over; see replica.Node.Froze.
 func (m *merging) froze(id keys.PartitionID, f *clusterpb.Freeze) {
 	m.mu.Lock()
 	if known, found := m.mu.frozen[id]; !found || !proto.Equal(known.freeze, f) {
@@ -92,7 +92,7 @@ func (m *merging) watch(ctx context.Context) {
 	}
 }
 
-// lookAtFrozen says whether there are any.
+// lookAtFrozen checks all freezes, and reports whether there are any.
 func (m *merging) lookAtFrozen(ctx context.Context, working *sync.WaitGroup) bool {
 	n := m.node
 	m.mu.Lock()
@@ -102,7 +102,7 @@ func (m *merging) lookAtFrozen(ctx context.Context, working *sync.WaitGroup) boo
 		late := n.base.Now()-f.at > int64(mergeTimeout)
 		h := n.replicas.Get(id)
 		if h == nil {
-			// It may be opening.
+			// The replica may be opening.
 			if late {
 				m.melted(id, f)
 			}
@@ -130,7 +130,7 @@ func (m *merging) lookAtFrozen(ctx context.Context, working *sync.WaitGroup) boo
 	return len(all) > 0
 }
 
-// beginThaw says that a goroutine is to end a partition's freeze; false if another one does.
+// beginThaw claims the end of a partition's freeze; false if another goroutine is ending it.
 func (m *merging) beginThaw(h *hosted.Replica) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -147,7 +147,7 @@ func (m *merging) endThaw(h *hosted.Replica) {
 	delete(m.mu.thawing, h)
 }
 
-// melted forgets a freeze that is over, if it is the last one that is known of its partition.
+// melted forgets a freeze that is over, unless a later one of its partition is known.
 func (m *merging) melted(id keys.PartitionID, f frozenSince) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -156,7 +156,7 @@ func (m *merging) melted(id keys.PartitionID, f frozenSince) {
 	}
 }
 
-// due is what this node has to do to end a freeze; nil: nothing.
+// due returns what this node has to do to end a freeze; nil if there is nothing.
 func (m *merging) due(h *hosted.Replica, f *clusterpb.Freeze,
 	late bool) func(context.Context) error {
 	n := m.node
@@ -178,12 +178,13 @@ func namedBy(f *clusterpb.Freeze) *clusterpb.Partition {
 	return &clusterpb.Partition{Generation: f.GetGeneration(), Membership: f.GetMembership()}
 }
 
-// decidedHere says whether the left neighbour's replica here shows that it has not consumed the
-// frozen one, and will not.
+// decidedHere reports that the left neighbour's replica here proves that it has not consumed the
+// frozen partition, and never will.
 //
-// INVARIANT: a merge raises the generation. So a later membership of the generation that the freeze
-// names proves it. A later generation does not: the left neighbour may have consumed the frozen
-// one, split again, and come here by a snapshot that does not reach to the frozen one.
+// INVARIANT: a merge raises the generation. So a later membership with the generation that the
+// freeze names proves it. A later generation does not: the left neighbour may have consumed the
+// frozen partition, split again, and come here by a snapshot that does not reach to the frozen
+// partition.
 func (n *Node) decidedHere(left *hosted.Replica, f *clusterpb.Freeze) bool {
 	if left == nil || left.Removed.Load() {
 		return false
@@ -192,14 +193,13 @@ func (n *Node) decidedHere(left *hosted.Replica, f *clusterpb.Freeze) bool {
 	return now.GetGeneration() == f.GetGeneration() && now.GetMembership() > f.GetMembership()
 }
 
-// decidedInTable says whether the table does. It has all of a revision or nothing, and the core
-// takes a merge into it together with what that removes. So if it lists the frozen one, that was
-// not consumed by anything else that it lists. And if what ends where the frozen one begins has a
-// later epoch than the freeze names, or is another partition of a later generation, then the
-// attempt is over.
+// decidedInTable reports that the table proves the same. A table has all of a revision or nothing,
+// and the core enters a merge together with the removal of the partition that was consumed. So if
+// the table lists the frozen partition, no other partition of the table has consumed it. The
+// attempt is over if the partition that ends where the frozen one begins has a later epoch than the
+// freeze names, or is another partition of a later generation.
 //
-// INVARIANT: later it has to be. The table here may lag, and list what the left neighbour has split
-// off from.
+// INVARIANT: it must be later. The table here may lag, and list an ancestor of the left neighbour.
 func decidedInTable(t *table.Table, h *hosted.Replica, f *clusterpb.Freeze) bool {
 	listed := t.Partition(h.ID)
 	if !t.Complete || listed == nil {
@@ -215,10 +215,10 @@ func decidedInTable(t *table.Table, h *hosted.Replica, f *clusterpb.Freeze) bool
 	return before.Generation > f.GetGeneration()
 }
 
-// giveUpMerge gives the attempt up for which the right neighbour of a partition is frozen.
+// giveUpMerge cancels the attempt for which the right neighbour of a partition is frozen.
 func (n *Node) giveUpMerge(ctx context.Context, left *hosted.Replica, f *clusterpb.Freeze) error {
-	// Whatever becomes of it, the core has made its order for an epoch that is over, or is about to
-	// be.
+	// Whatever the outcome, the core has made its order for an epoch that is over, or is about to
+	// end.
 	defer n.settling.outdated(left)
 	now := left.Replica.Descriptor()
 	if now.GetGeneration() != f.GetGeneration() || now.GetMembership() != f.GetMembership() {
@@ -235,14 +235,14 @@ func (n *Node) giveUpMerge(ctx context.Context, left *hosted.Replica, f *cluster
 	return nil
 }
 
-// consume carries an order out by which a partition consumes its right neighbour.
+// consume carries out an order by which a partition consumes its right neighbour.
 func (n *Node) consume(ctx context.Context, h *hosted.Replica, o *order) error {
 	right := n.replicas.Get(keys.PartitionID(o.GetConsume().GetId()))
 	if right == nil || right.Removed.Load() || !right.Leading.Load() {
 		return fmt.Errorf("partition %d is not led here", o.GetConsume().GetId())
 	}
 	now, neighbour := h.Replica.Descriptor(), right.Replica.Descriptor()
-	// One that is frozen for this epoch already is gone on with.
+	// A freeze for this epoch is there already: continue with it.
 	again := proto.Equal(neighbour.GetFrozen(), &clusterpb.Freeze{Partition: uint64(h.ID),
 		Generation: now.GetGeneration(), Membership: now.GetMembership()})
 	if !again && keys.CompareEpochs(neighbour, o.GetConsume()) != 0 {
@@ -263,7 +263,7 @@ func (n *Node) consume(ctx context.Context, h *hosted.Replica, o *order) error {
 		err = h.Replica.Reshape().Consume(limited, o.Target, right.Replica)
 	}
 	if err != nil && ctx.Err() == nil {
-		// It is asked for again; no request is to wait for that.
+		// The core repeats the order; no request must wait longer for it.
 		limited, cancel := context.WithTimeout(ctx, mergeTimeout)
 		defer cancel()
 		giveUp := n.giveUpMerge(limited, h, right.Replica.Descriptor().GetFrozen())
@@ -275,8 +275,8 @@ func (n *Node) consume(ctx context.Context, h *hosted.Replica, o *order) error {
 	return err
 }
 
-// allHaveFreeze waits until all replicas of a partition that is led here have the entry in their
-// logs by which it was frozen.
+// allHaveFreeze waits until all replicas of a partition that is led here have the entry of the
+// freeze in their logs.
 func (n *Node) allHaveFreeze(ctx context.Context, right *hosted.Replica) error {
 	index, frozen := right.Replica.FrozenAt()
 	if !frozen {
@@ -300,7 +300,7 @@ func (n *Node) allHaveFreeze(ctx context.Context, right *hosted.Replica) error {
 	}
 }
 
-// mergeObstacle is what a merge has to wait for, in words; empty: nothing.
+// mergeObstacle returns, in words, what a merge has to wait for; empty if nothing.
 func (n *Node) mergeObstacle(ctx context.Context, h *hosted.Replica, o *order) []string {
 	right := n.replicas.Get(keys.PartitionID(o.GetConsume().GetId()))
 	if right == nil || right.Removed.Load() || !right.Leading.Load() {

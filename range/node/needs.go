@@ -12,23 +12,23 @@ import (
 // noEnd is the end of a span that reaches to the end of the keyspace.
 var noEnd = []byte{}
 
-// Judged says whether a request needs any right; it is rpc.BatchServerConfig.Judged.
+// Judged reports whether a request needs any right; it is rpc.BatchServerConfig.Judged.
 //
-// INVARIANT: a request that needs none does nothing, and tells nothing of data.
+// INVARIANT: a request that needs no right does nothing, and tells nothing about data.
 func (n *Node) Judged(q *kvpb.Request) (judged, lasting bool, refusal *kvpb.Error) {
 	c := command.Of(q)
 	if c.Way == command.NotKnown {
-		return false, false, nil // it is refused
+		return false, false, nil // the request is refused
 	}
 	return !c.Open, c.Lasting, nil
 }
 
-// Needs appends what rights the client of a request needs that is judged; it is
-// rpc.BatchServerConfig.Needs. What a partition's keyspace is, the node says, and not the client.
+// Needs appends the rights that the client of a request needs; it is rpc.BatchServerConfig.Needs.
+// The node says which keyspace a partition has; the client is not asked.
 //
 // INVARIANT: a request that names a partition of which the node does not know the keyspace is
-// refused: by the time it is served it might know the partition. A partition never changes its
-// keyspace, and no id is used twice.
+// refused: by the time it is served the node might know the partition. A partition never changes
+// its keyspace, and no id is used twice.
 func (n *Node) Needs(q *kvpb.Request, needs []access.Need) (_ []access.Need, refusal *kvpb.Error) {
 	c, at := command.Of(q), command.Place{Finder: n}
 	if c.Way != command.ByNode {
@@ -37,8 +37,9 @@ func (n *Node) Needs(q *kvpb.Request, needs []access.Need) (_ []access.Need, ref
 		}
 	}
 	if c.Way == command.InQueue && q.Term == 0 {
-		// No leader has that term, so it is refused, with the leader: clients find it that way
-		// (route.probe), also if they may only read. The refusal has bounds of partitions.
+		// No leader has that term, so the request is refused, with the leader: clients find leaders
+		// that way (route.probe), even if they may only read. The refusal has the bounds of
+		// partitions.
 		return append(needs, access.Need{Keyspace: at.Keyspace, End: noEnd, Right: access.Any}), nil
 	}
 	before := len(needs)
@@ -62,8 +63,8 @@ func (n *Node) KeyspaceOf(partition uint64) uint64 {
 	return uint64(n.lifecycle.Merged.ConsumedBy(id).GetKeyspace())
 }
 
-// withoutKeyspace refuses a request to a partition whose keyspace is not known, as it would be
-// refused if it were served; 0: to several partitions.
+// withoutKeyspace refuses a request to a partition whose keyspace is not known, with the answer
+// that it would get if it were served. partition is 0 for a request to several partitions.
 func (n *Node) withoutKeyspace(partition uint64) *kvpb.Error {
 	if partition != 0 {
 		if _, refusal := n.serving(keys.PartitionID(partition)); refusal != nil {

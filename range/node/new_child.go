@@ -13,25 +13,26 @@ import (
 )
 
 // The replica of a child beside the parent's leader asks for votes as soon as it is born, and again
-// until it leads: the others are born when they hear that the split is committed.
+// until it leads: the other replicas are born when they hear that the split is committed.
 //
-// Clients hear of the child from this node, and ask here first which node leads it. They are
-// answered when a leader is known, which is a few milliseconds later. If they heard that there is
-// none, they would ask the other nodes in vain, and wait for longer than that before they asked
+// Clients hear of the child from this node, and ask it first which node leads the child. They are
+// answered when a leader is known, a few milliseconds later. If they heard that there is no leader,
+// they would ask the other nodes in vain, and then wait for longer than that before they asked
 // again.
 
 const (
-	// youngPeriod is the time between two tries to lead, youngTries how many there are. After that it
-	// is one of many without a leader.
+	// youngPeriod is the time between two campaigns of a new child, youngTries their number. After
+	// that the child is one of many groups without a leader.
 	youngPeriod = 20 * time.Millisecond
 	youngTries  = 100
-	// patientTries is after how many of them requests are answered that no leader is known.
+	// patientTries is the number of campaigns after which waiting requests hear that there is no
+	// leader.
 	patientTries = 10
-	// mostAsked is how many requests wait on a node.
+	// mostAsked bounds the requests that wait on a node.
 	mostAsked = 1024
 )
 
-// young are the replicas that are to lead and have not yet.
+// young are the replicas of new children that are to lead and have not led yet.
 type young struct {
 	node *Node
 	wake task.Signal
@@ -43,9 +44,9 @@ type young struct {
 	}
 }
 
-// youth is what is known of one.
+// youth is the state of a new child.
 type youth struct {
-	// tried is how often it has campaigned, next when it does again.
+	// tried counts the campaigns; next is the time of the next one.
 	tried int
 	next  time.Time
 	asked []config.Pending
@@ -56,7 +57,7 @@ func (y *young) init(n *Node) {
 	y.mu.all = make(map[*hosted.Replica]*youth)
 }
 
-// add has a replica campaign that was just born.
+// add starts the campaigns of a replica that was just born.
 func (y *young) add(h *hosted.Replica) {
 	y.mu.Lock()
 	y.mu.all[h] = &youth{}
@@ -64,11 +65,11 @@ func (y *young) add(h *hosted.Replica) {
 	y.wake.Send()
 }
 
-// ask holds a request until a leader is known; it returns false if it is not to be held.
+// ask holds a request until a leader is known; it returns false if the request must not be held.
 //
-// INVARIANT: what is held names no term. So no replica executes it if it is a write: its sender
-// only wants to know which node leads. An attempt that could run later than its sender thinks would
-// be an error (see future_reads.go).
+// INVARIANT: a request that is held names no term. So no replica executes it if it is a write: its
+// sender only wants to know which node leads. An attempt that could run later than its sender
+// expects would be an error (range/node/clocks, future_reads.go).
 func (y *young) ask(h *hosted.Replica, pending config.Pending) bool {
 	if pending.Request.Term != 0 {
 		return false
@@ -85,7 +86,7 @@ func (y *young) ask(h *hosted.Replica, pending config.Pending) bool {
 	return true
 }
 
-// run has them campaign, and answers what was held.
+// run starts campaigns, and answers requests that were held.
 func (y *young) run(ctx context.Context) {
 	defer y.close()
 	for {
@@ -106,8 +107,8 @@ func (y *young) run(ctx context.Context) {
 	}
 }
 
-// campaign has those campaign whose time it is. It returns how long it is until the next, 0 if
-// there is none, and the requests that need not wait any more.
+// campaign starts the campaigns that are due. It returns the time until the next, 0 if there is
+// none, and the requests that need not wait any longer.
 func (y *young) campaign() (again time.Duration, ready []config.Pending) {
 	n, now := y.node, time.Now()
 	y.mu.Lock()
@@ -137,7 +138,7 @@ func (y *young) campaign() (again time.Duration, ready []config.Pending) {
 	return again, ready
 }
 
-// forgetLocked takes a replica out, and returns what was held for it.
+// forgetLocked removes a replica, and returns the requests that were held for it.
 func (y *young) forgetLocked(h *hosted.Replica) []config.Pending {
 	of := y.mu.all[h]
 	delete(y.mu.all, h)
@@ -152,14 +153,14 @@ func (y *young) answeredLocked(of *youth) []config.Pending {
 	return asked
 }
 
-// forget takes a replica out that is removed.
+// forget drops a replica that is being removed.
 func (y *young) forget(h *hosted.Replica) {
 	if h.Split.Campaigning.Load() {
-		y.wake.Send() // it says that it is removed
+		y.wake.Send() // run answers the requests that were held
 	}
 }
 
-// close refuses what is held, and holds nothing more.
+// close refuses the requests that are held, and holds no more.
 func (y *young) close() {
 	y.mu.Lock()
 	y.mu.closed = true
@@ -174,7 +175,7 @@ func (y *young) close() {
 	}
 }
 
-// Resume goes on with a request that was held; it implements clocks.Server.
+// Resume continues a request that was held; it implements clocks.Server.
 func (n *Node) Resume(pending config.Pending) {
 	batch := []*kvpb.Request{pending.Request}
 	if r := n.health.Refusal.Load(); r != nil {

@@ -39,10 +39,10 @@ type Node struct {
 	log     *slog.Logger
 	metrics *metrics
 	host    *host.Host
-	// shared is what all replicas have in common.
+	// shared is what all replicas of the node share.
 	shared *replica.Node
 
-	// base is what the rooms have in common; replicas, leaders and tables are of it.
+	// base is what the rooms share; replicas, leaders and tables are parts of it.
 	base     *hosted.Node
 	replicas *hosted.Registry
 	spans    ownSpans
@@ -77,8 +77,7 @@ type Node struct {
 	closed  atomic.Bool
 }
 
-// New opens the raft log and reads the partition table that was known last. Nothing runs before
-// Start.
+// New opens the raft log and reads the last known partition table. Nothing runs before Start.
 func New(c Config) (*Node, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err
@@ -176,12 +175,11 @@ func New(c Config) (*Node, error) {
 	return n, nil
 }
 
-// giveBackParts is into how many parts the reserve is divided, of which entries that remove
-// something may take one before room is given back. On the disk an entry takes several times its
-// size.
+// giveBackParts is the number of parts of the reserve of which entries that remove data may use one
+// before room is given back. On the disk an entry takes several times its size.
 const giveBackParts = 128
 
-// logs are the logs of the node's groups, as giveback.Worker needs them.
+// logs presents the logs of the node's groups to giveback.Worker.
 type logs struct {
 	*engine.Log
 	groups func() *raftlog.Log
@@ -192,7 +190,7 @@ func (l logs) GiveBack(ctx context.Context, group keys.PartitionID) error {
 	return l.groups().GiveBack(ctx, group)
 }
 
-// stateSpans are the spans of state keys of a partition that is here.
+// stateSpans returns the spans of state keys of a partition that is here.
 func (n *Node) stateSpans(id keys.PartitionID) []keys.Span {
 	if h := n.replicas.Get(id); h != nil && !h.Removed.Load() {
 		return h.Replica.StateSpans()
@@ -200,14 +198,14 @@ func (n *Node) stateSpans(id keys.PartitionID) []keys.Span {
 	return nil
 }
 
-// followersApplyAfter is for how long followers gather what they apply. Reads that they answer lag
-// behind by the closed-timestamp lag, far longer.
+// followersApplyAfter is how long followers gather entries before they apply them. Reads on
+// followers lag by the closed-timestamp lag, which is far longer.
 const followersApplyAfter = 5 * time.Millisecond
 
-// Handler takes what the peer transport receives.
+// Handler handles what the peer transport receives.
 func (n *Node) Handler() peer.Handler { return fence{n.host, n} }
 
-// Host is the node's Raft host, for its debugging.
+// Host returns the node's Raft host, for debugging.
 func (n *Node) Host() *host.Host { return n.host }
 
 // ID is the node's id.
@@ -227,7 +225,7 @@ func (n *Node) SubscribeTo(ctx context.Context, first []uint32, more <-chan []ui
 	return n.tables.SubscribeTo(ctx, n.leaders, first, more, small, emit)
 }
 
-// Resolve is where another node is, as the table says. The transport asks.
+// Resolve returns the address of another node, from the table. The transport calls it.
 func (n *Node) Resolve(node uint64) (address string, ok bool) {
 	if x := n.tables.Load().Node(keys.NodeID(node)); x != nil && x.Address != "" {
 		return x.Address, true
@@ -235,7 +233,7 @@ func (n *Node) Resolve(node uint64) (address string, ok bool) {
 	return "", false
 }
 
-// Start opens all replicas that are on disk, and then starts everything. An error is one of the
+// Start opens all replicas that are on disk, and then starts everything. An error comes from the
 // disk.
 func (n *Node) Start(t host.Transport) error {
 	if n.started.Swap(true) {
@@ -292,11 +290,11 @@ func (n *Node) Leaderless(limit int) (some []*clusterpb.LeaderlessPartition, tot
 // Drain hands over all that this node leads: see leadership.Transfers.Drain.
 func (n *Node) Drain(ctx context.Context) (left int) { return n.transfers.Drain(ctx) }
 
-// sweepInterval is how often the locks of transactions are looked through for those whose client is
-// gone. Together with the time after which a client counts as gone it is how long its locks stay.
+// sweepInterval is the interval at which the locks of transactions are checked for those whose
+// client is gone. Such locks stay for this time plus the time after which a client counts as gone.
 const sweepInterval = time.Second
 
-// sweepLocks looks after the locks in the partitions that are led here.
+// sweepLocks checks the locks in the partitions that are led here.
 func (n *Node) sweepLocks(ctx context.Context) {
 	for task.Pause(ctx, sweepInterval) == nil {
 		for _, h := range n.replicas.All() {
@@ -307,7 +305,7 @@ func (n *Node) sweepLocks(ctx context.Context) {
 	}
 }
 
-// DiskSlow says whether the log takes many times longer to sync than those of other nodes.
+// DiskSlow reports whether the log takes many times longer to sync than those of other nodes.
 func (n *Node) DiskSlow() bool {
 	slow, _ := n.host.DiskSlow()
 	return slow
@@ -320,10 +318,10 @@ func (n *Node) Inspect(visit func(id keys.PartitionID, r *replica.Replica, g *ho
 	}
 }
 
-// groupFailed runs on a worker of the host. The group has told its leadership to be over.
+// groupFailed runs on a worker of the host. The group has reported the end of its leadership.
 func (n *Node) groupFailed(keys.PartitionID, error) { n.metrics.failed.Inc() }
 
-// Status is what Ready says, in the words of the Cluster service.
+// Status is Ready in the form of the Cluster service.
 func (n *Node) Status() *clusterpb.StatusResponse {
 	ready, reason := n.Ready()
 	return &clusterpb.StatusResponse{Cluster: n.config.Cluster, Node: uint64(n.config.ID),

@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// fence keeps nodes out that are GONE: those of a former majority that come back together could
-// otherwise go on with replicas that are here and have not heard yet that they are out.
+// fence refuses messages from nodes that are GONE: nodes of a former majority that return together
+// could otherwise continue with replicas here that have not heard yet of their removal.
 type fence struct {
 	peer.Handler
 	node *Node

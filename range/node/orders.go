@@ -20,49 +20,48 @@ import (
 )
 
 // The core has the leaders of partitions carry out the steps of its operators: it answers their
-// heartbeats with orders. An order names the descriptor that it leads to, and with it the
-// membership that it is made for; one that does not fit any more is left alone. So it may come
-// twice, late, or never, and to a replica that does not lead any more. What became of it the core
-// sees in the reports.
+// heartbeats with orders. An order names the descriptor that it leads to, and so the membership for
+// which it is made; an order that no longer fits is ignored. So it may come twice, late, or never,
+// and to a replica that no longer leads. The core sees the outcome in the reports.
 //
-// A voter comes in only when it has what its leader has, within a little, its clock agrees, and its
-// disk has room; and replicas change only when a majority of the old and one of the new voters
-// answers. Until then the order waits, and says for what.
+// A learner becomes a voter only when it has nearly all that its leader has, its clock agrees, and
+// its disk has room. Replicas change only when a majority of the old and of the new voters answers.
+// Until then the order waits, and reports for what.
 
 const (
 	// maxOrders bounds the orders that wait.
 	maxOrders = 4096
-	// orderWorkers is how many orders are carried out at a time, and orderTimeout for how long each.
+	// orderWorkers bounds the orders that are carried out at a time, orderTimeout the time of each.
 	orderWorkers = 8
 	orderTimeout = 10 * time.Second
-	// splitTimeout is that of a split, before which what splits off is counted.
+	// splitTimeout is orderTimeout for a split, before which the part that splits off is counted.
 	splitTimeout = 2 * time.Minute
-	// orderSoon is after how long one that waits for something is looked at again; it doubles up to
+	// orderSoon is the time after which a waiting order is checked again; it doubles up to
 	// orderAgain.
 	orderSoon  = 10 * time.Millisecond
 	orderAgain = 250 * time.Millisecond
-	// orderFailed is after how long one that has failed is tried again, at most. The pause begins with
+	// orderFailed is the longest pause after an order that has failed. The pause begins with
 	// orderAgain and doubles.
 	orderFailed = 8 * time.Second
-	// nearlyAll is how many entries a learner may lack to be promoted.
+	// nearlyAll is the number of entries that a learner may lack to be promoted.
 	nearlyAll = 100
 )
 
-// order is what a partition's leader has to carry out.
+// order is an order to the leader of a partition.
 type order struct {
 	*clusterpb.Order
 	waits atomic.Pointer[string]
-	// failures counts the attempts to carry it out that have failed and left the descriptor as it was.
-	// told is the count when the partition was last marked for a report; of the goroutine that carries
-	// the order out.
+	// failures counts the failed attempts that left the descriptor as it was. told is the count
+	// when the partition was last marked for a report; only the goroutine that carries the order
+	// out uses it.
 	failures atomic.Uint32
 	told     uint32
-	// looked is how often it was looked at, due when it is again; of orders.mu.
+	// looked counts the checks; due is the time of the next one. orders.mu guards both.
 	looked int
 	due    time.Time
 }
 
-// waitsFor says what it waits for, in words.
+// waitsFor returns, in words, what the order waits for.
 func (o *order) waitsFor() string {
 	if text := o.waits.Load(); text != nil {
 		return *text
@@ -70,7 +69,8 @@ func (o *order) waitsFor() string {
 	return ""
 }
 
-// fits says whether an order is for a partition as it is: its descriptor names what it leads to.
+// fits reports whether an order is for the present partition: the descriptor that it leads to
+// follows the present one.
 func (o *order) fits(now *clusterpb.Partition) bool {
 	generation, membership := o.GetTarget().GetGeneration(), o.GetTarget().GetMembership()
 	switch {
@@ -85,16 +85,16 @@ func (o *order) fits(now *clusterpb.Partition) bool {
 	return generation == now.GetGeneration() && membership == now.GetMembership()
 }
 
-// orders are those of a node. One goroutine hands them out to a few others.
+// orders are the orders of a node. One goroutine distributes them to a few others.
 type orders struct {
 	node *Node
 	wake task.Signal
 	mu   struct {
 		sync.Mutex
 		due map[*hosted.Replica]*order
-		// begun are those that were found to fit, of which the core hears what they wait for.
+		// begun are the orders that were found to fit; reports tell the core what these wait for.
 		begun map[*hosted.Replica]*order
-		// working are the partitions for which a goroutine carries an order out.
+		// working are the partitions for which a goroutine carries out an order.
 		working map[*hosted.Replica]struct{}
 	}
 }
@@ -105,7 +105,7 @@ func (s *orders) init(n *Node) {
 	s.mu.working = make(map[*hosted.Replica]struct{})
 }
 
-// take takes orders in. A later one for the same partition takes the place of the one before.
+// take takes orders. A later order for the same partition replaces the earlier one.
 func (s *orders) take(orders []*clusterpb.Order) {
 	if len(orders) == 0 {
 		return
@@ -130,7 +130,7 @@ func (s *orders) take(orders []*clusterpb.Order) {
 	}
 }
 
-// run carries orders out until the context ends.
+// run carries out orders until the context ends.
 func (s *orders) run(ctx context.Context) {
 	var working sync.WaitGroup
 	defer working.Wait()
@@ -163,8 +163,8 @@ func (s *orders) run(ctx context.Context) {
 	}
 }
 
-// idle are the orders that are to be looked at and that no goroutine works at; from now on one
-// does. next is after how long there may be others; 0: there are none.
+// idle returns the orders that are due and that no goroutine works on; from now on one does. next
+// is the time until there may be others; 0 if there are none.
 func (s *orders) idle(now time.Time) (idle map[*hosted.Replica]*order, next time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +185,7 @@ func (s *orders) idle(now time.Time) (idle map[*hosted.Replica]*order, next time
 	return idle, next
 }
 
-// failed counts a failure, and has the next attempt wait.
+// failed counts a failure, and delays the next attempt.
 func (s *orders) failed(o *order, now time.Time) {
 	n := o.failures.Add(1)
 	s.mu.Lock()
@@ -193,7 +193,7 @@ func (s *orders) failed(o *order, now time.Time) {
 	o.due = now.Add(min(orderFailed, orderAgain<<min(n-1, 10)))
 }
 
-// done ends an order, if no later one has taken its place.
+// done ends an order, if no later one has replaced it.
 func (s *orders) done(h *hosted.Replica, o *order) {
 	s.mu.Lock()
 	if s.mu.due[h] == o {
@@ -205,14 +205,14 @@ func (s *orders) done(h *hosted.Replica, o *order) {
 	s.mu.Unlock()
 }
 
-// worked says that an order was carried out, or has to wait.
+// worked notes that an order was carried out, or has to wait.
 func (s *orders) worked(h *hosted.Replica) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.mu.working, h)
 }
 
-// busy says whether an order of a partition is being carried out.
+// busy reports whether an order of a partition is being carried out.
 func (s *orders) busy(h *hosted.Replica) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,7 +230,7 @@ func (s *orders) describe(h *hosted.Replica, r *clusterpb.PartitionReport) {
 	}
 }
 
-// carryOut carries an order out, or finds that it has to wait.
+// carryOut carries out an order, or finds that the order has to wait.
 func (s *orders) carryOut(ctx context.Context, h *hosted.Replica, o *order) {
 	defer s.worked(h)
 	now := h.Replica.Descriptor()
@@ -244,7 +244,7 @@ func (s *orders) carryOut(ctx context.Context, h *hosted.Replica, o *order) {
 	s.mu.Lock()
 	s.mu.begun[h] = o
 	s.mu.Unlock()
-	h.Group.Wake() // so that it is known which replicas answer
+	h.Group.Wake() // so that it becomes known which replicas answer
 	reason := s.node.obstacle(ctx, h, o)
 	if reason == "" {
 		if o.GetTransferTo() != 0 {
@@ -267,7 +267,7 @@ func (s *orders) carryOut(ctx context.Context, h *hosted.Replica, o *order) {
 			err = h.Replica.Reshape().ChangeDescriptor(changing, o.Target)
 		}
 		if err == nil {
-			// Without it the change is not reported.
+			// Without the entry the change is not reported.
 			err = h.Replica.Writes().Fence(changing)
 		}
 		cancel()
@@ -279,7 +279,7 @@ func (s *orders) carryOut(ctx context.Context, h *hosted.Replica, o *order) {
 		}
 		reason = err.Error()
 		if h.Replica.Descriptor() == now {
-			s.failed(o, time.Now()) // else the descriptor shows the failure
+			s.failed(o, time.Now()) // otherwise the descriptor shows the failure
 		}
 		s.node.log.Warn("a step of an operator failed; it will be tried again", "partition", h.ID,
 			"operator", o.Operator, "error", err)
@@ -297,7 +297,7 @@ func (s *orders) carryOut(ctx context.Context, h *hosted.Replica, o *order) {
 // Wake is the core's hint that it has orders for this node: the next heartbeat comes soon.
 func (n *Node) Wake() { n.reports.Urge() }
 
-// obstacle is what an order has to wait for, in words; empty: nothing.
+// obstacle returns, in words, what an order has to wait for; empty if nothing.
 func (n *Node) obstacle(ctx context.Context, h *hosted.Replica, o *order) string {
 	followers, ok := followersOf(ctx, h)
 	if !ok {
@@ -327,8 +327,8 @@ func (n *Node) obstacle(ctx context.Context, h *hosted.Replica, o *order) string
 	var waits []string
 	last := h.Group.Applied()
 	if o.GetChild() != nil {
-		// What splits off is made by each of them: one that is far behind would be sent the rest only,
-		// and what splits off by itself. One that is away is not waited for.
+		// Each replica makes the child by itself: one that is far behind would be sent a snapshot
+		// of the left part only, and one of the child. A replica that is away is not waited for.
 		for _, m := range from.Members {
 			p := followers[m.Replica]
 			if m.Replica != h.Self && active(m.Replica) && (p.Snapshot || p.Match+nearlyAll < last) {
@@ -362,8 +362,8 @@ func (n *Node) obstacle(ctx context.Context, h *hosted.Replica, o *order) string
 	return strings.Join(waits, ", ")
 }
 
-// anyWilling says whether a partition that is led here has a follower that could take over the lead
-// now, on a node that does not leave it to others.
+// anyWilling reports whether a partition that is led here has a follower that could take over the
+// leadership now, on a node that is willing to lead.
 func (n *Node) anyWilling(h *hosted.Replica, followers map[keys.ReplicaID]group.Progress) bool {
 	members, applied := h.Replica.Configuration(), h.Group.Applied()
 	for id, p := range followers {

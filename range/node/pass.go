@@ -14,43 +14,43 @@ import (
 // and go through the same steps:
 //
 //	Submit     writes are queued, in their order; nothing waits for a disk
-//	Run        writes are evaluated, replica by replica; what is proposed is left in the pass
-//	step       all groups that were proposed to are stepped: one append, one sync, one message for
+//	Run        writes are evaluated, replica by replica; proposals are left in the pass
+//	step       all groups with proposals are stepped: one append, one sync, one message for
 //	           each peer
 //	Run        the rest is served, replica by replica
 //
-// A pass is an rpc.Work. Where a piece of it waits for a disk, another goroutine calls Run as well,
-// and goes on behind that piece: counters say which piece is next.
+// A pass is an rpc.Work. While one piece of it waits for a disk, another goroutine calls Run as
+// well, and continues after that piece: counters say which piece is next.
 type pass struct {
 	node   *Node
 	client uint64
-	// portions are the replicas that the message has requests for.
+	// portions are the replicas for which the message has requests.
 	portions []portion
 	routing  routing
-	// requests are those of all portions, one portion's after the other's.
+	// requests are the requests of all portions, one portion after the other.
 	requests []config.Pending
-	// writes is for how many portions there are writes in their queues.
+	// writes counts the portions that have queued writes.
 	writes int
-	// evaluated and served count the portions whose evaluation, or the rest, has begun.
+	// evaluated counts the portions whose evaluation has begun, served those of which the rest has.
 	evaluated, served atomic.Int32
 }
 
-// portion is what a message has for one replica; or a request that the node answers itself. It is a
-// replica.Pass.
+// portion is the part of a message for one replica, or a request that the node answers itself. It
+// is a replica.Pass.
 type portion struct {
 	pass *pass
 	// hosted is nil if the node answers.
 	hosted *hosted.Replica
-	// first and last are of the list of its requests, by their index in the message.
+	// first and last are the ends of the list of its requests, by their index in the message.
 	first, last int32
 	requests    []config.Pending
-	// open: the replica, or the node, is to serve it; queued: with writes in the queue.
+	// open is set if the replica, or the node, is to serve it; queued if it has queued writes.
 	open, queued bool
 }
 
 var passes = sync.Pool{New: func() any { return new(pass) }}
 
-// take has the replicas take the requests in. It returns false if nothing is left to do.
+// take passes the requests to their replicas. It returns false if nothing is left to do.
 func (p *pass) take() (left bool) {
 	for i := range p.portions {
 		part := &p.portions[i]
@@ -91,9 +91,9 @@ func (p *pass) Run() {
 	}
 }
 
-// evaluate evaluates the writes, portion by portion, and steps the groups at the end, and when what
-// was proposed first has waited for mostPass. With writes for one portion only there is nothing to
-// wait for: the group is stepped with the proposal.
+// evaluate evaluates the writes, portion by portion. It steps the groups at the end, and when the
+// first proposal has waited for mostPass. With writes for one portion only there is nothing to wait
+// for: the group is stepped with the proposal.
 func (p *pass) evaluate() {
 	if p.writes > 1 {
 		if p.evaluated.Load() > 0 {
@@ -127,11 +127,11 @@ func (p *pass) evaluate() {
 	}
 }
 
-// mostPass is how long what was proposed for one replica waits while the writes of others are
+// mostPass is the longest time that a proposal waits while the writes of other replicas are
 // evaluated.
 const mostPass = 200 * time.Microsecond
 
-// step has the groups stepped to which the pass has proposed.
+// step steps the groups with proposals of the pass.
 func (p *pass) step() {
 	p.node.host.Step(func(yield func(*host.Group) bool) {
 		for i := range p.portions {
@@ -153,7 +153,7 @@ func (part *portion) Propose(term uint64, data []byte) error {
 // Done implements rpc.Work.
 func (p *pass) Done() { p.release() }
 
-// maxKeptPass bounds the requests for which a pass keeps room for the next one.
+// maxKeptPass bounds the requests for which a pass keeps its memory for the next message.
 const maxKeptPass = 4096
 
 func (p *pass) release() {

@@ -8,8 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/node/loadmeter"
 )
 
-// processLoad measures the processor time that the process uses. Its figures are those of the last
-// two calls.
+// processLoad measures the processor time that the process uses, between the last two calls.
 type processLoad struct {
 	mu   sync.Mutex
 	at   time.Time
@@ -17,8 +16,8 @@ type processLoad struct {
 	rate float64
 }
 
-// micro is the average over the last minute, in millionths of a processor; 0 where the system does
-// not say.
+// micro returns the average over the last minute, in millionths of a processor; 0 if the system
+// does not provide it.
 func (p *processLoad) micro() uint64 {
 	used, now := processTime(), time.Now()
 	p.mu.Lock()

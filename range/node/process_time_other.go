@@ -4,5 +4,5 @@ package node
 
 import "time"
 
-// processTime is 0: this system does not say.
+// processTime is 0: this system does not provide it.
 func processTime() time.Duration { return 0 }

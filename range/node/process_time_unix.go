@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// processTime is the processor time that this process has used, of the user and the system
-// together; 0 if the system does not say.
+// processTime is the processor time that this process has used, user and system together; 0 if the
+// system does not provide it.
 func processTime() time.Duration {
 	var usage syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {

@@ -11,9 +11,9 @@ import (
 // routing groups the requests of a message by replica: a list of indexes for each portion, and a
 // small open-addressed table of the portions.
 type routing struct {
-	// next is, for each request, the index of the next one of the same portion; -1: none.
+	// next is, for each request, the index of the next request of the same portion; -1: the last.
 	next []int32
-	// slots are 1 + index into the pass's portions.
+	// slots hold 1 + the index into the pass's portions.
 	slots []int32
 }
 
@@ -33,13 +33,13 @@ func (r *routing) begin(n int) {
 	r.next = r.next[:n]
 }
 
-// forget empties the table; false if it is too large to be kept.
+// forget empties the table; false if the table is too large to be kept.
 func (r *routing) forget() bool {
 	clear(r.slots)
 	return cap(r.next) <= maxKeptPass
 }
 
-// route groups the requests of a message, and answers those that no portion can take.
+// route groups the requests of a message, and answers those that belong to no portion.
 func (p *pass) route(batch []*kvpb.Request, template config.Pending) {
 	if len(batch) == 1 {
 		pending := template

@@ -19,21 +19,21 @@ const (
 	maxReasonBytes = 512
 )
 
-// selfReport is what a node tells the core of itself and its peers with each heartbeat, and looks
-// at once a second: to look is dear where there are many replicas, and urgent heartbeats are
-// frequent.
+// selfReport is what a node tells the core about itself and its peers with each heartbeat. It is
+// made once a second, not for each heartbeat: making it is expensive with many replicas, and urgent
+// heartbeats are frequent.
 type selfReport struct {
 	behind   []host.HostCount
 	notReady []string
 }
 
-// self is what the node tells of itself.
+// self makes the node's part of reports.
 type self struct {
 	node *Node
 	load processLoad
-	// behind counts replicas that have not caught up. Of the health goroutine alone.
+	// behind counts replicas that have not caught up. Only the health goroutine uses it.
 	behind host.Behind
-	// last is nil until the health goroutine has looked for the first time.
+	// last is nil until the health goroutine has made the first report.
 	last atomic.Pointer[selfReport]
 }
 
@@ -95,8 +95,8 @@ func (s *self) lookAtPeers() {
 	}
 }
 
-// addPeers adds to a node's figures what it last found of itself, and which peers it does not
-// hear at present.
+// addPeers adds the last selfReport to a node's figures, and the peers that it does not hear at
+// present.
 func (s *self) addPeers(stats *clusterpb.NodeStats) {
 	silent := s.node.host.SilentPeers()
 	stats.Silent = silent[:min(len(silent), maxSilent)]

@@ -17,8 +17,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// route finds the replica that a request is for, or answers the request, or has it answered; or
-// says that the node is to answer it as a piece of work of its own.
+// route finds the replica that a request is for, or answers the request, or passes it on to be
+// answered. own is set if the node has to answer it as a piece of work of its own.
 func (n *Node) route(pending config.Pending) (h *hosted.Replica, own bool) {
 	q, reply := pending.Request, pending.Reply
 	c := command.Of(q)
@@ -59,7 +59,7 @@ func (n *Node) route(pending config.Pending) (h *hosted.Replica, own bool) {
 	return nil, false
 }
 
-// serving finds the replica of a partition, or says why there is none, or none that serves.
+// serving finds the replica of a partition, or returns why there is none that serves.
 func (n *Node) serving(id keys.PartitionID) (*hosted.Replica, *kvpb.Error) {
 	h := n.replicas.Get(id)
 	var why error
@@ -87,9 +87,9 @@ func (n *Node) serving(id keys.PartitionID) (*hosted.Replica, *kvpb.Error) {
 	return nil, e
 }
 
-// refuse answers a request that did not run. A clock that is known to be wrong is not handed on: a
-// session that took it from one that is ahead would be refused by all the other nodes until their
-// time has come there.
+// refuse answers a request that did not run. A clock that is known to be wrong is not reported in
+// the answer: a session that took the time of a clock that is ahead would be refused by all other
+// nodes until their clocks reach it.
 func (n *Node) refuse(q *kvpb.Request, code kvpb.ErrorCode, message string,
 	reply func(*kvpb.Response)) {
 	n.Refuse(q, &kvpb.Error{Code: code, Message: message}, reply)
@@ -105,14 +105,14 @@ func (n *Node) Refuse(q *kvpb.Request, e *kvpb.Error, reply func(*kvpb.Response)
 	reply(response)
 }
 
-// stampClock gives a response the reading of the node's clock.
+// stampClock adds the reading of the node's clock to a response.
 func (n *Node) stampClock(response *kvpb.Response) *kvpb.Response {
 	now, trusted := n.config.Clock.Reading()
 	response.Now, response.ClockUntrusted = wire.ToTimestamp(now), !trusted
 	return response
 }
 
-// absent says what this node knows of a partition of which it has no replica.
+// absent returns an error with what this node knows about a partition of which it has no replica.
 func (n *Node) absent(id keys.PartitionID) *kvpb.Error {
 	e := &kvpb.Error{Code: kvpb.ErrorCode_PARTITION_NOT_FOUND}
 	t := n.tables.Load()
@@ -136,7 +136,7 @@ func (n *Node) absent(id keys.PartitionID) *kvpb.Error {
 	return e
 }
 
-// mergedAway is the answer to a request for a partition that is a part of another one.
+// mergedAway answers a request for a partition that is a part of another one.
 func (n *Node) mergedAway(id keys.PartitionID, by *clusterpb.Partition) *kvpb.Error {
 	return &kvpb.Error{Code: kvpb.ErrorCode_STALE_EPOCH,
 		Message: fmt.Sprintf("partition %s: it was merged, and is a part of partition %d now", id,

@@ -9,25 +9,25 @@ import (
 	"github.com/tidemarkdb/tidemark/range/node/task"
 )
 
-// A leader reports a change of its descriptor when the change is settled: an entry behind the one
-// that made it is applied (replica.Replica.Settled). An order is followed by such an entry, but not
-// everything that changes a descriptor is an order. A freeze ends, an attempt to merge is given up,
-// the entry behind an order fails, or the leader that was to append it is gone. In an idle
-// partition no other entry would come, and the core would go on from a descriptor that is over.
+// A leader reports a change of its descriptor when the change is settled: an entry after the one
+// that made it is applied (replica.Replica.Settled). An order appends such an entry, but orders are
+// not the only changes of a descriptor: a freeze ends, or an attempt to merge is cancelled. And the
+// entry of an order may fail, or the leader that was to append it may be gone. In an idle partition
+// no other entry would come, and the core would continue from an old descriptor.
 //
-// INVARIANT: a leader whose descriptor is not settled, and is not frozen, appends an entry. So the
-// core hears of every change, whatever made it, whether or not the partition is written to.
+// INVARIANT: a leader whose descriptor is neither settled nor frozen appends an entry. So the core
+// hears of every change, whatever made it, whether or not the partition is written to.
 
 const (
-	// settlePause is how long the entry of a write, of an order or of a new leader is waited for, and
-	// settleAgain after how long an attempt that failed is repeated.
+	// settlePause is how long settling waits for the entry of a write, of an order or of a new
+	// leader; settleAgain is the pause after a failed attempt.
 	settlePause = 100 * time.Millisecond
 	settleAgain = time.Second
-	// settlers is how many partitions are settled at a time.
+	// settlers bounds the partitions that are settled at a time.
 	settlers = 4
 )
 
-// settling has the descriptors of partitions settled that are led here.
+// settling settles the descriptors of partitions that are led here.
 type settling struct {
 	node *Node
 	wake task.Signal
@@ -42,14 +42,15 @@ func (s *settling) init(n *Node) {
 	s.mu.due = make(map[*hosted.Replica]struct{})
 }
 
-// unsettled says whether a replica leads with a descriptor that it does not report yet. A frozen
-// partition evaluates nothing, and its next change is the end of the freeze, or of the partition.
+// unsettled reports whether a replica leads with a descriptor that it does not report yet. A frozen
+// partition evaluates nothing, and its next change ends the freeze, or the partition.
 func unsettled(h *hosted.Replica) bool {
 	return h.Leading.Load() && !h.Removed.Load() && !h.Replica.Settled() &&
 		h.Replica.Descriptor().GetFrozen() == nil
 }
 
-// add has a partition settled, if it has to be. The set is bounded by the replicas of the node.
+// add schedules a partition for settling, if it needs it. The set is bounded by the replicas of the
+// node.
 func (s *settling) add(h *hosted.Replica) {
 	if !unsettled(h) {
 		return
@@ -95,7 +96,7 @@ func (s *settling) run(ctx context.Context) {
 	}
 }
 
-// settle appends an entry, and has the change reported. It is repeated when that fails.
+// settle appends an entry, and has the change reported. It is repeated after a failure.
 func (s *settling) settle(ctx context.Context, h *hosted.Replica) {
 	limited, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()
@@ -111,8 +112,8 @@ func (s *settling) settle(ctx context.Context, h *hosted.Replica) {
 	s.node.reports.CarriedOut(h)
 }
 
-// outdated takes note of an order that is for an earlier descriptor than the partition has: the
-// core lacks the present one. It is reported when it is settled, or again.
+// outdated notes an order that is for an earlier descriptor than the partition has: the core lacks
+// the present one. The descriptor is reported when it is settled, or again.
 func (s *settling) outdated(h *hosted.Replica) {
 	if s.add(h); !unsettled(h) {
 		s.node.reports.Changed(h)

@@ -15,34 +15,35 @@ import (
 )
 
 const (
-	// splitterInterval is how often the splitter looks at the partitions that are led here.
+	// splitterInterval is the interval at which the splitter checks the partitions that are led
+	// here.
 	splitterInterval = 2 * time.Second
-	// busyFrom is from which load on the requests of a partition are sampled, in millionths of a
+	// busyFrom is the load from which the requests of a partition are sampled, in millionths of a
 	// processor.
 	busyFrom = 100_000
-	// sampledFrom and dividedFrom are from which part of the split size on, in eighths, the requests
-	// are sampled, so that ascending keys are known, and the middle of the bytes is looked for.
+	// sampledFrom is the part of the split size, in eighths, from which requests are sampled to
+	// detect ascending keys; dividedFrom is that from which the middle of the bytes is looked for.
 	sampledFrom, dividedFrom = 6, 7
-	// ascendingFrom is from which part of the writes on keys count as ascending, in thousandths.
-	// Then the key is looked for that has endPart of the bytes left of it: what is there does not
-	// grow any more, and what goes on growing is soon elsewhere if it is small.
+	// ascendingFrom is the part of the writes, in thousandths, from which keys count as ascending.
+	// Then the key is looked for that has endPart of the bytes left of it: the left part no longer
+	// grows, and the right part, which grows, can move elsewhere soon if it is small.
 	ascendingFrom = 500
 	endPart       = 0.875
-	// oneKeyFrom is from which part on, in thousandths, one side has all of the bytes.
+	// oneKeyFrom is the part of the bytes, in thousandths, from which one side counts as having
+	// all.
 	oneKeyFrom = 950
-	// defaultSplitSize is the split size of keyspaces that do not say.
+	// defaultSplitSize is the split size of keyspaces that set none.
 	defaultSplitSize = 256 << 20
 )
 
 // splitter finds out where partitions that are led here could be split: it samples the requests of
-// the busy ones, and looks for the middle of the bytes of the large ones. What it finds is
-// reported; the core decides. One goroutine does it, and takes no more than a quarter of a
-// processor, but for a partition that is above its split size.
+// the busy ones, and looks for the middle of the bytes of the large ones. Its findings are
+// reported; the core decides. It is one goroutine, and takes at most a quarter of a processor,
+// except for a partition that is above its split size.
 type splitter struct {
 	node  *Node
 	pacer *admission.Pacer
-	// looked are those that are busy or large, and divided the last divisions of those that are
-	// large.
+	// looked are the busy or large partitions; divided has the last divisions of the large ones.
 	looked  map[*hosted.Replica]struct{}
 	divided map[*hosted.Replica]division
 }
@@ -64,7 +65,7 @@ func (s *splitter) run(ctx context.Context) {
 	}
 }
 
-// look looks at all partitions that are led here.
+// look checks all partitions that are led here.
 func (s *splitter) look(ctx context.Context, now time.Time) {
 	n := s.node
 	for h := range s.looked {
@@ -82,7 +83,7 @@ func (s *splitter) look(ctx context.Context, now time.Time) {
 	}
 }
 
-// splitSize is from which size on a partition splits, and whether it does so by itself.
+// splitSize returns the size from which a partition splits, and whether it splits by itself.
 func (n *Node) splitSize(h *hosted.Replica) (bytes uint64, auto bool) {
 	ks := n.tables.Load().Keyspace(keys.KeyspaceID(h.Listed.Load().GetKeyspace()))
 	if bytes = ks.GetSplitSizeBytes(); bytes == 0 {
@@ -91,7 +92,7 @@ func (n *Node) splitSize(h *hosted.Replica) (bytes uint64, auto bool) {
 	return bytes, ks != nil && !ks.GetNoAuto()
 }
 
-// lookAt looks at one.
+// lookAt checks one partition.
 func (s *splitter) lookAt(ctx context.Context, h *hosted.Replica, now time.Time) {
 	splitSize, auto := s.node.splitSize(h)
 	size := h.Replica.Stats().Bytes
@@ -125,7 +126,7 @@ func (s *splitter) lookAt(ctx context.Context, h *hosted.Replica, now time.Time)
 	}
 }
 
-// forget forgets what is known of one, and has its requests sampled no more.
+// forget drops a partition, and ends the sampling of its requests.
 func (s *splitter) forget(h *hosted.Replica) {
 	delete(s.looked, h)
 	delete(s.divided, h)
@@ -139,7 +140,7 @@ func (s *splitter) turn(h *hosted.Replica, of loadmeter.Epoch, now time.Time) (t
 	at := h.Load.Sampling.Load()
 	if at == nil {
 		at = &loadmeter.Sampling{Turned: now, Of: of}
-		// The keys that are there at first are known as such.
+		// Keys up to this one count as old.
 		if last, err := h.Replica.Reshape().LastKey(); err == nil {
 			at.Turn(keys.PartitionUserSpan(h.Replica.Descriptor()), last)
 		}
@@ -161,8 +162,8 @@ func (s *splitter) turn(h *hosted.Replica, of loadmeter.Epoch, now time.Time) (t
 	return true
 }
 
-// divide looks for the key that divides the bytes of a partition, unless the one that is known is
-// new enough: it holds until the partition has grown by a quarter.
+// divide looks for the key that divides the bytes of a partition, unless the known key is new
+// enough: it is valid until the partition has grown by a quarter.
 func (s *splitter) divide(ctx context.Context, h *hosted.Replica, size,
 	splitSize uint64) (changed bool) {
 	part := 0.5
@@ -193,7 +194,7 @@ func (s *splitter) divide(ctx context.Context, h *hosted.Replica, size,
 	return true
 }
 
-// hints are what is reported of a partition; nil: nothing is known.
+// hints returns what is reported for a partition; nil if nothing is known.
 func (s *splitter) hints(h *hosted.Replica) *clusterpb.SplitHints {
 	out := &clusterpb.SplitHints{}
 	if at := h.Load.Sampling.Load(); at != nil {

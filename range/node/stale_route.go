@@ -16,16 +16,17 @@ import (
 // What a refusal tells a sender that routes by an old table.
 //
 // The replicas of this node know of a split before the core does, and the table knows of partitions
-// that have left this node. So both are looked at: for the span of the request, for what the
-// partition had according to the table, and for the partitions that have split off from it here,
-// and from those. Of one partition the later epoch counts. The sender takes all of it in at once,
-// and keeps what it knew of keys that none of them holds (range/route, layout.go).
+// that have left this node. So both are consulted: for the span of the request, for the span that
+// the partition had according to the table, and for the partitions that have split off from it
+// here, directly or indirectly. Of two descriptors of a partition the later epoch counts. The
+// sender takes all of them at once, and keeps what it knew of keys that none of them holds
+// (range/route, layout.go).
 
-// maxCovering is how many descriptors a refusal brings, those nearest to the request first.
+// maxCovering bounds the descriptors in a refusal; those nearest to the request come first.
 const maxCovering = 64
 
-// covering are the descriptors that this node knows of what has become of a partition, p first, and
-// of a span of internal keys of it.
+// covering returns the descriptors that this node knows of the successors of a partition, p first,
+// and of the partitions that cover a span of its internal keys.
 func (n *Node) covering(p *clusterpb.Partition, span keys.Span) []*clusterpb.Partition {
 	table, own := n.tables.Load(), n.spans.load(n)
 	wide := hull(span, keys.PartitionSpan(p))
@@ -67,7 +68,7 @@ const (
 	behind
 )
 
-// distance is how near a descriptor is to a request to p for a span.
+// distance returns how near a descriptor is to a request to p for a span.
 func distance(d, p *clusterpb.Partition, span keys.Span) int {
 	switch {
 	case d.Id == p.Id:
@@ -80,7 +81,7 @@ func distance(d, p *clusterpb.Partition, span keys.Span) int {
 	return behind
 }
 
-// hull is the smallest span with all keys of two spans of internal keys.
+// hull returns the smallest span with all keys of two spans of internal keys.
 func hull(a, b keys.Span) keys.Span {
 	if bytes.Compare(b.Start, a.Start) < 0 {
 		a.Start = b.Start
@@ -91,29 +92,29 @@ func hull(a, b keys.Span) keys.Span {
 	return a
 }
 
-// ownSpans are the descriptors of this node's replicas, as they were a moment ago.
+// ownSpans caches the descriptors of this node's replicas.
 type ownSpans struct {
 	mu   sync.Mutex
 	made *madeSpans
 }
 
-// madeSpans are made of the registry as it was at one time. Immutable.
+// madeSpans are the descriptors of the registry at one time. Immutable.
 type madeSpans struct {
 	of   *map[keys.PartitionID]*hosted.Replica
 	at   int64 // of Node.now
 	cost int64
-	// order is by the start of the spans.
+	// order is sorted by the start of the spans.
 	order []*clusterpb.Partition
 	by    map[uint64]*clusterpb.Partition
-	// from are those that have split off from a partition.
+	// from maps a partition to those that have split off from it.
 	from map[uint64][]*clusterpb.Partition
 }
 
-// spansAge is for how long the spans are good, in nanoseconds, if no replica has come or gone.
+// spansAge is how long the spans are valid, in nanoseconds, if no replica has come or gone.
 const spansAge = 10_000_000
 
-// load returns the spans. To make them costs in proportion to the replicas: so after a refusal they
-// are used for others for at least ten times as long as that took.
+// load returns the spans. Making them takes time in proportion to the number of replicas, so they
+// are used for at least ten times as long as that took.
 func (s *ownSpans) load(n *Node) *madeSpans {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +141,7 @@ func (s *ownSpans) load(n *Node) *madeSpans {
 	return m
 }
 
-// around is as table.Table.Around.
+// around is like table.Table.Around.
 func (m *madeSpans) around(key []byte, span keys.Span, visit func(*clusterpb.Partition)) {
 	first := sort.Search(len(m.order), func(i int) bool {
 		return bytes.Compare(m.order[i].Start, key) >= 0
@@ -159,8 +160,8 @@ func (m *madeSpans) around(key []byte, span keys.Span, visit func(*clusterpb.Par
 	}
 }
 
-// heirs calls visit for the partitions that have split off from one, and from those, up to
-// maxCovering.
+// heirs calls visit for the partitions that have split off from a partition, directly or
+// indirectly, up to maxCovering.
 func (m *madeSpans) heirs(id uint64, visit func(*clusterpb.Partition)) {
 	seen := map[uint64]bool{id: true}
 	for due := []uint64{id}; len(due) > 0 && len(seen) <= maxCovering; due = due[1:] {

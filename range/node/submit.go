@@ -9,12 +9,12 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Submit is the one way in for the requests of clients; it is rpc.BatchServerConfig.Take. It takes
-// over one message of a client. The requests belong to the node from here on, the slice stays the
-// caller's. Each request is answered once, from any goroutine, possibly before Submit returns. The
-// writes reach their partitions in their order, and before Submit returns; what may wait for a disk
-// is in the Work that it returns, nil if there is none. Requests that name timestamps which this
-// node's clock cannot take in yet are put aside (see ahead).
+// Submit takes one message of a client; it is rpc.BatchServerConfig.Take, and the only entry for
+// requests. The requests belong to the node from here on, the slice stays the caller's. Each
+// request is answered once, from any goroutine, possibly before Submit returns. The writes reach
+// their partitions in their order, and before Submit returns. What may wait for a disk is left to
+// the Work that it returns, nil if there is none. Requests with timestamps that this node's clock
+// cannot take yet are put aside (clocks.FutureReads).
 func (n *Node) Submit(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) rpc.Work {
 	now := time.Now()
 	if r := n.health.Refusal.Load(); r != nil {
@@ -27,14 +27,14 @@ func (n *Node) Submit(client uint64, batch []*kvpb.Request, reply func(*kvpb.Res
 	return n.begin(batch, config.Pending{Client: client, Reply: reply, Arrived: now})
 }
 
-// refuseAll answers requests that a node which is not fit does not take in.
+// refuseAll answers the requests to a node that does not serve.
 func (n *Node) refuseAll(batch []*kvpb.Request, r *hosted.Refusal, reply func(*kvpb.Response)) {
 	for _, q := range batch {
 		n.refuse(q, r.Code, r.Message, reply)
 	}
 }
 
-// begin makes a pass of requests. template is what they have in common.
+// begin makes a pass of requests. template holds what they have in common.
 func (n *Node) begin(batch []*kvpb.Request, template config.Pending) rpc.Work {
 	n.shared.Asked(batch, template.Arrived)
 	p := passes.Get().(*pass)

@@ -22,8 +22,8 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// Apply applies entries in order, in one batch with the applied record. An error means that the
-// replica is failed: what it could not apply it must not skip.
+// Apply applies entries in order. One batch holds their effects and the applied record. An error
+// means that the replica has failed: it must not skip an entry that it could not apply.
 func (r *Replica) Apply(entries []group.Entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -38,8 +38,9 @@ func (r *Replica) Apply(entries []group.Entry) error {
 	return nil
 }
 
-// applyAll is Apply, with applying locked. Of a partition that another one has consumed nothing is
-// applied any more: its log is there for that one, and nothing is behind the freeze.
+// applyAll applies entries; the caller holds applying. After another partition has consumed this
+// one no entry is applied: the log is kept only for that partition, and nothing that counts comes
+// after the entry of the freeze.
 func (r *Replica) applyAll(entries []group.Entry) error {
 	if r.consumed.Load() {
 		return nil
@@ -59,8 +60,8 @@ func (r *Replica) applyAll(entries []group.Entry) error {
 	return nil
 }
 
-// apply applies entries, all of them or up to one by which the partition splits or merges, or to
-// one that may make a table, which comes by itself. It returns how many.
+// apply applies a prefix of the entries and returns its length. The prefix ends with an entry that
+// splits or merges the partition; an entry that may become a table is applied alone.
 func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 	r.m.Mu.Lock()
 	applied, failed := r.m.Mu.Applied, r.m.Mu.Failed
@@ -81,7 +82,7 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 	changes := changes{floor: floor}
 	defer func() {
 		if changes.table != nil {
-			changes.table.Abort() // nothing, if it was committed
+			changes.table.Abort() // no effect after a commit
 		}
 	}()
 	for n < len(entries) && changes.split == nil && changes.consumption == nil &&
@@ -118,17 +119,19 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 			return 0, fmt.Errorf("entry %d of term %d: %w", applied.Index, applied.Term, err)
 		}
 	}
-	// INVARIANT: the threshold is published before anything that it gives free is gone.
+	// INVARIANT: the threshold is published before any version below it is removed.
 	r.m.RaiseThreshold(applied.Threshold)
 	if changes.split != nil {
-		// INVARIANT: before a part of the partition may go: see moved.
+		// INVARIANT: the generation is published before a part of the partition may leave: see
+		// moved.
 		r.m.Announce(changes.descriptor.Generation)
 	}
 	r.tellVacant(batch, &changes)
 	err = r.commitApplied(batch, &applied, changes.table)
 	r.m.Vacant.End()
 	if err == nil && changes.consumption != nil {
-		// INVARIANT: before this partition's descriptor shows it: see Thaw.
+		// INVARIANT: the right side is marked as consumed before this partition's descriptor shows
+		// its span: see Thaw.
 		changes.consumption.from.Replica().consumed.Store(true)
 	}
 	release()
@@ -138,8 +141,8 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 	if hook := r.node.Hooks.Committed; hook != nil {
 		hook()
 	}
-	// INVARIANT: before anything is answered, so that a read that begins after the answer has a
-	// timestamp above the write's.
+	// INVARIANT: the clock advances before any answer is sent, so that a read that begins after the
+	// answer has a timestamp above the write's.
 	r.observe(applied.Highest)
 	if changes.split != nil || changes.consumption != nil {
 		r.describeAs(&changes, applied.Index)
@@ -164,9 +167,9 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 	return n, nil
 }
 
-// applyOne adds the effects of an entry to the batch, the changes and the applied record, if it is
-// accepted. It returns what has come of it if it is this replica's own, with the sequence 0 if it
-// is not.
+// applyOne adds the effects of an accepted entry to the batch, to the changes and to the applied
+// record. It returns the outcome of an entry that this replica proposed; for the entry of another
+// replica, an outcome with sequence 0.
 func (r *Replica) applyOne(batch *engine.StateBatch, e *group.Entry, applied *storage.Record,
 	c *changes) (o eval.OwnEntry, err error) {
 	p, err := proposal.Decode(e.Data)
@@ -189,9 +192,9 @@ func (r *Replica) applyOne(batch *engine.StateBatch, e *group.Entry, applied *st
 			return o, err
 		}
 	} else {
-		// INVARIANT: what was served stays closed, whatever becomes of the entry that says so:
-		// its leader has handed over behind it. An entry that was evaluated in vain can precede
-		// it.
+		// INVARIANT: a timestamp that a leader has closed stays closed, even if the entry that says
+		// so is rejected because an earlier one had no effect: its leader may have handed over
+		// behind it.
 		applied.Closed = hlc.Max(applied.Closed, p.Closed)
 		r.node.Metrics.Applied.Rejected.Inc()
 	}
@@ -201,33 +204,35 @@ func (r *Replica) applyOne(batch *engine.StateBatch, e *group.Entry, applied *st
 	return o, nil
 }
 
-// changes are what entries change of what a replica keeps in memory.
+// changes collects what entries change of a replica's memory.
 type changes struct {
-	// descriptor is the new one, nil if there is none.
+	// descriptor is the new descriptor; nil if the entries change nothing in it.
 	descriptor *clusterpb.Partition
-	// split is how the partition splits; nil if it does not.
+	// split is the split of the partition; nil if there is no split among the entries.
 	split *reshape.Split
-	// consumption is how it merges with its right neighbour; nil if it does not.
+	// consumption is the merge with the right neighbour; nil if there is no merge among the
+	// entries.
 	consumption *merge
 	locks       []concurrency.Change
-	// alone: the entry at hand is the only one, so that it may have a table, which is to be committed
-	// instead of the batch.
+	// alone is set if the batch has one entry only. Such an entry may be written to table, which is
+	// then committed instead of the batch.
 	alone bool
 	table *engine.TableWriter
-	// versions are those of the entry at hand, if it is of transactions: they are not all among the
-	// pending writes.
+	// versions are the versions that the entry at hand writes, if it is a transaction's: not all of
+	// them are among the pending writes.
 	versions []eval.OwnVersion
-	// records says that a transaction record was set.
+	// records is set if an entry has set a transaction record.
 	records bool
-	// floor is closed before the entry at hand; for checks of invariants, and zero without them.
+	// floor is the closed timestamp before the entry at hand. Only checks of invariants use it; it
+	// is zero without them.
 	floor hlc.Timestamp
-	// handedOver is of the latest entry by which a leader has closed what it served, if that took
-	// effect.
+	// handedOver is the latest hand-over of a leadership that took effect: the entry by which a
+	// leader closed all that it had served.
 	handedOver leadership.HandedOver
 }
 
-// stage adds the effects of an entry to the batch and to the changes. It checks everything: what is
-// applied here is the same everywhere, so it had better be right.
+// stage adds the effects of an entry to the batch and to the changes. It checks everything: a wrong
+// entry would be applied on every replica.
 func (r *Replica) stage(batch *engine.StateBatch, p *proposal.Entry, change bool, c *changes,
 ) error {
 	d := r.Descriptor()
@@ -318,8 +323,8 @@ func (r *Replica) stage(batch *engine.StateBatch, p *proposal.Entry, change bool
 	})
 }
 
-// checkReplicatedKey checks a key of a write or removal: a version or an anchored record, of this
-// partition.
+// checkReplicatedKey checks that a key which an entry sets or removes is a version or an anchored
+// record within this partition.
 func checkReplicatedKey(span keys.Span, key []byte, p *proposal.Entry) error {
 	if internalKey, ts, err := keys.DecodeVersioned(key); err == nil {
 		return checkVersion(span, key, internalKey, ts, p)
@@ -333,8 +338,8 @@ func checkReplicatedKey(span keys.Span, key []byte, p *proposal.Entry) error {
 		return fmt.Errorf("%w: %s is outside the partition's span %s", proposal.ErrMalformed,
 			keys.PrettyState(key), span)
 	}
-	// Locks come and go by their transactions' entries only; of records, removal is all that
-	// another may do.
+	// Only entries of transactions write or remove locks. Other entries may remove records, and do
+	// nothing else to them.
 	if of, _ := txn.Classify(suffix); of == txn.AnchoredLock ||
 		(of == txn.AnchoredRecord && p.Kind != proposal.KindRemove) {
 		return fmt.Errorf("%w: %s in a command of kind %d", proposal.ErrMalformed,
@@ -360,15 +365,15 @@ func checkVersion(span keys.Span, key, internalKey []byte, ts hlc.Timestamp,
 	return nil
 }
 
-// describeAs publishes the descriptor that was applied last, if it changed.
+// describeAs publishes the descriptor of the entry at an index, if the entries have changed it.
 func (r *Replica) describeAs(c *changes, index uint64) {
 	if c.descriptor != nil {
 		r.m.Publish(c.descriptor, index)
 	}
 }
 
-// complete makes what was applied known: to the pending writes, to what waits for it, and to the
-// clients that asked for it.
+// complete publishes what was applied: it updates the pending writes, resumes waiting requests, and
+// answers clients.
 func (r *Replica) complete(applied storage.Record, own []eval.OwnEntry, c *changes) {
 	var end eval.Ending
 	var done []*machine.Entry
@@ -380,7 +385,7 @@ func (r *Replica) complete(applied storage.Record, own []eval.OwnEntry, c *chang
 		checkInvariantAdvance(r.id, &r.m.Mu.Applied, &applied)
 	}
 	r.m.Mu.Applied = applied
-	// Under the lock: what a freeze leaves behind is read under it, descriptor, index and all.
+	// With the lock held: FrozenState reads descriptor and index together under it.
 	r.describeAs(c, applied.Index)
 	if len(c.locks) > 0 {
 		r.eval.RequeueLocked(r.m.Mu.Locks.Apply(c.locks))
@@ -400,7 +405,7 @@ func (r *Replica) complete(applied storage.Record, own []eval.OwnEntry, c *chang
 		}
 	}
 	if c.split != nil || c.consumption != nil {
-		// What was routed before, and waits, is routed anew.
+		// Requests that wait were routed by the old descriptor, and are routed again.
 		end.Stale = c.descriptor
 		r.eval.GiveUpLocked(&end, eval.NotRun)
 		r.eval.RefuseQueueLocked(&end)
@@ -421,7 +426,7 @@ func (r *Replica) complete(applied storage.Record, own []eval.OwnEntry, c *chang
 	}
 }
 
-// fail marks the replica failed: it answers no more requests but with an error.
+// fail marks the replica as failed: from now on it answers every request with an error.
 func (r *Replica) fail(err error) {
 	var end eval.Ending
 	r.m.Mu.Lock()
@@ -446,13 +451,13 @@ func (r *Replica) fail(err error) {
 // INVARIANT: a read takes the vacant spans when all that is ever written at or below its timestamp
 // is applied: at the earliest when it opens its iterator (package read).
 
-// tellVacant tells the memory what is about to be committed, if anything is remembered or learned.
-// The caller calls vacant.End afterwards.
+// tellVacant tells the memory of vacant spans what is about to be committed, if the memory has
+// remembered anything or a scan is filling it. The caller calls vacant.End afterwards.
 func (r *Replica) tellVacant(batch *engine.StateBatch, c *changes) {
 	if !r.m.Vacant.Begin() {
 		return
 	}
-	// A partition that splits or merges has another span, and what is in a table is in no batch.
+	// A split or merge changes the partition's span, and records in a table are in no batch.
 	writes, known := mvcc.Written(batch)
 	if !known || c.split != nil || c.consumption != nil || c.table != nil {
 		r.m.Vacant.Reset()

@@ -14,11 +14,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// isLoad says whether an entry is to be applied by itself: it may make a table.
+// isLoad reports whether an entry is applied alone, because its records may become a table.
 func isLoad(e *group.Entry) bool { return proposal.KindOf(e.Data) == proposal.KindLoad }
 
-// stageLoad adds the records of an entry to the batch, or to tables if it is large and the entry
-// comes by itself. It checks everything.
+// stageLoad adds the records of an entry to the batch, or to tables if there are many and the entry
+// is applied alone. It checks everything.
 func (r *Replica) stageLoad(batch *engine.StateBatch, d *clusterpb.Partition, p *proposal.Entry,
 	c *changes) error {
 	l, err := proposal.DecodeLoad(p.Batch)
@@ -74,7 +74,7 @@ func (r *Replica) stageLoad(batch *engine.StateBatch, d *clusterpb.Partition, p 
 	}
 }
 
-// commitApplied commits a batch, or the table of a load instead, with the applied record.
+// commitApplied commits the applied record with the batch, or with the table of a load.
 func (r *Replica) commitApplied(batch *engine.StateBatch, applied *storage.Record,
 	table *engine.TableWriter) error {
 	var buffer [storage.MaxRecord]byte

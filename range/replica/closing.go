@@ -15,24 +15,25 @@ type closer struct {
 	eval *eval.Evaluator
 }
 
-// SetClosedLag sets how far behind the clock timestamps are closed; 0: by default; negative: none
-// are, but where a leader hands over, and where partitions split and merge.
+// SetClosedLag sets how far behind the clock timestamps are closed. 0 is the default lag. With a
+// negative lag timestamps are closed only when a leader hands over and when partitions split or
+// merge.
 func (r *closer) SetClosedLag(lag time.Duration) {
 	if !r.m.SetLag(lag) {
 		return
 	}
 	r.m.Mu.Lock()
 	asleep := r.m.Mu.Closing.Asleep()
-	r.m.Mu.Closing.Awake() // it sleeps with others of another lag
+	r.m.Mu.Closing.Awake() // it sleeps in a set of groups with another lag
 	r.m.Mu.Unlock()
 	if asleep {
 		r.m.Group.Wake()
 	}
 }
 
-// CloseIdle closes timestamps beside the log, if this replica leads and nothing is in flight or
-// being evaluated. A follower that has applied the log up to the index may read at and below the
-// timestamp. It returns false if there is nothing to tell.
+// CloseIdle closes timestamps without a log entry, if this replica leads and nothing is in flight
+// or being evaluated. A follower that has applied the log up to the index may read at and below the
+// timestamp. It returns false if nothing can be closed.
 func (r *closer) CloseIdle() (closed hlc.Timestamp, index uint64, ok bool) {
 	at, term := r.m.Closable()
 	r.m.Mu.Lock()
@@ -41,12 +42,12 @@ func (r *closer) CloseIdle() (closed hlc.Timestamp, index uint64, ok bool) {
 		return closed, 0, false
 	}
 	closed = r.m.PromiseLocked(at, term)
-	r.m.Mu.Closing.CloseBeside(closed) // also here
+	r.m.Mu.Closing.CloseBeside(closed) // on this replica too
 	return closed, r.m.Mu.Applied.Index, !closed.IsZero()
 }
 
-// Sleep implements group.Closer. From now on what is closed for all groups of a set is closed for
-// this one, until something is evaluated.
+// Sleep implements group.Closer. From now on a timestamp that is closed for the set of groups is
+// closed for this group, until a write is evaluated.
 func (r *closer) Sleep(join group.Join) (may bool) {
 	at, term := r.m.Closable()
 	r.m.Mu.Lock()
@@ -62,8 +63,8 @@ func (r *closer) Sleep(join group.Join) (may bool) {
 	return place != nil
 }
 
-// Unclosed implements group.Closer: nothing is closed for the group, which sleeps under this
-// replica.
+// Unclosed implements group.Closer. It reports that no timestamp is closed for the group, which
+// sleeps under this replica's leadership.
 func (r *closer) Unclosed() bool {
 	if r.m.Lag() < 0 || !r.m.Node.BelievesClock() {
 		return false
@@ -76,16 +77,16 @@ func (r *closer) Unclosed() bool {
 
 // SleepsIn implements group.Closer.
 func (r *closer) SleepsIn(s group.Source) {
-	// INVARIANT: under the lock under which it is asked: once this returns, nothing goes by what the
-	// last one tells.
+	// INVARIANT: the source changes under the lock under which it is read. Once SleepsIn returns,
+	// no read relies on the previous source.
 	r.m.Mu.Lock()
 	defer r.m.Mu.Unlock()
 	r.m.Mu.Closing.SleepIn(s)
 }
 
-// NoteClosed takes what a leader has closed beside the log: nothing at or below the timestamp is
-// written or locked behind the index, by whichever leader. What lies further ahead of this server's
-// clock than clocks are apart is ignored: the sender's is wrong.
+// NoteClosed takes a timestamp that a leader has closed without a log entry: no leader writes or
+// locks at or below it in an entry after the index. A timestamp that is further ahead of this
+// server's clock than clocks may differ is ignored: the sender's clock is wrong.
 func (r *closer) NoteClosed(closed hlc.Timestamp, index uint64) {
 	clock := r.m.Node.Clock
 	if closed.Wall-clock.Physical() > int64(clock.MaxOffset()) {
@@ -94,11 +95,11 @@ func (r *closer) NoteClosed(closed hlc.Timestamp, index uint64) {
 	r.m.Mu.Lock()
 	r.m.Mu.Closing.Note(closed, index, r.m.Mu.Applied.Index)
 	r.m.Mu.Unlock()
-	// Reads that wait look by themselves: the caller may hold locks.
+	// Waiting reads look for themselves: the caller may hold locks, so nothing is woken here.
 }
 
-// Closed is the timestamp that is closed here: all that is ever written at or below it is applied,
-// or locked.
+// Closed returns the closed timestamp of this replica: all writes at or below it are applied here
+// or present as locks.
 func (r *closer) Closed() hlc.Timestamp {
 	r.m.Mu.Lock()
 	defer r.m.Mu.Unlock()

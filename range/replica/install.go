@@ -15,7 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Snapshot returns a handle of the state as it is now. It may run beside Apply.
+// Snapshot returns a handle of the present state. It may run concurrently with Apply.
 func (r *Replica) Snapshot() (group.Snapshot, error) {
 	if !r.m.Enter() {
 		return nil, machine.ErrClosed
@@ -28,8 +28,8 @@ func (r *Replica) Snapshot() (group.Snapshot, error) {
 	return s, nil
 }
 
-// StageSnapshot reads and verifies a snapshot, and writes it to tables. Nothing of it shows before
-// Install. It runs beside Apply.
+// StageSnapshot reads and verifies a snapshot, and writes it to tables, which no reader sees before
+// Install. It runs concurrently with Apply.
 func (r *Replica) StageSnapshot(ctx context.Context, index, term uint64,
 	in io.Reader) (group.Staged, error) {
 	if !r.m.Enter() {
@@ -43,18 +43,18 @@ func (r *Replica) StageSnapshot(ctx context.Context, index, term uint64,
 	return &installation{Staged: s, r: r}, nil
 }
 
-// installation is a received snapshot on its way into the state of its replica.
+// installation is a received snapshot that is to become the state of its replica.
 type installation struct {
 	*snapshot.Staged
 	r *Replica
-	// taken are the partitions from which the installation has taken over.
+	// taken are the partitions whose spans the installation has taken over.
 	taken []*clusterpb.Partition
 }
 
 var _ group.Staged = (*installation)(nil)
 
-// Install makes the snapshot the state, in one step. What was in flight or remembered is of the
-// past.
+// Install makes the snapshot the state, in one step. Everything in flight is given up, and what was
+// remembered of the former state is forgotten.
 func (s *installation) Install() error {
 	r := s.r
 	defer s.Unclaim()
@@ -74,7 +74,7 @@ func (s *installation) Install() error {
 		return fmt.Errorf("partition %s: a snapshot of index %d is older than what is applied, %d",
 			r.id, s.Applied.Index, index)
 	}
-	// INVARIANT: the threshold is published before anything that it gives free is gone.
+	// INVARIANT: the threshold is published before any version below it is removed.
 	r.m.RaiseThreshold(s.Applied.Threshold)
 	r.m.Vacant.Begin()
 	defer r.m.Vacant.End()
@@ -101,13 +101,13 @@ func (s *installation) Install() error {
 	return nil
 }
 
-// install brings the tables in, takes over from those partitions that this one has consumed, and
-// removes what it, and they, had beyond its present span.
+// install ingests the tables, takes over the spans of partitions that this one has consumed, and
+// removes keys of this and those partitions that lie beyond the present span.
 func (s *installation) install() error {
 	r, span := s.r, keys.PartitionSpan(s.Descriptor)
 	taken := s.stopConsumed()
-	// INVARIANT: what split off before is durable before the snapshot takes its place: it could not
-	// be made again.
+	// INVARIANT: children that have split off are durable before the snapshot replaces the state:
+	// they could not be made again.
 	flush := r.FlushSplits
 	if len(taken) > 0 {
 		flush = r.state.Flush
@@ -122,11 +122,12 @@ func (s *installation) install() error {
 	if len(taken) == 0 && (storage.IsEmpty(former) || keys.PartitionSpan(former).Equal(span)) {
 		return nil
 	}
-	// INVARIANT: after the ingestion, for a partition that lacked a part of itself would go on with
-	// its log; and before the descriptor is published, for the part may be another replica's then.
-	// After a crash in between it is in no partition's span, and goes when the node starts
-	// (birth.Sweep), as what consumed partitions have of their own does (birth.Bury). The generation
-	// is published before: a read that finds nothing there is not to answer.
+	// INVARIANT: the removal comes after the ingestion, since a partition that lacked a part of
+	// itself would go on with its log; and before the descriptor is published, since the part may
+	// then be another replica's. After a crash in between, the keys are in no partition's span, and
+	// go when the node starts (birth.Sweep); so does what consumed partitions have of their own
+	// (birth.Bury). The generation is published before the removal: a read that finds nothing there
+	// must not answer.
 	r.m.Announce(s.Descriptor.Generation)
 	b := r.state.NewBatch()
 	defer b.Close()
@@ -152,11 +153,11 @@ func (s *installation) install() error {
 	return nil
 }
 
-// stopConsumed has nothing more applied to the replicas here of partitions that this one has
+// stopConsumed ends the apply of those replicas on this node whose partitions this one has
 // consumed.
 func (s *installation) stopConsumed() (taken []*clusterpb.Partition) {
 	for stopped := map[uint64]bool{}; ; {
-		// Once more after each round: what was still applied may have split.
+		// Look again after each round: an entry that was still applied may have split a partition.
 		taken = s.r.node.Spans.Consumed(s.Descriptor)
 		more := false
 		for _, d := range taken {
@@ -177,7 +178,7 @@ func (s *installation) stopConsumed() (taken []*clusterpb.Partition) {
 	}
 }
 
-// tellTaken says that this partition has taken over from those that it has consumed.
+// tellTaken tells the node and the consumed partitions that this partition has taken their spans.
 func (s *installation) tellTaken() {
 	for _, d := range s.taken {
 		id := keys.PartitionID(d.Id)
@@ -192,7 +193,7 @@ func (s *installation) tellTaken() {
 	}
 }
 
-// FlushSplits makes the splits durable that are applied here.
+// FlushSplits makes durable the splits that are applied here.
 func (r *Replica) FlushSplits() error {
 	d := r.Descriptor()
 	if storage.IsEmpty(d) || d.Generation == 1 {

@@ -6,13 +6,14 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/eval"
 )
 
-// LeadershipChanged follows the group. What was in flight has an unknown outcome: another leader
-// may have it in its log. Called once more by a leader with the same term, it says that proposals
-// may have been dropped. It may run beside Apply.
+// LeadershipChanged takes a change of leadership from the group. The outcome of all that was in
+// flight is unknown: another leader may have it in its log. A second call with the same term tells
+// a leader that proposals may have been dropped. It may run concurrently with Apply.
 func (r *Replica) LeadershipChanged(to group.Leadership) {
 	var end eval.Ending
 	r.m.Mu.Lock()
-	// INVARIANT: before any message leaves that says so: this replica affirms no more that it leads.
+	// INVARIANT: this comes before any message that tells of the change, so that this replica no
+	// longer affirms its leadership.
 	r.m.Mu.Closing.Awake()
 	l := &r.m.Mu.Leadership
 	l.Change(to)
@@ -28,8 +29,8 @@ func (r *Replica) LeadershipChanged(to group.Leadership) {
 		l.Begin(clock.Physical())
 		r.m.Mu.Closing.Begin()
 		if r.node.BelievesClock() {
-			// A step of the clock that was not looked at yet counts. If it is a jump, ClockWentForward
-			// follows.
+			// A step of the clock that was not examined yet counts. If the step is a jump,
+			// ClockWentForward follows.
 			l.TakeLow(clock.Reached(), clock.MaxAhead())
 		}
 		r.m.Mu.Cache.Reset(l.Low())
@@ -43,11 +44,11 @@ func (r *Replica) LeadershipChanged(to group.Leadership) {
 	}
 }
 
-// ClockWentForward is for a node whose clock was wrong, behind, and is right from now on; it serves
-// nothing until all of its replicas know. A leadership won before took its low-water mark from the
-// wrong clock, and an earlier leader, whose clock was right, may have served reads above that. One
-// that begins at the same time reads the clock with the lock held: it comes before this, and its
-// mark is raised, or finds the right time.
+// ClockWentForward is called on a node whose clock was behind, and is right from now on. The node
+// serves nothing until all of its replicas were called. A leadership won before took its low-water
+// mark from the wrong clock, and an earlier leader, whose clock was right, may have served reads
+// above that mark. A leadership that begins at the same time reads the clock with the lock held:
+// either it begins before this call, which raises its mark, or it reads the right time.
 func (r *Replica) ClockWentForward() {
 	r.m.Mu.Lock()
 	defer r.m.Mu.Unlock()
@@ -60,8 +61,8 @@ func (r *Replica) ClockWentForward() {
 	r.m.Mu.Cache.Raise(l.Low())
 }
 
-// ClockTrusted is for a node whose clock is believed from now on: what it was elected to lead
-// meanwhile takes its low-water mark, and may serve clients.
+// ClockTrusted is called on a node whose clock is believed from now on. Leaderships that began
+// meanwhile take their low-water marks, and may serve clients.
 func (r *Replica) ClockTrusted() {
 	r.m.Mu.Lock()
 	defer r.m.Mu.Unlock()

@@ -18,18 +18,18 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// The lock table follows the engine on every replica: what an entry does to locks is done to the
-// table once it can be read from the engine, and what New or a snapshot finds there makes a new
-// table. So a replica that comes to lead knows what is locked.
+// The lock table follows the engine on every replica: a change of a lock enters the table once it
+// can be read from the engine, and New and a snapshot make the table anew from the engine. So a
+// replica that becomes leader knows which keys are locked.
 
-// lockState is what the table keeps of a stored lock.
+// lockState returns what the lock table keeps of a stored lock.
 func lockState(l *txn.Lock) concurrency.State {
 	return concurrency.State{Kind: l.Kind, Prepared: l.Prepared, Request: l.Request,
 		Acquired: l.Acquired,
 		Size:     len(l.Value)}
 }
 
-// transaction checks an operation of a transaction's entry, and notes what it changes.
+// transaction checks an operation of a transaction's entry, and notes its changes.
 func (c *changes) transaction(d *clusterpb.Partition, p *proposal.Entry, deletion bool, key,
 	value []byte) error {
 	span := keys.PartitionSpan(d)
@@ -87,7 +87,7 @@ func (c *changes) transaction(d *clusterpb.Partition, p *proposal.Entry, deletio
 	return nil
 }
 
-// anchored is what a partition has in its anchor span of transactions.
+// anchored holds what a partition stores in its anchor span for transactions.
 type anchored struct {
 	locks   []concurrency.Change
 	records bool
@@ -124,8 +124,8 @@ func readAnchored(state engine.Reader, d *clusterpb.Partition) (found anchored, 
 // applications counts the batches that replicas apply, for checkInvariantState.
 var applications invariants.Every
 
-// checkInvariantState checks what is kept of a partition against its state: now and then, and what
-// is small. The caller holds applying.
+// checkInvariantState compares what is kept about a partition in memory with its state. It checks
+// only every few batches, and only what is small. The caller holds applying.
 func checkInvariantState(r *Replica) {
 	if !applications.Due(32) {
 		return
@@ -162,7 +162,7 @@ func checkInvariantState(r *Replica) {
 	})
 }
 
-// checkInvariantAdvance checks the applied record of a partition against the one before.
+// checkInvariantAdvance compares the applied record of a partition with the previous record.
 func checkInvariantAdvance(id keys.PartitionID, before, after *storage.Record) {
 	invariants.Check(after.Index >= before.Index && after.Term >= before.Term,
 		"partition %s: entry %d of term %d is applied after entry %d of term %d", id, after.Index,
@@ -176,15 +176,15 @@ func checkInvariantAdvance(id keys.PartitionID, before, after *storage.Record) {
 		"partition %s: the highest timestamp falls from %s to %s", id, before.Highest, after.Highest)
 }
 
-// checkInvariantClosed checks that a version is above what is closed.
+// checkInvariantClosed checks that a version is above the closed timestamp.
 func checkInvariantClosed(key []byte, closed hlc.Timestamp) {
 	_, ts, err := keys.DecodeVersioned(key)
 	invariants.Check(err != nil || ts.IsZero() || closed.Less(ts),
 		"%s is written, and %s is closed", keys.PrettyState(key), closed)
 }
 
-// checkInvariantDecision checks that a transaction record which says COMMITTED or ABORTED does not
-// come to say anything else.
+// checkInvariantDecision checks that a transaction record with the state COMMITTED or ABORTED keeps
+// that state.
 func checkInvariantDecision(state engine.Reader, key, value []byte) {
 	_, suffix, err := keys.DecodeAnchorKey(key)
 	if err != nil {

@@ -17,34 +17,35 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Right is the replica of a partition that is consumed on this node, as its node has it.
+// Right is a replica on this node whose partition is being consumed by its left neighbour.
 type Right interface {
-	// Replica is that replica.
+	// Replica returns the replica itself.
 	Replica() *Replica
-	// Entries calls do for pieces of its log behind after, up to last, which is committed.
+	// Entries calls do with pieces of the replica's log: the entries above after, up to last. last
+	// is committed.
 	Entries(after, last uint64, do func([]group.Entry) error) error
-	// Consumed says that its partition is a part of another one in the state from now on. Nothing of
-	// the replica but its log is there any more. It must not block.
+	// Consumed reports that the state has the partition as a part of another one from now on. Only
+	// the log of the replica is left. It must not block.
 	Consumed(by *clusterpb.Partition)
 }
 
-// merge is an entry by which the partition consumes its right neighbour, and what is found here of
-// the neighbour.
+// merge is an entry by which the partition consumes its right neighbour, together with what this
+// node has of the neighbour.
 type merge struct {
 	*reshape.Merge
 	from Right
-	// anchored is what lies with the neighbour's keys.
+	// anchored holds the locks and records that lie with the neighbour's keys.
 	anchored anchored
 }
 
 // errConsumed is for a replica whose partition was merged into its left neighbour on this node.
 var errConsumed = errors.New("its left neighbour has consumed it")
 
-// stageConsumption adds the effects of a merge to a batch, after the neighbour's replica here has
-// come to its freeze, which nothing may be applied to any more until release is called.
+// stageConsumption adds the effects of a merge to a batch. The neighbour's replica on this node has
+// been brought to its freeze before, and applies nothing until release is called.
 //
-// INVARIANT: the neighbour is at its freeze. Its leader is gone, perhaps, and no replica is left to
-// tell this replica of it what is committed; the entry says so.
+// INVARIANT: the neighbour is at its freeze. Its leader, and all other replicas that could tell
+// what is committed, may be gone; the entry of the merge says at which index the freeze is.
 func (r *Replica) stageConsumption(batch *engine.StateBatch, applied *storage.Record,
 	m *merge) (release func(), err error) {
 	id := keys.PartitionID(m.Right.Id)
@@ -74,7 +75,7 @@ func (r *Replica) stageConsumption(batch *engine.StateBatch, applied *storage.Re
 	if err := storage.DeleteLocal(batch, id); err != nil {
 		return nil, err
 	}
-	// INVARIANT: what the neighbour has promised goes on.
+	// INVARIANT: what the neighbour has closed stays closed.
 	applied.Closed = hlc.Max(applied.Closed, m.Record.Closed)
 	applied.Threshold = hlc.Max(applied.Threshold, m.Record.Threshold)
 	applied.Highest = hlc.Max(applied.Highest, m.Record.Highest)
@@ -84,8 +85,8 @@ func (r *Replica) stageConsumption(batch *engine.StateBatch, applied *storage.Re
 	return q.applying.unlock, nil
 }
 
-// FrozenState implements reshape.Frozen: it is what a frozen partition leaves behind: its
-// descriptor, and what it has applied, at the index of the freeze.
+// FrozenState implements reshape.Frozen. It returns what a frozen partition leaves behind: its
+// descriptor, and its applied record at the index of the freeze.
 func (r *Replica) FrozenState() (*clusterpb.Partition, storage.Record, error) {
 	r.m.Mu.Lock()
 	defer r.m.Mu.Unlock()
@@ -102,15 +103,15 @@ func (r *Replica) FrozenState() (*clusterpb.Partition, storage.Record, error) {
 	return d, record, nil
 }
 
-// FrozenAt is an index of the log at or behind the entry by which the partition was frozen; false
-// if it is not frozen, as far as is applied here.
+// FrozenAt returns an index of the log at or after the entry by which the partition was frozen;
+// false if this replica has applied no freeze.
 func (r *Replica) FrozenAt() (index uint64, frozen bool) {
 	r.m.Mu.Lock()
 	defer r.m.Mu.Unlock()
 	return r.m.DescribedAt(), r.Descriptor().GetFrozen() != nil
 }
 
-// bringTo applies what a replica lacks of its log up to an index. applying is locked.
+// bringTo applies the log of a replica up to an index. The caller holds that replica's applying.
 func (r *Replica) bringTo(frozen *clusterpb.Partition, index uint64, from Right) error {
 	if r.consumed.Load() {
 		return errConsumed
@@ -132,14 +133,14 @@ func (r *Replica) bringTo(frozen *clusterpb.Partition, index uint64, from Right)
 	return nil
 }
 
-// takeOver makes the neighbour's part this partition's, after the state has it.
+// takeOver makes the neighbour's span a part of this partition, after the state has been changed.
 func (r *Replica) takeOver(m *merge) {
 	r.node.Spans.Merge(m.Left, m.Right)
 	r.node.Logger.Info("a partition has consumed its right neighbour", "partition", r.id, "replica",
 		r.self, "neighbour", m.Right.Id, "generation", m.Left.Generation)
 }
 
-// widenLocked takes over what the neighbour's leaders have promised, and its locks.
+// widenLocked takes over the promises of the neighbour's leaders, and its locks.
 func (r *Replica) widenLocked(m *merge) {
 	r.eval.RequeueLocked(r.m.Mu.Locks.Apply(m.anchored.locks))
 	if m.anchored.records {
@@ -150,8 +151,8 @@ func (r *Replica) widenLocked(m *merge) {
 	}
 }
 
-// endConsumed answers all that waits for a partition that is a part of another one: it is to be
-// asked of that.
+// endConsumed answers all requests that wait here, for a partition that is a part of another one
+// now: clients have to ask that partition.
 func (r *Replica) endConsumed(by *clusterpb.Partition) {
 	end := eval.Ending{Stale: by}
 	r.m.Mu.Lock()
@@ -165,11 +166,11 @@ func (r *Replica) endConsumed(by *clusterpb.Partition) {
 	r.eval.Finish(&end)
 }
 
-// ConsumedBy is the partition that has consumed this one on this node; nil if none has.
+// ConsumedBy returns the partition that has consumed this one on this node; nil if there is none.
 func (r *Replica) ConsumedBy() *clusterpb.Partition { return r.m.ConsumedBy() }
 
-// stop has nothing applied here any more, and no freeze ended: another partition takes the
-// replica's span over. It waits for what is being applied.
+// stop ends the apply of this replica, and keeps it frozen: another partition takes its span over.
+// It waits for the entries that are being applied.
 func (r *Replica) stop() {
 	r.applying.lock()
 	r.consumed.Store(true)
@@ -177,8 +178,8 @@ func (r *Replica) stop() {
 	r.m.Announce(^uint64(0))
 }
 
-// AnswerHeld waits until what is held back for the clocks is answered, but not for long: see
-// package commitwait. It is for a replica that was consumed, before it is closed.
+// AnswerHeld waits a short time until commit wait has sent its answers (package commitwait). It is
+// called for a replica that was consumed, before the replica is closed.
 func (r *Replica) AnswerHeld() {
 	for deadline := time.Now().Add(mostHeld); time.Now().Before(deadline); time.Sleep(heldCheck) {
 		if r.m.HeldAnswers.Len()+r.reads.Held() == 0 {
@@ -187,6 +188,6 @@ func (r *Replica) AnswerHeld() {
 	}
 }
 
-// mostHeld is for how long AnswerHeld waits, which is longer than clocks are apart, and heldCheck
-// how often it looks.
+// mostHeld bounds the time that AnswerHeld waits, and is longer than clocks may differ. heldCheck
+// is the interval at which it looks.
 const mostHeld, heldCheck = 2 * time.Second, 5 * time.Millisecond

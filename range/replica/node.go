@@ -19,77 +19,80 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// Config is what New needs. Config itself is not kept.
+// Config configures New. New does not keep it.
 type Config struct {
-	// Partition is the descriptor of a new partition. One that is in the state already has
+	// Partition is the descriptor of a new partition. A descriptor that is in the state already has
 	// precedence.
 	Partition *clusterpb.Partition
-	// Empty: the replica was added to the partition, and a snapshot will fill it. Otherwise it is one
-	// of those with which the partition was founded.
+	// Empty is set for a replica that was added to the partition, and that a snapshot will fill. It
+	// is false for one of the replicas with which the partition was founded.
 	Empty     bool
 	ReplicaID keys.ReplicaID
-	// State holds the partition among others. It must stay open until Close has returned.
+	// State is the database in which this and other partitions lie. It must stay open until Close
+	// has returned.
 	State *engine.State
 	Group config.Group
-	// Node is what the replicas of a node share.
+	// Node is shared by the replicas of a node.
 	Node *Node
-	// GCWindow is how long overwritten versions stay readable. Default 1 h. Negative: none.
+	// GCWindow is how long overwritten versions stay readable. Default 1 h; negative: no time.
 	GCWindow time.Duration
-	// CommitWait: every write has commit wait, also one that does not ask for it.
+	// CommitWait gives every write commit wait, even if the request does not ask for it.
 	CommitWait bool
-	// DefaultTTL is how long a value lives whose write does not say so; 0: it does not expire.
+	// DefaultTTL is the lifetime of a value whose write names no lifetime; 0: the value does not
+	// expire.
 	DefaultTTL time.Duration
 }
 
-// Node is what the replicas of one node share. It is made once, and not changed after the first
+// Node holds what the replicas of one node share. It is made once, and not changed after the first
 // New.
 type Node struct {
 	config.Node
-	// Resolver, if not nil, ends the locks of committed transactions in other partitions. Without
-	// it the records of transactions that have had locks are kept for ever.
+	// Resolver, if not nil, releases the locks of committed transactions in other partitions.
+	// Without it the records of transactions that have had locks are kept for ever.
 	Resolver txn.Resolver
-	// Random is for jitter. Default: the runtime's.
+	// Random is the source of jitter. Default: the runtime's.
 	Random func() uint64
-	// Gone, if not nil, says that a client does not wait for the answers to its requests any more.
-	// What waits for locks is given up then.
+	// Gone, if not nil, reports that a client no longer waits for the answers to its requests. Its
+	// requests that wait for locks are given up then.
 	Gone func(client uint64) bool
-	// ClientAddress, if not nil, is where a client is connected from; "" if it is not connected
-	// here.
+	// ClientAddress, if not nil, returns the address from which a client is connected; "" if it is
+	// not connected here.
 	ClientAddress func(client uint64) string
-	// Bear, if not nil, says what becomes of the child of a split on this node, of which the parent's
-	// replica has the given id; an error fails the parent's replica. It is asked before the split is
-	// applied, and Split is told when it is; leads: that replica leads. Both are called on apply
+	// Bear, if not nil, decides before a split is applied how the child comes to life on this node.
+	// self is the id of the parent's replica. An error fails that replica. Split is called when the
+	// split has been applied; leads is set if the parent's replica leads. Both are called on apply
 	// workers.
 	Bear  func(child *clusterpb.Partition, self keys.ReplicaID) (reshape.Birth, error)
 	Split func(child *clusterpb.Partition, self keys.ReplicaID, birth reshape.Birth, leads bool)
-	// Right, if not nil, finds the replica here of a partition that is consumed by its left
-	// neighbour, and whose log is committed at least up to an index. It is called on apply workers,
-	// before the merge is applied; an error fails the left neighbour's replica.
+	// Right, if not nil, finds the replica on this node of a partition that its left neighbour is
+	// about to consume. The log of the replica is committed at least up to the index. Right is
+	// called on apply workers, before the merge is applied; an error fails the left neighbour's
+	// replica.
 	Right func(right *clusterpb.Partition, index uint64) (Right, error)
-	// Taken, if not nil, is called when a snapshot of a partition has taken over what the replica of
-	// another one had here, which by is the proof to have been merged. Nothing of that replica but
-	// its log is there any more. Open, if not nil, finds such a replica, which is then closed to all;
-	// nil if it is not open.
+	// Taken, if not nil, is called after a snapshot of the partition by has taken over the span of
+	// the replica of another partition, which proves that they were merged. Only the log of that
+	// replica is left. Open, if not nil, returns such a replica, which from then on is closed to
+	// all others; nil if the replica is not open.
 	Taken func(id keys.PartitionID, by *clusterpb.Partition)
 	Open  func(id keys.PartitionID) *Replica
-	// Froze, if not nil, is called when a partition was found, or has become, frozen. It must not
-	// block.
+	// Froze, if not nil, is called when a partition was found to be frozen, or has become frozen.
+	// It must not block.
 	Froze  func(id keys.PartitionID, f *clusterpb.Freeze)
 	recent *proposal.Budget
 	reads  *tscache.Budget
-	// Reads reads several partitions in one request.
+	// Reads serves requests that read several partitions.
 	Reads read.Multi
-	// vacant bounds what replicas remember of spans without values.
+	// vacant bounds the memory in which replicas remember spans without values.
 	vacant *vacant.Budget
-	// Spans is which replica has which span of the state.
+	// Spans says which replica has which span of the state.
 	Spans spans.Table
-	// locking is of the concurrency managers of all partitions.
+	// locking configures the concurrency managers of all partitions.
 	locking concurrency.Config
-	// counting has the counts of what splits off pause.
+	// counting paces the counts that a split needs.
 	counting *admission.Pacer
 }
 
-// Prepare fills in what is left out. It is called once, before the first New.
+// Prepare sets defaults. It is called once, before the first New.
 func (n *Node) Prepare() error {
 	if err := n.Node.Prepare(); err != nil {
 		return err

@@ -33,8 +33,8 @@ type Replica struct {
 	// appliedKey is the state key of the applied record.
 	appliedKey []byte
 
-	// applying is locked while entries are applied. consumed says that none is any more: another
-	// partition has this one's span.
+	// applying is held while entries are applied. consumed is set when a merge has given this
+	// partition's span to another partition; no entry is applied after that.
 	applying chanMutex
 	consumed atomic.Bool
 
@@ -49,12 +49,12 @@ type Replica struct {
 
 var _ group.StateMachine = (*Replica)(nil)
 
-// ErrNoBase is returned by New for a partition that has split off another one, if the state has not
-// what it was born with: the other one's log has to be applied before.
+// ErrNoBase is returned by New for a partition that has split off from another one, if the state
+// lacks the data with which it was born: the log of the other partition has to be applied before.
 var ErrNoBase = errors.New("the state lacks what it had when it split off another partition")
 
-// New opens a replica: what the state database says of the partition, or if it says nothing, a new
-// and empty partition. Node.Prepare must have been called.
+// New opens a replica of a partition from the state database, or makes a new and empty one if the
+// database has no descriptor. Node.Prepare must have been called.
 func New(c Config) (*Replica, error) {
 	if c.State == nil || c.Group == nil || c.Node == nil || c.ReplicaID == 0 || c.Partition == nil {
 		return nil, errors.New("replica: State, Group, Node, Partition and ReplicaID must be set")
@@ -104,9 +104,10 @@ func New(c Config) (*Replica, error) {
 	return r, nil
 }
 
-// firstDescriptor is the descriptor with which the replica begins: the one in the state database,
-// or the one with which it is founded, which is put there. Of one that a snapshot is to fill there
-// is nothing: a key in a memtable would have the installation wait for a flush.
+// firstDescriptor returns the descriptor with which the replica begins: the descriptor in the state
+// database, or that with which the partition is founded, which is stored. For a replica that a
+// snapshot is to fill nothing is stored: a key in a memtable would make the installation wait for a
+// flush.
 func (r *Replica) firstDescriptor(c Config, applied bool) (*clusterpb.Partition, error) {
 	if !applied && c.Empty {
 		return storage.Empty(c.Partition), nil
@@ -122,7 +123,7 @@ func (r *Replica) firstDescriptor(c Config, applied bool) (*clusterpb.Partition,
 	return storage.ReadDescriptor(c.State, r.id)
 }
 
-// reload takes what the state database says.
+// reload takes what the state database holds.
 func (r *Replica) reload(applied storage.Record, descriptor *clusterpb.Partition) error {
 	found, err := readAnchored(r.state, descriptor)
 	if err != nil {
@@ -146,8 +147,8 @@ func (r *Replica) reload(applied storage.Record, descriptor *clusterpb.Partition
 }
 
 // observe brings the clock above a timestamp that is in the state: a client that asks this node for
-// its clock, and then reads at that, is to see what it has acknowledged. The clock refuses only
-// what a wrong one has given.
+// its clock, and then reads at that time, must see what it has acknowledged. The clock refuses only
+// timestamps that a wrong clock has given.
 func (r *Replica) observe(ts hlc.Timestamp) {
 	if ts.IsZero() {
 		return
@@ -158,23 +159,23 @@ func (r *Replica) observe(ts hlc.Timestamp) {
 	}
 }
 
-// Descriptor is the partition's descriptor. It must not be changed.
+// Descriptor returns the partition's descriptor. It must not be changed.
 func (r *Replica) Descriptor() *clusterpb.Partition { return r.m.Descriptor() }
 
-// ID is the partition's id.
+// ID returns the partition's id.
 func (r *Replica) ID() keys.PartitionID { return r.id }
 
-// ReplicaID is this replica's id within the partition.
+// ReplicaID returns this replica's id within the partition.
 func (r *Replica) ReplicaID() keys.ReplicaID { return r.self }
 
-// Stats is what the partition holds, as of the applied index.
+// Stats returns the size of the partition, as of the applied index.
 func (r *Replica) Stats() storage.Stats {
 	r.m.Mu.Lock()
 	defer r.m.Mu.Unlock()
 	return r.m.Mu.Applied.Stats
 }
 
-// Leadership is what the group said last.
+// Leadership returns what the group reported last.
 func (r *Replica) Leadership() group.Leadership {
 	r.m.Mu.Lock()
 	defer r.m.Mu.Unlock()
@@ -195,7 +196,7 @@ func (r *Replica) Applied() (index, term uint64) {
 	return r.m.Mu.Applied.Index, r.m.Mu.Applied.Term
 }
 
-// DurableApplied is the applied index that would be left after a crash now.
+// DurableApplied returns the applied index that a crash now would leave.
 func (r *Replica) DurableApplied() (uint64, error) {
 	value, found, err := r.state.DurableGet(keys.LocalKey(r.id, keys.SuffixApplied))
 	if err != nil || !found {
@@ -208,9 +209,9 @@ func (r *Replica) DurableApplied() (uint64, error) {
 	return a.Index, nil
 }
 
-// Close ends the replica: everything is answered, and nothing touches the state database after it
-// returns. The group is stopped before it: it must call no more, and must have called what it was
-// given. Close may be called again.
+// Close ends the replica: every request is answered, and nothing touches the state database after
+// Close returns. The group must have been stopped before: it must make no more calls, and must have
+// completed all that it was given. Close may be called again.
 func (r *Replica) Close() error {
 	if !r.m.BeginClose() {
 		return nil
@@ -232,7 +233,7 @@ func (r *Replica) Close() error {
 	return nil
 }
 
-// Gone closes the replica, and says what of it is to be removed from this node.
+// Gone closes the replica, and returns what has to be removed from this node.
 func (r *Replica) Gone() (storage.Gone, error) {
 	g := storage.Gone{ID: r.id}
 	if d := r.Descriptor(); !storage.IsEmpty(d) && !r.consumed.Load() {
@@ -242,7 +243,8 @@ func (r *Replica) Gone() (storage.Gone, error) {
 	return g, r.Close()
 }
 
-// StateSpans are the spans of state keys that the partition has here; none if it has no data.
+// StateSpans returns the spans of state keys that the partition has here; it is empty if the
+// partition has no data.
 func (r *Replica) StateSpans() []keys.Span {
 	d := r.Descriptor()
 	if storage.IsEmpty(d) || r.consumed.Load() {
@@ -252,7 +254,7 @@ func (r *Replica) StateSpans() []keys.Span {
 	return spans[:]
 }
 
-// Checksum is storage's Checksum of the partition, as it is now.
+// Checksum returns the checksum of the partition's present state (storage.Checksum).
 func (r *Replica) Checksum() (index, sum uint64, err error) {
 	if !r.m.Enter() {
 		return 0, 0, machine.ErrClosed
@@ -261,9 +263,8 @@ func (r *Replica) Checksum() (index, sum uint64, err error) {
 	return storage.Checksum(r.state, r.id)
 }
 
-// chanMutex is a lock that may be held for as long as others sleep, or wait for messages: a
-// goroutine that waits for it waits for a channel, which virtual time (testing/synctest) takes into
-// account.
+// chanMutex is a lock that may be held while its holder sleeps or waits for messages. Goroutines
+// wait for it on a channel, which virtual time (testing/synctest) takes into account.
 type chanMutex chan struct{}
 
 func newChanMutex() chanMutex { return make(chanMutex, 1) }
@@ -272,14 +273,14 @@ func (t chanMutex) lock() { t <- struct{}{} }
 
 func (t chanMutex) unlock() { <-t }
 
-// Work is what the replica has done.
+// Work returns what the replica has done.
 func (r *Replica) Work() machine.Work { return r.m.Work.Sum() }
 
-// Locked says that transactions have keys or spans of the partition locked. It is cheap.
+// Locked reports whether transactions have locked keys or spans of the partition. It is cheap.
 func (r *Replica) Locked() bool { return r.m.Mu.Locks.Held() != 0 }
 
-// Intents is how many keys are locked by transactions that write them, by what this replica has
-// applied: what is on its way does not count.
+// Intents counts the keys that are locked by transactions that write them, in the state that is
+// applied here; entries on their way do not count.
 func (r *Replica) Intents() int {
 	if !r.Locked() {
 		return 0

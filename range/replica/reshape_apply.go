@@ -9,24 +9,25 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// The replicas of a partition are those of its descriptor, which lies in the state beside the
-// applied index, changes by entries of the log, and travels with snapshots. Its group's
-// configuration is made of it, so the two cannot differ.
+// The replicas of a partition are those of its descriptor. The descriptor lies in the state beside
+// the applied index, changes by entries of the log, and travels with snapshots. The group's
+// configuration is derived from it, so the two cannot differ.
 
 // Configuration implements group.Configured.
 func (r *Replica) Configuration() group.Configuration {
 	return group.ConfigurationOf(r.Descriptor())
 }
 
-// Settled says whether a majority knows the present descriptor to be committed, on disk: an entry
-// behind the one that brought it is applied, and was stored together with that knowledge. Only then
-// may a replica that it names out be destroyed: until then others may look for its vote.
+// Settled reports whether a majority knows, on disk, that the present descriptor is committed. That
+// is so once an entry after the one that brought the descriptor is applied: it was stored together
+// with that knowledge. Only then may a replica be destroyed that the descriptor no longer names:
+// until then others may ask for its vote.
 func (r *Replica) Settled() bool {
 	index, _ := r.Applied()
 	return index > r.m.DescribedAt()
 }
 
-// Urgent says whether requests wait for what comes of an entry on followers. See group.Urgent.
+// Urgent reports whether requests wait for the apply of an entry on followers. See group.Urgent.
 func (r *Replica) Urgent(data []byte) bool {
 	switch proposal.KindOf(data) {
 	case proposal.KindSplit, proposal.KindFreeze, proposal.KindMerge:
@@ -35,10 +36,11 @@ func (r *Replica) Urgent(data []byte) bool {
 	return false
 }
 
-// ShareOf says how much of the reserve of a full disk an entry may use. See group.Sharing.
+// ShareOf returns how much of the reserve of a full disk an entry may use. See group.Sharing.
 func (r *Replica) ShareOf(data []byte) group.Share { return proposal.ShareOf(data) }
 
-// bearing asks the node what becomes of the child of a split; nil: the node makes a replica of it.
+// bearing returns the function that asks the node how the child of a split comes to life; nil if
+// the node makes a replica of it.
 func (r *Replica) bearing() func(child *clusterpb.Partition) (reshape.Birth, error) {
 	if r.node.Bear == nil {
 		return nil
@@ -49,7 +51,7 @@ func (r *Replica) bearing() func(child *clusterpb.Partition) (reshape.Birth, err
 	}
 }
 
-// bear tells the node of the child, which lies in the state.
+// bear tells the node of a child that lies in the state.
 func (r *Replica) bear(s *reshape.Split) {
 	child := keys.PartitionID(s.Right.Id)
 	if s.Birth == reshape.Born {
@@ -64,7 +66,7 @@ func (r *Replica) bear(s *reshape.Split) {
 	}
 }
 
-// narrowLocked forgets the locks of what has split off.
+// narrowLocked forgets the locks in the part that has split off.
 func (r *Replica) narrowLocked(s *reshape.Split) {
 	start := string(keys.UserKey(s.Right, s.Right.Start))
 	var gone []concurrency.Change

@@ -12,10 +12,10 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 )
 
-// GC is the garbage collector of the partition.
+// GC returns the garbage collector of the partition.
 func (r *Replica) GC() *gc.Collector { return r.gc }
 
-// collected is the replica as its garbage collector needs it: a gc.Replica.
+// collected presents the replica to its garbage collector: a gc.Replica.
 type collected struct{ *Replica }
 
 func (r collected) Threshold() hlc.Timestamp { return r.m.Threshold() }
@@ -40,16 +40,16 @@ func (r collected) Exit()            { r.m.Exit() }
 
 func (r collected) Passed(ts hlc.Timestamp) bool { return r.m.Passed(ts) }
 
-// Writes is the way of the partition's writes from the queue to the log.
+// Writes returns the evaluator, which takes the partition's writes from the queue to the log.
 func (r *Replica) Writes() *eval.Evaluator { return r.eval }
 
-// Reads is what serves the partition's reads.
+// Reads returns what serves the partition's reads.
 func (r *Replica) Reads() *read.Reader { return r.reads }
 
-// Reshape is what reshapes the partition.
+// Reshape returns what splits, merges and freezes the partition, and changes its replicas.
 func (r *Replica) Reshape() *reshape.Reshaper { return r.reshape }
 
-// reshaped is the replica as its reshaper needs it: a reshape.Replica.
+// reshaped presents the replica to its reshaper: a reshape.Replica.
 type reshaped struct{ *Replica }
 
 func (r reshaped) Propose(ctx context.Context, kind proposal.Kind,

@@ -10,10 +10,10 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Take is the step in which the order of requests matters: it queues the writes. It does not touch
-// the disk. Each request is answered once, in any order, possibly before Take returns. If ok, the
-// caller has to call Evaluate, if writes were queued, and then Serve, with the same requests;
-// otherwise all have been answered.
+// Take queues the writes among the requests. It is the only step in which the order of requests
+// matters, and does not touch the disk. Each request is answered once, in any order, possibly
+// before Take returns. If ok is set, the caller has to call Evaluate if writes were queued, and
+// then Serve, with the same requests; otherwise all requests have been answered.
 func (r *Replica) Take(requests []config.Pending) (queued, ok bool) {
 	if !r.m.Enter() {
 		for i := range requests {
@@ -32,9 +32,9 @@ func (r *Replica) Take(requests []config.Pending) (queued, ok bool) {
 	return queued, true
 }
 
-// Evaluate evaluates the writes that are queued. What is proposed is left in the pass, as far as it
-// is the pass's client alone that waits for it; a nil pass is none. It does not wait for
-// replication, and may wait for the disk.
+// Evaluate evaluates the queued writes. Proposals for which only the client of the pass waits are
+// left in the pass; pass may be nil. Evaluate does not wait for replication, and may wait for the
+// disk.
 func (r *Replica) Evaluate(pass eval.Pass) {
 	if !r.m.Enter() {
 		return // closing it refuses what is queued
@@ -43,8 +43,8 @@ func (r *Replica) Evaluate(pass eval.Pass) {
 	r.eval.KickIn(pass, false)
 }
 
-// Serve does what Take has left: it reads. Reads of single keys are answered at once. It may wait
-// for the disk.
+// Serve serves the reads among the requests. Reads of single keys are answered at once. Serve may
+// wait for the disk.
 func (r *Replica) Serve(requests []config.Pending) {
 	defer r.m.Exit()
 	for i := range requests {
@@ -60,5 +60,5 @@ func (r *Replica) Serve(requests []config.Pending) {
 	}
 }
 
-// since is the time that a metric wants.
+// since returns the seconds since a start, for metrics.
 func since(start time.Time) float64 { return time.Since(start).Seconds() }

@@ -7,12 +7,13 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// AbortOther aborts a transaction that may be another client's, as a person asks, and ends its
-// locks of which keys are given, one for each partition at least. It returns how the transaction
-// ended; nil if nothing is known of it any more, and nothing was done. It may be repeated.
+// AbortOther aborts a transaction that may be another client's, as an operator requests, and
+// releases its locks on the given keys, at least one for each partition. It returns how the
+// transaction ended; nil if nothing is known of it any more, and nothing was done. It may be
+// repeated.
 func (c *Committer) AbortOther(ctx context.Context, t *kvpb.Transaction,
 	locked []Key) (*kvpb.TransactionStatus, error) {
-	places, _ := c.placesOf(ctx, locked) // they are a help only
+	places, _ := c.placesOf(ctx, locked) // they only help
 	anchor := Key{Keyspace: keys.KeyspaceID(t.GetKeyspace()), Key: t.GetAnchor()}
 	p, err := c.sender.Locate(ctx, anchor)
 	if err != nil {

@@ -14,25 +14,26 @@ import (
 )
 
 const (
-	// endPause comes before a decision is asked for again, when it is not known what became of it.
+	// endPause is the pause before a decision with unknown outcome is asked for again.
 	endPause = 100 * time.Millisecond
-	// maxLead is how far into the future at most a transaction is moved that readers push again and
+	// maxLead bounds how far into the future a transaction is moved that readers push again and
 	// again.
 	maxLead = 50 * time.Millisecond
-	// yieldAfter is after how many pushes a transaction gives way to older ones that are about to
-	// write what it has read. It may be one of these that pushes it: two that have each read what
-	// the other one writes push one another, and would do so for ever. One push may be a reader's.
+	// yieldAfter is the number of pushes after which a transaction gives way to older ones that are
+	// about to write what it has read. Such a transaction may be the pusher: two transactions that
+	// have each read what the other writes push each other, and would do so for ever. A single push
+	// may be a reader's.
 	yieldAfter = 2
-	// holdAfter is after how many pushes a transaction has readers wait for its commit. It is not
-	// below yieldAfter: those that wait for one another give way.
+	// holdAfter is the number of pushes after which a transaction makes readers wait for its
+	// commit. It is not below yieldAfter, so that transactions that wait for each other give way.
 	holdAfter = 2
 )
 
-// Commit makes the writes happen, all at the timestamp that it returns, provided that what was read
-// is unchanged up to then. wait asks for an answer only when every clock of the cluster has passed
-// that timestamp. With an error the transaction is not committed and never will be, unless it is
-// ErrOutcomeUnknown. The transaction has ended in any case. The writes' keys are distinct; they,
-// and the reads, belong to the Transaction from now on.
+// Commit applies the writes, all at the timestamp that it returns, provided that what was read is
+// unchanged up to then. With wait set it returns only when every clock of the cluster has passed
+// that timestamp. After an error the transaction is not committed and never will be, unless the
+// error is ErrOutcomeUnknown. The transaction has ended in any case. The writes' keys are distinct;
+// they, and the reads, belong to the Transaction from now on.
 //
 // A transaction without writes is committed as of reads.At.
 func (t *Transaction) Commit(ctx context.Context, writes []Write, reads Reads,
@@ -44,13 +45,13 @@ func (t *Transaction) Commit(ctx context.Context, writes []Write, reads Reads,
 	m := t.c.metrics
 	if len(writes) == 0 {
 		if len(reads.Leaderships) > 0 {
-			// What was read may be on its way yet.
+			// The values that were read may not be committed yet.
 			if err := t.c.Refresh(ctx, t.id[:], t.begun, reads, reads.At); err != nil {
 				m.failed(err)
 				return hlc.Timestamp{}, t.fail(nil, err)
 			}
 		}
-		t.abort(nil) // of locks, if there are any
+		t.abort(nil) // releases locks, if there are any
 		m.commits.With("none").Inc()
 		return reads.At, nil
 	}
@@ -89,7 +90,7 @@ func keysOf(writes []Write) []Key {
 	return out
 }
 
-// onePhase commits with one request, if that can be; took says that it was tried.
+// onePhase commits with one request, if possible; took is set if it was tried.
 func (t *Transaction) onePhase(ctx context.Context, writes []Write, reads Reads,
 	wait bool) (at hlc.Timestamp, took bool, err error) {
 	for {
@@ -115,19 +116,19 @@ func (t *Transaction) onePhase(ctx context.Context, writes []Write, reads Reads,
 			return hlc.Timestamp{}, true, &Error{Kind: ErrOutcomeUnknown, Cause: err}
 		}
 		if errors.Is(err, ErrMoved) && unknown(err) && len(t.locked)+len(t.held.all) == 0 {
-			// Its partition has split, or merged. (A lock of its own on the key, or on a span with it,
-			// would be in the way of the question.)
+			// The partition has split, or merged. (A lock of the transaction on the key, or on a
+			// span with it, would block the question.)
 			at, err = t.executed(ctx, r)
 		}
 		switch {
 		case err == nil:
-			// The locks went with the commit, all of them in this partition; there is no record
+			// The commit has released the locks, all of them in this partition; there is no record
 			// that could say so.
 			t.c.stopHeartbeats(t)
 			t.endHeldBut(committed, at)
 			return at, true, nil
 		case unknown(err):
-			// The early locks may go: the request, if it is executed yet, needs none of them.
+			// The early locks may go: if the request is still executed, it needs none of them.
 			t.abort(nil)
 			if errors.Is(err, ErrMoved) {
 				if at, err := t.askOnePhase(ctx, r); err == nil || Retryable(err) {
@@ -137,13 +138,13 @@ func (t *Transaction) onePhase(ctx context.Context, writes []Write, reads Reads,
 			t.asks = func(ctx context.Context) (hlc.Timestamp, error) { return t.askOnePhase(ctx, r) }
 			return hlc.Timestamp{}, true, &Error{Kind: ErrOutcomeUnknown, Cause: err}
 		case errors.Is(err, ErrMoved):
-			continue // it did not run, and never will
+			continue // the request did not run, and never will
 		}
 		return hlc.Timestamp{}, true, t.fail(nil, classify(r.Place.Keyspace, err))
 	}
 }
 
-// oneRequest makes the request of a one-phase transaction; ok is false if it cannot be one.
+// oneRequest makes the request of a one-phase commit; ok is false if one phase is not possible.
 func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Reads,
 	wait bool) (r *Request, ok bool, err error) {
 	if len(writes)+len(t.locked) > chunkKeys ||
@@ -177,18 +178,18 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 	if !slices.ContainsFunc(mutations, func(m mutation) bool {
 		return t.anchor.same(Key{m.keyspace, m.Key})
 	}) {
-		// The first write was taken back when there were locks, or spans were held: their record,
-		// if there is one, may be elsewhere.
+		// Writes at the anchor were taken back after keys were locked, or spans were held: the
+		// record, if there is one, may be in another partition.
 		p, err := t.c.sender.Locate(ctx, t.anchor)
 		if err != nil || !p.same(c.place) {
-			return nil, false, nil // what is wrong with it, two phases find out
+			return nil, false, nil // two phases find the error
 		}
 		fits = func(p Place) bool {
 			return c.fits(p) && p.holds(c.place, func(yield func([]byte) bool) { yield(t.anchor.Key) })
 		}
 	}
-	// What was read under a lock is checked like the rest: it costs nothing more, and holds even if
-	// the lock is gone.
+	// Keys that were read under a lock are checked like the rest: that costs nothing more, and
+	// holds even if the lock is gone.
 	read, err := t.c.readChunks(ctx,
 		append(reads.Keys[:len(reads.Keys):len(reads.Keys)], reads.Locked...), reads.Spans)
 	if err != nil || len(read) > 1 || (len(read) == 1 && !read[0].place.same(c.place)) {
@@ -217,7 +218,7 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 		}}}}, true, nil
 }
 
-// mutation is the write as a request has it. known are the keys that were read.
+// mutation returns the write in the form of a request. known are the keys that were read.
 func (w *Write) mutation(known map[string]bool) mutation {
 	m := &kvpb.Mutation{Key: w.Key.Key, Value: w.Value, Read: len(known) > 0 && known[w.mapKey()]}
 	if w.Delete {
@@ -250,7 +251,7 @@ func (t *Transaction) twoPhase(ctx context.Context, writes []Write, reads Reads,
 	if err != nil {
 		t.c.stopHeartbeats(t)
 		if errors.Is(err, ErrOutcomeUnknown) {
-			again := *d // settle goes on with its own
+			again := *d // settle continues with a copy
 			t.asks = func(ctx context.Context) (hlc.Timestamp, error) { return again.askAgain(ctx) }
 			t.c.background(d.settle)
 		} else {
@@ -271,11 +272,12 @@ type decision struct {
 	locks []Key
 	reads Reads
 	wait  bool
-	// maybe: a request to commit was sent, may have been executed, and could succeed still.
+	// maybe is set if a request to commit was sent that may have been executed, and could still
+	// succeed.
 	maybe bool
-	// last is the timestamp that was asked for last.
+	// last is the last timestamp that was asked for.
 	last hlc.Timestamp
-	// pushed counts how often the transaction was.
+	// pushed counts the pushes of the transaction.
 	pushed int
 }
 
@@ -290,8 +292,8 @@ func (d *decision) decide(ctx context.Context, at hlc.Timestamp) (*kvpb.Transact
 			like := &kvpb.RefreshRequest{Transaction: t.id[:], Begun: wire.ToTimestamp(t.begun),
 				Yield: d.pushed >= yieldAfter}
 			if err := t.c.refreshLike(ctx, like, d.reads, at); err != nil {
-				// No request to commit can succeed: there was none, or the record is bounded above them
-				// all.
+				// No request to commit can succeed: either none was sent, or the record has a bound
+				// above the timestamps of all.
 				return nil, err
 			}
 			d.reads.At = at
@@ -304,15 +306,15 @@ func (d *decision) decide(ctx context.Context, at hlc.Timestamp) (*kvpb.Transact
 		t.c.metrics.pushed.Inc()
 		at = bound.Next()
 		if d.pushed > 1 {
-			// There are always readers. Let it happen a little later, so that they read below it.
+			// Readers keep coming. A slightly later timestamp lets them read below it.
 			at = at.Add(t.c.lead(d.pushed))
 		}
 	}
 }
 
-// lead is how far above the latest reader a transaction is moved that was pushed so often: not
-// further than clocks of the cluster may be apart. A reader's clock may be ahead by that already,
-// and what is more than twice as far in the future no server takes.
+// lead returns how far above the latest reader a transaction is moved that was pushed so often: not
+// further than clocks of the cluster may differ. A reader's clock may be ahead by that already, and
+// no server accepts a timestamp more than twice as far in the future.
 func (c *Committer) lead(pushed int) time.Duration {
 	d := min(maxLead, time.Millisecond<<min(pushed, 10))
 	if bound := c.sender.MaxClockOffset(); bound > 0 {
@@ -322,7 +324,7 @@ func (c *Committer) lead(pushed int) time.Duration {
 }
 
 // ask asks for the decision until there is one. If the transaction can only commit above a
-// timestamp, bound is that.
+// timestamp, it returns that as bound.
 func (d *decision) ask(ctx context.Context,
 	at hlc.Timestamp) (bound hlc.Timestamp, status *kvpb.TransactionStatus, err error) {
 	t := d.t
@@ -344,7 +346,7 @@ func (d *decision) ask(ctx context.Context,
 		switch {
 		case !answered:
 		case r.Code == kvpb.ErrorCode_TRANSACTION_ABORTED:
-			// For ever; whatever else was sent will be told the same.
+			// This is final; all other requests that were sent get the same answer.
 			d.maybe = false
 			return hlc.Timestamp{}, nil, classify(t.anchor.Keyspace, err)
 		case r.Code == kvpb.ErrorCode_TRANSACTION_PUSHED && at.LessEq(r.Timestamp):
@@ -368,10 +370,9 @@ func (d *decision) ask(ctx context.Context,
 // send asks for the commit at the last timestamp.
 //
 // INVARIANT: a commit names spans that hold every key that may have a lock: the coordinator forgets
-// the decision when there is no lock in these any more. What the partitions are is of no account:
-// by them the keys are put together, and a span may go beyond its partition, or be in several by
-// the time that it is asked about. But the hash numbers have to be known, and nothing is sent while
-// they cannot be told of one of the keys.
+// the decision when no lock is left in these. Partitions only serve to group the keys: a span may
+// reach beyond its partition, or be in several by the time that it is asked about. But the hash
+// numbers must be right, and nothing is sent while that of any key is unknown.
 func (d *decision) send(ctx context.Context) (*kvpb.Response, error) {
 	places, err := d.t.c.placesOf(ctx, d.locks)
 	if err != nil {
@@ -385,8 +386,8 @@ func (d *decision) send(ctx context.Context) (*kvpb.Response, error) {
 		}}})
 }
 
-// settle goes on asking for a decision that the caller does not wait for any more, so that the
-// locks need not be found by others.
+// settle continues to ask for a decision that the caller no longer waits for, so that others need
+// not find the locks.
 func (d *decision) settle(ctx context.Context) {
 	for {
 		response, err := d.send(ctx)
@@ -397,13 +398,13 @@ func (d *decision) settle(ctx context.Context) {
 		} else if err != nil {
 			r, answered := codeOf(err)
 			if answered && r.Code == kvpb.ErrorCode_TRANSACTION_PUSHED && d.last.LessEq(r.Timestamp) {
-				// It is pending, and can be committed only above every timestamp that was asked
-				// for.
+				// The transaction is pending, and can be committed only above every timestamp that
+				// was asked for.
 				d.t.rollBack(ctx, d.locks)
 				return
 			}
 			if final(err) || d.t.c.pause(ctx, endPause) != nil {
-				return // requests that meet the locks find it abandoned
+				return // requests that meet the locks find the transaction abandoned
 			}
 			continue
 		}
@@ -414,7 +415,7 @@ func (d *decision) settle(ctx context.Context) {
 	}
 }
 
-// final reports whether it is of no use to send the request again.
+// final reports whether sending the request again is useless.
 func final(err error) bool {
 	if errors.Is(err, route.ErrClosed) || errors.Is(err, route.ErrNoKeyspace) ||
 		errors.Is(err, route.ErrWrongCluster) {

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// maxBackground is how many transactions are resolved or aborted in the background at a time,
-	// and slotTime how long one more waits until there are fewer: a transaction that has ended does
-	// not keep its caller because others meet a partition that does not answer.
+	// maxBackground bounds the transactions that are resolved or aborted in the background at a
+	// time; slotTime is how long a further one waits for that. A transaction that has ended must
+	// not hold its caller up because others meet a partition that does not answer.
 	maxBackground = 256
 	slotTime      = 100 * time.Millisecond
-	// backgroundTime is how long that may take. What is left then, others find and resolve.
+	// backgroundTime bounds such work. Others find and resolve what is left.
 	backgroundTime = 10 * time.Second
-	// closeGrace is how long Close lets it go on.
+	// closeGrace is how long Close lets the work continue.
 	closeGrace = time.Second
-	// maxEarlier is how much earlier than the youngest transaction so far one may seem to begin and
-	// be taken for younger. If it is more, the clocks were wrong before.
+	// A transaction that seems to have begun before the youngest one so far, but by at most
+	// maxEarlier, is taken for younger. If it is more, the clocks were wrong before.
 	maxEarlier = time.Second
 )
 
@@ -30,13 +30,13 @@ const (
 type Config struct {
 	// Sender is required. It is used until Close has returned.
 	Sender Sender
-	// Random gives random numbers, for ids and jitter; default math/rand/v2.
+	// Random returns random numbers, for ids and jitter; default math/rand/v2.
 	Random func() uint64
 	// Registry receives the metrics; nil keeps none.
 	Registry metric.Registry
 }
 
-// Committer brings transactions to their end. Its methods may be called from any goroutine.
+// Committer commits and aborts transactions. Its methods may be called from any goroutine.
 type Committer struct {
 	sender  Sender
 	random  func() uint64
@@ -44,13 +44,13 @@ type Committer struct {
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	// closing is closed when Close begins: nothing lives from then on.
+	// closing is closed when Close begins: no transaction is live from then on.
 	closing chan struct{}
 	// slots bounds the background work.
 	slots chan struct{}
 
-	// narrow: locks are ended within the spans of the transaction's keys only, since the client's
-	// user may not write to all of a keyspace.
+	// narrow is set if locks are released only within the spans of the transaction's keys, since
+	// the client's user may not write to all of a keyspace.
 	narrow atomic.Bool
 
 	mu struct {
@@ -58,12 +58,12 @@ type Committer struct {
 		closed bool
 		// live are the transactions that hold locks.
 		live map[*Transaction]struct{}
-		// beating: the goroutine that sends heartbeats runs.
+		// beating is set while the goroutine that sends heartbeats runs.
 		beating bool
 	}
 	goroutines sync.WaitGroup
 
-	// youngest is when the youngest transaction began.
+	// youngest says when the youngest transaction began.
 	youngest struct {
 		sync.Mutex
 		begun hlc.Timestamp
@@ -88,9 +88,9 @@ func New(cfg Config) (*Committer, error) {
 	return c, nil
 }
 
-// Close lets what is being resolved come to its end, for a second at most, and returns when nothing
-// of the Committer runs any more. The locks of transactions that have not ended are left behind;
-// others clean them up when they meet them. It may be called more than once.
+// Close waits, for a second at most, until resolving has ended, and returns when nothing of the
+// Committer runs any more. The locks of transactions that have not ended are left; others clean
+// them up when they meet them. It may be called more than once.
 func (c *Committer) Close() {
 	c.mu.Lock()
 	first := !c.mu.closed
@@ -112,20 +112,20 @@ func (c *Committer) Close() {
 }
 
 // Begin begins the first attempt of a transaction, which is younger than all that were begun here
-// before. The attempt sends heartbeats until it ends, or ctx does.
+// before. The attempt sends heartbeats until it or ctx ends.
 func (c *Committer) Begin(ctx context.Context) (*Transaction, error) {
 	called := time.Now()
 	now, age, err := c.sender.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// It is as old as if the time had been known at once: those that begin while it waits for a
-	// node to tell it are younger.
+	// Its age counts from the call: transactions that begin while it waits for a node to tell the
+	// time are younger.
 	return c.attempt(ctx, c.age(age.Add(-time.Since(called))), now, new(attemptIDs)), nil
 }
 
-// Again begins another attempt of a transaction of which t was one, and has ended; it is as old as
-// the first. It sends heartbeats until it ends, or ctx does.
+// Again begins another attempt of the transaction of t, which has ended. The new attempt is as old
+// as the first one, and sends heartbeats until it or ctx ends.
 func (t *Transaction) Again(ctx context.Context) (*Transaction, error) {
 	now, _, err := t.c.sender.Now(ctx)
 	if err != nil {
@@ -136,7 +136,7 @@ func (t *Transaction) Again(ctx context.Context) (*Transaction, error) {
 	return next, nil
 }
 
-// attempt is an attempt of a transaction that began at begun.
+// attempt returns an attempt of a transaction that began at begun.
 func (c *Committer) attempt(
 	ctx context.Context, begun, now hlc.Timestamp, f *attemptIDs,
 ) *Transaction {
@@ -144,7 +144,7 @@ func (c *Committer) attempt(
 		started: hlc.Max(begun, now), ids: f}
 }
 
-// age is when a transaction begins that begins about now. Estimates of that come from several
+// age returns the beginning of a transaction that begins about now. Estimates come from several
 // nodes, and a later one may be lower.
 func (c *Committer) age(estimate hlc.Timestamp) hlc.Timestamp {
 	c.youngest.Lock()
@@ -156,8 +156,8 @@ func (c *Committer) age(estimate hlc.Timestamp) hlc.Timestamp {
 	return estimate
 }
 
-// background runs f beside the caller, with a context of its own. If too much runs already, it
-// waits for a moment, and then leaves it: what is left behind, others clean up.
+// background runs f concurrently with the caller, with a context of its own. If too much runs
+// already, it waits for a moment, and then drops f: others clean up what is left.
 func (c *Committer) background(f func(ctx context.Context)) {
 	c.mu.Lock()
 	if c.mu.closed {
@@ -180,7 +180,7 @@ func (c *Committer) background(f func(ctx context.Context)) {
 	}()
 }
 
-// takeSlot waits for one of slots for as long as is reasonable.
+// takeSlot waits for a slot, for up to slotTime.
 func (c *Committer) takeSlot() bool {
 	select {
 	case c.slots <- struct{}{}:

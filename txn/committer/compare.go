@@ -9,22 +9,22 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// What a transaction has read and writes, as most do that read anything, is compared with the
-// present when its lock is acquired: there is nothing to refresh afterwards, and if another
-// transaction writes the key, nothing to wait for.
+// Most transactions that read a key also write it. Such a key is compared with what was read when
+// its lock is acquired: then it need not be refreshed afterwards, and if another transaction writes
+// it, there is nothing to wait for.
 
-// compared is what keys are compared with as they are locked, and where that was done. A nil one is
-// nothing.
+// compared holds the reads with which keys are compared as they are locked, and the partitions that
+// have done so. It may be nil.
 type compared struct {
 	reads *Reads
-	// known are the keys that are compared; those that turn out not to have been are taken out.
+	// known are the keys that are compared; keys that were not compared after all are removed.
 	known map[string]bool
-	// under are the partitions that have confirmed the leadership of what was read under volatile
-	// locks there.
+	// under are the partitions that have confirmed the leadership under whose volatile locks keys
+	// were read there.
 	under map[keys.PartitionID]bool
 }
 
-// known are the written keys that were read; nil if there are none.
+// known returns the written keys that were read; nil if there are none.
 func (r *Reads) known(writes []Write) map[string]bool {
 	if len(r.Keys)+len(r.Locked) == 0 {
 		return nil
@@ -47,7 +47,7 @@ func (r *Reads) known(writes []Write) map[string]bool {
 	return known
 }
 
-// Known are the written keys that were read, in the order of the writes.
+// Known returns the written keys that were read, in the order of the writes.
 func (t *Transaction) Known(writes []Write, reads Reads) (out []Key) {
 	known := reads.known(writes)
 	for _, w := range writes {
@@ -58,10 +58,10 @@ func (t *Transaction) Known(writes []Write, reads Reads) (out []Key) {
 	return out
 }
 
-// toCompare are the written keys that are compared as they are locked. An attempt that is not the
-// first compares only what it has locked already. For the rest it waits: a comparison yields to
-// the holder of the lock, be it a younger transaction that has gone idle with it, and would do so
-// again and again. A transaction that waits has younger ones aborted.
+// toCompare returns the written keys that are compared as they are locked. A later attempt compares
+// only keys that it has locked already. For the rest it waits, which aborts younger transactions: a
+// comparison yields to the holder of the lock, even to a younger transaction that has gone idle,
+// and would do so again and again.
 func (t *Transaction) toCompare(writes []Write, reads Reads) map[string]bool {
 	known := reads.known(writes)
 	if t.again {
@@ -73,7 +73,7 @@ func (t *Transaction) toCompare(writes []Write, reads Reads) map[string]bool {
 	return known
 }
 
-// reads says whether keys of a chunk are to be compared.
+// reads reports whether keys of a chunk are to be compared.
 func (c *chunk) reads() bool {
 	for _, m := range c.mutations {
 		if m.Read {
@@ -83,7 +83,7 @@ func (c *chunk) reads() bool {
 	return false
 }
 
-// ask adds to a request what its keys are to be compared with.
+// ask adds to a request the reads with which its keys are to be compared.
 func (x *compared) ask(c *chunk, p *kvpb.PrepareRequest) {
 	if x == nil || !c.reads() {
 		return
@@ -111,8 +111,8 @@ func (x *compared) landed(c *chunk, done bool) {
 	x.under[c.place.Partition] = true
 }
 
-// without is the reads that are left to be refreshed when the locks have been acquired: without the
-// keys that were compared, and without the leaderships under which nothing else was read.
+// without returns the reads that are left to be refreshed when the locks have been acquired:
+// without the keys that were compared, and without leaderships under which nothing else was read.
 func (c *Committer) without(ctx context.Context, x *compared) (Reads, error) {
 	rest := *x.reads
 	if len(x.known) == 0 {
@@ -139,7 +139,7 @@ func (c *Committer) without(ctx context.Context, x *compared) (Reads, error) {
 	}
 	for p := range x.reads.Leaderships {
 		if rest.Leaderships[p] == nil && !x.under[p] {
-			return Reads{}, errLost() // the partition is not what it was
+			return Reads{}, errLost() // the partition has changed
 		}
 	}
 	return rest, nil

@@ -1,7 +1,7 @@
-// Package committer is the client's side of transactions: it brings what a transaction has read and
-// written to a commit, over any number of partitions. The coordinator, in contrast, is the
-// partition that stores the transaction's record, which is that of its anchor: its decision counts,
-// and the committer asks it for that.
+// Package committer is the client's side of transactions: it commits what a transaction has read
+// and written, over any number of partitions. The coordinator, in contrast, is the partition that
+// stores the transaction's record, that of its anchor: its decision counts, and the committer asks
+// for it.
 //
 // # How a transaction commits
 //
@@ -13,14 +13,14 @@
 //   - Two phases. The writes are prepared in all partitions at the same time, in chunks; each
 //     answer names the lowest timestamp at which its part can be written. The commit timestamp is
 //     the highest of them. Written keys that were read too are compared when they are prepared;
-//     what was only read is refreshed to the commit timestamp. Both fail if something was written
-//     in between. Then the record of the transaction is turned to COMMITTED, in the partition of
-//     the anchor; that is the decision, and the caller is answered. The intents are resolved in the
-//     background.
+//     keys that were only read are refreshed to the commit timestamp. Both fail if another
+//     transaction wrote in between. Then the record of the transaction is turned to COMMITTED, in
+//     the partition of the anchor; that is the decision, and the caller is answered. The intents
+//     are resolved in the background.
 //
-// A reader that was in the way may have pushed the transaction, which shows when it is to be
-// decided (TRANSACTION_PUSHED): then the reads are refreshed to a timestamp above that, and it is
-// decided anew.
+// A reader may have pushed the transaction, which shows in the answer to the decision
+// (TRANSACTION_PUSHED): then the reads are refreshed to a timestamp above that, and the decision is
+// asked for again.
 //
 // # What is certain
 //
@@ -28,11 +28,11 @@
 //
 // INVARIANT: a failure other than ErrOutcomeUnknown is reported only if the transaction is not
 // committed and never will be: no request to commit it was sent, or each that was sent is refused
-// for good (the record is aborted, or bounded above the timestamp of every one).
+// for good (the record is aborted, or has a bound above the timestamps of all).
 //
 // INVARIANT: a transaction is aborted (EndTransaction without commit) only if that holds.
 //
-// # What runs beside
+// # Goroutines
 //
 // A Committer owns one goroutine that sends heartbeats while transactions hold locks, and at most
 // maxBackground others that resolve intents and abort. When all are busy, the caller does that work

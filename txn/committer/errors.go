@@ -13,36 +13,36 @@ import (
 
 // The kinds of errors, for errors.Is.
 var (
-	// ErrConflict: what the transaction has read was changed before it could commit. It is not
-	// committed; run it again.
+	// ErrConflict: another transaction has changed what this one has read, before it could commit.
+	// It is not committed; run it again.
 	ErrConflict = errors.New("conflict")
-	// ErrAborted: the transaction was aborted by another one, or because nothing was heard of it.
-	// Run it again.
+	// ErrAborted: another transaction has aborted this one, or its heartbeats were not heard. Run
+	// it again.
 	ErrAborted = errors.New("transaction aborted")
-	// ErrTooOld: the transaction began before what the coordinator keeps.
+	// ErrTooOld: the transaction began below the coordinator's garbage collection threshold.
 	ErrTooOld = errors.New("transaction too old")
-	// ErrOutcomeUnknown: the transaction may be committed, or may be yet.
+	// ErrOutcomeUnknown: the transaction may be committed, or may still be.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 	// ErrClosed: the Committer is closed.
 	ErrClosed = errors.New("committer closed")
 )
 
-// Error is how a transaction ended without a commit, or without a known one.
+// Error says how a transaction ended without a commit, or without a known one.
 type Error struct {
 	// Kind is one of the errors above.
 	Kind error
-	// Key is what the conflict was about, or what the older transaction wanted, Other the
-	// transaction in the way; both empty if not known.
+	// Key is the key of the conflict, or the key that the older transaction wanted; Other is the
+	// transaction in the way. Both are empty if not known.
 	Key   Key
 	Other []byte
-	// Reason goes with ErrAborted.
+	// Reason is set with ErrAborted.
 	Reason kvpb.AbortReason
-	// Limit is which one the transaction was beyond, if that is the Reason and it is known.
+	// Limit is the limit that the transaction has exceeded, if that is the Reason and it is known.
 	Limit time.Duration
-	// LeaderChanged goes with ErrConflict: nothing may have changed but the leader that kept
-	// volatile locks, under which Key, if there is one, or others of its partition were read.
+	// LeaderChanged may be set with ErrConflict: perhaps only the leader has changed, which kept
+	// volatile locks under which Key, if it is set, or other keys of its partition were read.
 	LeaderChanged bool
-	// Cause is the answer, or the lack of one.
+	// Cause is the answer of a partition, or why there was none.
 	Cause error
 }
 
@@ -58,7 +58,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the kind and the cause.
+// Unwrap returns the kind and the cause.
 func (e *Error) Unwrap() []error {
 	if e.Cause == nil {
 		return []error{e.Kind}
@@ -66,7 +66,7 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Cause}
 }
 
-// status is how a transaction stands that ended with ErrAborted.
+// status returns the status of a transaction that ended with ErrAborted.
 func (e *Error) status() *kvpb.TransactionStatus {
 	return &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED, Reason: e.Reason,
 		Wounder:   e.Other,
@@ -74,18 +74,18 @@ func (e *Error) status() *kvpb.TransactionStatus {
 		LimitMicros: uint64(e.Limit.Microseconds())}
 }
 
-// Retryable reports whether the transaction is certainly not committed, and may well be if it is
+// Retryable reports whether the transaction is certainly not committed, and may succeed if it is
 // run again.
 func Retryable(err error) bool { return errors.Is(err, ErrConflict) || errors.Is(err, ErrAborted) }
 
-// LeaderChanged reports whether a conflict is only that volatile locks went with their leader.
+// LeaderChanged reports whether a conflict is only a loss of volatile locks with their leader.
 func LeaderChanged(err error) bool {
 	var e *Error
 	return (errors.As(err, &e) || errors.As(classify(0, err), &e)) && e.Kind == ErrConflict &&
 		e.LeaderChanged
 }
 
-// codeOf is the code of a partition's answer; ok is false if there was none.
+// codeOf returns the code of a partition's answer; ok is false if there was none.
 func codeOf(err error) (r *route.Error, ok bool) {
 	if errors.As(err, &r) && r.Cause == nil {
 		return r, true
@@ -93,8 +93,7 @@ func codeOf(err error) (r *route.Error, ok bool) {
 	return nil, false
 }
 
-// classify makes an *Error of an answer that has to do with transactions; others stay what they
-// are.
+// classify makes an *Error of an answer that concerns transactions, and returns others unchanged.
 func classify(id keys.KeyspaceID, err error) error {
 	r, ok := codeOf(err)
 	if !ok {

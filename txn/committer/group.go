@@ -8,28 +8,28 @@ import (
 )
 
 const (
-	// chunkKeys bounds one request, and the transactions that go in one phase, as does oneBytes. A
-	// larger value has a request of its own.
+	// chunkKeys bounds one request, and the transactions that commit in one phase, as does
+	// oneBytes. A larger value has a request of its own.
 	chunkKeys = 1000
 	oneBytes  = 1 << 20
 	// chunkBytes bounds one of several requests that acquire locks.
 	chunkBytes = 256 << 10
-	// maxParallel is how many requests of one transaction are on their way at a time; but no more
-	// than maxBytes of locks (or one request): what others ask for must not stand behind tens of
-	// megabytes in every log of the cluster.
+	// maxParallel bounds the requests of one transaction that are on their way at a time, and
+	// maxBytes their locks (a single request may be larger): requests of others must not wait
+	// behind tens of megabytes in every log of the cluster.
 	maxParallel = 32
 	maxBytes    = 2 << 20
-	// manyLocks is from how many locks on only fewParallel partitions are asked at a time to
-	// resolve them. To acquire that many, or more than maxBytes, the requests are as small as this,
-	// and few are on their way, or one, with a pause before the next (see pacing). Three replicas
-	// of 12 KiB keep two processors busy for half a millisecond; with 64 KiB it was more than two.
+	// From manyLocks locks on, only fewParallel partitions are asked at a time to resolve them. To
+	// acquire that many, or more than maxBytes, the requests are as small as given here, and few
+	// are on their way, or one, with a pause before the next (see pacing). Three replicas of 12 KiB
+	// keep two processors busy for half a millisecond; with 64 KiB it was more than two.
 	manyLocks   = 10_000
 	fewParallel = 2
 	fewKeys     = 48
 	fewBytes    = 12 << 10
 )
 
-// mutation is a mutation and where it belongs.
+// mutation is a mutation and the partition to which it belongs.
 type mutation struct {
 	keyspace keys.KeyspaceID
 	*kvpb.Mutation
@@ -37,16 +37,16 @@ type mutation struct {
 
 func (m mutation) size() int { return len(m.Key) + len(m.Value) }
 
-// chunk is mutations of one partition that travel together.
+// chunk is a group of mutations of one partition that are sent together.
 type chunk struct {
 	place     Place
 	mutations []*kvpb.Mutation
-	// places are the indices of the mutations in what was grouped.
+	// places are the indices of the mutations in the list that was grouped.
 	places []int
 	bytes  int
 }
 
-// fits says whether the chunk may go to p.
+// fits reports whether the chunk may go to p.
 func (c *chunk) fits(p Place) bool {
 	return p.same(c.place) || p.holds(c.place, func(yield func([]byte) bool) {
 		for _, m := range c.mutations {
@@ -57,7 +57,7 @@ func (c *chunk) fits(p Place) bool {
 	})
 }
 
-// holds says whether p holds the keys, which lie in from.
+// holds reports whether p holds the keys, which lie in from.
 func (p Place) holds(from Place, userKeys func(yield func([]byte) bool)) bool {
 	if p.Hash != from.Hash {
 		return false
@@ -71,7 +71,7 @@ func (p Place) holds(from Place, userKeys func(yield func([]byte) bool)) bool {
 }
 
 // chunks sorts mutations by partition, in the order in which the partitions are first met. Each
-// chunk has at most so many mutations and bytes.
+// chunk has at most most mutations and limit bytes.
 func (c *Committer) chunks(ctx context.Context, all []mutation, most, limit int) ([]*chunk, error) {
 	var out []*chunk
 	open := make(map[keys.PartitionID]*chunk)
@@ -93,14 +93,14 @@ func (c *Committer) chunks(ctx context.Context, all []mutation, most, limit int)
 	return out, nil
 }
 
-// readChunk is what was read in one partition.
+// readChunk is a group of reads of one partition.
 type readChunk struct {
 	place Place
 	set   kvpb.ReadSet
 	bytes int
 }
 
-// key is one by which the chunk finds its partition.
+// key returns a key by which the chunk finds its partition.
 func (r *readChunk) key() []byte {
 	if len(r.set.Keys) > 0 {
 		return r.set.Keys[0]
@@ -128,7 +128,7 @@ func (r *readChunk) fits(p Place) bool {
 	return true
 }
 
-// add takes in what a chunk was to refresh, to be grouped anew.
+// add takes back the reads of a chunk, to group them anew.
 func (r *Reads) add(c *readChunk) {
 	for _, k := range c.set.Keys {
 		r.Keys = append(r.Keys, Key{c.place.Keyspace, k})
@@ -187,8 +187,8 @@ func (c *Committer) readChunks(ctx context.Context, userKeys []Key,
 	return out, nil
 }
 
-// under has the chunks name the leaderships of what was read under volatile locks. It fails with
-// ErrConflict if there is one that none of them belongs to: its partition is not what it was.
+// under adds to the chunks the leaderships of reads under volatile locks. It fails with ErrConflict
+// if a leadership belongs to none of them: its partition has changed.
 func (r *Reads) under(chunks []*readChunk) error {
 	if len(r.Leaderships) == 0 {
 		return nil
@@ -206,7 +206,7 @@ func (r *Reads) under(chunks []*readChunk) error {
 	return nil
 }
 
-// errLost is the error of reads under volatile locks that are gone.
+// errLost returns the error of reads under volatile locks that are gone.
 func errLost() error {
 	return &Error{Kind: ErrConflict, LeaderChanged: true}
 }

@@ -10,17 +10,18 @@ import (
 )
 
 const (
-	// heartbeatInterval is how often the coordinator partition hears of a transaction that holds
-	// locks.
+	// heartbeatInterval is the interval of heartbeats from a transaction that holds locks to its
+	// coordinator partition.
 	heartbeatInterval = time.Second
-	// heartbeatTick is how often the goroutine of heartbeats checks which transactions are due.
+	// heartbeatTick is the interval at which the goroutine of heartbeats checks which transactions
+	// are due.
 	heartbeatTick = heartbeatInterval / 4
-	// heartbeatTime is how long one may take. If it is lost, there is time for another one before
+	// heartbeatTime bounds the time of a heartbeat. If it is lost, there is time for another before
 	// the transaction counts as abandoned.
 	heartbeatTime = heartbeatInterval
 )
 
-// startHeartbeats makes the transaction one that sends heartbeats; ctx is how long it may live.
+// startHeartbeats starts the heartbeats of a transaction; ctx bounds its life.
 func (c *Committer) startHeartbeats(t *Transaction) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,15 +39,15 @@ func (c *Committer) startHeartbeats(t *Transaction) error {
 	return nil
 }
 
-// stopHeartbeats ends them.
+// stopHeartbeats stops the heartbeats of a transaction.
 func (c *Committer) stopHeartbeats(t *Transaction) {
 	c.mu.Lock()
 	delete(c.mu.live, t)
 	c.mu.Unlock()
 }
 
-// beat sends heartbeats until no transaction lives, which is at once when Close begins: it takes
-// the lives of all, and startHeartbeats gives none after it.
+// beat sends heartbeats until no transaction is live. That is at once when Close begins: no
+// transaction is live then, and startHeartbeats adds none.
 func (c *Committer) beat() {
 	ticker := time.NewTicker(heartbeatTick)
 	defer ticker.Stop()
@@ -74,8 +75,8 @@ func (c *Committer) beat() {
 	}
 }
 
-// due says whether a heartbeat is to be sent now, and notes it; or that no caller wants the
-// transaction any more.
+// due reports whether a heartbeat is to be sent now, and notes it; dead reports that no caller
+// wants the transaction any more.
 func (t *Transaction) due(now time.Time) (due, dead bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,7 +91,7 @@ func (t *Transaction) due(now time.Time) (due, dead bool) {
 	return true, false
 }
 
-// heartbeat sends one.
+// heartbeat sends a heartbeat.
 func (t *Transaction) heartbeat(now time.Time) {
 	ctx, cancel := context.WithDeadline(t.c.ctx, now.Add(heartbeatTime))
 	defer cancel()
@@ -118,7 +119,7 @@ func (t *Transaction) heartbeat(now time.Time) {
 	}
 }
 
-// abortedLocked notes that the transaction cannot be committed any more, and ends its waiting for
+// abortedLocked notes that the transaction cannot be committed any more, and ends its wait for
 // locks.
 func (t *Transaction) abortedLocked(e *Error) {
 	if t.mu.aborted == nil {

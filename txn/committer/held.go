@@ -12,21 +12,21 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// written is a partition, as far as is known, and the lowest and the highest of the keys in it that
-// may have locks.
+// written is a partition, as far as is known, with the lowest and the highest of the transaction's
+// keys that may be locked in it.
 type written struct {
 	place       Place
 	first, last []byte
 }
 
-// held is a partition, as far as is known, with locks of a transaction, and a span in which they
-// are. When the partition splits or merges, they are wherever the span lies.
+// held is a partition, as far as is known, with locks of a transaction, and a span that contains
+// them. When the partition splits or merges, the locks are in the partitions of that span.
 type held struct {
 	place Place
 	span  keys.Span
 }
 
-// asOf names a partition between two changes of its span.
+// asOf identifies a partition between two changes of its span.
 type asOf struct {
 	partition  keys.PartitionID
 	generation uint64
@@ -34,10 +34,10 @@ type asOf struct {
 
 func (p Place) asOf() asOf { return asOf{p.Partition, p.Generation} }
 
-// placesOf names each partition that holds some of the keys. What was dropped with its keyspace is
-// left out. With an error others may be missing.
+// placesOf returns each partition that holds some of the keys, except for keys of dropped
+// keyspaces. If it returns an error, partitions may be missing.
 //
-// Each key is in the span of a place of its keyspace and hash number, whatever happens to the table
+// Each key is in the span of a place of its keyspace and hash number, even if the table changes
 // meanwhile.
 func (c *Committer) placesOf(ctx context.Context, all []Key) (out []written, err error) {
 	seen := make(map[asOf]int)
@@ -66,7 +66,7 @@ func (c *Committer) placesOf(ctx context.Context, all []Key) (out []written, err
 	return out, err
 }
 
-// participantsOf are what a decision names: spans with all keys of the places.
+// participantsOf returns the participants of a decision: spans with all keys of the places.
 func participantsOf(places []written) []txn.Participant {
 	all := make([]txn.Participant, len(places))
 	for i, w := range places {
@@ -78,7 +78,7 @@ func participantsOf(places []written) []txn.Participant {
 	return txn.JoinParticipants(all)
 }
 
-// encoded is participants as a request has them.
+// encoded returns participants in the form of a request.
 func encoded(all []txn.Participant) []*kvpb.Participant {
 	out := make([]*kvpb.Participant, len(all))
 	for i := range all {
@@ -87,18 +87,19 @@ func encoded(all []txn.Participant) []*kvpb.Participant {
 	return out
 }
 
-// fits says whether all of the locks are in a partition.
+// fits reports whether all of the locks are in a partition.
 func (h *held) fits(p Place) bool {
 	return p.same(h.place) || p.Hash == h.place.Hash && p.Span.ContainsSpan(h.span)
 }
 
-// heldPlaces are places, each as of one change of its span, in the order in which they were added.
+// heldPlaces are places, each between two changes of its span, in the order in which they were
+// added.
 type heldPlaces struct {
 	all []*held
 	by  map[asOf]*held
 }
 
-// add takes in a span; that of a place that is there becomes wide enough for both.
+// add adds a span; if its place is there already, that place's span is widened.
 func (hs *heldPlaces) add(p Place, span keys.Span) {
 	h := hs.by[p.asOf()]
 	if h == nil {

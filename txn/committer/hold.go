@@ -11,16 +11,16 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// holdMost is how many spans one request holds at most.
+// holdMost bounds the spans that one request holds.
 const holdMost = 64
 
-// Hold holds spans that will be read until the transaction ends: others that want to write there
+// Hold locks spans that will be read until the transaction ends: others that want to write there
 // wait. It waits for other transactions' locks in the spans until ctx ends. since is a timestamp at
-// or above all that was written in the spans that are held, zero if none is; whole says that all of
-// them are. Leaders hold spans in their memory only, and no more than they have room for, so what
-// is read there is to be validated like any other read. anchor is where the transaction is decided,
-// if that is not settled yet. The spans are in order. What the client's user may read and not write
-// is not held.
+// or above all versions in the spans that are held, zero if none is held; whole is set if all of
+// them are held. Leaders hold spans in their memory only, and no more than they have room for, so
+// reads there have to be validated like any other read. anchor becomes the transaction's anchor, if
+// it has none yet. The spans are ordered. A span that the client's user may read and not write is
+// not held.
 func (t *Transaction) Hold(ctx context.Context, atLeast hlc.Timestamp, anchor Key,
 	spans []Span) (since hlc.Timestamp, whole bool, err error) {
 	if t.ended {
@@ -54,8 +54,8 @@ func (t *Transaction) Hold(ctx context.Context, atLeast hlc.Timestamp, anchor Ke
 	return since, whole, err
 }
 
-// heldNothing takes back that the anchor is where the transaction is decided: no server was told of
-// it by a request that had an effect, and the user may not write there either, perhaps.
+// heldNothing takes the anchor back: no server was told of it by a request that had an effect, and
+// perhaps the user may not write there either.
 func (t *Transaction) heldNothing() {
 	t.c.stopHeartbeats(t)
 	t.mu.Lock()
@@ -65,8 +65,8 @@ func (t *Transaction) heldNothing() {
 	}
 }
 
-// hold asks the partitions; some says that at least one of them was free to hold a span, or may
-// hold it. The first one is asked alone: of several transactions that want the same spans one gets
+// hold asks the partitions; some is set if at least one of them could hold a span, or may hold one.
+// The first partition is asked alone: of several transactions that want the same spans one gets
 // through, and the others wait there, where they hold nothing that it wants.
 func (t *Transaction) hold(ctx context.Context, atLeast hlc.Timestamp,
 	spans []Span) (since hlc.Timestamp, whole, some bool, err error) {
@@ -122,8 +122,8 @@ func (t *Transaction) hold(ctx context.Context, atLeast hlc.Timestamp,
 	return since, whole, some, nil
 }
 
-// endHeldBut ends in the background what is held in other partitions than that in which the
-// transaction has committed in one phase, which has ended what it held itself.
+// endHeldBut releases, in the background, the spans held in other partitions than that in which the
+// transaction has committed in one phase; that commit has released its own.
 func (t *Transaction) endHeldBut(committed Place, at hlc.Timestamp) {
 	t.held.remove(committed)
 	if len(t.held.all) == 0 {

@@ -14,20 +14,20 @@ import (
 // lockSlack is Request.Slack of requests that wait for locks.
 const lockSlack = 50 * time.Millisecond
 
-// Locked is what a lock has found.
+// Locked is the result of acquiring a lock.
 type Locked struct {
-	// Value is the key's, as it is while the lock stands.
+	// Value is the key's value, which is unchanged while the lock stands.
 	Value *kvpb.GetResponse
-	// At is the timestamp of the lock: nothing else is written at or above it, until the
+	// At is the timestamp of the lock: no other transaction writes at or above it until this
 	// transaction ends.
 	At hlc.Timestamp
 }
 
 // Lock locks keys that will be read, or written, before the commit, and returns their values in
-// order. It waits for other transactions' locks until ctx ends. It takes the keys over.
+// order. It waits for other transactions' locks until ctx ends. It takes over the keys.
 //
-// Volatile locks cost no round of consensus. But they end with the leader, and what is read under
-// them may be on its way to be committed: it counts among Reads.Keys, with the Leaderships.
+// Volatile locks cost no round of consensus. But they are lost with the leader, and values that are
+// read under them may not be committed yet: such keys belong into Reads.Keys, with the Leaderships.
 func (t *Transaction) Lock(ctx context.Context, at hlc.Timestamp, volatile bool,
 	all ...Key) ([]Locked, error) {
 	if t.ended {
@@ -54,21 +54,21 @@ func (t *Transaction) Lock(ctx context.Context, at hlc.Timestamp, volatile bool,
 	return out, nil
 }
 
-// errEnded is for use after the end, which is the caller's mistake.
+// errEnded reports a use after the end, which is the caller's mistake.
 var errEnded = errors.New("the transaction has ended")
 
-// acquireOptions are how locks are acquired.
+// acquireOptions say how locks are acquired.
 type acquireOptions struct {
-	// volatile: in the leaders' memory only.
+	// volatile locks lie in the leaders' memory only.
 	volatile bool
-	// compared is what the keys are compared with as they are locked; nil: with nothing.
+	// compared holds the reads with which keys are compared as they are locked; nil: none.
 	compared *compared
-	// wait: they are acquired by a commit that waits for the clocks.
+	// wait is set if they are acquired by a commit with commit wait.
 	wait bool
 }
 
-// acquire prepares mutations in all partitions, and returns the highest timestamp. into gets the
-// values and timestamps if it is not nil.
+// acquire prepares mutations in all partitions, and returns the highest timestamp. into, if not
+// nil, gets the values and timestamps.
 func (t *Transaction) acquire(ctx context.Context, all []mutation, atLeast hlc.Timestamp,
 	into []Locked, o acquireOptions) (hlc.Timestamp, error) {
 	for i := range all {
@@ -146,7 +146,7 @@ func (t *Transaction) acquireChunks(ctx context.Context, all []mutation, atLeast
 						o.compared.landed(c, response.GetPrepare().GetCompared())
 					}
 					if errors.Is(err, ErrMoved) {
-						// What ran of it is done again, to the same effect.
+						// The part that was executed is executed again, to the same effect.
 						for _, place := range c.places {
 							moved, movedInto = append(moved, rest[place]), append(movedInto, place)
 						}
@@ -163,7 +163,7 @@ func (t *Transaction) acquireChunks(ctx context.Context, all []mutation, atLeast
 			rest = moved
 			continue
 		}
-		// Values of moved keys go where the key was.
+		// Values of moved keys go to the places of their keys.
 		again := make([]Locked, len(moved))
 		prepared, err := t.acquireChunks(ctx, moved, atLeast, again, o)
 		for i, place := range movedInto {
@@ -173,7 +173,7 @@ func (t *Transaction) acquireChunks(ctx context.Context, all []mutation, atLeast
 	}
 }
 
-// prepare is the request that acquires one chunk.
+// prepare returns the request that acquires one chunk.
 func (t *Transaction) prepare(c *chunk, atLeast hlc.Timestamp, values bool,
 	o acquireOptions) *Request {
 	p := &kvpb.PrepareRequest{
@@ -188,7 +188,7 @@ func (t *Transaction) prepare(c *chunk, atLeast hlc.Timestamp, values bool,
 	}
 }
 
-// acquired takes in the answer.
+// acquired takes the answer.
 func (t *Transaction) acquired(c *chunk, response *kvpb.Response, err error,
 	into []Locked) (hlc.Timestamp, error) {
 	if err != nil {

@@ -69,7 +69,7 @@ func (m *metrics) unregister() {
 	m.collectors = nil
 }
 
-// Restarted counts that what failed with err is run again.
+// Restarted counts a restart after the error err.
 func (c *Committer) Restarted(err error) {
 	c.metrics.restarts.With(restartReason(err)).Inc()
 }
@@ -90,7 +90,7 @@ func restartReason(err error) string {
 	return strings.ToLower(e.Reason.String())
 }
 
-// failed counts why an attempt ended.
+// failed counts the reason why an attempt ended.
 func (m *metrics) failed(err error) {
 	reason := "other"
 	var e *Error

@@ -10,14 +10,14 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// errNothingToAsk is for a question about a transaction whose outcome is known.
+// errNothingToAsk is returned for a transaction whose outcome is known.
 var errNothingToAsk = errors.New("the outcome of the transaction is known")
 
-// Outcome asks what became of a transaction whose Commit has ended with ErrOutcomeUnknown, and may
-// yet have it commit. It returns the commit timestamp; or ErrConflict or ErrAborted, if the
-// transaction is not committed and never will be; or ErrOutcomeUnknown again, if ctx has ended
-// before there was an answer, or if what would tell is gone. It is not for several goroutines at a
-// time.
+// Outcome asks for the outcome of a transaction whose Commit has ended with ErrOutcomeUnknown; it
+// may still commit the transaction. It returns the commit timestamp; or ErrConflict or ErrAborted,
+// if the transaction is not committed and never will be; or ErrOutcomeUnknown again, if ctx has
+// ended before there was an answer, or if nothing is left that could tell. It must not be called
+// concurrently.
 func (t *Transaction) Outcome(ctx context.Context) (hlc.Timestamp, error) {
 	if t.asks == nil {
 		return hlc.Timestamp{}, errNothingToAsk
@@ -29,8 +29,8 @@ func (t *Transaction) Outcome(ctx context.Context) (hlc.Timestamp, error) {
 	return at, err
 }
 
-// askOnePhase sends the request of a one-phase commit again: the same one, which takes effect at
-// most once.
+// askOnePhase sends the request of a one-phase commit again: the same request, which takes effect
+// at most once.
 func (t *Transaction) askOnePhase(ctx context.Context, r *Request) (hlc.Timestamp, error) {
 	response, err := t.c.sender.Send(ctx, r)
 	if err == nil {
@@ -50,16 +50,15 @@ func (t *Transaction) askOnePhase(ctx context.Context, r *Request) (hlc.Timestam
 		}
 		err = asked
 	}
-	// A conflict stays one, and what is aborted is so for ever. Anything else says nothing about
-	// the first time.
+	// A conflict or an abort is final. Any other error tells nothing about the first attempt.
 	if c := classify(r.Place.Keyspace, err); Retryable(c) {
 		return hlc.Timestamp{}, c
 	}
 	return hlc.Timestamp{}, &Error{Kind: ErrOutcomeUnknown, Cause: err}
 }
 
-// executed asks what became of the request of a one-phase commit that does not fit into one
-// partition any more. ErrMoved says that it did not run, and never will.
+// executed asks for the outcome of the request of a one-phase commit whose keys are no longer in
+// one partition. ErrMoved reports that the request did not run, and never will.
 func (t *Transaction) executed(ctx context.Context, r *Request) (hlc.Timestamp, error) {
 	mutations := r.Command.GetPrepare().GetMutations()
 	i := slices.IndexFunc(mutations, func(m *kvpb.Mutation) bool {
@@ -72,7 +71,7 @@ func (t *Transaction) executed(ctx context.Context, r *Request) (hlc.Timestamp, 
 	return at, err
 }
 
-// askAgain asks for the decision once more, at the timestamp that was asked for last.
+// askAgain asks for the decision again, at the timestamp that was asked for last.
 func (d *decision) askAgain(ctx context.Context) (hlc.Timestamp, error) {
 	d.maybe = true
 	bound, status, err := d.ask(ctx, d.last)
@@ -85,8 +84,8 @@ func (d *decision) askAgain(ctx context.Context) (hlc.Timestamp, error) {
 		})
 		return wire.FromTimestamp(status.Timestamp), nil
 	}
-	// It is pending, and can only be committed above the bound. No request asks for that, so
-	// it is given up.
+	// The transaction is pending, and can only be committed above the bound. No request asks for
+	// that, so it is given up.
 	d.t.abort(d.locks)
 	return hlc.Timestamp{}, &Error{Kind: ErrAborted, Reason: kvpb.AbortReason_ABANDONED,
 		Cause: errors.New("it was pushed above " + bound.String() + " before it was committed")}

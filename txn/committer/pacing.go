@@ -8,51 +8,51 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// pacing is how fast a transaction takes its locks. A small one does it at once. A large one would
-// keep the processors, the disks and the network from all others for seconds, so its requests are
-// small, and few are on their way at a time. As long as the answers say that others use the nodes
-// as well, it is one, and a pause that is several times as long as it took to be answered comes
-// before the next (admission.LargeTransaction): even on a small machine, where each request keeps
-// every processor busy for a moment, because there are three replicas of each lock, others nearly
-// always find one idle then. But as soon as a request waits for one of its locks, or it might miss
-// its deadline, it makes haste.
+// pacing controls how fast a transaction takes its locks. A small transaction takes them at once. A
+// large one would keep the processors, the disks and the network from all others for seconds, so
+// its requests are small, and few are on their way at a time. While the answers report that others
+// use the nodes as well, there is one request at a time, and before the next comes a pause several
+// times as long as the request took (admission.LargeTransaction). So even on a small machine, where
+// each request keeps every processor busy for a moment because of the three replicas of each lock,
+// others nearly always find an idle processor. But as soon as a request waits for one of its locks,
+// or its deadline is at risk, the transaction makes no pauses.
 type pacing struct {
 	t *Transaction
 	// keys and bytes bound a request.
 	keys, bytes int
 	slow        bool
-	// left is how many requests have not been answered yet, done how many have been that were on
-	// their way alone, which took worked; since is when the last pause ended, or the last answer
-	// came.
+	// left counts the requests that have not been answered; done counts those that were on their
+	// way alone and are answered, worked is the time that they took. since is when the last pause
+	// ended, or the last answer came.
 	left, done int
 	worked     time.Duration
 	since      time.Time
-	// alone: one request is on its way at a time. There are no pauses otherwise: how long a request
-	// takes could not be told.
+	// alone is set if one request is on its way at a time. Otherwise there are no pauses, since the
+	// time of a single request could not be measured.
 	alone bool
-	// reserve is how much of the time that there is is not for pauses, if there is a deadline.
+	// reserve is the part of the time until the deadline that is not for pauses.
 	reserve time.Duration
-	// load is what the nodes report: what one of them has said holds for all.
+	// load is the load that nodes report: one node's report counts for all.
 	load  *admission.Load
 	pacer *admission.Pacer
-	// hasty: the last round was late, so how long a request takes by itself is to be measured
-	// again.
+	// hasty is set if the last round was late, so that the time of a single request has to be
+	// measured again.
 	hasty bool
 }
 
 const (
-	// round is after how many requests of a large transaction is decided anew how many are on their
-	// way at a time: one if there are pauses, hasteParallel if not, or if it is late.
+	// round is the number of requests of a large transaction after which it decides anew how many
+	// are on their way at a time: one with pauses; hasteParallel without, or if it is late.
 	round         = 32
 	hasteParallel = 8
-	// measures is how many requests are sent one by one before anything is decided.
+	// measures is the number of requests that are sent one by one before the first decision.
 	measures = 2
-	// outlier is how many times as long as the average so far a request counts for at most, and the
-	// first as the second.
+	// outlier bounds the time that a request counts for, as a multiple of the average so far; the
+	// first request counts like the second.
 	outlier = 4
 )
 
-// pacing is how fast mutations are to be locked.
+// pacing returns the pacing for mutations that are to be locked.
 func (t *Transaction) pacing(ctx context.Context, all []mutation) *pacing {
 	bytes := 0
 	for _, m := range all {
@@ -68,7 +68,7 @@ func (t *Transaction) pacing(ctx context.Context, all []mutation) *pacing {
 	return p
 }
 
-// newPacing is that of a large transaction without a deadline.
+// newPacing returns the pacing of a large transaction without a deadline.
 func newPacing(t *Transaction) *pacing {
 	load := admission.NewLoad(time.Now())
 	return &pacing{
@@ -77,8 +77,7 @@ func newPacing(t *Transaction) *pacing {
 	}
 }
 
-// next is how many of the chunks are to be sent now, and how many of them are on their way at a
-// time.
+// next returns how many of the chunks to send now, and how many of them at a time.
 func (p *pacing) next(ctx context.Context, chunks []*chunk) (count, abreast int) {
 	count = len(chunks)
 	if p.slow {
@@ -92,7 +91,7 @@ func (p *pacing) next(ctx context.Context, chunks []*chunk) (count, abreast int)
 	case !p.slow:
 		abreast = maxParallel
 	case p.done < measures || p.hasty:
-		// the answer says whether others are there, and how long it takes
+		// the answers tell whether others use the nodes, and how long a request takes
 		count, abreast, p.hasty = 1, 1, false
 	case p.pacer.Times(time.Now(), p.priority()) == 0:
 		abreast = hasteParallel
@@ -105,18 +104,18 @@ func (p *pacing) next(ctx context.Context, chunks []*chunk) (count, abreast int)
 	return count, max(1, min(abreast, maxBytes/largest))
 }
 
-// begin notes that so many requests are about to be sent.
+// begin notes that n requests are about to be sent.
 func (p *pacing) begin(n int) { p.left, p.since = n, time.Now() }
 
-// late says that the requests that are left would take most of the time that is left, one after the
-// other.
+// late reports that the remaining requests, one after the other, would take most of the remaining
+// time.
 func (p *pacing) late(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && p.done > 0 &&
 		p.worked/time.Duration(p.done)*time.Duration(p.left) > time.Until(deadline)/2
 }
 
-// priority is that of the requests: a transaction whose locks a request waits for does not pause.
+// priority returns that of the requests: a transaction whose locks others wait for does not pause.
 func (p *pacing) priority() admission.Priority {
 	if p.t.isWanted() {
 		return admission.Urgent
@@ -124,10 +123,9 @@ func (p *pacing) priority() admission.Priority {
 	return admission.Low
 }
 
-// answered is called when a request was answered, before the next is sent, and pauses if that is
-// due. With a deadline, half of the time is reserved for what is no pause, and so is what all
-// requests that are left would take, if they went on as so far. answer is nil if the request
-// failed.
+// answered is called when a request was answered, before the next is sent, and pauses if a pause is
+// due. With a deadline, half of the time is reserved for requests, and at least what all remaining
+// requests would take at the present rate. answer is nil if the request failed.
 func (p *pacing) answered(ctx context.Context, answer *kvpb.PrepareResponse) {
 	p.left--
 	if !p.slow || p.left <= 0 {
@@ -143,7 +141,7 @@ func (p *pacing) answered(ctx context.Context, answer *kvpb.PrepareResponse) {
 	if !p.alone {
 		return
 	}
-	// One that waited, for a lock or for a leader, says little about the others.
+	// A request that waited, for a lock or for a leader, tells little about the others.
 	counts := took
 	switch p.done {
 	case 0:
@@ -171,7 +169,7 @@ func (p *pacing) answered(ctx context.Context, answer *kvpb.PrepareResponse) {
 	p.t.c.metrics.rested.Add(p.since.Sub(now).Seconds())
 }
 
-// want notes that a request waits for the transaction's locks for which it is not to pause.
+// want notes that a request waits for the transaction's locks, so that it must not pause.
 func (t *Transaction) want() {
 	t.mu.Lock()
 	t.mu.wanted = true

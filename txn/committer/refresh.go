@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// Before a refresh to a moment that is too far ahead of a server's clock is repeated, comes
-	// earlyPause, doubled every time up to maxEarlyPause.
+	// earlyPause, doubled each time up to maxEarlyPause, is the pause before a refresh is repeated
+	// whose timestamp was too far ahead of a server's clock.
 	earlyPause    = time.Millisecond
 	maxEarlyPause = 50 * time.Millisecond
 )
 
-// Refresh makes sure that what was read is the same at `to`, and stays so. ErrConflict says that it
-// is not. id and begun are those of the transaction that has read; both unset for a snapshot. A
+// Refresh ensures that what was read is the same at `to`, and stays so. ErrConflict reports that it
+// is not. id and begun are those of the transaction that has read; both are unset for a snapshot. A
 // server whose clock is too far behind `to` is asked again until ctx ends.
 func (c *Committer) Refresh(ctx context.Context, id []byte, begun hlc.Timestamp, reads Reads,
 	to hlc.Timestamp) error {
@@ -27,7 +27,7 @@ func (c *Committer) Refresh(ctx context.Context, id []byte, begun hlc.Timestamp,
 		&kvpb.RefreshRequest{Transaction: id, Begun: wire.ToTimestamp(begun)}, reads, to)
 }
 
-// refreshLike is Refresh by requests that are like one of them.
+// refreshLike is Refresh with requests that are copies of like.
 func (c *Committer) refreshLike(ctx context.Context, like *kvpb.RefreshRequest, reads Reads,
 	to hlc.Timestamp) error {
 	err := c.refresh(ctx, like, reads, to)

@@ -8,11 +8,12 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// resolveRounds is how often locks are looked for, at most, whose partitions have changed since.
+// resolveRounds bounds how often locks are looked for whose partitions have changed since.
 const resolveRounds = 3
 
-// resolve ends the locks of a decided transaction, of keys and of the spans held in some places,
-// one request for each partition. What fails is left to the requests that meet it.
+// resolve releases the locks of a decided transaction, on keys and on the spans held in some
+// places, with one request for each partition. Requests that meet locks resolve those that it has
+// missed.
 func (c *Committer) resolve(ctx context.Context, of *kvpb.Transaction,
 	status *kvpb.TransactionStatus,
 	all []Key, spans []*held) {
@@ -66,7 +67,7 @@ func (c *Committer) resolve(ctx context.Context, of *kvpb.Transaction,
 	}
 }
 
-// locateAgain finds the partitions in which the spans of some places lie by now.
+// locateAgain finds the partitions in which the spans of some places lie now.
 func (c *Committer) locateAgain(ctx context.Context, moved []*held) (in heldPlaces) {
 	for _, h := range moved {
 		places, err := c.sender.Overlapping(ctx, Span{h.place.Keyspace, h.place.Hash, h.span})

@@ -11,13 +11,13 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// Over makes a Sender of a router.
+// Over returns a Sender over a router.
 func Over(s *route.Sender) Sender { return &routed{s} }
 
 // routed is a Sender over a route.Sender.
 type routed struct{ *route.Sender }
 
-// askWait is how long a node's clock is waited for, and askPause comes before the next try.
+// askWait is how long a node's clock is waited for; askPause is the pause before the next try.
 const (
 	askWait  = 300 * time.Millisecond
 	askPause = 20 * time.Millisecond
@@ -42,7 +42,7 @@ func (r *routed) Locate(ctx context.Context, k Key) (Place, error) {
 		if p := ks.ByKey(k.Key); p != nil {
 			return placeOf(p), nil
 		}
-		// There is a hole in the table: wait until there is none.
+		// There is a hole in the table: wait until it is filled.
 		if _, err := r.PartitionsOf(ctx, k.Keyspace, keys.Span{}); err != nil {
 			return Place{}, err
 		}
@@ -91,7 +91,7 @@ func (r *routed) SendAll(ctx context.Context, limit int, all []*Request,
 	})
 }
 
-// call is the request as a router wants it.
+// call returns the request in the form of a router.
 func (q *Request) call() *route.Call {
 	call := &route.Call{Keyspace: q.Place.Keyspace, Key: q.Key, Write: q.Write, Slack: q.Slack,
 		Identity: q.Identity, Request: q.Command}

@@ -20,26 +20,26 @@ import (
 // Commit or Abort.
 type Transaction struct {
 	c *Committer
-	// life is how long the attempt may send heartbeats.
+	// life bounds how long the attempt may send heartbeats.
 	life           context.Context
 	id             txn.ID
 	begun, started hlc.Timestamp
 	ids            *attemptIDs
-	// again: it is not the first attempt.
+	// again is set if this is not the first attempt.
 	again bool
 
 	// anchor is the key whose partition decides; empty until the first lock, or the commit.
 	anchor Key
-	// locked are the keys of early locks: those for which a request was sent, whatever came of it.
-	// prepared is the highest timestamp of them.
+	// locked are the keys of early locks: those for which a request was sent, whatever its outcome.
+	// prepared is the highest timestamp of these locks.
 	locked   map[string]Key
 	prepared hlc.Timestamp
 	// held are the partitions in which spans are held, or may be (hold.go).
 	held  heldPlaces
 	ended bool
-	// activity is what the application does; the goroutine of heartbeats looks at it.
+	// activity measures the application; the goroutine of heartbeats reads it.
 	activity activity
-	// asks asks what became of a commit whose outcome is unknown; nil if there is none.
+	// asks asks for the outcome of a commit whose outcome is unknown; nil if there is none.
 	asks func(context.Context) (hlc.Timestamp, error)
 
 	mu struct {
@@ -49,18 +49,19 @@ type Transaction struct {
 		// beaten is when the last heartbeat was sent, or the first lock asked for.
 		beaten  time.Time
 		beating bool
-		// wanted: a request waits, or has waited, for its locks, so that it is not to pause.
+		// wanted is set if a request waits, or has waited, for its locks, so that it must not
+		// pause.
 		wanted bool
-		// long: at least one heartbeat was due.
+		// long is set if at least one heartbeat was due.
 		long bool
-		// aborted says that the transaction cannot be committed any more.
+		// aborted is set if the transaction cannot be committed any more.
 		aborted *Error
 		// stop ends a wait for locks; nil while there is none.
 		stop context.CancelCauseFunc
 	}
 }
 
-// ID names the attempt. The slice is not to be changed.
+// ID returns the id of the attempt. The slice must not be changed.
 func (t *Transaction) ID() []byte { return t.id[:] }
 
 // Long reports whether the attempt has held locks, or waited for them, for so long that it had to
@@ -71,24 +72,25 @@ func (t *Transaction) Long() bool {
 	return t.mu.long
 }
 
-// Begun is when the first attempt began: the transaction's age.
+// Begun returns when the first attempt began: the transaction's age.
 func (t *Transaction) Begun() hlc.Timestamp { return t.begun }
 
-// Life is the context that the attempt was begun with.
+// Life returns the context with which the attempt was begun.
 func (t *Transaction) Life() context.Context { return t.life }
 
-// Prepared is the highest timestamp at which early locks were acquired; zero without any.
+// Prepared returns the highest timestamp at which early locks were acquired; zero if there are
+// none.
 func (t *Transaction) Prepared() hlc.Timestamp { return t.prepared }
 
-// Leaderships are those under which volatile locks were acquired, for Reads.
+// Leaderships returns those under which volatile locks were acquired, for Reads.
 func (t *Transaction) Leaderships() map[keys.PartitionID]*kvpb.Leadership {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return maps.Clone(t.mu.leaderships)
 }
 
-// lockedUnder notes the leadership of a partition's volatile locks. With two of them, what was read
-// under the earlier one is lost.
+// lockedUnder notes the leadership of a partition's volatile locks. If there are two leaderships,
+// the reads under the earlier one are lost.
 func (t *Transaction) lockedUnder(p keys.PartitionID, l *kvpb.Leadership) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,18 +104,18 @@ func (t *Transaction) lockedUnder(p keys.PartitionID, l *kvpb.Leadership) bool {
 	return true
 }
 
-// Anchor is the key whose partition decides; its Key is empty if none does yet.
+// Anchor returns the key whose partition decides; its Key is empty if there is none yet.
 func (t *Transaction) Anchor() Key { return t.anchor }
 
-// AnchorAt makes the partition of k the one that decides, if none is yet. It takes k over.
+// AnchorAt makes k the anchor, if there is none yet. It takes over k.
 func (t *Transaction) AnchorAt(k Key) {
 	if len(t.anchor.Key) == 0 {
 		t.anchor = k
 	}
 }
 
-// settleAnchor makes sure that there is an anchor. If no server has been told of it, it is one of
-// the keys that are written: the first key that the user wrote may have been taken back.
+// settleAnchor makes sure that there is an anchor. If no server has been told of the anchor, it
+// becomes one of the written keys: the first key that the user wrote may have been taken back.
 func (t *Transaction) settleAnchor(writes []Write) {
 	if len(t.locked)+len(t.held.all) == 0 &&
 		!slices.ContainsFunc(writes, func(w Write) bool { return w.Key.same(t.anchor) }) {
@@ -137,11 +139,11 @@ func (t *Transaction) toAnchor(ctx context.Context, r *kvpb.Request) (*kvpb.Resp
 	return t.c.sender.Send(ctx, &Request{Place: p, Key: t.anchor.Key, Write: true, Command: r})
 }
 
-// Aborted is why the transaction cannot be committed any more, as far as its heartbeats have been
-// told; nil if nothing is known of that.
+// Aborted returns why the transaction cannot be committed any more, as far as its heartbeats were
+// told; nil if nothing of that kind is known.
 func (t *Transaction) Aborted() error { return t.alive() }
 
-// alive reports what has become known of the transaction's end.
+// alive returns the known reason why the transaction has ended; nil if there is none.
 func (t *Transaction) alive() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,8 +153,8 @@ func (t *Transaction) alive() error {
 	return nil
 }
 
-// Abort ends the transaction without a commit, and removes what it has locked in the background.
-// After Commit, or another Abort, it does nothing.
+// Abort ends the transaction without a commit, and releases its locks in the background. After
+// Commit, or another Abort, it does nothing.
 func (t *Transaction) Abort() {
 	if t.ended {
 		return
@@ -161,7 +163,7 @@ func (t *Transaction) Abort() {
 	t.abort(nil)
 }
 
-// abort removes everything that the transaction has locked, or may have. No request to commit it
+// abort releases everything that the transaction has locked, or may have. No request to commit it
 // may be on its way.
 func (t *Transaction) abort(more []Key) {
 	t.c.stopHeartbeats(t)
@@ -172,8 +174,8 @@ func (t *Transaction) abort(more []Key) {
 	t.c.background(func(ctx context.Context) { t.rollBack(ctx, all) })
 }
 
-// rollBack aborts the transaction at its record, and removes its locks on the keys. No request to
-// commit it may be on its way that can succeed.
+// rollBack aborts the transaction at its record, and releases its locks on the keys. No request to
+// commit it that can succeed may be on its way.
 func (t *Transaction) rollBack(ctx context.Context, all []Key) {
 	places, _ := t.c.placesOf(ctx, all) // an abort need not name them all
 	r, err := t.toAnchor(ctx,
@@ -185,9 +187,9 @@ func (t *Transaction) rollBack(ctx context.Context, all []Key) {
 		e, ok := classify(t.anchor.Keyspace, err).(*Error)
 		if !ok || e.Kind != ErrAborted {
 			if !errors.Is(err, route.ErrNoKeyspace) {
-				return // it will be found abandoned
+				return // others will find the transaction abandoned
 			}
-			// No record can tell any more, and it cannot have been committed.
+			// No record can tell any more, and the transaction cannot have been committed.
 			e = &Error{Reason: kvpb.AbortReason_ROLLED_BACK}
 		}
 		status = e.status()
@@ -197,8 +199,8 @@ func (t *Transaction) rollBack(ctx context.Context, all []Key) {
 	}
 }
 
-// aborted are the participants that an abort names: none, if they are more than a decision may
-// name. They are a help only.
+// aborted returns the participants that an abort names: none, if they are more than a decision may
+// name. They only help.
 func aborted(places []written) []*kvpb.Participant {
 	all := participantsOf(places)
 	if !txn.ParticipantsFit(all) {
@@ -207,7 +209,7 @@ func aborted(places []written) []*kvpb.Participant {
 	return encoded(all)
 }
 
-// everyLock is all keys on which there may be locks: the early ones and more.
+// everyLock returns all keys that may be locked: the early ones and more.
 func (t *Transaction) everyLock(more []Key) []Key {
 	if len(t.locked) == 0 {
 		return more

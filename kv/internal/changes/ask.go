@@ -9,28 +9,27 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Question is what is asked of one partition.
+// Question is a question to one partition.
 type Question struct {
-	// Span is wanted: as much of it as lies in the partition that holds its first key.
+	// Span is the wanted span: only the part in the partition that holds its first key is answered.
 	Span keys.Span
-	// After: versions above it are wanted; of the key Span.Start, those above Head, if that is
-	// higher.
+	// Versions above After are wanted; of the key Span.Start, those above Head if Head is higher.
 	After, Head hlc.Timestamp
-	// Upto, if set, is up to where.
+	// Upto, if set, is the highest timestamp that is wanted.
 	Upto hlc.Timestamp
 	// Limit bounds the answer, in bytes.
 	Limit int64
-	// Idle is how long it may be held while there is nothing to answer with.
+	// Idle is how long the question may be held while there is nothing to answer with.
 	Idle time.Duration
 }
 
-// Answer is what a partition has answered.
+// Answer is the answer of a partition.
 type Answer struct {
-	// Partition is its span. It holds the first key of the question's.
+	// Partition is the partition's span. It holds the first key of the question's span.
 	Partition keys.Span
-	// Changes are all there are of what was asked up to Resolved, or, with More, those of the keys
-	// before Resume, and of Resume itself up to ResumeVersion. Of each key the lower versions come
-	// first.
+	// Changes are all changes of the asked span up to Resolved. With More they are only those of
+	// the keys before Resume, and of Resume itself up to ResumeVersion. The versions of a key are
+	// in ascending order.
 	Changes       []*kvpb.Change
 	Resolved      hlc.Timestamp
 	More          bool
@@ -38,14 +37,14 @@ type Answer struct {
 	ResumeVersion hlc.Timestamp
 }
 
-// Asker knows the partitions. Its keys are those of the frontier, and those of changes what it
-// likes. Ask is called by several goroutines at a time.
+// Asker asks partitions. Its keys are those of the frontier; the keys of changes may have any form.
+// Several goroutines may call Ask at a time.
 type Asker interface {
-	// Partition is the span of the partition that holds a key, as far as is known: ok is false if it
-	// is not. An error ends the feed.
+	// Partition returns the span of the partition that holds a key; ok is false if it is not known.
+	// An error ends the feed.
 	Partition(key []byte) (span keys.Span, ok bool, err error)
-	// Ask asks a partition. Its answer is one to the question, or an error.
+	// Ask asks a partition.
 	Ask(context.Context, Question) (Answer, error)
-	// Final says that an error of Ask ends the feed. Otherwise it is asked again.
+	// Final reports that an error of Ask ends the feed. After other errors the feed asks again.
 	Final(error) bool
 }

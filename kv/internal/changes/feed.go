@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// Budget bounds the answers that are on their way or have not been handed on, in bytes.
+	// Budget bounds the answers that are on their way or have not been passed on, in bytes.
 	Budget = 16 << 20
-	// MaxAsked bounds the questions at a time.
+	// MaxAsked bounds the questions on their way.
 	MaxAsked = 1024
 	// Answers are at most mostAnswer bytes, and never bounded to less than leastAnswer.
 	mostAnswer  = 1 << 20
 	leastAnswer = Budget / MaxAsked
 
 	// pause is the least time between two questions about a part if the first one has brought no
-	// change, mostPause the most if it was answered at once, as by leaders, whose latest is read at a
-	// cost for others; siblingPause, how long a part waits for a lower one of its partition before it
-	// is looked at again.
+	// change. mostPause is the longest such pause, if the answer came at once: a leader reads its
+	// latest state for it, at a cost for others. siblingPause is how long a part waits for a lower
+	// part of its partition before the next look.
 	pause        = 50 * time.Millisecond
 	mostPause    = time.Second
 	siblingPause = 50 * time.Millisecond
@@ -33,32 +33,32 @@ const (
 	lastRetry  = 2 * time.Second
 )
 
-// Config says what a feed is of.
+// Config configures a feed.
 type Config struct {
 	Asker Asker
-	// Spans are its keys, in ascending order, with an end each.
+	// Spans are the keys of the feed, in ascending order, each with an end.
 	Spans []keys.Span
-	// After is where it begins: versions above it are handed on.
+	// After is the beginning: versions above it are passed on.
 	After hlc.Timestamp
 	// ProgressEvery is the least time between two events of progress, and how long a partition may
 	// hold a question.
 	ProgressEvery time.Duration
-	// Keeper, if set, keeps what is handed on until a progress covers it. Then Event.Change may come
-	// again, and progress may come sooner than after ProgressEvery.
+	// Keeper, if set, keeps changes until a progress covers them. Then a change may come again, and
+	// progress may come sooner than after ProgressEvery.
 	Keeper Keeper
-	// Failed, if set, is told of errors after which a part is asked again.
+	// Failed, if set, is called with errors after which a part is asked again.
 	Failed func(error)
 }
 
 // Event is a change, or, if Change is nil, progress.
 type Event struct {
 	Change *kvpb.Change
-	// Progress: everything at or below it has been handed on.
+	// Progress: everything at or below it has been passed on.
 	Progress hlc.Timestamp
 }
 
-// Run hands on changes until the context or an error ends it, or emit returns false: then its error
-// is nil. emit is called by the caller's goroutine.
+// Run passes changes on until the context or an error ends it, or emit returns false: then Run
+// returns nil. emit is called on the caller's goroutine.
 func Run(ctx context.Context, c Config, emit func(Event) bool) error {
 	f := &feed{Config: c, frontier: frontier.New(c.After, c.Spans...),
 		answers: make(chan answered, MaxAsked), told: c.After, next: time.Now().Add(c.ProgressEvery)}
@@ -71,7 +71,7 @@ func Run(ctx context.Context, c Config, emit func(Event) bool) error {
 	return f.run(inner, ctx, emit)
 }
 
-// feed is a running feed. Its goroutine is the caller's of Run, but for those that ask.
+// feed is a running feed. It belongs to the goroutine of Run, apart from those that ask.
 type feed struct {
 	Config
 	frontier *frontier.Frontier
@@ -87,7 +87,7 @@ type feed struct {
 	next time.Time
 }
 
-// answered is how a question ended.
+// answered is the result of a question.
 type answered struct {
 	question Question
 	at       time.Time
@@ -140,7 +140,7 @@ func (f *feed) run(ctx, outer context.Context, emit func(Event) bool) error {
 			if !more {
 				return nil
 			}
-			// The next page is on its way while this one is handed on.
+			// The next page is on its way while this one is passed on.
 			if err := f.ask(ctx, time.Now()); err != nil {
 				return err
 			}
@@ -156,13 +156,14 @@ func (f *feed) run(ctx, outer context.Context, emit func(Event) bool) error {
 	}
 }
 
-// tell tells progress.
+// tell reports progress.
 func (f *feed) tell(least hlc.Timestamp, emit func(Event) bool) bool {
 	f.told = least
 	return emit(Event{Progress: least})
 }
 
-// admit has an answer fit into the Keeper, if there is one. more is false if emit was.
+// admit makes room for an answer in the Keeper, if there is one. more is false if emit returned
+// false.
 func (f *feed) admit(a *answered, emit func(Event) bool) (more bool, err error) {
 	if f.Keeper == nil || a.err != nil {
 		return true, nil
@@ -177,7 +178,7 @@ func (f *feed) admit(a *answered, emit func(Event) bool) (more bool, err error) 
 	return f.makeRoom(&a.answer, emit)
 }
 
-// ask asks about the parts that are due, as many as may be.
+// ask asks about the parts that are due, as many as the limits allow.
 func (f *feed) ask(ctx context.Context, now time.Time) error {
 	for f.asked < MaxAsked {
 		start, failures, any := f.queue.take(now)
@@ -191,11 +192,11 @@ func (f *feed) ask(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// askPart asks about the part that begins at a key, if one does.
+// askPart asks about the part that begins at a key, if there is one.
 func (f *feed) askPart(ctx context.Context, start []byte, failures int, now time.Time) error {
 	p := f.frontier.At(start)
 	if p == nil || p.Asked {
-		return nil // it was joined to the one before; or comes when it is answered
+		return nil // joined to the part before; or its answer is still to come
 	}
 	var upto hlc.Timestamp
 	if f.window != nil {
@@ -230,7 +231,7 @@ func (f *feed) askPart(ctx context.Context, start []byte, failures int, now time
 	q := Question{Span: p.Span, After: p.Resolved, Head: p.Head, Upto: upto, Limit: f.limit(),
 		Idle: f.ProgressEvery}
 	if f.frontier.Len() > MaxAsked {
-		q.Idle = 0 // others wait for its place
+		q.Idle = 0 // other parts wait for its place
 	}
 	p.Asked = true
 	f.asked++
@@ -241,16 +242,16 @@ func (f *feed) askPart(ctx context.Context, start []byte, failures int, now time
 	return nil
 }
 
-// limit is how large an answer may be.
+// limit returns the greatest size of the next answer.
 func (f *feed) limit() int64 {
 	if f.window != nil && f.window.newest.IsZero() {
-		return leastAnswer // it may lie far above the window
+		return leastAnswer // the answer may lie far above the window
 	}
 	parts := int64(max(1, min(f.frontier.Len(), MaxAsked)))
 	return min(mostAnswer, max(leastAnswer, Budget/parts))
 }
 
-// take takes in an answer, and returns the changes in it.
+// take processes an answer, and returns its changes.
 func (f *feed) take(a *answered) ([]*kvpb.Change, error) {
 	q, now := &a.question, time.Now()
 	start := q.Span.Start
@@ -286,11 +287,11 @@ func (f *feed) take(a *answered) ([]*kvpb.Change, error) {
 	if len(r.Changes) == 0 && !r.More {
 		due = a.at.Add(pause)
 		if f.frontier.Len() > MaxAsked || q.Upto.IsZero() && now.Sub(a.at) < pause {
-			// It was not held, and would not be at once.
+			// The question was not held, and the next one would not be.
 			due = a.at.Add(max(pause, min(f.ProgressEvery, mostPause)))
 		}
 	}
-	// What is left of the part, and what has waited for it.
+	// The rest of the part, and parts that have waited for it.
 	for _, span := range []keys.Span{q.Span, r.Partition} {
 		for _, p := range f.frontier.Within(span) {
 			if !p.Asked {
@@ -301,7 +302,7 @@ func (f *feed) take(a *answered) ([]*kvpb.Change, error) {
 	return r.Changes, nil
 }
 
-// retry is how long to wait after an error, if there were so many before in a row.
+// retry returns the pause after an error, by the number of consecutive failures before.
 func retry(failures int) time.Duration {
 	return min(lastRetry, firstRetry<<min(failures, 8))
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// queue holds the parts that are to be asked, by when. A part is in it once: what is added again
-// counts if it is due earlier.
+// queue holds the parts that are to be asked, by time. A part is in it once: if it is added again,
+// the earlier time counts.
 type queue struct {
 	byTime dues
 	byKey  map[string]*due
@@ -20,7 +20,7 @@ type due struct {
 	index    int
 }
 
-// add adds a part, after so many failures in a row.
+// add adds a part with a number of consecutive failures.
 func (q *queue) add(start []byte, at time.Time, failures int) {
 	if q.byKey == nil {
 		q.byKey = make(map[string]*due)
@@ -37,7 +37,7 @@ func (q *queue) add(start []byte, at time.Time, failures int) {
 	heap.Push(&q.byTime, d)
 }
 
-// first is when the next part is due.
+// first returns when the next part is due.
 func (q *queue) first() (at time.Time, any bool) {
 	if len(q.byTime) == 0 {
 		return at, false

@@ -9,67 +9,66 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Keeper keeps the changes that were handed on until a progress covers them, in bounded room. Its
-// methods are called by the goroutine of the feed.
+// Keeper keeps changes until a progress covers them, in bounded room. The goroutine of the feed
+// calls its methods.
 type Keeper interface {
-	// Fits says whether there is room for so many more changes, with so many bytes of keys and values.
+	// Fits reports whether there is room for more changes, by number and bytes of keys and values.
 	Fits(changes, bytes int) (bool, error)
-	// Share is how much is kept, as a share of what is cheap to keep: 1 is all of that, and there may
-	// be more.
+	// Share returns how much is kept, relative to what is cheap to keep; it may be above 1.
 	Share() float64
-	// Forget makes room. It keeps changes of the lowest timestamps, and none above most; next is the
-	// timestamp of a change that is to come. It returns the timestamp up to which it has kept
-	// everything, and whether it has forgotten anything. What it has forgotten is handed on again.
+	// Forget makes room. It keeps changes of the lowest timestamps, and none above most; next is
+	// the timestamp of a change that is about to come. It returns the timestamp up to which it has
+	// kept everything, and whether it has forgotten anything. Forgotten changes are passed on
+	// again.
 	Forget(next, most hlc.Timestamp) (upto hlc.Timestamp, forgot bool, err error)
-	// Full is the error of changes at one timestamp for which there is not enough room.
+	// Full returns the error for changes at one timestamp that do not fit.
 	Full(at hlc.Timestamp) error
 }
 
-// A feed whose changes wait for a progress goes from window to window.
+// A feed whose changes wait for a progress advances from window to window.
 //
-// Nothing can be told as progress before every part has come to it. So no part is asked for what
-// lies above the window's end, which is the lowest timestamp to which a part has come and a step; a
-// part that has come to the end waits for the others. Where the end lies above what any partition
-// is known to have closed there is no bound: the feed follows the present.
+// There is no progress before every part has reached it. So no part is asked for changes above the
+// window's end, which lies one step above the lowest timestamp of all parts; a part that has
+// reached the end waits for the others. If the end lies above every timestamp that a partition is
+// known to have closed, there is no bound: the feed follows the present.
 //
-// How long a step should be depends on how much was written in it, which is not known before. It
-// begins with firstStep. After a window of which little had to be kept (Keeper.Share) the next one
-// is longer, and after one of which much had to be, shorter. If the room is not enough for a
-// window, what lies above the lower half of what is kept is forgotten, the window ends there, and
-// parts that were further go back to that: what they had is asked for again, in the next window. So
-// a feed comes to its end however far it is behind, as long as the changes at one timestamp have
-// room.
+// The right length of a step depends on how much was written in it, which is not known before. It
+// begins with firstStep. If little had to be kept in a window (Keeper.Share), the next step is
+// longer; if much, shorter. If a window does not fit, the changes above the lower half of those
+// that are kept are forgotten, the window ends there, and parts that were further go back to that
+// timestamp: their changes are asked for again, in the next window. So a feed reaches the present
+// however far it is behind, as long as the changes at one timestamp fit.
 
 const (
 	firstStep = time.Minute
-	// mostStep is 36 years: a feed from 1970 on is soon where there is something.
+	// mostStep is 36 years: a feed from 1970 on soon reaches the first changes.
 	mostStep = time.Duration(1 << 60)
-	// After a window with a share of little the step is four times as long, with twice that, twice;
-	// and with more than half as much shorter as makes it half. With more than some, progress is told
-	// as soon as the window is over, and does not wait for its time.
+	// After a window with a share up to little the step is four times as long; up to twice that,
+	// twice as long; above half it is shortened so that the share would be half. If the share is
+	// above some, progress is reported as soon as the window is over, and not at its time.
 	half   = 1.0 / 2
 	little = 1.0 / 8
 	some   = 1.0 / 16
-	// lookEvery is the least time between two looks at how far the parts have come.
+	// lookEvery is the least time between two looks at the progress of the parts.
 	lookEvery = 20 * time.Millisecond
 )
 
-// errForgotten: the answer is of no use any more (stale).
+// errForgotten: the answer can no longer be used (stale).
 var errForgotten = errors.New("what lies before the answer has been forgotten")
 
-// window is how far a feed asks.
+// window bounds what a feed asks for.
 type window struct {
 	step time.Duration
-	// base is the lowest timestamp to which a part had come when end was set.
+	// base is the lowest timestamp of all parts when end was set.
 	base, end hlc.Timestamp
 	// goal is the end of the window by which the step is judged next. most is the largest share
-	// meanwhile, and limited says that a part was kept from being asked for what lies above.
+	// meanwhile; limited is set if a part was kept from being asked for changes above the end.
 	goal    hlc.Timestamp
 	most    float64
 	limited bool
-	// newest is up to where a partition is known to have closed.
+	// newest is the highest timestamp that a partition is known to have closed.
 	newest hlc.Timestamp
-	// waiting are the parts that have come to the end, by the keys at which they begin.
+	// waiting are the parts that have reached the end, by their first keys.
 	waiting map[string]struct{}
 	looked  time.Time
 }
@@ -106,8 +105,8 @@ func (w *window) judge() {
 	}
 }
 
-// bound is up to where a part may be asked that has come to a timestamp; zero: there is no bound.
-// waits: it has come to the end.
+// bound returns the timestamp up to which a part with a timestamp may be asked; zero: no bound.
+// waits is set if the part has reached the end.
 func (w *window) bound(resolved hlc.Timestamp) (upto hlc.Timestamp, waits bool) {
 	if w.newest.LessEq(w.end) {
 		return hlc.Timestamp{}, false
@@ -116,13 +115,13 @@ func (w *window) bound(resolved hlc.Timestamp) (upto hlc.Timestamp, waits bool) 
 	return w.end, w.end.LessEq(resolved)
 }
 
-// shrink has the window end at a timestamp.
+// shrink sets the end of the window to a timestamp.
 func (w *window) shrink(to hlc.Timestamp) {
 	w.step = time.Duration(max(1, to.Wall-w.base.Wall))
 	w.end, w.goal, w.most, w.limited = to, to, 0, true
 }
 
-// look moves the window on, if the parts have come further.
+// look advances the window, if the parts have advanced.
 func (f *feed) look(now time.Time) {
 	w := f.window
 	if w == nil || now.Before(w.looked.Add(lookEvery)) {
@@ -143,7 +142,7 @@ func (f *feed) look(now time.Time) {
 	f.moveOn(least, now)
 }
 
-// moveOn begins the window above a timestamp to which all parts have come.
+// moveOn begins the window above a timestamp that all parts have reached.
 func (f *feed) moveOn(least hlc.Timestamp, now time.Time) {
 	f.window.begin(least)
 	for start := range f.window.waiting {
@@ -152,15 +151,15 @@ func (f *feed) moveOn(least hlc.Timestamp, now time.Time) {
 	clear(f.window.waiting)
 }
 
-// stale says that an answer is to a question for what lies above what is known by now: what was
-// between has been forgotten.
+// stale reports that the question of an answer began above the present timestamp of its part:
+// changes in between have been forgotten.
 func (f *feed) stale(a *answered) bool {
 	p := f.frontier.At(a.question.Span.Start)
 	return p.Resolved.Less(a.question.After) || p.Head.Less(a.question.Head)
 }
 
-// makeRoom sees to it that the changes of an answer have room, or cuts the answer down. more is
-// false if emit was. All answers before it have been handed on, and this one is not in the frontier
+// makeRoom makes room for the changes of an answer, or cuts the answer. more is false if emit
+// returned false. All answers before it have been passed on, and the frontier does not include it
 // yet.
 func (f *feed) makeRoom(r *Answer, emit func(Event) bool) (more bool, err error) {
 	for {
@@ -182,7 +181,7 @@ func (f *feed) makeRoom(r *Answer, emit func(Event) bool) (more bool, err error)
 			}
 			continue
 		}
-		// INVARIANT: what is kept, the answer's changes and the window's end lie above least.
+		// INVARIANT: kept changes, the answer's changes and the window's end lie above least.
 		next := lowest(r.Changes)
 		upto, forgot, err := f.Keeper.Forget(next, f.window.end)
 		if err != nil {
@@ -196,7 +195,7 @@ func (f *feed) makeRoom(r *Answer, emit func(Event) bool) (more bool, err error)
 	}
 }
 
-// cut leaves out what lies above a timestamp, and returns whether there was anything.
+// cut removes the changes above a timestamp, and returns whether there were any.
 func (r *Answer) cut(upto hlc.Timestamp) bool {
 	if r.Resolved.LessEq(upto) {
 		return false
@@ -213,7 +212,7 @@ func (r *Answer) cut(upto hlc.Timestamp) bool {
 	return some
 }
 
-// lowest is the lowest timestamp of changes.
+// lowest returns the lowest timestamp of changes.
 func lowest(changes []*kvpb.Change) (least hlc.Timestamp) {
 	for i, c := range changes {
 		if at := version(c); i == 0 || at.Less(least) {

@@ -7,34 +7,34 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 )
 
-// The latest possible moment.
+// The latest possible timestamp.
 //
-// A reader that does not know what it will read, or cannot ask for it, takes a moment that is late
-// enough for all keys of the cluster. Everything that was acknowledged before lies at or below
+// A reader that does not know what it will read, or cannot ask for it, takes a timestamp that is
+// late enough for all keys of the cluster. Everything that was acknowledged before lies at or below
 // any node's physical clock at that time plus twice hlc.Clock.MaxAhead (the invariants of package
-// hlc), which is twice what servers tell clients as the maximum clock offset
-// (Conn.MaxClockOffset): the configured bound; twice the configured bound with
+// hlc), which is twice the maximum clock offset that servers report to clients
+// (Conn.MaxClockOffset): the configured bound; or twice the configured bound with
 // --kernel-clock-bound, whose commits that wait are ahead of the clocks by the bound. Commit wait
-// moves no timestamp above that: a commit is acknowledged after the clocks have passed it. A node's
-// answer to "what time is it" is at or above its physical clock. So L = that answer + twice the
-// maximum clock offset is late enough, whichever node answers, if it is asked after the reader
-// began.
+// moves no timestamp above that: a commit is acknowledged after the clocks have passed it. A node
+// that is asked for the time answers with a timestamp at or above its physical clock. So L = that
+// answer + twice the maximum clock offset is late enough, whichever node answers, if it is asked
+// after the reader began.
 //
-// A read at L before its time would push the clocks: a server takes a timestamp in that is up to
-// one MaxAhead ahead of its own. So the reader waits until a clock shows L. A server whose clock is
-// behind that one by no more than the bound takes L in as it takes in any timestamp of its peer.
-// Then the read is exact: nothing is uncertain, however long it takes.
+// A read at L before its time would push the clocks: a server accepts a timestamp that is up to one
+// MaxAhead ahead of its own clock. So the reader waits until a clock shows L. A server whose clock
+// is behind that clock by no more than the bound accepts L like any timestamp of its peer. Then the
+// read is exact: nothing is uncertain, however long it takes.
 
 const (
-	// maxShort is how much too low the estimate of the time may be. A client that was idle for so
-	// long that it is more asks a node.
+	// maxShort is how much too low the estimate of the time may be. A client whose estimate has
+	// become worse, because it was idle, asks a node.
 	maxShort = 20 * time.Millisecond
 	// askWait is how long a node's clock is waited for, askPause comes before the next try.
 	askWait  = 300 * time.Millisecond
 	askPause = 20 * time.Millisecond
 )
 
-// MaxClockOffset is how far the clocks of two nodes may be apart.
+// MaxClockOffset returns how far the clocks of two nodes may differ.
 func (c *Conn) MaxClockOffset() time.Duration {
 	said := c.Sender.Clock.MaxOffset()
 	if said == 0 {
@@ -66,8 +66,8 @@ func (c *Conn) askUntil(ctx context.Context,
 	}
 }
 
-// Estimate is the estimate of the cluster's time: a node's clock stands at at or above it, and
-// showed no more than latest. If the estimate is of no use, a node is asked.
+// Estimate returns an estimate of the cluster's time: a node's clock stands at at or above it, and
+// showed at most latest. If the known estimate is too bad, a node is asked.
 func (c *Conn) Estimate(ctx context.Context) (at, latest hlc.Timestamp, err error) {
 	at, latest, short, ok := c.Sender.Clock.Estimate()
 	if ok && short <= maxShort {
@@ -77,8 +77,8 @@ func (c *Conn) Estimate(ctx context.Context) (at, latest hlc.Timestamp, err erro
 	return at, at, err
 }
 
-// Clocks are bounds of the cluster's time: some node's clock stands at earliest or above it, and
-// what was acknowledged until now lies at or below latest.
+// Clocks returns bounds of the cluster's time: some node's clock stands at earliest or above it,
+// and what was acknowledged until now lies at or below latest.
 func (c *Conn) Clocks(ctx context.Context) (earliest, latest hlc.Timestamp, err error) {
 	earliest, latest, ok := c.knownClocks()
 	if ok {
@@ -98,7 +98,7 @@ func (c *Conn) knownClocks() (earliest, latest hlc.Timestamp, ok bool) {
 	return earliest, latest.Add(short + 2*c.MaxClockOffset()), true
 }
 
-// Age is how old a moment is, at most; negative if that is not known.
+// Age returns the greatest possible age of a timestamp; negative if that is not known.
 func (c *Conn) Age(at hlc.Timestamp) time.Duration {
 	_, latest, ok := c.knownClocks()
 	if !ok || at.IsZero() {
@@ -107,11 +107,11 @@ func (c *Conn) Age(at hlc.Timestamp) time.Duration {
 	return max(0, time.Duration(latest.Wall-at.Wall))
 }
 
-// LateWait is about how long it takes until the latest possible moment can be read.
+// LateWait estimates how long it takes until the latest possible timestamp can be read.
 func (c *Conn) LateWait() time.Duration { return 2 * c.MaxClockOffset() }
 
-// LateMoment finds a moment at or above everything that was acknowledged before the call, and
-// returns when a clock shows it.
+// LateMoment returns a timestamp at or above everything that was acknowledged before the call, once
+// a clock shows it.
 func (c *Conn) LateMoment(ctx context.Context) (hlc.Timestamp, error) {
 	now, err := c.askClock(ctx)
 	if err != nil {

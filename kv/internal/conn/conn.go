@@ -20,13 +20,14 @@ import (
 // Config configures a Conn.
 type Config struct {
 	Route route.Config
-	// RequestTimeout bounds a call whose context has no deadline; 0: nothing does.
+	// RequestTimeout bounds a call whose context has no deadline; 0: no bound.
 	RequestTimeout time.Duration
-	// MaxClockOffset is how far apart the clocks of two nodes are taken to be, even if the servers
-	// say less; DefaultClockOffset, as long as the servers have said nothing.
+	// MaxClockOffset is the least difference of two nodes' clocks that is assumed, even if the
+	// servers report less; DefaultClockOffset is assumed as long as the servers have reported
+	// nothing.
 	MaxClockOffset, DefaultClockOffset time.Duration
-	// Wrap makes the error of package kv that a call ended with, of an error of the Conn. nil stays
-	// nil, and an error of package kv as it is.
+	// Wrap turns an error of the Conn into the error of package kv for a call. nil stays nil, and
+	// an error of package kv is unchanged.
 	Wrap func(op, keyspace string, err error) error
 }
 
@@ -72,7 +73,7 @@ func (c *Conn) Close() {
 	c.Sender.Close()
 }
 
-// Wrap makes the error of package kv that a call ended with; nil stays nil.
+// Wrap turns an error into the error of package kv for a call; nil stays nil.
 func (c *Conn) Wrap(op, keyspace string, err error) error { return c.cfg.Wrap(op, keyspace, err) }
 
 // Bound gives a context without a deadline the request timeout.

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// feedWait is how long a replica waits for something above what the feed has to be resolved,
-	// beyond the keyspace's lag, before the leader is asked to read its latest, which has
-	// transactions in the way commit above.
+	// feedWait is how long, beyond the keyspace's lag, a replica waits until something new of the
+	// feed is resolved. Then the leader reads its latest state, which makes transactions in the way
+	// commit above it.
 	feedWait = 5 * time.Second
 	// feedTimeout bounds one question, feedWait and the rest included.
 	feedTimeout = 20 * time.Second
@@ -46,7 +46,7 @@ func NewAsker(c *conn.Conn, ks *route.Keyspace, span keys.Span) *Asker {
 		wait: feedWait + time.Duration(ks.Info.GetClosedTimestampLagMillis())*time.Millisecond}
 }
 
-// Spans are the feed's keys.
+// Spans returns the keys of the feed.
 func (a *Asker) Spans() (spans []keys.Span) {
 	if !a.keyspace.Hashed {
 		return []keys.Span{placed(0, a.span)}
@@ -57,7 +57,7 @@ func (a *Asker) Spans() (spans []keys.Span) {
 	return spans
 }
 
-// placed is a span of user keys of a hash number.
+// placed returns a span of the Asker's keys for user keys of a hash number.
 func placed(hash uint32, span keys.Span) keys.Span {
 	prefix := binary.BigEndian.AppendUint32(nil, hash)
 	out := keys.Span{Start: append(bytes.Clone(prefix), span.Start...), End: keys.PrefixEnd(prefix)}
@@ -122,7 +122,7 @@ func (a *Asker) Ask(ctx context.Context, q changes.Question) (changes.Answer, er
 	return a.answer(hash, rest, &q, answer)
 }
 
-// answer takes an answer for what it should be, or says what is wrong with it.
+// answer checks an answer, and reports what is wrong with it.
 func (a *Asker) answer(hash uint32, rest keys.Span, q *changes.Question,
 	answer route.Answer) (changes.Answer, error) {
 	r, p := answer.GetChanges(), answer.Partition
@@ -161,7 +161,7 @@ func (a *Asker) Final(err error) bool {
 		return true
 	}
 	if r.Cause != nil {
-		// That its time was over may pass.
+		// A time-out may be temporary.
 		return errors.Is(r.Cause, route.ErrClosed) || errors.Is(r.Cause, route.ErrNoKeyspace) ||
 			errors.Is(r.Cause, route.ErrWrongCluster)
 	}

@@ -1,4 +1,4 @@
-// Package feed has what a change feed of a client needs beside the merging of changes (package
+// Package feed is the part of a client's change feed beside the merging of changes (package
 // changes): the questions to the partitions of a keyspace, the record of a consumer's position, and
 // the metrics.
 package feed

@@ -19,7 +19,7 @@ type Metrics struct {
 
 	mu struct {
 		sync.Mutex
-		// feeds are those that run.
+		// feeds are the running ones.
 		feeds map[*Feed]struct{}
 	}
 }
@@ -124,8 +124,7 @@ func (f *Feed) warn(message string, err error) {
 	}
 }
 
-// lag is how far behind the client's clock the last progress of the feed is that is the
-// furthest behind.
+// lag is how far the last progress of the slowest feed lies behind the client's clock.
 type lag Metrics
 
 // Describe implements metric.Collector.

@@ -7,12 +7,12 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 )
 
-// A feed with a name: where it begins is the position that is recorded for the name, and that moves
-// on as the feed does. A progress counts as taken when the loop asks for what comes after it.
+// A feed with a name begins at the position that is recorded for the name, and advances that
+// position. A progress counts as taken when the loop asks for the next change.
 //
-// The position is recorded beside the loop, now and then, and when the loop ends: a core that
-// cannot be reached holds up no feed, and what is recorded is only ever too low. What ends the loop
-// does not end a record that is under way: its position may be the last one.
+// The position is recorded in the background, now and then, and when the loop ends: a core that
+// cannot be reached delays no feed, and a recorded position is only ever too low. The end of the
+// loop does not cancel a record that is under way: its position may be the last one.
 
 // consumerEvery is the least time between two records of a position.
 const consumerEvery = 5 * time.Second
@@ -36,13 +36,13 @@ type Recorder struct {
 	// taken has the last position that is not recorded yet.
 	taken chan hlc.Timestamp
 	ended chan struct{}
-	// cancel ends what is being recorded.
+	// cancel cancels the record that is under way.
 	cancel context.CancelFunc
 }
 
 // Record begins to record positions with set, until Stop. loop is the context of the feed's loop.
-// failed is told of errors that may pass, and end is called with an error for which final holds:
-// the feed is to end then.
+// failed is called with temporary errors; end is called with an error for which final returns true,
+// and has to end the feed.
 func Record(loop context.Context, set func(context.Context, hlc.Timestamp) error,
 	final func(error) bool, failed, end func(error)) *Recorder {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(loop))
@@ -90,13 +90,13 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Took has a position recorded, in place of one that is not yet.
+// Took schedules the record of a position, in place of one that is still waiting.
 func (c *Recorder) Took(at hlc.Timestamp) {
 	select {
 	case <-c.taken:
 	default:
 	}
-	c.taken <- at // which has room: only this goroutine puts something there
+	c.taken <- at // never blocks: only this goroutine sends
 }
 
 // record records a position; false: it has to be tried again. Its error is final.

@@ -1,12 +1,12 @@
-// Package frontier is how far a change feed has got: for each part of its keys, the timestamp up to
+// Package frontier is the position of a change feed: for each part of its keys, the timestamp up to
 // which all changes are known. It is for package kv.
 //
-// A frontier is a run of parts, in the order of their keys, which hold each key of the feed once.
-// It is cut where partitions begin and end, and where an answer has ended, and joined where parts
-// have come to the same timestamp. Where it is cut says nothing of what is known: the cuts may
-// follow the partitions as these split and merge, and whatever was known of a key stays known.
+// A frontier is a sequence of parts, in the order of their keys, which hold each key of the feed
+// once. It is cut at bounds of partitions and at the ends of answers; parts with the same timestamp
+// are joined. Cutting and joining do not change what is known of a key: so the parts can follow the
+// partitions as these split and merge.
 //
-// INVARIANT: what is known of a key never goes back, but by Back.
+// INVARIANT: the known timestamp of a key never goes back, except by Back.
 //
 // It knows no partitions, no requests and no clock. It is for one goroutine.
 package frontier

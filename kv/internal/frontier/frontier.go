@@ -10,23 +10,23 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Part is a span of keys of which the same is known.
+// Part is a span of keys with one known timestamp.
 type Part struct {
 	// Span is never empty, and has an end.
 	Span keys.Span
-	// Resolved: of all its keys, what lies at or below it is known.
+	// Resolved is the known timestamp: all changes of its keys at or below it are known.
 	Resolved hlc.Timestamp
-	// Head: of the key Span.Start, what lies at or below Head is known too; zero, or above Resolved.
+	// Head is the known timestamp of the key Span.Start, if it is above Resolved; otherwise zero.
 	Head hlc.Timestamp
-	// Asked: a question about it is under way. Such a part is neither cut nor joined.
+	// Asked is set while a question about the part is under way. It is neither cut nor joined then.
 	Asked bool
 }
 
 // Frontier is made by New.
 type Frontier struct{ parts []Part }
 
-// New returns a frontier over spans, in ascending order and with an end each, of which all is known
-// up to a timestamp.
+// New returns a frontier over spans, in ascending order and each with an end, in which everything
+// up to a timestamp is known.
 func New(at hlc.Timestamp, spans ...keys.Span) *Frontier {
 	f := &Frontier{parts: make([]Part, 0, len(spans))}
 	for _, s := range spans {
@@ -40,7 +40,7 @@ func New(at hlc.Timestamp, spans ...keys.Span) *Frontier {
 // Len is the number of parts.
 func (f *Frontier) Len() int { return len(f.parts) }
 
-// Min is the timestamp up to which all is known of all keys; zero if there is none.
+// Min returns the timestamp up to which everything is known of all keys; zero if there are no keys.
 func (f *Frontier) Min() (least hlc.Timestamp) {
 	for i := range f.parts {
 		if r := f.parts[i].Resolved; i == 0 || r.Less(least) {
@@ -50,8 +50,8 @@ func (f *Frontier) Min() (least hlc.Timestamp) {
 	return least
 }
 
-// At is the part that begins at a key; nil if none does. It is valid until the frontier changes;
-// the caller may set Asked, and nothing else.
+// At returns the part that begins at a key; nil if there is none. It is valid until the frontier
+// changes; the caller may set only Asked.
 func (f *Frontier) At(start []byte) *Part {
 	if i := f.holding(start); i < len(f.parts) && bytes.Equal(f.parts[i].Span.Start, start) {
 		return &f.parts[i]
@@ -59,8 +59,8 @@ func (f *Frontier) At(start []byte) *Part {
 	return nil
 }
 
-// Within are the parts that have keys of a span. They are valid until the frontier changes, and not
-// to be changed.
+// Within returns the parts with keys of a span. They are valid until the frontier changes, and must
+// not be changed.
 func (f *Frontier) Within(span keys.Span) []Part {
 	first := f.holding(span.Start)
 	last := first
@@ -77,8 +77,8 @@ func (f *Frontier) holding(key []byte) int {
 	})
 }
 
-// Cut makes a part begin at a key, unless that is in none, or in one that is asked. It returns
-// whether one does that has not done so before.
+// Cut makes a part begin at a key, unless no part has the key, or it is asked. It returns whether a
+// new part begins there.
 func (f *Frontier) Cut(key []byte) bool {
 	i := f.holding(key)
 	if i == len(f.parts) || f.parts[i].Asked ||
@@ -101,7 +101,7 @@ func (f *Frontier) cut(i int, key []byte) {
 	f.parts = slices.Insert(f.parts, i+1, right)
 }
 
-// settle makes what is known of the first key what is known of all, if there is no other key.
+// settle raises Resolved to Head if the part has no other key.
 func (p *Part) settle() {
 	if p.Head.LessEq(p.Resolved) {
 		p.Head = hlc.Timestamp{}
@@ -112,8 +112,8 @@ func (p *Part) settle() {
 	}
 }
 
-// Advance takes in that everything at or below a timestamp is known of the part that begins at
-// start, up to the key end; an end outside of it is its own. The part is not asked any more.
+// Advance sets the known timestamp of the part that begins at start, up to the key end; an end
+// outside of the part stands for the part's end. The part is no longer asked.
 func (f *Frontier) Advance(start, end []byte, resolved hlc.Timestamp) {
 	i := f.holding(start)
 	if i == len(f.parts) || !bytes.Equal(f.parts[i].Span.Start, start) {
@@ -135,8 +135,7 @@ func (f *Frontier) Advance(start, end []byte, resolved hlc.Timestamp) {
 	p.settle()
 }
 
-// AdvanceKey takes in that everything at or below a timestamp is known of the first key of the part
-// that begins at start.
+// AdvanceKey sets the known timestamp of the first key of the part that begins at start.
 func (f *Frontier) AdvanceKey(start []byte, known hlc.Timestamp) {
 	if p := f.At(start); p != nil {
 		if invariants.Enabled {
@@ -147,8 +146,8 @@ func (f *Frontier) AdvanceKey(start []byte, known hlc.Timestamp) {
 	}
 }
 
-// Back takes in that nothing above a timestamp is known any more, of any part. Parts stay asked:
-// the answer to a question that was for what lies above more than is known now is of no use.
+// Back lowers all known timestamps to a timestamp. Parts stay asked, but the answers to questions
+// that began above it cannot be used.
 func (f *Frontier) Back(to hlc.Timestamp) {
 	for i := range f.parts {
 		p := &f.parts[i]
@@ -157,7 +156,7 @@ func (f *Frontier) Back(to hlc.Timestamp) {
 	}
 }
 
-// Join joins neighbours within a span of which the same is known.
+// Join joins neighbours within a span that have the same known timestamp.
 func (f *Frontier) Join(span keys.Span) {
 	first := f.holding(span.Start)
 	kept := first
@@ -197,8 +196,8 @@ func (f *Frontier) checkInvariants() {
 	}
 }
 
-// checkInvariantKnown checks that what is known has not gone back: of all keys, and of those of a
-// part, which is given as it was.
+// checkInvariantKnown checks that known timestamps have not gone back: that of all keys, and those
+// of a part; before is its former value.
 func (f *Frontier) checkInvariantKnown(all hlc.Timestamp, before Part) {
 	f.checkInvariants()
 	now := f.Min()

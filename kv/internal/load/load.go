@@ -52,17 +52,18 @@ type Config struct {
 	ID       keys.KeyspaceID
 	// Records returns the records, checked. It is called once or twice, with Once once.
 	Records func() iter.Seq2[sorting.Record, error]
-	// Presplit has partitions split before anything is written.
+	// Presplit splits partitions before anything is written.
 	Presplit, Once bool
-	// Lifetime is of the records that do not say theirs.
+	// Lifetime is that of records without their own.
 	Lifetime keys.Lifetime
-	// Memory is how many bytes are sorted in memory, and Dir where the temporary file is made.
+	// Memory bounds the bytes that are sorted in memory; Dir is the directory of the temporary
+	// file.
 	Memory int
 	Dir    string
 	// Progress, if set, is told of progress, never twice at the same time.
 	Progress func(Progress)
-	// Wrap makes the error of package kv of an error about a key, and Passing reports whether such an
-	// error may pass.
+	// Wrap turns an error about a key into an error of package kv; Passing reports whether such an
+	// error may be temporary.
 	Wrap    func(key []byte, err error) error
 	Passing func(error) bool
 }
@@ -84,7 +85,7 @@ func Run(ctx context.Context, c Config) (Result, error) {
 type loader struct {
 	cfg Config
 
-	// loaded is the caller's goroutine's, but Written and Present, which mu guards.
+	// loaded belongs to the caller's goroutine, except for Written and Present, which mu guards.
 	loaded Result
 	sample sorting.Sample
 	// sorter has the records; nil if they are in order, and are read again.
@@ -93,21 +94,20 @@ type loader struct {
 	slots chan struct{}
 	mu    sync.Mutex
 	lanes map[keys.PartitionID]chan struct{}
-	// moved is when a block was written last.
+	// moved is when a block was last written.
 	moved time.Time
-	// telling is held by the goroutine that tells of progress; capacity 1. told is what was told
-	// last, and when.
+	// telling is a lock (capacity 1) of the goroutine that reports progress. told is what was last
+	// reported, and when.
 	telling chan struct{}
 	told    Progress
 	toldAt  time.Time
-	// now is what the cluster's clock showed at asked; zero until a record has an expiry. They are
-	// the caller's goroutine's.
+	// now was the cluster's time at asked; zero until a record has an expiry. Both belong to the
+	// caller's goroutine.
 	now   hlc.Timestamp
 	asked time.Time
 }
 
-// clusterNow is what the cluster's clock shows, in nanoseconds since 1970: records expire by that
-// clock.
+// clusterNow returns the cluster's time, in nanoseconds since 1970: records expire by that clock.
 func (l *loader) clusterNow(ctx context.Context) (int64, error) {
 	if l.now.IsZero() {
 		ctx, cancel := l.cfg.Conn.Bound(ctx)
@@ -152,8 +152,8 @@ func (l *loader) run(ctx context.Context) error {
 	return l.write(ctx)
 }
 
-// read reads the records for the first time, and for a second one if there are too many to be
-// sorted in memory, and that was not known before.
+// read reads the records for the first time. It reads them again if there turn out to be too many
+// to be sorted in memory.
 func (l *loader) read(ctx context.Context) error {
 	l.sorter = sorting.New(l.cfg.Memory, l.cfg.Dir)
 	inOrder := true
@@ -175,7 +175,7 @@ func (l *loader) read(ctx context.Context) error {
 		l.loaded.Bytes += uint64(size)
 		l.sample.Note(p.Key, size)
 		if l.sorter != nil && inOrder && !l.cfg.Once && l.sorter.Full(size) {
-			// It may be in order to the end: then nothing has to be sorted, nor kept.
+			// The records may be in order to the end: then nothing has to be sorted, nor kept.
 			err := l.sorter.Close()
 			l.sorter = nil
 			return err
@@ -234,7 +234,7 @@ func (l *loader) totalOf(stage Stage) uint64 {
 	return l.loaded.Records
 }
 
-// errChanged is for records that are others when they are read again.
+// errChanged: the second reading of the records has returned other records.
 var errChanged = errors.New("the records are not the same when they are read a second time; what " +
 	"they are read from must not change while it is loaded")
 
@@ -246,14 +246,14 @@ func (l *loader) sorted(ks *route.Keyspace) (streams []iter.Seq2[sorting.Record,
 	if !l.sorter.InMemory() || ks.Hashed() {
 		return append(streams, l.sorter.Sorted())
 	}
-	// Of each partition by itself, so that not all that is on its way goes to one of them.
+	// A stream for each partition, so that the blocks on their way do not all go to one of them.
 	for _, p := range ks.Partitions() {
 		streams = append(streams, l.sorter.Between(p.Span.Start, p.Span.End))
 	}
 	return streams
 }
 
-// again reads the records once more, which were in order.
+// again reads the records again, which were in order.
 func (l *loader) again() iter.Seq2[sorting.Record, error] {
 	return func(yield func(sorting.Record, error) bool) {
 		var last []byte
@@ -274,7 +274,7 @@ func (l *loader) again() iter.Seq2[sorting.Record, error] {
 	}
 }
 
-// note says in words what did not work out, and is no error.
+// note notes, in words, what failed without being an error.
 func (l *loader) note(format string, args ...any) {
 	l.loaded.Notes = append(l.loaded.Notes, fmt.Sprintf(format, args...))
 }

@@ -14,24 +14,24 @@ import (
 )
 
 const (
-	// leastPart is how small the parts may become that are made only so that every node has one: a
-	// split takes as long as it takes to write that.
+	// leastPart is the least size of parts that are made only so that every node has one: a split
+	// takes as long as writing that much.
 	leastPart = 64 << 20
 	// splitsAtOnce is how many splits are asked for at a time.
 	splitsAtOnce = 16
-	// splitPatience is for how long no split may be finished before the load begins without the rest,
-	// and askedAgain after how long one is asked for again.
+	// splitPatience is how long the load waits without a finished split before it begins without
+	// the rest; askedAgain is the time after which a split is requested again.
 	splitPatience = time.Minute
 	askedAgain    = 5 * time.Second
-	// spreadPatience is how long the load waits for partitions and leaders to move, at most: no
-	// longer than it takes to write it at spreadRate, for they go on moving while it writes.
+	// spreadPatience bounds how long the load waits for partitions and leaders to move; it waits no
+	// longer than writing takes at spreadRate, since they go on moving while it writes.
 	spreadPatience = 20 * time.Second
 	spreadRate     = 100 << 20
 	tablePause     = 100 * time.Millisecond
 )
 
-// presplit splits the partitions that get much, and has them spread. What cannot be done is noted,
-// for the load does without.
+// presplit splits the partitions that will receive many records, and spreads them. Failures are
+// noted, since the load can do without.
 func (l *loader) presplit(ctx context.Context) error {
 	c := l.cfg.Conn
 	bounded, cancel := c.Bound(ctx)
@@ -70,8 +70,8 @@ func (l *loader) presplit(ctx context.Context) error {
 	return nil
 }
 
-// partSize is how much a partition is to get: half of the size at which it splits, or less, so that
-// every node has a part.
+// partSize returns how much a partition should receive: half of the size at which it splits, or
+// less, so that every node has a part.
 func partSize(total, splitSize uint64, nodes int) uint64 {
 	size := splitSize / 2
 	if each := total / uint64(max(nodes, 1)); each < size {
@@ -80,8 +80,8 @@ func partSize(total, splitSize uint64, nodes int) uint64 {
 	return max(size, 1)
 }
 
-// splitPlan are the keys at which partitions are to split, so that each part gets about so many
-// bytes of those that the sampled keys stand for.
+// splitPlan returns the keys at which partitions should split, so that each part receives about
+// each bytes, as estimated from the sampled keys.
 func splitPlan(ks *route.Keyspace, sampled [][]byte, each, size uint64) (boundaries [][]byte) {
 	of := map[*route.Partition][][]byte{}
 	for _, key := range sampled {
@@ -114,8 +114,7 @@ type asked struct {
 	now time.Time
 }
 
-// split has partitions split at keys, those in the middle first, so that the parts split at the
-// same time.
+// split splits partitions at keys, those in the middle first, so that the parts split in parallel.
 func (l *loader) split(ctx context.Context, boundaries [][]byte) error {
 	c := l.cfg.Conn
 	total, left := len(boundaries), boundaries
@@ -181,8 +180,8 @@ func (l *loader) split(ctx context.Context, boundaries [][]byte) error {
 	}
 }
 
-// spread has the leaders of the keyspace's partitions led by different nodes, and waits for that,
-// and for what the planner moves. usable are the nodes that may lead.
+// spread distributes the leaders of the keyspace's partitions over the nodes, and waits for that
+// and for the planner's moves. usable are the nodes that may lead.
 func (l *loader) spread(ctx context.Context, usable map[uint64]bool) error {
 	ks := l.table()
 	if ks == nil {
@@ -193,7 +192,7 @@ func (l *loader) spread(ctx context.Context, usable map[uint64]bool) error {
 		patience = time.Duration(n+1) * time.Second
 	}
 	deadline := time.Now().Add(patience)
-	chosen := ks.Info.GetLeaders() != "" // it has been said which nodes lead
+	chosen := ks.Info.GetLeaders() != "" // the keyspace has preferred leaders
 	asked := false
 	for {
 		parts, err := c.Partitions(ctx, l.cfg.Keyspace)
@@ -230,7 +229,7 @@ func (l *loader) spread(ctx context.Context, usable map[uint64]bool) error {
 			if err := conn.InParallel(ctx, len(parts), splitsAtOnce, func(ctx context.Context,
 				i int) error {
 				if to := want[parts[i].Partition.Id]; to != 0 && to != parts[i].LeaderNode {
-					// The load does without, if it is refused: an operator may be under way.
+					// A refusal does no harm: an operator may be under way.
 					_, _ = conn.Ask(ctx, c, clusterpb.ClusterClient.TransferLeader,
 						&clusterpb.TransferLeaderRequest{Partition: parts[i].Partition.Id, ToNode: to})
 				}
@@ -245,8 +244,8 @@ func (l *loader) spread(ctx context.Context, usable map[uint64]bool) error {
 	}
 }
 
-// leadersOf are the nodes that should lead partitions: of those with a voter the one with the
-// fewest, and of equal ones the present leader.
+// leadersOf returns the nodes that should lead partitions: among those with a voter the one with
+// the fewest leaders, and among equals the present leader.
 func leadersOf(parts []*clusterpb.PartitionInfo, usable map[uint64]bool) map[uint64]uint64 {
 	most := map[uint64]int{}
 	want := map[uint64]uint64{}

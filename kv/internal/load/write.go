@@ -17,22 +17,22 @@ import (
 )
 
 const (
-	// leastBlock and mostBlock are how large a block becomes, in bytes, and loadBlockRecords in
-	// records: a loadBlocks-th of all, so that a short load makes many too. A larger record has one
-	// of its own.
+	// leastBlock and mostBlock bound the size of a block in bytes, loadBlockRecords in records: it
+	// is one loadBlocks-th of the load, so that a short load has many blocks too. A larger record
+	// has a block of its own.
 	leastBlock       = 256 << 10
 	mostBlock        = 4 << 20
 	loadBlocks       = 64
 	loadBlockRecords = 50_000
-	// loadInFlight is how many blocks are on their way at most, loadPerPartition how many to one
-	// partition: one that it is at, and the next.
+	// loadInFlight bounds the blocks on their way; loadPerPartition bounds those to one partition:
+	// the present one, and the next.
 	loadInFlight     = 8
 	loadPerPartition = 2
 	// loadGathered is how much may wait in unfinished blocks of one stream.
 	loadGathered = 32 << 20
 	// loadStreams is how many streams are read at a time.
 	loadStreams = 4
-	// loadPatience is for how long no block may get through before a load gives up.
+	// loadPatience is how long a load continues while no block is written.
 	loadPatience = 2 * time.Minute
 	loadPause    = 500 * time.Millisecond
 )
@@ -64,7 +64,7 @@ func (l *loader) table() *route.Keyspace {
 	return l.cfg.Conn.Sender.Table().KeyspaceByID(l.cfg.ID)
 }
 
-// gathered are the records that gather for one partition.
+// gathered are the records for the next block of a partition.
 type gathered struct {
 	block.Writer
 	first []byte
@@ -147,7 +147,7 @@ func (l *loader) stream(ctx context.Context, records iter.Seq2[sorting.Record, e
 	return n, nil
 }
 
-// largest is the partition for which most is gathered.
+// largest returns the partition with most gathered bytes.
 func largest(gathering map[keys.PartitionID]*gathered) (id keys.PartitionID) {
 	size := uint64(0)
 	for of, g := range gathering {
@@ -197,8 +197,8 @@ func (l *loader) lane(id keys.PartitionID) chan struct{} {
 	return l.lanes[id]
 }
 
-// send sends what is gathered for a partition on its way, when there is room, and begins anew. The
-// error may be of a block that was sent before.
+// send sends the records that are gathered for a partition, when there is room, and begins a new
+// block. The error may be that of an earlier block.
 func (s *sending) send(id keys.PartitionID, g *gathered) error {
 	lane := s.lane(id)
 	for _, room := range [...]chan struct{}{lane, s.slots} {
@@ -236,7 +236,7 @@ func (s *sending) send(id keys.PartitionID, g *gathered) error {
 	return nil
 }
 
-// errElsewhere says that the records of a block are not in one partition any more.
+// errElsewhere: the records of a block are no longer in one partition.
 var errElsewhere = errors.New("the records are not in one partition any more")
 
 // loadBlock is a block on its way.
@@ -246,7 +246,7 @@ type loadBlock struct {
 	size              uint64
 }
 
-// sendBlock brings a block to its partition, and to several if that has split meanwhile.
+// sendBlock sends a block to its partition, or to several if that has split meanwhile.
 func (l *loader) sendBlock(ctx context.Context, b *loadBlock, identity *route.Identity) error {
 	call := route.Call{
 		Keyspace: l.cfg.ID, Key: b.first, Write: true, Slack: conn.LockSlack, Identity: identity,
@@ -295,7 +295,7 @@ func (l *loader) written(written, present uint64) {
 	l.tell(Progress{Stage: Writing, Done: done, Total: l.loaded.Records})
 }
 
-// tryAgain says that what was in a block's way may pass.
+// tryAgain reports that the error of a block may be temporary.
 func (l *loader) tryAgain(err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -305,11 +305,11 @@ func (l *loader) tryAgain(err error) bool {
 	return l.cfg.Passing(err)
 }
 
-// cutAgain sends a block of which the partition has split, each part to where it is now.
+// cutAgain sends a block whose partition has split, each part to its present partition.
 //
-// All parts carry the identity of the whole: if an attempt of that took effect, the parts find its
-// versions, and else each takes effect once. A load need not be atomic, so that is all there is to
-// it.
+// All parts carry the identity of the whole block: if an attempt with the whole block took effect,
+// the parts find its versions; otherwise each part takes effect once. That is enough, since a load
+// need not be atomic.
 func (l *loader) cutAgain(ctx context.Context, b *loadBlock, identity *route.Identity) error {
 	records, err := block.Open(b.data)
 	if err != nil {

@@ -11,15 +11,16 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// bundle is hash partitions of one leading node that are read together, in order, page by page: the
-// node merges them. Partitions that the node refuses to read leave it. It is used by one goroutine
-// at a time.
+// bundle is a group of hash partitions with one leading node that are read together, in order, page
+// by page: the node merges them. Partitions that the node refuses to read leave it. It is used by
+// one goroutine at a time.
 type bundle struct {
 	keyspace Keyspace
 	route    *route.Bundle
 	routes   []*kvpb.PartitionRoute
 	reverse  bool
-	// rest is what has not been read yet, in every partition; over says that nothing is left.
+	// rest is the span that has not been read yet, in every partition; over is set when nothing is
+	// left.
 	rest keys.Span
 	over bool
 }
@@ -67,7 +68,7 @@ func (b *bundle) scanPage(ctx context.Context, snap *Snapshot, keysOnly bool,
 	return pairs, answer.Refused, nil
 }
 
-// advance moves on behind a page.
+// advance moves past a page.
 func (b *bundle) advance(more bool, resume []byte) error {
 	if !more {
 		b.over = true

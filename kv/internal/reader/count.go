@@ -15,14 +15,14 @@ type Count struct {
 	Query    Query
 	// Near is set if any replica may answer.
 	Near *Near
-	// at is the moment that was read.
+	// at is the timestamp that was read.
 	at hlc.Timestamp
 }
 
-// At is the moment that Run has read.
+// At returns the timestamp that Run has read.
 func (c *Count) At() hlc.Timestamp { return c.at }
 
-// Run counts at a moment that it finds, unless the query has one.
+// Run counts at a timestamp that it finds, unless the query has one.
 func (c *Count) Run(ctx context.Context) (total uint64, err error) {
 	k := c.Keyspace
 	parts, err := k.Conn.Sender.PartitionsOf(ctx, k.ID, c.Query.Span)
@@ -62,8 +62,8 @@ func (c *Count) pager(p *route.Partition) *Pager {
 		rest: c.Query.Span.Intersect(p.Span)}
 }
 
-// firstPage lets the leader choose the moment; covers reports whether the partition that answered
-// holds all there is to count.
+// firstPage lets the leader choose the timestamp; covers reports whether the partition that
+// answered holds everything that is to be counted.
 func (c *Count) firstPage(ctx context.Context,
 	t *Pager) (count uint64, at hlc.Timestamp, covers bool, err error) {
 	whole := t.rest

@@ -59,8 +59,8 @@ func (t *Pager) deletePage(ctx context.Context) (deleted uint64, err error) {
 	}
 	t.advance(answer.Partition, r.GetMore(), r.GetResume())
 	if r.DoneTo != nil && !r.GetMore() {
-		// An earlier attempt was answered by a partition that has split since: what it has deleted is
-		// not deleted again.
+		// An earlier attempt was answered by a partition that has split since: keys that it has
+		// deleted are not deleted again.
 		t.doneTo(r.DoneTo)
 	}
 	return r.GetDeleted(), nil

@@ -16,31 +16,31 @@ type feed struct {
 	// One of these is set. While a page is on its way it belongs to the fetching goroutine.
 	pager  *Pager
 	bundle *bundle
-	// parts is how many of the scan's partitions it reads.
+	// parts is the number of the scan's partitions that it reads.
 	parts int
 	// rows is the size of the last page asked for.
 	rows int
-	// asleep: it has not been asked for anything yet, and is not before its first key may be next.
+	// asleep is set while nothing was asked for, and until its first key may be next.
 	asleep bool
 
 	// pairs is the page in hand, from next on.
 	pairs []wire.Row
 	next  int
-	// scattered are feeds of partitions that have left the bundle, each with its page in hand. No
-	// pair that came after they had left is yielded before they are taken into account.
+	// scattered are feeds of partitions that have left the bundle, each with its page in hand. A
+	// pair that came after they had left is not yielded before they are merged.
 	scattered []*feed
 	// pending brings the page on its way; nil if there is none.
 	pending chan fetched
 }
 
-// fetched is what became of fetching a page.
+// fetched is the result of fetching a page.
 type fetched struct {
 	pairs     []wire.Row
 	scattered []*feed
 	err       error
 }
 
-// over says that there is no further page.
+// over reports that there is no further page.
 func (f *feed) over() bool {
 	if f.bundle != nil {
 		return f.bundle.over
@@ -62,7 +62,7 @@ func (f *feed) head(ctx context.Context) (*wire.Row, error) {
 	return &f.pairs[f.next], nil
 }
 
-// pop takes the pair that head returned. From the middle of a page on, the next one is sent for.
+// pop takes the pair that head returned. In the second half of a page, it fetches the next one.
 func (f *feed) pop(ctx context.Context) {
 	f.next++
 	if f.pending == nil && f.next >= len(f.pairs)/2 {
@@ -116,7 +116,8 @@ func (f *feed) fetchBundle(ctx context.Context) (got fetched) {
 	got.pairs = pairs
 	f.parts -= len(left)
 	for _, p := range left {
-		// What lies behind the partition as it was is read by the feed that sleeps until then.
+		// The rest, after the former end of the partition, is read by the feed that sleeps until
+		// then.
 		one := f.scan.feedOf(p.Hash, f.snapshot)
 		one.pager.rest = from.Intersect(p.Span)
 		if one.pager.over = one.pager.rest.Empty(); !one.pager.over {
@@ -127,14 +128,14 @@ func (f *feed) fetchBundle(ctx context.Context) (got fetched) {
 	return got
 }
 
-// prefetch sends for the next page, unless it is not needed as far as can be told.
+// prefetch fetches the next page, unless it seems unnecessary.
 func (f *feed) prefetch(ctx context.Context) {
 	s := f.scan
 	if f.over() || ctx.Err() != nil {
 		return
 	}
 	if s.Query.Limit > 0 && (s.Query.Limit-s.yielded)*f.parts <= (len(f.pairs)-f.next)*s.total {
-		return // what is in hand will do, or nearly
+		return // the rows in hand suffice, or nearly
 	}
 	if s.slots != nil {
 		select {
@@ -158,8 +159,8 @@ func (s *Scan) feedOf(hash uint32, snap *Snapshot) *feed {
 	return &feed{scan: s, snapshot: snap, pager: s.pager(hash), parts: 1}
 }
 
-// firsts are, of each hash number, the partition in which the scan begins, and the numbers that
-// have more. In a range keyspace there is one number.
+// firsts returns, for each hash number, the partition in which the scan begins, and the numbers
+// that have more partitions. A range keyspace has one number.
 func (s *Scan) firsts(parts []*route.Partition) (first []*route.Partition, more map[uint32]bool) {
 	if !s.Keyspace.Hashed {
 		return parts[:min(1, len(parts))], nil
@@ -181,7 +182,8 @@ func (s *Scan) firsts(parts []*route.Partition) (first []*route.Partition, more 
 	return first, more
 }
 
-// behind is what a scan reads of a hash number behind the partition in which it begins there.
+// behind returns the feed for the rest of a hash number, after the partition in which the scan
+// begins.
 func (s *Scan) behind(p *route.Partition, snap *Snapshot) *feed {
 	f := s.feedOf(p.Hash, snap)
 	f.asleep = true
@@ -198,14 +200,14 @@ func (s *Scan) fillAll(ctx context.Context, feeds []*feed) error {
 }
 
 // merge yields all partitions of a hash keyspace in key order. It begins in the first partition of
-// each hash number. Those that one node leads come merged by it, as one feed; a hash number that
-// has further partitions has a feed of its own for these, which sleeps until it is its turn.
+// each hash number. One node merges those that it leads, as one feed; a hash number with further
+// partitions has a feed of its own for these, which sleeps until its turn.
 func (s *Scan) merge(ctx context.Context, first []*route.Partition, more map[uint32]bool,
 	snap *Snapshot) error {
 	var bundles []*route.Bundle
 	rest := first
-	// If neither is so, every partition has to be told what is uncertain. Nodes merge what they lead:
-	// where any replica may answer, each partition is asked by itself.
+	// Otherwise every partition needs its own context of what is uncertain. Nodes merge only what
+	// they lead: where any replica may answer, each partition is asked by itself.
 	if s.Near == nil && (snap.reading == nil || snap.certain) {
 		bundles, rest = s.Keyspace.Conn.Sender.Bundles(first, 2)
 	}
@@ -250,15 +252,15 @@ func (s *Scan) merge(ctx context.Context, first []*route.Partition, more map[uin
 	}
 }
 
-// heads is a binary heap of feeds by their next key. Every feed in it has a pair in hand, or sleeps
-// and stands where its next key is at the earliest.
+// heads is a binary heap of feeds by their next key. Every feed in it has a pair in hand, or
+// sleeps; the key of a sleeping feed is the earliest that it can have.
 type heads struct {
 	scan    *Scan
 	feeds   []*feed
 	reverse bool
 }
 
-// add takes a feed in, unless it is at its end, and what was scattered from it. arrange comes
+// add adds a feed, unless it is at its end, and the feeds scattered from it. arrange must be called
 // before the heap is used.
 func (h *heads) add(ctx context.Context, f *feed) error {
 	head, err := f.head(ctx)
@@ -313,8 +315,8 @@ func (h *heads) settle(ctx context.Context) error {
 	return nil
 }
 
-// wake wakes the feed that comes first, if it sleeps, and the others whose turn comes before a
-// further page is needed of those that are awake.
+// wake wakes the first feed, if it sleeps, and the others whose turn comes before an awake feed
+// needs a further page.
 func (h *heads) wake(ctx context.Context) error {
 	for len(h.feeds) > 0 && h.feeds[0].asleep {
 		var horizon []byte // the first of the last keys in hand
@@ -352,7 +354,7 @@ func (h *heads) wake(ctx context.Context) error {
 	return nil
 }
 
-// key is where a feed stands: its next key, or while it sleeps where that is at the earliest.
+// key returns a feed's next key, or while it sleeps the earliest that it can have.
 func (f *feed) key() []byte {
 	switch {
 	case !f.asleep:

@@ -23,8 +23,8 @@ type Group struct {
 	places []int
 	// at is when they were read.
 	at hlc.Timestamp
-	// parts take the group's place when it turned out to hold too much for one answer, or its
-	// partition is not what it was.
+	// parts replace the group if it turned out to be too large for one answer, or its partition has
+	// changed.
 	parts []*Group
 }
 
@@ -47,8 +47,8 @@ type Take func(i int, row wire.Row)
 // ErrElsewhere says that keys, or records, are not in one partition any more.
 var ErrElsewhere = errors.New("the keys are not in one partition any more")
 
-// BatchGet reads many keys at one moment, which it returns: the moment of the query, or one that
-// BatchGet finds.
+// BatchGet reads many keys at one timestamp, which it returns: that of the query, or one that it
+// finds.
 func (k Keyspace) BatchGet(ctx context.Context, userKeys [][]byte, q *Query, n *Near,
 	take Take) (at hlc.Timestamp, err error) {
 	for {
@@ -97,7 +97,7 @@ func (k Keyspace) batchGet(ctx context.Context, userKeys [][]byte, q *Query, n *
 	return at, k.ReadGroups(ctx, again, at, nil, n, take)
 }
 
-// momentOfGroups finds a moment that is late enough for all groups.
+// momentOfGroups finds a timestamp that is late enough for all groups.
 func (k Keyspace) momentOfGroups(ctx context.Context,
 	groups []*Group) (hlc.Timestamp, error) {
 	var parts []*route.Partition
@@ -129,7 +129,7 @@ func (k Keyspace) Groups(ctx context.Context,
 	if ks == nil {
 		return nil, &route.Error{Cause: route.ErrNoKeyspace}
 	}
-	// First it is counted, so that little memory is asked for: in a small read that counts.
+	// The keys are counted first, to allocate little memory, which matters in a small read.
 	type count struct {
 		partition *route.Partition
 		keys      int
@@ -169,8 +169,8 @@ func (k Keyspace) Groups(ctx context.Context,
 	return all, nil
 }
 
-// ReadGroups reads groups, those of one node together; for r, if it is not nil; from any replica,
-// if n is not nil.
+// ReadGroups reads groups, those of one node together: within r, if it is not nil; from any
+// replica, if n is not nil.
 func (k Keyspace) ReadGroups(ctx context.Context, groups []*Group,
 	at hlc.Timestamp, r Reading, n *Near, take Take) error {
 	calls, asked := make([]*route.Call, len(groups)), make([]groupCall, len(groups))
@@ -208,8 +208,8 @@ func (k Keyspace) ReadGroups(ctx context.Context, groups []*Group,
 	return err
 }
 
-// regroup sorts the keys of a group by partition once more. The others keep what they have read: it
-// stays what there is at their moment.
+// regroup sorts the keys of a group by partition again. Other groups keep their values, which do
+// not change at their timestamp.
 func (k Keyspace) regroup(ctx context.Context, g *Group) error {
 	parts, err := k.Groups(ctx, g.keys)
 	if err != nil {
@@ -224,8 +224,8 @@ func (k Keyspace) regroup(ctx context.Context, g *Group) error {
 	return nil
 }
 
-// ReadFirst reads a group for r, before which nothing was read: the node chooses the moment, or may
-// move it up. large: the values do not fit into one answer, and nothing was read.
+// ReadFirst reads a group as the first read of r: the node chooses the timestamp, or may move it
+// up. large is set if the values do not fit into one answer, and nothing was read.
 func (k Keyspace) ReadFirst(ctx context.Context, g *Group, at hlc.Timestamp, r Reading, n *Near,
 	take Take) (large bool, err error) {
 	var asked groupCall
@@ -251,7 +251,7 @@ func tooLarge(err error) bool {
 	return errors.As(err, &r) && r.Code == kvpb.ErrorCode_INVALID_ARGUMENT && r.Cause == nil
 }
 
-// groupCall is what reads a group.
+// groupCall reads a group.
 type groupCall struct {
 	call    route.Call
 	request kvpb.Request
@@ -284,7 +284,7 @@ func (c *groupCall) Prepare(p *route.Partition, l route.Leader) error {
 	return ErrElsewhere
 }
 
-// take hands on what was read.
+// take passes on what was read.
 func (g *Group) take(answer route.Answer, r Reading, take Take) error {
 	if r != nil {
 		r.Answered(answer)
@@ -311,7 +311,7 @@ func (g *Group) take(answer route.Answer, r Reading, take Take) error {
 	return nil
 }
 
-// takeRows hands on the rows of those keys that have a value, and what the others are without.
+// takeRows passes on the rows of keys with a value, and empty rows for the others.
 func (g *Group) takeRows(rows []wire.Row, take Take) {
 	for i, key := range g.keys {
 		if len(rows) > 0 && bytes.Equal(rows[0].Key, key) {

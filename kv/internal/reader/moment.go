@@ -11,73 +11,75 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// How a read over several partitions, outside of a transaction, finds its moment.
+// How a read over several partitions, outside of a transaction, finds its timestamp.
 //
-// The moment M must be such that every write acknowledged before the read began lies at or below
+// The timestamp M must be such that every write acknowledged before the read began lies at or below
 // it. So before anything is read, the leader of each partition is asked for a timestamp that is
-// late enough for the span there (range/replica/read/multiscan.go): above all that it has applied,
-// and above the commits of the transactions that have locks in the span. M is the highest of these.
-// Each node is asked once, for all partitions that it leads.
+// late enough for the span there (range/replica/read/multiscan.go): at or above everything that it
+// has applied, and above the commits of the transactions that have locks in the span. M is the
+// highest of these. Each node is asked once, for all partitions that it leads.
 //
-// Then everything is read exactly at M, from whichever leader, page by page. What is acknowledged
-// after the read began may lie on either side of M; it is seen everywhere, or nowhere. So nothing
-// is uncertain any more, and neither a change of leaders nor the load can end the read. A scan
-// announces M to the nodes before it yields anything, so that it does not see what is written after
-// that.
+// Then everything is read exactly at M, from whichever leader, page by page. Writes that are
+// acknowledged after the read began may lie on either side of M; they are seen everywhere, or
+// nowhere. So nothing is uncertain any more, and neither a change of leaders nor load can end the
+// read. A scan announces M to the nodes before it yields anything, so that it does not see later
+// writes.
 //
-// Some partitions of a range keyspace may have no leader for the moment, and a scan may never get
-// to them; and of very many partitions a scan that is left early may not want to ask all. For these
-// the client takes a moment that is late enough for everything, which costs it a wait
+// Some partitions of a range keyspace may have no leader at present, and a scan may never get to
+// them; and a scan of very many partitions that may be left early should not ask all of them. In
+// these cases the client takes a timestamp that is late enough for everything, which costs a wait
 // (conn.Conn.LateMoment).
 
 const (
-	// announceWait is how long a scan waits at its beginning for nodes to hear of its moment.
+	// announceWait is how long a scan waits at its beginning for nodes to hear of its timestamp.
 	announceWait = 300 * time.Millisecond
 	// LeaderWait is how long a read of a range keyspace waits at its beginning for partitions
 	// without a leader, which it may never get to.
 	LeaderWait = 4 * time.Second
-	// maxAsked is how many partitions of a range keyspace are asked for a moment; of more, none is.
+	// maxAsked is the number of partitions of a range keyspace up to which they are asked for a
+	// timestamp.
 	maxAsked = 1024
 )
 
-// Snapshot is a moment at which partitions are read. It may be used by several goroutines.
+// Snapshot is a timestamp at which partitions are read. It may be used by several goroutines.
 type Snapshot struct {
 	at hlc.Timestamp
-	// reading is the transaction, or View, that the moment belongs to; nil if it is of the read
-	// alone. It knows what is uncertain.
+	// reading is the transaction, or View, to which the timestamp belongs; nil if it belongs to
+	// this read alone. It knows what is uncertain.
 	reading Reading
-	// certain: nothing is uncertain in what is read.
+	// certain is set if nothing is uncertain in what is read.
 	certain bool
-	// movable: nothing was read yet, so the node that is asked first chooses the moment, or may
-	// move it up.
+	// movable is set if nothing was read yet, so that the node that is asked first chooses the
+	// timestamp, or may move it up.
 	movable bool
 }
 
 // Reading is a transaction, or a View, that reads. Its methods may be called from any goroutine,
-// but for ReadAt.
+// except for ReadAt.
 type Reading interface {
-	// Context is what a read says to the node that leads a partition. movable: nothing was read yet,
-	// so the node may move the moment up, or choose it. certain: nothing is uncertain in what is
-	// read.
+	// Context returns the context that a read sends to the node that leads a partition. movable is
+	// set if nothing was read yet, so that the node may choose the timestamp or move it up;
+	// certain, if nothing is uncertain in what is read.
 	Context(p *route.Partition, node keys.NodeID, movable, certain bool) *kvpb.ReadContext
-	// Answered notes the clocks of the node that answered, and of the leader that admitted that.
+	// Answered notes the clocks of the node that answered, and of the leader that admitted the
+	// read.
 	Answered(a route.Answer)
-	// Heard notes what the clock of a node showed.
+	// Heard notes the clock of a node.
 	Heard(node keys.NodeID, now *kvpb.Timestamp)
-	// ReadAt takes in the moment at which a node has read, and returns the moment of the Reading.
+	// ReadAt takes the timestamp at which a node has read, and returns that of the Reading.
 	ReadAt(a route.Answer, at hlc.Timestamp, movable bool) (hlc.Timestamp, error)
 }
 
-// Of is a snapshot of a transaction, or View, at its moment. One that is movable is for one
+// Of returns a snapshot of a transaction, or View, at its timestamp. A movable snapshot is for one
 // partition first; there is no other read at that time.
 func Of(r Reading, at hlc.Timestamp, movable, certain bool) *Snapshot {
 	return &Snapshot{at: at, reading: r, movable: movable && !certain, certain: certain}
 }
 
-// Exactly is a snapshot at a moment at which nothing is uncertain.
+// Exactly returns a snapshot at a timestamp at which nothing is uncertain.
 func Exactly(at hlc.Timestamp) *Snapshot { return &Snapshot{at: at} }
 
-// moment is when it is; zero for nil: that is chosen by what answers.
+// moment returns the timestamp; zero if s is nil: the node that answers chooses it.
 func (s *Snapshot) moment() hlc.Timestamp {
 	if s == nil {
 		return hlc.Timestamp{}
@@ -93,7 +95,7 @@ func (s *Snapshot) context(p *route.Partition, l route.Leader) *kvpb.ReadContext
 	return s.reading.Context(p, l.Node, s.movable, s.certain)
 }
 
-// answered notes which node answered a page, and at which moment that was read.
+// answered notes which node answered a page, and at which timestamp.
 func (s *Snapshot) answered(a route.Answer, at hlc.Timestamp) error {
 	if s.reading != nil {
 		s.reading.Answered(a)
@@ -108,8 +110,8 @@ func (s *Snapshot) answered(a route.Answer, at hlc.Timestamp) error {
 	return nil
 }
 
-// Moment finds a moment for reading a span, with the partitions that hold it now. heard is as in
-// route.Sender.SnapshotTimestamp.
+// Moment finds a timestamp for reading a span, and the partitions that hold the span now. heard is
+// as in route.Sender.SnapshotTimestamp.
 func (k Keyspace) Moment(ctx context.Context, span keys.Span,
 	heard func(keys.NodeID, *kvpb.Timestamp)) (parts []*route.Partition, at hlc.Timestamp,
 	err error) {
@@ -123,7 +125,7 @@ func (k Keyspace) Moment(ctx context.Context, span keys.Span,
 	return parts, at, err
 }
 
-// momentIn finds a moment for reading a span in partitions.
+// momentIn finds a timestamp for reading a span in partitions.
 func (k Keyspace) momentIn(ctx context.Context, parts []*route.Partition,
 	span keys.Span, heard func(keys.NodeID, *kvpb.Timestamp)) (at hlc.Timestamp, err error) {
 	s := k.Conn.Sender
@@ -158,7 +160,7 @@ func anyLed(parts []*route.Partition) bool {
 	return false
 }
 
-// momentOfEach asks for a moment partition by partition, from their leaders of now.
+// momentOfEach asks the present leader of each partition for a timestamp.
 func (k Keyspace) momentOfEach(ctx context.Context, parts []*route.Partition,
 	span keys.Span) (at hlc.Timestamp, err error) {
 	moments := make([]hlc.Timestamp, len(parts))
@@ -173,8 +175,8 @@ func (k Keyspace) momentOfEach(ctx context.Context, parts []*route.Partition,
 	return at, err
 }
 
-// momentOf finds a moment for what one partition held. A read of the latest state tells one: it is
-// of one row, and its moment is late enough for all of the span that it asked for.
+// momentOf finds a timestamp for what one partition held, by a read of one row of its latest state:
+// the timestamp of that read is late enough for the whole span that it asked for.
 func (k Keyspace) momentOf(ctx context.Context, p *route.Partition,
 	span keys.Span) (at hlc.Timestamp, err error) {
 	t := &Pager{keyspace: k, hash: p.Hash, rest: span.Intersect(p.Span)}
@@ -184,7 +186,7 @@ func (k Keyspace) momentOf(ctx context.Context, p *route.Partition,
 			return hlc.Timestamp{}, err
 		}
 		at = hlc.Max(at, first.at)
-		t.advance(first.answer.Partition, false, nil) // it may have been split since
+		t.advance(first.answer.Partition, false, nil) // the partition may have been split since
 	}
 	return at, nil
 }

@@ -13,38 +13,39 @@ import (
 
 // Reads that any replica may answer.
 //
-// A read of one partition is one request: the replica reads at what is closed there, and says when
-// that is. One of several partitions is of one moment: each partition is asked what is closed for
-// the span (a read of one row, at a timestamp below all locks in the span), and the lowest of that
-// is read everywhere, exactly. The requests to a partition stay at one replica, so that the one
-// answers that was asked. One that has not closed the moment waits for it, and the leader answers
-// at last: an exact moment in the past it always can.
+// A read of one partition is one request: the replica reads at its closed timestamp, and returns
+// that. A read of several partitions has one timestamp: each partition is asked for its closed
+// timestamp of the span (a read of one row, at a timestamp below all locks in the span), and
+// everything is read exactly at the lowest of these. The requests to a partition stay at one
+// replica, so that the replica that was asked also answers. A replica that has not closed the
+// timestamp waits for it; at last the leader answers, which it always can for an exact timestamp in
+// the past.
 //
-// A linearisable read finds its moment as a read without options does, from leaders. Then each
-// request is admitted by the leader and answered by the nearest replica (route.Sender.DoFollower);
-// one for the pages of a pager.
+// A linearisable read finds its timestamp like a read without options, from leaders. Then the
+// leader admits each request and the nearest replica answers it (route.Sender.DoFollower); the
+// pages of a pager are admitted once.
 //
-// How old that is. What was acknowledged before a moment lies at or below any node's clock at that
-// moment plus twice the maximum clock offset (package conn, "The latest possible moment"). So the
-// estimate of the clocks, from above, plus that, less the timestamp of the read, is how old the
-// read is at most; and a read that is to be no older than d is one at or above that estimate less
-// d.
+// The age of the answer: what was acknowledged before some time lies at or below any node's clock
+// at that time plus twice the maximum clock offset (package conn, "The latest possible timestamp").
+// So the upper estimate of the clocks, plus that, less the timestamp of the read, bounds the age of
+// the read; and a read that may be at most d old is a read at or above that sum less d.
 
-// exactWait is how long a replica waits for a moment that is asked for.
+// exactWait is how long a replica waits until a given timestamp is closed.
 const exactWait = 100 * time.Millisecond
 
 // Near is one call that any replica may answer; nil: only leaders may. It is not changed.
 type Near struct {
 	Near route.Near
-	// Linearizable: leaders admit what replicas read, of the latest state; Near is not used then.
+	// Linearizable is set if leaders admit reads of the latest state, which replicas then answer;
+	// Near is not used then.
 	Linearizable bool
 }
 
-// Past says that the moment of the call is one that replicas have closed, and not the latest.
+// Past reports that the call reads at a timestamp that replicas have closed, and not the latest.
 func (n *Near) Past() bool { return n != nil && !n.Linearizable }
 
-// request is how one request of the call is brought to a replica: at a moment, or, if that is zero,
-// at what is closed. single: it is all there is to read.
+// request says how one request of the call reaches a replica: at a timestamp, or, if that is zero,
+// at the closed one. single is set if the request is the whole read.
 func (n *Near) request(at hlc.Timestamp, single bool) *route.Near {
 	near := n.Near
 	if near.At = at; !at.IsZero() {
@@ -57,16 +58,16 @@ func (n *Near) request(at hlc.Timestamp, single bool) *route.Near {
 
 // Part locates a request within its call.
 type Part struct {
-	// At is the moment; zero: it is chosen by what answers.
+	// At is the timestamp; zero: the node that answers chooses it.
 	At hlc.Timestamp
-	// Whole: it is all there is to read.
+	// Whole is set if the request is the whole read.
 	Whole bool
 	// admitted, if set, is for a linearisable read by several requests, as in route.Follower.
 	admitted *route.Admitted
 }
 
-// Do brings a request to its partition: to the leader, or to what the call says. This alone decides
-// which.
+// Do sends a request to the leader of its partition, or to a replica as the call allows. Only this
+// method decides which.
 func (n *Near) Do(ctx context.Context, s *route.Sender, call *route.Call,
 	p Part) (route.Answer, error) {
 	switch {
@@ -95,10 +96,10 @@ func (n *Near) doAll(ctx context.Context, s *route.Sender, calls []*route.Call, 
 	})
 }
 
-// nearMoment finds a moment that is closed for a span of several partitions, at the replicas that
-// answer: the lowest that they tell, but no lower than the read asks for (what a leader tells that
-// answers as a leader may be lower, by its clock). A range keyspace may have partitions that no
-// replica answers for, which a scan may never get to: they are left out after a while.
+// nearMoment finds a timestamp that is closed for a span of several partitions, at the replicas
+// that answer: the lowest that they return, but not lower than the read asks for (a leader that
+// answers as a leader may return a lower one, by its clock). A range keyspace may have partitions
+// for which no replica answers, and to which a scan may never get: they are left out after a while.
 func (k Keyspace) nearMoment(ctx context.Context, parts []*route.Partition,
 	span keys.Span, n *Near) (at hlc.Timestamp, err error) {
 	inner, done := ctx, context.CancelFunc(func() {})
@@ -121,7 +122,7 @@ func (k Keyspace) nearMoment(ctx context.Context, parts []*route.Partition,
 				at = first.at
 			}
 			mu.Unlock()
-			t.advance(first.answer.Partition, false, nil) // it may have been split since
+			t.advance(first.answer.Partition, false, nil) // the partition may have been split since
 		}
 		return nil
 	})

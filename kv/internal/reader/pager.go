@@ -13,19 +13,19 @@ import (
 )
 
 // Pager reads a run of keys in order, page by page: a span of a hash number, or of a range
-// keyspace, which may cross partitions. Each page is asked of the partition that holds the next
-// keys at that time, and ends at the end of that partition at the latest: so a split or a merge on
-// the way neither repeats nor misses a key. A Pager is used by one goroutine at a time.
+// keyspace, which may cross partitions. Each page comes from the partition that holds the next keys
+// at that time, and ends at the end of that partition at the latest: so a split or a merge on the
+// way neither repeats nor misses a key. A Pager is used by one goroutine at a time.
 type Pager struct {
 	keyspace Keyspace
 	// hash is the number; 0 in a range keyspace.
 	hash uint32
-	// near is set if any replica may answer; admitted is then how a leader has admitted the pages
+	// near is set if any replica may answer; admitted then says how a leader has admitted the pages
 	// of one partition.
 	near     *Near
 	admitted route.Admitted
 	reverse  bool
-	// rest is what has not been read yet; over says that nothing is left.
+	// rest is the span that has not been read yet; over is set when nothing is left.
 	rest keys.Span
 	over bool
 }
@@ -50,7 +50,7 @@ func (t *Pager) Call(r *kvpb.Request,
 	return c
 }
 
-// advance moves on behind a page that partition p answered.
+// advance moves past a page that partition p answered.
 func (t *Pager) advance(p *route.Partition, more bool, resume []byte) {
 	resume = bytes.Clone(resume) // it must not keep the page
 	switch {
@@ -68,7 +68,7 @@ func (t *Pager) advance(p *route.Partition, more bool, resume []byte) {
 	t.over = t.over || t.rest.Empty()
 }
 
-// doneTo moves on to a key; empty: to the end.
+// doneTo moves to a key; empty: to the end.
 func (t *Pager) doneTo(key []byte) {
 	if len(key) == 0 {
 		t.over = true
@@ -83,12 +83,12 @@ func (t *Pager) doneTo(key []byte) {
 // page is a page of rows, as it came.
 type page struct {
 	pairs []wire.Row
-	// at is when it was read; partition, which one answered.
+	// at is the timestamp of the page; partition is the one that answered.
 	at     hlc.Timestamp
 	answer route.Answer
 }
 
-// scanPage reads the next page. snap is nil to let the node choose the moment.
+// scanPage reads the next page. With a nil snap the node chooses the timestamp.
 func (t *Pager) scanPage(ctx context.Context, snap *Snapshot, keysOnly bool,
 	rows, size int) (page, error) {
 	ctx, cancel := t.keyspace.Conn.Bound(ctx)
@@ -162,7 +162,7 @@ func (t *Pager) countPage(ctx context.Context,
 	return r.GetCount(), wire.FromTimestamp(r.GetAt()), answer.Partition, nil
 }
 
-// sane guards against a resume key that leads nowhere, which would make a scan endless or wrong.
+// sane guards against a resume key that does not advance, which would make a scan endless or wrong.
 func (t *Pager) sane(a route.Answer, more bool, resume []byte) error {
 	if !more {
 		return nil
@@ -174,7 +174,7 @@ func (t *Pager) sane(a route.Answer, more bool, resume []byte) error {
 		Message: "the node answered with a resume key that does not lead on: " + keys.Pretty(resume)}
 }
 
-// LeadsOn says whether a resume key leads on within what is left to read.
+// LeadsOn reports whether a resume key advances within what is left to read.
 func LeadsOn(rest keys.Span, reverse bool, resume []byte) bool {
 	if len(resume) == 0 {
 		return false
@@ -194,6 +194,6 @@ func NewPager(k Keyspace, hash uint32, rest keys.Span) *Pager {
 type Keyspace struct {
 	Conn *conn.Conn
 	ID   keys.KeyspaceID
-	// Hashed: it is partitioned by hash, otherwise by range.
+	// Hashed is set if it is partitioned by hash, otherwise by range.
 	Hashed bool
 }

@@ -26,18 +26,18 @@ const (
 // Query is what a scan or a count reads.
 type Query struct {
 	Span keys.Span
-	// At is the moment, if HasAt; otherwise it is found.
+	// At is the timestamp, if HasAt is set; otherwise one is found.
 	At    hlc.Timestamp
 	HasAt bool
-	// Limit ends a scan after so many rows; 0: nothing does.
+	// Limit ends a scan after so many rows; 0: no limit.
 	Limit             int
 	Reverse, KeysOnly bool
 	// PageSize is the greatest number of rows of a page; 0: as many as fit.
 	PageSize int
 }
 
-// Scan is one running scan. Only the goroutine of the loop uses it; the fetching goroutines use
-// their feeds. The fields with exported names are the caller's to set; Done comes at the end.
+// Scan is a running scan. Only the goroutine of the loop uses it; the fetching goroutines use their
+// feeds. The caller sets the exported fields before Run.
 type Scan struct {
 	Keyspace Keyspace
 	Query    Query
@@ -45,21 +45,21 @@ type Scan struct {
 	Yield func(*wire.Row) bool
 	// Near is set if any replica may answer.
 	Near *Near
-	// Note, if set, is told of the moment that is read, before the first row: when it is, the node
-	// that answers if only one does, and whether it is the latest state.
+	// Note, if set, is called before the first row with the timestamp that is read, the node that
+	// answers if only one does, and whether that is the latest state.
 	Note func(at hlc.Timestamp, node keys.NodeID, latest bool)
 
-	// announced is closed when the nodes have heard of the moment; nil if they need not.
+	// announced is closed when the nodes have heard of the timestamp; nil if they need not.
 	announced chan struct{}
-	// left: the loop was left. yielded: rows so far.
+	// left is set if the loop was left; yielded counts rows.
 	left    bool
 	yielded int
 
-	// total is how many partitions, at most one of each hash number, the scan reads side by side:
-	// they share its memory.
+	// total is the number of partitions, at most one for each hash number, that the scan reads in
+	// parallel: they share its memory.
 	total int
 	// slots bounds the pages on their way in a merge; nil before its first pages are in hand, and
-	// where there is no merge.
+	// without a merge.
 	slots chan struct{}
 	// fetching counts the goroutines.
 	fetching sync.WaitGroup
@@ -77,7 +77,7 @@ func (s *Scan) note(at hlc.Timestamp, node keys.NodeID, latest bool) {
 	}
 }
 
-// Run finds a moment, unless the query has one, and yields all rows of it.
+// Run finds a timestamp, unless the query has one, and yields all rows at it.
 func (s *Scan) Run(ctx context.Context) error {
 	s.total = 1
 	parts, err := s.Keyspace.Conn.Sender.PartitionsOf(ctx, s.Keyspace.ID, s.Query.Span)
@@ -106,11 +106,12 @@ func (s *Scan) Run(ctx context.Context) error {
 	return s.Read(ctx, parts, Exactly(at))
 }
 
-// readNear reads at a moment that replicas can answer for.
+// readNear reads at a timestamp for which replicas can answer.
 func (s *Scan) readNear(ctx context.Context, parts []*route.Partition) error {
 	asked := parts
 	if !s.Keyspace.Hashed && len(parts) > maxAsked {
-		// The scan may never get to most of them. What it does get to waits, or the leader answers.
+		// The scan may never get to most partitions. Those that it reaches wait, or their leader
+		// answers.
 		if asked = parts[:1]; s.Query.Reverse {
 			asked = parts[len(parts)-1:]
 		}
@@ -123,8 +124,8 @@ func (s *Scan) readNear(ctx context.Context, parts []*route.Partition) error {
 	return s.Read(ctx, parts, Exactly(at))
 }
 
-// announce has the nodes hear of the moment while the first page is read, from all that have not
-// heard of it then.
+// announce tells the timestamp, while the first page is read, to all nodes that have not heard of
+// it.
 func (s *Scan) announce(ctx context.Context, parts []*route.Partition, at hlc.Timestamp) {
 	s.announced = make(chan struct{})
 	if s.Keyspace.Hashed { // first pages of all partitions come before the first row
@@ -138,16 +139,16 @@ func (s *Scan) announce(ctx context.Context, parts []*route.Partition, at hlc.Ti
 	})
 }
 
-// firstPartition reads with the moment that the first partition's leader chooses. If that turns out
-// to be all that is needed, or the scan has only one partition, it goes on from there and done is
-// true; nothing was yielded otherwise.
+// firstPartition reads at the timestamp that the first partition's leader chooses. If that page is
+// enough, or the scan has only one partition, the scan continues from there and done is true;
+// otherwise nothing was yielded.
 func (s *Scan) firstPartition(ctx context.Context, hash uint32, only bool) (done bool, err error) {
 	t := s.pager(hash)
 	first, err := t.scanPage(ctx, nil, s.Query.KeysOnly, s.rows(1), s.bytes(1))
 	if err != nil {
 		return false, err
 	}
-	// The table may have been old: a partition that was split holds less than was thought.
+	// The table may have been old: a partition that was split holds less than expected.
 	only = only && first.answer.Partition.Span.ContainsSpan(s.Query.Span)
 	enough := (t.over && only) || (s.Query.Limit > 0 && len(first.pairs) >= s.Query.Limit)
 	if !only && !enough {
@@ -173,7 +174,7 @@ func (s *Scan) pager(hash uint32) *Pager {
 		rest: s.Query.Span}
 }
 
-// rows is the first page's size of a feed that reads so many of the partitions.
+// rows returns the size of the first page of a feed that reads parts partitions.
 func (s *Scan) rows(parts int) int {
 	var rows int
 	switch {
@@ -190,8 +191,8 @@ func (s *Scan) rows(parts int) int {
 	return rows
 }
 
-// expectedRows is how many of the next `limit` rows of all partitions lie in so many of them: so
-// many that two and a half standard deviations are covered, and few feeds need a second page.
+// expectedRows estimates how many of the next `limit` rows of all partitions lie in some of them:
+// enough to cover two and a half standard deviations, so that few feeds need a second page.
 func expectedRows(limit, parts, total int) int {
 	if parts >= total {
 		return limit
@@ -200,8 +201,8 @@ func expectedRows(limit, parts, total int) int {
 	return min(limit, int(math.Ceil(mean+2.5*math.Sqrt(mean*(1-part))))+1)
 }
 
-// bytes is the greatest page of a feed that reads so many of the partitions: each feed may have one
-// in hand and one on its way.
+// bytes returns the greatest page of a feed that reads parts partitions: each feed may have one
+// page in hand and one on its way.
 func (s *Scan) bytes(parts int) int { return min(maxPageBytes, max(1, scanBytes/2/s.total*parts)) }
 
 // Read yields everything at the snapshot.

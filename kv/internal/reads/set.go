@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	// Above maxReadEntries keys and spans, or maxReadBytes of them, what was read is condensed to
-	// about condensedEntries spans that cover it: a write between what was read then counts as a
-	// conflict too.
+	// Above maxReadEntries keys and spans, or maxReadBytes of them, the reads are condensed to
+	// about condensedEntries spans that cover them: a write between them then counts as a conflict
+	// too.
 	maxReadEntries   = 10_000
 	maxReadBytes     = 8 << 20
 	condensedEntries = 1000
 )
 
-// Set is what a transaction has read: what must not change until it commits.
+// Set is the set of a transaction's reads, which must not change until it commits.
 type Set struct {
 	keyspaces map[keys.KeyspaceID]*keyspaceReads
 	entries   int
 	bytes     int
-	// next is how many entries there may be before they are condensed again.
+	// next is the number of entries at which they are condensed again.
 	next int
 	// recent are keys that are not in keyspaces yet: most reads of many keys are the only one of
-	// their transaction or View, and what they have read is never asked for.
+	// their transaction or View, and their keys are never asked for.
 	recent []keyRead
 }
 
@@ -71,7 +71,7 @@ func (s *Set) keyspace(ks *route.Keyspace) *keyspaceReads {
 	return r
 }
 
-// Empty says that nothing was read.
+// Empty reports that nothing was read.
 func (s *Set) Empty() bool { return len(s.keyspaces) == 0 && len(s.recent) == 0 }
 
 // Key notes that a key was read.
@@ -114,7 +114,7 @@ func (s *Set) Pairs(ks *route.Keyspace, n int, at func(i int) (key []byte, versi
 	}
 }
 
-// settle puts what is recent where it belongs.
+// settle moves the recent keys to their keyspaces.
 func (s *Set) settle() {
 	recent := s.recent
 	s.recent = nil
@@ -123,7 +123,7 @@ func (s *Set) settle() {
 	}
 }
 
-// Seen returns the version of a key that was read, as far as is still known.
+// Seen returns the version of a key that was read, as far as it is still known.
 func (s *Set) Seen(ks *route.Keyspace, key []byte) (version hlc.Timestamp, seen bool) {
 	s.settle()
 	r := s.keyspaces[ks.ID]
@@ -148,7 +148,7 @@ func (s *Set) Lock(ks *route.Keyspace, key []byte) {
 	}
 }
 
-// Again notes that a key which was locked has to be validated like one that was not.
+// Again notes that a locked key has to be validated like one without a lock.
 func (s *Set) Again(ks *route.Keyspace, key []byte, version hlc.Timestamp) {
 	s.settle()
 	r := s.keyspace(ks)
@@ -164,7 +164,7 @@ func (s *Set) IsLocked(id keys.KeyspaceID, key []byte) bool {
 	return r != nil && r.locked[string(key)]
 }
 
-// Locks is how many there are.
+// Locks returns the number of locked keys.
 func (s *Set) Locks() (n int) {
 	for _, r := range s.keyspaces {
 		n += len(r.locked)
@@ -172,7 +172,7 @@ func (s *Set) Locks() (n int) {
 	return n
 }
 
-// Span notes that a span was read. It takes it over.
+// Span notes that a span was read. It takes over the span.
 func (s *Set) Span(ks *route.Keyspace, span keys.Span) {
 	s.settle()
 	r := s.keyspace(ks)
@@ -202,7 +202,7 @@ func (s *Set) grow(entries, size int) {
 	}
 }
 
-// condense covers what was read with fewer spans.
+// condense covers the reads with fewer spans.
 func (s *Set) condense() {
 	s.entries, s.bytes = 0, 0
 	for _, r := range s.keyspaces {
@@ -254,7 +254,7 @@ func Cover(spans []keys.Span, limit int) []keys.Span {
 	if len(spans) <= limit {
 		return spans
 	}
-	// Neighbours are taken together, as many as it takes.
+	// Neighbours are joined, as many as necessary.
 	each, i := (len(spans)+limit-1)/limit, 0
 	return join(spans, func(keys.Span, keys.Span) bool {
 		i++
@@ -262,7 +262,7 @@ func Cover(spans []keys.Span, limit int) []keys.Span {
 	})
 }
 
-// join takes neighbours together as long as with says so.
+// join joins neighbours for which with returns true.
 func join(spans []keys.Span, with func(last, next keys.Span) bool) []keys.Span {
 	var out []keys.Span
 	for i, s := range spans {
@@ -278,7 +278,7 @@ func join(spans []keys.Span, with func(last, next keys.Span) bool) []keys.Span {
 	return out
 }
 
-// All is all of it, as the committer wants it, in an order of its own: the same for the same reads.
+// All returns all reads in the form of the committer, in a deterministic order.
 func (s *Set) All() (out committer.Reads) {
 	s.settle()
 	for id, r := range s.keyspaces {

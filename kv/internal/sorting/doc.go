@@ -1,17 +1,16 @@
-// Package sorting brings records into the order of their keys, in bounded memory, as a bulk load
-// needs them.
+// Package sorting sorts records by key, in bounded memory, for a bulk load.
 //
-// Records are kept one behind another in large pieces of memory, and what is sorted are short
-// entries that point to them, with the first bytes of the key. When the memory is full, what there
-// is goes sorted to the end of one temporary file: a run. In the end the runs are merged. Input
-// that came in order is noticed, and costs no sort; runs that follow each other are merged without
-// a comparison of more than their first keys.
+// Records are kept one after the other in large pieces of memory; the sorted elements are short
+// entries that point to them, with the first bytes of the key. When the memory is full, its records
+// are sorted and appended to one temporary file, as a run. In the end the runs are merged. Input
+// that comes in order is recognised, and costs no sort; runs that follow each other are merged by
+// comparing only their first keys.
 //
 // Of equal keys the one that was added last stays.
 //
 // A sorter can also be a queue, from which the lowest records are taken while others are added
-// (Sorter.Take), as a change feed needs it.
+// (Sorter.Take); a change feed uses it so.
 //
-// The file has no name as soon as it is open, where the system allows that: a process that is
-// killed leaves nothing behind.
+// The file loses its name as soon as it is open, where the system allows that: a process that is
+// killed leaves no file behind.
 package sorting

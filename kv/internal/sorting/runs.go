@@ -14,12 +14,12 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// runs are sorted pieces of one temporary file, in the order in which they were added. In each a
-// key is there once. A record is its lifetime, a varint, the lengths of its key and value, a uvarint
+// runs are sorted pieces of one temporary file, in the order in which they were added. A run has
+// each key once. A record is its lifetime, a varint, the lengths of its key and value, a uvarint
 // each, and both.
 type runs struct {
 	file *os.File
-	// named: the file has its name still.
+	// named is set while the file has its name.
 	named bool
 	size  int64
 	spans []fileSpan
@@ -84,15 +84,15 @@ func (r *runs) close() error {
 	return err
 }
 
-// run is one that is being read: of the file, or, if memory is set, what a sorter holds in memory,
-// in order.
+// run is a run that is being read: from the file, or, if memory is set, from the memory of a
+// sorter, in order.
 type run struct {
 	in     *bufio.Reader
 	memory *Sorter
 	order  int
 	record Record
 	buffer []byte
-	// at is where the record lies, and after where the next one does: an offset in the file, or an
+	// at is the position of the record, and after that of the next: an offset in the file, or an
 	// index of memory.entries.
 	at, after int64
 }
@@ -202,8 +202,8 @@ func ended(err error) bool {
 	return errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// each hands on the records with keys below a key, in order, each key once; a key of nil is above
-// all. What is left in the runs stands at its next record. more is false if yield was.
+// each yields the records with keys below a key, in order, each key once; a nil key is above all.
+// The runs stand at their next records afterwards. more is false if yield returned false.
 func (m *merging) each(below []byte, yield func(Record) bool) (more bool, err error) {
 	heap.Init(m)
 	var last []byte

@@ -2,8 +2,8 @@ package sorting
 
 import "bytes"
 
-// Sample keeps keys of records that pass, each of which stands for as many bytes. The zero Sample
-// is ready for use.
+// Sample keeps some of the keys of records that pass, each of which stands for as many bytes. The
+// zero Sample is ready for use.
 type Sample struct {
 	keys  [][]byte
 	step  uint64
@@ -11,8 +11,8 @@ type Sample struct {
 }
 
 const (
-	// mostSamples is how many keys are kept. With half of them it begins anew, with steps of twice
-	// the length.
+	// mostSamples bounds the keys that are kept. When it is reached, half of them go, and the step
+	// is doubled.
 	mostSamples = 16 << 10
 	firstStep   = 4 << 10
 )

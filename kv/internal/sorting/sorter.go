@@ -16,7 +16,7 @@ type Record struct {
 	Lifetime   keys.Lifetime
 }
 
-// Sorter takes in records in any order, and returns them in that of their keys. New makes one. It
+// Sorter takes records in any order, and returns them in the order of their keys. New makes it. It
 // is for one goroutine until the last record was added.
 type Sorter struct {
 	memory int
@@ -27,9 +27,9 @@ type Sorter struct {
 	free    [][]byte
 	entries []entry
 	held    int
-	// ordered: what the memory holds came in ascending order, each key once.
+	// ordered is set if the records in memory came in ascending order, each key once.
 	ordered bool
-	// inOrder: all that was ever added did.
+	// inOrder is set if all records that were ever added did.
 	inOrder bool
 	last    []byte
 	records uint64
@@ -38,7 +38,7 @@ type Sorter struct {
 	runs runs
 }
 
-// entry is where a record lies.
+// entry is the position of a record.
 type entry struct {
 	// prefix is the first 8 bytes of the key, so that most comparisons need no look at it.
 	prefix   uint64
@@ -57,8 +57,8 @@ const (
 	minMemory = 16 << 20
 )
 
-// New returns an empty sorter that holds about so many bytes in memory, and what is more in a file
-// in dir; an empty dir is that of the system for temporary files. Close it.
+// New returns an empty sorter that holds about memory bytes in memory, and the rest in a file in
+// dir; an empty dir is the system's directory for temporary files. Close it.
 func New(memory int, dir string) *Sorter {
 	return &Sorter{memory: max(memory, minMemory), dir: dir, ordered: true, inOrder: true}
 }
@@ -84,7 +84,7 @@ func (s *Sorter) Add(r Record) error {
 	return nil
 }
 
-// place is where the next bytes go, so many of them: a slab, and an offset in it.
+// place returns where the next size bytes go: a slab, and an offset in it.
 func (s *Sorter) place(size int) (n, at int) {
 	n = len(s.slabs) - 1
 	if n < 0 || len(s.slabs[n])+size > cap(s.slabs[n]) {
@@ -112,22 +112,22 @@ func (s *Sorter) note(key []byte) {
 	s.last = append(s.last[:0], key...)
 }
 
-// Full says that a record of a size would not find room in memory.
+// Full reports that a record of a size would not fit into memory.
 func (s *Sorter) Full(size int) bool { return s.held > 0 && s.held+size+entrySize > s.memory }
 
-// InOrder says that all records came in ascending order, each key once.
+// InOrder reports that all records came in ascending order, each key once.
 func (s *Sorter) InOrder() bool { return s.inOrder }
 
 // Records is how many were added.
 func (s *Sorter) Records() uint64 { return s.records }
 
-// Bytes is how large the keys and values are together that were added.
+// Bytes returns the total size of the keys and values that were added.
 func (s *Sorter) Bytes() uint64 { return s.bytes }
 
 // Spilled is how many bytes the file has.
 func (s *Sorter) Spilled() uint64 { return uint64(s.runs.size) }
 
-// Held is how many bytes the memory and the file have, with records in them that were taken.
+// Held returns how many bytes the memory and the file have, including records that were taken.
 func (s *Sorter) Held() (memory, file uint64) { return uint64(s.held), uint64(s.runs.size) }
 
 // empty forgets what is in memory, and keeps the memory.
@@ -177,7 +177,7 @@ func (s *Sorter) sort() {
 		return a.prefix == b.prefix && bytes.Equal(s.keyOf(&a), s.keyOf(&b))
 	})
 	for i := range s.entries {
-		s.entries[i].sequence = uint32(i) // below that of what is added next
+		s.entries[i].sequence = uint32(i) // below that of the next record
 	}
 	s.ordered = true
 	s.last = append(s.last[:0], s.keyOf(&s.entries[len(s.entries)-1])...)
@@ -197,16 +197,16 @@ func (s *Sorter) spill() error {
 	return err
 }
 
-// InMemory says that all records are, so that they can be read from several places at once.
+// InMemory reports that all records are in memory, so that they can be read in parallel.
 func (s *Sorter) InMemory() bool { return s.runs.size == 0 }
 
 // Sorted returns the records in the order of their keys, each key once. Nothing may be added any
-// more. A record is valid until the next. If all is in memory, it may be called again.
+// more. A record is valid until the next. If all records are in memory, it may be called again.
 func (s *Sorter) Sorted() iter.Seq2[Record, error] { return s.Between(nil, nil) }
 
-// Between returns those with keys in [start, end); an empty end is none. Of a sorter that is not in
-// memory everything is read for it. If it is in memory, and Sort was called, several may be read at
-// the same time.
+// Between returns the records with keys in [start, end); an empty end is no bound. If records are
+// in the file, it reads everything. If all are in memory, and Sort was called, several calls may be
+// read in parallel.
 func (s *Sorter) Between(start, end []byte) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		s.Sort()
@@ -236,7 +236,7 @@ func (s *Sorter) Between(start, end []byte) iter.Seq2[Record, error] {
 	}
 }
 
-// Sort sorts what is in memory. Sorted and Between do it, if it was not done before.
+// Sort sorts the records in memory. Sorted and Between do it, if it was not done before.
 func (s *Sorter) Sort() { s.sort() }
 
 // merged are the records of the runs, and those in memory, which came last.
@@ -248,7 +248,7 @@ func (s *Sorter) merged() iter.Seq2[Record, error] {
 				return
 			}
 		}
-		s.slabs, s.free, s.entries = nil, nil, nil // the runs need buffers
+		s.slabs, s.free, s.entries = nil, nil, nil // the runs need memory for buffers
 		s.runs.merge(s.memory, yield)
 	}
 }

@@ -6,15 +6,15 @@ import (
 	"sort"
 )
 
-// A sorter as a queue: the lowest records are taken out of it again and again, and others are added
-// meanwhile. What is taken is not moved: a run of the file, and the memory, begin behind it then.
-// The room that it has taken up is given back when it is half of the file, or of the memory: what
-// is left is copied then. So each record is copied about once, however often some are taken, and
-// the old file and the new one are together at most twice as large as the old one.
+// A sorter as a queue: the lowest records are taken out again and again, while others are added.
+// Taken records are not removed: the runs of the file, and the memory, begin after them then. Their
+// room is given back when it is half of the file, or of the memory, by copying the rest. So each
+// record is copied about once, however often some are taken, and the old and the new file together
+// are at most twice as large as the old one.
 
-// Take hands on the records with keys below a key, in order, each key once, and forgets them. More
+// Take yields the records with keys below a key, in order, each key once, and forgets them. More
 // may be added afterwards, with any keys. A record is valid until the next. more is false if yield
-// was; then, and after an error, the sorter can only be closed.
+// returned false; then, and after an error, the sorter can only be closed.
 func (s *Sorter) Take(below []byte, yield func(Record) bool) (more bool, err error) {
 	m, err := s.read()
 	if err != nil {
@@ -41,8 +41,8 @@ func (s *Sorter) Take(below []byte, yield func(Record) bool) (more bool, err err
 	return true, s.rewrite(nil)
 }
 
-// Each reads all records in order, each key once, until yield returns false. They stay. A record is
-// valid until the next.
+// Each yields all records in order, each key once, until yield returns false. They stay. A record
+// is valid until the next.
 func (s *Sorter) Each(yield func(Record) bool) error {
 	m, err := s.read()
 	if err == nil {
@@ -51,7 +51,7 @@ func (s *Sorter) Each(yield func(Record) bool) error {
 	return s.runs.failed(err)
 }
 
-// Truncate forgets the records whose keys are not below a key, and gives back their room.
+// Truncate forgets the records with keys at or above a key, and gives back their room.
 func (s *Sorter) Truncate(below []byte) error {
 	s.sort()
 	s.keep(s.entries[:sort.Search(len(s.entries), func(i int) bool {
@@ -60,8 +60,8 @@ func (s *Sorter) Truncate(below []byte) error {
 	return s.rewrite(below)
 }
 
-// Compact gives back the room of what was taken, if that is at least an eighth of the memory or of
-// the file. It returns whether it was.
+// Compact gives back the room of taken records, if that is at least an eighth of the memory or of
+// the file. It returns whether it did.
 func (s *Sorter) Compact() (bool, error) {
 	s.sort()
 	held := s.held
@@ -75,7 +75,7 @@ func (s *Sorter) Compact() (bool, error) {
 	return true, s.rewrite(nil)
 }
 
-// read begins to read what the file and the memory hold. It is over when something is added.
+// read begins to read the file and the memory. It is invalid when something is added.
 func (s *Sorter) read() (merging, error) {
 	s.sort()
 	m, err := s.runs.open(s.memory / 8)
@@ -85,8 +85,8 @@ func (s *Sorter) read() (merging, error) {
 	return m.with(&run{order: len(s.runs.spans), memory: s})
 }
 
-// keep makes entries, which are a part of all and in order, all that the memory holds. They are
-// copied if that gives back one part of the memory in so many.
+// keep makes entries, which are a part of all entries and in order, the content of the memory. They
+// are copied if that gives back at least one of parts parts of the memory.
 func (s *Sorter) keep(entries []entry, parts int) {
 	if len(entries) == 0 {
 		s.empty()
@@ -114,7 +114,7 @@ func (s *Sorter) keep(entries []entry, parts int) {
 	s.release(slabs)
 }
 
-// live is how many bytes of the file are of records that were not taken.
+// live returns how many bytes of the file belong to records that were not taken.
 func (r *runs) live() (bytes int64) {
 	for _, span := range r.spans {
 		bytes += span.end - span.begin
@@ -122,7 +122,8 @@ func (r *runs) live() (bytes int64) {
 	return bytes
 }
 
-// rewrite copies what is in the file below a key, and was not taken, into another file, as one run.
+// rewrite copies the records of the file that are below a key and not taken into another file, as
+// one run.
 func (s *Sorter) rewrite(below []byte) error {
 	if s.runs.live() == 0 {
 		return s.runs.close()

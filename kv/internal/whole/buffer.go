@@ -33,10 +33,10 @@ type Limits struct {
 // overhead is at least what a change takes up besides its key and value.
 const overhead = 100
 
-// Buffer is for one goroutine. New makes one; Close it.
+// Buffer is for one goroutine. New makes it; Close it.
 //
-// INVARIANT: the sorter holds half of the memory and of the file at most: what it keeps for longer
-// is copied now and then (sorting.Sorter.Take), and both copies are there for a while.
+// INVARIANT: the sorter holds at most half of the memory and of the file: records that stay for
+// longer are copied now and then (sorting.Sorter.Take), and both copies exist for a while.
 type Buffer struct {
 	limits Limits
 	// held has all changes that no progress has covered.
@@ -70,7 +70,8 @@ func (b *Buffer) Fits(changes, bytes int) (bool, error) {
 // room is how many bytes the buffer can hold at least.
 func (b *Buffer) room() uint64 { return max(uint64(b.limits.Memory/2), b.limits.Spill/2) }
 
-// Share is how much is kept, as a share of what has room in memory. Above 1 some is in the file.
+// Share returns how much is kept, relative to the room in memory. Above 1 some of it is in the
+// file.
 func (b *Buffer) Share() float64 {
 	memory, file := b.held.Held()
 	return float64(memory+file) / float64(b.limits.Memory/2)
@@ -104,22 +105,22 @@ func (b *Buffer) Full(at hlc.Timestamp) error {
 		ErrFull, at, memory, b.limits.Memory/2, file, b.limits.Spill/2)
 }
 
-// Upto hands on the changes at or below a timestamp, in order, and keeps the others. The bytes of a
-// change belong to the caller. more is false if yield was: nothing more is handed on then.
+// Upto yields the changes at or below a timestamp, in order, and keeps the others. The bytes of a
+// change belong to the caller. more is false if yield returned false: then nothing more is yielded.
 func (b *Buffer) Upto(ts hlc.Timestamp, yield func(*Change) bool) (more bool, err error) {
 	return b.held.Take(appendPosition(nil, ts.Next()),
 		func(r sorting.Record) bool { return yield(decode(r)) })
 }
 
-// Forget makes room: it keeps the changes of the lowest timestamps, half of what there is room for
-// at most, but all of those at the lowest timestamp, and none above the timestamp most. next is the
-// timestamp of a change that is to be added: if that is the lowest one, it counts as the lowest.
-// Forget returns the timestamp up to which it has kept everything, and whether it has forgotten
-// anything.
+// Forget makes room: it keeps the changes of the lowest timestamps, in at most half of the room,
+// but all of those at the lowest timestamp, and none above the timestamp most. next is the
+// timestamp of a change that is about to be added: if it is lower than all others, it counts as the
+// lowest. Forget returns the timestamp up to which it has kept everything, and whether it has
+// forgotten anything.
 func (b *Buffer) Forget(next, most hlc.Timestamp) (upto hlc.Timestamp, forgot bool, err error) {
 	upto = hlc.Min(next, most)
 	half, size, any := b.room()/2, uint64(0), false
-	var group hlc.Timestamp // that of the last record
+	var group hlc.Timestamp // the timestamp of the last record
 	if err := b.held.Each(func(r sorting.Record) bool {
 		switch at := position(r.Key); {
 		case !any:
@@ -137,7 +138,7 @@ func (b *Buffer) Forget(next, most hlc.Timestamp) (upto hlc.Timestamp, forgot bo
 		return upto, false, err
 	}
 	if !forgot && any {
-		if upto.Less(group) { // all is kept
+		if upto.Less(group) { // everything is kept
 			upto = group
 		}
 		return upto, false, nil

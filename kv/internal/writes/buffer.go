@@ -39,15 +39,16 @@ type Own struct {
 	Deleted bool
 	// Lifetime is that of the value.
 	Lifetime keys.Lifetime
-	// made is how many savepoints there had ever been.
+	// made is the number of savepoints that had ever been made before the write.
 	made uint64
 }
 
-// Buffer holds the writes of a transaction, by key. Savepoints are copies of it that share what is
-// the same.
+// Buffer holds the writes of a transaction, by key. Savepoints are copies of it that share
+// unchanged parts.
 type Buffer struct {
 	tree *btreemap.BTreeMap[Key, Own]
-	// bytes is the size of keys and values; replaced that of what savepoints alone still hold.
+	// bytes is the size of keys and values; replaced that of values which only savepoints still
+	// hold.
 	bytes, replaced int
 
 	savepoints []savepoint
@@ -66,7 +67,7 @@ func New() *Buffer {
 	return &Buffer{tree: btreemap.New[Key, Own](bufferDegree, Compare)}
 }
 
-// Put notes a write. It copies the key and the value. tooLarge says, if it is not empty, why it did
+// Put notes a write. It copies the key and the value. tooLarge, if not empty, says why it did
 // nothing.
 func (b *Buffer) Put(id keys.KeyspaceID, key []byte, own Own) (tooLarge string) {
 	at := Key{id, key}
@@ -104,7 +105,7 @@ func (b *Buffer) Get(id keys.KeyspaceID, key []byte) (Own, bool) {
 	return w, there
 }
 
-// In yields the writes of a span in order, as they are now: what is written meanwhile is not seen.
+// In yields the present writes of a span in order; later writes are not seen.
 func (b *Buffer) In(id keys.KeyspaceID, span keys.Span, reverse bool) iter.Seq2[[]byte, Own] {
 	tree := b.tree
 	if tree.Len() > 0 {
@@ -151,8 +152,8 @@ func (b *Buffer) Save() uint64 {
 	return b.made
 }
 
-// RollBack makes everything as it was at a savepoint, which stays; later ones go. It reports
-// whether the savepoint was there.
+// RollBack restores the state of a savepoint, which stays; later ones go. It reports whether the
+// savepoint was there.
 func (b *Buffer) RollBack(number uint64) bool {
 	i, there := slices.BinarySearchFunc(b.savepoints, number, func(s savepoint, n uint64) int {
 		return cmp.Compare(s.number, n)

@@ -1,3 +1,2 @@
-// Package writes is what a transaction has written and not committed: its write buffer, with
-// savepoints. It is for package kv.
+// Package writes is the write buffer of a transaction, with savepoints. It is for package kv.
 package writes

@@ -16,8 +16,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Of says what becomes of the child of a split on a node: self is the parent's replica here, whose
-// id the child's would have.
+// Of decides how the child of a split comes to life on a node. self is the id of the parent's
+// replica here, which the child's would have too.
 func Of(log *raftlog.Log, state engine.Reader, child *clusterpb.Partition, self keys.ReplicaID) (
 	reshape.Birth, error) {
 	partition := keys.PartitionID(child.GetId())
@@ -41,7 +41,7 @@ func Of(log *raftlog.Log, state engine.Reader, child *clusterpb.Partition, self 
 	return reshape.Elsewhere, nil
 }
 
-// Identity is that of a replica which a split has made of the parent's.
+// Identity returns the identity of a replica that a split has made of the parent's.
 func Identity(child *clusterpb.Partition, self keys.ReplicaID) (raftlog.Identity, error) {
 	id := raftlog.Identity{Group: keys.PartitionID(child.GetId()), Replica: self}
 	for _, r := range child.GetReplicas() {
@@ -57,14 +57,14 @@ func Identity(child *clusterpb.Partition, self keys.ReplicaID) (raftlog.Identity
 	return id, nil
 }
 
-// IsBorn says whether an identity is of a replica that a split has made, and of which partition.
+// IsBorn reports whether an identity is of a replica that a split has made, and of which partition.
 func IsBorn(id raftlog.Identity) (*clusterpb.Partition, bool) {
 	if id.Removed || len(id.Voters) == 0 {
 		return nil, false
 	}
 	p := &clusterpb.Partition{}
 	if err := proto.Unmarshal(id.Descriptor, p); err != nil {
-		return nil, false // it does not open, for another reason
+		return nil, false // the replica does not open, for another reason
 	}
 	return p, p.SplitFrom != 0
 }

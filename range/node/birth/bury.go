@@ -13,12 +13,12 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Bury makes tombstones of the replicas whose partitions others have consumed, as the state shows
-// that is on disk, and returns the other ones. live are the replicas here.
+// Bury makes tombstones of the replicas whose partitions others have consumed, according to the
+// state on disk, and returns the other replicas. live are the replicas here.
 //
 // INVARIANT: it comes before anything is applied. A consumed replica that opened would begin with
-// nothing, or write to what is another one's by now. And what the state shows is durable then: the
-// log of a consumed replica goes only after what has consumed it is.
+// nothing, or write to keys that belong to another replica by now. The merge that the state shows
+// is durable: the log of a consumed replica is removed only after the merge is durable.
 func (d *Directory) Bury(live []raftlog.Identity) (left []raftlog.Identity, buried int, err error) {
 	left, consumed, gone, err := d.consumedOf(live)
 	if err != nil {
@@ -35,14 +35,14 @@ func (d *Directory) Bury(live []raftlog.Identity) (left []raftlog.Identity, buri
 	return left, len(consumed), err
 }
 
-// Left are the replicas that Bury would leave.
+// Left returns the replicas that Bury would leave.
 func (d *Directory) Left(live []raftlog.Identity) ([]raftlog.Identity, error) {
 	left, _, _, err := d.consumedOf(live)
 	return left, err
 }
 
-// consumedOf parts the replicas whose partitions others have consumed from those that are left.
-// gone are recorded in the state, and were consumed.
+// consumedOf separates the replicas whose partitions others have consumed from those that are left.
+// gone are partitions that are recorded in the state, and were consumed.
 func (d *Directory) consumedOf(live []raftlog.Identity) (left, consumed []raftlog.Identity,
 	gone []keys.PartitionID, err error) {
 	owners, gone, err := d.owners()
@@ -65,7 +65,7 @@ type owners struct {
 	at    map[keys.PartitionID]struct{}
 }
 
-// owners reads them. gone are recorded too, and were consumed by one of them.
+// owners reads them. gone are partitions that are recorded too, and were consumed by one of them.
 func (d *Directory) owners() (o owners, gone []keys.PartitionID, err error) {
 	var all []*clusterpb.Partition
 	err = storage.EachRecorded(d.State, func(_ keys.PartitionID, r storage.Recorded, err error) {
@@ -88,7 +88,7 @@ func (d *Directory) owners() (o owners, gone []keys.PartitionID, err error) {
 	return o, gone, err
 }
 
-// covering is the partition that has a key; nil if none has.
+// covering returns the partition that has a key; nil if there is none.
 func (o *owners) covering(key []byte) *clusterpb.Partition {
 	i, found := slices.BinarySearchFunc(o.order, key,
 		func(p *clusterpb.Partition, key []byte) int { return bytes.Compare(p.Start, key) })
@@ -101,7 +101,7 @@ func (o *owners) covering(key []byte) *clusterpb.Partition {
 	return o.order[i]
 }
 
-// consumed says whether the partition of a replica, of which the state has nothing, was consumed.
+// consumed reports whether the partition of a replica of which the state has nothing was consumed.
 func (o *owners) consumed(id raftlog.Identity) bool {
 	p := &clusterpb.Partition{}
 	if proto.Unmarshal(id.Descriptor, p) != nil {

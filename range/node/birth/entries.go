@@ -9,7 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 )
 
-// EachEntry calls a function for the entries of a log behind after, up to last.
+// EachEntry calls do for the entries of a log above after, up to last.
 func EachEntry(g *raftlog.Group, after, last uint64, do func(group.Entry) error) error {
 	for next := after + 1; next <= last; {
 		entries, err := g.Entries(next, last+1, 1<<20)
@@ -36,7 +36,7 @@ func EachEntry(g *raftlog.Group, after, last uint64, do func(group.Entry) error)
 	return nil
 }
 
-// pieceBytes is about how much is applied at once.
+// pieceBytes is the approximate size of what is applied at once.
 const pieceBytes = 1 << 20
 
 // EachPiece is EachEntry for pieces of the log that can be applied at once.

@@ -12,30 +12,30 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Directory is a node's logs and state when no replica is open. Open opens a replica whose group
+// Directory has a node's logs and state while no replica is open. Open opens a replica whose group
 // only applies.
 type Directory struct {
 	Log   *raftlog.Log
 	State *engine.State
 	Open  func(raftlog.Identity) (*replica.Replica, error)
-	// at are the replicas by partition, and consumed those that what was applied has merged into
+	// at are the replicas by partition; consumed are those that applied entries have merged into
 	// others.
 	at       map[keys.PartitionID]raftlog.Identity
 	consumed []raftlog.Identity
 }
 
-// Restore makes the bases again that replicas have lost, and returns how many there were. It calls
-// failed for replicas that cannot have it back; those must not be opened. Neither must those be
-// that it has merged into others on the way: it returns them, and they are to be buried.
+// Restore makes the lost bases of replicas again, and returns how many there were. It calls failed
+// for replicas whose base cannot be made; those must not be opened. It also returns the replicas
+// that it has merged into others on the way, which must not be opened either, and are to be buried.
 //
 // INVARIANT: it comes before any replica opens, and before the network does. A replica without its
-// base would vote and append, and have nothing of what its entries were made on.
+// base would vote and append, and have nothing of what its entries were evaluated on.
 func (d *Directory) Restore(identities []raftlog.Identity, failed func(raftlog.Identity, error)) (
 	restored int, consumed []raftlog.Identity) {
 	d.Hold(identities)
 	for _, id := range identities {
 		if _, there := d.at[id.Group]; !there {
-			continue // it was merged into another one
+			continue // the replica was merged into another one
 		}
 		lacks, err := d.lacks(id)
 		if err == nil && !lacks {
@@ -53,7 +53,7 @@ func (d *Directory) Restore(identities []raftlog.Identity, failed func(raftlog.I
 	return restored, d.consumed
 }
 
-// Hold says which replicas are here, for Right. Restore does so too.
+// Hold sets the replicas that are here, for Right. Restore sets them too.
 func (d *Directory) Hold(identities []raftlog.Identity) {
 	d.at = make(map[keys.PartitionID]raftlog.Identity, len(identities))
 	for _, id := range identities {
@@ -61,10 +61,11 @@ func (d *Directory) Hold(identities []raftlog.Identity) {
 	}
 }
 
-// Consumed are the replicas that what was applied has merged into others. They are to be buried.
+// Consumed returns the replicas that applied entries have merged into others. They are to be
+// buried.
 func (d *Directory) Consumed() []raftlog.Identity { return d.consumed }
 
-// lacks says whether a replica's base is lost.
+// lacks reports whether a replica's base is lost.
 func (d *Directory) lacks(id raftlog.Identity) (bool, error) {
 	if _, born := IsBorn(id); !born {
 		return false, nil
@@ -73,7 +74,7 @@ func (d *Directory) lacks(id raftlog.Identity) (bool, error) {
 	return !recorded, err
 }
 
-// restore applies the parent's log up to the split. The parent may have lost its own base. The
+// restore applies the parent's log up to the split. The parent may have lost its own base, and the
 // replica may be merged into another one on the way.
 func (d *Directory) restore(id raftlog.Identity, depth int) error {
 	child, _ := IsBorn(id)
@@ -98,7 +99,7 @@ func (d *Directory) restore(id raftlog.Identity, depth int) error {
 	return err
 }
 
-// replay applies the entries of a partition's log up to an index, which is committed: a replica
+// replay applies the entries of a partition's log up to an index. The index is committed: a replica
 // here was made by applying it.
 func (d *Directory) replay(id raftlog.Identity, index uint64) error {
 	r, err := d.Open(id)
@@ -128,7 +129,7 @@ func (d *Directory) entries(id raftlog.Identity, r *replica.Replica, after, last
 	return nil
 }
 
-// Right is the replica of a partition that another one consumes while its log is replayed; see
+// Right returns the replica of a partition that another one consumes while its log is replayed; see
 // replica.Node.Right.
 func (d *Directory) Right(right *clusterpb.Partition) (replica.Right, error) {
 	id, found := d.at[keys.PartitionID(right.GetId())]
@@ -150,7 +151,7 @@ func (d *Directory) Right(right *clusterpb.Partition) (replica.Right, error) {
 	return &idleRight{d, id, r}, nil
 }
 
-// idleRight is a replica without a group that is merged into another one.
+// idleRight is a replica without a group that is being merged into another one.
 type idleRight struct {
 	directory *Directory
 	id        raftlog.Identity
@@ -170,8 +171,9 @@ func (r *idleRight) Consumed(*clusterpb.Partition) {
 	_ = r.replica.Close()
 }
 
-// Orphans are the replicas whose base is in the state and which have no log: a crash came before
-// that was made. node is this node; identities are all that there are, tombstones too.
+// Orphans returns the replicas whose base is in the state and which have no log: a crash came
+// before the log was made. node is this node; identities are all that there are, including
+// tombstones.
 func (d *Directory) Orphans(node uint64, identities []raftlog.Identity) (
 	[]raftlog.Identity, error) {
 	known := make(map[keys.PartitionID]bool, len(identities))

@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 )
 
-// Strays are the spans of internal keys that are in no partition's span, and have something in the
-// state. ok: all spans can be read.
+// Strays returns the spans of internal keys that are in no partition's span and have records in the
+// state. ok is set if all spans can be read.
 func Strays(state engine.Reader) (strays []keys.Span, ok bool, err error) {
 	var spans []keys.Span
 	ok = true
@@ -42,9 +42,9 @@ func Strays(state engine.Reader) (strays []keys.Span, ok bool, err error) {
 	return strays, true, nil
 }
 
-// Sweep removes what is in the state and in no partition's span: a crash may leave the part that a
-// replica has lost by a snapshot. It does nothing if the span of a replica cannot be read. No
-// replica is open.
+// Sweep removes records of the state that are in no partition's span: a crash may leave the part
+// that a replica has lost by a snapshot. It does nothing if the span of a replica cannot be read.
+// No replica is open.
 func (d *Directory) Sweep() (removed int, err error) {
 	strays, _, err := Strays(d.State)
 	if err != nil || len(strays) == 0 {
@@ -62,7 +62,7 @@ func (d *Directory) Sweep() (removed int, err error) {
 	return len(strays), d.State.Commit(b)
 }
 
-// gaps are the spans of internal keys between spans that are in order.
+// gaps returns the spans of internal keys between ordered spans.
 func gaps(spans []keys.Span) (between []keys.Span) {
 	var at []byte
 	for _, s := range spans {

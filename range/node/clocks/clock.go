@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Clock is what a node does about what clockhealth finds: it says so, refuses requests, and gives
-// its leaderships away.
+// Clock acts on the findings of clockhealth: it logs them, refuses requests, and gives the node's
+// leaderships away.
 type Clock struct {
 	node  *hosted.Node
 	jumps prometheus.Counter
@@ -37,7 +37,7 @@ func New(n *hosted.Node) *Clock {
 		"the maximum offset, and smaller steps that took it too far from a peer's.")}
 }
 
-// Look notices jumps of the clock, and the end of a quarantine. It says whether something has
+// Look notices jumps of the clock, and the end of a quarantine. It returns whether something has
 // changed.
 func (k *Clock) Look() (changed bool) {
 	n := k.node
@@ -77,13 +77,13 @@ func (k *Clock) Check() {
 	}
 }
 
-// Trusted says whether leaders here may go by the clock.
+// Trusted reports whether leaders here may rely on the clock.
 func (k *Clock) Trusted() bool {
 	state, _ := k.node.Host.Clocks().State()
 	return state == clockhealth.Trusted
 }
 
-// Wall is what the clock shows, for the core; 0 while it is not trusted.
+// Wall is the reading of the clock, for the core; 0 while the clock is not trusted.
 func (k *Clock) Wall() uint64 {
 	wall, trusted := k.node.Clock.PhysicalReading()
 	if !trusted || !k.Trusted() {
@@ -92,15 +92,15 @@ func (k *Clock) Wall() uint64 {
 	return uint64(max(0, wall))
 }
 
-// startServing has the leaders serve that were elected while the clock was not believed.
+// startServing lets leaders serve that were elected while the clock was not believed.
 func (k *Clock) startServing() {
 	for _, h := range k.node.Replicas.All() {
 		h.Replica.ClockTrusted()
 	}
 }
 
-// Refusal is why this node does not serve because of its clock, nil if it does; wrong says that it
-// is more than a comparison that has not been made yet.
+// Refusal returns why this node does not serve because of its clock, nil if it serves. wrong is set
+// if the reason is more than a comparison that has not been made yet.
 func (k *Clock) Refusal() (r *hosted.Refusal, wrong bool) {
 	n := k.node
 	switch state, jump := n.Host.Clocks().State(); state {
@@ -123,8 +123,8 @@ func refusal(format string, of ...any) *hosted.Refusal {
 	return &hosted.Refusal{Code: kvpb.ErrorCode_CLOCK_SKEW, Message: fmt.Sprintf(format, of...)}
 }
 
-// rewind takes a hybrid clock that is too far ahead back to the physical one, once nothing is
-// served or led here by its timestamps; until then it returns why nothing is.
+// rewind sets a hybrid clock that is too far ahead back to the physical one, once nothing is served
+// or led here by its timestamps; until then it returns why the node does not serve.
 func (k *Clock) rewind() *hosted.Refusal {
 	n := k.node
 	by, tooFar := n.Host.Clocks().Ahead()

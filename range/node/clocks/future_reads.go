@@ -19,25 +19,25 @@ import (
 // Future reads: requests that name a timestamp from the future.
 //
 // A request names timestamps: the session's, the one that it reads at, those of a transaction. The
-// node that serves it brings its clock up to those. That must not carry clocks, and with them what
-// is written next, further ahead than the limits of uncertain reads and the first timestamps of new
-// leaders allow for (see package hlc). A caller is free to name any, and even one that a new leader
-// has given may be more than hlc.Clock.MaxAhead ahead of this node's physical clock, if that is
-// behind the leader's. So such a request is put aside until it is not.
+// node that serves it advances its clock to those. That must not carry clocks, and the timestamps
+// of later writes, further ahead than the limits of uncertain reads and the first timestamps of new
+// leaders allow for (see package hlc). A caller may name any timestamp. Even a timestamp that a new
+// leader has given may be more than hlc.Clock.MaxAhead ahead of this node's physical clock, if that
+// is behind the leader's. So such a request is put aside until the clock has come near enough.
 //
-// Writes are not: an attempt that waited here could run after its retry was answered that nothing
-// was done, and undo what others have written since (see range/replica/concurrency/attempts.go).
+// Writes are not put aside: an attempt that waited here could run after its retry was answered that
+// nothing was done, and undo later writes of others (see range/replica/concurrency/attempts.go).
 // They are refused, did not run, and clients send them again.
 //
-// Among clocks that show the same nothing ever waits: no timestamp is more than MaxAhead ahead of
-// the clock that gave it.
+// Among clocks that agree nothing ever waits: no timestamp is more than MaxAhead ahead of the clock
+// that gave it.
 
-// mostFutureReads is how many requests wait at most; more are refused.
+// mostFutureReads bounds the requests that wait; more are refused.
 const mostFutureReads = 4096
 
-// Server answers the requests that do not wait any more.
+// Server answers the requests that no longer wait.
 type Server interface {
-	// Resume goes on with a request.
+	// Resume continues a request.
 	Resume(config.Pending)
 	// Refuse answers a request that does not run.
 	Refuse(q *kvpb.Request, e *kvpb.Error, reply func(*kvpb.Response))
@@ -54,7 +54,7 @@ type FutureReads struct {
 		closed  bool
 		waiting map[*futureRead]struct{}
 	}
-	// running are those whose wait is over, and which are being handed on.
+	// running counts the requests whose wait is over, and which are being passed on.
 	running sync.WaitGroup
 }
 
@@ -64,7 +64,7 @@ type futureRead struct {
 	timer   alarm.Timer
 }
 
-// NewFutureReads makes FutureReads. after calls a function when a time has passed.
+// NewFutureReads makes FutureReads. after calls a function after a time.
 func NewFutureReads(n *hosted.Node, s Server,
 	after func(time.Duration, func()) alarm.Timer) *FutureReads {
 	return &FutureReads{node: n, server: s, after: after, count: n.Metrics.Counter(
@@ -129,7 +129,7 @@ func (a *FutureReads) hold(h *futureRead, wait time.Duration) {
 	a.mu.Unlock()
 }
 
-// resume hands a request on, if its time has come.
+// resume passes a request on, if its time has come.
 func (a *FutureReads) resume(h *futureRead) {
 	a.mu.Lock()
 	if _, still := a.mu.waiting[h]; !still {
@@ -148,11 +148,11 @@ func (a *FutureReads) resume(h *futureRead) {
 	a.server.Resume(h.request)
 }
 
-// minFutureWait comes before another look at the clock.
+// minFutureWait is the least time before another look at the clock.
 const minFutureWait = 100 * time.Microsecond
 
-// Close refuses what waits, and from now on all that would. It returns when what was being handed
-// on has been.
+// Close refuses waiting requests, and from now on all that would wait. It returns when the requests
+// that were being passed on have been.
 func (a *FutureReads) Close() {
 	a.mu.Lock()
 	a.mu.closed = true
@@ -168,8 +168,8 @@ func (a *FutureReads) Close() {
 	a.running.Wait()
 }
 
-// tooEarly refuses a request because of a clock. For the sender it is as if the node had no room:
-// it waits, and sends it here again.
+// tooEarly refuses a request because of a clock. For the sender it is as if the node were
+// overloaded: it waits, and sends the request here again.
 func (a *FutureReads) tooEarly(q *kvpb.Request, message string, reply func(*kvpb.Response)) {
 	a.server.Refuse(q, &kvpb.Error{Code: kvpb.ErrorCode_OVERLOADED, Message: message,
 		Cause: kvpb.ErrorCause_CAUSE_CLOCKS}, reply)

@@ -16,45 +16,46 @@ import (
 )
 
 const (
-	// stallTicks is how many ticks in a row must find the log standing still: a process that was
-	// stopped finds one such write when it goes on.
+	// stallTicks is the number of consecutive ticks that must find the log standing still: a
+	// process that was stopped finds such a write once when it continues.
 	stallTicks = 2
-	// averseFor is for how many election timeouts a node does not want to lead after its disk
-	// was full or stalled, so that
-	// leaderships do not go to and fro with a disk that is full every other moment.
+	// averseFor is the number of election timeouts for which a node does not want to lead after its
+	// disk was full or stalled, so that leaderships do not go back and forth with a disk that is
+	// full every other moment.
 	averseFor = 10
-	// slowKeepsFor is for how many election timeouts a node keeps a leadership that it has got
-	// although its disk is slow. It gets one only where no other replica can lead, or as the core has
-	// ordered so to change the replicas; the core's next step must find it there.
+	// slowKeepsFor is the number of election timeouts for which a node with a slow disk keeps a
+	// leadership that it has got. It gets one only where no other replica can lead, or because the
+	// core has ordered it to change the replicas; the core's next step must find it there.
 	slowKeepsFor = 5
-	// spareRoom is the part of the reserve that a follower without room still fills with entries
-	// under way: one in so many.
+	// A follower without room still fills one part in spareRoom of the reserve with entries under
+	// way.
 	spareRoom = 4
-	// reserveParts is in how many parts the reserve is divided for shares (group.Share).
+	// reserveParts is the number of parts into which the reserve is divided for shares
+	// (group.Share).
 	reserveParts = 16
-	// wakingsPerCheck bounds the sleeping groups that a node with a slow disk wakes in a tick to hand
-	// them over.
+	// wakingsPerCheck bounds the sleeping groups that a node with a slow disk wakes in a tick to
+	// hand them over.
 	wakingsPerCheck = 20
-	// nearReserves is at how many reserves of free space what is under way begins to count.
+	// nearReserves is the free space, in reserves, below which entries under way count.
 	nearReserves = 16
 )
 
-// Disks tells whether a node's disks are good enough to lead. A leader whose log cannot be written
-// answers nothing, and one without room refuses writes, while the followers have all it takes. So
-// it hands over to nodes that say in their pings that they are better off. If none is, it keeps
-// what it leads: with a full disk reads go on.
+// Disks decides whether a node's disks are good enough to lead. A leader whose log cannot be
+// written answers nothing, and a leader without room refuses writes, while its followers could
+// serve. So the node hands over to nodes that say in their pings that they are better off. If there
+// are none, it keeps its leaderships: with a full disk, reads are served.
 type Disks struct {
 	node      *hosted.Node
 	transfers *leadership.Transfers
 	// tick and electionTimeout are those of the node's groups.
 	tick, electionTimeout time.Duration
 
-	// What follows is of the goroutine that calls Tick. stalledTicks counts the ticks in a row that
-	// have found the log standing still.
+	// Only the goroutine that calls Tick uses the following fields. stalledTicks counts the
+	// consecutive ticks that have found the log standing still.
 	stalledTicks int
-	// yielding is until when leaderships are not given away again, of Node.now.
+	// yielding is the time (Node.now) until which a leadership is not given away again.
 	yielding map[*hosted.Replica]int64
-	// averseUntil is until when this node leaves the lead to others, of Node.now.
+	// averseUntil is the time (Node.now) until which this node leaves leaderships to others.
 	averseUntil int64
 	trouble     trouble
 
@@ -68,27 +69,27 @@ func New(n *hosted.Node, t *leadership.Transfers, tick, electionTimeout time.Dur
 		yielding: make(map[*hosted.Replica]int64)}
 }
 
-// sharedReserve is for each share how many parts of the reserve entries leave (kept), and how many
-// must be free for the node to say that it takes them (least). Between the two is room for what is
-// under way when it says so no more.
+// sharedReserve says for each share how many parts of the reserve its entries leave (kept), and how
+// many must be free for the node to announce that it takes them (least). Between the two is room
+// for entries that are under way when it no longer announces it.
 var sharedReserve = [group.Shares]struct{ kept, least int64 }{
 	group.NoShare:         {kept: reserveParts - reserveParts/spareRoom},
 	group.DeletionShare:   {kept: 8, least: 10},
 	group.CollectionShare: {kept: 6, least: 7},
 }
 
-// trouble is what is wrong with the disks.
+// trouble is the state of the disks.
 type trouble int
 
 const (
 	good trouble = iota
-	// slow: other nodes would lead better, and this one leads well enough if they cannot.
+	// slow: other nodes would lead better, but this one leads well enough if they cannot.
 	slow
 	noRoom
 	standsStill
 )
 
-// Tick looks at the disks. It is called with every tick.
+// Tick checks the disks. It is called with every tick.
 func (d *Disks) Tick() {
 	n, now := d.node, d.node.Now()
 	room := d.roomForEntries()
@@ -120,7 +121,7 @@ func (d *Disks) Tick() {
 	}
 	rank, lag := d.leadsBetter, uint64(host.AnyLag)
 	if able {
-		// It can wait for a follower that lags.
+		// There is time to wait for a follower that lags.
 		rank, lag = d.leadsWell, host.NearlyAll
 	}
 	budget, wakings := leadership.MaxAbdications, wakingsPerCheck
@@ -129,29 +130,30 @@ func (d *Disks) Tick() {
 		if budget == 0 {
 			return
 		}
-		// What sleeps waits for no disk. What was given away and is here still waits for the
-		// transfer to end.
+		// A sleeping group waits for no disk. A leadership that was given away and is still here
+		// waits for the end of the transfer.
 		asleep := !h.Group.Awake()
 		if (trouble == standsStill && asleep) || now < d.yielding[h] ||
 			(able && now < h.LedSince.Load()+slowKeepsFor*int64(d.electionTimeout)) {
 			continue
 		}
 		if able && asleep {
-			// Its followers' progress is as old as its sleep. It is handed over at a later tick.
+			// The progress of its followers is as old as its sleep. It is handed over at a later
+			// tick.
 			if wakings > 0 && n.Host.Awake() < leadership.BusyGroups && d.betterFor(h) {
 				wakings--
 				h.Group.Wake()
 			}
 			continue
 		}
-		// A tick later than Raft's leader looks, at the same intervals, which followers are active.
+		// One tick after Raft's leader checks, at the same intervals, which followers are active.
 		d.yielding[h] = now + int64(d.electionTimeout+d.tick)
 		budget--
 		d.transfers.GiveAway(h, rank, lag, h.Replica.Writes().TransferLeader)
 	}
 }
 
-// betterFor says whether a partition has a replica on a node that would lead well.
+// betterFor reports whether a partition has a replica on a node that would lead well.
 func (d *Disks) betterFor(h *hosted.Replica) bool {
 	n := d.node
 	members := h.Replica.Configuration()
@@ -161,12 +163,12 @@ func (d *Disks) betterFor(h *hosted.Replica) bool {
 	})
 }
 
-// Share is the smallest share of the reserve of which entries may be proposed on a full disk.
+// Share returns the smallest share of the reserve whose entries may be proposed on a full disk.
 func (d *Disks) Share() group.Share { return group.Share(d.share.Load()) }
 
-// roomForEntries is how much of the disk may be taken for entries, and notes whether the reserve is
-// short. Both databases are on one disk, and what either is still to write counts for both: what is
-// in memtables, and what is in the logs and to be applied.
+// roomForEntries returns how much of the disk entries may take, and notes whether the reserve is
+// short. Both databases are on one disk, and what either has yet to write counts for both:
+// memtables, and entries in the logs that are to be applied.
 //
 // The free space is what the databases have seen: this goroutine must not wait for a disk that
 // stands still.
@@ -191,7 +193,7 @@ func (d *Disks) roomForEntries() (room host.Room) {
 	}
 	left -= n.Host.UnappliedBytes()
 	n.DiskShort.Store(left < reserve)
-	// A compaction gives way: what it has taken counts as free for what leads to more room.
+	// A compaction can be cancelled: its space counts as free for work that makes room.
 	left += log.ScratchBytes() + state.ScratchBytes()
 	for share, of := range sharedReserve {
 		room.Bytes[share] = left - reserve/reserveParts*of.kept
@@ -208,8 +210,8 @@ func (d *Disks) roomForEntries() (room host.Room) {
 	return room
 }
 
-// leadsWell ranks hosts for a node whose disk is slow: one that does not want to lead is no better,
-// and one that is being taken out is to lead nothing.
+// leadsWell ranks hosts for a node whose disk is slow: a host that does not want to lead is no
+// better, and a host that is being removed must not lead.
 func (d *Disks) leadsWell(host uint64) int {
 	n := d.node
 	if n.Host.Clocks().Agrees(host) && !n.Host.PeerLeaderAverse(host) &&
@@ -219,8 +221,8 @@ func (d *Disks) leadsWell(host uint64) int {
 	return 0
 }
 
-// leadsBetter ranks hosts for a node whose disk is no good: one whose disk was no good a moment ago
-// is better than this one.
+// leadsBetter ranks hosts for a node whose disk cannot be used: a host whose disk has recovered a
+// moment ago is better than this one.
 func (d *Disks) leadsBetter(host uint64) int {
 	n := d.node
 	switch {

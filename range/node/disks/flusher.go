@@ -10,20 +10,20 @@ import (
 	"github.com/tidemarkdb/tidemark/range/node/task"
 )
 
-// Flusher has the state flushed when much of it is not durable. The state flushes by itself when a
-// memtable is full; but then only: what was applied to it may lie in memory for days, and the logs
-// keep all of it for the case of a crash.
+// Flusher flushes the state when much of it is not durable. The state flushes by itself only when a
+// memtable is full: changes may lie in memory for days, while the logs keep all of them for the
+// case of a crash.
 type Flusher struct {
 	node  *hosted.Node
 	limit int64
-	// bytes is about how much was applied since the last flush that was asked for here.
+	// bytes estimates what was applied since the last flush that was requested here.
 	bytes atomic.Int64
 	wake  task.Signal
 
 	flushes prometheus.Counter
 }
 
-// NewFlusher makes a Flusher that lets so many bytes be applied before it has the state flushed.
+// NewFlusher makes a Flusher that flushes the state after limit bytes were applied.
 func NewFlusher(n *hosted.Node, limit int64) *Flusher {
 	return &Flusher{node: n, limit: limit, wake: task.NewSignal(),
 		flushes: n.Metrics.Counter("state_flushes_total",

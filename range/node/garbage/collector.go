@@ -17,20 +17,19 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/gc"
 )
 
-// Collector is the queue of garbage collection: the partitions that were written to under this
-// node's lead and may therefore have garbage, each with the time since when it waits for its turn.
-// One worker takes those that have waited long enough, most garbage first. How long is enough is
-// computed when the worker looks, so a keyspace's window that changes counts for what already
-// waits.
+// Collector is the queue of garbage collection: partitions that were written to while this node led
+// them, and may therefore have garbage, each with the time since which it waits. One worker takes
+// those that have waited long enough, most garbage first. How long is enough is computed when the
+// worker looks, so a change of a keyspace's window counts for partitions that already wait.
 //
-// What was overwritten stays readable for the keyspace's window, so a partition has its turn a
-// quarter of the window after it was first written to, and again and again until it holds nothing
-// but the newest versions, and none that expires. Then it leaves the queue.
+// Overwritten versions stay readable for the keyspace's window. So a partition has its turn a
+// quarter of the window after it was first written to, and again until it holds only the newest
+// versions, and none that expires. Then it leaves the queue.
 type Collector struct {
 	node     *hosted.Node
 	interval time.Duration
-	// pacer has the worker pause after each collection, so that it never takes more than a quarter
-	// of a processor.
+	// pacer makes the worker pause after each collection, so that it takes at most a quarter of a
+	// processor.
 	pacer *admission.Pacer
 
 	runs, versions, failures prometheus.Counter
@@ -55,7 +54,7 @@ func New(n *hosted.Node, interval time.Duration) *Collector {
 	return c
 }
 
-// Noticed is told of every batch applied in a group led here, and of every leadership won.
+// Noticed is called for every batch applied in a group led here, and for every leadership won.
 func (c *Collector) Noticed(h *hosted.Replica) {
 	if h.Lists.Garbage.Load() || !h.Lists.Garbage.CompareAndSwap(false, true) {
 		return
@@ -65,8 +64,8 @@ func (c *Collector) Noticed(h *hosted.Replica) {
 	c.mu.Unlock()
 }
 
-// delay is how long a partition waits for its turn. On a disk without room it waits no longer than
-// its versions have to stay.
+// delay returns how long a partition waits for its turn. On a disk without room it waits only as
+// long as its versions have to stay.
 func (c *Collector) delay(h *hosted.Replica) time.Duration {
 	if c.node.DiskFull() {
 		return 0
@@ -82,7 +81,7 @@ func (c *Collector) Forget(h *hosted.Replica) {
 	delete(c.mu.since, h)
 }
 
-// Waiting is how many partitions wait.
+// Waiting returns how many partitions wait.
 func (c *Collector) Waiting() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,13 +91,13 @@ func (c *Collector) Waiting() int {
 // candidate is a partition whose turn has come.
 type candidate struct {
 	h *hosted.Replica
-	// garbage is about how many bytes of it are not the newest version of a key, or expire: more than
-	// can be removed, if some of them are young.
+	// garbage estimates the bytes of versions that are not the newest of a key, or expire: an upper
+	// bound, since some of them may be too young to be removed.
 	garbage uint64
 }
 
-// take returns those whose turn has come, most garbage first, and drops those that have none or are
-// not led here: a write, or winning the lead, brings them back.
+// take returns the partitions whose turn has come, most garbage first, and drops those without
+// garbage or not led here: a write, or a leadership won, brings them back.
 func (c *Collector) take(now time.Time) []candidate {
 	c.mu.Lock()
 	var turns []*hosted.Replica
@@ -110,7 +109,7 @@ func (c *Collector) take(now time.Time) []candidate {
 	c.mu.Unlock()
 	var found []candidate
 	for _, h := range turns {
-		// Before looking: what is written from here on puts it into the queue again.
+		// Before the look: a later write puts the partition into the queue again.
 		h.Lists.Garbage.Store(false)
 		s := h.Replica.Stats()
 		if !h.Leading.Load() || !h.Replica.GC().MayHaveGarbage() {
@@ -133,7 +132,7 @@ func (c *Collector) forgetUnlessNoticed(h *hosted.Replica) {
 	}
 }
 
-// collectFullEvery is how often garbage is looked for while the disk has no room.
+// collectFullEvery is the interval of collections while the disk has no room.
 const collectFullEvery = 10 * time.Second
 
 // Run collects garbage until the context ends.
@@ -161,7 +160,7 @@ func (c *Collector) Run(ctx context.Context) {
 	}
 }
 
-// gcTimeout bounds one partition's collection; what is left then has its next turn.
+// gcTimeout bounds one partition's collection; the rest is left to its next turn.
 const gcTimeout = 5 * time.Minute
 
 func (c *Collector) collect(ctx context.Context, h *hosted.Replica) {
@@ -180,7 +179,7 @@ func (c *Collector) collect(ctx context.Context, h *hosted.Replica) {
 	c.runs.Inc()
 	c.versions.Add(float64(result.Versions))
 	if errors.Is(err, gc.ErrNoRoom) {
-		return // it goes on when some of what was removed has given its room back
+		return // continue when some of the removed data has given its room back
 	}
 	if err != nil {
 		c.failures.Inc()

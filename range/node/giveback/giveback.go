@@ -1,10 +1,10 @@
-// Package giveback has a disk without room take back what was removed from it.
+// Package giveback returns the room of removed data to a disk without room.
 //
-// Garbage collection removes versions by entries of a partition's log. What it has removed stays in
-// the tables of the state, and the entries in the files of the logs, until more is written; and a
+// Garbage collection removes versions by entries of a partition's log. The removed data stays in
+// the tables of the state, and the entries in the files of the logs, until more is written; but a
 // disk without room takes no more writes. So the Worker of a node is told what every replica there
-// has removed, and while the disk has no room it compacts the spans of these partitions, one after
-// the other, and has the logs give back what was truncated.
+// has removed. While the disk has no room it compacts the spans of these partitions, one after the
+// other, and makes the logs return what was truncated.
 //
 // It writes only when something was removed or truncated: a full disk that nobody uses rests.
 //
@@ -36,48 +36,49 @@ type Log interface {
 	GiveBack(ctx context.Context, group keys.PartitionID) error
 }
 
-// Config says for whom a Worker works. All fields must be set.
+// Config configures a Worker. All fields must be set.
 type Config struct {
 	State State
 	Log   Log
-	// Full says whether the disk has no room.
+	// Full reports whether the disk has no room.
 	Full func() bool
-	// Spans are the spans of state keys of a partition; none if there is no replica of it here.
+	// Spans returns the spans of state keys of a partition; none if there is no replica of it here.
 	Spans func(id keys.PartitionID) []keys.Span
-	// Truncations is how often logs were truncated since the process started.
+	// Truncations counts the truncations of logs since the process started.
 	Truncations func() uint64
-	// StepBytes is how many bytes of entries that remove something are applied before their partition
-	// is compacted; it is compacted too when none has come for a moment. At least 1.
+	// StepBytes is the size of applied removals after which their partition is compacted. It is
+	// also compacted when no removal has come for a moment. At least 1.
 	StepBytes int64
-	// GivenBack is called after each compaction that came to its end.
+	// GivenBack is called after each completed compaction.
 	GivenBack func()
 	Logger    *slog.Logger
 }
 
 const (
-	// lookEvery is how often the Worker looks whether there is something to do.
+	// lookEvery is the interval at which the Worker looks for work.
 	lookEvery = time.Second
-	// workTimeout bounds the compaction of one partition; the rest has its next turn.
+	// workTimeout bounds the compaction of one partition; the rest is left to its next turn.
 	workTimeout = time.Minute
-	// firstRest and longestRest are how long the Worker rests after a compaction that found no room.
-	// The rest doubles with each.
+	// firstRest and longestRest bound the pause after a compaction that found no room. The pause
+	// doubles each time.
 	firstRest, longestRest = 2 * time.Second, time.Minute
 )
 
-// Worker gives room back. Its methods are safe for concurrent use, and do not block but for Run.
+// Worker gives room back. Its methods are safe for concurrent use, and only Run blocks.
 type Worker struct {
 	config Config
 
 	mu struct {
 		sync.Mutex
-		// removed is for each partition how many bytes of entries have removed something since its last
-		// compaction. There is at most one element for each replica of the node.
+		// removed maps each partition to the bytes of removal entries since its last compaction.
+		// There is at most one element for each replica of the node.
 		removed map[keys.PartitionID]int64
 		// logs are the groups whose logs were removed while the disk was full.
 		logs map[keys.PartitionID]struct{}
 	}
 
-	// Of the goroutine of Run. flushed: the state was flushed since the disk became full.
+	// The following fields belong to the goroutine of Run. flushed is set if the state was flushed
+	// since the disk became full.
 	flushed     bool
 	truncations uint64
 	seen        map[keys.PartitionID]int64
@@ -93,17 +94,17 @@ func New(c Config) *Worker {
 	return w
 }
 
-// Removed says that an entry of so many bytes was applied that removes something of a partition.
+// Removed notes that an entry of that many bytes was applied which removes data of a partition.
 func (w *Worker) Removed(id keys.PartitionID, bytes int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mu.removed[id] += bytes
 }
 
-// RemovedLogs says that the logs of groups were removed.
+// RemovedLogs notes that the logs of groups were removed.
 func (w *Worker) RemovedLogs(ids ...keys.PartitionID) {
 	if !w.config.Full() {
-		return // the log compacts itself as it goes on
+		return // the log compacts itself with later writes
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,7 +113,7 @@ func (w *Worker) RemovedLogs(ids ...keys.PartitionID) {
 	}
 }
 
-// Forget says that there is no replica of a partition here any more.
+// Forget notes that there is no replica of a partition here any more.
 func (w *Worker) Forget(id keys.PartitionID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,7 +134,7 @@ func (w *Worker) Run(ctx context.Context) {
 	}
 }
 
-// look does what there is to do.
+// look does the work that is due.
 func (w *Worker) look(ctx context.Context) {
 	if !w.config.Full() {
 		w.flushed, w.seen, w.rest, w.restUntil = false, nil, 0, time.Time{}
@@ -143,8 +144,8 @@ func (w *Worker) look(ctx context.Context) {
 		return
 	}
 	if !w.flushed && w.anyRemoved() {
-		// The logs can be truncated up to what the state has made durable. Before something is removed
-		// a flush gives nothing back: what is in memory costs no room if its keyspace is dropped.
+		// The logs can be truncated up to what is durable in the state. Before something is removed
+		// a flush gives nothing back: data in memory costs no room if its keyspace is dropped.
 		w.flushed = true
 		w.report("flushing the state", w.config.State.AsyncFlush())
 	}
@@ -172,7 +173,7 @@ func (w *Worker) anyRemoved() bool {
 	return len(w.mu.removed) > 0
 }
 
-// due are the partitions whose turn it is, and how much of each was removed.
+// due returns the partitions whose turn it is, and how much of each was removed.
 func (w *Worker) due() map[keys.PartitionID]int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -207,7 +208,7 @@ func (w *Worker) giveBackLog(ctx context.Context, id keys.PartitionID) {
 	delete(w.mu.logs, id)
 }
 
-// foundNoRoom has the Worker rest if a compaction found no room.
+// foundNoRoom begins a pause if a compaction found no room.
 func (w *Worker) foundNoRoom(err error) bool {
 	if !errors.Is(err, engine.ErrNoRoom) && !errors.Is(err, context.DeadlineExceeded) {
 		return false

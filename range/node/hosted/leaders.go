@@ -8,11 +8,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// recentChanges is how many changes of leaders are remembered one by one. A reader that is further
-// behind looks at all replicas.
+// recentChanges is the number of changes of leaders that are remembered one by one. A reader that
+// is further behind looks at all replicas.
 const recentChanges = 4096
 
-// Leaders is which groups this node leads, and what changed lately.
+// Leaders holds the groups that this node leads, and the latest changes.
 type Leaders struct {
 	replicas *Registry
 	mu       struct {
@@ -35,7 +35,7 @@ func NewLeaders(r *Registry) *Leaders {
 	return l
 }
 
-// Changed takes note of a change. It is for the shard workers.
+// Changed notes a change. The shard workers call it.
 func (l *Leaders) Changed(h *Replica, to group.Leadership) {
 	misplaced := to.IsLeader && !h.PrefersSelf()
 	l.mu.Lock()
@@ -74,7 +74,7 @@ func (l *Leaders) Forget(h *Replica) {
 	delete(l.mu.misplaced, h)
 }
 
-// Relisted looks again whether a group is led where it is preferred: its descriptor changed.
+// Relisted checks again whether a group is led where it is preferred: its descriptor changed.
 func (l *Leaders) Relisted(h *Replica) {
 	misplaced := !h.PrefersSelf()
 	l.mu.Lock()
@@ -112,8 +112,8 @@ func (l *Leaders) Misplaced() []*Replica {
 	return snapshotOf(l.mu.misplaced)
 }
 
-// Leader is which replica leads a partition, as far as this node knows from its own replica; nil if
-// it does not know.
+// Leader returns the replica that leads a partition, as far as this node knows from its own
+// replica; nil if it does not know.
 func (l *Leaders) Leader(id keys.PartitionID) *clusterpb.Leader {
 	h := l.replicas.Get(id)
 	if h == nil {

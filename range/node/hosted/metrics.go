@@ -2,7 +2,7 @@ package hosted
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics are the metrics of a node. Each room makes its own, before Register shows all of them.
+// Metrics are the metrics of a node. Each room adds its own, before Register registers all of them.
 type Metrics struct {
 	registerer prometheus.Registerer
 	collectors []prometheus.Collector
@@ -25,7 +25,7 @@ func (m *Metrics) Gauge(name, help string) prometheus.Gauge {
 	return g
 }
 
-// GaugeOf makes the gauge tidemark_node_NAME, which asks for its value.
+// GaugeOf makes the gauge tidemark_node_NAME, which calls value.
 func (m *Metrics) GaugeOf(name, help string, value func() float64) {
 	m.Add(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_node_" + name, Help: help},
 		value))
@@ -34,8 +34,8 @@ func (m *Metrics) GaugeOf(name, help string, value func() float64) {
 // Add adds a collector.
 func (m *Metrics) Add(c prometheus.Collector) { m.collectors = append(m.collectors, c) }
 
-// Register shows the metrics. It comes when all that they ask is there: a registry may be asked at
-// any moment, also while the server starts.
+// Register registers the metrics. It is called when everything that they read exists: a registry
+// may be read at any moment, even while the server starts.
 func (m *Metrics) Register() {
 	if m.registerer != nil {
 		m.registerer.MustRegister(m.collectors...)

@@ -15,8 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Node is what the rooms of a data node have in common. Its fields do not change after the node is
-// made.
+// Node is what the rooms of a data node share. Its fields do not change after the node is made.
 type Node struct {
 	ID       keys.NodeID
 	Log      *engine.Log
@@ -32,12 +31,12 @@ type Node struct {
 	// Now is a monotonic clock, in nanoseconds since the node was made.
 	Now    func() int64
 	Random func() uint64
-	// DiskShort says that what is free on the disk, less what flushes and applying are still to
-	// write, is below the reserve. The room of disks sets it.
+	// DiskShort is set while the free space of the disk, less what flushes and applying have yet to
+	// write, is below the reserve. Package disks sets it.
 	DiskShort atomic.Bool
 }
 
-// Jitter is a random part of a duration, in nanoseconds.
+// Jitter returns a random part of a duration, in nanoseconds.
 func (n *Node) Jitter(d time.Duration) int64 {
 	if d <= 0 {
 		return 0
@@ -45,10 +44,10 @@ func (n *Node) Jitter(d time.Duration) int64 {
 	return int64(n.Random() % uint64(d))
 }
 
-// DiskFull says whether writes find no room here.
+// DiskFull reports whether there is no room for writes here.
 func (n *Node) DiskFull() bool { return n.Log.Full() || n.State.Full() || n.DiskShort.Load() }
 
-// ReplicaHere is this node's replica in a descriptor; nil if it has none.
+// ReplicaHere returns this node's replica in a descriptor; nil if there is none.
 func (n *Node) ReplicaHere(p *clusterpb.Partition) *clusterpb.Replica {
 	for _, r := range p.GetReplicas() {
 		if r.GetNode() == uint64(n.ID) {
@@ -58,10 +57,10 @@ func (n *Node) ReplicaHere(p *clusterpb.Partition) *clusterpb.Replica {
 	return nil
 }
 
-// SetKeyspace hands a keyspace's settings to a replica.
+// SetKeyspace applies a keyspace's settings to a replica.
 func (n *Node) SetKeyspace(r *replica.Replica, id keys.KeyspaceID) {
 	t := n.Table.Load()
-	// In this order: with a window, what is protected is known.
+	// In this order: when the window is set, the protected timestamp is known.
 	r.GC().SetProtected(t.Protected(id))
 	r.GC().SetWindow(t.GCWindow(id))
 	r.Writes().SetCommitWait(t.CommitWait(id))
@@ -69,9 +68,9 @@ func (n *Node) SetKeyspace(r *replica.Replica, id keys.KeyspaceID) {
 	r.SetClosedLag(t.ClosedLag(id))
 }
 
-// Health is whether a node serves.
+// Health says whether a node serves.
 type Health struct {
-	// Refusal is nil while it does.
+	// Refusal is nil while the node serves.
 	Refusal atomic.Pointer[Refusal]
 }
 
@@ -81,16 +80,16 @@ type Refusal struct {
 	Message string
 }
 
-// Refuse has the node serve nothing, which is unhealthy or not ready.
+// Refuse stops a node from serving that is unhealthy or not ready.
 func (h *Health) Refuse(message string) {
 	h.Refusal.Store(&Refusal{kvpb.ErrorCode_NODE_UNHEALTHY, message})
 }
 
-// Fit says whether the node may lead.
+// Fit reports whether the node may lead.
 func (h *Health) Fit() bool { return h.Refusal.Load() == nil }
 
-// ClockRefused says whether the clock is why the node does not serve, be it wrong or not compared
-// yet.
+// ClockRefused reports that the node does not serve because of its clock, which is wrong or not
+// compared yet.
 func (h *Health) ClockRefused() bool {
 	r := h.Refusal.Load()
 	return r != nil && r.Code == kvpb.ErrorCode_CLOCK_SKEW

@@ -23,17 +23,17 @@ type Replica struct {
 	Group    *host.Group
 
 	// Listed is the descriptor by which the core lists the partition: the table's, or until that is
-	// known the one with which the replica was created. The replica's own descriptor is the truth
-	// about its span; this one says which is to lead.
+	// known the descriptor with which the replica was created. The replica's own descriptor is the
+	// truth about its span; the listed one says which replica is to lead.
 	Listed atomic.Pointer[clusterpb.Partition]
 
-	// Leading says that this replica leads, and ledSince since when it does, or has done last, of
-	// Node.Now; 0: it never has.
+	// Leading is set while this replica leads. ledSince is since when it leads, or has led last
+	// (Node.Now); 0: never.
 	Leading  atomic.Bool
 	LedSince atomic.Int64
-	// LeaderlessSince is since when it knows no leader, of Node.Now; 0 while it knows one.
+	// LeaderlessSince is since when the replica knows no leader (Node.Now); 0 while it knows one.
 	LeaderlessSince atomic.Int64
-	// Removed: it is on its way out.
+	// Removed is set when the replica is being removed.
 	Removed atomic.Bool
 	Removal Removal
 	Split   Split
@@ -41,31 +41,32 @@ type Replica struct {
 	Load    loadmeter.Meter
 }
 
-// Removal is of a replica that goes, or is to go.
+// Removal is the state of a replica that is being removed, or is to be.
 type Removal struct {
-	// Moved: a later descriptor names this replica out. The partition goes on elsewhere, and with it
-	// what it knows of commits.
+	// Moved is set if a later descriptor does not name this replica. The partition, and its
+	// knowledge of commits, continues elsewhere.
 	Moved atomic.Bool
-	// TakenOver: another partition has consumed this one when it was on its way out already.
+	// TakenOver is set if another partition has consumed this one when its removal had begun
+	// already.
 	TakenOver atomic.Bool
-	// SettleUntil is until when its destruction waits for transactions to be resolved elsewhere. Of
-	// the goroutine that removes.
+	// SettleUntil is until when its destruction waits for transactions to be resolved elsewhere.
+	// Only the goroutine that removes uses it.
 	SettleUntil time.Time
 }
 
-// Split is of a replica whose partition has split off here.
+// Split is the state of a replica whose partition has split off here.
 type Split struct {
-	// Born: it has not led since.
+	// Born is set until the replica has led.
 	Born atomic.Bool
-	// Campaigning: it is to lead, and requests for it are held.
+	// Campaigning is set while the replica is to lead, and requests for it are held.
 	Campaigning atomic.Bool
 }
 
-// Lists says which lists of the node have a replica, so that each takes it in once.
+// Lists says in which lists of the node a replica is, so that each list takes it once.
 type Lists struct{ Reports, Elections, Garbage atomic.Bool }
 
-// Preferred is the replica that is to lead, and the host on which it is: the one that is wanted, or
-// else the first voter. Zero if the descriptor names none.
+// Preferred returns the replica that is to lead, and its host: the one that the core wants, or else
+// the first voter. Zero if the descriptor names none.
 func (h *Replica) Preferred() (keys.ReplicaID, uint64) {
 	p := h.Listed.Load()
 	for _, r := range p.GetReplicas() {
@@ -86,7 +87,7 @@ func (h *Replica) PrefersSelf() bool {
 	return id == h.Self
 }
 
-// leaderHint is which replica leads, as far as this replica knows; nil if it does not.
+// leaderHint returns the replica that leads, as far as this replica knows; nil if it does not know.
 func (h *Replica) leaderHint() *clusterpb.Leader {
 	leader, term := h.Group.Leader()
 	if leader == 0 {
@@ -99,7 +100,7 @@ func (h *Replica) leaderHint() *clusterpb.Leader {
 	return &clusterpb.Leader{Partition: uint64(h.ID), Node: at, Term: term}
 }
 
-// Registry is the replicas that this node holds, by partition. Readers take no lock.
+// Registry holds the replicas of this node, by partition. Readers take no lock.
 type Registry struct {
 	mu      sync.Mutex // of writers
 	current atomic.Pointer[map[keys.PartitionID]*Replica]
@@ -116,10 +117,10 @@ func (r *Registry) All() map[keys.PartitionID]*Replica { return *r.current.Load(
 
 func (r *Registry) Get(id keys.PartitionID) *Replica { return r.All()[id] }
 
-// Snapshot is the present map by its address: there is another one after each change.
+// Snapshot returns the address of the present map, which differs after each change.
 func (r *Registry) Snapshot() *map[keys.PartitionID]*Replica { return r.current.Load() }
 
-// Change copies the map once for all that is added and removed.
+// Change adds and removes replicas with one copy of the map.
 func (r *Registry) Change(added []*Replica, removed []*Replica) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,13 +15,13 @@ import (
 const (
 	// campaignPeriod is the time between two bursts of campaigns.
 	campaignPeriod = 50 * time.Millisecond
-	// patience is for how long a group without a leader is left to its preferred replica.
+	// patience is how long a group without a leader is left to its preferred replica.
 	patience = 5 * time.Second
 )
 
-// Elections are the groups without a known leader, each with the time at which to do something
-// about it. An awake group elects by itself; what is here is for groups that sleep, all of them
-// after a restart.
+// Elections holds the groups without a known leader, each with the time of its next attempt. An
+// awake group elects by itself; Elections is for sleeping groups, which all groups are after a
+// restart.
 type Elections struct {
 	node *hosted.Node
 	tick time.Duration
@@ -55,16 +55,16 @@ func (q *dueHeap) Pop() any {
 	return last
 }
 
-// NewElections makes Elections for a node whose host has that tick, which starts at most perSecond
-// of them.
+// NewElections makes Elections for a node whose host has that tick. It starts at most perSecond
+// elections.
 func NewElections(n *hosted.Node, tick time.Duration, perSecond int) *Elections {
 	return &Elections{node: n, tick: tick, perSecond: perSecond, wake: task.NewSignal(),
 		campaigns: n.Metrics.Counter("campaigns_total",
 			"Times that a group without a leader was woken.")}
 }
 
-// AfterStart has the groups looked at that sleep and know no leader, which is all of them: first
-// those that prefer this node, once it may vote, then the others.
+// AfterStart schedules the groups that sleep and know no leader, which is all of them: first those
+// that prefer this node, once it may vote, then the others.
 func (e *Elections) AfterStart(electionTimeout time.Duration) {
 	for _, h := range e.node.Replicas.All() {
 		if h.PrefersSelf() {
@@ -75,22 +75,22 @@ func (e *Elections) AfterStart(electionTimeout time.Duration) {
 	}
 }
 
-// Add has a group looked at now.
+// Add schedules a group for now.
 func (e *Elections) Add(h *hosted.Replica) { e.add(h, 0) }
 
-// AddLater has a group looked at when its preferred replica has had time to lead.
+// AddLater schedules a group for when its preferred replica has had time to lead.
 func (e *Elections) AddLater(h *hosted.Replica) {
 	e.add(h,
 		int64(patience)+e.node.Jitter(patience))
 }
 
-// Campaign has a group elect its replica here, though it may be awake.
+// Campaign makes a group's replica here campaign, even if the group is awake.
 func (e *Elections) Campaign(h *hosted.Replica) {
 	e.campaigns.Inc()
 	h.Group.CampaignAgain()
 }
 
-// add has a group looked at in so many nanoseconds, unless it waits for that already.
+// add schedules a group after in nanoseconds, unless it is scheduled already.
 func (e *Elections) add(h *hosted.Replica, in int64) {
 	if !h.Lists.Elections.CompareAndSwap(false, true) {
 		return
@@ -104,8 +104,8 @@ func (e *Elections) add(h *hosted.Replica, in int64) {
 	}
 }
 
-// take removes up to limit groups that are due. If it finds none, wait is when to look again,
-// unless some are added.
+// take removes up to limit groups that are due. If it finds none, wait is the time until the next
+// one, unless some are added.
 func (e *Elections) take(now int64, limit int, into []*hosted.Replica) (due []*hosted.Replica,
 	wait time.Duration) {
 	e.mu.Lock()
@@ -133,8 +133,8 @@ func (e *Elections) Run(ctx context.Context) {
 			e.look(h)
 		}
 		if len(batch) > 0 {
-			// INVARIANT: the pace is kept, whatever is added meanwhile. Groups that come one by one, as
-			// those of a new keyspace do, leave the queue empty again and again.
+			// INVARIANT: the pace is kept, whatever is added meanwhile. Groups that come one by
+			// one, like those of a new keyspace, leave the queue empty again and again.
 			clear(batch)
 			timer.Reset(campaignPeriod)
 			select {
@@ -154,7 +154,7 @@ func (e *Elections) Run(ctx context.Context) {
 	}
 }
 
-// look starts an election if there is still no leader, and comes back to see what became of it.
+// look starts an election if there is still no leader, and schedules a check of the outcome.
 func (e *Elections) look(h *hosted.Replica) {
 	n := e.node
 	h.Lists.Elections.Store(false)
@@ -165,10 +165,10 @@ func (e *Elections) look(h *hosted.Replica) {
 		return
 	}
 	// While very many groups are awake, most of those in this queue will hear of a leader without
-	// being woken, and those that are to lead here would only keep the elections that are under way
-	// from ending. So a new keyspace of thousands of partitions elects its leaders as fast as the
-	// machines can, and not faster. But those may have no quorum, and then they never sleep, so a
-	// few have their turn all the same.
+	// being woken, and campaigns of those that are to lead here would only delay the elections that
+	// are under way. So a new keyspace of thousands of partitions elects its leaders as fast as the
+	// machines can, and not faster. But the awake groups may have no quorum, and then they never
+	// sleep, so a few groups of the queue have their turn all the same.
 	if n.Host.Awake() > BusyGroups && n.Random()%10 != 0 {
 		wait := time.Second
 		if h.PrefersSelf() {
@@ -177,7 +177,7 @@ func (e *Elections) look(h *hosted.Replica) {
 		e.add(h, int64(wait)+n.Jitter(wait))
 		return
 	}
-	// A node that must not serve leaves the lead to others. One that compares clocks after its
+	// A node that must not serve leaves leaderships to others. A comparison of clocks after a
 	// start, or after a jump, is soon done.
 	if n.Health.ClockRefused() {
 		e.add(h, int64(e.tick)+n.Jitter(e.tick))
@@ -185,8 +185,8 @@ func (e *Elections) look(h *hosted.Replica) {
 	}
 	if n.Health.Fit() && !n.Host.Leaving() {
 		e.campaigns.Inc()
-		// Wake campaigns if the group sleeps and knows no leader; PreVote sees to it that this
-		// disturbs no leader.
+		// Wake campaigns if the group sleeps and knows no leader; with PreVote this disturbs no
+		// leader.
 		h.Group.Wake()
 	}
 	e.AddLater(h)

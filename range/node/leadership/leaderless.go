@@ -12,11 +12,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// leaderlessFor is how long a partition has been without a leader before that counts: elections are
-// shorter.
+// leaderlessFor is how long a partition must be without a leader to count as leaderless: elections
+// are shorter.
 const leaderlessFor = 10 * time.Second
 
-// Leaderless are the partitions with a replica here that have no leader.
+// Leaderless holds the partitions with a replica here that have no leader.
 type Leaderless struct {
 	node  *hosted.Node
 	count prometheus.Gauge
@@ -28,7 +28,7 @@ func NewLeaderless(n *hosted.Node) *Leaderless {
 		"Partitions with a replica here that have had no leader for 10 s.")}
 }
 
-// Watch notes since when each partition here has no leader. It runs once a second, on the
+// Watch notes since when each partition here has had no leader. It runs once a second, on the
 // health goroutine.
 func (l *Leaderless) Watch() {
 	now := l.node.Now()
@@ -49,8 +49,8 @@ func (l *Leaderless) Watch() {
 	l.count.Set(float64(total))
 }
 
-// List lists the partitions with a replica here that have had no leader for a while, at most
-// limit of them by their ids, and says how many there are, of how many that are here.
+// List returns the partitions with a replica here that have had no leader for a while, at most
+// limit of them by their ids. total is their number, held the number of replicas here.
 func (l *Leaderless) List(limit int) (some []*clusterpb.LeaderlessPartition, total, held int) {
 	n := l.node
 	now, all := n.Now(), n.Replicas.All()

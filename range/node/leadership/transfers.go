@@ -14,28 +14,27 @@ import (
 )
 
 const (
-	// transferBackoff is how long a group is left alone after a transfer was tried; it doubles with
-	// each up to maxTransferBackoff, so that a preferred replica that cannot keep the lead does not
-	// pull it to and fro.
+	// transferBackoff is how long a group is left alone after an attempted transfer. It doubles
+	// each time up to maxTransferBackoff, so that a preferred replica that cannot keep the
+	// leadership does not pull it back and forth.
 	transferBackoff    = 10 * time.Second
 	maxTransferBackoff = 10 * time.Minute
-	// BusyDelay is how long a worker may take to get to a question before this node counts as too
-	// busy for niceties.
+	// BusyDelay is the time for an answer of a worker from which this node counts as too busy for
+	// transfers that can wait.
 	BusyDelay = 250 * time.Millisecond
-	// BusyGroups is how many awake groups are enough to do: each transfer, and each election, wakes
-	// one more.
+	// BusyGroups is the number of awake groups from which the node counts as busy: each transfer,
+	// and each election, wakes one more.
 	BusyGroups = host.BusyGroups
 	// MaxAbdications bounds the leaderships that an unfit node gives away in a second.
 	MaxAbdications = 1000
-	// preferInterval is how often leaderships are handed to the replicas that are preferred,
-	// transfersPerSecond bounds how many of them, and settleTime is how long a node has been up
-	// before it begins.
+	// preferInterval is the interval at which leaderships are handed to preferred replicas;
+	// transfersPerSecond bounds their number; settleTime is how long a node is up before it begins.
 	preferInterval     = 3 * time.Second
 	transfersPerSecond = 50
 	settleTime         = 10 * time.Second
 )
 
-// Transfers hand leaderships to other replicas.
+// Transfers hands leaderships to other replicas.
 type Transfers struct {
 	node  *hosted.Node
 	count prometheus.Counter
@@ -49,8 +48,8 @@ func NewTransfers(n *hosted.Node) *Transfers {
 		"Leaderships handed to other replicas.")}
 }
 
-// attempts is when a group may be handed over again. Of the preference goroutine alone; groups
-// that are not misplaced any more are forgotten when their time is over.
+// attempts says when a group may be handed over again. Only the preference goroutine uses it;
+// groups that are no longer misplaced are forgotten when their time is over.
 type attempts map[*hosted.Replica]*attempt
 
 type attempt struct {
@@ -58,9 +57,9 @@ type attempt struct {
 	backoff time.Duration
 }
 
-// Prefer hands leaderships to the replicas that are preferred. It looks only at the groups
-// that are led here and preferred elsewhere: after a restart of another node those that this one
-// took over, and then none.
+// Prefer hands leaderships to preferred replicas. It looks only at the groups that are led here and
+// preferred elsewhere: after a restart of another node those that this one took over, otherwise no
+// groups.
 func (t *Transfers) Prefer(ctx context.Context) {
 	if task.Pause(ctx, settleTime) != nil {
 		return
@@ -78,7 +77,7 @@ func (t *Transfers) Prefer(ctx context.Context) {
 	}
 }
 
-// preferRound hands over as many as the rate allows in one interval.
+// preferRound hands over as many leaderships as the rate allows in one interval.
 func (t *Transfers) preferRound(ctx context.Context, tried attempts) {
 	n := t.node
 	budget := transfersPerSecond * int(preferInterval/time.Second)
@@ -117,7 +116,7 @@ func (t *Transfers) preferRound(ctx context.Context, tried attempts) {
 	}
 }
 
-// prune forgets what is long over.
+// prune forgets attempts that are long over.
 func (t attempts) prune(now time.Time) {
 	for h, state := range t {
 		if now.Sub(state.after) > maxTransferBackoff || h.Removed.Load() {
@@ -127,7 +126,7 @@ func (t attempts) prune(now time.Time) {
 }
 
 // handOver transfers a leadership if the replica is there and has everything that is applied here.
-// busy says that the answer took so long that this node has other worries.
+// busy reports that the answer took so long that this node is overloaded.
 func (t *Transfers) handOver(ctx context.Context, h *hosted.Replica, to keys.ReplicaID) (handed,
 	busy bool) {
 	members := h.Replica.Configuration()
@@ -165,9 +164,9 @@ func (t *Transfers) Transfer(h *hosted.Replica, to keys.ReplicaID) {
 	h.Replica.Writes().TransferLeader(to)
 }
 
-// Abdicate gives leaderships away, if another replica can take them: this node does not serve. What
-// it served is not closed: its clock may be the reason, and must not push those of the others, or
-// its disk, which takes no entry. So the others wait for the end of the leases.
+// Abdicate gives leaderships away, if another replica can take them, because this node does not
+// serve. It does not close what was served: the reason may be the node's clock, which must not push
+// those of others, or its disk, which takes no entry. So the others wait for the end of the leases.
 func (t *Transfers) Abdicate() {
 	led := t.node.Leaders.Led()
 	for _, h := range led[:min(len(led), MaxAbdications)] {
@@ -178,8 +177,9 @@ func (t *Transfers) Abdicate() {
 	}
 }
 
-// GiveAway has a leadership transferred to the replica that has most, of those that are there, lack
-// no more than lag entries, and are on the hosts that rank highest (host.Group.Successor).
+// GiveAway transfers a leadership to the replica with the longest log among those that are
+// reachable, lack at most lag entries, and are on the hosts that rank highest
+// (host.Group.Successor).
 func (t *Transfers) GiveAway(h *hosted.Replica, rank func(host uint64) int, lag uint64,
 	transfer func(keys.ReplicaID)) {
 	h.Group.Successor(rank, lag, func(best keys.ReplicaID, _ uint64) {
@@ -190,7 +190,7 @@ func (t *Transfers) GiveAway(h *hosted.Replica, rank func(host uint64) int, lag 
 	})
 }
 
-// Drain hands over all that this node leads, while it goes on serving, and returns how many
+// Drain hands over all that this node leads, while it continues to serve, and returns how many
 // leaderships are left: see host.Host.Drain. Close may follow.
 func (t *Transfers) Drain(ctx context.Context) (left int) {
 	n := t.node

@@ -14,14 +14,14 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// A replica of a partition that has split off is born when the parent's replica here applies the
-// split: its base is in the state then, its log is made, and it is opened. The one beside the
-// parent's leader is to lead (range/node, new_child.go).
+// A replica of a child is born when the parent's replica here applies the split: its base is in the
+// state then, its log is made, and it is opened. The replica beside the parent's leader is to lead
+// (range/node, new_child.go).
 
-// Births are the replicas that are born here.
+// Births makes the replicas that are born here.
 type Births struct {
 	node *Lifecycle
-	// replaying: no replica is open yet, and none is to be.
+	// replaying is set while no replica is open, and none may open.
 	replaying bool
 	directory *birth.Directory
 	mu        struct {
@@ -36,7 +36,7 @@ func (b *Births) init(n *Lifecycle) {
 	b.mu.unlisted = make(map[*hosted.Replica]struct{})
 }
 
-// Bear says what becomes of a child here; see replica.Node.Bear.
+// Bear decides how a child comes to life here; see replica.Node.Bear.
 func (b *Births) Bear(child *clusterpb.Partition, self keys.ReplicaID) (reshape.Birth, error) {
 	return birth.Of(b.node.Host.Log(), b.node.State, child, self)
 }
@@ -82,10 +82,10 @@ func (b *Births) open(child *clusterpb.Partition, self keys.ReplicaID, leads boo
 	h.Split.Born.Store(true)
 	h.Split.Campaigning.Store(leads)
 	n.Replicas.Change([]*hosted.Replica{h}, nil)
-	// Once more, now that it is found here: the keyspace may have changed meanwhile.
+	// Again, now that the replica is registered: the keyspace may have changed meanwhile.
 	n.SetKeyspace(h.Replica, keys.KeyspaceID(child.Keyspace))
 	n.born.Inc()
-	// This node may have been behind for so long that a later descriptor names the replica out.
+	// This node may have been so far behind that a later descriptor does not name the replica.
 	n.Reconciler.retry(h.ID)
 	n.Reconciler.wake.Send()
 	if !leads {
@@ -96,8 +96,8 @@ func (b *Births) open(child *clusterpb.Partition, self keys.ReplicaID, leads boo
 	return nil
 }
 
-// restore makes whole what a crash has left of births, before anything opens. all are the
-// identities on disk, and live those of replicas; it returns those that can be opened.
+// restore repairs what a crash has left of births, before anything opens. all are the identities on
+// disk, live those of replicas; it returns those that can be opened.
 func (b *Births) restore(all, live []raftlog.Identity) ([]raftlog.Identity, error) {
 	n := b.node
 	b.replaying = true
@@ -117,7 +117,7 @@ func (b *Births) restore(all, live []raftlog.Identity) ([]raftlog.Identity, erro
 		n.setBroken(id, err)
 	})
 	if len(consumed) > 0 {
-		// INVARIANT: what has consumed them is durable before their logs go.
+		// INVARIANT: the merges are durable before the logs of the consumed replicas are removed.
 		if err := n.State.Flush(); err != nil {
 			return nil, err
 		}
@@ -187,8 +187,8 @@ func (b *Births) forget(h *hosted.Replica) {
 	delete(b.mu.unlisted, h)
 }
 
-// SplitOff are the partitions here that came from one, or from one that did, and that the table
-// lacks.
+// SplitOff returns the partitions here that have split off from a partition, directly or
+// indirectly, and that the table lacks.
 func (b *Births) SplitOff(parent keys.PartitionID) (found []*clusterpb.Partition) {
 	t := b.node.Table.Load()
 	b.mu.Lock()
@@ -211,11 +211,11 @@ func (b *Births) SplitOff(parent keys.PartitionID) (found []*clusterpb.Partition
 	return found
 }
 
-// maxSplitOff bounds the partitions that a report tells of.
+// maxSplitOff bounds the partitions in a report.
 const maxSplitOff = 64
 
-// waitingPartitions are partitions whose replica here waits for a span to become free, or may be
-// left over when it does.
+// waitingPartitions are partitions whose replica here waits for a span to become free, or may be an
+// orphan when it does.
 type waitingPartitions struct {
 	mu  sync.Mutex
 	ids map[keys.PartitionID]struct{}
@@ -238,7 +238,7 @@ func (w *waitingPartitions) take() map[keys.PartitionID]struct{} {
 	return ids
 }
 
-// SpansChanged has those partitions looked at again that wait for a span.
+// SpansChanged looks again at the partitions that wait for a span.
 func (r *Reconciler) SpansChanged() {
 	ids := r.waiting.take()
 	if len(ids) == 0 {

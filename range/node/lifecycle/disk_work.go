@@ -9,19 +9,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// diskPatience is how long the reconciler waits for what it writes, before it says that the log
-// hangs, and tries again. A batch of removals settles for up to settleTimeout.
+// diskPatience is how long the reconciler waits for a write before it reports that the log hangs,
+// and tries again. A batch of removals settles for up to settleTimeout.
 const diskPatience = 30 * time.Second
 
-// errLogHangs: what was begun is still under way, and may still succeed.
+// errLogHangs: the write is still under way, and may still succeed.
 var errLogHangs = errors.New("the log has not ended a write for a long time: its disk stalls, or " +
 	"is full")
 
-// diskWork is what the reconciler has on a goroutine of its own: a disk may take a write and not
-// end it for hours, and the reconciler is to say so and to end when the node does.
+// diskWork runs the reconciler's disk work on a goroutine of its own: a disk may take a write and
+// not complete it for hours; the reconciler must report that, and end when the node does.
 //
-// INVARIANT: there is one piece of it at a time. What was given up is waited for before the next
-// begins, so that the two never meet; and each piece can be done again.
+// INVARIANT: there is one piece of work at a time. A piece that was given up is waited for before
+// the next begins, so that the two never meet; and each piece can be repeated.
 type diskWork struct {
 	tasks *sync.WaitGroup
 	// hangs counts the pieces that were given up.
@@ -30,7 +30,8 @@ type diskWork struct {
 	running chan struct{}
 }
 
-// do has a piece of work done; errLogHangs, or the context's error, if that is not over in time.
+// do runs a piece of work; it returns errLogHangs, or the context's error, if it does not end in
+// time.
 func (w *diskWork) do(ctx context.Context, piece func() error) error {
 	patience := time.NewTimer(diskPatience)
 	defer patience.Stop()
@@ -40,7 +41,7 @@ func (w *diskWork) do(ctx context.Context, piece func() error) error {
 	var result error
 	done := make(chan struct{})
 	w.running = done
-	// Close waits for it: the databases must be there until it has ended.
+	// Close waits for it: the databases must stay open until it has ended.
 	w.tasks.Go(func() {
 		defer close(done)
 		result = piece()
@@ -51,7 +52,7 @@ func (w *diskWork) do(ctx context.Context, piece func() error) error {
 	return result
 }
 
-// wait waits for what is running.
+// wait waits for the piece that is running.
 func (w *diskWork) wait(ctx context.Context, patience *time.Timer) error {
 	if w.running == nil {
 		return nil

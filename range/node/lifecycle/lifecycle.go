@@ -12,24 +12,24 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica"
 )
 
-// Rooms are what else a node has for its replicas. Each method is for one replica.
+// Rooms is what the other rooms of a node do for its replicas. Each method is for one replica.
 type Rooms interface {
-	// Machine is the state machine that the host drives for a replica that is being opened.
+	// Machine returns the state machine that the host drives for a replica that is being opened.
 	Machine(*hosted.Replica, *replica.Replica) group.StateMachine
-	// Campaign has a replica ask for votes that was just made by a split.
+	// Campaign makes a replica ask for votes that a split has just made.
 	Campaign(*hosted.Replica)
-	// Closed, Merged and Removed say that a replica answers nothing any more, that its partition has
-	// become a part of another one, and that nothing is left of it.
+	// Closed, Merged and Removed report that a replica answers nothing any more, that its partition
+	// has become a part of another one, and that nothing is left of it.
 	Closed(*hosted.Replica)
 	Merged(*hosted.Replica)
 	Removed(*hosted.Replica)
 }
 
-// Lifecycle makes the replicas of a node those that the table says, and those that splits and
-// merges make. New makes it, Reopen comes first, and Run is its goroutines.
+// Lifecycle makes the replicas of a node those that the table lists, and those that splits and
+// merges make. New makes it, Reopen comes first, and Run runs its goroutines.
 type Lifecycle struct {
 	*hosted.Node
-	// Shared is what all replicas have in common. It is set before Reopen.
+	// Shared is what all replicas share. It is set before Reopen.
 	Shared    *replica.Node
 	rooms     Rooms
 	elections *leadership.Elections
@@ -37,12 +37,12 @@ type Lifecycle struct {
 	Reconciler Reconciler
 	Births     Births
 	Merged     Merged
-	// broken maps the partitions whose replica is on disk and does not open to a brokenReplica.
+	// broken maps partitions to a brokenReplica if their replica is on disk and does not open.
 	broken sync.Map
 	// opening maps the partitions whose replica is being made and opened to a channel, which is
 	// closed when the opening has ended.
 	opening sync.Map
-	// writing are the goroutines of writes that were given up.
+	// writing counts the goroutines of writes that were given up.
 	writing sync.WaitGroup
 	// ending is closed when the node is closing.
 	ending chan struct{}
@@ -73,10 +73,10 @@ func (n *Lifecycle) Run(ctx context.Context) {
 	n.Reconciler.run(ctx)
 }
 
-// Close says that the node is closing: nothing is waited for any more. It is called once.
+// Close notes that the node is closing: nothing is waited for any more. It is called once.
 func (n *Lifecycle) Close() { close(n.ending) }
 
-// closing says whether Close was called.
+// closing reports whether Close was called.
 func (n *Lifecycle) closing() bool {
 	select {
 	case <-n.ending:

@@ -22,27 +22,27 @@ import (
 const (
 	// BuryPause is the least time between two flushes of the state after merges.
 	BuryPause = 10 * time.Second
-	// keptMerges is of how many merged partitions a node remembers what they are a part of.
+	// keptMerges bounds the merged partitions of which a node remembers their successors.
 	keptMerges = 4096
 )
 
-// Merged are the replicas whose partitions were merged into others. Each is closed, and its log
-// goes when what has consumed it is durable: until then a crash may take that back, and it is
-// consumed again.
+// Merged holds the replicas whose partitions were merged into others. Each is closed, and its log
+// is removed when the merge is durable: until then a crash may take the merge back, and it is
+// applied again.
 type Merged struct {
 	node *Lifecycle
 	wake task.Signal
-	// burying has room for one goroutine that closes replicas or removes logs. It is held while
-	// others sleep.
+	// burying is a lock for the goroutine that closes replicas or removes logs; it may be held
+	// while others sleep.
 	burying            chan struct{}
 	merged, bySnapshot prometheus.Counter
 	mu                 struct {
 		sync.Mutex
-		// ended are replicas that were consumed and are still open, and closed those whose logs are
+		// ended are replicas that were consumed and are still open; closed are those whose logs are
 		// still there.
 		ended  []*hosted.Replica
 		closed []raftlog.Identity
-		// by says what merged partitions are a part of, and order which of them came first.
+		// by maps merged partitions to their successors; order has them in the order of the merges.
 		by    map[keys.PartitionID]*clusterpb.Partition
 		order []keys.PartitionID
 	}
@@ -57,7 +57,7 @@ func (m *Merged) init(n *Lifecycle) {
 		"Replicas that became a part of others by snapshots from after the merges.")
 }
 
-// Right finds the replica of a partition that is consumed here; see replica.Node.Right.
+// Right finds the replica of a partition that is being consumed here; see replica.Node.Right.
 func (m *Merged) Right(right *clusterpb.Partition, index uint64) (replica.Right, error) {
 	n := m.node
 	if b := &n.Births; b.replaying {
@@ -73,7 +73,7 @@ func (m *Merged) Right(right *clusterpb.Partition, index uint64) (replica.Right,
 	return hostedRight{h, n}, nil
 }
 
-// hostedRight is the open replica of a partition that is consumed here.
+// hostedRight is the open replica of a partition that is being consumed here.
 type hostedRight struct {
 	h    *hosted.Replica
 	node *Lifecycle
@@ -101,7 +101,7 @@ func (m *Merged) Open(id keys.PartitionID) *replica.Replica {
 	return nil
 }
 
-// opened finds a replica, after it has come to be among the node's if it is being opened.
+// opened finds a replica, and waits for it if it is being opened.
 func (m *Merged) opened(id keys.PartitionID) *hosted.Replica {
 	n := m.node
 	for !n.closing() {
@@ -117,7 +117,7 @@ func (m *Merged) opened(id keys.PartitionID) *hosted.Replica {
 	return nil
 }
 
-// Taken takes note that a snapshot has done so; see replica.Node.Taken.
+// Taken notes that a snapshot has taken over a span; see replica.Node.Taken.
 func (m *Merged) Taken(id keys.PartitionID, by *clusterpb.Partition) {
 	n := m.node
 	m.bySnapshot.Inc()
@@ -138,7 +138,7 @@ func (m *Merged) Taken(id keys.PartitionID, by *clusterpb.Partition) {
 	m.wake.Send()
 }
 
-// end has a replica closed that was consumed.
+// end schedules the closing of a replica that was consumed.
 func (m *Merged) end(h *hosted.Replica, by *clusterpb.Partition) {
 	m.mu.Lock()
 	m.mu.ended = append(m.mu.ended, h)
@@ -159,15 +159,16 @@ func (m *Merged) rememberLocked(id keys.PartitionID, by *clusterpb.Partition) {
 	}
 }
 
-// ConsumedBy is what a partition is a part of that was merged here; nil if none was of late.
+// ConsumedBy returns the successor of a partition that was merged here; nil if there was no such
+// merge lately.
 func (m *Merged) ConsumedBy(id keys.PartitionID) *clusterpb.Partition {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.by[id]
 }
 
-// bury closes replicas that were consumed, at once, for they are not to vote and to acknowledge for
-// a partition that is none; and has their logs removed a while later.
+// bury closes replicas that were consumed, at once, since they must not vote and acknowledge for a
+// partition that no longer exists; it removes their logs a while later.
 func (m *Merged) bury(ctx context.Context) {
 	var due <-chan time.Time // until the next flush; nil: nothing waits for one
 	for {
@@ -189,7 +190,7 @@ func (m *Merged) bury(ctx context.Context) {
 	}
 }
 
-// unburied says whether there are logs to be removed.
+// unburied reports whether there are logs to be removed.
 func (m *Merged) unburied() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -208,7 +209,7 @@ func (m *Merged) closeEnded() {
 	var closed []*hosted.Replica
 	for _, h := range ended {
 		if h.Removed.Swap(true) {
-			// The reconciler has closed it before, and takes from the disk what it has of its own.
+			// The reconciler has closed the replica before, and removes what it has of its own.
 			h.Removal.Moved.Store(true)
 			h.Removal.TakenOver.Store(true)
 			n.Reconciler.lookAt(h.ID)
@@ -233,10 +234,11 @@ func (m *Merged) closeEnded() {
 	}
 }
 
-// removeLogs removes the logs of those that are closed.
+// removeLogs removes the logs of the closed replicas.
 //
-// INVARIANT: what has consumed them is durable before. It is in the state already, so a flush makes
-// it so. And it comes before what has consumed them can be removed: see destroy.
+// INVARIANT: the merges are durable before. They are in the state already, so a flush is enough.
+// And the logs are removed before the partitions that have consumed theirs can be removed: see
+// destroy.
 func (m *Merged) removeLogs() error {
 	m.burying <- struct{}{}
 	defer func() { <-m.burying }()

@@ -17,7 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// openProgress is how often a long opening says how far it is.
+// openProgress is the interval at which a long opening reports its progress.
 const openProgress = 5 * time.Second
 
 // Reopen opens all replicas that the raft log knows, without asking the core.
@@ -47,7 +47,7 @@ func (n *Lifecycle) Reopen() error {
 		return fmt.Errorf("node %s: %w", n.ID, err)
 	}
 	opened := n.openAll(live, false, func(id raftlog.Identity, err error) {
-		// The others serve; this one is for a person to look at.
+		// The others serve; this replica needs an operator.
 		n.Logger.Error("A REPLICA DOES NOT OPEN and is left alone; its partition goes on with the "+
 			"other replicas",
 			"partition", id.Group, "replica", id.Replica, "error", err)
@@ -61,8 +61,8 @@ func (n *Lifecycle) Reopen() error {
 	return nil
 }
 
-// openAll opens replicas on several processors, and calls failed, one call at a time, for those
-// that do not open.
+// openAll opens replicas in parallel, and calls failed, one call at a time, for those that do not
+// open.
 func (n *Lifecycle) openAll(ids []raftlog.Identity, created bool,
 	failed func(raftlog.Identity, error)) []*hosted.Replica {
 	opened := make([]*hosted.Replica, len(ids))
@@ -107,9 +107,9 @@ func (n *Lifecycle) openAll(ids []raftlog.Identity, created bool,
 	return kept
 }
 
-// beginOpening says that a replica of a partition is to be opened, which a split and the table may
-// both want at once; false if it is open, or is being opened. Otherwise endOpening follows when it
-// is among the node's replicas.
+// beginOpening claims the opening of a partition's replica, which a split and the table may both
+// want at once; false if the replica is open, or is being opened. Otherwise endOpening follows when
+// it is registered.
 func (n *Lifecycle) beginOpening(id keys.PartitionID) bool {
 	if _, other := n.opening.LoadOrStore(id, make(chan struct{})); other {
 		return false
@@ -121,20 +121,20 @@ func (n *Lifecycle) beginOpening(id keys.PartitionID) bool {
 	return true
 }
 
-// endOpening says that the opening has ended, to those that wait for it as well.
+// endOpening reports the end of the opening to those that wait for it.
 func (n *Lifecycle) endOpening(id keys.PartitionID) {
 	if over, ok := n.opening.LoadAndDelete(id); ok {
 		close(over.(chan struct{}))
 	}
 }
 
-// brokenReplica is one that is on disk and does not open.
+// brokenReplica is a replica that is on disk and does not open.
 type brokenReplica struct {
 	identity raftlog.Identity
 	why      error
 }
 
-// keyspace is that of its partition; 0 if its identity does not say.
+// keyspace returns that of its partition; 0 if its identity does not say.
 func (b brokenReplica) keyspace() keys.KeyspaceID {
 	p := &clusterpb.Partition{}
 	if proto.Unmarshal(b.identity.Descriptor, p) != nil {
@@ -147,8 +147,8 @@ func (b brokenReplica) keyspace() keys.KeyspaceID {
 func (n *Lifecycle) setBroken(id raftlog.Identity, err error) {
 	n.broken.Store(id.Group, brokenReplica{id, err})
 	n.brokenReplicas.Inc()
-	// INVARIANT: what it has is no other replica's as long as it is there: with it, that would go
-	// too.
+	// INVARIANT: as long as the broken replica is there, its span belongs to it: the removal of the
+	// broken replica would remove the data of another one with the same span.
 	d, err := n.heldBy(id)
 	if err != nil {
 		n.Logger.Warn("what a replica holds that does not open cannot be told", "partition", id.Group,
@@ -159,8 +159,8 @@ func (n *Lifecycle) setBroken(id raftlog.Identity, err error) {
 	}
 }
 
-// heldBy is the descriptor of what a replica has that does not open; nil if it has nothing that is
-// known.
+// heldBy returns the descriptor of the data of a replica that does not open; nil if it has no known
+// data.
 func (n *Lifecycle) heldBy(id raftlog.Identity) (*clusterpb.Partition, error) {
 	r, found, err := storage.ReadRecorded(n.State, id.Group)
 	if err == nil {
@@ -177,7 +177,7 @@ func (n *Lifecycle) heldBy(id raftlog.Identity) (*clusterpb.Partition, error) {
 	return d, proto.Unmarshal(id.Descriptor, d)
 }
 
-// Failed are the partitions of which a replica is on disk and serves nothing, in order.
+// Failed returns the partitions of which a replica is on disk and serves nothing, in order.
 func (n *Lifecycle) Failed() (failed []uint64) {
 	n.broken.Range(func(id, _ any) bool {
 		failed = append(failed, uint64(id.(keys.PartitionID)))
@@ -192,15 +192,15 @@ func (n *Lifecycle) Failed() (failed []uint64) {
 	return failed
 }
 
-// BrokenBy is why a replica that is on disk does not open; nil if it does, or there is none.
+// BrokenBy returns why a replica that is on disk does not open; nil if it opens, or there is none.
 func (n *Lifecycle) BrokenBy(id keys.PartitionID) error {
 	x, _ := n.broken.Load(id)
 	b, _ := x.(brokenReplica)
 	return b.why
 }
 
-// brokenBefore is a replica that does not open, if a later descriptor names it out; self is the one
-// of the descriptor that is here, nil if there is none.
+// brokenBefore returns a replica that does not open and that a later descriptor does not name. self
+// is the descriptor's replica on this node, nil if there is none.
 func (n *Lifecycle) brokenBefore(p *clusterpb.Partition, self *clusterpb.Replica) *brokenReplica {
 	x, found := n.broken.Load(keys.PartitionID(p.GetId()))
 	if !found {

@@ -16,14 +16,14 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// IdentityOf is what the raft log keeps of a new replica.
+// IdentityOf returns what the raft log keeps of a new replica.
 func (n *Lifecycle) IdentityOf(p *clusterpb.Partition) (raftlog.Identity, error) {
 	self := n.ReplicaHere(p)
 	id := raftlog.Identity{Group: keys.PartitionID(p.Id), Replica: keys.ReplicaID(self.Replica)}
 	// INVARIANT: only the replicas with which a partition is founded know their voters from the
-	// table. Another one that did, and had nothing, would vote.
+	// table. Any other replica that knew them would vote without having the data.
 	if p.SplitFrom != 0 {
-		// Its base may be here already.
+		// The base may be here already.
 		r, found, err := storage.ReadRecorded(n.State, id.Group)
 		if err != nil {
 			return id, err
@@ -44,12 +44,12 @@ func (n *Lifecycle) IdentityOf(p *clusterpb.Partition) (raftlog.Identity, error)
 	return id, err
 }
 
-// isFounder says whether a replica is a voter of a partition that has split off, and has nothing
-// because its node has missed the split, by p, by which it was created. Such a one votes, or the
-// child has no majority when another voter is lost, though all that was written is there.
+// isFounder reports whether a replica, created by p, is a voter of a partition that has split off,
+// and has nothing because its node has missed the split. Such a replica votes: otherwise the child
+// has no majority when another voter is lost, though all that was written is there.
 //
-// INVARIANT: a replica that is created as a voter has never been anywhere: one that joins is
-// created as a learner, and a replica's id is never created again on the node that had it.
+// INVARIANT: a replica that is created as a voter has never been anywhere: a replica that joins is
+// created as a learner, and no replica id is created again on a node that had it.
 func isFounder(id raftlog.Identity, p *clusterpb.Partition) bool {
 	if len(id.Voters) > 0 || p.SplitFrom == 0 {
 		return false
@@ -88,7 +88,7 @@ func (n *Lifecycle) open(id raftlog.Identity, created bool) (*hosted.Replica, er
 				Partition: p, ReplicaID: id.Replica, State: n.State, Group: g,
 				Empty:    len(id.Voters) == 0,
 				Node:     n.Shared,
-				GCWindow: -1, // until the keyspace's is set
+				GCWindow: -1, // until the keyspace's window is set
 			})
 			if err == nil {
 				n.SetKeyspace(r, keys.KeyspaceID(p.Keyspace))

@@ -9,16 +9,17 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// leftOver says whether a replica is of a partition that was merged into another one when that had
-// no replica here any more. So nothing here will ever consume it, and the table proves that it was
-// merged: see keys.Consumes.
+// leftOver reports whether a replica is an orphan: its partition was merged into another one when
+// that had no replica here any more. So nothing here will ever consume it, and the table proves
+// that it was merged: see keys.Consumes.
 //
-// INVARIANT: no replica here needs it. One that does lies to the left of it, and has not come to
-// the merge yet, so the table has a later epoch of its partition than the replica has.
+// INVARIANT: no replica here needs the orphan. A replica that needs it lies to the left of it, and
+// has not come to the merge yet, so the table has a later epoch of its partition than the replica
+// has.
 func (n *Lifecycle) leftOver(t *table.Table, h *hosted.Replica) bool {
 	d := h.Replica.Descriptor()
 	if d.GetMembership() == 0 {
-		d = h.Listed.Load() // it was to be filled
+		d = h.Listed.Load() // the replica was to be filled
 	}
 	return n.consumedInTable(t, d)
 }
@@ -29,7 +30,7 @@ func (n *Lifecycle) consumedInTable(t *table.Table, d *clusterpb.Partition) bool
 		return false
 	}
 	for range n.opening.Range {
-		return false // it may be one that needs it
+		return false // that replica may need h
 	}
 	for _, o := range n.Shared.Spans.LeftOf(d) {
 		id := keys.PartitionID(o.GetId())

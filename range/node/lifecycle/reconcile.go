@@ -17,37 +17,37 @@ import (
 )
 
 const (
-	// createBatch is how many replicas are created with one sync, removeBatch how many are removed
-	// with a few, before the reconciler looks whether there is something else to do.
+	// createBatch bounds the replicas that are created with one sync; removeBatch bounds those that
+	// are removed with a few, before the reconciler looks for other work.
 	createBatch = 1000
 	removeBatch = 1000
-	// reconcileRetry is the pause before what failed is tried again.
+	// reconcileRetry is the pause after a failure.
 	reconcileRetry = 2 * time.Second
-	// waitingCheck is how often those that wait for others are looked at without another reason.
+	// waitingCheck is the interval at which waiting partitions are checked without another reason.
 	waitingCheck = 5 * time.Second
 )
 
-// Reconciler makes the replicas on this node those that the table says: in one goroutine, from the
-// present table, for the partitions that were named to it. It can be told the same thing any number
-// of times.
+// Reconciler makes the replicas on this node those that the table lists: in one goroutine, from the
+// present table, for the partitions that were named to it. It may be told of the same partition any
+// number of times.
 type Reconciler struct {
 	node *Lifecycle
 	wake task.Signal
 
 	mu struct {
 		sync.Mutex
-		// due are the partitions to look at; all means every one.
+		// due are the partitions to look at; all is set if all are.
 		due map[keys.PartitionID]struct{}
 		all bool
-		// busy is how many are being worked on.
+		// busy counts the partitions that are being worked on.
 		busy int
 	}
 	disk     diskWork
 	removals removalPace
-	// waiting are partitions of which no replica can be created as long as another one here has a
-	// part of their span. It guards itself: splits are applied by others.
+	// waiting are partitions whose replica cannot be created as long as another replica here has a
+	// part of their span. It has a lock of its own: others apply splits.
 	waiting waitingPartitions
-	// refused are partitions that can never be created here, because a replica of that id was
+	// refused are partitions that can never be created here, because a replica with that id was
 	// removed.
 	refused map[keys.PartitionID]keys.ReplicaID
 }
@@ -62,7 +62,7 @@ func (r *Reconciler) init(n *Lifecycle) {
 	r.refused = make(map[keys.PartitionID]keys.ReplicaID)
 }
 
-// Present has all partitions looked at.
+// Present looks at all partitions.
 func (r *Reconciler) Present() {
 	r.mu.Lock()
 	r.mu.all = true
@@ -70,7 +70,7 @@ func (r *Reconciler) Present() {
 	r.wake.Send()
 }
 
-// PartitionsChanged has those looked at that an update named, if they concern this node.
+// PartitionsChanged looks at the partitions of an update that concern this node.
 func (r *Reconciler) PartitionsChanged(u *clusterpb.TableUpdate) {
 	r.mu.Lock()
 	for _, p := range u.Partitions {
@@ -88,7 +88,7 @@ func (r *Reconciler) PartitionsChanged(u *clusterpb.TableUpdate) {
 	r.wake.Send()
 }
 
-// KeyspaceChanged hands a keyspace's settings to its replicas.
+// KeyspaceChanged applies a keyspace's settings to its replicas.
 func (r *Reconciler) KeyspaceChanged(k *clusterpb.Keyspace) {
 	n := r.node
 	id := keys.KeyspaceID(k.Id)
@@ -99,7 +99,7 @@ func (r *Reconciler) KeyspaceChanged(k *clusterpb.Keyspace) {
 	}
 }
 
-// Pending is how many partitions are to be created or removed, as far as is known.
+// Pending returns how many partitions are to be created or removed, as far as is known.
 func (r *Reconciler) Pending() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,8 +132,8 @@ func (r *Reconciler) run(ctx context.Context) {
 	}
 }
 
-// step does what is due; more says that something is left to do, failed that it is because it
-// failed.
+// step does what is due. more is set if something is left to do, failed if that is because of a
+// failure.
 func (r *Reconciler) step(ctx context.Context) (more, failed bool) {
 	r.wakeRested()
 	create, remove, broken := r.take()
@@ -181,7 +181,7 @@ func (r *Reconciler) step(ctx context.Context) (more, failed bool) {
 	return ctx.Err() == nil && len(r.mu.due) > 0, failed
 }
 
-// brokenFailed has what failed tried again.
+// brokenFailed schedules failed removals again.
 func (r *Reconciler) brokenFailed(ctx context.Context, broken []brokenReplica, err error) bool {
 	if err == nil {
 		return false
@@ -202,20 +202,20 @@ func (r *Reconciler) worked(n int) {
 	r.mu.Unlock()
 }
 
-// lookAt has a partition looked at.
+// lookAt schedules a look at a partition.
 func (r *Reconciler) lookAt(id keys.PartitionID) {
 	r.retry(id)
 	r.wake.Send()
 }
 
-// retry has a partition looked at in the next step.
+// retry schedules a look at a partition in the next step.
 func (r *Reconciler) retry(id keys.PartitionID) {
 	r.mu.Lock()
 	r.mu.due[id] = struct{}{}
 	r.mu.Unlock()
 }
 
-// take compares what is due with what is here.
+// take compares the partitions that are due with the replicas here.
 func (r *Reconciler) take() (create []*clusterpb.Partition, remove []*hosted.Replica,
 	broken []brokenReplica) {
 	n := r.node
@@ -233,8 +233,8 @@ func (r *Reconciler) take() (create []*clusterpb.Partition, remove []*hosted.Rep
 			if b := n.brokenBefore(p, self); b != nil && t.Complete {
 				broken = append(broken, *b)
 			} else if self != nil && (n.Merged.ConsumedBy(id) != nil || r.waits(id, p)) {
-				// It is made of the other one, or that has to go; or it is a part of another one, which
-				// the core does not know yet.
+				// The other replica makes it by a split, or has to be removed first; or it is a
+				// part of another partition, which the core does not know yet.
 			} else if self != nil &&
 				r.refused[id] != keys.ReplicaID(self.Replica) && n.BrokenBy(id) == nil {
 				create = append(create, p)
@@ -249,8 +249,8 @@ func (r *Reconciler) take() (create []*clusterpb.Partition, remove []*hosted.Rep
 			}
 		case h != nil && p == nil:
 			// INVARIANT: its keyspace was dropped, or the table proves that another partition has
-			// consumed it. That a table lacks the partition says nothing: it may have split off from
-			// another one and not be known yet.
+			// consumed it. That a table lacks the partition proves nothing: it may have split off
+			// from another one and not be known yet.
 			switch {
 			case h.Removal.TakenOver.Load():
 				remove = append(remove, h)
@@ -261,7 +261,8 @@ func (r *Reconciler) take() (create []*clusterpb.Partition, remove []*hosted.Rep
 				h.Removal.Moved.Store(true)
 				remove = append(remove, h)
 			default:
-				// It may be left over when another one has gone, or come to what the table has.
+				// It may be an orphan when another replica has gone, or has come to what the table
+				// lists.
 				r.waiting.add(id)
 			}
 		case h != nil && n.namedOut(h, p):
@@ -298,8 +299,8 @@ func (r *Reconciler) take() (create []*clusterpb.Partition, remove []*hosted.Rep
 	return create, remove, broken
 }
 
-// LeftFirst sorts replicas that are to be closed one after the other: of a keyspace that is dropped
-// while partitions merge, none is to miss the right neighbour that it consumes.
+// LeftFirst sorts replicas that are to be closed one after the other: when a keyspace is dropped
+// while partitions merge, no replica must miss the right neighbour that it consumes.
 func LeftFirst(gone []*hosted.Replica) {
 	slices.SortFunc(gone, func(a, b *hosted.Replica) int {
 		p, q := a.Replica.Descriptor(), b.Replica.Descriptor()
@@ -308,24 +309,24 @@ func LeftFirst(gone []*hosted.Replica) {
 	})
 }
 
-// waits says whether a replica has to wait for a part of its span, and has it looked at again when
-// that may be free.
+// waits reports whether a replica has to wait for a part of its span, and schedules another look
+// for when that may be free.
 func (r *Reconciler) waits(id keys.PartitionID, p *clusterpb.Partition) bool {
 	span := keys.PartitionSpan(p)
 	if r.node.Shared.Spans.Overlapping(id, span) == 0 {
 		return false
 	}
-	// Once more, for it may have become free before this one was among those that wait.
+	// Again: the span may have become free before the partition was added to those that wait.
 	r.waiting.add(id)
 	other := r.node.Shared.Spans.Overlapping(id, span)
 	if other != 0 {
-		r.retry(other) // it may be left over
+		r.retry(other) // it may be an orphan
 	}
 	return other != 0
 }
 
-// namedOut says whether a descriptor of the table is a later one than any that this replica knows
-// of, and does not have it.
+// namedOut reports whether a descriptor of the table is later than any that this replica knows of,
+// and does not name the replica.
 func (n *Lifecycle) namedOut(h *hosted.Replica, p *clusterpb.Partition) bool {
 	for _, r := range p.GetReplicas() {
 		if r.GetNode() == uint64(n.ID) && r.GetReplica() == uint64(h.Self) {
@@ -336,9 +337,9 @@ func (n *Lifecycle) namedOut(h *hosted.Replica, p *clusterpb.Partition) bool {
 		keys.CompareEpochs(p, h.Listed.Load()) >= 0
 }
 
-// listed takes note of a descriptor of a partition that is here. What a descriptor with a higher
-// epoch changes in the replica itself goes through the partition's own log, from its leader; what
-// is followed here is which replica is to lead.
+// listed notes a descriptor of a partition that is here. Changes that a descriptor with a higher
+// epoch makes to the replica itself come through the partition's own log, from its leader; listed
+// only follows which replica is to lead.
 func (n *Lifecycle) listed(h *hosted.Replica, p *clusterpb.Partition) {
 	if old := h.Listed.Load(); old == p || keys.CompareEpochs(p, old) < 0 {
 		return
@@ -347,14 +348,14 @@ func (n *Lifecycle) listed(h *hosted.Replica, p *clusterpb.Partition) {
 	n.Leaders.Relisted(h)
 }
 
-// Create creates replicas with one sync, opens them, and lets those campaign that are to lead. It
-// returns true if some have to be tried again.
+// Create creates replicas with one sync, opens them, and starts campaigns of those that are to
+// lead. It returns true if some have to be tried again.
 func (r *Reconciler) Create(ctx context.Context, partitions []*clusterpb.Partition) (again bool) {
 	n := r.node
 	identities := make([]raftlog.Identity, 0, len(partitions))
 	for _, p := range partitions {
 		if !n.beginOpening(keys.PartitionID(p.Id)) {
-			r.retry(keys.PartitionID(p.Id)) // it is found open then
+			r.retry(keys.PartitionID(p.Id)) // retry finds it open
 			again = true
 			continue
 		}
@@ -377,11 +378,11 @@ func (r *Reconciler) Create(ctx context.Context, partitions []*clusterpb.Partiti
 	})
 	n.Replicas.Change(opened, nil)
 	for _, h := range opened {
-		// Once more, now that they are found here: the keyspace may have changed meanwhile.
+		// Again, now that they are registered: the keyspace may have changed meanwhile.
 		keyspace := keys.KeyspaceID(h.Listed.Load().GetKeyspace())
 		n.SetKeyspace(h.Replica, keyspace)
 	}
-	// What the table has said meanwhile was not looked at: the replicas were not found here yet.
+	// Changes of the table were not applied to replicas that were not registered yet.
 	for _, p := range partitions {
 		if id := keys.PartitionID(p.Id); n.Table.Load().Partition(id) != p {
 			r.retry(id)
@@ -391,7 +392,7 @@ func (r *Reconciler) Create(ctx context.Context, partitions []*clusterpb.Partiti
 	n.created.Add(float64(len(opened)))
 	for _, h := range opened {
 		switch {
-		case len(h.Identity.Voters) == 0: // it is to be filled
+		case len(h.Identity.Voters) == 0: // the replica is to be filled
 		case h.PrefersSelf():
 			n.elections.Add(h)
 		default:
@@ -401,7 +402,7 @@ func (r *Reconciler) Create(ctx context.Context, partitions []*clusterpb.Partiti
 	return again
 }
 
-// write writes identities, all with one sync if none is refused.
+// write writes identities, all with one sync if none of them is refused.
 func (r *Reconciler) write(ctx context.Context,
 	identities []raftlog.Identity) (written []raftlog.Identity, again bool) {
 	n := r.node

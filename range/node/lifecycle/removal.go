@@ -20,19 +20,18 @@ import (
 
 // A replica is removed in steps, and a crash may come between any two of them:
 //
-//  0. its group stops, and, if its partition was dropped, what it knows of commits is told to the
-//     partitions of other keyspaces that are concerned (replica.Settle);
-//  1. a mark is put into the log database, synced: from here on the replica is never opened again;
-//  2. what it has in the state database is deleted, durably;
-//  3. its raft log is deleted, and its identity becomes a tombstone, synced;
-//  4. the mark is deleted.
+//   0. its group stops; if its partition was dropped, its knowledge of commits is sent to the
+//      partitions of other keyspaces that need it (gc.Collector.ResolveRemote);
+//   1. a mark is put into the log database, synced: from here on the replica is never opened again;
+//   2. its data in the state database is deleted, durably;
+//   3. its raft log is deleted, and its identity becomes a tombstone, synced;
+//   4. the mark is deleted.
 //
 // A crash before the mark leaves a replica that is opened again, and removed again. Without the
-// mark, a crash between 2 and 3 would leave a log whose state is gone, which is how lost data
-// looks. What is found marked at start is taken up at step 2, which can be repeated, as can the
-// others.
+// mark, a crash between 2 and 3 would leave a log without its state, which looks like lost data. At
+// start, marked replicas continue at step 2; all steps can be repeated.
 
-// MarkRemoval puts marks, with one sync.
+// MarkRemoval writes marks, with one sync.
 func (n *Lifecycle) MarkRemoval(ids []raftlog.Identity) error {
 	b := n.Log.NewBatch()
 	defer b.Close()
@@ -45,7 +44,8 @@ func (n *Lifecycle) MarkRemoval(ids []raftlog.Identity) error {
 	return n.Log.Commit(b, true)
 }
 
-// unmarkRemoval deletes marks. It is not synced: a mark that comes back finds a tombstone.
+// unmarkRemoval deletes marks. It is not synced: a mark that returns after a crash meets a
+// tombstone.
 func (n *Lifecycle) unmarkRemoval(ids []raftlog.Identity) error {
 	b := n.Log.NewBatch()
 	defer b.Close()
@@ -57,7 +57,7 @@ func (n *Lifecycle) unmarkRemoval(ids []raftlog.Identity) error {
 	return n.Log.Commit(b, false)
 }
 
-// ReadRemovals returns the partitions whose replicas are being removed, as the log database has it.
+// ReadRemovals returns the partitions whose replicas are being removed, from the log database.
 func ReadRemovals(log *engine.Log) (map[keys.PartitionID]bool, error) {
 	it, err := log.NewIter(&pebble.IterOptions{LowerBound: []byte{table.Prefix,
 		table.KindRemoval}, UpperBound: []byte{table.Prefix, table.KindRemoval + 1}})
@@ -90,8 +90,8 @@ func ReadRemovals(log *engine.Log) (map[keys.PartitionID]bool, error) {
 	return marked, nil
 }
 
-// remove removes replicas that are open here. Those that are postponed have more to tell, and are
-// to be removed a little later.
+// remove removes replicas that are open here. It returns those that are postponed because they have
+// more to tell, and are to be removed a little later.
 func (n *Lifecycle) remove(ctx context.Context,
 	gone []*hosted.Replica) (postponed []*hosted.Replica,
 	err error) {
@@ -105,7 +105,7 @@ func (n *Lifecycle) remove(ctx context.Context,
 func (n *Lifecycle) Retire(gone []*hosted.Replica) {
 	for _, h := range gone {
 		if h.Removed.Swap(true) {
-			continue // what failed the last time was a later step
+			continue // the last attempt failed at a later step
 		}
 		n.Host.Remove(h.Group)
 		h.Replica.Close()
@@ -114,8 +114,8 @@ func (n *Lifecycle) Retire(gone []*hosted.Replica) {
 	}
 }
 
-// settle tells what closed replicas know of commits, and returns those that may go, and those that
-// are to try it again.
+// settle sends what closed replicas know of commits, and returns those that may be removed, and
+// those for which that has to be tried again.
 func (n *Lifecycle) settle(ctx context.Context, gone []*hosted.Replica) (settled,
 	again []*hosted.Replica) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
@@ -141,15 +141,16 @@ func (n *Lifecycle) settle(ctx context.Context, gone []*hosted.Replica) (settled
 	return settled, again
 }
 
-// settleTimeout bounds one try of settle for all replicas of a batch: new replicas wait behind it.
+// settleTimeout bounds one try of settle for all replicas of a batch: new replicas wait for it.
 const settleTimeout = 10 * time.Second
 
-// destroy takes closed replicas off the disk.
+// destroy removes closed replicas from the disk.
 func (n *Lifecycle) destroy(ctx context.Context, gone []*hosted.Replica) error {
 	if len(gone) == 0 {
 		return nil
 	}
-	// INVARIANT: what they have consumed is known to be gone, also at the next start, before they go.
+	// INVARIANT: the removal of replicas that they have consumed is durable before they are
+	// removed.
 	n.Merged.closeEnded()
 	if err := n.Merged.removeLogs(); err != nil {
 		return err
@@ -158,12 +159,12 @@ func (n *Lifecycle) destroy(ctx context.Context, gone []*hosted.Replica) error {
 	for i, h := range gone {
 		ids[i] = h.Identity
 	}
-	// INVARIANT: what split off is durable before the parent's log goes: it could not be made again;
-	// and at the next start what is removed is of the span that the parent has now.
+	// INVARIANT: children are durable before the parent's log is removed: they could not be made
+	// again. And at the next start the removal must be of the span that the parent has now.
 	for _, h := range gone {
 		flush := h.Replica.FlushSplits
 		if h.Removal.TakenOver.Load() {
-			// INVARIANT: what has consumed it is durable before its log goes.
+			// INVARIANT: the merge is durable before the log of the consumed replica is removed.
 			flush = n.State.Flush
 		}
 		if err := flush(); err != nil {
@@ -200,8 +201,8 @@ func (n *Lifecycle) destroy(ctx context.Context, gone []*hosted.Replica) error {
 	n.Reconciler.SpansChanged()
 	n.removed.Add(float64(len(gone)))
 	if n.DiskFull() {
-		// Their entries lie in files of the log until those are compacted, and nothing else may be
-		// written for long.
+		// The entries lie in files of the log until those are compacted, and nothing else may be
+		// written for a long time.
 		if err := n.Log.Reclaim(); err != nil {
 			return err
 		}
@@ -212,8 +213,8 @@ func (n *Lifecycle) destroy(ctx context.Context, gone []*hosted.Replica) error {
 	return nil
 }
 
-// removeBroken removes replicas that do not open. What such a one knows of commits it cannot tell;
-// the partition's other replicas do.
+// removeBroken removes replicas that do not open. Such a replica cannot tell what it knows of
+// commits; the partition's other replicas do.
 func (n *Lifecycle) removeBroken(ctx context.Context, gone []brokenReplica) error {
 	if len(gone) == 0 {
 		return nil
@@ -259,7 +260,7 @@ func (n *Lifecycle) resumeRemoval(ids []raftlog.Identity) error {
 	return n.erase(context.Background(), ids)
 }
 
-// erase goes on with the removal of replicas that are marked, and not open.
+// erase continues the removal of replicas that are marked, and not open.
 func (n *Lifecycle) erase(ctx context.Context, ids []raftlog.Identity) error {
 	var left []raftlog.Identity
 	var states []storage.Gone
@@ -268,8 +269,8 @@ func (n *Lifecycle) erase(ctx context.Context, ids []raftlog.Identity) error {
 			continue // only the mark is left
 		}
 		left = append(left, id)
-		// INVARIANT: what goes is what the replica has. The span with which it was created may be
-		// another partition's by now.
+		// INVARIANT: only the present span of the replica is removed. The span with which it was
+		// created may be another partition's by now.
 		gone := storage.Gone{ID: id.Group}
 		span, err := storage.RecordedSpan(n.State, id.Group)
 		if err != nil {
@@ -289,8 +290,8 @@ func (n *Lifecycle) erase(ctx context.Context, ids []raftlog.Identity) error {
 	return n.unmarkRemoval(ids)
 }
 
-// loneSpan is the span with which a replica was created whose descriptor cannot be read; nil if a
-// part of it is another partition's, which came from it.
+// loneSpan returns the span with which a replica was created whose descriptor cannot be read; nil
+// if a part of it belongs to another partition, which has split off from it.
 func (n *Lifecycle) loneSpan(id raftlog.Identity) (*keys.Span, error) {
 	p := &clusterpb.Partition{}
 	if err := proto.Unmarshal(id.Descriptor, p); err != nil {

@@ -8,16 +8,16 @@ import (
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
 )
 
-// removePause is the shortest time between two removals from the disk, unless so much waits that it
-// makes a batch: each flushes the memtables, of which all writes to the node are, a few times.
-// Replicas that move away do so one by one, and thousands of them may.
+// removePause is the shortest time between two removals from the disk, unless a whole batch waits:
+// each removal flushes the memtables, with all writes to the node, a few times. Replicas move away
+// one by one, and there may be thousands of them.
 const removePause = 2 * time.Second
 
-// removalPace gathers replicas that trickle in. Of the reconciler's goroutine.
+// removalPace gathers replicas that arrive one by one. It belongs to the reconciler's goroutine.
 type removalPace struct {
-	// next is before when nothing is removed from the disk, unless it makes a batch.
+	// next is the time before which nothing is removed from the disk, unless a whole batch waits.
 	next time.Time
-	// resting are closed, and wait for that.
+	// resting are closed replicas that wait for that time.
 	resting map[keys.PartitionID]struct{}
 	timer   *time.Timer
 }
@@ -28,7 +28,7 @@ func (p *removalPace) init() {
 	p.timer.Stop()
 }
 
-// late says whether n replicas have to wait, together with those that do.
+// late reports whether n replicas, together with those that wait, have to wait.
 func (p *removalPace) late(now time.Time, n int) bool {
 	return now.Before(p.next) && n+len(p.resting) < removeBatch
 }
@@ -36,7 +36,7 @@ func (p *removalPace) late(now time.Time, n int) bool {
 // removed is called after a removal from the disk.
 func (p *removalPace) removed(now time.Time) { p.next = now.Add(removePause) }
 
-// rest has closed replicas wait until the next removal.
+// rest makes closed replicas wait until the next removal.
 func (p *removalPace) rest(now time.Time, gone []*hosted.Replica) {
 	if len(gone) == 0 {
 		return
@@ -47,7 +47,7 @@ func (p *removalPace) rest(now time.Time, gone []*hosted.Replica) {
 	p.timer.Reset(p.next.Sub(now))
 }
 
-// rested returns those whose wait is over, or that make a batch with n others.
+// rested returns the replicas whose wait is over, or that make a batch with n others.
 func (p *removalPace) rested(now time.Time, n int) map[keys.PartitionID]struct{} {
 	if len(p.resting) == 0 {
 		return nil
@@ -62,8 +62,8 @@ func (p *removalPace) rested(now time.Time, n int) map[keys.PartitionID]struct{}
 	return all
 }
 
-// pace returns those of the replicas whose turn it is to be removed from the disk. The others are
-// closed, and come again. A full disk waits for nothing.
+// pace returns those replicas whose turn it is to be removed from the disk. The others are closed,
+// and come again. On a full disk nothing waits.
 func (r *Reconciler) pace(ctx context.Context, gone []*hosted.Replica) (turn []*hosted.Replica,
 	err error) {
 	now := time.Now()
@@ -78,7 +78,7 @@ func (r *Reconciler) pace(ctx context.Context, gone []*hosted.Replica) (turn []*
 	return nil, err
 }
 
-// wakeRested has those looked at again whose turn has come.
+// wakeRested looks again at the replicas whose turn has come.
 func (r *Reconciler) wakeRested() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package loadmeter measures what a replica of a data node costs: a Meter the time spent on its
-// requests and entries, and a Sampling which keys its requests touch, so that a key is found at
-// which the load can be divided. Both are for the way of requests: they are counters without locks.
+// Package loadmeter measures the load of a replica of a data node: a Meter measures the time spent
+// on its requests and entries, and a Sampling samples the keys of its requests, to find a key that
+// divides the load. Both are counters without locks, since requests pass them.
 package loadmeter

@@ -10,61 +10,61 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// LoadWindow is over how long a load is averaged: what is older counts for less than a third.
+// LoadWindow is the time over which a load is averaged: older load counts for less than a third.
 const LoadWindow = load.Minute
 
-// Meter measures what a replica costs: the time that goroutines spend evaluating and serving
-// its requests and applying its entries. It is wall time, so it counts a wait for a disk, and on a
-// machine that has too little processor time for its load it says more than was used; both make a
-// replica look as heavy as it is to the node.
+// Meter measures the cost of a replica: the time that goroutines spend evaluating and serving its
+// requests and applying its entries. It is wall time, so it includes waits for a disk, and on a
+// machine with too few processors for its load it exceeds the time used; in both cases the replica
+// is as heavy for the node as it looks.
 type Meter struct {
-	// Led is the time spent on requests in passes, which only a leader has, and applying that on
-	// entries, which every replica has; in nanoseconds, since the replica was opened. written is the
-	// bytes of the entries that it has applied.
+	// Led is the time spent on requests in passes, which only a leader has; Applying is the time
+	// spent on entries, which every replica has; both in nanoseconds since the replica was opened.
+	// written is the bytes of the entries that it has applied.
 	Led, Applying atomic.Int64
 	Written       atomic.Uint64
-	// Sampling is what samples its requests; nil: nothing does.
+	// Sampling samples the requests; nil if they are not sampled.
 	Sampling atomic.Pointer[Sampling]
-	// Hints are where it could be split, as the splitter has found out last; nil: nothing is known.
+	// Hints say where the partition could be split, from the splitter's last look; nil: not known.
 	Hints atomic.Pointer[Hints]
 
-	// What follows belongs to the goroutine that samples.
+	// The following fields belong to the goroutine that samples.
 	averages load.Averages
-	// generation is that of the descriptor for which it was measured.
+	// generation is that of the descriptor for which the averages were measured.
 	generation uint64
-	// reported and reportedFor are the load, and for how long it was measured, as reported last.
+	// reported is the load as reported last, reportedFor the time over which it was measured.
 	reported    float64
 	reportedFor time.Duration
 
-	// What the last sample found, for all to read: what the partition costs a leader and a follower,
-	// and requests for each second.
+	// Results of the last sample, for all to read: the cost of the partition for a leader and for a
+	// follower, in millionths of a processor, and requests for each second.
 	LeaderMicro, followerMicro atomic.Uint64
 	requests                   atomic.Uint64
 	measuredSeconds            atomic.Uint32
 }
 
-// Epoch is for which span, and under which leadership, a partition's requests were sampled.
+// Epoch identifies the span and the leadership for which a partition's requests were sampled.
 type Epoch struct{ Generation, Term uint64 }
 
-// Hints are where a partition could be split.
+// Hints say where a partition could be split.
 type Hints struct {
 	Of    Epoch
 	Found *clusterpb.SplitHints
 }
 
-// Serving adds what requests have cost since began.
+// Serving adds the cost of requests since began.
 func (m *Meter) Serving(began time.Time) { m.Led.Add(int64(time.Since(began))) }
 
-// totals are what was counted.
+// totals returns the counts.
 func (m *Meter) totals(w machine.Work) load.Totals {
 	return load.Totals{Led: time.Duration(m.Led.Load()) + w.Pooled,
 		Applied: time.Duration(m.Applying.Load()), Reads: w.Reads, Writes: w.Writes,
 		ReadBytes: w.ReadBytes, WrittenBytes: m.Written.Load()}
 }
 
-// Sample averages what was added since the last one, and says whether it differs from what was
-// reported by enough to be reported: by more than a tenth, and by a hundredth of a processor. A new
-// leader, and one whose partition has split or merged, begins anew.
+// Sample averages what was added since the last sample, and reports whether the result differs
+// enough from what was reported: by more than a tenth, and by a hundredth of a processor. A new
+// leader, and a leader whose partition has split or merged, begins anew.
 func (m *Meter) Sample(now time.Time, leading bool, generation uint64,
 	work machine.Work) (news bool) {
 	totals := m.totals(work)
@@ -96,33 +96,33 @@ func (m *Meter) Sample(now time.Time, leading bool, generation uint64,
 	return news
 }
 
-// MeasuredEnough says whether a leader has now measured for long enough to be believed or, of a
-// partition that has split, to say that it was calm.
+// MeasuredEnough reports whether a leader has just measured for long enough to be believed or, for
+// a partition that has split, to call it calm.
 func MeasuredEnough(before, now time.Duration, generation uint64) bool {
 	passed := func(long time.Duration) bool { return before < long && now >= long }
 	return passed(LoadWindow) || generation > 1 && passed(load.PeakFor)
 }
 
-// micro is a number of processors in millionths.
+// micro returns a number of processors in millionths.
 func micro(processors float64) uint64 { return uint64(max(0, processors) * 1e6) }
 
-// Describe adds to a report what is known of the load. It is for the goroutine that samples.
+// Describe adds the load to a report. The goroutine that samples calls it.
 func (m *Meter) Describe(r *clusterpb.PartitionReport) {
 	r.LeaderLoadMicro, r.FollowerLoadMicro = m.LeaderMicro.Load(), m.followerMicro.Load()
 	r.MeasuredSeconds = m.measuredSeconds.Load()
 	r.Minute, r.FiveMinutes = activity(&m.averages.Minute), activity(&m.averages.Five)
 	r.SustainedLoadMicro = micro(m.averages.Sustained())
 	r.PeakLoadMicro = micro(m.averages.Peak())
-	// What was found out for another span, or under an earlier leadership, says nothing.
+	// Hints for another span, or of an earlier leadership, are not valid.
 	if h := m.Hints.Load(); h != nil && h.Found != nil && h.Of == (Epoch{r.Generation, r.Term}) {
-		f := h.Found // which the receiver may trim: not the keys themselves
+		f := h.Found // a copy, whose list the receiver may trim
 		r.Split = &clusterpb.SplitHints{ByLoad: f.ByLoad, BySize: f.BySize, OneKey: f.OneKey,
 			HotKey: f.HotKey, HotThousandths: f.HotThousandths,
 			AscendingThousandths: f.AscendingThousandths}
 	}
 }
 
-// activity is what is reported of rates; nil: there is nothing.
+// activity returns the reported form of rates; nil if there are none.
 func activity(r *load.Rates) *clusterpb.Activity {
 	a := &clusterpb.Activity{LoadMicro: micro(r.Load()), Reads: uint64(r.Reads + 0.5),
 		Writes: uint64(r.Writes + 0.5), ReadBytes: uint64(r.ReadBytes + 0.5),

@@ -13,24 +13,23 @@ import (
 )
 
 const (
-	// samplesPerSecond is about how many requests of a partition are sampled for each second, and
-	// mostGap how many one stands for at most.
+	// samplesPerSecond is about how many requests of a partition are sampled each second; mostGap
+	// bounds the requests for which one sample stands.
 	samplesPerSecond = 100
 	mostGap          = 1 << 16
-	// mostWeight bounds what a read of a span counts for, in points.
+	// mostWeight bounds the weight of a read of a span, in points.
 	mostWeight = 1000
 )
 
-// Sampling samples the requests of one partition, so that a key is found at which its load can be
-// divided.
+// Sampling samples the requests of one partition, to find a key that divides its load.
 type Sampling struct {
 	keys load.Keys
-	// asked counts requests; one of gap is sampled. spanWeight is what a read of a span counts as.
+	// asked counts requests; one of gap is sampled. spanWeight is the weight of a read of a span.
 	asked           atomic.Uint64
 	Gap, spanWeight atomic.Uint64
 
-	// What follows belongs to the splitter's goroutine: when the window began and what was counted
-	// then, and what the last one has shown.
+	// The following fields belong to the splitter's goroutine: when the window began and the counts
+	// at that time, and the result of the last window.
 	Of      Epoch
 	Turned  time.Time
 	before  load.Totals
@@ -38,13 +37,13 @@ type Sampling struct {
 	Verdict load.Verdict
 }
 
-// Note samples some of the requests that a replica is to take in. For one that is not sampled it
-// costs two atomic reads and an addition for all of them.
+// Note samples some of the requests that a replica is about to take. If none is sampled, the cost
+// is two atomic reads and an addition for all of them.
 func (s *Sampling) Note(requests []config.Pending) {
 	n, gap := uint64(len(requests)), s.Gap.Load()
 	at := s.asked.Add(n)
-	// Not every gap-th one, which might always be of the same kind. The requests of one message are
-	// as good as any.
+	// Not every gap-th request, which might always be of the same kind. Which request of a message
+	// is taken does not matter.
 	drawn := at * 0x9e3779b97f4a7c15 >> 20 % gap
 	if drawn >= n {
 		return
@@ -52,7 +51,7 @@ func (s *Sampling) Note(requests []config.Pending) {
 	s.NoteOne(requests[drawn].Request, gap, requests[drawn].Arrived)
 }
 
-// NoteOne samples a request that stands for so many.
+// NoteOne samples a request that stands for a number of requests.
 func (s *Sampling) NoteOne(q *kvpb.Request, stands uint64, now time.Time) {
 	c := command.Of(q)
 	if c.Footprint == nil {
@@ -78,8 +77,8 @@ func (s *Sampling) NoteOne(q *kvpb.Request, stands uint64, now time.Time) {
 	}
 }
 
-// Begin begins a window: which requests are sampled, and what a span counts as, follows from what
-// was counted in the last one.
+// Begin begins a window. The counts of the last window decide which requests are sampled, and the
+// weight of a span.
 func (s *Sampling) Begin(m *Meter, w machine.Work) {
 	s.Gap.Store(min(max(m.requests.Load()/samplesPerSecond, 1), mostGap))
 	t := m.totals(w)
@@ -97,5 +96,5 @@ func (s *Sampling) Begin(m *Meter, w machine.Work) {
 	s.before, s.work = t, w
 }
 
-// Turn ends a window. span is the partition's, and last the last key that it has.
+// Turn ends a window. span is the partition's, and last the last key in it.
 func (s *Sampling) Turn(span keys.Span, last []byte) { s.Verdict = s.keys.Turn(span, last) }

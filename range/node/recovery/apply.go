@@ -18,32 +18,32 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// ErrPlan is wrapped by errors that say that a plan is not for what is there.
+// ErrPlan is wrapped by errors that report that a plan does not fit the data.
 var ErrPlan = errors.New("the plan does not fit")
 
-// Outcome is what Apply did on one node.
+// Outcome says what Apply did on one node.
 type Outcome struct {
-	// Recovered partitions go on here, Retired ones elsewhere.
+	// Recovered counts partitions that continue here, Retired those that continue elsewhere.
 	Recovered, Retired int
-	// Done says that all of it was done before.
+	// Done is set if everything was done before.
 	Done bool
 }
 
-// work is what is to be done for one replica.
+// work is the work on one replica.
 type work struct {
 	*Recovery
 	identity raftlog.Identity
-	// goesOn: it is the one that goes on.
+	// goesOn is set if the partition continues from this replica.
 	goesOn bool
-	// renamed: its log was rewritten before.
+	// renamed is set if its log was rewritten before.
 	renamed bool
-	// old is what its identity was, digest what the survey says of it.
+	// old is its replica id before, digest its digest in the survey.
 	old    uint64
 	digest string
 }
 
-// Check says whether a plan can be carried out on a node, and changes nothing. started says that
-// Apply was called with it before, and may not have come to its end.
+// Check reports whether a plan can be carried out on a node, and changes nothing. started is set if
+// Apply was called with the plan before, and may not have completed.
 func Check(d Directory, p *Plan, started bool) error {
 	return d.withLog(func(log *raftlog.Log, identities []raftlog.Identity) error {
 		_, err := d.works(log, identities, p, started)
@@ -51,8 +51,9 @@ func Check(d Directory, p *Plan, started bool) error {
 	})
 }
 
-// Apply carries out a plan on a node. After an error, or a crash, it is to be called again with the
-// same plan and with started set, until it returns nil; before that nothing else may use the data.
+// Apply carries out a plan on a node. After an error, or a crash, it has to be called again with
+// the same plan and with started set, until it returns nil; before that nothing else may use the
+// data.
 func Apply(d Directory, p *Plan, started bool) (*Outcome, error) {
 	outcome := &Outcome{}
 	err := d.withLog(func(log *raftlog.Log, identities []raftlog.Identity) error {
@@ -73,7 +74,7 @@ func Apply(d Directory, p *Plan, started bool) (*Outcome, error) {
 	return outcome, err
 }
 
-// works compares a plan with what is there.
+// works compares a plan with the replicas of a node.
 func (d *Directory) works(log *raftlog.Log, identities []raftlog.Identity, p *Plan, started bool) (
 	[]work, error) {
 	if err := p.Check(); err != nil {
@@ -113,8 +114,7 @@ func (d *Directory) works(log *raftlog.Log, identities []raftlog.Identity, p *Pl
 	return works, nil
 }
 
-// compare sees to it that a replica is as the survey found it, or that the plan was carried out on
-// it.
+// compare checks that a replica is as the survey found it, or that the plan was carried out on it.
 func (d *Directory) compare(log *raftlog.Log, w *work, started bool) (done bool, err error) {
 	recorded, found, err := storage.ReadRecorded(d.State, keys.PartitionID(w.Partition))
 	if err != nil {
@@ -123,7 +123,7 @@ func (d *Directory) compare(log *raftlog.Log, w *work, started bool) (done bool,
 	replaced := found && recorded.Descriptor.GetMembership() >= w.Membership
 	switch now := uint64(w.identity.Replica); {
 	case replaced && !w.goesOn && (now == 0 || now != w.old):
-		return true, nil // it was removed since
+		return true, nil // the replica was removed since
 	case replaced && w.goesOn && now == w.Replica:
 		return true, nil
 	case !found && now == 0 && !w.goesOn && started:
@@ -178,7 +178,7 @@ func (d *Directory) carryOut(log *raftlog.Log, identities []raftlog.Identity, wo
 		descriptors = append(descriptors, descriptor)
 		rewrites = append(rewrites, rewrite)
 	}
-	// What a log has merged into its partition goes on as a part of that.
+	// A partition that a log has merged into this one continues as a part of it.
 	consumed := here.Consumed()
 	gone := func(id keys.PartitionID) bool {
 		return slices.ContainsFunc(consumed, func(c raftlog.Identity) bool { return c.Group == id })
@@ -190,7 +190,7 @@ func (d *Directory) carryOut(log *raftlog.Log, identities []raftlog.Identity, wo
 	if err := storage.ReplaceDescriptors(d.State, descriptors...); err != nil {
 		return err
 	}
-	// INVARIANT: the state is durable before the log that it was made of goes.
+	// INVARIANT: the state is durable before the logs are removed from which it was made.
 	if err := d.State.Flush(); err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func (d *Directory) open(id raftlog.Identity, shared *replica.Node) (*replica.Re
 		Group: birth.Idle{}, Node: shared, Empty: len(id.Voters) == 0, GCWindow: -1})
 }
 
-// bringUp applies all that a replica has in its log, and gives its new descriptor and log.
+// bringUp applies a replica's whole log, and gives it its new descriptor and log.
 func (d *Directory) bringUp(log *raftlog.Log, w *work, shared *replica.Node) (
 	*clusterpb.Partition, raftlog.Rewrite, error) {
 	fail := func(err error) (*clusterpb.Partition, raftlog.Rewrite, error) {
@@ -265,7 +265,7 @@ func (d *Directory) bringUp(log *raftlog.Log, w *work, shared *replica.Node) (
 	return next, rewrite, nil
 }
 
-// shared is what replicas need of a node; nothing of it asks another node.
+// shared returns what replicas need of a node; nothing of it contacts another node.
 func (d *Directory) shared(log *raftlog.Log) (*replica.Node, error) {
 	n := &replica.Node{Node: config.Node{Clock: hlc.NewClock(nil, nil), Logger: d.Logger},
 		Bear: func(child *clusterpb.Partition, self keys.ReplicaID) (reshape.Birth, error) {

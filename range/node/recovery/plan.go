@@ -13,62 +13,62 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// MembershipStep is by how much at least a recovered partition's membership, and its replica id,
-// are above all that the survivors have heard of: the lost ones may have been ahead of them.
+// MembershipStep is the least amount by which a recovered partition's membership and replica id are
+// above all that the survivors have heard of: the lost replicas may have been ahead of them.
 const MembershipStep = 1000
 
 // ErrNothing is returned if no partition has lost its majority.
 var ErrNothing = errors.New("there is nothing to recover")
 
-// Plan says which partitions go on from which replica.
+// Plan says which partitions continue from which replica.
 type Plan struct {
 	Format  int    `json:"format"`
 	ID      string `json:"id"`
 	Cluster string `json:"cluster"`
 	Created string `json:"created"`
-	// Lost are the nodes that are given up for good, Survivors those whose surveys it is made of.
+	// Lost are the nodes that are given up for good, Survivors those with a survey.
 	Lost      []uint64   `json:"lost"`
 	Survivors []uint64   `json:"survivors"`
 	Recovered []Recovery `json:"recovered"`
-	// Gone are partitions of which no replica is left.
+	// Gone are partitions that have no replica left.
 	Gone []Partition `json:"gone"`
-	// Healthy is how many partitions go on by themselves.
+	// Healthy counts the partitions that need no recovery.
 	Healthy int `json:"healthy"`
-	// Checksum is over all the rest.
+	// Checksum covers all other fields.
 	Checksum string `json:"checksum"`
 }
 
-// Recovery is how one partition goes on.
+// Recovery says how one partition continues.
 type Recovery struct {
 	Partition uint64 `json:"partition"`
 	Keyspace  uint32 `json:"keyspace"`
 	Span      string `json:"span"`
-	// Node has the replica that goes on, which has the id Replica from then on.
+	// Node has the replica that continues. Its id is Replica from then on.
 	Node       uint64 `json:"node"`
 	OldReplica uint64 `json:"old_replica"`
 	Replica    uint64 `json:"replica"`
-	// Membership is what the partition has from then on.
+	// Membership is the partition's membership from then on.
 	Membership uint64 `json:"membership"`
 	// Known is the highest membership that any survivor has heard of.
 	Known uint64 `json:"known_membership"`
 	// Before are its members as the survivors know them.
 	Before []Member `json:"before"`
-	// Others are replicas on surviving nodes that do not go on.
+	// Others are replicas on surviving nodes that do not continue.
 	Others []Other `json:"others,omitempty"`
-	// Digest is of the replica that goes on, at the time of the survey.
+	// Digest is that of the chosen replica at the time of the survey.
 	Digest    string `json:"digest"`
 	LastIndex uint64 `json:"last_index"`
 	LastTerm  uint64 `json:"last_term"`
 	Committed uint64 `json:"committed"`
 	LiveKeys  uint64 `json:"live_keys"`
-	// MayLack says that acknowledged writes may be missing. Otherwise every write that was
-	// acknowledged is on a survivor, if the survivors know of all changes of its replicas.
+	// MayLack is set if acknowledged writes may be missing. Otherwise every acknowledged write is
+	// on a survivor, if the survivors know of all changes of the replicas.
 	MayLack bool `json:"may_lack"`
 	// Notes are further things to know, a sentence each.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Other is a replica that does not go on.
+// Other is a replica that does not continue.
 type Other struct {
 	Node      uint64 `json:"node"`
 	Replica   uint64 `json:"replica"`
@@ -77,8 +77,8 @@ type Other struct {
 	LastTerm  uint64 `json:"last_term"`
 }
 
-// Make makes the plan. id is random, created says when. The error says which nodes are missing, or
-// what does not belong together; ErrNothing that no partition needs it.
+// Make makes the plan. id is random, created is the time. Errors say which nodes are missing, or
+// what does not belong together; ErrNothing says that no partition needs recovery.
 func Make(surveys []*Survey, lost []uint64, id, created string) (*Plan, error) {
 	lost = slices.Clone(lost)
 	slices.Sort(lost)
@@ -98,7 +98,7 @@ func Make(surveys []*Survey, lost []uint64, id, created string) (*Plan, error) {
 	return p, nil
 }
 
-// survivors sees to it that the surveys are of all nodes that are not lost, one each.
+// survivors checks that the surveys are of all nodes that are not lost, one each.
 func (p *Plan) survivors(surveys []*Survey) error {
 	if len(surveys) == 0 || len(p.Lost) == 0 {
 		return errors.New("a plan needs the surviving nodes, and those that are lost")
@@ -150,13 +150,13 @@ func (p *Plan) survivors(surveys []*Survey) error {
 	return nil
 }
 
-// found is what the surveys say of one partition.
+// found is what the surveys contain about one partition.
 type found struct {
 	// latest is the descriptor with the highest epoch.
 	latest Partition
-	// listed says that it is of a table, and that no replica has it.
+	// listed is set if latest comes from a table, and no replica has it.
 	listed bool
-	// membership and next are above all that were heard of.
+	// membership and next are above all memberships and replica ids that were heard of.
 	membership, next uint64
 	replicas         []candidate
 }
@@ -191,7 +191,7 @@ func gather(surveys []*Survey) []*found {
 	for _, s := range surveys {
 		for _, r := range s.Replicas {
 			d := r.Descriptor
-			if d.Partition == 0 { // it could not be read
+			if d.Partition == 0 { // the descriptor could not be read
 				if f := all[r.Partition]; f != nil {
 					f.replicas = append(f.replicas, candidate{r, s.Node})
 				}
@@ -253,7 +253,8 @@ func (p *Plan) consider(f *found) {
 		Membership: f.membership + MembershipStep, Known: f.membership, Before: f.latest.Members,
 		Digest: best.Digest, LastIndex: best.LastIndex, LastTerm: best.LastTerm,
 		Committed: best.Committed, LiveKeys: best.LiveKeys, Notes: notes,
-		// What was acknowledged is with a majority. If the lost ones are none, one of it is here.
+		// A majority has what was acknowledged. If the lost replicas are no quorum, a survivor has
+		// it.
 		MayLack: f.listed || c.Quorum(func(id keys.ReplicaID) bool { return !here(id) }),
 	}
 	if f.listed {
@@ -279,7 +280,7 @@ func (p *Plan) sum() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Check says why a plan that was read cannot be used; nil if it can.
+// Check returns why a plan that was read cannot be used; nil if it can.
 func (p *Plan) Check() error {
 	switch {
 	case p.Format != Format:
@@ -291,7 +292,7 @@ func (p *Plan) Check() error {
 	return nil
 }
 
-// Lacking is how many partitions may lack acknowledged writes.
+// Lacking returns how many partitions may lack acknowledged writes.
 func (p *Plan) Lacking() (n int) {
 	for i := range p.Recovered {
 		if p.Recovered[i].MayLack {
@@ -301,7 +302,7 @@ func (p *Plan) Lacking() (n int) {
 	return n
 }
 
-// Warning says in words what the plan costs, for people.
+// Warning explains, for operators, what the plan costs.
 func (p *Plan) Warning() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Nodes %v are given up for good. Keep their machines and directories switched "+

@@ -22,21 +22,21 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Format is that of surveys and plans.
+// Format is the format of surveys and plans.
 const Format = 1
 
-// Survey is what one node has.
+// Survey is the state of one node.
 type Survey struct {
 	Format int `json:"format"`
 	// Cluster and Server are 16 hexadecimal digits.
 	Cluster string `json:"cluster"`
 	Server  string `json:"server"`
 	Node    uint64 `json:"node"`
-	// Nodes are all that this node knew of, itself included.
+	// Nodes are all nodes that this node knew of, itself included.
 	Nodes []uint64 `json:"nodes"`
-	// Table are the partitions as the core listed them last, as far as this node has heard.
+	// Table has the partitions as the core listed them last, as far as this node has heard.
 	Table []Partition `json:"table"`
-	// Replicas are this node's.
+	// Replicas are those of this node.
 	Replicas []Replica `json:"replicas"`
 }
 
@@ -51,44 +51,44 @@ type Partition struct {
 	Members     []Member `json:"members"`
 }
 
-// Member is one of a descriptor's replicas.
+// Member is a replica in a descriptor.
 type Member struct {
 	Replica uint64     `json:"replica"`
 	Node    uint64     `json:"node"`
 	Role    group.Role `json:"role"`
 }
 
-// Replica is one that a node has.
+// Replica is a replica on a node.
 type Replica struct {
 	Partition uint64 `json:"partition"`
 	Replica   uint64 `json:"replica"`
-	// Broken is why it is of no use; empty if it is.
+	// Broken is why the replica cannot be used; empty if it can.
 	Broken string `json:"broken,omitempty"`
-	// Descriptor is as of the end of its log.
+	// Descriptor is the descriptor at the end of the replica's log.
 	Descriptor Partition `json:"descriptor"`
-	// LastIndex and LastTerm are of the last entry of its log.
+	// LastIndex and LastTerm are those of the last entry of its log.
 	LastIndex uint64 `json:"last_index"`
 	LastTerm  uint64 `json:"last_term"`
-	// Committed is the last entry that it knows to be committed, Applied the last one that its state
-	// has.
+	// Committed is the index of the last entry that it knows to be committed, Applied that of the
+	// last entry in its state.
 	Committed uint64 `json:"committed"`
 	Applied   uint64 `json:"applied"`
 	LiveKeys  uint64 `json:"live_keys"`
-	// Digest changes when its log or its vote does.
+	// Digest changes when the log or the vote changes.
 	Digest string `json:"digest"`
 }
 
-// Directory is the data of a node that does not run.
+// Directory is the data of a stopped node.
 type Directory struct {
 	Cluster, Server uint64
 	Node            keys.NodeID
 	Log             *engine.Log
 	State           *engine.State
-	// Logger is told of what takes long; nil: nothing is.
+	// Logger logs work that takes long; may be nil.
 	Logger *slog.Logger
 }
 
-// partitionOf makes a Partition of a descriptor.
+// partitionOf returns the Partition of a descriptor.
 func partitionOf(d *clusterpb.Partition) Partition {
 	p := Partition{Partition: d.GetId(), Keyspace: d.GetKeyspace(),
 		Span:       keys.PartitionSpan(d).String(),
@@ -101,7 +101,7 @@ func partitionOf(d *clusterpb.Partition) Partition {
 	return p
 }
 
-// configuration is that of a Partition.
+// configuration returns the configuration of a Partition.
 func (p *Partition) configuration() group.Configuration {
 	var c group.Configuration
 	for _, m := range p.Members {
@@ -147,7 +147,7 @@ func Read(d Directory) (*Survey, error) {
 
 func hexID(id uint64) string { return fmt.Sprintf("%016x", id) }
 
-// withLog calls a function with the log, and the replicas that are there and not being removed.
+// withLog calls do with the log, and the replicas that are there and not being removed.
 func (d *Directory) withLog(do func(*raftlog.Log, []raftlog.Identity) error) error {
 	removed, err := lifecycle.ReadRemovals(d.Log)
 	if err != nil {
@@ -168,7 +168,7 @@ func (d *Directory) withLog(do func(*raftlog.Log, []raftlog.Identity) error) err
 			live = append(live, id)
 		}
 	}
-	// What another partition has consumed is a part of that.
+	// A partition that another one has consumed is a part of that.
 	left, err := (&birth.Directory{Log: log, State: d.State}).Left(live)
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func (d *Directory) withLog(do func(*raftlog.Log, []raftlog.Identity) error) err
 	return do(log, left)
 }
 
-// readReplica reads what one replica has.
+// readReplica reads the state of one replica.
 func (d *Directory) readReplica(log *raftlog.Log, id raftlog.Identity) Replica {
 	r := Replica{Partition: uint64(id.Group), Replica: uint64(id.Replica)}
 	if err := d.inspect(log, id, &r); err != nil {
@@ -198,7 +198,7 @@ func (d *Directory) inspect(log *raftlog.Log, id raftlog.Identity, r *Replica) e
 			return fmt.Errorf("its descriptor in the raft log: %w", err)
 		}
 		if len(id.Voters) == 0 {
-			now.Replicas = nil // it was to be filled
+			now.Replicas = nil // the replica was to be filled
 		}
 	}
 	r.Applied, r.LiveKeys = recorded.Index, recorded.Stats.LiveKeys
@@ -241,7 +241,7 @@ func (d *Directory) inspect(log *raftlog.Log, id raftlog.Identity, r *Replica) e
 	return nil
 }
 
-// digest is over what a survey counts on.
+// digest is a hash over everything that a plan relies on.
 func digest(r *Replica, hard *raftpb.HardState) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %d %d %d %d", r.Partition, r.Replica, r.LastIndex,
 		r.LastTerm, hard.GetTerm(), hard.GetVote()))

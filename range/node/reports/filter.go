@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// Figures of a partition are reported when they differ by more than a tenth from what was
-	// reported last, and by more than that many.
+	// Figures of a partition are reported when they differ from what was reported last by more than
+	// a tenth, and by more than these amounts.
 	leastBytes = 64 << 10
 	leastKeys  = 100
 	leastLoad  = 10_000 // millionths of a processor
-	// leastSteady is the same of what is sustained, and of peaks.
+	// leastSteady is that amount for sustained and peak loads.
 	leastSteady = 30_000
-	// busiest is how many partitions a heartbeat reports beside those that have changed by enough:
-	// the ones with the greatest load.
+	// busiest is how many partitions a heartbeat reports beside those that have changed enough:
+	// those with the greatest load.
 	busiest = 50
 )
 
-// newsworthy says whether a report of a partition has to be sent, or whether the core is well
-// enough informed by the one that it has had. nil: it has had none.
+// newsworthy reports whether a report of a partition has to be sent, or whether the last one, had,
+// is still good enough. had is nil if there was none.
 func newsworthy(had, r *clusterpb.PartitionReport) bool {
 	switch {
 	case had == nil || r.Lost != had.Lost || r.Term != had.Term:
@@ -45,8 +45,8 @@ func newsworthy(had, r *clusterpb.PartitionReport) bool {
 		time.Duration(r.MeasuredSeconds)*time.Second, r.Generation)
 }
 
-// hintsDiffer says whether what is known of where a partition could be split has changed by enough:
-// that there is a key at all, or how well it divides.
+// hintsDiffer reports whether the split hints have changed enough: that there is a key at all, or
+// how well it divides.
 func hintsDiffer(now, before *clusterpb.SplitHints) bool {
 	part := func(a, b uint32) bool { return max(a, b)-min(a, b) >= 100 }
 	point := func(a, b *clusterpb.SplitKey) bool {
@@ -59,8 +59,8 @@ func hintsDiffer(now, before *clusterpb.SplitHints) bool {
 		part(now.GetAscendingThousandths(), before.GetAscendingThousandths())
 }
 
-// differs says whether a figure differs from another one by more than a tenth of that, and by more
-// than the least.
+// differs reports whether a figure differs from an earlier one by more than a tenth of that, and by
+// more than least.
 func differs(now, before, least uint64) bool {
 	by := max(now, before) - min(now, before)
 	return by > least && by > before/10
@@ -72,8 +72,8 @@ type weak struct {
 	report *clusterpb.PartitionReport
 }
 
-// takeBusiest takes those n of some reports that have the greatest load. It changes the order of
-// the slice, and returns the others.
+// takeBusiest takes the n reports with the greatest load. It changes the order of the slice, and
+// returns the others.
 func takeBusiest(all []weak, n int) (taken, rest []weak) {
 	if n <= 0 || len(all) == 0 {
 		return nil, all

@@ -10,23 +10,22 @@ import (
 )
 
 const (
-	// FirstLease is the node's lease until the core names another.
+	// FirstLease is the node's lease until the core sets another.
 	FirstLease = 9 * time.Second
 	// heartbeatRetry is the first pause after a heartbeat that failed; it doubles up to the
 	// heartbeat's interval.
 	heartbeatRetry = 250 * time.Millisecond
-	// heartbeatSoon is how long after the last heartbeat the next one comes if a leadership
-	// changed.
+	// heartbeatSoon is the pause between a heartbeat and the next one if a leadership changed.
 	heartbeatSoon = 500 * time.Millisecond
-	// HeartbeatPause is the same if an order was carried out, or the core has one: at least that, and
-	// heartbeatShare times as long as the last heartbeat took. So whatever is ordered, heartbeats are
-	// a small part of what the core's leader does.
+	// HeartbeatPause is the pause if an order was carried out, or the core has one: at least that
+	// long, and heartbeatShare times as long as the last heartbeat took. So whatever is ordered,
+	// heartbeats are a small part of the work of the core's leader.
 	HeartbeatPause = 20 * time.Millisecond
 	heartbeatShare = 4
 )
 
-// Run renews the node's lease every third of it, and reports. Between two beats of that kind
-// come urgent ones, which report only of what the core waits for.
+// Run renews the node's lease every third of it, and reports. Between two such beats come urgent
+// heartbeats, which report only what the core waits for.
 func (r *Reports) Run(ctx context.Context) {
 	n := r.node
 	interval := FirstLease / 3
@@ -37,7 +36,7 @@ func (r *Reports) Run(ctx context.Context) {
 		began := time.Now()
 		var batch reportBatch
 		select {
-		case <-r.urge: // this one will do
+		case <-r.urge: // the present heartbeat covers it
 		default:
 		}
 		if urgent {
@@ -94,7 +93,7 @@ type beats struct {
 	soon, urgent time.Time
 }
 
-// after is for the heartbeats after one that has just ended.
+// after schedules the heartbeats after one that has just ended.
 func (b *beats) after(urgent bool, interval, took time.Duration) {
 	now := time.Now()
 	if !urgent {
@@ -103,7 +102,7 @@ func (b *beats) after(urgent bool, interval, took time.Duration) {
 	b.urgent = now.Add(max(HeartbeatPause, heartbeatShare*took))
 }
 
-// await returns when the next heartbeat is to be sent, and says whether that is an urgent one.
+// await returns when the next heartbeat is to be sent; urgent says whether it is an urgent one.
 func (b *beats) await(ctx context.Context, r *Reports) (urgent bool) {
 	due, soon, mayUrge := time.NewTimer(time.Until(b.due)), time.NewTimer(time.Until(b.soon)),
 		time.NewTimer(time.Until(b.urgent))

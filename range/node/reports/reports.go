@@ -12,18 +12,18 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// MaxReports bounds the reports in one heartbeat; what is left goes with the next, which follows at
+// MaxReports bounds the reports in one heartbeat; the rest goes with the next, which follows at
 // once.
 const MaxReports = 2000
 
 // Self is the node that reports.
 type Self interface {
-	// Stats are the figures of the node.
+	// Stats returns the figures of the node.
 	Stats() *clusterpb.NodeStats
 	// Describe adds to the report of a partition what its order waits for, and what has split off
-	// from it; and has its descriptor settled, if it has to be.
+	// from it. It starts settling the descriptor, if that is necessary.
 	Describe(*hosted.Replica, *clusterpb.PartitionReport)
-	// Take takes the orders in that the answer to a heartbeat brings.
+	// Take takes the orders in the answer to a heartbeat.
 	Take([]*clusterpb.Order)
 }
 
@@ -34,10 +34,10 @@ type Core interface {
 		error)
 }
 
-// Reports are the partitions of which the core should hear something: what changed in those led
-// here, and which are not led here any more. A beat reports those that have changed by enough
-// (newsworthy), and the busiest of the others; the rest when nothing changes any more, so that at
-// rest the core's figures are exact.
+// Reports holds the partitions about which the core should hear: changes in those led here, and
+// those no longer led here. A beat reports those that have changed enough (newsworthy), and the
+// busiest of the others; the rest when nothing changes any more, so that at rest the core's figures
+// are exact.
 type Reports struct {
 	node *hosted.Node
 	self Self
@@ -50,22 +50,22 @@ type Reports struct {
 	mu struct {
 		sync.Mutex
 		due map[*hosted.Replica]struct{}
-		// held are those due whose reports told the core nothing that it needs to know, in this beat.
-		// If nothing has changed of them since, the next beat reports them: settled.
+		// held are partitions whose reports in this beat told the core nothing new. If nothing has
+		// changed since, the next beat reports them: settled.
 		held, settled map[*hosted.Replica]struct{}
-		// told are the partitions of which the core believes that this node leads them, with the
-		// report of each that it has heard last.
+		// told are the partitions that the core believes to be led by this node, with the last
+		// report of each that it has heard.
 		told map[*hosted.Replica]*clusterpb.PartitionReport
-		// urgent are those that the next urgent heartbeat reports.
+		// urgent are the partitions that the next urgent heartbeat reports.
 		urgent map[*hosted.Replica]struct{}
-		// full: the next heartbeat says that what was reported before it does not count.
+		// full is set if the next heartbeat invalidates earlier reports.
 		full bool
 	}
-	// wake: a leadership was won or lost, which others wait to hear. urge: an order was carried out,
-	// or the core has one.
+	// wake signals that a leadership was won or lost, which others wait to hear; urge, that an
+	// order was carried out, or that the core has one.
 	wake, urge task.Signal
-	// more: the last heartbeat did not take everything, and the next one belongs to the same beat. Of
-	// the goroutine that takes.
+	// more is set if the last heartbeat did not hold everything, so that the next one belongs to
+	// the same beat. Only the goroutine that takes uses it.
 	more bool
 }
 
@@ -88,13 +88,13 @@ func New(n *hosted.Node, self Self, core Core, cluster, server uint64) *Reports 
 	return r
 }
 
-// Hurry has the next heartbeat come soon: others wait for what has changed.
+// Hurry sends the next heartbeat soon: others wait for what has changed.
 func (r *Reports) Hurry() { r.wake.Send() }
 
-// Urge has an urgent heartbeat come at once: the core has an order.
+// Urge sends an urgent heartbeat at once: the core has an order.
 func (r *Reports) Urge() { r.urge.Send() }
 
-// Changed marks a partition. It is called for every applied batch, and cheap when the partition is
+// Changed marks a partition. It is called for every applied batch, and cheap if the partition is
 // marked already.
 func (r *Reports) Changed(h *hosted.Replica) {
 	if h.Lists.Reports.Load() || !h.Lists.Reports.CompareAndSwap(false, true) {
@@ -112,8 +112,8 @@ func (r *Reports) ChangedLeader(h *hosted.Replica) {
 	r.wake.Send()
 }
 
-// CarriedOut marks a partition that is what an operator wanted it to become: the core goes on when
-// it hears of it, so that is reported at once.
+// CarriedOut marks a partition on which an order was carried out: the core continues when it hears
+// of that, so it is reported at once.
 func (r *Reports) CarriedOut(h *hosted.Replica) {
 	r.Changed(h)
 	r.mu.Lock()
@@ -122,7 +122,7 @@ func (r *Reports) CarriedOut(h *hosted.Replica) {
 	r.urge.Send()
 }
 
-// wantFull has everything reported anew. It is for the goroutine that takes.
+// wantFull reports everything anew. Only the goroutine that takes calls it.
 func (r *Reports) wantFull(led []*hosted.Replica) {
 	r.mu.Lock()
 	r.mu.full = true
@@ -133,7 +133,7 @@ func (r *Reports) wantFull(led []*hosted.Replica) {
 	}
 }
 
-// reportBatch is what one heartbeat carries: reports, and of which partition each is.
+// reportBatch is the content of one heartbeat: reports, and the partition of each.
 type reportBatch struct {
 	hosted  []*hosted.Replica
 	reports []*clusterpb.PartitionReport
@@ -145,10 +145,10 @@ func (b *reportBatch) add(h *hosted.Replica, r *clusterpb.PartitionReport) {
 	b.hosted, b.reports = append(b.hosted, h), append(b.reports, r)
 }
 
-// take makes the reports of one heartbeat. It is given back to done.
+// take makes the reports of one heartbeat. The caller returns them to done.
 func (r *Reports) take() reportBatch { return r.takeBy(r.describe) }
 
-// takeBy is take with what describes a partition.
+// takeBy is take with a function that describes a partition.
 func (r *Reports) takeBy(report func(h *hosted.Replica,
 	told bool) *clusterpb.PartitionReport) reportBatch {
 	var b reportBatch
@@ -162,7 +162,7 @@ func (r *Reports) takeBy(report func(h *hosted.Replica,
 	for {
 		some, settled := r.next(MaxReports - len(b.reports))
 		for h, told := range some {
-			// What changes from here on is reported once more.
+			// Later changes are reported once more.
 			h.Lists.Reports.Store(false)
 			one := report(h, told != nil)
 			switch {
@@ -190,8 +190,8 @@ func (r *Reports) takeBy(report func(h *hosted.Replica,
 	return b
 }
 
-// takeUrgent is take for an urgent heartbeat: it has what was carried out and nothing else, and
-// belongs to no beat, so that many of them do not make the rest settle.
+// takeUrgent is take for an urgent heartbeat: it has only what was carried out, and belongs to no
+// beat, so that many urgent heartbeats do not make the rest settle.
 func (r *Reports) takeUrgent() reportBatch {
 	var b reportBatch
 	for h, told := range r.nextUrgent(MaxReports) {
@@ -232,7 +232,7 @@ func (r *Reports) settleLocked() {
 }
 
 // next takes at most n of the partitions that are due, or else of those that have settled, each
-// with the report that the core has heard last.
+// with the last report that the core has heard.
 func (r *Reports) next(n int) (some map[*hosted.Replica]*clusterpb.PartitionReport, settled bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -252,7 +252,7 @@ func (r *Reports) next(n int) (some map[*hosted.Replica]*clusterpb.PartitionRepo
 	return some, settled
 }
 
-// describe is the report of a partition, if the core has anything to hear of it.
+// describe returns the report of a partition; nil if there is nothing to report.
 func (r *Reports) describe(h *hosted.Replica, told bool) *clusterpb.PartitionReport {
 	d := h.Replica.Descriptor()
 	p := &clusterpb.PartitionReport{Partition: uint64(h.ID), Generation: d.GetGeneration(),
@@ -279,7 +279,7 @@ func (r *Reports) describe(h *hosted.Replica, told bool) *clusterpb.PartitionRep
 	return p
 }
 
-// done takes back what the core has heard, or has not.
+// done notes whether the core has heard a batch.
 func (r *Reports) done(b reportBatch, heard bool) {
 	if !heard {
 		for _, h := range b.hosted {

@@ -14,12 +14,12 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// The table as it was last known lies in the log database, beside the raft logs ('g'): 'm', a kind
-// byte, an id (8 bytes, big endian). Each update is one batch with the revision that it leads to,
-// so that what is read at start is the table at some revision. The batches are not synced: what a
-// crash takes is the last of them, and the core tells them again. The batches of one database
-// survive a crash in their order, so a replica that was created after an update is never found
-// without it.
+// The last known table lies in the log database, beside the raft logs ('g'): 'm', a kind byte, an
+// id (8 bytes, big endian). Each update is one batch with the revision that it leads to, so that
+// the table that is read at start is that of some revision. The batches are not synced: a crash
+// takes only the last of them, and the core sends them again. The batches of one database survive a
+// crash in their order, so a replica that was created after an update is never found without the
+// update.
 const (
 	Prefix = 'm'
 
@@ -31,9 +31,9 @@ const (
 	KindRemoval = 'x'
 )
 
-// Format is what of the table is kept, and the id of the record of its revision. A table that
-// was kept in another format (FormatUnknown is one) may lack what this one has, and the core would
-// not tell it again: it is used until the core has sent all anew. To be raised when more is kept.
+// Format identifies the parts of the table that are kept; it is the id of the record of its
+// revision. A table in another format (FormatUnknown is one) may lack parts that the core would not
+// send again: it is used until the core has sent everything. Raise it when more is kept.
 const (
 	FormatUnknown = 0
 	Format        = 1
@@ -65,7 +65,7 @@ func Unseal(key, record []byte) ([]byte, error) {
 	return body, nil
 }
 
-// cacheUpdate writes what an update changed. With whole set, what was cached before is dropped.
+// cacheUpdate writes the changes of an update. With whole set, everything cached before is dropped.
 func cacheUpdate(db *engine.Log, t *Table, u *clusterpb.TableUpdate, whole bool) error {
 	b := db.NewBatch()
 	defer b.Close()
@@ -126,8 +126,8 @@ func cacheUpdate(db *engine.Log, t *Table, u *clusterpb.TableUpdate, whole bool)
 	return db.Commit(b, false)
 }
 
-// Read reads the table of a cluster as the node of a log database knew it last; an empty table if
-// there is none, or one of another cluster. It may be some revisions old.
+// Read reads the last known table of a cluster from a node's log database; an empty table if there
+// is none, or one of another cluster. It may be some revisions old.
 func Read(db *engine.Log, cluster uint64) (*Table, error) {
 	it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{Prefix},
 		UpperBound: []byte{Prefix + 1}})
@@ -155,7 +155,7 @@ func Read(db *engine.Log, cluster uint64) (*Table, error) {
 type cached struct {
 	contents clusterpb.TableUpdate
 	header   *clusterpb.TableUpdate
-	// Outdated: at least some of it was written in another format.
+	// Outdated is set if at least some of it was written in another format.
 	Outdated bool
 }
 
@@ -205,7 +205,7 @@ func (c *cached) add(key, value []byte) error {
 	return nil
 }
 
-// table is what the records make; empty if they are not of this cluster.
+// table returns the table of the records; empty if they are not of this cluster.
 func (c *cached) table(cluster uint64) *Table {
 	if c.header == nil || c.header.Cluster != cluster {
 		return New()

@@ -23,31 +23,31 @@ const (
 	maxWatchRetry = 5 * time.Second
 	// healthyWatch is how long a stream must have lasted for the next pause to be the first again.
 	healthyWatch = 10 * time.Second
-	// MissingAfter is for how long the core may be silent before the log says so: while servers start
+	// MissingAfter is how long the core may be silent before that is logged: while servers start
 	// and restart it is normal.
 	MissingAfter = 10 * time.Second
 )
 
-// Source is the way to the core's table.
+// Source connects to the core's table.
 type Source interface {
-	// Watch calls fn with what changed after a revision, in order, until the context or the stream
-	// ends, or fn returns an error. With after 0 it begins with everything there is. It may be
-	// called again at any time.
+	// Watch calls fn with the changes after a revision, in order, until the context or the stream
+	// ends, or fn returns an error. With after 0 it begins with the whole table. It may be called
+	// again at any time.
 	Watch(ctx context.Context, after uint64, fn func(*clusterpb.TableUpdate) error) error
 }
 
-// Listener hears what has changed, when the table is current. Follower.Run calls it.
+// Listener is told of changes when the table is current. Follower.Run calls it.
 type Listener interface {
 	KeyspaceChanged(k *clusterpb.Keyspace)
 	// PartitionsChanged is called with each update.
 	PartitionsChanged(u *clusterpb.TableUpdate)
-	// Present says that the table has reached the present of the core.
+	// Present reports that the table has reached the present of the core.
 	Present()
 }
 
 // Follower follows the core's table, in the goroutine of Run.
 type Follower struct {
-	// Cluster is the id of the cluster. The table of another one is refused.
+	// Cluster is the id of the cluster. The table of another cluster is refused.
 	Cluster uint64
 	Source  Source
 	// Log is the database that keeps the table.
@@ -55,16 +55,16 @@ type Follower struct {
 	Table    *Current
 	Listener Listener
 	Logger   *slog.Logger
-	// Now is a monotonic clock in nanoseconds, and Jitter a random part of a duration.
+	// Now is a monotonic clock in nanoseconds; Jitter returns a random part of a duration.
 	Now    func() int64
 	Jitter func(time.Duration) int64
-	// Streams counts the streams that ended; Revision is the one that the table has reached.
+	// Streams counts the streams that ended; Revision is the revision of the table.
 	Streams  prometheus.Counter
 	Revision prometheus.Gauge
 
 	// fresh is the table that is being sent as a whole; nil when there are only changes.
 	fresh *Table
-	// live: the stream has said that it reached the present.
+	// live is set when the stream has reported that it has reached the present.
 	live bool
 }
 
@@ -101,7 +101,8 @@ func (f *Follower) Run(ctx context.Context) {
 	}
 }
 
-// Take takes one update. An error ends the stream, and another begins where the table stands.
+// Take takes one update. After an error the stream ends, and another begins at the table's
+// revision.
 func (f *Follower) Take(u *clusterpb.TableUpdate) error {
 	if u.GetCluster() != 0 && u.GetCluster() != f.Cluster {
 		f.Logger.Error("metadata of another cluster is refused: check the addresses of the core",
@@ -123,8 +124,7 @@ func (f *Follower) Take(u *clusterpb.TableUpdate) error {
 	return f.replaced()
 }
 
-// sift drops descriptors that make no sense: they are never acted on. The update itself is its
-// sender's.
+// sift drops invalid descriptors: they are never acted on. The update itself belongs to its sender.
 func (f *Follower) sift(u *clusterpb.TableUpdate) *clusterpb.TableUpdate {
 	var kept []*clusterpb.Partition
 	for i, p := range u.Partitions {
@@ -153,7 +153,7 @@ func (f *Follower) sift(u *clusterpb.TableUpdate) *clusterpb.TableUpdate {
 	}
 }
 
-// changed puts changes on top of the table.
+// changed applies changes to the table.
 func (f *Follower) changed(u *clusterpb.TableUpdate) error {
 	old := f.Table.Load()
 	if u.GetRevision() != 0 && u.GetRevision() < old.Revision {
@@ -169,8 +169,8 @@ func (f *Follower) changed(u *clusterpb.TableUpdate) error {
 	return nil
 }
 
-// replaced puts a whole table in place of the old one. A partition that is not in it is removed:
-// that is sound because the table is whole, of this cluster, and not older than the last one.
+// replaced replaces the table by a whole new one. A partition that is not in it is removed: that is
+// sound because the table is whole, of this cluster, and not older than the last one.
 func (f *Follower) replaced() error {
 	old := f.Table.Load()
 	fresh := f.fresh
@@ -204,8 +204,8 @@ func (f *Follower) publish(old, next *Table, whole bool) {
 	if err := cacheUpdate(f.Log, next, withoutState(durable, known), whole); err != nil {
 		f.Logger.Warn("the partition table could not be kept on disk", "error", err)
 	}
-	// INVARIANT: not before it is on its way to the disk: a replica that is created because of it
-	// is never found there without it.
+	// INVARIANT: the table is on its way to the disk before it is published: a replica that is
+	// created because of it is never found there without it.
 	f.Table.Publish(next)
 	f.Revision.Set(float64(next.Revision))
 	for _, k := range delta.Keyspaces {
@@ -214,8 +214,8 @@ func (f *Follower) publish(old, next *Table, whole bool) {
 	f.Listener.PartitionsChanged(delta)
 }
 
-// withoutState leaves out nodes of which only changed what is not worth keeping: whether they live,
-// and their statistics.
+// withoutState leaves out nodes whose only changes are not worth keeping: whether they live, and
+// their statistics.
 func withoutState(u *clusterpb.TableUpdate, old *Table) *clusterpb.TableUpdate {
 	kept := make([]*clusterpb.Node, 0, len(u.Nodes))
 	for _, n := range u.Nodes {
@@ -233,9 +233,10 @@ func withoutState(u *clusterpb.TableUpdate, old *Table) *clusterpb.TableUpdate {
 	}
 }
 
-// bareNode is what is worth keeping of a node: all but what changes while nothing happens to it. A
-// field is kept unless it is named here, since a node that restarts is not told it again: the core
-// goes on after the revision of what is on the disk. To name fewer takes a new Format.
+// bareNode returns the part of a node that is worth keeping: all but what changes while nothing
+// happens to it. A field is kept unless it is named here, since a node that restarts is not told it
+// again: the core continues after the revision that is on the disk. Naming fewer fields takes a new
+// Format.
 func bareNode(n *clusterpb.Node) *clusterpb.Node {
 	bare := proto.CloneOf(n)
 	bare.Alive, bare.Stats, bare.AliveSinceUnixMs, bare.SilentSinceUnixMs = false, nil, 0, 0

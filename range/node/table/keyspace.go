@@ -8,11 +8,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// standardWindow is for keyspaces that do not say how long old versions stay.
+// standardWindow is the window of keyspaces that set none.
 const standardWindow = time.Hour
 
-// GCWindow is how long old versions of a keyspace stay; negative, for nothing is collected, while
-// the keyspace is not known.
+// GCWindow returns how long old versions of a keyspace stay; negative, so that nothing is
+// collected, while the keyspace is not known.
 func (t *Table) GCWindow(id keys.KeyspaceID) time.Duration {
 	k := t.Keyspace(id)
 	switch {
@@ -24,28 +24,27 @@ func (t *Table) GCWindow(id keys.KeyspaceID) time.Duration {
 	return time.Duration(min(k.GcWindowSeconds, uint64(1<<62)/uint64(time.Second))) * time.Second
 }
 
-// Protected is at which timestamp a keyspace stays readable for its consumers; zero: none needs it,
-// or the keyspace is not known, and nothing is collected.
+// Protected returns the timestamp at which a keyspace stays readable for its consumers; zero if no
+// consumer needs it, or if the keyspace is not known, when nothing is collected.
 func (t *Table) Protected(id keys.KeyspaceID) hlc.Timestamp {
 	return wire.FromClusterTimestamp(t.Keyspace(id).GetProtected())
 }
 
-// ClosedLag is how far behind the clock the leaders of a keyspace close timestamps; 0: the default,
-// also while the keyspace is not known.
+// ClosedLag returns how far behind the clock the leaders of a keyspace close timestamps; 0: the
+// default, also while the keyspace is not known.
 func (t *Table) ClosedLag(id keys.KeyspaceID) time.Duration {
 	k := t.Keyspace(id)
 	return time.Duration(min(k.GetClosedTimestampLagMillis(), 1<<40)) * time.Millisecond
 }
 
-// CommitWait says whether the writes to a keyspace have commit wait; as long as the keyspace is not
-// known they do, which is always sound.
+// CommitWait reports whether the writes to a keyspace have commit wait; true while the keyspace is
+// not known, which is always sound.
 func (t *Table) CommitWait(id keys.KeyspaceID) bool {
 	k := t.Keyspace(id)
 	return k == nil || k.CommitWait
 }
 
-// DefaultTTL is how long a value of a keyspace lives whose write does not say so; 0: it does not
-// expire.
+// DefaultTTL returns the lifetime of a value whose write names none; 0: the value does not expire.
 func (t *Table) DefaultTTL(id keys.KeyspaceID) time.Duration {
 	millis := t.Keyspace(id).GetDefaultTtlMillis()
 	return time.Duration(min(millis, uint64(keys.MaxTTL.Milliseconds()))) * time.Millisecond

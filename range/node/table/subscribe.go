@@ -11,14 +11,14 @@ import (
 const (
 	// updatePartitions bounds the partitions, and the leaders, in one message to a subscriber.
 	updatePartitions = 1000
-	// updatePeriod is the shortest time between two messages of changes: what happens in between
-	// goes together.
+	// updatePeriod is the shortest time between two messages of changes; changes in between are
+	// sent together.
 	updatePeriod = 50 * time.Millisecond
 )
 
-// Leaders are those that the node's own replicas know.
+// Leaders provides the leaders that the node's own replicas know.
 type Leaders interface {
-	// Leader is the leader of a partition; nil if it is not known.
+	// Leader returns the leader of a partition; nil if it is not known.
 	Leader(partition keys.PartitionID) *clusterpb.Leader
 	// LeadersSince returns the leaders that changed after a version, all that are known for version
 	// 0, the version reached, and a channel that is closed at the next change.
@@ -29,16 +29,16 @@ type Leaders interface {
 // Subscribe calls emit with everything that is known, in several updates of which the last is
 // complete, and then with changes, until the context ends or emit returns an error.
 //
-// A subscriber that is slow has nothing queued for it: it gets the difference between what it saw
-// and what there is.
+// Nothing is queued for a slow subscriber: it gets the difference between the table that it saw
+// last and the present one.
 func (c *Current) Subscribe(ctx context.Context, l Leaders,
 	emit func(*clusterpb.TableUpdate) error) error {
 	return c.subscribe(ctx, l, interest{all: true}, nil, emit)
 }
 
-// SubscribeTo is Subscribe for one that wants the partitions and leaders of some keyspaces only:
-// those of first, and those that come from more, which is not closed. A table of no more than small
-// partitions it gets as a whole.
+// SubscribeTo is Subscribe for a subscriber that wants the partitions and leaders of some keyspaces
+// only: those of first, and those that come from more, which is never closed. A table of at most
+// small partitions is sent as a whole.
 func (c *Current) SubscribeTo(ctx context.Context, l Leaders, first []uint32,
 	more <-chan []uint32, small int, emit func(*clusterpb.TableUpdate) error) error {
 	seen, err := c.complete(ctx)
@@ -75,8 +75,8 @@ func (c *Current) subscribe(ctx context.Context, l Leaders, i interest, more <-c
 	hints, version, changed := l.LeadersSince(0)
 	u := i.whole(seen)
 	u.Leaders = i.leaders(seen, hints)
-	// A subscriber waits for what it asks for. Changes come with the next update: one that is in this
-	// already does no harm.
+	// A subscriber waits for what it asks for, so it is sent at once. Changes come with the next
+	// update: sending one twice does no harm.
 	widen := func(ids []uint32) error {
 		u := i.add(seen, ids)
 		if u == nil {
@@ -160,10 +160,10 @@ func emitParts(u *clusterpb.TableUpdate, emit func(*clusterpb.TableUpdate) error
 	}
 }
 
-// interest is of which keyspaces a subscriber wants the partitions and their leaders. Of nodes and
-// keyspaces it gets all.
+// interest says of which keyspaces a subscriber wants the partitions and their leaders. It gets all
+// nodes and keyspaces.
 type interest struct {
-	// all: of all keyspaces, and those to come.
+	// all is set if the subscriber wants all keyspaces, including new ones.
 	all       bool
 	keyspaces map[uint32]struct{}
 }
@@ -176,7 +176,7 @@ func (i *interest) in(keyspace uint32) bool {
 	return ok
 }
 
-// whole is everything in a table that the subscriber wants.
+// whole returns everything in a table that the subscriber wants.
 func (i *interest) whole(t *Table) *clusterpb.TableUpdate {
 	u := &clusterpb.TableUpdate{Cluster: t.Cluster, Revision: t.Revision, Complete: true,
 		Nodes: t.Nodes(), Keyspaces: t.Keyspaces(), FollowsAll: i.all}
@@ -190,8 +190,8 @@ func (i *interest) whole(t *Table) *clusterpb.TableUpdate {
 	return u
 }
 
-// begin adds the partitions of a keyspace. One that is not there has none, and when it comes the
-// subscriber hears of it.
+// begin adds the partitions of a keyspace. If the keyspace is not known yet, the subscriber hears
+// of it when it comes.
 func (i *interest) begin(u *clusterpb.TableUpdate, t *Table, id uint32) {
 	for p := range t.PartitionsOf(keys.KeyspaceID(id)) {
 		u.Partitions = append(u.Partitions, p)
@@ -199,8 +199,8 @@ func (i *interest) begin(u *clusterpb.TableUpdate, t *Table, id uint32) {
 	u.Followed = append(u.Followed, id)
 }
 
-// add widens the interest, and returns what is to be sent because of it, without leaders; nil if
-// that is nothing.
+// add widens the interest, and returns what has to be sent because of it, without leaders; nil if
+// nothing has.
 func (i *interest) add(t *Table, ids []uint32) *clusterpb.TableUpdate {
 	u := &clusterpb.TableUpdate{Cluster: t.Cluster, Revision: t.Revision}
 	for _, id := range ids {
@@ -216,7 +216,7 @@ func (i *interest) add(t *Table, ids []uint32) *clusterpb.TableUpdate {
 	return u
 }
 
-// changes is what the subscriber wants of the difference between two tables.
+// changes returns the part of the difference between two tables that the subscriber wants.
 func (i *interest) changes(from, to *Table) *clusterpb.TableUpdate {
 	u := Diff(from, to)
 	if i.all {
@@ -240,7 +240,7 @@ func (i *interest) changes(from, to *Table) *clusterpb.TableUpdate {
 	return u
 }
 
-// leaders keeps the leaders of partitions that the subscriber wants.
+// leaders returns the leaders of partitions that the subscriber wants.
 func (i *interest) leaders(t *Table, all []*clusterpb.Leader) []*clusterpb.Leader {
 	if i.all {
 		return all

@@ -13,29 +13,29 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Table is one immutable picture of nodes, keyspaces and partitions. What its methods return must
-// not be changed. Tables that follow each other share what did not change.
+// Table is an immutable picture of nodes, keyspaces and partitions. Results of its methods must not
+// be changed. Successive tables share what did not change.
 type Table struct {
 	// Cluster is the id of the cluster, 0 if nothing is known yet.
 	Cluster uint64
 	// Revision is the core's revision that this picture has reached.
 	Revision uint64
-	// Complete says that everything that existed at Revision is in it.
+	// Complete is set if the table has everything that existed at Revision.
 	Complete bool
-	// Outdated says that it was read from the disk in another format, and may lack what the core
-	// has told: the core has to send all anew. See Format.
+	// Outdated is set if the table was read from the disk in another format, and may lack what the
+	// core has sent: the core has to send everything. See Format.
 	Outdated bool
 
 	nodes      tree.Tree[uint64, *clusterpb.Node]
 	keyspaces  tree.Tree[uint32, *clusterpb.Keyspace]
 	partitions tree.Tree[uint64, *clusterpb.Partition]
-	// members are the partitions once more, by keyspace and in key order.
+	// members are the same partitions by keyspace and in key order.
 	members tree.Tree[placed, *clusterpb.Partition]
-	// changed is closed when a newer table takes this one's place.
+	// changed is closed when a newer table replaces this one.
 	changed chan struct{}
 }
 
-// placed orders partitions by keyspace, and in key order. What is known of two may overlap.
+// placed orders partitions by keyspace, and in key order. Two known descriptors may overlap.
 type placed struct {
 	keyspace  uint32
 	start     []byte // an internal key
@@ -59,13 +59,13 @@ func New() *Table {
 	}
 }
 
-// Dropped says whether a keyspace was dropped, or is being. The table is complete.
+// Dropped reports whether a keyspace was dropped, or is being dropped. The table is complete.
 func (t *Table) Dropped(id keys.KeyspaceID) bool {
 	k := t.Keyspace(id)
 	return k == nil || k.State == clusterpb.KeyspaceState_DROPPING
 }
 
-// Changed is closed when a newer table has taken this one's place.
+// Changed returns a channel that is closed when a newer table has replaced this one.
 func (t *Table) Changed() <-chan struct{} { return t.changed }
 
 // Node finds a node; nil if it is not known.
@@ -106,9 +106,9 @@ func (t *Table) PartitionsOf(id keys.KeyspaceID) iter.Seq[*clusterpb.Partition] 
 	}
 }
 
-// At is the partition that has an internal key of a keyspace; nil if none is known that does.
+// At returns the partition that has an internal key of a keyspace; nil if none is known.
 func (t *Table) At(keyspace uint32, key []byte) *clusterpb.Partition {
-	// Whatever begins at the key is below all that begins behind it.
+	// Every partition that begins at the key sorts below all that begin after it.
 	p, ok := t.members.Below(placed{keyspace: keyspace, start: keys.Next(key)})
 	if !ok || p.Keyspace != keyspace || !keys.PartitionSpan(p).Contains(key) {
 		return nil
@@ -116,7 +116,7 @@ func (t *Table) At(keyspace uint32, key []byte) *clusterpb.Partition {
 	return p
 }
 
-// Around calls visit for the partitions of a keyspace that are described in a span of internal
+// Around calls visit for the partitions of a keyspace whose descriptors lie in a span of internal
 // keys, up to most on either side of a key.
 func (t *Table) Around(keyspace uint32, key []byte, span keys.Span, most int,
 	visit func(*clusterpb.Partition)) {
@@ -139,8 +139,8 @@ func (t *Table) Around(keyspace uint32, key []byte, span keys.Span, most int,
 	}
 }
 
-// Before is the partition whose key comes last before that of another one, in its keyspace; nil if
-// there is none.
+// Before returns the partition whose start is the last one before that of another partition, in its
+// keyspace; nil if there is none.
 func (t *Table) Before(p *clusterpb.Partition) *clusterpb.Partition {
 	before, ok := t.members.Below(placed{keyspace: p.Keyspace, start: p.Start})
 	if !ok || before.Keyspace != p.Keyspace {
@@ -149,13 +149,13 @@ func (t *Table) Before(p *clusterpb.Partition) *clusterpb.Partition {
 	return before
 }
 
-// olderEpoch says whether a's epoch is lower than b's.
+// olderEpoch reports whether a's epoch is lower than b's.
 func olderEpoch(a, b *clusterpb.Partition) bool {
 	return keys.CompareEpochs(a, b) < 0
 }
 
-// With returns the table with an update on top, at a cost in proportion to the update. A descriptor
-// with a lower epoch than the one known is left out.
+// With returns the table with an update applied, at a cost in proportion to the update. A
+// descriptor with a lower epoch than the known one is left out.
 func (t *Table) With(u *clusterpb.TableUpdate) *Table {
 	next := *t
 	next.changed = make(chan struct{})
@@ -190,7 +190,7 @@ func (t *Table) With(u *clusterpb.TableUpdate) *Table {
 	return &next
 }
 
-// membersLike is what the members have to be beside a later version of the partitions.
+// membersLike returns the members that fit a later version of the partitions.
 func membersLike(t *Table, partitions tree.Tree[uint64, *clusterpb.Partition],
 ) tree.Tree[placed, *clusterpb.Partition] {
 	members := t.members.Edit()
@@ -207,7 +207,7 @@ func membersLike(t *Table, partitions tree.Tree[uint64, *clusterpb.Partition],
 }
 
 // replacedBy returns a whole new table in place of this one. What did not change keeps its pointer,
-// so that diff finds only what did; a descriptor with a lower epoch than the one known gives way to
+// so that diff finds only changes. A descriptor with a lower epoch than the known one gives way to
 // that.
 func (t *Table) replacedBy(fresh *Table) *Table {
 	next := *fresh
@@ -222,8 +222,8 @@ func (t *Table) replacedBy(fresh *Table) *Table {
 	return &next
 }
 
-// replaced makes of old what has the keys of fresh, and its values but where keep says that the old
-// one stays.
+// replaced returns old with the keys and values of fresh, but with the old value where keep says
+// so.
 func replaced[K any, V comparable](old, fresh tree.Tree[K, V], keep func(old, new V) bool,
 ) tree.Tree[K, V] {
 	next := old.Edit()
@@ -239,8 +239,8 @@ func replaced[K any, V comparable](old, fresh tree.Tree[K, V], keep func(old, ne
 	return next.Tree()
 }
 
-// Diff is the update that leads from one table to a later one, at a cost in proportion to what
-// changed: a follower of the table keeps the last one that it saw, and needs no queue.
+// Diff returns the update that leads from one table to a later one, at a cost in proportion to the
+// changes: a follower of the table keeps the last one that it saw, and needs no queue.
 func Diff(from, to *Table) *clusterpb.TableUpdate {
 	u := &clusterpb.TableUpdate{Cluster: to.Cluster, Revision: to.Revision}
 	u.Nodes, u.RemovedNodes = changed(from.nodes, to.nodes)
@@ -249,7 +249,7 @@ func Diff(from, to *Table) *clusterpb.TableUpdate {
 	return u
 }
 
-// changed is what differs between two versions.
+// changed returns the difference between two versions.
 func changed[K any, V comparable](from, to tree.Tree[K, V]) (now []V, gone []K) {
 	tree.Diff(from, to, func(c tree.Change[K, V]) bool {
 		if c.Has {
@@ -262,20 +262,20 @@ func changed[K any, V comparable](from, to tree.Tree[K, V]) (now []V, gone []K) 
 	return now, gone
 }
 
-// Current holds the table as it is now. One goroutine publishes.
+// Current holds the present table. One goroutine publishes.
 type Current struct{ pointer atomic.Pointer[Table] }
 
-// NewCurrent begins with a table.
+// NewCurrent returns a Current that holds a table.
 func NewCurrent(t *Table) *Current {
 	c := &Current{}
 	c.pointer.Store(t)
 	return c
 }
 
-// Load is the table as it is now.
+// Load returns the present table.
 func (c *Current) Load() *Table { return c.pointer.Load() }
 
-// Publish makes a table the current one.
+// Publish makes a table the present one.
 func (c *Current) Publish(next *Table) {
 	old := c.pointer.Swap(next)
 	close(old.changed)

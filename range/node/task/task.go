@@ -1,4 +1,4 @@
-// Package task has what the goroutines of a node wait with.
+// Package task has the waits of a node's goroutines.
 package task
 
 import (
@@ -12,7 +12,7 @@ type Signal chan struct{}
 // NewSignal makes a Signal.
 func NewSignal() Signal { return make(Signal, 1) }
 
-// Send has the goroutine that receives go on. It never blocks.
+// Send wakes the goroutine that receives. It never blocks.
 func (s Signal) Send() {
 	select {
 	case s <- struct{}{}:
@@ -20,7 +20,7 @@ func (s Signal) Send() {
 	}
 }
 
-// Pause waits, or returns the context's error.
+// Pause waits for a duration, or returns the context's error.
 func Pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

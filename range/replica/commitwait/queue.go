@@ -10,50 +10,50 @@ import (
 	"github.com/tidemarkdb/tidemark/range/alarm"
 )
 
-// Clocks say when every clock of the cluster has passed a timestamp. All queues of a node share
+// Clocks tell when every clock of the cluster has passed a timestamp. All queues of a node share
 // them.
 type Clocks struct {
 	*hlc.Clock
-	// AfterFunc is time.AfterFunc, or what stands for it.
+	// AfterFunc is time.AfterFunc, or a replacement in tests.
 	AfterFunc func(d time.Duration, f func()) alarm.Timer
-	// Seconds observes for how long commits, and the reads that saw them, have waited.
+	// Seconds observes how long commits, and reads that saw them, have waited.
 	Seconds prometheus.Observer
 }
 
-// Passed says that every clock has passed a timestamp, or true time has, if that is what is known
-// (hlc.Clock.WaitFloor).
+// Passed reports that every clock has passed a timestamp; with hlc.KernelBound, that true time has
+// passed it (hlc.Clock.WaitFloor).
 func (c *Clocks) Passed(ts hlc.Timestamp) bool {
 	earliest, _ := c.Bounds()
 	return earliest > ts.Wall
 }
 
-// until is about how long it takes for all clocks to pass a timestamp.
+// until estimates how long it takes for all clocks to pass a timestamp.
 func (c *Clocks) until(ts hlc.Timestamp) time.Duration {
 	earliest, _ := c.Bounds()
 	return max(time.Duration(ts.Wall-earliest), 0) + slack
 }
 
 const (
-	// slack is waited for besides: timers measure by another clock.
+	// slack is added to each wait, because timers use another clock.
 	slack = time.Microsecond
-	// shortest is how long a timer that rang too early runs at least.
+	// shortest is the least duration of a timer after one that fired too early.
 	shortest = 100 * time.Microsecond
 )
 
-// Held is what waits in a queue. One of its methods is called, once, with no lock held.
+// Held is an element of a queue. One of its methods is called, once, with no lock held.
 type Held interface {
-	// Release goes on: every clock has passed the timestamp.
+	// Release continues: every clock has passed the timestamp.
 	Release()
 	// Refuse ends the wait, because the queue is closed.
 	Refuse()
 }
 
-// Queue is what one replica, or one node, holds back. It has a lock of its own, which is held
-// while timers are set. Safe for concurrent use.
+// Queue holds back elements for one replica, or one node. Its lock is held while timers are set.
+// Safe for concurrent use.
 type Queue struct {
 	clocks *Clocks
 	most   int
-	// manual, if not nil, says that no timer runs: ReleasePassed is called instead.
+	// manual, if not nil, reports that no timers run: ReleasePassed is called instead.
 	manual func() bool
 
 	mu struct {
@@ -73,12 +73,12 @@ type wait struct {
 	timer alarm.Timer
 }
 
-// Init makes an empty queue that holds at most so many.
+// Init makes an empty queue that holds at most most elements.
 func (q *Queue) Init(clocks *Clocks, most int, manual func() bool) {
 	q.clocks, q.most, q.manual = clocks, most, manual
 }
 
-// Hold holds something back until every clock has passed a timestamp. It returns false, and holds
+// Hold holds an element back until every clock has passed a timestamp. It returns false, and holds
 // nothing, if the queue is full or closed.
 func (q *Queue) Hold(until hlc.Timestamp, held Held) bool {
 	q.mu.Lock()
@@ -118,7 +118,7 @@ func (q *Queue) ring(w *wait) {
 	w.held.Release()
 }
 
-// ReleasePassed releases what need not wait any longer, as timers do.
+// ReleasePassed releases the elements whose time has come, as timers do.
 func (q *Queue) ReleasePassed() {
 	q.mu.Lock()
 	all := make([]*wait, 0, len(q.mu.waiting))
@@ -131,14 +131,14 @@ func (q *Queue) ReleasePassed() {
 	}
 }
 
-// Len is how much is held back.
+// Len returns the number of elements that are held back.
 func (q *Queue) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.mu.waiting)
 }
 
-// Close refuses all that is held back, and whatever comes later.
+// Close refuses all elements, and those that come later.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	waiting := q.mu.waiting

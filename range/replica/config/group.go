@@ -11,9 +11,9 @@ import (
 // Group is what a replica needs of its Raft group.
 type Group interface {
 	// Propose appends data to the log if this replica leads at term, in the order of the calls. It
-	// does not wait. What it drops is told by LeadershipChanged: with another term or leader, or
-	// once more with the same. data belongs to the group from here on. An error means that nothing
-	// was or will be appended.
+	// does not wait. Dropped proposals are reported by LeadershipChanged: with another term or
+	// leader, or once more with the same. data belongs to the group from here on. An error means
+	// that nothing was or will be appended.
 	Propose(term uint64, data []byte) error
 	// ProposeChange is Propose for data that changes the replicas.
 	ProposeChange(term uint64, data []byte, next group.Configuration) error
@@ -24,32 +24,32 @@ type Group interface {
 	// Lease reports whether this replica leads at term and holds the leader lease at this moment.
 	// It takes no lock.
 	Lease() (term uint64, ok bool)
-	// LeaseLeft is how much longer the lease stands, if it stands. No other replica leads before.
-	// It takes no lock.
+	// LeaseLeft returns how much longer the lease stands; no other replica leads before its end. It
+	// takes no lock.
 	LeaseLeft() time.Duration
-	// Leader is the replica that leads, 0 if unknown, and at which term.
+	// Leader returns the replica that leads, 0 if unknown, and its term.
 	Leader() (keys.ReplicaID, uint64)
 	// Wake wakes the group if it sleeps.
 	Wake()
 	// TransferLeader gives up the lease and the leadership of a term, if this replica leads at it,
-	// and asks another replica to lead. What was proposed before is in the log before.
+	// and asks another replica to lead. Earlier proposals come earlier in the log.
 	TransferLeader(term uint64, to keys.ReplicaID)
 }
 
 // Pending is a request on its way through a replica. The replica owns the request until it has
-// called Reply, exactly once, from any goroutine: it may not be changed, nor the memory that its
-// keys and values lie in. Reply must not block, and the rows of a page are only good until it
-// returns.
+// called Reply, exactly once, from any goroutine: neither the request nor the memory of its keys
+// and values may be changed until then. Reply must not block, and the rows of a page are valid only
+// until it returns.
 type Pending struct {
 	// Client is the client's id: with the request's sequence it is the request id.
 	Client  uint64
 	Request *kvpb.Request
 	Reply   func(*kvpb.Response)
-	// Arrived is when the request came; its timeout counts from there.
+	// Arrived is when the request came; its timeout starts there.
 	Arrived time.Time
 }
 
-// Deadline is when a request's caller stops waiting; zero: never.
+// Deadline returns when the caller of a request stops waiting; zero: never.
 func (p *Pending) Deadline() time.Time {
 	t := p.Request.GetTimeoutMicros()
 	if t == 0 || t >= uint64(1<<62)/1000 {
@@ -58,7 +58,7 @@ func (p *Pending) Deadline() time.Time {
 	return p.Arrived.Add(time.Duration(t) * time.Microsecond)
 }
 
-// Expired says that the client does not wait for the answer any more.
+// Expired reports that the client no longer waits for the answer.
 func (p *Pending) Expired(now time.Time) bool {
 	t := p.Request.GetTimeoutMicros()
 	return t != 0 && t < uint64(1<<62)/1000 && now.Sub(p.Arrived) > time.Duration(t)*time.Microsecond

@@ -12,9 +12,9 @@ const DefaultClosedLag = time.Second
 
 // Limits bound what a replica holds and does at once. Zero fields take the defaults.
 type Limits struct {
-	// MaxInFlight is how many proposals of a partition are on their way at once. Default 2.
+	// MaxInFlight bounds the proposals of a partition that are on their way. Default 2.
 	MaxInFlight int
-	// MaxEntryBytes is about how much one entry holds; a single larger write has an entry of its
+	// MaxEntryBytes is the approximate size of an entry; a single larger write has an entry of its
 	// own. Default 1 MiB.
 	MaxEntryBytes int
 	// MaxQueuedWrites and MaxQueuedBytes bound a partition's queue. Defaults 4,096 and 16 MiB; a
@@ -33,26 +33,26 @@ type Limits struct {
 	// bounds that for all partitions of a node, in bytes. Default 48 MiB.
 	RecentSlots      int
 	TotalRecentBytes int64
-	// VacantRun is how many keys in a row without a value a scan walks over before it remembers that
-	// they have none. Default 64. TotalVacantBytes bounds what is remembered for all partitions of a
-	// node. Default 16 MiB.
+	// VacantRun is the number of consecutive keys without a value that a scan passes before it
+	// remembers the span as vacant. Default 64. TotalVacantBytes bounds that memory for all
+	// partitions of a node. Default 16 MiB.
 	VacantRun, TotalVacantBytes int
-	// MaxLocks is how many keys of a partition transactions may have locked. Default 200,000.
+	// MaxLocks bounds the keys of a partition that transactions may lock. Default 200,000.
 	MaxLocks int
-	// MaxSpanLocks is how many spans of a partition transactions may hold, default 256,
-	// TotalSpanLocks how many in all partitions that a node leads, default 16,384.
+	// MaxSpanLocks bounds the spans of a partition that transactions may lock, default 256;
+	// TotalSpanLocks bounds those of all partitions that a node leads, default 16,384.
 	MaxSpanLocks, TotalSpanLocks int
-	// MaxLockWaiters bounds the writes of a partition that wait for locks, MaxQueuedBytes how large
-	// they are together. Default 1,024.
+	// MaxLockWaiters bounds the writes of a partition that wait for locks; MaxQueuedBytes bounds
+	// their total size. Default 1,024.
 	MaxLockWaiters int
-	// PushDelay is for how long writes wait for a transaction's locks before its coordinator is
-	// asked, and it may be aborted. Default: none; they ask at once.
+	// PushDelay is how long writes wait for a transaction's locks before its coordinator is asked,
+	// and the transaction may be aborted. Default: no time; they ask at once.
 	PushDelay time.Duration
-	// LoadTableBytes is from which size on a block of records is committed as a table, and not as a
-	// batch: it has to be worth a file. Default 256 KiB.
+	// LoadTableBytes is the size from which a block of records is committed as a table and not as a
+	// batch: a table has to be worth a file. Default 256 KiB.
 	LoadTableBytes int
-	// StallTimeout is after how long without completion proposals are given up as lost: outcome
-	// unknown. Default 10 s.
+	// StallTimeout is the time without completion after which proposals are given up as lost, with
+	// unknown outcome. Default 10 s.
 	StallTimeout time.Duration
 }
 

@@ -18,84 +18,85 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// Node is what the rooms of all replicas of one node share. It is made once, and not changed
+// Node holds what the rooms of all replicas of one node share. It is made once, and not changed
 // after the first replica is made.
 type Node struct {
 	Clock *hlc.Clock
-	// ClockTrusted, if not nil, says whether leaders may go by Clock. One that was elected while it
-	// was not believed serves clients when it is (Replica.ClockTrusted). It must be cheap.
+	// ClockTrusted, if not nil, reports whether leaders may rely on Clock. A leader that was
+	// elected while the clock was not believed serves clients once it is (Replica.ClockTrusted). It
+	// must be cheap.
 	ClockTrusted func() bool
-	// Metrics may be nil: nothing is counted.
+	// Metrics may be nil; then nothing is counted.
 	Metrics *metrics.Metrics
-	// Logger may be nil: nothing is logged.
+	// Logger may be nil; then nothing is logged.
 	Logger *slog.Logger
-	// LogBehind, if not nil, says that too much waits for the raft log to add to it. It is asked
+	// LogBehind, if not nil, reports that too much waits for the raft log to add more. It is called
 	// once for each evaluation.
 	LogBehind func() bool
 	Disks
-	// Silent, if not nil, says that a node that holds replicas of this node's partitions has not
-	// been heard of for an election timeout.
+	// Silent, if not nil, reports that a node which holds replicas of this node's partitions has
+	// not been heard of for an election timeout.
 	Silent func(node keys.NodeID) bool
-	// Covering, if not nil, are the descriptors that the node knows of what has become of a
-	// partition, itself included, and of a span of internal keys, nearest to that first. A refusal of
-	// a request that was routed by an old table brings them. It must be cheap.
+	// Covering, if not nil, returns the descriptors that the node knows of the successors of a
+	// partition, itself included, and of the partitions that cover a span of internal keys, nearest
+	// first. They go into the refusal of a request that was routed by an old table. It must be
+	// cheap.
 	Covering func(p *clusterpb.Partition, span keys.Span) []*clusterpb.Partition
 	// Pusher, if not nil, asks the coordinators of transactions that are in the way. Without it
-	// they are waited for only.
+	// requests only wait for them.
 	Pusher txn.Pusher
-	// TransactionLimits, if not nil, are those of a keyspace, of which this node need not have a
-	// partition. It must be cheap.
+	// TransactionLimits, if not nil, returns the limits of a keyspace, of which this node need not
+	// have a partition. It must be cheap.
 	TransactionLimits func(keys.KeyspaceID) txn.Limits
-	// AfterFunc calls a function when a time has passed, for what waits for clocks. Default:
-	// time.AfterFunc.
+	// AfterFunc calls a function after a time, for commit wait. Default: time.AfterFunc.
 	AfterFunc func(d time.Duration, f func()) alarm.Timer
-	// Pool runs what must not hold up the caller of Submit, or the group's workers. Default: a Pool
-	// of 4, 4,096.
+	// Pool runs work that must not delay the caller of Submit, or the group's workers. Default: a
+	// Pool of 4 goroutines and a queue of 4,096.
 	Pool *Pool
-	// Long runs reads of many rows, apart from what others wait for. Default: a Pool of 4, 1,024;
-	// what comes beyond that is refused.
+	// Long runs reads of many rows, apart from work that others wait for. Default: a Pool of 4
+	// goroutines and a queue of 1,024; beyond that, reads are refused.
 	Long *Pool
 	Limits
 	// Waits are the clocks that commit wait waits for.
 	Waits commitwait.Clocks
-	// Load is what the foreground asks of this node.
+	// Load measures the foreground load of this node.
 	Load  *admission.Load
 	Hooks Hooks
 }
 
-// Disks tell of the room on the disks of this node and of others.
+// Disks reports the room on the disks of this node and of others.
 type Disks struct {
-	// DiskFull, if not nil, says that there is no room for writes at present. It is asked once for
-	// each evaluation.
+	// DiskFull, if not nil, reports that there is no room for writes at present. It is called once
+	// for each evaluation.
 	DiskFull func() bool
-	// RoomShare is the smallest share of the reserve of which entries are proposed and stored while
-	// DiskFull; NoShare, or nil: none are.
+	// RoomShare returns the smallest share of the reserve whose entries are proposed and stored
+	// while DiskFull is true; if it returns NoShare or is nil, no entries are.
 	RoomShare func() group.Share
-	// PeerTakes, if not nil, says whether another node stores entries of a share.
+	// PeerTakes, if not nil, reports whether another node stores entries of a share.
 	PeerTakes func(node keys.NodeID, share group.Share) bool
-	// WithoutRoom, if not nil, says that another node's disk is below its reserve, so that its
-	// followers store nothing; any says that this may be so of some node, and is cheap. Both must
-	// be set, or neither.
+	// WithoutRoom, if not nil, reports that another node's disk is below its reserve, so that its
+	// followers store nothing. AnyWithoutRoom reports that this may be so of some node, and is
+	// cheap. Both must be set, or neither.
 	WithoutRoom    func(node keys.NodeID) bool
 	AnyWithoutRoom func() bool
 }
 
-// Hooks are for tests of what may happen in between; all may be nil.
+// Hooks let tests act in between; all may be nil.
 type Hooks struct {
 	// Evaluate runs before each write is evaluated.
 	Evaluate func()
-	// Read runs before an evaluation looks up what is at a key.
+	// Read runs before an evaluation reads a key.
 	Read func()
-	// Committed runs when a batch can be read from the engine, and nothing else knows it yet.
+	// Committed runs when a batch can be read from the engine, and no other state shows it yet.
 	Committed func()
-	// LockTime is the time by which waiting for locks, and for what is closed, is measured; no
-	// timer runs then.
+	// LockTime returns the time by which waits for locks and for closed timestamps are measured; no
+	// timers run if it is set.
 	LockTime func() time.Time
-	// TableBytes, if not 0, is about how large a table of a snapshot gets.
+	// TableBytes, if not 0, is the approximate size of a table of a snapshot.
 	TableBytes uint64
 }
 
-// Prepare fills in what is left out. It is called once, before the first replica is made.
+// Prepare sets defaults. It is called once, before the first replica is made.
 func (n *Node) Prepare() error {
 	if n.Clock == nil {
 		return fmt.Errorf("replica: a node needs a clock")
@@ -121,8 +122,8 @@ func (n *Node) Prepare() error {
 	return nil
 }
 
-// Tell has an answer say what time it is, but at least some timestamp that it tells of. The answer
-// may have memory for that.
+// Tell writes the present time into an answer, or atLeast if that is later. The answer may have
+// memory for it.
 func (n *Node) Tell(response *kvpb.Response, atLeast hlc.Timestamp) {
 	now, trusted := n.Clock.Reading()
 	if response.Now == nil {
@@ -132,7 +133,7 @@ func (n *Node) Tell(response *kvpb.Response, atLeast hlc.Timestamp) {
 	response.ClockUntrusted = !trusted
 }
 
-// LimitsOf are those of a keyspace; none if they are not known.
+// LimitsOf returns the limits of a keyspace; zero limits if they are not known.
 func (n *Node) LimitsOf(id keys.KeyspaceID) txn.Limits {
 	if n.TransactionLimits == nil || id == 0 {
 		return txn.Limits{}
@@ -140,10 +141,10 @@ func (n *Node) LimitsOf(id keys.KeyspaceID) txn.Limits {
 	return n.TransactionLimits(id)
 }
 
-// Asked notes requests of the foreground as load: reads, writes, locks of small transactions. The
-// requests by which large transactions take their locks do not count, nor what goes with them:
-// heartbeats, pushes, ends, resolutions. (Their reads do, but they are over by then.) The requests
-// may be hostile, but have commands.
+// Asked notes requests of the foreground as load: reads, writes, locks of small transactions.
+// Requests by which large transactions take their locks do not count, nor do their heartbeats,
+// pushes, ends and resolutions. (Their reads count, but these are over by then.) The requests may
+// be hostile, but have commands.
 func (n *Node) Asked(batch []*kvpb.Request, now time.Time) {
 	if n.Load.Noted(now) {
 		return
@@ -156,10 +157,10 @@ func (n *Node) Asked(batch []*kvpb.Request, now time.Time) {
 	}
 }
 
-// BelievesClock says that leaders may go by the clock.
+// BelievesClock reports that leaders may rely on the clock.
 func (n *Node) BelievesClock() bool { return n.ClockTrusted == nil || n.ClockTrusted() }
 
-// LockNow is the time by which what waits for locks is measured.
+// LockNow returns the time by which waits for locks are measured.
 func (n *Node) LockNow() time.Time {
 	if now := n.Hooks.LockTime; now != nil {
 		return now()
@@ -167,8 +168,8 @@ func (n *Node) LockNow() time.Time {
 	return time.Now()
 }
 
-// CheckAhead refuses a timestamp from so far ahead that no clock of the cluster can have given it,
-// and merges it otherwise.
+// CheckAhead merges a timestamp into the clock. It refuses a timestamp from so far ahead that no
+// clock of the cluster can have given it.
 func (n *Node) CheckAhead(t, now hlc.Timestamp) bool {
 	return t.LessEq(now) || n.Clock.Update(t) == nil
 }

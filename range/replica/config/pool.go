@@ -13,7 +13,7 @@ type Pool struct {
 		running int
 		closed  bool
 	}
-	// idle is told when running falls to 0. It belongs to the lock of mu.
+	// idle is signalled when running falls to 0. It uses mu.
 	idle *sync.Cond
 }
 
@@ -61,7 +61,7 @@ func (p *Pool) work(f func()) {
 	}
 }
 
-// Close refuses what comes from now on and waits for what is queued. The replicas that use the pool
+// Close refuses new functions and waits for those that are queued. The replicas that use the pool
 // are closed first.
 func (p *Pool) Close() {
 	p.mu.Lock()

@@ -67,8 +67,8 @@ func (e *evaluation) acquire(w *write) (prepared hlc.Timestamp, ok bool, err err
 	return prepared, true, nil
 }
 
-// acquireVolatile acquires volatile locks, and answers with what is below them, which has been
-// read.
+// acquireVolatile acquires volatile locks, and answers with the values of the locked keys, which
+// count as read.
 func (e *evaluation) acquireVolatile(w *write) error {
 	r, a := e.r, e.Acquisition
 	silentSince := e.silentSince(w)
@@ -87,7 +87,7 @@ func (e *evaluation) acquireVolatile(w *write) error {
 		// It was read at that timestamp, whatever becomes of the lock.
 		r.Mu.Cache.Record(m.Key, prepared)
 		if l := r.Mu.Locks.Get(machine.Text(m.Key)); l != nil && !l.Applied.Volatile {
-			continue // it has a better one
+			continue // the transaction has a better lock
 		}
 		r.Mu.Locks.AcquireVolatile(string(m.Key), w.transaction(), concurrency.State{Kind: m.Kind,
 			Prepared: prepared, Request: e.Request, Acquired: silentSince})
@@ -97,7 +97,7 @@ func (e *evaluation) acquireVolatile(w *write) error {
 	return nil
 }
 
-// preparedLocked is the timestamp at which locks are prepared: above all that was read.
+// preparedLocked returns the timestamp at which locks are prepared: above all reads of their keys.
 func (e *evaluation) preparedLocked(a *command.Acquisition) hlc.Timestamp {
 	r, at := e.r, a.At
 	if floor := r.FloorLocked(); at.LessEq(floor) {

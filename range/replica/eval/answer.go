@@ -6,9 +6,10 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// tooLate says that what was found out expires at or below the timestamp at which the write would
-// take effect. Then the write is evaluated again, for that timestamp or a later one: in a moment
-// the caller's lock has been released, and others may have been read.
+// tooLate reports that a value that the evaluation has read expires at or below the timestamp at
+// which the write would take effect. Then the write is evaluated again for a later timestamp, and
+// not moved: the lock of its transaction may be released by then, and other values may have been
+// read.
 func (e *evaluation) tooLate(ts hlc.Timestamp) bool {
 	if !e.HoldsBelow(ts) {
 		e.AtLeast = hlc.Max(e.AtLeast, ts)
@@ -17,49 +18,49 @@ func (e *evaluation) tooLate(ts hlc.Timestamp) bool {
 	return e.later
 }
 
-// refuse answers a write that has no effect, and for a reason that needs no proof.
+// refuse answers a write that has no effect, for a reason that needs no proof of leadership.
 func (e *evaluation) refuse(w *write, response *kvpb.Response) {
 	e.ready = append(e.ready,
 		machine.Answer{Pending: w.pending, Command: w.command, Response: response})
 }
 
-// answerApplied answers a write with what is true once the proposal being built has been applied.
+// answerApplied sends a response once the proposal that is being built has been applied.
 func (e *evaluation) answerApplied(w *write, response *kvpb.Response) {
 	e.proposal.Answers = append(e.proposal.Answers, machine.Answer{Pending: w.pending,
 		Command: w.command, Response: response, Hold: e.Hold})
 }
 
-// answerRead answers a write that writes nothing, because of what was read. sequence is of the
-// proposal that carries the version that decided it; 0 if that is applied.
+// answerRead answers a write that writes nothing because of what the evaluation has read. sequence
+// is that of the proposal with the version that decided; 0 if that version is applied.
 func (e *evaluation) answerRead(w *write, response *kvpb.Response, sequence uint64) {
 	a := machine.Answer{Pending: w.pending, Command: w.command, Response: response, Hold: e.Hold}
 	switch {
 	case sequence == 0 && e.leased && !e.inEpoch():
-		// What was in flight is not pending any more, but may be applied yet, or was just now: an
-		// earlier attempt of this request too.
+		// What was in flight is no longer pending, but may still be applied, or was applied just
+		// now; an earlier attempt of this request may be among it.
 		e.refuse(w, e.r.Refuse.NotLeader(w.pending.Request))
 	case sequence == 0 && e.leased:
 		// The same proof as a read's: the lease was held, then the state was read.
 		e.ready = append(e.ready, a)
 	case sequence == 0 || sequence == e.proposal.Sequence || !e.leased:
-		// If an entry of this term that is proposed now is committed, no other replica led when it
-		// was evaluated. One that is on its way already proves nothing: it may have been
-		// acknowledged before the question, and its acknowledgements come late. If this one has an
-		// effect, then that one has.
+		// If an entry of this term that is proposed now is committed, no other replica led when the
+		// write was evaluated. An entry that is on its way already proves nothing: followers may
+		// have acknowledged it before the evaluation, and their messages may come late. The
+		// proposal that is being built has an effect only if the entries before it have one.
 		e.proposal.Answers = append(e.proposal.Answers, a)
 	default:
 		e.answerWith(a, sequence)
 	}
 }
 
-// inEpoch says whether the epoch still lasts in which this began: all that was read was read in it.
+// inEpoch reports that the epoch of the evaluation lasts: all that was read was read within it.
 func (e *evaluation) inEpoch() bool {
 	e.r.Mu.Lock()
 	defer e.r.Mu.Unlock()
 	return e.r.Mu.Leadership.Is(e.epoch)
 }
 
-// answerWith answers when the pending entry that has the sequence is applied.
+// answerWith sends an answer when the pending entry with a sequence is applied.
 func (e *evaluation) answerWith(a machine.Answer, sequence uint64) {
 	r := e.r
 	r.Mu.Lock()
@@ -70,7 +71,7 @@ func (e *evaluation) answerWith(a machine.Answer, sequence uint64) {
 			return
 		}
 		r.Mu.Unlock()
-		e.ready = append(e.ready, a) // applied meanwhile
+		e.ready = append(e.ready, a) // the entry was applied meanwhile
 		return
 	}
 	r.Mu.Unlock()
@@ -78,10 +79,10 @@ func (e *evaluation) answerWith(a machine.Answer, sequence uint64) {
 	e.proposal.Answers = append(e.proposal.Answers, a)
 }
 
-// answerDuplicate answers a retry. What was applied in this epoch is a fact, and needs no proof of
-// leadership: it is of this term or an earlier one, and each later leader applies it before it
-// serves. What was applied since may be an entry of a later leader, which has not applied it itself
-// yet: then a read there could miss what is acknowledged here.
+// answerDuplicate answers a retry. A version that was applied in this epoch is a fact, and needs no
+// proof of leadership: it is of this term or an earlier one, and each later leader applies it
+// before it serves. A version that was applied after the epoch may be of a later leader that has
+// not yet applied it itself: a read there could miss what is acknowledged here.
 func (e *evaluation) answerDuplicate(w *write, response *kvpb.Response, sequence uint64) {
 	e.r.Node.Metrics.Writes.Duplicates.Inc()
 	a := machine.Answer{Pending: w.pending, Command: w.command, Response: response, Hold: e.Hold}
@@ -101,10 +102,10 @@ func (e *evaluation) answerDuplicate(w *write, response *kvpb.Response, sequence
 func (e *evaluation) wrote(w *write, ok bool, err error, response func() *kvpb.Response) error {
 	switch {
 	case err != nil:
-		// Its writes are pending and may not be in the batch: nothing of this proposal may go out.
+		// The writes are pending and may not be in the batch: this proposal must not be sent.
 		e.over = true
 		if !e.inEpoch() {
-			// What was read may be what another leader has made of it since: that is no damage.
+			// Another leader may have written what the evaluation has read; that does no harm.
 			e.refuse(w, e.r.Refuse.NotLeader(w.pending.Request))
 			return nil
 		}
@@ -117,8 +118,8 @@ func (e *evaluation) wrote(w *write, ok bool, err error, response func() *kvpb.R
 	return nil
 }
 
-// answerNothingDone answers a write that writes nothing, because of what was read, and sees to it
-// that no earlier attempt does. sequence is that of answerRead.
+// answerNothingDone answers a write that writes nothing because of what the evaluation has read,
+// and makes sure that no earlier attempt of it takes effect. sequence is as in answerRead.
 func (e *evaluation) answerNothingDone(w *write, response *kvpb.Response, sequence uint64) {
 	r := e.r
 	r.Mu.Lock()
@@ -127,7 +128,7 @@ func (e *evaluation) answerNothingDone(w *write, response *kvpb.Response, sequen
 	e.answerRead(w, response, sequence)
 }
 
-// wroteAt is wrote, with the command's answer to what was done at a timestamp.
+// wroteAt is wrote with the response of the command for a timestamp.
 func (e *evaluation) wroteAt(w *write, ts hlc.Timestamp, ok bool, err error) error {
 	if e.later {
 		return nil

@@ -15,8 +15,7 @@ func (r *Evaluator) RaiseBarrierLocked() {
 	r.Mu.Leadership.RaiseBarrier(r.Mu.Sequence)
 }
 
-// CheckStall gives up proposals that have been on their way for longer than anything takes that
-// still works.
+// CheckStall gives up proposals that have been on their way for longer than a working group takes.
 func (r *Evaluator) CheckStall(now time.Time) {
 	var end Ending
 	r.Mu.Lock()
@@ -34,13 +33,13 @@ func (r *Evaluator) CheckStall(now time.Time) {
 	}
 }
 
-// stalledLocked says that the oldest proposal has been on its way for too long.
+// stalledLocked reports that the oldest proposal has been on its way for too long.
 func (r *Evaluator) stalledLocked(now time.Time) bool {
 	return len(r.Mu.InFlight) > 0 && now.Sub(r.Mu.InFlight[0].At) > r.Node.StallTimeout
 }
 
-// proposeBarrier proposes an entry without effect. The caller is the evaluator, so that it comes
-// after everything proposed before.
+// proposeBarrier proposes an entry without effect. Only the running evaluation calls it, so the
+// entry comes after everything proposed before.
 func (r *Evaluator) proposeBarrier() {
 	r.Mu.Lock()
 	l := &r.Mu.Leadership
@@ -57,11 +56,11 @@ func (r *Evaluator) proposeBarrier() {
 	if successor != 0 && !l.LowDue() {
 		entry.Closed = r.ServedLocked()
 		if entry.HandsOver = r.Node.BelievesClock(); entry.HandsOver {
-			// when that was, for the successor
+			// the time of the hand-over, for the successor
 			entry.Highest = hlc.Timestamp{Wall: r.Node.Clock.Physical()}
 		}
 	}
-	// It counts as in flight, so that it is noticed when it does not come back.
+	// The barrier counts as in flight, so that its loss is noticed.
 	barrier := &machine.Entry{Sequence: entry.Sequence, Term: term, At: time.Now()}
 	r.Mu.InFlight = append(r.Mu.InFlight, barrier)
 	r.Node.Metrics.Writes.Proposals.Inc()
@@ -76,9 +75,9 @@ func (r *Evaluator) proposeBarrier() {
 
 // TransferLeader hands the leadership over to another replica, if this one leads. It does not wait.
 //
-// It stops serving, and its last entry closes every timestamp at which it has served a read. Its
-// successor has that entry before it leads, so it writes above those reads without having to know
-// how far apart the two clocks are, and how recently this leader was elected itself. A leader whose
+// The leader stops serving, and its last entry closes every timestamp at which it has served a
+// read. The successor has that entry before it leads, so it writes above those reads without having
+// to know how far the two clocks differ, or how recently this leader was elected. A leader whose
 // clock was never believed has served nothing, and closes nothing.
 func (r *Evaluator) TransferLeader(to keys.ReplicaID) {
 	r.Mu.Lock()

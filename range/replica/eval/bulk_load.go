@@ -11,20 +11,20 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// How many records become versions at once (command.Load).
+// Loading a block of records (command.Load).
 //
-// What a put costs is mostly paid for each key: a place in the queue, a look-up, a pending write, a
-// place in a memtable, and to be sorted into tables over and over. A load pays for a block of
-// records. It is evaluated with nothing in flight, and until the fate of its entry is known nothing
-// else is, so that no key of it has to be remembered: what reads its span at or above its timestamp
-// waits for the entry. The entry carries the block as the client made it.
+// The cost of a put is mostly a cost per key: a place in the queue, a look-up, a pending write, a
+// place in a memtable, and repeated sorting into tables. A load pays these costs once for a block
+// of records. It is evaluated with nothing in flight, and nothing else is evaluated until the fate
+// of its entry is known, so its keys need not be remembered: a read of its span at or above its
+// timestamp waits for the entry. The entry carries the block as the client made it.
 //
-// Each replica makes a table of it, and commits that and the applied record in one step
-// (engine.CommitTables): so the state has the records if and only if it has applied the entry,
-// after a crash too, as with a batch. A small block is committed as a batch.
+// Each replica makes a table of the block, and commits the table and the applied record in one step
+// (engine.CommitTables): the state has the records if and only if it has applied the entry, also
+// after a crash, as with a batch. A small block is committed as a batch.
 
-// loadBlock has a block written by an entry of its own. It returns the timestamp, and false if
-// nothing of it has an effect: the epoch is over, or it is evaluated again (again).
+// loadBlock writes a block by an entry of its own. It returns the timestamp, and false if nothing
+// of the block takes effect: the epoch is over, or the block is evaluated once more (again).
 func (e *evaluation) loadBlock(w *write) (hlc.Timestamp, bool, error) {
 	r, l, q := e.r, e.Loading, w.pending.Request.GetLoad()
 	ts := hlc.Max(hlc.Max(e.Clock, w.session.Next()), l.Prior.Next())
@@ -37,8 +37,8 @@ func (e *evaluation) loadBlock(w *write) (hlc.Timestamp, bool, error) {
 		e.over = true
 		return hlc.Timestamp{}, false, nil
 	}
-	// INVARIANT: under the lock under which reads enter the timestamp cache: what is not in it by now
-	// finds the load.
+	// INVARIANT: the lock is that under which reads enter the timestamp cache: a read that is not
+	// in the cache by now finds the load.
 	for _, low := range [...]hlc.Timestamp{r.FloorLocked(), r.Mu.Cache.Max()} {
 		if ts.LessEq(low) {
 			ts = low.Next()
@@ -67,8 +67,8 @@ func (e *evaluation) loadBlock(w *write) (hlc.Timestamp, bool, error) {
 	return ts, true, nil
 }
 
-// loadDelta is what records count that have had no value before. size is that of their user keys
-// and values, expiring how many of the records expire.
+// loadDelta returns the change of statistics by records whose keys had no value before. size is
+// that of their user keys and values; expiring counts the records that expire.
 func loadDelta(d *clusterpb.Partition, ts hlc.Timestamp, records int, size uint64,
 	expiring int) proposal.Delta {
 	each := keys.VersionedKeySize(keys.PartitionPrefix(d), ts)
@@ -76,7 +76,7 @@ func loadDelta(d *clusterpb.Partition, ts hlc.Timestamp, records int, size uint6
 		Bytes: int64(size) + int64(records)*int64(each), Expiring: int64(expiring)}
 }
 
-// splitLoad accounts for what a load puts into the part that is to split off.
+// splitLoad accounts for the records that a load puts into the part that is to split off.
 func (e *evaluation) splitLoad(l *command.Loading, ts hlc.Timestamp) error {
 	if e.splitStats == nil {
 		return nil

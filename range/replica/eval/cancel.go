@@ -10,10 +10,10 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// What becomes of requests that are not to wait for locks any longer.
+// Requests that need no longer wait for locks.
 
-// disconnected says that a request which is to acquire locks has waited for one, and that its
-// client is not connected any more.
+// disconnected reports that a request which acquires locks has waited for one, and that its client
+// is no longer connected.
 func (e *evaluation) disconnected(w *write) bool {
 	if w.conflict() == nil || !e.r.Mu.Locks.Writes.Disconnected(w.waitKind(), w.pending.Client) {
 		return false
@@ -22,8 +22,8 @@ func (e *evaluation) disconnected(w *write) bool {
 	return true
 }
 
-// wakeAborted has requests of a transaction that was just aborted here wait for locks no longer.
-// They find the record.
+// wakeAborted ends the wait of requests whose transaction was just aborted here. They find the
+// record.
 func (e *evaluation) wakeAborted(of txn.ID) {
 	r := e.r
 	r.Mu.Lock()
@@ -33,10 +33,10 @@ func (e *evaluation) wakeAborted(of txn.ID) {
 	}
 }
 
-// cancelCommitted has requests of a transaction that has just committed here in one phase wait for
-// locks no longer. Its client does not wait for them any more: it has cancelled them, which this
-// partition was not told. The transaction leaves no record, so a lock that one of them got would
-// stand until the transaction is taken for abandoned.
+// cancelCommitted ends the wait of requests whose transaction has just committed here in one phase.
+// Its client no longer waits for them: it has cancelled them, and does not tell the partition. The
+// transaction leaves no record, so a lock that such a request got would stand until the transaction
+// is taken for abandoned.
 func (e *evaluation) cancelCommitted(of *txn.Info) {
 	same := func(p *concurrency.Waiter) bool {
 		waits := writeOf(p).transaction()
@@ -50,8 +50,8 @@ func (e *evaluation) cancelCommitted(of *txn.Info) {
 	}
 }
 
-// cancelAborted answers requests of transactions that wait for locks and of which it was said that
-// they are aborted.
+// cancelAborted answers requests that wait for locks, if their transactions are among those that
+// were reported as aborted.
 func (e *evaluation) cancelAborted(all ...*kvpb.Resolution) {
 	if !e.anyWaits() {
 		return
@@ -79,14 +79,14 @@ func (e *evaluation) cancelAborted(all ...*kvpb.Resolution) {
 	}
 }
 
-// anyWaits says that writes wait for locks.
+// anyWaits reports that writes wait for locks.
 func (e *evaluation) anyWaits() bool {
 	e.r.Mu.Lock()
 	defer e.r.Mu.Unlock()
 	return e.r.Mu.Locks.Waiters() > 0
 }
 
-// cancel takes out what waits to acquire locks for transactions that are over.
+// cancel takes out requests that wait to acquire locks, if their transactions are over.
 func (e *evaluation) cancel(over func(*concurrency.Waiter) bool) []*concurrency.Waiter {
 	r := e.r
 	r.Mu.Lock()
@@ -99,9 +99,9 @@ func (e *evaluation) cancel(over func(*concurrency.Waiter) bool) []*concurrency.
 	return cancelled
 }
 
-// decides says that a resolution is of a transaction, and not of another one with its id. Programs
-// of earlier versions name no anchor, and keyspace 0; no transaction gets locks that names that one
-// as the keyspace of its anchor.
+// decides reports that a resolution is of this transaction, and not of another one with the same
+// id. Programs of earlier versions name no anchor, and keyspace 0; no transaction gets locks that
+// names keyspace 0 as that of its anchor.
 func decides(x *kvpb.Resolution, of *txn.Info) bool {
 	return x.GetKeyspace() == 0 ||
 		keys.KeyspaceID(x.GetKeyspace()) == of.Keyspace && bytes.Equal(x.GetAnchor(), of.Anchor)

@@ -8,7 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// diskSpace is asked once for each evaluation.
+// diskSpace looks where there is space for writes. It is called once for each evaluation.
 func (r *Evaluator) diskSpace(descriptor *clusterpb.Partition) diskSpace {
 	here := r.Node.DiskFull == nil || !r.Node.DiskFull()
 	if r.Node.AnyWithoutRoom == nil {
@@ -46,8 +46,8 @@ func (r *Evaluator) diskSpace(descriptor *clusterpb.Partition) diskSpace {
 	return spaceNowhere
 }
 
-// reserve says which entries find room although spaceNowhere is true: the smallest share of the
-// reserve with which a quorum of the replicas stores entries; NoShare: no quorum stores any.
+// reserve returns the smallest share of the reserve with which a quorum of the replicas stores
+// entries although diskSpace returned spaceNowhere; NoShare if no quorum stores any.
 func (r *Evaluator) reserve(descriptor *clusterpb.Partition) group.Share {
 	members := group.ConfigurationOf(descriptor)
 	takes := make(map[keys.ReplicaID]bool, len(descriptor.GetReplicas()))
@@ -65,7 +65,7 @@ func (r *Evaluator) reserve(descriptor *clusterpb.Partition) group.Share {
 	return group.NoShare
 }
 
-// takes says whether the node of a replica of this partition stores entries of a share.
+// takes reports whether the node of a replica of this partition stores entries of a share.
 func (r *Evaluator) takes(replica *clusterpb.Replica, share group.Share) bool {
 	node := keys.NodeID(replica.GetNode())
 	switch {
@@ -84,7 +84,7 @@ func (r *Evaluator) takes(replica *clusterpb.Replica, share group.Share) bool {
 	return r.Node.PeerTakes == nil || r.Node.PeerTakes(node, share)
 }
 
-// MayCollect says whether the entries of garbage collection find room.
+// MayCollect reports whether there is room for the entries of garbage collection.
 func (r *Evaluator) MayCollect() bool {
 	d := r.Descriptor()
 	switch r.diskSpace(d) {
@@ -96,7 +96,8 @@ func (r *Evaluator) MayCollect() bool {
 	return r.reserve(d) != group.NoShare
 }
 
-// share is how much of the reserve the outcome of a write may use. needs: it adds an entry at all.
+// share returns how much of the reserve the outcome of a write may use. needs is set if the outcome
+// is an entry at all.
 func (e *evaluation) share() (share group.Share, needs bool) {
 	switch e.Outcome {
 	case command.Written:
@@ -125,8 +126,8 @@ func (e *evaluation) share() (share group.Share, needs bool) {
 }
 
 // refusedForSpace refuses a write for whose outcome there is no room. It comes after the
-// evaluation: a request that an earlier attempt has carried out is answered with what came of that,
-// and what makes room goes on.
+// evaluation: a request that an earlier attempt has carried out gets the answer of that attempt,
+// and requests that make room go on.
 func (e *evaluation) refusedForSpace(w *write) (refused bool) {
 	if e.space == spaceEnough {
 		return false
@@ -143,8 +144,8 @@ func (e *evaluation) refusedForSpace(w *write) (refused bool) {
 		e.refuse(w, response)
 		return true
 	}
-	// The proof is that of any answer by reading: no version of the request is there, and what comes
-	// late of it is ended.
+	// The proof is that of any answer by reading: the request has written no version here, and an
+	// earlier attempt that arrives late has no effect.
 	response.Error.NotExecuted = true
 	e.answerNothingDone(w, response, 0)
 	return true

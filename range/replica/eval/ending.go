@@ -7,27 +7,28 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// outcome is how what was not applied is answered.
+// outcome says what is known of a write that was not applied.
 type outcome int
 
 const (
-	// NotRun: it had no effect and never will.
+	// NotRun: the write had no effect and never will.
 	NotRun outcome = iota
-	// OutcomeUnknown: it may still take effect.
+	// OutcomeUnknown: the write may still take effect.
 	OutcomeUnknown
 )
 
-// Ending is what is to be answered when the lock is released.
+// Ending collects what is to be answered when the lock is released.
 type Ending struct {
-	// unknown and refused were not applied; refusedWrites were not even evaluated.
+	// unknown and refused are answers of writes that were not applied; refusedWrites were not even
+	// evaluated.
 	unknown, refused []machine.Answer
 	refusedWrites    []write
 	Waiters          []machine.Waiter
-	// Stale, if not nil, is the descriptor because of which all but the unknown are refused.
+	// Stale, if not nil, is the new descriptor because of which all but the unknown are refused.
 	Stale *clusterpb.Partition
 }
 
-// refusal is for what had no effect.
+// refusal returns the response to a request that had no effect.
 func (end *Ending) refusal(refuse *refusal.Refuser, q *kvpb.Request) *kvpb.Response {
 	if end.Stale != nil && q.GetGeneration() != end.Stale.GetGeneration() {
 		return refuse.StaleEpoch(q, end.Stale)
@@ -35,7 +36,7 @@ func (end *Ending) refusal(refuse *refusal.Refuser, q *kvpb.Request) *kvpb.Respo
 	return refuse.NotLeader(q)
 }
 
-// GiveUpLocked forgets everything in flight.
+// GiveUpLocked gives up everything in flight.
 func (r *Evaluator) GiveUpLocked(end *Ending, o outcome) {
 	r.Mu.Leadership.EndEpoch()
 	for _, p := range r.Mu.InFlight {
@@ -52,7 +53,7 @@ func (r *Evaluator) GiveUpLocked(end *Ending, o outcome) {
 	clear(r.Mu.InFlight)
 	r.Mu.InFlight = r.Mu.InFlight[:0]
 	if e := r.open; e != nil {
-		// Nothing was proposed, and no goroutine is at work on it.
+		// Nothing of it was proposed, and no goroutine works on it.
 		end.refused = append(end.refused, e.proposal.Answers...)
 		if e.batch != nil {
 			_ = e.batch.Close()
@@ -61,7 +62,7 @@ func (r *Evaluator) GiveUpLocked(end *Ending, o outcome) {
 		defer func() { r.Mu.Building = nil }()
 	}
 	if b := r.Mu.Building; b != nil {
-		// Its evaluation sees that the epoch is over, and answers its writes.
+		// The evaluation that fills it sees that the epoch is over, and answers its writes.
 		end.Waiters = append(end.Waiters, b.Waiters...)
 		r.Mu.WaitingReads -= len(b.Waiters)
 		r.Node.Metrics.Writes.PendingWrites.Sub(float64(len(b.Writes)))
@@ -89,7 +90,7 @@ func (r *Evaluator) RefuseQueueLocked(end *Ending) {
 	r.Node.Metrics.Writes.Queued.Sub(float64(len(queued)))
 }
 
-// Finish answers all of it. No lock is held.
+// Finish answers all that was collected. The caller holds no lock.
 func (r *Evaluator) Finish(end *Ending) {
 	for i := range end.unknown {
 		a := &end.unknown[i]
@@ -120,8 +121,8 @@ func (r *Evaluator) Finish(end *Ending) {
 	}
 }
 
-// giveUpWaitersLocked refuses all that waits for transactions, and forgets which locks are in
-// flight.
+// giveUpWaitersLocked refuses all requests that wait for transactions, and forgets which locks are
+// in flight.
 func (r *Evaluator) giveUpWaitersLocked(end *Ending) {
 	writes, reads := r.Mu.Locks.GiveUp()
 	for _, w := range writes {

@@ -13,7 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// evalContext is what an evaluation of a transactional command asks of its replica.
+// evalContext gives the evaluation of a transactional command access to the replica.
 type evalContext struct{ e *evaluation }
 
 // PendingRecord implements command.Coordination.
@@ -31,8 +31,8 @@ func (c evalContext) Believe(ts hlc.Timestamp) bool { return c.e.r.Node.CheckAhe
 // Future implements command.Coordination.
 func (c evalContext) Future(start hlc.Timestamp) bool { return c.e.isFuture(start) }
 
-// Present implements command.Coordination. It is after the request's timestamps were merged into
-// the clock.
+// Present implements command.Coordination. The request's timestamps were merged into the clock
+// before.
 func (c evalContext) Present() txn.Present {
 	r := c.e.r
 	clock := r.Node.Clock
@@ -105,8 +105,8 @@ func (c evalContext) Count(event command.Event) {
 
 // setRecord puts a record in flight and into the batch. It returns false if the epoch is over.
 //
-// INVARIANT: what is proposed is what every replica takes: one that cannot apply an entry is failed
-// for good, and so are all others.
+// INVARIANT: every replica can apply what is proposed: a replica that cannot apply an entry has
+// failed for good, and all others would fail with it. So the record is validated first.
 func (e *evaluation) setRecord(of txn.Info, record *txn.Record) (bool, error) {
 	r := e.r
 	if err := record.Validate(); err != nil {
@@ -129,7 +129,7 @@ func (e *evaluation) setRecord(of txn.Info, record *txn.Record) (bool, error) {
 	return true, e.batch.Set(txn.RecordKey(e.InternalKey(of.Anchor), of.ID), record.Append(nil), nil)
 }
 
-// decided sets the record of a transaction that was decided, and answers when that is applied.
+// decided sets the record of a decided transaction, and answers when the record is applied.
 func (e *evaluation) decided(w *write) error {
 	r, record, before := e.r, e.Set, e.Before
 	ok, err := e.setRecord(w.transaction(), record)
@@ -146,17 +146,17 @@ func (e *evaluation) decided(w *write) error {
 	return e.wrote(w, ok, err, func() *kvpb.Response { return e.Response })
 }
 
-// A transaction's start decides which goes first in conflicts, and how long it may go on; and it is
-// the client that says when it was. So it is looked at wherever it could have an effect: where
-// locks are taken, where a commit in one phase may wait for locks, and where a push would abort
-// another transaction. What is ahead of every clock is refused as any timestamp is, after which the
-// client tries again; what is longer ago than the keyspace allows is refused as aborted, so that
-// the client begins anew.
+// The start of a transaction decides which transaction goes first in conflicts, and how long the
+// transaction may last; and it is the client that names the start. So it is checked wherever it
+// could have an effect: where locks are taken, where a commit in one phase may wait for locks, and
+// where a push would abort another transaction. A start ahead of every clock is refused like any
+// such timestamp, after which the client tries again; a start longer ago than the keyspace allows
+// is refused as aborted, so that the client begins anew.
 //
 // The limits of an open transaction are enforced at its record: package txn.
 
-// isFuture says that a start is further ahead than any clock of the cluster can be. Unlike
-// checkAhead it leaves the clock alone: nothing has to be above a start.
+// isFuture reports that a start is further ahead than any clock of the cluster can be. Unlike
+// CheckAhead it leaves the clock alone: nothing has to be above a start.
 func (e *evaluation) isFuture(start hlc.Timestamp) bool {
 	clock := e.r.Node.Clock
 	return !start.LessEq(e.Clock) && start.Wall-clock.Physical() > 2*int64(clock.MaxAhead())
@@ -166,9 +166,10 @@ func (r *Evaluator) ownLimits() txn.Limits {
 	return r.Node.LimitsOf(keys.KeyspaceID(r.Descriptor().GetKeyspace()))
 }
 
-// silentSince is since when a transaction's client counts as silent if no heartbeat comes. It has
-// sent heartbeats while its request waited for other locks, so that time counts too; but only half
-// of what makes it silent, for those that are under way.
+// silentSince returns the time since which a transaction's client counts as silent if no heartbeat
+// comes. Clients send heartbeats while their requests wait for other locks, so the time of that
+// wait counts; but only up to half of the silence that aborts a transaction, since heartbeats may
+// be under way.
 func (e *evaluation) silentSince(w *write) int64 {
 	now := e.r.Node.Clock.Physical()
 	if w.conflict() == nil {

@@ -16,7 +16,7 @@ import (
 
 var evaluations = sync.Pool{New: func() any { return new(evaluation) }}
 
-// step is what the evaluator does next.
+// step says what the evaluator does next.
 type step int
 
 const (
@@ -60,13 +60,13 @@ func (r *Evaluator) evaluateQueue(pass Pass) {
 	}
 }
 
-// take takes writes from the queue, or ends the evaluator's work.
+// take takes writes from the queue, or ends the evaluator's run.
 func (e *evaluation) take() step {
 	r := e.r
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
-	// Under the lock under which writes are taken: a lease that was held before a write came proves
-	// nothing for it.
+	// The lease is read under the lock under which writes are taken: a lease that was held before a
+	// write came proves nothing for it.
 	leaseTerm, leased := r.Group.Lease()
 	if e.proposal != nil {
 		switch {
@@ -125,8 +125,8 @@ func (e *evaluation) take() step {
 	return stepEvaluate
 }
 
-// run evaluates what was taken, proposes the outcome, unless it stays open, and answers what can be
-// answered.
+// run evaluates the writes that were taken, proposes the entry unless it stays open, and sends the
+// answers that need not wait.
 func (e *evaluation) run() {
 	r := e.r
 	r.Node.Metrics.Writes.Queued.Sub(float64(len(e.writes)))
@@ -149,7 +149,7 @@ func (e *evaluation) run() {
 	if err := e.Close(); err != nil {
 		r.Node.Logger.Error("reading the state failed", "partition", r.ID, "error", err)
 	}
-	// Before the entry is on its way: the new holder of a lock decides when the next entry comes.
+	// Before the entry is proposed: the new holder of a lock decides when the next entry comes.
 	e.answerReady()
 	if !e.staysOpen() {
 		e.propose()
@@ -157,7 +157,7 @@ func (e *evaluation) run() {
 	e.finish()
 }
 
-// staysOpen says that there is no room for the proposal yet, or that it gathers.
+// staysOpen reports that there is no room for the proposal yet, or that it gathers more writes.
 func (e *evaluation) staysOpen() bool {
 	r := e.r
 	if e.over || len(e.again) > 0 {
@@ -170,7 +170,7 @@ func (e *evaluation) staysOpen() bool {
 		r.waitsLocked(e)
 }
 
-// answerReady answers what waits for nothing.
+// answerReady sends the answers that need not wait.
 func (e *evaluation) answerReady() {
 	for i := range e.ready {
 		a := &e.ready[i]
@@ -184,7 +184,7 @@ func (e *evaluation) answerReady() {
 	e.ready = e.ready[:0]
 }
 
-// finish looks after what waits for locks.
+// finish resumes requests whose locks were released.
 func (e *evaluation) finish() {
 	r := e.r
 	clear(e.writes)
@@ -267,7 +267,7 @@ func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 		if !e.carryOut(w) {
 			return
 		}
-		// What it has found expires before the timestamp that it would get.
+		// A value that was read expires before the timestamp that the write would get.
 		e.begin(w)
 		r.Node.Metrics.Writes.Reevaluated.Inc()
 	}
@@ -282,8 +282,8 @@ func (e *evaluation) begin(w *write) {
 	e.current = w
 }
 
-// carryOut does what has come of the evaluation of a write. If it says again, nothing was done, and
-// the write is to be evaluated again.
+// carryOut carries out the outcome of a write's evaluation. If it returns again, nothing was done,
+// and the write is to be evaluated once more.
 func (e *evaluation) carryOut(w *write) (again bool) {
 	q := w.pending.Request
 	var err error

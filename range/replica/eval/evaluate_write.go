@@ -11,8 +11,9 @@ import (
 )
 
 // write gives the effects of one request a timestamp, above everything it must be above, and puts
-// them in flight. With commit wait (e.CommitWait) the answer waits for the timestamp. It returns
-// false if nothing of it has an effect: the epoch is over, or it is evaluated again (later).
+// them in flight. With commit wait (e.CommitWait) the answer waits for the timestamp. write returns
+// false if the request takes no effect now: the epoch is over, or it is evaluated once more
+// (later).
 func (e *evaluation) write(w *write, effects ...command.WriteOp) (hlc.Timestamp, bool, error) {
 	r := e.r
 	ts := hlc.Max(e.Clock, e.AtLeast)
@@ -77,7 +78,7 @@ func (e *evaluation) write(w *write, effects ...command.WriteOp) (hlc.Timestamp,
 	return ts, true, nil
 }
 
-// stage puts one version into the batch, and counts it.
+// stage puts one version into the batch, and updates the statistics.
 func (e *evaluation) stage(f *command.WriteOp, ts hlc.Timestamp, id mvcc.RequestID) error {
 	key := e.InternalKey(f.Key)
 	h := mvcc.Header{Kind: mvcc.KindValue, Request: id, CommitWait: f.CommitWait, Expires: f.Expires}
@@ -105,7 +106,7 @@ func (e *evaluation) stage(f *command.WriteOp, ts hlc.Timestamp, id mvcc.Request
 	return nil
 }
 
-// checkSession looks at a write's session timestamp.
+// checkSession checks a write's session timestamp.
 func (e *evaluation) checkSession(w *write) *kvpb.Response {
 	r, q := e.r, w.pending.Request
 	var trusted bool

@@ -18,11 +18,11 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// garbage is what is told of versions with an expiry.
+// garbage is told of versions that expire.
 type garbage interface {
-	// WillExpire notes that a version expires at a time, in nanoseconds since the epoch; 0: never.
+	// WillExpire notes when a version expires, in nanoseconds since the epoch; 0: never.
 	WillExpire(expires int64)
-	// ForgetExpiries forgets all of them.
+	// ForgetExpiries forgets all expiries that were noted.
 	ForgetExpiries()
 }
 
@@ -31,49 +31,50 @@ type garbage interface {
 type Evaluator struct {
 	*machine.Machine
 	garbage garbage
-	// commitWait: every write has commit wait.
+	// commitWait gives every write commit wait.
 	commitWait atomic.Bool
-	// defaultTTL is a time.Duration: how long a value lives whose write does not say so; 0: for ever.
+	// defaultTTL is the lifetime of a value whose write names none, as a time.Duration; 0: for
+	// ever.
 	defaultTTL atomic.Int64
 	pipeline
 }
 
-// New makes that of a replica.
+// New returns the evaluator of a replica.
 func New(m *machine.Machine, g garbage, recent proposal.Recent) *Evaluator {
 	r := &Evaluator{Machine: m, garbage: g}
 	r.queue, r.recent = proposal.NewQueue(&writeBuffers), recent
 	return r
 }
 
-// SetCommitWait sets whether every write has commit wait, also one that does not ask for it.
+// SetCommitWait sets whether every write has commit wait, even if the request does not ask for it.
 func (r *Evaluator) SetCommitWait(wait bool) { r.commitWait.Store(wait) }
 
-// SetDefaultTTL sets how long a value lives whose write does not say so; 0: it does not expire.
+// SetDefaultTTL sets the lifetime of a value whose write names none; 0: the value does not expire.
 func (r *Evaluator) SetDefaultTTL(ttl time.Duration) { r.defaultTTL.Store(int64(ttl)) }
 
-// pipeline is the way of writes from the queue to an entry. machine.Machine.Mu guards it.
+// pipeline takes writes from the queue to an entry. machine.Machine.Mu guards it.
 type pipeline struct {
 	queue proposal.Queue[write]
-	// evaluating: a goroutine is in evaluateQueue.
+	// evaluating is set while a goroutine is in evaluateQueue.
 	evaluating bool
-	// open is the evaluation that fills the entry that is building, if it stays open and no goroutine
-	// is at work.
+	// open is the evaluation that fills the building entry, while the entry stays open and no
+	// goroutine works on it.
 	open *evaluation
-	// splitStats count a part that is to split off; nil: no part is.
+	// splitStats counts the part that is to split off; nil if there is no split to come.
 	splitStats *reshape.SplitStats
-	// written is at or above every version that was put there.
+	// written is at or above every version that this pipeline has written.
 	written hlc.Timestamp
 	recent  proposal.Recent
 	records records
 }
 
-// QueuedLocked is how many writes wait for their evaluation.
+// QueuedLocked returns the number of writes that wait for their evaluation.
 func (r *Evaluator) QueuedLocked() int { return r.queue.Len() }
 
-// RecordsLocked is how many transaction records are on their way.
+// RecordsLocked returns the number of transaction records on their way.
 func (r *Evaluator) RecordsLocked() int { return len(r.records.proposed) }
 
-// EndSplitStats counts a part that was to split off no more.
+// EndSplitStats ends the count of a part that was to split off.
 func (r *Evaluator) EndSplitStats(t *reshape.SplitStats) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -82,11 +83,7 @@ func (r *Evaluator) EndSplitStats(t *reshape.SplitStats) {
 	}
 }
 
-// Commands that no client has sent: how the rooms that change a partition by entries of their own
-// have these evaluated.
-
-// What becomes of a command of this package's own (own_commands.go) that is not
-// applied.
+// Reasons why a command of this package's own (own_commands.go) was not applied.
 var (
 	ErrNotLeader = errors.New("this replica does not lead the partition, or not yet; the " +
 		"command had no effect")
@@ -100,24 +97,22 @@ var (
 // errNothingToDo ends the evaluation of a command that has nothing to propose.
 var errNothingToDo = errors.New("nothing to do")
 
-// errAgain has a command evaluated again for the next entry: this one is full.
+// errAgain ends the evaluation of a command for which the entry is full: it goes into the next one.
 var errAgain = errors.New("the entry is full")
 
-// What the concurrency manager leaves to be done is done here, without the replica's lock.
-
-// Locks are the concurrency manager's.
+// lock is a lock of the concurrency manager.
 type lock = concurrency.Lock
 
-// records are the transaction records that are in an entry which is proposed, or being filled, and
-// not applied. machine.Machine.Mu guards them.
+// records are the transaction records in entries that are being filled, or proposed and not
+// applied. machine.Machine.Mu guards them.
 type records struct {
-	// proposed is nil if there are none.
+	// proposed is nil if there are no such records.
 	proposed map[machine.RecordName]proposedRecord
 }
 
 type proposedRecord struct {
 	record *txn.Record
-	// sequence is of the entry that carries it.
+	// sequence is that of the entry which carries the record.
 	sequence uint64
 }
 
@@ -129,7 +124,7 @@ func (r *records) propose(name machine.RecordName, record *txn.Record, sequence 
 	r.proposed[name] = proposedRecord{record, sequence}
 }
 
-// applied takes the records of an applied entry out of those proposed.
+// applied removes the records of an applied entry.
 func (r *records) applied(p *machine.Entry) {
 	for _, name := range p.Records {
 		if r.proposed[name].sequence == p.Sequence {
@@ -141,89 +136,91 @@ func (r *records) applied(p *machine.Entry) {
 	}
 }
 
-// evaluation turns queued writes into one proposal. There is at most one at work in a replica; it
-// belongs to one goroutine.
+// evaluation turns queued writes into one proposal. A replica runs at most one at a time, in one
+// goroutine.
 //
-// When as much is in flight as may be, writes wait in the queue and share an entry later. Those
-// that take turns with volatile locks would not come together that way, for the next comes only
-// when the one before has been evaluated. They are evaluated all the same, and their proposal stays
-// open: it takes in more, and is proposed as soon as there is room (Evaluator.open).
+// When the limit of entries in flight is reached, writes wait in the queue and share an entry
+// later. Writes that take turns with volatile locks would not come together that way, since each
+// comes only when the one before has been evaluated. So these are evaluated nevertheless, and their
+// proposal stays open: it takes in more, and is proposed as soon as there is room (Evaluator.open).
 //
-// It holds no lock while it reads the engine. That is sound: what is applied meanwhile was pending
-// when it looked there, and only it adds pending writes.
+// The evaluation holds no lock while it reads the engine. A write that is applied between its look
+// at the pending writes and its read of the engine was pending when it looked, and only the
+// evaluation adds pending writes; so it misses none.
 type evaluation struct {
-	// What the write at hand is evaluated on, and what has come of it.
+	// Evaluation holds what the current write is evaluated on, and the outcome.
 	command.Evaluation
-	// current is the write at hand.
+	// current is the write that is being evaluated.
 	current *write
 	r       *Evaluator
-	// proposal is the entry that is filled; nil if there is none.
+	// proposal is the entry that is being filled; nil if there is none.
 	proposal *machine.Entry
 	premises
 	groupCommit
 	draft
-	// pass is where the next proposal is left, if nothing but its client waits for it; nil:
-	// nowhere.
+	// pass takes the next proposal, if only the client of the pass waits for it; nil if there is no
+	// pass.
 	pass Pass
-	// later: the write at hand is evaluated again, for a later timestamp.
+	// later has the current write evaluated once more, for a later timestamp.
 	later bool
-	// over: the epoch ended, nothing of this has an effect.
+	// over is set when the epoch has ended: nothing of this evaluation takes effect.
 	over bool
-	// writes are those taken from the queue, again those that must be evaluated once more: they
+	// writes are those taken from the queue; again are those that must be evaluated once more, and
 	// return to the front of the queue.
 	writes, again []write
-	// ready are answers that wait for nothing.
+	// ready are answers that need not wait.
 	ready []machine.Answer
 	locksTouched
 }
 
-// premises are what an evaluation takes for given, since it has taken writes from the queue.
+// premises hold for an evaluation since it has taken writes from the queue.
 type premises struct {
 	epoch leadership.Epoch
 	now   time.Time
-	// livenessFloor and lowDue are the leadership's.
+	// livenessFloor and lowDue are those of the leadership.
 	livenessFloor int64
 	lowDue        bool
-	// leased: this replica held the lease after the writes were queued and before anything was read
-	// for them. What is decided by reading alone may then be answered at once; otherwise it is
-	// answered when the entry has been applied.
+	// leased is set if this replica held the lease after the writes were queued and before anything
+	// was read for them. An answer that rests on reading alone may then be sent at once; otherwise
+	// it is sent when the entry has been applied.
 	leased bool
 	space  diskSpace
-	// reserve is what finds room if there is spaceNowhere: see Evaluator.reserve.
+	// reserve is the share of the reserve that may be used if space is spaceNowhere: see
+	// Evaluator.reserve.
 	reserve   group.Share
 	logBehind bool
 }
 
-// draft is what becomes an entry.
+// draft holds what becomes an entry.
 type draft struct {
 	kind proposal.Kind
-	// splitStats, if not nil, is of a split that is to come.
+	// splitStats counts the part that a split to come separates; nil if there is no split to come.
 	splitStats *reshape.SplitStats
-	// change, if not nil, is the configuration that the entry leads to.
+	// change is the configuration that the entry leads to; nil if it changes no replicas.
 	change *group.Configuration
 	batch  *engine.StateBatch
 	delta  proposal.Delta
 	// highest is the highest timestamp in the batch.
 	highest hlc.Timestamp
-	// slab is where the next pending writes come from.
+	// slab holds unused pending writes.
 	slab []proposal.Write
-	// internal is what commands that no client has sent add to the entry.
+	// internal is the part of the entry that commands fill which no client has sent.
 	internal proposal.Entry
-	// size is about how large the entry is, and ends how large what ends locks is of it: the request
-	// for that is small, whatever the locks are.
+	// size estimates the bytes of the entry; ends estimates those that release locks. A request
+	// that releases locks is small even if the locks are many.
 	size, ends int
 }
 
-// locksTouched is what an evaluation leaves to be done about locks.
+// locksTouched is the work on locks that an evaluation leaves.
 type locksTouched struct {
 	// woken have waited for volatile locks that were released.
 	woken []*concurrency.Waiter
-	// reevaluate: what waits for locks is to be looked at again.
+	// reevaluate is set if requests that wait for locks have to look again.
 	reevaluate bool
 	work       concurrency.Work
 }
 
-// release gives the evaluation back.
+// release returns the evaluation to the pool.
 func (e *evaluation) release() {
 	e.Reset()
 	*e = evaluation{Evaluation: e.Evaluation, writes: e.writes[:0], ready: e.ready[:0],
@@ -231,22 +228,22 @@ func (e *evaluation) release() {
 	evaluations.Put(e)
 }
 
-// groupCommit says how long the proposal that an evaluation fills has waited for more writes.
+// groupCommit says how long the proposal of an evaluation has gathered writes.
 type groupCommit struct {
 	opened time.Time
-	// line is how many waited for the lock that was handed over, at most.
+	// line is the greatest number of requests that waited for a lock which was handed over.
 	line int
-	// plain: there is something in it of others than transactions.
+	// plain is set if the entry has writes that are not transactions'.
 	plain bool
-	// timed: a timer has been set for the end of gathering.
+	// timed is set when a timer for the end of gathering runs.
 	timed bool
 }
 
-// diskSpace says where the disks of a partition's replicas have space for a write.
+// diskSpace says which disks of a partition's replicas have space for a write.
 type diskSpace int
 
 const (
-	// spaceEnough: the leader and, with it, a quorum of the replicas have space, as far as is known.
+	// spaceEnough: the leader, and a quorum of the replicas, have space as far as is known.
 	spaceEnough diskSpace = iota
 	// spaceElsewhere: the leader's disk is full, and a quorum of the replicas has space. The leader
 	// hands over to a replica with space.
@@ -255,20 +252,20 @@ const (
 	spaceNowhere
 )
 
-// The way of a client's requests through a replica: Take, Evaluate, Serve. The caller is one pass
-// of a message through a node, which may have requests for other replicas as well. It calls Take
-// for all of them, then Evaluate for those with writes, then Serve for all.
+// A client's requests go through a replica in three calls: Take, Evaluate, Serve. The caller is one
+// pass of a message through a node; the message may have requests for other replicas as well. It
+// calls Take for all replicas, then Evaluate for those with writes, then Serve for all.
 
-// Pass is what the evaluation for a client's message leaves its proposals with.
+// Pass takes the proposals that are evaluated for a client's message.
 type Pass interface {
-	// Client is whose message it is.
+	// Client returns the id of the client that sent the message.
 	Client() uint64
-	// Propose is Group.Propose, but nothing need be done about the data before the pass has had the
-	// writes of other replicas evaluated too.
+	// Propose is Group.Propose, but the group may handle the data when the pass has had the writes
+	// of other replicas evaluated too.
 	Propose(term uint64, data []byte) error
 }
 
-// openBatch makes sure that there is a batch.
+// openBatch makes a batch if there is none.
 func (e *evaluation) openBatch() {
 	if e.batch == nil {
 		e.batch = e.r.State.NewBatch()
@@ -296,38 +293,38 @@ type write struct {
 	pending config.Pending
 	command *command.Command
 	session hlc.Timestamp
-	// size is about how many bytes it adds to an entry.
+	// size estimates how many bytes the command adds to an entry.
 	size int
-	// x is set if it has to do with transactions, its own or others'.
+	// x is set if the command concerns transactions, its own or others.
 	x *transactional
-	// internal is set instead of pending for a command of this package's own.
+	// internal is set, and pending is not, for a command of this package's own.
 	internal *internalCommand
 }
 
-// internalCommand is evaluated in its turn, like a client's.
+// internalCommand is a command that no client has sent. It is evaluated in its turn.
 type internalCommand struct {
 	kind proposal.Kind
-	// shared: it may share an entry, of proposal.KindTransaction, with others, and be evaluated
-	// with writes pending.
+	// shared is set if the command may share an entry of proposal.KindTransaction with others, and
+	// be evaluated while writes are pending.
 	shared bool
-	// thaws: it ends the freeze of the partition, and is evaluated although that lasts, before all
-	// that waits for that.
+	// thaws is set if the command ends the freeze of the partition. It is evaluated during the
+	// freeze, before all that waits for its end.
 	thaws bool
-	// evaluate fills the evaluation's batch, delta and so on. It returns false, after which done is
-	// not called, if there is nothing to propose.
+	// evaluate fills the evaluation's batch, delta and so on. It returns false if there is nothing
+	// to propose; then done is not called.
 	evaluate func(e *evaluation, p *proposal.Entry) (propose bool, err error)
-	// done is called once: after the entry has been applied, or with the reason why it was not.
+	// done is called once, after the entry has been applied, or with the reason why it was not.
 	done func(error)
 }
 
-// transactional is what a write carries besides if it has to do with transactions.
+// transactional holds what a write needs besides if it concerns transactions.
 type transactional struct {
 	command.Transaction
-	// detached: the request has a buffer of its own.
+	// detached is set if the request has a buffer of its own.
 	detached bool
-	// history is what it has met while it waited for locks.
+	// history is what the write has met while it waited for locks.
 	history concurrency.History
-	// resolved counts the locks that earlier entries of a Resolve have ended, last is the last of
-	// these entries.
+	// resolved counts the locks that earlier entries of a Resolve have released; last is the
+	// sequence of the latest of these entries.
 	resolved, last uint64
 }

@@ -9,9 +9,9 @@ import (
 )
 
 // The locks of a transaction whose outcome is known here are released entry by entry, at the pace
-// that the concurrency manager says.
+// that the concurrency manager sets.
 
-// resolveDecided has the locks of a transaction released whose outcome is known here.
+// resolveDecided releases the locks of a transaction whose outcome is known here.
 func (r *Evaluator) resolveDecided(of *concurrency.Transaction) {
 	r.Mu.Lock()
 	x := r.Mu.Locks.Resolutions.Start(of)
@@ -21,7 +21,7 @@ func (r *Evaluator) resolveDecided(of *concurrency.Transaction) {
 	}
 }
 
-// resolveNext releases what an entry holds of the transaction's locks.
+// resolveNext releases as many of the transaction's locks as one entry holds.
 func (r *Evaluator) resolveNext(x *concurrency.Resolution) {
 	asked, more := time.Now(), false
 	r.enqueueInternal(&internalCommand{kind: proposal.KindTransaction, shared: true,

@@ -8,8 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// A write that meets a lock waits in the concurrency manager. What it is to that is said here. When
-// the leadership epoch ends, it is refused: NOT_LEADER.
+// A write that meets a lock waits in the concurrency manager; this file has the write's part. When
+// the leadership epoch ends, the write is refused: NOT_LEADER.
 
 // waitingWrite is a write that waits for a lock.
 type waitingWrite struct {
@@ -17,13 +17,13 @@ type waitingWrite struct {
 	write write
 }
 
-// writeOf is the write that waits, or has waited.
+// writeOf returns the write that waits, or has waited.
 func writeOf(w *concurrency.Waiter) *write { return w.Element.(*write) }
 
-// RequestOf is the request of a write that waits.
+// RequestOf returns the request of a write that waits.
 func RequestOf(w *concurrency.Waiter) *kvpb.Request { return writeOf(w).pending.Request }
 
-// waiter is the write as one that waits.
+// waiter returns the write in the form that the concurrency manager takes.
 func (w *write) waiter() *concurrency.Waiter {
 	if w.x == nil {
 		w.x = &transactional{}
@@ -40,8 +40,8 @@ func (w *write) waiter() *concurrency.Waiter {
 	return &p.Waiter
 }
 
-// blocked looks for locks in the way of a write that is no transaction's. If there is one, the
-// write waits for it, or is refused.
+// blocked looks for locks in the way of a write that belongs to no transaction. If there is a lock,
+// the write waits for it, or is refused.
 func (e *evaluation) blocked(w *write) bool {
 	r := e.r
 	r.Mu.Lock()
@@ -59,8 +59,8 @@ func (e *evaluation) blocked(w *write) bool {
 	return true
 }
 
-// lockInTheWayLocked is the first lock of a key that a request writes, or of a span that the key
-// lies in, and the key.
+// lockInTheWayLocked returns the first lock of a key that a request writes, or of a span around
+// such a key, and the key.
 func (r *Evaluator) lockInTheWayLocked(q *kvpb.Request) (l *lock, key string) {
 	f := command.Of(q).Footprint(q)
 	for k := range f.Keys {
@@ -76,8 +76,9 @@ func (r *Evaluator) lockInTheWayLocked(q *kvpb.Request) (l *lock, key string) {
 	return nil, ""
 }
 
-// waitLocked has a write wait for a lock that is in its way at a key. If too much waits it returns
-// the refusal. When the evaluation is over, the transaction whose lock it is is asked about.
+// waitLocked makes a write wait for a lock that is in its way at a key. If too much waits already
+// it returns the refusal. The transaction that holds the lock is asked about when the evaluation is
+// over.
 func (e *evaluation) waitLocked(w *write, l *lock, key string,
 	until concurrency.Until) (refusal *kvpb.Response) {
 	r := e.r
@@ -89,7 +90,7 @@ func (e *evaluation) waitLocked(w *write, l *lock, key string,
 	return nil
 }
 
-// RequeueLocked puts what waited back to the front of the queue, in the order in which it came.
+// RequeueLocked returns waiting writes to the front of the queue, in the order in which they came.
 func (r *Evaluator) RequeueLocked(woken []*concurrency.Waiter) {
 	if len(woken) == 0 {
 		return
@@ -103,14 +104,14 @@ func (r *Evaluator) RequeueLocked(woken []*concurrency.Waiter) {
 	r.Node.Metrics.Writes.Queued.Add(float64(len(writes)))
 }
 
-// attemptEndsLocked notes that a write that has waited waits no longer, and is not in the queue.
+// attemptEndsLocked notes that a write which has waited neither waits nor is queued any longer.
 func (r *Evaluator) attemptEndsLocked(w *write) {
 	if w.x != nil && w.mayDoNothing() {
 		r.Mu.Locks.Writes.Attempts.End(w.requestID(), &w.x.history)
 	}
 }
 
-// retriedSince says that a later attempt of a write that has waited was evaluated meanwhile.
+// retriedSince reports that a later attempt of a write that has waited was evaluated meanwhile.
 func (e *evaluation) retriedSince(w *write) bool {
 	if w.conflict() == nil || !w.mayDoNothing() {
 		return false // it has not waited

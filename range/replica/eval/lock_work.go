@@ -6,7 +6,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// do does what is to be done about locks when the replica's lock is released.
+// Do does the work on locks that must wait until the replica's lock is released.
 func (r *Evaluator) Do(w *concurrency.Work) {
 	for _, rd := range w.Reads {
 		rd.Element.(machine.Waiter).ResumeUnlocked()
@@ -53,7 +53,7 @@ func (r *Evaluator) ReevaluateWaiters() {
 	r.Do(&work)
 }
 
-// ReevaluateLocked reevaluates what waits, if anything does.
+// ReevaluateLocked has requests that wait for locks look again, if there are any.
 func (r *Evaluator) ReevaluateLocked() (work concurrency.Work) {
 	if r.Mu.Locks.Waiting() {
 		r.Mu.Locks.Reevaluate(r.Node.LockNow(), &work)
@@ -61,10 +61,10 @@ func (r *Evaluator) ReevaluateLocked() (work concurrency.Work) {
 	return work
 }
 
-// SweepLocks asks about transactions that have had locks here for a while, and has the locks of
-// those that are over released. It is to be called about every second where there are locks; on a
-// replica that does not lead it does nothing. now is the physical clock, in nanoseconds since the
-// epoch. It does not wait for anything.
+// SweepLocks asks about transactions that have had locks here for a while, and releases the locks
+// of those that are over. It is called about every second where there are locks; on a replica that
+// does not lead it does nothing. now is the physical clock, in nanoseconds since the epoch. It does
+// not wait for anything.
 func (r *Evaluator) SweepLocks(now int64) {
 	if !r.Enter() {
 		return

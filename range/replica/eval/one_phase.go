@@ -8,11 +8,11 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// A commit in one phase is evaluated in command/one_phase.go. What its entry does besides writing
-// versions is here.
+// A commit in one phase is evaluated in command/one_phase.go. This file has what its entry does
+// besides writing versions.
 
-// readAndReleaseLocked is called when the commit timestamp is chosen: what the transaction has read
-// was read at it, and its locks end.
+// readAndReleaseLocked is called when the commit timestamp is chosen. It notes the transaction's
+// reads at that timestamp, and releases its locks.
 func (e *evaluation) readAndReleaseLocked(o *command.OnePhase, ts hlc.Timestamp) {
 	r := e.r
 	for _, key := range o.Reads.GetKeys() {
@@ -26,7 +26,7 @@ func (e *evaluation) readAndReleaseLocked(o *command.OnePhase, ts hlc.Timestamp)
 		case !l.Applied.Volatile:
 			r.Mu.Locks.MarkReleased(l, e.proposal.Sequence)
 		case o.Wait:
-			// What no client may hear of before its time is not handed on before it is applied either.
+			// With commit wait, locks are not handed over before the entry is applied.
 			e.proposal.Lets = append(e.proposal.Lets, l)
 		default:
 			e.releaseLocked(l)
@@ -34,7 +34,7 @@ func (e *evaluation) readAndReleaseLocked(o *command.OnePhase, ts hlc.Timestamp)
 	}
 }
 
-// committedInOnePhase ends what a transaction has left of having had locks.
+// committedInOnePhase removes what a transaction has left from its time with locks.
 func (e *evaluation) committedInOnePhase(o *command.OnePhase, ts hlc.Timestamp) error {
 	if o.Unheld {
 		e.cancelCommitted(&o.Of)

@@ -16,8 +16,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// queueCommand has a command of this package's own evaluated in its turn, and waits until it is
-// applied here; done is set here. When ctx ends first, the command may still take effect.
+// queueCommand queues a command of this package's own, and waits until it is applied here. It sets
+// done itself. When ctx ends first, the command may still take effect.
 func (r *Evaluator) queueCommand(ctx context.Context, c *internalCommand) error {
 	if !r.Enter() {
 		return machine.ErrClosed
@@ -40,13 +40,13 @@ func (r *Evaluator) Fence(ctx context.Context) error {
 		evaluate: func(*evaluation, *proposal.Entry) (bool, error) { return true, nil }})
 }
 
-// Propose has a room's command evaluated in its turn, and waits until it is applied here.
+// Propose queues a command of another room, and waits until it is applied here.
 func (r *Evaluator) Propose(ctx context.Context, kind proposal.Kind,
 	evaluate func(Own) (bool, error)) (proposed bool, err error) {
 	return r.proposeOwn(ctx, &internalCommand{kind: kind}, evaluate)
 }
 
-// ProposeThaw is propose for a command that ends the freeze of the partition.
+// ProposeThaw is Propose for a command that ends the freeze of the partition.
 func (r *Evaluator) ProposeThaw(ctx context.Context,
 	evaluate func(Own) (bool, error)) error {
 	_, err := r.proposeOwn(ctx, &internalCommand{kind: proposal.KindDescriptor, thaws: true}, evaluate)
@@ -120,8 +120,8 @@ func (o Own) ClockConfirmed() error {
 
 func (o Own) HoldBack() error {
 	return o.inEpoch(func(r *Evaluator) error {
-		// INVARIANT: under the lock under which reads enter the timestamp cache: what is not in it by
-		// now waits for the entry.
+		// INVARIANT: the lock is that under which reads enter the timestamp cache: a read that is
+		// not in the cache by now waits for the entry.
 		o.entry.Closed = r.ServedLocked()
 		r.Mu.Holding = o.e.proposal
 		return nil
@@ -149,7 +149,7 @@ func (o Own) TakeSplitStats(t *reshape.SplitStats) (stats storage.Stats, err err
 	return stats, err
 }
 
-// inEpoch does something with the replica's lock held, if the epoch lasts.
+// inEpoch calls do with the replica's lock held, if the epoch lasts.
 func (o Own) inEpoch(do func(r *Evaluator) error) error {
 	r := o.e.r
 	r.Mu.Lock()

@@ -7,11 +7,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// OwnEntry is what came of one of this replica's own entries.
+// OwnEntry is the outcome of an entry that this replica has proposed.
 type OwnEntry struct {
 	Term, Sequence uint64
 	Accepted       bool
-	// Versions are what it wrote, if it is of transactions.
+	// Versions are the versions that the entry wrote, if it is a transaction's.
 	Versions []OwnVersion
 }
 
@@ -21,20 +21,20 @@ type OwnVersion struct {
 	proposal.Known
 }
 
-// OwnAppliedLocked takes an entry of this replica's own, which can be read from the engine, out of
-// what is in flight. It returns the entry, whose answers are due; nil if it was given up.
+// OwnAppliedLocked removes an entry that this replica has proposed from those in flight. The entry
+// can be read from the engine. It is returned, since its answers are due; nil if it was given up.
 func (r *Evaluator) OwnAppliedLocked(end *Ending, o *OwnEntry) *machine.Entry {
 	if !r.Mu.Leadership.IsLeader || o.Term != r.Mu.Leadership.Term {
 		return nil
 	}
 	r.Mu.Leadership.CameBack(o.Sequence)
 	if len(r.Mu.InFlight) == 0 || o.Sequence < r.Mu.InFlight[0].Sequence {
-		return nil // given up
+		return nil // the entry was given up
 	}
 	first := r.Mu.InFlight[0]
 	if !o.Accepted || o.Sequence != first.Sequence {
-		// One was lost before this one, or this one was evaluated on top of one that was: none that
-		// is in flight will have an effect.
+		// An earlier entry was lost, or this entry was evaluated on top of a lost one: no entry in
+		// flight will have an effect.
 		r.GiveUpLocked(end, NotRun)
 		return nil
 	}
@@ -48,14 +48,14 @@ func (r *Evaluator) OwnAppliedLocked(end *Ending, o *OwnEntry) *machine.Entry {
 			proposal.Known{Timestamp: w.Timestamp, Live: !w.Tombstone, CommitWait: w.CommitWait,
 				Expires: w.Expires != 0})
 	}
-	// Not of entries of earlier epochs: there may be newer versions of their keys, which this one has
-	// not seen.
+	// Only of entries of this epoch: there may be newer versions of the keys of earlier entries,
+	// which this epoch has not seen.
 	for _, v := range o.Versions {
 		r.recent.Note(v.Key, v.Known)
 	}
 	if first.Load != nil || first.Sole {
-		// INVARIANT: it knows the newest version of each key that it has: those that were loaded, or have
-		// expired and are removed, are not told one by one.
+		// INVARIANT: Recent knows the newest version of each of its keys. Versions that were
+		// loaded, or have expired and are removed, are not noted one by one.
 		r.recent.Reset()
 	}
 	r.records.applied(first)
@@ -71,7 +71,7 @@ func (r *Evaluator) OwnAppliedLocked(end *Ending, o *OwnEntry) *machine.Entry {
 	return first
 }
 
-// Answer answers what waited for a proposal.
+// Answer answers the requests that waited for a proposal.
 func (r *Evaluator) Answer(p *machine.Entry, highest hlc.Timestamp) {
 	if len(p.Answers) > 0 {
 		reading, trusted := r.Node.Clock.Reading()
@@ -82,7 +82,7 @@ func (r *Evaluator) Answer(p *machine.Entry, highest hlc.Timestamp) {
 				a.Done(nil)
 				continue
 			}
-			// All share it: a response is not changed.
+			// All clients share the response, which is not changed.
 			a.Response.Now, a.Response.ClockUntrusted = now, !trusted
 			r.Send(a)
 		}

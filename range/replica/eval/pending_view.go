@@ -7,7 +7,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/machine"
 )
 
-// pendingView is what an evaluation sees of its replica's pending writes.
+// pendingView shows an evaluation the pending writes of its replica.
 type pendingView struct{ e *evaluation }
 
 // Newest implements command.Pending.

@@ -8,7 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 )
 
-// propose proposes what was evaluated, if there is anything.
+// propose proposes the entry, if the evaluation has made one.
 func (e *evaluation) propose() {
 	r, p := e.r, e.proposal
 	e.proposal, e.slab = nil, nil
@@ -42,11 +42,11 @@ func (e *evaluation) propose() {
 	}
 	switch {
 	case e.over || !r.Mu.Leadership.Is(e.epoch):
-		// Nothing was proposed, so nothing can come of it.
+		// Nothing was proposed, so nothing will take effect.
 		end.refused, end.Waiters = p.Answers, p.Waiters
 		r.Mu.WaitingReads -= len(p.Waiters)
 		if r.Mu.Leadership.Is(e.epoch) {
-			// Its writes are on top of those that are pending; what lies below goes with them.
+			// The entry's writes lie on top of other pending writes, which are given up too.
 			r.abandonLocked(&end, p)
 		}
 		r.Mu.Unlock()
@@ -62,7 +62,7 @@ func (e *evaluation) propose() {
 	entry.Base = r.Mu.Base(e.epoch.Term, &r.Mu.Applied)
 	entry.Closed = hlc.Max(entry.Closed, r.PromiseLocked(closable, term))
 	r.Mu.InFlight = append(r.Mu.InFlight, p)
-	// What is evaluated next, and what others wait for, is not to wait for the rest of a pass.
+	// The next evaluation, and other clients, must not wait for the rest of a pass.
 	pass := e.pass
 	e.pass = nil
 	if pass != nil {
@@ -103,7 +103,7 @@ func (e *evaluation) propose() {
 }
 
 // abandonLocked gives up a proposal whose writes are pending, and which is neither building nor in
-// flight, and all that is in flight with it.
+// flight, and with it all that is in flight.
 func (r *Evaluator) abandonLocked(end *Ending, p *machine.Entry) {
 	r.Node.Metrics.Writes.PendingWrites.Sub(float64(len(p.Writes)))
 	r.GiveUpLocked(end, OutcomeUnknown)

@@ -12,26 +12,26 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// Resolving ends the locks of a decided transaction: of a committed one they become versions at the
-// commit timestamp, of an aborted one they go. A lock and its version change in one entry. It is
-// idempotent: a lock that is gone needs nothing.
+// Resolving releases the locks of a decided transaction: those of a committed one become versions
+// at the commit timestamp, those of an aborted one are deleted. A lock and its version change in
+// one entry. Resolving is idempotent: for a lock that is gone there is nothing to do.
 //
-// The versions need not be among the pending writes: a request that would meet them there meets the
-// lock first, until they are applied.
+// The versions need not be among the pending writes: until they are applied, a request that would
+// meet a version there meets the lock first.
 //
-// A lock that was prepared above the commit timestamp is a late one: acquired by a Prepare that
-// came again when the transaction was over. What the transaction wrote there is a version already,
-// and the lock just goes.
+// A lock that was prepared above the commit timestamp came late: a repeated Prepare acquired it
+// when the transaction was over. What the transaction wrote there is a version already, and the
+// lock is just deleted.
 
-// What one entry resolves, and what it does of a transaction that nothing waits for, while others
-// use the node or not (see intent_resolution.go).
+// How much one entry resolves, and how much it resolves for a transaction that nothing waits for,
+// while others use the node or not (see intent_resolution.go).
 const (
 	LocksPerEntry = 1000
 )
 
-// resolve ends the locks of the transactions that a request names. What an entry does not hold is
-// ended without it (see intent_resolution.go); it waits for that, unless it is to be in the
-// background.
+// resolve releases the locks of the transactions that a request names. Locks that do not fit into
+// the entry are released later (see intent_resolution.go); the request waits for that, unless it is
+// to be done in the background.
 func (e *evaluation) resolve(w *write) error {
 	r, q := e.r, w.pending.Request
 	b := resolution{e: e, room: concurrency.UnhurriedBytes, yields: e.Within == nil}
@@ -62,7 +62,7 @@ func (e *evaluation) resolve(w *write) error {
 	}
 	w.x.resolved += uint64(b.resolved)
 	w.x.last = max(w.x.last, b.last)
-	// acquired a moment ago: it can be ended when it is there
+	// The lock was acquired a moment ago, and can be released when it is applied.
 	wait, until := b.inFlight, concurrency.UntilApplied
 	if b.more != nil {
 		wait, until = b.more, concurrency.UntilGone
@@ -90,29 +90,30 @@ func (e *evaluation) resolve(w *write) error {
 	return nil
 }
 
-// resolution fills an entry with the ends of locks.
+// resolution fills an entry with the release of locks.
 type resolution struct {
 	e *evaluation
-	// resolved and bytes are what is in the entry, which has room for so many bytes.
+	// resolved counts the locks in the entry, bytes their size; the entry has room for room bytes.
 	resolved, bytes, room int
-	// some: only the locks within are ended, and what is said of their transactions counts for these
-	// alone. The client that says it may write there, and perhaps not elsewhere.
+	// some is set if only the locks within the spans are released, and the outcome counts for these
+	// alone: the client that reports it may write there, and perhaps not elsewhere.
 	some   bool
 	within keys.Span
-	// yields: what intent resolution is ending is left to it.
+	// yields is set if locks that intent resolution is releasing are left to it.
 	yields bool
-	// more is a lock for which it has none; nil: it is not full.
+	// more is the first lock that finds no room; nil if the entry is not full.
 	more *lock
-	// last is the newest proposal on its way that ends one of the locks asked for.
+	// last is the newest proposal on its way that releases one of the locks asked for.
 	last uint64
-	// inFlight is a lock that cannot be ended yet.
+	// inFlight is a lock that cannot be released yet.
 	inFlight *lock
 }
 
-// transaction ends the locks of one transaction, as far as there is room.
+// transaction releases the locks of one transaction, as far as there is room.
 //
-// INVARIANT: locks end only by what was decided at the anchor that they name. A client that may
-// write that key may decide so; a record of the same id at another key says nothing of them.
+// INVARIANT: locks are released only by what was decided at the anchor that they name. A client
+// that may write that key may decide so; a record of the same id at another key says nothing of
+// them.
 func (b *resolution) transaction(of *kvpb.Resolution) error {
 	e, r := b.e, b.e.r
 	status := of.Status
@@ -172,7 +173,7 @@ func (b *resolution) transaction(of *kvpb.Resolution) error {
 		switch {
 		case !committed || commit.Less(l.Applied.Prepared):
 		case !l.Applied.Writes():
-			// It was a read as of the commit timestamp, which may be above this node's clock.
+			// The lock was a read as of the commit timestamp, which may be above this node's clock.
 			r.Mu.Cache.Record([]byte(l.Key), commit)
 		case l.Applied.Prepared.Less(commit):
 			r.Mu.Foreign = hlc.Max(r.Mu.Foreign, commit)
@@ -190,8 +191,8 @@ func (b *resolution) transaction(of *kvpb.Resolution) error {
 	if committed {
 		e.highest = hlc.Max(e.highest, commit)
 	}
-	// The engine is looked through in the order of the keys. Of what was marked nothing changes but
-	// by this proposal.
+	// The engine is read in the order of the keys. Only this proposal changes the locks that were
+	// marked.
 	slices.SortFunc(ended, func(a, b *lock) int { return strings.Compare(a.Key, b.Key) })
 	for _, l := range ended {
 		if err := b.end(l, committed, commit); err != nil {
@@ -201,8 +202,8 @@ func (b *resolution) transaction(of *kvpb.Resolution) error {
 	return nil
 }
 
-// decided is the transaction with locks here that a resolution is of; nil if there is none. One
-// that names no anchor is of none if there are several with its id.
+// decided returns the transaction with locks here that a resolution names; nil if there is none. A
+// resolution that names no anchor names none of several transactions with its id.
 func decided(locks *concurrency.Manager, of *kvpb.Resolution) (found *concurrency.Transaction) {
 	several := false
 	locks.EachNamed(txn.ID(of.Transaction), func(x *concurrency.Transaction) {
@@ -216,7 +217,7 @@ func decided(locks *concurrency.Manager, of *kvpb.Resolution) (found *concurrenc
 	return found
 }
 
-// end stages the end of one lock.
+// end puts the release of one lock into the batch.
 func (b *resolution) end(l *lock, committed bool, commit hlc.Timestamp) error {
 	e, m := b.e, &b.e.r.Node.Metrics.Transactions
 	key := []byte(l.Key)

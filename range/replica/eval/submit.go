@@ -73,12 +73,12 @@ func (r *Evaluator) enqueueInternal(c *internalCommand) {
 	}
 	r.Mu.Unlock()
 	r.Node.Metrics.Writes.Queued.Inc()
-	// What is shared is set off by the goroutine that happens to bring news of a transaction: not
-	// by a goroutine that may read the disk.
+	// A goroutine that happens to bring news of a transaction enqueues shared commands; it must not
+	// read the disk.
 	r.Kick(c.shared)
 }
 
-// checkWrite says what is wrong with a write by itself, whichever replica leads.
+// checkWrite reports what is wrong with a write by itself, whichever replica leads.
 func (r *Evaluator) checkWrite(w *write) *kvpb.Response {
 	q := w.pending.Request
 	w.session = wire.FromTimestamp(q.Session)
@@ -97,11 +97,11 @@ func (r *Evaluator) checkWrite(w *write) *kvpb.Response {
 	return nil
 }
 
-// kick has the queue evaluated, if it is ready and no goroutine is at work on it. In the group's
-// own workers (callback) and for long work the pool does it.
+// Kick starts an evaluation of the queue, if there is something to do and no goroutine does it yet.
+// For the group's own workers (callback), and for long work, the pool runs it.
 func (r *Evaluator) Kick(callback bool) { r.KickIn(nil, callback) }
 
-// KickIn is kick in a pass.
+// KickIn is Kick within a pass.
 func (r *Evaluator) KickIn(pass Pass, callback bool) {
 	r.Mu.Lock()
 	if r.evaluating || !r.readyLocked() {
@@ -117,7 +117,7 @@ func (r *Evaluator) KickIn(pass Pass, callback bool) {
 	r.evaluateQueue(pass)
 }
 
-// readyLocked says whether there is something to evaluate or propose now.
+// readyLocked reports whether there is something to evaluate or propose now.
 func (r *Evaluator) readyLocked() bool {
 	if r.Mu.Leadership.BarrierDue() {
 		return r.Mu.Leadership.IsLeader
@@ -134,7 +134,7 @@ func (r *Evaluator) readyLocked() bool {
 		(len(r.Mu.InFlight) == 0 || !r.queue.First().alone())
 }
 
-// IdleLocked says that nothing is in flight or being evaluated.
+// IdleLocked reports that nothing is in flight or being evaluated.
 func (r *Evaluator) IdleLocked() bool {
 	return !r.evaluating && r.open == nil && r.Mu.Building == nil && len(r.Mu.InFlight) == 0
 }

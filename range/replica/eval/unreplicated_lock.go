@@ -6,42 +6,43 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Volatile locks make transactions that want the same key take turns, at the pace of the client
-// instead of that of consensus. They are in the leader's memory only: acquiring one takes no entry,
-// and ending one neither. They keep others from writing as any lock does, and promise nothing: what
-// was read under them is validated when the transaction commits, like everything else it has read.
+// Volatile (unreplicated) locks make transactions that want the same key take turns, at the pace of
+// the client instead of that of consensus. They lie in the leader's memory only: neither acquiring
+// nor releasing one takes an entry. They keep others from writing as any lock does, but they
+// promise nothing: what was read under them is validated when the transaction commits, like every
+// other read.
 //
-// A commit in one phase ends its volatile locks when it is evaluated, not when it is applied. The
-// next in the queue gets the lock in the same evaluation, and with it the value that is in flight,
-// before that is even proposed. It may read what is not committed yet, because whatever it does
-// with it comes to nothing unless that is committed as well:
+// A commit in one phase releases its volatile locks when it is evaluated, not when it is applied.
+// The next request in the queue gets the lock in the same evaluation, and with it the value in
+// flight, before the entry is even proposed. It may read what is not committed yet, because its own
+// transaction takes effect only if the value is committed:
 //
-//   - What it writes here is an entry that builds on the one with the value, and takes effect only
-//     if that does (accepts).
-//   - What it writes elsewhere is decided after its reads were refreshed here, which waits until
-//     the value is applied.
-//   - If it writes nothing, or gives up because of what it has read, the client refreshes too,
-//     before it says so.
+//    - What it writes here is an entry that builds on the entry with the value, and takes effect
+//      only if that one does (storage.Record.Accepts).
+//    - What it writes elsewhere is decided after its reads were refreshed here, which waits until
+//      the value is applied.
+//    - If it writes nothing, or gives up because of what it has read, the client refreshes too,
+//      before it says so.
 //
 // INVARIANT: a value in flight is lost only with the leadership epoch. The answer names the epoch,
-// and so do validation and refresh: in another one, what was read is taken for changed. Versions
-// alone could not tell, for what was read may never have existed. Reads by the same transaction
-// name it too, so that it never sees, beside what was lost, that it was.
+// and so do validation and refresh: in another epoch, the key counts as changed. Versions alone
+// could not tell, since the value that was read may never have existed. Reads by the same
+// transaction name the epoch too, so that the transaction never sees the loss beside the lost
+// value.
 
-// isLeadership says that a leadership is this one.
+// isLeadership reports that a leadership is the one of this evaluation.
 func (e *evaluation) isLeadership(l *kvpb.Leadership) bool {
 	return e.epoch.IsWire(e.r.ID, l)
 }
 
-// releaseLocked ends a volatile lock. What waits for it is handed on after the write at hand.
+// releaseLocked releases a volatile lock. Requests that wait for it go on after the current write.
 func (e *evaluation) releaseLocked(l *lock) {
 	e.woken = append(e.woken, e.r.Mu.Locks.Release(l)...)
 	e.reevaluate = true
 }
 
-// handOver lets writes go on that waited for volatile locks which were released. The first gets its
-// lock here and now; those behind it, which would only meet that, wait for it without being
-// evaluated.
+// handOver resumes writes that waited for volatile locks which were released. The first gets its
+// lock at once; those behind it would only meet that lock, and wait for it without being evaluated.
 func (e *evaluation) handOver(internal *proposal.Entry) {
 	r := e.r
 	for len(e.woken) > 0 {
@@ -77,7 +78,7 @@ func (e *evaluation) handOver(internal *proposal.Entry) {
 	}
 }
 
-// waitAgain has writes wait for the lock that is on their key by now, and returns those whose key
+// waitAgain makes writes wait for the lock that is on their key by now, and returns those whose key
 // is free, or their own.
 func (e *evaluation) waitAgain(woken []*concurrency.Waiter) (free []*concurrency.Waiter) {
 	r := e.r

@@ -5,21 +5,21 @@ import (
 	"sync/atomic"
 )
 
-// expiries is what a leader knows of when versions of its partition expire, so that it need not
-// look through all of them again and again for one that has: a collection that has looked at
-// everything knows the first expiry that is left, and what is written afterwards makes it an
-// earlier one. It is forgotten with the leadership epoch.
+// expiries holds what a leader knows about the expiries in its partition, so that it need not look
+// through all versions again and again for an expired one. A collection that has looked at
+// everything knows the first expiry that is left; a later write may make it earlier. It is
+// forgotten with the leadership epoch.
 type expiries struct {
-	// known is at or below the first expiry; 0: it is not known.
+	// known is at or below the first expiry, in nanoseconds since the epoch; 0: not known.
 	known atomic.Int64
-	// pass is what the collection at work will know, as far as it has got.
+	// pass is what the running collection will know, as far as it has come.
 	pass atomic.Int64
 }
 
-// first is a time before which nothing expires.
+// first returns a time before which nothing expires; 0: not known.
 func (x *expiries) first() int64 { return x.known.Load() }
 
-// wrote notes that a version is written that expires; 0: that it does not.
+// wrote notes when a version that is written expires; 0: never.
 func (x *expiries) wrote(expires int64) {
 	if expires != 0 {
 		lower(&x.known, expires)
@@ -27,8 +27,8 @@ func (x *expiries) wrote(expires int64) {
 	}
 }
 
-// begin, met and end are of a collection that looks at everything. met notes the first expiry of
-// what it has looked at and stays; 0: there is none.
+// begin, met and end are called by a collection that looks at everything. met notes the first
+// expiry of the versions that it has looked at and that stay; 0: there is none.
 func (x *expiries) begin() { x.pass.Store(math.MaxInt64) }
 
 func (x *expiries) met(expires int64) {
@@ -39,9 +39,9 @@ func (x *expiries) met(expires int64) {
 
 func (x *expiries) end() { x.known.Store(x.pass.Load()) }
 
-// forget: there may be versions that were not noted.
+// forget forgets everything: there may be versions that were not noted.
 func (x *expiries) forget() {
-	// In this order: of a pass that ends in between nothing is left.
+	// In this order: of a pass that ends in between nothing remains.
 	x.pass.Store(0)
 	x.known.Store(0)
 }

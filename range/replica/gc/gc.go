@@ -23,71 +23,72 @@ type Replica interface {
 	ID() keys.PartitionID
 	Descriptor() *clusterpb.Partition
 	Stats() storage.Stats
-	// Threshold is the garbage collection threshold.
+	// Threshold returns the garbage collection threshold.
 	Threshold() hlc.Timestamp
-	// BeginCollection is called first by every collection.
+	// BeginCollection is called at the beginning of every collection.
 	BeginCollection()
-	// MayCollect says whether the entries of a collection find disk space.
+	// MayCollect reports whether the entries of a collection find disk space.
 	MayCollect() bool
-	// Propose has an entry evaluated in its turn, with no write pending, and waits until the entry is
-	// applied here. Nothing is proposed if evaluate returns false. When ctx ends first, the entry may
-	// still take effect.
+	// Propose evaluates an entry in its turn, with no write pending, and waits until the entry is
+	// applied here. Nothing is proposed if evaluate returns false. When ctx ends first, the entry
+	// may still take effect.
 	Propose(ctx context.Context, kind proposal.Kind,
 		evaluate func(Evaluation) (propose bool, err error)) (proposed bool, err error)
 	// Enter announces a user of the state database, until Exit; false: the replica is closed.
 	Enter() bool
 	Exit()
-	// Passed says that every clock has passed a timestamp.
+	// Passed reports that every clock has passed a timestamp.
 	Passed(ts hlc.Timestamp) bool
 }
 
-// Evaluation is the evaluation of one entry. It is good until evaluate returns.
+// Evaluation is the evaluation of one entry. It is valid until evaluate returns.
 type Evaluation interface {
-	// Descriptor is that of the partition at the entry.
+	// Descriptor returns the partition's descriptor before the entry.
 	Descriptor() *clusterpb.Partition
-	// Entry is the entry's own part, to be filled.
+	// Entry returns the part of the entry that evaluate fills.
 	Entry() *proposal.Entry
-	// Batch is the batch of the entry.
+	// Batch returns the batch of the entry.
 	Batch() *engine.StateBatch
 	// Removed accounts for versions that the batch removes. If sole is set, nothing else is evaluated
 	// until the fate of the entry is known.
 	Removed(garbage *mvcc.GarbageResult, sole bool)
 }
 
-// Config is what New needs.
+// Config configures New.
 type Config struct {
 	Replica Replica
 	State   *engine.State
 	Clock   *hlc.Clock
 	Metrics *Metrics
-	// Resolver, if not nil, ends the locks of committed transactions in other partitions. Without it
-	// the records of transactions that have had locks stay for ever.
+	// Resolver, if not nil, releases the locks of committed transactions in other partitions.
+	// Without it the records of transactions that have had locks stay for ever.
 	Resolver txn.Resolver
-	// DiskFull, if not nil, says that there is no room for writes at present.
+	// DiskFull, if not nil, reports that there is no room for writes at present.
 	DiskFull func() bool
 	// Window is how long overwritten versions stay readable; negative: for ever.
 	Window time.Duration
-	// Chunk bounds what one removal entry holds, and looks at. Zero: a default.
+	// Chunk bounds what one removal entry holds, and how much is read for it. Zero: a default.
 	Chunk mvcc.GarbageLimits
 }
 
 // Collector collects the garbage of one replica's partition while that replica leads.
 type Collector struct {
 	Config
-	// window is a time.Duration; negative means that nothing is collected.
+	// window is a time.Duration; negative: nothing is collected.
 	window atomic.Int64
-	// protected is what has to stay readable, whatever the window says; nil or zero: nothing.
+	// protected is the timestamp whose versions have to stay readable, whatever the window says;
+	// nil or zero: none.
 	protected atomic.Pointer[hlc.Timestamp]
-	// progress is how far collections have come. Only the running collection may touch it.
+	// progress says how far collections have come. Only the running collection may touch it.
 	progress progress
 	expiries expiries
 
 	mu struct {
 		sync.Mutex
-		// running: Collect is at work.
+		// running is set while Collect runs.
 		running bool
-		// mayHaveRecords: there may be records to look at. recordsSet counts the batches of entries
-		// that have set records.
+		// mayHaveRecords is set if there may be records to look at. recordsSet counts the batches
+		// of entries that have set records.
 		mayHaveRecords bool
 		recordsSet     uint64
 	}
@@ -103,30 +104,30 @@ func New(c Config) *Collector {
 	return g
 }
 
-// Result is what a collection did.
+// Result says what a collection did.
 type Result struct {
 	// Threshold is the lowest timestamp that can still be read.
 	Threshold hlc.Timestamp
-	// Versions and Bytes were removed.
+	// Versions and Bytes count what was removed.
 	Versions, Bytes uint64
-	// Swept: all versions were looked through, because something might have been removed.
+	// Swept is set if all versions were looked through, because some might have been removable.
 	Swept bool
 }
 
-// defaultChunk is how much one removal entry holds, and looks at, at most.
+// defaultChunk bounds what one removal entry holds, and how much is read for it.
 var defaultChunk = mvcc.GarbageLimits{Versions: 2000, Bytes: 16 << 20, Scanned: 20_000}
 
-// chunkFull is how many versions one removal entry holds at most on a disk without room: the
-// entry itself takes some.
+// chunkFull bounds the versions of one removal entry on a disk without room: the entry itself takes
+// some.
 const chunkFull = 250
 
 var errClosed = errors.New("the replica is closed")
 
-// ErrNoRoom says that there is too little room for the entries of garbage collection. What
-// was removed before has given its room back, or will.
+// ErrNoRoom is returned if there is too little room for the entries of garbage collection. What was
+// removed before has given its room back, or will.
 var ErrNoRoom = errors.New("no disk space for the entries of garbage collection")
 
-// MayHaveGarbage says whether there may be something to collect, now or when it is older, or has
+// MayHaveGarbage reports whether there may be something to collect, now or when it is older or has
 // expired.
 func (g *Collector) MayHaveGarbage() bool {
 	s := g.Replica.Stats()
@@ -135,29 +136,29 @@ func (g *Collector) MayHaveGarbage() bool {
 	return s.Versions > s.LiveKeys || s.Expiring > 0 || g.mu.mayHaveRecords
 }
 
-// SetWindow sets for how long overwritten versions stay readable; negative: for ever.
+// SetWindow sets how long overwritten versions stay readable; negative: for ever.
 func (g *Collector) SetWindow(window time.Duration) { g.window.Store(int64(window)) }
 
-// SetProtected sets the timestamp at which everything stays readable, whatever the window says: a
+// SetProtected sets the timestamp whose versions stay readable, whatever the window says: a
 // consumer of the partition's changes has read no further. Zero: none.
 func (g *Collector) SetProtected(at hlc.Timestamp) { g.protected.Store(&at) }
 
-// progress is what collections have looked through to the end: all versions, at a threshold.
-// Without a higher one, there is nothing more to find in the same span: what is written later is
-// above it.
+// progress says which span collections have looked through completely, and at which threshold.
+// Without a higher threshold there is nothing more to find in the same span: later writes are above
+// it.
 type progress struct {
 	threshold  hlc.Timestamp
 	generation uint64
 }
 
-// RecordsFound says that the state has transaction records, or none: it was opened, or replaced.
+// RecordsFound notes whether a state that was opened, or replaced, has transaction records.
 func (g *Collector) RecordsFound(any bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.mu.mayHaveRecords = any
 }
 
-// RecordsSet notes that entries which are applied set records.
+// RecordsSet notes that applied entries have set records.
 func (g *Collector) RecordsSet() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -165,15 +166,15 @@ func (g *Collector) RecordsSet() {
 	g.mu.recordsSet++
 }
 
-// WillExpire notes that a version is written that expires at a time; 0: that does not.
+// WillExpire notes when a version that is written expires; 0: never.
 func (g *Collector) WillExpire(at int64) { g.expiries.wrote(at) }
 
-// ForgetExpiries is for the end of a leadership epoch: versions may be written that are not noted.
+// ForgetExpiries is called at the end of a leadership epoch: later writes may go unnoticed.
 func (g *Collector) ForgetExpiries() { g.expiries.forget() }
 
-// limitThreshold lowers a threshold to what is protected.
+// limitThreshold lowers a threshold to the protected timestamp.
 //
-// INVARIANT: no threshold is raised above what is protected.
+// INVARIANT: no threshold is raised above the protected timestamp.
 func (g *Collector) limitThreshold(threshold hlc.Timestamp) hlc.Timestamp {
 	if at := g.protected.Load(); at != nil && !at.IsZero() {
 		return hlc.Min(threshold, *at)
@@ -181,13 +182,13 @@ func (g *Collector) limitThreshold(threshold hlc.Timestamp) hlc.Timestamp {
 	return threshold
 }
 
-// Collect raises the garbage collection threshold to now less the window, but not above what is
-// protected, and removes what no client can read any more. It does nothing, and costs nothing,
-// while the partition holds no transaction record, and no version but the newest of keys that have
-// a value, of which none has expired at that threshold, as far as is known. Only a leader can; one
-// collection runs at a time.
+// Collect raises the garbage collection threshold to now less the window, but not above the
+// protected timestamp, and removes what no client can read any more. It does nothing, and costs
+// nothing, if as far as is known the partition holds no transaction record, no version but the
+// newest of keys with a value, and no value that has expired at that threshold. Only a leader can
+// collect; one collection runs at a time.
 //
-// The threshold is never above the clock: what is written later is above it.
+// The threshold is never above the clock: later writes are above it.
 func (g *Collector) Collect(ctx context.Context, now hlc.Timestamp) (Result, error) {
 	g.Replica.BeginCollection()
 	result := Result{Threshold: g.Replica.Threshold()}
@@ -220,7 +221,7 @@ func (g *Collector) collect(ctx context.Context, threshold hlc.Timestamp, result
 		return ErrNoRoom
 	}
 	_, err := g.Replica.Propose(ctx, proposal.KindThreshold, func(e Evaluation) (bool, error) {
-		// Once more: a consumer may have begun while this waited for its turn.
+		// Again: a consumer may have begun while this waited for its turn.
 		e.Entry().Threshold = hlc.Min(g.limitThreshold(threshold), g.Clock.Now())
 		return result.Threshold.Less(e.Entry().Threshold), nil
 	})
@@ -267,8 +268,9 @@ func (g *Collector) sweep(ctx context.Context, result *Result) error {
 			if err := mvcc.Remove(e.Batch(), garbage.Versions); err != nil {
 				return false, err
 			}
-			// INVARIANT: a key's newest version goes only if nothing is evaluated until it has gone: a
-			// write that came next would find it in the engine, and count the key as live before.
+			// INVARIANT: a key's newest version is removed only if nothing is evaluated until it is
+			// gone: a write in between would find it in the engine, and count the key as live
+			// before.
 			e.Removed(&garbage, len(garbage.Expired) > 0)
 			g.Metrics.expired.Add(float64(len(garbage.Expired)))
 			return true, nil

@@ -2,13 +2,13 @@ package gc
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics are those of all Collectors of a node.
+// Metrics are shared by all Collectors of a node.
 type Metrics struct {
 	removed, expired                   prometheus.Counter
 	recordsCollected, recordsUnsettled prometheus.Counter
 }
 
-// NewMetrics returns metrics, and what is to be registered.
+// NewMetrics returns metrics, and the collectors to register.
 func NewMetrics() (*Metrics, []prometheus.Collector) {
 	var all []prometheus.Collector
 	counter := func(name, help string) prometheus.Counter {

@@ -15,20 +15,20 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// A record is collected when nothing can need it any more. Time alone does not tell that of a
-// COMMITTED one: as long as there is a lock of the transaction anywhere, a request that meets it
-// has to be told that it is a write. The client resolves its locks when it has committed, and so
-// does a server that meets them, but a participant may have been without a quorum, or keep what is
-// old for longer than this partition does. So before such a record is removed, its participants are
-// told the outcome once more, and have to answer. That is cheap: one request to a partition speaks
-// for a thousand transactions, and one that has nothing to resolve proposes nothing. Nothing is
-// stored of it either: a record goes in the same turn in which all have answered, or is asked about
-// anew in the next.
+// A record is collected when no request can need it any more. For a COMMITTED record age alone does
+// not prove that: while any lock of the transaction is left, a request that meets the lock must
+// learn that it is a write. The client resolves its locks after the commit, and so does a server
+// that meets them. But a participant may have been without a quorum, or keep old versions for
+// longer than this partition does. So before such a record is removed, its participants are told
+// the outcome once more, and have to answer. That is cheap: one request to a partition covers a
+// thousand transactions, and a partition with nothing to resolve proposes nothing. The answers are
+// not stored: either all arrive in a turn, and the record is removed in it, or the next turn asks
+// again.
 
 // collectRecords removes the records of DeleteRange whose retries would be refused, and those of
-// transactions that nothing can ask about.
+// transactions about which no request can ask.
 func (g *Collector) collectRecords(ctx context.Context) error {
-	var began uint64 // what recordsSet was at the first look
+	var began uint64 // the value of recordsSet at the first look
 	stay := false    // records of transactions were found that stay
 	for first, from := true, []byte(nil); first || from != nil; first = false {
 		chunk, err := g.resolveOld(ctx, from)
@@ -36,12 +36,12 @@ func (g *Collector) collectRecords(ctx context.Context) error {
 			return err
 		}
 		from = chunk.next
-		collected := 0 // belongs to the evaluation until that is done
+		collected := 0 // belongs to the evaluation until that has ended
 		remove := func(e Evaluation) (bool, error) {
 			var found foundRecords
 			var err error
 			if e.Descriptor().GetGeneration() != chunk.generation {
-				stay = true // it is not all of this partition any more
+				stay = true // the partition no longer has all of its span
 			} else if found, err = g.oldRecords(chunk, g.Replica.Threshold()); err != nil {
 				return false, err
 			}
@@ -74,21 +74,20 @@ func (g *Collector) collectRecords(ctx context.Context) error {
 	return nil
 }
 
-// recordChunk is a part of the anchored records, with what was found out about the transactions in
-// it.
+// recordChunk is a part of the anchored records, with what is known of their transactions.
 type recordChunk struct {
-	// span is in state keys; next is where the next one begins, nil if there is none.
+	// span is in state keys; next is the start of the next chunk, nil if there is none.
 	span keys.Span
 	next []byte
-	// generation is of the partition's span.
+	// generation is that of the partition's span.
 	generation uint64
-	// settled are the committed transactions that have no lock anywhere any more.
+	// settled are the committed transactions that have no lock left anywhere.
 	settled map[txn.ID]struct{}
 }
 
-// resolveOld looks at the records from a state key on, as many as are collected at once, and has
-// the locks resolved of those committed transactions whose time has come. It reads beside
-// everything else: of a record that was decided long ago nothing changes.
+// resolveOld reads the records of one chunk, from a state key on, and has the locks of those
+// committed transactions resolved whose time has come. It runs concurrently with everything else: a
+// record that was decided long ago does not change.
 func (g *Collector) resolveOld(ctx context.Context, from []byte) (recordChunk, error) {
 	d := g.Replica.Descriptor()
 	chunk := recordChunk{span: keys.AnchorSpan(keys.PartitionSpan(d)), generation: d.GetGeneration()}
@@ -96,7 +95,7 @@ func (g *Collector) resolveOld(ctx context.Context, from []byte) (recordChunk, e
 		chunk.span.Start = from
 	}
 	if storage.CompareKeys(chunk.span.Start, chunk.span.End) >= 0 {
-		return chunk, nil // what is left has split off
+		return chunk, nil // the rest has split off
 	}
 	threshold := g.Replica.Threshold()
 	var old []txn.Committed
@@ -146,8 +145,8 @@ func (g *Collector) resolveOld(ctx context.Context, from []byte) (recordChunk, e
 	return chunk, ctx.Err()
 }
 
-// eachAnchored calls visit for what is anchored in a span of state keys, until visit returns false.
-// n counts the calls from 0; value is good until visit returns, and nil for locks.
+// eachAnchored calls visit for the locks and records in a span of state keys, until visit returns
+// false. n counts the calls from 0; value is valid until visit returns, and nil for locks.
 func (g *Collector) eachAnchored(span keys.Span,
 	visit func(n int, key []byte, of txn.Anchored, id txn.ID, value []byte) (bool, error)) error {
 	n := -1
@@ -171,16 +170,16 @@ func (g *Collector) eachAnchored(span keys.Span,
 	})
 }
 
-// foundRecords is what a look at the anchored records found.
+// foundRecords is the result of a look at the anchored records.
 type foundRecords struct {
-	// old are the keys of those that may go.
+	// old are the keys of the records that may be removed.
 	old [][]byte
-	// ended counts the transactions among them, transactions says that records of others stay.
+	// ended counts the transactions among them; transactions is set if records of others stay.
 	ended        int
 	transactions bool
 }
 
-// oldRecords finds the records of a chunk that may go at a threshold.
+// oldRecords finds the records of a chunk that may be removed at a threshold.
 func (g *Collector) oldRecords(chunk recordChunk, threshold hlc.Timestamp) (found foundRecords,
 	err error) {
 	err = g.eachAnchored(chunk.span,
@@ -189,7 +188,7 @@ func (g *Collector) oldRecords(chunk recordChunk, threshold hlc.Timestamp) (foun
 			var err error
 			switch of {
 			case txn.AnchoredLock:
-				return true, nil // it goes when its transaction is over
+				return true, nil // the lock goes when its transaction is over
 			case txn.AnchoredRecord:
 				_, settled := chunk.settled[id]
 				old, err = oldTransaction(value, threshold, settled)
@@ -209,9 +208,10 @@ func (g *Collector) oldRecords(chunk recordChunk, threshold hlc.Timestamp) (foun
 	return found, err
 }
 
-// oldTransaction: what is decided goes when the threshold has come to that, and no lock is left
-// that needs it; what is pending when nothing was heard of it since. Its transaction began below
-// the threshold then, so the record is not made anew.
+// oldTransaction reports whether a transaction's record may be removed: a decided one when the
+// threshold has passed the decision and no lock is left that needs it; a pending one when nothing
+// was heard of it since the threshold. Its transaction began below the threshold then, so the
+// record is not made anew.
 func oldTransaction(value []byte, threshold hlc.Timestamp, settled bool) (bool, error) {
 	record, err := txn.DecodeRecord(value)
 	if err != nil {
@@ -223,7 +223,7 @@ func oldTransaction(value []byte, threshold hlc.Timestamp, settled bool) (bool, 
 	return record.Heard < threshold.Wall && record.Started.Less(threshold), nil
 }
 
-// oldDeletedRange says that the record of a DeleteRange is not needed any more.
+// oldDeletedRange reports that the record of a DeleteRange is no longer needed.
 func oldDeletedRange(value []byte, threshold hlc.Timestamp) (bool, error) {
 	at, err := command.DeletedRangeAt(value)
 	return at.LessEq(threshold), err

@@ -12,14 +12,14 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// remoteChunk is how many transactions are asked about at once.
+// remoteChunk bounds the transactions that are asked about at once.
 const remoteChunk = 2000
 
-// ResolveRemote has the locks resolved that transactions which this partition has committed may
-// have in other keyspaces, as far as this replica knows of any, and returns of how many that has
-// not come about. It is for a replica that was closed and is about to be destroyed with its
-// keyspace, when the decisions go with it; that they are COMMITTED is a fact, whichever node leads.
-// It may be called again. The state database is open.
+// ResolveRemote resolves the locks that transactions committed in this partition may have in other
+// keyspaces, as far as this replica knows of them. It returns the number of transactions for which
+// that failed. It is called for a replica that was closed and is about to be destroyed with its
+// keyspace, and the decisions with it. COMMITTED is a fact, whichever node leads. It may be called
+// again. The state database is open.
 func (g *Collector) ResolveRemote(ctx context.Context) (left int, err error) {
 	span := keys.AnchorSpan(keys.PartitionSpan(g.Replica.Descriptor()))
 	for more := true; more; {
@@ -72,7 +72,7 @@ func (g *Collector) ResolveRemote(ctx context.Context) (left int, err error) {
 	return left, nil
 }
 
-// committed is whose record, with a state key in a partition, is that of a committed transaction.
+// committed returns the committed transaction whose record is at a state key of a partition.
 func committed(d *clusterpb.Partition, key []byte, id txn.ID, record *txn.Record) (txn.Committed,
 	error) {
 	anchor, _, err := keys.DecodeAnchorKey(key)
@@ -84,7 +84,7 @@ func committed(d *clusterpb.Partition, key []byte, id txn.ID, record *txn.Record
 		Participants: record.Participants}, nil
 }
 
-// elsewhere are the participants that are not of the partition's keyspace.
+// elsewhere returns the participants that are not in the partition's keyspace.
 func (g *Collector) elsewhere(all []txn.Participant) []txn.Participant {
 	own := keys.KeyspaceID(g.Replica.Descriptor().GetKeyspace())
 	return slices.DeleteFunc(all, func(p txn.Participant) bool { return p.Keyspace == own })

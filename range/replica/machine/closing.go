@@ -7,7 +7,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/config"
 )
 
-// Lag is how far behind the clock timestamps are closed; negative: none are.
+// Lag returns how far behind the clock timestamps are closed; negative: no timestamps are closed.
 func (r *Machine) Lag() time.Duration {
 	if lag := r.closedLag.Load(); lag != 0 {
 		return time.Duration(lag)
@@ -15,8 +15,8 @@ func (r *Machine) Lag() time.Duration {
 	return config.DefaultClosedLag
 }
 
-// Closable is the timestamp that this replica could close if it leads, as far as its clock and its
-// lease go; zero: none. It is called without the lock, before the promise is made.
+// Closable returns the timestamp that this replica could close as a leader, by its clock and its
+// lease; zero if there is none. It is called without the lock, before the promise is made.
 func (r *Machine) Closable() (at hlc.Timestamp, term uint64) {
 	lag := int64(r.Lag())
 	if lag < 0 {
@@ -34,8 +34,9 @@ func (r *Machine) Closable() (at hlc.Timestamp, term uint64) {
 	return hlc.Timestamp{Wall: wall - lag}, term
 }
 
-// PromiseLocked promises a timestamp that is closable in a term, and returns what is promised:
-// that, or what was promised before; zero if this replica cannot promise anything.
+// PromiseLocked promises to write nothing at or below a closable timestamp of a term. It returns
+// the promise that holds: this one or a higher earlier one; zero if this replica can promise
+// nothing.
 func (r *Machine) PromiseLocked(at hlc.Timestamp, term uint64) hlc.Timestamp {
 	l := &r.Mu.Leadership
 	if at.IsZero() || !l.IsLeader || l.Term != term || !l.Serving() || r.LowDueLocked() ||
@@ -46,13 +47,13 @@ func (r *Machine) PromiseLocked(at hlc.Timestamp, term uint64) hlc.Timestamp {
 	return r.Mu.Closing.Promise(at)
 }
 
-// FloorLocked is the timestamp above which all is to be written and locked: what is closed, by what
-// is applied here, and by what this leadership has promised.
+// FloorLocked returns the timestamp above which every write and lock must be: it is closed by an
+// applied entry, or by a promise of this leadership.
 func (r *Machine) FloorLocked() hlc.Timestamp {
 	return hlc.Max(r.Mu.Applied.Closed, r.Mu.Closing.Promised())
 }
 
-// ServedLocked is the highest timestamp at which anything was read, or closed, by this leadership.
+// ServedLocked returns the highest timestamp at which this leadership has read or closed anything.
 func (r *Machine) ServedLocked() hlc.Timestamp {
 	return hlc.Max(r.Mu.Cache.Max(), r.Mu.Closing.Promised())
 }
@@ -61,7 +62,7 @@ func (r *Machine) ClosedLocked() hlc.Timestamp {
 	return hlc.Max(r.Mu.Applied.Closed, r.Mu.Closing.Closed(r.Mu.Applied.Index))
 }
 
-// SetLag sets how far behind the clock timestamps are closed, and says whether that is another lag.
+// SetLag sets how far behind the clock timestamps are closed, and reports whether the lag changed.
 func (r *Machine) SetLag(lag time.Duration) bool {
 	return r.closedLag.Swap(int64(lag)) != int64(lag)
 }

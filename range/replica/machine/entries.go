@@ -14,21 +14,21 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// entries are what is proposed and not applied. Machine.Mu guards them.
+// entries holds what is proposed and not applied. Machine.Mu guards it.
 type entries struct {
-	// Building is the entry that the evaluation at work fills.
+	// Building is the entry that the running evaluation fills.
 	Building *Entry
-	// InFlight is what is proposed and not applied, oldest first.
+	// InFlight are the entries that are proposed and not applied, oldest first.
 	InFlight []*Entry
 	// Sequence is the number of the latest proposal.
 	Sequence uint64
-	// Holding is the entry by which the partition splits, is frozen, or merges, from its evaluation
-	// until its fate is known: nothing is evaluated meanwhile, and reads wait for it. While the
-	// partition is frozen a standing one has that effect.
+	// Holding is the entry that splits, freezes or merges the partition, from its evaluation until
+	// its fate is known: nothing is evaluated meanwhile, and reads wait for it. While the partition
+	// is frozen, a placeholder (Entry.Standing) has the same effect.
 	Holding *Entry
 }
 
-// Find is the entry of a sequence that is in flight, or being filled; nil if there is none.
+// Find returns the entry with a sequence that is in flight or being filled; nil if there is none.
 func (p *entries) Find(sequence uint64) *Entry {
 	if sequence == 0 {
 		return nil
@@ -39,7 +39,7 @@ func (p *entries) Find(sequence uint64) *Entry {
 	return p.Proposed(sequence)
 }
 
-// Proposed is the entry of a sequence that is in flight; nil if there is none.
+// Proposed returns the entry with a sequence that is in flight; nil if there is none.
 func (p *entries) Proposed(sequence uint64) *Entry {
 	for _, e := range p.InFlight {
 		if e.Sequence == sequence {
@@ -49,7 +49,7 @@ func (p *entries) Proposed(sequence uint64) *Entry {
 	return nil
 }
 
-// Base is the sequence that the next proposal of a term builds on.
+// Base returns the sequence that the next proposal of a term builds on.
 func (p *entries) Base(term uint64, applied *storage.Record) uint64 {
 	if n := len(p.InFlight); n > 0 {
 		return p.InFlight[n-1].Sequence
@@ -60,23 +60,23 @@ func (p *entries) Base(term uint64, applied *storage.Record) uint64 {
 	return 0
 }
 
-// RemoveFirst takes out the oldest entry in flight.
+// RemoveFirst removes the oldest entry in flight.
 func (p *entries) RemoveFirst() {
 	n := copy(p.InFlight, p.InFlight[1:])
 	p.InFlight[n] = nil
 	p.InFlight = p.InFlight[:n]
 }
 
-// LoadSpan is the span of user keys that an entry on its way loads, at the entry's lowest
-// timestamp.
+// LoadSpan is the span of user keys that an entry on its way loads. Entry.Lowest is the timestamp.
 type LoadSpan struct{ First, Last string }
 
-// In says whether it may have keys of a span, of which an empty end is that of the partition.
+// In reports whether the load may have keys of a span. An empty end stands for that of the
+// partition.
 func (l *LoadSpan) In(start, end []byte) bool {
 	return l != nil && Text(start) <= l.Last && (len(end) == 0 || l.First < Text(end))
 }
 
-// loading is the entry on its way that loads records; nil if there is none.
+// loading returns the entry on its way that loads records; nil if there is none.
 func (p *entries) loading() *Entry {
 	if b := p.Building; b != nil && b.Load != nil {
 		return b
@@ -89,7 +89,7 @@ func (p *entries) loading() *Entry {
 	return nil
 }
 
-// WaitsAlone says that an entry is on its way until whose fate is known nothing is evaluated.
+// WaitsAlone reports that nothing is evaluated until the fate of an entry on its way is known.
 func (p *entries) WaitsAlone() bool {
 	if b := p.Building; b != nil && (b.Load != nil || b.Sole) {
 		return true
@@ -102,7 +102,7 @@ func (p *entries) WaitsAlone() bool {
 	return false
 }
 
-// LoadOf is the entry that loads a key at or below a timestamp; nil if there is none.
+// LoadOf returns the entry that loads a key at or below a timestamp; nil if there is none.
 func (p *entries) LoadOf(key []byte, at hlc.Timestamp) *Entry {
 	e := p.loading()
 	if e == nil || at.Less(e.Lowest) || Text(key) < e.Load.First || e.Load.Last < Text(key) {
@@ -111,51 +111,54 @@ func (p *entries) LoadOf(key []byte, at hlc.Timestamp) *Entry {
 	return e
 }
 
-// Entry is an entry on its way, or being filled by an evaluation.
+// Entry is an entry on its way, or an entry that an evaluation fills.
 type Entry struct {
 	Sequence uint64
 	Term     uint64
 	At       time.Time
-	// Writes are the pending writes in it, in the order of evaluation. Guarded by Machine.Mu until
-	// it is applied.
+	// Writes are the pending writes of the entry, in the order of evaluation. Machine.Mu guards
+	// them until the entry is applied.
 	Writes []*proposal.Write
-	// Lowest is at or below the timestamps of all writes.
+	// Lowest is a timestamp at or below those of all writes.
 	Lowest hlc.Timestamp
-	// Load is what it loads, at lowest; nil if it loads nothing. Guarded as writes are.
+	// Load is the span that the entry loads, at Lowest; nil if it loads nothing. Guarded like
+	// Writes.
 	Load *LoadSpan
-	// Answers are sent when it has been applied.
+	// Answers are sent when the entry has been applied.
 	Answers []Answer
-	// Waiters are reads that it holds up.
+	// Waiters are reads that wait for the entry.
 	Waiters []Waiter
-	// Records are the transactions whose records are in it.
+	// Records names the transaction records in the entry.
 	Records []RecordName
-	// Lets are volatile locks that end when it has been applied.
+	// Lets are volatile locks that are released when the entry has been applied.
 	Lets []*concurrency.Lock
-	// Sole: nothing else is evaluated before its fate is known. Guarded as writes are.
+	// Sole has nothing else evaluated before the fate of the entry is known. Guarded like Writes.
 	Sole bool
-	// Effects: it is proposed even if nothing waits for it.
+	// Effects has the entry proposed even if nobody waits for it.
 	Effects bool
-	// Gathers: it is filled as long as there is no room for it, and no goroutine is at work on it.
+	// Gathers is set while the entry takes in more writes because there is no room for it in
+	// flight, and no goroutine works on it.
 	Gathers bool
-	// Standing: it is no entry, and stands for the freeze of the partition.
+	// Standing marks a placeholder that stands for the freeze of the partition, and is no log
+	// entry.
 	Standing bool
-	// Right is by how much it changes the part that is to split off.
+	// Right is the change of statistics in the part that is to split off.
 	Right proposal.Delta
 }
 
 // Waiter is a read that waits for an entry to be applied, or for locks.
 type Waiter interface {
-	// Asked is the read's request.
+	// Asked returns the read's request.
 	Asked() *kvpb.Request
-	// Resume goes on with the read: the entry is applied.
+	// Resume continues the read after the entry is applied.
 	Resume()
-	// ResumeUnlocked goes on with the read: the locks that were in its way are not any more.
+	// ResumeUnlocked continues the read after the locks in its way are released.
 	ResumeUnlocked()
 	// Refuse answers the read.
 	Refuse(*kvpb.Response)
 }
 
-// OnlyOf says that nothing but a client waits for the answers.
+// OnlyOf reports that only one client waits for the answers.
 func (p *Entry) OnlyOf(client uint64) bool {
 	for i := range p.Answers {
 		if a := &p.Answers[i]; a.Done != nil || a.Pending.Client != client {
@@ -165,18 +168,20 @@ func (p *Entry) OnlyOf(client uint64) bool {
 	return len(p.Waiters) == 0
 }
 
-// Answer is a response that is ready, and may not be sent yet.
+// Answer is a response that is ready, but may not be sent yet.
 type Answer struct {
 	Pending  config.Pending
 	Command  *command.Command
 	Response *kvpb.Response
-	// Hold, if not zero, is what every clock must have passed before.
+	// Hold, if not zero, is a timestamp that every clock must have passed before the answer is
+	// sent.
 	Hold hlc.Timestamp
-	// Done is set instead for a command of this package's own.
+	// Done is set instead of a response for a command of the node itself.
 	Done func(error)
 }
 
-// RecordName names a record of a partition: two may have the same id, at different anchors.
+// RecordName names a transaction record of a partition: two records at different anchors may have
+// the same id.
 type RecordName struct {
 	id     txn.ID
 	anchor string
@@ -184,5 +189,6 @@ type RecordName struct {
 
 func NameOf(of *txn.Info) RecordName { return RecordName{of.ID, string(of.Anchor)} }
 
-// Text is a string of the same memory as b, which must not be changed as long as the string lives.
+// Text returns b as a string that shares its memory. b must not be changed while the string is in
+// use.
 func Text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

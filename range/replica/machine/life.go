@@ -5,16 +5,16 @@ import (
 	"sync/atomic"
 )
 
-// life counts what uses a replica, so that Close can wait for it.
+// life counts the users of a replica, so that Close can wait for them.
 type life struct {
 	// active counts the calls of Submit, and the reads that are not answered.
 	active atomic.Int64
 	closed atomic.Bool
-	// drained is set when the replica is being closed.
+	// drained is set when Close has begun. The channel is closed when no user is left.
 	drained atomic.Pointer[chan struct{}]
 }
 
-// Enter announces a user, until exit. It returns false when the replica is closed.
+// Enter announces a user, until exit. It returns false if the replica is closed.
 func (l *life) Enter() bool {
 	l.active.Add(1)
 	if l.closed.Load() {
@@ -35,7 +35,7 @@ func (l *life) Exit() {
 	}
 }
 
-// BeginClose closes the replica to new users. It returns false if that was done before.
+// BeginClose closes the replica to new users. It returns false if it was closed before.
 func (l *life) BeginClose() bool {
 	drained := make(chan struct{}, 1)
 	if !l.drained.CompareAndSwap(nil, &drained) {
@@ -45,17 +45,17 @@ func (l *life) BeginClose() bool {
 	return true
 }
 
-// Drain waits until nothing uses the replica, which is being closed.
+// Drain waits until a replica that is being closed has no user.
 func (l *life) Drain() {
 	for drained := *l.drained.Load(); l.active.Load() > 0; {
 		<-drained
 	}
 }
 
-// Hold announces a user of a replica that is in use, until exit.
+// Hold announces one more user of a replica that has one, until exit.
 func (l *life) Hold() { l.active.Add(1) }
 
-// IsClosed says that the replica is closed to new users.
+// IsClosed reports that the replica is closed to new users.
 func (l *life) IsClosed() bool { return l.closed.Load() }
 
 // ErrClosed is returned after the replica was closed.

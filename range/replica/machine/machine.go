@@ -24,7 +24,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Machine is a replica's state machine as it is in memory.
+// Machine is the state machine of a replica in memory.
 type Machine struct {
 	Node  *config.Node
 	Group config.Group
@@ -33,25 +33,26 @@ type Machine struct {
 	Self  keys.ReplicaID
 
 	published
-	// threshold is the garbage collection threshold: nothing below it can be read.
+	// threshold is the garbage collection threshold: no version below it can be read.
 	threshold atomic.Pointer[hlc.Timestamp]
-	// closedLag is a time.Duration; 0 is the default, and negative that nothing is closed.
+	// closedLag is a time.Duration; 0: the default; negative: no timestamps are closed.
 	closedLag atomic.Int64
-	// Vacant is what is known of spans without values.
+	// Vacant remembers spans without values.
 	Vacant vacant.Memory
 
 	Refuse refusal.Refuser
 	Work   work
-	// HeldAnswers are those that commit wait holds back.
+	// HeldAnswers are the answers that commit wait holds back.
 	HeldAnswers commitwait.Queue
 	life
 
-	// Mu guards what makes this one state machine. Each field is a room of its own, without a lock.
+	// Mu guards the state machine. Each field is a room of its own, without a lock.
 	Mu struct {
 		sync.Mutex
-		// Applied is written by the replica only, when it has applied entries or installed a snapshot.
+		// Applied is written only by the replica, when it has applied entries or installed a
+		// snapshot.
 		Applied storage.Record
-		// Failed is why nothing is applied any more.
+		// Failed is the error after which nothing is applied; nil if the replica works.
 		Failed     error
 		Leadership leadership.State
 		entries
@@ -59,18 +60,19 @@ type Machine struct {
 		Pending proposal.Pending
 		Closing closing.Timestamps
 		Cache   tscache.Cache
-		// Locks are the locks of transactions, and what waits for them.
+		// Locks holds the locks of transactions, and the requests that wait for them.
 		Locks concurrency.Manager
-		// Foreign is the max foreign commit timestamp: at or above every version that a
-		// transaction's commit put above the timestamp at which it was prepared here. What is at or
-		// below it may have been acknowledged before this node's clock had come to it.
+		// Foreign is the highest foreign commit timestamp: at or above every version that a
+		// transaction's commit put above the timestamp at which it was prepared here. A version at
+		// or below it may have been acknowledged before this node's clock had reached its
+		// timestamp.
 		Foreign hlc.Timestamp
-		// WaitingReads counts the reads that wait, for whatever it is.
+		// WaitingReads counts the reads that wait, for whatever reason.
 		WaitingReads int
 	}
 }
 
-// New makes one that has applied nothing.
+// New returns a machine that has applied nothing.
 func New(node *config.Node, group config.Group, state *engine.State, id keys.PartitionID,
 	self keys.ReplicaID) *Machine {
 	m := &Machine{Node: node, Group: group, State: state, ID: id, Self: self}
@@ -80,25 +82,25 @@ func New(node *config.Node, group config.Group, state *engine.State, id keys.Par
 	return m
 }
 
-// Manual says that no timers run.
+// Manual reports that no timers run, as in tests with virtual lock time.
 func (r *Machine) Manual() bool { return r.Node.Hooks.LockTime != nil }
 
-// Leadership is what the group said last.
+// Leadership returns what the group reported last.
 func (r *Machine) Leadership() group.Leadership {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	return r.Mu.Leadership.Leadership
 }
 
-// Unavailable is why a replica answers no requests at all: the first of these that is set, or that
-// the replica is closed.
+// Unavailable is the reason why a replica answers no requests: the first field that is set, or, if
+// no field is set, that the replica is closed.
 type Unavailable struct {
 	failed error
-	// Stale is the descriptor that has taken the place of the one that requests name.
+	// Stale is the descriptor that has replaced the descriptor that requests name.
 	Stale *clusterpb.Partition
 }
 
-// UnavailableLocked is nil if the replica may answer.
+// UnavailableLocked returns the reason why the replica may not answer; nil if it may.
 func (r *Machine) UnavailableLocked() *Unavailable {
 	failed, by := r.Mu.Failed, r.ConsumedBy()
 	if failed == nil && by == nil && !r.IsClosed() {
@@ -107,7 +109,7 @@ func (r *Machine) UnavailableLocked() *Unavailable {
 	return &Unavailable{failed, by}
 }
 
-// Refuse is the answer to a request. No lock is held.
+// Refuse returns the refusal of a request. The caller holds no lock.
 func (u *Unavailable) Refuse(r *Machine, q *kvpb.Request) *kvpb.Response {
 	switch {
 	case u.failed != nil:
@@ -118,9 +120,9 @@ func (u *Unavailable) Refuse(r *Machine, q *kvpb.Request) *kvpb.Response {
 	return r.Refuse.Closed(q)
 }
 
-// LowDueLocked says whether this leadership must not read or write for a client yet. It takes the
-// low-water mark if that is due and the clock is believed by now: what hears of that late, or
-// never, because it was elected or opened meanwhile, is asked by its first request.
+// LowDueLocked reports whether this leadership must not read or write for a client yet. It takes
+// the low-water mark if that is due and the clock is believed by now: a replica that was elected or
+// opened while the node's clock came to be believed may miss that call, so its first request looks.
 func (r *Machine) LowDueLocked() bool {
 	l := &r.Mu.Leadership
 	if !l.LowDue() || !l.IsLeader || !r.Node.BelievesClock() {
@@ -132,7 +134,7 @@ func (r *Machine) LowDueLocked() bool {
 	return false
 }
 
-// CheckServingLocked opens the gate when it may be opened.
+// CheckServingLocked opens the gate if the conditions are met.
 func (r *Machine) CheckServingLocked() {
 	l := &r.Mu.Leadership
 	if !l.MayServe(&r.Mu.Applied) {
@@ -149,19 +151,20 @@ func (r *Machine) CheckServingLocked() {
 // Conflicts counts a conflict of transactions.
 func (r *Machine) Conflicts() { r.Node.Metrics.Transactions.Conflicts.Inc() }
 
-// SameLeadership says that reads were made under the present leadership epoch.
+// SameLeadership reports that reads were made under the present leadership epoch.
 func (r *Machine) SameLeadership(l *kvpb.Leadership) bool {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	return r.Mu.Leadership.Serving() && r.IsLeadershipLocked(l)
 }
 
-// IsLeadershipLocked says that a leadership is the present one of this replica.
+// IsLeadershipLocked reports that a leadership is the present one of this replica.
 func (r *Machine) IsLeadershipLocked(l *kvpb.Leadership) bool {
 	return r.Mu.Leadership.Epoch().IsWire(r.ID, l)
 }
 
-// TooOld refuses what garbage collection has made unreadable; nil if it can be read.
+// TooOld returns the refusal of a read below the garbage collection threshold; nil if at is above
+// it.
 func (r *Machine) TooOld(q *kvpb.Request, at hlc.Timestamp) *kvpb.Response {
 	if threshold := r.Threshold(); at.Less(threshold) {
 		return r.Refuse.TooOld(q, at, threshold)
@@ -169,24 +172,25 @@ func (r *Machine) TooOld(q *kvpb.Request, at hlc.Timestamp) *kvpb.Response {
 	return nil
 }
 
-// TooManyReadsLocked says that no more reads may wait.
+// TooManyReadsLocked reports that no more reads may wait.
 func (r *Machine) TooManyReadsLocked() bool {
 	return r.Mu.WaitingReads+r.Mu.Locks.Reads.Len() >= r.Node.MaxWaitingReads
 }
 
-// Threshold is the garbage collection threshold: nothing below it can be read.
+// Threshold returns the garbage collection threshold: no version below it can be read.
 func (r *Machine) Threshold() hlc.Timestamp { return *r.threshold.Load() }
 
-// RaiseThreshold publishes the threshold, unless a higher one is. Its callers wait for each other.
+// RaiseThreshold publishes a threshold, unless a higher one is published. Its callers call it one
+// at a time.
 func (r *Machine) RaiseThreshold(to hlc.Timestamp) {
 	if at := r.threshold.Load(); at == nil || at.Less(to) {
 		r.threshold.Store(&to)
 	}
 }
 
-// HoldLocked has all requests of a frozen partition wait, also those that waited for the entry
-// which has frozen it; and lets them go on when it is not frozen any more. It returns an entry with
-// the reads that are to go on, or nil.
+// HoldLocked makes the requests of a frozen partition wait, also those that wait for the entry
+// which has frozen it. When the partition is not frozen any more, it returns an entry with the
+// reads that go on; otherwise nil.
 func (r *Machine) HoldLocked() (over *Entry) {
 	held := r.Mu.Holding
 	frozen := r.Descriptor().GetFrozen() != nil
@@ -201,7 +205,7 @@ func (r *Machine) HoldLocked() (over *Entry) {
 	return nil
 }
 
-// StandLocked has the reads that wait for the entry that has frozen the partition wait on.
+// StandLocked lets the reads that wait for the entry which has frozen the partition wait on.
 func (r *Machine) StandLocked(p *Entry) {
 	if r.Mu.Holding == p && r.Descriptor().GetFrozen() != nil {
 		r.Mu.Holding = &Entry{Standing: true, Waiters: p.Waiters}
@@ -209,10 +213,10 @@ func (r *Machine) StandLocked(p *Entry) {
 	}
 }
 
-// GoActive runs f in the pool, and counts it as active.
+// GoActive runs f in the pool, and counts it as a user of the replica.
 func (r *Machine) GoActive(f func()) bool { return r.goIn(r.Node.Pool, f) }
 
-// GoLong runs f in the pool for long reads, and counts it as active.
+// GoLong runs f in the pool for long reads, and counts it as a user of the replica.
 func (r *Machine) GoLong(f func()) bool { return r.goIn(r.Node.Long, f) }
 
 func (r *Machine) goIn(pool *config.Pool, f func()) bool {
@@ -229,8 +233,8 @@ func (r *Machine) goIn(pool *config.Pool, f func()) bool {
 	return false
 }
 
-// heldMost is how many answers a partition holds back at most; more are told that their outcome is
-// unknown.
+// heldMost bounds the answers that a partition holds back. The clients of further ones are told
+// that the outcome is unknown.
 const heldMost = 16 << 10
 
 func (r *Machine) Passed(ts hlc.Timestamp) bool { return r.Node.Waits.Passed(ts) }
@@ -247,7 +251,7 @@ func (h *heldAnswer) Refuse() {
 	h.r.Reply(h.Pending, h.Command, h.r.Refuse.UnknownOutcome(h.Pending.Request))
 }
 
-// Send answers a request, now or when every clock has passed what the answer waits for.
+// Send answers a request, now or when every clock has passed Answer.Hold.
 func (r *Machine) Send(a *Answer) {
 	if a.Hold.IsZero() || r.Passed(a.Hold) {
 		r.Reply(a.Pending, a.Command, a.Response)
@@ -258,7 +262,7 @@ func (r *Machine) Send(a *Answer) {
 	}
 }
 
-// WaitsNoMore counts reads that do not wait any longer.
+// WaitsNoMore subtracts reads that no longer wait.
 func (r *Machine) WaitsNoMore(reads int) {
 	r.Mu.Lock()
 	r.Mu.WaitingReads -= reads

@@ -6,46 +6,47 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// published is what a partition is, as all may know without a lock.
+// published is what may be known of a partition without a lock.
 type published struct {
-	// What descriptor points to is never changed.
+	// The descriptor that it points to is never changed.
 	descriptor atomic.Pointer[clusterpb.Partition]
-	// at is the index of the entry that has brought the descriptor, or a later one.
+	// at is the index of the entry that has brought the descriptor, or a later index.
 	at atomic.Uint64
-	// coming is the generation of the descriptor that is to follow, if a part of what the present one
-	// names is going from the state. It may be an earlier one.
+	// coming is the generation of the next descriptor, set before a part of the present
+	// descriptor's span leaves the state. Otherwise it is an earlier generation.
 	coming atomic.Uint64
-	// consumedBy is the partition that has consumed this one, as soon as it serves the span.
+	// consumedBy is the partition that has consumed this one. It is set as soon as that partition
+	// serves the span.
 	consumedBy atomic.Pointer[clusterpb.Partition]
 }
 
-// Descriptor is the partition's descriptor. It must not be changed.
+// Descriptor returns the partition's descriptor. It must not be changed.
 func (p *published) Descriptor() *clusterpb.Partition { return p.descriptor.Load() }
 
-// DescribedAt is the index of the entry that has brought the descriptor, or a later one.
+// DescribedAt returns the index of the entry that has brought the descriptor, or a later index.
 func (p *published) DescribedAt() uint64 { return p.at.Load() }
 
 // Publish sets the descriptor that the entry at an index has brought.
 //
-// INVARIANT: the index is published before the descriptor. Who has read a descriptor, and has
-// applied the index that it reads then, has applied all that made the descriptor.
+// INVARIANT: the index is published before the descriptor. Whoever reads a descriptor, then the
+// index, and has applied the log up to that index, has applied all that made the descriptor.
 func (p *published) Publish(d *clusterpb.Partition, index uint64) {
 	p.at.Store(index)
 	p.descriptor.Store(d)
 }
 
-// Announce says that a part of what the present descriptor names is going from the state, and what
-// the generation will be.
+// Announce publishes the generation of the next descriptor, before a part of the present
+// descriptor's span leaves the state.
 func (p *published) Announce(generation uint64) { p.coming.Store(generation) }
 
-// Consumed says that another partition serves the span.
+// Consumed notes the partition that serves the span from now on.
 func (p *published) Consumed(by *clusterpb.Partition) { p.consumedBy.Store(by) }
 
-// ConsumedBy is the partition that has consumed this one on this node; nil if none has.
+// ConsumedBy returns the partition that has consumed this one on this node; nil if there is none.
 func (p *published) ConsumedBy() *clusterpb.Partition { return p.consumedBy.Load() }
 
-// MovedFrom is nil if the partition is still what it was at a generation; otherwise it is the
-// descriptor of what has its place.
+// MovedFrom returns nil if the partition is unchanged since a generation; otherwise it returns the
+// descriptor that has taken the place of that generation's.
 func (p *published) MovedFrom(generation uint64) *clusterpb.Partition {
 	if by := p.ConsumedBy(); by != nil {
 		return by

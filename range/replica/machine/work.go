@@ -7,27 +7,27 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Work is what a replica has done for requests since it was opened, beyond what its callers can
-// see.
+// Work counts what a replica has done for requests since it was opened, as far as its callers
+// cannot count it themselves.
 type Work struct {
-	// Reads and Writes are the requests that it took in, ReadBytes what reads have brought.
+	// Reads and Writes count accepted requests; ReadBytes counts the bytes that reads returned.
 	Reads, Writes, ReadBytes uint64
-	// Pooled is the time that goroutines of the pools have spent on it, and what its part is of reads
-	// of several partitions.
+	// Pooled is the time that goroutines of the pools have spent for the replica, including its
+	// part of reads of several partitions.
 	Pooled time.Duration
-	// Spans are the reads that took longer than the goroutine that delivers requests may be held, and
-	// SpanTime is their part of Pooled.
+	// Spans counts the reads that took longer than the goroutine that delivers requests may be
+	// held; SpanTime is their part of Pooled.
 	Spans    uint64
 	SpanTime time.Duration
 }
 
-// work counts it.
+// work holds the counters behind Work.
 type work struct {
 	reads, writes, readBytes, spans atomic.Uint64
 	pooled, spanTime                atomic.Int64
 }
 
-// Took counts requests that were taken in.
+// Took counts accepted requests.
 func (w *work) Took(requests, writes int) {
 	if writes > 0 {
 		w.writes.Add(uint64(writes))
@@ -37,7 +37,7 @@ func (w *work) Took(requests, writes int) {
 	}
 }
 
-// Read counts what a read has brought.
+// Read counts what a read has returned.
 func (w *work) Read(response *kvpb.Response) {
 	n := 0
 	switch c := response.Result.(type) {
@@ -72,14 +72,14 @@ func (w *work) Shared(took time.Duration, bytes int) {
 	w.readBytes.Add(uint64(bytes))
 }
 
-// SharedSpan is shared for a read of spans.
+// SharedSpan is Shared for a read of spans.
 func (w *work) SharedSpan(took time.Duration, bytes int) {
 	w.Shared(took, bytes)
 	w.spans.Add(1)
 	w.spanTime.Add(int64(took))
 }
 
-// Sum is what was counted.
+// Sum returns the counts.
 func (w *work) Sum() Work {
 	return Work{Reads: w.reads.Load(), Writes: w.writes.Load(), ReadBytes: w.readBytes.Load(),
 		Pooled: time.Duration(w.pooled.Load()), Spans: w.spans.Load(),

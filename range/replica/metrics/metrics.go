@@ -1,4 +1,4 @@
-// Package metrics is what the replicas of a node count.
+// Package metrics has the counters that the replicas of a node share.
 package metrics
 
 import (
@@ -14,52 +14,52 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// outcomes: 0 is success, 1 + code is an error.
+// Index of an outcome: 0 is success, 1 + code is an error.
 const outcomeCount = 2 + int(kvpb.ErrorCode_ACCESS_UNKNOWN)
 
-// Metrics are the counters that the replicas of a node share. There are none per partition: a node
-// holds ten thousand.
+// Metrics are the counters that the replicas of a node share. There are none for single partitions,
+// since a node holds ten thousand.
 type Metrics struct {
 	commands     [][outcomeCount]prometheus.Counter
 	Reads        Reads
 	Writes       Writes
 	Transactions Transactions
 	Applied      Applied
-	// CommitWait is for how long commits, and reads that saw them, waited for all clocks.
+	// CommitWait observes how long commits, and reads that saw them, waited for all clocks.
 	CommitWait prometheus.Histogram
-	// Vacant is of all memories of spans without values; nil until the node is prepared.
+	// Vacant is the budget of all memories of spans without values; nil until the node is prepared.
 	Vacant  atomic.Pointer[vacant.Budget]
 	GC      *gc.Metrics
 	Locking *concurrency.Metrics
 }
 
-// Reads are what is counted of reads.
+// Reads counts reads.
 type Reads struct {
-	// Lease, ReadIndex, Closed and Admitted are the reads served, by what proved them right.
+	// Lease, ReadIndex, Closed and Admitted count the reads served, by their proof.
 	Lease, ReadIndex, Closed, Admitted prometheus.Counter
-	// Admissions are the reads that leaders admitted for others, NotClosed those left to the
-	// leader.
+	// Admissions counts the reads that leaders admitted for other replicas, NotClosed the reads
+	// that were left to the leader.
 	Admissions, NotClosed prometheus.Counter
 	Changes               prometheus.Counter
 	ChangesLag            prometheus.Histogram
-	// Waited are reads that waited for a write in flight, Held those that waited for all clocks.
+	// Waited counts reads that waited for a write in flight, Held those that waited for all clocks.
 	Waited, Held           prometheus.Counter
 	Restarted, BeyondLease prometheus.Counter
-	// Moved is by why a read was served at a later timestamp.
+	// Moved... count reads that were served at a later timestamp, by reason.
 	MovedUncertain, MovedCommit, MovedCollected prometheus.Counter
 }
 
-// Writes are what is counted from the queue to the log.
+// Writes counts writes from the queue to the log.
 type Writes struct {
 	EntryWrites, EntryBytes          prometheus.Histogram
 	Proposals, Queued, PendingWrites prometheus.Gauge
 	Duplicates, Reevaluated          prometheus.Counter
 }
 
-// Transactions are what is counted of transactions.
+// Transactions counts events of transactions.
 type Transactions struct {
 	SpansRefused, Disconnected prometheus.Counter
-	// Aborts is by AbortReason, counted at the coordinator.
+	// Aborts counts by AbortReason, at the coordinator.
 	Aborts                                  [7]prometheus.Counter
 	OnePhase, TwoPhase, Conflicts           prometheus.Counter
 	LocksCommitted, LocksAborted, LocksLate prometheus.Counter
@@ -67,13 +67,13 @@ type Transactions struct {
 	RefusedStarts prometheus.Counter
 }
 
-// Applied is what is counted of the log.
+// Applied measures the apply of the log.
 type Applied struct {
 	Seconds                                prometheus.Histogram
 	Entries, Rejected, Snapshots, Failures prometheus.Counter
 }
 
-// New makes the metrics and registers them, if registerer is not nil. Registering twice
+// New makes the metrics and registers them, if registerer is not nil. Registering them twice
 // panics, as with prometheus.MustRegister.
 func New(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{}

@@ -1,7 +1,7 @@
 package proposal
 
-// Arena copies small byte strings into few large blocks. What Copy returned stays as it is for as
-// long as it is referenced. The zero Arena is ready for use.
+// Arena copies small byte strings into few large blocks. A copy is unchanged for as long as it is
+// referenced. The zero Arena is ready for use.
 type Arena struct {
 	free []byte
 	next int

@@ -11,8 +11,8 @@ func AppendTimestamp(dst []byte, t hlc.Timestamp) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(dst, uint64(t.Wall)), uint64(t.Logical))
 }
 
-// Decoder takes fields off the front of Data. The first field that does not fit sets Bad, and it
-// and all after it are zero. What is replicated has one form: a longer encoding of the same number
+// Decoder takes fields from the front of Data. The first field that does not fit sets Bad, and it
+// and all later fields are zero. Replicated data has one form: a longer encoding of the same number
 // is refused.
 type Decoder struct {
 	Data []byte

@@ -1,6 +1,6 @@
-// Package proposal is what lies between a queued write and its entry in the Raft log: the queue of
-// waiting writes, the pending writes (evaluated, and not yet applied), what is known of keys that
-// were written recently, and the entry with its codec.
+// Package proposal holds what lies between a queued write and its entry in the Raft log: the queue
+// of waiting writes, the pending writes (evaluated, and not yet applied), the memory of recently
+// written keys, and the entry with its codec.
 //
 //	Queue ── evaluation ── Entry.Encode ── Raft log ── Decode, WalkBatch ── apply
 //	            │                                                            │
@@ -8,13 +8,13 @@
 //
 // # Invariants
 //
-//   - An entry has one encoding: what decodes encodes to the same bytes. A replica must not guess:
-//     what does not decode fails the replica (ErrMalformed).
-//   - A write leaves Pending only after it can be read from the engine. Evaluation that finds no
+//   - An entry has one encoding: decoding and encoding give the same bytes. A replica must not
+//     guess: an entry that does not decode fails the replica (ErrMalformed).
+//   - A write leaves Pending only after it can be read from the engine. An evaluation that finds no
 //     write of a key in Pending, and reads the engine afterwards, sees every write that was added
 //     before it looked.
-//   - Recent knows of no key more than is true: a timestamp that it gives is at or above those of
-//     all applied versions of the key that this leadership epoch has written.
+//   - Recent never claims too much: a timestamp that it returns is at or above those of all applied
+//     versions of the key that this leadership epoch has written.
 //
 // # Locks
 //

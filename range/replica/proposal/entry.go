@@ -9,15 +9,15 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// entryVersion is the first byte of every entry. A replica that meets a higher one stops applying:
-// it must not guess what its peers did. In version 1 only a leader that handed over closed anything
-// with a write.
+// entryVersion is the first byte of every entry. A replica that meets a higher version stops
+// applying: it must not guess what its peers did. In version 1 only a leader that handed over
+// closed timestamps with a write.
 const entryVersion, entryVersion1 = 2, 1
 
 // Flags in the byte of the kind.
 const (
 	handsOver = 0x80
-	// hasExpiring: the entry changes the number of versions with an expiry.
+	// hasExpiring marks an entry that changes the number of versions with an expiry.
 	hasExpiring = 0x40
 	kindFlags   = handsOver | hasExpiring
 )
@@ -35,26 +35,26 @@ const (
 	KindRemove Kind = 3
 	// KindDescriptor sets the descriptor.
 	KindDescriptor Kind = 4
-	// KindTransaction is KindWrite, and besides it sets and deletes locks and sets transaction
-	// records.
+	// KindTransaction is KindWrite that may also set and delete locks, and set transaction records.
 	KindTransaction Kind = 5
-	// KindSplit sets the descriptor of what is left of a partition, and the descriptor and the
-	// statistics of the one that splits off.
+	// KindSplit sets the descriptor of the remaining partition, and the descriptor and the
+	// statistics of the partition that splits off.
 	KindSplit Kind = 6
 	// KindFreeze sets the descriptor of a partition that is to be consumed by its left neighbour.
 	KindFreeze Kind = 7
-	// KindMerge sets the descriptor of a partition that consumes its right neighbour, and has the
-	// descriptor and the applied record of that one.
+	// KindMerge sets the descriptor of a partition that consumes its right neighbour. It carries
+	// the neighbour's descriptor and applied record.
 	KindMerge Kind = 8
-	// KindLoad sets versions of many records, at one timestamp: see Load, which it has for a batch.
+	// KindLoad sets versions of many records at one timestamp. It carries a Load instead of a
+	// batch.
 	KindLoad Kind = 9
 )
 
-// Delta is by how much an entry changes what a partition holds. Evaluation computes it, so that all
+// Delta is the change of a partition's statistics by an entry. Evaluation computes it, so that all
 // replicas count alike.
 type Delta struct {
 	LiveKeys, Versions, Bytes int64
-	// Expiring is of versions with an expiry.
+	// Expiring counts versions with an expiry.
 	Expiring int64
 }
 
@@ -69,42 +69,43 @@ func (d *Delta) Add(other Delta) {
 // Entry is the content of one entry of the partition's log.
 //
 //	version  1 byte
-//	kind     1 byte; its highest bits say that the leader hands over, and whether expiring is there
+//	kind     1 byte; its highest bits: the leader hands over; expiring is present
 //	proposer, sequence, base          uvarint each
 //	highest, closed, threshold        wall and logical, uvarint each
 //	live keys, versions, bytes        varint each
-//	expiring                          varint, if the kind says that there is one; not 0
+//	expiring                          varint, not 0; only if the kind says so
 //	batch                             the rest: a Pebble batch, or nothing
 type Entry struct {
 	Kind     Kind
 	Proposer keys.ReplicaID
-	// Sequence numbers the proposals of a replica, from 1 and upwards while it is open.
+	// Sequence numbers the proposals of a replica, from 1 upwards while it is open.
 	Sequence uint64
 	// Base is the sequence of the entry on which this one was evaluated: the one before it in the
-	// same term, 0 for the first of a term. An entry takes effect only if that one was the last
-	// that did.
+	// same term, 0 for the first of a term. An entry takes effect only if its base was the last
+	// entry that did.
 	Base uint64
-	// Highest is at or above every timestamp in the batch, the prepared timestamps of locks too.
+	// Highest is at or above every timestamp in the batch, including the prepared timestamps of
+	// locks.
 	Highest hlc.Timestamp
 	// Closed is the timestamp that the entry closes: nothing at or below it is written or locked
-	// after the entry; zero closes nothing. What was read closes where a leader hands over, and where
-	// partitions split and merge; any other entry closes what lies a while behind the leader's clock.
+	// after the entry; zero closes nothing. Entries of a hand-over, split or merge close what was
+	// read; any other entry closes a timestamp that lies a while behind the leader's clock.
 	Closed hlc.Timestamp
-	// HandsOver: it is the last entry of a leader that hands over; Highest is when that was.
+	// HandsOver marks the last entry of a leader that hands over; Highest is the time of that.
 	HandsOver bool
 	// Threshold is the garbage collection threshold that the entry sets, if it is above the present
 	// one.
 	Threshold hlc.Timestamp
 	Delta     Delta
-	// Batch is a Pebble batch's representation, empty if the entry writes nothing. It aliases the
-	// entry after decoding.
+	// Batch is the representation of a Pebble batch, empty if the entry writes nothing. After
+	// decoding it aliases the entry.
 	Batch []byte
 }
 
-// maxHeader is an upper bound on the encoded length of all but the batch.
+// maxHeader is an upper bound of the encoded length without the batch.
 const maxHeader = 2 + 13*binary.MaxVarintLen64
 
-// Encode returns the entry as it is stored in the log.
+// Encode returns the entry in the form of the log.
 func (e *Entry) Encode() []byte {
 	dst := make([]byte, 0, maxHeader+len(e.Batch))
 	kind := byte(e.Kind)
@@ -130,10 +131,10 @@ func (e *Entry) Encode() []byte {
 	return append(dst, e.Batch...)
 }
 
-// ErrMalformed is what every decoding error wraps. The replica that meets one is failed.
+// ErrMalformed is wrapped by every decoding error. A replica that meets one has failed.
 var ErrMalformed = errors.New("malformed replicated command")
 
-// KindOf is the kind of an encoded entry, without a look at the rest; 0 if it has none.
+// KindOf returns the kind of an encoded entry without reading the rest; 0 if it has none.
 func KindOf(data []byte) Kind {
 	if len(data) < 2 {
 		return 0
@@ -141,7 +142,7 @@ func KindOf(data []byte) Kind {
 	return Kind(data[1] &^ kindFlags)
 }
 
-// Decode reads an entry. It checks the batch no further than that it is one: see WalkBatch.
+// Decode reads an entry. It checks only that the batch is a batch: see WalkBatch.
 func Decode(data []byte) (Entry, error) {
 	var e Entry
 	if len(data) < 2 {

@@ -9,27 +9,26 @@ import (
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 )
 
-// Load is what an entry of KindLoad carries in place of a batch: records that all become versions
+// Load is the content of an entry of KindLoad instead of a batch: records that all become versions
 // at one timestamp.
 //
 //	timestamp  wall and logical, uvarint each
 //	client     8 bytes
 //	sequence   uvarint
 //	flags      1 byte: 1 for commit wait, 2 for an expiry
-//	expires    uvarint, not 0; with the flag for it
+//	expires    uvarint, not 0; only with the flag for it
 //	block      the rest (rpc/block), with user keys
 type Load struct {
 	Timestamp  hlc.Timestamp
 	Request    mvcc.RequestID
 	CommitWait bool
-	// Expires is the wall time at which the records expire that have no lifetime of their own; 0:
-	// never.
+	// Expires is the wall time at which records without a lifetime of their own expire; 0: never.
 	Expires int64
-	// Block aliases what it was decoded from.
+	// Block aliases the data from which it was decoded.
 	Block []byte
 }
 
-// Encode returns it as it stands in the entry.
+// Encode returns the load in the form of the entry.
 func (l *Load) Encode() []byte {
 	dst := make([]byte, 0, 6*binary.MaxVarintLen64+len(l.Block))
 	dst = AppendTimestamp(dst, l.Timestamp)
@@ -53,7 +52,7 @@ const (
 	loadExpires    = 2
 )
 
-// DecodeLoad is the reverse of Encode. It looks at the block no further.
+// DecodeLoad is the reverse of Encode. It does not check the block.
 func DecodeLoad(data []byte) (Load, error) {
 	d := Decoder{Data: data}
 	l := Load{Timestamp: d.Timestamp()}

@@ -5,7 +5,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 )
 
-// Write is a pending write: a version that is evaluated, proposed or about to be, and not yet
+// Write is a pending write: a version that is evaluated, is proposed or about to be, and is not yet
 // applied. Its exported fields do not change after Pending.Add.
 type Write struct {
 	// Key is a user key.
@@ -17,18 +17,18 @@ type Write struct {
 	Tombstone bool
 	// Expires is as in mvcc.Version.
 	Expires int64
-	// CommitWait: what learns of it waits until its timestamp is past on every clock.
+	// CommitWait makes whoever learns of the write wait until its timestamp is past on every clock.
 	CommitWait bool
-	// Sequence is of the entry that carries it.
+	// Sequence is that of the entry which carries the write.
 	Sequence uint64
 	// older and newer are pending writes of the same key.
 	older, newer *Write
 }
 
-// Older is the pending write of the same key that was added before; nil if there is none.
+// Older returns the pending write of the same key that was added before; nil if there is none.
 func (w *Write) Older() *Write { return w.older }
 
-// Version is the version that the write will be.
+// Version returns the version that the write makes.
 func (w *Write) Version() mvcc.Version {
 	v := mvcc.Version{
 		Timestamp: w.Timestamp, Kind: mvcc.KindValue, Request: w.Request,
@@ -40,7 +40,7 @@ func (w *Write) Version() mvcc.Version {
 	return v
 }
 
-// Pending is the pending writes of a leader, by key: evaluation reads them as if they were on top
+// Pending holds the pending writes of a leader, by key: evaluation reads them as if they lay on top
 // of the engine's state. So writes of one hot key need not wait for each other: they are evaluated
 // in log order, one on top of the other. That is sound since the entries of a leader's term take
 // effect in order or not at all.
@@ -55,18 +55,18 @@ type Pending struct {
 	peak int
 }
 
-// chain is a key's pending writes; there is at least one.
+// chain holds a key's pending writes; there is at least one.
 type chain struct {
 	oldest, newest *Write
 }
 
-// retainedKeys is up to how many keys an empty Pending keeps its map.
+// retainedKeys is the number of keys up to which an empty Pending keeps its map.
 const retainedKeys = 8
 
-// Len is the number of keys that have pending writes.
+// Len returns the number of keys that have pending writes.
 func (p *Pending) Len() int { return len(p.keys) }
 
-// Add puts a write on top of those of its key. Of one key they come in the order of their
+// Add puts a write on top of those of its key. Writes of a key are added in the order of their
 // timestamps.
 func (p *Pending) Add(w *Write) {
 	if p.keys == nil {
@@ -83,8 +83,8 @@ func (p *Pending) Add(w *Write) {
 	p.peak = max(p.peak, len(p.keys))
 }
 
-// Remove takes out the writes of an applied entry, which must be the oldest ones of their keys.
-// Writes that were cleared before are not there any more, and are left out.
+// Remove takes out the writes of an applied entry, which must be the oldest of their keys. Writes
+// that were cleared before are skipped.
 func (p *Pending) Remove(writes []*Write) {
 	for _, w := range writes {
 		c, ok := p.keys[w.Key]
@@ -107,13 +107,13 @@ func (p *Pending) Remove(writes []*Write) {
 // Clear forgets all writes: the leadership epoch that proposed them is over.
 func (p *Pending) Clear() { p.keys = nil }
 
-// Newest is the newest pending write of a key; nil if there is none.
+// Newest returns the newest pending write of a key; nil if there is none.
 func (p *Pending) Newest(key string) *Write { return p.keys[key].newest }
 
-// Oldest is the oldest pending write of a key; nil if there is none.
+// Oldest returns the oldest pending write of a key; nil if there is none.
 func (p *Pending) Oldest(key string) *Write { return p.keys[key].oldest }
 
-// At is the newest pending write of a key at or below a timestamp; nil if there is none.
+// At returns the newest pending write of a key at or below a timestamp; nil if there is none.
 func (p *Pending) At(key string, at hlc.Timestamp) *Write {
 	w := p.Newest(key)
 	for w != nil && at.Less(w.Timestamp) {
@@ -122,7 +122,8 @@ func (p *Pending) At(key string, at hlc.Timestamp) *Write {
 	return w
 }
 
-// Find is the pending write of a key, above a timestamp, that a request made; nil if there is none.
+// Find returns the pending write of a key above a timestamp that a request made; nil if there is
+// none.
 func (p *Pending) Find(key string, above hlc.Timestamp, request mvcc.RequestID) *Write {
 	for w := p.Newest(key); w != nil && above.Less(w.Timestamp); w = w.older {
 		if w.Request == request {

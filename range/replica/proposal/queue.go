@@ -7,37 +7,38 @@ import "sync"
 type Queue[W Sized] struct {
 	buffers *Buffers[W]
 	writes  []W
-	// head is the index of the first.
+	// head is the index of the first write.
 	head int
 	size int
 }
 
-// Sized is what can be queued.
+// Sized is an element of a Queue.
 type Sized interface {
-	// Size is about how many bytes of an entry it takes. It does not change while it is queued.
+	// Size estimates how many bytes of an entry the element takes. It must not change in the queue.
 	Size() int
 }
 
-// Buffers are the larger buffers of queues, which queues share: an idle partition keeps next to
-// nothing. The zero Buffers is ready for use.
+// Buffers shares the larger buffers among queues, so that an idle partition keeps next to nothing.
+// The zero Buffers is ready for use.
 type Buffers[W any] struct{ pool sync.Pool }
 
-// retainedWrites is up to how many writes an empty queue keeps room for.
+// retainedWrites is the number of writes for which an empty queue keeps room.
 const retainedWrites = 4
 
 // NewQueue returns an empty queue.
 func NewQueue[W Sized](buffers *Buffers[W]) Queue[W] { return Queue[W]{buffers: buffers} }
 
-// Len is the number of writes in the queue.
+// Len returns the number of writes in the queue.
 func (q *Queue[W]) Len() int { return len(q.writes) - q.head }
 
-// Size is the sum of the writes' sizes.
+// Size returns the sum of the writes' sizes.
 func (q *Queue[W]) Size() int { return q.size }
 
-// First is the next write. The queue must not be empty. It is valid until the queue changes.
+// First returns the next write. The queue must not be empty. The result is valid until the queue
+// changes.
 func (q *Queue[W]) First() *W { return &q.writes[q.head] }
 
-// Push puts a write behind all others.
+// Push appends a write.
 func (q *Queue[W]) Push(w W) {
 	if q.head > 64 && q.head > len(q.writes)/2 {
 		n := copy(q.writes, q.writes[q.head:])

@@ -8,22 +8,22 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 )
 
-// Recent remembers of keys that this leadership epoch has written when that was, and whether they
-// have a value since. A blind write needs no more of what was there before: not the value, only
-// that no attempt of its own wrote it, a timestamp to be above, and what to count. Without it every
-// put would search the state for a version that it does not want.
+// Recent remembers for keys that this leadership epoch has written the timestamp of the newest
+// version and whether that is a value. A blind write needs no more of the state: not the value,
+// only that no attempt of its own wrote it, a timestamp to be above, and the change of the
+// statistics. Without Recent every put would search the state for a version that it does not want.
 //
-// It is a table of hashes, not of keys, in buckets of a few slots. A bucket that is full forgets
-// its oldest.
+// Recent is a table of hashes, not of keys, in buckets of a few slots. A full bucket forgets its
+// oldest slot.
 //
 // INVARIANT: a slot's timestamp is at or above those of all applied versions of all keys with its
 // hash that this epoch has written, and a slot exists only if the epoch has written such a key. So
 // a timestamp that is at or below a session's proves that none of the key's versions is above it,
-// even if two keys share a hash. What such a collision could spoil is the count of live keys, by
+// even if two keys share a hash. Such a collision can only make the count of live keys wrong by
 // one.
 //
-// It is forgotten with the epoch: what another leader wrote it has not seen, nor what an earlier
-// epoch of this leader proposed. It is not safe for concurrent use.
+// It is forgotten with the epoch: it has not seen the writes of other leaders, nor those that an
+// earlier epoch of this leader proposed. It is not safe for concurrent use.
 type Recent struct {
 	slots  []recentSlot
 	used   int
@@ -48,17 +48,16 @@ const (
 	recentMinSlots = 64
 )
 
-// Budget bounds the tables of all replicas of a node together, in slots. It is safe for concurrent
-// use.
+// Budget bounds the slots of all tables of a node together. It is safe for concurrent use.
 type Budget struct {
 	used  atomic.Int64
 	limit int64
 }
 
-// NewBudget returns a budget of so many slots.
+// NewBudget returns a budget with a number of slots.
 func NewBudget(slots int) *Budget { return &Budget{limit: int64(slots)} }
 
-// take takes slots from the budget, or none.
+// take takes n slots from the budget, or none of them.
 func (b *Budget) take(n int) bool {
 	if b.used.Add(int64(n)) > b.limit {
 		b.used.Add(int64(-n))
@@ -87,19 +86,19 @@ func (t *Recent) bucket(hash uint64) []recentSlot {
 	return t.slots[at : at+recentBucket]
 }
 
-// Known is what Recent knows of a key.
+// Known is the entry of a key in Recent.
 type Known struct {
-	// Timestamp is of the newest version.
+	// Timestamp is that of the newest version.
 	Timestamp hlc.Timestamp
-	// Live: the newest version is a value.
+	// Live is set if the newest version is a value.
 	Live bool
-	// CommitWait: it was written with commit wait.
+	// CommitWait is set if it was written with commit wait.
 	CommitWait bool
-	// Expires: it has an expiry. When that is, is not kept.
+	// Expires is set if it expires. The time of expiry is not kept.
 	Expires bool
 }
 
-// Find returns what is known of a key; ok is false if that is nothing.
+// Find returns the entry of a key; ok is false if there is none.
 func (t *Recent) Find(key string) (known Known, ok bool) {
 	if len(t.slots) == 0 {
 		return Known{}, false
@@ -116,7 +115,7 @@ func (t *Recent) Find(key string) (known Known, ok bool) {
 	return Known{}, false
 }
 
-// Note remembers a version that is applied; of one key they come in order.
+// Note remembers an applied version. Versions of a key come in order.
 func (t *Recent) Note(key string, k Known) {
 	slot := recentSlot{
 		hash: recentHash(key), wall: k.Timestamp.Wall, logical: k.Timestamp.Logical,
@@ -170,7 +169,7 @@ func (t *Recent) put(slot recentSlot) bool {
 	return true
 }
 
-// grow makes the table larger, unless its buckets are full by bad luck only.
+// grow enlarges the table, unless its buckets are full only by bad luck.
 func (t *Recent) grow() bool {
 	n := len(t.slots)
 	next := max(recentMinSlots, 2*n)
@@ -181,7 +180,7 @@ func (t *Recent) grow() bool {
 	t.slots, t.used = make([]recentSlot, next), 0
 	for _, s := range old {
 		if s.hash != 0 {
-			t.put(s) // the slots of a bucket part into two buckets: there is room
+			t.put(s) // the slots of a bucket go to two buckets, so there is room
 		}
 	}
 	return true

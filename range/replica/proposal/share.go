@@ -13,8 +13,8 @@ import (
 // errAddsData ends the walk over a batch.
 var errAddsData = errors.New("the entry adds data")
 
-// ShareOf says how much of the reserve of a disk without room an encoded entry may use. An entry
-// that cannot be read has none.
+// ShareOf returns how much of the reserve of a disk without room an encoded entry may use. An entry
+// that cannot be read may use nothing.
 func ShareOf(data []byte) group.Share {
 	switch KindOf(data) {
 	case KindThreshold, KindRemove, KindDescriptor, KindSplit, KindFreeze, KindMerge:
@@ -28,8 +28,8 @@ func ShareOf(data []byte) group.Share {
 	return group.NoShare
 }
 
-// addsData says whether a batch writes a value that is not in place of a lock that it deletes, or
-// locks a key for a value. A value that takes the place of a lock was in the lock before.
+// addsData reports whether a batch writes a value other than that of a lock which it deletes, or
+// locks a key for a value. A value that replaces a lock was in the lock before.
 func addsData(batch []byte) bool {
 	values, unlocked := 0, 0
 	err := WalkBatch(batch, func(deletion bool, key, value []byte) error {
@@ -48,7 +48,7 @@ func addsData(batch []byte) bool {
 			return err
 		}
 		if of, _ := txn.Classify(suffix); of != txn.AnchoredLock {
-			return nil // a record, which is small
+			return nil // a record is small
 		}
 		if deletion {
 			unlocked++

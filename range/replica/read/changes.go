@@ -10,10 +10,11 @@ import (
 )
 
 const (
-	// changesStep is how much has to be resolved before it is read, if it is not all that was
-	// applied.
+	// changesStep is how much time must be resolved before the engine is read, unless everything
+	// applied is resolved.
 	changesStep = 100 * time.Millisecond
-	// changesCheck is how often a read of changes looks whether that is closed.
+	// changesCheck is the interval at which a read of changes looks whether its timestamp is
+	// closed.
 	changesCheck = 50 * time.Millisecond
 )
 
@@ -32,8 +33,8 @@ func (r *Reader) startChanges(rd *read, of *command.Changing) {
 	rd.changes = c
 }
 
-// oldest is the lowest timestamp of which the state is read, by a read at a timestamp. Up to where
-// it is quiet there was never anything to be collected.
+// oldest returns the lowest timestamp whose state is read, by a read at a timestamp. Below the
+// quiet timestamp there were no changes, so there was nothing to collect.
 func (rd *read) oldest(at hlc.Timestamp) hlc.Timestamp {
 	if rd.changes != nil {
 		return rd.changes.quiet
@@ -41,7 +42,7 @@ func (rd *read) oldest(at hlc.Timestamp) hlc.Timestamp {
 	return at
 }
 
-// quietUpTo is up to where it is known that there are no changes.
+// quietUpTo returns the timestamp up to which it is known that there are no changes.
 func (rd *read) quietUpTo() hlc.Timestamp {
 	if rd.changes == nil {
 		return hlc.Timestamp{}
@@ -49,13 +50,13 @@ func (rd *read) quietUpTo() hlc.Timestamp {
 	return rd.changes.quiet
 }
 
-// idleLocked says that a read waits for something to be written, and nothing was.
+// idleLocked reports that a read waits for a write, and nothing was written.
 func (rd *read) idleLocked(highest hlc.Timestamp) bool {
 	return rd.changes != nil && rd.changes.idle && highest.LessEq(rd.changes.quiet)
 }
 
-// holdChangesLocked says whether a read of changes is served now. ok: its timestamp is chosen.
-// Otherwise it waits for as long as patience, and looks every check.
+// holdChangesLocked decides whether a read of changes is served now. ok is set if its timestamp is
+// chosen. Otherwise the read waits for at most patience, and looks at intervals of check.
 func (r *Reader) holdChangesLocked(rd *read, ok bool,
 	patience time.Duration) (serve bool, _, check time.Duration) {
 	c := rd.changes
@@ -67,7 +68,7 @@ func (r *Reader) holdChangesLocked(rd *read, ok bool,
 	c.last = left <= 0 || r.feedsHeldLocked()
 	if !ok {
 		if c.last && c.after.Less(c.quiet) {
-			rd.timestamp = c.quiet // there was nothing, and that is an answer
+			rd.timestamp = c.quiet // there was nothing, which is an answer too
 			return true, 0, 0
 		}
 		return false, max(patience, left), changesCheck
@@ -89,13 +90,13 @@ func (r *Reader) holdChangesLocked(rd *read, ok bool,
 	return false, left, changesCheck
 }
 
-// feedsHeldLocked says that half of the reads that may wait do: no more are held that can be
-// answered.
+// feedsHeldLocked reports that the reads of changes fill half of the room for waiting reads: from
+// then on those that can be answered are not held.
 func (r *Reader) feedsHeldLocked() bool {
 	return r.Mu.WaitingReads >= r.Node.MaxWaitingReads/2
 }
 
-// changesQuiet has a read of changes that has found nothing go on waiting, if it may.
+// changesQuiet makes a read of changes that has found nothing wait on, if it may.
 func (r *Reader) changesQuiet(rd *read, found *kvpb.ChangesResponse) bool {
 	c := rd.changes
 	if rd.closed == nil || !rd.latest() || found == nil || found.More || len(found.Changes) > 0 ||

@@ -11,13 +11,14 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// mostClosedWait is the longest wait of such a read, whatever its client asks for.
+// mostClosedWait is the longest wait of a closed read, whatever its client asks for.
 const mostClosedWait = 10 * time.Second
 
-// closedCheck is how often a read that waits looks: what is closed beside the log tells none.
+// closedCheck is the interval at which a waiting read looks: a timestamp that is closed without a
+// log entry wakes no read.
 const closedCheck = 20 * time.Millisecond
 
-// startClosed notes how fresh a read has to be that any replica may answer.
+// startClosed notes the freshness that a read needs which any replica may answer.
 func (r *Reader) startClosed(rd *read, q *kvpb.ReplicaRead) {
 	wait := min(time.Duration(q.GetWaitMicros())*time.Microsecond, mostClosedWait)
 	rd.closed = &closedReading{atLeast: wire.FromTimestamp(q.GetAtLeast()),
@@ -27,7 +28,7 @@ func (r *Reader) startClosed(rd *read, q *kvpb.ReplicaRead) {
 	}
 }
 
-// leads says that this replica can answer as a leader does.
+// leads reports that this replica can answer as a leader does.
 func (r *Reader) leads() bool {
 	term, leased := r.Group.Lease()
 	r.Mu.Lock()
@@ -36,7 +37,7 @@ func (r *Reader) leads() bool {
 	return leased && l.IsLeader && l.Term == term && l.Serving() && !l.LowDue()
 }
 
-// readClosed serves a read at a timestamp that is closed here, or has it wait for that.
+// readClosed serves a read at a timestamp that is closed here, or makes it wait for one.
 func (r *Reader) readClosed(rd *read) {
 	q := rd.pending.Request
 	r.Mu.Lock()
@@ -57,8 +58,8 @@ func (r *Reader) readClosed(rd *read) {
 	} else {
 		lock, ok = r.chooseClosedLocked(rd, closed)
 	}
-	// INVARIANT: what is applied, and which locks there are, is known as of the descriptor. That of
-	// a merge or a snapshot is published before.
+	// INVARIANT: what is applied, and which locks there are, is known for the present descriptor.
+	// Descriptors of a merge or a snapshot are published earlier.
 	ok = ok && r.DescribedAt() <= r.Mu.Applied.Index
 	c := rd.closed
 	patience, check := c.until.Sub(r.Node.LockNow()), closedCheck
@@ -99,7 +100,7 @@ func (r *Reader) readClosed(rd *read) {
 }
 
 // chooseClosedLocked chooses the read's timestamp. It returns false if there is none, and the lock
-// that is in the way, if it is one.
+// in the way if a lock is the reason.
 func (r *Reader) chooseClosedLocked(rd *read, closed hlc.Timestamp) (
 	in *concurrency.Lock, ok bool) {
 	c := rd.closed
@@ -127,8 +128,8 @@ func (r *Reader) chooseClosedLocked(rd *read, closed hlc.Timestamp) (
 	return nil, true
 }
 
-// lowestLockLocked is the lock that was prepared first of those by which a key of the read may be
-// written at or below T; nil if there is none.
+// lowestLockLocked returns the lock with the lowest prepared timestamp among those by which a key
+// of the read may be written at or below T; nil if there is none.
 func (r *Reader) lowestLockLocked(rd *read, T hlc.Timestamp) (lowest *concurrency.Lock) {
 	if r.Mu.Locks.Len() == 0 {
 		return nil
@@ -150,8 +151,8 @@ func (r *Reader) lowestLockLocked(rd *read, T hlc.Timestamp) (lowest *concurrenc
 	return lowest
 }
 
-// ClosedAdvancedLocked takes out the reads that may go on: what they need is closed, or, if locks
-// were released, they wait for one.
+// ClosedAdvancedLocked takes out the reads that may go on: those whose timestamp is closed and, if
+// locks were released, those that wait for a lock.
 func (r *Reader) ClosedAdvancedLocked(released bool) (ready []*read) {
 	if len(r.reads.closed) == 0 {
 		return nil
@@ -174,7 +175,7 @@ func (r *Reader) ClosedAdvancedLocked(released bool) (ready []*read) {
 	return ready
 }
 
-// advancedLocked says that what a read waits for has come, or may have.
+// advancedLocked reports that a read may find what it waits for.
 func (r *Reader) advancedLocked(c *closedReading, closed hlc.Timestamp, released bool) bool {
 	switch {
 	case c.admitted:
@@ -185,7 +186,7 @@ func (r *Reader) advancedLocked(c *closedReading, closed hlc.Timestamp, released
 	return c.need.LessEq(closed)
 }
 
-// lookClosed has one look whether it may go on, if it still waits.
+// lookClosed lets a read look whether it may go on, if it still waits.
 func (r *Reader) lookClosed(rd *read) {
 	r.Mu.Lock()
 	i := slices.Index(r.reads.closed, rd)
@@ -199,8 +200,8 @@ func (r *Reader) lookClosed(rd *read) {
 	}
 }
 
-// CloseLocked takes out all reads that wait for a read index, or to be closed: the replica is
-// closed.
+// CloseLocked takes out all reads that wait for a read index or for a closed timestamp. The replica
+// is being closed.
 func (r *Reader) CloseLocked() (waiters []machine.Waiter) {
 	for _, rd := range r.reads.drain() {
 		waiters = append(waiters, rd)
@@ -214,13 +215,13 @@ func (r *Reader) CloseLocked() (waiters []machine.Waiter) {
 	return waiters
 }
 
-// Close refuses what is held back, when the replica is closed.
+// Close refuses the reads that commit wait holds back, when the replica is closed.
 func (r *Reader) Close() { r.heldReads.Close() }
 
-// Held is how many reads are held back.
+// Held returns how many reads commit wait holds back.
 func (r *Reader) Held() int { return r.heldReads.Len() }
 
-// RunTimers does what timers do, for tests in which none run (config.Hooks).
+// RunTimers does the work of timers, for tests in which no timers run (config.Hooks).
 func (r *Reader) RunTimers() {
 	r.heldReads.ReleasePassed()
 	r.Mu.Lock()
@@ -241,8 +242,8 @@ func (r *Reader) ResumeClosed(ready []*read) {
 	}
 }
 
-// notClosed refuses a read that this replica cannot answer yet. in is the lock in its way, if it is
-// one.
+// notClosed refuses a read that this replica cannot answer yet. in is the lock in its way, nil if
+// no lock is the reason.
 func (r *Reader) notClosed(q *kvpb.Request, need, closed hlc.Timestamp, in *concurrency.Lock,
 ) *kvpb.Response {
 	if in == nil {

@@ -1,13 +1,13 @@
 package read
 
-// heldRead is a read that waits for the clocks: a commitwait.Held. It counts as a waiting read.
+// heldRead is a read that commit wait holds back: a commitwait.Held. It counts as a waiting read.
 type heldRead struct {
 	rd *read
 	r  *Reader
 }
 
-// Release reads again. What is at or below the read's timestamp is as it was, whichever node leads
-// by now.
+// Release reads again. The state at the read's timestamp has not changed, whichever node leads by
+// now.
 func (h heldRead) Release() {
 	h.r.WaitsNoMore(1)
 	h.r.serve(h.rd)
@@ -18,7 +18,7 @@ func (h heldRead) Refuse() {
 	h.r.refuseRead(h.rd)
 }
 
-// holdRead puts a read aside that has seen what is not to be seen yet, if it has.
+// holdRead puts a read aside if it has seen a version that must not be seen yet.
 func (r *Reader) holdRead(rd *read) bool {
 	if rd.seen.IsZero() || r.Passed(rd.seen) {
 		return false

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// defaultInspected and maxInspected bound how many transactions an inspection shows.
+	// defaultInspected and maxInspected bound how many transactions one inspection shows.
 	defaultInspected = 100
 	maxInspected     = 10_000
 )
 
-// InspectTransactions shows the transactions that have locks here, the ones with the oldest locks
-// first, and what waits for them. Only the leader knows; what it says is for people, so nothing is
-// proved.
+// InspectTransactions shows the transactions that have locks here, those with the oldest locks
+// first, and the requests that wait for them. Only the leader knows; the answer is for operators,
+// so no leadership is proved.
 func (r *Reader) InspectTransactions(q *kvpb.Request,
 	address func(client uint64) string) *kvpb.Response {
 	only := q.GetInspectTransactions().GetTransaction()
@@ -77,7 +77,7 @@ func (r *Reader) InspectTransactions(q *kvpb.Request,
 		if uint32(of.Keyspace) != d.GetKeyspace() || !keys.PartitionContains(d, of.Anchor) {
 			continue
 		}
-		// In a hash keyspace the anchor may lie in another partition: then there is none here.
+		// In a hash keyspace the anchor may lie in another partition; then no record is found here.
 		record, err := command.StoredRecord(r.State, txn.RecordKey(keys.InternalKey(d, of.Anchor),
 			of.ID))
 		if err != nil {
@@ -98,8 +98,8 @@ func (r *Reader) InspectTransactions(q *kvpb.Request,
 		Result: &kvpb.Response_InspectTransactions{InspectTransactions: m}}
 }
 
-// requestedAbort is a transaction without locks here that was aborted on request; nil if none is
-// remembered by that id, or its record is not applied.
+// requestedAbort returns a transaction without locks here that was aborted on request; nil if no
+// such transaction is remembered by that id, or its record is not applied.
 func (r *Reader) requestedAbort(id []byte) (*kvpb.LiveTransaction, error) {
 	r.Mu.Lock()
 	of, ok := r.Mu.Locks.Coordinated.AbortedOnRequest(id)

@@ -10,14 +10,14 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// detail makes sure that the read has a lockedReading of its own.
+// detail gives the read a lockedReading of its own.
 func (rd *read) detail() {
 	if rd.lockedReading == &plainReading {
 		rd.lockedReading = new(lockedReading)
 	}
 }
 
-// checkContext looks at the context of a read.
+// checkContext checks the context of a read.
 func (rd *read) checkContext(c *kvpb.ReadContext) *command.Problem {
 	own, err := txn.ParseOptionalID(c.Transaction)
 	if err != nil {
@@ -34,11 +34,11 @@ func (rd *read) checkContext(c *kvpb.ReadContext) *command.Problem {
 	return nil
 }
 
-// latest: the read has no timestamp given.
+// latest reports that the request names no timestamp.
 func (rd *read) latest() bool { return rd.at.IsZero() }
 
-// waitForLocksLocked has a read that was placed wait for the transactions in its way. It returns
-// false if there are none.
+// waitForLocksLocked makes a placed read wait for the transactions in its way. It returns false if
+// there are none.
 func (r *Reader) waitForLocksLocked(rd *read) (step readStep, blocked bool) {
 	rd.detail()
 	w := &rd.wait
@@ -65,7 +65,7 @@ func (r *Reader) waitForLocksLocked(rd *read) (step readStep, blocked bool) {
 	return step, true
 }
 
-// lookForBlockers looks at what a read reads.
+// lookForBlockers looks for locks on the keys of a read.
 func lookForBlockers(rd *read, b *concurrency.Blockers) {
 	f := rd.command.Footprint(rd.pending.Request)
 	for key := range f.Keys {
@@ -80,7 +80,7 @@ func lookForBlockers(rd *read, b *concurrency.Blockers) {
 	}
 }
 
-// ResumeUnlocked looks anew for a read that has waited for transactions.
+// ResumeUnlocked looks again for locks, for a read that has waited for transactions.
 func (rd *read) ResumeUnlocked() {
 	r := rd.r
 	if !r.GoActive(func() {
@@ -93,10 +93,10 @@ func (rd *read) ResumeUnlocked() {
 	}
 }
 
-// maxMoves is how often a read is moved to a later timestamp by the server itself.
+// maxMoves bounds how often the server itself moves a read to a later timestamp.
 const maxMoves = 5
 
-// move reads again at the timestamp of what was uncertain, if the client allows it.
+// move repeats a read at the timestamp of an uncertain version, if the client allows it.
 func (r *Reader) move(rd *read, at hlc.Timestamp) bool {
 	if !rd.movable || rd.latest() || rd.restarts >= maxMoves {
 		return false
@@ -110,8 +110,8 @@ func (r *Reader) move(rd *read, at hlc.Timestamp) bool {
 	return true
 }
 
-// moveLatest has a read of the latest state begin anew above the expiries that an earlier leader's
-// reads may have been above; false if it does not.
+// moveLatest restarts a read of the latest state above the expiries that an earlier leader's reads
+// may have been above; false if it does not.
 func (r *Reader) moveLatest(rd *read, u *mvcc.UncertaintyError) bool {
 	if !u.Expiry || !rd.latest() || rd.restarts >= maxMoves {
 		return false

@@ -20,24 +20,25 @@ import (
 //
 // Each partition is asked as for a BatchGet of its own (see read): it proves its leadership, notes
 // the keys in its timestamp cache, and looks for locks and for writes in flight at or below the
-// timestamp. One that would have to wait, for these, for a confirmation of its leadership or for
-// clocks, is left to a request of its own, so that it keeps nothing waiting. Then one iterator
-// reads all the others.
+// timestamp. A partition that would have to wait, for these, for a confirmation of its leadership
+// or for commit wait, is left to a request of its own, so that it delays no other. Then one
+// iterator reads all the others.
 //
 // INVARIANT: the iterator is opened after the last partition was asked, so it sees all that each
-// had applied when it was. What there is to read at the timestamp stays as it is from then on, in
-// this replica or in none. The replicas are not left before it is closed.
+// partition had applied when it was asked. The state at the timestamp does not change from then on.
+// The replicas stay in use until the iterator is closed.
 
 // Finder finds the replicas of a node.
 type Finder interface {
-	// Reader is that of a partition's replica; or why there is none that serves.
+	// Reader returns the reader of a partition's replica, or an error if this node has no replica
+	// that serves.
 	Reader(partition uint64) (*Reader, *kvpb.Error)
 }
 
 const (
-	// MaxMultiGetKeys is how many keys one MultiGet reads.
+	// MaxMultiGetKeys bounds the keys that one MultiGet reads.
 	MaxMultiGetKeys = 1024
-	// maxMultiGetBytes is how much one answer brings at most.
+	// maxMultiGetBytes bounds the bytes of one answer.
 	maxMultiGetBytes = 1 << 20
 )
 
@@ -65,11 +66,10 @@ func (n *Multi) MultiGet(pending config.Pending, find Finder) {
 	command.ReleaseRows(response.GetMultiGet().GetRows())
 }
 
-// multiGet is one MultiGet under way. It is used again when it has been answered: then no part is
-// referred to any more.
+// multiGet is a MultiGet in progress. It is reused after the answer, when no part refers to it.
 type multiGet struct {
 	parts []multiPart
-	// getter reads state; nil: it is not open.
+	// getter reads the state; nil while it is not open.
 	getter mvcc.Getter
 	state  *engine.State
 	key    []byte
@@ -77,14 +77,14 @@ type multiGet struct {
 
 var multiGets = sync.Pool{New: func() any { return new(multiGet) }}
 
-// release gives the memory back, without what belongs to others.
+// release returns the memory to the pool, without references to what belongs to others.
 func (m *multiGet) release() {
 	clear(m.parts)
 	m.parts = m.parts[:0]
 	multiGets.Put(m)
 }
 
-// multiPart is one partition of it.
+// multiPart is one partition of a MultiGet.
 type multiPart struct {
 	replica *Reader
 	read    read
@@ -92,11 +92,11 @@ type multiPart struct {
 	command kvpb.Request_BatchGet
 	get     kvpb.BatchGetRequest
 	locked  lockedReading
-	// active: its keys can be read, and the read counts as active until the replica is left.
+	// active is set if the keys can be read; the read counts as active until the replica is left.
 	active bool
-	// bytes is how many bytes of rows it has brought.
+	// bytes counts the bytes of rows that the partition has returned.
 	bytes int
-	// refusal is why it is not read; alone: it has to be asked by itself.
+	// refusal is why the partition is not read. alone is set if it needs a request of its own.
 	refusal *kvpb.Error
 	alone   bool
 }
@@ -105,7 +105,7 @@ func (p *multiPart) ready() { p.active = true }
 
 func (p *multiPart) refused(response *kvpb.Response) { p.refusal = response.Error }
 
-// waits: nothing waits for it.
+// waits refuses to wait: see the comment on top.
 func (p *multiPart) waits() bool {
 	p.alone = true
 	return false
@@ -160,7 +160,7 @@ func (m *multiGet) answer(n *Multi) *kvpb.Response {
 	}
 	out.got.Rows = rows
 	if m.state != nil {
-		_ = m.getter.Close() // what it met was an error of the read that met it
+		_ = m.getter.Close() // an error was met by the read that met it
 		m.state = nil
 	}
 	for i := range m.parts {
@@ -171,7 +171,7 @@ func (m *multiGet) answer(n *Multi) *kvpb.Response {
 	return &out.response
 }
 
-// count counts the time that it took for the partitions that were read, by the number of keys.
+// count adds the elapsed time to the partitions that were read, by the number of keys.
 func (m *multiGet) count(took time.Duration) {
 	all := 0
 	for i := range m.parts {
@@ -186,7 +186,7 @@ func (m *multiGet) count(took time.Duration) {
 	}
 }
 
-// readPart appends the rows of a partition, unless it says why they are not to be had.
+// readPart appends the rows of a partition, or notes why they cannot be read.
 func (m *multiGet) readPart(n *Multi, p *multiPart, rows []byte) []byte {
 	before := len(rows)
 	r, rd := p.replica, &p.read
@@ -205,16 +205,16 @@ func (m *multiGet) readPart(n *Multi, p *multiPart, rows []byte) []byte {
 	case len(rows) > maxMultiGetBytes:
 		p.alone = true
 	case !rd.seen.IsZero() && !n.Waits.Passed(rd.seen):
-		p.alone = true // it waits for the clocks
+		p.alone = true // it waits for commit wait
 	default:
-		n.Metrics.Reads.Lease.Inc() // a read index would have been waited for
+		n.Metrics.Reads.Lease.Inc() // a part that needs a read index was left out
 		p.bytes = len(rows) - before
 		return rows
 	}
 	return rows[:before]
 }
 
-// see notes that a version was looked at.
+// see notes a version that was read.
 func (rd *read) see(v mvcc.Version, found bool) {
 	if found && v.CommitWait {
 		rd.seen = hlc.Max(rd.seen, v.Timestamp)
@@ -222,7 +222,7 @@ func (rd *read) see(v mvcc.Version, found bool) {
 }
 
 func (m *multiGet) readKeys(r *Reader, rd *read, all [][]byte, rows []byte) ([]byte, error) {
-	if m.state != r.State { // of one node's replicas it is the same
+	if m.state != r.State { // the same for all replicas of a node
 		if m.state != nil {
 			_ = m.getter.Close()
 		}

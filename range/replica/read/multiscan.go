@@ -22,32 +22,31 @@ import (
 // Each partition is asked as for a scan of its own (see read): it proves its leadership, notes the
 // span in its timestamp cache, and waits for the writes in flight at or below the timestamp. A
 // partition that refuses is left out, and named in the answer. When all others are ready, which may
-// be at once, one function of the pool reads them together (see multiscanQueue). From the moment a
-// partition is ready until then nothing holds it: what there is to read at the timestamp stays as
-// it is for ever, in this replica or in none. A replica that is closed meanwhile counts as one that
-// refused.
+// be at once, one function of the pool reads them together (see multiscanQueue). A partition that
+// is ready is not held until then: its state at the timestamp does not change any more. A replica
+// that is closed meanwhile counts as one that has refused.
 
-// MaxMerged is how many partitions one MergeScan reads: each has an iterator open for as long as
-// the page takes.
+// MaxMerged bounds the partitions of one MergeScan: each has an iterator open while the page is
+// read.
 const MaxMerged = 256
 
-// Merged is one partition of a MergeScan, and how it was routed.
+// Merged is one partition of a MergeScan, and the descriptor by which it was routed.
 type Merged struct {
-	// Reader is nil if this node has none to ask; then Refusal says why.
+	// Reader is nil if this node has no replica to ask; then Refusal says why.
 	Reader  *Reader
 	Refusal *kvpb.Error
 	Route   *kvpb.PartitionRoute
 }
 
-// MergeScan reads a page of several partitions, or finds a moment for reading them
-// (answerMoment), and answers once. The caller has checked that the partitions are of one
-// keyspace and no more than MaxMerged.
+// MergeScan reads a page of several partitions, or finds a snapshot timestamp for reading them
+// (answerMoment), and answers once. The caller has checked that the partitions are of one keyspace
+// and no more than MaxMerged.
 func (n *Multi) MergeScan(pending config.Pending, partitions []Merged) {
 	m := multiscans.Get().(*multiscan)
 	m.node, m.pending = n, pending
 	m.parts = slices.Grow(m.parts, len(partitions))[:len(partitions)]
 	q, c := pending.Request, pending.Request.GetMergeScan()
-	// Every partition is asked with a Scan, of which only the span and the times count.
+	// Every partition is asked with a Scan, of which only the span and the timestamps are used.
 	asked := &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{Start: c.Start, End: c.End, At: c.At,
 		UncertainUntil: c.UncertainUntil}}
 	m.momentOnly = wire.FromTimestamp(c.At).IsZero()
@@ -77,24 +76,24 @@ func (n *Multi) MergeScan(pending config.Pending, partitions []Merged) {
 	m.settled()
 }
 
-// multiscan is one MergeScan under way. It is used again when it has been answered: then no part
-// is referred to any more.
+// multiscan is a MergeScan in progress. It is reused after the answer, when no part refers to it.
 type multiscan struct {
 	node    *Multi
 	pending config.Pending
 	parts   []multiscanPart
-	// momentOnly: the request asks for a moment, and reads nothing.
+	// momentOnly is set if the request asks for a snapshot timestamp, and reads nothing.
 	momentOnly bool
-	// read are the parts that are read, sources what is read of them.
+	// read are the parts that are read; sources are what the merge reads of them.
 	read    []*multiscanPart
 	sources []mvcc.Source
-	// open counts the parts that are neither ready nor refused, and the loop that asks them.
+	// open counts the parts that are neither ready nor refused, plus one for the loop that asks
+	// them.
 	open atomic.Int32
 }
 
 var multiscans = sync.Pool{New: func() any { return new(multiscan) }}
 
-// release gives the memory back, without what belongs to others.
+// release returns the memory to the pool, without references to what belongs to others.
 func (m *multiscan) release() {
 	clear(m.parts)
 	clear(m.read)
@@ -104,34 +103,35 @@ func (m *multiscan) release() {
 	multiscans.Put(m)
 }
 
-// multiscanPart is one partition of it. The goroutine that settles it has it until then.
+// multiscanPart is one partition of a MergeScan. Only the goroutine that settles it uses it until
+// then.
 type multiscanPart struct {
 	scan    *multiscan
 	replica *Reader
 	read    read
 	request kvpb.Request
-	// span is what is read of it, in internal keys.
+	// span is the part of the partition that is read, in internal keys.
 	span keys.Span
-	// refusal is why it is not read; nil: it is.
+	// refusal is why the partition is not read; nil if it is read.
 	refusal *kvpb.Error
 }
 
-// refused takes the answer of a partition that is not read.
+// refused takes the refusal of a partition that is not read.
 func (p *multiscanPart) refused(response *kvpb.Response) {
 	p.refusal = response.Error
 	p.scan.settled()
 }
 
-// ready says that the partition can be read.
+// ready notes that the partition can be read.
 func (p *multiscanPart) ready() {
 	p.replica.Exit()
 	p.scan.settled()
 }
 
-// waits: the page waits for all of its partitions.
+// waits lets the read wait: the page waits for all of its partitions.
 func (p *multiscanPart) waits() bool { return true }
 
-// settled counts a part; the last has the page read.
+// settled counts a part that is ready or refused; after the last one the page is read.
 func (m *multiscan) settled() {
 	switch {
 	case m.open.Add(-1) > 0:
@@ -171,7 +171,7 @@ func (m *multiscan) serve(open *openReplicas) {
 	began := time.Now()
 	response, held := m.page()
 	if held {
-		return // another goroutine may have it by now
+		return // another goroutine may use m by now
 	}
 	if n := len(m.read); n > 0 {
 		took, bytes := time.Since(began), len(response.GetMergeScan().GetRows())
@@ -186,7 +186,7 @@ func (m *multiscan) serve(open *openReplicas) {
 	m.answer(response, at)
 }
 
-// page reads the page, or has it read later (held).
+// page reads the page now, or later if it has to wait (held).
 func (m *multiscan) page() (_ *kvpb.Response, held bool) {
 	c := m.pending.Request.GetMergeScan()
 	out := &kvpb.MergeScanResponse{}
@@ -201,7 +201,7 @@ func (m *multiscan) page() (_ *kvpb.Response, held bool) {
 			return nil
 		})
 		out.Rows, out.More, out.Resume = rows, result.More, result.Resume
-		// Garbage collection may have overtaken the timestamp in any of them.
+		// Garbage collection of any of the partitions may have passed the timestamp.
 		for _, p := range m.read {
 			if refusal := p.replica.TooOld(&p.request, p.read.timestamp); refusal != nil {
 				command.ReleaseRows(rows)
@@ -233,8 +233,8 @@ func (m *multiscan) page() (_ *kvpb.Response, held bool) {
 	return &kvpb.Response{Result: &kvpb.Response_MergeScan{MergeScan: out}}, false
 }
 
-// leaveMoved leaves out the partitions that are not what they were when they were asked, and says
-// whether there were any.
+// leaveMoved leaves out the partitions that have changed since they were asked, and reports whether
+// there were any.
 func (m *multiscan) leaveMoved() (any bool) {
 	kept := 0
 	for i, p := range m.read {
@@ -249,7 +249,7 @@ func (m *multiscan) leaveMoved() (any bool) {
 	return any
 }
 
-// count counts how the leadership of a part that is read was proved.
+// count counts by what the leadership of a part was proved.
 func (p *multiscanPart) count() {
 	if p.read.term == 0 {
 		p.scan.node.Metrics.Reads.Lease.Inc()
@@ -268,7 +268,7 @@ func (m *multiscan) name(out *kvpb.MergeScanResponse) {
 	}
 }
 
-// failed is the answer when reading failed. Uncertainty, the usual reason, names the key, and so
+// failed returns the answer after an error. Uncertainty, the usual reason, names the key, and so
 // the partition.
 func (m *multiscan) failed(err error) *kvpb.Response {
 	at := m.read[0]
@@ -281,7 +281,7 @@ func (m *multiscan) failed(err error) *kvpb.Response {
 	return at.replica.failedRead(&at.read, err)
 }
 
-// answer answers, after what was read at a timestamp, and ends the scan.
+// answer answers a request that has read at a timestamp, and ends the scan.
 func (m *multiscan) answer(response *kvpb.Response, at hlc.Timestamp) {
 	response.Id = m.pending.Request.Id
 	m.node.Tell(response, at)
@@ -291,10 +291,10 @@ func (m *multiscan) answer(response *kvpb.Response, at hlc.Timestamp) {
 	m.release()
 }
 
-// multiscanQueue has the merged scans that are ready served, a few at a time: those that are served
+// multiscanQueue serves the merged scans that are ready, a few at a time: those that are served
 // together use the same iterators, and opening an iterator for each of a scan's partitions is a
-// good part of what the scan costs. A scan does not wait for others to come: together go those that
-// gathered while the server was busy.
+// good part of what the scan costs. A scan does not wait for others to come: those go together that
+// have become ready while the server was busy.
 //
 // INVARIANT: the iterators are opened after all scans that use them were ready, so that they see
 // what these have waited for.
@@ -303,10 +303,10 @@ type multiscanQueue struct {
 	mu   struct {
 		sync.Mutex
 		ready []*multiscan
-		// workers is how many functions of the pool serve, or are about to.
+		// workers counts the functions of the pool that serve, or are about to.
 		workers int
 	}
-	// held are the scans that wait for the clocks.
+	// held are the scans that commit wait holds back.
 	held commitwait.Queue
 }
 
@@ -318,14 +318,14 @@ func (q *multiscanQueue) init(n *Multi) {
 const (
 	// maxReadyMultiscans bounds the scans that are ready and not served.
 	maxReadyMultiscans = 4096
-	// multiscanBatch is how many scans are served together.
+	// multiscanBatch bounds the scans that are served together.
 	multiscanBatch = 16
-	// multiscanWorkers is how many functions of the pool serve merged scans; others have the rest of
-	// it.
+	// multiscanWorkers bounds the functions of the pool that serve merged scans; the rest of the
+	// pool is for other work.
 	multiscanWorkers = 2
 )
 
-// add takes a scan of which all parts are settled.
+// add takes a scan whose parts are all settled.
 func (q *multiscanQueue) add(m *multiscan) {
 	q.mu.Lock()
 	if len(q.mu.ready) >= maxReadyMultiscans {
@@ -344,7 +344,7 @@ func (q *multiscanQueue) add(m *multiscan) {
 	}
 }
 
-// hold has a scan read again when every clock has passed a timestamp; false if too many wait for
+// hold repeats a scan when every clock has passed a timestamp; false if too many scans wait for
 // that.
 func (q *multiscanQueue) hold(m *multiscan, until hlc.Timestamp) bool {
 	if !q.held.Hold(until, m) {
@@ -359,8 +359,8 @@ func (m *multiscan) Release() { m.node.scans.add(m) }
 
 func (m *multiscan) Refuse() { m.overloaded() }
 
-// start has the pool serve. Without a place in the pool, and no other goroutine at work, what is
-// ready is refused.
+// start starts a function of the pool that serves. If the pool is full, and no such function runs,
+// the ready scans are refused.
 func (q *multiscanQueue) start() {
 	if q.node.Long.Go(q.serve) {
 		return
@@ -434,28 +434,30 @@ func (o *openReplicas) close() {
 	clear(*o)
 }
 
-// How a moment for reading several partitions is found.
+// How a snapshot timestamp for reading several partitions is found.
 //
-// A MergeScan without a timestamp asks for a moment M such that every write in the span of each
+// A MergeScan without a timestamp asks for a timestamp M such that every write in the span of each
 // partition that was acknowledged before the request came has a timestamp at or below M. Each
 // partition is asked as for a read of the latest state of the span, up to where the engine would be
 // read; M is the highest of their timestamps. For one partition that timestamp is late enough:
 //
-//   - A write that is applied here lies at or below the highest applied timestamp. This replica
-//     leads after the request came, so what earlier leaders acknowledged is applied, and what it
-//     acknowledged itself too.
-//   - A transaction that has committed, and whose write here is still a lock, may have any commit
-//     timestamp: it may have come from another partition, with a faster clock. Its lock was applied
-//     before the commit was acknowledged, so the read meets it. It has the transaction told to
-//     commit above, or learns the commit, waits for it and moves up to it (concurrency/read.go).
+//    - A write that is applied here lies at or below the highest applied timestamp. This replica
+//      leads after the request came, so it has applied what earlier leaders acknowledged, and what
+//      it has acknowledged itself.
+//    - A committed transaction whose write here is still a lock may have any commit timestamp: it
+//      may have come from another partition with a faster clock. Its lock was applied before the
+//      commit was acknowledged, so the read meets the lock. It has the transaction told to commit
+//      above the read, or learns of the commit, waits for it and moves up to it
+//      (concurrency/read.go).
 //
-// What is not acknowledged yet may get a timestamp on either side of M. So a reader that knows a
-// moment for all partitions of a span reads there exactly, at any leader and at any later time:
-// nothing is uncertain. Since nothing is read here, nothing is noted in the timestamp cache, and
-// writes in flight are not waited for: the reads at M do that. Nor does it matter that M may be
-// ahead of this server's clock.
+// A write that is not acknowledged yet may get a timestamp on either side of M. So a reader with a
+// snapshot timestamp for all partitions of a span reads exactly there, at any leader and at any
+// later time, without uncertainty. Nothing is read here, so nothing is noted in the timestamp
+// cache, and writes in flight are not waited for: the reads at M do that. M may be ahead of this
+// server's clock, which does no harm.
 
-// answerMoment answers a request for a moment. Its parts have their timestamps, or have refused.
+// answerMoment answers a request for a snapshot timestamp. Its parts have their timestamps, or have
+// refused.
 func (m *multiscan) answerMoment() {
 	var at hlc.Timestamp
 	for i := range m.parts {
@@ -481,7 +483,7 @@ type Multi struct {
 	scans multiscanQueue
 }
 
-// Init makes it one of a node that is prepared.
+// Init prepares m for a node that is prepared.
 func (n *Multi) Init(node *config.Node) {
 	n.Node = node
 	n.scans.init(n)

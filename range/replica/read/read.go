@@ -15,13 +15,13 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// Start takes in a read, and answers it: at once, in the pool, or later.
+// Start takes in a read, and answers it: at once, from the pool, or later.
 func (r *Reader) Start(p config.Pending, c *command.Command) {
 	r.startRead(&read{pending: p, command: c})
 }
 
-// ServePlaced serves a read of which the timestamp is chosen, and the place between the writes
-// found: what a reader does last.
+// ServePlaced serves a read whose timestamp is chosen and whose place between the writes is found:
+// the last step of a read.
 func (r *Reader) ServePlaced(p config.Pending, d *clusterpb.Partition, at hlc.Timestamp) {
 	r.Hold()
 	r.serveNow(&read{r: r, command: command.Of(p.Request), pending: p,
@@ -35,7 +35,7 @@ func (r *Reader) startRead(rd *read) {
 		r.answerRead(rd, refusal)
 		return
 	}
-	r.Hold() // until it is answered
+	r.Hold() // until the read is answered
 	if asked := rd.pending.Request.ReplicaRead; asked != nil {
 		r.startClosed(rd, asked)
 		if rd.closed.admitted || rd.changes != nil || !r.leads() {
@@ -47,7 +47,7 @@ func (r *Reader) startRead(rd *read) {
 	r.admit(rd, leaseTerm, leased)
 }
 
-// checkRead looks at a read by itself, and takes its timestamp.
+// checkRead checks a read by itself, and takes its timestamp.
 func (r *Reader) checkRead(rd *read) *kvpb.Response {
 	q := rd.pending.Request
 	if rd.lockedReading == nil {
@@ -55,7 +55,7 @@ func (r *Reader) checkRead(rd *read) *kvpb.Response {
 	}
 	asked, problem := rd.command.CheckRead(r.Descriptor(), q)
 	if rd.momentOnly {
-		problem = nil // what is asked about need not lie in the partition
+		problem = nil // the key that is asked about need not lie in the partition
 	}
 	if problem == nil {
 		problem = rd.command.CheckAdmission(q, &asked)
@@ -101,7 +101,8 @@ func (r *Reader) checkRead(rd *read) *kvpb.Response {
 	return nil
 }
 
-// admit takes a read into the leadership of provedTerm, if proved; without a proof it asks for one.
+// admit takes a read into the leadership of provedTerm if proved is set; otherwise it asks for a
+// proof.
 func (r *Reader) admit(rd *read, provedTerm uint64, proved bool) {
 	q := rd.pending.Request
 	r.Mu.Lock()
@@ -131,7 +132,7 @@ func (r *Reader) admit(rd *read, provedTerm uint64, proved bool) {
 		r.endRead(rd, r.Refuse.LeadershipChanged(q, nil))
 		return
 	case rd.term != 0 && !(proved && provedTerm == l.Term && r.Mu.Leadership.Serving()):
-		// It has its proof, but the gate is closed: the outcome of something is open.
+		// Leadership is proved, but the gate is closed: the outcome of some proposal is unknown.
 		r.Mu.Unlock()
 		r.endRead(rd, r.Refuse.NotLeader(q))
 		return
@@ -147,8 +148,8 @@ func (r *Reader) admit(rd *read, provedTerm uint64, proved bool) {
 	r.goOn(rd, &step)
 }
 
-// proveLocked has a read wait for a quorum's word that this replica leads, after which it is
-// admitted once more.
+// proveLocked makes a read wait until a quorum confirms that this replica leads; then the read is
+// admitted again.
 func (r *Reader) proveLocked(rd *read) readStep {
 	switch {
 	case rd.part != nil && !rd.part.waits():
@@ -175,7 +176,7 @@ func (r *Reader) confirm() {
 	}
 }
 
-// confirmed goes on with reads whose read index is applied. It is called by the group.
+// confirmed resumes reads whose read index is applied. The group calls it.
 func (r *Reader) confirmed(reads []*read, err error) {
 	r.Mu.Lock()
 	r.Mu.WaitingReads -= len(reads)
@@ -201,7 +202,7 @@ func (r *Reader) confirmed(reads []*read, err error) {
 	}
 }
 
-// registerAgain registers a read that has waited, if it was not for nothing.
+// registerAgain registers a read that has waited, unless the entry that it waited for was lost.
 func (r *Reader) registerAgain(rd *read) {
 	r.Mu.Lock()
 	if !r.Mu.Leadership.Is(rd.epoch) {
@@ -218,8 +219,8 @@ func (r *Reader) registerAgain(rd *read) {
 	r.goOn(rd, &step)
 }
 
-// registerLocked gives the read its timestamp, and has it served, or wait for transactions, or for
-// what is in flight.
+// registerLocked gives the read its timestamp. The read is then served, or waits for transactions
+// or for entries in flight.
 func (r *Reader) registerLocked(rd *read) readStep {
 	rd.timestamp = r.chooseLocked(rd)
 	if rd.latest() && rd.wait.Settled.IsZero() && rd.wait.Committed.IsZero() &&
@@ -263,14 +264,14 @@ func (r *Reader) chooseLocked(rd *read) hlc.Timestamp {
 	case !rd.wait.Settled.IsZero():
 		return hlc.Max(rd.wait.Settled, rd.wait.Committed)
 	}
-	// A version may be of a faster clock than this one: everything acknowledged must be visible. So
-	// it is as long as the read has not met all locks, also if it knows of a commit by now: what
-	// that commit is below may be acknowledged, and so may one that it has not met, which is
+	// A version may be of a faster clock than this one, and everything acknowledged must be
+	// visible. That holds also until the read has met all locks, even if it knows of a commit by
+	// now: other versions below that commit may be acknowledged, and so may a version that is
 	// applied meanwhile.
 	return hlc.Max(hlc.Max(rd.chosen, r.Mu.Applied.Highest), rd.wait.Committed)
 }
 
-// Resume goes on with a read whose wait is over: what it waited for is applied.
+// Resume continues a read after the entry that it waited for is applied.
 func (rd *read) Resume() {
 	r := rd.r
 	if !r.GoActive(func() { r.resumed(rd) }) {
@@ -284,7 +285,7 @@ func (r *Reader) resumed(rd *read) {
 		return
 	}
 	if !rd.belowPending() && !rd.unplaced {
-		// Nothing else at or below its timestamp can have been put in flight since it is in the
+		// No other write at or below the read's timestamp can be in flight since the read is in the
 		// timestamp cache.
 		if rd.part != nil {
 			rd.part.ready()
@@ -318,7 +319,7 @@ func (r *Reader) serve(rd *read) {
 	}
 }
 
-// views are used again: a View is passed on to the command's function, and so lies on the heap.
+// views are reused: a View is passed to the command's function, and so lies on the heap.
 var views = sync.Pool{New: func() any { return new(command.View) }}
 
 func (r *Reader) serveNow(rd *read) {
@@ -381,12 +382,11 @@ func (r *Reader) serveNow(rd *read) {
 	command.ReleaseRows(response.GetScan().GetRows())
 }
 
-// maxRestarts is how often a read of the latest state begins anew because garbage collection
-// overtook its timestamp, which takes a collection window that is about as short as the read is
-// long.
+// maxRestarts bounds how often a read of the latest state starts again because garbage collection
+// has passed its timestamp. That takes a collection window about as short as the read is long.
 const maxRestarts = 3
 
-// restart begins a read anew, with a later timestamp.
+// restart starts a read again, with a later timestamp.
 func (r *Reader) restart(rd *read) {
 	rd.restarts++
 	r.Node.Metrics.Reads.MovedCollected.Inc()
@@ -404,7 +404,7 @@ func (r *Reader) restart(rd *read) {
 	r.admit(rd, leaseTerm, leased)
 }
 
-// uncertain is up to where things are uncertain for a read.
+// uncertain returns the timestamps up to which versions and expiries are uncertain for a read.
 func (rd *read) uncertain() (u mvcc.Limits) {
 	if rd.timestamp.Less(rd.limit) {
 		u.Versions = rd.limit
@@ -415,14 +415,14 @@ func (rd *read) uncertain() (u mvcc.Limits) {
 	return u
 }
 
-// asUncertainty says where and when a read met something uncertain; nil if that is not the error.
+// asUncertainty returns where and when a read met something uncertain; nil if err is another error.
 func asUncertainty(err error) *mvcc.UncertaintyError {
 	var u *mvcc.UncertaintyError
 	errors.As(err, &u)
 	return u
 }
 
-// failedRead is the answer to a read that ended in an error.
+// failedRead returns the answer to a read that ended in an error.
 func (r *Reader) failedRead(rd *read, err error) *kvpb.Response {
 	if u := asUncertainty(err); u != nil {
 		return r.Refuse.Uncertain(rd.pending.Request, rd.timestamp, u.Timestamp, u.Expiry)

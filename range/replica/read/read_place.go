@@ -6,29 +6,29 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/machine"
 )
 
-// How a read that is registered is placed between the writes: see read.go.
+// How a registered read is placed between the writes: see reader.go.
 
-// placeLocked remembers the read's timestamp in the timestamp cache, and returns the proposal that
-// it has to wait for.
+// placeLocked records the read's timestamp in the timestamp cache, and returns the proposal that
+// the read has to wait for; nil if there is none.
 func (r *Reader) placeLocked(rd *read) *machine.Entry {
 	T := rd.timestamp
-	// What was written by this leadership is above low, and its clock has been seen by the client
-	// that chose `at`. So only what earlier leaders wrote can have been acknowledged before the
-	// scan began and yet be above `at`. And what a transaction put above the timestamp at which it
-	// was prepared here.
+	// Versions that this leadership wrote are above low, and the client that chose `at` has seen
+	// its clock. So only two kinds of versions above `at` can have been acknowledged before the
+	// read began: those of earlier leaders, and those that a transaction put above the timestamp at
+	// which it was prepared here.
 	rd.limit, rd.expiries = hlc.Timestamp{}, hlc.Timestamp{}
 	switch {
 	case rd.latest():
-		// A version whose expiry an earlier leader's reads have been above, by a faster clock, may
-		// be known to have expired. This one's reads are below what its clock shows.
+		// Reads of an earlier leader with a faster clock may have been above a version's expiry, so
+		// that clients know it to have expired. This leader's reads are below what its clock shows.
 		rd.expiries = r.servedBeforeLocked()
 	case !rd.uncertainUntil.IsZero():
 		earlier := hlc.Max(rd.observed, hlc.Max(r.Mu.Leadership.Low(), r.Mu.Foreign))
 		rd.limit = hlc.Min(rd.uncertainUntil, earlier)
 		rd.expiries = rd.limit
 	}
-	// INVARIANT: also for a moment, which may be taken for one of the partition as it will be: by
-	// then another leader may have written at a later time.
+	// INVARIANT: this holds for a snapshot timestamp too: when it is used, the partition may have
+	// changed, and another leader may have written at a later time.
 	if rd.unplaced = r.Mu.Holding != nil; rd.unplaced {
 		return r.Mu.Holding
 	}
@@ -57,20 +57,20 @@ func (r *Reader) placeLocked(rd *read) *machine.Entry {
 	return r.Mu.Find(last)
 }
 
-// servedBeforeLocked is at or above all that earlier leaders have served.
+// servedBeforeLocked returns a timestamp at or above all that earlier leaders have served.
 func (r *Reader) servedBeforeLocked() hlc.Timestamp {
 	return hlc.Max(r.Mu.Leadership.Low(), r.Mu.Applied.Closed)
 }
 
-// belowPending says that the read is of the latest value of one key, and does not wait for pending
-// writes.
+// belowPending reports that the read is of the latest value of one key, and does not wait for
+// pending writes.
 func (rd *read) belowPending() bool {
 	return rd.command.BelowPending && rd.latest() && rd.context == nil
 }
 
-// placeBelowLocked places a read of one key below the pending writes, which are not acknowledged,
-// so that the value below them is as good. Unless the session has seen a later timestamp than that
-// of a pending write: then its order would show, and the read waits for it.
+// placeBelowLocked places a read of one key below the pending writes: they are not acknowledged, so
+// the value below them is as good. But if the session has seen a later timestamp than that of a
+// pending write, the order would show, and the read waits for the write.
 func (r *Reader) placeBelowLocked(rd *read, key []byte) *machine.Entry {
 	var lowest hlc.Timestamp
 	if oldest := r.Mu.Pending.Oldest(machine.Text(key)); oldest != nil {
@@ -89,8 +89,8 @@ func (r *Reader) placeBelowLocked(rd *read, key []byte) *machine.Entry {
 	return nil
 }
 
-// newestPendingLocked is the sequence of the newest pending entry that writes the key at or
-// below at; 0: none.
+// newestPendingLocked returns the sequence of the newest pending entry that writes the key at or
+// below at; 0 if there is none.
 func (r *Reader) newestPendingLocked(key []byte, at hlc.Timestamp) uint64 {
 	if w := r.Mu.Pending.At(machine.Text(key), at); w != nil {
 		return w.Sequence
@@ -101,7 +101,7 @@ func (r *Reader) newestPendingLocked(key []byte, at hlc.Timestamp) uint64 {
 	return 0
 }
 
-// newestInSpanLocked is the newest pending entry that writes into the span at or below the
+// newestInSpanLocked returns the newest pending entry that writes into the span at or below the
 // read's timestamp.
 func (r *Reader) newestInSpanLocked(rd *read, start, end []byte) *machine.Entry {
 	writes := func(p *machine.Entry) bool {

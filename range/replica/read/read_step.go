@@ -5,29 +5,29 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// readStep is how a read goes on when the replica's lock is released.
+// readStep says how a read goes on when the replica's lock is released.
 type readStep struct {
 	do readAction
 	// refusal is set with readRefuse.
 	refusal *kvpb.Response
-	// work is what came up about locks; nil: nothing.
+	// work is the work on locks that came up; nil if there is none.
 	work *concurrency.Work
 }
 
 type readAction uint8
 
 const (
-	// readWait: it waits, and is resumed.
+	// readWait: the read waits, and is resumed.
 	readWait readAction = iota
-	// readServe: it reads the engine.
+	// readServe: the read reads the engine.
 	readServe
-	// readRefuse: it is answered with a refusal.
+	// readRefuse: the read is answered with a refusal.
 	readRefuse
-	// readLeave: its part does not wait, and is over.
+	// readLeave: the read is over, since its part does not wait.
 	readLeave
-	// readConfirm: it waits for a read index, which is to be asked for.
+	// readConfirm: the read waits for a read index, which has to be asked for.
 	readConfirm
-	// readKick: it waits for a proposal that gathers, which is not to let others wait.
+	// readKick: the read waits for a proposal that gathers writes, which has to be proposed now.
 	readKick
 )
 
@@ -48,7 +48,7 @@ func (r *Reader) goOn(rd *read, s *readStep) {
 	case readConfirm:
 		r.confirm()
 	case readKick:
-		if r.Enter() { // the read may have ended by now, and leave nothing in the replica
+		if r.Enter() { // the read may have ended by now, and no longer keep the replica open
 			r.evals.Kick(true)
 			r.Exit()
 		}
@@ -58,8 +58,8 @@ func (r *Reader) goOn(rd *read, s *readStep) {
 	}
 }
 
-// moved refuses a read, before or after it has read, if the partition is not what it was when the
-// read was admitted.
+// moved refuses a read, before or after it has read, if the partition has changed since the read
+// was admitted.
 func (r *Reader) moved(rd *read) *kvpb.Response {
 	if d := r.MovedFrom(rd.descriptor.GetGeneration()); d != nil {
 		return r.Refuse.StaleEpoch(rd.pending.Request, d)

@@ -15,11 +15,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// evaluates is what a reader needs of the writes of its replica.
+// evaluates is what a reader needs of the evaluator of its replica.
 type evaluates interface {
-	// Kick has a proposal that gathers go on its way, because reads wait for it.
+	// Kick has a proposal that gathers writes proposed, because reads wait for it.
 	Kick(callback bool)
-	// Do does what is to be done about locks.
+	// Do does work on locks.
 	Do(*concurrency.Work)
 }
 
@@ -27,13 +27,13 @@ type evaluates interface {
 type Reader struct {
 	*machine.Machine
 	evals evaluates
-	// reads are those that wait for a read index, or for what is closed; machine.mu guards them.
+	// reads are those that wait for a read index or a closed timestamp; machine.Mu guards them.
 	reads waitingReads
-	// heldReads are those that commit wait holds back.
+	// heldReads are the reads that commit wait holds back.
 	heldReads commitwait.Queue
 }
 
-// New makes that of a replica.
+// New returns the reader of a replica.
 func New(m *machine.Machine, evals evaluates) *Reader {
 	r := &Reader{Machine: m, evals: evals}
 	r.heldReads.Init(&m.Node.Waits, m.Node.MaxWaitingReads, m.Manual)
@@ -41,20 +41,20 @@ func New(m *machine.Machine, evals evaluates) *Reader {
 }
 
 // waitingReads are the reads that wait for an entry to be applied, for a read index, or for a
-// timestamp to be closed here. machine.Machine.Mu guards it.
+// timestamp to be closed here. machine.Machine.Mu guards them.
 type waitingReads struct {
-	// confirming: a read index is asked for. next are the reads that came after that, and need
-	// another one.
+	// confirming is set while a read index is asked for. next are the reads that came after that,
+	// and need another one.
 	confirming bool
 	next       []*read
-	// closed wait for timestamps to be closed, or for an index at which a leader has admitted them
-	// (closed_read.go). announced is of reads that this replica has admitted as a leader
-	// (admission.go).
+	// closed are reads that wait for closed timestamps, or for an index at which a leader has
+	// admitted them (closed_read.go). announced concerns reads that this replica has admitted as a
+	// leader (admission.go).
 	closed    []*read
 	announced announcement
 }
 
-// confirm has a read wait for a read index. It returns true if that is to be asked for.
+// confirm makes a read wait for a read index. It returns true if the caller has to ask for one.
 func (w *waitingReads) confirm(rd *read) (ask bool) {
 	w.next = append(w.next, rd)
 	ask = !w.confirming
@@ -62,9 +62,9 @@ func (w *waitingReads) confirm(rd *read) (ask bool) {
 	return ask
 }
 
-// ask returns the reads for which a read index is to be asked for now, nil if there are none. Those
-// that come while it is under way need another: it speaks for what was committed when it was asked
-// for.
+// ask returns the reads for which a read index is to be asked for now, nil if there are none. Reads
+// that come while an index is asked for need another: an index covers what was committed when it
+// was asked for.
 func (w *waitingReads) ask() []*read {
 	reads := w.next
 	w.next = nil
@@ -72,14 +72,14 @@ func (w *waitingReads) ask() []*read {
 	return reads
 }
 
-// drain takes out those for which no read index is asked for yet.
+// drain takes out the reads for which no read index is asked for yet.
 func (w *waitingReads) drain() []*read {
 	reads := w.next
 	w.next = nil
 	return reads
 }
 
-// How a read is served. The order of the steps is what makes it linearisable:
+// How a read is served. The order of the steps makes it linearisable:
 //
 //  1. chosen = a reading of the clock.
 //  2. Leadership is proved: the lease stands at some moment t, or a quorum confirms this leader at
@@ -87,72 +87,74 @@ func (w *waitingReads) drain() []*read {
 //  3. Under the lock: this replica leads at the term of the proof and is serving. The read takes
 //     its timestamp T, the later of chosen and the highest applied timestamp, notes itself in the
 //     timestamp cache, and looks for pending writes at or below T.
-//  4. It waits for that (spans), or reads below it (a single key).
+//  4. It waits for those writes (spans), or reads below them (a single key).
 //  5. It reads the engine at T. No further proof is needed, however long the process may have been
-//     paused since 2:
+//     paused since step 2.
 //
 // Everything acknowledged before t is visible. What earlier leaders acknowledged is in the log
-// before this term's first entry, which is applied; what this one acknowledged was applied before;
-// and no later leader existed before t. Its timestamp is not above T, because the highest applied
-// timestamp is not.
+// before this term's first entry, which is applied; what this leader acknowledged was applied
+// before; and no later leader existed before t. All of it lies at or below T, because the highest
+// applied timestamp does.
 //
-// Nothing at or below T is written later. By this leader: its writes ask the timestamp cache under
-// the same lock. By a later one: its timestamps begin above its clock plus MaxAhead, read after t,
-// and above everything applied. That is above T too, for if T is ahead of this server's physical
-// clock it is served only as long before the end of the lease (lease_check.go). So what is read is
-// the state at T for ever, and it is at least as new as the state at t, which lies between the
+// Nothing at or below T is written later. Writes of this leader ask the timestamp cache under the
+// same lock. Timestamps of a later leader begin above its clock plus MaxAhead, read after t, and
+// above everything applied. That is above T too: if T is ahead of this server's physical clock, the
+// read is served only if the lease ends late enough (lease_check.go). So the read returns the state
+// at T, which never changes again, and is at least as new as the state at t, which lies between the
 // request and its answer.
 //
-// After 5 the garbage collection threshold is compared with T: it is published before anything
-// below it is removed. So is the generation of the descriptor: what splits off may leave this node
-// as soon as that is applied here.
+// After step 5 the garbage collection threshold is compared with T: it is published before any
+// version below it is removed. The generation of the descriptor is compared too: a part that has
+// split off may leave this node as soon as the split is applied here.
 type read struct {
 	r       *Reader
 	pending config.Pending
 	command *command.Command
-	// part is set if it is one of several partitions that are read together: it is not served by
-	// itself.
+	// part is set if the partition is one of several that are read together: the read does not read
+	// the engine by itself.
 	part part
-	// momentOnly: nothing is read. It is ready when its timestamp is known; see answerMoment.
+	// momentOnly is set if nothing is read: the read is ready when its timestamp is known; see
+	// answerMoment.
 	momentOnly bool
 	wanted
-	// term is of the leadership that admitted it, for a read that waits for a read index.
+	// term is that of the leadership that admitted the read, while it waits for a read index.
 	term uint64
 	placed
-	// restarts counts how often it began anew.
+	// restarts counts how often the read started again.
 	restarts int
 	// closed is set if any replica may answer.
 	closed *closedReading
 	// changes is set for a read of changes.
 	changes *changesReading
-	// seen is the highest timestamp of the versions with commit wait that it has seen; zero if
-	// there were none.
+	// seen is the highest timestamp of the versions with commit wait that the read has seen; zero
+	// if there were none.
 	seen hlc.Timestamp
 
-	// Because of transactions; never nil once it is checked, and shared by the reads that need none
-	// of it.
+	// lockedReading is never nil once the read is checked. Reads that need no state of it share
+	// one.
 	*lockedReading
 }
 
-// wanted is when a read is to be of.
+// wanted says of which time the client wants to read.
 type wanted struct {
 	session hlc.Timestamp
-	// at is the timestamp that the client asked for; zero: the latest.
+	// at is the timestamp that the client asked for; zero: the latest state.
 	at hlc.Timestamp
-	// uncertainUntil is the client's uncertainty limit, with at.
+	// uncertainUntil is the client's uncertainty limit, if at is set.
 	uncertainUntil hlc.Timestamp
 	chosen         hlc.Timestamp
 }
 
-// placed is where a read stands between the writes, once it is registered.
+// placed says where a registered read stands between the writes.
 type placed struct {
 	timestamp hlc.Timestamp
 	limit     hlc.Timestamp
-	// expiries is what limit is for expiries.
+	// expiries is the limit for expiries.
 	expiries   hlc.Timestamp
 	epoch      leadership.Epoch
 	descriptor *clusterpb.Partition
-	// unplaced: it waits for the partition to be what it will be, and is in no timestamp cache.
+	// unplaced is set while the read waits for a split, merge or freeze, and is in no timestamp
+	// cache.
 	unplaced bool
 }
 
@@ -160,16 +162,16 @@ func (rd *read) Asked() *kvpb.Request { return rd.pending.Request }
 
 func (rd *read) Refuse(response *kvpb.Response) { rd.r.endRead(rd, response) }
 
-// part is one of several partitions that are read together. It takes what comes of its read,
+// part is one of several partitions that are read together. It takes the outcome of its read
 // instead of a client: one call of refused, of ready, or of waits that returned false.
 type part interface {
 	// refused takes the answer of a partition that is not read.
 	refused(*kvpb.Response)
-	// ready says that the partition can be read; the read counts as active until its replica is
+	// ready reports that the partition can be read; the read counts as active until its replica is
 	// left.
 	ready()
-	// waits says that the read has to wait for something before it is ready. If it returns false
-	// the read is over instead.
+	// waits reports that the read has to wait before it is ready. If it returns false, the read is
+	// over instead.
 	waits() bool
 }
 
@@ -179,8 +181,8 @@ func (r *Reader) endRead(rd *read, response *kvpb.Response) {
 	r.Exit()
 }
 
-// answerRead is endRead for a read that does not count as active yet. The read is not used after
-// it.
+// answerRead is endRead for a read that does not count as active yet. The read must not be used
+// afterwards.
 func (r *Reader) answerRead(rd *read, response *kvpb.Response) {
 	if rd.part != nil {
 		r.Node.Metrics.Answered(rd.command, response)
@@ -190,27 +192,29 @@ func (r *Reader) answerRead(rd *read, response *kvpb.Response) {
 	r.Reply(rd.pending, rd.command, response)
 }
 
-// refuseRead answers a read that cannot be served any more: what it waited for has an unknown
-// outcome.
+// refuseRead answers a read that cannot be served any more: the entry that it waited for has an
+// unknown outcome.
 func (r *Reader) refuseRead(rd *read) {
 	r.endRead(rd, r.Refuse.NotLeader(rd.pending.Request))
 }
 
-// announcement is what the other replicas have been told to be committed, for reads that were
+// announcement says up to where the other replicas were told what is committed, for reads that were
 // admitted. machine.Machine.Mu guards it.
 type announcement struct {
-	// told is up to where, and wanted up to where they are to be told. busy: they are being told.
+	// told is the index up to which they were told, wanted that up to which they have to be. busy
+	// is set while they are being told.
 	told, wanted uint64
 	busy         bool
 }
 
-// want has the others told up to an index. It returns true if that is to be done now.
+// want asks for the others to be told up to an index. It returns true if the caller has to do it
+// now.
 func (a *announcement) want(index uint64) (now bool) {
 	a.wanted = max(a.wanted, index)
 	return a.next()
 }
 
-// next says that the others are to be told now.
+// next reports that the others have to be told now.
 func (a *announcement) next() bool {
 	if a.busy || a.wanted <= a.told {
 		return false
@@ -219,7 +223,7 @@ func (a *announcement) next() bool {
 	return true
 }
 
-// over notes that the others have been told; err: they may not have been, which does no harm.
+// over notes that the others were told; with an error they may not have been, which does no harm.
 func (a *announcement) over(err error) (again bool) {
 	a.busy = false
 	if err != nil {
@@ -230,32 +234,32 @@ func (a *announcement) over(err error) (again bool) {
 
 // Reads that any replica answers, from what it has applied.
 //
-// A read at a timestamp T that is closed here (closing.go) needs no leader. Whatever is ever
-// written at or below T, by whichever leader, is applied here, or has a lock here that was prepared
-// at or below T: then its transaction may commit at or below T, and the read does not pass.
+// A read at a timestamp T that is closed here (package closing) needs no leader. Whatever any
+// leader writes at or below T is applied here, or is a lock here that was prepared at or below T:
+// then its transaction may commit at or below T, and the read does not pass.
 //
-// INVARIANT: what is closed, and which locks there are, is looked at under the lock under which
-// both are published, and the engine is read after that. An entry that is applied in between writes
-// above T, or releases a lock that was prepared above T.
+// INVARIANT: the closed timestamp and the locks are read under the lock under which both are
+// published, and the engine is read after that. An entry that is applied in between writes above T,
+// or releases a lock that was prepared above T.
 //
-// INVARIANT: what is closed is not above the clock of the leader that closed it, less the lag, so
-// versions with commit wait at or below T may be seen as soon as T has passed on all clocks; reads
-// that see one wait for that like those of a leader.
+// INVARIANT: a closed timestamp is not above the clock of the leader that closed it, less the lag,
+// so versions with commit wait at or below T may be seen as soon as T has passed on all clocks;
+// reads that see such a version wait for that like those of a leader.
 
-// Nor does it need one at a timestamp at which a leader has taken it in: see admission.go.
+// A read at a timestamp at which a leader has admitted it needs no leader either: see admission.go.
 
-// closedReading is what is known of a read that any replica may answer.
+// closedReading is the state of a read that any replica may answer.
 type closedReading struct {
 	// atLeast is the lowest timestamp at which it may be read.
 	atLeast hlc.Timestamp
-	// until is how long it waits for what is not closed, or locked.
+	// until is the end of the time that the read waits for a closed timestamp, or for a lock.
 	until time.Time
 	timer alarm.Timer
-	// need is what it waits to be closed; locked: it waits for a lock that is in its way.
+	// need is the timestamp that has to be closed. locked is set if the read waits for a lock.
 	need   hlc.Timestamp
 	locked bool
-	// admitted: a leader has taken it in, and what it needs is that the log is applied up to index
-	// (admission.go).
+	// admitted is set if a leader has admitted the read; then it waits until the log is applied up
+	// to index (admission.go).
 	admitted bool
 	index    uint64
 }
@@ -268,51 +272,51 @@ func (c *closedReading) stop() {
 
 // Reads of changes.
 //
-// What is closed at a replica, below all locks in the span that were prepared at or below it, is
-// resolved: no version of the span is written there any more, by a transaction neither. So a read
-// of the versions up to there is complete for ever, and the feed goes on above it. That is the
-// timestamp at which any replica reads (closed_read.go), and a leader too chooses it like that: a
-// feed that follows the present must not push the transactions and writes of the present.
+// A timestamp is resolved when it is closed at a replica and below all locks of the span that were
+// prepared at or below it: no version of the span is written at or below it any more, not even by a
+// transaction. So a read of the versions up to there is complete for ever, and the feed goes on
+// above it. Any replica reads changes at that timestamp (closed_read.go), and so does a leader: a
+// feed that follows the present must not push transactions and writes out of its way.
 //
 // A request may be held while there is nothing to answer with. That nothing was written is known
-// without reading the engine: no version lies above the highest applied timestamp. Otherwise what
-// has been resolved meanwhile is read, as soon as it has all that is applied by now, or a step of
-// it.
+// without reading the engine: no version lies above the highest applied timestamp. Otherwise the
+// engine is read as soon as everything applied by now is resolved, or a step of it (changesStep).
 //
-// INVARIANT: the garbage collection threshold is compared with the timestamp above which versions
-// were asked for, after the engine was read: what is above it, and not collected before, is
-// complete.
+// INVARIANT: after the engine was read, the garbage collection threshold is compared with the
+// timestamp above which versions were asked for: if it is not above that, no version was collected.
 
-// changesReading is what a read of changes wants, and how far it has got while it was held.
+// changesReading is the state of a read of changes: what it asks for, and how far it has come while
+// it was held.
 type changesReading struct {
 	// after is the timestamp above which versions are wanted.
 	after hlc.Timestamp
-	// quiet is up to where it is known that there are none; at or above after.
+	// quiet is the timestamp up to which it is known that there are no versions; at or above after.
 	quiet hlc.Timestamp
-	// until is how long it may be held.
+	// until is the end of the time that the read may be held.
 	until time.Time
-	// idle: it waits for something to be written. last: it is answered now, with nothing if there is
-	// nothing.
+	// idle is set while the read waits for a write. last is set if it has to be answered now, even
+	// with nothing.
 	idle, last bool
 }
 
-// What becomes of a read because of transactions. Which locks are in its way, and for what it
-// waits, is said in concurrency.Read.
+// What a read does because of transactions. concurrency.Read says which locks are in its way, and
+// for what it waits.
 
-// lockedReading is what a read needs because of transactions.
+// lockedReading is the state of a read that concerns transactions.
 type lockedReading struct {
 	// context is the request's; nil if it has none.
 	context *kvpb.ReadContext
-	// wait is the read as one that may wait for locks.
+	// wait is the read in the form in which it may wait for locks.
 	wait concurrency.Read
-	// movable: what is uncertain is read at a later timestamp.
+	// movable is set if the read may move to a later timestamp when it meets something uncertain.
 	movable bool
-	// under is the leadership under which it has acquired volatile locks here; nil: it has none.
+	// under is the leadership under which the transaction has acquired volatile locks here; nil if
+	// it has none.
 	under *kvpb.Leadership
-	// observed: what this node's leaderships gave above it was given after the reading transaction
-	// began.
+	// observed is a timestamp: those that this node's leaderships gave above it were given after
+	// the reading transaction began.
 	observed hlc.Timestamp
 }
 
-// plainReading is of reads without a context that have met no lock. It is never changed.
+// plainReading is shared by reads without a context that have met no lock. It is never changed.
 var plainReading lockedReading

@@ -9,13 +9,14 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// NotApplied is for a read that was admitted at an index which this replica has not applied.
+// NotApplied refuses a read that was admitted at an index which this replica has not applied.
 func (r *Refuser) NotApplied(q *kvpb.Request, index, applied uint64) *kvpb.Response {
 	return r.refuse(q, kvpb.ErrorCode_NOT_CLOSED, "this replica has applied the log up to entry %d, "+
 		"and the read was admitted at entry %d; the leader can answer", applied, index)
 }
 
-// NotClosed is for a read that this replica cannot answer yet. closed is what it can answer for.
+// NotClosed refuses a read that this replica cannot answer yet. closed is the timestamp up to which
+// it can answer.
 func (r *Refuser) NotClosed(q *kvpb.Request, need, closed hlc.Timestamp) *kvpb.Response {
 	if closed.IsZero() {
 		return r.refuse(q, kvpb.ErrorCode_NOT_CLOSED, "this replica has not heard yet from a leader up "+
@@ -27,7 +28,7 @@ func (r *Refuser) NotClosed(q *kvpb.Request, need, closed hlc.Timestamp) *kvpb.R
 	return command.Refusing(response, need, closed)
 }
 
-// MayBeWritten is NotClosed because of a lock on a key of the read.
+// MayBeWritten is NotClosed for a read whose keys are locked.
 func (r *Refuser) MayBeWritten(q *kvpb.Request, need, below hlc.Timestamp,
 	c *kvpb.Conflict) *kvpb.Response {
 	response := r.refuse(q, kvpb.ErrorCode_NOT_CLOSED,
@@ -37,19 +38,20 @@ func (r *Refuser) MayBeWritten(q *kvpb.Request, need, below hlc.Timestamp,
 	return command.Refusing(response, need, below)
 }
 
-// InFuture is for a read at a timestamp that no clock of the cluster can have given.
+// InFuture refuses a read at a timestamp that no clock of the cluster can have given.
 func (r *Refuser) InFuture(q *kvpb.Request, at, now hlc.Timestamp) *kvpb.Response {
 	return command.Refusing(r.refuse(q, kvpb.ErrorCode_TIMESTAMP_IN_FUTURE,
 		"it cannot be read at %s yet, the clock stands at %s", at, now), at, now)
 }
 
-// TooOld is for what garbage collection has made unreadable.
+// TooOld refuses a read of versions that garbage collection may have removed.
 func (r *Refuser) TooOld(q *kvpb.Request, at, threshold hlc.Timestamp) *kvpb.Response {
 	return command.Refusing(r.refuse(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
 		"it cannot be read at %s any more, versions are kept since %s", at, threshold), at, threshold)
 }
 
-// BeyondLease is for a read that is ahead of what this leader's lease covers, by so much.
+// BeyondLease refuses a read at a timestamp that is ahead of this leader's lease; early is by how
+// much.
 func (r *Refuser) BeyondLease(q *kvpb.Request, t hlc.Timestamp, early time.Duration,
 ) *kvpb.Response {
 	r.Node.Metrics.Reads.BeyondLease.Inc()
@@ -60,7 +62,7 @@ func (r *Refuser) BeyondLease(q *kvpb.Request, t hlc.Timestamp, early time.Durat
 	return command.Refusing(response, t, hlc.Timestamp{})
 }
 
-// Uncertain is for a read that has met something of which it is not known whether it came before.
+// Uncertain refuses a read that has met a version or an expiry which may have come before the read.
 func (r *Refuser) Uncertain(q *kvpb.Request, at, met hlc.Timestamp, expiry bool) *kvpb.Response {
 	what := fmt.Sprintf("a version at %s may have been written", met)
 	if expiry {

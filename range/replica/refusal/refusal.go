@@ -21,23 +21,23 @@ type Refuser struct {
 	Self      keys.ReplicaID
 	Group     config.Group
 	Node      *config.Node
-	// Descriptor is the partition's present descriptor.
+	// Descriptor returns the partition's present descriptor.
 	Descriptor func() *clusterpb.Partition
 }
 
-// New is an error response to a request.
+// New returns an error response to a request.
 func New(request *kvpb.Request, code kvpb.ErrorCode, format string, args ...any) *kvpb.Response {
 	return &kvpb.Response{Id: request.GetId(),
 		Error: &kvpb.Error{Code: code, Message: fmt.Sprintf(format, args...)}}
 }
 
-// refuse is New, with the partition named first.
+// refuse is New with the partition named first.
 func (r *Refuser) refuse(q *kvpb.Request, code kvpb.ErrorCode, format string,
 	args ...any) *kvpb.Response {
 	return New(q, code, "partition %s: %s", r.Partition, fmt.Sprintf(format, args...))
 }
 
-// leaderHint is the replica that leads, as far as this replica knows; nil if it does not.
+// leaderHint returns the leader, as far as this replica knows; nil if it knows of none.
 func (r *Refuser) leaderHint() *clusterpb.Leader {
 	leader, term := r.Group.Leader()
 	if leader == 0 {
@@ -51,7 +51,7 @@ func (r *Refuser) leaderHint() *clusterpb.Leader {
 	return nil
 }
 
-// NotLeader is for a request that did not run and never will.
+// NotLeader refuses a request that did not run and never will.
 func (r *Refuser) NotLeader(q *kvpb.Request) *kvpb.Response {
 	hint := r.leaderHint()
 	if hint == nil {
@@ -67,7 +67,7 @@ func (r *Refuser) NotLeader(q *kvpb.Request) *kvpb.Response {
 	return response
 }
 
-// lostQuorum says in words which nodes do not answer, if so many do not that no replica can lead;
+// lostQuorum names the nodes that do not answer, if so many do not that no replica can lead;
 // otherwise it is empty.
 func (r *Refuser) lostQuorum() string {
 	if r.Node.Silent == nil {
@@ -94,7 +94,7 @@ func (r *Refuser) lostQuorum() string {
 		strings.Join(silent, " and "))
 }
 
-// UnknownOutcome is for a write that may still take effect.
+// UnknownOutcome answers a write that may still take effect.
 func (r *Refuser) UnknownOutcome(q *kvpb.Request) *kvpb.Response {
 	text := "leadership was lost while the write was being replicated"
 	if lost := r.lostQuorum(); lost != "" {
@@ -106,9 +106,9 @@ func (r *Refuser) UnknownOutcome(q *kvpb.Request) *kvpb.Response {
 	return response
 }
 
-// Unconfirmed is for a read whose leader could not have a majority confirm it. That is the fault of
-// nodes that are down only if some are: the leader may have lost its lease to a clock, and its
-// confirmation to a slow network.
+// Unconfirmed refuses a read whose leader no majority has confirmed. It blames nodes that are down
+// only if some are: the leader may have lost its lease to a clock, and its confirmation to a slow
+// network.
 func (r *Refuser) Unconfirmed(q *kvpb.Request, err error) *kvpb.Response {
 	if lost := r.lostQuorum(); lost != "" {
 		return New(q, kvpb.ErrorCode_NO_QUORUM, "partition %s has no quorum to confirm its leader: %s",
@@ -124,29 +124,29 @@ func (r *Refuser) Unconfirmed(q *kvpb.Request, err error) *kvpb.Response {
 			"leader in time, although none of them is known to be down (%s); try again", err)
 }
 
-// Overloaded is for a request that waits for nothing, because too many do. what says which.
+// Overloaded refuses a request because too many wait already. what names the queue.
 func (r *Refuser) Overloaded(q *kvpb.Request, what string) *kvpb.Response {
 	return r.refuse(q, kvpb.ErrorCode_OVERLOADED, "too many %s; try again more slowly", what)
 }
 
-// LogBehind is for a write while too much waits for the raft log.
+// LogBehind refuses a write while too much waits for the raft log.
 func (r *Refuser) LogBehind(q *kvpb.Request) *kvpb.Response {
 	return r.refuse(q, kvpb.ErrorCode_OVERLOADED,
 		"too much waits for this server's raft log; try again more slowly")
 }
 
-// DeadlineExceeded is for a request whose client does not wait any longer.
+// DeadlineExceeded answers a request whose client no longer waits.
 func (r *Refuser) DeadlineExceeded(q *kvpb.Request) *kvpb.Response {
 	return r.refuse(q, kvpb.ErrorCode_DEADLINE_EXCEEDED,
 		"the request waited longer than its timeout, and did not run")
 }
 
-// Closed is for a replica that is closed: its sender shall look elsewhere.
+// Closed is the answer of a replica that is closed: the sender shall look elsewhere.
 func (r *Refuser) Closed(q *kvpb.Request) *kvpb.Response {
 	return r.refuse(q, kvpb.ErrorCode_NOT_LEADER, "this replica is closed")
 }
 
-// Failed is for a replica that has failed for a reason.
+// Failed is the answer of a replica that has failed with an error.
 func (r *Refuser) Failed(q *kvpb.Request, err error) *kvpb.Response {
 	code := kvpb.ErrorCode_NODE_UNHEALTHY
 	if storage.IsDamage(err) {
@@ -155,7 +155,7 @@ func (r *Refuser) Failed(q *kvpb.Request, err error) *kvpb.Response {
 	return r.refuse(q, code, "this replica has failed: %s", r.explain(err))
 }
 
-// ReadError is for a failed read of the engine.
+// ReadError answers a request that failed to read the engine.
 func (r *Refuser) ReadError(q *kvpb.Request, err error) *kvpb.Response {
 	code := kvpb.ErrorCode_NODE_UNHEALTHY
 	if storage.IsDamage(err) {
@@ -165,18 +165,19 @@ func (r *Refuser) ReadError(q *kvpb.Request, err error) *kvpb.Response {
 	return r.refuse(q, code, "reading its state failed: %s", r.explain(err))
 }
 
-// explain is the text of an engine's error, without the name of the partition.
+// explain returns the text of an engine's error, without the name of the partition.
 func (r *Refuser) explain(err error) string {
 	return strings.TrimPrefix(engine.Explain(err), fmt.Sprintf("partition %s: ", r.Partition))
 }
 
-// LeadershipChanged says that what was read under volatile locks may never have been there.
+// LeadershipChanged refuses a commit because values that were read under volatile locks may never
+// have been committed.
 func (r *Refuser) LeadershipChanged(q *kvpb.Request, reads *kvpb.ReadSet) *kvpb.Response {
 	r.Node.Metrics.Transactions.Conflicts.Inc()
 	return command.LeaderChanged(r.Descriptor(), q, reads)
 }
 
-// Retried is for an attempt of which no client expects an answer any more: a later one was
+// Retried refuses an attempt whose client no longer expects an answer: a later attempt was
 // evaluated. It has no effect.
 func (r *Refuser) Retried(q *kvpb.Request) *kvpb.Response {
 	response := r.refuse(q, kvpb.ErrorCode_NOT_LEADER, "the request waited for a lock, and was sent "+
@@ -185,7 +186,7 @@ func (r *Refuser) Retried(q *kvpb.Request) *kvpb.Response {
 	return response
 }
 
-// Locked is for a request whose time ran out while it waited.
+// Locked refuses a request whose time ran out while it waited for a lock.
 func (r *Refuser) Locked(q *kvpb.Request, c *kvpb.Conflict) *kvpb.Response {
 	response := r.refuse(q, kvpb.ErrorCode_LOCKED, "key %s is locked by transaction %x, and the "+
 		"request's time ran out; it did not run", keys.Pretty(c.Key), c.Transaction)
@@ -193,26 +194,26 @@ func (r *Refuser) Locked(q *kvpb.Request, c *kvpb.Conflict) *kvpb.Response {
 	return response
 }
 
-// Disconnected is for a request for which no client waits.
+// Disconnected refuses a request whose client is no longer connected.
 func (r *Refuser) Disconnected(q *kvpb.Request) *kvpb.Response {
 	return r.refuse(q, kvpb.ErrorCode_LOCKED, "the request waited for a lock, and its client is not "+
 		"connected any more; it did not run")
 }
 
-// HandsOver is for a write while the leader's disk is full, and others have space. A client that is
-// told of a leader that hands over asks again until there is another.
+// HandsOver refuses a write while the leader's disk is full, and other replicas have space. A
+// client that learns of a hand-over asks again until there is another leader.
 func (r *Refuser) HandsOver(q *kvpb.Request) *kvpb.Response {
 	return r.refuse(q, kvpb.ErrorCode_NOT_LEADER, "the disk of its leader is full, and it hands over "+
 		"to a node with free disk space; try again")
 }
 
-// DiskFull is for a write while no quorum of the replicas has space.
+// DiskFull refuses a write while no quorum of the replicas has space.
 func (r *Refuser) DiskFull(q *kvpb.Request, descriptor *clusterpb.Partition) *kvpb.Response {
 	return r.refuse(q, kvpb.ErrorCode_DISK_FULL,
 		"%s: reads go on, and writes as soon as there is free disk space", r.whoIsFull(descriptor))
 }
 
-// whoIsFull names the nodes without room.
+// whoIsFull names the nodes whose disks are full.
 func (r *Refuser) whoIsFull(descriptor *clusterpb.Partition) string {
 	var full []string
 	for _, replica := range descriptor.GetReplicas() {
@@ -232,22 +233,22 @@ func (r *Refuser) whoIsFull(descriptor *clusterpb.Partition) string {
 	return "the disks of " + strings.Join(full, " and ") + " are full"
 }
 
-// UntrustedClock is for a request of which the timestamp would come from a clock that others must
-// not go by.
+// UntrustedClock refuses a request that would get a timestamp from a clock that others must not
+// rely on.
 func (r *Refuser) UntrustedClock(q *kvpb.Request) *kvpb.Response {
 	return r.refuse(q, kvpb.ErrorCode_CLOCK_SKEW, "this server's clock has just been set, or its "+
 		"machine was suspended, and it has not been looked at since")
 }
 
-// UnbelievedClock is for a request to a leadership that has begun while the clock of its node was
-// not believed.
+// UnbelievedClock refuses a request to a leadership that began while its node's clock was not
+// believed.
 func (r *Refuser) UnbelievedClock(q *kvpb.Request) *kvpb.Response {
 	return r.refuse(q, kvpb.ErrorCode_CLOCK_SKEW, "the clock of its leader's node has not been "+
 		"confirmed by those of the peers since that leader was elected; check the time synchronisation "+
 		"if it lasts")
 }
 
-// SessionAhead is for a session from further ahead than any clock of the cluster can be.
+// SessionAhead refuses a session timestamp that is further ahead than any clock of the cluster.
 func (r *Refuser) SessionAhead(q *kvpb.Request, session hlc.Timestamp) *kvpb.Response {
 	return command.Refusing(r.refuse(q, kvpb.ErrorCode_CLOCK_SKEW,
 		"the session's timestamp %s is too "+
@@ -255,7 +256,7 @@ func (r *Refuser) SessionAhead(q *kvpb.Request, session hlc.Timestamp) *kvpb.Res
 		session, hlc.Timestamp{})
 }
 
-// SessionTooOld is for a write of a session that began before what is kept.
+// SessionTooOld refuses a write of a session that began below the garbage collection threshold.
 func (r *Refuser) SessionTooOld(q *kvpb.Request, session, threshold hlc.Timestamp) *kvpb.Response {
 	return command.Refusing(r.refuse(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
 		"the session's timestamp %s "+

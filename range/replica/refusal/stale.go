@@ -10,7 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// StaleEpoch is for a request that was routed by another descriptor.
+// StaleEpoch refuses a request that was routed by another descriptor.
 func (r *Refuser) StaleEpoch(q *kvpb.Request, descriptor *clusterpb.Partition) *kvpb.Response {
 	response := r.refuse(q, kvpb.ErrorCode_STALE_EPOCH,
 		"the request was routed by generation %d, it is at %d", q.GetGeneration(),
@@ -23,7 +23,7 @@ func (r *Refuser) StaleEpoch(q *kvpb.Request, descriptor *clusterpb.Partition) *
 	return response
 }
 
-// Problem is for a request with which something is wrong by itself.
+// Problem refuses a request that is invalid by itself.
 func (r *Refuser) Problem(q *kvpb.Request, p *command.Problem) *kvpb.Response {
 	response := p.Response(q)
 	if p.Code == kvpb.ErrorCode_KEY_OUT_OF_SPAN {
@@ -32,8 +32,8 @@ func (r *Refuser) Problem(q *kvpb.Request, p *command.Problem) *kvpb.Response {
 	return response
 }
 
-// describe adds to a refusal where this replica's partition and the keys of the request are by now,
-// as far as this node knows.
+// describe adds the present descriptors to a refusal: of this replica's partition, and of those
+// that have the keys of the request, as far as this node knows.
 func (r *Refuser) describe(q *kvpb.Request, descriptor *clusterpb.Partition, e *kvpb.Error) {
 	e.Partitions = []*clusterpb.Partition{descriptor}
 	if r.Node.Covering != nil {
@@ -42,8 +42,8 @@ func (r *Refuser) describe(q *kvpb.Request, descriptor *clusterpb.Partition, e *
 	e.Leader = r.leaderHint()
 }
 
-// asked is a span of internal keys with all that a request reads or writes: that of the partition
-// if it does not say.
+// asked returns a span of internal keys with all that a request reads or writes; the span of the
+// partition if the request does not say.
 func asked(q *kvpb.Request, descriptor *clusterpb.Partition) keys.Span {
 	c := command.Of(q)
 	if c.Footprint == nil {

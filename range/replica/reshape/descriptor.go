@@ -14,8 +14,8 @@ import (
 
 // ChangeDescriptor replaces the descriptor by one with a higher epoch and the same span, through
 // the log, and waits until it is applied here. Requests that were routed by an older generation are
-// refused from then on. Replicas change by one step (group.Configuration.CanBecome), and the one
-// that leads stays a voter.
+// refused from then on. Replicas change by one step (group.Configuration.CanBecome), and the leader
+// stays a voter.
 func (r *Reshaper) ChangeDescriptor(ctx context.Context, next *clusterpb.Partition) error {
 	if err := keys.ValidatePartition(next); err != nil {
 		return err
@@ -55,8 +55,7 @@ func (r *Reshaper) ChangeDescriptor(ctx context.Context, next *clusterpb.Partiti
 	return nil
 }
 
-// changeOf is the configuration that a descriptor leads to from another one; nil if it stays what
-// it is.
+// changeOf returns the configuration that a new descriptor leads to; nil if it does not change.
 func changeOf(now, next *clusterpb.Partition) (*group.Configuration, error) {
 	from, to := group.ConfigurationOf(now), group.ConfigurationOf(next)
 	if from.Equal(&to) {
@@ -68,8 +67,8 @@ func changeOf(now, next *clusterpb.Partition) (*group.Configuration, error) {
 	return &to, nil
 }
 
-// CheckChange sees to it that what was proposed as a change of the configuration is one, and
-// nothing else.
+// CheckChange checks that an entry changes the configuration if and only if it was proposed as a
+// change of it.
 func CheckChange(now, next *clusterpb.Partition, change bool) error {
 	to, err := changeOf(now, next)
 	if err != nil {

@@ -15,21 +15,21 @@ import (
 )
 
 // A partition that its left neighbour is to consume is frozen before, by an entry of its log. From
-// then on it evaluates nothing, serves no read, and its replicas do not change: what it holds, and
-// what it has promised, is what its left neighbour will take over, and does not change any more.
-// What is asked of it waits, for that takes a moment.
+// then on it evaluates nothing, serves no read, and its replicas do not change: its content and its
+// promises, which the left neighbour will take over, do not change any more. Requests wait, since a
+// merge takes only a moment.
 //
 // The entry is evaluated with nothing in flight, and closes every timestamp at which the leader has
-// served a read, as that of a split does.
+// served a read, as the entry of a split does.
 //
-// It names the epoch of the left neighbour. What that does as its next change decides: it consumes
-// the frozen partition, or it does not, and then never will. So a frozen partition thaws when its
-// left neighbour has another epoch and has not consumed it; nothing else ends the freeze, least of
-// all time.
+// The entry names the epoch of the left neighbour. The neighbour's next change decides: either it
+// consumes the frozen partition, or it never will. So a frozen partition thaws when its left
+// neighbour has another epoch and has not consumed it. Nothing else ends the freeze, least of all
+// time.
 
-// FreezeFor freezes the partition, if this replica leads, and the descriptor has the epoch of now.
-// by is the descriptor of its left neighbour, which is to consume it as its next change. It returns
-// when that is applied here. When ctx ends first, it may still take effect.
+// FreezeFor freezes the partition, if this replica leads and the descriptor has the epoch of now.
+// by is the descriptor of the left neighbour, which is to consume the partition as its next change.
+// FreezeFor returns when the freeze is applied here. When ctx ends first, it may still take effect.
 func (r *Reshaper) FreezeFor(ctx context.Context, now, by *clusterpb.Partition) error {
 	next := proto.Clone(now).(*clusterpb.Partition)
 	next.Membership++
@@ -46,7 +46,7 @@ func (r *Reshaper) FreezeFor(ctx context.Context, now, by *clusterpb.Partition) 
 		if err := checkNeighbours(by, e.Descriptor()); err != nil {
 			return false, err
 		}
-		// What an earlier leader has served is to be closed.
+		// The entry closes what an earlier leader has served, too.
 		if err := e.ClockConfirmed(); err != nil {
 			return false, err
 		}
@@ -62,7 +62,7 @@ func (r *Reshaper) FreezeFor(ctx context.Context, now, by *clusterpb.Partition) 
 	return nil
 }
 
-// CheckFreeze says why a descriptor is not that of a partition which is frozen next.
+// CheckFreeze reports why next is not the descriptor of a partition that is being frozen.
 func CheckFreeze(now, next *clusterpb.Partition) error {
 	if now.Frozen != nil {
 		return fmt.Errorf("it is frozen already, for partition %d", now.Frozen.Partition)
@@ -84,7 +84,7 @@ func CheckFreeze(now, next *clusterpb.Partition) error {
 	return nil
 }
 
-// allVoters says which replica of a partition is not a voter for good.
+// allVoters names a replica of a partition that is not a permanent voter.
 func allVoters(p *clusterpb.Partition) error {
 	for _, replica := range p.Replicas {
 		if replica.Role != clusterpb.ReplicaRole_VOTER {
@@ -95,15 +95,16 @@ func allVoters(p *clusterpb.Partition) error {
 	return nil
 }
 
-// Thaw ends a freeze, if this replica leads, and this node's replica of its left neighbour has
-// not consumed it. The caller has seen that one have a later epoch than the freeze names. It
-// returns when that is applied here.
+// Thaw ends a freeze, if this replica leads, and this node's replica of its left neighbour has not
+// consumed it. The caller has seen the neighbour at a later epoch than the freeze names. Thaw
+// returns when the thaw is applied here.
 func (r *Reshaper) Thaw(ctx context.Context, f *clusterpb.Freeze) error {
 	err := r.replica.ProposeThaw(ctx, func(e Evaluation) (bool, error) {
 		if !proto.Equal(e.Descriptor().Frozen, f) {
 			return false, errors.New("it is not frozen any more, or for another epoch")
 		}
-		// INVARIANT: what consumes it says so before its own descriptor shows that.
+		// INVARIANT: a left neighbour marks this replica as consumed before its own descriptor
+		// shows it.
 		if err := r.replica.Consumed(); err != nil {
 			return false, err
 		}
@@ -119,14 +120,15 @@ func (r *Reshaper) Thaw(ctx context.Context, f *clusterpb.Freeze) error {
 	return nil
 }
 
-// thawed is the descriptor of a partition that is frozen no more.
+// thawed returns the descriptor without the freeze.
 func thawed(p *clusterpb.Partition) *clusterpb.Partition {
 	next := proto.Clone(p).(*clusterpb.Partition)
 	next.Membership, next.Frozen = next.Membership+1, nil
 	return next
 }
 
-// CheckThaw allows a frozen partition one change only, and others none that is for a freeze.
+// CheckThaw allows a frozen partition only the change that ends the freeze, and others no such
+// change.
 func CheckThaw(now, next *clusterpb.Partition) error {
 	switch {
 	case now.Frozen == nil && next.Frozen == nil:
@@ -139,9 +141,8 @@ func CheckThaw(now, next *clusterpb.Partition) error {
 	return nil
 }
 
-// StageFreeze adds the effects of an entry that freezes the partition to a batch, after it has
-// checked the entry, and returns the descriptor. change: the entry is marked as one that changes
-// the replicas.
+// StageFreeze checks an entry that freezes the partition, adds its effects to a batch, and returns
+// the descriptor. change is set if the entry is marked as one that changes the replicas.
 func StageFreeze(batch *engine.StateBatch, now *clusterpb.Partition, p *proposal.Entry,
 	change bool) (next *clusterpb.Partition, err error) {
 	id := keys.PartitionID(now.Id)

@@ -13,23 +13,23 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// A partition merges with its right neighbour by an entry of its own log: it consumes it. The
-// neighbour is frozen before (freeze.go), on the same nodes, and all its replicas have the freeze
-// in their logs. No data moves: the entry replaces the descriptor by one that ends where the
-// neighbour did, and takes over what that one has promised: the timestamps that it has closed, its
-// garbage collection threshold, and its statistics.
+// A partition merges with its right neighbour by an entry of its own log: it consumes the
+// neighbour. The neighbour is frozen before (freeze.go), on the same nodes, and all its replicas
+// have the freeze in their logs. No data moves: the entry replaces the descriptor by one that ends
+// where the neighbour did, and takes over the neighbour's closed timestamp, garbage collection
+// threshold and statistics.
 //
-// The entry takes effect only if it is the next change of the epoch that the freeze names. So no
-// intent is needed beforehand: the epoch is the attempt, and any other change of it gives the
-// attempt up.
+// The entry takes effect only if it is the next change after the epoch that the freeze names. So no
+// intent is needed beforehand: the epoch identifies the attempt, and any other change of the epoch
+// cancels it.
 //
 // A node that applies the entry brings its replica of the neighbour to the freeze first
 // (merge_apply.go of package replica).
 
 // Consume merges the partition with its right neighbour, which is frozen for it, if this replica
 // leads. right is the neighbour's replica on this node, which leads as well, and knows that the
-// others have its log up to Replica.FrozenAt. next is what the descriptor becomes. It returns when
-// that is applied here. When ctx ends first, it may still take effect.
+// others have its log up to Replica.FrozenAt. next is the descriptor after the merge. Consume
+// returns when the merge is applied here. When ctx ends first, it may still take effect.
 func (r *Reshaper) Consume(ctx context.Context, next *clusterpb.Partition, right Frozen) error {
 	value, err := proto.Marshal(next)
 	if err != nil {
@@ -72,12 +72,12 @@ func (r *Reshaper) Consume(ctx context.Context, next *clusterpb.Partition, right
 // Frozen is the replica of a right neighbour that is frozen.
 type Frozen interface {
 	ID() keys.PartitionID
-	// FrozenState is what a frozen partition leaves behind: its descriptor, and what it has applied,
-	// at the index of the freeze.
+	// FrozenState returns what a frozen partition leaves behind: its descriptor, and its applied
+	// record at the index of the freeze.
 	FrozenState() (*clusterpb.Partition, storage.Record, error)
 }
 
-// checkNeighbours says why a partition cannot consume another one.
+// checkNeighbours reports why a partition cannot consume another one.
 func checkNeighbours(left, right *clusterpb.Partition) error {
 	switch {
 	case left.GetKeyspace() != right.GetKeyspace() || left.GetHash() != right.GetHash() ||
@@ -112,7 +112,7 @@ func checkNeighbours(left, right *clusterpb.Partition) error {
 	return nil
 }
 
-// checkConsume says why a partition cannot consume another one, and become next.
+// checkConsume reports why a partition cannot consume another one and become next.
 func checkConsume(now, next, right *clusterpb.Partition) error {
 	if err := keys.ValidatePartition(next); err != nil {
 		return err
@@ -139,12 +139,12 @@ func checkConsume(now, next, right *clusterpb.Partition) error {
 // Merge is an entry by which a partition consumes its right neighbour.
 type Merge struct {
 	Left, Right *clusterpb.Partition
-	// Record is what the neighbour had applied, at the index of its freeze.
+	// Record is the applied record of the neighbour at the index of its freeze.
 	Record storage.Record
 }
 
 // DecodeMerge reads an entry by which the partition consumes its right neighbour, and checks it.
-// change: the entry is marked as one that changes the replicas.
+// change is set if the entry is marked as one that changes the replicas.
 func DecodeMerge(now *clusterpb.Partition, p *proposal.Entry, change bool) (*Merge, error) {
 	m := &Merge{}
 	id, right, recorded := keys.PartitionID(now.Id), keys.PartitionID(0), false

@@ -19,17 +19,17 @@ type Replica interface {
 	ReplicaID() keys.ReplicaID
 	Descriptor() *clusterpb.Partition
 	Stats() storage.Stats
-	// Propose has an entry evaluated in its turn, with nothing in flight, and waits until the entry is
-	// applied here. Nothing is proposed if evaluate returns false. When ctx ends first, the entry may
-	// still take effect.
+	// Propose evaluates an entry in its turn, with nothing in flight, and waits until the entry is
+	// applied here. Nothing is proposed if evaluate returns false. When ctx ends first, the entry
+	// may still take effect.
 	Propose(ctx context.Context, kind proposal.Kind,
 		evaluate func(Evaluation) (propose bool, err error)) (proposed bool, err error)
 	// ProposeThaw is Propose for an entry that ends the freeze of the partition: it is evaluated
-	// although the freeze lasts, before all that waits for its end.
+	// during the freeze, before all that waits for its end.
 	ProposeThaw(ctx context.Context, evaluate func(Evaluation) (bool, error)) error
-	// Consumed is not nil if another partition has taken the replica's span over.
+	// Consumed returns an error if another partition has taken over the replica's span.
 	Consumed() error
-	// EndSplitStats ends the account of a split that has not come about.
+	// EndSplitStats ends the count for a split that did not take place.
 	EndSplitStats(t *SplitStats)
 	// Enter announces a user of the state database, until Exit. It returns an error if the replica is
 	// closed.
@@ -37,25 +37,25 @@ type Replica interface {
 	Exit()
 }
 
-// Evaluation is the evaluation of one entry. It is good until evaluate returns.
+// Evaluation is the evaluation of one entry. It is valid until evaluate returns.
 type Evaluation interface {
-	// Descriptor is that of the partition at the entry.
+	// Descriptor returns the partition's descriptor before the entry.
 	Descriptor() *clusterpb.Partition
-	// Entry is the entry's own part, to be filled.
+	// Entry returns the part of the entry that evaluate fills.
 	Entry() *proposal.Entry
-	// Batch is the batch of the entry.
+	// Batch returns the batch of the entry.
 	Batch() *engine.StateBatch
-	// Changes says by how much the entry changes the partition's statistics, and the timestamp that
-	// all its versions are at or below.
+	// Changes notes how the entry changes the partition's statistics, and a timestamp at or above
+	// all its versions.
 	Changes(delta proposal.Delta, highest hlc.Timestamp)
-	// ChangesReplicas names the configuration that the entry leads to.
+	// ChangesReplicas notes the configuration that the entry leads to.
 	ChangesReplicas(next *group.Configuration)
-	// ClockConfirmed is an error while it is not known what earlier leaders have served.
+	// ClockConfirmed returns an error while it is not known what earlier leaders have served.
 	ClockConfirmed() error
-	// HoldBack has the entry close every timestamp at which the leader has served a read, and all
-	// that is asked of the partition wait until the fate of the entry is known.
+	// HoldBack has the entry close every timestamp at which the leader has served a read. Requests
+	// to the partition wait until the fate of the entry is known.
 	HoldBack() error
-	// BeginSplitStats and TakeSplitStats begin and end the account of what is written to the part
+	// BeginSplitStats and TakeSplitStats begin and end the count of what is written to the part
 	// that is to split off.
 	BeginSplitStats(t *SplitStats) error
 	TakeSplitStats(t *SplitStats) (storage.Stats, error)
@@ -65,7 +65,7 @@ type Evaluation interface {
 type Reshaper struct {
 	replica Replica
 	state   *engine.State
-	// pacer has the counts of what splits off pause.
+	// pacer makes the counts of a part that splits off pause.
 	pacer *admission.Pacer
 }
 

@@ -19,27 +19,29 @@ import (
 // one that ends earlier, and makes another partition of the rest, the child, on every node that has
 // a replica.
 //
-// Statistics stay exact. The leader counts the child's part beside everything else, in a snapshot
-// of the engine, and from that moment keeps account of what is written and removed there
-// (split_stats.go). The entry is evaluated with nothing in flight, so both together are what the
-// child holds.
+// Statistics stay exact. The leader counts the child's part in a snapshot of the engine, while
+// other work goes on, and from the moment of the snapshot keeps account of what is written and
+// removed there (split_stats.go). The entry is evaluated with nothing in flight, so both together
+// are the child's statistics.
 //
-// From its evaluation until its fate is known nothing is evaluated, and reads wait. The entry
-// closes every timestamp at which the leader has served a read, as that of a leader that hands over
-// does: the child's leaders write above that, and know nothing else of what was served.
+// From the evaluation of the entry until its fate is known nothing is evaluated, and reads wait.
+// The entry closes every timestamp at which the leader has served a read, like the entry of a
+// leader that hands over: the child's leaders write above that timestamp, and know nothing else of
+// what was served.
 //
-// Applying it is one batch (Split.Stage). The child's log is made after that; a crash in
-// between, or one that takes back the batch and leaves the log, is what range/node looks for when
-// it starts.
+// Applying the entry is one batch (Split.Stage). The child's log is made after that. When a node
+// starts, range/node looks for crashes in between, and for crashes that took back the batch and
+// left the log.
 
 const (
-	// BornIndex and BornTerm are of what a child has applied when it is born. They are above zero: a
-	// replica that has nothing cannot be sent its log from the beginning, only a snapshot.
+	// BornIndex and BornTerm are the applied index and term of a child when it is born. They are
+	// above zero: a replica that has nothing cannot be sent the log from its beginning, only a
+	// snapshot.
 	BornIndex = 10
 	BornTerm  = 5
 )
 
-// FirstIndex is the index of the first entry of a partition's log.
+// FirstIndex returns the index of the first entry of a partition's log.
 func FirstIndex(d *clusterpb.Partition) uint64 {
 	if d.GetSplitFrom() != 0 {
 		return BornIndex + 1
@@ -47,9 +49,9 @@ func FirstIndex(d *clusterpb.Partition) uint64 {
 	return 1
 }
 
-// Split splits the partition, if this replica leads: left is what its descriptor becomes, right
-// that of the child, without the index of the entry. It returns when the split is applied here.
-// When ctx ends first, the split may still take effect.
+// Split splits the partition, if this replica leads. left is the descriptor of the partition after
+// the split, right that of the child, without the index of the entry. Split returns when the split
+// is applied here. When ctx ends first, it may still take effect.
 func (r *Reshaper) Split(ctx context.Context, left, right *clusterpb.Partition) error {
 	if err := r.split(ctx, left, right); err != nil {
 		return fmt.Errorf("partition %s: splitting it: %w", r.replica.ID(), err)
@@ -81,7 +83,7 @@ func (r *Reshaper) split(ctx context.Context, left, right *clusterpb.Partition) 
 		if err := CheckSplit(e.Descriptor(), left, right); err != nil {
 			return false, err
 		}
-		// What an earlier leader has served is to be closed.
+		// The entry closes what an earlier leader has served, too.
 		if err := e.ClockConfirmed(); err != nil {
 			return false, err
 		}
@@ -103,7 +105,7 @@ func (r *Reshaper) split(ctx context.Context, left, right *clusterpb.Partition) 
 	return err
 }
 
-// CheckSplit says why a partition cannot split into two others.
+// CheckSplit reports why a partition cannot split into two others.
 func CheckSplit(now, left, right *clusterpb.Partition) error {
 	if err := keys.ValidatePartition(left); err != nil {
 		return err
@@ -142,7 +144,7 @@ func CheckSplit(now, left, right *clusterpb.Partition) error {
 	return nil
 }
 
-// sameReplicas says whether two descriptors have the same replicas on the same nodes.
+// sameReplicas reports whether two descriptors have the same replicas on the same nodes.
 func sameReplicas(a, b *clusterpb.Partition) bool {
 	if len(a.Replicas) != len(b.Replicas) || a.NextReplica != b.NextReplica {
 		return false

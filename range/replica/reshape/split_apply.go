@@ -12,16 +12,16 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Birth is what applying a split does for the child on this node.
+// Birth says what applying a split does for the child on this node.
 type Birth int
 
 const (
-	// Born: a replica of it is made of what the parent's has, with the same replica id.
+	// Born: a replica of the child is made of the parent's data, with the parent's replica id.
 	Born Birth = iota
-	// Elsewhere: that replica was removed from this node before, or a newer one of the child is here
-	// that waits for a snapshot. What the parent has of it is removed.
+	// Elsewhere: the child's replica was removed from this node before, or a newer replica of the
+	// child is here and waits for a snapshot. The parent's data of the child is removed.
 	Elsewhere
-	// Kept: a replica of the child is here that has what the child has, or more.
+	// Kept: a replica of the child is here that has the child's data, or newer data.
 	Kept
 )
 
@@ -30,12 +30,12 @@ type Split struct {
 	Left, Right *clusterpb.Partition
 	// Birth is set by Stage.
 	Birth Birth
-	// stats are the child's.
+	// stats are those of the child.
 	stats storage.Stats
 }
 
-// DecodeSplit reads an entry by which the partition splits, and checks it. change: the entry is
-// marked as one that changes the replicas.
+// DecodeSplit reads an entry by which the partition splits, and checks it. change is set if the
+// entry is marked as one that changes the replicas.
 func DecodeSplit(now *clusterpb.Partition, p *proposal.Entry, change bool) (*Split, error) {
 	s := &Split{}
 	id, child := keys.PartitionID(now.Id), keys.PartitionID(0)
@@ -71,8 +71,8 @@ func DecodeSplit(now *clusterpb.Partition, p *proposal.Entry, change bool) (*Spl
 	return s, nil
 }
 
-// Stage adds the effects of a split to a batch. applied is the parent's record, as of the entry.
-// bear, if not nil, says what becomes of the child on this node.
+// Stage adds the effects of a split to a batch. applied is the parent's record after the entry.
+// bear, if not nil, decides how the child comes to life on this node.
 func (s *Split) Stage(batch *engine.StateBatch, applied *storage.Record,
 	bear func(child *clusterpb.Partition) (Birth, error)) (err error) {
 	s.Right.SplitIndex = applied.Index
@@ -108,8 +108,8 @@ func (s *Split) Stage(batch *engine.StateBatch, applied *storage.Record,
 	if err := batch.Set(keys.LocalKey(id, keys.SuffixDescriptor), right, nil); err != nil {
 		return err
 	}
-	// INVARIANT: what was promised before goes on for the child: nothing is written at or below what
-	// is closed, nor read below the threshold.
+	// INVARIANT: the parent's promises hold for the child: nothing is written at or below the
+	// closed timestamp, nor read below the threshold.
 	base := storage.Record{Index: BornIndex, Term: BornTerm, Highest: applied.Highest,
 		Closed: applied.Closed, Threshold: applied.Threshold, Stats: s.stats}
 	return batch.Set(keys.LocalKey(id, keys.SuffixApplied), base.Append(nil), nil)

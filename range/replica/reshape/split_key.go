@@ -11,10 +11,9 @@ import (
 
 // Division is a key that divides the bytes of a partition.
 type Division struct {
-	// Key is a user key of the partition, and not its start; nil: there is none, for fewer than two
-	// keys were found.
+	// Key is a user key of the partition, but not its start; nil if fewer than two keys were found.
 	Key []byte
-	// Left and Total are what lies left of it, and in all; Generation is that of the descriptor.
+	// Left counts the bytes left of Key, Total all bytes. Generation is that of the descriptor.
 	Left, Total uint64
 	Generation  uint64
 }
@@ -23,9 +22,9 @@ type Division struct {
 const divideChunk = 20_000
 
 // Divide finds the key that has the given part of the partition's bytes left of it, as nearly as a
-// key can: all versions of one are on one side. It reads up to there, a chunk at a time, and calls
-// pause after each with the time that it took. So it is exact to one key, but for what is written
-// meanwhile.
+// key can: all versions of a key are on one side. It reads up to the key, a chunk at a time, and
+// calls pause after each chunk with the time that it took. The result is exact to one key, but for
+// writes meanwhile.
 func (r *Reshaper) Divide(ctx context.Context, part float64,
 	pause func(worked time.Duration) error) (Division, error) {
 	d := r.replica.Descriptor()
@@ -63,7 +62,7 @@ func (r *Reshaper) Divide(ctx context.Context, part float64,
 	return out, ctx.Err()
 }
 
-// off is how far a sum is from what it should be.
+// off returns the distance of a sum from the wanted one.
 func off(sum, from int64) int64 { return max(sum-from, from-sum) }
 
 func (r *Reshaper) divideSome(span keys.Span, visit func([]byte, int64) bool) (resume []byte,
@@ -77,7 +76,7 @@ func (r *Reshaper) divideSome(span keys.Span, visit func([]byte, int64) bool) (r
 	return resume, time.Since(began), err
 }
 
-// LastKey is the last user key that the partition has a version of, nil if it has none.
+// LastKey returns the last user key of which the partition has a version, nil if there is none.
 func (r *Reshaper) LastKey() ([]byte, error) {
 	if err := r.replica.Enter(); err != nil {
 		return nil, err

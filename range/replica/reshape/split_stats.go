@@ -13,9 +13,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// SplitStats count what the right part of a partition holds, while the part goes on changing:
-// counted is of a snapshot of the engine that was taken with nothing in flight, and applied what
-// this leadership epoch has applied there since.
+// SplitStats count the content of the right part of a partition while the part changes. counted
+// comes from a snapshot of the engine that was taken with nothing in flight; applied is what this
+// leadership epoch has applied there since.
 type SplitStats struct {
 	span     keys.Span
 	snapshot *engine.Snapshot
@@ -24,7 +24,7 @@ type SplitStats struct {
 	applied proposal.Delta
 }
 
-// Has says whether an internal key is in the right part; never if t is nil.
+// Has reports whether an internal key is in the right part; false if t is nil.
 func (t *SplitStats) Has(internalKey []byte) bool {
 	return t != nil && bytes.Compare(internalKey, t.span.Start) >= 0
 }
@@ -33,8 +33,8 @@ func (t *SplitStats) Has(internalKey []byte) bool {
 // lock.
 func (t *SplitStats) Applied(d proposal.Delta) { t.applied.Add(d) }
 
-// Stats is what the right part holds. The caller holds the replica's lock, and nothing is in
-// flight.
+// Stats returns the statistics of the right part. The caller holds the replica's lock, and nothing
+// is in flight.
 func (t *SplitStats) Stats() storage.Stats {
 	return storage.Stats{
 		LiveKeys: t.counted.LiveKeys + uint64(t.applied.LiveKeys),
@@ -45,12 +45,12 @@ func (t *SplitStats) Stats() storage.Stats {
 }
 
 // BeginSplitStats begins to keep account of a part. It is evaluated in its turn, with nothing in
-// flight: the engine has what was written before, and what comes later is accounted for.
+// flight: the engine has what was written before, and later writes are accounted for.
 func (r *Reshaper) BeginSplitStats(ctx context.Context, right *clusterpb.Partition) (*SplitStats,
 	error) {
 	t := &SplitStats{span: keys.PartitionSpan(right)}
 	begun := false
-	// It is not left alone before its turn: it would begin then.
+	// The call must not end before its turn: the account would begin then nevertheless.
 	_, err := r.replica.Propose(context.WithoutCancel(ctx), proposal.KindWrite,
 		func(e Evaluation) (bool, error) {
 			snapshot, err := r.state.NewSnapshot()
@@ -71,18 +71,18 @@ func (r *Reshaper) BeginSplitStats(ctx context.Context, right *clusterpb.Partiti
 	return nil, err
 }
 
-// EndSplitStats ends the account, if the split has not.
+// EndSplitStats ends the account, unless the split has ended it.
 func (r *Reshaper) EndSplitStats(t *SplitStats) {
 	r.replica.EndSplitStats(t)
 	_ = t.snapshot.Close()
 }
 
 // countPiece is how long a count goes on without a pause. Several partitions are likely to split at
-// the same time, for they grow alike; without pauses their counts would take all processors, and
+// the same time, since they grow alike; without pauses their counts would take all processors, and
 // requests would wait for one.
 const countPiece = 500 * time.Microsecond
 
-// Count counts what the part held when the account began.
+// Count counts the part as of the beginning of the account.
 func (t *SplitStats) Count(ctx context.Context, pacer *admission.Pacer) (err error) {
 	began := time.Now()
 	t.counted, err = storage.CountVersions(t.snapshot, t.span, func() error {

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// ErrMalformed is what every complaint about a snapshot's content wraps.
+// ErrMalformed is wrapped by every error about a snapshot's content.
 var ErrMalformed = errors.New("malformed snapshot")
 
 // reader reads a snapshot's records. All lengths are checked before memory is taken for
@@ -25,7 +25,7 @@ type reader struct {
 	value []byte
 }
 
-// header is what a snapshot says of itself.
+// header is the head of a snapshot.
 type header struct {
 	partition   keys.PartitionID
 	index, term uint64
@@ -35,7 +35,7 @@ func newReader(r io.Reader) *reader {
 	return &reader{r: bufio.NewReaderSize(r, 64<<10)}
 }
 
-// cut turns the end of the stream, where there should be more, into an error that says so.
+// cut turns a premature end of the stream into an error that says so.
 func cut(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: it is cut off", ErrMalformed)
@@ -81,7 +81,7 @@ func (s *reader) header() (h header, err error) {
 }
 
 // next reads a record into key and value, which are valid until the next call. ok is false at the
-// end, when the sums were right.
+// end, if the checksums are right.
 func (s *reader) next() (ok bool, err error) {
 	keyLength, err := binary.ReadUvarint(s)
 	if err != nil {

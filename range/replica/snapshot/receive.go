@@ -18,13 +18,13 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// maxTableBytes is about how large a table of a snapshot gets.
+// maxTableBytes is the approximate size of a table of a snapshot.
 const maxTableBytes = 64 << 20
 
 // Owner is the replica that receives snapshots.
 type Owner interface {
 	ID() keys.PartitionID
-	// Descriptor is that of what the replica has now.
+	// Descriptor returns the replica's present descriptor.
 	Descriptor() *clusterpb.Partition
 }
 
@@ -33,14 +33,14 @@ type Receiver struct {
 	owner Owner
 	state *engine.State
 	spans *spans.Table
-	// full says that the disk is full; nil: it never is.
+	// full reports that the disk is full; nil: the disk is never full.
 	full func() bool
-	// TableBytes is about how large a table gets.
+	// TableBytes is the approximate size of a table.
 	TableBytes uint64
 	space      spacePause
 }
 
-// NewReceiver returns a receiver. full may be nil; tableBytes is about how large a table gets, 0
+// NewReceiver returns a receiver. full may be nil; tableBytes is the approximate size of a table, 0
 // for the default.
 func NewReceiver(owner Owner, state *engine.State, table *spans.Table, full func() bool,
 	tableBytes uint64) *Receiver {
@@ -49,8 +49,8 @@ func NewReceiver(owner Owner, state *engine.State, table *spans.Table, full func
 }
 
 // Staged is a received snapshot: tables in the engine's directory that nothing refers to yet. After
-// a crash the next start removes them. The owner calls Discard, or ingests the tables and calls
-// unclaim.
+// a crash the next start removes them. The owner either calls Discard, or ingests the tables and
+// calls Unclaim.
 type Staged struct {
 	receiver   *Receiver
 	paths      []string
@@ -79,7 +79,7 @@ func (s *Staged) Discard() {
 	s.Unclaim()
 }
 
-// Receive reads and verifies a snapshot, and writes it to tables, of which nothing shows yet. index
+// Receive reads and verifies a snapshot, and writes it to tables, which no reader sees yet. index
 // and term are those that were announced.
 func (r *Receiver) Receive(ctx context.Context, index, term uint64, in io.Reader) (*Staged,
 	error) {
@@ -97,11 +97,11 @@ func (r *Receiver) Receive(ctx context.Context, index, term uint64, in io.Reader
 		s.abort()
 		return nil, err
 	}
-	staged := s.Staged // what else there is was for the reading
+	staged := s.Staged // the rest of s was for the reading
 	return &staged, nil
 }
 
-// stager is the work of receive.
+// stager is the state of a Receive.
 type stager struct {
 	Staged
 	id          keys.PartitionID
@@ -110,13 +110,13 @@ type stager struct {
 	// parts are the spans of the partition. The second and third are known when the first is read.
 	parts [3]keys.Span
 
-	// table is being written, for parts[current], from a key on.
+	// table is being written, for parts[current], from the key first.
 	table   *engine.TableWriter
 	from    []byte
 	current int
 
 	hasApplied bool
-	// versions are counted, and compared with what the snapshot claims.
+	// versions counts the versions, to compare with the count that the snapshot claims.
 	versions storage.Counter
 	highest  hlc.Timestamp
 }
@@ -141,7 +141,7 @@ func (s *stager) stage(ctx context.Context) error {
 				return context.Cause(ctx)
 			}
 			if s.receiver.full != nil && s.receiver.full() {
-				return engine.ErrNoRoom // what is left of it is for logs, and for what makes room
+				return engine.ErrNoRoom // what is left is for logs and for what makes room
 			}
 		}
 		ok, err := s.in.next()
@@ -166,7 +166,7 @@ func (s *stager) stage(ctx context.Context) error {
 	return s.verify()
 }
 
-// begin finishes the table at work and starts one for a span.
+// begin finishes the current table and starts one for a span.
 func (s *stager) begin(span int) error {
 	if err := s.finishTable(s.parts[s.current].End); err != nil {
 		return err
@@ -180,7 +180,7 @@ func (s *stager) begin(span int) error {
 	return s.beginTable(s.parts[span].Start)
 }
 
-// beginTable starts a table for keys from one on.
+// beginTable starts a table for keys from a key on.
 func (s *stager) beginTable(from []byte) (err error) {
 	s.from = append(s.from[:0], from...)
 	s.table, err = s.receiver.state.NewSpareTableWriter()
@@ -193,7 +193,7 @@ func (s *stager) takeSpan() error {
 		return fmt.Errorf("%w: it lacks the descriptor", ErrMalformed)
 	}
 	span := keys.PartitionSpan(s.Descriptor)
-	// It may have become narrower by splits, and wider by merges, but it begins where it did.
+	// Splits and merges may have moved its end, but not its start.
 	if now := s.receiver.owner.Descriptor(); !storage.IsEmpty(now) && (!bytes.Equal(now.Start,
 		s.Descriptor.Start) ||
 		now.Generation >= s.Descriptor.Generation && !bytes.Equal(now.End, s.Descriptor.End)) {
@@ -208,10 +208,11 @@ func (s *stager) takeSpan() error {
 	return nil
 }
 
-// finishTable finishes the table at work, if there is one: it deletes what was there up to a key.
+// finishTable finishes the current table, if there is one. The table deletes all older keys up to
+// end.
 //
-// INVARIANT: the tables of a snapshot delete all that was in its spans, and so readers see what was
-// there or what comes. An excise would be cheaper, but shows neither for a moment
+// INVARIANT: the tables of a snapshot delete all that was in its spans, so readers see either the
+// old or the new state. An excise would be cheaper, but readers would see neither for a moment
 // (engine.State.ExciseAll).
 func (s *stager) finishTable(end []byte) error {
 	if s.table == nil {
@@ -276,7 +277,7 @@ func (s *stager) record(key, value []byte) error {
 	return s.table.Set(key, value)
 }
 
-// local takes what the partition knows about itself.
+// local takes a record of the partition's local span.
 func (s *stager) local(key, value []byte) (err error) {
 	switch {
 	case bytes.Equal(key, keys.LocalKey(s.id, keys.SuffixApplied)):
@@ -295,7 +296,7 @@ func (s *stager) local(key, value []byte) (err error) {
 	return nil
 }
 
-// anchored checks what belongs to a transaction.
+// anchored checks a lock or a record of a transaction.
 func (s *stager) anchored(key, value []byte) error {
 	_, suffix, err := keys.DecodeAnchorKey(key)
 	if err != nil {
@@ -321,12 +322,12 @@ func (s *stager) version(key, value []byte) error {
 	if err := s.versions.Add(key, value); err != nil {
 		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	_, ts, _ := keys.DecodeVersioned(key) // which has just been checked
+	_, ts, _ := keys.DecodeVersioned(key) // checked just before
 	s.highest = hlc.Max(s.highest, ts)
 	return nil
 }
 
-// verify compares what came with what it says of itself.
+// verify compares the received records with the statistics that the snapshot claims.
 func (s *stager) verify() error {
 	switch {
 	case !s.hasApplied || s.Descriptor == nil:

@@ -29,7 +29,7 @@ import (
 const (
 	magic   = "TIDEMARK"
 	version = 1
-	// What a record may be at most: a key with prefix, escaping, timestamp; a value with its
+	// The greatest sizes of a record: a key with prefix, escaping and timestamp; a value with its
 	// header, which for a lock has a key in it, or a transaction record with all its participants.
 	maxKey   = 4 * keys.MaxKeySize
 	maxValue = 12 << 20
@@ -42,7 +42,7 @@ type Snapshot struct {
 	id      keys.PartitionID
 	state   *engine.Snapshot
 	applied storage.Record
-	// descriptor is of the same moment.
+	// descriptor is that of the same engine snapshot.
 	descriptor *clusterpb.Partition
 	// release is called when the handle is closed.
 	release func()
@@ -50,7 +50,7 @@ type Snapshot struct {
 
 var _ group.Snapshot = (*Snapshot)(nil)
 
-// Take returns a handle of what a state database has of a partition now. release is called
+// Take returns a handle of the present state of a partition in a state database. release is called
 // when the handle is closed, and not if there is an error.
 func Take(from *engine.State, id keys.PartitionID, release func()) (*Snapshot, error) {
 	state, err := from.NewSnapshot()
@@ -140,7 +140,7 @@ func (s *Snapshot) writeSpan(ctx context.Context, out *summer, span keys.Span) (
 	return count, err
 }
 
-// summer writes and sums up. After an error it does nothing more.
+// summer writes and keeps the checksum. After an error it does nothing more.
 type summer struct {
 	w   *bufio.Writer
 	sum uint32

@@ -10,28 +10,28 @@ import (
 )
 
 const (
-	// leastPause and mostPause bound how long no snapshot is received after one for which
-	// there was no room.
+	// leastPause and mostPause bound the pause after a snapshot for which there was no room.
 	leastPause = time.Minute
 	mostPause  = 15 * time.Minute
-	// spaceGained is the part of the reserve by which the free space must have grown before that.
+	// The free space must grow by the reserve divided by spaceGained to end a pause early.
 	spaceGained = 2
 )
 
 // spacePause is for a partition whose snapshots find no room on the disk. The leader sends them
-// again and again, and each try writes, and removes, as much as there is room for. So one that
-// found none is followed by a pause, longer each time, until there is more room than that one began
-// with. The pause ends at some time, for the partition may have become smaller.
+// again and again, and each attempt writes, and removes, as much as there is room for. So an
+// attempt that found no room is followed by a pause, longer each time, until there is more room
+// than at its beginning. The pause ends at some time in any case, since the partition may have
+// become smaller.
 type spacePause struct {
 	mu    sync.Mutex
 	pause time.Duration
 	// until is when the pause ends.
 	until time.Time
-	// found is the free space with which the last one began that found no room.
+	// found is the free space at the beginning of the last attempt that found no room.
 	found uint64
 }
 
-// check is nil if a snapshot may be received with so much free space.
+// check returns nil if a snapshot may be received with the given free space.
 func (s *spacePause) check(now time.Time, free, reserve uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,7 +43,7 @@ func (s *spacePause) check(now time.Time, free, reserve uint64) error {
 		s.until.Sub(now).Round(time.Second))
 }
 
-// ended notes how a snapshot ended that began with so much free space.
+// ended notes the end of a snapshot that began with the given free space.
 func (s *spacePause) ended(now time.Time, began uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

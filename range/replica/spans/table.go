@@ -11,34 +11,34 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Table is which replica of a node has which span of internal keys in the state. A replica that
-// is to be filled has none. What a snapshot brings is claimed before it is staged: so no two
-// replicas ever have the same key, and what is removed with one is no other's.
+// Table maps spans of internal keys in the state database to the replicas of a node. A replica that
+// is to be filled has no span. A snapshot claims its span before it is staged: so no two replicas
+// ever have the same key, and the removal of one removes no key of another.
 //
-// A snapshot may claim what other replicas have, if its partition has consumed theirs: it takes
-// their place when it is installed.
+// A snapshot may claim spans of other replicas if its partition has consumed theirs: it takes their
+// place when it is installed.
 type Table struct {
-	// Changed, if not nil, is called when a span may be free that Overlapping said to be owned or
-	// claimed. It is set before the table is used.
+	// Changed, if not nil, is called when a span that Overlapping reported as owned or claimed may
+	// be free. It is set before the table is used.
 	Changed func()
 
 	mu    sync.Mutex
 	owned map[keys.PartitionID]*clusterpb.Partition
-	// byStart are the owned ones that do not overlap, by the start of their spans; others are in
-	// odd. There are few of these, and not for long: what is left over, or has yet to split.
+	// byStart has the owned spans that do not overlap, by their starts; overlapping ones are in
+	// odd. Those are few and short-lived: leftovers, or partitions that have yet to split.
 	byStart tree.Tree[string, *clusterpb.Partition]
 	odd     map[keys.PartitionID]*clusterpb.Partition
 	claimed map[*Claim]struct{}
 }
 
-// Claim is the span of a snapshot that is being received, or is to be installed.
+// Claim is the claim of a span for a snapshot that is being received, or is to be installed.
 type Claim struct {
 	id   keys.PartitionID
 	span keys.Span
 }
 
-// Own notes that a partition has the span of its descriptor here, instead of the one before. Its
-// replica need not open.
+// Own notes that a partition has the span of its descriptor here, instead of its previous span. Its
+// replica need not be open.
 func (t *Table) Own(d *clusterpb.Partition) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -66,8 +66,8 @@ func (t *Table) ownLocked(d *clusterpb.Partition) {
 	}
 }
 
-// checkInvariantsLocked checks that no two of the spans in order have a key in common, and that
-// each partition is in one place.
+// checkInvariantsLocked checks that the ordered spans have no key in common, and that each
+// partition is in one place.
 func (t *Table) checkInvariantsLocked() {
 	var before *clusterpb.Partition
 	for start, d := range t.byStart.All() {
@@ -85,7 +85,7 @@ func (t *Table) checkInvariantsLocked() {
 		len(t.odd), len(t.owned))
 }
 
-// disownLocked forgets what a partition has.
+// disownLocked forgets the span of a partition.
 func (t *Table) disownLocked(id keys.PartitionID) {
 	d := t.owned[id]
 	if d == nil {
@@ -101,7 +101,7 @@ func (t *Table) disownLocked(id keys.PartitionID) {
 	t.byStart = e.Tree()
 }
 
-// inOrderLocked iterates over those of byStart that have a part of a span.
+// inOrderLocked iterates over the partitions in byStart that overlap a span.
 func (t *Table) inOrderLocked(span keys.Span) iter.Seq[*clusterpb.Partition] {
 	return func(yield func(*clusterpb.Partition) bool) {
 		if t.byStart.Len() == 0 {
@@ -120,7 +120,7 @@ func (t *Table) inOrderLocked(span keys.Span) iter.Seq[*clusterpb.Partition] {
 	}
 }
 
-// overlapsLocked iterates over the descriptors of all partitions that have a part of a span.
+// overlapsLocked iterates over the descriptors of all partitions that overlap a span.
 func (t *Table) overlapsLocked(span keys.Span) iter.Seq[*clusterpb.Partition] {
 	return func(yield func(*clusterpb.Partition) bool) {
 		for d := range t.inOrderLocked(span) {
@@ -136,7 +136,7 @@ func (t *Table) overlapsLocked(span keys.Span) iter.Seq[*clusterpb.Partition] {
 	}
 }
 
-// Split notes that a part of a partition's span is another one's.
+// Split notes that a part of a partition's span belongs to another one.
 func (t *Table) Split(left, right *clusterpb.Partition) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -144,7 +144,7 @@ func (t *Table) Split(left, right *clusterpb.Partition) {
 	t.ownLocked(right)
 }
 
-// Merge notes that a partition has what others had.
+// Merge notes that a partition has the spans of others.
 func (t *Table) Merge(left *clusterpb.Partition, others ...*clusterpb.Partition) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,22 +154,22 @@ func (t *Table) Merge(left *clusterpb.Partition, others ...*clusterpb.Partition)
 	t.ownLocked(left)
 }
 
-// Release notes that a partition has nothing here any more.
+// Release notes that a partition has no span here any more.
 func (t *Table) Release(id keys.PartitionID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.disownLocked(id)
 }
 
-// Overlapping is a partition other than id that has, or is about to have, a part of a span of
-// internal keys on this node; 0: there is none.
+// Overlapping returns a partition other than id that has, or has claimed, a part of a span of
+// internal keys on this node; 0 if there is none.
 func (t *Table) Overlapping(id keys.PartitionID, span keys.Span) keys.PartitionID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.overlappingLocked(id, span, nil)
 }
 
-// overlappingLocked leaves out the partitions that d, if not nil, has consumed.
+// overlappingLocked is Overlapping without the partitions that d, if not nil, has consumed.
 func (t *Table) overlappingLocked(id keys.PartitionID, span keys.Span,
 	d *clusterpb.Partition) keys.PartitionID {
 	for has := range t.overlapsLocked(span) {
@@ -185,8 +185,8 @@ func (t *Table) overlappingLocked(id keys.PartitionID, span keys.Span,
 	return 0
 }
 
-// Consumed are the partitions that a descriptor proves to have been merged into its partition, or
-// into one that this came from, and that have a part of its span on this node.
+// Consumed returns the partitions that, by a descriptor, were merged into its partition or into one
+// of its ancestors, and that have a part of its span on this node.
 func (t *Table) Consumed(d *clusterpb.Partition) (all []*clusterpb.Partition) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -198,7 +198,7 @@ func (t *Table) Consumed(d *clusterpb.Partition) (all []*clusterpb.Partition) {
 	return all
 }
 
-// Claim claims the span of d for a snapshot of it, until unclaim.
+// Claim claims the span of d for a snapshot of it, until Unclaim.
 func (t *Table) Claim(d *clusterpb.Partition) (*Claim, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -215,7 +215,7 @@ func (t *Table) Claim(d *clusterpb.Partition) (*Claim, error) {
 	return c, nil
 }
 
-// Unclaim ends a claim; nil is none.
+// Unclaim ends a claim; c may be nil.
 func (t *Table) Unclaim(c *Claim) {
 	if c == nil {
 		return
@@ -228,9 +228,8 @@ func (t *Table) Unclaim(c *Claim) {
 	}
 }
 
-// LeftOf are the descriptors, as far as is known here, of the partitions that have something on
-// this node to the left of another one, in its keyspace and hash number. Their epochs may be
-// earlier ones.
+// LeftOf returns the descriptors, as far as they are known here, of the partitions on this node
+// that lie to the left of another one, in its keyspace and hash number. Their epochs may be old.
 func (t *Table) LeftOf(p *clusterpb.Partition) (all []*clusterpb.Partition) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,9 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Checksum is a sum over everything that is replicated of a partition, and the applied index that
-// the sum is of. Replicas with the same index have the same sum (DESIGN invariant 2). It reads the
-// whole partition.
+// Checksum returns a sum over all replicated data of a partition, and the applied index of that
+// data. Replicas with the same index have the same sum. It reads the whole partition.
 func Checksum(state *engine.State, id keys.PartitionID) (index, sum uint64, err error) {
 	snapshot, err := state.NewSnapshot()
 	if err != nil {

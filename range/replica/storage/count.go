@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 )
 
-// CountVersions counts the versions in a span of internal keys. It calls pause now and then, whose
-// error ends the count.
+// CountVersions counts the versions in a span of internal keys. It calls pause now and then; an
+// error from pause ends the count.
 func CountVersions(reader engine.Reader, span keys.Span, pause func() error) (Stats, error) {
 	var c Counter
 	err := Each(reader, keys.DataSpan(span), func(i *pebble.Iterator) (bool, error) {
@@ -30,7 +30,7 @@ func CountVersions(reader engine.Reader, span keys.Span, pause func() error) (St
 	return c.Stats, err
 }
 
-// Counter counts versions that come in the order of their state keys.
+// Counter counts versions that are added in the order of their state keys.
 type Counter struct {
 	Stats Stats
 	// last is the internal key of the latest version.

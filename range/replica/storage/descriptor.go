@@ -12,7 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// errNone comes with ErrRecord if there is no record at all.
+// errNone is wrapped with ErrRecord if there is no record.
 var errNone = errors.New("there is none")
 
 // ReadDescriptor reads the descriptor of a partition.
@@ -61,13 +61,13 @@ func WriteDescriptor(state *engine.State, p *clusterpb.Partition) error {
 	return state.Commit(b)
 }
 
-// Empty is a descriptor as a replica has it that is to be filled: it belongs to the partition, and
-// knows of no replicas, itself included. It grants no vote, and a snapshot replaces it.
+// Empty returns the descriptor of a replica that is to be filled: it belongs to the partition, and
+// knows no replicas, itself included. It grants no vote, and a snapshot replaces it.
 func Empty(d *clusterpb.Partition) *clusterpb.Partition {
 	e := proto.Clone(d).(*clusterpb.Partition)
 	e.Replicas, e.Generation, e.Membership = nil, 0, 0
 	return e
 }
 
-// IsEmpty says whether a replica with a descriptor is yet to be filled.
+// IsEmpty reports whether a replica with a descriptor is yet to be filled.
 func IsEmpty(d *clusterpb.Partition) bool { return d.Membership == 0 && len(d.Replicas) == 0 }

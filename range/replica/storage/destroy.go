@@ -12,14 +12,14 @@ import (
 // Gone names a partition whose state is to be removed.
 type Gone struct {
 	ID keys.PartitionID
-	// Span is what it has of the engine; nil: nothing, but what is kept by its id.
+	// Span is the partition's span of data; nil if it has only what is stored by its id.
 	Span *keys.Span
 }
 
-// Destroy removes everything that partitions have in a state database, durably when it returns.
-// Their replicas are closed. It takes a few flushes, however many partitions there are, and a sync
-// for each piece of their data that is not adjacent to another one; that of a hash keyspace is one
-// piece. After an error, or a crash, it can be done again.
+// Destroy removes all data of partitions from a state database, durably when it returns. Their
+// replicas are closed. It takes a few flushes, however many partitions there are, and a sync for
+// each contiguous piece of their data; that of a hash keyspace is one piece. After an error, or a
+// crash, it can be repeated.
 func Destroy(ctx context.Context, state *engine.State, gone ...Gone) error {
 	if len(gone) == 0 {
 		return nil
@@ -44,7 +44,7 @@ func destroy(ctx context.Context, state *engine.State, gone []Gone) error {
 	for i := range spans {
 		spans[i] = adjacent(spans[i])
 	}
-	// The local and the anchor spans by deletions; the data is excised, what is adjacent together.
+	// The local and the anchor spans are deleted; adjacent data spans are excised together.
 	var paths []string
 	for _, deleted := range spans[:2] {
 		if len(deleted) == 0 {
@@ -81,7 +81,7 @@ func adjacent(spans []keys.Span) []keys.Span {
 	return joined
 }
 
-// deletion makes a table that deletes spans, which ascend.
+// deletion makes a table that deletes spans, which are in ascending order.
 func deletion(state *engine.State, spans []keys.Span) (path string, err error) {
 	table, err := state.NewTableWriter()
 	if err != nil {

@@ -16,19 +16,19 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// What tools do with the state of a server that does not run.
+// Functions of tools for the state of a stopped server.
 
-// Recorded is what a state database says of a partition.
+// Recorded is what a state database records of a partition.
 type Recorded struct {
 	Descriptor *clusterpb.Partition
-	// Index and Term are of the last applied entry.
+	// Index and Term are those of the last applied entry.
 	Index, Term uint64
 	Stats       Stats
-	// Closed is the timestamp at and below which nothing is written any more.
+	// Closed is the closed timestamp: nothing is written at or below it any more.
 	Closed hlc.Timestamp
 }
 
-// ReadRecorded reads it; false if the state has nothing of the partition.
+// ReadRecorded reads it; false if the state has no record of the partition.
 func ReadRecorded(state engine.Reader, id keys.PartitionID) (Recorded, bool, error) {
 	a, ok, err := ReadApplied(state, id)
 	if err != nil || !ok {
@@ -39,8 +39,8 @@ func ReadRecorded(state engine.Reader, id keys.PartitionID) (Recorded, bool, err
 		Closed: a.Closed}, err == nil, err
 }
 
-// ReplaceDescriptors writes descriptors over those that the state has, all or none. No replica of
-// these partitions may be open. It is durable with the next flush.
+// ReplaceDescriptors overwrites the descriptors of partitions, all or none. No replica of these
+// partitions may be open. The change is durable with the next flush.
 func ReplaceDescriptors(state *engine.State, descriptors ...*clusterpb.Partition) error {
 	b := state.NewBatch()
 	defer b.Close()
@@ -60,8 +60,8 @@ func ReplaceDescriptors(state *engine.State, descriptors ...*clusterpb.Partition
 	return state.Commit(b)
 }
 
-// DeleteOwn deletes, durably, what partitions have by their ids in a state database. No replica of
-// them is open.
+// DeleteOwn deletes, durably, what is stored by the ids of partitions in a state database. No
+// replica of them is open.
 func DeleteOwn(state *engine.State, ids ...keys.PartitionID) error {
 	b := state.NewBatch()
 	defer b.Close()
@@ -76,8 +76,8 @@ func DeleteOwn(state *engine.State, ids ...keys.PartitionID) error {
 	return state.Flush()
 }
 
-// DescriptorIn is the descriptor that an entry of a partition's log brings if it takes effect; nil
-// if it brings none.
+// DescriptorIn returns the descriptor that an entry of a partition's log sets if it takes effect;
+// nil if it sets none.
 func DescriptorIn(id keys.PartitionID, data []byte) (*clusterpb.Partition, error) {
 	if len(data) == 0 {
 		return nil, nil
@@ -98,8 +98,8 @@ func DescriptorIn(id keys.PartitionID, data []byte) (*clusterpb.Partition, error
 	return found, err
 }
 
-// EachRecorded calls visit for what a state database says of each partition, by their ids; err is
-// why that cannot be read.
+// EachRecorded calls visit for the records of each partition in a state database, by id; err is why
+// a record cannot be read.
 func EachRecorded(state engine.Reader, visit func(id keys.PartitionID, r Recorded, err error)) (
 	err error) {
 	bounds := keys.LocalKeys()
@@ -125,7 +125,7 @@ func EachRecorded(state engine.Reader, visit func(id keys.PartitionID, r Recorde
 	return i.Error()
 }
 
-// RecordedSpan is the span that a partition has in a state database; nil if it has none.
+// RecordedSpan returns the span that a partition has in a state database; nil if it has none.
 func RecordedSpan(state engine.Reader, id keys.PartitionID) (*keys.Span, error) {
 	d, err := ReadDescriptor(state, id)
 	switch {
@@ -138,7 +138,7 @@ func RecordedSpan(state engine.Reader, id keys.PartitionID) (*keys.Span, error) 
 	return &span, nil
 }
 
-// Recount counts what a partition holds, beside what its record says.
+// Recount counts the content of a partition, to compare with its record.
 func Recount(ctx context.Context, state engine.Reader, id keys.PartitionID) (recorded Recorded,
 	counted Stats, err error) {
 	recorded, found, err := ReadRecorded(state, id)

@@ -14,18 +14,18 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 )
 
-// ErrRecord is a stored record that is not what was written.
+// ErrRecord means that a stored record is damaged.
 var ErrRecord = errors.New("a stored record is damaged")
 
-// IsDamage says that an error comes from stored data that is not what was written.
+// IsDamage reports that an error comes from damaged stored data.
 func IsDamage(err error) bool {
 	return engine.IsCorruption(err) || errors.Is(err, mvcc.ErrCorrupt) || errors.Is(err, ErrRecord)
 }
 
-// Stats is what a partition holds, kept exactly by every replica.
+// Stats is the size of a partition, which every replica keeps exactly.
 type Stats struct {
-	// LiveKeys is the number of keys of which the newest version is a value. One that has expired
-	// counts until garbage collection removes it: what counts must not depend on a clock.
+	// LiveKeys is the number of keys whose newest version is a value. An expired value counts until
+	// garbage collection removes it: counts must not depend on a clock.
 	LiveKeys uint64
 	// Versions is the number of versions of all keys, tombstones included.
 	Versions uint64
@@ -36,25 +36,25 @@ type Stats struct {
 	Expiring uint64
 }
 
-// Record is what a partition knows about itself. It is written in the same batch as what it
-// describes, and is the same on every replica that applied the same index (DESIGN invariant 2).
+// Record is the applied record of a partition. It is written in the batch of the changes that it
+// describes, and is the same on every replica that has applied the same index.
 type Record struct {
-	// Index and term are of the last applied entry.
+	// Index and Term are those of the last applied entry.
 	Index, Term uint64
-	// CommandTerm and sequence are of the last entry that took effect: what the base of the next
-	// must be.
+	// CommandTerm and Sequence are those of the last entry that took effect: the next entry must
+	// have this sequence as its base.
 	CommandTerm, Sequence uint64
 	// Highest is at or above the timestamp of every version.
 	Highest hlc.Timestamp
-	// Closed is at or below the timestamp of every version that is yet to come.
+	// Closed is below the timestamp of every version that is yet to be written.
 	Closed hlc.Timestamp
-	// Threshold is the timestamp below which nothing can be read any more.
+	// Threshold is the garbage collection threshold: no version below it can be read.
 	Threshold hlc.Timestamp
 	Stats     Stats
 }
 
-// appliedVersion is the first byte of a record; of a partition that holds versions with an expiry
-// it is appliedVersionExpiring.
+// The first byte of a record is appliedVersion, or appliedVersionExpiring if the partition holds
+// versions with an expiry.
 const (
 	appliedVersion         = 1
 	appliedVersionExpiring = 2
@@ -127,13 +127,12 @@ func ReadApplied(r engine.Reader, id keys.PartitionID) (a Record, ok bool, err e
 	return a, true, nil
 }
 
-// Accepts says whether an entry of the given term takes effect, which is decided alike on all
-// replicas.
+// Accepts reports whether an entry of the given term takes effect. All replicas decide alike.
 //
-// INVARIANT: an entry takes effect only if everything that it was evaluated on has. A leader
+// INVARIANT: an entry takes effect only if everything that it was evaluated on does. A leader
 // evaluates writes on top of others that are proposed and not yet applied. Raft may drop one of
-// those and accept the next (during a leadership transfer that then fails, for example); what was
-// evaluated on top of the lost one must then be lost with it.
+// those and accept the next (during a leadership transfer that then fails, for example); an entry
+// that was evaluated on top of the lost one must then be lost with it.
 func (a *Record) Accepts(term uint64, p *proposal.Entry) bool {
 	if a.CommandTerm == term {
 		return p.Base == a.Sequence
@@ -141,8 +140,8 @@ func (a *Record) Accepts(term uint64, p *proposal.Entry) bool {
 	return p.Base == 0
 }
 
-// Advance brings the record to the state after an entry that takes effect. The error is one of a
-// broken invariant.
+// Advance brings the record to the state after an entry that takes effect. An error means that an
+// invariant is broken.
 func (a *Record) Advance(term uint64, p *proposal.Entry) error {
 	a.CommandTerm, a.Sequence = term, p.Sequence
 	a.Highest = hlc.Max(a.Highest, p.Highest)

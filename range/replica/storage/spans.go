@@ -11,13 +11,13 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Spans are all state keys that belong to a partition, in ascending order.
+// Spans returns all spans of state keys of a partition, in ascending order.
 func Spans(id keys.PartitionID, span keys.Span) [3]keys.Span {
 	return [...]keys.Span{keys.LocalSpan(id), keys.AnchorSpan(span), keys.DataSpan(span)}
 }
 
-// Each calls visit for each record that a reader has in a span of state keys, in ascending order,
-// until visit returns false or an error. The iterator belongs to Each.
+// Each calls visit for each record of a reader in a span of state keys, in ascending order, until
+// visit returns false or an error. The iterator belongs to Each.
 func Each(reader engine.Reader, span keys.Span,
 	visit func(i *pebble.Iterator) (more bool, err error)) (err error) {
 	i, err := reader.NewIter(&pebble.IterOptions{LowerBound: span.Start, UpperBound: span.End})
@@ -45,8 +45,8 @@ func Contains(span keys.Span, key []byte) bool {
 	return CompareKeys(key, span.Start) >= 0 && CompareKeys(key, span.End) < 0
 }
 
-// CheckKey says whether bytes from outside are a state key at all: the engine's comparer takes
-// it for granted.
+// CheckKey checks whether bytes from outside are a state key at all: the engine's comparer assumes
+// it.
 func CheckKey(key []byte) error {
 	if _, _, err := keys.DecodeVersioned(key); err == nil {
 		return nil
@@ -60,7 +60,7 @@ func CheckKey(key []byte) error {
 	return fmt.Errorf("%s is not a state key", keys.Pretty(key))
 }
 
-// DeleteLocal deletes what a partition has by its id.
+// DeleteLocal deletes what is stored by a partition's id.
 func DeleteLocal(b *engine.StateBatch, id keys.PartitionID) error {
 	for _, suffix := range [...]string{keys.SuffixDescriptor, keys.SuffixApplied} {
 		if err := b.Delete(keys.LocalKey(id, suffix), nil); err != nil {
@@ -70,7 +70,7 @@ func DeleteLocal(b *engine.StateBatch, id keys.PartitionID) error {
 	return nil
 }
 
-// DeleteBeyond deletes what lies in one span and not in another one.
+// DeleteBeyond deletes the part of the span had that is not in the span has.
 func DeleteBeyond(b *engine.StateBatch, had, has keys.Span) error {
 	for _, beyond := range [...]keys.Span{{Start: had.Start, End: has.Start},
 		{Start: has.End, End: had.End}} {

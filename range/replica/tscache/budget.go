@@ -10,20 +10,20 @@ import (
 // slotBytes is the size of a slot.
 const slotBytes = int64(unsafe.Sizeof(hlc.Timestamp{}))
 
-// Budget bounds the slots of many caches together. Each may have its first few whatever the budget
-// says. It is safe for concurrent use.
+// Budget bounds the slots of many caches together. Each cache may have its first few slots whatever
+// the budget says. It is safe for concurrent use.
 type Budget struct {
 	limit int64
 	used  atomic.Int64 // slots
 }
 
-// NewBudget returns a budget of so many bytes.
+// NewBudget returns a budget of a number of bytes.
 func NewBudget(bytes int64) *Budget { return &Budget{limit: bytes / slotBytes} }
 
-// Bytes is how many bytes the slots take.
+// Bytes returns how many bytes the slots take.
 func (b *Budget) Bytes() int64 { return b.used.Load() * slotBytes }
 
-// take takes slots from the budget, or none.
+// take takes n slots from the budget, or none of them.
 func (b *Budget) take(n int) bool {
 	if b == nil {
 		return true
@@ -35,7 +35,7 @@ func (b *Budget) take(n int) bool {
 	return true
 }
 
-// force takes slots whether there are any or not.
+// force takes n slots even if the budget is used up.
 func (b *Budget) force(n int) {
 	if b != nil {
 		b.used.Add(int64(n))

@@ -13,11 +13,11 @@ import (
 type Cache struct {
 	// low is the low-water mark: every key counts as read at it.
 	low hlc.Timestamp
-	// max is at or above everything in here, low too.
+	// max is at or above every timestamp in the cache, including low.
 	max hlc.Timestamp
 	// slots has a power of two elements, or is nil.
 	slots []hlc.Timestamp
-	// used is how many slots are not zero.
+	// used counts the slots that are not zero.
 	used  int
 	seed  maphash.Seed
 	spans []readSpan
@@ -39,9 +39,9 @@ const (
 	spanLimit  = 32
 )
 
-// New returns an empty cache that has at most the given number of slots, rounded up to a power of
-// two. A cache for whose slots the budget has no more room keeps those that it has, and answers
-// less precisely: keys share slots. nil is a budget without bounds.
+// New returns an empty cache with at most the given number of slots, rounded up to a power of two.
+// If the budget has no more room, a cache keeps its present slots and answers less precisely, since
+// more keys share a slot. A nil budget has no bounds.
 func New(slots int, budget *Budget) Cache {
 	limit := firstSlots
 	for limit < slots {
@@ -62,10 +62,10 @@ func (c *Cache) Raise(low hlc.Timestamp) {
 	c.low, c.max = hlc.Max(c.low, low), hlc.Max(c.max, low)
 }
 
-// Release gives the memory back: every read goes into the low-water mark.
+// Release returns the memory: the low-water mark rises above every read.
 func (c *Cache) Release() { c.Reset(c.max) }
 
-// Max is a timestamp at or above every read that was recorded, and the low-water mark.
+// Max returns a timestamp at or above the low-water mark and every read that was recorded.
 func (c *Cache) Max() hlc.Timestamp { return c.max }
 
 // Record remembers that a key was read.
@@ -93,14 +93,14 @@ func (c *Cache) Record(key []byte, at hlc.Timestamp) {
 	}
 }
 
-// grow doubles the table. A slot's keys are spread over two by one more bit of their hash. Which
-// key goes where is not known, so both slots inherit the timestamp.
+// grow doubles the table. One more bit of the hash spreads a slot's keys over two slots. Which key
+// belongs to which is not known, so both slots inherit the timestamp.
 func (c *Cache) grow() {
 	n := len(c.slots)
 	slots := make([]hlc.Timestamp, 2*n)
 	c.used = 0
 	for i, at := range c.slots {
-		// What the low-water mark has caught up with need not be taken along.
+		// Slots at or below the low-water mark are dropped.
 		if c.low.Less(at) {
 			slots[i], slots[i+n] = at, at
 			c.used += 2
@@ -119,7 +119,7 @@ func (c *Cache) RecordSpan(span keys.Span, at hlc.Timestamp) {
 	}
 	kept, lowest := c.spans[:0], -1
 	for _, s := range c.spans {
-		// Dropped: what the low-water mark or the new span covers.
+		// Reads that the low-water mark or the new span covers are dropped.
 		if s.at.LessEq(c.low) || (s.at.LessEq(at) && span.ContainsSpan(s.span)) {
 			continue
 		}
@@ -156,7 +156,7 @@ func (c *Cache) Above(key []byte, candidate hlc.Timestamp) hlc.Timestamp {
 	return candidate
 }
 
-// read is a timestamp at or above every one at which the key was read.
+// read returns a timestamp at or above all timestamps at which the key was read.
 func (c *Cache) read(key []byte) hlc.Timestamp {
 	read := c.low
 	if c.slots != nil {

@@ -1,5 +1,5 @@
 // Package tscache is the timestamp cache of a partition's leader: it remembers at which timestamps
-// keys were read, so that no write goes below a read that was served (DESIGN invariant 4).
+// keys were read, so that no write goes below a read that was served.
 //
 // # How it remembers
 //
@@ -15,7 +15,7 @@
 // low-water mark: a timestamp at which every key counts as read.
 //
 // Most lookups end at the maximum of the cache: a write gets its timestamp from the clock, and the
-// clock is above what was read.
+// clock is above the timestamps of most reads.
 //
 // # Invariants
 //
