@@ -71,10 +71,9 @@ func (s *Store) apply(
 }
 
 // Recover replaces the members, does operations, raises the revision, and forgets the history,
-// durably and in one step. It is for tools that work on the state of a member that does not run,
-// and that has applied all of its log. A state that has applied nothing counts from then on as one
-// that has applied the first entry, at term 1: what it is now comes from no entry, so no member can
-// begin with the first.
+// durably and in one step. Tools call it on the state of a stopped member that has applied all of
+// its log. A state that has applied nothing counts from then on as one that has applied the first
+// entry, at term 1: its content comes from no entry, so no member may begin with the first.
 func (s *Store) Recover(next *storepb.Members, ops ...*storepb.Op) error {
 	if err := command.ValidateMembers(next); err != nil {
 		return err
@@ -124,8 +123,7 @@ func (s *Store) publish(a *apply.Effects, term uint64) {
 	s.Wake()
 }
 
-// visible makes an application the newest. It returns the commands of which the outcome is known
-// now.
+// visible makes an application the newest. It returns the commands whose outcome is known now.
 func (s *Store) visible(a *apply.Effects, term uint64) []execute.Known {
 	if invariants.Enabled && !a.Replaced {
 		invariants.Check(s.revision.Load() <= a.Meta.Revision &&

@@ -9,13 +9,13 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
-// Users, roles and whether they count lie in the state, and change by commands. What they permit is
-// decided by package authority. A command with an AuthInfo is a client's, and is checked when it is
-// applied; one without is of the servers themselves.
+// Users, roles and whether authentication is enabled lie in the state, and change by commands.
+// Package authority decides what they permit. A command with an AuthInfo is a client's, and is
+// checked when it is applied; a command without is of the servers themselves.
 //
-// INVARIANT: Store.authority is made of the same records as the database has, but for the moment in
-// which an application is committed. What is read on behalf of a client is checked against the
-// revision of users and roles that its own state has (package reading).
+// INVARIANT: Store.authority is made of the same records as the database has, except for the moment
+// in which an application is committed. A read on behalf of a client is checked against the
+// revision of users and roles in the state that it reads (package reading).
 
 // Authority is this member's newest version of users and roles.
 func (s *Store) Authority() *authority.State { return s.authority.value.Load() }
@@ -24,12 +24,12 @@ func (s *Store) Authority() *authority.State { return s.authority.value.Load() }
 // Authority misses no change.
 func (s *Store) AuthorityChanged() <-chan struct{} { return s.authority.next() }
 
-// published is a value of the newest state, of which others follow each change.
+// published is a value of the newest state that others can follow.
 type published[T any] struct {
 	value atomic.Pointer[T]
 	mu    struct {
 		sync.Mutex
-		changed chan struct{} // nil: nothing waits
+		changed chan struct{} // nil if nobody waits
 	}
 }
 

@@ -32,8 +32,8 @@ type ExportedLease struct {
 // deletion, of which it has the key and the revision.
 type Change struct {
 	KV *storepb.KeyValue
-	// Number counts the changes of one revision. It is not known (Numbered is false) below Compacted,
-	// where only what can still be read is left.
+	// Number counts the changes of one revision. It is not known (Numbered is false) below
+	// Compacted, where only the versions that can still be read are left.
 	Number   uint32
 	Numbered bool
 }

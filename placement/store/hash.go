@@ -16,8 +16,8 @@ type Hash struct {
 	// Sum is a CRC-32C over all versions of all keys up to Revision that the compaction leaves, also
 	// while it has not removed all others yet. Without any version it is sumOfNothing.
 	Sum uint32
-	// Revision is up to where the sum goes, Compacted the lowest revision that could be read when it
-	// was made, and Newest the store's revision then.
+	// Revision is the last revision in the sum, Compacted the lowest revision that could be read
+	// when it was made, and Newest the store's revision then.
 	Revision, Compacted, Newest uint64
 }
 
@@ -37,8 +37,8 @@ func (s *Store) Hash(ctx context.Context, revision uint64) (Hash, error) {
 	return h, err
 }
 
-// HashAll sums up everything that this member has in the store but how far its log is applied, and
-// returns the revision that it has. It reads all of it. Without anything the sum is sumOfNothing.
+// HashAll sums up everything that this member has in the store except its applied index, and
+// returns the revision. It reads all of it. The sum of an empty store is sumOfNothing.
 func (s *Store) HashAll(ctx context.Context) (sum uint32, revision uint64, err error) {
 	err = s.ReadState(func(r *tables.Reader) error {
 		revision = r.Meta.Revision
@@ -48,9 +48,9 @@ func (s *Store) HashAll(ctx context.Context) (sum uint32, revision uint64, err e
 	return sum, revision, err
 }
 
-// GiveBack has the disk of this member take back what was removed from the store: it flushes and
-// compacts what the store has of the database, also if there is little room. It waits for that, and
-// ends with ErrNoSpace if the disk has too little room even so.
+// GiveBack returns the room of removed data to this member's disk: it flushes and compacts the
+// store's part of the database, even if there is little room. It waits for that, and ends with
+// ErrNoSpace if the disk has too little room for it.
 func (s *Store) GiveBack(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -66,8 +66,8 @@ func (s *Store) GiveBack(ctx context.Context) error {
 	return err
 }
 
-// DiskBytes is about how many bytes the store takes on this member's disk. What is in memory yet,
-// and in the log, is not counted. Bytes is its size as the quota counts it.
+// DiskBytes estimates how many bytes the store takes on this member's disk, without memtables and
+// the log. Bytes is its size as the quota counts it.
 func (s *Store) DiskBytes() (uint64, error) {
 	var size uint64
 	err := s.ReadState(func(*tables.Reader) (err error) { // so that the database stays open

@@ -10,11 +10,11 @@ import (
 
 // ImportState says how far the latest import is.
 type ImportState struct {
-	// ID is 0 if there was none, or the latest was given up.
+	// ID is 0 if there was no import, or the latest was given up.
 	ID uint64
-	// Done: it has ended. Otherwise it is under way, if there is one.
+	// Done is set if the import has ended.
 	Done bool
-	// Source is what it is read from, as its first step has said.
+	// Source names the source of the import, from its first step.
 	Source []byte
 	// Step is the last that was done, Revision that of the state that is imported.
 	Step, Revision uint64
@@ -31,7 +31,8 @@ func Import(step *storepb.Import) *storepb.Command {
 	return &storepb.Command{Op: &storepb.Command_Import{Import: step}}
 }
 
-// ImportState says how far the latest import is, as of the moment of the call. Any member can tell.
+// ImportState returns the progress of the latest import, at the time of the call. Any member can
+// tell.
 func (s *Store) ImportState(ctx context.Context) (ImportState, error) {
 	var state ImportState
 	if err := s.Confirm(ctx); err != nil {

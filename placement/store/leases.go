@@ -11,13 +11,13 @@ import (
 // Leases lists the leases that exist as far as this member knows, as LeasesAs does.
 func (s *Store) Leases() []int64 { return s.lessor.IDs() }
 
-// LeasesAs lists the leases that this member knows and that a client may see, by when they run out.
-// If Read returned before, it knows all that were granted, and acknowledged anywhere, before Read
-// was called. When leases run out the leader knows; elsewhere their renewals do not count. who is
-// nil for the servers themselves.
+// LeasesAs lists the leases that this member knows and that a client may see, in the order in which
+// they run out. If Read returned before, the list has all leases whose grant was acknowledged
+// anywhere before Read was called. The order is right on the leader; other members do not know of
+// renewals. who is nil for the servers themselves.
 //
 // An administrator sees all leases. Any other user sees those with keys, all of which the user may
-// read: who knows the id of a lease without keys can revoke it.
+// read: whoever knows the id of a lease without keys can revoke it.
 func (s *Store) LeasesAs(ctx context.Context, who *storepb.AuthInfo) ([]int64, error) {
 	var visible map[int64]bool
 	err := s.ReadWhole(func(r *tables.Reader) error {

@@ -7,8 +7,8 @@ import (
 )
 
 // The members of the core lie in the state, beside the applied index, and change by entries of the
-// log. The configuration of the Raft group is made of them, so the two cannot differ. The host of a
-// member is its replica id: a directory has one member, and an address is only where that is found.
+// log. The configuration of the Raft group is derived from them, so the two cannot differ. The host
+// of a member is its replica id: a directory has one member, and an address only says where it is.
 //
 // INVARIANT: a state without a record of members has those of the founding. A member that was not
 // founded has no founding, and knows of no members until a snapshot has brought them; until then it
@@ -46,9 +46,9 @@ func (p *openSnapshot) Configuration() group.Configuration {
 // Configuration implements group.Configured.
 func (p *staged) Configuration() group.Configuration { return p.store.configurationOf(p.members) }
 
-// configurationOf is ConfigurationOf, and knows the founding, which may have a version: that of a
-// store that is founded beside another one has the version of the other's record at that time. Its
-// first entries are where all begin that were founded with it.
+// configurationOf is ConfigurationOf that knows the founding. The founding may have a version: a
+// store that is founded beside another store has the version of the other's record at that time.
+// All members that were founded together begin with its first entries.
 func (s *Store) configurationOf(m *storepb.Members) group.Configuration {
 	c := command.ConfigurationOf(m)
 	c.Changed = m.GetVersion() > s.config.Founding.GetVersion()

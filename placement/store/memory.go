@@ -16,9 +16,9 @@ type Memory struct {
 	// Newest bounds the newest versions of keys that are kept, and which keys there are. Default 64
 	// MiB.
 	Newest int
-	// LargestAnswer is how large the keys and values may be that one reading without the log answers
-	// with, default MaxAnswerBytes. LargeAnswers is how many answers of more than LargeAnswerBytes
-	// callers hold at a time, default MaxLargeAnswers.
+	// LargestAnswer bounds the keys and values of one answer of a read without the log, default
+	// MaxAnswerBytes. LargeAnswers bounds the answers of more than LargeAnswerBytes that callers
+	// hold at a time, default MaxLargeAnswers.
 	LargestAnswer, LargeAnswers int
 }
 

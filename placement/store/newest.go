@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
-// beginFilling has the keys that exist noted, if that is due. It is called before anything is
-// written, so that the scan has all that is not told to the cache from here on.
+// beginFilling begins a scan of the existing keys, if that is due. It is called before anything is
+// written, so that the scan has every key that the cache is not told of from here on.
 func (s *Store) beginFilling() {
 	f := s.newest.Begin()
 	if f == nil {
@@ -18,7 +18,7 @@ func (s *Store) beginFilling() {
 	}
 	select {
 	case s.filling <- f:
-	default: // the one before, which is of no use any more, is still under way
+	default: // the former filling, which can no longer be used, is still under way
 		f.Done(false)
 	}
 }
@@ -43,7 +43,7 @@ func (s *Store) fillNewest() {
 var errNotWanted = errors.New("the keys are not wanted any more")
 
 const (
-	// noteEvery is for how long other work has the processor between.
+	// noteEvery is how long other work has the processor in between.
 	noteEvery = 5 * time.Millisecond
 )
 

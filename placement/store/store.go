@@ -46,7 +46,7 @@ type Peers interface {
 	keeper.Peers
 }
 
-// Config is what a Store is made of. State must be set.
+// Config configures a Store. State must be set.
 type Config struct {
 	// State is the core's state database. The store has the local span of its partition to itself,
 	// and does not close the database.
@@ -66,9 +66,10 @@ type Config struct {
 	// and is filled by a snapshot.
 	Founding *storepb.Members
 
-	// History is how many revisions the leader keeps when it compacts, HistoryFor for how long it
-	// keeps each that was the newest. What either says may go, goes. Default, if neither is set:
-	// 10,000 revisions. Negative HistoryFor: everything is kept, until a command compacts it.
+	// History is how many revisions the leader keeps when it compacts; HistoryFor is how long it
+	// keeps a revision after it was the newest. A revision goes if either allows it. Default, if
+	// neither is set: 10,000 revisions. Negative HistoryFor: everything is kept, until a command
+	// compacts it.
 	History    uint64
 	HistoryFor time.Duration
 	// MaxPending and MaxPendingBytes bound the commands whose outcome is open; Do waits until its
@@ -76,21 +77,21 @@ type Config struct {
 	// without a quorum.
 	MaxPending      int
 	MaxPendingBytes int64
-	// MaxTouched is how many keys the ranges of one command may read, compare or delete together, and
-	// how many a lease may have, which all go when it ends. Default 10,000. The leader's counts: Apply
-	// does what is in the log.
+	// MaxTouched bounds the keys that the ranges of one command may read, compare or delete
+	// together, and the keys of a lease, which all go when it ends. Default 10,000. The leader's
+	// bound counts: Apply does what is in the log.
 	MaxTouched int
 	// GroupCommands has commands that come while others are on their way share an entry of the log.
 	// All members must know groupFormat.
 	GroupCommands bool
-	// MembersKnow is up to which format all members are known to know commands, as long as
-	// Store.MembersKnow has not said so. Default NewestFormat.
+	// MembersKnow is the newest format of commands that all members are known to know, until
+	// Store.MembersKnow says otherwise. Default NewestFormat.
 	MembersKnow uint32
-	// CheckpointAfter is how much of a lease's term passes before the leader notes in the log how
-	// much is left, so that the next leader does not begin anew. Default 5 min.
+	// CheckpointAfter is the part of a lease's term after which the leader notes in the log how
+	// much is left, so that the next leader does not begin the term again. Default 5 min.
 	CheckpointAfter time.Duration
-	// MaxWatchers bounds the watches of all streams together; Watch is a stream with one. One that
-	// nothing happens to takes some 140 bytes, and 130 for each distinct span. Default 10,000.
+	// MaxWatchers bounds the watches of all streams together; Watch is a stream with one watch. An
+	// idle watch takes some 140 bytes, and 130 for each distinct span. Default 10,000.
 	MaxWatchers int
 	// Memory bounds what the store takes of memory. Zero fields take the defaults.
 	Memory Memory
@@ -169,7 +170,7 @@ type Store struct {
 	machine *apply.Machine
 
 	revision, compacted atomic.Uint64
-	// importing: an import is under way, so that nothing is read and no lease counts down.
+	// importing is set while an import is under way: nothing is read and no lease counts down.
 	importing atomic.Bool
 	members   published[storepb.Members]
 	authority published[authority.State]
@@ -177,10 +178,11 @@ type Store struct {
 
 	ctx    context.Context
 	cancel context.CancelFunc
-	// blocks counts keys, and remembers where there are none. Apply follows it before it commits, so
-	// that no reader is ahead of it.
+	// blocks counts keys, and remembers where there are none. Apply updates it before it commits,
+	// so that no reader is ahead of it.
 	blocks *keycount.Blocks
-	// newest is what Apply remembers of the newest versions; filling are its filters to be filled.
+	// newest remembers the newest versions for Apply; filling are its filters that are being
+	// filled.
 	newest  *newest.Cache
 	filling chan *newest.Filling
 	running sync.WaitGroup
@@ -297,8 +299,8 @@ func (s *Store) load() error {
 	})
 }
 
-// MembersKnow says up to which format all members are known to know commands. Nothing below
-// LeastFormat counts.
+// MembersKnow sets the newest format of commands that all members are known to know. A format below
+// LeastFormat counts as LeastFormat.
 func (s *Store) MembersKnow(format uint32) {
 	if s.Gate.MembersKnow(format) {
 		s.Compactor.Look()
@@ -311,7 +313,7 @@ func (s *Store) Revision() uint64 { return s.revision.Load() }
 // Compacted is the lowest revision that can still be read.
 func (s *Store) Compacted() uint64 { return s.compacted.Load() }
 
-// SetGroup gives the store its Raft group, once, before anything is expected of it.
+// SetGroup sets the Raft group, once, before the store is used.
 func (s *Store) SetGroup(g Group) {
 	s.Executor.SetGroup(g)
 	s.Index.SetGroup(g)

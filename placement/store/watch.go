@@ -42,12 +42,12 @@ func (h history) Changes(
 func (s *Store) NewWatchStream() (*watch.Stream, error) { return s.hub.NewStream() }
 
 // Watcher delivers the events of a span of keys, each once and in order: a stream with one watch.
-// It is for one goroutine, but for Close.
+// It is for one goroutine, except for Close.
 type Watcher struct {
 	stream *watch.Stream
-	// delivered is up to where everything was.
+	// delivered is the revision up to which everything was delivered.
 	delivered uint64
-	// ended is why nothing more comes.
+	// ended is the error after which nothing more comes.
 	ended error
 	once  sync.Once
 }
@@ -55,9 +55,9 @@ type Watcher struct {
 // Batch is what a watcher delivers at a time.
 type Batch struct {
 	Events []watch.Event
-	// Revision says that all events up to it have been delivered: a new watcher can go on after it.
-	// It is lower than that of the last events if the others of their revision, which is too large
-	// to be had at once, come in the next batches; the last of these may be without events.
+	// Revision is the revision up to which all events have been delivered: a new watcher can
+	// continue after it. It is lower than that of the last events if their revision is too large
+	// for one batch: the next batches bring the rest; the last of these may have no events.
 	Revision uint64
 }
 
@@ -80,8 +80,8 @@ func (s *Store) Watch(prefix []byte, after uint64) (*Watcher, error) {
 // Close ends the watcher, also a Next that waits: it returns watch.ErrClosed.
 func (w *Watcher) Close() { w.once.Do(w.stream.Close) }
 
-// Next waits for events and returns them. A CompactedError says that events that were not delivered
-// are gone: read the keys anew and watch from there.
+// Next waits for events and returns them. After a CompactedError, events that were not delivered
+// are gone: read the keys again and watch from there.
 func (w *Watcher) Next(ctx context.Context) (Batch, error) {
 	if w.ended != nil {
 		return Batch{}, w.ended
@@ -101,8 +101,8 @@ func (w *Watcher) Next(ctx context.Context) (Batch, error) {
 	return Batch{Events: d.Events, Revision: d.Revision}, nil
 }
 
-// Progress returns the revision up to which everything has been delivered. Not to be called beside
-// Next.
+// Progress returns the revision up to which everything has been delivered. Not to be called
+// concurrently with Next.
 func (w *Watcher) Progress() uint64 {
 	if revision, ok := w.stream.ProgressOf(0); ok {
 		w.delivered = max(w.delivered, revision)

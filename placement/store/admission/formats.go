@@ -16,8 +16,8 @@ import (
 // A state that has an alarm, or the rest of a compaction, has it from the log, which all members
 // follow. So that alarm can be ended and that rest be removed, whatever MembersKnow says.
 
-// MembersKnow says up to which format all members are known to know commands. Nothing below
-// command.LeastFormat counts. changed: it was another before.
+// MembersKnow sets the newest format of commands that all members are known to know. A format below
+// command.LeastFormat counts as that. changed is set if it was another one before.
 func (g *Gate) MembersKnow(format uint32) (changed bool) {
 	format = min(max(format, command.LeastFormat), command.NewestFormat)
 	return g.membersKnow.Swap(format) != format

@@ -37,13 +37,13 @@ type Gate struct {
 	membersKnow atomic.Uint32
 }
 
-// New returns a Gate without a quota, of a store with that name. maxTouched is how many keys the
-// ranges of one command may read, compare or delete together, and how many a lease may have.
+// New returns a Gate without a quota, of a store with that name. maxTouched bounds the keys that
+// the ranges of one command may read, compare or delete together, and the keys of a lease.
 func New(name string, store Store, lessor *lease.Lessor, maxTouched int) *Gate {
 	return &Gate{name: name, maxTouched: maxTouched, store: store, lessor: lessor}
 }
 
-// Check refuses what is not to be proposed.
+// Check refuses a command that must not be proposed.
 func (g *Gate) Check(ctx context.Context, c *storepb.Command) error {
 	if err := command.Validate(c); err != nil {
 		return err
@@ -63,8 +63,9 @@ func (g *Gate) Check(ctx context.Context, c *storepb.Command) error {
 	return nil
 }
 
-// checkAlarms refuses on the leader what would be refused when it is applied. The end of an alarm
-// may have been acknowledged elsewhere before it is applied here, so that is waited for.
+// checkAlarms refuses on the leader a command that would be refused when it is applied. The end of
+// an alarm may have been acknowledged elsewhere before it is applied here, so checkAlarms waits for
+// that.
 func (g *Gate) checkAlarms(ctx context.Context, c *storepb.Command) error {
 	if command.Alarmed(g.store.Alarms(), c) == storepb.Code_OK {
 		return nil

@@ -12,11 +12,12 @@ import (
 )
 
 // The size of the store, and its quota (package space). The meta record has the bytes of all
-// versions and events, so that the size costs nothing to know and is the same on all members; what
-// an older version of the program has written without it is summed up once, when it is loaded.
+// versions and events, so that the size costs nothing to know and is the same on all members; data
+// of an older version of the program, which did not record it, is summed up once, when it is
+// loaded.
 //
-// The leader alone judges by the quota, before it proposes, so members may have different quotas,
-// and those of an older version apply what they are given. The command that would cross the quota
+// Only the leader checks the quota, before it proposes. So members may have different quotas, and
+// members of an older version apply what they are given. The command that would cross the quota
 // raises the alarm NO_SPACE of the leader, as a member of etcd does.
 
 // raiseTimeout bounds how long a refused command waits for the alarm that it raises.
@@ -26,7 +27,7 @@ const raiseTimeout = 5 * time.Second
 type Quota struct {
 	// Bytes is the largest size that puts, leases and imports may take the store to; 0: no bound.
 	Bytes uint64
-	// Member is whose alarm the leader raises when it refuses a command; 0: none is raised.
+	// Member is the member whose alarm the leader raises when it refuses a command; 0: no alarm.
 	Member uint64
 }
 
@@ -40,16 +41,16 @@ func (g *Gate) SetQuota(q Quota) {
 // whole history, with what is stored beside each, and leases. It falls when history is compacted.
 func (g *Gate) Bytes() uint64 { return g.space.Size() }
 
-// QuotaRoom says whether the size is above this member's quota, or so far below it that an alarm
+// QuotaRoom reports whether the size is above this member's quota, or so far below it that an alarm
 // can end. Without a quota there is always room.
 func (g *Gate) QuotaRoom() (over, roomy bool) { return g.space.Room() }
 
-// AlarmOver is told that this member has no alarm NO_SPACE (any more): what was refused
-// before does not count in QuotaRoom.
+// AlarmOver notes that this member has no alarm NO_SPACE (any more): what was refused before does
+// not count in QuotaRoom.
 func (g *Gate) AlarmOver() { g.space.Forget() }
 
-// Freed is how many bytes compactions and imports have removed since the process started. The disk
-// has them back some time after (GiveBack).
+// Freed returns how many bytes compactions and imports have removed since the process started. The
+// disk gets them back some time after (GiveBack).
 func (g *Gate) Freed() uint64 { return g.space.Freed() }
 
 // Cost is the most bytes that a command adds; 0 also for what no quota refuses.
@@ -91,8 +92,8 @@ func (g *Gate) txnCost(t *storepb.Txn) (most uint64, err error) {
 	return most, nil
 }
 
-// putCost is that of a put. One that keeps the value of its key costs as much as the value that
-// there is now; a put of another value that is under way is not looked for.
+// putCost is the cost of a put. A put that keeps the value of its key costs as much as the present
+// value; puts of another value that are under way are not taken into account.
 func (g *Gate) putCost(p *storepb.Put) (uint64, error) {
 	value := len(p.Value)
 	if p.IgnoreValue {
@@ -108,7 +109,7 @@ func (g *Gate) putCost(p *storepb.Put) (uint64, error) {
 	return space.Put(len(p.Key), value), nil
 }
 
-// Reserve lets a command in that is about to be proposed, and returns what it has reserved.
+// Reserve admits a command that is about to be proposed, and returns what it has reserved.
 func (g *Gate) Reserve(ctx context.Context, c *storepb.Command) (uint64, error) {
 	if g.space.Quota() == 0 {
 		return 0, nil
@@ -117,7 +118,7 @@ func (g *Gate) Reserve(ctx context.Context, c *storepb.Command) (uint64, error) 
 	if err != nil || cost == 0 {
 		return 0, err
 	}
-	// What the leaders before have let in has to be counted.
+	// Commands that earlier leaders have admitted have to be counted.
 	if l, _ := g.store.Leadership(); l.IsLeader && !l.Serving {
 		if err := g.store.Confirm(ctx); err != nil {
 			return 0, err

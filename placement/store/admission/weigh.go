@@ -9,9 +9,9 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
-// A command is applied as a whole, by every member, and again whenever a member replays its log;
-// while it is, nothing else is. So what it may ask for is bounded when it is proposed: the leader
-// looks how much that would be at present. Apply itself refuses nothing for its size, because a
+// A command is applied as a whole, by every member, and again whenever a member replays its log; no
+// other command is applied meanwhile. So its work is bounded when it is proposed: the leader
+// computes how much it would be at present. Apply itself refuses nothing for its size, because a
 // member of another version would not refuse the same.
 const (
 	// DefaultMaxTouched is the default of New.
@@ -58,15 +58,16 @@ func comparesRange(t *storepb.Txn) bool {
 		func(c *storepb.Compare) bool { return len(c.GetRangeEnd()) > 0 })
 }
 
-// amount is what a part of a command touches, and what it answers.
+// amount is how many keys a part of a command touches, and the bytes that it answers.
 type amount struct{ keys, bytes int }
 
-// work adds up amounts, and stops at the first that is too much.
+// work adds up amounts, and stops at the first that exceeds the limits.
 type work struct {
 	reader *tables.Reader
 	// most is New.
 	most int
-	// written is what the operations before may have put: ranges without a revision find it.
+	// written are the puts that earlier operations may have done: ranges without a revision find
+	// them.
 	written []*storepb.Put
 }
 
@@ -82,7 +83,7 @@ func (w *work) check(a amount) error {
 	return nil
 }
 
-// txn adds a transaction to what there is: its comparisons, and the dearer of its branches.
+// txn adds a transaction: its comparisons, and the more expensive of its branches.
 func (w *work) txn(t *storepb.Txn, before amount) (amount, error) {
 	var err error
 	for _, c := range t.GetCompare() {

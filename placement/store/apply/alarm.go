@@ -10,7 +10,7 @@ import (
 // maxAlarms bounds how many alarms there can be.
 const maxAlarms = 256
 
-// currentAlarms are what the entries so far have made of the alarms.
+// currentAlarms are the alarms after the entries so far.
 func (a *Application) currentAlarms() []*storepb.Alarm {
 	if a.Alarms != nil {
 		return *a.Alarms

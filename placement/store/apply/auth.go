@@ -10,7 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
-// currentAuthority is what the entries so far have made of users and roles.
+// currentAuthority are the users and roles after the entries so far.
 func (a *Application) currentAuthority() *authority.State {
 	if a.Authority != nil {
 		return a.Authority

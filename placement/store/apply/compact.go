@@ -13,16 +13,15 @@ import (
 
 // compact makes revisions below c unreadable, and removes what cannot be seen at c or later: the
 // events below c, every version that has a successor at or below c, and deletions below c. It stops
-// after so many events as the command says; reads at c and later do not see what is left.
+// after as many events as the command says; reads at c and later do not see what is left.
 //
-// The events tell which keys have changed, so that it costs as much as what it removes, whatever
-// the size of the store.
-// INVARIANT: when all was removed that the compaction at c leaves to be removed, a key has at most
-// one version at or below c. So it is enough to remove, for each event that was not compacted
-// before, the version right below it, and the event's own if it is a deletion below c.
-// INVARIANT: events are looked at in their order, and each below c is removed with that. So a
-// compaction at a later revision can begin with the first event that there is, whatever an earlier
-// one has left.
+// The events tell which keys have changed, so the cost depends on how much is removed, and not on
+// the size of the store. INVARIANT: when everything is removed that the compaction at c has to
+// remove, a key has at most one version at or below c. So it is enough to remove, for each event
+// that was not compacted before, the version right below it, and the event's own version if it is a
+// deletion below c. INVARIANT: events are handled in their order, and each event below c is removed
+// when it is handled. So a compaction at a later revision can begin with the first event that there
+// is, whatever an earlier compaction has left.
 func (a *Application) compact(m *storepb.Compact, result *storepb.Result) error {
 	c := m.GetRevision()
 	from := a.machine.layout.FirstEvent(a.Meta)
@@ -56,8 +55,8 @@ func (a *Application) compact(m *storepb.Compact, result *storepb.Result) error 
 	return nil
 }
 
-// removeCompacted looks at up to so many events, and says where it is to go on; nil: all was
-// removed.
+// removeCompacted handles up to a number of events, and returns where to continue; nil: everything
+// was removed.
 func (a *Application) removeCompacted(
 	from []byte, c, most uint64,
 ) (rest *storepb.CompactionRest, err error) {

@@ -11,14 +11,14 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// An import brings in the state that another store had at a revision: a stream of commands, each of
-// which writes leases and versions as they were there. Step 1 begins it, in a store without keys
-// and leases, and the step that says so ends it. In between, the meta record says how far it is,
-// and Apply refuses all other commands that read or change keys and leases, so that no client
-// sees a part.
+// An import writes the state that another store had at a revision: a stream of commands, each of
+// which writes leases and versions of that state. Step 1 begins it, in a store without keys and
+// leases, and the step that says so ends it. In between, the meta record has its progress, and
+// Apply refuses all other commands that read or change keys and leases, so that no client sees a
+// part.
 //
-// Package imports says which step can come next. One is applied as a whole or not at all, and one
-// that was applied is applied no more.
+// Package imports says which step can come next. A step is applied as a whole or not at all, and at
+// most once.
 //
 // INVARIANT: the end of an import leaves what a compaction at its revision would have left: of each
 // key the newest version, and the events of that revision alone.
@@ -38,7 +38,7 @@ func refusesDuringImport(c *storepb.Command) bool {
 
 // importStep applies a step.
 func (a *Application) importStep(m *storepb.Import, result *storepb.Result) error {
-	a.machine.newest.Reset() // versions are written beside it, and removed
+	a.machine.newest.Reset() // versions are written past it, and removed
 	if m.GetAbandon() {
 		return a.abandonImport(m, result)
 	}
@@ -73,7 +73,7 @@ func (a *Application) importStep(m *storepb.Import, result *storepb.Result) erro
 			}
 		}
 		if !underWay && a.Meta.Revision > tables.InitialRevision {
-			// There was something: no watcher is to take what comes for what comes after it.
+			// The store was not empty: no watcher may take the import for later changes.
 			if err := a.clear(tables.TableVersion, tables.TableEvent); err != nil {
 				return err
 			}

@@ -26,13 +26,13 @@ type Store interface {
 	Authority() *authority.State
 	Alarms() []*storepb.Alarm
 	Members() *storepb.Members
-	// Awaits says whether a caller waits for what a command comes to.
+	// Awaits reports whether a caller waits for the result of a command.
 	Awaits(execute.ID) bool
 	// Evaluated is told what a command came to.
 	Evaluated(*storepb.Command, *storepb.Result)
 }
 
-// Machine is what evaluation has in memory. It is for one goroutine at a time.
+// Machine is the state of evaluation in memory. It is for one goroutine at a time.
 type Machine struct {
 	store       Store
 	layout      *tables.Layout
@@ -44,9 +44,9 @@ type Machine struct {
 	meta *storepb.MetaRecord
 }
 
-// New returns a Machine without a state. It has the caller's blocks and newest follow what it
-// writes, before that is committed: no reader is ahead of them. If an application is given up, the
-// caller resets both.
+// New returns a Machine without a state. The caller's blocks and newest are updated before the
+// batch is committed: no reader is ahead of them. If an application is given up, the caller resets
+// both.
 func New(
 	store Store, layout *tables.Layout, blocks *keycount.Blocks, newest *newest.Cache,
 ) *Machine {
@@ -66,8 +66,8 @@ func (m *Machine) Load(r *tables.Reader) (err error) {
 // Applied is the index and the term of the last entry that was applied.
 func (m *Machine) Applied() (index, term uint64) { return m.index, m.term }
 
-// Effects are what an application has changed, beside the database. Members, Authority and Alarms
-// are nil if they stay what they are.
+// Effects are the changes of an application beside the database. Members, Authority and Alarms are
+// nil if they do not change.
 type Effects struct {
 	Index     uint64
 	Meta      *storepb.MetaRecord
@@ -75,37 +75,36 @@ type Effects struct {
 	Authority *authority.State
 	Alarms    *[]*storepb.Alarm
 	Events    []watch.Revision
-	// Answers are what the commands came to whose outcome a caller waits for.
+	// Answers are the results of commands for which a caller waits.
 	Answers []execute.Answer
 	Leases  []lease.Change
 	// Attached is by how many keys leases have come to have more, or fewer.
 	Attached map[int64]int
-	// Replaced: the history was replaced by an import, and is in the database alone. ForgetLeases:
-	// all leases went with it.
+	// Replaced is set if an import has replaced the history, which is in the database only.
+	// ForgetLeases is set if all leases went with it.
 	Replaced, ForgetLeases bool
 	// Freed is how many bytes of versions and events were removed.
 	Freed uint64
 }
 
-// Application is the application of some entries: what they have done so far, none of it visible
-// yet.
+// Application is the application of some entries: their changes so far, none of them visible yet.
 type Application struct {
 	Effects
 	machine *Machine
 	batch   *engine.StateBatch
-	// metaChanged: Meta is to be written when all commands are applied.
+	// metaChanged is set if Meta has to be written when all commands are applied.
 	metaChanged bool
-	// reader reads the batch; reading: it is in use.
+	// reader reads the batch; reading is set while it is in use.
 	reader  *tables.Reader
 	reading bool
 	// format is that of the command at hand.
 	format byte
-	// change: its entry was proposed as a change of the configuration.
+	// change is set if the entry was proposed as a change of the configuration.
 	change bool
-	// unheard: no caller gets the answer of the command at hand, and it is not kept. So it need not
-	// be made.
+	// unheard is set if no caller gets the answer of the present command, and it is not kept. So it
+	// need not be made.
 	unheard bool
-	// watchesPrevious: a watch wants what keys were before.
+	// watchesPrevious is set if a watch wants the former values of keys.
 	watchesPrevious bool
 }
 

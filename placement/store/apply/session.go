@@ -12,13 +12,12 @@ import (
 )
 
 const (
-	// MaxSessions bounds the table: the session that was idle longest gives way. These limits are
-	// part of what a command means, so they are not settings.
+	// MaxSessions bounds the table: the session that was idle longest is evicted. These limits are
+	// part of the meaning of a command, so they are not settings.
 	MaxSessions = 4096
-	// MaxKept is how many answers a session keeps: as many commands can be under way in it.
+	// MaxKept bounds the answers that a session keeps, and so its commands under way.
 	MaxKept = 128
-	// maxAnswerBytes is how large an answer may be to be kept whole. Of a larger one only whether
-	// it succeeded is kept.
+	// maxAnswerBytes bounds an answer that is kept whole. Of a larger one only its success is kept.
 	maxAnswerBytes = 64 << 10
 )
 

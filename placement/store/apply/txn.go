@@ -32,9 +32,9 @@ func (a *Application) txn(t *storepb.Txn, result *storepb.Result) error {
 type writer struct {
 	*Application
 	revision uint64
-	// written is how many events there are. They are kept here as long as they are no more than the
-	// hub would keep: a huge command, which an earlier version has let into the log, must not take
-	// memory for the values of all its keys.
+	// written counts the events. They are kept here only up to the number that the hub would keep:
+	// a huge command, which an earlier version has let into the log, must not take memory for the
+	// values of all its keys.
 	written uint32
 	events  []watch.Event
 	bytes   int
@@ -136,15 +136,15 @@ func (w *writer) put(p *storepb.Put) (*storepb.KeyValue, error) {
 	return previous, w.write(p.Key, record, previous, need)
 }
 
-// deleteRange deletes keys while it reads: the iterator goes by the batch as it was, so that it
-// meets none twice.
+// deleteRange deletes keys while it reads: the iterator reads the batch as it was, so that it meets
+// no key twice.
 func (w *writer) deleteRange(d *storepb.DeleteRange) (*storepb.DeleteRangeResult, error) {
 	result := &storepb.DeleteRangeResult{}
 	err := w.read(func(r *tables.Reader) error {
 		need := func() tables.Part {
 			told := d.Previous && !w.unheard
 			if !told && (w.tooMany || !w.watchesPrevious) {
-				return tables.WithoutValue // no caller and no watch is to be told what it was
+				return tables.WithoutValue // no caller and no watch needs the value
 			}
 			return tables.WholePair
 		}
@@ -160,7 +160,7 @@ func (w *writer) deleteRange(d *storepb.DeleteRange) (*storepb.DeleteRangeResult
 	return result, err
 }
 
-// delete deletes a key that was read as far as it was needed.
+// delete deletes a key that was read as far as necessary.
 func (w *writer) delete(kv *storepb.KeyValue, need tables.Part) error {
 	if kv.Lease != 0 {
 		if err := w.detach(kv); err != nil {
@@ -176,12 +176,12 @@ func (w *writer) detach(kv *storepb.KeyValue) error {
 	return w.batch.Delete(w.machine.layout.Attached(kv.Lease, kv.Key), nil)
 }
 
-// write adds a version and its event. It copies nothing that it keeps: commands and key-values are
-// never changed. had is how much of the version before was read.
+// write adds a version and its event. It keeps its arguments without copies: commands and
+// key-values are never changed. had says how much of the former version was read.
 func (w *writer) write(
 	key []byte, record *storepb.VersionRecord, previous *storepb.KeyValue, had tables.Part,
 ) error {
-	// INVARIANT: neither is there: a command writes a key once (checkOverlap).
+	// INVARIANT: neither exists: a command writes a key once (checkOverlap).
 	if err := w.setVersion(w.machine.layout.Version(key, w.revision), record); err != nil {
 		return err
 	}

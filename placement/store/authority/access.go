@@ -8,7 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// openEnd as a range end means: all keys from the start on.
+// openEnd as a range end stands for all keys from the start on.
 var openEnd = []byte{0}
 
 // soundRange says whether a permission can be for a range: one key, a range that is not empty, or
@@ -90,8 +90,8 @@ func join(all []interval) []interval {
 	return joined
 }
 
-// covers says whether all keys of a range are in intervals. Of a range that ends at or below its
-// start, which has no keys, it is asked for the start, as etcd does it.
+// covers reports whether intervals contain all keys of a range. For a range that ends at or below
+// its start, and so has no keys, the start decides, as in etcd.
 func covers(all []interval, key, end []byte) bool {
 	i := intervalOf(key, end)
 	at, found := slices.BinarySearchFunc(all, key,

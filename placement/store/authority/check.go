@@ -101,8 +101,8 @@ func (s *State) all(
 }
 
 // Txn refuses a transaction that its client may not do, whichever branch it would take. Comparisons
-// read, and so do writes that answer with what was there. A put under a lease needs what revoking
-// the lease would need. err is an Error, or one of attached.
+// read, and so do writes that return former values. A put under a lease needs the permissions that
+// revoking the lease would need. err is an Error, or an error of attached.
 func (s *State) Txn(who *storepb.AuthInfo, t *storepb.Txn, attached Attached) error {
 	if who == nil || !s.Enabled() {
 		return nil

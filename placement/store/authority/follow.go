@@ -7,10 +7,10 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// Since lists by which records the State differs from an older one; nil: all records. It is what a
-// server needs that judges clients by them: records of users are without hashes of passwords, and
-// roles without permissions for the keys of the store itself. A Record that is nil was deleted. The
-// record of AuthTable is not listed: see Enabled, Revision and Key.
+// Since lists the records in which the State differs from an older one; nil: all records. It is for
+// a server that checks clients: records of users have no hashes of passwords, and roles have no
+// permissions for the keys of the store itself. A nil Record was deleted. The record of AuthTable
+// is not listed: see Enabled, Revision and Key.
 func (s *State) Since(older *State) (writes []Write) {
 	if older == nil {
 		older = &State{}

@@ -8,7 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// What a role may do with a range of keys of a keyspace, added up. None contains another.
+// The rights of a role to a range of keys of a keyspace, as sums of bits; each includes the former.
 const (
 	KeyspaceRead uint32 = 1 << iota
 	KeyspaceWrite

@@ -25,14 +25,14 @@ const (
 // ErrToken says that a token is not valid, or no more.
 var ErrToken = errors.New("invalid auth token")
 
-// Token is what a token says.
+// Token is the content of a token.
 type Token struct {
 	User       string
 	Generation uint64
-	// Index is up to where the log was applied that the token was made by: a member that is behind
-	// may not know its user yet.
+	// Index is the applied index at which the token was made: a member that is behind may not know
+	// its user yet.
 	Index uint64
-	// Issued is when it was made, by the clock of the member that did.
+	// Issued is when it was made, by the clock of the member that made it.
 	Issued time.Time
 	// ID tells tokens apart. It is no secret.
 	ID [16]byte
@@ -56,7 +56,7 @@ func (s *State) sum(data []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// ParseToken reads a token. What it says is not to be believed until Verify has.
+// ParseToken reads a token. Its content must not be believed before Verify.
 func ParseToken(text string) (Token, error) {
 	if len(text) > base64.RawURLEncoding.EncodedLen(tokenHead+MaxTokenUser+sha256.Size) {
 		return Token{}, ErrToken
@@ -73,8 +73,8 @@ func ParseToken(text string) (Token, error) {
 	return t, nil
 }
 
-// Verify says whether a token that was parsed was signed with the State's key for a user that is
-// there and has had no new password since. Whether it is too old is for the caller to say.
+// Verify checks that a parsed token was signed with the State's key for a user that exists and has
+// had no new password since. The caller decides whether it is too old.
 func (s *State) Verify(t Token) error {
 	if !s.Enabled() || len(t.signed) == 0 || !hmac.Equal(t.sum, s.sum(t.signed)) {
 		return ErrToken

@@ -32,10 +32,10 @@ const (
 	// front (entry.go).
 	groupFormat = 6
 
-	// AuthFormat is for changes of users and roles, and for commands of a user: members that know no
-	// users would do them without a check. A command of a client that is not authenticated has the
-	// format of what it does. Before the log enables authentication, such members do right by it, and
-	// they stop there.
+	// AuthFormat is for changes of users and roles, and for commands of a user: members that know
+	// no users would do them without a check. The command of an unauthenticated client has the
+	// format of its content. Such members treat it correctly until the log enables authentication,
+	// where they stop.
 	AuthFormat = 7
 
 	// ImportFormat is for the steps of imports.

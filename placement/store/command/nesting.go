@@ -6,8 +6,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// maxDecodedNesting is how deep the transactions of a command may be nested that is decoded: deeper
-// than any that is proposed. Decoding recurses, and a stack that overflows ends the process.
+// maxDecodedNesting bounds the nesting of transactions in a decoded command; it is greater than in
+// any that is proposed. Decoding recurses, and a stack that overflows ends the process.
 const maxDecodedNesting = 4 * maxNesting
 
 // The fields of a command by which transactions nest: Command.txn, Txn.success, Txn.failure and

@@ -33,8 +33,8 @@ type Store interface {
 // Config is what a Compactor is made of.
 type Config struct {
 	Store Store
-	// History is how many revisions are kept, and HistoryFor for how long each that was the newest.
-	// What either says may go, goes. 0: it says nothing.
+	// History is how many revisions are kept, and HistoryFor how long a revision is kept after it
+	// was the newest. A revision goes if either allows it. 0: no such bound.
 	History    uint64
 	HistoryFor time.Duration
 	// Now is a monotonic clock.
@@ -42,8 +42,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Compactor compacts on the leader, and follows what compactions have left to be removed. Its
-// methods may be called from any goroutine.
+// Compactor compacts on the leader, and removes what compactions have left. Its methods may be
+// called from any goroutine.
 type Compactor struct {
 	config  Config
 	store   Store
@@ -53,7 +53,8 @@ type Compactor struct {
 	running sync.WaitGroup
 	mu      struct {
 		sync.Mutex
-		// compacting is closed when all was removed that a compaction has left; nil: that is so.
+		// compacting is closed when everything that a compaction has left is removed; nil: nothing
+		// is left.
 		compacting chan struct{}
 	}
 }
@@ -82,9 +83,8 @@ func (c *Compactor) Look() {
 	}
 }
 
-// run is the leader's housekeeping: it keeps the history at its length. A compaction
-// may take long, or wait for a quorum, so it has a goroutine of its own, from New to Close: leases
-// run out meanwhile.
+// run keeps the history at its length, on the leader. A compaction may take long, or wait for a
+// quorum, so it has a goroutine of its own, from New to Close: leases run out meanwhile.
 func (c *Compactor) run() {
 	var seen timeline
 	var ticks <-chan time.Time
@@ -104,14 +104,15 @@ func (c *Compactor) run() {
 		to := c.compactTo(&seen)
 		if l, _ := c.store.Leadership(); l.Serving {
 			if err := c.compactHistory(to); err != nil {
-				// What was refused was applied nevertheless, and is a reason to look again.
+				// A refused compaction may have been applied nevertheless, which is a reason to
+				// look again.
 				c.rest(lookAgain)
 			}
 		}
 	}
 }
 
-// lookAgain is when the leader tries again to compact after it could not.
+// lookAgain is the pause after a compaction that failed.
 const lookAgain = time.Second
 
 // rest waits for so long, or for Close.
@@ -124,12 +125,13 @@ func (c *Compactor) rest(d time.Duration) {
 	}
 }
 
-// timelineParts is of how many parts of Config.HistoryFor a leader remembers the revision at their
-// ends: it keeps so much more history at most.
+// timelineParts is the number of parts of Config.HistoryFor at whose ends a leader remembers the
+// revision: the history is longer by at most one part.
 const timelineParts = 16
 
-// timeline is which revision this member had when. That one was the newest then, or older, so what
-// is said holds whichever member leads: each remembers, so that a new leader need not begin anew.
+// timeline says which revision this member had at which time. It was the newest then, or older, so
+// the timeline holds whichever member leads: each remembers, so that a new leader need not begin
+// anew.
 type timeline struct{ marks []mark }
 
 type mark struct {
@@ -137,13 +139,13 @@ type mark struct {
 	revision uint64
 }
 
-// note remembers this moment.
+// note remembers the present revision and time.
 func (t *timeline) note(c *Compactor) {
 	t.marks = append(t.marks, mark{c.config.Now(), c.store.Revision()})
 }
 
-// before is the newest revision that is as old as that; 0 if none is known to be. Older marks are
-// forgotten.
+// before returns the newest revision that is known to be at least that old; 0 if there is none.
+// Older marks are forgotten.
 func (t *timeline) before(at time.Time) (revision uint64) {
 	n := 0
 	for n < len(t.marks) && !t.marks[n].at.After(at) {
@@ -154,7 +156,7 @@ func (t *timeline) before(at time.Time) (revision uint64) {
 	return revision
 }
 
-// compactTo is up to which revision the history is to go; 0: it stays.
+// compactTo returns the revision at which to compact; 0: the history stays.
 func (c *Compactor) compactTo(seen *timeline) (to uint64) {
 	if c.historyLong() {
 		to = c.store.Revision() - c.config.History
@@ -169,8 +171,8 @@ func (c *Compactor) compactTo(seen *timeline) (to uint64) {
 }
 
 // compactHistory compacts up to a revision, in steps, and removes what earlier compactions have
-// left. It rests for as long as a step takes, so that what clients ask for has its turns. While an
-// alarm refuses compactions it proposes none: the end of the alarm has it look again.
+// left. It rests for as long as a step takes, so that clients have their turns. While an alarm
+// forbids compactions it proposes none: the end of the alarm makes it look again.
 func (c *Compactor) compactHistory(to uint64) error {
 	for c.ctx.Err() == nil {
 		whole := compact(&storepb.Compact{Revision: to})
@@ -202,18 +204,17 @@ func (c *Compactor) compactHistory(to uint64) error {
 	return nil
 }
 
-// longestRest bounds the rest between two steps: one that has waited for a quorum needs none.
+// longestRest bounds the rest between two steps: a step that has waited for a quorum needs no rest.
 const longestRest = 100 * time.Millisecond
 
-// historyLong says whether there are a tenth more revisions than are to be kept.
+// historyLong reports whether there are a tenth more revisions than have to be kept.
 func (c *Compactor) historyLong() bool {
 	return c.config.History > 0 &&
 		c.store.Revision() > c.store.Compacted()+c.config.History+c.config.History/10
 }
 
-// step is what one command is to do of a compaction at a revision: as many revisions as
-// have about StepEvents events, or a part of what is to be removed for one that has more, if all
-// members know of parts.
+// step returns the next command of a compaction at a revision: as many revisions as have about
+// StepEvents events, or a part of a revision that has more, if all members know of parts.
 func (c *Compactor) step(to uint64) (step *storepb.Compact, err error) {
 	err = c.store.ReadState(func(r *tables.Reader) error {
 		step = &storepb.Compact{Revision: to}
@@ -270,8 +271,8 @@ func (c *Compactor) Prepare(
 	return whole, nil
 }
 
-// Applied says that the store is as far with its compactions as the metadata are. The
-// size of the store is known already, because callers of AwaitCompaction ask for the size.
+// Applied notes the progress of compactions in the metadata. The size of the store is updated
+// before, because callers of AwaitCompaction ask for the size.
 func (c *Compactor) Applied(meta *storepb.MetaRecord) {
 	c.Left(meta)
 	if c.historyLong() || meta.CompactionRest != nil {
@@ -279,7 +280,7 @@ func (c *Compactor) Applied(meta *storepb.MetaRecord) {
 	}
 }
 
-// Left follows whether a compaction has left something to be removed.
+// Left notes whether a compaction has left something to be removed.
 func (c *Compactor) Left(meta *storepb.MetaRecord) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -292,7 +293,8 @@ func (c *Compactor) Left(meta *storepb.MetaRecord) {
 	}
 }
 
-// Compacting is closed when all was removed that a compaction has left; nil: that is so.
+// Compacting returns a channel that is closed when everything that a compaction has left is
+// removed; nil: nothing is left.
 func (c *Compactor) Compacting() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,13 +8,13 @@ import (
 )
 
 // Group commit. At most maxGroups entries of grouped commands are on their way at a time; commands
-// that come meanwhile share the next one. One at a time makes the largest entries: with two, each
+// that come meanwhile share the next entry. One at a time makes the largest entries: with two, each
 // is half as large, and the messages and syncs that they cost take more than the overlap gives. So
 // a lone client waits for no other, and under load an entry, with its messages, its place in the
-// log and its application, is for dozens of commands.
+// log and its application, serves dozens of commands.
 //
 // Commands keep their order and are applied one after the other, as if each had an entry of its
-// own. Only those are grouped that take nothing from the entry itself, such as its index.
+// own. Commands that depend on the entry itself, such as on its index, are not grouped.
 
 const (
 	maxGroups = 1
@@ -28,7 +28,7 @@ const (
 type grouping struct {
 	term  uint64
 	queue []grouped
-	// underWay is how many entries were proposed and have commands whose outcome is open.
+	// underWay counts the proposed entries with commands whose outcome is open.
 	underWay int
 }
 
@@ -63,7 +63,7 @@ func groups(c *storepb.Command) bool {
 func (x *Executor) join(id ID, p *pending, data []byte) {
 	x.mu.Lock()
 	if l := x.mu.leadership; x.mu.pending[id] != p || !l.IsLeader || p.term != l.Term {
-		// The leadership has ended meanwhile. What waits beyond that hears of it from the log.
+		// The leadership has ended meanwhile. The other commands learn of it from the log.
 		x.mu.Unlock()
 		return
 	}
@@ -119,7 +119,8 @@ func (x *Executor) nextGroup() (Group, uint64, []grouped) {
 	return x.mu.group, l.Term, taken
 }
 
-// groupsSettled notes that commands have an outcome, and has proposed what has waited for that.
+// groupsSettled notes that commands have an outcome, and starts the proposal of commands that have
+// waited for that.
 func (x *Executor) groupsSettled(all []Known) {
 	more := false
 	x.mu.Lock()
@@ -152,8 +153,8 @@ func dataOf(group []grouped) [][]byte {
 	return data
 }
 
-// proposer proposes what has waited for earlier entries. It is one goroutine, from New to Close:
-// what settles commands is the application of entries, which must not wait for their proposal.
+// proposer proposes commands that have waited for earlier entries. It is one goroutine, from New to
+// Close: the application of entries settles commands, and must not wait for their proposal.
 func (x *Executor) proposer() {
 	for {
 		select {

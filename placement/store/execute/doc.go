@@ -1,11 +1,10 @@
-// Package execute takes commands at any member of a store, and finds out what became of them.
+// Package execute takes commands at any member of a store, and finds out their outcomes.
 //
-// An Executor has a command proposed in one term, and waits until the state machine says what it
-// came to. How many commands wait, and for how many bytes, is bounded by a budget, of which clients
-// that wait have their share by turns (package fairshare). Commands that come while others are on
-// their way share an entry of the log (batch.go). A member that does not lead hands a command to
-// the one that does (execute.go, forward.go). Package command says what commands are; what they do
-// is the Machine's.
+// An Executor proposes a command in one term, and waits for the result from the state machine. A
+// budget bounds the number and bytes of waiting commands; clients that wait get their shares in
+// turn (package fairshare). Commands that come while others are on their way share an entry of the
+// log (batch.go). A member that does not lead forwards a command to the leader (execute.go,
+// forward.go). Package command defines commands; the Machine defines what they do.
 //
 // # Locks
 //

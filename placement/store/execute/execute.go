@@ -14,24 +14,25 @@ import (
 
 // Commands that come in at any member.
 //
-// A member that does not lead hands the command to the one that does, with the term in which it
-// believes that one to lead. The command is proposed in that term or not at all. Both members apply
-// the log, so the outcome is found without any record of commands that were executed:
+// A member that does not lead forwards the command to the leader, with the term of the leadership
+// that it believes in. The command is proposed in that term or not at all. Both members apply the
+// log, so the outcome is found without any record of executed commands:
 //
-//   - The leader answers when it has applied the command. If the member has applied it sooner, that
-//     answers the caller: reads have all that is committed, at every member (package reading).
-//   - If the answer does not come, the member asks again, in the same term. The leader remembers
-//     which commands it has proposed in its term, and proposes none twice (forward.go).
-//   - When the member has applied an entry of a later term, the command was applied here before, or
-//     never will be anywhere: entries of a term come before those of a later one. So it can be
-//     proposed again in that term, and takes effect once.
+//    - The leader answers when it has applied the command. If the member has applied it sooner,
+//      that answers the caller: reads have all that is committed, at every member (package
+//      reading).
+//    - If the answer does not come, the member asks again, in the same term. The leader remembers
+//      which commands it has proposed in its term, and proposes none twice (forward.go).
+//    - When the member has applied an entry of a later term, the command was applied here before,
+//      or never will be anywhere: entries of a term come before those of a later one. So it can be
+//      proposed again in that term, and takes effect once.
 //
-// A snapshot skips entries. What became of commands that were under way is then not known.
+// A snapshot skips entries. The outcome of commands that were under way is then not known.
 
-// errNever says that a command was not proposed, or was and never will be applied.
+// errNever: the command was not applied, and never will be.
 var errNever = errors.New("the command was not applied, and never will be")
 
-// againAfter is when a member asks the leader again whose answer did not come.
+// againAfter is the time after which a member asks a leader again that did not answer.
 const againAfter = 50 * time.Millisecond
 
 // AskTimeout bounds one question to the leader.
@@ -41,9 +42,9 @@ const AskTimeout = time.Second
 const LookAgain = 20 * time.Millisecond
 
 // Execute is Do on any member, and applies the command at most once. It waits for a leader, and
-// goes on under the next one when that changes, until ctx ends: a NotLeaderError or ErrOverloaded
-// then says that nothing was proposed, ErrOutcomeUnknown that the command may have taken effect or
-// may yet. The command must have no session.
+// continues with the next one after a change, until ctx ends: then NotLeaderError or ErrOverloaded
+// means that nothing was proposed, ErrOutcomeUnknown that the command may have taken effect or may
+// yet. The command must have no session.
 func (x *Executor) Execute(ctx context.Context, c *storepb.Command) (*storepb.Result, error) {
 	if err := command.Validate(c); err != nil {
 		return nil, err
@@ -65,7 +66,7 @@ func (x *Executor) Execute(ctx context.Context, c *storepb.Command) (*storepb.Re
 	}
 }
 
-// executeAt tries to execute a command under a leader. A NotLeaderError and errNever say that it is
+// executeAt tries to execute a command under a leader. NotLeaderError and errNever mean that it is
 // not, and never will be, applied.
 func (x *Executor) executeAt(
 	ctx context.Context, l Leadership, c *storepb.Command,
@@ -113,8 +114,8 @@ func (x *Executor) handOver(
 	if err != nil {
 		return nil, err
 	}
-	// The caller finds what it has done, on this member, whatever it reads. The command is done if it
-	// does not want to wait for that any more.
+	// The caller finds the effect on this member, whatever it reads. If the caller does not want to
+	// wait for that, the command is done nevertheless.
 	_ = x.machine.Reach(ctx, result.Entry)
 	return result, command.ErrorOf(result)
 }
@@ -144,11 +145,11 @@ func (x *Executor) expect(p *pending, c *storepb.Command) (ID, error) {
 	return id, nil
 }
 
-// settledEvery: with every so many commands, a process tells the leader up to which of its commands
-// it knows the outcome.
+// With every settledEvery commands, a process tells the leader up to which of its commands it knows
+// the outcome.
 const settledEvery = 64
 
-// settledLocked is up to where this process knows what became of all of its commands.
+// settledLocked returns the number up to which this process knows the outcome of all its commands.
 func (x *Executor) settledLocked(newest uint64) uint64 {
 	oldest := newest
 	for id := range x.mu.pending {
@@ -230,7 +231,7 @@ func heard(r reply, asked int) (result *storepb.Result, applied bool, err error)
 }
 
 // supersededLocked takes the commands that were proposed in terms before the newest that is applied
-// here: what is not applied by now never will be.
+// here: those that are not applied by now never will be.
 func (x *Executor) supersededLocked() (all []Known) {
 	for id, p := range x.mu.pending {
 		if !p.survives || p.term >= x.mu.appliedTerm {

@@ -21,26 +21,26 @@ type Group interface {
 	// Propose appends data to the log if this replica still leads at term when its turn comes;
 	// otherwise SetLeadership tells. It does not block, and it takes over data.
 	Propose(term uint64, data []byte) error
-	// ProposeChange is Propose for an entry that changes the configuration, which is next when it is
-	// applied. One that is not a step away, or would leave the leader out, ends the leadership.
+	// ProposeChange is Propose for an entry that changes the configuration to next when it is
+	// applied. A change that is not one step, or would leave the leader out, ends the leadership.
 	ProposeChange(term uint64, data []byte, next group.Configuration) error
 }
 
 // Peers reaches the member that leads.
 type Peers interface {
-	// Execute hands an encoded command to the member that leads at a term, whose
-	// Executor.ServeExecute takes it. A NotLeaderError says that the member did nothing because it
+	// Execute forwards an encoded command to the member that leads at a term, whose
+	// Executor.ServeExecute takes it. NotLeaderError means that the member did nothing because it
 	// does not lead at that term; any other error leaves open what it did.
 	Execute(ctx context.Context, leader keys.ReplicaID, term uint64, command []byte) ([]byte, error)
 }
 
 // Machine is the state machine that commands are for. The Executor holds no lock when it calls.
 type Machine interface {
-	// Prepare refuses what is not to be proposed, does what comes before, and returns what is to be
-	// proposed. It is called on the leader.
+	// Prepare refuses commands that must not be proposed, does what has to come before, and returns
+	// the command to propose. It is called on the leader.
 	Prepare(ctx context.Context, c *storepb.Command) (*storepb.Command, error)
-	// Reserve lets a command in that is about to be proposed, by the quota, and returns how many
-	// bytes it has reserved; Release gives back those of a command that is not applied.
+	// Reserve admits a command by the quota, before it is proposed, and returns how many bytes it
+	// has reserved; Release gives back those of a command that is not applied.
 	Reserve(ctx context.Context, c *storepb.Command) (bytes uint64, err error)
 	Release(bytes uint64)
 	// Members are those of the group, as of what is applied.
@@ -75,10 +75,10 @@ type Executor struct {
 	machine Machine
 	// requests numbers the commands of this process.
 	requests atomic.Uint64
-	// budget bounds the commands that were proposed and of which this member does not know yet what
-	// becomes of them. They are in the log of a leader that may be unable to commit, whether their
-	// callers still wait or not; if they came to more than Raft lets a leader have, it would have to
-	// give its leadership up.
+	// budget bounds the commands that were proposed and whose outcome this member does not know
+	// yet. They are in the log of a leader that may be unable to commit, whether their callers
+	// still wait or not; if there were more than Raft lets a leader have, it would have to give up
+	// its leadership.
 	budget  *fairshare.Share
 	grouped chan struct{} // for the proposer
 	ctx     context.Context
@@ -193,8 +193,8 @@ func (x *Executor) notifyLocked() {
 	x.mu.changed = make(chan struct{})
 }
 
-// SetLeadership is told of each change of the group's leadership, and says whether this member
-// serves. Commands that were proposed here before may be lost.
+// SetLeadership takes a change of the group's leadership, and returns whether this member serves.
+// Commands that were proposed here before may be lost.
 func (x *Executor) SetLeadership(l group.Leadership) (serving bool) {
 	x.mu.Lock()
 	x.mu.leadership = l
@@ -218,20 +218,20 @@ type Answer struct {
 	Result *storepb.Result
 }
 
-// Applied is what the application of entries has changed.
+// Applied is the change of the Executor by applied entries.
 type Applied struct {
-	// Known are the commands of which the outcome is known now, in the order of the log. The caller
-	// passes them to Settle when the state that they have made is visible.
+	// Known are the commands whose outcome is known now, in the order of the log. The caller passes
+	// them to Settle when their effects are visible.
 	Known []Known
 	// Reserved is how many bytes the commands had reserved that were applied.
 	Reserved uint64
-	// Serving is Leadership.Serving, and Changed says that it was another before.
+	// Serving is Leadership.Serving; Changed is set if it has changed.
 	Serving, Changed bool
 }
 
-// EntriesApplied is told of entries that were applied, the last of them of that term.
+// EntriesApplied takes entries that were applied; term is that of the last one.
 //
-// INVARIANT: what a reader has to see who finds that this member serves, is visible before.
+// INVARIANT: what a reader that finds this member serving has to see is visible before.
 func (x *Executor) EntriesApplied(term uint64, answers []Answer) (a Applied) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -255,8 +255,8 @@ func (x *Executor) EntriesApplied(term uint64, answers []Answer) (a Applied) {
 	return a
 }
 
-// EntriesSkipped is told that a snapshot was installed whose last entry is of that term: which of
-// the commands under way are in it is not known.
+// EntriesSkipped notes that a snapshot was installed whose last entry has that term: which of the
+// commands under way are in it is not known.
 func (x *Executor) EntriesSkipped(term uint64) {
 	x.mu.Lock()
 	x.mu.appliedTerm = term

@@ -15,8 +15,8 @@ import (
 // commands, so there are more only if they start again that often in one term.
 const maxOrigins = 1024
 
-// forwarded is which commands of other members this leader has proposed in its term. It is what
-// keeps a command from being proposed twice when a member asks again. Executor.mu guards it.
+// forwarded has the commands of other members that this leader has proposed in its term. It
+// prevents a second proposal when a member asks again. Executor.mu guards it.
 type forwarded struct {
 	term    uint64
 	origins map[uint64]*originCommands
@@ -25,12 +25,12 @@ type forwarded struct {
 
 // originCommands are those of one process.
 type originCommands struct {
-	// settled: the process knows what became of all up to this one, or does not want to know any
-	// more; it will not ask again.
+	// settled is the number up to which the process knows the outcomes, or no longer wants to know
+	// them; it will not ask for these again.
 	settled uint64
 	// proposed has nil for a command that is about to be proposed.
 	proposed map[uint64]*pending
-	// used is when it was heard of last, by forwarded.uses.
+	// used is when the process was last heard of, as a value of forwarded.uses.
 	used uint64
 }
 
@@ -38,7 +38,8 @@ func (f *forwarded) begin(term uint64) {
 	f.term, f.origins = term, map[uint64]*originCommands{}
 }
 
-// propose notes that a command is about to be proposed; false if it was before, or is late.
+// propose notes that a command is about to be proposed; false if it was proposed before, or is
+// late.
 func (f *forwarded) propose(id ID, settled uint64) (first bool, before *pending) {
 	o := f.origins[id.Origin]
 	if o == nil {
@@ -95,8 +96,8 @@ func (f *forwarded) notProposed(id ID) {
 }
 
 // ServeExecute is the leader's side of Peers.Execute: it proposes another member's command, unless
-// it has done so before, and returns the result when it has applied the command. term is the one
-// that the other member believes in. A NotLeaderError says that nothing was done.
+// it has done so before, and returns the result when it has applied the command. term is that of
+// the leadership in which the other member believes. NotLeaderError means that nothing was done.
 func (x *Executor) ServeExecute(ctx context.Context, term uint64, data []byte) ([]byte, error) {
 	c, format, err := command.Decode(data)
 	if err != nil {
@@ -117,7 +118,7 @@ func (x *Executor) ServeExecute(ctx context.Context, term uint64, data []byte) (
 	case !first:
 		return proposedBefore(ctx, before)
 	}
-	// The other member gives its clients their turns; here it has its own.
+	// The other member is fair among its clients; here it counts as one client.
 	ctx = WithClient(ctx, fmt.Sprintf("member %x", c.Origin))
 	var result *storepb.Result
 	if c, err = x.machine.Prepare(ctx, c); err == nil {

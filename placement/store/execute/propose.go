@@ -12,8 +12,8 @@ import (
 // ID names a command: Origin is the process that made it, Request the number that it has there.
 type ID struct{ Origin, Request uint64 }
 
-// pending is a command that was proposed, until this member knows what became of it. Its caller may
-// have given up before.
+// pending is a command that was proposed and whose outcome this member does not know yet. Its
+// caller may have given up.
 type pending struct {
 	// term is that in which it was proposed, here or, if elsewhere, at another member.
 	term uint64
@@ -22,16 +22,16 @@ type pending struct {
 	reserved uint64
 	// format is that of the command, if it is higher than what this version would give it.
 	format byte
-	// survives: the caller waits beyond the end of the leadership, until the log shows what became
-	// of the command (execute.go).
+	// survives is set if the caller waits beyond the end of the leadership, until the log shows the
+	// outcome (execute.go).
 	survives bool
 	// group is the entry that it shares with others; nil if it is alone in its own, or is not
 	// proposed yet.
 	group *entryGroup
 	// outcome has capacity 1: the outcome is sent once, whether the caller still waits or not.
 	outcome chan outcome
-	// over is closed when the outcome is known. It is for calls that wait for this command beside its
-	// caller (proposedBefore). applied, which is set before, says that the command was applied.
+	// over is closed when the outcome is known, for calls that wait for this command beside its
+	// caller (proposedBefore). applied, which is set before, says whether the command was applied.
 	over    chan struct{}
 	applied bool
 }
@@ -90,10 +90,10 @@ func (x *Executor) Awaits(id ID) bool {
 	return x.mu.pending[id] != nil
 }
 
-// Do proposes a command and waits until this member, which has to be the leader, has applied it. A
-// NotLeaderError, ErrOverloaded and ErrTooLarge say that nothing was proposed. ErrOutcomeUnknown
-// says that it may or may not have taken effect, now or later: with a session the same command can
-// be done again, on whichever member leads then. The other errors are the command's own outcome.
+// Do proposes a command and waits until this member, which has to be the leader, has applied it.
+// NotLeaderError, ErrOverloaded and ErrTooLarge mean that nothing was proposed. ErrOutcomeUnknown
+// means that it may or may not have taken effect, now or later: with a session the same command can
+// be done again, on whichever member leads then. Other errors are the command's own outcome.
 func (x *Executor) Do(ctx context.Context, c *storepb.Command) (*storepb.Result, error) {
 	c, err := x.machine.Prepare(ctx, c)
 	if err != nil {
@@ -113,8 +113,8 @@ func (x *Executor) own(c *storepb.Command) *storepb.Command {
 		Sequence: c.Sequence, Acknowledged: c.Acknowledged, Auth: c.Auth, Op: c.Op}
 }
 
-// attempt proposes a command once and waits for its outcome. like says how the command waits: its
-// term, if it is not 0, is the only one in which it may be proposed.
+// attempt proposes a command once and waits for its outcome. like says how the command waits; if
+// its term is not 0, the command may be proposed only in that term.
 func (x *Executor) attempt(
 	ctx context.Context, c *storepb.Command, like *pending,
 ) (*storepb.Result, error) {
@@ -128,8 +128,9 @@ func (x *Executor) attempt(
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", command.ErrTooLarge, len(data),
 			command.MaxBytes)
 	}
-	// The quota comes before the budget. So a command that waits counts in the quota, and a command
-	// that the quota refuses has no part of the budget, of which the alarm that it raises needs one.
+	// The quota comes before the budget. So a command that waits counts in the quota. A command
+	// that the quota refuses takes no part of the budget, of which the alarm that it raises needs
+	// some.
 	reserved, err := x.machine.Reserve(ctx, c)
 	if err != nil {
 		return nil, err
@@ -174,7 +175,7 @@ func (x *Executor) register(id ID, p *pending) (Group, error) {
 	case x.mu.closed:
 		return nil, command.ErrClosed
 	case x.mu.group == nil || !l.IsLeader || p.term != 0 && p.term != l.Term,
-		// The quota has let it in under an earlier leadership.
+		// The quota has admitted it under an earlier leadership.
 		p.reserved > 0 && !x.leadershipLocked().Serving:
 		return nil, &command.NotLeaderError{Leader: l.Leader, Term: l.Term}
 	}
@@ -208,9 +209,9 @@ func (x *Executor) propose(handle Group, term uint64, c *storepb.Command, data [
 	return handle.Propose(term, data)
 }
 
-// ProposeAside proposes what the leader has decided by itself, in the term in which it has, and
-// does not wait for it. If it gets lost with the leadership, the next leader decides anew. false:
-// this member does not lead at that term any more.
+// ProposeAside proposes what the leader has decided by itself, in the term of the decision, and
+// does not wait for it. If it is lost with the leadership, the next leader decides anew. false:
+// this member no longer leads at that term.
 func (x *Executor) ProposeAside(term uint64, commands ...*storepb.Command) (bool, error) {
 	x.mu.Lock()
 	handle, leads := x.mu.group, x.mu.leadership.IsLeader && x.mu.leadership.Term == term

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// State is what a check needs of the state into which the import is written, with all steps so far.
+// State is the state into which the import is written, with all steps so far.
 type State interface {
 	// HasEvent says whether there is a change of that number at a revision.
 	HasEvent(revision uint64, number uint32) (bool, error)
@@ -33,8 +33,8 @@ func refusal(code storepb.Code, format string, args ...any) *Refusal {
 // if there was none.
 func UnderWay(record *storepb.ImportRecord) bool { return record != nil && !record.Done }
 
-// Next returns the record of a step that comes after a record, which it leaves as it is. nil
-// without a refusal says that the step was done before. The caller gives the result to Check.
+// Next returns the record of a step that follows a record; the record itself is not changed. nil
+// without a refusal means that the step was done before. The caller passes the result to Check.
 func Next(record *storepb.ImportRecord, m *storepb.Import) (*storepb.ImportRecord, *Refusal) {
 	underWay := UnderWay(record)
 	switch {

@@ -14,9 +14,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Core is the store as a Keeper needs it: who leads, what is committed, how commands are done, and
-// what is known of leases beside their terms. No lock is held when it is called, but Keeper.noting
-// when commands are proposed.
+// Core is what a Keeper needs of the store: who leads, what is committed, how commands are done,
+// and what is known of leases beside their terms. No lock is held when it is called, except
+// Keeper.noting when commands are proposed.
 type Core interface {
 	Leadership() (execute.Leadership, <-chan struct{})
 	AwaitLeadership(ctx context.Context, d time.Duration) error
@@ -82,13 +82,13 @@ func (k *Keeper) Stop() {
 	k.running.Wait()
 }
 
-// Serve says whether this member leads and counts leases down.
+// Serve sets whether this member leads and counts leases down.
 func (k *Keeper) Serve(serving bool) {
 	k.lessor.Activate(serving)
 	k.Look()
 }
 
-// Look has the keeper look what is due: leases have changed.
+// Look makes the keeper look for what is due: leases have changed.
 func (k *Keeper) Look() {
 	select {
 	case k.wake <- struct{}{}:
@@ -119,10 +119,10 @@ func (k *Keeper) keep() {
 	}
 }
 
-// keepOnce proposes what is due, and says whether there is more.
+// keepOnce proposes what is due, and reports whether there is more.
 //
-// INVARIANT: what is decided is proposed in the term in which it was, and what is noted before a
-// renewal takes it back (noting).
+// INVARIANT: a decision is proposed in the term in which it was made, and a note of what a lease
+// has left is proposed before a renewal takes it back (noting).
 func (k *Keeper) keepOnce() (more bool) {
 	l, _ := k.core.Leadership()
 	k.noting.Lock()
@@ -149,7 +149,7 @@ func (k *Keeper) keepOnce() (more bool) {
 	return due.More
 }
 
-// propose is Core.ProposeAside. Why nothing was proposed is logged.
+// propose is Core.ProposeAside that logs why nothing was proposed.
 func (k *Keeper) propose(term uint64, commands ...*storepb.Command) bool {
 	proposed, err := k.core.ProposeAside(term, commands...)
 	if err != nil {

@@ -68,7 +68,7 @@ func (k *Keeper) KeepAliveAll(ctx context.Context, ids []int64) ([]time.Duration
 }
 
 // moveDeadlines moves the deadlines of the leases that this member knows, and fills in their terms,
-// once the log says of none of them any more how much it had left.
+// once the log has a note for none of them any more.
 func (k *Keeper) moveDeadlines(ctx context.Context, ids []int64, terms []time.Duration) error {
 	noted, err := k.renew(ids, terms)
 	for len(noted) > 0 && err == nil {
@@ -94,7 +94,7 @@ func (k *Keeper) renew(
 	return noted, err
 }
 
-// awaitNotes returns when what was noted until now is proposed.
+// awaitNotes returns when all notes so far are proposed.
 func (k *Keeper) awaitNotes() {
 	k.noting.Lock()
 	defer k.noting.Unlock()
@@ -154,7 +154,8 @@ func (k *Keeper) RenewAll(ctx context.Context, ids []int64) (terms []time.Durati
 	return terms, err
 }
 
-// TimeToLive is Lease on any member: what is left the leader says. It waits for one until ctx ends.
+// TimeToLive is Lease on any member: the leader says what is left. It waits for a leader until ctx
+// ends.
 func (k *Keeper) TimeToLive(ctx context.Context, id int64) (info LeaseInfo, err error) {
 	err = k.atLeader(ctx, func(l execute.Leadership) error {
 		if err := k.core.Confirm(ctx); err != nil {
@@ -174,7 +175,7 @@ func (k *Keeper) TimeToLive(ctx context.Context, id int64) (info LeaseInfo, err 
 // ServeTimeToLive is the leader's side of Peers.TimeToLive: how much is left of a lease that was
 // granted, and acknowledged by any member, before the call.
 func (k *Keeper) ServeTimeToLive(ctx context.Context, id int64) (time.Duration, error) {
-	// A leader that another one has succeeded, which it does not know yet, cannot say.
+	// A leader that has been succeeded, and does not know it yet, cannot say.
 	index, err := k.core.ServeIndex(ctx)
 	if err != nil {
 		return 0, err
@@ -195,7 +196,7 @@ func (k *Keeper) ServeTimeToLive(ctx context.Context, id int64) (time.Duration, 
 	return left, nil
 }
 
-// atLeader asks the leader, and asks again as long as that cannot be reached, or is none any more.
+// atLeader calls the leader. It retries while the leader is unreachable or has lost its leadership.
 func (k *Keeper) atLeader(ctx context.Context, ask func(execute.Leadership) error) error {
 	for {
 		if err := k.core.Importing(); err != nil {

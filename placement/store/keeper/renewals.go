@@ -27,16 +27,16 @@ const (
 	maxRenewalsWaiting = 16 * maxRenewed
 )
 
-// renewals asks the leader for all renewals that come at a member meanwhile, one question at a
-// time. A call that has ended by its context is in no question after that.
+// renewals sends the leader all renewals that come at a member meanwhile, one question at a time. A
+// call whose context has ended is not in later questions.
 //
 // INVARIANT: the question in which a lease is renewed is asked after the renewal began.
 type renewals struct {
 	keeper *Keeper
 	mu     struct {
 		sync.Mutex
-		// waiting are the calls that are in no question yet, as *renewal, the oldest first, and weight
-		// is what they count together. asking: a question is under way.
+		// waiting are the calls that are in no question yet, as *renewal, the oldest first; weight
+		// is their sum. asking is set while a question is under way.
 		waiting list.List
 		weight  int
 		asking  bool
@@ -44,8 +44,8 @@ type renewals struct {
 	}
 }
 
-// renewal is one call. at is its place among those that wait; nil: it is in a question, and what
-// follows is set by that, before answered is closed.
+// renewal is one call. at is its place among those that wait; nil: it is in a question, which sets
+// the following fields before answered is closed.
 type renewal struct {
 	leases   []int64
 	at       *list.Element
@@ -56,7 +56,7 @@ type renewal struct {
 
 func (r *renewal) weight() int { return max(len(r.leases), 1) }
 
-// close has no call wait any more. Those that do end with the question that is under way.
+// close ends the wait of all calls. Those in the question that is under way end with it.
 func (x *renewals) close() {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -15,10 +15,10 @@ type Limits struct {
 	// BlockKeys is about how many keys a block has at first. It doubles whenever there are more
 	// blocks than Blocks, or more bytes of their bounds than BoundBytes.
 	BlockKeys, Blocks, BoundBytes int
-	// BoundLength is how long the bound of a block may be.
+	// BoundLength bounds the length of a block's bound.
 	BoundLength int
-	// Vacant is how many vacant spans are remembered, and VacantAfter how many deleted keys and vacant
-	// spans in a row a walk passes before it remembers where they lie.
+	// Vacant bounds the vacant spans that are remembered; VacantAfter is the number of consecutive
+	// deleted keys and vacant spans that a walk passes before it remembers the span.
 	Vacant, VacantAfter int
 	// Changes and ChangeBytes are how many of the newest changes are kept, and how many bytes their
 	// keys may have.
@@ -32,7 +32,7 @@ func DefaultLimits() *Limits {
 		Vacant: 256, VacantAfter: 64, Changes: 8 << 10, ChangeBytes: 1 << 20}
 }
 
-// growth is how many times BlockKeys a block may have before one that is cut is counted again.
+// A block with more than growth times BlockKeys keys is counted again when it is cut.
 const growth = 4
 
 // Blocks counts keys. Its methods may be called from any goroutine, but for Changed, Advance and
@@ -82,7 +82,7 @@ func (b *Blocks) clearLocked() {
 	b.mu.blocks, b.mu.bytes, b.mu.blockKeys = nil, 0, b.limits.BlockKeys
 }
 
-// Changed says that a key is created, or deleted, at a revision, which is the newest. It comes
+// Changed notes that a key is created, or deleted, at a revision, which is the newest. It is called
 // before any Count of that revision. The key is kept, and must not be changed.
 func (b *Blocks) Changed(revision uint64, key []byte, created bool) {
 	by := -1
@@ -102,14 +102,15 @@ func (b *Blocks) Changed(revision uint64, key []byte, created bool) {
 	}
 }
 
-// Advance says that a revision is the newest, after all of its changes.
+// Advance notes that a revision is the newest, after all of its changes.
 func (b *Blocks) Advance(revision uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.mu.recent.head = max(b.mu.recent.head, revision)
 }
 
-// Covers says whether a count of that revision, which the caller can read, would come from blocks.
+// Covers reports whether a count at that revision, which the caller can read, would come from
+// blocks.
 func (b *Blocks) Covers(revision uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -126,7 +127,7 @@ func (b *Blocks) fromLocked(key string) int {
 type Scan func(span keys.Span, visit func(key []byte)) error
 
 // Count returns how many keys a span has at a revision. It scans what it does not know, and returns
-// the error of that.
+// the error of that scan.
 func (b *Blocks) Count(span keys.Span, revision uint64, scan Scan) (uint64, error) {
 	if span.Empty() {
 		return 0, nil
@@ -170,12 +171,12 @@ func (b *Blocks) count(span keys.Span, revision uint64, scan Scan) (uint64, erro
 	}
 }
 
-// step is what comes next of a count: known keys, and then a span to be scanned, unless it is done.
+// step is the next step of a count: known keys, and then a span to be scanned, unless it is done.
 type step struct {
 	known    int
 	done     bool
 	from, to string
-	// record: no block has the span. blockKeys is how many keys a new one is to have.
+	// record is set if no block has the span. blockKeys is the number of keys for a new block.
 	record    bool
 	blockKeys int
 }
@@ -254,8 +255,8 @@ func separator(key, next []byte) string {
 	return string(next[:n+1])
 }
 
-// add adds a block that has so many keys at a revision. rest: it is what was left of a span, and
-// may be small.
+// add adds a block with a number of keys at a revision. rest is set if it is the rest of a span,
+// and may be small.
 func (b *Blocks) add(one block, revision uint64, rest bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -289,7 +290,7 @@ func (b *Blocks) add(one block, revision uint64, rest bool) {
 	}
 }
 
-// joinsLocked says whether a block and the one behind it are to be one.
+// joinsLocked reports whether a block and the next one have to be joined.
 func (b *Blocks) joinsLocked(one, next block) bool {
 	return one.keys+next.keys <= b.mu.blockKeys+b.mu.blockKeys/2
 }

@@ -18,7 +18,7 @@ type vacant struct {
 	passed int
 }
 
-// End says whether a key lies in a vacant span of a revision, and where the span ends; nil:
+// End reports whether a key lies in a vacant span of a revision, and where the span ends; nil:
 // nowhere.
 func (v Vacant) End(key []byte, revision uint64) (end []byte, vacant bool) {
 	i := v.from(string(key))
@@ -36,8 +36,8 @@ func (v Vacant) from(key string) int {
 	return sort.Search(len(v.spans), func(i int) bool { return below(key, v.spans[i].end) })
 }
 
-// Vacant is what is known. A caller that has opened a state before finds no span in which that
-// state has a key at a revision at which the span is vacant.
+// Vacant returns the known vacant spans. For a caller that has opened a state before, no span is
+// vacant at a revision at which that state has a key in it.
 func (b *Blocks) Vacant() Vacant {
 	if known := b.vacant.Load(); known != nil {
 		return *known
@@ -48,8 +48,8 @@ func (b *Blocks) Vacant() Vacant {
 // VacantAfter is how many deleted keys in a row a walk passes before it says so.
 func (b *Blocks) VacantAfter() int { return b.limits.VacantAfter }
 
-// FoundVacant says that a span has no key at a revision: a walk has passed so many deleted ones. If
-// it is not known what has changed since the revision, nothing is remembered.
+// FoundVacant notes that a span has no key at a revision: a walk has passed so many deleted ones.
+// If the changes since the revision are not known, nothing is remembered.
 func (b *Blocks) FoundVacant(span keys.Span, revision uint64, passed int) {
 	if span.Empty() || max(len(span.Start), len(span.End)) > b.limits.BoundLength {
 		return

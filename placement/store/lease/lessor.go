@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// Tick is how often Due is to be called while the lessor counts, and BusyTick after one that has
-	// said that there is more.
+	// Tick is the interval at which Due has to be called while the lessor counts; BusyTick is the
+	// pause after a call that has reported more.
 	Tick     = 250 * time.Millisecond
 	BusyTick = 25 * time.Millisecond
 	// pauseTolerance is by how much a tick may be late before the leader takes it that its process
@@ -30,7 +30,7 @@ const (
 	MaxNotes = 1024
 	// noteSlack is by how much a checkpoint may be short.
 	noteSlack = 2 * time.Second
-	// endAgain is when the end of a lease is proposed again that has not come.
+	// endAgain is the time after which the end of a lease is proposed again.
 	endAgain = 4 * pauseTolerance
 )
 
@@ -42,10 +42,10 @@ var (
 // Change says what a lease is now.
 type Change struct {
 	ID int64
-	// TTLMillis is its term; 0: it is gone. LeftMillis is what its last checkpoint says that it has
-	// left; 0: there is none.
+	// TTLMillis is its term; 0: it is gone. LeftMillis is the rest in its last checkpoint; 0: there
+	// is none.
 	TTLMillis, LeftMillis uint64
-	// Checkpoint: nothing but LeftMillis has changed.
+	// Checkpoint is set if only LeftMillis has changed.
 	Checkpoint bool
 }
 
@@ -54,22 +54,22 @@ type Change struct {
 type Lessor struct {
 	// now is a time that ascends like the monotonic clock; it shows no wall clock's time.
 	now func() time.Time
-	// checkpointAfter is how much of a term passes before the rest is to be noted.
+	// checkpointAfter is the part of a term after which the rest has to be noted.
 	checkpointAfter time.Duration
 	mu              struct {
 		sync.Mutex
 		leases map[int64]*countdown
-		// due has an element for each lease that counts down, by when it is to be looked at; a lease
-		// that was renewed meanwhile goes in again.
+		// due has an element for each lease that counts down, by the time of the next look; a lease
+		// that was renewed meanwhile is put in again.
 		due dueHeap
-		// ends are the leases whose end was returned, by when it is to be returned again; those that
-		// are gone meanwhile are taken out at the front. ending counts the others, and endingKeys their
-		// keys.
+		// ends are the leases whose end was returned, by the time at which it is returned again;
+		// those that are gone are removed at the front. ending counts the others, and endingKeys
+		// their keys.
 		ends               []due
 		ending, endingKeys int
 		// keys is how many keys each lease has, for those that have any.
 		keys map[int64]int
-		// active: this member leads, and has applied everything that was committed before its term.
+		// active is set if this member leads, and has applied everything committed before its term.
 		active bool
 		// ticked is when Due was last called.
 		ticked time.Time
@@ -79,8 +79,8 @@ type Lessor struct {
 type countdown struct {
 	term     time.Duration
 	deadline time.Time
-	// left is what the last checkpoint said; 0: there is none since the lease was granted or renewed.
-	// noted: a checkpoint was proposed, and may or may not be applied yet.
+	// left is the rest in the last checkpoint; 0: there is none since the lease was granted or
+	// renewed. noted is set if a checkpoint was proposed, whether or not it is applied yet.
 	left  time.Duration
 	noted bool
 	// noteAt is when the next checkpoint is due.
@@ -94,7 +94,7 @@ type countdown struct {
 }
 
 // New returns a lessor without leases, which counts on a clock once it is active. checkpointAfter
-// is how much of a lease's term passes before what is left of it is to be noted in the log.
+// is the part of a lease's term after which the rest has to be noted in the log.
 func New(clock hlc.Monotonic, checkpointAfter time.Duration) *Lessor {
 	l := &Lessor{now: func() time.Time { return time.Unix(0, clock()) },
 		checkpointAfter: checkpointAfter}
@@ -106,8 +106,7 @@ func New(clock hlc.Monotonic, checkpointAfter time.Duration) *Lessor {
 // no wall clock's time.
 func (l *Lessor) Now() time.Time { return l.now() }
 
-// Replace forgets everything and takes over what is in the state: the leases, and how many keys
-// they have.
+// Replace replaces everything by the leases of the state, and the number of keys of each.
 func (l *Lessor) Replace(leases []Change, keys map[int64]int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,7 +150,8 @@ func (l *Lessor) changedLocked(changes []Change, keys map[int64]int) {
 		if was := l.mu.leases[c.ID]; was != nil && c.Checkpoint {
 			was.left, was.noted = left, left > 0
 			if l.mu.active && left > 0 && was.deadline.Sub(now) > left+noteSlack {
-				// It was renewed, or granted anew, before this came. The right rest follows.
+				// It was renewed, or granted anew, before this note was applied. The right rest
+				// follows.
 				was.noteAt = now
 				heap.Push(&l.mu.due, due{now, c.ID, was})
 			}
@@ -166,7 +166,7 @@ func (l *Lessor) changedLocked(changes []Change, keys map[int64]int) {
 	}
 }
 
-// tidyLocked keeps what is due from being mostly of leases that are gone.
+// tidyLocked keeps due from consisting mostly of leases that are gone.
 func (l *Lessor) tidyLocked() {
 	if len(l.mu.due) <= 2*len(l.mu.leases)+1024 {
 		return
@@ -177,8 +177,8 @@ func (l *Lessor) tidyLocked() {
 
 func millis(n uint64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// Activate starts counting, with a full term for every lease, or what was left of it at its last
-// checkpoint; not active, it stops.
+// Activate starts counting, with a full term for every lease, or with the rest in its last
+// checkpoint; with active false it stops.
 func (l *Lessor) Activate(active bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -203,10 +203,10 @@ func (l *Lessor) Activate(active bool) {
 	heap.Init(&l.mu.due)
 }
 
-// spareLocked is for when the process was paused, and no renewals were heard: every lease gets a
-// full term from now on. One that got that before and was not renewed since gets only back what the
-// silence has taken, so that a process that stands still again and again does not keep the leases
-// of owners that are gone.
+// spareLocked is called after a pause of the process, when no renewals were heard: every lease gets
+// a full term from now on. A lease that got that before and was not renewed since gets back only
+// the time of the pause, so that a process that stops again and again does not keep the leases of
+// owners that are gone.
 func (l *Lessor) spareLocked(now time.Time, silence time.Duration) {
 	for _, c := range l.mu.leases {
 		if !c.ending.IsZero() {
@@ -221,11 +221,11 @@ func (l *Lessor) spareLocked(now time.Time, silence time.Duration) {
 	}
 }
 
-// Renew moves the deadlines of leases, and fills in their terms; 0 for one that does not exist, or
-// whose end was returned by Due. The caller makes sure afterwards that this member leads: if it
+// Renew moves the deadlines of leases, and fills in their terms; 0 for a lease that does not exist,
+// or whose end was returned by Due. The caller makes sure afterwards that this member leads: if it
 // does not, it ends no lease, and its deadlines mean nothing. The deadlines of those in noted were
-// not moved: the log may say how much they had left, and a later leader would go by that, so the
-// caller has the log take it back, and tries again. The error is ErrNotCounting.
+// not moved: the log may have a note of their rest, and a later leader would use it, so the caller
+// has the log take it back, and tries again. The error is ErrNotCounting.
 func (l *Lessor) Renew(
 	ids []int64, terms []time.Duration,
 ) (noted []*storepb.LeaseCheckpoint_Lease, err error) {
@@ -364,8 +364,8 @@ func (l *Lessor) Counting() bool {
 	return false
 }
 
-// Remaining returns the term of a lease, and how much is left of it: that means something only on
-// the member that counts. Not ok: it does not exist.
+// Remaining returns the term of a lease, and the rest of it, which has a meaning only on the member
+// that counts. ok is false if the lease does not exist.
 func (l *Lessor) Remaining(id int64) (term, left time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,15 +11,15 @@ import (
 
 // Limits bound the memory.
 type Limits struct {
-	// GenerationBytes is how large the versions of one of the two generations may be together. One
-	// without its value counts as some 160 bytes and its key.
+	// GenerationBytes bounds the versions of one of the two generations. A version without its
+	// value counts as some 160 bytes and its key.
 	GenerationBytes int
 	// VersionBytes is how large a version may be that is kept with its value.
 	VersionBytes int
 	// MinKeys and MaxKeys are for how many keys the smallest and the largest filter are made. Each
 	// takes 1.25 bytes for a key.
 	MinKeys, MaxKeys int
-	// Misses is how often a key was read that is absent before a filter is made.
+	// Misses is the number of reads of absent keys before a filter is made.
 	Misses int
 }
 
@@ -55,10 +55,11 @@ type Cache struct {
 
 	mu struct {
 		sync.Mutex
-		// whole has all keys; nil: no filter has. filling will, when its scan is through.
+		// whole is the filter with all keys; nil: there is none. filling becomes it when its scan
+		// is complete.
 		whole, filling *filter
-		// capacity is for how many keys the next one is made. larger: it is due, since there were too
-		// many keys for the last one.
+		// capacity is the number of keys for which the next filter is made. larger is set if that
+		// is due, since the last one had too many keys.
 		capacity int
 		larger   bool
 	}
@@ -94,9 +95,9 @@ func (c *Cache) Reset() {
 	c.mu.whole, c.mu.filling, c.mu.capacity, c.mu.larger = nil, nil, c.limits.MinKeys, false
 }
 
-// Get returns the newest version of a key; nil if there is none or it is a deletion. Unless known,
-// the caller has to read it. The version is shared, and must not be changed. It may lack its value
-// unless whole is set.
+// Get returns the newest version of a key; nil if there is none or it is a deletion. If known is
+// false, the caller has to read it. The version is shared, and must not be changed. It may lack its
+// value unless whole is set.
 func (c *Cache) Get(key []byte, whole bool) (kv *storepb.KeyValue, known bool) {
 	h := c.hash(key)
 	e, ok := c.young[h]
@@ -142,8 +143,8 @@ func (c *Cache) Counts() Counts {
 	return Counts{c.fromVersions.Load(), c.fromFilter.Load(), c.unknown.Load()}
 }
 
-// Read says what a read of a key found that Get did not know: its newest version, or nil for none.
-// whole: with its value. The version is kept, and must not be changed any more.
+// Read notes what a read of a key found that Get did not know: its newest version, or nil for none.
+// whole is set if it has its value. The version is kept, and must not be changed any more.
 func (c *Cache) Read(key []byte, kv *storepb.KeyValue, whole bool) {
 	if kv == nil {
 		c.misses++
@@ -152,9 +153,9 @@ func (c *Cache) Read(key []byte, kv *storepb.KeyValue, whole bool) {
 	c.keep(c.hash(key), entry{kv, !whole})
 }
 
-// Wrote says that a version was written, and is its key's newest; its own version is 0 if it is a
-// deletion. whole: it is kept with its value, and must not be changed any more; else a copy without
-// it is, which shares the key.
+// Wrote notes that a version was written, and is its key's newest; its own version is 0 if it is a
+// deletion. If whole is set, it is kept with its value, and must not be changed any more; otherwise
+// a copy without the value is kept, which shares the key.
 func (c *Cache) Wrote(kv *storepb.KeyValue, whole bool) {
 	h := c.hash(kv.Key)
 	delete(c.old, h)
@@ -183,7 +184,7 @@ func bare(kv *storepb.KeyValue) entry {
 		CreateRevision: kv.CreateRevision, Version: kv.Version, Lease: kv.Lease}}
 }
 
-// keep has a version among the young ones, in the place of what was there.
+// keep puts a version into the young generation, in place of the former one.
 func (c *Cache) keep(h uint64, e entry) {
 	if before, ok := c.young[h]; ok {
 		c.youngBytes -= size(before.kv)

@@ -8,11 +8,11 @@ type Filling struct {
 	keys   int
 }
 
-// growth is how many times as large the next filter is when there are too many keys for one.
+// growth is the factor by which the next filter is larger when there are too many keys for one.
 const growth = 8
 
-// Begin returns a filling if a filter is wanted, and none is filled; else nil. What the scan reads
-// must have everything that was written before Begin; what is written later may be in it or not.
+// Begin returns a filling if a filter is wanted, and none is being filled; otherwise nil. The scan
+// must read everything that was written before Begin; later writes may be in it or not.
 func (c *Cache) Begin() *Filling {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -33,8 +33,8 @@ func (c *Cache) Begin() *Filling {
 // Key says that a key exists. It is kept until Added.
 func (f *Filling) Key(key []byte) { f.hashes = append(f.hashes, f.cache.hash(key)) }
 
-// Added takes over the keys of a piece of the scan. If it says false, the scan is of no use any
-// more. A filter that keys of the scan fill by half is given up for a larger one, if there is one.
+// Added takes over the keys of a piece of the scan. If it returns false, the scan is useless. A
+// filter that the scan fills by half is given up for a larger one, if there is one.
 func (f *Filling) Added() bool {
 	c := f.cache
 	c.mu.Lock()
@@ -55,7 +55,7 @@ func (f *Filling) Added() bool {
 	return true
 }
 
-// Done ends the filling. whole: the scan came through, so that the filter has all keys.
+// Done ends the filling. whole is set if the scan is complete, so that the filter has all keys.
 func (f *Filling) Done(whole bool) {
 	f.cache.mu.Lock()
 	defer f.cache.mu.Unlock()

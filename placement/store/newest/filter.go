@@ -10,12 +10,12 @@ const (
 	bitsForKey = 10
 )
 
-// filter is a set of hashes that may take others for its own, in blocks: all bits of a hash are in
-// one (Putze, Sanders, Singler: Cache-, Hash- and Space-Efficient Bloom Filters, 2007).
+// filter is a set of hashes that may contain further ones by mistake, in blocks: all bits of a hash
+// are in one (Putze, Sanders, Singler: Cache-, Hash- and Space-Efficient Bloom Filters, 2007).
 type filter struct {
 	blocks [][wordsOfBlock]uint64
-	// capacity is for how many hashes it is made; added is how many it has that it had not before,
-	// and filled how many of them it had when its scan was through.
+	// capacity is the number of hashes for which it is made; added counts the hashes that were new
+	// when they were added, and filled how many of them there were when its scan was complete.
 	capacity, added, filled int
 }
 

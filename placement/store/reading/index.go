@@ -22,8 +22,8 @@ type Group interface {
 	// Lease says whether this replica leads, at which term, and that no other can lead at this
 	// moment.
 	Lease() (term uint64, ok bool)
-	// Committed is up to where this replica knows the log to be committed, at least as far as it is
-	// applied. A leader knows it before any other member does.
+	// Committed returns the index up to which this replica knows the log to be committed, at least
+	// its applied index. A leader knows it before any other member does.
 	Committed() uint64
 }
 
@@ -40,7 +40,7 @@ type Leader interface {
 	AwaitLeadership(ctx context.Context, d time.Duration) error
 }
 
-// Index is how far a member has applied the log, and what waits for that. Its methods may be called
+// Index is a member's applied index, with the readers that wait for it. Its methods may be called
 // from any goroutine.
 type Index struct {
 	name    string
@@ -57,7 +57,8 @@ type Index struct {
 		closed bool
 		// waiting are the calls of Reach.
 		waiting []waiter
-		// next is the question that reads join; nil: none does. asking: one is under way.
+		// next is the question that reads join; nil: there is none. asking is set while one is
+		// under way.
 		next   *question
 		asking bool
 	}
@@ -175,8 +176,8 @@ func (x *Index) Confirm(ctx context.Context) error {
 	}
 }
 
-// Committed is up to where the log was committed at some moment of the call, as far as any member
-// could have acted on it.
+// Committed returns an index up to which the log was committed at some moment of the call, as far
+// as any member could have acted on it.
 func (x *Index) Committed(ctx context.Context) (uint64, error) {
 	x.mu.Lock()
 	handle, closed := x.mu.group, x.mu.closed

@@ -25,8 +25,8 @@ type Config struct {
 	State    State
 	// Blocks counts keys at the newest revisions.
 	Blocks *keycount.Blocks
-	// LargestAnswer is how large the keys and values may be that one reading answers with, in bytes,
-	// and LargeAnswers how many answers of more than tables.LargeAnswerBytes callers hold at a time.
+	// LargestAnswer bounds the keys and values of one answer, in bytes; LargeAnswers bounds the
+	// answers of more than tables.LargeAnswerBytes that callers hold at a time.
 	LargestAnswer, LargeAnswers int
 }
 

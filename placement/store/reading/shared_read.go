@@ -9,14 +9,14 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
-// sharedRead is what reads share that came at the same time, and are done one after the other: that
+// sharedRead is shared by reads that came at the same time, and are done one after the other: that
 // this member is up to date is shown once for all of them, and they read one state. It is for one
 // goroutine at a time.
 type sharedRead struct {
 	reads *Reads
-	// confirmed: the store was up to date at some moment since the reads came.
+	// confirmed is set if the store was up to date at some moment since the reads came.
 	confirmed bool
-	// reader is opened by the first read. It is of after that moment, if confirmed is set.
+	// reader is opened by the first read. If confirmed is set, it was opened after that moment.
 	reader *tables.Reader
 }
 
@@ -78,7 +78,7 @@ func (x *Reads) readShared(ctx context.Context, f func(*tables.Reader) error) er
 	return err
 }
 
-// read runs f on the state that is shared, and says whether it has opened that.
+// read runs f on the shared state, and reports whether it has opened that.
 func (r *sharedRead) read(f func(*tables.Reader) error) (opened bool, err error) {
 	if r.reader == nil {
 		if r.reader, err = r.reads.database.Open(); err != nil {

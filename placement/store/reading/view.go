@@ -67,17 +67,17 @@ func (x *Reads) ReadTxn(ctx context.Context, t *storepb.Txn) (*storepb.Result, e
 	return result, err
 }
 
-// ReadTxnAs does a transaction that writes nothing, and nor do those nested in it, without the log
-// and on one state of this member, whose revision is that of the result. If Read returned before,
-// that state has everything that was acknowledged anywhere before Read was called; otherwise it may
-// lag behind by any time. What the client may not read is refused, by the users and roles of the
-// same state; who is nil for the servers themselves.
+// ReadTxnAs does a transaction that, with all nested ones, writes nothing, without the log and on
+// one state of this member, whose revision is that of the result. If Read returned before, that
+// state has everything that was acknowledged anywhere before Read was called; otherwise it may lag
+// by any time. Keys that the client may not read are refused, by the users and roles of the same
+// state; who is nil for the servers themselves.
 //
 // An answer of more than LargeAnswerBytes waits, for 5 s at most, until fewer than
-// Memory.LargeAnswers others are held; ErrOverloaded says that it has waited in vain. It is held
-// until release is called, which the caller does once, when it needs the answer no more, and also
-// after an error. ErrTooLarge says that the answer would have more than Memory.LargestAnswer, an
-// error of ctx that it ended while the state was read; the other errors are those of Do.
+// Memory.LargeAnswers others are held; ErrOverloaded means that it has waited in vain. It is held
+// until the caller calls release, once, when it needs the answer no more, and also after an error.
+// ErrTooLarge means that the answer would have more than Memory.LargestAnswer, an error of ctx that
+// it ended while the state was read; the other errors are those of Do.
 func (x *Reads) ReadTxnAs(
 	ctx context.Context, who *storepb.AuthInfo, t *storepb.Txn,
 ) (result *storepb.Result, release func(), err error) {
@@ -163,9 +163,8 @@ func (v *View) All(prefix []byte) iter.Seq2[*storepb.KeyValue, error] {
 	}
 }
 
-// AuthorityOf returns the users and roles of the state at hand; nil if they do not count in it.
-// ErrOldRevision says that the state is newer than what is published of users and roles, or the
-// other way round.
+// AuthorityOf returns the users and roles of a state; nil if authentication is not enabled in it.
+// ErrOldRevision means that the state is newer than the published users and roles, or older.
 func (x *Reads) AuthorityOf(r *tables.Reader) (*authority.State, error) {
 	record, err := r.AuthRecord()
 	if err != nil || !record.GetEnabled() {

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// LeaseBytes is what a lease counts for.
+	// LeaseBytes is what a lease counts.
 	LeaseBytes = 64
-	// versionBytes is what the keys of a version and of its event have beside the key itself, and
-	// recordBytes the most that a version's record has beside the value.
+	// versionBytes is the size of the keys of a version and of its event beside the key itself;
+	// recordBytes is the greatest size of a version's record beside the value.
 	versionBytes = 20 + 23
 	recordBytes  = 4*11 + 1
-	// leastHeadroom is the part of a quota that has to be free before there is room again, and
-	// mostHeadroom the part that is asked for at most.
+	// There is room again when the free part of the quota is a leastHeadroom-th, or as much as was
+	// refused last; no more than a mostHeadroom-th is asked for.
 	leastHeadroom, mostHeadroom = 10, 2
 )
 
@@ -29,7 +29,7 @@ type Ledger struct {
 	mu sync.Mutex
 	// quota is the largest size to which commands may be let in; 0: there is none.
 	quota uint64
-	// size is that of what is applied, and reserved what the commands that were let in may add.
+	// size is that of the applied state; reserved is what admitted commands may add.
 	size, reserved uint64
 	// refused is the largest that was refused since the last call of Forget.
 	refused uint64
@@ -99,14 +99,14 @@ func (l *Ledger) Freed() uint64 {
 	return l.freed
 }
 
-// Forget forgets what was refused: an alarm that it was the reason for has ended.
+// Forget forgets what was refused: the alarm that it caused has ended.
 func (l *Ledger) Forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.refused = 0
 }
 
-// Room says whether the size is above the quota, or so far below it that an alarm can end: by a
+// Room reports whether the size is above the quota, or so far below it that an alarm can end: by a
 // tenth of the quota, and by what was refused last if that is no more than half of the quota.
 func (l *Ledger) Room() (over, roomy bool) {
 	l.mu.Lock()

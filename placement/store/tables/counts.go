@@ -17,17 +17,17 @@ const (
 	maxCountedBytes = 4 << 10
 )
 
-// countedRange is how many keys a range has at a revision. Nothing changes that, so that it holds
-// for as long as the revision can be read.
+// countedRange is how many keys a range has at a revision. That never changes, so it is valid for
+// as long as the revision can be read.
 type countedRange struct {
 	key, end []byte
 	revision uint64
 	count    uint64
 }
 
-// RangeCounts remembers counts of what is left of lists. A list in pages asks at the same revision
-// for one range after the other with the same end, and each is answered with the count of all of
-// it: without what is remembered of the page before, each would go through all the rest.
+// RangeCounts remembers counts of the rest of lists. A list in pages asks at the same revision for
+// one range after the other with the same end, and each is answered with the count of all of it:
+// without the remembered count of the page before, each would go through the whole rest.
 type RangeCounts struct {
 	Mu struct {
 		sync.Mutex
@@ -36,7 +36,7 @@ type RangeCounts struct {
 	}
 }
 
-// find returns, of the ranges within one with the same end, the one that leaves out least of it.
+// find returns, of the ranges within a range and with the same end, the one that leaves out least.
 func (c *RangeCounts) find(key, end []byte, revision uint64) (found countedRange, ok bool) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -57,8 +57,8 @@ func (c *RangeCounts) find(key, end []byte, revision uint64) (found countedRange
 	return found, true
 }
 
-// note remembers a count. It takes the place of that of a range with the same end and revision that
-// begins at previous: the list has gone on from there. The bytes are copied.
+// note remembers a count. It replaces that of a range with the same end and revision that begins at
+// previous: the list has advanced from there. The bytes are copied.
 func (c *RangeCounts) note(r countedRange, previous []byte) {
 	if len(r.key)+len(r.end) > maxCountedBytes {
 		return
@@ -159,7 +159,7 @@ func (r *Reader) rangeCounted(q *storepb.Range, revision uint64, s *selection) (
 		count += known.count
 	}
 	if r.remembersCount(q) && s.order() == nil && !s.filters() {
-		// The list goes on behind what this page ends with.
+		// The list continues after the end of this page.
 		next := s.pairs[len(s.pairs)-1].Key
 		r.Counts.note(countedRange{append(bytes.Clone(next), 0), q.RangeEnd, revision,
 			count - uint64(len(s.pairs))}, q.Key)

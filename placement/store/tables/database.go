@@ -95,7 +95,7 @@ func (d *Database) ReadState(f func(*Reader) error) error {
 // ReadWhole is ReadState, and refuses a state that is a part of what is being imported.
 func (d *Database) ReadWhole(f func(*Reader) error) error { return d.ReadState(Whole(f)) }
 
-// Whole refuses what reads while an import is under way: a part of it is no state.
+// Whole makes f refuse while an import is under way: a part of an import is no state.
 func Whole(f func(*Reader) error) func(*Reader) error {
 	return func(r *Reader) error {
 		if Importing(r.Meta) {

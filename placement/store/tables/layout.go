@@ -14,8 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// The tables, each a letter after the local prefix of the store's partition: none is the 'a' of the
-// local key "applied", which is the applied index.
+// The tables, each a letter after the local prefix of the store's partition. 'a' is not among them:
+// the local key "applied" is the applied index.
 const (
 	TableEvent    = 'e' // revision, number within it -> the key that was written or deleted
 	TableVersion  = 'k' // key, versioned by revision -> VersionRecord
@@ -170,7 +170,7 @@ func (l *Layout) AuthKey(table authority.Table, name string) []byte {
 	return l.auth
 }
 
-// FirstEvent is where the events begin: at those of the revision of the latest compaction, or at
+// FirstEvent returns the key at which the events begin: the revision of the latest compaction, or
 // what it has left to be removed.
 func (l *Layout) FirstEvent(meta *storepb.MetaRecord) []byte {
 	revision := meta.Compacted

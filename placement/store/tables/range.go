@@ -24,7 +24,7 @@ const pairOverhead = 96
 // trimAbove is from how many superfluous pairs on an ordered range drops them.
 const trimAbove = 1024
 
-// allowance is how many bytes the ranges of one reading may still answer with.
+// allowance is how many bytes the ranges of one read may still answer.
 type allowance struct {
 	bytes, of int
 	// Large, if set, is called once, when the answer becomes large; after an error it is not read.
@@ -64,11 +64,11 @@ func (a *allowance) giveBack(dropped []*storepb.KeyValue) {
 
 func pairBytes(kv *storepb.KeyValue) int { return len(kv.Key) + len(kv.Value) + pairOverhead }
 
-// selection collects the pairs that a range answers with, out of those that it has.
+// selection collects the pairs with which a range answers.
 type selection struct {
 	q *storepb.Range
-	// Limit is how many pairs the answer may have, and keep how many are kept until they are
-	// ordered: all, if the order is not that of the keys.
+	// Limit bounds the pairs of the answer; Keep bounds those that are kept until they are ordered:
+	// all, if the order is not that of the keys.
 	Limit, Keep uint64
 	allowed     *allowance
 	pairs       []*storepb.KeyValue
@@ -114,7 +114,7 @@ func (s *selection) need() Part {
 	return WholePair
 }
 
-// full: no pair that comes later can be in the answer.
+// full reports that no later pair can be in the answer.
 func (s *selection) full() bool { return uint64(len(s.pairs)) >= s.Keep }
 
 // add takes a pair of the range, in the order of the keys.

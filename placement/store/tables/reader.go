@@ -23,9 +23,9 @@ type Source interface {
 	NewIter(*pebble.IterOptions) (*pebble.Iterator, error)
 }
 
-// Reader reads one consistent state of the store: an iterator sees neither later batches nor a
+// Reader reads one consistent state of the store: its iterator sees neither later batches nor a
 // snapshot that is installed meanwhile, and the meta record is read through the same iterator. It
-// is for one goroutine, and holds on to memtables and files: it is closed soon.
+// is for one goroutine, and keeps memtables and files: close it soon.
 type Reader struct {
 	*Layout
 	Iterator *pebble.Iterator
@@ -77,7 +77,7 @@ func NewReaderWith(l *Layout, s Source, meta *storepb.MetaRecord) (*Reader, erro
 
 func (r *Reader) Close() error { return r.Iterator.Close() }
 
-// Refresh has the reader of a batch see what was written to that since.
+// Refresh makes the reader of a batch see what was written to the batch since.
 func (r *Reader) Refresh() {
 	r.Iterator.SetOptions(&pebble.IterOptions{LowerBound: r.Span.Start, UpperBound: r.Span.End})
 }
@@ -121,7 +121,7 @@ func (r *Reader) At(key []byte, revision uint64) (*storepb.KeyValue, error) {
 	return kv, nil
 }
 
-// atParts is at for what is needed of the pair.
+// atParts is At for the part of the pair that is needed.
 func (r *Reader) atParts(key []byte, revision uint64, need Part) (*storepb.KeyValue, error) {
 	if need == WholePair {
 		return r.At(key, revision)
@@ -136,7 +136,7 @@ func (r *Reader) atParts(key []byte, revision uint64, need Part) (*storepb.KeyVa
 	return r.DecodeParts(found, at, need)
 }
 
-// Version is like at, but tells a deletion from nothing: a key-value with version 0.
+// Version is like At, but returns a key-value with version 0 for a deletion.
 func (r *Reader) Version(key []byte, revision uint64) (*storepb.KeyValue, error) {
 	if !r.Iterator.SeekGE(r.Layout.Version(key, revision)) {
 		return nil, r.Iterator.Error()
@@ -246,8 +246,8 @@ func (r *Reader) CheckRevision(revision uint64) (uint64, error) {
 	return revision, nil
 }
 
-// deletionBytes is more than the record of a deletion has. A record with a value is not read to
-// find out that it is none.
+// deletionBytes is more than the size of a deletion's record: a larger record is a value, and need
+// not be read to find that out.
 const deletionBytes = 16
 
 // AtDeletion says whether the version on which the iterator stands is a deletion.
@@ -263,9 +263,9 @@ func (r *Reader) AtDeletion() (bool, error) {
 // remembered counts the versions that are not read, for a check of some of them.
 var remembered invariants.Every
 
-// NewestAt is at for a revision at or above all that are visible: it does not read what Apply
+// NewestAt is At for a revision at or above all that are visible: it does not read what Apply
 // remembers. The key-value is shared, and must not be changed. It may lack its value unless need is
-// wholePair.
+// WholePair.
 func (r *Reader) NewestAt(key []byte, revision uint64, need Part) (*storepb.KeyValue, error) {
 	if r.Newest == nil {
 		return r.atParts(key, revision, need)

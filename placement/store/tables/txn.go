@@ -42,9 +42,9 @@ func Branch(t *storepb.Txn, holds bool) []*storepb.Op {
 	return t.Failure
 }
 
-// compare evaluates one comparison, with what etcd's comes to. Over a range it has to hold for
-// every key there is. A range without keys is compared as one key that does not exist: its numbers
-// are 0, and no comparison with its value holds.
+// compare evaluates one comparison, with the result of etcd. Over a range it has to hold for every
+// key there is. A range without keys is compared as one key that does not exist: its numbers are 0,
+// and no comparison with its value holds.
 func (r *Reader) compare(c *storepb.Compare, format byte) (bool, error) {
 	if len(c.RangeEnd) == 0 {
 		need := WithoutValue
@@ -161,8 +161,8 @@ func (r *Reader) RefuseRevision(q *storepb.Range, result *storepb.Result) {
 	}
 }
 
-// SoleRange is the range of a transaction that is nothing else; nil if it is anything more, or not
-// valid. Most reads are one.
+// SoleRange returns the range of a transaction that consists of it; nil if the transaction has
+// more, or is not valid. Most reads are such transactions.
 func SoleRange(t *storepb.Txn) *storepb.Range {
 	if len(t.GetSuccess()) != 1 || len(t.Compare) > 0 || len(t.Failure) > 0 {
 		return nil

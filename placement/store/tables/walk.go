@@ -10,7 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// InterruptEvery is after how many keys a walk looks whether it is to go on.
+// InterruptEvery is the number of keys after which a walk checks whether it should continue.
 const InterruptEvery = 256
 
 // Scan visits the keys of a span in order, as they were at a revision, until visit says false.
@@ -77,15 +77,15 @@ func (r *Reader) Walk(
 // passing gathers what a walk goes over between two keys that exist: deleted keys, and spans that
 // are known to have no keys.
 type passing struct {
-	memory   *keycount.Blocks // nil: nothing is remembered
+	memory   *keycount.Blocks // nil if nothing is remembered
 	known    keycount.Vacant
 	revision uint64
-	// start is where the gap between the two keys begins; nil: behind the key last.
+	// start is where the gap between the two keys begins; nil: after the key last.
 	start, last []byte
-	// steps is how many deleted keys and vacant spans there were.
+	// steps counts the deleted keys and vacant spans.
 	steps int
-	// looks: it is looked up whether the next key lies in a vacant span. That is not done right behind
-	// a key that exists: most walks meet another one there.
+	// looks is set if the next key is looked up in the vacant spans. That is not done right after a
+	// key that exists: most walks meet another one there.
 	looks bool
 }
 
@@ -100,7 +100,7 @@ func (r *Reader) newPassing(start []byte, revision uint64) passing {
 	return p
 }
 
-// vacant says whether a key that the walk has come to lies in a span without keys, and where that
+// vacant reports whether the present key of the walk lies in a span without keys, and where that
 // ends; nil: nowhere.
 func (p *passing) vacant(key []byte) (end []byte, vacant bool) {
 	if !p.looks {
@@ -117,7 +117,7 @@ func (p *passing) deleted() {
 	p.looks = true
 }
 
-// ends remembers what was passed, if that was much, up to a key.
+// ends remembers the span that was passed up to a key, if it is large.
 func (p *passing) ends(key []byte) {
 	if p.memory == nil || p.steps < p.memory.VacantAfter() {
 		return
@@ -129,7 +129,7 @@ func (p *passing) ends(key []byte) {
 	p.memory.FoundVacant(keys.Span{Start: start, End: key}, p.revision, p.steps)
 }
 
-// begins begins anew behind a key.
+// begins begins a new gap after a key.
 func (p *passing) begins(key []byte) {
 	p.steps, p.looks, p.start = 0, false, nil
 	if p.memory != nil {
@@ -138,16 +138,17 @@ func (p *passing) begins(key []byte) {
 }
 
 const (
-	// NotedKeys is how many keys are read at a time, with an iterator that is closed then.
+	// NotedKeys is how many keys are read at a time, with an iterator that is closed afterwards.
 	NotedKeys = 4096
 	// notedBytes is after how many bytes of values a piece ends, too.
 	notedBytes = 4 << 20
 )
 
-// NoteKeys reads a piece of the keys, and returns where the next one begins; nil: there is none.
+// NoteKeys reads a piece of the keys, and returns the beginning of the next piece; nil: there is
+// none.
 //
 // INVARIANT: the next piece begins before all versions that its first key may come to have. The
-// version that is met here may be gone by then, and newer ones come before it.
+// version that is met here may be gone by then, and newer versions come before it.
 func (r *Reader) NoteKeys(f *newest.Filling, from []byte) (next []byte, err error) {
 	end := r.End(TableVersion)
 	n, size := 0, 0

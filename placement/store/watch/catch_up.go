@@ -32,8 +32,8 @@ func (h *Hub) passOnce() (more bool, err error) {
 }
 
 // muster takes the streams that have room, marks their watches that lag as those of the next pass,
-// and says where it begins: at the first event that one of them is to get, or, every second time,
-// that one of those is to get that are not far behind.
+// and returns where it begins: at the first event that one of them has to get, or, every second
+// time, that one of those that are not far behind has to get.
 func (h *Hub) muster() (streams []*Stream, from Position, previous bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -46,8 +46,8 @@ func (h *Hub) muster() (streams []*Stream, from Position, previous bool) {
 	h.mu.offered = 0
 	for _, s := range hungry {
 		if s.hungry = s.bytes < h.boundLocked()/2 && !s.closed; !s.hungry {
-			// It has no room meanwhile: it comes back when it has, and until then its watches are not
-			// in the way of others.
+			// The stream has no room meanwhile: it returns when it has, and until then its watches
+			// do not hold others up.
 			s.unlistLagging()
 			continue
 		}
@@ -68,7 +68,7 @@ func (h *Hub) muster() (streams []*Stream, from Position, previous bool) {
 	}
 	switch {
 	case first == nil:
-		// None lags any more.
+		// No stream lags any more.
 		for _, s := range streams {
 			s.hungry = false
 			h.hungerLocked(s) // one may have come meanwhile
@@ -99,8 +99,8 @@ func (h *Hub) pass(streams []*Stream, st stretch) {
 	}
 	next, near := h.extendLocked(st.next)
 	for _, s := range streams {
-		// Backwards: one that has caught up leaves the list, and the last takes its place. The same
-		// one may be met twice if others leave while the lock is free, which does no harm.
+		// Backwards: a watch that has caught up leaves the list, and the last takes its place. The
+		// same watch may be met twice if others leave while the lock is free, which does no harm.
 		for i := len(s.lagging) - 1; i >= 0; i-- {
 			if h.mu.offered++; h.mu.offered >= h.limits.OffersAtOnce {
 				h.pauseLocked()
@@ -116,8 +116,8 @@ func (h *Hub) pass(streams []*Stream, st stretch) {
 	}
 }
 
-// extendLocked distributes to those of the pass what has happened since, if that is in memory and
-// not much: then they have everything up to where the live watches are. near says so.
+// extendLocked distributes to the watches of the pass what has happened since, if it is in memory
+// and not much: then they have everything that the live watches have. near reports that.
 func (h *Hub) extendLocked(next Position) (reached Position, near bool) {
 	live := h.mu.live
 	if !next.Before(live) {

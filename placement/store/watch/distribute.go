@@ -80,14 +80,14 @@ func (h *Hub) offerAll(e *Event, at Position, piece, pass bool) {
 	})
 }
 
-// offerLocked puts an event into the queue of a watch's stream. If that has no room the watch lags
-// from here on, and the answer is false. What began with a revision gets all of it, unless that
-// comes in pieces.
+// offerLocked puts an event into the queue of a watch's stream. If the queue has no room the watch
+// lags from here on, and the result is false. A queue that has taken the beginning of a revision
+// takes all of it, unless the revision comes in pieces.
 //
-// INVARIANT: to a watch that lags, what a key was before a change at or below the compacted
-// revision is not said, as in etcd, wherever the event comes from: whether the ring has it depends
-// on what others watch. To a live watch it is said, unless the watch is late: when the change was
-// made, it was above what was compacted, and a compaction may be applied together with it.
+// INVARIANT: a watch that lags is not told the former value of a key for a change at or below the
+// compacted revision, as in etcd, wherever the event comes from: whether the ring has the value
+// depends on what others watch. A live watch is told, unless it is late: when the change was made,
+// it was above the compacted revision, and a compaction may be applied together with it.
 func (h *Hub) offerLocked(w *watch, e *Event, at Position, piece, live bool) bool {
 	h.mu.offered++
 	if w.noPut && !e.Deleted() || w.noDelete && e.Deleted() {
@@ -124,13 +124,13 @@ func (h *Hub) offerLocked(w *watch, e *Event, at Position, piece, live bool) boo
 	return true
 }
 
-// markLocked says that the revision of which a watch has a part ends with what it has.
+// markLocked marks the end of a revision that a watch has got in part.
 func (h *Hub) markLocked(w *watch) {
 	w.cut = false
 	w.stream.push(queued{watch: w}, 0)
 }
 
-// boundLocked is what a stream may have in its queue before its watches lag.
+// boundLocked returns what a stream may have in its queue before its watches lag.
 func (h *Hub) boundLocked() int {
 	l := h.limits
 	return min(l.QueueMost, max(l.QueueLeast, l.QueueBudget/max(1, len(h.mu.streams))))

@@ -4,13 +4,14 @@ import "github.com/tidemarkdb/tidemark/placement/store/storepb"
 
 // Event is one change of one key. It is shared: do not change it.
 type Event struct {
-	// KV is the key as the change left it. Version 0: it was deleted, and the rest of KV but Key
-	// and ModRevision is empty.
+	// KV is the key as the change left it. Version 0: it was deleted; then only Key and ModRevision
+	// are set.
 	KV *storepb.KeyValue
 	// Previous is the key as it was before; nil if it did not exist, or if that has been compacted.
 	Previous *storepb.KeyValue
-	// Untold: the key did exist before, and Previous is nil because that was not read. Only what is
-	// published can be so: a watch that wants it gets the event from the history.
+	// Untold is set if the key existed before, and Previous is nil because it was not read. Only
+	// published events can be so: a watch that wants the former value gets the event from the
+	// history.
 	Untold bool
 }
 
@@ -34,7 +35,7 @@ type Revision struct {
 	TooMany bool
 }
 
-// Position is an event: the one of that number at a revision, and all before it are done with.
+// Position is a place among events: before the event with that number at a revision.
 type Position struct {
 	Revision uint64
 	Number   uint32

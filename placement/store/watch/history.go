@@ -3,13 +3,15 @@ package watch
 // History is what the hub needs of the state whose changes are watched. Its methods may be called
 // from any goroutine.
 type History interface {
-	// Compacted is the lowest revision whose changes can still be read; 0: all can. What keys were
-	// before its changes cannot. It does not block, and calls nothing of the hub, whose lock is held.
+	// Compacted returns the lowest revision whose changes can still be read; 0: all can. The former
+	// values of its changes cannot. It does not block, and calls nothing of the hub, whose lock is
+	// held.
 	Compacted() uint64
 	// Changes visits the events of one state from a position on, in order, each with its position,
-	// until visit returns false. previous: the events say what their keys were before. The hub keeps
-	// the events. compacted is not 0 if the position lies below the revision at which the history
-	// starts, and is that revision; then nothing was visited. After an error, the hub ends with it.
+	// until visit returns false. previous is set if events need the former values of their keys.
+	// The hub keeps the events. compacted is not 0 if the position lies below the revision at which
+	// the history starts, and is that revision; then nothing was visited. After an error, the hub
+	// ends with it.
 	Changes(from Position, previous bool, visit func(*Event, Position) bool) (
 		compacted uint64, err error)
 }
@@ -42,7 +44,7 @@ type stretchBuilder struct {
 	from          Position
 	upTo          uint64
 	events, bytes int
-	// own is what the revision at hand has.
+	// The events and bytes of the present revision.
 	ownEvents, ownBytes int
 	ended               bool
 }
@@ -84,7 +86,7 @@ func (b *stretchBuilder) add(e *Event, at Position) bool {
 	return true
 }
 
-// TooMany says that the revision at hand is not to be had at once. Later pieces of it are smaller.
+// TooMany reports that the present revision is too large for one piece. Later pieces are smaller.
 func (b *stretchBuilder) TooMany() bool {
 	if b.from.Number > 0 {
 		return b.ownEvents >= b.limits.StretchEvents || b.ownBytes >= b.limits.StretchBytes

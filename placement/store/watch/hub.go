@@ -8,7 +8,7 @@ import (
 )
 
 // interest has the watches of one span: those that get events as they happen, and those that take
-// part in passes over the history. Others of the span lag behind and have no room.
+// part in passes over the history. Other watches of the span lag and have no room.
 type interest struct {
 	live, lagging []*watch
 	// all counts the watches of the span.
@@ -17,19 +17,20 @@ type interest struct {
 
 type interestEntry = spans.Entry[interest]
 
-// Hub distributes events to streams. Its methods may be called from any goroutine, but for Publish
-// and Reset.
+// Hub distributes events to streams. Its methods may be called from any goroutine, except for
+// Publish and Reset.
 //
 // Each watch is in one of three states: it is *live*, and gets each event when the hub comes to it;
 // it *lags*, and gets the events between its position and the live one from passes over the
 // history; or it has *ended*.
 //
-// One goroutine (distribute) serves the live ones, and another (catchUp) those that lag. Both read
-// a stretch of the events, from the ring or the history, without a lock, and put its events into
-// the queues of the streams that have room. A watch whose stream has none lags from there on.
+// One goroutine (distribute) serves the live watches, and another (catchUp) those that lag. Both
+// read a stretch of the events, from the ring or the history, without a lock, and put its events
+// into the queues of the streams that have room. A watch whose stream has no room lags from there
+// on.
 //
-// INVARIANT: a stream's queue, in order, has all that each of its watches is to get up to the
-// watch's position, and nothing of a revision without the rest of it, unless watch.cut is set.
+// INVARIANT: a stream's queue, in order, has everything that each of its watches has to get up to
+// the watch's position, and no part of a revision without the rest, unless watch.cut is set.
 type Hub struct {
 	history    History
 	maxWatches int
@@ -43,8 +44,8 @@ type Hub struct {
 	running                    sync.WaitGroup
 	// previous counts the watches that want what keys were before. It changes while mu is held.
 	previous atomic.Int64
-	// replacing is held while the state is replaced: a watch of what happens next waits for that,
-	// since what is next is not known. It is taken before mu.
+	// replacing is held while the state is replaced: a new watch of the next events waits for that,
+	// since the next revision is not known. It is taken before mu.
 	replacing sync.RWMutex
 
 	mu struct {
@@ -58,11 +59,11 @@ type Hub struct {
 		// open counts watches, and lagging those that lag.
 		open, lagging int
 		// hungry are streams that have room, and watches that lag. pass counts the passes over the
-		// history, and from is where the one that runs began.
+		// history, and from is the beginning of the running one.
 		hungry []*Stream
 		pass   uint32
 		from   Position
-		// offered counts what was done since others had the lock.
+		// offered counts the events that were offered since the lock was last released.
 		offered int
 		// asking are streams that wait until they have everything up to a revision.
 		asking []*Stream
@@ -76,8 +77,8 @@ type Config struct {
 	History History
 	// Head is the newest revision.
 	Head uint64
-	// MaxWatches bounds the watches of all streams together. One that nothing happens to takes some
-	// 140 bytes, and 130 for each distinct span. Default 10,000.
+	// MaxWatches bounds the watches of all streams together. An idle watch takes some 140 bytes,
+	// and 130 for each distinct span. Default 10,000.
 	MaxWatches int
 	// Limits are the sizes by which the hub works. Default: those of DefaultLimits.
 	Limits *Limits
@@ -126,14 +127,14 @@ func (h *Hub) Publish(added []Revision, head uint64) {
 	}
 }
 
-// Reset goes on from the history after the state was replaced by one of that revision.
+// Reset continues from the history after the state was replaced by one of that revision.
 func (h *Hub) Reset(head uint64) {
 	h.ring.reset(head)
 	poke(h.published)
 }
 
-// Replace has the state replaced, and goes on from it: replace returns its revision. A watch that
-// begins meanwhile with what happens next begins behind it.
+// Replace replaces the state by calling replace, which returns its revision, and continues from it.
+// A watch of the next events that begins meanwhile begins after that revision.
 func (h *Hub) Replace(replace func() (head uint64, err error)) error {
 	h.replacing.Lock()
 	defer h.replacing.Unlock()

@@ -9,22 +9,22 @@ const (
 
 // Limits are the sizes by which the hub works. A field of 0 is 0, not a default.
 type Limits struct {
-	// RecentEvents and RecentBytes are what the ring keeps, and what a revision may have to be had
-	// at once.
+	// RecentEvents and RecentBytes bound what the ring keeps, and the size up to which a revision
+	// comes as a whole.
 	RecentEvents, RecentBytes int
 	// StretchEvents and StretchBytes are about what is distributed at a time.
 	StretchEvents, StretchBytes int
-	// QueueBudget is how many bytes may wait for all streams together, but for QueueLeast, which
-	// every stream may have; QueueMost is what one may have at most.
+	// QueueBudget bounds the bytes that wait for all streams together, except for QueueLeast, which
+	// every stream may have; QueueMost bounds those of one stream.
 	QueueBudget, QueueLeast, QueueMost int
 	// OffersAtOnce is about how many events are put into queues, or watches looked at, before others
 	// get the hub's lock.
 	OffersAtOnce int
-	// JoinEvents is how many of the newest events are looked through for one watch, so that it need
-	// not wait for a pass over the history.
+	// JoinEvents is how many of the newest events are searched for one watch, so that it need not
+	// wait for a pass over the history.
 	JoinEvents int
-	// NearRevisions is how far behind a watch may be to be served by passes of its own, every second
-	// time, so that it does not wait for those that begin far in the past.
+	// NearRevisions is how far behind a watch may be to be served by passes of its own, every
+	// second time, so that it does not wait for those that begin far in the past.
 	NearRevisions uint64
 }
 

@@ -10,12 +10,12 @@ type stretch struct {
 	revisions []Revision
 	// first is the number of the first event, which is not 0 in a later piece of a revision.
 	first uint32
-	// next is the position behind the stretch. It is not the first of a revision if the stretch is a
-	// piece of one, but for the last.
+	// next is the position after the stretch. If the stretch is a piece of a revision, though not
+	// the last, it is within that revision.
 	next Position
-	// piece: a revision that is too large to be had at once.
+	// piece is set if the stretch is a part of a revision that is too large to come as a whole.
 	piece bool
-	// previous: its events say what their keys were before.
+	// previous is set if the events have the former values of their keys.
 	previous bool
 }
 

@@ -9,13 +9,13 @@ const (
 	stateRemoved
 )
 
-// watch is one watch of a stream. Everything in it but stream, id and the options is guarded by
-// Hub.mu. There may be a million of them: a field more costs.
+// watch is one watch of a stream. Hub.mu guards everything in it but stream, id and the options.
+// There may be a million of them: a further field is expensive.
 type watch struct {
 	stream *Stream
 	entry  *interestEntry
 	id     int64
-	// next is the next event that it is to get, if it lags. If it is live it gets nothing before
+	// next is the next event that it has to get, if it lags. If it is live it gets nothing before
 	// next. If it has ended, next is the revision at which the history starts.
 	next Position
 	// last is the newest revision of which it got something.
@@ -29,9 +29,9 @@ type watch struct {
 	slot int32
 
 	state state
-	// cut: it has a part of the revision last, and the rest comes.
+	// cut is set if it has a part of the revision last, and the rest comes.
 	cut bool
-	// late: it began at the compacted revision, and has not got beyond that.
+	// late is set if it began at the compacted revision, and has not got beyond that.
 	late                      bool
 	previous, noPut, noDelete bool
 }

@@ -48,8 +48,8 @@ type Delivery struct {
 	Compacted uint64
 }
 
-// queued is an event for a watch. One without a key-value says that the watch has ended, or that
-// the revision of which it has a part is complete.
+// queued is an event for a watch. Without a key-value it means that the watch has ended, or that
+// the revision that it has got in part is complete.
 type queued struct {
 	watch *watch
 	event Event
@@ -61,9 +61,9 @@ const (
 	keptElements = 256
 )
 
-// Stream is any number of watches whose events one goroutine takes. What it takes late waits
-// in a bounded queue, and beyond that in the history: it delays no other stream. Add, Remove and
-// Close may be called from any goroutine.
+// Stream is any number of watches whose events one goroutine takes. Events that are not taken yet
+// wait in a bounded queue, and beyond that in the history: a stream delays no other. Add, Remove
+// and Close may be called from any goroutine.
 type Stream struct {
 	hub   *Hub
 	ready chan struct{}
@@ -74,10 +74,11 @@ type Stream struct {
 	watches map[int64]*watch
 	queue   []queued
 	bytes   int
-	// lagging are the watches that lag. hungry: the stream is in Hub.hungry, or part of a pass.
+	// lagging are the watches that lag. hungry is set if the stream is in Hub.hungry, or part of a
+	// pass.
 	lagging []*watch
 	hungry  bool
-	// asks: the stream is in Hub.asking until it has everything below asked.
+	// asks is set while the stream is in Hub.asking, until it has everything below asked.
 	asks  bool
 	asked uint64
 	// latest is at least the latest revision at which a watch is yet to begin.
@@ -100,9 +101,8 @@ func (h *Hub) NewStream() (*Stream, error) {
 	return stream, nil
 }
 
-// Add begins a watch, under an id that the stream has not. revision is the newest one at that
-// moment. A watch that begins at a revision that has been compacted ends at once, with a Delivery
-// that says so.
+// Add begins a watch, under an id that is new to the stream. revision is the newest one at that
+// moment. A watch that begins at a compacted revision ends at once, with a Delivery that says so.
 func (s *Stream) Add(id int64, o Options) (revision uint64, err error) {
 	h := s.hub
 	if o.Span.Empty() {

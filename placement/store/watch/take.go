@@ -109,9 +109,9 @@ func (s *Stream) group(taken []queued) []Delivery {
 	return s.deliveries
 }
 
-// Progress returns a revision up to which every watch of the stream that has not ended has been
-// given everything. Not ok: that is not known to be so yet for the revision that is asked for,
-// something waits in the queue, or a watch begins later; Ready tells when to ask again.
+// Progress returns a revision up to which every watch of the stream that has not ended has got
+// everything. ok is false if that is not known yet for the revision that is asked for, if something
+// waits in the queue, or if a watch begins later; Ready tells when to ask again.
 func (s *Stream) Progress(atLeast uint64) (revision uint64, ok bool) {
 	h := s.hub
 	h.mu.Lock()
