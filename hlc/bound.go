@@ -2,7 +2,7 @@ package hlc
 
 import "time"
 
-// DefaultMaxOffset is the maximum offset of a clock that was configured with none.
+// DefaultMaxOffset is the maximum offset of a clock that was configured without one.
 const DefaultMaxOffset = 250 * time.Millisecond
 
 // BoundSource says how far the physical clock may be from true time.
@@ -13,15 +13,15 @@ type BoundSource interface {
 	MaxError() (ns int64, ok bool)
 }
 
-// offsetLimiter is what a BoundSource implements besides when it carries the operator's configured
-// maximum offset.
+// offsetLimiter is also implemented by a BoundSource that carries the operator's configured maximum
+// offset.
 type offsetLimiter interface {
 	maxOffset() time.Duration
 }
 
-// FixedBound is the operator's promise that no two clocks of the cluster, true time counting as one
-// of them, are ever further apart than d: when one clock is d beyond a moment, all of them are
-// beyond it. Zero or less means DefaultMaxOffset.
+// FixedBound is the operator's promise that no two clocks of the cluster, including true time, ever
+// differ by more than d: when one clock is d beyond a time, all of them are beyond it. Zero or less
+// means DefaultMaxOffset.
 func FixedBound(d time.Duration) BoundSource {
 	if d <= 0 {
 		d = DefaultMaxOffset
@@ -34,13 +34,13 @@ type fixedBound time.Duration
 func (b fixedBound) MaxError() (int64, bool)  { return int64(b), true }
 func (b fixedBound) maxOffset() time.Duration { return time.Duration(b) }
 
-// KernelBound takes the kernel's own estimate (adjtimex's maxerror) while the kernel says that the
-// clock is synchronised. Otherwise, on systems that have no such call, and whenever the kernel's
-// estimate is wider than the fallback, the fallback holds: it is the operator's promise, and with
-// it the maximum clock offset that the cluster tolerates. What the kernel says is of this clock and
-// true time; of other clocks it says nothing (Clock.WaitFloor). All servers have one, or none has.
-// Zero or less means DefaultMaxOffset. Use it with System only, or a Steady over that: it says
-// nothing about any other physical clock.
+// KernelBound takes the kernel's own estimate (adjtimex's maxerror) while the kernel reports that
+// the clock is synchronised. Otherwise, on systems without such a call, and whenever the kernel's
+// estimate is wider than the fallback, the fallback holds: it is the operator's promise, and so
+// also the maximum clock offset that the cluster tolerates. The kernel's estimate relates this
+// clock to true time; it says nothing of other clocks (Clock.WaitFloor). All servers use it, or
+// none. Zero or less means DefaultMaxOffset. Use it with System only, or a Steady over that: it
+// says nothing about any other physical clock.
 func KernelBound(fallback time.Duration) BoundSource {
 	if fallback <= 0 {
 		fallback = DefaultMaxOffset
@@ -48,7 +48,7 @@ func KernelBound(fallback time.Duration) BoundSource {
 	return &kernelBound{fallback: fallback, read: readKernelClock}
 }
 
-// kernelReading is what the kernel says about its clock.
+// kernelReading is the kernel's report about its clock.
 type kernelReading struct {
 	maxErrorMicros int64
 	synchronised   bool

@@ -49,8 +49,8 @@ func NewClock(physical Physical, bound BoundSource) *Clock {
 	return c
 }
 
-// Now returns a timestamp above every one that this clock gave or accepted before: the physical
-// time if that is higher, else the next logical one.
+// Now returns a timestamp above all that this clock has given or accepted before: the physical time
+// if that is higher, otherwise the next logical one.
 func (c *Clock) Now() Timestamp {
 	// INVARIANT: read before the lock is taken. A reading that became stale while waiting is merely
 	// not higher than last.
@@ -73,9 +73,10 @@ func (c *Clock) after(wall int64) Timestamp {
 	return c.mu.last
 }
 
-// Reading is Now for what others go by: the choice of a timestamp, or the time in an answer.
-// trusted is false if the machine may have been suspended since the last look, or if its clock has
-// jumped (Steady.Reading): the timestamp may be too low by as much, and others must not see it.
+// Reading is Now for a timestamp on which others rely: the choice of a timestamp, or the time in an
+// answer. trusted is false if the machine may have been suspended since the last look, or if its
+// clock has jumped (Steady.Reading): the timestamp may be too low by as much, and others must not
+// see it.
 func (c *Clock) Reading() (now Timestamp, trusted bool) {
 	s := c.Steady()
 	if s == nil {
@@ -87,10 +88,10 @@ func (c *Clock) Reading() (now Timestamp, trusted bool) {
 
 // Update merges a timestamp that came from elsewhere: afterwards Now is above it. A timestamp that
 // is more than twice MaxAhead ahead of the physical clock is refused with ErrTooFarAhead and leaves
-// the clock unchanged, unless this clock has already been that far (its physical clock jumped back
-// since), in which case there is nothing to merge. Twice, because a leader's first timestamps are
-// one MaxAhead ahead of its own physical clock, and that may be one MaxOffset ahead of this one.
-// A timestamp that a request merely names waits first (see Delay).
+// the clock unchanged. If this clock has already been that far (its physical clock jumped back
+// since), there is nothing to merge. Twice, because a leader's first timestamps are one MaxAhead
+// ahead of its own physical clock, which may be one MaxOffset ahead of this one. A timestamp that a
+// request merely names waits first (see Delay).
 func (c *Clock) Update(t Timestamp) error {
 	wall := c.physical.Now()
 	c.mu.Lock()
@@ -118,9 +119,9 @@ func (c *Clock) Update(t Timestamp) error {
 	return nil
 }
 
-// Delay is how long a timestamp that a request names has to wait before it may be merged: until it
-// is no more than MaxAhead ahead of the physical clock. It is 0 if that is so already, if this
-// clock is above it anyway, and if Update refuses it. What is in the state does not wait; see the
+// Delay returns how long a timestamp that a request names has to wait before it may be merged:
+// until it is at most MaxAhead ahead of the physical clock. It is 0 if that is so already, if this
+// clock is above it anyway, and if Update refuses it. Timestamps in the state do not wait; see the
 // package's invariants.
 func (c *Clock) Delay(t Timestamp) time.Duration {
 	// As a difference: wall + offset might overflow, t.Wall and wall are both not negative.
@@ -136,10 +137,10 @@ func (c *Clock) Delay(t Timestamp) time.Duration {
 	return time.Duration(ahead) - c.ahead
 }
 
-// Rewind takes the clock back to the physical one, as a restart of the process does, and is a no-op
-// if it is not ahead of that. It is for a server whose physical clock was wrong and is right again.
-// The caller makes sure that nothing here goes by the timestamps that are forgotten: it serves no
-// request and leads nothing.
+// Rewind sets the clock back to the physical one, as a restart of the process does; it does nothing
+// if the clock is not ahead of that. It is for a server whose physical clock was wrong and is right
+// again. The caller makes sure that nothing here relies on the timestamps that are forgotten: it
+// serves no request and leads nothing.
 func (c *Clock) Rewind() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,8 +152,8 @@ func (c *Clock) Rewind() {
 // Physical is the physical clock's reading in nanoseconds since the epoch. It may go back.
 func (c *Clock) Physical() int64 { return c.physical.Now() }
 
-// Reached is Physical, or what that may be found to have been in a moment: see Steady.Reached. It
-// is for a caller that has to get above what other clocks show.
+// Reached returns Physical, or a later time that it may turn out to have been: see Steady.Reached.
+// It is for a caller that has to get above what other clocks show.
 func (c *Clock) Reached() int64 {
 	if s := c.Steady(); s != nil {
 		return s.Reached()
@@ -160,14 +161,14 @@ func (c *Clock) Reached() int64 {
 	return c.physical.Now()
 }
 
-// Steady is the physical clock if it is a Steady, else nil.
+// Steady returns the physical clock if it is a Steady, otherwise nil.
 func (c *Clock) Steady() *Steady {
 	s, _ := c.physical.(*Steady)
 	return s
 }
 
-// Machine is what the clock of the machine shows: Physical, unless that is a Steady, which leaves
-// jumps out. Then moved is by how much it has moved since the last look (Steady.Machine).
+// Machine returns the reading of the machine's clock: Physical, unless that is a Steady, which
+// leaves jumps out. Then moved is how far the clock has moved since the last look (Steady.Machine).
 func (c *Clock) Machine() (wall int64, moved time.Duration) {
 	if s := c.Steady(); s != nil {
 		return s.Machine()
@@ -183,9 +184,9 @@ func (c *Clock) PhysicalReading() (wall int64, trusted bool) {
 	return c.physical.Now(), true
 }
 
-// Bounds is an interval [earliest, latest] in nanoseconds since the epoch that contains true time.
-// It follows the physical clock, so it may move back; a caller that waits for earliest to pass a
-// timestamp asks again. If that clock is a Steady, the interval covers by how much what is
+// Bounds returns an interval [earliest, latest] in nanoseconds since the epoch that contains true
+// time. It follows the physical clock, so it may move back; a caller that waits for earliest to
+// pass a timestamp asks again. If that clock is a Steady, the interval includes how far the clock
 // underneath has moved since the last look.
 func (c *Clock) Bounds() (earliest, latest int64) {
 	// before the clock is read: a step that comes in between makes the error smaller
@@ -202,8 +203,8 @@ func (c *Clock) Bounds() (earliest, latest int64) {
 	return now - int64(width), now + int64(width)
 }
 
-// MaxError is how far the physical clock may be from true time, now: the bound source's number if
-// it has one that is not above MaxOffset, else MaxOffset.
+// MaxError returns how far the physical clock may be from true time, now: the bound source's
+// estimate if it has one that is not above MaxOffset, otherwise MaxOffset.
 func (c *Clock) MaxError() time.Duration {
 	if ns, ok := c.bound.MaxError(); ok {
 		return min(time.Duration(ns), c.offset)
@@ -214,22 +215,22 @@ func (c *Clock) MaxError() time.Duration {
 // MaxOffset is the configured maximum offset between the clocks of a cluster. It does not change.
 func (c *Clock) MaxOffset() time.Duration { return c.offset }
 
-// pairwise says that the bound is one on the distance between any two clocks.
+// pairwise reports that the bound is on the difference of any two clocks.
 func (c *Clock) pairwise() bool {
 	_, fixed := c.bound.(fixedBound)
 	return fixed
 }
 
-// WaitFloor is what the timestamp of a commit that waits for the clocks (until the earliest of
-// Bounds is above the timestamp) must not be below, if such commits are to be ordered as in real
-// time; zero if the wait by itself is enough, as with a FixedBound. It is asked when the commit has
-// been requested, on any server that takes part in choosing the timestamp.
+// WaitFloor returns a timestamp below which the timestamp of a commit with commit wait (until the
+// earliest of Bounds is above it) must not be, if such commits are to be ordered as in real time;
+// zero if the wait by itself is enough, as with a FixedBound. It is asked when the commit has been
+// requested, on any server that takes part in choosing the timestamp.
 //
-// With a bound on the distance to true time, only that is sure to have passed the timestamp when
-// the wait is over, but not every clock: another one may be further behind. The next commit that
-// waits gets a timestamp of at least the latest that true time can be, by whichever clock, and so
-// above. (To wait until all clocks have passed the timestamp would take MaxOffset longer, however
-// exact they are.)
+// With a bound on the distance to true time, only true time is sure to have passed the timestamp
+// when the wait is over, and not every clock: another clock may be further behind. The next commit
+// that waits gets a timestamp of at least the latest that true time can be, by whichever clock, and
+// so is above. (To wait until all clocks have passed the timestamp would take MaxOffset longer,
+// however exact they are.)
 func (c *Clock) WaitFloor() Timestamp {
 	if c.pairwise() {
 		return Timestamp{}
@@ -238,9 +239,9 @@ func (c *Clock) WaitFloor() Timestamp {
 	return Timestamp{Wall: latest}
 }
 
-// MaxAhead is how far the timestamps that other servers give can be ahead of this physical clock:
-// MaxOffset, because their clocks can be ahead by that, and with a bound that has a WaitFloor
-// another MaxOffset, because that is ahead of their clocks by up to that. Only a new leader's first
-// timestamps can be further ahead: it starts one MaxAhead above its physical clock. It does not
-// change.
+// MaxAhead returns how far the timestamps that other servers give can be ahead of this physical
+// clock: MaxOffset, because their clocks can be ahead by that, and with a bound that has a
+// WaitFloor another MaxOffset, because that is ahead of their clocks by up to that. Only a new
+// leader's first timestamps can be further ahead: it starts one MaxAhead above its physical clock.
+// MaxAhead does not change.
 func (c *Clock) MaxAhead() time.Duration { return c.ahead }

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// clockMonotonic stands still while the machine is suspended; it is the one that package time
-	// reads. clockBoot goes on, and is otherwise the same.
+	// clockMonotonic stands still while the machine is suspended; package time reads it. clockBoot
+	// runs on, and is otherwise the same.
 	clockMonotonic, clockBoot = 1, 7
 
 	// sleepLimit is by how much the wall clock and the monotonic one have to come apart until it is
 	// looked whether the machine was suspended.
 	sleepLimit = int64(time.Millisecond)
-	// sleepPrecision is how exactly is measured for how long. It is tried so many times at most.
+	// sleepPrecision is the precision to which sleep is measured, in at most sleepTries attempts.
 	sleepPrecision = int64(100 * time.Microsecond)
 	sleepTries     = 100
 )
@@ -37,39 +37,39 @@ func systemMonotonic() Monotonic {
 	return c.now
 }
 
-// bootClock goes on while the machine is suspended, and costs little more than the clock of package
-// time. To read CLOCK_BOOTTIME is a system call, since Go asks for two clocks only without one: the
-// wall clock and CLOCK_MONOTONIC. But suspension, and nothing else that is frequent, moves those
-// two apart, and both of them and the boot time change in one step when it ends. So the time is
-// CLOCK_MONOTONIC plus how long the machine has slept in all, and that is measured anew whenever
-// the two have come apart.
+// bootClock runs on while the machine is suspended, and costs little more than the clock of package
+// time. Reading CLOCK_BOOTTIME takes a system call, since Go reads only the wall clock and
+// CLOCK_MONOTONIC without one. But suspension, and nothing else that is frequent, changes the
+// difference of those two, and both of them and the boot time change in one step when it ends. So
+// the time is CLOCK_MONOTONIC plus how long the machine has slept in all, which is measured anew
+// whenever the difference has changed.
 //
 // A reading that is interrupted between its clocks may not notice that the machine slept meanwhile.
-// Then it shows a moment of before, and the call had begun by then: that is no different from a
-// caller that stood still after it.
+// Then it shows an earlier time, at which the call had begun already: that is no different from a
+// caller that stood still after the call.
 type bootClock struct {
-	// pair reads the wall clock and the monotonic one. The latter counts from another moment than
-	// monotonic does.
+	// pair reads the wall clock and the monotonic one. The latter starts at another time than
+	// monotonic.
 	pair func() (wall, monotonic int64)
 	// monotonic and boot read the two clocks with a system call.
 	monotonic, boot func() (ns int64, ok bool)
 
-	// last is what was found last.
+	// last is the last measurement.
 	//
-	// INVARIANT: its slept never becomes less, and no reading counts more than is in here already
-	// when it returns: later ones count as much.
+	// INVARIANT: its slept never decreases, and when a reading returns, last has at least the sleep
+	// that the reading counts: later readings count as much.
 	last atomic.Pointer[sleepSample]
 }
 
 type sleepSample struct {
-	// apart is how far the wall clock was ahead of the monotonic one, before slept was measured: if
-	// the machine slept afterwards, they have come apart.
+	// apart is how far the wall clock was ahead of the monotonic one before slept was measured: if
+	// the machine sleeps afterwards, that changes.
 	apart int64
-	// slept is for how long the machine has slept in all, or a little less.
+	// slept is how long the machine has slept in all, or a little less.
 	slept int64
 }
 
-// start measures for the first time, and says whether that succeeded.
+// start measures for the first time, and reports whether that succeeded.
 func (c *bootClock) start() bool {
 	wall, monotonic := c.pair()
 	slept, exact := c.measure()
@@ -105,8 +105,8 @@ func (c *bootClock) cameApart(apart int64) (slept int64) {
 	}
 }
 
-// measure returns for how long the machine has slept in all: never more than that, and if exact no
-// less than sleepPrecision less.
+// measure returns how long the machine has slept in all: never more than that, and if exact is set,
+// at most sleepPrecision less.
 func (c *bootClock) measure() (slept int64, exact bool) {
 	slept = math.MinInt64 // in a time namespace it may begin below zero
 	for range sleepTries {
@@ -134,8 +134,8 @@ func pairOf(now, epoch time.Time) (wall, monotonic int64) {
 	return now.UnixNano(), int64(now.Sub(epoch))
 }
 
-// unix1885 is when the time begins that package time can show together with a monotonic reading; it
-// is 2^33 seconds long.
+// unix1885 is the beginning of the time that package time can show together with a monotonic
+// reading, which spans 2^33 seconds.
 const unix1885 = -2682288000
 
 func readClock(id uintptr) (ns int64, ok bool) {

@@ -2,6 +2,6 @@
 
 package hlc
 
-// systemMonotonic is Go's monotonic clock. Whether that goes on while the machine is suspended
-// depends on the system.
+// systemMonotonic is Go's monotonic clock. It depends on the system whether it runs on while the
+// machine is suspended.
 func systemMonotonic() Monotonic { return AwakeMonotonic() }

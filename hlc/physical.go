@@ -15,20 +15,19 @@ type Physical interface {
 // System is the operating system's wall clock.
 func System() Physical { return systemClock{} }
 
-// Monotonic is a clock that never goes back: nanoseconds since some moment before the process began
-// to use it. Only differences of its readings mean anything. It goes on while the process is
-// paused. It must be safe for concurrent use.
+// Monotonic is a clock that never goes back: nanoseconds since some time before its first use. Only
+// differences of its readings have a meaning. It runs on while the process is paused. It must be
+// safe for concurrent use.
 type Monotonic func() int64
 
-// SystemMonotonic is the process's own monotonic clock. On Linux it goes on while the machine is
-// suspended. Nothing shows it that a virtual machine was, if its host lets none of the machine's
-// clocks go on; then a Steady is untrusted once the wall clock has been put right.
+// SystemMonotonic is the process's own monotonic clock. On Linux it runs on while the machine is
+// suspended. It does not notice that a virtual machine was suspended if the host stops all of the
+// machine's clocks; then a Steady is untrusted once the wall clock has been put right.
 func SystemMonotonic() Monotonic { return systemMonotonic() }
 
 // AwakeMonotonic is Go's monotonic clock. On Linux it stands still while the machine is suspended.
-// So it is what a Steady compares the wall clock with: what the system adds to that, and to the
-// clock of SystemMonotonic, is one and the same guess of how long that was, and often wrong by a
-// second.
+// So a Steady compares the wall clock with it: the time that the system adds to the wall clock and
+// to the clock of SystemMonotonic after a suspension is the same estimate, often wrong by a second.
 func AwakeMonotonic() Monotonic {
 	epoch := time.Now()
 	return func() int64 { return int64(time.Since(epoch)) }

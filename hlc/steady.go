@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// Steady is a physical clock that does not take part in the jumps of another one. Between two looks
-// at that, its time goes on with a monotonic clock, which is also cheaper to read. Each look takes
-// over what the clock has gained or lost since the last one, unless that is more than a limit, or
-// than its owner takes. Then the clock has jumped: it was wrong before or is wrong now. Steady goes
-// on as if it had not, until its owner has found out and calls Trust.
+// Steady is a physical clock that leaves out the jumps of another one. Between two looks at that
+// clock, a monotonic clock, which is also cheaper to read, advances its time. Each look takes over
+// what the clock has gained or lost since the last one, unless that exceeds a limit, or its owner
+// rejects it. Then the clock has jumped: it was wrong before or is wrong now. Steady continues as
+// if it had not, until its owner has found out and calls Trust.
 //
 // Its owner calls Look several times a second. A monotonic clock that stood still with the machine
-// looks like a jump forward. That is as it should be, so it is an AwakeMonotonic: for how long that
-// was is not known exactly. Until the next look Now is too low then. A caller that chooses a
-// timestamp, or answers with the time, asks Reading; one that relies on the monotonic clock,
-// Untrusted.
+// looks like a jump forward. That is intended, and the reason for an AwakeMonotonic: the length of
+// the suspension is not known exactly. Until the next look Now is too low then. A caller that
+// chooses a timestamp, or answers with the time, calls Reading; a caller that relies on the
+// monotonic clock, Untrusted.
 type Steady struct {
 	wall      Physical
 	monotonic Monotonic
 	limit     time.Duration
 
-	// base is what Now adds to the monotonic clock.
+	// base is added to the monotonic clock by Now.
 	base   atomic.Int64
 	jumped atomic.Bool
 	// seen is how far the wall clock was ahead of the monotonic one at the last look, or at the
-	// beginning. Look writes it.
+	// beginning. Only Look writes it.
 	seen atomic.Int64
 
 	// mu orders Look and Trust.
@@ -36,20 +36,20 @@ type Steady struct {
 var _ Physical = (*Steady)(nil)
 
 const (
-	// stepPart is the part of a limit that is a step.
+	// A step is at least a stepPart-th of the limit.
 	stepPart = 8
-	// leastStep is what is no step even if the limit is tiny: as long as it may take to read two
+	// leastStep is the least step even if the limit is tiny: the time that it may take to read two
 	// clocks of a machine on which that is slow.
 	leastStep = 20 * time.Microsecond
 )
 
-// Step is by how much a clock has to move between two looks, against a monotonic one, for that to
-// be a step of it, given how far the clocks of a cluster may be apart. What is less may be the
-// monotonic clock, which need not go exactly as fast.
+// Step returns how far a clock has to move between two looks, against a monotonic one, to count as
+// a step, given how far the clocks of a cluster may differ. A smaller difference may come from the
+// monotonic clock, which need not run exactly as fast.
 func Step(limit time.Duration) time.Duration { return max(limit/stepPart, leastStep) }
 
-// NewSteady returns a Steady over a physical clock, which shows the right time at this moment as
-// far as is known. A limit of zero or less means DefaultMaxOffset.
+// NewSteady returns a Steady over a physical clock, which now shows the right time as far as is
+// known. A limit of zero or less means DefaultMaxOffset.
 func NewSteady(wall Physical, monotonic Monotonic, limit time.Duration) *Steady {
 	if limit <= 0 {
 		limit = DefaultMaxOffset
@@ -64,8 +64,8 @@ func NewSteady(wall Physical, monotonic Monotonic, limit time.Duration) *Steady 
 // Now implements Physical.
 func (s *Steady) Now() int64 { return s.monotonic() + s.base.Load() }
 
-// Machine is what the clock underneath shows, jumps and all, and by how much that has moved since
-// the last look.
+// Machine returns the reading of the clock underneath, including jumps, and how far it has moved
+// since the last look.
 func (s *Steady) Machine() (wall int64, moved time.Duration) {
 	seen := s.seen.Load()
 	before := s.monotonic()
@@ -73,20 +73,19 @@ func (s *Steady) Machine() (wall int64, moved time.Duration) {
 	return wall, time.Duration(wall - before - seen)
 }
 
-// Look compares the clock with the monotonic one. It returns by how much that has moved since the
-// last look, and whether that was a jump. What is within the limit is a jump if takes says so by
-// returning false; nil takes it all. takes is called with Steady locked, before the new time can be
-// read, and not while an earlier jump waits for Trust: until then the clock is untrusted, and a
-// caller that goes by takes has to act before Trust.
+// Look compares the clock with the monotonic one. It returns how far the clock has moved since the
+// last look, and whether that was a jump. Within the limit, takes decides: if it returns false,
+// that is a jump; with nil it never is. takes is called with Steady locked, before the new time can
+// be read, and not while an earlier jump waits for Trust: until then the clock is untrusted, and a
+// caller that relies on takes has to act before Trust.
 func (s *Steady) Look(takes func(moved time.Duration) bool) (moved time.Duration, jumped bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.monotonic()
 	wall := s.wall.Now()
 	after := s.monotonic()
-	// The clock was read at some moment between the two others; for how long this goroutine stood
-	// still in between is not known. Of what that allows, what is nearest to the last look is
-	// believed.
+	// The clock was read at some moment between the two others; how long this goroutine stood still
+	// in between is not known. Of the possible values, the nearest to the last look is taken.
 	seen := s.seen.Load()
 	ahead := max(wall-after, min(wall-before, seen))
 	moved = time.Duration(ahead - seen)
@@ -96,18 +95,18 @@ func (s *Steady) Look(takes func(moved time.Duration) bool) (moved time.Duration
 		s.jumped.Store(true) // before seen: Untrusted finds one of the two
 	}
 	if !jumped && !waiting {
-		// before seen: a reader that does not find the clock moved goes by the new base
+		// before seen: a reader that does not find the clock moved uses the new base
 		s.base.Store(ahead)
 	}
 	s.seen.Store(ahead)
 	return moved, jumped
 }
 
-// Jumped says whether there was a jump that was not followed by Trust.
+// Jumped reports whether there was a jump that was not followed by Trust.
 func (s *Steady) Jumped() bool { return s.jumped.Load() }
 
-// Trust takes over what the clock showed at the last look: it is known to be right. It returns by
-// how much Now goes forward, or back.
+// Trust takes over the time of the clock at the last look, which is known to be right. It returns
+// how far Now goes forward, or back.
 func (s *Steady) Trust() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +117,7 @@ func (s *Steady) Trust() time.Duration {
 	return time.Duration(by)
 }
 
-// Reading returns Now, and whether others may go by it. They may not if there was a jump that was
+// Reading returns Now, and whether others may rely on it. They may not if there was a jump that was
 // not followed by Trust, or if the clock has made a step (see Step) since the last look: then Now
 // may be behind the true time by as much as the monotonic clock stood still. It takes no lock, and
 // costs one more reading of a clock than Now does, and a few if this goroutine stands still in
@@ -129,9 +128,9 @@ func (s *Steady) Reading() (now int64, trusted bool) {
 	return now, trusted && moved < step && moved > -step
 }
 
-// Untrusted says whether there was a jump that was not followed by Trust, or the clock has moved by
-// so much since the last look: the monotonic clock may have stood still for as long, for all that
-// is known. It takes no lock, and costs one reading of each clock, or a few.
+// Untrusted reports whether there was a jump that was not followed by Trust, or the clock has moved
+// by that much since the last look: the monotonic clock may have stood still for as long. It takes
+// no lock, and costs one reading of each clock, or a few.
 func (s *Steady) Untrusted(moved time.Duration) bool {
 	_, by, trusted := s.read(moved)
 	return !trusted || by >= moved || by <= -moved
@@ -151,7 +150,7 @@ func (s *Steady) Span() (earliest, latest int64) {
 	return now + int64(min(0, moved)), now + int64(max(0, moved))
 }
 
-// readings is how often both clocks are read, to find out that they did not come apart by so much.
+// readings is how often both clocks are read to find out that they have not moved apart.
 const readings = 3
 
 // read returns Now, and how far the clock has moved since the last look. trusted is false if there

@@ -8,13 +8,12 @@ import (
 )
 
 const (
-	// MaxConsumerName is how many bytes the name of a consumer of changes has at most.
+	// MaxConsumerName bounds the name of a consumer of changes, in bytes.
 	MaxConsumerName = 256
-	// MaxConsumerBound is how many bytes the first key of a consumer's span has at most, and the
-	// end.
+	// MaxConsumerBound bounds the first key of a consumer's span, and its end, in bytes.
 	MaxConsumerBound = 1 << 10
-	// MinConsumerKeep and MaxConsumerKeep bound for how long history is kept for a consumer,
-	// DefaultConsumerKeep is how long if nothing is said.
+	// MinConsumerKeep and MaxConsumerKeep bound how long history is kept for a consumer;
+	// DefaultConsumerKeep is the default.
 	MinConsumerKeep     = time.Second
 	MaxConsumerKeep     = 7 * 24 * time.Hour
 	DefaultConsumerKeep = 24 * time.Hour
@@ -41,8 +40,8 @@ func ValidateConsumerName(name string) error {
 	return nil
 }
 
-// ValidateConsumerKeep checks for how long history is to be kept for a consumer, in milliseconds as
-// the protocol has it; 0: nothing is said.
+// ValidateConsumerKeep checks how long history is to be kept for a consumer, in milliseconds as in
+// the protocol; 0: not given.
 func ValidateConsumerKeep(millis uint64) error {
 	if millis != 0 && (millis < uint64(MinConsumerKeep.Milliseconds()) ||
 		millis > uint64(MaxConsumerKeep.Milliseconds())) {

@@ -1,5 +1,5 @@
-// Package keys is the one place that knows how keys look: ids, spans, internal keys, and the layout
-// of a node's state database.
+// Package keys defines the form of keys: ids, spans, internal keys, and the layout of a node's
+// state database. No other package knows it.
 //
 // There are three kinds of key, each wrapped in the next:
 //
@@ -7,7 +7,7 @@
 //	internal key  keyspace id (4 bytes, big endian), for a hash keyspace the partition number
 //	              (2 bytes), then the user key. Everything below routing knows only internal keys
 //	              and spans of them.
-//	state key     what stands in the state database: a table byte, then the rest, wrapped as a
+//	state key     the key in the state database: a table byte, then the rest, wrapped as a
 //	              cockroachkvs engine key
 //
 // The state database:
@@ -19,11 +19,11 @@
 //	0x03 internal key [timestamp]        DataKey    the versions of a key, newest first
 //
 // Every state key is a complete engine key: it ends in the sentinel byte of an empty version, or in
-// an encoded timestamp. State keys therefore go to the engine as they are, also as bounds of
+// an encoded timestamp. State keys therefore go to the engine unchanged, also as bounds of
 // iterators, of range deletions and of excises: the unversioned key of an internal key sorts
 // directly before all its versions.
 //
-// Keys are any bytes, zeros included; nothing here may rely on a separator. Functions named
+// Keys are any bytes, including zeros; nothing here may rely on a separator. Functions named
 // Append... append to their first argument and return it, as the standard library's do; all others
 // allocate. No function keeps or changes its arguments.
 //

@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	// KeyspacePrefixLength is how many bytes of an internal key name the keyspace.
+	// KeyspacePrefixLength is the number of bytes of an internal key that name the keyspace.
 	KeyspacePrefixLength = 4
-	// HashPrefixLength is how many bytes name the keyspace and the hash partition.
+	// HashPrefixLength is the number of bytes that name the keyspace and the hash partition.
 	HashPrefixLength = 6
 
 	// MaxKeySize is the greatest length of a user key, in bytes.
@@ -19,20 +19,20 @@ const (
 )
 
 var (
-	// ErrEmptyKey is what ValidateUserKey says of a key of no bytes.
+	// ErrEmptyKey is the error of ValidateUserKey for a key of no bytes.
 	ErrEmptyKey = errors.New("the key is empty")
-	// ErrKeyTooLarge is what ValidateUserKey says of a key above MaxKeySize.
+	// ErrKeyTooLarge is the error of ValidateUserKey for a key above MaxKeySize.
 	ErrKeyTooLarge = errors.New("the key is too large")
-	// ErrValueTooLarge is what ValidateValue says of a value above MaxValueSize.
+	// ErrValueTooLarge is the error of ValidateValue for a value above MaxValueSize.
 	ErrValueTooLarge = errors.New("the value is too large")
 )
 
-// KeyspacePrefix is what the internal keys of a keyspace start with.
+// KeyspacePrefix returns the prefix of the internal keys of a keyspace.
 func KeyspacePrefix(ks KeyspaceID) []byte {
 	return binary.BigEndian.AppendUint32(make([]byte, 0, KeyspacePrefixLength), uint32(ks))
 }
 
-// HashPrefix is what the internal keys of a hash keyspace's partition n start with.
+// HashPrefix returns the prefix of the internal keys of a hash keyspace's partition n.
 func HashPrefix(ks KeyspaceID, n uint16) []byte {
 	prefix := binary.BigEndian.AppendUint32(make([]byte, 0, HashPrefixLength), uint32(ks))
 	return binary.BigEndian.AppendUint16(prefix, n)

@@ -87,8 +87,8 @@ func (l Lifetime) ExpiryOf(ts hlc.Timestamp) int64 {
 	return ts.Wall + int64(l)
 }
 
-// Validate says what is wrong with a lifetime that a request carries. A negative number that is no
-// moment, as a client has it that computes the rest of a time to live, is refused.
+// Validate returns what is wrong with a lifetime in a request. A negative number that is no moment
+// is refused: a client may have computed the rest of a time to live that is over.
 func (l Lifetime) Validate() error {
 	moment, ok := l.Moment()
 	switch {
@@ -139,9 +139,9 @@ const (
 	// DefaultTransactionAge is how long after its beginning an attempt may hold locks. It is the
 	// default GC window: a transaction that has read cannot commit much later anyway.
 	DefaultTransactionAge = time.Hour
-	// DefaultTransactionIdle is for how long its application may make no call meanwhile. It is
-	// longer than the time-outs that applications give their calls to other services, and than a
-	// person needs for a line.
+	// DefaultTransactionIdle is how long the application may make no call meanwhile. It is longer
+	// than the time-outs that applications give their calls to other services, and than a person
+	// needs to type a line.
 	DefaultTransactionIdle = 2 * time.Minute
 	// MinTransactionLimit and MaxTransactionLimit bound what a keyspace may say. Without any limit
 	// every start of a transaction would be believable.

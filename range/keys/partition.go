@@ -9,12 +9,12 @@ import (
 )
 
 // A partition's descriptor is a *clusterpb.Partition everywhere, and never changed once it is
-// published. What it means in keys is said here.
+// published. This file translates it into keys.
 
 // PartitionSpan is the partition's span of internal keys. It aliases the descriptor.
 func PartitionSpan(p *clusterpb.Partition) Span { return Span{Start: p.Start, End: p.End} }
 
-// PartitionPrefix is what all internal keys of the partition start with, and what a user key lacks.
+// PartitionPrefix returns the prefix of all internal keys of the partition, which user keys lack.
 // It aliases the descriptor.
 func PartitionPrefix(p *clusterpb.Partition) []byte {
 	n := int(p.PrefixLength)
@@ -54,8 +54,8 @@ func UserKey(p *clusterpb.Partition, internalKey []byte) []byte {
 	return internalKey[p.PrefixLength:]
 }
 
-// InternalSpan is the part of the partition that a span of user keys covers: the partition's own
-// ends where the user span reaches beyond them. It may be Empty.
+// InternalSpan returns the part of the partition that a span of user keys covers: the partition's
+// own ends where the user span reaches beyond them. It may be Empty.
 func InternalSpan(p *clusterpb.Partition, user Span) Span {
 	span := Span{Start: InternalKey(p, user.Start)}
 	if len(user.End) > 0 {
@@ -95,8 +95,8 @@ func ValidatePartition(p *clusterpb.Partition) error {
 	return nil
 }
 
-// Consumes says whether a partition has been merged into another one, or into one that d came from,
-// given any descriptor that it had.
+// Consumes reports whether a partition p, of which any descriptor is given, has been merged into
+// the partition of d, or into one of its ancestors.
 //
 // The key at which a partition begins changes hands only by a merge: a split leaves it to the left
 // part, which keeps the id. And the generation of the partition that has a key only rises. So a

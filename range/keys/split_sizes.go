@@ -8,17 +8,17 @@ import (
 
 // The sizes of partitions, in bytes.
 const (
-	// DefaultSplitSize is from which size on a partition splits.
+	// DefaultSplitSize is the size from which a partition splits.
 	DefaultSplitSize = 256 << 20
-	// DefaultMergeSize is below which size two neighbours together merge, unless that is more than a
-	// quarter of the size at which they would split.
+	// DefaultMergeSize is the size below which two neighbours together merge, unless that is more
+	// than a quarter of the size at which they would split.
 	DefaultMergeSize = 64 << 20
 	// MinSplitSize is the least that a keyspace may have.
 	MinSplitSize = 1 << 20
 )
 
-// SplitSizes is from which size on a partition of a keyspace splits, and below which two neighbours
-// together merge.
+// SplitSizes returns the size from which a partition of a keyspace splits, and the size below which
+// two neighbours together merge.
 func SplitSizes(k *clusterpb.Keyspace) (split, merge uint64) {
 	split, merge = k.GetSplitSizeBytes(), k.GetMergeSizeBytes()
 	if split == 0 {
@@ -30,8 +30,8 @@ func SplitSizes(k *clusterpb.Keyspace) (split, merge uint64) {
 	return split, merge
 }
 
-// ValidateSplitSizes says why a keyspace cannot have its sizes. What has merged must not split at
-// once.
+// ValidateSplitSizes returns why a keyspace cannot have its sizes. A merged partition must not
+// split at once.
 func ValidateSplitSizes(k *clusterpb.Keyspace) error {
 	split, merge := SplitSizes(k)
 	switch {

@@ -101,8 +101,8 @@ func VersionedKeySize(internalKey []byte, ts hlc.Timestamp) int {
 	return size
 }
 
-// IsData says whether a state key is in the table of versions: DecodeVersioned fails on all others,
-// and takes its time to say why.
+// IsData reports whether a state key is in the table of versions. It is cheaper than
+// DecodeVersioned, which fails on all other keys with a detailed error.
 func IsData(stateKey []byte) bool { return len(stateKey) > 0 && stateKey[0] == tableData }
 
 // DecodeVersioned splits the state key of a version, or an unversioned data key (then ts is zero),
@@ -126,7 +126,7 @@ func DecodeVersioned(stateKey []byte) (internalKey []byte, ts hlc.Timestamp, err
 		ts.Wall = int64(binary.BigEndian.Uint64(stateKey[end+1:]))
 		ts.Logical = binary.BigEndian.Uint32(stateKey[end+9:])
 	}
-	// The one encoding of a timestamp, and a valid one.
+	// Only the one valid encoding of a timestamp is accepted.
 	if (suffix != 0 && suffix != wallSuffix && suffix != logicalSuffix) || ts.Wall < 0 ||
 		(suffix == wallSuffix && ts.Wall == 0) || (suffix == logicalSuffix && ts.Logical == 0) {
 		return nil, hlc.Timestamp{}, fmt.Errorf("data key %s has a malformed timestamp",
@@ -193,8 +193,8 @@ func DecodeAnchorKey(stateKey []byte) (internalKey []byte, suffix string, err er
 		fmt.Errorf("anchor key %s is malformed: its internal key has no end", Pretty(stateKey))
 }
 
-// What follows a zero byte in an escaped key. The end sorts below an escaped zero, so that escaped
-// keys sort as the keys do and none is a prefix of another.
+// The bytes after a zero byte in an escaped key. The end sorts below an escaped zero, so that
+// escaped keys sort as the keys do and none is a prefix of another.
 const (
 	escapedEnd  = 0x01
 	escapedZero = 0xff

@@ -14,25 +14,25 @@ import (
 
 // ChangesOptions say which versions to read.
 type ChangesOptions struct {
-	// Span is of internal keys.
+	// Span is a span of internal keys.
 	Span keys.Span
-	// After and Upto: the versions above After, and at or below Upto.
+	// After and Upto bound the versions: above After, and at or below Upto.
 	After, Upto hlc.Timestamp
 	// AfterOfFirst is After for the key Span.Start, if it is higher.
 	AfterOfFirst hlc.Timestamp
-	// MaxBytes ends the read before a version with which keys and values would be more than that, in
-	// bytes; the first version comes all the same. 0: no limit.
+	// MaxBytes ends the read before a version with which keys and values would exceed it, in bytes;
+	// the first version is emitted in any case. 0: no limit.
 	MaxBytes int64
-	// Overhead is what a version counts besides its key and value, in bytes.
+	// Overhead is what a version counts in addition to its key and value, in bytes.
 	Overhead int64
-	// MaxSkipped ends the read after so many keys that were not changed, so that each call is bounded
-	// work. 0: no limit.
+	// MaxSkipped ends the read after so many unchanged keys, so that the work of a call is bounded.
+	// 0: no limit.
 	MaxSkipped int
 }
 
 // ChangesResult says how a read of changes ended.
 type ChangesResult struct {
-	// More: a limit ended the read. The next one has Resume as the start of its span, and
+	// More is set if a limit ended the read. The next read has Resume as the start of its span, and
 	// ResumeVersion as AfterOfFirst. Resume is a copy.
 	More          bool
 	Resume        []byte
@@ -42,28 +42,27 @@ type ChangesResult struct {
 }
 
 const (
-	// maxGathered is how many versions of a key, and how many bytes of them, are gathered while the
-	// iterator goes down from the newest. Of a key with more the oldest is looked for, and from there
-	// it goes upwards.
+	// maxGathered bounds the versions of a key, and maxGatheredBytes their bytes, that are gathered
+	// while the iterator goes down from the newest. For a key with more the oldest is looked up,
+	// and the iterator goes up from there.
 	maxGathered      = 16
 	maxGatheredBytes = 64 << 10
 )
 
-// Changes reads the versions that were written in a span between two timestamps, tombstones too, in
-// the order of the keys, and of each key the oldest first. It hands them to emit, whose arguments
-// are valid until it returns. An error of emit ends the read and is returned.
+// Changes reads the versions that were written in a span between two timestamps, including
+// tombstones, in the order of the keys, and of each key the oldest first. It passes them to emit,
+// whose arguments are valid until it returns. An error of emit ends the read and is returned.
 //
-// What is stored is skipped by the timestamps of its blocks: a read of the latest changes costs
-// about as much as there are of these. A version counts as what was written, whether it has
-// expired by now or not.
+// Blocks are skipped by the timestamps in them: a read of the latest changes costs about as much as
+// there are changes. A version counts as it was written, whether it has expired by now or not.
 func Changes(r engine.Reader, o ChangesOptions,
 	emit func(key []byte, v Version) error) (ChangesResult, error) {
 	if o.Span.Empty() || !o.After.Less(o.Upto) || o.Upto.Wall < 0 {
 		return ChangesResult{}, nil
 	}
 	bounds := keys.DataSpan(o.Span)
-	// INVARIANT: a filter takes the removal of a version away only together with the version: both
-	// have its timestamp. What else it leaves is compared exactly.
+	// INVARIANT: a filter hides the removal of a version only together with the version: both have
+	// its timestamp. What it leaves is compared exactly.
 	filters := append(make([]pebble.BlockPropertyFilter, 0, 2), // Pebble adds one in place
 		cockroachkvs.NewMVCCTimeIntervalFilter(uint64(max(0, o.After.Wall)), uint64(o.Upto.Wall)))
 	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: bounds.Start, UpperBound: bounds.End,
@@ -91,10 +90,10 @@ type changes struct {
 
 	// prefix is the unversioned data key of the key being looked at; key is the internal key in it.
 	prefix []byte
-	// after is the timestamp above which versions of this key are wanted; shown is up to which they
-	// have been emitted, by this read or one before it, zero if none was.
+	// after is the timestamp above which versions of this key are wanted; shown is that of the last
+	// version that was emitted, by this read or one before it, zero if there was none.
 	after, shown hlc.Timestamp
-	// climbed: the iterator does not stand behind the versions of the key.
+	// climbed is set if the iterator does not stand after the versions of the key.
 	climbed bool
 	// gathered are its versions, the newest first; their values lie in values.
 	gathered []Version
@@ -141,7 +140,7 @@ func (c *changes) run() error {
 	return c.iter.Error()
 }
 
-// gather takes in the versions of the key, the newest first. It returns false if there are too
+// gather collects the versions of the key, the newest first. It returns false if there are too
 // many.
 func (c *changes) gather() (all bool, err error) {
 	c.gathered, c.values = c.gathered[:0], c.values[:0]
@@ -209,7 +208,7 @@ func (c *changes) climb() (done bool, err error) {
 	return false, c.iter.Error()
 }
 
-// show emits a version; done: the page is over before it.
+// show emits a version; done is set if the page ends before it.
 func (c *changes) show(v *Version) (done bool, err error) {
 	size := int64(len(c.key())+len(v.Value)) + c.o.Overhead
 	if c.o.MaxBytes > 0 && c.emitted > 0 && c.bytes+size > c.o.MaxBytes {
@@ -228,7 +227,7 @@ func (c *changes) show(v *Version) (done bool, err error) {
 	return false, nil
 }
 
-// nextKey leaves the versions of the key behind.
+// nextKey moves past the versions of the key.
 func (c *changes) nextKey() bool {
 	switch {
 	case !c.iter.Valid() && !c.climbed:

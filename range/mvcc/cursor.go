@@ -27,18 +27,18 @@ type cursor struct {
 	reader  engine.Reader
 	span    keys.Span
 	options pebble.IterOptions
-	// kept: the iterator is not the cursor's own.
+	// kept is set if the iterator belongs to the caller.
 	kept    bool
 	reverse bool
 	// top is the highest timestamp that matters: that of the read, or the end of its uncertainty.
 	top hlc.Timestamp
-	// expiries is up to where expiries are uncertain.
+	// expiries is the timestamp up to which expiries are uncertain.
 	expiries hlc.Timestamp
 	// cut is how many bytes of the internal key are not part of user.
 	cut int
 
-	// on: the iterator stands on a version of a key that was not looked at yet. False at the end,
-	// and after an error of the iterator.
+	// on is set if the iterator stands on a version of a key that was not looked at yet. It is
+	// false at the end, and after an error of the iterator.
 	on bool
 	// past: resolve has moved on to the next key already.
 	past bool
@@ -123,7 +123,7 @@ func (c *cursor) free() {
 	cursors.Put(c)
 }
 
-// look takes in the key on which the iterator stands.
+// look takes the key on which the iterator stands.
 func (c *cursor) look() error {
 	_, v, err := decode(c.iter)
 	if err != nil {
@@ -138,7 +138,7 @@ func (c *cursor) look() error {
 // key is the internal key that was looked at.
 func (c *cursor) key() []byte { return c.prefix[1 : len(c.prefix)-1] }
 
-// resolve finds the newest version that matters of the key; false if there is none.
+// resolve finds the newest visible version of the key; false if there is none.
 func (c *cursor) resolve() (found bool, err error) {
 	if c.reverse {
 		return c.resolveReverse()
@@ -167,8 +167,8 @@ func (c *cursor) resolveForward() (found bool, err error) {
 	return true, nil
 }
 
-// resolveReverse steps up from the oldest version: the one to show is known only when the next is
-// too new, or another key's.
+// resolveReverse steps up from the oldest version: the visible one is known only when the next is
+// too new, or belongs to another key.
 func (c *cursor) resolveReverse() (found bool, err error) {
 	var candidate Version
 	v := c.version
@@ -197,7 +197,7 @@ func (c *cursor) resolveReverse() (found bool, err error) {
 	return found && err == nil, err
 }
 
-// seekVisible finds the newest version that matters, of which it is known that there is one.
+// seekVisible finds the newest visible version, which is known to exist.
 func (c *cursor) seekVisible() (Version, error) {
 	c.seek = keys.AppendTimestamp(append(c.seek[:0], c.prefix...), c.top)
 	if !c.iter.SeekGE(c.seek) || !c.sameKey() {
@@ -225,10 +225,10 @@ func (c *cursor) advance() {
 	}
 }
 
-// nextKey leaves the versions of the current key behind.
+// nextKey moves past the versions of the current key.
 func (c *cursor) nextKey() bool {
-	// Most keys with a value have one version: the next key is the next version. Behind a tombstone
-	// there usually is what it hides.
+	// Most keys with a value have one version: the next key is the next version. A tombstone is
+	// usually followed by the versions that it hides.
 	if c.version.Kind == KindTombstone {
 		return c.iter.NextPrefix()
 	}

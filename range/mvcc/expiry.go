@@ -2,12 +2,12 @@ package mvcc
 
 import "github.com/tidemarkdb/tidemark/hlc"
 
-// A version with an expiry is what a value and, at the expiry, a tombstone would be: a read at or
-// above the expiry finds the key without a value, and does not look at older versions; a read below
-// finds the value. What decides is the read's timestamp, and never a clock. So the answer at a
-// timestamp is the same on every replica, now and later.
+// A version with an expiry acts like a value and, at the expiry, a tombstone: a read at or above
+// the expiry finds the key without a value, and does not look at older versions; a read below finds
+// the value. The timestamp of the read decides, and never a clock. So the answer at a timestamp is
+// the same on every replica, now and later.
 //
-// Nothing is written when a version expires. So what asks whether something changed between two
+// Nothing is written when a version expires. So a check whether something changed between two
 // timestamps (ScanOptions.ExpiryUntil, Getter.ViewUncertain) counts an expiry between them as a
 // change.
 
@@ -27,8 +27,8 @@ func (v *Version) asOf(at hlc.Timestamp) {
 	}
 }
 
-// expiresWithin says that a version that a read at a timestamp sees as a value expires after that,
-// at or below a limit, and when.
+// expiresWithin reports whether a version that a read at a timestamp sees as a value expires after
+// that timestamp, at or below a limit, and when.
 func (v *Version) expiresWithin(at, limit hlc.Timestamp) (hlc.Timestamp, bool) {
 	expiry := hlc.Timestamp{Wall: v.Expires}
 	return expiry, v.Expires != 0 && at.Less(expiry) && expiry.LessEq(limit)

@@ -13,43 +13,41 @@ import (
 
 // GarbageLimits bound one call of Garbage. 0 is no limit.
 type GarbageLimits struct {
-	// Versions is how many versions to name.
+	// Versions bounds the versions to return.
 	Versions int
-	// Bytes is how large the named versions may be together, the first one excepted.
+	// Bytes bounds their total size, except that the first one may be larger.
 	Bytes int64
-	// Scanned is how many versions to look at.
+	// Scanned bounds the versions to look at.
 	Scanned int
 }
 
-// GarbageResult is what may go.
+// GarbageResult has the versions that may be removed.
 type GarbageResult struct {
 	// Versions are the state keys of the versions that no read at or above the threshold can see.
 	// They may be removed together (Remove), or any first few of them: whatever is hidden by a
 	// version comes before it.
 	Versions [][]byte
-	// Sizes is what each of them takes, key and value, and Bytes what all do.
+	// Sizes are the sizes of their keys and values, and Bytes the sum.
 	Sizes []int64
 	Bytes int64
 	// Expiring says of each whether it has an expiry.
 	Expiring []bool
-	// Expired are the indices of those that are the newest of their key and have a value: it has
+	// Expired are the indices of those that are the newest of their key and have a value, which has
 	// expired.
 	Expired []int
-	// NextExpiry is the first expiry that was met of a version that stays; 0 if none that stays has
-	// one.
+	// NextExpiry is the first expiry among the versions that stay; 0 if none of them expires.
 	NextExpiry int64
-	// Scanned is how many versions were looked at.
+	// Scanned counts the versions that were looked at.
 	Scanned int
-	// More: a limit ended the search. Resume is the internal key at which to go on.
+	// More is set if a limit ended the search. Resume is the internal key at which to continue.
 	More   bool
 	Resume []byte
 }
 
 // Garbage finds versions in a span of internal keys that no read at or above threshold can see:
 // those below a version at or below the threshold; and that version too if it is a tombstone, or
-// has expired at or below the threshold.
-// The caller that removes them makes sure that no read below the threshold comes any more, and that
-// no retry looks for the request ids that go with them.
+// has expired at or below the threshold. The caller that removes them makes sure that no later read
+// is below the threshold, and that no retry looks for their request ids.
 func Garbage(r engine.Reader, span keys.Span, threshold hlc.Timestamp,
 	limits GarbageLimits) (GarbageResult, error) {
 	var result GarbageResult
@@ -81,15 +79,15 @@ type collector struct {
 
 	// prefix is the unversioned data key of the key being looked at.
 	prefix []byte
-	// hidden: a version of this key at or below the threshold was met, so all that follow are
-	// garbage.
+	// hidden is set if a version of this key at or below the threshold was met, so that all
+	// following versions are garbage.
 	hidden bool
-	// last is that version, if it is a tombstone or has expired. It goes after all that it hides:
-	// without it they would be back.
+	// last is that version, if it is a tombstone or has expired. It is removed after all versions
+	// that it hides, which would reappear without it.
 	last collected
-	// seen: a version of this key was looked at, or skipped.
+	// seen is set if a version of this key was looked at, or skipped.
 	seen bool
-	// newer is how many versions above the threshold were stepped over.
+	// newer counts the versions above the threshold that were stepped over.
 	newer int
 }
 
@@ -130,7 +128,7 @@ func (c *collector) run() error {
 		}
 		c.seen = true
 		if c.newer > maxSteps && !c.hidden {
-			// Many versions above the threshold: none of them matters.
+			// Skip many versions above the threshold.
 			c.newer = 0
 			ok = c.iter.SeekGE(keys.AppendTimestamp(bytes.Clone(c.prefix), c.threshold))
 		} else {
@@ -152,7 +150,7 @@ func (c *collector) full(sameKey bool, size int64) bool {
 	return c.limits.Scanned > 0 && c.result.Scanned >= c.limits.Scanned && (!sameKey || n > 0)
 }
 
-// endKey takes the version that has nothing left to hide.
+// endKey takes the version that no longer hides any other.
 func (c *collector) endKey() {
 	if c.last.stateKey != nil {
 		c.take(c.last)
@@ -165,7 +163,7 @@ type collected struct {
 	stateKey []byte
 	size     int64
 	expiring bool
-	// expired: it is the newest of its key, and a value.
+	// expired is set if it is the newest of its key, and a value.
 	expired bool
 }
 

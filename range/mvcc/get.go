@@ -12,9 +12,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// UncertaintyError says that a read met a version that may have been written before the read began,
-// in real time, although its timestamp is higher; or one that may have been seen as expired by
-// then: the read has to be repeated at that timestamp.
+// UncertaintyError is returned by a read that met a version that may have been written, in real
+// time, before the read began, although its timestamp is higher; or one that may have been seen as
+// expired by then. The read has to be repeated at that timestamp.
 type UncertaintyError struct {
 	// Key is the internal key.
 	Key []byte
@@ -36,8 +36,8 @@ func (e *UncertaintyError) Error() string {
 // pointOptions are for iterators that only seek by prefix. Pebble copies them.
 var pointOptions = &pebble.IterOptions{}
 
-// Getter reads single keys through one iterator, which is cheaper than one per key. It sees its
-// reader as it was when it was opened. It is for one goroutine. Close it; then it can be opened
+// Getter reads single keys through one iterator, which is cheaper than one for each key. It sees
+// the state at the time it was opened. It is for one goroutine. Close it; then it can be opened
 // again.
 type Getter struct {
 	iter *pebble.Iterator
@@ -53,7 +53,7 @@ func NewGetter(r engine.Reader) (*Getter, error) {
 	return g, nil
 }
 
-// Open has a getter that is not open read a reader.
+// Open opens a getter on a reader.
 func (g *Getter) Open(r engine.Reader) (err error) {
 	if g.iter, err = r.NewIter(pointOptions); err != nil {
 		return fmt.Errorf("read versions: %w", err)
@@ -70,7 +70,7 @@ func (g *Getter) Close() error {
 
 // first positions the iterator on the newest version at or below at.
 func (g *Getter) first(key []byte, at hlc.Timestamp) bool {
-	// The zero timestamp would seek to the key itself, which is above all its versions.
+	// The zero timestamp would seek to the key itself, which sorts before all its versions.
 	if at.Wall < 0 || at.IsZero() {
 		return false
 	}
@@ -107,18 +107,18 @@ func (g *Getter) stored(key []byte, at hlc.Timestamp) (Version, bool, error) {
 	return v, err == nil, err
 }
 
-// Get returns the newest version at or below at; a tombstone is one too, and so is what has expired
-// at at, which is of KindExpired. The value is a copy.
+// Get returns the newest version at or below at, which may be a tombstone; an expired value is
+// returned with KindExpired. The value is a copy.
 func (g *Getter) Get(key []byte, at hlc.Timestamp) (Version, bool, error) {
 	v, found, err := g.View(key, at)
 	v.Value = bytes.Clone(v.Value)
 	return v, found, err
 }
 
-// Limits are the ends of the uncertainty interval of a read, which begins above its timestamp. Zero
-// is none.
+// Limits are the ends of the uncertainty interval of a read, which begins above its timestamp. A
+// zero limit means that nothing is uncertain.
 type Limits struct {
-	// Versions: a version at or below it is uncertain.
+	// Versions is the limit for versions: a version at or below it is uncertain.
 	Versions hlc.Timestamp
 	// Expiries: that the value which the read sees expires at or below it is uncertain.
 	Expiries hlc.Timestamp

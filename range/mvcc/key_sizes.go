@@ -9,10 +9,10 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// KeySizes visits the keys of a span of internal keys in ascending order, each with what all its
-// versions take: the lengths of state keys and values, without headers. It ends when visit returns
-// false, or before the next key when it has looked at so many versions; then resume is that key.
-// The key that is visited is valid during the call only.
+// KeySizes visits the keys of a span of internal keys in ascending order, each with the size of all
+// its versions: the lengths of state keys and values, without headers. It ends when visit returns
+// false, or before the next key when it has looked at that many versions; then resume is that key.
+// The visited key is valid during the call only.
 func KeySizes(r engine.Reader, span keys.Span, versions int,
 	visit func(key []byte, size int64) bool) (resume []byte, err error) {
 	if span.Empty() {
@@ -57,7 +57,7 @@ func KeySizes(r engine.Reader, span keys.Span, versions int,
 	return nil, nil
 }
 
-// LastKey is the last internal key of a span that has a version, nil if none has.
+// LastKey returns the last internal key of a span that has a version, nil if there is none.
 func LastKey(r engine.Reader, span keys.Span) (key []byte, err error) {
 	if span.Empty() {
 		return nil, nil

@@ -16,15 +16,15 @@ type Source struct {
 	Reader engine.Reader
 	// Span is of internal keys.
 	Span keys.Span
-	// Prefix is how many bytes of the internal keys do not count: keys are compared, emitted, and
-	// named in the result without.
+	// Prefix is the number of bytes of the internal keys that do not count: keys are compared,
+	// emitted, and named in the result without them.
 	Prefix int
 	// Uncertain is as in ScanOptions, for this source.
 	Uncertain Limits
 	// Kept, if set, is where the iterator is taken from, and left for the next read of the same
 	// reader.
 	Kept *Kept
-	// Vacant, if set, is what is known of spans without values, and learns what the scan finds.
+	// Vacant, if set, provides known spans without values, and learns from the scan.
 	Vacant *vacant.Memory
 }
 
@@ -78,7 +78,7 @@ func Merge(sources []Source, o ScanOptions,
 type merge struct {
 	o    ScanOptions
 	emit func(key []byte, v Version) error
-	// expiredAt is what expiries are compared with.
+	// expiredAt is the time with which expiries are compared.
 	expiredAt hlc.Timestamp
 	// cursors are all that were opened; heap are those that stand on a key, the first key first.
 	cursors []*cursor
@@ -172,7 +172,7 @@ func (m *merge) run() error {
 			}
 		}
 		if !c.on {
-			// An error of its iterator, if that is the reason, comes to light when it is closed.
+			// If an error of its iterator is the reason, closing the iterator reports it.
 			last := len(m.heap) - 1
 			m.heap[0] = m.heap[last]
 			m.heap = m.heap[:last]
@@ -198,8 +198,8 @@ func (m *merge) more(key []byte) {
 	}
 }
 
-// show emits the newest version that matters of the key on which a cursor stands. done: the page is
-// over.
+// show emits the newest visible version of the key on which a cursor stands. done is set if the
+// page is over.
 func (m *merge) show(c *cursor) (done bool, err error) {
 	v := c.version
 	if m.o.At.Less(v.Timestamp) {

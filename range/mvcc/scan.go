@@ -15,7 +15,7 @@ type ScanOptions struct {
 	At hlc.Timestamp
 	// Uncertain makes the scan fail with an *UncertaintyError at a key with something uncertain.
 	Uncertain Limits
-	// ExpiredAt is what expiries are compared with; zero: At.
+	// ExpiredAt is the time with which expiries are compared; zero: At.
 	ExpiredAt hlc.Timestamp
 	// Reverse scans from the end of the span to its start.
 	Reverse bool
@@ -23,11 +23,11 @@ type ScanOptions struct {
 	KeysOnly bool
 	// MaxRows ends the scan after so many rows. 0: no limit.
 	MaxRows int
-	// MaxBytes ends the scan before a row with which keys and values would be more than that, in
-	// bytes; the first row comes all the same. 0: no limit.
+	// MaxBytes ends the scan before a row with which keys and values would exceed it, in bytes; the
+	// first row is emitted in any case. 0: no limit.
 	MaxBytes int64
-	// MaxSkipped ends the scan after so many keys that have nothing to show (deleted, or written
-	// later), so that each call is bounded work. 0: no limit.
+	// MaxSkipped ends the scan after so many keys without a visible value (deleted, or written
+	// later), so that the work of a call is bounded. 0: no limit.
 	MaxSkipped int
 	// Vacant is as in Source.
 	Vacant *vacant.Memory
@@ -35,18 +35,18 @@ type ScanOptions struct {
 
 // ScanResult says how a scan ended.
 type ScanResult struct {
-	// Rows and Bytes are what was emitted.
+	// Rows and Bytes count what was emitted.
 	Rows  int
 	Bytes int64
-	// More: a limit ended the scan. The next scan takes it up at Resume.
+	// More is set if a limit ended the scan. The next scan continues at Resume.
 	More bool
 	// Resume is where the rest begins: the Start of its span, or for a reverse scan its End. It is
 	// a copy.
 	Resume []byte
-	// CommitWaitUntil is the highest timestamp of what was seen of versions with commit wait,
-	// tombstones too; zero if there was none.
+	// CommitWaitUntil is the highest timestamp of the versions with commit wait that were seen,
+	// including tombstones; zero if there was none.
 	CommitWaitUntil hlc.Timestamp
-	// Expires is the first expiry of what was emitted; 0 if none of that expires.
+	// Expires is the first expiry of the emitted versions; 0 if none of them expires.
 	Expires int64
 }
 

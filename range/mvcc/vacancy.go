@@ -13,31 +13,31 @@ import (
 	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
 )
 
-// vacancy is how a cursor passes over spans that are known to be vacant, and learns of others.
+// vacancy lets a cursor pass over spans that are known to be vacant, and learn of others.
 //
-// INVARIANT: what a scan shows does not depend on it. The cursor uses a span only if the scan's
+// INVARIANT: the result of a scan does not depend on it. The cursor uses a span only if the scan's
 // timestamp, and the time with which expiries are compared, are at or above Since.
 type vacancy struct {
 	memory *vacant.Memory
-	// after is how many keys in a row a scan finds without a value before it learns; 0: it does not.
-	// From then on the scan reads with an iterator of its own, beginning with the first of these keys
-	// once more.
+	// after is the number of consecutive keys without a value after which a scan learns; 0: it does
+	// not. From then on the scan reads with an iterator of its own, beginning again with the first
+	// of these keys.
 	after int
-	// at is what Since is compared with, known the spans as of the beginning of the scan, or of walk.
+	// at is compared with Since; known are the spans as of the beginning of the scan, or of walk.
 	at    hlc.Timestamp
 	known []vacant.Span
-	// boundary is where the next of them is met in the order of the scan: its start, or its end in
-	// reverse. Keys before that need not be looked for. nil: that is not known.
+	// boundary is where the next known span begins in the order of the scan: its start, or its end
+	// in reverse. Keys before that need not be looked up. nil: not known.
 	boundary []byte
 	// waits is the highest timestamp of the versions with commit wait in what was passed over.
 	waits hlc.Timestamp
-	// skipped is how many keys lie in the spans that above or below has put together.
+	// skipped counts the keys in the spans that above or below has put together.
 	skipped int
 
-	// walk is set when the cursor learns; late: it cannot any more.
+	// walk is set when the cursor learns; late is set if it no longer can.
 	walk *vacant.Walk
 	late bool
-	// run is how many keys in a row, up to the one that was left behind last, have no value. The
+	// run counts the consecutive keys without a value, up to the last one that was passed. The
 	// first of them is first, in the order of the scan; since and waiting are as in vacant.Span.
 	run            int
 	first          []byte
@@ -48,7 +48,7 @@ type vacancy struct {
 	until []byte
 }
 
-// returns says that the cursor stands on a key, up to until, on which it has stood before.
+// returns reports that the cursor stands on a key, up to until, on which it has stood before.
 func (c *cursor) returns() bool {
 	n := &c.vacancy
 	if len(n.until) == 0 {
@@ -62,8 +62,8 @@ func (c *cursor) returns() bool {
 	return false
 }
 
-// passOver moves a cursor that stands on a key of a vacant span behind the span, and looks at what
-// is there.
+// passOver moves a cursor that stands on a key of a vacant span past the span, and looks at the
+// next key.
 func (c *cursor) passOver() error {
 	for c.on {
 		i := c.inVacant()
@@ -147,7 +147,7 @@ func (c *cursor) checkInvariantNoValue(prefix []byte) {
 		keys.PrettyState(prefix), at, v.Timestamp)
 }
 
-// inVacant is the index of the known span that has the key on which the cursor stands, if the scan
+// inVacant returns the index of the known span with the key on which the cursor stands, if the scan
 // can pass over the span; -1 if there is none.
 func (c *cursor) inVacant() int {
 	v, key := &c.vacancy, c.key()
@@ -183,7 +183,7 @@ func (c *cursor) inVacant() int {
 	return -1
 }
 
-// above is the end of the vacant span i, and of those that go on from there.
+// above returns the end of the vacant span i, and of spans that directly follow it.
 func (v *vacancy) above(i int) []byte {
 	for ; ; i++ {
 		s := &v.known[i]
@@ -238,8 +238,8 @@ func (c *cursor) dead(v *Version) (again bool, err error) {
 	return true, c.walkAgain()
 }
 
-// walkAgain has the cursor read what is there now, from the first key of the run. What a scan sees
-// at its timestamp is the same in each iterator that is opened after the scan has begun.
+// walkAgain makes the cursor read the present state, from the first key of the run. What a scan
+// sees at its timestamp is the same in each iterator that is opened after the scan has begun.
 func (c *cursor) walkAgain() error {
 	n := &c.vacancy
 	n.known, n.boundary, n.run = n.memory.Spans(), nil, 0
@@ -289,8 +289,8 @@ func (c *cursor) endRun(key []byte) {
 	}
 }
 
-// endVacancy ends what the cursor has learned. The scan has failed if ok is false: then that is
-// nothing.
+// endVacancy ends the learning of a cursor. If ok is false the scan has failed, and nothing is
+// learned.
 func (c *cursor) endVacancy(ok bool) {
 	n := &c.vacancy
 	if n.walk == nil {

@@ -51,32 +51,32 @@ type Version struct {
 	Kind      Kind
 	// Request is what wrote it.
 	Request RequestID
-	// CommitWait: it was written with commit wait, and is not to be seen before every clock has
-	// passed its timestamp.
+	// CommitWait is set if it was written with commit wait, and must not be seen before every clock
+	// has passed its timestamp.
 	CommitWait bool
-	// Expires is the wall time from which on the key has no value any more; 0: never. See expiry.go.
+	// Expires is the wall time from which on the key has no value; 0: never. See expiry.go.
 	Expires int64
-	// Value is empty for a tombstone, and for what has expired. How long it is valid is said by the
-	// function that returns the Version.
+	// Value is empty for a tombstone, and for an expired value. The function that returns the
+	// Version says how long it is valid.
 	Value []byte
 }
 
-// Header is the fixed part of what is stored for a version:
+// Header is the fixed part of the stored form of a version:
 //
 //	1 byte   kind; the upper four bits are for flags, from the lowest: CommitWait, Extended, 0, 0
 //	8 bytes  client, big endian
 //	uvarint  sequence, in its shortest form
 //
-// If Extended is set, more fields follow, as their version says:
+// If Extended is set, more fields follow, according to their version:
 //
 //	1 byte   version of the fields: 1
 //	uvarint  version 1: Expires, in its shortest form, above 0; only of a value
 //
-// A field that is added makes a version of its own, which has those of the versions before too. A
-// header that needs no such field is not extended.
+// A new field makes a new version, which also has the fields of the versions before. A header that
+// needs no such field is not extended.
 //
-// The value follows, to the end. There is no checksum: what comes from disk has Pebble's, what
-// comes by Raft has the log's.
+// The value follows, to the end. There is no checksum: data from disk has Pebble's, data from Raft
+// has the log's.
 type Header struct {
 	Kind    Kind
 	Request RequestID
@@ -121,7 +121,7 @@ func (h Header) Append(dst []byte) []byte {
 	return dst
 }
 
-// DecodeHeader splits what is stored for a version into header and value, which aliases the
+// DecodeHeader splits the stored form of a version into header and value, which aliases the
 // argument. Its errors do not name the key.
 func DecodeHeader(stored []byte) (Header, []byte, error) {
 	if len(stored) < 1+8+1 {
@@ -199,7 +199,7 @@ func Write(b *engine.StateBatch, key []byte, ts hlc.Timestamp, h Header, value [
 	return nil
 }
 
-// corrupt names the key of something that is not a version.
+// corrupt returns an error that names the key of something that is not a version.
 func corrupt(stateKey []byte, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrCorrupt, keys.PrettyState(stateKey), err)
 }

@@ -13,20 +13,21 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// A core that goes on from one member may lack the last that the others have done: ids that were
-// given out, that servers have to follow users and roles, and these themselves. So no id is given
-// out again, the record is no older than what servers have on disk, and a coordination store in
-// which authentication is not enabled permits nothing to clients of keyspaces before an
-// administrator has enabled or disabled it.
+// A core that continues from one member may lack the last changes of the others: ids that were
+// given out, the record that servers must follow users and roles, and users and roles themselves.
+// So no id is given out again, and the record is no older than the copies on servers' disks. A
+// coordination store in which authentication is not enabled permits nothing to clients of keyspaces
+// before an administrator has enabled or disabled it.
 
 const (
-	// recoveredIDs is by how much ids go on, and recoveredNodes those of nodes, which people type.
+	// recoveredIDs is the amount by which ids are raised, recoveredNodes that for nodes, whose ids
+	// people type.
 	recoveredIDs   = 1_000_000
 	recoveredNodes = 1_000
 )
 
-// RecoveredRecords are the changes to the core's own store with which it goes on from one member.
-// The store is that of a member that does not run, and has applied all of its log.
+// RecoveredRecords returns the changes to the core's own store with which it continues from one
+// member. The store is that of a stopped member that has applied all of its log.
 func RecoveredRecords(core *store.Store) ([]*storepb.Op, error) {
 	v := core.Stale()
 	ids, _, err := meta.LoadIDs(v)
@@ -50,14 +51,14 @@ func RecoveredRecords(core *store.Store) ([]*storepb.Op, error) {
 	return ops, nil
 }
 
-// outruns says that a mark comes from no version of the record up to this one.
+// outruns reports that a mark comes from no version of the record up to this one.
 func outruns(mark, record *clusterpb.GuardState) bool {
 	return mark.GetVersion() < math.MaxUint64 && (mark.GetVersion() > record.Version ||
 		mark.GetVersion() == record.Version && mark.GetOn() != record.On)
 }
 
-// Heard is the record in a view after a server has told its mark. A mark that the record cannot
-// have come to raises the record, if it is told by a caller that proves to be a server.
+// Heard returns the record in a view after a server has reported its mark. A mark that the record
+// cannot have come to raises the record, if the caller proves to be a server.
 func (f *Flag) Heard(
 	ctx context.Context, v *store.View, report *clusterpb.GuardReport,
 ) (*clusterpb.GuardState, error) {

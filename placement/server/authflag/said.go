@@ -24,8 +24,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Flag is the record of whether servers have to follow users and roles, and what servers have
-// said of that to this member, as the leader of one term.
+// Flag is the record of whether servers must follow users and roles, and what servers have reported
+// about it to this member, as the leader of one term.
 type Flag struct {
 	config Config
 	mu     struct {

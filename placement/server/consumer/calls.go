@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// consumerAttempts is how often a change of a consumer is tried that meets other changes.
+	// consumerAttempts bounds how often a change of a consumer is tried that conflicts with others.
 	consumerAttempts = 5
 	// maxConsumerRow bounds the part of a consumer's key behind ConsumerPrefix.
 	maxConsumerRow = 9 + keys.MaxConsumerName
@@ -50,7 +50,7 @@ func decodeConsumer(kv *storepb.KeyValue) (Record, error) {
 	return c, nil
 }
 
-// encodeConsumer is what is stored: without what the key says.
+// encodeConsumer returns the stored form, without what the key says.
 func encodeConsumer(c *clusterpb.Consumer) []byte {
 	return meta.Encode(&clusterpb.Consumer{Position: c.Position, KeepMillis: c.KeepMillis,
 		CreatedUnixMs: c.CreatedUnixMs, UpdatedUnixMs: c.UpdatedUnixMs, TooOld: c.TooOld, Span: c.Span})
@@ -144,7 +144,8 @@ func (k *Keeper) set(
 		return nil, status.Errorf(codes.ResourceExhausted, "the cluster has %d consumers, the "+
 			"limit is %d; `tidemark consumers delete` removes one", n, k.config.MaxConsumers)
 	}
-	// INVARIANT: no consumer of a keyspace is written once that is dropped: then its record differs.
+	// INVARIANT: no consumer of a keyspace is written after the keyspace is dropped: then its
+	// record differs.
 	conditions := []*storepb.Compare{store.ModifiedAt(meta.KeyspaceKey(ks.ID()), ks.Revision),
 		store.ModifiedAt(consumerKey(ks.ID(), r.Name), c.Revision)}
 	ops := []*storepb.Op{store.Put(consumerKey(ks.ID(), r.Name), encodeConsumer(c.Consumer))}
@@ -155,9 +156,9 @@ func (k *Keeper) set(
 			Target: storepb.Compare_CREATE, Relation: storepb.Compare_LESS,
 			Number: int64(v.Revision) + 1})
 		protected := k.protection(ks, Lowest(append(others, c)), now)
-		// A position that needs protection is written with the keyspace's record, also if that stays as
-		// it is: then the leader, which may be about to raise what is protected without having seen
-		// this consumer, does not.
+		// A position that needs protection is written together with the keyspace's record, even if
+		// that does not change: so a leader that is about to raise the protected timestamp, without
+		// having seen this consumer, fails.
 		if protected != wire.FromClusterTimestamp(ks.Protected) ||
 			!k.protection(ks, c.At(), now).IsZero() {
 			ks.Protected = wire.ToClusterTimestamp(protected)

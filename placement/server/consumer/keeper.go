@@ -20,17 +20,17 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// protectRest is how long the leader rests between two looks at all consumers in any case.
+// protectRest is the least pause of the leader between two looks at all consumers.
 const protectRest = time.Second
 
 // Config is what a Keeper is made of. All fields must be set.
 type Config struct {
 	Meta  *meta.Records
 	Store *store.Store
-	// Clocks is by how much the clocks of a majority of the nodes that are alive are ahead of the
-	// monotonic clock, at least; false: no majority has told during that term.
+	// Clocks returns how far the clocks of a majority of the live nodes are ahead of the monotonic
+	// clock, at least; false: no majority has reported during that term.
 	Clocks func(term uint64, alive map[uint64]bool) (ahead int64, ok bool)
-	// DefaultGCWindow is how long old versions are kept in a keyspace that does not say, and
+	// DefaultGCWindow is how long old versions are kept in a keyspace without a setting, and
 	// MaxClockAhead how far positions may be ahead of this member's clock.
 	DefaultGCWindow, MaxClockAhead time.Duration
 	// MaxConsumers bounds the consumers of all keyspaces.
@@ -48,11 +48,11 @@ type Keeper struct {
 	metrics *Metrics
 	// poked wakes it. Capacity 1.
 	poked chan struct{}
-	// total is how many consumers the cluster had at the last look, and those made since.
+	// total counts the consumers of the cluster: those at the last look, and those made since.
 	total atomic.Int64
-	// proven is what the last look has found of the time.
+	// proven is what the last look has proven of the time.
 	proven atomic.Pointer[provenTime]
-	// overdue is of its goroutine.
+	// overdue belongs to the goroutine of Run.
 	overdue Overdue
 }
 
@@ -114,7 +114,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// protection is what is to be protected in a keyspace whose consumers have come to lowest.
+// protection returns what is to be protected in a keyspace whose consumers have come to lowest.
 func (k *Keeper) protection(
 	ks meta.Keyspace, lowest hlc.Timestamp, now Times,
 ) hlc.Timestamp {
@@ -125,8 +125,8 @@ func (k *Keeper) protection(
 	return Protection(wire.FromClusterTimestamp(ks.Protected), lowest, window, now)
 }
 
-// protect looks at all consumers: it drops those that are beyond their keep, and have been for a
-// while, and has the lowest positions of the others protected.
+// protect looks at all consumers: it drops those that have been beyond their keep for a while, and
+// protects the lowest positions of the others.
 func (k *Keeper) protect(ctx context.Context) error {
 	v, err := k.meta.View(ctx)
 	if err != nil {
@@ -179,7 +179,7 @@ func (k *Keeper) protect(ctx context.Context) error {
 			continue
 		}
 		ks.Protected = wire.ToClusterTimestamp(protected)
-		// If the keyspace has changed, so may have its consumers: the next look is soon enough.
+		// If the keyspace has changed, its consumers may have too: the next look is soon enough.
 		if _, err := k.meta.Commit(ctx, []*storepb.Compare{store.ModifiedAt(meta.KeyspaceKey(ks.ID()),
 			ks.Revision)}, store.Put(meta.KeyspaceKey(ks.ID()), meta.Encode(ks.Keyspace))); err != nil {
 			errs = append(errs, fmt.Errorf("keyspace %s: %w", ks.Name, err))
@@ -190,9 +190,9 @@ func (k *Keeper) protect(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// dropConsumer ends what is kept for a consumer, unless it has moved meanwhile. The record stays,
-// and says so to the next feed that names it: without the record it would begin at the present, and
-// never know what it has missed.
+// dropConsumer ends the protection of a consumer, unless it has moved meanwhile. The record stays,
+// and tells the next feed that names it: without the record that feed would begin at the present,
+// and never know what it has missed.
 func (k *Keeper) dropConsumer(ctx context.Context, ks meta.Keyspace, c Record) error {
 	c.TooOld = true
 	key := consumerKey(ks.ID(), c.Name)

@@ -8,20 +8,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// maxLagging is of how many keyspaces the lag is shown: those of which a consumer has used most of
+// maxLagging bounds the keyspaces whose lag is shown: those of which a consumer has used most of
 // its keep.
 const maxLagging = 100
 
-// Lag is how the consumers of a keyspace do.
+// Lag is the state of the consumers of a keyspace.
 type Lag struct {
 	keyspace       string
 	consumers, old int
-	// lag is how far the last of them is behind, used which part of its keep one has used at most.
+	// lag is how far the last of them is behind; used is the greatest used part of a keep.
 	lag  time.Duration
 	used float64
 }
 
-// kept is how many of them history is kept for.
+// kept returns for how many of them history is kept.
 func (l Lag) kept() int { return l.consumers - l.old }
 
 // LagOf measures the consumers of a keyspace.
@@ -39,12 +39,11 @@ func LagOf(keyspace string, all []Record, now time.Time) Lag {
 	return l
 }
 
-// Metrics are what operators of the cluster ask about consumers of changes. A member that does not
-// lead the core shows none.
+// Metrics are the metrics of consumers of changes. A member that does not lead the core shows none.
 type Metrics struct {
 	consumers *prometheus.GaugeVec
 	lag, used *prometheus.GaugeVec
-	// Dropped counts consumers for which history is not kept any more.
+	// Dropped counts consumers for which history is no longer kept.
 	Dropped prometheus.Counter
 }
 
@@ -70,7 +69,7 @@ func NewMetrics() *Metrics {
 	return m
 }
 
-// Collectors are what is to be registered.
+// Collectors returns the collectors to register.
 func (m *Metrics) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.consumers, m.lag, m.used, m.Dropped}
 }

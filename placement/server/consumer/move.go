@@ -12,9 +12,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// Move changes a consumer as it is asked for, beside so many others of its keyspace. Its position
-// may be ahead of the latest time that now has by so much. An error is a status for the client that
-// says why not; then its position has not changed.
+// Move changes a consumer as requested, beside others consumers of its keyspace. Its position may
+// be ahead of the latest time in now by at most ahead. An error is a status for the client that
+// says why not; then the position has not changed.
 func (c Record) Move(
 	r *clusterpb.SetConsumerRequest, others int, now Times, ahead time.Duration,
 ) error {
@@ -47,8 +47,8 @@ func (c Record) Move(
 		return refuse(codes.FailedPrecondition, "its position is %s already, and %s lies before it; "+
 			"another process may use the same name; a reset moves it back", c.At(), to)
 	}
-	// That a consumer goes on is not refused for its position: whether it is dropped is found in
-	// peace (Overdue).
+	// A consumer that continues is not refused for its position: Overdue decides, without haste,
+	// whether it is dropped.
 	asks := fresh || r.Reset_ || r.KeepMillis != 0 && r.KeepMillis < c.KeepMillis
 	if r.KeepMillis != 0 {
 		c.KeepMillis = r.KeepMillis

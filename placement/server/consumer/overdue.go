@@ -6,11 +6,11 @@ const (
 	// LookInterval is how often the leader looks at all consumers, and LookTimeout bounds one look.
 	LookInterval = 10 * time.Second
 	LookTimeout  = 30 * time.Second
-	// DropAfter is for how long a consumer is seen beyond its keep until it is dropped: as long as
+	// DropAfter bounds how long a consumer is seen beyond its keep until it is dropped: as long as
 	// its keep, and no longer than this.
 	DropAfter = 10 * time.Minute
-	// LookGap is how far two looks are apart at most for a consumer to count as behind in between:
-	// two that take long.
+	// LookGap is the longest time between two looks, two slow ones, for a consumer to count as
+	// behind in between.
 	LookGap = 2 * (LookInterval + LookTimeout)
 )
 
@@ -19,7 +19,7 @@ const (
 type Overdue struct {
 	term   uint64
 	looked int64
-	// first is when each was seen so first, in looks without a gap.
+	// first is when each was first seen so, in looks without a gap.
 	first map[string]int64
 }
 
@@ -39,7 +39,7 @@ func (o *Overdue) Look(term uint64, now int64) Look {
 	return Look{of: o, now: now, next: map[string]int64{}}
 }
 
-// Since is for how long a consumer has been beyond its keep; it is now.
+// Since returns how long a consumer, which is beyond its keep now, has been so.
 func (l Look) Since(key []byte) time.Duration {
 	first, seen := l.of.first[string(key)]
 	if !seen {
@@ -49,5 +49,5 @@ func (l Look) Since(key []byte) time.Duration {
 	return time.Duration(l.now - first)
 }
 
-// Done ends it: a consumer that was not seen beyond its keep counts anew.
+// Done ends the look: consumers that were not seen beyond their keep start again.
 func (l Look) Done() { l.of.looked, l.of.first = l.now, l.next }

@@ -10,7 +10,8 @@ import (
 // would be over before the nodes know.
 const shortWindow = time.Minute
 
-// Lowest is the lowest position of the consumers that history is kept for; zero: there are none.
+// Lowest returns the lowest position of the consumers for which history is kept; zero if there are
+// none.
 func Lowest(all []Record) (lowest hlc.Timestamp) {
 	for _, c := range all {
 		if p := c.At(); !c.TooOld && (lowest.IsZero() || p.Less(lowest)) {
@@ -20,12 +21,12 @@ func Lowest(all []Record) (lowest hlc.Timestamp) {
 	return lowest
 }
 
-// Protection is what is to be protected in a keyspace with a GC window whose consumers have come to
-// lowest, and in which known is protected until now; zero: nothing has to be, for the window keeps
-// it, and goes on to until there has been time to protect it.
+// Protection returns the timestamp to be protected in a keyspace with a GC window whose consumers
+// have come to lowest; known is the one protected until now. Zero: nothing has to be protected,
+// since the window keeps it, and will until there has been time to protect it.
 //
-// INVARIANT: without a proven time, nothing that is protected is given up. What the GC window keeps
-// is known only with one: the clock of the leader alone may be behind, and what nodes collect
+// INVARIANT: without a proven time, no protection is given up. What the GC window keeps is known
+// only with a proven time: the clock of the leader alone may be behind, and what nodes collect
 // because of it is lost.
 func Protection(known, lowest hlc.Timestamp, window time.Duration, now Times) hlc.Timestamp {
 	if now.Proven.IsZero() {

@@ -14,7 +14,7 @@ type provenTime struct {
 	ahead int64
 }
 
-// proveTime looks what is proven from now on.
+// proveTime finds out which time is proven from now on.
 func (k *Keeper) proveTime(v *store.View) error {
 	l, _ := k.config.Store.Leadership()
 	alive, err := meta.LoadAlive(v)

@@ -9,7 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// MaxOfKeyspace is how many consumers a keyspace has at most, those that are too old included.
+// MaxOfKeyspace bounds the consumers of a keyspace, including those that are too old.
 const MaxOfKeyspace = 1000
 
 // Record is a consumer, with the revision of its record in the core's store; 0: it is new.
@@ -21,10 +21,10 @@ type Record struct {
 // At is the position of the consumer.
 func (c Record) At() hlc.Timestamp { return wire.FromClusterTimestamp(c.Position) }
 
-// Keep is for how long history is kept for it.
+// Keep returns how long history is kept for it.
 func (c Record) Keep() time.Duration { return time.Duration(c.KeepMillis) * time.Millisecond }
 
-// Behind is how far a consumer is behind a moment; 0 if it is ahead.
+// Behind returns how far a consumer is behind a time; 0 if it is ahead.
 func (c Record) Behind(now time.Time) time.Duration { return max(0, now.Sub(c.At().Time())) }
 
 // TooFarBehind says whether a consumer is behind a moment by more than its keep.
@@ -36,7 +36,7 @@ func (c Record) Shown(keyspace string, now time.Time) *clusterpb.Consumer {
 	return c.Consumer
 }
 
-// Span is the keys that a consumer is of; nil: all.
+// Span returns the keys of a consumer; nil: all.
 func Span(s *clusterpb.ConsumerSpan) keys.Span {
 	return keys.Span{Start: s.GetStart(), End: s.GetEnd()}
 }

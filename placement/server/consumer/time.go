@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Times is what time it is, as far as the leader can tell.
+// Times are the present time, as far as the leader can tell.
 type Times struct {
-	// Proven has come; zero: nothing is proven.
+	// Proven is a time that has certainly come; zero: none is proven.
 	Proven time.Time
-	// Wall is what the clock of this member shows, right or wrong.
+	// Wall is the reading of this member's clock, right or wrong.
 	Wall time.Time
 }
 
-// Likely is what time it is, best of all that is known.
+// Likely returns the best estimate of the time.
 func (t Times) Likely() time.Time {
 	if t.Proven.IsZero() {
 		return t.Wall
@@ -21,7 +21,8 @@ func (t Times) Likely() time.Time {
 	return t.Proven
 }
 
-// Latest is the higher of the two: what is done by that is done too early rather than too late.
+// Latest returns the later of the two: an action that waits for it is too early rather than too
+// late.
 func (t Times) Latest() time.Time {
 	if t.Wall.Before(t.Proven) {
 		return t.Proven
@@ -29,8 +30,8 @@ func (t Times) Latest() time.Time {
 	return t.Wall
 }
 
-// Ahead is how far a node's clock, as a heartbeat brings it, is ahead of the monotonic clock;
-// nil: the node does not trust it.
+// Ahead returns how far a node's clock, by a heartbeat, is ahead of the monotonic clock; nil: the
+// node does not trust its clock.
 func Ahead(clock uint64, now int64) *int64 {
 	if clock == 0 || clock > 1<<63-1 {
 		return nil
@@ -39,9 +40,9 @@ func Ahead(clock uint64, now int64) *int64 {
 	return &ahead
 }
 
-// Majority is by how much the clocks of a majority of the nodes that are alive are ahead of the
-// monotonic clock, at least. told is what Ahead has found of those of them that have told; it is
-// sorted. Not ok: a majority has not.
+// Majority returns how far the clocks of a majority of the live nodes are ahead of the monotonic
+// clock, at least. told are the results of Ahead for those that have reported; it is sorted. ok is
+// false if no majority has reported.
 func Majority(told []int64, alive int) (ahead int64, ok bool) {
 	majority := alive/2 + 1
 	if len(told) < majority {

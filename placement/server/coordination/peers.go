@@ -16,8 +16,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// renewedAtOnce is how many renewals are under way at a leader of an older version, which renews
-// one lease with each call. The leader shows that it leads for all of these together.
+// renewedAtOnce bounds the renewals under way at a leader of an older version, which renews one
+// lease with each call. The leader shows that it leads for all of these together.
 const renewedAtOnce = 128
 
 // Peers reaches the other members of the coordination store, by their
@@ -44,8 +44,8 @@ func (p *Peers) client(member keys.ReplicaID) (clusterpb.CoordinationClient, err
 	return clusterpb.NewCoordinationClient(conn), nil
 }
 
-// storeError is the error of the store that a member has answered with. What is no refusal of the
-// member stays what it is: it leaves open what was done.
+// storeError returns the error of the store with which a member has answered. Other errors stay as
+// they are: they leave open what was done.
 func storeError(err error) error {
 	st, ok := status.FromError(err)
 	if !ok {

@@ -11,13 +11,13 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Parts gives the stores of a server's member of the core: its own store, and its part of the
+// Parts returns the stores of a server's member of the core: its own store, and its part of the
 // coordination store. They are nil while the server has no such member, or has not opened its part.
-// The error, a status, is that the server belongs to another cluster than the one that is asked
-// for.
+// The error, a status, is returned if the server belongs to another cluster than the one that is
+// asked for.
 type Parts func(cluster uint64) (core, part *store.Store, err error)
 
-// Service is what a member of the coordination store does for the others, if it leads.
+// Service is what a member of the coordination store does for the other members, if it leads.
 type Service struct {
 	clusterpb.UnimplementedCoordinationServer
 	parts Parts
@@ -28,7 +28,7 @@ func NewService(parts Parts) *Service {
 	return &Service{parts: parts}
 }
 
-// part is the store that is asked. A server without one does not lead it.
+// part returns the store that is asked. A server without a part does not lead it.
 func (s *Service) part(cluster uint64) (*store.Store, error) {
 	_, part, err := s.parts(cluster)
 	if err == nil && part == nil {
@@ -37,7 +37,7 @@ func (s *Service) part(cluster uint64) (*store.Store, error) {
 	return part, err
 }
 
-// doesNotLead is how a member refuses that does nothing.
+// doesNotLead returns the refusal of a member that does nothing.
 func doesNotLead(e *store.NotLeaderError) error {
 	st, err := status.New(codes.FailedPrecondition, e.Error()).
 		WithDetails(&clusterpb.CoordinationLeader{Replica: uint64(e.Leader), Term: e.Term})

@@ -44,7 +44,7 @@ type authorities interface {
 	Read(context.Context) (*store.View, error)
 }
 
-// part is the store that is told of.
+// part returns the store whose users and roles are sent.
 func (s *Users) part(cluster uint64) (authorities, error) {
 	core, part, err := s.parts(cluster)
 	switch {
@@ -62,8 +62,8 @@ func (s *Users) part(cluster uint64) (authorities, error) {
 // Follow implements clusterpb.AuthorityServer.
 //
 // INVARIANT: an update has everything that was acknowledged anywhere before the last ask that it
-// answers was received: between that and the answer this member has made sure to be up to date. And
-// all that is sent after it is at least as new.
+// answers was received: between receiving the ask and sending the update this member has made sure
+// that it is up to date. Later updates are at least as new.
 func (s *Users) Follow(stream clusterpb.Authority_FollowServer) error {
 	first, err := stream.Recv()
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Users) Follow(stream clusterpb.Authority_FollowServer) error {
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
 	asks := make(chan uint64)
-	// It ends at the latest when gRPC ends Recv, which is when this has returned.
+	// It ends at the latest when gRPC ends Recv, which it does when this method has returned.
 	go func() { cancel(receiveAsks(ctx, stream, asks)) }()
 	told := &toldAuthority{part: part, send: stream.Send}
 	err = told.answer(ctx, first.Number)
@@ -117,7 +117,7 @@ func receiveAsks(
 	}
 }
 
-// toldAuthority is what one stream was told.
+// toldAuthority is what one stream has been sent.
 type toldAuthority struct {
 	part     authorities
 	send     func(*clusterpb.AuthorityUpdate) error
@@ -136,7 +136,7 @@ func (t *toldAuthority) answer(ctx context.Context, number uint64) error {
 	return t.update()
 }
 
-// update sends what has changed since it was called last.
+// update sends what has changed since its last call.
 func (t *toldAuthority) update() error {
 	index := t.part.AppliedIndex()
 	state := t.part.Authority() // at least as of index
@@ -173,8 +173,8 @@ func (t *toldAuthority) update() error {
 	return t.send(u)
 }
 
-// recoveredAuthorities are those of a coordination store that may have lost that authentication is
-// enabled.
+// recoveredAuthorities are those of a coordination store that may have lost the change that enabled
+// authentication.
 type recoveredAuthorities struct {
 	authorities
 	core *store.Store

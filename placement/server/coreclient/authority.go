@@ -15,8 +15,8 @@ func (c *Client) Guarding(
 }
 
 // FollowAuthority reads one stream of users and roles from one member, another one with each call.
-// It asks by the numbers that come from asks, the first of which is waited for, and returns when
-// the stream or ctx ends, or with the error of take.
+// It sends the numbers from asks, of which it awaits the first, and returns when the stream or ctx
+// ends, or with the error of take.
 func (c *Client) FollowAuthority(
 	ctx context.Context, asks <-chan uint64, take func(*clusterpb.AuthorityUpdate) error,
 ) error {

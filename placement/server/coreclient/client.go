@@ -41,27 +41,27 @@ type Config struct {
 	Learned func()
 	// Conn gives connections that its owner keeps; client.Dialer.Conn fits.
 	Conn func(address string) (*grpc.ClientConn, error)
-	// Unreachable, if not nil, says why a member is known not to answer from other connections to it;
-	// nil if it is not known to be so. It is for what errors say of members that were not asked.
+	// Unreachable, if not nil, returns why a member is known, from other connections to it, not to
+	// answer; nil if that is not known. Errors use it for members that were not asked.
 	Unreachable func(address string) error
 
 	// Attempt is how long a member has to answer; it doubles with every round of the members, up to
 	// maxAttempt. Default 1 s.
 	Attempt time.Duration
-	// Pause before all members are asked again: the first, which doubles, and its cap. Defaults 50
-	// ms and 1 s. Half of it is random.
+	// MinPause and MaxPause bound the pause before all members are asked again; it doubles each
+	// time. Defaults 50 ms and 1 s. Half of it is random.
 	MinPause, MaxPause time.Duration
 	// Random is the source of jitter and tokens. Default math/rand/v2.
 	Random func() uint64
-	// Cluster is the cluster that the caller belongs to, 0 while it does not know; nil: it never
-	// says. Streams of another are refused.
+	// Cluster returns the caller's cluster, 0 while it is not known; nil: it is never known.
+	// Streams of another cluster are refused.
 	Cluster func() uint64
 	Logger  *slog.Logger
 }
 
 // Client reaches the core from anywhere: it finds the leader among the members, follows hints, and
-// tries again, with pauses, until the context ends. Everything it does may be done twice without
-// harm. It is safe for concurrent use.
+// tries again, with pauses, until the context ends. All its calls may be repeated without harm. It
+// is safe for concurrent use.
 type Client struct {
 	// ClusterClient passes the calls of the service Cluster that are no streams on to the leader.
 	clusterpb.ClusterClient
@@ -77,10 +77,11 @@ type Client struct {
 		trouble *UnavailableError
 		// leader is the member that answered last, or was hinted at; empty: not known.
 		leader string
-		// next is where to go on if no leader is known, and watch where the next stream goes.
+		// next is the member to try if no leader is known, and watch that for the next stream.
 		next, watch int
-		// core are the addresses to ask: the members as of version, then the seeds that are none. It is
-		// not changed. members counts the former; 0: the core has told of none yet.
+		// core are the addresses to ask: the members as of version, then the seeds that are no
+		// members. The slice is not changed. members counts the former; 0: the core has reported
+		// none yet.
 		core    []string
 		members int
 		version uint64
@@ -128,7 +129,7 @@ func (c *Client) WaitingFor() string {
 	return ""
 }
 
-// Trouble is what keeps the core from answering; nil if it answered last.
+// Trouble returns what keeps the core from answering; nil if it answered last.
 func (c *Client) Trouble() *UnavailableError {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +142,7 @@ func (c *Client) setTrouble(e *UnavailableError) {
 	c.mu.trouble = e
 }
 
-// Leader is where the core's leader was last; empty if it is not known.
+// Leader returns the last known address of the core's leader; empty if it is not known.
 func (c *Client) Leader() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,7 +161,7 @@ func (c *Client) target() string {
 	return address
 }
 
-// learn notes which member leads. After a failure the leader is not known any more.
+// learn notes which member leads. After a failure the leader is no longer known.
 func (c *Client) learn(from, leader string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,10 +170,10 @@ func (c *Client) learn(from, leader string) {
 	}
 }
 
-// attempts is what one call has met so far.
+// attempts is the state of one call.
 type attempts struct {
-	// last is what to tell: the last error that is not merely a member's word that it does not
-	// lead, if there was one.
+	// last is the error to report: the last one that is not merely a member's answer that it does
+	// not lead, if there was one.
 	last    error
 	refused bool
 	tried   int
@@ -186,7 +187,7 @@ func (a *attempts) reason() error {
 	return a.last
 }
 
-// permanent is an error that is the answer.
+// permanent is an error that ends the call.
 type permanent struct{ error }
 
 // call runs f on the leader. f may run several times, on several members.
@@ -219,7 +220,7 @@ func (c *Client) call(ctx context.Context, f func(context.Context, *grpc.ClientC
 		}
 		a.tried++
 		c.setTrouble(c.words.trouble(c.Core(), a.reason(), nil))
-		// A hint is followed at once, unless members send one another's hints round and round.
+		// A hint is followed at once, unless members refer to one another in a circle.
 		n := len(c.list())
 		if (hinted && a.tried%(n+1) != 0) || (!hinted && a.tried%n != 0) {
 			continue
@@ -239,7 +240,7 @@ func (c *Client) call(ctx context.Context, f func(context.Context, *grpc.ClientC
 	}
 }
 
-// attempt asks one member. hinted says that another one is to be asked at once.
+// attempt asks one member. hinted is set if another member is to be asked at once.
 func (c *Client) attempt(
 	ctx context.Context, address string, a *attempts,
 	f func(context.Context, *grpc.ClientConn) error,
@@ -277,9 +278,9 @@ func (c *Client) attempt(
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted,
 		codes.Unimplemented:
-		// The network, or a server that is starting.
+		// The network failed, or the server is starting.
 		c.learn(address, "")
-		// One that had no time to answer, because the caller had none left, is not silent.
+		// A member that had no time to answer, because the caller had none left, is not silent.
 		if ctx.Err() == nil || time.Since(began) >= c.config.Attempt/2 {
 			c.words.silent(address, err)
 		}
@@ -322,8 +323,8 @@ func (c *Client) Heartbeat(
 }
 
 // Watch reads one stream of the table from one member: from a revision on, or everything if it is
-// 0. It returns when the stream ends, which a caller answers by calling again with the last
-// revision; then another member is asked.
+// 0. When it returns because the stream ended, the caller calls it again with the last revision;
+// then another member is asked.
 func (c *Client) Watch(
 	ctx context.Context, after uint64, take func(*clusterpb.TableUpdate) error,
 ) error {
@@ -363,7 +364,7 @@ func Forwarded(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, forwardedHeader, "1")
 }
 
-// IsForwarded says that a call was passed on by another server, as it says itself.
+// IsForwarded reports that another server has passed a call on, according to the call itself.
 func IsForwarded(ctx context.Context) bool {
 	return len(metadata.ValueFromIncomingContext(ctx, forwardedHeader)) > 0
 }

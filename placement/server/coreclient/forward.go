@@ -13,8 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// forwarding is the connection of calls of the service Cluster that are passed on to the leader,
-// whichever member that is by then.
+// forwarding is the connection for calls of the service Cluster that are passed on to the present
+// leader, whichever member that is.
 type forwarding struct{ client *Client }
 
 // Invoke implements grpc.ClientConnInterface.
@@ -69,7 +69,7 @@ func (c *Client) ListPartitions(
 	whole, cancel := context.WithCancel(Forwarded(ctx))
 	defer cancel()
 	return c.call(whole, func(attempt context.Context, conn *grpc.ClientConn) error {
-		// The time of an attempt is for the first answer only.
+		// The time of an attempt applies to the first answer only.
 		ctx, cancel := context.WithCancel(whole)
 		defer cancel()
 		overdue := context.AfterFunc(attempt, cancel)

@@ -7,8 +7,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Learn takes note of the members of the core, if they are newer than what is known. The addresses
-// with which the Client was made are still asked, after the members.
+// Learn takes the members of the core, if they are newer than the known ones. The addresses with
+// which the Client was made are still asked, after the members.
 func (c *Client) Learn(m *clusterpb.CoreMembers) {
 	if len(m.GetMembers()) == 0 {
 		return
@@ -43,8 +43,8 @@ func (c *Client) list() []string {
 	return c.mu.core
 }
 
-// Core lists the addresses of the members, as the core has told; until it has, those that were
-// given.
+// Core lists the addresses of the members, as the core has reported them; until then, those with
+// which the Client was made.
 func (c *Client) Core() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,26 +17,27 @@ import (
 // ErrUnavailable matches a CoreUnavailableError.
 var ErrUnavailable = errors.New("the core is unavailable")
 
-// ErrNoMember is how a server answers that is asked as a member of the core and is none: a status.
+// ErrNoMember is the answer, a status, of a server that is asked as a member of the core and is
+// none.
 var ErrNoMember = status.Error(codes.Unavailable,
 	"this server is not a member of the core; check the --core list of the server that asks")
 
-// UnavailableError says that the time was up before a leader of the core had answered.
+// UnavailableError means that no leader of the core answered in time.
 type UnavailableError struct {
 	// Core lists all members.
 	Core []string
-	// Reachable are those that answered, Silent those that did not, and Reasons why not, in the
-	// order of Silent. A member in neither list was not asked lately.
+	// Reachable are the members that answered, Silent those that did not, and Reasons why not, in
+	// the order of Silent. A member in neither list was not asked lately.
 	Reachable, Silent []string
 	Reasons           []error
-	// Leaderless: a member that answered knows of no leader.
+	// Leaderless is set if a member that answered knows of no leader.
 	Leaderless bool
-	// Last is what went wrong last, if that was no member's word that it does not lead; Cause is
-	// why it ended.
+	// Last is the last error, apart from answers of members that they do not lead; Cause is why the
+	// call ended.
 	Last, Cause error
 }
 
-// NoQuorum says that too few members can reach one another: a majority is silent, or those that
+// NoQuorum reports that too few members can reach one another: a majority is silent, or those that
 // answer have no leader.
 func (e *UnavailableError) NoQuorum() bool {
 	return len(e.Core) > 0 && (e.Leaderless || 2*len(e.Silent) >= len(e.Core))
@@ -93,23 +94,23 @@ func (e *UnavailableError) GRPCStatus() *status.Status {
 	return st
 }
 
-// wordAge is how long what a member said, or that it was silent, speaks for calls that had no time
-// to ask it.
+// wordAge is how long a member's last answer, or its silence, is used for calls that had no time to
+// ask it.
 const wordAge = 10 * time.Second
 
-// word is how a member answered last.
+// word is the last answer of a member.
 type word struct {
 	// silent is why there was no answer; nil if there was one.
 	silent error
-	// leaderless: it does not lead and knows no member that does.
+	// leaderless is set if it does not lead and knows no leader.
 	leaderless bool
 	at         time.Time
 }
 
 // words are the latest of each member, for all calls of a Client together.
 type words struct {
-	// unreachable says why a member that was not asked lately is known not to answer; nil if it is
-	// not known to be so.
+	// unreachable returns why a member that was not asked lately is known not to answer; nil if
+	// that is not known.
 	unreachable func(address string) error
 
 	mu  sync.Mutex
@@ -133,7 +134,7 @@ func (w *words) note(address string, said word) {
 	w.all[address] = said
 }
 
-// known is what is known of a member from elsewhere.
+// known returns what is known of a member from elsewhere.
 func (w *words) known(address string) error {
 	if w.unreachable == nil {
 		return nil

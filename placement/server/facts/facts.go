@@ -11,7 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Node is what the planner is told of a node, without what the node itself reports.
+// Node returns the planner's form of a node, without the node's own reports.
 func Node(n *clusterpb.Node) planner.Node {
 	out := planner.Node{ID: keys.NodeID(n.Id), Region: n.Locality.GetRegion(),
 		Zone: n.Locality.GetZone(), Tags: n.Tags, Status: planner.Status(n.Status), Alive: n.Alive,
@@ -22,7 +22,7 @@ func Node(n *clusterpb.Node) planner.Node {
 	return out
 }
 
-// WithStats adds what the node reports; nil: nothing was reported yet.
+// WithStats adds the node's report; nil: there was none yet.
 func WithStats(n planner.Node, stats *clusterpb.NodeStats) planner.Node {
 	if stats == nil {
 		return n
@@ -41,7 +41,7 @@ func WithStats(n planner.Node, stats *clusterpb.NodeStats) planner.Node {
 // limited is a figure that a node reports, bounded so that sums of them fit.
 func limited(figure uint64) int64 { return int64(min(figure, 1<<52)) }
 
-// Keyspace is what the planner is told of a keyspace.
+// Keyspace returns the planner's form of a keyspace.
 func Keyspace(k *clusterpb.Keyspace) (planner.Keyspace, error) {
 	out := planner.Keyspace{ID: keys.KeyspaceID(k.Id), Name: k.Name,
 		Replicas: int(k.ReplicationFactor), NoAuto: k.NoAuto,
@@ -51,7 +51,7 @@ func Keyspace(k *clusterpb.Keyspace) (planner.Keyspace, error) {
 	return out, err
 }
 
-// Spec is what has to be placed of a new keyspace, but for its number of partitions.
+// Spec returns what has to be placed of a new keyspace, without its number of partitions.
 func Spec(k *clusterpb.Keyspace) (assign.Spec, error) {
 	ks, err := Keyspace(k)
 	return assign.Spec{Keyspace: ks.ID, Replicas: ks.Replicas, Rules: ks.Rules,

@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// plannerGrowth is what the planner is told of where a partition grows. What is reported of an
-// earlier generation, or of keys at which it cannot be split, says nothing.
+// plannerGrowth returns the planner's form of a partition's growth. Reports about an earlier
+// generation, or about keys at which the partition cannot be split, are ignored.
 func plannerGrowth(d *clusterpb.Partition, r *clusterpb.PartitionReport) planner.Growth {
 	if r.GetGeneration() != d.Generation {
 		return planner.Growth{}
@@ -41,14 +41,14 @@ func plannerGrowth(d *clusterpb.Partition, r *clusterpb.PartitionReport) planner
 	return out
 }
 
-// Around are what the scheduler knows of a partition beside its descriptor and its reports.
+// Around is what the scheduler knows of a partition beside its descriptor and its reports.
 type Around struct {
 	Left, Right    keys.PartitionID
 	Resized, Ended time.Time
 }
 
-// maxPartitionBytes bounds the size that is believed of a partition: all replicas that a cluster
-// can have add up to less than 2^63.
+// maxPartitionBytes bounds the believed size of a partition: the replicas that a cluster can have
+// add up to less than 2^63.
 const maxPartitionBytes = 1 << 42
 
 // roles are the planner's for those of the descriptor.
@@ -60,8 +60,8 @@ var roles = map[clusterpb.ReplicaRole]planner.Role{
 	clusterpb.ReplicaRole_DEMOTED:  planner.Outgoing,
 }
 
-// Partition is what the planner is told of a partition: the newest descriptor there is, and
-// what the leader and the nodes report, and what lies around it.
+// Partition returns the planner's form of a partition, from its newest descriptor, the reports of
+// the leader and the nodes, and its surroundings.
 func Partition(
 	d *clusterpb.Partition, seen reports.Partition, at Around,
 ) planner.Partition {

@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Unavailable is the error of a member that has troubles of its own: the hint is empty, and the
-// caller may try again.
+// Unavailable returns the error of a member that cannot serve at present: the hint is empty, and
+// the caller may try again.
 func Unavailable(format string, args ...any) error {
 	return Error(codes.Unavailable, fmt.Sprintf(format, args...), &clusterpb.CoreHint{})
 }
@@ -40,8 +40,8 @@ func find(err error) (*clusterpb.CoreHint, codes.Code) {
 	return nil, codes.Unknown
 }
 
-// Of finds the hint in an error; ok: the error has one. refused says that the member does not lead
-// the core; leader is the address of the member that does, empty if it is not known.
+// Of finds the hint in an error; ok is false if there is none. refused is set if the member does
+// not lead the core; leader is the address of the member that does, empty if it is not known.
 func Of(err error) (leader string, refused, ok bool) {
 	hint, code := find(err)
 	return hint.GetLeader(), hint != nil && code == codes.FailedPrecondition, hint != nil

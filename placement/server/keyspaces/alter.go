@@ -17,7 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Alter changes settings of a keyspace. It returns when that is recorded; replicas come, go
+// Alter changes settings of a keyspace. It returns when the change is recorded; replicas come, go
 // and move afterwards. Only the leader does it.
 func (k *Keyspaces) Alter(
 	ctx context.Context, r *clusterpb.AlterKeyspaceRequest,
@@ -130,7 +130,7 @@ func (k *Keyspaces) checkPlacement(v *store.View, before, after *clusterpb.Keysp
 	return nil
 }
 
-// placementText says where the replicas of a keyspace are to be, and how large its partitions.
+// placementText says where the replicas of a keyspace should be, and how large its partitions.
 func placementText(k *clusterpb.Keyspace) string {
 	text := fmt.Sprintf("%d replicas", k.ReplicationFactor)
 	if k.ReplicationFactor == 1 {

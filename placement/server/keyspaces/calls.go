@@ -26,7 +26,8 @@ const (
 	// them splits by itself.
 	MaxSplitBytes = 1 << 20
 	// minClosedLag and maxClosedLag bound how far behind the clock timestamps are closed, in
-	// milliseconds: less moves writes that are slow, more says nothing of the present.
+	// milliseconds: a smaller lag would move slow writes to later timestamps; a larger one is
+	// useless for reads of the present.
 	minClosedLag, maxClosedLag = 50, 3600 * 1000
 )
 

@@ -19,7 +19,7 @@ type Config struct {
 	DefaultReplicas                     uint32
 	DefaultGCWindow, ClosedTimestampLag time.Duration
 	MaxKeyspaces, MaxPartitions         int
-	// Forget drops what was reported of partitions that are gone.
+	// Forget drops the reports of partitions that are gone.
 	Forget func([]keys.PartitionID)
 	// Poke has the stepper call step soon.
 	Poke   func()

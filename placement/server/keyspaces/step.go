@@ -85,7 +85,7 @@ func (k *Keyspaces) create(ctx context.Context, ks meta.Keyspace) error {
 			}
 			ops = append(ops, store.Put(meta.PartitionKey(ks.ID(), keys.PartitionID(p.Id)), meta.Encode(p)))
 		}
-		// A node that is let go meanwhile must not be named afterwards.
+		// A node that is decommissioned meanwhile must not be named afterwards.
 		conditions := slices.Clone(condition)
 		for _, node := range slices.Sorted(maps.Keys(used)) {
 			unchanged, _, err := meta.UnchangedNode(v, node)
@@ -103,7 +103,7 @@ func (k *Keyspaces) create(ctx context.Context, ks meta.Keyspace) error {
 			if err == nil && now.Revision == ks.Revision {
 				err = meta.Conflict("nodes")
 			}
-			return err // none: it is being dropped
+			return err // the keyspace is being dropped
 		}
 	}
 	if len(missing) > 0 {

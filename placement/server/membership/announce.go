@@ -12,9 +12,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Announce implements clusterpb.CoreServer. A server that is no member offers itself by it, and
-// learns from the answer when it has become one; a member learns when it is none any more, and
-// tells its address. Only the leader answers.
+// Announce implements clusterpb.CoreServer. A server that is no member offers itself with it, and
+// learns from the answer when it has become a member; a member learns when it no longer is one, and
+// reports its address. Only the leader answers.
 func (s *Membership) Announce(
 	ctx context.Context, r *clusterpb.AnnounceRequest,
 ) (*clusterpb.AnnounceResponse, error) {
@@ -41,7 +41,7 @@ func (s *Membership) Announce(
 	}
 	report := r.Guard
 	if m == nil {
-		report = nil // what a server says that is no member changes nothing
+		report = nil // reports of servers that are no members change nothing
 	}
 	guard, err := s.flag.Heard(ctx, v, report)
 	if err != nil {
@@ -56,7 +56,8 @@ func (s *Membership) Announce(
 			s.flag.MemberSays(ctx, l.Term, r.Server, r.Guard)
 		}
 	case memberByServer(&storepb.Members{Members: members.GetRemoved()}, r.Server) != nil:
-		// Its part of the coordination store goes with the member, so that has to let it go first.
+		// Its part of the coordination store goes with the member, so that store has to remove it
+		// first.
 		if response.Leaving, err = s.coordinationHas(v, members, r.Server); err != nil {
 			return nil, s.meta.Status(err)
 		}

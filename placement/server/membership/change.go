@@ -28,8 +28,8 @@ const (
 	helloTimeout = 2 * time.Second
 )
 
-// loadGoal reads the change of the core's members that is under way, and the revision of its
-// record; nil if there is none.
+// loadGoal reads the present change of the core's members, and the revision of its record; nil if
+// there is none.
 func loadGoal(v *store.View) (*serverpb.CoreGoal, uint64, error) {
 	g := &serverpb.CoreGoal{}
 	revision, err := meta.Load(v, []byte(meta.CoreGoalKey), g)
@@ -39,8 +39,8 @@ func loadGoal(v *store.View) (*serverpb.CoreGoal, uint64, error) {
 	return g, revision, nil
 }
 
-// Change records a change of the core's members; the stepper carries it out. Only the leader
-// does it. What was recorded or done before is answered and not done again.
+// Change records a change of the core's members; the stepper carries it out. Only the leader does
+// it. A request that was recorded or done before is answered and not done again.
 func (s *Membership) Change(
 	ctx context.Context, r *clusterpb.ChangeCoreRequest,
 ) (*clusterpb.ChangeCoreResponse, error) {
@@ -101,7 +101,7 @@ func (s *Membership) Change(
 	return &clusterpb.ChangeCoreResponse{Change: g.Id}, nil
 }
 
-// goalOf is what a request wants; nil if it is so already.
+// goalOf returns the goal of a request; nil if it is reached already.
 func (s *Membership) goalOf(ctx context.Context, r *clusterpb.ChangeCoreRequest,
 	members *storepb.Members, now *serverpb.CoreGoal) (*serverpb.CoreGoal, error) {
 	if s.config.Group == nil || s.config.Hello == nil {
@@ -130,7 +130,7 @@ func (s *Membership) goalOf(ctx context.Context, r *clusterpb.ChangeCoreRequest,
 		case out != nil:
 			g.RemoveReplica, g.RemoveAddress = out.Replica, out.Address
 		case now != nil && now.AddAddress == r.Remove && r.Add == "":
-			// It has not been added yet, and is not going to be.
+			// It has not been added yet, and will not be.
 			return &serverpb.CoreGoal{RemoveAddress: r.Remove}, nil
 		case gone == nil:
 			return nil, unknownMember(r.Remove, members)
@@ -143,7 +143,7 @@ func (s *Membership) goalOf(ctx context.Context, r *clusterpb.ChangeCoreRequest,
 	return g, nil
 }
 
-// hello asks the server at an address which one it is, that is to be added, as a learner or not.
+// hello asks the server at an address, which is to be added as a voter or a learner, who it is.
 func (s *Membership) hello(
 	ctx context.Context, address string, learner bool,
 ) (*clusterpb.BootstrapHello, error) {
@@ -193,7 +193,7 @@ func (s *Membership) mayCome(h *clusterpb.BootstrapHello, address string,
 func (s *Membership) mayBegin(ctx context.Context, g *serverpb.CoreGoal,
 	members *storepb.Members) error {
 	if g.AddServer == 0 && g.RemoveReplica == 0 {
-		return nil // it only takes back what is recorded
+		return nil // the request only takes back what is recorded
 	}
 	if err := s.checkVersions(ctx, members, g.RemoveReplica); err != nil {
 		return err
@@ -260,8 +260,8 @@ func (s *Membership) older(h *clusterpb.BootstrapHello) bool {
 	return !h.Changes || !h.Coordination && s.coordinationFounded()
 }
 
-// findMember finds a member by its address or its id. Of two at one address it is the one that is
-// not the newcomer.
+// findMember finds a member by its address or its id. Of two at one address it returns the one that
+// is not the newcomer.
 func findMember(members *storepb.Members, name string, newcomer uint64) *storepb.Member {
 	if m := memberWhere(members, func(x *storepb.Member) bool {
 		return x.Address == name && x.Server != newcomer

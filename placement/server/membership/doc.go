@@ -1,9 +1,9 @@
 // Package membership changes the members of the core.
 //
-// A change is a goal (serverpb.CoreGoal), one at a time. What is done next follows from the members
-// as they are (step.go), so that the next leader of the core goes on with it. Members, and servers
-// that offer themselves, announce themselves: an address that has changed is an update of the
-// record. The record of members lies in the core's store beside the keys.
+// A change is a goal (serverpb.CoreGoal), one at a time. The next step follows from the present
+// members (step.go), so that the next leader of the core can continue it. Members, and servers that
+// offer themselves, announce themselves: a new address updates the record. The record of members
+// lies in the core's store beside the keys.
 //
 // Members keep a second store, the coordination store, with a Raft group of its own, for what
 // clients coordinate. The core's leader founds it by a record (founding.go). Its members follow the
@@ -15,6 +15,6 @@
 //
 // A Membership owns three locks, each of one part of its state: candidates and the last step
 // (leader_state.go), versions (version_gate.go), and the last step of the coordination store
-// (follow_stepper.go). No two of them are held at once. Those that read, decide and write take the
+// (follow_stepper.go). No two of them are held at once. Calls that read, decide and write take the
 // turn of meta.Records.
 package membership

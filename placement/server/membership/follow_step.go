@@ -12,32 +12,32 @@ import (
 )
 
 // The members of the coordination store follow those of the core. Its leader, which may be another
-// member than the core's, copies the core's record, with its version, as it has applied it. The
-// core's leader waits with its next step until the coordination store has made the one before
-// (coordinationLags), so that the two are one step apart at most.
+// member than the core's, copies the core's record that it has applied, with its version. The
+// core's leader waits with its next step until the coordination store has made the step before
+// (coordinationLags), so that the two are at most one step apart.
 //
-// A leader of the core of an older version does not wait. Then the record is reached by several
-// steps, each of which has a version between:
+// A leader of the core of an older version does not wait. Then the coordination store reaches the
+// record by several steps, each with a version in between:
 //
 //	joint                                 end it
 //	a learner that the core has no more   remove it
-//	a member that is not there            add it as a learner
+//	a member that is missing              add it as a learner
 //	voters that differ                    a joint configuration
 //
-// There are versions enough for them, since the core has taken at least as many steps: each member
-// that came was added, each learner that went was removed, by a step of its own, and voters change
-// by two. What is between the newest but one and the newest, if that is joint, is its old half.
+// There are enough versions for these steps, since the core has taken at least as many: each member
+// that came was added, and each learner that went was removed, by a step of its own, and voters
+// change by two steps. The version before a newest one that is joint is its old half.
 //
 // INVARIANT: a change that the core has made does not wait for a newcomer that is gone: where the
-// others are a majority, they go on without it. The core, which waits for the coordination store,
-// could otherwise not take the newcomer out again.
+// others are a majority, they continue without it. Otherwise the core, which waits for the
+// coordination store, could not take the newcomer out again.
 
-// followView is what is known of the coordination store at one moment, on its leader.
+// followView is the state of the coordination store at one moment, on its leader.
 type followView struct {
 	coreView
 	// gone says that nothing is heard of a member's server.
 	gone func(replica uint64) bool
-	// leaving: this member is none of the core any more.
+	// leaving is set if this member no longer is one of the core.
 	leaving bool
 }
 
@@ -45,7 +45,7 @@ type followView struct {
 func followStepOf(core *storepb.Members, v *followView) coreStep {
 	now := store.ConfigurationOf(v.members)
 	leader := keys.ReplicaID(v.leader)
-	// One that goes does not hear what the core does next.
+	// A member that leaves does not hear what the core does next.
 	if v.leaving || !now.Electable(leader) {
 		return v.handOver(func(m *storepb.Member) bool {
 			return now.Electable(keys.ReplicaID(m.Replica))
@@ -87,8 +87,8 @@ func followStepOf(core *storepb.Members, v *followView) coreStep {
 	return step
 }
 
-// towards is what follows from a record of members on the way to a later one: that itself, if it is
-// one step away.
+// towards returns the next record on the way from a record of members to a later one: the later one
+// itself, if it is one step away.
 func towards(now, core *storepb.Members) *storepb.Members {
 	from, to := store.ConfigurationOf(now), store.ConfigurationOf(core)
 	if from.Equal(&to) || from.CanBecome(&to) == nil {

@@ -19,12 +19,12 @@ type Coordination struct {
 	Group Group
 }
 
-// coordinationState is what this member knows of the coordination store, and of how the members of
-// that follow the core's.
+// coordinationState is what this member knows of the coordination store, and of how its members
+// follow those of the core.
 type coordinationState struct {
 	// part is nil until it is open.
 	part atomic.Pointer[Coordination]
-	// leaving: this member is none of the core any more.
+	// leaving is set if this member no longer is one of the core.
 	leaving atomic.Bool
 	// left is closed when leaving is set.
 	left chan struct{}
@@ -32,7 +32,7 @@ type coordinationState struct {
 
 	mu struct {
 		sync.Mutex
-		// step is what the last step was, or waits for, as this member leads.
+		// step is the last step, or what it waits for, while this member leads.
 		step coreStep
 	}
 	// fenced is as that of coreChanges. Of followMembers alone, as is said.
@@ -63,8 +63,8 @@ func (s *Membership) OpenCoordination(c Coordination) {
 	s.running.Go(func() { s.followMembers(&c) })
 }
 
-// LeaveCoordination says that this member is none of the core any more, and one of the coordination
-// store for a moment: it hands over the lead of that.
+// LeaveCoordination notes that this member no longer is one of the core, and is one of the
+// coordination store only for a moment: it hands over the leadership of that store.
 func (s *Membership) LeaveCoordination() {
 	s.coordination.leaving.Store(true)
 	s.coordination.once.Do(func() { close(s.coordination.left) })
@@ -105,7 +105,7 @@ func (s *Membership) followMembers(c *Coordination) {
 	}
 }
 
-// tellCoordination tells the log what is new.
+// tellCoordination logs news.
 func (s *Membership) tellCoordination(what, text string) {
 	if s.coordination.said != text {
 		s.coordination.said = text
@@ -126,7 +126,7 @@ func (s *Membership) followMember(ctx context.Context, c *Coordination,
 	}
 	progress := s.progressOf(ctx, c.Group)
 	if progress == nil {
-		return true, nil // it does not lead any more
+		return true, nil // this member no longer leads
 	}
 	applied := c.Group.Applied()
 	v := &followView{leaving: leaving,
@@ -162,8 +162,8 @@ func (s *Membership) followMember(ctx context.Context, c *Coordination,
 	return true, err
 }
 
-// coordinationLags says what of the coordination store a step of the core's members waits for;
-// empty: nothing. Until it is founded, it is founded with whatever the members are.
+// coordinationLags returns what a step of the core's members waits for in the coordination store;
+// empty: nothing. A store that is not founded yet is founded with the members of that time.
 func (s *Membership) coordinationLags(v *store.View, members *storepb.Members) (string, error) {
 	founding, _, err := loadCoordinationFounding(v)
 	if err != nil || founding == nil || !s.config.Coordination {
@@ -191,8 +191,8 @@ func (s *Membership) coordinationLags(v *store.View, members *storepb.Members) (
 	return text, nil
 }
 
-// coordinationHas says whether the coordination store may still have the member of a server that is
-// none of the core any more.
+// coordinationHas reports whether the coordination store may still have the member of a server that
+// no longer is one of the core.
 func (s *Membership) coordinationHas(
 	v *store.View, members *storepb.Members, server uint64,
 ) (bool, error) {

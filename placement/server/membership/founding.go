@@ -9,28 +9,27 @@ import (
 )
 
 // The coordination store is a second store on the members of the core, with a Raft group of its own
-// (keys.CoordinationPartition). It is founded once: the leader of the core writes down the members
-// as they are at that moment, and each member opens its part when it sees that record in what it
-// has applied. So a new core and one that was there before the coordination store was come to it in
-// the same way.
+// (keys.CoordinationPartition). It is founded once: the leader of the core writes a record of the
+// present members, and each member opens its part when it has applied that record. So a new core,
+// and a core that is older than the coordination store, get it in the same way.
 //
 // INVARIANT: no member that was filled later ever counts as a founder of the coordination store.
 //
-//   - The record is written on the condition that there is none, and never changed; so all see the
-//     same founders.
-//   - Founders are told by their replica ids. An id is given to one data directory, once; a
-//     directory that was lost or emptied comes back under another one. A later id is in no record.
-//   - A founder that has nothing of the coordination store has never had anything of it: its log is
-//     made, synced, before the founder takes part, and lies in the same database as that of the
-//     core's own group, without which the directory is not opened.
-//   - A member that goes on alone after the loss of the others gets another id (package embedded,
-//     recovery), and so is no founder either, whatever the record says.
+//    - The record is written on the condition that there is none, and never changed; so all see the
+//      same founders.
+//    - Founders are identified by their replica ids. An id is given to one data directory, once; a
+//      directory that was lost or emptied returns under another id. A later id is in no record.
+//    - A founder that has nothing of the coordination store has never had anything of it: its log
+//      is made, synced, before the founder takes part, and lies in the same database as that of the
+//      core's own group, without which the directory is not opened.
+//    - A member that continues alone after the loss of the others gets another id (package
+//      embedded, recovery), and so is no founder either, whatever the record says.
 //
-// It is written while no change is under way, so all members in it are voters and founders: what
-// came in later has come by an entry of the coordination store's own log.
+// The record is written while no change is under way, so all members in it are voters and founders:
+// later members come by entries of the coordination store's own log.
 
-// CoordinationFounding is the members with which the coordination store was founded, as of what a
-// member of the core has applied to its own store; nil if it has not been, as far as that goes.
+// CoordinationFounding returns the members with which the coordination store was founded, according
+// to the applied state of a member's own store; nil if it has not been founded there.
 func CoordinationFounding(core *store.Store) (*storepb.Members, error) {
 	founding, _, err := loadCoordinationFounding(core.Stale())
 	return founding, err
@@ -45,11 +44,11 @@ func loadCoordinationFounding(v *store.View) (*storepb.Members, uint64, error) {
 	return m, revision, nil
 }
 
-// foundCoordination founds the coordination store, if that is not done and can be: the members do
-// not change, and all that answer know of it. One that does not answer may still run a version that
-// does not; it is left out of what happens in the store until it is upgraded, as if it were down.
-// It is for the stepper, which has the turn, and no change under way. soon: it can perhaps be done
-// in a moment.
+// foundCoordination founds the coordination store, if that is not done and possible: the members do
+// not change, and all that answer know of it. A member that does not answer may still run a version
+// that does not know it; until it is upgraded it takes no part in the store, as if it were down.
+// The stepper calls it with the turn, while no change is under way. soon is set if it may be
+// possible in a moment.
 func (s *Membership) foundCoordination(ctx context.Context, v *store.View) (soon bool, err error) {
 	if !s.config.Coordination || s.config.Hello == nil {
 		return false, nil

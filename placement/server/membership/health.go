@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// checkTimeout is how long a member may take to say how it is.
+	// checkTimeout is how long a member may take to report its health.
 	checkTimeout = time.Second
-	// activeAgain is after how long a member is looked at again that does not seem to answer: Raft
-	// takes all followers for inactive for a moment, each time it has checked the quorum.
+	// activeAgain is the time after which a member that does not seem to answer is looked at again:
+	// Raft takes all followers for inactive for a moment, each time it has checked the quorum.
 	activeAgain = 300 * time.Millisecond
 )
 
-// Health is what this member says of itself and of the others. Any member answers, whether it leads
-// or not.
+// Health returns what this member knows of itself and of the others. Any member answers, whether it
+// leads or not.
 func (s *Membership) Health(
 	ctx context.Context, r *clusterpb.CheckRequest,
 ) (*clusterpb.MemberHealth, error) {
@@ -36,8 +36,8 @@ func (s *Membership) Health(
 
 // DiskState says how the disk is that a member writes its log to.
 type DiskState struct {
-	// Slow: the log takes many times longer to sync than the logs of other members. Stalled: a write
-	// has not ended for longer than an election timeout.
+	// Slow is set if the log takes many times longer to sync than the logs of other members;
+	// Stalled, if a write has not ended for longer than an election timeout.
 	Slow, Stalled bool
 	// Sync is how long a sync takes; 0: it is not known.
 	Sync time.Duration
@@ -94,8 +94,8 @@ func (s *Membership) health(ctx context.Context) *clusterpb.MemberHealth {
 	return h
 }
 
-// followersOf is what this member, as the leader of a group, knows of the others; nil if it does
-// not lead.
+// followersOf returns what this member, as the leader of a group, knows of the others; nil if it
+// does not lead.
 func (s *Membership) followersOf(
 	ctx context.Context, of Group,
 ) map[keys.ReplicaID]*clusterpb.CoreFollower {
@@ -128,16 +128,16 @@ func (s *Membership) followersOf(
 	return followers
 }
 
-// follower is a follower's progress as others are told of it, but for whether it answers. applied
-// is up to where the leader has applied the log.
+// follower returns a follower's progress in its reported form, without whether it answers. applied
+// is the leader's applied index.
 func follower(id keys.ReplicaID, p group.Progress, applied uint64) *clusterpb.CoreFollower {
 	return &clusterpb.CoreFollower{Replica: uint64(id), Behind: applied - min(applied, p.Match),
 		Snapshot: p.Snapshot || p.Match == 0} // without any entry it needs one
 }
 
-// checkMembers asks all members that are heard of how they are, and adds that to what is known of
-// them. A member of a version that does not know the call says nothing. One that does not answer it
-// counts as not ready: its server may be starting, or have come to a standstill.
+// checkMembers asks all members that answer for their health, and adds it to what is known of them.
+// A member of a version that does not know the call is left out. A member that does not answer the
+// call counts as not ready: its server may be starting, or have come to a standstill.
 func (s *Membership) checkMembers(
 	ctx context.Context, members []*clusterpb.CoreMember, states []*clusterpb.CoreMemberState,
 ) {

@@ -18,21 +18,21 @@ type Group interface {
 	Applied() uint64
 	// Followers reports the followers' progress, at once or later; nil if this member does not lead.
 	Followers(report func(map[keys.ReplicaID]group.Progress))
-	// TransferLeader hands the lead of a term to a member, if that is the present one.
+	// TransferLeader hands the leadership of a term to a member, if the term is the present one.
 	TransferLeader(term uint64, to keys.ReplicaID)
 }
 
 const (
-	// candidateAge is how long a server counts as one that offers itself after it last said so.
+	// candidateAge is how long a server counts as a candidate after its last announcement.
 	candidateAge = 10 * time.Second
 	// maxCandidates bounds those that are remembered.
 	maxCandidates = 64
-	// nearlyAll is how many entries a member may lack that is let vote, or take the lead: it has them
-	// within a moment.
+	// nearlyAll is how many entries a member may lack that is made a voter, or takes the
+	// leadership: it gets them within a moment.
 	nearlyAll = 64
 )
 
-// coreChanges is what the leader knows of changes of the core's members beside what is stored.
+// coreChanges is the leader's volatile state of changes of the core's members.
 type coreChanges struct {
 	// poked wakes the stepper. Capacity 1.
 	poked chan struct{}
@@ -40,20 +40,20 @@ type coreChanges struct {
 	mu struct {
 		sync.Mutex
 		candidates map[uint64]candidate
-		// step is what the last step was, or waits for, as the leader of a term, and since when it has
-		// been that.
+		// step is the last step, or what it waits for, as the leader of a term; and since when it
+		// is that.
 		step     coreStep
 		stepTerm uint64
 		since    time.Time
 	}
-	// fenced is the term, and the version of the members, that a later entry is known to be committed
-	// of. Of the stepper alone.
+	// fenced is the term, and the version of the members, after which an entry is known to be
+	// committed. Only the stepper uses it.
 	fenced [2]uint64
-	// informed is when silent nodes were told last of the members, and from which on next. Of the
-	// stepper alone.
+	// informed is when silent nodes were last told of the members, and next the node to continue
+	// with. Only the stepper uses them.
 	informed time.Time
 	next     int
-	// said is what the log was told last of a change. Of the stepper alone.
+	// said is what was last logged of a change. Only the stepper uses it.
 	said string
 }
 
@@ -92,7 +92,7 @@ func (c *coreChanges) expireLocked() {
 	}
 }
 
-// offering lists the servers that offer themselves, but those that are, or were, members.
+// offering lists the servers that offer themselves, without those that are, or were, members.
 func (c *coreChanges) offering(member func(server uint64) bool) []*clusterpb.CoreCandidate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,7 +120,7 @@ func (c *coreChanges) setStep(term uint64, s coreStep) {
 	c.mu.step, c.mu.stepTerm = s, term
 }
 
-// stepAge is for how long the last step has been the same; 0 if there was none.
+// stepAge returns how long the last step has been the same; 0 if there was none.
 func (c *coreChanges) stepAge() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,9 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Config is what a membership is made of. Meta, Store, Flag and Logger must be
-// set, and Silent and Averse. Of the others server.Config says what they are for, and what is so if
-// they are nil.
+// Config configures a Membership. Meta, Store, Flag and Logger must be set, and Silent and Averse.
+// For the others server.Config says what they are for, and what happens if they are nil.
 type Config struct {
 	Meta   *meta.Records
 	Store  *store.Store
@@ -28,8 +27,8 @@ type Config struct {
 	Averse       func(replica uint64) bool
 	Inform       func(ctx context.Context, address string, m *clusterpb.CoreMembers) error
 	Check        func(ctx context.Context, address string) (*clusterpb.MemberHealth, error)
-	// NotReady and CoordinationErr say why this server, and its part of the coordination store, do
-	// not serve; Disk how the disk of the log is. nil: that is not known.
+	// NotReady and CoordinationErr return why this server, and its part of the coordination store,
+	// do not serve; Disk returns the state of the log's disk. nil: not known.
 	NotReady        func() []string
 	CoordinationErr func() error
 	Disk            func() DiskState
@@ -71,7 +70,7 @@ func (s *Membership) Start() {
 	}
 }
 
-// Poke has the leader look at once whether the members are to be changed.
+// Poke makes the leader look at once whether the members have to be changed.
 func (s *Membership) Poke() { s.core.poke() }
 
 // Wait returns when what start and OpenCoordination began has ended.

@@ -8,9 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Collectors are what operators of the cluster ask about the core's members. On a member that does
-// not lead the core all of it is 0, but for members_version_unknown: what the member has of the
-// others may be old.
+// Collectors returns the metrics of the core's members. On a member that does not lead the core all
+// of them are 0, except members_version_unknown: its knowledge of the others may be old.
 func (s *Membership) Collectors() []prometheus.Collector {
 	// Each member says what it has heard itself, whether it leads or not.
 	all := []prometheus.Collector{prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -13,11 +13,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// A newcomer gets all that is in the log, and stops at a command of a format that it does not know.
-// So it has to know what may have been written: all that the members are known to know, or, as long
-// as that is not known, all that this version can write. It is asked when the change is recorded,
-// and again when it is added: the change may have been recorded when less was in use, or by a
-// leader of a version that did not ask.
+// A newcomer gets the whole log, and stops at a command of a format that it does not know. So it
+// has to know every format that may have been written: all that the members are known to know, or,
+// as long as that is not known, all that this version can write. It is asked when the change is
+// recorded, and again when it is added: the change may have been recorded when fewer formats were
+// in use, or by a leader of a version that did not ask.
 
 // knowsCommands refuses a newcomer whose version may not know what is in the log.
 func (s *Membership) knowsCommands(h *clusterpb.BootstrapHello, address string) error {
@@ -46,14 +46,14 @@ func (s *Membership) knowsCommandsLocked(h *clusterpb.BootstrapHello, address st
 		"upgrade the server first", address, why)
 }
 
-// mayAdd says why the newcomer of a goal cannot be added now; empty: it can. Until it is a member
-// nothing is proposed then that it does not know.
+// mayAdd returns why the newcomer of a goal cannot be added now; empty: it can. From then on, until
+// it is a member, nothing is proposed that it does not know.
 func (s *Membership) mayAdd(ctx context.Context, g *serverpb.CoreGoal) string {
 	limited, cancel := context.WithTimeout(ctx, helloTimeout)
 	h, err := s.config.Hello(limited, g.AddAddress)
 	cancel()
 	if status.Code(err) == codes.Unimplemented {
-		h, err = &clusterpb.BootstrapHello{Server: g.AddServer}, nil // it says nothing of itself
+		h, err = &clusterpb.BootstrapHello{Server: g.AddServer}, nil // it reports nothing of itself
 	}
 	switch {
 	case err != nil:
@@ -73,8 +73,8 @@ func (s *Membership) mayAdd(ctx context.Context, g *serverpb.CoreGoal) string {
 	return ""
 }
 
-// expect says which change is under way, nil if none is: a newcomer that is none of it does not
-// come any more.
+// expect notes which change is under way, nil if none is: a newcomer of another change will not
+// come.
 func (v *versions) expect(g *serverpb.CoreGoal) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// informEvery is how often silent nodes are told the members of the core, maxInformed how many of
-	// them at a time.
+	// informEvery is the interval at which silent nodes are told the members of the core,
+	// maxInformed bounds how many of them at a time.
 	informEvery = 5 * time.Second
 	maxInformed = 16
 )
 
 // informNodes tells nodes that have fallen silent the members of the core: a node that knows only
-// addresses at which no member is any more cannot find out by itself. It is for the stepper.
+// addresses that no longer are those of members cannot find out by itself. The stepper calls it.
 func (s *Membership) informNodes(l store.Leadership) {
 	if s.config.Inform == nil || time.Since(s.core.informed) < informEvery {
 		return

@@ -42,7 +42,7 @@ func unknownMember(name string, members *storepb.Members) error {
 
 func isLearner(m *storepb.Member) bool { return m.GetRole() == storepb.MemberRole_LEARNER }
 
-// soundChange says what is wrong with a request whatever the members are.
+// soundChange returns what is wrong with a request, whatever the members are.
 func soundChange(r *clusterpb.ChangeCoreRequest) error {
 	switch {
 	case r.Add == "" && r.Remove == "" && r.Learner == "" && r.Move == "":
@@ -62,7 +62,7 @@ func soundChange(r *clusterpb.ChangeCoreRequest) error {
 }
 
 // moveMember records another address of a member, before its server announces it from there. The
-// server says the last word: it announces the address that it has.
+// server's announcement replaces it by the address that the server has.
 func (s *Membership) moveMember(
 	ctx context.Context, r *clusterpb.ChangeCoreRequest,
 ) (*clusterpb.ChangeCoreResponse, error) {

@@ -13,45 +13,46 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// A change of the core's members has no state but its goal, like an operator of a partition: what
-// is to be done next follows from the members as they are, so it goes on under whichever leader of
-// the core, and a step that comes twice does nothing the second time.
+// A change of the core's members has no state but its goal, like an operator of a partition: the
+// next step follows from the present members. So any leader of the core can continue it, and a step
+// that comes twice does nothing the second time.
 //
-//	joint                        hand the lead over, if the leader is to go; end it
-//	the newcomer is not there    add it as a learner, if it knows what is in the log
-//	it is a learner, to vote     wait until it has the log; then hand the lead over, if the leader
-//	                             is to go and another voter can take it, and let the one come in
-//	                             and the other go out by one joint configuration
-//	the other is a voter         hand the lead over, if it leads, and let it go out
+//	joint                        hand over the leadership, if the leader is to go; end it
+//	the newcomer is missing      add it as a learner, if it knows what is in the log
+//	it is a learner, to vote     wait until it has the log; then hand over the leadership, if the
+//	                             leader is to go and another voter can take it, and by one joint
+//	                             configuration let the newcomer in and the other out
+//	the other is a voter         hand over the leadership, if it leads, and let it out
 //	the other is a learner       remove it
-//	as it should be              done
+//	the goal is reached          done
 //
-// A core of one member cannot hand over before the newcomer votes: it comes in first, takes the
-// lead, and then the other goes.
+// A core of one member cannot hand over before the newcomer votes: the newcomer comes in first,
+// takes the leadership, and then the other goes.
 
-// coreStep is what is done next.
+// coreStep is the next step.
 type coreStep struct {
-	// done: nothing is left to do.
+	// done is set if nothing is left to do.
 	done bool
 	// next are the members that follow; nil: they stay as they are.
 	next *storepb.Members
-	// transfer is the member that is handed the lead; 0: none.
+	// transfer is the member that is handed the leadership; 0: none.
 	transfer uint64
-	// text says what is done, in words, and waits what that waits for; empty: it can be done.
+	// text says what is done, in words, and waits what it waits for; empty: it can be done.
 	text, waits string
 }
 
-// coreView is what is known of the core at one moment, on its leader.
+// coreView is the state of the core at one moment, on its leader.
 type coreView struct {
 	members *storepb.Members
 	leader  uint64
 	// answers says whether a member was heard of lately.
 	answers func(replica uint64) bool
-	// averse says whether a member leaves the lead to others at present.
+	// averse reports whether a member leaves leadership to others at present.
 	averse func(replica uint64) bool
-	// behind is what a member lacks, in words; empty: next to nothing.
+	// behind returns what a member lacks, in words; empty: next to nothing.
 	behind func(replica uint64) string
-	// mayAdd says why a goal's newcomer, which is no member yet, cannot be added now; empty: it can.
+	// mayAdd returns why a goal's newcomer, which is no member yet, cannot be added now; empty: it
+	// can.
 	mayAdd func(*serverpb.CoreGoal) string
 }
 
@@ -114,7 +115,7 @@ func (v *coreView) comeIn(in, out *storepb.Member, next *storepb.Members) coreSt
 		if over.transfer != 0 {
 			return over
 		}
-		out = nil // the newcomer is the one that can take the lead
+		out = nil // only the newcomer can take the leadership
 	}
 	step := coreStep{next: next, text: fmt.Sprintf("lets %s vote", in.Address)}
 	in.Role = storepb.MemberRole_INCOMING
@@ -126,8 +127,8 @@ func (v *coreView) comeIn(in, out *storepb.Member, next *storepb.Members) coreSt
 	return step
 }
 
-// handOver hands the lead to the first member that can take it, of those that do not leave it to
-// others at present; or of all, if all of them do.
+// handOver hands the leadership to the first member that can take it, among those that do not leave
+// it to others at present; or among all, if all of them do.
 func (v *coreView) handOver(may func(*storepb.Member) bool) coreStep {
 	var to *storepb.Member
 	for _, m := range v.members.Members {
@@ -150,8 +151,8 @@ func (v *coreView) handOver(may func(*storepb.Member) bool) coreStep {
 		waits: "no other voter answers and has the newest state"}
 }
 
-// lacks is what keeps members from deciding, and from deciding when a joint configuration that they
-// make up has ended; empty: nothing.
+// lacks returns what keeps members from deciding, also after the end of a joint configuration that
+// they make up; empty: nothing.
 func (v *coreView) lacks(next *storepb.Members) string {
 	var silent []string
 	answers := func(id keys.ReplicaID) bool {
@@ -210,7 +211,7 @@ func leaveCore(m *storepb.Members) {
 	}
 }
 
-// voters counts those that decide, or are about to, when everything under way is done.
+// voters counts the members that decide when everything under way is done.
 func voters(m *storepb.Members) (n int) {
 	c := store.ConfigurationOf(m)
 	for _, x := range c.Members {

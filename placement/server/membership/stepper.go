@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// coreStepAgain is how often a change that waits is looked at, coreLook how often a leader looks
-	// whether there is one.
+	// coreStepAgain is the interval at which a waiting change is looked at, coreLook that at which
+	// a leader looks whether there is one.
 	coreStepAgain = 200 * time.Millisecond
 	coreLook      = 5 * time.Second
 	// coreStepTimeout bounds one step.
@@ -54,7 +54,7 @@ func (s *Membership) stepCore() {
 	}
 }
 
-// tellCore tells the log what is new.
+// tellCore logs news.
 func (s *Membership) tellCore(what, text string) {
 	if s.core.said != text {
 		s.core.said = text
@@ -81,11 +81,11 @@ func (s *Membership) changeCore(
 	}
 	v := s.coreView(ctx, l)
 	if v == nil {
-		return true, nil // it does not lead any more
+		return true, nil // this member no longer leads
 	}
 	step := coreStepOf(g, v)
 	if step.waits == "" && step.transfer == 0 {
-		// A hand-over changes no members, and may be what both wait for.
+		// A hand-over changes no members, and both may wait for it.
 		if step.waits, err = s.coordinationLags(view, v.members); err != nil {
 			return false, err
 		}
@@ -122,9 +122,9 @@ func (s *Membership) changeCore(
 	return true, nil
 }
 
-// fence commits an entry behind the one that brought the present members. A majority then knows, on
-// disk, that they are committed: members that were removed and come back find no member that would
-// elect them by what was before.
+// fence commits an entry after the one that brought the present members. A majority then knows, on
+// disk, that they are committed: removed members that come back find no member that would elect
+// them by the former configuration.
 func (s *Membership) fence(ctx context.Context, term, version uint64) error {
 	if s.core.fenced == [2]uint64{term, version} {
 		return nil
@@ -136,7 +136,7 @@ func (s *Membership) fence(ctx context.Context, term, version uint64) error {
 	return nil
 }
 
-// coreView is what is known at this moment; nil if this member does not lead.
+// coreView returns the present state; nil if this member does not lead.
 func (s *Membership) coreView(ctx context.Context, l store.Leadership) *coreView {
 	progress := s.progress(ctx)
 	if progress == nil {

@@ -3,10 +3,10 @@ package membership
 import "github.com/tidemarkdb/tidemark/placement/store"
 
 // UnknowingMembers returns the addresses of the members of the core that keep commands of the
-// newest format from being used, as far as this member knows: unheard have not said what their
-// versions know, to this member since it was started or to one that has told it, and older have
-// said that they do not know all that this version does. Both are empty on a server without
-// Config.Hello. The slices are the caller's. It does not block on anything but a short lock.
+// newest format from being used, as far as this member knows: unheard have not reported what their
+// versions know, neither to this member since it was started nor to a member that has passed it on;
+// older have reported that they do not know all that this version does. Both are empty on a server
+// without Config.Hello. The slices are the caller's. It blocks on nothing but a short lock.
 func (s *Membership) UnknowingMembers() (unheard, older []string) {
 	s.versions.mu.Lock()
 	defer s.versions.mu.Unlock()

@@ -15,36 +15,36 @@ import (
 )
 
 const (
-	// versionsLook is how often a member asks the others what their versions know, and versionsAgain
-	// how often as long as it does not know that of each.
+	// versionsLook is the interval at which a member asks the others what their versions know, and
+	// versionsAgain the interval as long as it does not know that of each.
 	versionsLook  = 10 * time.Second
 	versionsAgain = time.Second
 )
 
-// versions are what is known of the versions that the members of the core run. Each member asks all
-// others, so that one that becomes the leader knows.
+// versions is what is known of the versions that the members of the core run. Each member asks all
+// others, so that a new leader knows.
 //
-// A member that does not answer counts with what it said last. If it never did, since this member
-// was started, another member may have heard it: what that knows of all members counts, as long as
-// they are the same.
+// For a member that does not answer, its last answer counts. If it has never answered since this
+// member was started, another member may have heard it: what that member knows of all members
+// counts, as long as the members are the same.
 type versions struct {
 	// changed tells learnVersions that the members have changed. Capacity 1.
 	changed chan struct{}
 
 	mu struct {
 		sync.Mutex
-		// heard is what members have said, by their replica ids.
+		// heard are the reports of members, by their replica ids.
 		heard map[uint64]memberVersion
-		// told is the most that any other member knows of all members, as they are at a version of the
-		// record, and least is what this member knows of them.
+		// told is the most that any other member knows of all members at a version of the record,
+		// and least is what this member knows of them.
 		told, least allVersions
-		// coming is the newcomer that is being added, if any is.
+		// coming is the newcomer that is being added, if there is one.
 		coming newcomer
 	}
 }
 
-// newcomer is a server that is being added to the members, and up to which format it knows
-// commands. Until it is one of them, nothing is proposed that it would stop at.
+// newcomer is a server that is being added to the members, and the newest format of commands that
+// it knows. Until it is a member, nothing is proposed at which it would stop.
 type newcomer struct {
 	server   uint64
 	commands uint32
@@ -56,8 +56,7 @@ type memberVersion struct {
 	learners bool
 }
 
-// allVersions is up to which format all members know commands, as they are at a version of their
-// record.
+// allVersions is the newest format of commands that all members know, at a version of their record.
 type allVersions struct {
 	members  uint64
 	commands uint32
@@ -71,8 +70,8 @@ func (s *Membership) ForgetVersion(replica uint64) {
 	delete(s.versions.mu.heard, replica)
 }
 
-// SayVersion adds to what a server says of itself what its version knows, and to what a member of
-// the core says what it knows of the others. s is nil of a server that is none. It does not block.
+// SayVersion adds to a server's report of itself what its version knows, and to that of a member of
+// the core what it knows of the others. s is nil for a server that is no member. It does not block.
 func (s *Membership) SayVersion(h *clusterpb.BootstrapHello) {
 	h.Commands, h.Learners = store.NewestFormat, true
 	if s == nil {
@@ -105,8 +104,9 @@ func (s *Membership) learnVersions() {
 	}
 }
 
-// weighChanges weighs the versions whenever the members have changed, whatever is being asked: one
-// that came counts at once, as one that was not heard. It is one goroutine, from New to Close.
+// weighChanges weighs the versions whenever the members have changed, whatever question is under
+// way: a new member counts at once, as one that was not heard. It is one goroutine, from New to
+// Close.
 func (s *Membership) weighChanges() {
 	for {
 		changed := s.store.MembersChanged()
@@ -123,7 +123,7 @@ func (s *Membership) weighChanges() {
 	}
 }
 
-// versionsOf are the members whose versions count, as of a record of them: those of the core, and
+// versionsOf returns the members whose versions count, for a record of them: those of the core, and
 // those that the coordination store still has.
 func (s *Membership) versionsOf(record *storepb.Members) []*storepb.Member {
 	all := slices.Clone(record.GetMembers())
@@ -146,8 +146,8 @@ func (s *Membership) askVersions() {
 	}
 }
 
-// askVersion asks a member, and returns what is known of its version; known: it has said so, now or
-// before.
+// askVersion asks a member, and returns what is known of its version; known is set if it has
+// reported it, now or before.
 func (s *Membership) askVersion(
 	ctx context.Context, m *storepb.Member,
 ) (version memberVersion, known bool) {
@@ -166,7 +166,7 @@ func (s *Membership) askVersion(
 	defer v.mu.Unlock()
 	switch {
 	case status.Code(err) == codes.Unimplemented:
-		h = nil // it says nothing of itself, and so knows nothing of this
+		h = nil // it reports nothing of itself, and so knows nothing of this
 	case err != nil, m.Server != 0 && h.Server != m.Server:
 		version, known = v.mu.heard[m.Replica]
 		return version, known
@@ -181,8 +181,8 @@ func (s *Membership) askVersion(
 	return version, true
 }
 
-// weighVersions finds up to which format all members know commands, tells the stores, and returns
-// it; 0: that is not known.
+// weighVersions finds the newest format that all members know, tells the stores, and returns it; 0:
+// not known.
 func (s *Membership) weighVersions() uint32 {
 	s.versions.mu.Lock()
 	before, least := s.weighLocked()
@@ -194,10 +194,10 @@ func (s *Membership) weighVersions() uint32 {
 	return least
 }
 
-// weighLocked is weighVersions with versions.mu held; before is what was found the time before.
+// weighLocked is weighVersions with versions.mu held; before is its former result.
 //
-// INVARIANT: what is found holds for the version of the record with which it is kept, and of two
-// that find something the later one has read the later record: it is read with the lock held.
+// INVARIANT: a result holds for the version of the record with which it is kept, and a later result
+// comes from a later or the same record: the record is read with the lock held.
 func (s *Membership) weighLocked() (before, least uint32) {
 	v := &s.versions
 	record := s.store.Members()
@@ -209,7 +209,7 @@ func (s *Membership) weighLocked() (before, least uint32) {
 	}
 	least = store.NewestFormat
 	if len(members) == 0 {
-		least = 0 // this member has nothing yet
+		least = 0 // this member has no record yet
 	}
 	for _, m := range members {
 		commands := v.mu.heard[m.Replica].commands
@@ -234,8 +234,8 @@ func (s *Membership) weighLocked() (before, least uint32) {
 	return before, least
 }
 
-// knowLearners refuses to add a learner while a member may not know of such: it would let it vote
-// when it leads.
+// knowLearners refuses to add a learner while a member may not know of learners: it would make the
+// learner a voter when it leads.
 func (s *Membership) knowLearners(ctx context.Context, members *storepb.Members) error {
 	for _, m := range members.GetMembers() {
 		switch version, known := s.askVersion(ctx, m); {

@@ -1,8 +1,8 @@
 // Package meta has the records that placement keeps in the core's store: the partition table
-// (nodes, keyspaces, partitions), ids, operators, events, and whatever the rooms above keep. All
+// (nodes, keyspaces, partitions), ids, operators, events, and the records of the rooms above. All
 // their keys are listed in keys.go, so that no two collide.
 //
-// Records is how a member of the core reads and writes them. View gives the leader an up-to-date
+// A member of the core reads and writes them through Records. View gives the leader an up-to-date
 // view, and any other member an error with a hint to the leader. Commit writes if conditions hold.
 //
 // # Turns

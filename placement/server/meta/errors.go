@@ -13,7 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Refused is how a member that does not lead answers.
+// Refused returns the answer of a member that does not lead.
 func (r *Records) Refused(leader keys.ReplicaID) error {
 	address := r.Address(leader)
 	text := "this member does not lead the core, and no leader is known"
@@ -37,7 +37,7 @@ func (r *Records) Status(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return status.Error(codes.DeadlineExceeded, err.Error())
 	case errors.Is(err, store.ErrTooLarge):
-		// It will be no smaller the next time.
+		// The command would be no smaller the next time.
 		return status.Error(codes.InvalidArgument, "the core: "+err.Error())
 	}
 	if _, ok := status.FromError(err); ok {
@@ -54,7 +54,8 @@ func UnknownKeyspace(name string) error {
 		keys.Pretty([]byte(name)))
 }
 
-// Conflict says that something changed between reading and writing; it is safe to try again.
+// Conflict returns an error that says that something changed between reading and writing; trying
+// again is safe.
 func Conflict(what string) error {
 	return hint.Unavailable("the core's record of %s changed meanwhile; try again", what)
 }

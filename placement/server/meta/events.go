@@ -20,8 +20,8 @@ const (
 	eventPage = 500
 )
 
-// CommitEvent does writes if the conditions hold, and adds an event to the log with them; false:
-// the conditions do not hold, and nothing was done.
+// CommitEvent writes if the conditions hold, and adds an event to the log together with the writes;
+// false: the conditions do not hold, and nothing was done.
 func (r *Records) CommitEvent(ctx context.Context, e *clusterpb.Event,
 	conditions []*storepb.Compare, ops ...*storepb.Op) (bool, error) {
 	for {
@@ -40,7 +40,7 @@ func (r *Records) CommitEvent(ctx context.Context, e *clusterpb.Event,
 		if ok || err != nil {
 			return ok, err
 		}
-		// A commit that failed was seen here, so what it met is in this member's store.
+		// This member has seen the failed commit, so its store has what the commit has met.
 		if _, now, err := LoadID(r.store.Stale(), []byte(eventsKey)); now == revision || err != nil {
 			return false, err
 		}

@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// ReservedPrefix is what placement's own keys in the core's store begin with. Clients may read
-	// them and not write them.
+	// ReservedPrefix begins placement's own keys in the core's store. Clients may read them and not
+	// write them.
 	ReservedPrefix = "/_tidemark/"
-	// TablePrefix is what of that is sent to nodes and clients.
+	// TablePrefix begins those that are sent to nodes and clients.
 	TablePrefix = ReservedPrefix + "table/"
 
 	NodePrefix      = TablePrefix + "node/"      // node -> clusterpb.Node
@@ -97,12 +97,12 @@ func KeyspaceKey(id keys.KeyspaceID) []byte {
 	return fmt.Appendf(nil, "%s%08x", KeyspacePrefix, uint32(id))
 }
 
-// CreationKey is the key of what is to be done of a creation.
+// CreationKey is the key of what is left to do of a creation.
 func CreationKey(id keys.KeyspaceID) []byte {
 	return fmt.Appendf(nil, "%s%08x", CreationPrefix, uint32(id))
 }
 
-// RecoveryKey is the key of what was confirmed of a recovered partition.
+// RecoveryKey is the key of the confirmation of a recovered partition.
 func RecoveryKey(id keys.PartitionID) []byte {
 	return fmt.Appendf(nil, "%s%016x", RecoveryPrefix, uint64(id))
 }

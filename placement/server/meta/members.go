@@ -6,7 +6,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// coreMembers is a record of members as others are told of it.
+// coreMembers returns a record of members in the form that others get.
 func coreMembers(m *storepb.Members) *clusterpb.CoreMembers {
 	return &clusterpb.CoreMembers{Version: m.GetVersion(), Members: PublicMembers(m.GetMembers())}
 }
@@ -21,8 +21,8 @@ func PublicMembers(members []*storepb.Member) []*clusterpb.CoreMember {
 	return list
 }
 
-// CoreMembers are the members of the core as of what is applied here; the founders while nothing
-// is.
+// CoreMembers returns the members of the core as of what is applied here; the founders while
+// nothing is applied.
 func (r *Records) CoreMembers() *clusterpb.CoreMembers {
 	if m := r.store.Members(); len(m.GetMembers()) > 0 {
 		return coreMembers(m)
@@ -30,10 +30,10 @@ func (r *Records) CoreMembers() *clusterpb.CoreMembers {
 	return &clusterpb.CoreMembers{Members: r.founders}
 }
 
-// Members are those of CoreMembers.
+// Members returns those of CoreMembers.
 func (r *Records) Members() []*clusterpb.CoreMember { return r.CoreMembers().Members }
 
-// Address is where a member is; empty if it is not one.
+// Address returns the address of a member; empty if there is no such member.
 func (r *Records) Address(id keys.ReplicaID) string {
 	for _, m := range r.Members() {
 		if m.Replica == uint64(id) {
@@ -43,7 +43,8 @@ func (r *Records) Address(id keys.ReplicaID) string {
 	return ""
 }
 
-// LeaderAddress is where the core's leader is, as far as this member knows; empty if it does not.
+// LeaderAddress returns the address of the core's leader, as far as this member knows; empty if it
+// does not.
 func (r *Records) LeaderAddress() string {
 	l, _ := r.store.Leadership()
 	return r.Address(l.Leader)

@@ -21,8 +21,8 @@ type Records struct {
 	turn chan struct{}
 }
 
-// New makes the records of a member. ctx ends when the member is closed; founders are the
-// members of the core as they are known while the store has none.
+// New returns the records of a member. ctx ends when the member is closed; founders are the known
+// members of the core while the store has none.
 func New(
 	ctx context.Context, s *store.Store, cluster uint64, founders []*clusterpb.CoreMember,
 ) *Records {
@@ -85,7 +85,7 @@ func (r *Records) ViewInTurn(ctx context.Context) (*store.View, func(), error) {
 	return v, done, nil
 }
 
-// Commit does writes if the conditions hold; false: they do not, and nothing was done.
+// Commit writes if the conditions hold; false: they do not, and nothing was done.
 func (r *Records) Commit(
 	ctx context.Context, conditions []*storepb.Compare, ops ...*storepb.Op,
 ) (bool, error) {

@@ -44,8 +44,8 @@ func (r *Records) KeyspaceByName(v *store.View, name string) (Keyspace, error) {
 // expected is which keyspace a call was judged for.
 type expected struct{}
 
-// ForKeyspace is the context of a call about a keyspace that may be done to the keyspace of this id
-// only: its name may mean another one by then. 0: to any.
+// ForKeyspace returns the context of a call that may be done only to the keyspace with this id: its
+// name may mean another one by then. 0: to any.
 func ForKeyspace(ctx context.Context, id uint64) context.Context {
 	return context.WithValue(ctx, expected{}, id)
 }
@@ -172,8 +172,8 @@ func LoadPartition(v *store.View, ks keys.KeyspaceID, id keys.PartitionID,
 	return p, revision, nil
 }
 
-// UnchangedNode is the condition that the record of a node is what it is in a view, and its status
-// there; GONE if there is no record.
+// UnchangedNode returns the condition that the record of a node is unchanged since a view, and its
+// status there; GONE if there is no record.
 func UnchangedNode(v *store.View, id keys.NodeID) (*storepb.Compare, clusterpb.NodeStatus, error) {
 	n := &clusterpb.Node{}
 	revision, err := Load(v, NodeKey(id), n)

@@ -15,7 +15,7 @@ const (
 	maxPieces = 100
 )
 
-// Claim is what the leader of a partition says of its descriptor, which the table may lack.
+// Claim is what the leader of a partition reports of its descriptor, which the table may lack.
 type Claim struct {
 	Descriptor *clusterpb.Partition
 	// SplitOff are the partitions that it says to have split off.
@@ -25,7 +25,7 @@ type Claim struct {
 	lacks string
 }
 
-// claimLocked keeps a descriptor that was reported. One that is repeated is as old as it was.
+// claimLocked keeps a descriptor that was reported. A repeated report does not renew its time.
 func (s *Reports) claimLocked(d *clusterpb.Partition, splitOff []*clusterpb.Partition) {
 	id := keys.PartitionID(d.Id)
 	c := &Claim{Descriptor: d, SplitOff: splitOff, At: time.Now()}
@@ -35,7 +35,7 @@ func (s *Reports) claimLocked(d *clusterpb.Partition, splitOff []*clusterpb.Part
 	s.mu.described[id] = c
 }
 
-// Newest is the later one of a descriptor of the table and of what was reported since.
+// Newest returns the later of a descriptor of the table and of the reported one.
 func (s *Reports) Newest(id keys.PartitionID, d *clusterpb.Partition) *clusterpb.Partition {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *Reports) refuseLocked(d *clusterpb.Partition) {
 	}
 }
 
-// Lacks takes note of what is missing of a report; false: that was noted before.
+// Lacks notes what is missing in a report; false: that was noted before.
 func (s *Reports) Lacks(d *clusterpb.Partition, what string) (news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +92,7 @@ func (s *Reports) Lacks(d *clusterpb.Partition, what string) (news bool) {
 	return true
 }
 
-// Lack is what is missing of the report of a partition; empty: nothing.
+// Lack returns what is missing in the report of a partition; empty: nothing.
 func (s *Reports) Lack(id keys.PartitionID) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

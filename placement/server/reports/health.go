@@ -10,7 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// reportDelay is how old, at most, what a node says of its peers is when its heartbeat comes.
+// reportDelay is the greatest age of a node's statement about its peers when its heartbeat comes.
 const reportDelay = 2 * time.Second
 
 const (
@@ -32,8 +32,8 @@ func trimStats(s *clusterpb.NodeStats) {
 	}
 }
 
-// StartedNow notes that a node that was there before has registered: it has just started. now is
-// the monotonic clock.
+// StartedNow notes that a known node has registered: it has just started. now is the monotonic
+// clock.
 func (s *Reports) StartedNow(term uint64, id keys.NodeID, now int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,8 +78,8 @@ func (s *Reports) AddReports(nodes []*clusterpb.Node) {
 	}
 }
 
-// Totals are what all nodes that are alive report together: by how many nodes another one that is
-// alive is not heard, and how many replicas have not caught up with their leaders.
+// Totals returns the sums of what all live nodes report: how many nodes do not hear another live
+// node, and how many replicas have not caught up with their leaders.
 func (s *Reports) Totals(alive map[uint64]bool) (silent, behind int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,8 +99,8 @@ func (s *Reports) Totals(alive map[uint64]bool) (silent, behind int) {
 	return silent, behind
 }
 
-// Clocks is by how much the clocks of a majority of the nodes that are alive are ahead of the
-// monotonic clock, at least; false: no majority has told during that term.
+// Clocks returns how far the clocks of a majority of the live nodes are ahead of the monotonic
+// clock, at least; false: no majority has reported during that term.
 func (s *Reports) Clocks(term uint64, alive map[uint64]bool) (ahead int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,18 +10,18 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Orders are in the answers to heartbeats. So that they need not wait for the next one, the node
-// that leads a partition is told when an operator of the partition is recorded or taken back, and
-// sends a heartbeat. The steps after the first need no such hint: what was carried out is reported
-// at once, and the answer has the next order; only of a merge the next one may be for the leader of
-// the other partition, whose node is told then. A hint may be lost, and does no harm when there is
-// no order: nodes bound how often they send heartbeats.
+// Orders are in the answers to heartbeats. So that they need not wait for the next heartbeat, the
+// node that leads a partition is told when an operator of the partition is recorded or taken back,
+// and sends a heartbeat. Later steps need no such hint: a finished step is reported at once, and
+// the answer has the next order. Only the next step of a merge may be for the leader of the other
+// partition, whose node is told then. A hint may be lost, and does no harm when there is no order:
+// nodes bound how often they send heartbeats.
 
 // maxWaking is how many nodes are told at a time, each of them once.
 const maxWaking = 16
 
-// wakeForLocked has the nodes told that may have an order of an operator, but for one: a merge has
-// orders for the leaders of two partitions.
+// wakeForLocked tells the nodes that may have an order of an operator, except for the node but: a
+// merge has orders for the leaders of two partitions.
 func (s *Reports) wakeForLocked(o *serverpb.Operator, but keys.NodeID) {
 	for _, id := range [...]uint64{o.Partition, o.Right} {
 		if id := keys.PartitionID(id); id != 0 && s.mu.leaders[id] != but {
@@ -30,9 +30,9 @@ func (s *Reports) wakeForLocked(o *serverpb.Operator, but keys.NodeID) {
 	}
 }
 
-// wakeMergesLocked is for a partition of which a node reports something new: if it is one of two
-// that merge, the next step may be for the leader of the other one. The node itself hears of the
-// step with the answer.
+// wakeMergesLocked is called when a node reports something new of a partition: if it is one of two
+// that merge, the next step may be for the leader of the other one. The reporting node hears of the
+// step in the answer.
 func (s *Reports) wakeMergesLocked(id keys.PartitionID, reporter keys.NodeID) {
 	for _, o := range s.mu.operators {
 		if steps.Merges(o) && (o.Partition == uint64(id) || o.Right == uint64(id)) {
@@ -66,8 +66,8 @@ func (s *Reports) signalWoken() {
 	}
 }
 
-// Notify has tell called for nodes that are to be told of orders, for several at a time and for
-// each once at a time, until ctx ends. It returns when all calls of tell have.
+// Notify calls tell for nodes that have orders, for several at a time and for each once at a time,
+// until ctx ends. It returns when all calls of tell have.
 func (s *Reports) Notify(ctx context.Context, tell func(context.Context, keys.NodeID)) {
 	var telling errgroup.Group
 	telling.SetLimit(maxWaking)
@@ -88,7 +88,7 @@ func (s *Reports) Notify(ctx context.Context, tell func(context.Context, keys.No
 	}
 }
 
-// toWake takes a node that is to be told and is not being told; 0: there is none.
+// toWake returns a node that has to be told and is not being told; 0: there is none.
 func (s *Reports) toWake() keys.NodeID {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,7 +31,8 @@ func (s *Reports) SetOperators(all map[keys.PartitionID]*serverpb.Operator) {
 	s.mu.operators = maps.Clone(all)
 }
 
-// OperatorsOf are those of partitions that a node leads, with merges of two of which it leads one.
+// OperatorsOf returns those of partitions that a node leads, and merges of two of which it leads
+// one.
 func (s *Reports) OperatorsOf(node keys.NodeID) []*serverpb.Operator {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,8 +61,8 @@ func (s *Reports) Membership(id keys.PartitionID) uint64 {
 	return s.mu.partitions[id].GetMembership()
 }
 
-// Failures is how often the present step of an operator has failed at the leader of a partition,
-// and left the partition's descriptor as it was.
+// Failures returns how often the present step of an operator has failed at the leader of a
+// partition, and left the partition's descriptor unchanged.
 func (s *Reports) Failures(id keys.PartitionID, operator uint64) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

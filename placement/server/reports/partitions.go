@@ -11,7 +11,7 @@ import (
 // Partition is what nodes have said of a partition.
 type Partition struct {
 	Leader keys.NodeID
-	// report is the leader's; nil: there is none. It must not be changed.
+	// Report is the leader's report; nil: there is none. It must not be changed.
 	Report *clusterpb.PartitionReport
 	// broken are the nodes whose replica is.
 	Broken map[keys.NodeID]bool
@@ -24,8 +24,8 @@ func (s *Reports) Of(id keys.PartitionID) Partition {
 	return Partition{s.mu.leaders[id], s.mu.partitions[id], maps.Clone(s.mu.broken[id])}
 }
 
-// TakeNews gives the partitions of which something was said since the last call, in order, and the
-// nodes' newest figures.
+// TakeNews returns the partitions with new reports since the last call, in order, and the nodes'
+// newest figures.
 func (s *Reports) TakeNews() ([]keys.PartitionID, map[keys.NodeID]*clusterpb.NodeStats) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +48,8 @@ func (s *Reports) Complete(id keys.NodeID) bool {
 	return n != nil && n.complete
 }
 
-// Ahead says whether what is reported of a partition has a later epoch than its newest descriptor.
+// Ahead reports whether the reported epoch of a partition is later than that of its newest
+// descriptor.
 func (s *Reports) Ahead(d *clusterpb.Partition) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,8 +58,8 @@ func (s *Reports) Ahead(d *clusterpb.Partition) bool {
 		d)
 }
 
-// Distrust forgets what is reported of a partition, and has the nodes of its replicas report all
-// that they lead.
+// Distrust forgets the reports of a partition, and has the nodes of its replicas report all that
+// they lead.
 func (s *Reports) Distrust(d *clusterpb.Partition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +74,7 @@ func (s *Reports) Distrust(d *clusterpb.Partition) {
 	s.askLocked(d)
 }
 
-// breaksLocked takes note of which replicas of a node are broken.
+// breaksLocked notes which replicas of a node are broken.
 func (s *Reports) breaksLocked(id keys.NodeID, n *node, broken []uint64) {
 	if slices.Equal(n.broken, broken) {
 		return

@@ -23,17 +23,17 @@ type Reports struct {
 		leaders    map[keys.PartitionID]keys.NodeID
 		// tabled are the epochs of descriptors that were reported and that the table has.
 		tabled map[keys.PartitionID]epoch
-		// described are the newest descriptors that were reported and are not known to be in the table;
-		// operators those that are under way, as the stepper has read them last.
+		// described are the newest reported descriptors that are not known to be in the table;
+		// operators are those that are under way, as the stepper has last read them.
 		described map[keys.PartitionID]*Claim
 		operators map[keys.PartitionID]*serverpb.Operator
-		// broken are the nodes whose replica of a partition is; news are the partitions of which
-		// something was said that the planner has not heard.
+		// broken are the nodes whose replica of a partition is broken; news are the partitions with
+		// reports that the planner has not heard.
 		broken map[keys.PartitionID]map[keys.NodeID]bool
 		news   map[keys.PartitionID]struct{}
-		// started is when nodes have registered, which they do when they start; monotonic.
+		// started is when nodes have registered, which they do at their start; monotonic.
 		started map[keys.NodeID]int64
-		// wake are the nodes that are to be told of orders, waking those that are being told.
+		// wake are the nodes that have to be told of orders, waking those that are being told.
 		wake, waking map[keys.NodeID]struct{}
 	}
 	// woken: there are nodes to be told. Capacity 1.
@@ -49,13 +49,13 @@ type node struct {
 	stats *clusterpb.NodeStats
 	// statsAt is when stats came; monotonic.
 	statsAt int64
-	// complete: the node has sent all its reports since this leadership began.
+	// complete is set if the node has sent all its reports since this leadership began.
 	complete bool
 	led      map[keys.PartitionID]struct{}
-	// broken are the partitions of which the node's replica is.
+	// broken are the partitions whose replica on the node is broken.
 	broken []uint64
 	// ahead is how far the node's clock is ahead of this process's monotonic clock, at least; nil:
-	// the node does not trust its clock, or has not told of it.
+	// the node does not trust its clock, or has not reported it.
 	ahead *int64
 }
 
@@ -83,7 +83,7 @@ func (s *Reports) resetLocked(term uint64) {
 	}
 }
 
-// BeginTerm forgets what was learned before the leadership of a term, unless the first heartbeat
+// BeginTerm forgets all reports from before the leadership of a term, unless the first heartbeat
 // during it has done so.
 func (s *Reports) BeginTerm(term uint64) {
 	s.mu.Lock()
@@ -114,7 +114,7 @@ func (s *Reports) unleadLocked(id keys.NodeID, n *node) {
 	n.led = map[keys.PartitionID]struct{}{}
 }
 
-// Heartbeat takes a heartbeat in, and says whether the node should send everything, and whether it
+// Heartbeat takes a heartbeat, and returns whether the node should send everything, and whether it
 // brought descriptors that may be newer than the table's. room bounds the partitions; now is the
 // monotonic clock.
 func (s *Reports) Heartbeat(
@@ -241,8 +241,8 @@ func (s *Reports) Describe(info *clusterpb.PartitionInfo) {
 	}
 }
 
-// Kept is of how many partitions a report is kept, of how many the leader is known, and of how many
-// it is remembered that the table has what was reported.
+// Kept returns of how many partitions a report is kept, of how many the leader is known, and of how
+// many it is remembered that the table has what was reported.
 func (s *Reports) Kept() (reports, leaders, tabled int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,11 +8,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// A merge that was asked for brings the replicas of both partitions to the same nodes itself: by
-// replacements, one after the other, each with the steps of an operator that replaces. Which one is
-// next follows from the descriptors, as everything does.
+// A requested merge brings the replicas of both partitions to the same nodes itself: by
+// replacements, one after the other, each with the steps of an operator that replaces. Which
+// replacement is next follows from the descriptors, like everything.
 
-// Together says whether two partitions have voters on the same nodes, and nothing else.
+// Together reports whether two partitions have voters on the same nodes, and no other replicas.
 func Together(a, b *clusterpb.Partition) bool {
 	if !AllVote(a) || !AllVote(b) || len(a.Replicas) != len(b.Replicas) {
 		return false
@@ -55,13 +55,14 @@ func bringTogether(
 		what = fmt.Sprintf("partition %d moves from node %d to node %d: ", moving.Id, m.RemoveNode,
 			m.AddNode)
 	}
-	// What follows is not known from one replacement: it is done when both are on the same nodes.
+	// One replacement does not decide what follows: the work is done when both are on the same
+	// nodes.
 	next.Done, next.Text = false, what+next.Text
 	return next, true
 }
 
-// replacement is the operator that puts one replica of a partition on a node where the other one of
-// the two has one, in place of one that is elsewhere; nil if nothing is to be replaced.
+// replacement returns the operator that puts one replica of a partition on a node where the other
+// partition has one, in place of one that is elsewhere; nil if nothing has to be replaced.
 func replacement(o *serverpb.Operator, at Sides, d *clusterpb.Partition, leader keys.NodeID,
 ) *serverpb.Operator {
 	if o.Moves != d.Id && !joint(d) {
@@ -83,7 +84,7 @@ func replacement(o *serverpb.Operator, at Sides, d *clusterpb.Partition, leader 
 		case r.Role == clusterpb.ReplicaRole_LEARNER && there:
 			comes = r
 		case r.Role == clusterpb.ReplicaRole_LEARNER:
-			m.RemoveReplica, m.RemoveNode = r.Replica, r.Node // nothing carries it on
+			m.RemoveReplica, m.RemoveNode = r.Replica, r.Node // no operator continues it
 			return m
 		case there && (newest == nil || r.Replica > newest.Replica):
 			newest = r

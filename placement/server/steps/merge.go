@@ -14,38 +14,38 @@ import (
 const (
 	// mergeKind is what operators that merge two partitions are called.
 	mergeKind = "merge"
-	// MergeTries is how often the left one of two partitions tries to consume the right one.
+	// MergeTries bounds how often the left partition tries to consume the right one.
 	MergeTries = 5
 )
 
 // Merges says whether an operator merges its partition with the right neighbour.
 func Merges(o *serverpb.Operator) bool { return o.GetRight() != 0 }
 
-// Sides are the two partitions of a merge as they are known, and the nodes that lead them (0: that
-// is not known). right is nil if the table does not have it any more.
+// Sides are the two partitions of a merge as they are known, and the nodes that lead them (0: not
+// known). Right is nil if the table no longer has it.
 type Sides struct {
 	Left, Right             *clusterpb.Partition
 	LeftLeader, RightLeader keys.NodeID
 }
 
-// A merge goes by the rule of all operators: what is next follows from the two descriptors and from
-// the nodes that lead them.
+// A merge follows the rule of all operators: the next step follows from the two descriptors and
+// from the nodes that lead them.
 //
-//	the right one is gone           it is done: the table drops it as the left one becomes wider
+//	the right one is gone           done: the table drops it when the left one becomes wider
 //	the left one is reported wider  wait for that
-//	it is cancelled                 take moves back, and raise the left one's membership, so that an
+//	the operator is cancelled       take moves back, and raise the left one's membership, so that an
 //	                                order that is on its way does not fit and a freeze is for an
 //	                                epoch that is over; then it is done
-//	replicas are on other nodes     move them, if the operator is to, one after the other
-//	the right one is frozen         for an epoch of the left one that is over: it thaws by itself.
-//	                                For the present one: the attempt goes on, or is taken back if
-//	                                the two are led apart
+//	replicas are on other nodes     move them, if the operator may, one after the other
+//	the right one is frozen         for a former epoch of the left one: it thaws by itself.
+//	                                For the present one: the attempt continues, or is taken back if
+//	                                different nodes lead the two
 //	a node does not answer          wait: all replicas of the right one have to freeze
 //	the leaders are on two nodes    have the right one led where the left one is
-//	all is well                     have the left one consume the right one
+//	otherwise                       have the left one consume the right one
 //
-// An attempt that fails raises the left one's membership, and the next one is made for that. After
-// MergeTries the operator is cancelled.
+// An attempt that fails raises the left one's membership, and the next attempt is made for that.
+// After MergeTries attempts the operator is cancelled.
 func Merge(o *serverpb.Operator, at Sides, rank func(node uint64) Rank) Step {
 	left, right := at.Left, at.Right
 	switch {
@@ -54,8 +54,9 @@ func Merge(o *serverpb.Operator, at Sides, rank func(node uint64) Rank) Step {
 	case right == nil:
 		return Step{Done: true, Text: fmt.Sprintf("partition %d is gone", o.Right)}
 	case left.Generation != o.Generation && keys.PartitionSpan(left).Contains(right.Start):
-		// INVARIANT: the operator ends when the table has it, and not when it is reported: it is the
-		// evidence for the report, and another operator of the right one would go on with what is gone.
+		// INVARIANT: the operator ends when the table has the merge, and not when it is reported:
+		// the operator is the evidence for the report, and another operator of the right one would
+		// continue with a partition that is gone.
 		return Step{Text: fmt.Sprintf("has merged it with partition %d: the table is to follow",
 			right.Id)}
 	case left.Generation != o.Generation || right.Generation != o.RightGeneration:
@@ -107,8 +108,8 @@ func leadTogether(o *serverpb.Operator, at Sides, rank func(node uint64) Rank,
 		next.Text = fmt.Sprintf("waits for partition %d to be led by node %d", d.Id, to.Node)
 		return next
 	}
-	// A node hands the lead back to the replica that is wanted, so the wanted one it has to be, unless
-	// that is on a node which leaves leadership to others.
+	// A node hands leadership back to the wanted replica, so the receiver has to be wanted, unless
+	// it is on a node which leaves leadership to others.
 	if to := ReplicaOf(left, Wanted(left)); to != nil && keys.NodeID(to.Node) != at.LeftLeader &&
 		rank(to.Node) == LeadsWell {
 		return lead(left, to), true
@@ -150,7 +151,7 @@ func FreezesFor(f *clusterpb.Freeze, left *clusterpb.Partition) bool {
 		f.Membership == left.Membership
 }
 
-// thawed is a frozen partition as it was before, which is what an attempt that goes on began with.
+// thawed returns a frozen partition as it was before, with which an attempt that continues began.
 func thawed(d *clusterpb.Partition) *clusterpb.Partition {
 	before := proto.Clone(d).(*clusterpb.Partition)
 	before.Frozen = nil
@@ -158,8 +159,9 @@ func thawed(d *clusterpb.Partition) *clusterpb.Partition {
 	return before
 }
 
-// TriesOf is how many attempts have failed: each raises the left one's membership by one, and the
-// right one's by two, as that freezes and thaws. What is moved changes for other reasons too.
+// TriesOf returns how many attempts have failed: each raises the left one's membership by one, and
+// the right one's by two, since that freezes and thaws. A partition that is moved changes for other
+// reasons too.
 func TriesOf(o *serverpb.Operator, left, right *clusterpb.Partition) uint64 {
 	if o.Moves == left.Id {
 		return (max(right.Membership, o.Membership) - o.Membership) / 2

@@ -11,42 +11,42 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// An operator has no state but its goal: what is to be done next follows from the descriptor as it
-// is. So it goes on wherever it was interrupted, under whichever leader of the core, and a step
-// that comes twice does nothing the second time.
+// An operator has no state but its goal: the next step follows from the present descriptor. So it
+// continues wherever it was interrupted, under any leader of the core, and a step that comes twice
+// does nothing the second time.
 //
-//	the newcomer is not there   add it as a learner
-//	it is a learner             want another leader, if it is the wanted one that goes, and hand the
-//	                            lead over, if it leads; then let the one come in and the other go
-//	                            out, by a joint configuration
-//	no other voter can lead     let the newcomer come in while the other one stays
-//	it is a voter               hand the lead to it or another one; then let the other go out
+//	the newcomer is missing     add it as a learner
+//	it is a learner             if the replica that goes is wanted as leader, want another; if it
+//	                            leads, hand over the leadership; then, by a joint configuration, let
+//	                            the newcomer in and the other out
+//	no other voter can lead     let the newcomer in while the other one stays
+//	it is a voter               hand the leadership to it or another one; then let the other out
 //	joint                       end that
-//	another replica is to lead  have it wanted as leader, and hand the lead to it
-//	as it should be             done
+//	another replica is to lead  want it as leader, and hand it the leadership
+//	the goal is reached         done
 //
 // A leader cannot be voted out, so the only voter of a partition goes in two changes: the newcomer
-// comes in, takes over the lead, and then the old one goes out.
+// comes in, takes over the leadership, and then the old one goes out.
 //
-// One that is cancelled goes back to where it was from: a learner is removed, and so is a voter as
-// long as the one that it was to replace is a voter too. A joint configuration can only be ended
-// first; where that has taken the old one out, the operator is done.
+// A cancelled operator goes back to its beginning: a learner is removed, and so is a voter as long
+// as the replica that it was to replace is a voter too. A joint configuration can only be ended
+// first; if that has taken the old replica out, the operator is done.
 
-// DoneText is how an operator ends that has done what it was for.
+// DoneText is the end of an operator that has reached its goal.
 const DoneText = "done"
 
 // Step is what an operator does next.
 type Step struct {
 	// done: nothing is left to do.
 	Done bool
-	// order is for the partition's leader; nil: none.
+	// Order is for the partition's leader; nil: none.
 	Order *clusterpb.Order
 	// text says what it does, in words.
 	Text string
 }
 
-// Next is the next step of an operator, for a descriptor and the node that leads the partition
-// (0: it is not known). rank says how well nodes can take over the lead.
+// Next returns the next step of an operator, for a descriptor and the node that leads the partition
+// (0: not known). rank says how well nodes can take over leadership.
 func Next(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
 	rank func(node uint64) Rank) Step {
 	in, out := ReplicaOf(d, o.AddReplica), ReplicaOf(d, o.RemoveReplica)
@@ -80,7 +80,7 @@ func Next(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
 		next.NextReplica = o.AddReplica + 1
 		return step("gives up replica id %d", o.AddReplica)
 	case o.Cancelled && o.AddReplica == 0 && out != nil && d.Membership <= o.CancelledAt:
-		// The same of an order to remove it.
+		// The same for an order to remove it.
 		return step("keeps the replica on node %d", out.Node)
 	case o.Cancelled && in != nil && out != nil && out.Role == clusterpb.ReplicaRole_VOTER:
 		return voteOut(o, d, in, leader, rank)
@@ -108,8 +108,8 @@ func Next(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
 	return voteOut(o, d, out, leader, rank)
 }
 
-// voteOut has a voter go out; a learner that the operator has added comes in with the same change.
-// One that leads, or is to lead, hands that over before.
+// voteOut lets a voter out; a learner that the operator has added comes in with the same change. A
+// voter that leads, or is to lead, hands that over before.
 func voteOut(o *serverpb.Operator, d *clusterpb.Partition, out *clusterpb.Replica,
 	leader keys.NodeID, rank func(node uint64) Rank) Step {
 	next := proto.Clone(d).(*clusterpb.Partition)
@@ -122,7 +122,7 @@ func voteOut(o *serverpb.Operator, d *clusterpb.Partition, out *clusterpb.Replic
 			to = successor(d, out, rank)
 		}
 		if to != nil && Wanted(d) == out.Replica {
-			// Or it would be handed back.
+			// Otherwise the leadership would be handed back.
 			next.WantedLeader = to.Replica
 			return Step{Order: order, Text: fmt.Sprintf("has node %d lead instead", to.Node)}
 		}
@@ -135,13 +135,13 @@ func voteOut(o *serverpb.Operator, d *clusterpb.Partition, out *clusterpb.Replic
 	return Step{Order: order, Text: "changes the voters"}
 }
 
-// leads says whether a replica leads, or is to.
+// leads reports whether a replica leads, or is to.
 func leads(d *clusterpb.Partition, r *clusterpb.Replica, leader keys.NodeID) bool {
 	return keys.NodeID(r.Node) == leader || Wanted(d) == r.Replica
 }
 
-// transferStep is what is left when the replicas are as they should be: one of them may be wanted
-// as leader. next is the descriptor with its membership raised.
+// transferStep is the rest when the replicas are those of the goal: one of them may be wanted as
+// leader. next is the descriptor with its membership raised.
 func transferStep(o *serverpb.Operator, d, next *clusterpb.Partition,
 	leader keys.NodeID, rank func(node uint64) Rank) Step {
 	to := ReplicaOf(d, o.LeadReplica)
@@ -156,7 +156,7 @@ func transferStep(o *serverpb.Operator, d, next *clusterpb.Partition,
 			Text: fmt.Sprintf("has node %d wanted as leader", to.Node)}
 	case leader != keys.NodeID(to.Node) && rank(to.Node) == LeadsBadly &&
 		rank(uint64(leader)) == LeadsWell:
-		// It would hand the lead back.
+		// That node would hand the leadership back.
 		return Step{Done: true, Text: fmt.Sprintf("node %d is wanted as leader, and leaves "+
 			"that to others at present", to.Node)}
 	case leader != keys.NodeID(to.Node):
@@ -165,7 +165,7 @@ func transferStep(o *serverpb.Operator, d, next *clusterpb.Partition,
 	return Step{Done: true, Text: DoneText}
 }
 
-// handOver has the lead handed to a replica; nil: there is none that can take it.
+// handOver hands the leadership to a replica; nil: there is none that can take it.
 func handOver(o *serverpb.Operator, d *clusterpb.Partition, to *clusterpb.Replica) Step {
 	if to == nil {
 		return Step{Text: "waits for a node that can take over the lead"}
@@ -245,7 +245,7 @@ func NextReplica(d *clusterpb.Partition) uint64 {
 	return next
 }
 
-// Wanted is the replica that is to lead.
+// Wanted returns the id of the replica that is to lead.
 func Wanted(d *clusterpb.Partition) uint64 {
 	if r := ReplicaOf(d, d.WantedLeader); r != nil && r.Role == clusterpb.ReplicaRole_VOTER {
 		return r.Replica
@@ -258,7 +258,8 @@ func Wanted(d *clusterpb.Partition) uint64 {
 	return 0
 }
 
-// successor is the first of the voters that rank highest to take over the lead; nil if none can.
+// successor returns the first of the voters that rank highest to take over the leadership; nil if
+// none can.
 func successor(d *clusterpb.Partition, out *clusterpb.Replica, rank func(node uint64) Rank,
 ) (best *clusterpb.Replica) {
 	highest := LeadsNothing

@@ -8,16 +8,17 @@ type Rank int
 const (
 	// Silent: the node does not answer.
 	Silent Rank = iota
-	// LeadsNothing: its disk is full or its clock is wrong. It refuses a lead, or serves nothing.
+	// LeadsNothing: its disk is full or its clock is wrong. It refuses leadership, or serves
+	// nothing.
 	LeadsNothing
-	// LeadsBadly: the node is on its way out, or its disk is slow. It leads rather than none.
+	// LeadsBadly: the node is on its way out, or its disk is slow. It leads if no other node can.
 	LeadsBadly
 	// LeadsWell: nothing is known against it.
 	LeadsWell
 )
 
-// RankNode judges a node by its record, nil if there is none, and by what it has reported of
-// itself, nil if nothing is known.
+// RankNode ranks a node by its record, nil if there is none, and by its own report, nil if there is
+// none.
 func RankNode(n *clusterpb.Node, alive bool, stats *clusterpb.NodeStats) Rank {
 	switch {
 	case !alive:

@@ -20,17 +20,17 @@ const SplitKind = "split"
 // Splits says whether an operator splits its partition.
 func Splits(o *serverpb.Operator) bool { return len(o.GetSplitKey()) > 0 }
 
-// A split goes by the same rule as a change of replicas: what is next follows from the descriptor.
+// A split follows the same rule as a change of replicas: the next step follows from the descriptor.
 // The caller has ended a joint configuration that was left over.
 //
-//	the generation is another one   it is done, or cannot be any more: each split raises it
-//	it is cancelled                 raise the membership, so that an order that is on its way does
+//	the generation has changed      it is done, or no longer possible: each split raises it
+//	the operator is cancelled       raise the membership, so that an order that is on its way does
 //	                                not fit; then it is done
-//	there is a learner              remove it: nothing carries it on, or its operator were here
+//	there is a learner              remove it: its operator is gone
 //	all replicas vote               have the partition split
 //
-// The table shows the parent's next generation only together with the child, so an operator that
-// is done has both in the table.
+// The table shows the parent's next generation only together with the child, so when an operator is
+// done both are in the table.
 func splitStep(o *serverpb.Operator, d *clusterpb.Partition) Step {
 	next := proto.Clone(d).(*clusterpb.Partition)
 	change := func(format string, args ...any) Step {
@@ -64,7 +64,7 @@ func splitStep(o *serverpb.Operator, d *clusterpb.Partition) Step {
 		Text: fmt.Sprintf("splits at %s", keys.Pretty(keys.UserKey(d, o.SplitKey)))}
 }
 
-// AllVote says whether all replicas of a partition are voters, and will be.
+// AllVote reports whether all replicas of a partition are voters, and stay voters.
 func AllVote(d *clusterpb.Partition) bool {
 	for _, r := range d.Replicas {
 		if r.Role != clusterpb.ReplicaRole_VOTER {
@@ -74,7 +74,8 @@ func AllVote(d *clusterpb.Partition) bool {
 	return true
 }
 
-// SplitAt is the user key at which an operator splits; nil: it does not, or its keyspace is gone.
+// SplitAt returns the user key at which an operator splits; nil: it does not split, or its keyspace
+// is gone.
 func SplitAt(ks *clusterpb.Keyspace, o *serverpb.Operator) []byte {
 	if ks == nil || !Splits(o) {
 		return nil

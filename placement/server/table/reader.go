@@ -23,24 +23,25 @@ import (
 )
 
 const (
-	// pageRows is how many rows one update has at most, but for changes that came at one revision.
+	// pageRows bounds the rows of one update, except for changes that came at one revision.
 	pageRows = 512
-	// checkInterval is how often a stream looks whether this member is still in touch with a leader,
-	// and whether the revision from which it could be resumed has fallen far behind.
+	// checkInterval is the interval at which a stream checks whether this member is still in touch
+	// with a leader, and whether the revision from which it could be resumed has fallen far behind.
 	checkInterval = 3 * time.Second
 	progressLag   = 500
 	leaderAbsent  = 2 // checks
 )
 
-// Source is what has a table: a data node has a copy of its own, and node.Node is one.
+// Source has a table: Streams is one, and node.Node, which has a copy of its own.
 type Source interface {
 	// Subscribe calls emit with everything there is, in updates of which the last is Complete, and
-	// then with what changes, until ctx ends or emit returns an error. An update with Reset begins
-	// with everything anew.
+	// then with changes, until ctx ends or emit returns an error. An update with Reset begins with
+	// everything anew.
 	Subscribe(ctx context.Context, emit func(*clusterpb.TableUpdate) error) error
-	// SubscribeTo is Subscribe for a receiver that wants the partitions and leaders of some keyspaces
-	// only: those of first, and those that come from more. Which keyspaces it has now been told of
-	// is in Followed. A table of no more than small partitions may be sent as a whole (FollowsAll).
+	// SubscribeTo is Subscribe for a receiver that wants the partitions and leaders of some
+	// keyspaces only: those of first, and those that come from more. Followed names the keyspaces
+	// that have been sent now. A table of at most small partitions may be sent as a whole
+	// (FollowsAll).
 	SubscribeTo(ctx context.Context, first []uint32, more <-chan []uint32, small int,
 		emit func(*clusterpb.TableUpdate) error) error
 }
@@ -91,7 +92,7 @@ func (t *Streams) SubscribeTo(ctx context.Context, _ []uint32, _ <-chan []uint32
 	})
 }
 
-// Send sends what has changed after a revision, 0: everything, to a receiver that must not stall.
+// Send sends the changes after a revision (0: everything) to a receiver that must not stall.
 func (t *Streams) Send(
 	ctx context.Context, after uint64, send func(*clusterpb.TableUpdate) error,
 ) error {
@@ -101,7 +102,7 @@ func (t *Streams) Send(
 		})
 }
 
-// follow goes on after a revision; 0: from the beginning.
+// follow continues after a revision; 0: from the beginning.
 func (t *Streams) follow(
 	ctx context.Context, after uint64, emit func(*clusterpb.TableUpdate) error,
 ) error {
@@ -120,15 +121,14 @@ func (t *Streams) follow(
 	}
 }
 
-// reader reads the table from the store. A CompactedError anywhere makes it begin anew, with
-// Reset.
+// reader reads the table from the store. After a CompactedError it begins anew, with Reset.
 type reader struct {
 	from *Streams
-	// after is what was returned last.
+	// after is the revision that was last returned.
 	after uint64
 	began bool
 	anew  bool
-	// pages has the updates that are still to be returned of the first part.
+	// pages has the remaining updates of the first part.
 	pages func() (*clusterpb.TableUpdate, error, bool)
 	stop  func()
 	watch *store.Watcher
@@ -239,10 +239,10 @@ func (r *reader) change(ctx context.Context) (*clusterpb.TableUpdate, error) {
 	}
 }
 
-// whole adds to a batch what is left of its last revision.
+// whole adds to a batch the rest of its last revision.
 //
-// INVARIANT: an update has all of a revision, or nothing. Receivers conclude from a merge and what
-// it removes together.
+// INVARIANT: an update has all of a revision, or nothing. Receivers draw conclusions from a merge
+// and the removal of the merged partition together.
 func (r *reader) whole(ctx context.Context, batch store.Batch) (store.Batch, error) {
 	for n := len(batch.Events); n > 0 && batch.Events[n-1].KV.ModRevision > batch.Revision; {
 		more, err := r.watch.Next(ctx)
@@ -296,8 +296,8 @@ func (t *Streams) checkInvariantTable() {
 	}
 }
 
-// checkLeader ends the stream of a member that has been cut off from the core for a while: it would
-// be silent for ever.
+// checkLeader ends the stream of a member that has been cut off from the core for a while:
+// otherwise it would be silent for ever.
 func (r *reader) checkLeader() error {
 	if r.from.ctx.Err() != nil {
 		return status.Error(codes.Unavailable, "this member of the core is shutting down")
@@ -364,7 +364,7 @@ func add(u *clusterpb.TableUpdate, key, value []byte) error {
 	return err
 }
 
-// update turns events into an update. Of several changes of one row the last is what counts.
+// update turns events into an update. Of several changes of one row the last counts.
 func (r *reader) update(batch store.Batch) (*clusterpb.TableUpdate, error) {
 	u := &clusterpb.TableUpdate{Revision: batch.Revision}
 	last := map[string]int{}
@@ -404,8 +404,8 @@ func (r *reader) update(batch store.Batch) (*clusterpb.TableUpdate, error) {
 			return nil, err
 		}
 	}
-	// A node is put together from two keys, so it is read as it is now; that is at least as new as
-	// the events.
+	// A node is made of two keys, so it is read as it is now, which is at least as new as the
+	// events.
 	view := r.from.store.Stale()
 	for id := range changed {
 		if err := addNode(u, view, keys.NodeID(id)); err != nil {

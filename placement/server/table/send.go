@@ -11,15 +11,15 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// SendTimeout is how long the receiver of a stream of the table may take nothing of it before the
-// stream is cut off. It can open another, from the revision that it has.
+// SendTimeout is how long the receiver of a stream of the table may read nothing before the stream
+// is cut off. It can open another, from the revision that it has.
 const SendTimeout = 30 * time.Second
 
-// SendTo runs a stream: run is given a send that counts the time. A receiver that reads nothing
-// for too long, although there is something for it, has its stream cut off, and onCut is called.
-// Until then the stream holds one update, and what gRPC buffers of it.
+// SendTo runs a stream: run gets a send that measures the time. If a receiver reads nothing for too
+// long, although there is something for it, its stream is cut off, and onCut is called. Until then
+// the stream holds one update, and what gRPC buffers of it.
 //
-// run has a goroutine of its own, which may still be in send when sending returns: gRPC ends that
+// run has a goroutine of its own, which may still be in send when SendTo returns: gRPC ends that
 // call, as it does all of a stream's, when the handler has returned. Then ctx is over, and so run
 // returns.
 func SendTo(ctx context.Context, onCut func(), send func(*clusterpb.TableUpdate) error,

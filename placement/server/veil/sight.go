@@ -10,13 +10,13 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Sight says which keys of users a caller may be shown, while users are known: those that the
-// caller may read or write. Keys stand in lists as boundaries of partitions and spans of consumers,
-// and in sentences of the planner about splits.
+// Sight says which keys of users a caller may see, while users are known: those that the caller may
+// read or write. Keys occur in lists as boundaries of partitions and spans of consumers, and in
+// sentences of the planner about splits.
 type Sight interface {
-	// Key says whether the caller may be shown a key of a keyspace.
+	// Key reports whether the caller may see a key of a keyspace.
 	Key(keyspace keys.KeyspaceID, key []byte) bool
-	// Span says whether the caller may be shown all keys of a keyspace from start on and below end;
+	// Span reports whether the caller may see all keys of a keyspace from start on and below end;
 	// without an end: all from start on.
 	Span(keyspace keys.KeyspaceID, start, end []byte) bool
 }
@@ -46,7 +46,8 @@ func SightOf(ctx context.Context) sight {
 	return sight{s}
 }
 
-// key says whether a key may be shown. No keyspace has the id 0: it is of one that is gone.
+// key reports whether a key may be shown. No keyspace has the id 0, which stands for one that is
+// gone.
 func (s sight) key(keyspace keys.KeyspaceID, key []byte) bool {
 	return s.of == nil || len(key) == 0 || keyspace != 0 && s.of.Key(keyspace, key)
 }
@@ -114,7 +115,7 @@ func (s sight) Consumer(c *clusterpb.Consumer) {
 // sentence may have been cut within a key.
 var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*(?:"(?:\.\.\. \(\d+ bytes\))?|\\?$)`)
 
-// WithoutKeys is a sentence in which what is quoted is hidden.
+// WithoutKeys hides what is quoted in a sentence.
 func WithoutKeys(text string) string { return quoted.ReplaceAllLiteralString(text, "(hidden)") }
 
 // WithoutKeysJSON takes the keys away of an explanation.

@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	// judgeEvery is how often it is looked whether a receiver may see what was withheld, and
-	// judgeEach what is added to that for each keyspace that was, so that it costs little.
+	// judgeEvery is the interval at which it is checked whether a receiver may see what was
+	// withheld; judgeEach is added to that for each withheld keyspace, so that the checks cost
+	// little.
 	judgeEvery = 500 * time.Millisecond
 	judgeEach  = 50 * time.Microsecond
 	// maxTokenBytes bounds a token.
@@ -28,10 +29,10 @@ const (
 )
 
 // Viewer is the receiver of one stream. A nil Viewer sees everything. Its methods are safe for
-// concurrent use; of Follow one runs at a time.
+// concurrent use, but only one Follow runs at a time.
 type Viewer struct {
 	guard access.Guard
-	// news says that another token was shown. Capacity 1.
+	// news signals that another token was shown. Capacity 1.
 	news chan struct{}
 
 	mu     sync.Mutex
@@ -39,7 +40,8 @@ type Viewer struct {
 	client access.Client // nil until it is needed
 }
 
-// NewViewer makes the receiver that has shown that. Who has proved to be a server is none.
+// NewViewer returns the receiver for the shown credentials; nil for a caller that has proved to be
+// a server.
 func NewViewer(guard access.Guard, shown access.Shown) *Viewer {
 	return &Viewer{guard: guard, shown: shown, news: make(chan struct{}, 1)}
 }
@@ -79,8 +81,8 @@ type Emit func(*clusterpb.TableUpdate) error
 
 var errMore = errors.New("the receiver may see more than it was sent")
 
-// Follow hands on to emit what subscribe emits, as far as the receiver may see it. When that
-// becomes more it ends the context of subscribe, and calls it again. It returns with the error of
+// Follow passes to emit what subscribe emits, as far as the receiver may see it. When the receiver
+// may see more it ends the context of subscribe, and calls it again. It returns the error of
 // subscribe.
 func (v *Viewer) Follow(
 	ctx context.Context, subscribe func(context.Context, Emit) error, emit Emit,
@@ -95,7 +97,7 @@ func (v *Viewer) Follow(
 	}
 }
 
-// follow is one call of subscribe. errMore: it is to be called again.
+// follow is one call of subscribe. errMore: it has to be called again.
 func (v *Viewer) follow(
 	ctx context.Context, again bool, subscribe func(context.Context, Emit) error, emit Emit,
 ) error {
@@ -169,8 +171,8 @@ func (s *screen) screen(u *clusterpb.TableUpdate) *clusterpb.TableUpdate {
 	return u
 }
 
-// awaitMore waits until the receiver may see a keyspace of which partitions were withheld. false:
-// ctx has ended.
+// awaitMore waits until the receiver may see a keyspace whose partitions were withheld. false: ctx
+// has ended.
 func (s *screen) awaitMore(ctx context.Context) bool {
 	for {
 		pause := time.NewTimer(judgeEvery + time.Duration(s.count())*judgeEach)
@@ -200,8 +202,8 @@ func (s *screen) lifts() bool {
 	return false
 }
 
-// boundless is what is sent of a partition whose bounds are withheld: nothing, but of the one that
-// begins where its keyspace or hash number does.
+// boundless returns what is sent for a partition whose bounds are withheld: nil, except for the one
+// that begins where its keyspace or hash number does.
 func boundless(p *clusterpb.Partition) *clusterpb.Partition {
 	prefix := keys.PartitionPrefix(p)
 	if !bytes.Equal(p.Start, prefix) {

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// maxSpans is how many spans a memory holds. Beyond that the two neighbours that have not changed
-	// for longest become one, or the smallest span goes.
+	// maxSpans bounds the spans of a memory. Beyond it the two neighbours that have not changed for
+	// the longest time become one, or the smallest span goes.
 	maxSpans = 64
-	// maxWalks is how many walks of a memory are under way.
+	// maxWalks bounds the walks of a memory that are under way.
 	maxWalks = 8
-	// maxWritten is how many versions a walk hears of before it gives up.
+	// maxWritten is the number of versions after which a walk gives up.
 	maxWritten = 4096
 	// overhead is about what a span takes besides its keys, in bytes.
 	overhead = 128
@@ -41,7 +41,7 @@ type Write struct {
 	// Key is an internal key. The memory copies the key if it keeps it.
 	Key       []byte
 	Timestamp hlc.Timestamp
-	// Tombstone: the version is one. CommitWait: it is written with commit wait.
+	// Tombstone and CommitWait are set if the version is one, or is written with commit wait.
 	Tombstone, CommitWait bool
 }
 
@@ -79,16 +79,16 @@ func (b *Budget) take(n int64) bool {
 	return true
 }
 
-// Memory is the vacant spans of a replica. It is for concurrent use; Begin to End is one goroutine
-// at a time.
+// Memory holds the vacant spans of a replica. It is for concurrent use, but Begin to End is for one
+// goroutine at a time.
 type Memory struct {
 	budget *Budget
 	after  int
-	// active: there are spans or walks, so what is written has to be told. writing: a batch is being
-	// committed. One who begins a walk sets the first and then reads the second; one who commits sets
-	// the second and then reads the first. So at least one of both sees the other.
+	// active is set while there are spans or walks, so that writes have to be told; writing, while
+	// a batch is being committed. Whoever begins a walk sets active and then reads writing; whoever
+	// commits sets writing and then reads active. So at least one of both sees the other.
 	active, writing atomic.Bool
-	// spans are those known, in order, without overlap. The slice is never changed.
+	// spans are the known spans, in order, without overlap. The slice is never changed.
 	spans atomic.Pointer[[]Span]
 	mu    sync.Mutex
 	walks []*Walk
@@ -100,7 +100,7 @@ type Memory struct {
 // must be called before anything else.
 func (m *Memory) Init(b *Budget, after int) { m.budget, m.after = b, after }
 
-// After is how many keys in a row without a value a scan finds before it learns; 0: it never does.
+// After returns the number of consecutive keys without a value after which a scan learns; 0: never.
 func (m *Memory) After() int {
 	if m == nil {
 		return 0
@@ -119,15 +119,15 @@ func (m *Memory) Spans() []Span {
 	return nil
 }
 
-// Passed says that a scan has passed over a span with about so many keys.
+// Passed counts that a scan has passed over a span with about that many keys.
 func (m *Memory) Passed(keys int) {
 	if m != nil && m.budget != nil {
 		m.budget.passed.Add(uint64(keys))
 	}
 }
 
-// Begin is to be called before a batch is committed. It says whether the versions in the batch have
-// to be told. End is to be called when the batch is committed, or was not.
+// Begin must be called before a batch is committed. It reports whether the versions in the batch
+// have to be told. End must be called when the batch is committed, or was not.
 func (m *Memory) Begin() (tell bool) {
 	m.writing.Store(true)
 	return m.active.Load()
@@ -136,7 +136,7 @@ func (m *Memory) Begin() (tell bool) {
 // End ends what Begin has begun.
 func (m *Memory) End() { m.writing.Store(false) }
 
-// Wrote takes note of versions that are about to be committed.
+// Wrote notes versions that are about to be committed.
 func (m *Memory) Wrote(writes []Write) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -159,8 +159,7 @@ func (m *Memory) Wrote(writes []Write) {
 	}
 }
 
-// after is what is left of spans after a write. The slice may be changed in place if it is the
-// caller's own.
+// after returns the spans that a write leaves. The slice may be changed in place if own is set.
 func after(all []Span, w *Write, own bool) (_ []Span, changed bool) {
 	i, found := slices.BinarySearchFunc(all, w.Key, func(s Span, key []byte) int {
 		switch {
@@ -189,7 +188,8 @@ func after(all []Span, w *Write, own bool) (_ []Span, changed bool) {
 	return slices.Replace(all, i, i+1, s.without(w.Key)...), true
 }
 
-// without is what is left of a span beside a key. The number of keys on either side is not known.
+// without returns what is left of a span beside a key. The number of keys on either side is not
+// known.
 func (s *Span) without(key []byte) (rest []Span) {
 	left, right := *s, *s
 	left.End, right.Start = bytes.Clone(key), keys.Next(key)
@@ -202,7 +202,7 @@ func (s *Span) without(key []byte) (rest []Span) {
 	return rest
 }
 
-// Reset forgets everything, and has walks learn nothing: what was written is not known.
+// Reset forgets everything, and makes walks learn nothing: the writes are not known.
 func (m *Memory) Reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -212,7 +212,7 @@ func (m *Memory) Reset() {
 	m.storeLocked(nil)
 }
 
-// storeLocked makes spans the ones that are known, as far as bounds allow.
+// storeLocked stores the known spans, as far as the bounds allow.
 func (m *Memory) storeLocked(all []Span) {
 	for len(all) > maxSpans {
 		all = m.shrink(all)
@@ -235,8 +235,8 @@ func (m *Memory) storeLocked(all []Span) {
 	m.active.Store(len(all)+len(m.walks) > 0)
 }
 
-// shrink makes one of two neighbours: those that have not changed for longest, so that reads a
-// little in the past go on to use the others. Without neighbours the smallest span goes.
+// shrink joins two neighbours: those that have not changed for the longest time, so that reads a
+// little in the past can still use the others. Without neighbours the smallest span goes.
 func (m *Memory) shrink(all []Span) []Span {
 	all = slices.Clone(all)
 	best, least := -1, 0
@@ -258,7 +258,7 @@ func (m *Memory) shrink(all []Span) []Span {
 	return slices.Delete(all, best, best+1)
 }
 
-// add takes a span in, over what is known of a part of it. The caller holds mu.
+// add adds a span, in place of what is known of a part of it. The caller holds mu.
 func add(all []Span, s Span) []Span {
 	var next []Span
 	for i := range all {

@@ -6,14 +6,14 @@ import "slices"
 type Walk struct {
 	memory *Memory
 	found  []Span
-	// void: versions may have been written of which the walk knows nothing. written are those of
-	// which it knows. Of the memory's lock.
+	// void is set if versions may have been written of which the walk knows nothing; written are
+	// those that it knows. The memory's lock guards both.
 	void    bool
 	written []Write
 }
 
 // Walk begins a walk. The iterator that finds the spans must be opened afterwards. It returns nil
-// if nothing can be learned now. End the walk.
+// if nothing can be learned now. The caller must call End.
 func (m *Memory) Walk() *Walk {
 	if m == nil {
 		return nil
@@ -37,7 +37,7 @@ func (m *Memory) Walk() *Walk {
 // then on.
 func (w *Walk) Found(s Span) { w.found = append(w.found, s) }
 
-// End ends the walk. The memory knows what was found, and not written since.
+// End ends the walk. The memory learns the spans that were found, less what was written since.
 func (w *Walk) End() {
 	m := w.memory
 	m.mu.Lock()
@@ -73,8 +73,7 @@ func (m *Memory) endLocked(w *Walk) {
 	m.active.Store(len(m.Spans())+len(m.walks) > 0)
 }
 
-// hear takes note of what is written while the walk is under way. The caller holds the memory's
-// lock.
+// hear notes what is written during the walk. The caller holds the memory's lock.
 func (w *Walk) hear(writes []Write) {
 	if w.void = w.void || len(w.written)+len(writes) > maxWritten; w.void {
 		w.written = nil
