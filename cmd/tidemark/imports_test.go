@@ -104,6 +104,16 @@ var may = []struct {
 
 	// The core stands on the same Raft machinery as a replica does, and knows nothing of replicas,
 	// nodes and clients.
+	{"placement/etcdapi/translate", []string{"placement/store/..."}},
+	{"placement/etcdapi/backend",
+		[]string{"range/keys", "placement/store/...", "placement/etcdapi/translate"}},
+	{"placement/etcdapi/authorize", []string{"rpc/coordpb", "placement/store/...",
+		"placement/etcdapi/backend", "placement/etcdapi/translate"}},
+	{"placement/etcdapi/watches", []string{"range/keys", "placement/store/...",
+		"placement/etcdapi/backend", "placement/etcdapi/translate"}},
+	{"placement/etcdapi/lockqueue", []string{"range/keys", "placement/store/...",
+		"placement/etcdapi/backend", "placement/etcdapi/translate",
+		"placement/etcdapi/v3electionpb", "placement/etcdapi/v3lockpb"}},
 	{"placement/etcdapi/...",
 		[]string{"rpc/coordpb", "range/keys", "placement/fairshare", "placement/store/...",
 			"placement/etcdapi/..."}},

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"crypto/tls"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/authorize"
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/server/membership"
@@ -87,7 +89,7 @@ func (r clusterRegistrar) RegisterService(description *grpc.ServiceDesc, service
 		if of, ok := ofKeyspaces[m.MethodName]; ok {
 			m.Handler = judged(m.Handler, func(ctx context.Context, method string, request any,
 				next grpc.UnaryHandler) (any, error) {
-				return r.server.ofKeyspace(ctx, etcdapi.OfKeyspace{Method: method, Request: request,
+				return r.server.ofKeyspace(ctx, authorize.OfKeyspace{Method: method, Request: request,
 					Rights: of.rights, Administers: of.administers}, next)
 			})
 		}
@@ -150,7 +152,7 @@ const judgeTimeout = 2 * time.Second
 // ofKeyspace judges a call about a keyspace, if this server's member of the core leads. It is
 // passed on otherwise, to be judged there.
 func (s *Server) ofKeyspace(
-	ctx context.Context, of etcdapi.OfKeyspace, next grpc.UnaryHandler,
+	ctx context.Context, of authorize.OfKeyspace, next grpc.UnaryHandler,
 ) (any, error) {
 	p, services, err := s.judges()
 	if p == nil {
@@ -311,16 +313,24 @@ func (s *Server) withClient(ctx context.Context) context.Context {
 		state.VerifiedChains[0][0].Subject.CommonName)
 }
 
-// passedOn says what a server that passes on a call says of the client's certificate; false: the
-// call is a client's own.
-func (s *Server) passedOn(ctx context.Context) (string, bool) {
+// etcdCallers says who makes a call of the etcd API, which another server may have passed on.
+type etcdCallers struct{ server *Server }
+
+// TLS implements authorize.Callers.
+func (etcdCallers) TLS(ctx context.Context) *tls.ConnectionState { return authn.TLSOfCall(ctx) }
+
+// Party implements authorize.Callers.
+func (etcdCallers) Party(ctx context.Context) string { return authn.PrincipalOfCall(ctx) }
+
+// PassedOn implements authorize.Callers.
+func (c etcdCallers) PassedOn(ctx context.Context) (string, bool) {
 	if client, ok := authn.ForwardedOfCall(ctx); ok {
 		return client.CommonName, true
 	}
 	if !coreclient.IsForwarded(ctx) {
 		return "", false
 	}
-	if !s.auth.provable() || s.auth.peers.Proved(ctx) != nil {
+	if !c.server.auth.provable() || c.server.auth.peers.Proved(ctx) != nil {
 		return "", true // the certificate of the connection is not the client's
 	}
 	return firstOf(ctx, certificateField), true

@@ -132,7 +132,7 @@ const (
 // guardedKeyspaces are the keyspaces of the cluster, as the etcd API needs them.
 type guardedKeyspaces struct{ server *Server }
 
-// ID implements etcdapi.Keyspaces.
+// ID implements users.Keyspaces.
 func (k guardedKeyspaces) ID(ctx context.Context, name string) (uint64, error) {
 	names, err := k.Names(ctx)
 	if err != nil {
@@ -146,7 +146,7 @@ func (k guardedKeyspaces) ID(ctx context.Context, name string) (uint64, error) {
 	return 0, status.Errorf(codes.NotFound, "there is no keyspace %q", name)
 }
 
-// Names implements etcdapi.Keyspaces.
+// Names implements users.Keyspaces.
 func (k guardedKeyspaces) Names(ctx context.Context) (map[uint64]string, error) {
 	r, err := k.server.core.ListKeyspaces(ctx, &clusterpb.ListKeyspacesRequest{})
 	if err != nil {
@@ -179,13 +179,13 @@ func (k guardedKeyspaces) guarding(
 	return r, nil
 }
 
-// Guarding implements etcdapi.Keyspaces.
+// Guarding implements users.Keyspaces.
 func (k guardedKeyspaces) Guarding(ctx context.Context) (uint64, bool, error) {
 	r, err := k.guarding(ctx, clusterpb.GuardingRequest_SHOW, 0)
 	return r.GetGuard().GetVersion(), r.GetGuard().GetOn(), err
 }
 
-// Release implements etcdapi.Keyspaces.
+// Release implements users.Keyspaces.
 func (k guardedKeyspaces) Release(ctx context.Context, version uint64) (ending uint64, err error) {
 	r, err := k.guarding(ctx, clusterpb.GuardingRequest_END, version)
 	if r.GetGuard().GetEnding() {
@@ -194,7 +194,7 @@ func (k guardedKeyspaces) Release(ctx context.Context, version uint64) (ending u
 	return ending, err
 }
 
-// Guard implements etcdapi.Keyspaces. Whether servers can prove themselves comes first: a server
+// Guard implements users.Keyspaces. Whether servers can prove themselves comes first: a server
 // that could not would be cut off from those that follow.
 func (k guardedKeyspaces) Guard(ctx context.Context, again bool) (version uint64, err error) {
 	timeout := k.server.config.guardTimeout

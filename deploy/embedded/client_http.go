@@ -40,7 +40,7 @@ func (s *Server) newGateway() (*web.Counted, error) {
 			if services := s.etcdServices(); services != nil {
 				return services.Versions()
 			}
-			return etcdapi.DefaultVersion, "not_decided", "unknown"
+			return etcdapi.Version, "not_decided", "unknown"
 		},
 		// Bytes are a third larger in base64.
 		MaxRequestBytes: (bytes+etcdapi.RequestOverheadBytes)/3*4 + 4<<10,

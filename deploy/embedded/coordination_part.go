@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded/spacealarm"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/watches"
 	"github.com/tidemarkdb/tidemark/placement/server/coordination"
 	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/store"
@@ -46,7 +47,7 @@ type coordinationPart struct {
 	// services are those of the etcd API; nil until the store is open.
 	services atomic.Pointer[etcdapi.Services]
 	// watch is the watch service over it; nil until it is open.
-	watch atomic.Pointer[etcdapi.Watch]
+	watch atomic.Pointer[watches.Server]
 	// spaceAlarm raises alarms for want of room; nil until the store is open.
 	spaceAlarm atomic.Pointer[spacealarm.Alarm]
 	// end ends the wait for the founding, and waiting is that; nil without.

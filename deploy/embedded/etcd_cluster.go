@@ -11,7 +11,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/tidemarkdb/tidemark/placement/etcdapi"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/spacealarm"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/backend"
 	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -31,12 +32,13 @@ type etcdCluster struct {
 	core   *corePart
 	store  *store.Store
 	group  *host.Group
-	// known is up to where the log was known to be committed when this server opened its part of the
-	// coordination store.
+	space  *spacealarm.Alarm
+	// known is up to where the log was known to be committed when this server opened its part of
+	// the coordination store.
 	known uint64
 }
 
-var _ etcdapi.Cluster = (*etcdCluster)(nil)
+var _ backend.Cluster = (*etcdCluster)(nil)
 
 const (
 	// membersLook is how often a change of the members that is waited for is looked at.
@@ -47,13 +49,13 @@ const (
 	promotable = 1000
 )
 
-// ClusterID implements etcdapi.Cluster.
+// ClusterID implements backend.Cluster.
 func (c *etcdCluster) ClusterID() uint64 { return c.server.cluster.Load() }
 
-// MemberID implements etcdapi.Cluster.
+// MemberID implements backend.Cluster.
 func (c *etcdCluster) MemberID() uint64 { return uint64(c.server.directory.Identity().Server) }
 
-// MemberOf implements etcdapi.Cluster.
+// MemberOf implements backend.Cluster.
 func (c *etcdCluster) MemberOf(id keys.ReplicaID) uint64 {
 	for _, m := range c.store.Members().GetMembers() {
 		if m.Replica == uint64(id) {
@@ -78,8 +80,8 @@ func (c *etcdCluster) leaderElsewhere() string {
 	return ""
 }
 
-// clocks is etcdapi.Config.Clocks, by the pings that the members send one another.
-func (c *etcdCluster) clocks() (clocks []int64, members int) {
+// Clocks implements backend.Cluster, by the pings that the members send one another.
+func (c *etcdCluster) Clocks() (clocks []int64, members int) {
 	own, peers := c.core.host.Clocks().Clocks()
 	self := c.MemberID()
 	for _, m := range c.store.Members().GetMembers() {
@@ -96,7 +98,7 @@ func (c *etcdCluster) clocks() (clocks []int64, members int) {
 	return clocks, members
 }
 
-// Learner implements etcdapi.Cluster.
+// Learner implements backend.Cluster.
 func (c *etcdCluster) Learner() bool {
 	m := c.self()
 	return m == nil || m.Role == storepb.MemberRole_LEARNER
@@ -124,10 +126,10 @@ func (c *etcdCluster) self() *storepb.Member {
 	return nil
 }
 
-// Members implements etcdapi.Cluster.
+// Members implements backend.Cluster.
 func (c *etcdCluster) Members(
 	ctx context.Context, linearizable bool,
-) ([]etcdapi.Member, error) {
+) ([]backend.Member, error) {
 	if linearizable {
 		list, err := c.server.core.ListCore(ctx, &clusterpb.ListCoreRequest{})
 		if err != nil {
@@ -138,24 +140,24 @@ func (c *etcdCluster) Members(
 	return c.list(c.core.server.Members()), nil
 }
 
-func (c *etcdCluster) list(members []*clusterpb.CoreMember) []etcdapi.Member {
+func (c *etcdCluster) list(members []*clusterpb.CoreMember) []backend.Member {
 	scheme := "http"
 	if c.server.tls != nil {
 		scheme = "https"
 	}
-	list := make([]etcdapi.Member, len(members))
+	list := make([]backend.Member, len(members))
 	for i, m := range members {
 		at := []string{scheme + "://" + m.Address}
-		list[i] = etcdapi.Member{ID: m.Server, Name: m.Address, PeerURLs: at, ClientURLs: at,
+		list[i] = backend.Member{ID: m.Server, Name: m.Address, PeerURLs: at, ClientURLs: at,
 			Learner: m.Role == clusterpb.ReplicaRole_LEARNER}
 	}
 	return list
 }
 
-// Add implements etcdapi.Cluster.
+// Add implements backend.Cluster.
 func (c *etcdCluster) Add(
 	ctx context.Context, peerURLs []string, learner bool,
-) (added etcdapi.Member, members []etcdapi.Member, err error) {
+) (added backend.Member, members []backend.Member, err error) {
 	address, err := addressOf(peerURLs)
 	if err != nil {
 		return added, nil, err
@@ -234,7 +236,7 @@ func memberOfServer(all []*clusterpb.CoreMember, id uint64) *clusterpb.CoreMembe
 
 // change begins a change of the members, and waits until what it is for is so.
 func (c *etcdCluster) change(ctx context.Context, r *clusterpb.ChangeCoreRequest,
-	done func([]*clusterpb.CoreMember) bool) ([]etcdapi.Member, error) {
+	done func([]*clusterpb.CoreMember) bool) ([]backend.Member, error) {
 	begun, err := c.server.core.ChangeCore(ctx, r)
 	if err != nil {
 		return nil, memberError(err)
@@ -268,8 +270,8 @@ func staying(all []*clusterpb.CoreMember, change *clusterpb.CoreChange) []*clust
 	})
 }
 
-// Remove implements etcdapi.Cluster.
-func (c *etcdCluster) Remove(ctx context.Context, id uint64) ([]etcdapi.Member, error) {
+// Remove implements backend.Cluster.
+func (c *etcdCluster) Remove(ctx context.Context, id uint64) ([]backend.Member, error) {
 	now, err := c.server.core.ListCore(ctx, &clusterpb.ListCoreRequest{})
 	if err != nil {
 		return nil, err
@@ -285,11 +287,11 @@ func (c *etcdCluster) Remove(ctx context.Context, id uint64) ([]etcdapi.Member, 
 		func(all []*clusterpb.CoreMember) bool { return memberOfServer(all, id) == nil })
 }
 
-// Update implements etcdapi.Cluster: it records where a member is, or is going to be. The server of
+// Update implements backend.Cluster: it records where a member is, or is going to be. The server of
 // a member says the last word, and one that answers where it was is there.
 func (c *etcdCluster) Update(
 	ctx context.Context, id uint64, peerURLs []string,
-) ([]etcdapi.Member, error) {
+) ([]backend.Member, error) {
 	now, err := c.server.core.ListCore(ctx, &clusterpb.ListCoreRequest{})
 	if err != nil {
 		return nil, err
@@ -310,8 +312,8 @@ func (c *etcdCluster) Update(
 		func([]*clusterpb.CoreMember) bool { return true })
 }
 
-// Promote implements etcdapi.Cluster.
-func (c *etcdCluster) Promote(ctx context.Context, id uint64) ([]etcdapi.Member, error) {
+// Promote implements backend.Cluster.
+func (c *etcdCluster) Promote(ctx context.Context, id uint64) ([]backend.Member, error) {
 	list, err := c.server.core.ListCore(ctx, &clusterpb.ListCoreRequest{})
 	if err != nil {
 		return nil, err
@@ -336,7 +338,7 @@ func (c *etcdCluster) Promote(ctx context.Context, id uint64) ([]etcdapi.Member,
 		})
 }
 
-// MoveLeader implements etcdapi.Cluster.
+// MoveLeader implements backend.Cluster.
 func (c *etcdCluster) MoveLeader(ctx context.Context, id uint64) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, moveTimeout, rpctypes.ErrGRPCTimeout)
 	defer cancel()
@@ -366,3 +368,6 @@ func (c *etcdCluster) MoveLeader(ctx context.Context, id uint64) error {
 		}
 	}
 }
+
+// GiveBack implements backend.Cluster.
+func (c *etcdCluster) GiveBack(ctx context.Context) error { return c.space.GiveBack(ctx) }

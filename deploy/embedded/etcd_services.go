@@ -17,10 +17,10 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3electionpb"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3lockpb"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/watches"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/rpc"
-	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
@@ -44,14 +44,13 @@ const maxRevisionBytes = 128 << 20
 const MostRequestBytes = store.MaxCommandBytes - 64<<10
 
 // LeastWatchProgress is the shortest ServerConfig.WatchProgressInterval.
-const LeastWatchProgress = etcdapi.MinProgressInterval
+const LeastWatchProgress = watches.MinProgressInterval
 
 // serveEtcd serves the etcd v3 API from this server's part of the coordination store.
 func (s *Server) serveEtcd(
 	p *corePart, g *host.Group, registerer prometheus.Registerer,
 ) error {
 	part := p.coordination.Store()
-	cluster := &etcdCluster{server: s, core: p, store: part, group: g, known: g.Committed()}
 	temporary := "" // a file that etcd's format is written to is one of the operating system
 	if s.config.FS == vfs.Default {
 		temporary = s.directory.Sub("core")
@@ -61,13 +60,13 @@ func (s *Server) serveEtcd(
 	alarm := spacealarm.New(spacealarm.Config{Member: uint64(s.directory.Identity().Server),
 		Log: p.databases.Log, State: p.databases.State, Store: part,
 		Unknowing: p.server.Membership().UnknowingMembers, Logger: s.config.Logger})
+	cluster := &etcdCluster{server: s, core: p, store: part, group: g, space: alarm,
+		known: g.Committed()}
 	services, err := etcdapi.New(etcdapi.Config{Store: part, Random: randomReader(s.config.Random),
-		Cluster: cluster, MaxRequestBytes: s.config.MaxRequestBytes,
-		MaxOperations: s.config.MaxOperations, TemporaryDirectory: temporary,
-		Quota: s.config.CoreQuota, GiveBack: alarm.GiveBack, Answers: s.answers,
-		Clocks:           cluster.clocks,
-		CertificateUsers: s.tls != nil && s.config.TLSCA != "", TLS: authn.TLSOfCall,
-		Party: authn.PrincipalOfCall, PassedOn: s.passedOn, Keyspaces: guardedKeyspaces{s},
+		Cluster: cluster, Limits: etcdapi.Limits{MaxRequestBytes: s.config.MaxRequestBytes,
+			MaxOperations: s.config.MaxOperations, Quota: s.config.CoreQuota},
+		TemporaryDirectory: temporary, Answers: s.answers, Callers: etcdCallers{s},
+		CertificateUsers: s.tls != nil && s.config.TLSCA != "", Keyspaces: guardedKeyspaces{s},
 		Logger: s.config.Logger, Registerer: registerer})
 	if err != nil {
 		return err
@@ -76,7 +75,7 @@ func (s *Server) serveEtcd(
 	s.etcdCluster.Store(cluster)
 	s.running.Go(func() { s.etcdWatcher.Run(s.ctx, s.etcdWatched(cluster)) })
 	// Its streams end with the gRPC server, before the store does.
-	watches, err := etcdapi.NewWatch(etcdapi.WatchConfig{Store: part, Cluster: cluster,
+	watches, err := watches.New(watches.Config{Store: part, Cluster: cluster,
 		Random:           randomReader(s.config.Random),
 		ProgressInterval: s.config.WatchProgressInterval,
 		MaxRevisionBytes: int(min(maxRevisionBytes, s.memory.Answers/2)),

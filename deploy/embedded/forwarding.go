@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded/forward"
-	"github.com/tidemarkdb/tidemark/placement/etcdapi"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/authorize"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/client"
@@ -85,7 +85,7 @@ func (s *Server) forwarded(ctx context.Context) context.Context {
 		}
 	}
 	if s.config.TLSCA != "" {
-		if name, ok := etcdapi.CommonName(ctx, authn.TLSOfCall(ctx)); ok {
+		if name, ok := authorize.CommonName(ctx, authn.TLSOfCall(ctx)); ok {
 			shown.Set(certificateField, name)
 		}
 	}

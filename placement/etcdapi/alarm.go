@@ -18,9 +18,9 @@ import (
 func (s *maintenanceServer) Alarm(
 	ctx context.Context, r *pb.AlarmRequest,
 ) (*pb.AlarmResponse, error) {
-	check := s.administer
+	check := s.Administer
 	if r.Action == pb.AlarmRequest_GET {
-		check = s.identifiedNow
+		check = s.IdentifiedNow
 	}
 	if _, err := check(ctx); err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (s *maintenanceServer) Alarm(
 		if r.Action == pb.AlarmRequest_DEACTIVATE {
 			change = store.EndAlarm
 		}
-		result, err := s.execute(ctx, change(alarm))
+		result, err := s.Execute(ctx, change(alarm))
 		if err != nil {
 			return nil, err
 		}
@@ -53,7 +53,7 @@ func (s *maintenanceServer) Alarm(
 		return nil, status.Errorf(codes.InvalidArgument, "etcdserver: alarms know no action %d",
 			r.Action)
 	}
-	return &pb.AlarmResponse{Header: s.header(0), Alarms: alarms}, nil
+	return &pb.AlarmResponse{Header: s.Header(0), Alarms: alarms}, nil
 }
 
 func fromAlarm(a *storepb.Alarm) *pb.AlarmMember {
@@ -61,7 +61,7 @@ func fromAlarm(a *storepb.Alarm) *pb.AlarmMember {
 }
 
 // alarmTexts are the alarms as Status tells them among the errors.
-func (b *backend) alarmTexts() (texts []string) {
+func (b *shared) alarmTexts() (texts []string) {
 	for _, alarm := range b.Store.Alarms() {
 		a := fromAlarm(alarm)
 		texts = append(texts, fmt.Sprintf("memberID:%d alarm:%s", a.MemberID, a.Alarm))

@@ -27,7 +27,7 @@ type Answers interface {
 
 // room refuses a call that would write, and whose answer may be large, while the client has not
 // read what it was answered before. Once it has written, it is too late to refuse it.
-func (b *backend) room(ctx context.Context, request any) error {
+func (b *shared) room(ctx context.Context, request any) error {
 	if b.Answers == nil {
 		return nil
 	}
@@ -40,7 +40,7 @@ func (b *backend) room(ctx context.Context, request any) error {
 // bound counts an answer, if it may be large.
 //
 // INVARIANT: what has written is not refused: clients take a refusal as that nothing was done.
-func (b *backend) bound(ctx context.Context, request, answer any) (any, error) {
+func (b *shared) bound(ctx context.Context, request, answer any) (any, error) {
 	m, ok := answer.(proto.Message)
 	if b.Answers == nil || !ok || !mayBeLarge(m) {
 		return answer, nil

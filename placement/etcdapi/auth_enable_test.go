@@ -13,6 +13,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/users"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
@@ -202,14 +205,16 @@ func TestEnableWhileReleased(t *testing.T) {
 			f := &fakeKeyspaces{version: 1, on: true}
 			g := serve(t, func(c *Config) { c.Keyspaces, c.CertificateUsers = f, true })
 			addRoot(t, g)
-			s, ctx := &authServer{backend: g.services.guard.backend}, withCertificate("root", true)
+			s, ctx := g.services.Auth, withCertificate("root", true)
 			acknowledged := false
 			f.beforeRelease = func(n int) {
 				if n != c.at {
 					return
 				}
 				if c.begun || c.earlier {
-					if _, err := s.enable(ctx); err != nil {
+					enable := store.ChangeAuth(nil, &storepb.AuthChange{
+						Change: &storepb.AuthChange_Enable{Enable: users.NewKey()}})
+					if _, err := g.services.Execute(ctx, enable); err != nil {
 						t.Error(err)
 					}
 					now, on, _ := f.Guarding(ctx)

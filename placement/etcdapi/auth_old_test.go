@@ -15,18 +15,19 @@ func TestChangeWhileUsersChange(t *testing.T) {
 	var meanwhile atomic.Pointer[func()]
 	g := serve(t, func(c *Config) {
 		c.CertificateUsers = true
-		c.PassedOn = func(ctx context.Context) (string, bool) {
+		passedOn := func(ctx context.Context) (string, bool) {
 			md, _ := metadata.FromIncomingContext(ctx)
 			names := md.Get("test-user")
 			return append(names, "")[0], len(names) > 0
 		}
 		// It is asked when the user of a change is known, and before the change is executed.
-		c.Party = func(context.Context) string {
+		party := func(context.Context) string {
 			if do := meanwhile.Swap(nil); do != nil {
 				(*do)()
 			}
 			return "client"
 		}
+		c.Callers = callers{passedOn: passedOn, party: party}
 	})
 	addRoot(t, g)
 	ctx := t.Context()

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/authorize"
 )
 
 // withCertificate is the context of a call by the holder of a certificate, which was verified or
@@ -59,9 +61,9 @@ func TestCertificateUsers(t *testing.T) {
 	}
 	// It is in the audit by another name than a user.
 	ctx := withCertificate("u", true)
-	made := &call{method: "/etcdserverpb.KV/Put", request: &pb.PutRequest{Key: []byte("v")}}
-	_, err := g.services.KV.Put(withCall(ctx, made), made.request.(*pb.PutRequest))
-	g.services.guard.audit(ctx, made, err)
+	made := &authorize.Call{Method: "/etcdserverpb.KV/Put", Request: &pb.PutRequest{Key: []byte("v")}}
+	_, err := g.services.KV.Put(authorize.WithCall(ctx, made), made.Request.(*pb.PutRequest))
+	g.services.Audit(ctx, made, err)
 	if lines := g.log.lines(t); len(lines) != 1 || lines[0]["certificate"] != "u" ||
 		lines[0]["address"] != "10.0.0.1:7" {
 		t.Errorf("%v", lines)
@@ -83,7 +85,7 @@ func TestCertificateUsers(t *testing.T) {
 		_, err := g.services.Administration(c.ctx, "/cluster/Drop", nil,
 			func(ctx context.Context, token string) (any, error) {
 				there := metadata.NewIncomingContext(ctx, metadata.Pairs("token", token))
-				who, err := g.services.guard.identify(there)
+				who, err := g.services.Identify(there)
 				user = who.GetUser()
 				return nil, err
 			})
@@ -94,7 +96,7 @@ func TestCertificateUsers(t *testing.T) {
 			t.Errorf("%s: %v", name, lines)
 		}
 	}
-	if who, err := g.services.guard.identify(context.Background()); err != nil ||
+	if who, err := g.services.Identify(context.Background()); err != nil ||
 		who.Revision != 0 {
 		t.Errorf("a call from nowhere: %v, %v", who, err)
 	}

@@ -52,7 +52,7 @@ func TestClient(t *testing.T) {
 		t.Errorf("get of the lowest revision: %v, %v", got, err)
 	}
 	status, err := s.Status(ctx, s.address)
-	if err != nil || status.Version != DefaultVersion || status.Leader != 0xe1 ||
+	if err != nil || status.Version != Version || status.Leader != 0xe1 ||
 		status.RaftAppliedIndex == 0 || status.DbSize == 0 || len(status.Errors) > 0 {
 		t.Errorf("status: %v, %v", status, err)
 	}

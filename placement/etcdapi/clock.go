@@ -3,7 +3,6 @@ package etcdapi
 import (
 	"context"
 	"slices"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -14,14 +13,14 @@ import (
 // clockServer tells the time by the clocks of the members.
 type clockServer struct {
 	coordpb.UnimplementedClockServer
-	*backend
+	*shared
 }
 
 // Read implements coordpb.ClockServer. Anybody may ask: the time is no secret.
 func (s *clockServer) Read(
 	context.Context, *coordpb.ReadClockRequest,
 ) (*coordpb.ReadClockResponse, error) {
-	clocks, members := s.Clocks()
+	clocks, members := s.Cluster.Clocks()
 	earliest, latest, ok := byMajority(clocks, members)
 	if !ok {
 		return nil, status.Errorf(codes.Unavailable, "etcdserver: this member has heard %d of %d "+
@@ -45,6 +44,3 @@ func byMajority(clocks []int64, members int) (earliest, latest int64, ok bool) {
 	slices.Sort(clocks)
 	return clocks[len(clocks)-majority], clocks[majority-1], true
 }
-
-// ownClock is the clock of this machine, as that of the only member.
-func ownClock() (clocks []int64, members int) { return []int64{time.Now().UnixNano()}, 1 }

@@ -43,21 +43,20 @@ func TestTheTimeByAMajority(t *testing.T) {
 
 // A member without a majority of the clocks does not guess. A learner tells the time as well.
 func TestTheTimeIsTold(t *testing.T) {
-	clocks := []int64{30, 10, 20}
-	server := &clockServer{backend: &backend{Config: Config{
-		Clocks: func() ([]int64, int) { return clocks, 5 }}}}
+	learner := &alone{clocks: []int64{30, 10, 20}}
+	learner.learner.Store(true)
+	all := &shared{Config: Config{Cluster: learner}}
+	server := &clockServer{shared: all}
 	r, err := server.Read(t.Context(), &coordpb.ReadClockRequest{})
 	if err != nil || r.Earliest != 10 || r.Latest != 30 {
 		t.Errorf("%v, %v", r, err)
 	}
-	clocks = clocks[:2]
+	learner.clocks = learner.clocks[:2]
 	if _, err := server.Read(t.Context(), &coordpb.ReadClockRequest{}); status.Code(err) !=
 		codes.Unavailable {
 		t.Errorf("two clocks of five: %v", err)
 	}
-	learner := &alone{}
-	learner.learner.Store(true)
-	g := &guard{backend: &backend{Config: Config{Cluster: learner}}}
+	g := &guard{all}
 	if err := g.admitToLearner(&coordpb.ReadClockRequest{}); err != nil {
 		t.Error(err)
 	}

@@ -9,17 +9,20 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/backend"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/translate"
 )
 
 type clusterServer struct {
 	pb.UnimplementedClusterServer
-	*backend
+	*shared
 }
 
 // memberHeader is that of all answers of this service: without a revision, as in etcd.
-func (s *clusterServer) memberHeader() *pb.ResponseHeader { return s.fill(&pb.ResponseHeader{}) }
+func (s *clusterServer) memberHeader() *pb.ResponseHeader { return s.Fill(&pb.ResponseHeader{}) }
 
-func fromMembers(members []Member) []*pb.Member {
+func fromMembers(members []backend.Member) []*pb.Member {
 	all := make([]*pb.Member, len(members))
 	for i, m := range members {
 		all[i] = &pb.Member{ID: m.ID, Name: m.Name, PeerURLs: m.PeerURLs, ClientURLs: m.ClientURLs,
@@ -33,18 +36,18 @@ func (s *clusterServer) MemberList(
 	ctx context.Context, r *pb.MemberListRequest,
 ) (*pb.MemberListResponse, error) {
 	if r.Linearizable {
-		if err := s.confirm(ctx); err != nil {
+		if err := s.Confirm(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if _, err := s.identified(ctx); err != nil {
+	if _, err := s.Identified(ctx); err != nil {
 		return nil, err
 	}
-	limited, cancel := context.WithTimeout(ctx, s.RequestTimeout)
+	limited, cancel := context.WithTimeout(ctx, backend.RequestTimeout)
 	defer cancel()
 	members, err := s.Cluster.Members(limited, r.Linearizable)
 	if err != nil {
-		return nil, s.toGRPC(ctx, err)
+		return nil, translate.Error(ctx, err)
 	}
 	return &pb.MemberListResponse{Header: s.memberHeader(), Members: fromMembers(members)}, nil
 }
@@ -52,11 +55,11 @@ func (s *clusterServer) MemberList(
 // administered refuses all clients but administrators, and returns the context for a call to
 // another member on the client's behalf: it names the client's user there.
 func (s *clusterServer) administered(ctx context.Context) (context.Context, error) {
-	who, err := s.administer(ctx)
+	who, err := s.Administer(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if token := s.tokenFor(ctx, who); token != "" {
+	if token := s.TokenFor(ctx, who); token != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, rpctypes.TokenFieldNameGRPC, token)
 	}
 	return ctx, nil
@@ -75,10 +78,10 @@ func (s *clusterServer) MemberAdd(
 	}
 	added, members, err := s.Cluster.Add(ctx, slices.Sorted(slices.Values(r.PeerURLs)), r.IsLearner)
 	if err != nil {
-		return nil, s.toGRPC(ctx, err)
+		return nil, translate.Error(ctx, err)
 	}
-	return &pb.MemberAddResponse{Header: s.memberHeader(), Member: fromMembers([]Member{added})[0],
-		Members: fromMembers(members)}, nil
+	return &pb.MemberAddResponse{Header: s.memberHeader(),
+		Member: fromMembers([]backend.Member{added})[0], Members: fromMembers(members)}, nil
 }
 
 // soundURLs says whether etcd would take these: at least one, each with a scheme and a port, and
@@ -112,7 +115,7 @@ func (s *clusterServer) MemberRemove(
 	}
 	members, err := s.Cluster.Remove(ctx, r.ID)
 	if err != nil {
-		return nil, s.toGRPC(ctx, err)
+		return nil, translate.Error(ctx, err)
 	}
 	return &pb.MemberRemoveResponse{Header: s.memberHeader(), Members: fromMembers(members)}, nil
 }
@@ -127,7 +130,7 @@ func (s *clusterServer) MemberUpdate(
 	}
 	members, err := s.Cluster.Update(ctx, r.ID, slices.Sorted(slices.Values(r.PeerURLs)))
 	if err != nil {
-		return nil, s.toGRPC(ctx, err)
+		return nil, translate.Error(ctx, err)
 	}
 	return &pb.MemberUpdateResponse{Header: s.memberHeader(), Members: fromMembers(members)}, nil
 }
@@ -142,7 +145,7 @@ func (s *clusterServer) MemberPromote(
 	}
 	members, err := s.Cluster.Promote(ctx, r.ID)
 	if err != nil {
-		return nil, s.toGRPC(ctx, err)
+		return nil, translate.Error(ctx, err)
 	}
 	return &pb.MemberPromoteResponse{Header: s.memberHeader(), Members: fromMembers(members)}, nil
 }

@@ -6,28 +6,31 @@
 // # How a call goes
 //
 // Register hands the services to a gRPC server. Each call first passes the guard (guard.go), which
-// is what etcd has as interceptors: the client's API version, its demand for a leader, and what a
-// learner does not answer. Requests are checked before anything is done for them (check.go),
-// translated to a command (translate.go), executed by the Store, and its result is translated back.
-// Any member answers: what writes nothing is read on this member, after it has made sure that it is
-// up to date unless the request is serializable; commands go through Store.Execute, which forwards
-// them.
+// does the work of etcd's interceptors: it checks the client's API version, its demand for a
+// leader, and whether a learner answers. A request is checked and translated to a command
+// (translate), executed by the store (backend), and the result is translated back. Any member
+// answers. A call that writes nothing reads on this member, after the member has made sure that it
+// is up to date unless the request is serializable; a command goes through Store.Execute, which
+// forwards it.
+//
+// # Packages
+//
+// Package backend is the seam to the store: the services know nothing else of it. Package authorize
+// tells who calls and what the client may do, translate has the messages, and watches, lockqueue
+// (Lock and Election) and users (Auth) are services of their own. The other services are here, a
+// file each: KV, Lease, Cluster, Maintenance, Health, and those that etcd does not have. Package
+// gateway serves all of them as JSON; etcdfile reads and writes etcd's snapshots.
 //
 // # Users
 //
-// A call is made by a user whose token comes with it or, with Config.CertificateUsers, whose name
-// a client's certificate has (identity.go). Tokens are signed with a key that is part of the state,
-// so every member verifies those of every other. What a user may do is decided by package
-// authority: here before anything is done, by what this member knows, and for commands again when
-// they are applied. This member refuses nothing before it is up to date, and lists leases and
-// alarms by what it knows then. While authentication is enabled, as far as this member knows, it
-// renews no lease and begins no watch before it is up to date either: what is let in goes on. Calls
+// A call is made by a user, who may do what package authority decides: here before anything is
+// done, by what this member knows, and for commands again when they are applied (authorize). This
+// member refuses nothing before it is up to date, and lists leases and alarms by what it knows
+// then. While authentication is enabled, as far as this member knows, it renews no lease and begins
+// no watch before it is up to date either: both go on for long after they were permitted. Calls
 // about this member alone (Status, Hash, HashKV, Snapshot, MoveLeader) are permitted by what it
-// knows, so that they need no leader. Watches are let in by the guard, so the Watch service sees
-// none that its client may not have (permit_watch.go). Passwords are hashed and compared by package
-// passwords, a few at a time.
-//
-// What is refused for want of permission, and what administers, is logged (audit.go).
+// knows, so that they need no leader. The guard decides about watches, so the Watch service sees no
+// request for keys that its client may not read (permit_watch.go).
 //
 // # Where it differs from etcd
 //
@@ -70,7 +73,7 @@
 //     user that knows its id.
 //
 //   - A token is prolonged by use at the member that sees it used, as in etcd, and is valid for at
-//     least Config.TokenTTL at all others, which in etcd have to be asked first.
+//     least authorize.TokenTTL at all others, which in etcd have to be asked first.
 //
 //   - What one command may read or delete is bounded (store.Config.MaxTouched), and so are how many
 //     operations it has in all (command.MaxOperations) and what a reading may answer with
@@ -85,5 +88,5 @@
 // A stream for which the client demands a leader has one that watches for it, and a stream of lease
 // renewals one that receives and one that renews; all end with the stream.
 //
-// The package imports rpctypes for the errors, and the store; nothing above it.
+// The package imports the store; nothing above it.
 package etcdapi

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/translate"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
@@ -101,10 +102,9 @@ func TestErrors(t *testing.T) {
 	}
 	// A caller that gives up is told so, whatever became of the command.
 	f.with = fmt.Errorf("%w: gone", store.ErrOutcomeUnknown)
-	b := &backend{}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := b.toGRPC(ended, f.with); status.Code(err) != codes.Canceled {
+	if err := translate.Error(ended, f.with); status.Code(err) != codes.Canceled {
 		t.Errorf("a caller that gave up: %v", err)
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/bench/proof/reference"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/gateway"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/watches"
 )
 
 // found are services by their names, for a gateway.
@@ -54,7 +55,7 @@ func serveGateway(t testing.TB, change func(*gateway.Config)) (*httptest.Server,
 	if err != nil {
 		t.Fatal(err)
 	}
-	watch, err := NewWatch(WatchConfig{Store: store, Cluster: cluster, Random: rand.Reader})
+	watch, err := watches.New(watches.Config{Store: store, Cluster: cluster, Random: rand.Reader})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -385,7 +386,7 @@ func TestGatewayClientGoes(t *testing.T) {
 		t.Error(got)
 	}
 	if got := getFrom(t, server.URL+"/version"); got !=
-		`200 {"etcdserver":"`+DefaultVersion+`","etcdcluster":"3.6.0","storage":"3.6.0"}` {
+		`200 {"etcdserver":"`+Version+`","etcdcluster":"3.6.0","storage":"3.6.0"}` {
 		t.Error(got)
 	}
 }

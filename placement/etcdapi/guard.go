@@ -13,12 +13,13 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/authorize"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
 // guard refuses calls for what they come with, before a service sees them, and has what came of
 // them audited.
-type guard struct{ *backend }
+type guard struct{ *shared }
 
 // registrar registers services whose methods are called behind the guard. The server that they
 // share may have other services, so the guard is none of its interceptors.
@@ -49,39 +50,39 @@ func (g *guard) method(name string, handler grpc.MethodHandler) grpc.MethodHandl
 		if _, err := g.admit(ctx); err != nil {
 			return nil, err
 		}
-		c := &call{method: name}
-		ctx = withCall(ctx, c)
+		c := &authorize.Call{Method: name}
+		ctx = authorize.WithCall(ctx, c)
 		answer, err := handler(service, ctx, func(request any) error {
 			if err := decode(request); err != nil {
 				return err
 			}
-			c.request = request
+			c.Request = request
 			if err := g.admitToLearner(request); err != nil {
 				return err
 			}
 			return g.room(ctx, request)
 		}, interceptor)
-		g.audit(ctx, c, err)
+		g.Audit(ctx, c, err)
 		if err != nil {
 			return nil, err
 		}
-		return g.bound(ctx, c.request, answer)
+		return g.bound(ctx, c.Request, answer)
 	}
 }
 
 func (g *guard) stream(name string, d grpc.StreamDesc) grpc.StreamHandler {
 	return func(service any, stream grpc.ServerStream) error {
-		c := &call{method: name}
-		ctx := withCall(stream.Context(), c)
+		c := &authorize.Call{Method: name}
+		ctx := authorize.WithCall(stream.Context(), c)
 		stream = streamWithContext{stream, ctx}
 		if g.Answers != nil {
 			stream = boundedStream{stream, g.Answers}
 		}
 		if name == pb.Watch_Watch_FullMethodName {
-			stream = permittedWatches{stream, g.backend, &sync.Mutex{}}
+			stream = permittedWatches{stream, g.shared, &sync.Mutex{}}
 		}
 		err := g.serveStream(d, service, stream)
-		g.audit(ctx, c, err)
+		g.Audit(ctx, c, err)
 		return err
 	}
 }

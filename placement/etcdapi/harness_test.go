@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,9 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/authorize"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/backend"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/watches"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
@@ -117,31 +121,55 @@ func (m *lone) Lease() (uint64, bool) {
 type alone struct {
 	address string
 	learner atomic.Bool
+	// clocks are the clocks that were heard of five members.
+	clocks []int64
 }
+
+// callers are those of a server to which calls are passed on.
+type callers struct {
+	authorize.Connections
+	passedOn func(context.Context) (commonName string, ok bool)
+	party    func(context.Context) string
+}
+
+func (c callers) PassedOn(ctx context.Context) (commonName string, ok bool) {
+	if c.passedOn == nil {
+		return c.Connections.PassedOn(ctx)
+	}
+	return c.passedOn(ctx)
+}
+
+func (c callers) Party(ctx context.Context) string { return c.party(ctx) }
 
 func (a *alone) ClusterID() uint64              { return 0xc1 }
 func (a *alone) MemberID() uint64               { return 0xe1 }
 func (a *alone) MemberOf(keys.ReplicaID) uint64 { return 0xe1 }
 func (a *alone) Learner() bool                  { return a.learner.Load() }
 
-func (a *alone) Members(context.Context, bool) ([]Member, error) {
-	return []Member{{ID: 0xe1, Name: "m1", PeerURLs: []string{"http://127.0.0.1:2380"},
+func (a *alone) Members(context.Context, bool) ([]backend.Member, error) {
+	return []backend.Member{{ID: 0xe1, Name: "m1", PeerURLs: []string{"http://127.0.0.1:2380"},
 		ClientURLs: []string{"http://" + a.address}}}, nil
 }
 
-func (a *alone) Add(context.Context, []string, bool) (Member, []Member, error) {
-	return Member{}, nil, errUnsupportedHere
+func (a *alone) Add(context.Context, []string, bool) (backend.Member, []backend.Member, error) {
+	return backend.Member{}, nil, errUnsupportedHere
 }
 
-func (a *alone) Remove(context.Context, uint64) ([]Member, error) { return nil, errUnsupportedHere }
-
-func (a *alone) Update(context.Context, uint64, []string) ([]Member, error) {
+func (a *alone) Remove(context.Context, uint64) ([]backend.Member, error) {
 	return nil, errUnsupportedHere
 }
 
-func (a *alone) Promote(context.Context, uint64) ([]Member, error) {
+func (a *alone) Update(context.Context, uint64, []string) ([]backend.Member, error) {
 	return nil, errUnsupportedHere
 }
+
+func (a *alone) Promote(context.Context, uint64) ([]backend.Member, error) {
+	return nil, errUnsupportedHere
+}
+
+func (a *alone) GiveBack(context.Context) error { return nil }
+
+func (a *alone) Clocks() (clocks []int64, members int) { return slices.Clone(a.clocks), 5 }
 
 func (a *alone) MoveLeader(context.Context, uint64) error { return errUnsupportedHere }
 
@@ -171,7 +199,7 @@ func serve(t testing.TB, change func(*Config)) *served {
 		t.Fatal(err)
 	}
 	s.services = services
-	watch, err := NewWatch(WatchConfig{Store: s.lone, Cluster: s.cluster, Random: rand.Reader})
+	watch, err := watches.New(watches.Config{Store: s.lone, Cluster: s.cluster, Random: rand.Reader})
 	if err != nil {
 		t.Fatal(err)
 	}

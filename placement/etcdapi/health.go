@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/translate"
+
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
@@ -26,14 +28,13 @@ var (
 func (s *Services) Healthy(
 	ctx context.Context, serializable bool, excluded map[string]bool,
 ) error {
-	b := s.guard.backend
-	for _, alarm := range b.Store.Alarms() {
+	for _, alarm := range s.Store.Alarms() {
 		if name := fromAlarm(alarm).Alarm.String(); !excluded[name] {
 			return fmt.Errorf("%w %s", errAlarm, name)
 		}
 	}
 	if !serializable {
-		if l, _ := b.Store.Leadership(); l.Leader == 0 {
+		if l, _ := s.Store.Leadership(); l.Leader == 0 {
 			return errLeaderless
 		}
 	}
@@ -59,7 +60,7 @@ func (s *healthServer) Check(
 	if !ok {
 		return s.HealthServer.Check(ctx, r)
 	}
-	if s.services.guard.Cluster.Learner() {
+	if s.services.Backend.Cluster.Learner() {
 		return nil, rpctypes.ErrGRPCNotSupportedForLearner
 	}
 	err := s.services.Healthy(ctx, serializable, excluded)
@@ -78,21 +79,20 @@ func (s *healthServer) Check(
 // Readable says why a client could read nothing: what this member has, if serializable, or what was
 // acknowledged anywhere. Users and rights do not matter.
 func (s *Services) Readable(ctx context.Context, serializable bool) error {
-	b := s.guard.backend
 	if !serializable {
-		if err := b.confirm(ctx); err != nil {
+		if err := s.Confirm(ctx); err != nil {
 			return err
 		}
 	}
-	_, release, err := b.Store.ReadTxnAs(ctx, nil, one(&storepb.Op{Op: &storepb.Op_Range{
+	_, release, err := s.Store.ReadTxnAs(ctx, nil, translate.One(&storepb.Op{Op: &storepb.Op_Range{
 		Range: &storepb.Range{Key: []byte{0}, KeysOnly: true, Limit: 1}}}))
 	release()
-	return b.toGRPC(ctx, err)
+	return translate.Error(ctx, err)
 }
 
 // Corrupt says that the alarm CORRUPT is raised; nil if it is not.
 func (s *Services) Corrupt() error {
-	for _, alarm := range s.guard.backend.Store.Alarms() {
+	for _, alarm := range s.Store.Alarms() {
 		if alarm.Type == storepb.Alarm_CORRUPT {
 			return errCorrupt
 		}
@@ -106,6 +106,6 @@ func rangeError(err error) error {
 
 // Versions are those of etcd that clients are told: of the server, the cluster, and what it stores.
 func (s *Services) Versions() (server, cluster, storage string) {
-	minor := s.guard.minorVersion() + ".0"
-	return s.guard.Version, minor, minor
+	minor := minorVersion + ".0"
+	return Version, minor, minor
 }

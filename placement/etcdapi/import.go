@@ -3,15 +3,15 @@ package etcdapi
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/backend"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/translate"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/users"
 	"github.com/tidemarkdb/tidemark/placement/store"
-	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
@@ -20,25 +20,27 @@ import (
 // snapshot is restored before the servers start.
 type importServer struct {
 	coordpb.UnimplementedImportServer
-	*backend
+	users *users.Server
+	kv    *kvServer
+	*shared
 }
 
 // State implements coordpb.ImportServer.
 func (s *importServer) State(
 	ctx context.Context, _ *coordpb.ImportStateRequest,
 ) (*coordpb.ImportState, error) {
-	if _, err := s.administer(ctx); err != nil {
+	if _, err := s.Administer(ctx); err != nil {
 		return nil, err
 	}
 	return s.current(ctx)
 }
 
 func (s *importServer) current(ctx context.Context) (*coordpb.ImportState, error) {
-	limited, cancel := context.WithTimeout(ctx, s.RequestTimeout)
+	limited, cancel := context.WithTimeout(ctx, backend.RequestTimeout)
 	defer cancel()
 	state, err := s.Store.ImportState(limited)
 	if err != nil {
-		return nil, s.readError(ctx, err)
+		return nil, s.ReadError(ctx, err)
 	}
 	return importState(state), nil
 }
@@ -63,11 +65,7 @@ func (s *importServer) Step(
 	step := &storepb.Import{Id: r.Id, Step: r.Step, Revision: r.Revision, Source: r.Source,
 		End: r.End}
 	if r.EnableAuth {
-		key := make([]byte, authority.KeyBytes)
-		if _, err := io.ReadFull(s.Secrets, key); err != nil {
-			return nil, s.toGRPC(ctx, fmt.Errorf("random source: %w", err))
-		}
-		step.Enable = &storepb.AuthEnable{Key: key}
+		step.Enable = users.NewKey()
 	}
 	for _, l := range r.Leases {
 		step.Leases = append(step.Leases, &storepb.ImportedLease{Id: l.GetId(),
@@ -78,7 +76,12 @@ func (s *importServer) Step(
 			CreateRevision: k.GetCreateRevision(), ModRevision: k.GetModRevision(),
 			Version: k.GetVersion(), Value: k.GetValue(), Lease: k.GetLease(), Number: k.GetNumber()})
 	}
-	err := s.enabling(ctx, r.EnableAuth, func() error { return s.do(ctx, step) })
+	err := error(nil)
+	if r.EnableAuth {
+		err = s.users.Enabling(ctx, func() error { return s.do(ctx, step) })
+	} else {
+		err = s.do(ctx, step)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -102,10 +105,10 @@ func (s *importServer) Abandon(
 // do does a step, for an administrator. What it is refused for is no business of etcd's clients, so
 // it has codes of its own.
 func (s *importServer) do(ctx context.Context, step *storepb.Import) error {
-	if _, err := s.administer(ctx); err != nil {
+	if _, err := s.Administer(ctx); err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeout(ctx, s.RequestTimeout)
+	limited, cancel := context.WithTimeout(ctx, backend.RequestTimeout)
 	defer cancel()
 	_, err := s.Store.Execute(limited, store.Import(step))
 	switch {
@@ -117,5 +120,5 @@ func (s *importServer) do(ctx context.Context, step *storepb.Import) error {
 	case errors.Is(err, store.ErrInvalid):
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
-	return s.toGRPC(ctx, err)
+	return translate.Error(ctx, err)
 }

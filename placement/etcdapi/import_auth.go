@@ -8,6 +8,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/backend"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/translate"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -20,7 +22,7 @@ import (
 func (s *importServer) Auth(
 	ctx context.Context, r *coordpb.ImportedAuth,
 ) (*coordpb.ImportAuthResponse, error) {
-	if _, err := s.administer(ctx); err != nil {
+	if _, err := s.Administer(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.mayImportAuth(ctx, r); err != nil {
@@ -64,22 +66,21 @@ func (s *importServer) Auth(
 func (s *importServer) addImported(
 	ctx context.Context, there error, change *storepb.AuthChange,
 ) error {
-	limited, cancel := context.WithTimeout(ctx, s.RequestTimeout)
+	limited, cancel := context.WithTimeout(ctx, backend.RequestTimeout)
 	defer cancel()
 	_, err := s.Store.Execute(limited, store.ChangeAuth(nil, change))
 	if err == nil || there != nil && errors.Is(err, there) {
 		return nil
 	}
-	return s.toGRPC(ctx, err)
+	return translate.Error(ctx, err)
 }
 
 // mayImportAuth says why users and roles cannot be brought in; nil if they can.
 func (s *importServer) mayImportAuth(ctx context.Context, r *coordpb.ImportedAuth) error {
-	if err := s.confirm(ctx); err != nil {
+	if err := s.Confirm(ctx); err != nil {
 		return err
 	}
-	kv := &kvServer{backend: s.backend}
-	keys, release, err := kv.readRange(ctx, nil, &storepb.Range{Key: []byte{0}, RangeEnd: []byte{0},
+	keys, release, err := s.kv.readRange(ctx, nil, &storepb.Range{Key: []byte{0}, RangeEnd: []byte{0},
 		CountOnly: true})
 	defer release()
 	if err != nil {
@@ -87,7 +88,7 @@ func (s *importServer) mayImportAuth(ctx context.Context, r *coordpb.ImportedAut
 	}
 	leases, err := s.Store.LeasesAs(ctx, nil)
 	if err != nil {
-		return s.toGRPC(ctx, err)
+		return translate.Error(ctx, err)
 	}
 	if keys.Count > 0 || len(leases) > 0 {
 		return status.Errorf(codes.FailedPrecondition, "%v: it has %d keys and %d leases",
@@ -114,34 +115,4 @@ func (s *importServer) mayImportAuth(ctx context.Context, r *coordpb.ImportedAut
 		return slices.ContainsFunc(r.Roles,
 			func(x *coordpb.ImportedRole) bool { return x.GetName() == name })
 	}))
-}
-
-// enabling does a step, and if that enables authentication, what comes before and after it (see
-// AuthEnable).
-func (s *importServer) enabling(ctx context.Context, enables bool, do func() error) error {
-	if !enables || s.Keyspaces == nil {
-		return do()
-	}
-	if _, err := s.administer(ctx); err != nil {
-		return err
-	}
-	auth := &authServer{backend: s.backend}
-	version, err := s.Keyspaces.Guard(ctx, false)
-	if err != nil {
-		auth.release(ctx, version)
-		return auth.keyspacesError(ctx, err)
-	}
-	if err := do(); err != nil {
-		auth.release(ctx, version)
-		return err
-	}
-	now, on, err := s.Keyspaces.Guarding(ctx)
-	switch {
-	case err != nil:
-		return auth.keyspacesError(ctx, err)
-	case !on || now != version:
-		return status.Error(codes.FailedPrecondition, "the import has ended, and authentication was "+
-			"disabled while it was being enabled: enable it again with `tidemark auth enable`")
-	}
-	return nil
 }

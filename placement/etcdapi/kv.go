@@ -8,35 +8,37 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/backend"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/translate"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
 type kvServer struct {
 	pb.UnimplementedKVServer
-	*backend
+	*shared
 }
 
 // Range implements etcdserverpb.KVServer.
 func (s *kvServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
-	if err := checkRange(r); err != nil {
+	if err := translate.CheckRange(r); err != nil {
 		return nil, err
 	}
 	if !r.Serializable {
-		if err := s.confirm(ctx); err != nil {
+		if err := s.Confirm(ctx); err != nil {
 			return nil, err
 		}
 	}
-	who, err := s.identify(ctx)
+	who, err := s.Identify(ctx)
 	if err != nil {
 		return nil, err
 	}
-	response, release, err := s.readRange(ctx, who, toRange(r))
+	response, release, err := s.readRange(ctx, who, translate.ToRange(r))
 	defer release()
 	if err != nil {
 		return nil, err
 	}
-	s.fill(response.Header)
+	s.Fill(response.Header)
 	return response, nil
 }
 
@@ -49,28 +51,28 @@ func (s *kvServer) readRange(
 		q.Revision = 0
 	}
 	result, release, err := s.Store.ReadTxnAs(ctx, who,
-		one(&storepb.Op{Op: &storepb.Op_Range{Range: q}}))
+		translate.One(&storepb.Op{Op: &storepb.Op_Range{Range: q}}))
 	if err != nil {
-		return nil, release, s.toGRPC(ctx, err)
+		return nil, release, translate.Error(ctx, err)
 	}
-	return fromRange(result.Txn.Results[0].GetRange(), result.Revision), release, nil
+	return translate.FromRange(result.Txn.Results[0].GetRange(), result.Revision), release, nil
 }
 
 // Put implements etcdserverpb.KVServer.
 func (s *kvServer) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, error) {
-	if err := checkPut(r); err != nil {
+	if err := translate.CheckPut(r); err != nil {
 		return nil, err
 	}
-	if err := s.checkSize(&pb.InternalRaftRequest{Put: r}); err != nil {
+	if err := translate.CheckSize(&pb.InternalRaftRequest{Put: r}, s.MaxRequestBytes); err != nil {
 		return nil, err
 	}
-	result, err := s.execute(ctx,
-		txnCommand(one(&storepb.Op{Op: &storepb.Op_Put{Put: toPut(r)}})))
+	put := &storepb.Op{Op: &storepb.Op_Put{Put: translate.ToPut(r)}}
+	result, err := s.Execute(ctx, translate.TxnCommand(translate.One(put)))
 	if err != nil {
 		return nil, err
 	}
-	response := fromPut(result.Txn.Results[0].GetPut(), result.Revision)
-	s.fill(response.Header)
+	response := translate.FromPut(result.Txn.Results[0].GetPut(), result.Revision)
+	s.Fill(response.Header)
 	return response, nil
 }
 
@@ -78,57 +80,58 @@ func (s *kvServer) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, 
 func (s *kvServer) DeleteRange(
 	ctx context.Context, r *pb.DeleteRangeRequest,
 ) (*pb.DeleteRangeResponse, error) {
-	if err := checkDelete(r); err != nil {
+	if err := translate.CheckDelete(r); err != nil {
 		return nil, err
 	}
-	if err := s.checkSize(&pb.InternalRaftRequest{DeleteRange: r}); err != nil {
+	size := &pb.InternalRaftRequest{DeleteRange: r}
+	if err := translate.CheckSize(size, s.MaxRequestBytes); err != nil {
 		return nil, err
 	}
-	result, err := s.execute(ctx,
-		txnCommand(one(&storepb.Op{Op: &storepb.Op_DeleteRange{DeleteRange: toDelete(r)}})))
+	deletion := &storepb.Op{Op: &storepb.Op_DeleteRange{DeleteRange: translate.ToDelete(r)}}
+	result, err := s.Execute(ctx, translate.TxnCommand(translate.One(deletion)))
 	if err != nil {
 		return nil, err
 	}
-	response := fromDelete(result.Txn.Results[0].GetDeleteRange(), result.Revision)
-	s.fill(response.Header)
+	response := translate.FromDelete(result.Txn.Results[0].GetDeleteRange(), result.Revision)
+	s.Fill(response.Header)
 	return response, nil
 }
 
 // Txn implements etcdserverpb.KVServer.
 func (s *kvServer) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
-	if err := checkTxn(r, s.MaxOperations); err != nil {
+	if err := translate.CheckTxn(r, s.MaxOperations); err != nil {
 		return nil, err
 	}
-	t := toTxn(r)
+	t := translate.ToTxn(r)
 	var result *storepb.Result
 	var err error
 	if store.ReadOnly(t) {
 		if !serializable(r) {
-			if err := s.confirm(ctx); err != nil {
+			if err := s.Confirm(ctx); err != nil {
 				return nil, err
 			}
 		}
-		who, err := s.identify(ctx)
+		who, err := s.Identify(ctx)
 		if err != nil {
 			return nil, err
 		}
 		read, release, err := s.Store.ReadTxnAs(ctx, who, t)
 		defer release()
 		if err != nil {
-			return nil, s.toGRPC(ctx, err)
+			return nil, translate.Error(ctx, err)
 		}
 		result = read
 	} else {
-		if err := s.checkSize(&pb.InternalRaftRequest{Txn: r}); err != nil {
+		if err := translate.CheckSize(&pb.InternalRaftRequest{Txn: r}, s.MaxRequestBytes); err != nil {
 			return nil, err
 		}
-		result, err = s.execute(ctx, txnCommand(t))
+		result, err = s.Execute(ctx, translate.TxnCommand(t))
 	}
 	if err != nil {
 		return nil, err
 	}
-	response := fromTxn(result.Txn, result.Revision)
-	s.fill(response.Header)
+	response := translate.FromTxn(result.Txn, result.Revision)
+	s.Fill(response.Header)
 	return response, nil
 }
 
@@ -155,17 +158,17 @@ const compactionTimeouts = 10
 func (s *kvServer) Compact(
 	ctx context.Context, r *pb.CompactionRequest,
 ) (*pb.CompactionResponse, error) {
-	if _, err := s.administer(ctx); err != nil {
+	if _, err := s.Administer(ctx); err != nil {
 		return nil, err
 	}
 	switch {
 	case r.Revision < 0, r.Revision == 0 && s.Store.Compacted() > 0:
 		return nil, rpctypes.ErrGRPCCompacted
 	case r.Revision == 0:
-		return &pb.CompactionResponse{Header: s.header(0)}, nil
+		return &pb.CompactionResponse{Header: s.Header(0)}, nil
 	}
-	began, limit := time.Now(), compactionTimeouts*s.RequestTimeout
-	result, err := s.executeWithin(ctx, limit, store.Compact(uint64(r.Revision)))
+	began, limit := time.Now(), compactionTimeouts*backend.RequestTimeout
+	result, err := s.ExecuteWithin(ctx, limit, store.Compact(uint64(r.Revision)))
 	if err != nil {
 		return nil, err
 	}
@@ -176,8 +179,8 @@ func (s *kvServer) Compact(
 			!errors.Is(err, store.ErrClosed) {
 			return nil, rpctypes.ErrGRPCTimeout
 		} else if err != nil {
-			return nil, s.toGRPC(ctx, err)
+			return nil, translate.Error(ctx, err)
 		}
 	}
-	return &pb.CompactionResponse{Header: s.header(result.Revision)}, nil
+	return &pb.CompactionResponse{Header: s.Header(result.Revision)}, nil
 }

@@ -11,44 +11,51 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/backend"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/translate"
 	"github.com/tidemarkdb/tidemark/placement/store"
 )
 
-// maxLeaseSeconds is the longest term that etcd grants.
-const maxLeaseSeconds = 9_000_000_000
+const (
+	// minLeaseSeconds is the shortest term of a lease; a lease for which less is asked gets that.
+	// It is etcd's with its default election timeout.
+	minLeaseSeconds = 2
+	// maxLeaseSeconds is the longest term that etcd grants.
+	maxLeaseSeconds = 9_000_000_000
+)
 
 type leaseServer struct {
 	pb.UnimplementedLeaseServer
-	*backend
+	*shared
 }
 
 // LeaseGrant implements etcdserverpb.LeaseServer.
 func (s *leaseServer) LeaseGrant(
 	ctx context.Context, r *pb.LeaseGrantRequest,
 ) (*pb.LeaseGrantResponse, error) {
-	if _, err := s.identified(ctx); err != nil {
+	if _, err := s.Identified(ctx); err != nil {
 		return nil, err
 	}
 	if r.TTL > maxLeaseSeconds {
 		return nil, rpctypes.ErrGRPCLeaseTTLTooLarge
 	}
-	seconds := max(r.TTL, int64(s.MinLease/time.Second))
+	seconds := max(r.TTL, minLeaseSeconds)
 	for {
 		id := r.ID
 		if id == 0 {
 			var err error
 			if id, err = s.newLeaseID(); err != nil {
-				return nil, s.toGRPC(ctx, err)
+				return nil, translate.Error(ctx, err)
 			}
 		}
-		result, err := s.execute(ctx, store.Grant(id, uint64(seconds)*1000))
+		result, err := s.Execute(ctx, store.Grant(id, uint64(seconds)*1000))
 		if r.ID == 0 && errors.Is(err, rpctypes.ErrGRPCLeaseExist) {
 			continue // by a rare chance
 		}
 		if err != nil {
 			return nil, err
 		}
-		return &pb.LeaseGrantResponse{Header: s.header(result.Revision), ID: id, TTL: seconds}, nil
+		return &pb.LeaseGrantResponse{Header: s.Header(result.Revision), ID: id, TTL: seconds}, nil
 	}
 }
 
@@ -69,14 +76,14 @@ func (s *leaseServer) newLeaseID() (int64, error) {
 func (s *leaseServer) LeaseRevoke(
 	ctx context.Context, r *pb.LeaseRevokeRequest,
 ) (*pb.LeaseRevokeResponse, error) {
-	if _, err := s.identified(ctx); err != nil {
+	if _, err := s.Identified(ctx); err != nil {
 		return nil, err
 	}
-	result, err := s.execute(ctx, store.Revoke(r.ID))
+	result, err := s.Execute(ctx, store.Revoke(r.ID))
 	if err != nil {
 		return nil, err
 	}
-	return &pb.LeaseRevokeResponse{Header: s.header(result.Revision)}, nil
+	return &pb.LeaseRevokeResponse{Header: s.Header(result.Revision)}, nil
 }
 
 // LeaseTimeToLive implements etcdserverpb.LeaseServer. Of a lease that does not exist the time left
@@ -84,30 +91,30 @@ func (s *leaseServer) LeaseRevoke(
 func (s *leaseServer) LeaseTimeToLive(
 	ctx context.Context, r *pb.LeaseTimeToLiveRequest,
 ) (*pb.LeaseTimeToLiveResponse, error) {
-	who, err := s.identifiedNow(ctx)
+	who, err := s.IdentifiedNow(ctx)
 	if err != nil {
 		return nil, err
 	}
 	state := s.Store.Authority()
-	limited, cancel := context.WithTimeout(ctx, s.RequestTimeout)
+	limited, cancel := context.WithTimeout(ctx, backend.RequestTimeout)
 	defer cancel()
 	info, err := s.Store.TimeToLive(limited, r.ID)
 	if r.Keys && (err == nil || errors.Is(err, store.ErrLeaseNotFound)) {
 		// Of the keys that are answered, and not of others.
-		if err := s.toGRPC(ctx, state.ReadAll(who, info.Keys)); err != nil {
+		if err := translate.Error(ctx, state.ReadAll(who, info.Keys)); err != nil {
 			return nil, err
 		}
-		if err := s.unchanged(state); err != nil {
+		if err := s.Unchanged(state); err != nil {
 			return nil, err
 		}
 	}
 	switch {
 	case errors.Is(err, store.ErrLeaseNotFound):
-		return &pb.LeaseTimeToLiveResponse{Header: s.header(0), ID: r.ID, TTL: -1}, nil
+		return &pb.LeaseTimeToLiveResponse{Header: s.Header(0), ID: r.ID, TTL: -1}, nil
 	case err != nil:
-		return nil, s.readError(ctx, err)
+		return nil, s.ReadError(ctx, err)
 	}
-	response := &pb.LeaseTimeToLiveResponse{Header: s.header(0), ID: r.ID,
+	response := &pb.LeaseTimeToLiveResponse{Header: s.Header(0), ID: r.ID,
 		TTL: int64(info.Left / time.Second), GrantedTTL: int64(info.Term / time.Second)}
 	if r.Keys {
 		response.Keys = info.Keys
@@ -120,14 +127,14 @@ func (s *leaseServer) LeaseTimeToLive(
 func (s *leaseServer) LeaseLeases(
 	ctx context.Context, _ *pb.LeaseLeasesRequest,
 ) (*pb.LeaseLeasesResponse, error) {
-	who, err := s.identifiedNow(ctx)
+	who, err := s.IdentifiedNow(ctx)
 	if err != nil {
 		return nil, err
 	}
-	response := &pb.LeaseLeasesResponse{Header: s.header(0)}
+	response := &pb.LeaseLeasesResponse{Header: s.Header(0)}
 	leases, err := s.Store.LeasesAs(ctx, who)
 	if err != nil {
-		return nil, s.toGRPC(ctx, err)
+		return nil, translate.Error(ctx, err)
 	}
 	for _, id := range leases {
 		response.Leases = append(response.Leases, &pb.LeaseStatus{ID: id})

@@ -29,7 +29,7 @@ func (s *renewalsServer) RenewAll(
 			"%d leases are to be renewed: a call renews at most %d", n, coordpb.MaxRenewed)
 	}
 	// The header is of before the renewal, as there.
-	header := s.header(0)
+	header := s.Header(0)
 	terms, refused := s.renew(ctx, r.Leases)
 	if len(terms) == 0 && refused != nil {
 		return nil, refused
@@ -43,9 +43,7 @@ func (s *renewalsServer) RenewAll(
 	if refused != nil {
 		why := status.Convert(refused)
 		answer.Refusal = &coordpb.RenewalRefusal{Code: int32(why.Code()), Message: why.Message()}
-		if c := callOf(ctx); c != nil {
-			s.audit(ctx, c, refused) // the guard sees no error of the call
-		}
+		s.AuditPart(ctx, r, refused) // the guard sees no error of the call
 	}
 	return answer, nil
 }

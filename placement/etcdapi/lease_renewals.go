@@ -8,6 +8,9 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
+
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/backend"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/translate"
 )
 
 const (
@@ -82,7 +85,7 @@ func (s *leaseServer) renewAll(
 			}
 		}
 		// The header is of before the renewal: a lease that ends later does so at a later revision.
-		header := s.header(0)
+		header := s.Header(0)
 		terms, refused := s.renew(ctx, ids)
 		for i, term := range terms {
 			if err := stream.Send(&pb.LeaseKeepAliveResponse{Header: header, ID: ids[i],
@@ -113,7 +116,7 @@ func (s *leaseServer) renew(
 	if s.Store.Authority().Enabled() {
 		// What the client may write is decided by users and roles, and by keys of leases, that are up
 		// to date.
-		if err := s.confirm(ctx); err != nil {
+		if err := s.Confirm(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -126,11 +129,11 @@ func (s *leaseServer) renew(
 	if len(ids) == 0 {
 		return nil, refused
 	}
-	limited, cancel := context.WithTimeout(ctx, s.RequestTimeout)
+	limited, cancel := context.WithTimeout(ctx, backend.RequestTimeout)
 	defer cancel()
 	terms, err := s.Store.RenewAll(limited, ids)
 	if err != nil {
-		return nil, s.readError(ctx, err)
+		return nil, s.ReadError(ctx, err)
 	}
 	return terms, refused
 }
@@ -138,7 +141,7 @@ func (s *leaseServer) renew(
 // mayRenew says why a lease may not be renewed; nil if it may.
 func (s *leaseServer) mayRenew(ctx context.Context, id int64) error {
 	state := s.Store.Authority()
-	who, err := s.identified(ctx)
+	who, err := s.Identified(ctx)
 	if err != nil {
 		return err
 	}
@@ -148,8 +151,8 @@ func (s *leaseServer) mayRenew(ctx context.Context, id int64) error {
 			err = state.WriteAll(who, keys)
 		}
 		if err != nil {
-			return s.toGRPC(ctx, err)
+			return translate.Error(ctx, err)
 		}
 	}
-	return s.unchanged(state)
+	return s.Unchanged(state)
 }

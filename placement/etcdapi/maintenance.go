@@ -4,17 +4,18 @@ import (
 	"context"
 	"math"
 	"regexp"
-	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/translate"
 )
 
 type maintenanceServer struct {
 	pb.UnimplementedMaintenanceServer
-	*backend
+	*shared
 	snapshots snapshots
 }
 
@@ -26,12 +27,12 @@ const leastSize = 4 << 10
 func (s *maintenanceServer) Status(
 	ctx context.Context, _ *pb.StatusRequest,
 ) (*pb.StatusResponse, error) {
-	if _, err := s.identified(ctx); err != nil {
+	if _, err := s.Identified(ctx); err != nil {
 		return nil, err
 	}
 	disk, err := s.Store.DiskBytes()
 	if err != nil {
-		return nil, s.toGRPC(ctx, err)
+		return nil, translate.Error(ctx, err)
 	}
 	// What is in use is what the quota counts. It can be in memory yet, or compressed on the disk;
 	// what there is besides comes back by Defragment.
@@ -44,7 +45,7 @@ func (s *maintenanceServer) Status(
 	l, _ := s.Store.Leadership()
 	index := s.Store.AppliedIndex()
 	response := &pb.StatusResponse{
-		Header: s.header(0), Version: s.Version, StorageVersion: s.minorVersion() + ".0",
+		Header: s.Header(0), Version: Version, StorageVersion: minorVersion + ".0",
 		DbSize: int64(size), DbSizeInUse: int64(used), DbSizeQuota: quota,
 		RaftIndex: index, RaftAppliedIndex: index, RaftTerm: l.Term,
 		IsLearner: s.Cluster.Learner(), DowngradeInfo: &pb.DowngradeInfo{},
@@ -58,23 +59,16 @@ func (s *maintenanceServer) Status(
 	return response, nil
 }
 
-// minorVersion is the version without its last part.
-func (b *backend) minorVersion() string {
-	return b.Version[:max(0, strings.LastIndexByte(b.Version, '.'))]
-}
-
 // Defragment implements etcdserverpb.MaintenanceServer: the disk of this member takes back what was
 // deleted and compacted. Reads and writes go on meanwhile. Other members need not be asked.
 func (s *maintenanceServer) Defragment(
 	ctx context.Context, _ *pb.DefragmentRequest,
 ) (*pb.DefragmentResponse, error) {
-	if _, err := s.administer(ctx); err != nil {
+	if _, err := s.Administer(ctx); err != nil {
 		return nil, err
 	}
-	if s.GiveBack != nil {
-		if err := s.GiveBack(ctx); err != nil {
-			return nil, s.toGRPC(ctx, err)
-		}
+	if err := s.Cluster.GiveBack(ctx); err != nil {
+		return nil, translate.Error(ctx, err)
 	}
 	return &pb.DefragmentResponse{}, nil
 }
@@ -83,14 +77,14 @@ func (s *maintenanceServer) Defragment(
 func (s *maintenanceServer) Hash(
 	ctx context.Context, _ *pb.HashRequest,
 ) (*pb.HashResponse, error) {
-	if _, err := s.administer(ctx); err != nil {
+	if _, err := s.Administer(ctx); err != nil {
 		return nil, err
 	}
 	sum, revision, err := s.Store.HashAll(ctx)
 	if err != nil {
-		return nil, s.toGRPC(ctx, err)
+		return nil, translate.Error(ctx, err)
 	}
-	return &pb.HashResponse{Header: s.header(revision), Hash: sum}, nil
+	return &pb.HashResponse{Header: s.Header(revision), Hash: sum}, nil
 }
 
 // HashKV implements etcdserverpb.MaintenanceServer. The sum is not etcd's: it compares members of
@@ -98,14 +92,14 @@ func (s *maintenanceServer) Hash(
 func (s *maintenanceServer) HashKV(
 	ctx context.Context, r *pb.HashKVRequest,
 ) (*pb.HashKVResponse, error) {
-	if _, err := s.administer(ctx); err != nil {
+	if _, err := s.Administer(ctx); err != nil {
 		return nil, err
 	}
 	h, err := s.Store.Hash(ctx, uint64(max(r.Revision, 0)))
 	if err != nil {
-		return nil, s.toGRPC(ctx, err)
+		return nil, translate.Error(ctx, err)
 	}
-	response := &pb.HashKVResponse{Header: s.header(h.Newest), Hash: h.Sum,
+	response := &pb.HashKVResponse{Header: s.Header(h.Newest), Hash: h.Sum,
 		CompactRevision: int64(h.Compacted), HashRevision: int64(h.Revision)}
 	if h.Compacted == 0 {
 		response.CompactRevision = -1 // etcd's for a store that was never compacted
@@ -117,14 +111,14 @@ func (s *maintenanceServer) HashKV(
 func (s *maintenanceServer) MoveLeader(
 	ctx context.Context, r *pb.MoveLeaderRequest,
 ) (*pb.MoveLeaderResponse, error) {
-	if _, err := s.administer(ctx); err != nil {
+	if _, err := s.Administer(ctx); err != nil {
 		return nil, err
 	}
 	if l, _ := s.Store.Leadership(); !l.IsLeader {
 		return nil, rpctypes.ErrGRPCNotLeader
 	}
 	if err := s.Cluster.MoveLeader(ctx, r.TargetID); err != nil {
-		return nil, s.toGRPC(ctx, err)
+		return nil, translate.Error(ctx, err)
 	}
 	return &pb.MoveLeaderResponse{}, nil
 }
@@ -136,12 +130,12 @@ var versionForm = regexp.MustCompile(`^v?\d+\.\d+(\.\d+)?$`)
 func (s *maintenanceServer) Downgrade(
 	ctx context.Context, r *pb.DowngradeRequest,
 ) (*pb.DowngradeResponse, error) {
-	if _, err := s.administer(ctx); err != nil {
+	if _, err := s.Administer(ctx); err != nil {
 		return nil, err
 	}
 	switch {
 	case r.Action == pb.DowngradeRequest_CANCEL:
-		return &pb.DowngradeResponse{Header: s.header(0), Version: s.minorVersion()}, nil
+		return &pb.DowngradeResponse{Header: s.Header(0), Version: minorVersion}, nil
 	case r.Action != pb.DowngradeRequest_VALIDATE && r.Action != pb.DowngradeRequest_ENABLE:
 		return nil, status.Error(codes.Unknown, "etcdserver: unknown method")
 	case !versionForm.MatchString(r.Version):

@@ -16,7 +16,7 @@ import (
 func TestTurnsByParty(t *testing.T) {
 	var asked atomic.Int64
 	g := serveUsers(t, func(c *Config) {
-		c.Party = func(context.Context) string { asked.Add(1); return "party" }
+		c.Callers = callers{party: func(context.Context) string { asked.Add(1); return "party" }}
 	})
 	user := g.as(t, "u", "pw")
 	for name, call := range map[string]func() error{
@@ -40,7 +40,7 @@ func TestTurnsByParty(t *testing.T) {
 	}
 }
 
-// Without Config.Party, it is the host, whatever the port.
+// Without Config.Callers, it is the host, whatever the port.
 func TestPartyByDefault(t *testing.T) {
 	c := Config{Store: newLone(t), Cluster: &alone{}, Random: rand.Reader}
 	if err := c.ensureDefaults(); err != nil {
@@ -51,11 +51,11 @@ func TestPartyByDefault(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := c.Party(peer.NewContext(t.Context(), &peer.Peer{Addr: a})); got != want {
+		if got := c.Callers.Party(peer.NewContext(t.Context(), &peer.Peer{Addr: a})); got != want {
 			t.Errorf("%s: %q, want %q", address, got, want)
 		}
 	}
-	if got := c.Party(t.Context()); got != "" {
+	if got := c.Callers.Party(t.Context()); got != "" {
 		t.Errorf("without an address: %q", got)
 	}
 }

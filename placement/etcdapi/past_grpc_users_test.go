@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/kv/coord/direct"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/authorize"
 )
 
 // A call past gRPC is refused as one by gRPC is, with the same audit.
@@ -140,7 +141,7 @@ func TestClientOfAUserPastGRPC(t *testing.T) {
 	}
 	works("at first")
 	denied("at first")
-	g.clock.step(2 * g.services.guard.TokenTTL)
+	g.clock.step(2 * authorize.TokenTTL)
 	works("when its token has ended")
 	// Another user is not the client's, whatever the password is good for.
 	if _, err := client.Authenticate(ctx, "root", "secret"); err != nil {

@@ -6,19 +6,17 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/watches"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
-
-// noWatch is the id of a watch that was not created.
-const noWatch = -1
 
 // permittedWatches is a stream of watches as the Watch service sees it: without the requests to
 // create a watch of keys that the client may not read. These are answered here, as etcd answers
 // them. What changes later does not end a watch.
 type permittedWatches struct {
 	grpc.ServerStream
-	*backend
+	*shared
 	// sending: a stream takes one message at a time.
 	sending *sync.Mutex
 }
@@ -48,11 +46,9 @@ func (s permittedWatches) RecvMsg(m any) error {
 		if err == nil {
 			return nil
 		}
-		refused := &call{method: pb.Watch_Watch_FullMethodName, request: create}
-		refused.note(callOf(s.Context()).by())
-		s.audit(s.Context(), refused, err)
+		s.AuditPart(s.Context(), create, err)
 		// The text is that of the error as gRPC prints it, which clients look for.
-		if err := s.SendMsg(&pb.WatchResponse{Header: s.header(0), WatchId: noWatch, Created: true,
+		if err := s.SendMsg(&pb.WatchResponse{Header: s.Header(0), WatchId: watches.NoID, Created: true,
 			Canceled: true, CancelReason: err.Error()}); err != nil {
 			return err
 		}
@@ -67,11 +63,11 @@ func (s permittedWatches) mayWatch(r *pb.WatchCreateRequest) error {
 	if s.Store.Authority().Enabled() {
 		// A watch that was let in goes on whatever changes. So the rules by which it is let in must
 		// have all that was acknowledged before.
-		if err := s.confirm(s.Context()); err != nil {
+		if err := s.Confirm(s.Context()); err != nil {
 			return err
 		}
 	}
-	_, err := s.permit(s.Context(), func(state *authority.State, who *storepb.AuthInfo) error {
+	_, err := s.Permit(s.Context(), func(state *authority.State, who *storepb.AuthInfo) error {
 		return state.Read(who, key, r.RangeEnd)
 	})
 	return err

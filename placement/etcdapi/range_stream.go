@@ -7,6 +7,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/translate"
 )
 
 // firstChunk is how many pairs a stream reads first, when it does not know yet how large they are.
@@ -17,16 +19,16 @@ const firstChunk = 16
 func (s *kvServer) RangeStream(
 	r *pb.RangeRequest, stream grpc.ServerStreamingServer[pb.RangeStreamResponse],
 ) error {
-	if err := checkRangeStream(r); err != nil {
+	if err := translate.CheckRangeStream(r); err != nil {
 		return err
 	}
 	ctx := stream.Context()
 	if !r.Serializable {
-		if err := s.confirm(ctx); err != nil {
+		if err := s.Confirm(ctx); err != nil {
 			return err
 		}
 	}
-	who, err := s.identify(ctx)
+	who, err := s.Identify(ctx)
 	if err != nil {
 		return err
 	}
@@ -38,7 +40,7 @@ func (s *kvServer) RangeStream(
 	newest, count := int64(0), int64(0)
 	for {
 		r.Limit = min(left, size)
-		q := toRange(r)
+		q := translate.ToRange(r)
 		q.Count = newest == 0 // once is enough: all chunks are of one revision
 		chunk, release, err := s.readRange(ctx, who, q)
 		// A client may take its time for a chunk, and keeps no other from reading meanwhile.
@@ -57,7 +59,7 @@ func (s *kvServer) RangeStream(
 		last := !chunk.More || left == 0
 		answer := &pb.RangeResponse{Kvs: chunk.Kvs}
 		if last {
-			answer.Header = s.header(uint64(newest))
+			answer.Header = s.Header(uint64(newest))
 			answer.More, answer.Count = chunk.More, count
 		}
 		if err := stream.Send(&pb.RangeStreamResponse{RangeResponse: answer}); err != nil || last {

@@ -6,7 +6,10 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/tidemarkdb/tidemark/placement/etcdapi/passwords"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/authorize"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/backend"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/lockqueue"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/users"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3electionpb"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3lockpb"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
@@ -35,15 +38,22 @@ type Services struct {
 	// has a health service already sets it to nil.
 	Health grpc_health_v1.HealthServer
 
-	guard     *guard
+	// shared has the Authorizer, which decides about calls of other services as well.
+	*shared
 	snapshots *snapshots
+}
+
+// shared is what all services have.
+type shared struct {
+	Config
+	*authorize.Authorizer
 }
 
 // Close takes back the metrics, and waits until no snapshot is sent. The gRPC server must have been
 // stopped.
 func (s *Services) Close() {
 	s.snapshots.running.Wait()
-	s.guard.metrics.close()
+	s.Authorizer.Close()
 }
 
 // New makes the services, except for Watch.
@@ -51,33 +61,37 @@ func New(config Config) (*Services, error) {
 	if err := config.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	metrics, err := newMetrics(config.Registerer)
+	b := &backend.Backend{Store: config.Store, Cluster: config.Cluster}
+	authorizer, err := authorize.New(b, authorize.Config{Callers: config.Callers,
+		CertificateUsers: config.CertificateUsers, Now: config.Now, Logger: config.Logger,
+		Registerer: config.Registerer})
 	if err != nil {
 		return nil, err
 	}
-	b := &backend{Config: config, passwords: passwords.New(config.Passwords), metrics: metrics,
-		uses: newTokenUses(config.TokenTTL, config.Now)}
-	healthy := health.NewServer()
-	healthy.SetServingStatus("", grpc_health_v1.HealthCheckResponse_SERVING)
-	kv, lease := &kvServer{backend: b}, &leaseServer{backend: b}
-	maintenance := &maintenanceServer{backend: b, snapshots: snapshots{
+	auth, permissions := users.New(authorizer, users.Config{Keyspaces: config.Keyspaces,
+		Passwords: config.Passwords, MaxRequestBytes: config.MaxRequestBytes, Logger: config.Logger})
+	all := &shared{config, authorizer}
+	kv, lease := &kvServer{shared: all}, &leaseServer{shared: all}
+	lock, election := lockqueue.New(b, kv, lease)
+	maintenance := &maintenanceServer{shared: all, snapshots: snapshots{
 		sending: make(chan struct{}, maxSnapshots), writing: make(chan struct{}, 1)}}
-	line := &line{backend: b, kv: kv, lease: lease}
 	services := &Services{
 		KV:          kv,
 		Lease:       lease,
-		Lock:        &lockServer{line: line},
-		Election:    &electionServer{line: line},
-		Cluster:     &clusterServer{backend: b},
+		Lock:        lock,
+		Election:    election,
+		Cluster:     &clusterServer{shared: all},
 		Maintenance: maintenance,
-		Auth:        &authServer{backend: b},
-		Import:      &importServer{backend: b},
-		Permissions: &permissionsServer{authServer: &authServer{backend: b}},
+		Auth:        auth,
+		Import:      &importServer{shared: all, users: auth, kv: kv},
+		Permissions: permissions,
 		Renewals:    &renewalsServer{leaseServer: lease},
-		Clock:       &clockServer{backend: b},
-		guard:       &guard{backend: b},
+		Clock:       &clockServer{shared: all},
+		shared:      all,
 		snapshots:   &maintenance.snapshots,
 	}
+	healthy := health.NewServer()
+	healthy.SetServingStatus("", grpc_health_v1.HealthCheckResponse_SERVING)
 	services.Health = &healthServer{healthy, services}
 	return services, nil
 }
@@ -85,7 +99,7 @@ func New(config Config) (*Services, error) {
 // Register hands the services to a gRPC server. The server should accept messages of
 // Config.MaxRequestBytes and RequestOverheadBytes.
 func (s *Services) Register(server grpc.ServiceRegistrar) {
-	guarded := registrar{server, s.guard}
+	guarded := registrar{server, &guard{s.shared}}
 	pb.RegisterKVServer(guarded, s.KV)
 	pb.RegisterLeaseServer(guarded, s.Lease)
 	pb.RegisterClusterServer(guarded, s.Cluster)

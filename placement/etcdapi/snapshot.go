@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/etcdfile"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/translate"
 )
 
 const (
@@ -23,6 +24,8 @@ const (
 	// maxSnapshots is how many snapshots are on their way to clients at a time, each with its file.
 	maxSnapshots = 4
 )
+
+var errStalled = errors.New("the client reads nothing")
 
 // snapshots bounds what snapshots take.
 type snapshots struct {
@@ -39,7 +42,7 @@ func (s *maintenanceServer) Snapshot(
 	_ *pb.SnapshotRequest, stream pb.Maintenance_SnapshotServer,
 ) error {
 	ctx := stream.Context()
-	if _, err := s.administer(ctx); err != nil {
+	if _, err := s.Administer(ctx); err != nil {
 		return err
 	}
 	select {
@@ -52,7 +55,7 @@ func (s *maintenanceServer) Snapshot(
 	path, err := s.writeSnapshot(stream)
 	if err != nil {
 		<-s.snapshots.sending
-		return s.toGRPC(ctx, err)
+		return translate.Error(ctx, err)
 	}
 	// Send waits for the client, and ends only with the call: so this returns when the client stalls,
 	// and the goroutine that sends soon after.
@@ -80,13 +83,13 @@ func (s *maintenanceServer) Snapshot(
 	case <-stalled.Done():
 		return s.snapshotError(ctx, errStalled)
 	case <-ctx.Done():
-		return s.toGRPC(ctx, context.Cause(ctx))
+		return translate.Error(ctx, context.Cause(ctx))
 	}
 }
 
 func (s *maintenanceServer) snapshotError(ctx context.Context, err error) error {
 	if !errors.Is(err, errStalled) {
-		return s.toGRPC(ctx, err)
+		return translate.Error(ctx, err)
 	}
 	client := "unknown"
 	if p, ok := peer.FromContext(ctx); ok {

@@ -10,10 +10,12 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
+
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/watches"
 )
 
 // serveWatch is serve with the Watch service.
-func serveWatch(t testing.TB, change func(*Config, *WatchConfig)) *served {
+func serveWatch(t testing.TB, change func(*Config, *watches.Config)) *served {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -22,7 +24,7 @@ func serveWatch(t testing.TB, change func(*Config, *WatchConfig)) *served {
 	s := &served{lone: newLone(t), address: listener.Addr().String()}
 	s.cluster = &alone{address: s.address}
 	config := Config{Store: s.lone, Cluster: s.cluster, Random: rand.Reader}
-	watching := WatchConfig{Store: s.lone, Cluster: s.cluster, Random: rand.Reader}
+	watching := watches.Config{Store: s.lone, Cluster: s.cluster, Random: rand.Reader}
 	if change != nil {
 		change(&config, &watching)
 	}
@@ -30,7 +32,7 @@ func serveWatch(t testing.TB, change func(*Config, *WatchConfig)) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watch, err := NewWatch(watching)
+	watch, err := watches.New(watching)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,6 +195,6 @@ func (w *rawWatch) cancelled(id int64) *pb.WatchResponse {
 func (w *rawWatch) progress() *pb.WatchResponse {
 	w.t.Helper()
 	return w.answered(progressRequest(), func(r *pb.WatchResponse) bool {
-		return r.WatchId == noWatchID && !r.Created
+		return r.WatchId == watches.NoID && !r.Created
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/bench/proof/reference"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/watches"
 )
 
 // bothWatch is a stream of watches to a real etcd, and one to ours.
@@ -99,7 +100,7 @@ func (w *bothWatch) settle() {
 		differs := ""
 		for id := range ids {
 			want, got := story(all[0], id), story(all[1], id)
-			if id != noWatchID && !slices.Equal(want, got) {
+			if id != watches.NoID && !slices.Equal(want, got) {
 				differs = fmt.Sprintf("watch %d, created at %d: etcd has %d lines, ours %d", id, w.open[id],
 					len(want), len(got))
 				i := 0
@@ -129,7 +130,7 @@ func (w *bothWatch) progress() {
 	etcd := func() []*pb.WatchResponse {
 		return w.etcd.wait(func([]*pb.WatchResponse) bool { return true })
 	}
-	answered := func(r *pb.WatchResponse) bool { return r.WatchId == noWatchID && !r.Created }
+	answered := func(r *pb.WatchResponse) bool { return r.WatchId == watches.NoID && !r.Created }
 	for id, from := range w.open {
 		if from > w.b.revision {
 			w.cancel(id)

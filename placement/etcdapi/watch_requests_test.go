@@ -1,7 +1,6 @@
 package etcdapi
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -53,39 +52,5 @@ func TestManyCancellationsBeforeTheAnswersAreRead(t *testing.T) {
 	}
 	for i := range many {
 		receive(func(r *pb.WatchResponse) bool { return r.Canceled && r.WatchId == id(i) })
-	}
-}
-
-// What waits is bounded: 16 requests, and besides cancellations of each watch and 16 more.
-func TestHeldRequestsAreBounded(t *testing.T) {
-	for _, test := range []struct {
-		request *pb.WatchRequest
-		want    int
-	}{
-		{createRequest(&pb.WatchCreateRequest{}), heldRequests},
-		{progressRequest(), heldRequests},
-		{cancelRequest(7), heldRequests + 3},
-	} {
-		q := newWatchRequests()
-		q.take(3)
-		ctx, cancel := context.WithCancel(t.Context())
-		held := 0
-		for held < 100 && q.putNow(test.request) {
-			held++
-		}
-		if held != test.want {
-			t.Errorf("%v: %d are held, want %d", test.request, held, test.want)
-		}
-		done := make(chan bool, 1)
-		go func() { done <- q.put(ctx, test.request) }()
-		<-q.ready
-		if q.take(3) != test.request || !<-done {
-			t.Error("a request that waits for room has not got it")
-		}
-		go func() { done <- q.put(ctx, test.request) }()
-		cancel()
-		if <-done {
-			t.Error("there was room for one more")
-		}
 	}
 }

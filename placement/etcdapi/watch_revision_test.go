@@ -8,13 +8,15 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/watches"
 )
 
 // A revision is whole in one response, however large it is, or in fragments for a client that takes
 // these.
 func TestWatchFragments(t *testing.T) {
 	const most = 100_000
-	s := serveWatch(t, func(_ *Config, c *WatchConfig) { c.ResponseBytes = most })
+	s := serveWatch(t, func(_ *Config, c *watches.Config) { c.ResponseBytes = most })
 	e := connect(t, s.address)
 	w := newRawWatch(t, e, false)
 	value := strings.Repeat("v", 9000)
@@ -104,7 +106,7 @@ func TestWatchHugeRevision(t *testing.T) {
 	}
 	responses := 0
 	for _, r := range w.wait(func([]*pb.WatchResponse) bool { return true }) {
-		if r.Created || r.WatchId == noWatchID {
+		if r.Created || r.WatchId == watches.NoID {
 			continue
 		}
 		if responses++; len(r.Events) != many || r.Fragment {
@@ -118,7 +120,7 @@ func TestWatchHugeRevision(t *testing.T) {
 
 // A revision that is too large for memory ends the watch, and says so.
 func TestWatchTooLargeRevision(t *testing.T) {
-	s := serveWatch(t, func(_ *Config, c *WatchConfig) { c.MaxRevisionBytes = 10_000 })
+	s := serveWatch(t, func(_ *Config, c *watches.Config) { c.MaxRevisionBytes = 10_000 })
 	w := newRawWatch(t, connect(t, s.address), false)
 	w.create(&pb.WatchCreateRequest{Key: []byte("k")})
 	must[*clientv3.PutResponse](t)(s.Put(t.Context(), "k", strings.Repeat("v", 20_000)))

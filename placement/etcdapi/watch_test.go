@@ -15,6 +15,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/watches"
 )
 
 // take takes events of a client's watch until there are so many, each as a line.
@@ -93,7 +95,7 @@ func TestWatchClient(t *testing.T) {
 
 // A client is told its progress when it asks, and when it wants to be notified.
 func TestWatchProgress(t *testing.T) {
-	s := serveWatch(t, func(_ *Config, c *WatchConfig) { c.ProgressInterval = time.Millisecond })
+	s := serveWatch(t, func(_ *Config, c *watches.Config) { c.ProgressInterval = time.Millisecond })
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	notified := s.Watch(ctx, "quiet", clientv3.WithProgressNotify())
@@ -149,10 +151,11 @@ func TestWatchControl(t *testing.T) {
 	}{
 		{&pb.WatchCreateRequest{Key: a}, 0, ""},
 		{&pb.WatchCreateRequest{Key: a}, 1, ""},
-		{&pb.WatchCreateRequest{Key: a, WatchId: 1}, -1, reasonDuplicate},
+		{&pb.WatchCreateRequest{Key: a, WatchId: 1}, -1,
+			"mvcc: duplicate watch ID provided on the WatchStream"},
 		{&pb.WatchCreateRequest{Key: a, WatchId: 2}, 2, ""},
 		{&pb.WatchCreateRequest{Key: a}, 3, ""},
-		{&pb.WatchCreateRequest{Key: a, RangeEnd: a}, -1, reasonEmpty},
+		{&pb.WatchCreateRequest{Key: a, RangeEnd: a}, -1, "mvcc: watcher range is empty"},
 		{&pb.WatchCreateRequest{RangeEnd: []byte{0}, WatchId: 77}, 77, ""},
 		{&pb.WatchCreateRequest{Key: a, StartRevision: -1}, -1,
 			"etcdserver: mvcc: required revision has been compacted"},
@@ -207,7 +210,7 @@ func TestWatchControl(t *testing.T) {
 
 // Streams that demand a leader end when there has been none for a while.
 func TestWatchRequiresLeader(t *testing.T) {
-	s := serveWatch(t, func(c *Config, _ *WatchConfig) { c.LeaderGrace = 50 * time.Millisecond })
+	s := serveWatch(t, func(c *Config, _ *watches.Config) { c.LeaderGrace = 50 * time.Millisecond })
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	demanding := s.Watch(clientv3.WithRequireLeader(ctx), "a", clientv3.WithCreatedNotify())
@@ -237,7 +240,7 @@ func (l logSignal) Write(line []byte) (int, error) {
 // A client that reads nothing delays no other, and is ended in the end.
 func TestWatchThatReadsNothing(t *testing.T) {
 	logged := make(logSignal, 1)
-	s := serveWatch(t, func(_ *Config, c *WatchConfig) {
+	s := serveWatch(t, func(_ *Config, c *watches.Config) {
 		c.StallTimeout, c.Logger = 300*time.Millisecond, slog.New(slog.NewTextHandler(logged, nil))
 	})
 	deaf := newRawWatch(t, connect(t, s.address), true)

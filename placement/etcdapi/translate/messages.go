@@ -1,4 +1,4 @@
-package etcdapi
+package translate
 
 import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -10,7 +10,8 @@ import (
 // From etcd's messages to the store's. Requests were checked before, and the numbers of the
 // enumerations are the same. Bytes are shared, not copied.
 
-func toRange(r *pb.RangeRequest) *storepb.Range {
+// ToRange makes a reading of a range.
+func ToRange(r *pb.RangeRequest) *storepb.Range {
 	return &storepb.Range{
 		Key: r.Key, RangeEnd: r.RangeEnd, Revision: uint64(r.Revision), Limit: uint64(max(r.Limit, 0)),
 		KeysOnly: r.KeysOnly, CountOnly: r.CountOnly, Count: true,
@@ -21,12 +22,14 @@ func toRange(r *pb.RangeRequest) *storepb.Range {
 	}
 }
 
-func toPut(r *pb.PutRequest) *storepb.Put {
+// ToPut makes a put.
+func ToPut(r *pb.PutRequest) *storepb.Put {
 	return &storepb.Put{Key: r.Key, Value: r.Value, Lease: r.Lease, Previous: r.PrevKv,
 		IgnoreValue: r.IgnoreValue, IgnoreLease: r.IgnoreLease}
 }
 
-func toDelete(r *pb.DeleteRangeRequest) *storepb.DeleteRange {
+// ToDelete makes a deletion of a range.
+func ToDelete(r *pb.DeleteRangeRequest) *storepb.DeleteRange {
 	return &storepb.DeleteRange{Key: r.Key, RangeEnd: r.RangeEnd, Previous: r.PrevKv}
 }
 
@@ -70,7 +73,8 @@ func likeEtcd(c *storepb.Compare) *storepb.Compare {
 	return instead
 }
 
-func toTxn(r *pb.TxnRequest) *storepb.Txn {
+// ToTxn makes a transaction.
+func ToTxn(r *pb.TxnRequest) *storepb.Txn {
 	t := &storepb.Txn{Success: toOperations(r.Success), Failure: toOperations(r.Failure)}
 	for _, c := range r.Compare {
 		t.Compare = append(t.Compare, toCompare(c))
@@ -84,29 +88,31 @@ func toOperations(ops []*pb.RequestOp) []*storepb.Op {
 		to := &storepb.Op{}
 		switch op := op.Request.(type) {
 		case *pb.RequestOp_RequestRange:
-			to.Op = &storepb.Op_Range{Range: toRange(op.RequestRange)}
+			to.Op = &storepb.Op_Range{Range: ToRange(op.RequestRange)}
 		case *pb.RequestOp_RequestPut:
-			to.Op = &storepb.Op_Put{Put: toPut(op.RequestPut)}
+			to.Op = &storepb.Op_Put{Put: ToPut(op.RequestPut)}
 		case *pb.RequestOp_RequestDeleteRange:
-			to.Op = &storepb.Op_DeleteRange{DeleteRange: toDelete(op.RequestDeleteRange)}
+			to.Op = &storepb.Op_DeleteRange{DeleteRange: ToDelete(op.RequestDeleteRange)}
 		case *pb.RequestOp_RequestTxn:
-			to.Op = &storepb.Op_Txn{Txn: toTxn(op.RequestTxn)}
+			to.Op = &storepb.Op_Txn{Txn: ToTxn(op.RequestTxn)}
 		}
 		all = append(all, to)
 	}
 	return all
 }
 
-// one is a transaction of one operation, which is done whatever the state.
-func one(op *storepb.Op) *storepb.Txn { return &storepb.Txn{Success: []*storepb.Op{op}} }
+// One is a transaction of one operation, which is done whatever the state.
+func One(op *storepb.Op) *storepb.Txn { return &storepb.Txn{Success: []*storepb.Op{op}} }
 
-func txnCommand(t *storepb.Txn) *storepb.Command {
+// TxnCommand makes the command that does a transaction.
+func TxnCommand(t *storepb.Txn) *storepb.Command {
 	return &storepb.Command{Op: &storepb.Command_Txn{Txn: t}}
 }
 
 // From the store's results to etcd's.
 
-func fromKeyValue(kv *storepb.KeyValue) *mvccpb.KeyValue {
+// FromKeyValue makes a pair; nil of nil.
+func FromKeyValue(kv *storepb.KeyValue) *mvccpb.KeyValue {
 	if kv == nil {
 		return nil
 	}
@@ -118,12 +124,13 @@ func fromKeyValue(kv *storepb.KeyValue) *mvccpb.KeyValue {
 func fromKeyValues(kvs []*storepb.KeyValue) []*mvccpb.KeyValue {
 	all := make([]*mvccpb.KeyValue, len(kvs))
 	for i, kv := range kvs {
-		all[i] = fromKeyValue(kv)
+		all[i] = FromKeyValue(kv)
 	}
 	return all
 }
 
-func fromRange(r *storepb.RangeResult, revision uint64) *pb.RangeResponse {
+// FromRange makes the answer to a range, with a header that has only the revision.
+func FromRange(r *storepb.RangeResult, revision uint64) *pb.RangeResponse {
 	if len(r.GetKvs()) == 1 {
 		return fromKey(r, revision)
 	}
@@ -131,7 +138,7 @@ func fromRange(r *storepb.RangeResult, revision uint64) *pb.RangeResponse {
 		Kvs: fromKeyValues(r.GetKvs()), More: r.GetMore(), Count: int64(r.GetCount())}
 }
 
-// fromKey is fromRange for one pair. The messages are one piece of memory.
+// fromKey is FromRange for one pair. The messages are one piece of memory.
 func fromKey(r *storepb.RangeResult, revision uint64) *pb.RangeResponse {
 	all := &struct {
 		response pb.RangeResponse
@@ -153,12 +160,14 @@ func fillKeyValue(to *mvccpb.KeyValue, kv *storepb.KeyValue) {
 	to.Version = int64(kv.Version)
 }
 
-func fromPut(r *storepb.PutResult, revision uint64) *pb.PutResponse {
+// FromPut makes the answer to a put, with a header that has only the revision.
+func FromPut(r *storepb.PutResult, revision uint64) *pb.PutResponse {
 	return &pb.PutResponse{Header: &pb.ResponseHeader{Revision: int64(revision)},
-		PrevKv: fromKeyValue(r.GetPrevious())}
+		PrevKv: FromKeyValue(r.GetPrevious())}
 }
 
-func fromDelete(r *storepb.DeleteRangeResult, revision uint64) *pb.DeleteRangeResponse {
+// FromDelete makes the answer to a deletion, with a header that has only the revision.
+func FromDelete(r *storepb.DeleteRangeResult, revision uint64) *pb.DeleteRangeResponse {
 	return &pb.DeleteRangeResponse{Header: &pb.ResponseHeader{Revision: int64(revision)},
 		Deleted: int64(r.GetDeleted()), PrevKvs: fromKeyValues(r.GetPrevious())}
 }
@@ -186,7 +195,8 @@ func wrote(t *storepb.TxnResult) bool {
 // own from its first change on, and that before it until then.
 type answers struct{ revision uint64 }
 
-func fromTxn(t *storepb.TxnResult, revision uint64) *pb.TxnResponse {
+// FromTxn makes the answer to a transaction, with a header that has only the revision.
+func FromTxn(t *storepb.TxnResult, revision uint64) *pb.TxnResponse {
 	a := &answers{revision}
 	if wrote(t) {
 		a.revision--
@@ -203,16 +213,16 @@ func (a *answers) txn(t *storepb.TxnResult, revision uint64) *pb.TxnResponse {
 		one := &pb.ResponseOp{}
 		switch r := r.GetOp().(type) {
 		case *storepb.OpResult_Range:
-			one.Response = &pb.ResponseOp_ResponseRange{ResponseRange: fromRange(r.Range, a.revision)}
+			one.Response = &pb.ResponseOp_ResponseRange{ResponseRange: FromRange(r.Range, a.revision)}
 		case *storepb.OpResult_Put:
 			a.revision = revision
-			one.Response = &pb.ResponseOp_ResponsePut{ResponsePut: fromPut(r.Put, revision)}
+			one.Response = &pb.ResponseOp_ResponsePut{ResponsePut: FromPut(r.Put, revision)}
 		case *storepb.OpResult_DeleteRange:
 			if r.DeleteRange.GetDeleted() > 0 {
 				a.revision = revision
 			}
 			one.Response = &pb.ResponseOp_ResponseDeleteRange{
-				ResponseDeleteRange: fromDelete(r.DeleteRange, a.revision)}
+				ResponseDeleteRange: FromDelete(r.DeleteRange, a.revision)}
 		case *storepb.OpResult_Txn:
 			one.Response = &pb.ResponseOp_ResponseTxn{ResponseTxn: a.txn(r.Txn, revision)}
 		}

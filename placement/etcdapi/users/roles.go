@@ -1,4 +1,4 @@
-package etcdapi
+package users
 
 import (
 	"context"
@@ -6,12 +6,13 @@ import (
 	"go.etcd.io/etcd/api/v3/authpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/translate"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
 // RoleAdd implements etcdserverpb.AuthServer.
-func (s *authServer) RoleAdd(
+func (s *Server) RoleAdd(
 	ctx context.Context, r *pb.AuthRoleAddRequest,
 ) (*pb.AuthRoleAddResponse, error) {
 	revision, err := s.change(ctx, &pb.InternalRaftRequest{AuthRoleAdd: r}, &storepb.AuthChange{
@@ -19,11 +20,11 @@ func (s *authServer) RoleAdd(
 	if err != nil {
 		return nil, err
 	}
-	return &pb.AuthRoleAddResponse{Header: s.header(revision)}, nil
+	return &pb.AuthRoleAddResponse{Header: s.Header(revision)}, nil
 }
 
 // RoleDelete implements etcdserverpb.AuthServer.
-func (s *authServer) RoleDelete(
+func (s *Server) RoleDelete(
 	ctx context.Context, r *pb.AuthRoleDeleteRequest,
 ) (*pb.AuthRoleDeleteResponse, error) {
 	revision, err := s.change(ctx, &pb.InternalRaftRequest{AuthRoleDelete: r}, &storepb.AuthChange{
@@ -31,11 +32,11 @@ func (s *authServer) RoleDelete(
 	if err != nil {
 		return nil, err
 	}
-	return &pb.AuthRoleDeleteResponse{Header: s.header(revision)}, nil
+	return &pb.AuthRoleDeleteResponse{Header: s.Header(revision)}, nil
 }
 
 // RoleGrantPermission implements etcdserverpb.AuthServer.
-func (s *authServer) RoleGrantPermission(
+func (s *Server) RoleGrantPermission(
 	ctx context.Context, r *pb.AuthRoleGrantPermissionRequest,
 ) (*pb.AuthRoleGrantPermissionResponse, error) {
 	grant := &storepb.RolePermission{Role: r.Name}
@@ -48,11 +49,11 @@ func (s *authServer) RoleGrantPermission(
 	if err != nil {
 		return nil, err
 	}
-	return &pb.AuthRoleGrantPermissionResponse{Header: s.header(revision)}, nil
+	return &pb.AuthRoleGrantPermissionResponse{Header: s.Header(revision)}, nil
 }
 
 // RoleRevokePermission implements etcdserverpb.AuthServer.
-func (s *authServer) RoleRevokePermission(
+func (s *Server) RoleRevokePermission(
 	ctx context.Context, r *pb.AuthRoleRevokePermissionRequest,
 ) (*pb.AuthRoleRevokePermissionResponse, error) {
 	revision, err := s.change(ctx, &pb.InternalRaftRequest{AuthRoleRevokePermission: r},
@@ -62,11 +63,11 @@ func (s *authServer) RoleRevokePermission(
 	if err != nil {
 		return nil, err
 	}
-	return &pb.AuthRoleRevokePermissionResponse{Header: s.header(revision)}, nil
+	return &pb.AuthRoleRevokePermissionResponse{Header: s.Header(revision)}, nil
 }
 
 // RoleGet implements etcdserverpb.AuthServer: for administrators, and for users that have the role.
-func (s *authServer) RoleGet(
+func (s *Server) RoleGet(
 	ctx context.Context, r *pb.AuthRoleGetRequest,
 ) (*pb.AuthRoleGetResponse, error) {
 	state, err := s.state(ctx, func(state *authority.State, who *storepb.AuthInfo) error {
@@ -80,9 +81,9 @@ func (s *authServer) RoleGet(
 	}
 	permissions, err := state.Permissions(r.Role)
 	if err != nil {
-		return nil, s.toGRPC(ctx, err)
+		return nil, translate.Error(ctx, err)
 	}
-	response := &pb.AuthRoleGetResponse{Header: s.header(0)}
+	response := &pb.AuthRoleGetResponse{Header: s.Header(0)}
 	for _, p := range permissions {
 		response.Perm = append(response.Perm, &authpb.Permission{
 			PermType: authpb.Permission_Type(p.Type), Key: p.Key, RangeEnd: p.RangeEnd})
@@ -91,12 +92,12 @@ func (s *authServer) RoleGet(
 }
 
 // RoleList implements etcdserverpb.AuthServer.
-func (s *authServer) RoleList(
+func (s *Server) RoleList(
 	ctx context.Context, _ *pb.AuthRoleListRequest,
 ) (*pb.AuthRoleListResponse, error) {
 	state, err := s.state(ctx, (*authority.State).Admin)
 	if err != nil {
 		return nil, err
 	}
-	return &pb.AuthRoleListResponse{Header: s.header(0), Roles: state.Roles()}, nil
+	return &pb.AuthRoleListResponse{Header: s.Header(0), Roles: state.Roles()}, nil
 }

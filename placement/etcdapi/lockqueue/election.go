@@ -1,4 +1,4 @@
-package etcdapi
+package lockqueue
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/translate"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3electionpb"
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -16,7 +17,7 @@ import (
 
 type electionServer struct {
 	v3electionpb.UnimplementedElectionServer
-	*line
+	*queue
 }
 
 var (
@@ -25,7 +26,7 @@ var (
 	errNoneLeads   = status.Error(codes.Unknown, "election: no leader")
 )
 
-// Campaign implements v3electionpb.ElectionServer. A caller whose lease is in the line already
+// Campaign implements v3electionpb.ElectionServer. A caller whose lease is in the queue already
 // keeps its place, with the value of this call.
 func (s *electionServer) Campaign(
 	ctx context.Context, r *v3electionpb.CampaignRequest,
@@ -133,7 +134,7 @@ func (s *electionServer) Observe(
 	ctx := stream.Context()
 	events, err := s.Store.NewWatchStream()
 	if err != nil {
-		return s.toGRPC(ctx, err)
+		return translate.Error(ctx, err)
 	}
 	defer events.Close()
 	o := &observation{electionServer: s, events: events, stream: stream}
@@ -150,7 +151,7 @@ func (s *electionServer) Observe(
 			err = o.follow(leader)
 		}
 		if err != nil {
-			return s.toGRPC(ctx, err)
+			return translate.Error(ctx, err)
 		}
 	}
 }
@@ -196,7 +197,8 @@ func (o *observation) await(span keys.Span, from int64) error {
 }
 
 func (o *observation) leader(e watch.Event) *v3electionpb.LeaderResponse {
-	return &v3electionpb.LeaderResponse{Header: o.header(e.KV.ModRevision), Kv: fromKeyValue(e.KV)}
+	return &v3electionpb.LeaderResponse{Header: o.Header(e.KV.ModRevision),
+		Kv: translate.FromKeyValue(e.KV)}
 }
 
 // follow tells of a leader, and of each value that it proclaims, until its key is gone.

@@ -1,4 +1,4 @@
-package etcdapi
+package authorize
 
 import (
 	"sync"
@@ -7,6 +7,9 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 )
 
+// TokenTTL is how long a token is valid at a member that does not see it used. It is etcd's.
+const TokenTTL = 5 * time.Minute
+
 // maxTokenUses bounds of how many tokens it is remembered that they are in use. Those of which it
 // is not end when they are as old as a token may be unused.
 const maxTokenUses = 128 << 10
@@ -14,7 +17,6 @@ const maxTokenUses = 128 << 10
 // tokenUses remembers which tokens were used at this member, so that one that is in use does not
 // end, as it does not in etcd. In old are those that were not used since it was replaced.
 type tokenUses struct {
-	ttl time.Duration
 	now func() time.Time
 	mu  struct {
 		sync.Mutex
@@ -23,8 +25,8 @@ type tokenUses struct {
 	}
 }
 
-func newTokenUses(ttl time.Duration, now func() time.Time) *tokenUses {
-	u := &tokenUses{ttl: ttl, now: now}
+func newTokenUses(now func() time.Time) *tokenUses {
+	u := &tokenUses{now: now}
 	u.mu.young, u.mu.turned = map[[16]byte]time.Time{}, now()
 	return u
 }
@@ -42,10 +44,10 @@ func (u *tokenUses) use(t authority.Token) bool {
 		// The clocks of members may differ, but not by that much.
 		used = t.Issued
 	}
-	if age := now.Sub(used); age > u.ttl || age < -u.ttl {
+	if age := now.Sub(used); age > TokenTTL || age < -TokenTTL {
 		return false
 	}
-	if now.Sub(u.mu.turned) > u.ttl || len(u.mu.young) >= maxTokenUses/2 {
+	if now.Sub(u.mu.turned) > TokenTTL || len(u.mu.young) >= maxTokenUses/2 {
 		u.mu.old, u.mu.young, u.mu.turned = u.mu.young, map[[16]byte]time.Time{}, now
 	}
 	u.mu.young[t.ID] = now

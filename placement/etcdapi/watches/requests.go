@@ -1,4 +1,4 @@
-package etcdapi
+package watches
 
 import (
 	"context"
@@ -10,13 +10,13 @@ import (
 // heldRequests is how many requests of a stream wait for its sender, besides cancellations.
 const heldRequests = 16
 
-// watchRequests are the requests of a stream that wait for its sender, in order.
+// requests are the requests of a stream that wait for its sender, in order.
 //
 // A client that cancels many watches may read the answers only after it has sent all of that: so
 // does etcd's, whose one goroutine does both, when the context of many watches ends. If the server
 // read nothing more of it while it cannot send, both would wait for each other. So as many
 // cancellations are held as there are watches, which take more memory than these.
-type watchRequests struct {
+type requests struct {
 	// ready gets something when there is a request, and room when one was taken.
 	ready, room chan struct{}
 	mu          struct {
@@ -28,15 +28,15 @@ type watchRequests struct {
 	}
 }
 
-func newWatchRequests() *watchRequests {
-	return &watchRequests{ready: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+func newRequests() *requests {
+	return &requests{ready: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 }
 
 func cancels(r *pb.WatchRequest) bool { return r.GetCancelRequest() != nil }
 
 // put adds a request, and waits while there is no room for it. It returns false if ctx has ended
 // before. One goroutine puts.
-func (q *watchRequests) put(ctx context.Context, r *pb.WatchRequest) bool {
+func (q *requests) put(ctx context.Context, r *pb.WatchRequest) bool {
 	for !q.putNow(r) {
 		select {
 		case <-q.room:
@@ -47,7 +47,7 @@ func (q *watchRequests) put(ctx context.Context, r *pb.WatchRequest) bool {
 	return true
 }
 
-func (q *watchRequests) putNow(r *pb.WatchRequest) bool {
+func (q *requests) putNow(r *pb.WatchRequest) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if cancels(r) {
@@ -64,7 +64,7 @@ func (q *watchRequests) putNow(r *pb.WatchRequest) bool {
 }
 
 // take returns the next request, or nil if there is none. open is how many watches the stream has.
-func (q *watchRequests) take(open int) *pb.WatchRequest {
+func (q *requests) take(open int) *pb.WatchRequest {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.mu.open = open

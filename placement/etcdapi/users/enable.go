@@ -1,9 +1,8 @@
-package etcdapi
+package users
 
 import (
 	"context"
-	"fmt"
-	"io"
+	"crypto/rand"
 	"log/slog"
 	"time"
 
@@ -11,14 +10,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/translate"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
-
-// Users guard the data of keyspaces on servers that may be cut off from this store. So before
-// authentication is enabled all of them have to follow it, and after it is disabled they need not
-// any more. Enabling and disabling may run at the same time on several members, so what is undone
-// is named by its version.
 
 // Keyspaces is what the services need of the keyspaces whose data users guard. Its methods may be
 // called from any goroutine. Errors of gRPC are handed to the client as they are.
@@ -30,14 +25,14 @@ type Keyspaces interface {
 
 	// Guard has all servers follow users and roles, and returns when they do. It begins under a new
 	// version, unless they have to already, under one that is not ending, and again is set. version
-	// is that under which they follow, which is not ending; with an error, what was begun; 0: nothing
-	// was.
+	// is that under which they follow, which is not ending; with an error, what was begun; 0:
+	// nothing was.
 	Guard(ctx context.Context, again bool) (version uint64, err error)
 	// Guarding says whether servers have to follow, and under which version, as of everything
 	// acknowledged before the call.
 	Guarding(ctx context.Context) (version uint64, on bool, err error)
-	// Release takes one of two steps to let servers go on without, if the version is still that one.
-	// The first gives them a new version, under which they still follow, and which is ending.
+	// Release takes one of two steps to let servers go on without, if the version is still that
+	// one. The first gives them a new version, under which they still follow, and which is ending.
 	// Released in turn, that lets them go on. ending is the version that is ending afterwards; 0:
 	// none is.
 	Release(ctx context.Context, version uint64) (ending uint64, err error)
@@ -54,10 +49,10 @@ const (
 )
 
 // AuthEnable implements etcdserverpb.AuthServer.
-func (s *authServer) AuthEnable(
+func (s *Server) AuthEnable(
 	ctx context.Context, _ *pb.AuthEnableRequest,
 ) (*pb.AuthEnableResponse, error) {
-	if s.Keyspaces == nil {
+	if s.config.Keyspaces == nil {
 		return s.enable(ctx)
 	}
 	for range enableTries {
@@ -70,7 +65,7 @@ func (s *authServer) AuthEnable(
 		if err != nil {
 			return nil, err
 		}
-		version, err := s.Keyspaces.Guard(ctx, state.Enabled())
+		version, err := s.config.Keyspaces.Guard(ctx, state.Enabled())
 		if err != nil {
 			s.release(ctx, version)
 			return nil, s.keyspacesError(ctx, err)
@@ -81,7 +76,7 @@ func (s *authServer) AuthEnable(
 			return nil, err
 		}
 		// If it was disabled meanwhile, servers may not have to follow any more.
-		now, on, err := s.Keyspaces.Guarding(ctx)
+		now, on, err := s.config.Keyspaces.Guarding(ctx)
 		if err != nil {
 			return nil, s.keyspacesError(ctx, err)
 		}
@@ -93,33 +88,36 @@ func (s *authServer) AuthEnable(
 		"it was being enabled; try again")
 }
 
-// enable does the command.
-func (s *authServer) enable(ctx context.Context) (*pb.AuthEnableResponse, error) {
+// NewKey makes the command that enables authentication, with a new key that signs tokens.
+func NewKey() *storepb.AuthEnable {
 	key := make([]byte, authority.KeyBytes)
-	if _, err := io.ReadFull(s.Secrets, key); err != nil {
-		return nil, s.toGRPC(ctx, fmt.Errorf("random source: %w", err))
-	}
+	_, _ = rand.Read(key) // it never fails
+	return &storepb.AuthEnable{Key: key}
+}
+
+// enable does the command.
+func (s *Server) enable(ctx context.Context) (*pb.AuthEnableResponse, error) {
 	revision, err := s.change(ctx, nil, &storepb.AuthChange{
-		Change: &storepb.AuthChange_Enable{Enable: &storepb.AuthEnable{Key: key}}})
+		Change: &storepb.AuthChange_Enable{Enable: NewKey()}})
 	if err != nil {
 		return nil, err
 	}
-	return &pb.AuthEnableResponse{Header: s.header(revision)}, nil
+	return &pb.AuthEnableResponse{Header: s.Header(revision)}, nil
 }
 
 // AuthDisable implements etcdserverpb.AuthServer.
-func (s *authServer) AuthDisable(
+func (s *Server) AuthDisable(
 	ctx context.Context, _ *pb.AuthDisableRequest,
 ) (*pb.AuthDisableResponse, error) {
 	// What is released is what was so before: enabling it again begins something newer.
 	version := uint64(0)
-	if s.Keyspaces != nil {
+	if s.config.Keyspaces != nil {
 		limited, cancel := context.WithTimeout(ctx, releaseTimeout)
-		v, on, err := s.Keyspaces.Guarding(limited)
+		v, on, err := s.config.Keyspaces.Guarding(limited)
 		cancel()
 		switch {
 		case err != nil:
-			s.Logger.Warn("servers go on to follow users and roles, although authentication is "+
+			s.config.Logger.Warn("servers go on to follow users and roles, although authentication is "+
 				"disabled: disable it again", "error", err)
 		case on:
 			version = v
@@ -131,7 +129,7 @@ func (s *authServer) AuthDisable(
 		return nil, err
 	}
 	s.release(ctx, version)
-	return &pb.AuthDisableResponse{Header: s.header(revision)}, nil
+	return &pb.AuthDisableResponse{Header: s.Header(revision)}, nil
 }
 
 // release lets servers go on without users and roles, if authentication is not enabled and a
@@ -143,7 +141,7 @@ func (s *authServer) AuthDisable(
 // enabled when that version was ending already. If that was after the command, the command was
 // undone. If it was before, the version that was seen is another one, begun later, and that is not
 // what is released.
-func (s *authServer) release(ctx context.Context, version uint64) {
+func (s *Server) release(ctx context.Context, version uint64) {
 	if version == 0 {
 		return
 	}
@@ -155,10 +153,10 @@ func (s *authServer) release(ctx context.Context, version uint64) {
 			return
 		}
 		if err == nil {
-			version, err = s.Keyspaces.Release(ctx, version)
+			version, err = s.config.Keyspaces.Release(ctx, version)
 		}
 		if err != nil {
-			s.Logger.Warn("servers go on to follow users and roles, although authentication is not "+
+			s.config.Logger.Warn("servers go on to follow users and roles, although authentication is not "+
 				"enabled: `tidemark auth disable` has them stop", slog.Any("error", err))
 			return
 		}
@@ -169,9 +167,38 @@ func (s *authServer) release(ctx context.Context, version uint64) {
 }
 
 // keyspacesError hands an error of Keyspaces to the client.
-func (s *authServer) keyspacesError(ctx context.Context, err error) error {
+func (s *Server) keyspacesError(ctx context.Context, err error) error {
 	if _, is := status.FromError(err); is {
 		return err
 	}
-	return s.toGRPC(ctx, err)
+	return translate.Error(ctx, err)
+}
+
+// Enabling does the last step of an import that enables authentication, with what comes before and
+// after the command (see AuthEnable).
+func (s *Server) Enabling(ctx context.Context, do func() error) error {
+	if s.config.Keyspaces == nil {
+		return do()
+	}
+	if _, err := s.Administer(ctx); err != nil {
+		return err
+	}
+	version, err := s.config.Keyspaces.Guard(ctx, false)
+	if err != nil {
+		s.release(ctx, version)
+		return s.keyspacesError(ctx, err)
+	}
+	if err := do(); err != nil {
+		s.release(ctx, version)
+		return err
+	}
+	now, on, err := s.config.Keyspaces.Guarding(ctx)
+	switch {
+	case err != nil:
+		return s.keyspacesError(ctx, err)
+	case !on || now != version:
+		return status.Error(codes.FailedPrecondition, "the import has ended, and authentication was "+
+			"disabled while it was being enabled: enable it again with `tidemark auth enable`")
+	}
+	return nil
 }

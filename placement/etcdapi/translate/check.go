@@ -1,16 +1,18 @@
-package etcdapi
+package translate
 
 import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 )
 
-// What is wrong with a request whatever the state: etcd's checks, in its order, because a request
-// can be wrong in several ways and has one error.
+// The checks are etcd's, in etcd's order, because a request can be wrong in several ways and has
+// one error.
 
-func checkRange(r *pb.RangeRequest) error {
+// CheckRange refuses a range that etcd would refuse whatever the state.
+func CheckRange(r *pb.RangeRequest) error {
 	if len(r.Key) == 0 {
 		return rpctypes.ErrGRPCEmptyKey
 	}
@@ -22,9 +24,10 @@ func checkRange(r *pb.RangeRequest) error {
 	return nil
 }
 
-// checkRangeStream: what a stream sends first must not depend on what it reads last.
-func checkRangeStream(r *pb.RangeRequest) error {
-	if err := checkRange(r); err != nil {
+// CheckRangeStream is CheckRange for a range in chunks: the first chunk must not depend on what is
+// read last.
+func CheckRangeStream(r *pb.RangeRequest) error {
+	if err := CheckRange(r); err != nil {
 		return err
 	}
 	byKey := r.SortTarget == pb.RangeRequest_KEY && r.SortOrder == pb.RangeRequest_ASCEND
@@ -38,7 +41,8 @@ func checkRangeStream(r *pb.RangeRequest) error {
 	return nil
 }
 
-func checkPut(r *pb.PutRequest) error {
+// CheckPut refuses a put that etcd would refuse whatever the state.
+func CheckPut(r *pb.PutRequest) error {
 	switch {
 	case len(r.Key) == 0:
 		return rpctypes.ErrGRPCEmptyKey
@@ -50,16 +54,17 @@ func checkPut(r *pb.PutRequest) error {
 	return nil
 }
 
-func checkDelete(r *pb.DeleteRangeRequest) error {
+// CheckDelete refuses a deletion that etcd would refuse whatever the state.
+func CheckDelete(r *pb.DeleteRangeRequest) error {
 	if len(r.Key) == 0 {
 		return rpctypes.ErrGRPCEmptyKey
 	}
 	return nil
 }
 
-// checkTxn lets a transaction have room operations in its longest list, and those nested in it what
-// that leaves.
-func checkTxn(r *pb.TxnRequest, room int) error {
+// CheckTxn refuses a transaction that etcd would refuse whatever the state. Its longest list may
+// have room operations, and the lists of transactions nested in it what that leaves.
+func CheckTxn(r *pb.TxnRequest, room int) error {
 	if room -= max(len(r.Compare), len(r.Success), len(r.Failure)); room < 0 {
 		return rpctypes.ErrGRPCTooManyOps
 	}
@@ -81,13 +86,23 @@ func checkTxn(r *pb.TxnRequest, room int) error {
 func checkOperation(op *pb.RequestOp, room int) error {
 	switch op := op.Request.(type) {
 	case *pb.RequestOp_RequestRange:
-		return checkRange(op.RequestRange)
+		return CheckRange(op.RequestRange)
 	case *pb.RequestOp_RequestPut:
-		return checkPut(op.RequestPut)
+		return CheckPut(op.RequestPut)
 	case *pb.RequestOp_RequestDeleteRange:
-		return checkDelete(op.RequestDeleteRange)
+		return CheckDelete(op.RequestDeleteRange)
 	case *pb.RequestOp_RequestTxn:
-		return checkTxn(op.RequestTxn, room)
+		return CheckTxn(op.RequestTxn, room)
 	}
 	return rpctypes.ErrGRPCKeyNotFound // etcd's answer to an operation that says nothing
+}
+
+// CheckSize refuses a request that would be larger than most bytes in etcd's log, which is what
+// etcd's limit is for.
+func CheckSize(r *pb.InternalRaftRequest, most int) error {
+	r.Header = &pb.RequestHeader{ID: 1 << 63}
+	if proto.Size(r) > most {
+		return ErrTooLarge
+	}
+	return nil
 }

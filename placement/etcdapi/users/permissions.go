@@ -1,4 +1,4 @@
-package etcdapi
+package users
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/translate"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
@@ -18,7 +19,7 @@ const openEnd = "\x00"
 // keyspaces are looked up here: what is kept is their ids.
 type permissionsServer struct {
 	coordpb.UnimplementedPermissionsServer
-	*authServer
+	*Server
 }
 
 // Grant implements coordpb.PermissionsServer.
@@ -75,11 +76,11 @@ func (s *permissionsServer) Get(
 	}
 	permissions, err := state.KeyspacePermissions(r.Role)
 	if err != nil {
-		return nil, s.toGRPC(ctx, err)
+		return nil, translate.Error(ctx, err)
 	}
 	names := map[uint64]string{}
-	if s.Keyspaces != nil && len(permissions) > 0 {
-		if names, err = s.Keyspaces.Names(ctx); err != nil {
+	if s.config.Keyspaces != nil && len(permissions) > 0 {
+		if names, err = s.config.Keyspaces.Names(ctx); err != nil {
 			return nil, s.keyspacesError(ctx, err)
 		}
 	}
@@ -110,15 +111,15 @@ func rangeOf(p *storepb.KeyspacePermission, name string) *coordpb.KeyspaceRange 
 func (s *permissionsServer) permission(
 	ctx context.Context, r *coordpb.KeyspaceRange, rights *coordpb.Rights,
 ) (*storepb.KeyspacePermission, error) {
-	if _, err := s.administer(ctx); err != nil {
+	if _, err := s.Administer(ctx); err != nil {
 		return nil, err
 	}
-	if s.Keyspaces == nil || r == nil {
+	if s.config.Keyspaces == nil || r == nil {
 		return nil, status.Error(codes.InvalidArgument, "no keyspace is named")
 	}
 	p := &storepb.KeyspacePermission{Keyspace: r.KeyspaceId, Key: r.Start, RangeEnd: r.End}
 	if r.Keyspace != "" {
-		id, err := s.Keyspaces.ID(ctx, r.Keyspace)
+		id, err := s.config.Keyspaces.ID(ctx, r.Keyspace)
 		if err != nil {
 			return nil, s.keyspacesError(ctx, err)
 		}
@@ -131,8 +132,8 @@ func (s *permissionsServer) permission(
 	switch end := string(r.End); {
 	case p.Keyspace == 0:
 		return nil, status.Error(codes.InvalidArgument, "no keyspace is named")
-	case len(r.Start)+len(r.End) > s.MaxRequestBytes:
-		return nil, errTooLarge
+	case len(r.Start)+len(r.End) > s.config.MaxRequestBytes:
+		return nil, translate.ErrTooLarge
 	case end == "":
 		p.RangeEnd = []byte(openEnd)
 	case end <= string(r.Start):

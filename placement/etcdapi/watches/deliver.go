@@ -1,4 +1,4 @@
-package etcdapi
+package watches
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/translate"
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 )
 
@@ -20,7 +21,7 @@ type heldEvents struct {
 const eventOverhead = 8
 
 func fromEvent(e watch.Event) *mvccpb.Event {
-	event := &mvccpb.Event{Kv: fromKeyValue(e.KV), PrevKv: fromKeyValue(e.Previous)}
+	event := &mvccpb.Event{Kv: translate.FromKeyValue(e.KV), PrevKv: translate.FromKeyValue(e.Previous)}
 	if e.Deleted() {
 		event.Type = mvccpb.Event_DELETE
 	}
@@ -29,7 +30,7 @@ func fromEvent(e watch.Event) *mvccpb.Event {
 
 // deliver sends the events of one watch: all of a revision at once, and of several revisions so
 // many as one response is to have.
-func (s *watchSender) deliver(d watch.Delivery) error {
+func (s *sender) deliver(d watch.Delivery) error {
 	w := s.watches[d.ID]
 	if w == nil || w.ended {
 		return nil
@@ -39,18 +40,18 @@ func (s *watchSender) deliver(d watch.Delivery) error {
 		size := proto.Size(event) + eventOverhead
 		// INVARIANT: what is held when a revision begins is all of those before it, so a response
 		// never ends within one.
-		if n := len(w.held.events); n > 0 && w.held.bytes+size > s.watch.config.ResponseBytes &&
+		if n := len(w.held.events); n > 0 && w.held.bytes+size > s.server.config.ResponseBytes &&
 			w.held.events[n-1].Kv.ModRevision < event.Kv.ModRevision {
 			if err := s.sendHeld(d.ID, w, 0); err != nil {
 				return err
 			}
 		}
 		w.held.events = append(w.held.events, event)
-		if w.held.bytes += size; w.held.bytes > s.watch.config.MaxRevisionBytes {
-			return s.end(d.ID, w, &pb.WatchResponse{Header: s.watch.header(s.events.Head()),
+		if w.held.bytes += size; w.held.bytes > s.server.config.MaxRevisionBytes {
+			return s.end(d.ID, w, &pb.WatchResponse{Header: s.server.header(s.events.Head()),
 				CancelReason: fmt.Sprintf("etcdserver: revision %d has more than %d bytes of events for "+
 					"this watch; read the keys anew, and watch on from behind it", event.Kv.ModRevision,
-					s.watch.config.MaxRevisionBytes)})
+					s.server.config.MaxRevisionBytes)})
 		}
 	}
 	if n := len(w.held.events); n > 0 && w.held.events[n-1].Kv.ModRevision <= int64(d.Revision) {
@@ -62,12 +63,12 @@ func (s *watchSender) deliver(d watch.Delivery) error {
 		return nil
 	}
 	// The header has no revision in etcd, either.
-	return s.end(d.ID, w, &pb.WatchResponse{Header: s.watch.header(0),
+	return s.end(d.ID, w, &pb.WatchResponse{Header: s.server.header(0),
 		CompactRevision: int64(d.Compacted)})
 }
 
 // end cancels a watch. The client may still cancel it, and its id is taken until it does.
-func (s *watchSender) end(id int64, w *watchState, r *pb.WatchResponse) error {
+func (s *sender) end(id int64, w *watchState, r *pb.WatchResponse) error {
 	w.ended, w.notify, w.held = true, false, heldEvents{}
 	if r.CompactRevision == 0 {
 		if err := s.events.Remove(id); err != nil {
@@ -80,12 +81,12 @@ func (s *watchSender) end(id int64, w *watchState, r *pb.WatchResponse) error {
 
 // sendHeld sends what is held of a watch, in fragments if it takes them. revision is what the
 // header says, or 0: that of the last event.
-func (s *watchSender) sendHeld(id int64, w *watchState, revision uint64) error {
+func (s *sender) sendHeld(id int64, w *watchState, revision uint64) error {
 	held := w.held
 	w.held, w.quiet = heldEvents{}, false
 	last := held.events[len(held.events)-1].Kv.ModRevision
-	header := s.watch.header(max(revision, uint64(last)))
-	most := s.watch.config.ResponseBytes
+	header := s.server.header(max(revision, uint64(last)))
+	most := s.server.config.ResponseBytes
 	if !w.fragment || held.bytes < most || len(held.events) == 1 {
 		return s.send(&pb.WatchResponse{Header: header, WatchId: id, Events: held.events})
 	}

@@ -1,4 +1,4 @@
-package etcdapi
+package lockqueue
 
 import (
 	"bytes"
@@ -10,31 +10,49 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/backend"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/translate"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3electionpb"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3lockpb"
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// A line is those that want one lock, or to lead in one election: the keys below a name, in the
-// order of their creation. Whose key is the first has what they want. Each waits for the key right
-// before its own to go, so that no other is woken up when one goes.
-//
-// A place in the line is a key of a lease, and is named after it. It is taken by a transaction and
-// waited for on this member, as clients of etcd do it with calls.
-
 const (
 	// sessionSeconds is the term of a lease that is granted to a caller that names none.
 	sessionSeconds = 60
-	// leavingTimeout is how long after the end of a call its place in the line may be given back.
+	// leavingTimeout is how long after the end of a call its place in the queue may be given back.
 	leavingTimeout = 2 * time.Second
 )
 
-type line struct {
-	*backend
-	kv    *kvServer
-	lease *leaseServer
+// KV is what a queue needs of etcd's KV service.
+type KV interface {
+	Range(context.Context, *pb.RangeRequest) (*pb.RangeResponse, error)
+	DeleteRange(context.Context, *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error)
+	Txn(context.Context, *pb.TxnRequest) (*pb.TxnResponse, error)
 }
 
-// place is one in a line.
+// Leases is what a queue needs of etcd's Lease service.
+type Leases interface {
+	LeaseGrant(context.Context, *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error)
+}
+
+// New makes the services Lock and Election over the keys of a store.
+func New(
+	b *backend.Backend, kv KV, leases Leases,
+) (v3lockpb.LockServer, v3electionpb.ElectionServer) {
+	q := &queue{Backend: b, kv: kv, leases: leases}
+	return &lockServer{queue: q}, &electionServer{queue: q}
+}
+
+// queue does what Lock and Election have in common.
+type queue struct {
+	*backend.Backend
+	kv     KV
+	leases Leases
+}
+
+// place is a place in a queue.
 type place struct {
 	key []byte
 	// revision is the one that created it.
@@ -48,11 +66,11 @@ func below(name []byte) (prefix, end []byte) {
 }
 
 // leaseOf is the lease that a request names, or a new one.
-func (l *line) leaseOf(ctx context.Context, lease int64) (int64, error) {
+func (q *queue) leaseOf(ctx context.Context, lease int64) (int64, error) {
 	if lease != 0 {
 		return lease, nil
 	}
-	granted, err := l.lease.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: sessionSeconds})
+	granted, err := q.leases.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: sessionSeconds})
 	return granted.GetID(), err
 }
 
@@ -70,17 +88,17 @@ func putting(key, value []byte, lease int64) *pb.RequestOp {
 		Value: value, Lease: lease}}}
 }
 
-// first is the request for the first in the line below a name.
+// first is the request for the first in the queue below a name.
 func first(name []byte) *pb.RangeRequest {
 	prefix, end := below(name)
 	return &pb.RangeRequest{Key: prefix, RangeEnd: end, Limit: 1,
 		SortOrder: pb.RangeRequest_ASCEND, SortTarget: pb.RangeRequest_CREATE}
 }
 
-// enter takes the lease's place in the line, or finds the one that it has. The answer has that key
-// (if it was there) and the first in the line. A place that was taken although the call has ended
+// enter takes the lease's place in the queue, or finds the one that it has. The answer has that key
+// (if it was there) and the first in the queue. A place that was taken although the call has ended
 // meanwhile is given back.
-func (l *line) enter(
+func (q *queue) enter(
 	ctx context.Context, name, value []byte, lease int64,
 ) (place, *pb.TxnResponse, error) {
 	prefix, _ := below(name)
@@ -89,7 +107,7 @@ func (l *line) enter(
 	// waits.
 	longer, cancel := outlasting(ctx)
 	defer cancel()
-	answer, err := l.kv.Txn(longer, &pb.TxnRequest{
+	answer, err := q.kv.Txn(longer, &pb.TxnRequest{
 		Compare: []*pb.Compare{created(p.key, 0)},
 		Success: []*pb.RequestOp{putting(p.key, value, lease), getting(first(name))},
 		Failure: []*pb.RequestOp{getting(&pb.RangeRequest{Key: p.key}), getting(first(name))},
@@ -103,7 +121,7 @@ func (l *line) enter(
 	}
 	if err := ctx.Err(); err != nil {
 		if answer.Succeeded {
-			l.leave(ctx, p)
+			q.leave(ctx, p)
 		}
 		return p, nil, status.FromContextError(err).Err()
 	}
@@ -122,15 +140,15 @@ func outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // leave gives a place back for a call that has ended. If that fails, the place is there until its
 // lease ends.
-func (l *line) leave(ctx context.Context, p place) {
+func (q *queue) leave(ctx context.Context, p place) {
 	longer, cancel := context.WithTimeout(context.WithoutCancel(ctx), leavingTimeout)
 	defer cancel()
-	_, _ = l.give(longer, p)
+	_, _ = q.give(longer, p)
 }
 
 // give gives a place back, if it is still that one.
-func (l *line) give(ctx context.Context, p place) (*pb.TxnResponse, error) {
-	return l.kv.Txn(ctx, &pb.TxnRequest{Compare: []*pb.Compare{created(p.key, p.revision)},
+func (q *queue) give(ctx context.Context, p place) (*pb.TxnResponse, error) {
+	return q.kv.Txn(ctx, &pb.TxnRequest{Compare: []*pb.Compare{created(p.key, p.revision)},
 		Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestDeleteRange{
 			RequestDeleteRange: &pb.DeleteRangeRequest{Key: p.key}}}}})
 }
@@ -138,12 +156,12 @@ func (l *line) give(ctx context.Context, p place) (*pb.TxnResponse, error) {
 // errExpired is for a place that is lost: its lease has ended, or its key was deleted.
 var errExpired = status.Error(codes.Unknown, "mutex: session is expired")
 
-// wait returns when a place is the first in its line, with the header of a read that shows it. The
+// wait returns when a place is the first in its queue, with the header of a read that shows it. The
 // error is errExpired if the place is lost before.
-func (l *line) wait(ctx context.Context, name []byte, p place) (*pb.ResponseHeader, error) {
-	events, err := l.Store.NewWatchStream()
+func (q *queue) wait(ctx context.Context, name []byte, p place) (*pb.ResponseHeader, error) {
+	events, err := q.Store.NewWatchStream()
 	if err != nil {
-		return nil, l.toGRPC(ctx, err)
+		return nil, translate.Error(ctx, err)
 	}
 	defer events.Close()
 	prefix, end := below(name)
@@ -151,7 +169,7 @@ func (l *line) wait(ctx context.Context, name []byte, p place) (*pb.ResponseHead
 		SortOrder: pb.RangeRequest_DESCEND, SortTarget: pb.RangeRequest_CREATE,
 		MaxCreateRevision: p.revision - 1, KeysOnly: true}
 	for id := int64(0); ; id += 2 {
-		answer, err := l.kv.Txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{getting(before),
+		answer, err := q.kv.Txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{getting(before),
 			getting(&pb.RangeRequest{Key: p.key, KeysOnly: true})}})
 		if err != nil {
 			return nil, err
@@ -165,13 +183,13 @@ func (l *line) wait(ctx context.Context, name []byte, p place) (*pb.ResponseHead
 			return answer.Header, nil
 		}
 		for i, key := range [][]byte{ahead[0].Key, p.key} {
-			if err := l.watchEnd(events, id+int64(i), key, answer.Header.Revision+1); err != nil {
-				return nil, l.toGRPC(ctx, err)
+			if err := q.watchEnd(events, id+int64(i), key, answer.Header.Revision+1); err != nil {
+				return nil, translate.Error(ctx, err)
 			}
 		}
 		// Whatever comes says that one of the keys is gone, or that it cannot be said any more.
 		if _, err := events.Next(ctx); err != nil {
-			return nil, l.toGRPC(ctx, err)
+			return nil, translate.Error(ctx, err)
 		}
 		for i := range int64(2) {
 			// One that has ended by itself is not there any more.
@@ -181,7 +199,7 @@ func (l *line) wait(ctx context.Context, name []byte, p place) (*pb.ResponseHead
 }
 
 // watchEnd watches for the deletion of a key.
-func (l *line) watchEnd(events *watch.Stream, id int64, key []byte, from int64) error {
+func (q *queue) watchEnd(events *watch.Stream, id int64, key []byte, from int64) error {
 	_, err := events.Add(id, watch.Options{Span: keys.Point(key), From: uint64(from),
 		NoPut: true})
 	return err

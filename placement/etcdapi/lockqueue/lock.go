@@ -1,4 +1,4 @@
-package etcdapi
+package lockqueue
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 // lockServer is the Lock service.
 type lockServer struct {
 	v3lockpb.UnimplementedLockServer
-	*line
+	*queue
 }
 
 // Lock implements v3lockpb.LockServer. A caller whose lease has the lock already gets it again.

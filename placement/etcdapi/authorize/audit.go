@@ -1,4 +1,4 @@
-package etcdapi
+package authorize
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
@@ -26,11 +27,13 @@ const maxAudited = 256
 // cut is the beginning of a text, of at most maxAudited bytes.
 func cut(text string) string { return text[:min(len(text), maxAudited)] }
 
-// call is what the guard knows of a call.
-type call struct {
-	method  string
-	request any
-	// administers: the method does, though it is none of the etcd API.
+// Call is what the guard knows of a call.
+type Call struct {
+	// Method is the full name of the method.
+	Method string
+	// Request is nil until it is decoded, and for streams.
+	Request any
+	// administers is set if the method administers although it is no method of the etcd API.
 	administers bool
 	mu          struct {
 		sync.Mutex
@@ -41,27 +44,36 @@ type call struct {
 
 type callKey struct{}
 
-func withCall(ctx context.Context, c *call) context.Context {
+// WithCall returns a context in which whoever identifies the client notes the user in c.
+func WithCall(ctx context.Context, c *Call) context.Context {
 	return context.WithValue(ctx, callKey{}, c)
 }
 
 // callOf is nil for a call that did not pass the guard.
-func callOf(ctx context.Context) *call {
-	c, _ := ctx.Value(callKey{}).(*call)
+func callOf(ctx context.Context) *Call {
+	c, _ := ctx.Value(callKey{}).(*Call)
 	return c
 }
 
-func (c *call) note(by identity) {
+// note keeps the user of a call. A call that did not pass the guard, nil, has no log.
+func (c *Call) note(by identity) {
+	if c == nil {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.by = by
 }
 
-func (c *call) by() identity {
+func (c *Call) by() identity {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.by
 }
+
+// ErrPasswordForNone is what etcd answers when a password comes for a user that has none.
+var ErrPasswordForNone = status.Error(codes.Unknown,
+	"auth: authentication failed, password was given for no password user")
 
 // refusalOf says why a call was refused, if it was for want of permission.
 func refusalOf(err error) (reason string, refused bool) {
@@ -75,7 +87,7 @@ func refusalOf(err error) (reason string, refused bool) {
 	case s.Message() == rpctypes.ErrorDesc(rpctypes.ErrGRPCUserEmpty):
 		return "unidentified", true
 	case s.Message() == rpctypes.ErrorDesc(rpctypes.ErrGRPCAuthFailed),
-		s.Message() == status.Convert(errPasswordForNone).Message():
+		s.Message() == status.Convert(ErrPasswordForNone).Message():
 		return "password", true
 	}
 	return "", false
@@ -90,15 +102,15 @@ var administers = map[string]bool{
 	"MoveLeader": true, "Snapshot": true, "Grant": true, "Revoke": true,
 }
 
-// audit logs and counts what came of a call.
-func (b *backend) audit(ctx context.Context, c *call, err error) {
+// Audit logs and counts what came of a call.
+func (a *Authorizer) Audit(ctx context.Context, c *Call, err error) {
 	reason, refused := refusalOf(err)
-	administered := c.administers || administers[c.method[strings.LastIndexByte(c.method, '/')+1:]]
+	administered := c.administers || administers[c.Method[strings.LastIndexByte(c.Method, '/')+1:]]
 	if refused {
-		b.metrics.refusals.WithLabelValues(reason).Inc()
+		a.metrics.refusals.WithLabelValues(reason).Inc()
 	}
 	if administered {
-		b.metrics.administered(err)
+		a.metrics.administered(err)
 	}
 	if !refused && !administered {
 		return
@@ -112,11 +124,11 @@ func (b *backend) audit(ctx context.Context, c *call, err error) {
 	}
 	omitted := 0
 	if err != nil {
-		limit, ok := &b.unsuccessful, false
+		limit, ok := &a.refused, false
 		if administered {
-			limit = &b.unadministered
+			limit = &a.unadministered
 		}
-		if omitted, ok = limit.take(b.Now()); !ok {
+		if omitted, ok = limit.take(a.now()); !ok {
 			return
 		}
 	}
@@ -126,18 +138,33 @@ func (b *backend) audit(ctx context.Context, c *call, err error) {
 		user.Key = "certificate"
 	}
 	attrs := []slog.Attr{slog.Bool("audit", true), slog.String("outcome", outcome),
-		slog.String("method", c.method), user}
+		slog.String("method", c.Method), user}
 	if from, ok := peer.FromContext(ctx); ok && from.Addr != nil {
 		attrs = append(attrs, slog.String("address", from.Addr.String()))
 	}
-	attrs = append(attrs, about(c.request)...)
+	attrs = append(attrs, about(c.Request)...)
 	if err != nil {
 		attrs = append(attrs, slog.String("error", cut(status.Convert(err).Message())))
 	}
 	if omitted > 0 {
 		attrs = append(attrs, slog.Int("others", omitted))
 	}
-	b.Logger.LogAttrs(ctx, level, "etcd API: "+outcome, attrs...)
+	a.logger.LogAttrs(ctx, level, "etcd API: "+outcome, attrs...)
+}
+
+// AuditPart logs and counts a refusal that ends only a part of a call, such as one request of a
+// stream, and that the guard does not see.
+func (a *Authorizer) AuditPart(ctx context.Context, request any, err error) {
+	if c := callOf(ctx); c != nil {
+		part := &Call{Method: c.Method, Request: request}
+		part.note(c.by())
+		a.Audit(ctx, part, err)
+	}
+}
+
+// NoteUser says by which user a call wants to be made, whose client has not proved that yet.
+func NoteUser(ctx context.Context, name string) {
+	callOf(ctx).note(identity{info: &storepb.AuthInfo{User: name}})
 }
 
 // about is what a request is about, without any secret of it.

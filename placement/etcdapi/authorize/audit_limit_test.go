@@ -1,6 +1,9 @@
-package etcdapi
+package authorize
 
 import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -14,17 +17,33 @@ import (
 // However often strangers call, and with whatever name, the log gets a bounded number of short
 // lines, and what administers is not among what is left out.
 func TestAuditIsBounded(t *testing.T) {
-	g := serveUsers(t, nil)
-	b := g.services.guard.backend
+	log, now := &bytes.Buffer{}, time.Now()
+	b, err := New(nil, Config{Logger: slog.New(slog.NewJSONHandler(log, nil)),
+		Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// taken are the lines of the log, which forgets them.
+	taken := func() (lines []map[string]any) {
+		for line := range strings.Lines(log.String()) {
+			var fields map[string]any
+			if err := json.Unmarshal([]byte(line), &fields); err != nil || fields["audit"] != true {
+				t.Fatalf("%s: %v", line, err)
+			}
+			lines = append(lines, fields)
+		}
+		log.Reset()
+		return lines
+	}
 	refused := func(method, user string) {
-		c := &call{method: method}
+		c := &Call{Method: method}
 		c.note(identity{info: &storepb.AuthInfo{User: user}})
-		b.audit(t.Context(), c, status.Error(codes.PermissionDenied, strings.Repeat("e", 1<<20)))
+		b.Audit(t.Context(), c, status.Error(codes.PermissionDenied, strings.Repeat("e", 1<<20)))
 	}
 	for range 1000 {
 		refused("/etcdserverpb.KV/Range", strings.Repeat("\x01", 1<<20))
 	}
-	lines := g.log.lines(t)
+	lines := taken()
 	if len(lines) != limitedBurst {
 		t.Fatalf("%d lines for 1000 refused calls, want %d", len(lines), limitedBurst)
 	}
@@ -36,26 +55,26 @@ func TestAuditIsBounded(t *testing.T) {
 		}
 	}
 	refused("/etcdserverpb.Auth/UserAdd", "u")
-	if n := len(g.log.lines(t)); n != 1 {
+	if n := len(taken()); n != 1 {
 		t.Fatalf("%d lines for what administers, after a flood of what does not", n)
 	}
 	for range 1000 {
 		refused("/etcdserverpb.Auth/UserAdd", "u")
 	}
-	if n := len(g.log.lines(t)); n != limitedBurst-1 {
+	if n := len(taken()); n != limitedBurst-1 {
 		t.Fatalf("%d lines for refused calls that administer, want %d", n, limitedBurst-1)
 	}
 	// What is done has a line in any case.
 	for range 2 * limitedBurst {
-		b.audit(t.Context(), &call{method: "/etcdserverpb.Auth/UserAdd"}, nil)
+		b.Audit(t.Context(), &Call{Method: "/etcdserverpb.Auth/UserAdd"}, nil)
 	}
-	if n := len(g.log.lines(t)); n != 2*limitedBurst {
+	if n := len(taken()); n != 2*limitedBurst {
 		t.Fatalf("%d lines for what was done, want %d", n, 2*limitedBurst)
 	}
 	// Time brings lines back, and the first says how many were left out.
-	g.clock.step(limitedEvery)
+	now = now.Add(limitedEvery)
 	refused("/etcdserverpb.KV/Range", "u")
-	lines = g.log.lines(t)
+	lines = taken()
 	if len(lines) != 1 || lines[0]["others"] != float64(1000-limitedBurst) {
 		t.Fatalf("after a while: %v", lines)
 	}

@@ -1,4 +1,4 @@
-package etcdapi
+package translate
 
 import (
 	"context"
@@ -9,14 +9,16 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 )
 
-var errTooLarge = rpctypes.ErrGRPCRequestTooLarge
+// ErrTooLarge is the error for a request that is too large.
+var ErrTooLarge = rpctypes.ErrGRPCRequestTooLarge
 
-// toGRPC is what a client is told of an error. ctx is that of the call: the error may come from a
-// shorter one, whose end is a timeout.
-func (b *backend) toGRPC(ctx context.Context, err error) error {
+// Error is what a client is told of an error; nil if that is nil. ctx is that of the call: the
+// error may come from a shorter context, whose end is a timeout.
+func Error(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -57,7 +59,7 @@ func (b *backend) toGRPC(ctx context.Context, err error) error {
 	case errors.Is(err, store.ErrOutcomeUnknown):
 		return rpctypes.ErrGRPCTimeout
 	case errors.As(err, &notLeader):
-		return b.noLeader(notLeader.Leader == 0)
+		return NoLeader(notLeader.Leader == 0)
 	case errors.Is(err, store.ErrTooLarge):
 		return status.Error(codes.ResourceExhausted, "etcdserver: "+err.Error())
 	case errors.Is(err, store.ErrInvalid):
@@ -70,23 +72,37 @@ func (b *backend) toGRPC(ctx context.Context, err error) error {
 	return status.Error(codes.Unknown, "etcdserver: "+err.Error())
 }
 
-// readError is toGRPC for what keeps a member from showing that it is up to date.
-func (b *backend) readError(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	answer := b.toGRPC(ctx, err)
-	if status.Code(answer) != codes.Unknown {
-		return answer
-	}
-	l, _ := b.Store.Leadership()
-	return b.noLeader(l.Leader == 0)
-}
-
-// noLeader is for what could not be done because no member leads, or another one than before.
-func (b *backend) noLeader(none bool) error {
+// NoLeader is the error for what could not be done because no member leads, or another member than
+// before.
+func NoLeader(none bool) error {
 	if none {
 		return rpctypes.ErrGRPCNoLeader
 	}
 	return rpctypes.ErrGRPCLeaderChanged
+}
+
+var authErrors = map[*authority.Error]error{
+	authority.ErrUserEmpty:            rpctypes.ErrGRPCUserEmpty,
+	authority.ErrUserNotFound:         rpctypes.ErrGRPCUserNotFound,
+	authority.ErrUserExists:           rpctypes.ErrGRPCUserAlreadyExist,
+	authority.ErrRoleEmpty:            rpctypes.ErrGRPCRoleEmpty,
+	authority.ErrRoleNotFound:         rpctypes.ErrGRPCRoleNotFound,
+	authority.ErrRoleExists:           rpctypes.ErrGRPCRoleAlreadyExist,
+	authority.ErrRoleNotGranted:       rpctypes.ErrGRPCRoleNotGranted,
+	authority.ErrPermissionNotGiven:   rpctypes.ErrGRPCPermissionNotGiven,
+	authority.ErrPermissionNotGranted: rpctypes.ErrGRPCPermissionNotGranted,
+	authority.ErrPermissionDenied:     rpctypes.ErrGRPCPermissionDenied,
+	authority.ErrOldRevision:          rpctypes.ErrGRPCAuthOldRevision,
+	authority.ErrRootUserMissing:      rpctypes.ErrGRPCRootUserNotExist,
+	authority.ErrRootRoleMissing:      rpctypes.ErrGRPCRootRoleNotExist,
+	authority.ErrInvalidManagement:    rpctypes.ErrGRPCInvalidAuthMgmt,
+}
+
+// authError is what a client is told of an error of package authority; nil if it is none.
+func authError(err error) error {
+	var of *authority.Error
+	if errors.As(err, &of) {
+		return authErrors[of]
+	}
+	return nil
 }

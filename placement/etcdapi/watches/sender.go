@@ -1,4 +1,4 @@
-package etcdapi
+package watches
 
 import (
 	"bytes"
@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// autoWatchID is what a client asks for that leaves the choice to the server, and noWatchID what
-	// a response has that is about no watch, or about all of them.
-	autoWatchID = 0
-	noWatchID   = -1
+	// autoID is the id in the request of a client that leaves the choice to the server.
+	autoID = 0
+	// NoID is the id in a response about no watch, or about all of them.
+	NoID = -1
 )
 
 // What etcd says why a watch was not created.
@@ -26,14 +26,14 @@ const (
 	reasonDuplicate = "mvcc: duplicate watch ID provided on the WatchStream"
 )
 
-// watchSender answers the requests of one stream and sends its events, in one goroutine: so a watch
+// sender answers the requests of one stream and sends its events, in one goroutine: so a watch
 // is told that it was created before it gets anything. While a client does not read, it stands
 // still, and the store keeps what comes in a bounded queue, or in the database alone.
-type watchSender struct {
-	watch    *Watch
+type sender struct {
+	server   *Server
 	rpc      watchRPC
 	events   *watch.Stream
-	requests *watchRequests
+	requests *requests
 	// stall fires if a Send takes too long.
 	stall   *time.Timer
 	watches map[int64]*watchState
@@ -57,16 +57,16 @@ type watchState struct {
 	held heldEvents
 }
 
-func newWatchSender(w *Watch, rpc watchRPC, events *watch.Stream,
-	requests *watchRequests, stalled func()) *watchSender {
-	s := &watchSender{watch: w, rpc: rpc, events: events, requests: requests,
+func newSender(w *Server, rpc watchRPC, events *watch.Stream,
+	requests *requests, stalled func()) *sender {
+	s := &sender{server: w, rpc: rpc, events: events, requests: requests,
 		watches: map[int64]*watchState{}, stall: time.AfterFunc(w.config.StallTimeout, stalled)}
 	s.stall.Stop()
 	return s
 }
 
 // run serves the stream until it ends.
-func (s *watchSender) run(ctx context.Context) error {
+func (s *sender) run(ctx context.Context) error {
 	defer s.stall.Stop()
 	var tick <-chan time.Time
 	defer func() {
@@ -111,15 +111,15 @@ func (s *watchSender) run(ctx context.Context) error {
 }
 
 // send sends a response, and waits while the client does not read.
-func (s *watchSender) send(r *pb.WatchResponse) error {
-	s.stall.Reset(s.watch.config.StallTimeout)
+func (s *sender) send(r *pb.WatchResponse) error {
+	s.stall.Reset(s.server.config.StallTimeout)
 	defer s.stall.Stop()
 	return s.rpc.Send(r)
 }
 
 // sendEvents sends what there is, and what progress was asked for, and says whether that was
 // anything.
-func (s *watchSender) sendEvents() (sent bool, err error) {
+func (s *sender) sendEvents() (sent bool, err error) {
 	taken, err := s.events.Take()
 	if err != nil {
 		return false, err
@@ -137,12 +137,12 @@ func (s *watchSender) sendEvents() (sent bool, err error) {
 		return false, nil // Ready tells
 	}
 	s.asked = false
-	return true, s.send(&pb.WatchResponse{Header: s.watch.header(revision),
-		WatchId: noWatchID})
+	return true, s.send(&pb.WatchResponse{Header: s.server.header(revision),
+		WatchId: NoID})
 }
 
 // handle carries out a request; nil is none.
-func (s *watchSender) handle(r *pb.WatchRequest) error {
+func (s *sender) handle(r *pb.WatchRequest) error {
 	switch r := r.GetRequestUnion().(type) {
 	case *pb.WatchRequest_CreateRequest:
 		if r.CreateRequest != nil {
@@ -160,7 +160,7 @@ func (s *watchSender) handle(r *pb.WatchRequest) error {
 	return nil // etcd overlooks other requests, too
 }
 
-// span is what a request watches. Not ok: nothing.
+// watchedSpan is the span that a request watches. Not ok: the request watches nothing.
 func watchedSpan(key, end []byte) (span keys.Span, ok bool) {
 	if len(key) == 0 {
 		key = []byte{0}
@@ -176,7 +176,7 @@ func watchedSpan(key, end []byte) (span keys.Span, ok bool) {
 }
 
 // create begins a watch, or says why not.
-func (s *watchSender) create(r *pb.WatchCreateRequest) error {
+func (s *sender) create(r *pb.WatchCreateRequest) error {
 	span, ok := watchedSpan(r.Key, r.RangeEnd)
 	switch {
 	case r.StartRevision < 0:
@@ -185,7 +185,7 @@ func (s *watchSender) create(r *pb.WatchCreateRequest) error {
 		return s.refuse(reasonEmpty)
 	}
 	id := r.WatchId
-	if id == autoWatchID {
+	if id == autoID {
 		for s.watches[s.nextID] != nil {
 			s.nextID++
 		}
@@ -205,28 +205,28 @@ func (s *watchSender) create(r *pb.WatchCreateRequest) error {
 	case err != nil:
 		return err
 	}
-	if r.WatchId == autoWatchID {
+	if r.WatchId == autoID {
 		s.nextID++
 	}
 	s.watches[id] = &watchState{fragment: r.Fragment, notify: r.ProgressNotify, quiet: true}
 	if r.ProgressNotify && s.progress == nil {
-		interval, err := s.watch.progressInterval()
+		interval, err := s.server.progressInterval()
 		if err != nil {
 			return err
 		}
 		s.progress = time.NewTicker(interval)
 	}
-	return s.send(&pb.WatchResponse{Header: s.watch.header(revision), WatchId: id, Created: true})
+	return s.send(&pb.WatchResponse{Header: s.server.header(revision), WatchId: id, Created: true})
 }
 
 // refuse says that a watch was not created.
-func (s *watchSender) refuse(reason string) error {
-	return s.send(&pb.WatchResponse{Header: s.watch.header(s.events.Head()),
-		WatchId: noWatchID, Created: true, Canceled: true, CancelReason: reason})
+func (s *sender) refuse(reason string) error {
+	return s.send(&pb.WatchResponse{Header: s.server.header(s.events.Head()),
+		WatchId: NoID, Created: true, Canceled: true, CancelReason: reason})
 }
 
 // cancel ends a watch as its client wants it. etcd does not answer for one that is not there.
-func (s *watchSender) cancel(id int64) error {
+func (s *sender) cancel(id int64) error {
 	w := s.watches[id]
 	if w == nil {
 		return nil
@@ -235,12 +235,12 @@ func (s *watchSender) cancel(id int64) error {
 	if err := s.events.Remove(id); err != nil && !errors.Is(err, watch.ErrUnknown) {
 		return err
 	}
-	return s.send(&pb.WatchResponse{Header: s.watch.header(s.events.Head()), WatchId: id,
+	return s.send(&pb.WatchResponse{Header: s.server.header(s.events.Head()), WatchId: id,
 		Canceled: true})
 }
 
 // notify tells watches their progress that want to know it and had no event for a while.
-func (s *watchSender) notify() error {
+func (s *sender) notify() error {
 	for id, w := range s.watches {
 		if !w.notify {
 			continue
@@ -251,7 +251,7 @@ func (s *watchSender) notify() error {
 			continue
 		}
 		if revision, ok := s.events.ProgressOf(id); ok && len(w.held.events) == 0 {
-			err := s.send(&pb.WatchResponse{Header: s.watch.header(revision), WatchId: id})
+			err := s.send(&pb.WatchResponse{Header: s.server.header(revision), WatchId: id})
 			if err != nil {
 				return err
 			}

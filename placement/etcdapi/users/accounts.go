@@ -1,4 +1,4 @@
-package etcdapi
+package users
 
 import (
 	"context"
@@ -6,15 +6,17 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/authorize"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/translate"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
 // UserAdd implements etcdserverpb.AuthServer. A hash that comes with the request does not count.
-func (s *authServer) UserAdd(
+func (s *Server) UserAdd(
 	ctx context.Context, r *pb.AuthUserAddRequest,
 ) (*pb.AuthUserAddResponse, error) {
-	if _, err := s.administer(ctx); err != nil {
+	if _, err := s.Administer(ctx); err != nil {
 		return nil, err
 	}
 	add := &storepb.UserAdd{Name: r.Name, NoPassword: r.Options.GetNoPassword()}
@@ -29,11 +31,11 @@ func (s *authServer) UserAdd(
 	if err != nil {
 		return nil, err
 	}
-	return &pb.AuthUserAddResponse{Header: s.header(revision)}, nil
+	return &pb.AuthUserAddResponse{Header: s.Header(revision)}, nil
 }
 
 // UserDelete implements etcdserverpb.AuthServer.
-func (s *authServer) UserDelete(
+func (s *Server) UserDelete(
 	ctx context.Context, r *pb.AuthUserDeleteRequest,
 ) (*pb.AuthUserDeleteResponse, error) {
 	revision, err := s.change(ctx, &pb.InternalRaftRequest{AuthUserDelete: r}, &storepb.AuthChange{
@@ -41,15 +43,15 @@ func (s *authServer) UserDelete(
 	if err != nil {
 		return nil, err
 	}
-	return &pb.AuthUserDeleteResponse{Header: s.header(revision)}, nil
+	return &pb.AuthUserDeleteResponse{Header: s.Header(revision)}, nil
 }
 
 // UserChangePassword implements etcdserverpb.AuthServer. Without a password, the hash that comes
 // with the request counts, or nothing: then there is no password that would be right.
-func (s *authServer) UserChangePassword(
+func (s *Server) UserChangePassword(
 	ctx context.Context, r *pb.AuthUserChangePasswordRequest,
 ) (*pb.AuthUserChangePasswordResponse, error) {
-	if _, err := s.administer(ctx); err != nil {
+	if _, err := s.Administer(ctx); err != nil {
 		return nil, err
 	}
 	change := &storepb.UserPassword{Name: r.Name}
@@ -57,7 +59,7 @@ func (s *authServer) UserChangePassword(
 	if r.Password != "" {
 		change.Hash, err = s.hash(ctx, r.Password)
 	} else if change.Hash, err = base64.StdEncoding.DecodeString(r.HashedPassword); err != nil {
-		err = errPasswordForNone // etcd's answer
+		err = authorize.ErrPasswordForNone // etcd's answer
 	}
 	if err != nil {
 		return nil, err
@@ -67,11 +69,11 @@ func (s *authServer) UserChangePassword(
 	if err != nil {
 		return nil, err
 	}
-	return &pb.AuthUserChangePasswordResponse{Header: s.header(revision)}, nil
+	return &pb.AuthUserChangePasswordResponse{Header: s.Header(revision)}, nil
 }
 
 // UserGrantRole implements etcdserverpb.AuthServer.
-func (s *authServer) UserGrantRole(
+func (s *Server) UserGrantRole(
 	ctx context.Context, r *pb.AuthUserGrantRoleRequest,
 ) (*pb.AuthUserGrantRoleResponse, error) {
 	revision, err := s.change(ctx, &pb.InternalRaftRequest{AuthUserGrantRole: r},
@@ -80,11 +82,11 @@ func (s *authServer) UserGrantRole(
 	if err != nil {
 		return nil, err
 	}
-	return &pb.AuthUserGrantRoleResponse{Header: s.header(revision)}, nil
+	return &pb.AuthUserGrantRoleResponse{Header: s.Header(revision)}, nil
 }
 
 // UserRevokeRole implements etcdserverpb.AuthServer.
-func (s *authServer) UserRevokeRole(
+func (s *Server) UserRevokeRole(
 	ctx context.Context, r *pb.AuthUserRevokeRoleRequest,
 ) (*pb.AuthUserRevokeRoleResponse, error) {
 	revision, err := s.change(ctx, &pb.InternalRaftRequest{AuthUserRevokeRole: r},
@@ -93,11 +95,11 @@ func (s *authServer) UserRevokeRole(
 	if err != nil {
 		return nil, err
 	}
-	return &pb.AuthUserRevokeRoleResponse{Header: s.header(revision)}, nil
+	return &pb.AuthUserRevokeRoleResponse{Header: s.Header(revision)}, nil
 }
 
 // UserGet implements etcdserverpb.AuthServer: for administrators, and for the user.
-func (s *authServer) UserGet(
+func (s *Server) UserGet(
 	ctx context.Context, r *pb.AuthUserGetRequest,
 ) (*pb.AuthUserGetResponse, error) {
 	state, err := s.state(ctx, func(state *authority.State, who *storepb.AuthInfo) error {
@@ -111,18 +113,18 @@ func (s *authServer) UserGet(
 	}
 	roles, err := state.UserRoles(r.Name)
 	if err != nil {
-		return nil, s.toGRPC(ctx, err)
+		return nil, translate.Error(ctx, err)
 	}
-	return &pb.AuthUserGetResponse{Header: s.header(0), Roles: roles}, nil
+	return &pb.AuthUserGetResponse{Header: s.Header(0), Roles: roles}, nil
 }
 
 // UserList implements etcdserverpb.AuthServer.
-func (s *authServer) UserList(
+func (s *Server) UserList(
 	ctx context.Context, _ *pb.AuthUserListRequest,
 ) (*pb.AuthUserListResponse, error) {
 	state, err := s.state(ctx, (*authority.State).Admin)
 	if err != nil {
 		return nil, err
 	}
-	return &pb.AuthUserListResponse{Header: s.header(0), Users: state.Users()}, nil
+	return &pb.AuthUserListResponse{Header: s.Header(0), Users: state.Users()}, nil
 }

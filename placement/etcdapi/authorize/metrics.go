@@ -1,4 +1,4 @@
-package etcdapi
+package authorize
 
 import (
 	"fmt"
