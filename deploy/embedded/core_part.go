@@ -125,7 +125,7 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 		Inform:       s.informOf, Wake: s.wakeNode, Proves: s.auth.provesServer,
 		Check: s.checkMember, NotReady: s.notReady, CoordinationErr: s.CoordinationErr,
 		Disk:   p.disk.State,
-		Silent: p.host.PeerDown, Averse: p.host.PeerLeaderAverse,
+		Silent: p.host.Peers().Down, Averse: p.host.Peers().LeaderAverse,
 		Planner: s.config.Planner, MaxClockAhead: s.config.clock().MaxAhead(),
 		Physical: s.config.Physical, Monotonic: s.config.Monotonic,
 		Logger: s.config.Logger, Registerer: registerer,

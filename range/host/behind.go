@@ -40,7 +40,7 @@ func (b *Behind) Next(h *Host) []HostCount {
 	round, last := b.round, b.found
 	b.found = map[uint64]int{}
 	b.mu.Unlock()
-	away := h.peers.lately(h.now(), int64(h.config.Tick)*int64(h.config.ElectionTicks)*lateRounds)
+	away := h.peers.Lately(h.now(), int64(h.config.Tick)*int64(h.config.ElectionTicks)*lateRounds)
 	h.Groups(func(g *Group) {
 		if !g.leadership.Load().IsLeader || !g.stirring.Load() && !g.onAny(away) {
 			return
@@ -89,40 +89,4 @@ func (g *Group) behind() (hosts []uint64) {
 		}
 	})
 	return hosts
-}
-
-// onAny says whether a member is on one of the hosts.
-func (g *Group) onAny(hosts []uint64) bool {
-	for _, host := range hosts {
-		if _, member := g.onHost(host); member {
-			return true
-		}
-	}
-	return false
-}
-
-// lately returns the hosts that are silent, or were within the time before now.
-func (p *peers) lately(now, within int64) (hosts []uint64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for id, x := range p.hosts {
-		if x.down || x.returned != 0 && now-x.returned < within {
-			hosts = append(hosts, id)
-		}
-	}
-	return hosts
-}
-
-// SilentPeers returns the hosts that share a group with this one and have been silent for an
-// election timeout, in ascending order.
-func (h *Host) SilentPeers() (silent []uint64) {
-	h.peers.mu.Lock()
-	defer h.peers.mu.Unlock()
-	for id, x := range h.peers.hosts {
-		if x.down {
-			silent = append(silent, id)
-		}
-	}
-	slices.Sort(silent)
-	return silent
 }

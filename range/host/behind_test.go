@@ -28,12 +28,12 @@ func TestBehind(t *testing.T) {
 		if got := look(); len(got) > 0 {
 			t.Errorf("all have everything, and it counts %v", got)
 		}
-		if got := leader.host.SilentPeers(); len(got) > 0 {
+		if got := leader.host.peers.Silent(); len(got) > 0 {
 			t.Errorf("all answer, and %v are silent", got)
 		}
 		c.net.isolate(other, true)
-		c.await("the host to be silent", func() bool { return leader.host.PeerDown(other) })
-		if got := leader.host.SilentPeers(); !slices.Equal(got, []uint64{other}) {
+		c.await("the host to be silent", func() bool { return leader.host.peers.Down(other) })
+		if got := leader.host.peers.Silent(); !slices.Equal(got, []uint64{other}) {
 			t.Errorf("%v are silent, not %d", got, other)
 		}
 		leader.host.Group(100).Wake()
@@ -52,7 +52,7 @@ func TestBehind(t *testing.T) {
 			t.Errorf("host %d is away, and it counts %v", other, got)
 		}
 		c.net.isolate(other, false)
-		c.await("the host to be back", func() bool { return !leader.host.PeerDown(other) })
+		c.await("the host to be back", func() bool { return !leader.host.peers.Down(other) })
 		c.await("its replica to have everything", func() bool {
 			return c.everywhere(100, last)
 		})

@@ -133,7 +133,7 @@ func benchmarkReplicate(b *testing.B, groups, inflight, size int) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			m := machines[g.id]
+			m := machines[g.ID()]
 			share := (b.N + groups - 1) / groups
 			for n := 0; n < share; n++ {
 				if n >= inflight {

@@ -97,7 +97,7 @@ func TestInboxesTogetherAreBounded(t *testing.T) {
 		}
 	}
 	h.Groups(func(g *Group) { g.shutDown() })
-	if n := h.inboxBytes.Load(); n != 0 {
+	if n := h.inboxes.held.Load(); n != 0 {
 		t.Errorf("%d bytes are counted of inboxes that are empty", n)
 	}
 }

@@ -72,7 +72,7 @@ func overtakes(t *testing.T, removed bool) {
 		for id := range m.at {
 			m.machines[id].flush()
 		}
-		g.do(func(g *Group) { clear(g.steps.kept) })
+		g.do(func(g *Group) { clear(g.followers.kept) })
 		m.await("truncation", func() bool {
 			g.Propose(term, []byte("x"+big))
 			m.machines[g.Self()].flush()

@@ -2,6 +2,7 @@ package host
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -14,8 +15,16 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// bringClosed has the heartbeats of a leader, which are sent next, say what it closes.
-func (g *Group) bringClosed(messages []*peerpb.RaftMessage) {
+// sleepCloser closes timestamps for a group, by heartbeats and while the group sleeps. It is the
+// group's closing.Replica.
+type sleepCloser struct {
+	group *Group
+	// closer is the state machine; nil if that closes no timestamps.
+	closer group.Closer
+}
+
+// bring has the heartbeats of a leader, which are sent next, say what the leader closes.
+func (s *sleepCloser) bring(messages []*peerpb.RaftMessage) {
 	var closed hlc.Timestamp
 	var index uint64
 	asked := false
@@ -24,12 +33,12 @@ func (g *Group) bringClosed(messages []*peerpb.RaftMessage) {
 			continue
 		}
 		if !asked {
-			closer, closes := g.machine.(group.Closer)
-			if !closes {
+			if s.closer == nil {
 				return
 			}
 			asked = true
-			if closed, index, closes = closer.CloseIdle(); !closes {
+			closes := false
+			if closed, index, closes = s.closer.CloseIdle(); !closes {
 				return
 			}
 		}
@@ -39,23 +48,20 @@ func (g *Group) bringClosed(messages []*peerpb.RaftMessage) {
 	}
 }
 
-// takeClosed takes what a heartbeat says. It holds whether that leader still leads or not.
-func (g *Group) takeClosed(m *peerpb.RaftMessage) {
-	if m.GetClosed() == 0 {
-		return
-	}
-	if closer, closes := g.machine.(group.Closer); closes {
-		closer.NoteClosed(hlc.Timestamp{Wall: int64(m.GetClosed())}, m.GetClosedIndex())
+// take takes what a heartbeat says. It holds whether that leader still leads or not.
+func (s *sleepCloser) take(m *peerpb.RaftMessage) {
+	if m.GetClosed() != 0 {
+		s.NoteClosed(hlc.Timestamp{Wall: int64(m.GetClosed())}, m.GetClosedIndex())
 	}
 }
 
-// sleepClosed has timestamps closed for a group that is about to sleep under this host's replica,
+// sleep has timestamps closed for a group that is about to sleep under this host's replica,
 // together with the others that sleep. It returns false if that cannot be yet: it would be closed
 // up to now for as long as it sleeps.
-func (g *Group) sleepClosed() bool {
-	closer, closes := g.machine.(group.Closer)
+func (s *sleepCloser) sleep() bool {
+	g := s.group
 	members := g.Configuration()
-	if !closes || members.Joint() {
+	if s.closer == nil || members.Joint() {
 		return true
 	}
 	var c closing.Class
@@ -73,15 +79,53 @@ func (g *Group) sleepClosed() bool {
 	if !slices.Contains(c.Voters, g.host.config.Self) {
 		return true
 	}
-	return closer.Sleep(func(
+	return s.closer.Sleep(func(
 		term uint64, closable hlc.Timestamp, lag time.Duration, index uint64,
 	) group.Place {
 		c.Lag = lag
-		if t := g.host.leading.Add(g.id, term, index, c, closable.Wall); t != nil {
+		if t := g.host.leading.Add(g.ID(), term, index, c, closable.Wall); t != nil {
 			return t
 		}
 		return nil
 	})
+}
+
+// Follows implements closing.Replica.
+func (s *sleepCloser) Follows(host, term uint64) bool {
+	l := s.group.leadership.Load()
+	return l.Term == term && !l.IsLeader && (l.Leader == 0 || s.group.HostOf(l.Leader) == host)
+}
+
+// SleepsIn implements closing.Replica.
+func (s *sleepCloser) SleepsIn(m *closing.Membership) {
+	switch {
+	case s.closer == nil:
+	case m == nil:
+		s.closer.SleepsIn(nil)
+	default:
+		s.closer.SleepsIn(m)
+	}
+}
+
+// NoteClosed implements closing.Replica.
+func (s *sleepCloser) NoteClosed(closed hlc.Timestamp, index uint64) {
+	if s.closer != nil {
+		s.closer.NoteClosed(closed, index)
+	}
+}
+
+// sleepers are the groups that sleep under leaders here, and under leaders of other hosts, as far as
+// timestamps are closed for them.
+type sleepers struct {
+	leading   *closing.Leading
+	following *closing.Following
+	// round is the round of the last tick.
+	round atomic.Uint64
+}
+
+// tells says whether there is something to be told to a host, or answered, of groups that sleep.
+func (s *sleepers) tells(host uint64) bool {
+	return s.leading.Tells(host) || s.following.Owes(host)
 }
 
 // wakeUnclosed has groups woken that sleep under replicas here without a timestamp being closed for
@@ -99,7 +143,7 @@ func (h *Host) wakeUnclosed() {
 		}
 	})
 	for _, g := range asleep {
-		if closer, closes := g.machine.(group.Closer); closes && closer.Unclosed() {
+		if closer := g.closes.closer; closer != nil && closer.Unclosed() {
 			g.do(func(g *Group) { g.core.Wake() })
 			if left--; left == 0 {
 				return
@@ -108,35 +152,10 @@ func (h *Host) wakeUnclosed() {
 	}
 }
 
-// Follows implements closing.Replica.
-func (g *Group) Follows(host, term uint64) bool {
-	l := g.leadership.Load()
-	return l.Term == term && !l.IsLeader && (l.Leader == 0 || g.HostOf(l.Leader) == host)
-}
-
-// SleepsIn implements closing.Replica.
-func (g *Group) SleepsIn(m *closing.Membership) {
-	closer, closes := g.machine.(group.Closer)
-	switch {
-	case !closes:
-	case m == nil:
-		closer.SleepsIn(nil)
-	default:
-		closer.SleepsIn(m)
-	}
-}
-
-// NoteClosed implements closing.Replica.
-func (g *Group) NoteClosed(closed hlc.Timestamp, index uint64) {
-	if closer, closes := g.machine.(group.Closer); closes {
-		closer.NoteClosed(closed, index)
-	}
-}
-
 // sleeper finds the replica of a group that may sleep under another host.
 func (h *Host) sleeper(id keys.PartitionID) closing.Replica {
 	if g := h.Group(id); g != nil {
-		return g
+		return &g.closes
 	}
 	return nil
 }
@@ -148,7 +167,9 @@ func (h *Host) beginRound() (round uint64) {
 		state, _ := h.clocks.State()
 		trusted = state == clockhealth.Trusted
 	}
-	return h.leading.Begin(wall, trusted)
+	round = h.leading.Begin(wall, trusted)
+	h.round.Store(round)
+	return round
 }
 
 // hearClosed takes what a ping says of groups that sleep.
@@ -165,4 +186,4 @@ func (h *Host) hearClosed(from uint64, p *peerpb.HostPing) {
 
 // SleepingClosed is for how many groups that sleep under leaders here timestamps are closed, and in
 // how many sets.
-func (h *Host) SleepingClosed() (groups, sets int) { return h.leading.Groups() }
+func (s *sleepers) SleepingClosed() (groups, sets int) { return s.leading.Groups() }

@@ -70,7 +70,7 @@ func (h *Host) SetRoom(room Room) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// What was taken a moment ago may be between the inbox and the log.
-	underWay := max(r.mu.taken, h.inboxBytes.Load()+h.log.Pending())
+	underWay := max(r.mu.taken, h.inboxes.held.Load()+h.log.Pending())
 	r.mu.taken = 0
 	bounded := room.Bytes[group.NoShare] != Unbounded
 	for share, bytes := range room.Bytes {
@@ -136,8 +136,8 @@ func (g *Group) noQuorumHasRoom() bool {
 		configuration.GetVotersOutgoing()} {
 		without := 0
 		for _, id := range voters {
-			if id := replicaID(id); id == g.self && g.host.disk.none.Load() ||
-				id != g.self && g.host.PeerWithoutRoom(g.HostOf(id)) {
+			if id := replicaID(id); id == g.Self() && g.host.disk.none.Load() ||
+				id != g.Self() && g.host.peers.WithoutRoom(g.HostOf(id)) {
 				without++
 			}
 		}
@@ -194,11 +194,11 @@ const probeBytes = 64 << 10
 // Entries that it would not take are left out of one that is.
 func (g *Group) withheld(host uint64, m *peerpb.RaftMessage) bool {
 	h := g.host
-	if h.peers.withoutRoom.Load() == 0 || !hasData(m) || !h.PeerWithoutRoom(host) {
+	if !h.peers.AnyWithoutRoom() || !hasData(m) || !h.peers.WithoutRoom(host) {
 		return false
 	}
-	_, _, c := h.peers.status(host)
-	sent, size, most := 0, int64(messageOverhead(m)), max(probeBytes, c.roomBytes)
+	_, _, c := h.peers.Status(host)
+	sent, size, most := 0, int64(messageOverhead(m)), max(probeBytes, c.RoomBytes)
 	for _, e := range m.GetEntries() {
 		size += entrySize(e)
 		if size > most && g.shareOf(e) == group.NoShare && (sent > 0 || !g.noQuorumHasRoom()) {

@@ -129,7 +129,7 @@ func TestSentToHostWithoutRoom(t *testing.T) {
 	check := func(roomBytes uint64, m *peerpb.RaftMessage, want int) {
 		t.Helper()
 		said++
-		h.peers.noteStatus(2, &peerpb.HostPing{Number: said, NoRoom: true, RoomBytes: roomBytes})
+		h.peers.NoteStatus(2, &peerpb.HostPing{Number: said, NoRoom: true, RoomBytes: roomBytes})
 		if g.withheld(2, m) != (want == 0) || len(m.Entries) != want {
 			t.Errorf("%d entries are sent to a host with %d bytes of room, want %d", len(m.Entries),
 				roomBytes, want)

@@ -19,11 +19,18 @@
 // at a time: by the shard's worker, or, when that is at rest, by the goroutine that brought
 // messages or proposals, over several shards if need be (step.go). Its inbox is under the inbox's
 // lock, which is held for a few instructions. Applying, installing a snapshot and truncating the
-// log are tasks in the group's apply queue, which at most one apply worker runs at a time, in
-// order; a follower's entries wait there for a few milliseconds (apply_delay.go).
+// log are tasks in the group's apply queue (package applyqueue), which at most one apply worker
+// runs at a time, in order; a follower's entries wait there for a few milliseconds (apply.go).
 //
-// Lock order (docs/locks.md has that of the whole server): Host.mu, then Group.inbox.mu, then
-// shard.mu, then applyPool.mu, then taskQueue.mu. No lock is held over I/O, a callback or a send.
+// A Group is made of types that own a part of the state: what any goroutine may read (published,
+// lease, addresses), what only a pass touches (steps), the inbox, the applier, and what is under
+// way (life). So is a Host: its registry of groups, what it says of itself in pings (ownStatus),
+// what it knows of its peers (package peers), what is closed for groups that sleep (sleepers), and
+// what bounds memory and disk (inboxBudget, diskSpace).
+//
+// Lock order (docs/locks.md has the order of the whole server): Host.mu, then Group.inbox.mu, then
+// shard.mu, then applyqueue.Pool.mu, then applyqueue.Queue.mu. No lock is held over I/O, a callback
+// or a send.
 //
 // # Failure
 //

@@ -2,9 +2,11 @@ package host
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -50,9 +52,6 @@ func (h *Host) Drain(ctx context.Context,
 	}
 }
 
-// Leaving says whether Drain has begun.
-func (h *Host) Leaving() bool { return h.leaving.Load() }
-
 // draining is one Drain. Its fields are its goroutine's, but for mu.
 type draining struct {
 	host *Host
@@ -84,7 +83,7 @@ func (d *draining) round() (left, stuck int) {
 	for g, o := range d.groups {
 		l := g.leadership.Load()
 		// It was removed, has failed, or is led elsewhere.
-		if g.isStopped() || (!l.IsLeader && l.Leader != 0) {
+		if g.inbox.isStopped() || (!l.IsLeader && l.Leader != 0) {
 			delete(d.groups, g)
 			continue
 		}
@@ -115,10 +114,10 @@ func (d *draining) round() (left, stuck int) {
 // anyHost says whether a host of the group is there that stays.
 func (d *draining) anyHost(g *Group) bool {
 	for id, at := range g.hosts() {
-		if id == g.self || !g.Configuration().Electable(id) {
+		if id == g.Self() || !g.Configuration().Electable(id) {
 			continue
 		}
-		if known, down, c := d.host.peers.status(at); known && !down && !c.leaving {
+		if known, down, c := d.host.peers.Status(at); known && !down && !c.Leaving {
 			return true
 		}
 	}
@@ -132,12 +131,12 @@ func (d *draining) begin(g *Group, o *handingOver) {
 		g.Wake() // its followers' progress is as old as its sleep
 	}
 	rank := func(at uint64) int {
-		switch _, _, c := d.host.peers.status(at); {
-		case c.leaving:
+		switch _, _, c := d.host.peers.Status(at); {
+		case c.Leaving:
 			return 0
-		case !c.averse:
+		case !c.Averse:
 			return 3
-		case c.recovering:
+		case c.Recovering:
 			return 2
 		}
 		return 1
@@ -151,4 +150,42 @@ func (d *draining) begin(g *Group, o *handingOver) {
 		o.failed = true
 		o.mu.Unlock()
 	})
+}
+
+// AnyLag is the lag of Successor for those to whom any follower is better than this leader.
+const AnyLag = math.MaxUint64
+
+// Successor looks for the replica that is best suited to lead a group that is led here: of those
+// that are there and lack no more than lag of the entries that are applied here, on the hosts that
+// rank highest, the one that has most. rank says how well a host is suited; 0 is not at all. A
+// follower that lags leads nothing before it has the rest, and no replica does meanwhile. Successor
+// calls report with the replica and with the term of the
+// leadership, or with 0 if there is none (or the group is not led here any more), on the shard
+// worker or on the caller's goroutine.
+func (g *Group) Successor(rank func(host uint64) int, lag uint64,
+	report func(best keys.ReplicaID, term uint64)) {
+	found := func(g *Group) {
+		l := g.core.Leadership()
+		var best keys.ReplicaID
+		var highest int
+		var most uint64
+		if l.IsLeader {
+			applied := g.core.Applied()
+			g.core.Followers(func(id keys.ReplicaID, p group.Progress) {
+				at := g.HostOf(id)
+				if !g.Configuration().Electable(id) || !p.Active || p.Snapshot ||
+					g.host.peers.Down(at) || p.Match < applied && applied-p.Match > lag {
+					return
+				}
+				r := rank(at)
+				if r > highest || r == highest && r > 0 && p.Match > most {
+					best, highest, most = id, r, p.Match
+				}
+			})
+		}
+		report(best, l.Term)
+	}
+	if !g.do(found) {
+		report(0, 0)
+	}
 }

@@ -7,79 +7,60 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
-	"time"
-
-	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/invariants"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
-	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
-
-// maxInboxBytes bounds what peers can queue for one group. What comes beyond is dropped, and sent
-// again by Raft.
-const maxInboxBytes = 16 << 20
-
-// maxInboxReads bounds the read-index requests that wait in one inbox.
-const maxInboxReads = 100_000
 
 // Group is the handle of one group on this host. Its exported methods may be called from any
 // goroutine.
 type Group struct {
-	host      *Host
-	shard     *shard
-	id        keys.PartitionID
-	self      keys.ReplicaID
-	identity  raftlog.Identity
-	restarted bool
+	host     *Host
+	shard    *shard
+	identity raftlog.Identity
 	// founded is the configuration of a state machine that says nothing of it.
 	founded group.Configuration
-	// addresses say on which host each replica is. learning guards its changes, and counted: whether
-	// those hosts are counted as peers.
-	addresses atomic.Pointer[map[keys.ReplicaID]uint64]
-	learning  sync.Mutex
-	counted   bool
+	addresses
 
 	storage *raftlog.Group
 	machine group.StateMachine
-	lease   *group.Lease
+	closes  sleepCloser
+	lease
 
-	leadership atomic.Pointer[group.Leadership]
-	applied    atomic.Uint64
-	committed  atomic.Uint64
-	lastEntry  lastEntry
-	failure    atomic.Pointer[error]
+	published
+	steps
+	inbox   inbox
+	applier applier
+	life
+}
+
+// steps is what only the shard worker may touch.
+type steps struct {
+	core *group.Group
+	// restarted: the votes of the process before this one are forgotten, so this one withholds its
+	// votes for a time.
+	restarted bool
+	awake     bool
+	// installations are the snapshots that Raft accepted and that are not installed yet, oldest
+	// first. All appends since then wait with them.
+	installations []*installation
+	// installed is the index of the last snapshot that Raft accepted: it brought what changed up to
+	// there.
+	installed uint64
+	followers snapshotFollowers
+	reads     indexReads
+}
+
+// life is what of a group is under way, and how the group ends.
+type life struct {
+	failure atomic.Pointer[error]
 	// replacing counts the snapshots that are installed and that the log does not follow yet: their
 	// appends, which delete all entries, are on their way.
 	replacing atomic.Int32
-	// stirring is what awake is, for other goroutines.
-	stirring atomic.Bool
-
-	// Of the shard worker alone.
-	core  *group.Group
-	awake bool
-	steps struct {
-		// installations are the snapshots that Raft accepted and that are not installed yet, oldest
-		// first. All appends since then wait with them.
-		installations []*installation
-		// installed is the index of the last snapshot that Raft accepted: it brought what changed up to
-		// there.
-		installed uint64
-		// kept is what the log keeps for followers that were sent a snapshot.
-		kept map[keys.ReplicaID]keptFor
-		// failures are of snapshots to followers.
-		failures map[keys.ReplicaID]snapshotFailures
-		readSeq  uint64
-		reads    []readBatch // sent to Raft, by ascending sequence
-	}
-
-	inbox   inbox
-	tasks   taskQueue
-	waiting readWaiters
 	// work counts appends and tasks in flight. An append that waits for an installation is given
-	// back by what ends that: installed submits it, shutDown drops it.
+	// back by what ends that: afterInstall submits it, shutDown drops it.
 	work sync.WaitGroup
 	// stopped is closed at the end of shutDown.
 	stopped chan struct{}
@@ -88,129 +69,30 @@ type Group struct {
 	cancel context.CancelFunc
 }
 
-type proposal struct {
-	term uint64
-	data []byte
-	// change, if not nil, is the configuration that this leads to.
-	change *group.Configuration
-}
-
-// inbox is what a group still has to take in.
-type inbox struct {
-	mu        sync.Mutex
-	messages  []*peerpb.RaftMessage
-	bytes     int
-	local     []*raftpb.Message
-	changes   []changed
-	proposals []proposal
-	reads     []func(error)
-	ops       []func(*Group)
-	// staged are the snapshots whose messages are among messages, or in the pass under way;
-	// installing is how many more there are that Raft accepted and that are not installed yet.
-	staged     []stagedWith
-	installing int
-	queued     bool
-	stopped    bool
-}
-
-// ID returns the group's id.
-func (g *Group) ID() keys.PartitionID { return g.id }
-
-// Self returns this replica's id.
-func (g *Group) Self() keys.ReplicaID { return g.self }
-
-// Identity returns what is on disk about this replica.
-func (g *Group) Identity() raftlog.Identity { return g.identity }
-
-// Leader returns the leader, as far as this replica knows (0: none is known), and the term.
-func (g *Group) Leader() (keys.ReplicaID, uint64) {
-	l := g.leadership.Load()
-	return l.Leader, l.Term
-}
-
-// Lease says whether this replica leads and its lease stands at this moment.
-func (g *Group) Lease() (term uint64, ok bool) {
-	if term, ok = g.lease.Valid(g.host.now()); !ok || !g.leaseCounts() {
-		return 0, false
-	}
-	return term, true
-}
-
-// LeaseLeft is how much longer the lease stands; not positive if it does not stand.
-func (g *Group) LeaseLeft() time.Duration {
-	left := g.lease.Left(g.host.now())
-	if left > 0 && !g.leaseCounts() {
-		return 0
-	}
-	return left
-}
-
-// leaseCounts says whether the monotonic clock has gone on since the lease began, as far as is
-// known, but for less than the lease has to spare.
-func (g *Group) leaseCounts() bool {
-	from, ok := g.host.clocks.LeaseFloor()
-	return ok && (from == 0 || g.lease.Left(from) > g.host.config.leaseDuration())
-}
-
-// Awake says whether the group does anything at present, but sleep.
-func (g *Group) Awake() bool { return g.stirring.Load() }
-
-// Applied returns the last applied index.
-func (g *Group) Applied() uint64 { return g.applied.Load() }
-
-// Committed is up to where this replica knows the log to be committed. A leader knows it before the
-// followers do.
-func (g *Group) Committed() uint64 { return max(g.committed.Load(), g.applied.Load()) }
-
 // Failed returns why the group failed, or nil.
-func (g *Group) Failed() error {
-	if p := g.failure.Load(); p != nil {
+func (l *life) Failed() error {
+	if p := l.failure.Load(); p != nil {
 		return *p
 	}
 	return nil
 }
 
-func (g *Group) appliedState() raftlog.Applied {
-	e := &g.lastEntry
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.Applied
-}
+// ID returns the group's id.
+func (g *Group) ID() keys.PartitionID { return g.identity.Group }
 
-// setApplied says what is applied; conf is nil if the configuration is what it was.
-func (g *Group) setApplied(index, term uint64, conf *group.Configuration) {
-	e := &g.lastEntry
-	e.mu.Lock()
-	e.Index, e.Term = index, term
-	if conf != nil {
-		e.Configuration = conf.ConfState()
-	}
-	e.mu.Unlock()
-	g.applied.Store(index)
-	g.waiting.advance(index)
-}
+// Self returns this replica's id.
+func (g *Group) Self() keys.ReplicaID { return g.identity.Replica }
 
-// lastEntry is the last one that is applied.
-type lastEntry struct {
-	mu sync.Mutex
-	raftlog.Applied
-}
+// Identity returns what is on disk about this replica.
+func (g *Group) Identity() raftlog.Identity { return g.identity }
 
 // put changes the inbox and has the shard worker look at it; false if the group is stopped.
 func (g *Group) put(change func(*inbox)) bool {
-	g.inbox.mu.Lock()
-	if g.inbox.stopped {
-		g.inbox.mu.Unlock()
-		return false
-	}
-	change(&g.inbox)
-	schedule := !g.inbox.queued
-	g.inbox.queued = true
-	g.inbox.mu.Unlock()
-	if schedule {
+	queue, ok := g.inbox.put(change)
+	if queue {
 		g.shard.enqueue(g)
 	}
-	return true
+	return ok
 }
 
 // Propose queues data to be appended to the log, in the order of the calls, if this replica still
@@ -218,16 +100,11 @@ func (g *Group) put(change func(*inbox)) bool {
 // belongs to the group from here on. The caller may find itself stepping the group and others, with
 // their callbacks, and must hold no lock that those want.
 func (g *Group) Propose(term uint64, data []byte) error {
-	g.inbox.mu.Lock()
-	if g.inbox.stopped {
-		g.inbox.mu.Unlock()
+	queue, ok := g.inbox.propose(proposal{term: term, data: data}, false)
+	if !ok {
 		return ErrStopped
 	}
-	g.inbox.proposals = append(g.inbox.proposals, proposal{term: term, data: data})
-	schedule := !g.inbox.queued
-	g.inbox.queued = true
-	g.inbox.mu.Unlock()
-	if schedule {
+	if queue {
 		g.shard.leave(g)
 		g.host.step(g.shard)
 	}
@@ -238,12 +115,9 @@ func (g *Group) Propose(term uint64, data []byte) error {
 // stepped together when it has: it calls Host.Step for this group soon. Whatever else has the group
 // stepped meanwhile, another proposal or a message, takes along what is there.
 func (g *Group) ProposeInPass(term uint64, data []byte) error {
-	g.inbox.mu.Lock()
-	defer g.inbox.mu.Unlock()
-	if g.inbox.stopped {
+	if _, ok := g.inbox.propose(proposal{term: term, data: data}, true); !ok {
 		return ErrStopped
 	}
-	g.inbox.proposals = append(g.inbox.proposals, proposal{term: term, data: data})
 	return nil
 }
 
@@ -257,19 +131,6 @@ func (g *Group) ProposeChange(term uint64, data []byte, next group.Configuration
 		return ErrStopped
 	}
 	return nil
-}
-
-// stir queues the group if there are proposals of a pass that are not stepped; false if not.
-func (g *Group) stir() bool {
-	g.inbox.mu.Lock()
-	if g.inbox.stopped || g.inbox.queued || len(g.inbox.proposals) == 0 {
-		g.inbox.mu.Unlock()
-		return false
-	}
-	g.inbox.queued = true
-	g.inbox.mu.Unlock()
-	g.shard.leave(g)
-	return true
 }
 
 // ReadIndex calls done(nil) once the local state has applied everything that was committed anywhere
@@ -339,7 +200,7 @@ func (g *Group) Followers(report func(map[keys.ReplicaID]group.Progress)) {
 func (g *Group) stopAndWait() {
 	g.do((*Group).shutDown)
 	<-g.stopped
-	g.hurry()
+	g.applier.queue.Hurry()
 	g.work.Wait()
 }
 
@@ -347,16 +208,8 @@ func (g *Group) stopAndWait() {
 // nothing submits them any more. It runs on the shard worker, or after that has stopped; nothing is
 // added to the group's work after it.
 func (g *Group) shutDown() {
-	g.inbox.mu.Lock()
-	already := g.inbox.stopped
-	g.inbox.stopped = true
-	reads, staged := g.inbox.reads, g.inbox.staged
-	g.host.inboxBytes.Add(-int64(g.inbox.bytes))
-	g.inbox.bytes = 0
-	g.inbox.messages, g.inbox.local, g.inbox.proposals, g.inbox.changes = nil, nil, nil, nil
-	g.inbox.reads, g.inbox.ops, g.inbox.staged = nil, nil, nil
-	g.inbox.mu.Unlock()
-	if already {
+	left, staged, first := g.inbox.stop()
+	if !first {
 		return
 	}
 	defer close(g.stopped)
@@ -364,14 +217,15 @@ func (g *Group) shutDown() {
 	for _, s := range staged {
 		s.Discard()
 	}
-	for _, in := range g.steps.installations {
+	for _, in := range g.installations {
 		g.work.Add(-1 - len(in.held))
 	}
-	g.steps.installations = nil
-	for _, done := range reads {
+	g.installations = nil
+	for _, done := range left.reads {
 		done(ErrStopped)
 	}
-	g.failReads(ErrStopped)
+	g.reads.fail(ErrStopped)
+	g.waiting.fail(ErrStopped)
 	if g.awake {
 		g.shard.setAwake(g, false)
 	}
@@ -387,7 +241,7 @@ func (g *Group) fail(err error) {
 	if !g.failure.CompareAndSwap(nil, &err) {
 		return
 	}
-	attributes := []any{"partition", g.id, "replica", g.self, "error", err}
+	attributes := []any{"partition", g.ID(), "replica", g.Self(), "error", err}
 	if p := new(panicError); errors.As(err, &p) {
 		attributes = append(attributes, "stack", string(p.stack))
 	}
@@ -395,7 +249,7 @@ func (g *Group) fail(err error) {
 	g.host.metrics.failed.Inc()
 	g.shutDown()
 	if f := g.host.config.OnFailed; f != nil {
-		f(g.id, err)
+		f(g.ID(), err)
 	}
 }
 
@@ -426,3 +280,5 @@ func panicked(doing string, p any) error {
 	}
 	return &panicError{err, debug.Stack()}
 }
+
+func replicaID(id uint64) keys.ReplicaID { return keys.ReplicaID(id) }

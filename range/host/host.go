@@ -18,7 +18,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/clockhealth"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/host/applyqueue"
 	"github.com/tidemarkdb/tidemark/range/host/closing"
+	"github.com/tidemarkdb/tidemark/range/host/peers"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/rpc/peer"
@@ -70,7 +72,7 @@ type Config struct {
 	// 2, at most 8.
 	ApplyWorkers int
 	// FollowersApplyAfter is how long followers wait before they apply what is committed, for more
-	// of it to come (apply_delay.go). Default 0: not at all, as is right where callers wait for what a
+	// of it to come (apply.go). Default 0: not at all, as is right where callers wait for what a
 	// follower applies.
 	FollowersApplyAfter time.Duration
 	// RetainLogBytes is how much of its applied log a group keeps for followers that lag; one that
@@ -189,53 +191,43 @@ func (c *Config) electionTimeout() time.Duration { return time.Duration(c.Electi
 
 // Host runs the groups of one process.
 type Host struct {
-	config      Config
-	log         *raftlog.Log
-	transport   Transport
-	metrics     *metrics
-	incarnation uint64
+	config    Config
+	log       *raftlog.Log
+	transport Transport
+	metrics   *metrics
 	// epoch is when the host was made: monotonic times are counted from it.
-	epoch   int64
-	started atomic.Bool
-	awake   atomic.Int64
-	// averse, recovering: see SetLeaderAverse. leaving: see Drain.
-	averse, recovering, leaving atomic.Bool
-	disk                        diskSpace
-	truncations                 atomic.Uint64
-	slowness                    slowness
-	// campaigns is how many more may begin in this tick because hosts are gone.
-	campaigns atomic.Int64
+	epoch int64
+	// awake is how many groups are awake.
+	awake atomic.Int64
+	ownStatus
+	disk        diskSpace
+	truncations atomic.Uint64
+	slowness
 	// clocks is what this process believes of its clock and of its peers'.
 	clocks *clockhealth.Health
-	// leading and following are what is closed for groups that sleep.
-	leading   *closing.Leading
-	following *closing.Following
-	// round is that of the last tick, pings how many were made.
-	round, pings atomic.Uint64
+	sleepers
 
-	shards []*shard
-	apply  *applyPool
-	// snapshotSlots holds a token for each snapshot that is being sent.
-	snapshotSlots chan struct{}
-	peers         peers
-	refusals      refusals
-	wakes         wakes
-	// inboxBytes is what the messages in all inboxes take.
-	inboxBytes atomic.Int64
-	// largeRefused is when a large message with entries found no room, monotonic; 0: none waits.
-	largeRefused atomic.Int64
+	shards       []*shard
+	apply        *applyPool
+	snapshots    snapshotSender
+	peers        peers.Peers
+	refusals     refusals
+	wakes        wakes
+	inboxes      inboxBudget
 	pendingVotes pendingVotes
 
-	ctx    context.Context // of the ticker, and of the groups' snapshot sends
-	cancel context.CancelFunc
-	tasks  sync.WaitGroup // ticker and snapshot sends
+	running
+	registry
+}
 
-	mu struct {
-		sync.RWMutex
-		groups map[keys.PartitionID]*Group
-		next   int // shard of the next group
-		closed bool
-	}
+// running is what a host has started, and how it ends.
+type running struct {
+	started atomic.Bool
+	// ctx is of the ticker, and of the groups' snapshot sends.
+	ctx    context.Context
+	cancel context.CancelFunc
+	// tasks are the ticker, the shards' workers and snapshot sends.
+	tasks sync.WaitGroup
 }
 
 // New opens the log and makes a host that does nothing before Start.
@@ -243,15 +235,18 @@ func New(c Config) (*Host, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	h := &Host{config: c, incarnation: c.Random(), epoch: c.reading(),
-		snapshotSlots: make(chan struct{}, maxSnapshots)}
+	h := &Host{config: c, epoch: c.reading()}
+	h.incarnation = c.Random()
+	h.snapshots = snapshotSender{host: h, slots: make(chan struct{}, maxSnapshots)}
+	h.wakes.groups = &h.registry
 	h.mu.groups = make(map[keys.PartitionID]*Group)
-	h.leading, h.following = closing.NewLeading(), closing.NewFollowing(h.sleeper)
-	h.peers.init()
+	h.sleepers = sleepers{leading: closing.NewLeading(), following: closing.NewFollowing(h.sleeper)}
+	h.peers.Init()
+	h.inboxes.limit = c.MaxInboxBytes
 	// A registry may be asked at any moment, also now.
 	h.metrics = newMetrics(c.Registerer, func() float64 { return float64(h.awake.Load()) },
 		func() float64 {
-			all, _ := h.Peers()
+			all, _ := h.peers.Count()
 			return float64(all)
 		}, func() float64 {
 			if h.slowness.slow.Load() {
@@ -263,7 +258,7 @@ func New(c Config) (*Host, error) {
 	h.clocks = clockhealth.New(clockhealth.Config{
 		Clock: c.Clock, Now: h.now, LeaseDuration: lease,
 		LeaseSlack:      clockhealth.Slack(c.Clock.MaxOffset(), promise, lease),
-		ElectionTimeout: c.electionTimeout(), Peers: h.Peers,
+		ElectionTimeout: c.electionTimeout(), Peers: h.peers.Count,
 	})
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	var err error
@@ -274,12 +269,15 @@ func New(c Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.apply = newApplyPool(h, c.ApplyWorkers)
+	h.apply = applyqueue.New[task, []group.Entry](c.ApplyWorkers, c.FollowersApplyAfter)
 	for range c.Shards {
 		h.shards = append(h.shards, newShard(h))
 	}
 	return h, nil
 }
+
+// Peers are the hosts that share a group with this one.
+func (h *Host) Peers() *peers.Peers { return &h.peers }
 
 // Clocks is what this process believes of its clock and of its peers'.
 func (h *Host) Clocks() *clockhealth.Health { return h.clocks }
@@ -296,7 +294,7 @@ func (h *Host) Start(t Transport) {
 		h.tasks.Add(1)
 		go s.run()
 	}
-	h.apply.start()
+	h.apply.Start()
 	h.tasks.Add(1)
 	go h.tickLoop()
 }
@@ -310,18 +308,15 @@ func (h *Host) Close() {
 		return
 	}
 	h.mu.closed = true
-	groups := make([]*Group, 0, len(h.mu.groups))
-	for _, g := range h.mu.groups {
-		groups = append(groups, g)
-	}
 	h.mu.Unlock()
+	groups := h.all()
 	h.cancel()
 	for _, s := range h.shards {
 		s.stop()
 	}
 	h.tasks.Wait()
 	h.log.Close()
-	h.apply.stop()
+	h.apply.Stop()
 	for _, g := range groups {
 		g.shutDown()
 	}
@@ -347,26 +342,6 @@ func (h *Host) Awake() int { return int(h.awake.Load()) }
 // Storage is the group's log. It is open as long as the group is.
 func (g *Group) Storage() *raftlog.Group { return g.storage }
 
-// Group returns an open group, or nil.
-func (h *Host) Group(id keys.PartitionID) *Group {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.mu.groups[id]
-}
-
-// Groups calls visit for every open group.
-func (h *Host) Groups(visit func(*Group)) {
-	h.mu.RLock()
-	groups := make([]*Group, 0, len(h.mu.groups))
-	for _, g := range h.mu.groups {
-		groups = append(groups, g)
-	}
-	h.mu.RUnlock()
-	for _, g := range groups {
-		visit(g)
-	}
-}
-
 // GroupConfig describes a replica to be opened.
 type GroupConfig struct {
 	Identity raftlog.Identity
@@ -385,14 +360,17 @@ type GroupConfig struct {
 // Open opens a group whose identity Log().Create has written. It starts asleep.
 func (h *Host) Open(c GroupConfig) (*Group, error) {
 	id := c.Identity.Group
-	g := &Group{host: h, id: id, self: c.Identity.Replica, identity: c.Identity,
-		founded: group.Founded(c.Hosts), stopped: make(chan struct{})}
-	g.addresses.Store(&map[keys.ReplicaID]uint64{})
+	g := &Group{host: h, identity: c.Identity, founded: group.Founded(c.Hosts)}
+	g.inbox.budget, g.stopped = &h.inboxes, make(chan struct{})
+	g.addresses.init(h.config.Self, &h.peers)
+	g.applier.group = g
+	g.applier.queue.Init(h.apply, &g.applier)
 	sm, err := c.Open(g)
 	if err != nil {
 		return nil, err // it says what it is of
 	}
-	g.machine = sm
+	g.machine, g.closes.group = sm, g
+	g.closes.closer, _ = sm.(group.Closer)
 	index, term := sm.Applied()
 	members := g.machineConfiguration()
 	g.setApplied(index, term, &members)
@@ -408,9 +386,9 @@ func (h *Host) Open(c GroupConfig) (*Group, error) {
 		g.restarted = !alone
 	}
 	g.core, err = group.New(group.Config{
-		ID: id, Self: g.self, Storage: g.storage, Applied: index, Configuration: members,
+		ID: id, Self: g.Self(), Storage: g.storage, Applied: index, Configuration: members,
 		ElectionTicks: h.config.ElectionTicks, LeaseDuration: h.config.leaseDuration(),
-		PromiseDuration: h.config.promiseDuration(), MaySleep: g.sleepClosed,
+		PromiseDuration: h.config.promiseDuration(), MaySleep: g.closes.sleep,
 		Founder: c.Founder, TellCommits: c.TellCommits, Logger: h.config.Logger,
 	})
 	if err != nil {
@@ -418,7 +396,7 @@ func (h *Host) Open(c GroupConfig) (*Group, error) {
 		return nil, err
 	}
 	g.reconfigured()
-	g.lease = g.core.Lease()
+	g.lease = lease{g.core.Lease(), h.clocks, h.now, h.config.leaseDuration()}
 	initial := g.core.Leadership()
 	g.leadership.Store(&initial)
 	if hard, _, err := g.storage.InitialState(); err == nil {
@@ -449,13 +427,13 @@ func (h *Host) Open(c GroupConfig) (*Group, error) {
 // between the two leaves a replica that is opened and removed again.
 func (h *Host) Remove(g *Group) {
 	h.mu.Lock()
-	if h.mu.groups[g.id] == g {
-		delete(h.mu.groups, g.id)
+	if h.mu.groups[g.ID()] == g {
+		delete(h.mu.groups, g.ID())
 		g.count(false)
 		h.metrics.groups.Dec()
 	}
 	h.mu.Unlock()
-	h.following.Changed(g.id, true)
+	h.following.Changed(g.ID(), true)
 	g.stopAndWait()
 	h.log.CloseGroup(g.storage)
 }

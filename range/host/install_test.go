@@ -80,7 +80,7 @@ func (l *laggard) applied(n *node, value string) bool {
 // does when that becomes too much.
 func (l *laggard) needsNothing() {
 	synctest.Wait()
-	l.leader.host.Group(100).do(func(g *Group) { clear(g.steps.kept) })
+	l.leader.host.Group(100).do(func(g *Group) { clear(g.followers.kept) })
 	synctest.Wait()
 }
 
@@ -156,7 +156,7 @@ func (l *laggard) removed(g *Group, meanwhile func()) {
 	synctest.Wait()
 	meanwhile()
 	l.await("Remove to return", done.Load)
-	if n := len(g.steps.installations); n != 0 {
+	if n := len(g.installations); n != 0 {
 		l.t.Errorf("%d installations are left", n)
 	}
 }
@@ -181,7 +181,7 @@ func (l *laggard) awaitHeld(g *Group) {
 	l.await("appends behind the snapshot", func() bool {
 		g.do(func(g *Group) {
 			n := 0
-			for _, in := range g.steps.installations {
+			for _, in := range g.installations {
 				n += len(in.held)
 			}
 			held.Store(int64(n))
@@ -435,7 +435,7 @@ func TestInstalledInAPassOverSeveralShards(t *testing.T) {
 		for _, to := range []*Group{first, beside} {
 			b.Messages = append(b.Messages, &peerpb.RaftMessage{
 				Group: uint64(
-					to.id,
+					to.ID(),
 				), Type: uint32(raftpb.MsgHeartbeatResp), To: l.away.id, From: l.leader.id, Term: 1})
 		}
 		h.HandleMessages(l.leader.id, &b)

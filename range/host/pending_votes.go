@@ -95,7 +95,7 @@ func (e *pendingVotes) take(id keys.PartitionID, now int64) (messages []pendingV
 // hearPendingVotes has a group that was opened take what came before it. h.mu is held: what comes
 // from now on finds the group.
 func (h *Host) hearPendingVotes(g *Group) {
-	for _, v := range h.pendingVotes.take(g.id, h.now()) {
+	for _, v := range h.pendingVotes.take(g.ID(), h.now()) {
 		if g.addressed(v.from, v.message) && g.receive(v.message) {
 			g.shard.enqueue(g)
 		}

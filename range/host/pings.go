@@ -1,6 +1,7 @@
 package host
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/rpc/peer"
@@ -16,36 +17,34 @@ import (
 // What is said of groups that sleep goes with the pings of ticks: if there is any, pings come with
 // every tick, and with no other message.
 
-// pingedLately says whether the last ping with other messages to a host was less than so long ago.
-func (p *peers) pingedLately(host uint64, now, least int64) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	x := p.hosts[host]
-	return x != nil && x.pinged != 0 && now-x.pinged < least
+// ownStatus is what this host says of itself in its pings.
+type ownStatus struct {
+	// incarnation names the process.
+	incarnation uint64
+	// averse, recovering: see SetLeaderAverse. leaving: see Drain.
+	averse, recovering, leaving atomic.Bool
+	// pings is how many pings were made.
+	pings atomic.Uint64
 }
 
-// pingBeside notes that a host is pinged now with other messages, and returns true, unless the last
-// such ping was less than so long ago.
-func (p *peers) pingBeside(host uint64, now, least int64) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	x := p.hosts[host]
-	if x == nil || x.pinged != 0 && now-x.pinged < least {
-		return false
-	}
-	x.pinged = now
-	return true
-}
+// avoidsLead says whether this host leaves leaderships to others.
+func (s *ownStatus) avoidsLead() bool { return s.averse.Load() || s.leaving.Load() }
 
-// sleepTogether says whether there is something to be told to a host, or answered, of groups that
-// sleep.
-func (h *Host) sleepTogether(host uint64) bool {
-	return h.leading.Tells(host) || h.following.Owes(host)
+// Leaving says whether Drain has begun.
+func (s *ownStatus) Leaving() bool { return s.leaving.Load() }
+
+// SetLeaderAverse tells the peers in pings that this host does not want to lead, and has each of
+// its groups leave campaigns to other replicas, as long as one of them is on a host that is not
+// averse, and not for ever (group.SetLeaderAverse). A host that is recovering is able to lead, and
+// only waits whether that lasts.
+func (s *ownStatus) SetLeaderAverse(averse, recovering bool) {
+	s.recovering.Store(averse && recovering)
+	s.averse.Store(averse)
 }
 
 // sendControl sends messages of peer.ClassControl, with a ping if it is about time for one.
 func (h *Host) sendControl(host uint64, messages []*peerpb.RaftMessage) {
-	if h.sleepTogether(host) || !h.peers.pingBeside(host, h.now(), int64(h.config.Tick)*3/4) {
+	if h.sleepers.tells(host) || !h.peers.PingBeside(host, h.now(), int64(h.config.Tick)*3/4) {
 		h.transport.Send(host, peer.ClassControl, messages)
 		return
 	}
@@ -56,7 +55,7 @@ func (h *Host) sendControl(host uint64, messages []*peerpb.RaftMessage) {
 // before, or about then: the ticks of two hosts may nearly fall together.
 func (h *Host) pingPeers(hosts []uint64, round uint64, now int64) {
 	for _, host := range hosts {
-		if !h.peers.pingedLately(host, now, int64(h.config.Tick)*9/8) || h.sleepTogether(host) {
+		if !h.peers.PingedLately(host, now, int64(h.config.Tick)*9/8) || h.sleepers.tells(host) {
 			h.ping(host, round, nil)
 		}
 	}
@@ -75,7 +74,7 @@ func (h *Host) ping(host, round uint64, beside []*peerpb.RaftMessage) {
 	ping := &peerpb.HostPing{
 		Incarnation: h.incarnation, Number: number, Wall: uint64(ts.Wall), Logical: ts.Logical,
 		Physical: uint64(wall),
-		Averse:   h.averse.Load() || h.leaving.Load(), Recovering: h.recovering.Load(),
+		Averse:   h.avoidsLead(), Recovering: h.recovering.Load(),
 		Leaving: h.leaving.Load(), NoRoom: h.disk.none.Load(),
 		RoomShare:  h.disk.takesShare.Load(),
 		SyncMicros: uint64(time.Duration(h.slowness.sync.Load()).Microseconds()),
@@ -94,18 +93,7 @@ func (h *Host) PingNow() {
 	if !h.started.Load() {
 		return
 	}
-	for _, host := range h.peers.all() {
+	for _, host := range h.peers.All() {
 		h.ping(host, 0, nil)
 	}
-}
-
-// all lists the peers.
-func (p *peers) all() []uint64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	all := make([]uint64, 0, len(p.hosts))
-	for id := range p.hosts {
-		all = append(all, id)
-	}
-	return all
 }

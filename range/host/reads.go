@@ -6,10 +6,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 
-	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/group"
 )
-
-func replicaID(id uint64) keys.ReplicaID { return keys.ReplicaID(id) }
 
 // readBatch is the read-index requests that were asked of Raft together.
 type readBatch struct {
@@ -18,62 +16,67 @@ type readBatch struct {
 	ticks    int
 }
 
-// startReads asks Raft for one read index for all requests that came since the last pass.
-func (g *Group) startReads(reads []func(error)) {
-	if !g.core.Leadership().IsLeader {
+// indexReads are the requests for a read index that Raft has not answered. Only the shard worker
+// may touch them.
+type indexReads struct {
+	// sequence is the number of the last question to Raft, and asked are those on their way, by
+	// ascending sequence.
+	sequence uint64
+	asked    []readBatch
+}
+
+// ask asks Raft for one read index for all requests that came since the last pass.
+func (r *indexReads) ask(core *group.Group, reads []func(error)) {
+	if !core.Leadership().IsLeader {
 		for _, done := range reads {
 			done(ErrNotLeader)
 		}
 		return
 	}
-	g.steps.readSeq++
-	g.steps.reads = append(g.steps.reads, readBatch{sequence: g.steps.readSeq, done: reads})
-	g.core.ReadIndex(binary.BigEndian.AppendUint64(nil, g.steps.readSeq))
+	r.sequence++
+	r.asked = append(r.asked, readBatch{sequence: r.sequence, done: reads})
+	core.ReadIndex(binary.BigEndian.AppendUint64(nil, r.sequence))
 }
 
-// readIndexKnown takes Raft's answer: the reads may run once that index is applied. Raft answers in
-// order, and one answer stands for all requests before it.
-func (g *Group) readIndexKnown(r raft.ReadState) {
-	if len(r.RequestCtx) != 8 {
-		return
+// answered takes Raft's answer: the reads may run once that index is applied. Raft answers in
+// order, and one answer stands for all requests before it. It returns false if the answer is to
+// another question.
+func (r *indexReads) answered(s raft.ReadState, waiting *readWaiters) bool {
+	if len(s.RequestCtx) != 8 {
+		return false
 	}
-	sequence := binary.BigEndian.Uint64(r.RequestCtx)
-	for len(g.steps.reads) > 0 && g.steps.reads[0].sequence <= sequence {
-		g.waiting.add(r.Index, g.steps.reads[0].done)
-		g.steps.reads = g.steps.reads[1:]
+	sequence := binary.BigEndian.Uint64(s.RequestCtx)
+	for len(r.asked) > 0 && r.asked[0].sequence <= sequence {
+		waiting.add(s.Index, r.asked[0].done)
+		r.asked = r.asked[1:]
 	}
-	if len(g.steps.reads) == 0 {
-		g.steps.reads = nil
+	if len(r.asked) == 0 {
+		r.asked = nil
 	}
-	// An apply worker looks whether the index is applied already: the readers' work is not this
-	// worker's.
-	g.work.Add(1)
-	g.enqueueTask(task{run: func() { g.waiting.advance(g.applied.Load()) }})
+	return true
 }
 
-// expireReads gives up reads that no quorum answered for two election timeouts.
-func (g *Group) expireReads() {
-	for i := range g.steps.reads {
-		g.steps.reads[i].ticks++
+// expire is called at ticks. It gives up reads that no quorum answered for so many.
+func (r *indexReads) expire(ticks int) {
+	for i := range r.asked {
+		r.asked[i].ticks++
 	}
-	for len(g.steps.reads) > 0 && g.steps.reads[0].ticks > 2*g.host.config.ElectionTicks {
-		for _, done := range g.steps.reads[0].done {
+	for len(r.asked) > 0 && r.asked[0].ticks > ticks {
+		for _, done := range r.asked[0].done {
 			done(ErrTimeout)
 		}
-		g.steps.reads = g.steps.reads[1:]
+		r.asked = r.asked[1:]
 	}
 }
 
-func (g *Group) failReads(err error) {
-	reads := g.steps.reads
-	g.steps.reads = nil
-	for _, b := range reads {
+// fail gives up all reads.
+func (r *indexReads) fail(err error) {
+	asked := r.asked
+	r.asked = nil
+	for _, b := range asked {
 		for _, done := range b.done {
 			done(err)
 		}
-	}
-	if err == ErrStopped {
-		g.waiting.fail(err)
 	}
 }
 

@@ -4,11 +4,8 @@ import (
 	"fmt"
 	"sync"
 
-	"go.etcd.io/raft/v3/raftpb"
-
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/raftlog"
 )
 
 // shard is some of the groups, and the worker that steps them. One pass is made at a time, by the
@@ -140,7 +137,7 @@ func (h *Host) sleepAfter() int {
 const manyAwake = 500
 
 // isAway says whether the host of a replica is silent.
-func (g *Group) isAway(id keys.ReplicaID) bool { return g.host.PeerDown(g.HostOf(id)) }
+func (g *Group) isAway(id keys.ReplicaID) bool { return g.host.peers.Down(g.HostOf(id)) }
 
 func (s *shard) setAwake(g *Group, awake bool) {
 	if g.awake == awake {
@@ -171,23 +168,11 @@ func (s *shard) process(g *Group, tick bool) {
 			done(ErrStopped)
 		}
 	}()
-	in := &g.inbox
-	in.mu.Lock()
-	messages, local, proposals, ops := in.messages, in.local, in.proposals, in.ops
-	changes := in.changes
-	reads = in.reads
-	s.host.inboxBytes.Add(-int64(in.bytes))
-	in.messages, in.local, in.proposals, in.reads, in.ops, in.bytes = nil, nil, nil, nil, nil, 0
-	in.changes = nil
-	if !tick || in.queued {
-		in.queued = false
-	}
-	stopped := in.stopped
-	in.mu.Unlock()
+	got, stopped := g.inbox.take(tick)
 	if stopped {
 		return
 	}
-
+	reads = got.reads
 	if g.restarted {
 		withheld := s.host.votesWithheld(s.host.now())
 		g.core.WithholdVotes(withheld)
@@ -195,24 +180,24 @@ func (s *shard) process(g *Group, tick bool) {
 	}
 	// To leave a lead to others makes sense only where there is another one.
 	members := g.Configuration()
-	g.core.SetLeaderAverse((s.host.averse.Load() || s.host.leaving.Load() ||
-		members.Joint() && !members.Electable(g.self)) && s.host.peers.willing(members))
-	if err := g.takeChanges(changes); err != nil {
+	g.core.SetLeaderAverse((s.host.avoidsLead() ||
+		members.Joint() && !members.Electable(g.Self())) && s.host.peers.Willing(members))
+	if err := g.takeChanges(got.changes); err != nil {
 		g.fail(err)
 		return
 	}
-	for _, m := range local {
+	for _, m := range got.local {
 		if err := g.core.StepLocal(m); err != nil {
 			g.fail(fmt.Errorf("raft refused the answer of its own storage: %w", err))
 			return
 		}
 	}
-	for _, m := range messages {
+	for _, m := range got.messages {
 		if why := g.core.Step(m); why != "" {
 			s.host.refused(g, m, why)
 			continue
 		}
-		g.takeClosed(m)
+		g.closes.take(m)
 	}
 	if err := g.core.Broken(); err != nil {
 		g.fail(err)
@@ -220,36 +205,30 @@ func (s *shard) process(g *Group, tick bool) {
 	}
 	// INVARIANT: what was proposed before a hand-over was asked for is in the log before it: a
 	// leader's last entry closes what it has served.
-	g.propose(proposals)
-	for _, op := range ops {
+	g.propose(got.proposals)
+	for _, op := range got.ops {
 		op(g)
-		if g.isStopped() {
+		if g.inbox.isStopped() {
 			return
 		}
 	}
 	if begun := reads; len(begun) > 0 {
 		reads = nil
-		g.startReads(begun)
+		g.reads.ask(g.core, begun)
 	}
 	if tick {
 		g.core.Tick(s.sleepAfter, g.isAway)
 		g.succeed()
-		g.expireReads()
+		g.reads.expire(2 * s.host.config.ElectionTicks)
 	}
 	for g.core.Ready(s.host.now(), &s.output) {
 		s.handle(g, &s.output)
-		if g.isStopped() {
+		if g.inbox.isStopped() {
 			return
 		}
 	}
-	g.discardStaged(messages)
+	g.inbox.discardStaged(got.messages)
 	s.setAwake(g, !g.core.Asleep())
-}
-
-func (g *Group) isStopped() bool {
-	g.inbox.mu.Lock()
-	defer g.inbox.mu.Unlock()
-	return g.inbox.stopped
 }
 
 // propose appends runs of proposals of the same term with one step each. What is dropped stays
@@ -286,7 +265,7 @@ func (g *Group) proposeChange(p *proposal) {
 	g.host.metrics.dropped.Inc()
 	if l := g.core.Leadership(); l.IsLeader && l.Term == p.term {
 		g.host.config.Logger.Warn("a change of a partition's replicas was not possible any more; its "+
-			"leader hands over", "partition", g.id, "error", err)
+			"leader hands over", "partition", g.ID(), "error", err)
 		g.core.Resign(p.term, 0)
 	}
 }
@@ -301,55 +280,39 @@ func (s *shard) handle(g *Group, out *group.Output) {
 			}
 		}
 		g.leadership.Store(&l)
-		s.host.following.Changed(g.id, false)
+		s.host.following.Changed(g.ID(), false)
 		if !l.IsLeader {
-			g.failReads(ErrNotLeader)
+			g.reads.fail(ErrNotLeader)
 		}
 		g.machine.LeadershipChanged(l)
 	}
 	if out.Committed > 0 {
 		g.committed.Store(out.Committed)
 	}
-	g.bringClosed(out.Messages)
+	g.closes.bring(out.Messages)
 	for _, m := range out.Messages {
 		s.out.sends.add(g, m)
 	}
 	for _, m := range out.Snapshots {
-		s.host.sendSnapshot(g, m)
+		s.host.snapshots.send(g, m)
 	}
 	if m := out.Append; m != nil && !s.append(g, m) {
 		return
 	}
 	if m := out.Apply; m != nil {
 		g.work.Add(1)
-		if s.host.config.FollowersApplyAfter <= 0 || g.leadership.Load().IsLeader || g.urgent(m) {
-			g.enqueueTask(task{apply: m}) // a request may wait for it
+		if s.host.config.FollowersApplyAfter <= 0 || g.leadership.Load().IsLeader || g.applier.urgent(m) {
+			g.applier.queue.Add(task{apply: m}) // a request may wait for it
 		} else {
-			g.enqueueDelayed(task{apply: m})
+			g.applier.queue.AddDelayed(task{apply: m}, entryBytes(m))
 		}
 	}
 	for _, r := range out.Reads {
-		g.readIndexKnown(r)
+		if g.reads.answered(r, &g.waiting) {
+			// An apply worker looks whether the index is applied already: the readers' work is not
+			// this worker's.
+			g.work.Add(1)
+			g.applier.queue.Add(task{run: func() { g.waiting.advance(g.applied.Load()) }})
+		}
 	}
-}
-
-// append turns a MsgStorageAppend into an append of the log; false if the group failed over it.
-func (s *shard) append(g *Group, m *raftpb.Message) bool {
-	a := &raftlog.Append{Group: g.storage, Entries: m.Entries,
-		Context: &appended{group: g, responses: m.Responses}}
-	if m.Term != nil {
-		a.HardState = &raftpb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}
-	}
-	if snap := m.GetSnapshot(); snap.GetMetadata().GetIndex() != 0 {
-		a.Snapshot.Index, a.Snapshot.Term = snap.GetMetadata().GetIndex(), snap.GetMetadata().GetTerm()
-		return g.install(a)
-	}
-	g.work.Add(1)
-	if n := len(g.steps.installations); n > 0 {
-		newest := g.steps.installations[n-1]
-		newest.held = append(newest.held, a)
-		return true
-	}
-	s.submit(a)
-	return true
 }

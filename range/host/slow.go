@@ -22,9 +22,8 @@ type slowness struct {
 	slow atomic.Bool
 }
 
-// judgeDisk is called with every tick.
-func (h *Host) judgeDisk(now int64) {
-	s := &h.slowness
+// look is called with every tick.
+func (s *slowness) look(h *Host, now int64) {
 	if now < s.next {
 		return
 	}
@@ -33,7 +32,7 @@ func (h *Host) judgeDisk(now int64) {
 	s.meter.Observe(now, writes, nanos, h.log.Writing())
 	own := s.meter.Sync(now)
 	s.sync.Store(int64(own))
-	if peers := h.peers.syncs(); s.judge.Look(own, peers) {
+	if peers := h.peers.Syncs(); s.judge.Look(own, peers) {
 		s.slow.Store(s.judge.Slow())
 		if s.judge.Slow() {
 			h.config.Logger.Warn("the disk is slow: the log takes many times longer to sync than at peers; "+
@@ -47,19 +46,6 @@ func (h *Host) judgeDisk(now int64) {
 
 // DiskSlow says whether the log takes many times longer to sync than those of the peers, as judged
 // over some seconds, and how long a sync takes; 0: it is not known.
-func (h *Host) DiskSlow() (slow bool, sync time.Duration) {
-	return h.slowness.slow.Load(), time.Duration(h.slowness.sync.Load())
-}
-
-// syncs is how long syncs take at the peers that are there; 0: a peer does not know, or is of a
-// version that does not say.
-func (p *peers) syncs() (all []time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, x := range p.hosts {
-		if !x.down {
-			all = append(all, x.status.sync)
-		}
-	}
-	return all
+func (s *slowness) DiskSlow() (slow bool, sync time.Duration) {
+	return s.slow.Load(), time.Duration(s.sync.Load())
 }

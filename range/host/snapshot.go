@@ -21,60 +21,63 @@ import (
 // collected.
 const maxSnapshots = 4
 
-// maxStaged bounds the snapshots that a group keeps until they are installed or refused: each takes
-// the space of a partition. There is one that is being installed, one that follows it, and one of a
-// former leader.
-const maxStaged = 3
-
 // snapshotStall is how long the peer may take nothing of a snapshot before its stream is given up.
 // It then is tried again; others have its slot meanwhile.
 const snapshotStall = time.Minute
 
 var errSnapshotStalled = fmt.Errorf("the peer took nothing of it for %s", snapshotStall)
 
-// sendSnapshot streams the state to a follower, together with the message by which Raft offers it.
+// snapshotSender sends the snapshots of all groups.
+type snapshotSender struct {
+	host *Host
+	// slots holds a token for each snapshot that is being sent.
+	slots chan struct{}
+}
+
+// send streams the state to a follower, together with the message by which Raft offers it.
 // What Raft put into the message is corrected to the index that the state really has.
-func (h *Host) sendSnapshot(g *Group, m *peerpb.RaftMessage) {
+func (s *snapshotSender) send(g *Group, m *peerpb.RaftMessage) {
+	h := s.host
 	to := replicaID(m.GetTo())
 	report := func(ok bool) { g.do(func(g *Group) { g.core.SnapshotSent(to, ok) }) }
 	target := g.HostOf(to)
-	if target == 0 || g.ctx.Err() != nil || !g.mayTry(to) {
+	if target == 0 || g.ctx.Err() != nil || !g.followers.mayBegin(to, h.now()) {
 		report(false)
 		return
 	}
 	select {
-	case h.snapshotSlots <- struct{}{}:
+	case s.slots <- struct{}{}:
 	default:
 		// Enough are on their way; Raft asks again with the follower's next answer to a heartbeat.
 		report(false)
 		return
 	}
-	g.keepFrom(to, m.GetSnapshot().GetIndex())
+	g.followers.begin(to, m.GetSnapshot().GetIndex())
 	g.work.Add(1)
 	h.tasks.Add(1)
 	go func() {
 		defer h.tasks.Done()
 		defer g.work.Done()
-		defer func() { <-h.snapshotSlots }()
-		err := h.streamSnapshot(g, target, m)
+		defer func() { <-s.slots }()
+		err := s.stream(g, target, m)
 		if err != nil && g.ctx.Err() == nil {
 			h.metrics.snapshotsFailed.Inc()
 			h.config.Logger.Warn("sending a snapshot failed; it will be tried again", "partition",
-				g.id, "to", target, "error", err)
+				g.ID(), "to", target, "error", err)
 		}
-		g.do(func(g *Group) { g.sent(to, err == nil); g.tried(to, err == nil) })
+		g.do(func(g *Group) { g.followers.end(to, err == nil, h.now()) })
 		report(err == nil)
 	}()
 }
 
-func (h *Host) streamSnapshot(g *Group, target uint64, m *peerpb.RaftMessage) error {
+func (s *snapshotSender) stream(g *Group, target uint64, m *peerpb.RaftMessage) error {
 	snap, err := g.machine.Snapshot()
 	if err != nil {
-		return fmt.Errorf("taking a snapshot of partition %s: %w", g.id, err)
+		return fmt.Errorf("taking a snapshot of partition %s: %w", g.ID(), err)
 	}
 	defer snap.Close()
 	if snap.Index() < m.GetSnapshot().GetIndex() {
-		return fmt.Errorf("the snapshot of partition %s is of index %d, older than %d", g.id,
+		return fmt.Errorf("the snapshot of partition %s is of index %d, older than %d", g.ID(),
 			snap.Index(), m.GetSnapshot().GetIndex())
 	}
 	m.Snapshot.Index, m.Snapshot.Term = snap.Index(), snap.Term()
@@ -89,7 +92,7 @@ func (h *Host) streamSnapshot(g *Group, target uint64, m *peerpb.RaftMessage) er
 	defer cancel(nil)
 	stalled := time.AfterFunc(snapshotStall, func() { cancel(errSnapshotStalled) })
 	defer stalled.Stop()
-	err = h.transport.SendSnapshot(ctx, target, &peerpb.SnapshotHeader{Message: m},
+	err = s.host.transport.SendSnapshot(ctx, target, &peerpb.SnapshotHeader{Message: m},
 		func(w io.Writer) error {
 			return snap.Write(ctx, progressWriter{w, stalled})
 		})
@@ -99,7 +102,7 @@ func (h *Host) streamSnapshot(g *Group, target uint64, m *peerpb.RaftMessage) er
 		}
 		return err
 	}
-	h.metrics.snapshotsSent.Inc()
+	s.host.metrics.snapshotsSent.Inc()
 	return nil
 }
 
@@ -131,46 +134,41 @@ func (h *Host) HandleSnapshot(ctx context.Context, from uint64, header *peerpb.S
 	}
 	if !g.addressed(from, m) {
 		return fmt.Errorf("partition %s: the snapshot is not for this replica, or not from one "+
-			"of its peers", g.id)
+			"of its peers", g.ID())
 	}
 	if why := g.core.WellFormed(m); why != "" {
 		h.refused(g, m, why)
-		return fmt.Errorf("partition %s: the message of the snapshot cannot be: %s", g.id, why)
+		return fmt.Errorf("partition %s: the message of the snapshot cannot be: %s", g.ID(), why)
 	}
-	g.inbox.mu.Lock()
-	full := g.inbox.fullOfSnapshots()
-	g.inbox.mu.Unlock()
-	if full {
-		return errTooManySnapshots(g.id)
+	if g.inbox.fullOfSnapshots() {
+		return errTooManySnapshots(g.ID())
 	}
 	staged, err := g.machine.StageSnapshot(ctx, m.GetSnapshot().GetIndex(),
 		m.GetSnapshot().GetTerm(), r)
 	if err != nil {
-		return fmt.Errorf("receiving a snapshot of partition %s: %w", g.id, err)
+		return fmt.Errorf("receiving a snapshot of partition %s: %w", g.ID(), err)
 	}
 	if err := checkConfiguration(staged, m); err != nil {
 		staged.Discard()
-		return fmt.Errorf("receiving a snapshot of partition %s: %w", g.id, err)
+		return fmt.Errorf("receiving a snapshot of partition %s: %w", g.ID(), err)
 	}
 	// Only the end of the stream proves it whole.
 	if n, err := io.Copy(io.Discard, r); err != nil || n > 0 {
 		staged.Discard()
-		return fmt.Errorf("receiving a snapshot of partition %s: %d bytes behind its end: %w", g.id,
+		return fmt.Errorf("receiving a snapshot of partition %s: %d bytes behind its end: %w", g.ID(),
 			n, errors.Join(err, io.ErrUnexpectedEOF))
 	}
-	if !g.put(func(in *inbox) {
-		if full = in.fullOfSnapshots(); full {
-			return
-		}
-		in.staged = append(in.staged, stagedWith{staged, m})
-		in.messages = append(in.messages, m)
-	}) {
+	full, queue, ok := g.inbox.stage(stagedWith{staged, m})
+	if queue {
+		g.shard.enqueue(g)
+	}
+	if !ok {
 		staged.Discard()
 		return ErrStopped
 	}
 	if full {
 		staged.Discard()
-		return errTooManySnapshots(g.id)
+		return errTooManySnapshots(g.ID())
 	}
 	h.metrics.snapshotsReceived.Inc()
 	return nil
@@ -179,58 +177,6 @@ func (h *Host) HandleSnapshot(ctx context.Context, from uint64, header *peerpb.S
 func errTooManySnapshots(id keys.PartitionID) error {
 	return fmt.Errorf("partition %s: there are %d snapshots already that are not installed yet", id,
 		maxStaged)
-}
-
-// fullOfSnapshots says whether the group can keep no further snapshot.
-func (in *inbox) fullOfSnapshots() bool { return len(in.staged)+in.installing >= maxStaged }
-
-// stagedWith remembers the message that a staged snapshot came with. It stays until Raft has had
-// that message: another stream for the same group, of a former leader for one, may end at any
-// moment.
-type stagedWith struct {
-	group.Staged
-	message *peerpb.RaftMessage
-}
-
-// takeStaged hands over a staged snapshot that fits, if there is one.
-func (in *inbox) takeStaged(fits func(*peerpb.RaftMessage) bool) group.Staged {
-	for i, s := range in.staged {
-		if fits(s.message) {
-			in.staged = slices.Delete(in.staged, i, i+1)
-			return s.Staged
-		}
-	}
-	return nil
-}
-
-// takeForInstall hands over the staged snapshot of an index, nil if it is not there. It counts
-// until it is installed.
-func (g *Group) takeForInstall(index uint64) group.Staged {
-	g.inbox.mu.Lock()
-	defer g.inbox.mu.Unlock()
-	s := g.inbox.takeStaged(
-		func(m *peerpb.RaftMessage) bool { return m.GetSnapshot().GetIndex() == index },
-	)
-	if s != nil {
-		g.inbox.installing++
-	}
-	return s
-}
-
-// discardStaged drops the staged snapshots that Raft did not want: they had their messages in this
-// pass.
-func (g *Group) discardStaged(messages []*peerpb.RaftMessage) {
-	for _, m := range messages {
-		if raftpb.MessageType(m.GetType()) != raftpb.MsgSnap {
-			continue
-		}
-		g.inbox.mu.Lock()
-		s := g.inbox.takeStaged(func(other *peerpb.RaftMessage) bool { return other == m })
-		g.inbox.mu.Unlock()
-		if s != nil {
-			s.Discard()
-		}
-	}
 }
 
 // installation is a snapshot that Raft accepted, and the append that makes the log follow it.
@@ -249,7 +195,7 @@ type installation struct {
 // install queues the installation behind everything that is still being applied; false if there is
 // nothing to install, and the group failed.
 func (g *Group) install(a *raftlog.Append) bool {
-	staged := g.takeForInstall(a.Snapshot.Index)
+	staged := g.inbox.takeForInstall(a.Snapshot.Index)
 	if staged == nil {
 		g.fail(fmt.Errorf("raft accepted a snapshot of index %d that was never received",
 			a.Snapshot.Index))
@@ -257,13 +203,13 @@ func (g *Group) install(a *raftlog.Append) bool {
 	}
 	if c, ok := snapshotConfiguration(staged); ok {
 		g.core.Installed(c)
-		g.steps.installed = a.Snapshot.Index
+		g.installed = a.Snapshot.Index
 		g.reconfigured()
 	}
 	in := &installation{staged: staged, append: a}
-	g.steps.installations = append(g.steps.installations, in)
+	g.installations = append(g.installations, in)
 	g.work.Add(2) // the append and the task
-	g.enqueueTask(task{install: in})
+	g.applier.queue.Add(task{install: in})
 	return true
 }
 
@@ -273,14 +219,12 @@ func (g *Group) install(a *raftlog.Append) bool {
 func (g *Group) runInstall(in *installation) {
 	a := in.append
 	if err := in.staged.Install(); err != nil {
-		g.failTask(fmt.Errorf("installing the snapshot of index %d: %w", a.Snapshot.Index, err))
+		g.applier.fail(fmt.Errorf("installing the snapshot of index %d: %w", a.Snapshot.Index, err))
 		return
 	}
-	g.inbox.mu.Lock()
-	g.inbox.installing--
-	g.inbox.mu.Unlock()
+	g.inbox.installed()
 	g.host.metrics.snapshotsInstalled.Inc()
-	g.host.config.Logger.Info("installed a snapshot", "partition", g.id, "replica", g.self, "index",
+	g.host.config.Logger.Info("installed a snapshot", "partition", g.ID(), "replica", g.Self(), "index",
 		a.Snapshot.Index)
 	g.replacing.Add(1)
 	var now *group.Configuration
@@ -288,19 +232,19 @@ func (g *Group) runInstall(in *installation) {
 		now = &c
 	}
 	g.setApplied(a.Snapshot.Index, a.Snapshot.Term, now)
-	g.do(func(g *Group) { g.installed(in) })
+	g.do(func(g *Group) { g.afterInstall(in) })
 }
 
-// installed lets the log follow the oldest snapshot, and have what came behind that, up to the next
-// one. It runs on the shard worker. Snapshots are installed in the order in which they were
+// afterInstall lets the log follow the oldest snapshot, and have what came behind that, up to the
+// next one. It runs on the shard worker. Snapshots are installed in the order in which they were
 // accepted; where one could not be, the group has stopped before it comes to the next.
-func (g *Group) installed(in *installation) {
-	if len(g.steps.installations) == 0 || g.steps.installations[0] != in {
+func (g *Group) afterInstall(in *installation) {
+	if len(g.installations) == 0 || g.installations[0] != in {
 		g.fail(fmt.Errorf("the snapshot of index %d was installed out of its turn",
 			in.append.Snapshot.Index))
 		return
 	}
-	g.steps.installations = slices.Delete(g.steps.installations, 0, 1)
+	g.installations = slices.Delete(g.installations, 0, 1)
 	g.shard.submit(in.append)
 	g.shard.submit(in.held...)
 }

@@ -51,7 +51,8 @@ func (h *Host) Step(groups iter.Seq[*Group]) {
 	var room [8]*shard
 	shards := room[:0]
 	for g := range groups {
-		if g.stir() {
+		if g.inbox.stir() {
+			g.shard.leave(g)
 			shards = withShard(shards, g.shard)
 		}
 	}

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/tidemarkdb/tidemark/range/host/applyqueue"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
@@ -101,55 +101,6 @@ func TestProposalLeftForLaterHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// Of groups that are led and groups that lag, those come first, and these too.
-func TestQueueOfThePool(t *testing.T) {
-	p := &applyPool{}
-	for i := range 10 {
-		p.queue = append(p.queue, &Group{id: keys.PartitionID(100 + i)})
-	}
-	for i := range 3 {
-		g := &Group{id: keys.PartitionID(200 + i)}
-		g.tasks.running, g.tasks.lazy = true, true
-		p.lazy = append(p.lazy, g)
-	}
-	var got []keys.PartitionID
-	for len(p.queue)+len(p.lazy) > 0 {
-		got = append(got, p.takeLocked().id)
-	}
-	want := []keys.PartitionID{100, 101, 102, 200, 103, 104, 105, 201, 106, 107, 108, 202, 109}
-	if !slices.Equal(got, want) {
-		t.Errorf("groups are taken as %v, want %v", got, want)
-	}
-}
-
-// A group that comes to lead while it is among those that no request waits for changes over to the
-// others.
-func TestGroupLeavesLazyQueue(t *testing.T) {
-	p := &applyPool{}
-	p.wake = sync.NewCond(&p.mu)
-	h := &Host{apply: p}
-	group := func(id keys.PartitionID) *Group { return &Group{id: id, host: h} }
-	busy, lags, leads := group(1), group(2), group(3)
-	busy.enqueueTask(task{run: func() {}})
-	for _, g := range []*Group{lags, leads} {
-		g.tasks.tasks = []task{{apply: applyMessage(1)}}
-		g.tasks.listed = true
-		p.delayed = append(p.delayed, g)
-	}
-	p.sweep()
-	leads.enqueueTask(task{apply: applyMessage(1)})
-	leads.enqueueTask(task{apply: applyMessage(1)}) // it is there once
-	var got []*Group
-	for len(p.queue)+len(p.lazy) > 0 {
-		if g := p.takeLocked(); g != nil {
-			got = append(got, g)
-		}
-	}
-	if want := []*Group{busy, leads, lags}; !slices.Equal(got, want) {
-		t.Errorf("%d groups are taken, in another order", len(got))
-	}
-}
-
 // carried is how many groups' entries each message with entries had.
 func (n *network) carried(from, to uint64) []int {
 	n.mu.Lock()
@@ -217,7 +168,7 @@ func TestFollowersApplyLater(t *testing.T) {
 func TestMuchIsNotLeftForLater(t *testing.T) {
 	simulate(t, func(t *testing.T, c *cluster) {
 		c.create(100)
-		_, follower := c.lag(100, "small", strings.Repeat("x", maxDelayedBytes), "last")
+		_, follower := c.lag(100, "small", strings.Repeat("x", applyqueue.MaxDelayedBytes), "last")
 		if _, got, _ := follower.machines[100].state(); len(got) != 3 || got[1] != "small" {
 			t.Errorf("the follower has applied %d entries", len(got))
 		}

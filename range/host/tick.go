@@ -2,6 +2,9 @@ package host
 
 import (
 	"time"
+
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 // truncateEvery is how many ticks pass between two looks for logs to truncate.
@@ -29,18 +32,17 @@ func (h *Host) tickLoop() {
 		if h.config.BelievesClock {
 			h.clocks.Believe()
 		}
-		silent, all := h.peers.silent(now, int64(h.config.electionTimeout()))
-		h.noteGone(h.peers.newlyGone(now, h.config.Tick))
-		h.judgeDisk(now)
+		silent, all := h.peers.NewlySilent(now, int64(h.config.electionTimeout()))
+		h.noteGone(h.peers.NewlyGone(now, h.config.Tick))
+		h.slowness.look(h, now)
 		round := h.beginRound()
-		h.round.Store(round)
 		// The workers tick: a group that reads the disk must hold up neither pings nor other groups.
 		for _, s := range h.shards {
 			s.signalTick()
 		}
 		h.pingPeers(all, round, now)
 		h.noteSilent(silent)
-		h.wakeSome()
+		h.wakes.wake()
 		if n%truncateEvery == truncateEvery-1 {
 			h.truncateLogs()
 			h.wakeUnclosed()
@@ -55,8 +57,8 @@ func (h *Host) tickLoop() {
 func (h *Host) noteSilent(hosts []uint64) {
 	for _, host := range hosts {
 		h.config.Logger.Debug("host is silent", "host", host, "for", h.config.electionTimeout())
-		h.wakeFollowersOf(host, false)
-		h.wakeLeadersAlone(host)
+		h.wakes.followersOf(host, false)
+		h.wakes.leadersAlone(host)
 	}
 }
 
@@ -83,12 +85,15 @@ func (h *Host) truncateLogs() {
 		if bytes < least+least/2 || last < first {
 			return
 		}
-		if g.isStopped() {
+		if g.inbox.isStopped() {
 			return
 		}
 		g.do(func(g *Group) {
-			told, keep := g.needed(g.core.Applied()), retain
-			if all, leading := g.caughtUp(); least < retain && leading {
+			// What follows a snapshot on its way stays, but no more than the group's share of that.
+			_, _, held := g.storage.Extent()
+			full := held > h.config.TotalLogBytes/snapshotLogShare
+			told, keep := g.followers.needed(g.core.Applied(), g.core, h.now(), full), retain
+			if all, leading := caughtUp(g.core); least < retain && leading {
 				// What a follower lacks stays: it may have no room for a snapshot.
 				told, keep = min(told, all), least
 			}
@@ -96,9 +101,19 @@ func (h *Host) truncateLogs() {
 				return
 			}
 			g.work.Add(1)
-			g.enqueueTask(task{run: func() { g.truncate(told, keep) }})
+			g.applier.queue.Add(task{run: func() { g.truncate(told, keep) }})
 		})
 	})
+}
+
+// caughtUp is up to where all followers have the log, if this replica leads.
+func caughtUp(core *group.Group) (index uint64, leading bool) {
+	if !core.Leadership().IsLeader {
+		return 0, false
+	}
+	index = core.Applied()
+	core.Followers(func(_ keys.ReplicaID, p group.Progress) { index = min(index, p.Match) })
+	return index, true
 }
 
 // truncate runs on an apply worker, so that no snapshot is installed at the same time. It does

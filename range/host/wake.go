@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -15,10 +16,14 @@ import (
 // INVARIANT: a group is queued at most once for each of its hosts and each reason, however often
 // that host seems to go and to come.
 type wakes struct {
-	mu sync.Mutex
+	groups *registry
+	mu     sync.Mutex
 	// queue is in the order in which they are woken; due says what is known of each of them.
 	queue []wakeKey
 	due   map[wakeKey]wakeState
+
+	// campaigns is how many more may begin in this tick because hosts are gone (gone.go).
+	campaigns atomic.Int64
 }
 
 // wakeKey is a group, the host because of which it is to be woken, and what has become of the host.
@@ -62,7 +67,7 @@ type waking struct {
 
 // add queues groups, and updates those that are queued.
 func (w *wakes) add(found []waking) {
-	slices.SortFunc(found, func(a, b waking) int { return cmp.Compare(a.group.id, b.group.id) })
+	slices.SortFunc(found, func(a, b waking) int { return cmp.Compare(a.group.ID(), b.group.ID()) })
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.due == nil {
@@ -94,68 +99,68 @@ func (w *wakes) some() []waking {
 	return next
 }
 
-// wakeFollowersOf has the groups woken that sleep under a leader on a host that is silent, or has
+// followersOf has the groups woken that sleep under a leader on a host that is silent, or has
 // restarted, or that know no leader; in the order of their ids, so that the hosts of a group wake
 // it at about the same time.
-func (h *Host) wakeFollowersOf(host uint64, restarted bool) {
+func (w *wakes) followersOf(host uint64, restarted bool) {
 	var found []waking
-	h.Groups(func(g *Group) {
+	w.groups.Groups(func(g *Group) {
 		l := g.leadership.Load()
-		if _, member := g.onHost(host); member && !l.IsLeader && (l.Leader == 0 ||
+		if _, member := g.on(host); member && !l.IsLeader && (l.Leader == 0 ||
 			g.HostOf(l.Leader) == host) {
 			found = append(found, waking{wakeKey{group: g, host: host}, wakeState{*l, restarted}})
 		}
 	})
-	h.wakes.add(found)
+	w.add(found)
 }
 
-// wakeLeadersAlone has the groups woken that are led here, have a replica on a host that is silent
+// leadersAlone has the groups woken that are led here, have a replica on a host that is silent
 // now, and no quorum on hosts that are there. A leader that sleeps asks nobody for its office, so
 // it would take itself for the leader, and say so, for as long as nobody wants anything of the
 // group. One that is awake finds out within two election timeouts. Groups that are awake are queued
 // all the same, as they may be falling asleep at this moment.
-func (h *Host) wakeLeadersAlone(host uint64) {
+func (w *wakes) leadersAlone(host uint64) {
 	var found []waking
-	h.Groups(func(g *Group) {
+	w.groups.Groups(func(g *Group) {
 		if !g.leadership.Load().IsLeader {
 			return
 		}
-		if _, member := g.onHost(host); member && !g.quorumIsThere() {
+		if _, member := g.on(host); member && !g.quorumIsThere() {
 			found = append(found, waking{wakeKey: wakeKey{group: g, host: host, reason: quorumLost}})
 		}
 	})
-	h.wakes.add(found)
+	w.add(found)
 }
 
 // quorumIsThere says whether a quorum of the group's replicas are here or on hosts that are not
 // silent.
 func (g *Group) quorumIsThere() bool {
 	return g.Configuration().Quorum(func(id keys.ReplicaID) bool {
-		return id == g.self || !g.isAway(id)
+		return id == g.Self() || !g.isAway(id)
 	})
 }
 
-// wakeLeadersWithout has the groups woken that are led here and fell asleep while a host was away
+// leadersWithout has the groups woken that are led here and fell asleep while a host was away
 // that is back now.
-func (h *Host) wakeLeadersWithout(host uint64) {
+func (w *wakes) leadersWithout(host uint64) {
 	var found []waking
-	h.Groups(func(g *Group) {
-		if _, member := g.onHost(host); member && g.leadership.Load().IsLeader {
+	w.groups.Groups(func(g *Group) {
+		if _, member := g.on(host); member && g.leadership.Load().IsLeader {
 			found = append(found, waking{wakeKey: wakeKey{group: g, host: host, reason: followerBack}})
 		}
 	})
-	h.wakes.add(found)
+	w.add(found)
 }
 
-// wakeSome wakes the next groups in the queue.
-func (h *Host) wakeSome() {
-	for _, w := range h.wakes.some() {
+// wake wakes the next groups in the queue.
+func (w *wakes) wake() {
+	for _, w := range w.some() {
 		switch w.reason {
 		case leaderLost:
 			w.group.do(func(g *Group) { g.wakeLeaderGone(w.host, w.wakeState) })
 		case followerBack:
 			w.group.do(func(g *Group) {
-				if id, _ := g.onHost(w.host); g.core.SleepsWithout(id) {
+				if id, _ := g.on(w.host); g.core.SleepsWithout(id) {
 					g.core.Wake()
 				}
 			})
@@ -179,7 +184,7 @@ func (g *Group) wakeLeaderGone(host uint64, s wakeState) {
 	case s.restarted:
 		g.core.WakeLeaderGone(g.host.config.ElectionTicks)
 		g.core.LeaderGone()
-	case g.host.PeerDown(host), g.host.peers.isGone(host):
+	case g.host.peers.Down(host), g.host.peers.Gone(host):
 		g.core.WakeLeaderGone(g.host.config.ElectionTicks)
 	}
 }

@@ -64,7 +64,7 @@ func TestSleepingLeaderWithoutAQuorum(t *testing.T) {
 		g, h := leader.host.Group(100), leader.host
 		c.await("the groups to sleep", func() bool { return h.Awake() == 0 })
 		c.crash(others[0])
-		c.await("a silent host", func() bool { return h.PeerDown(others[0]) })
+		c.await("a silent host", func() bool { return h.peers.Down(others[0]) })
 		c.await("the other groups to find leaders, and all to sleep", func() bool {
 			for id := range keys.PartitionID(3) {
 				if l, _ := h.Group(100 + id).Leader(); l == 0 || l == keys.ReplicaID(others[0]) {

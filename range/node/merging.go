@@ -324,7 +324,7 @@ func (n *Node) mergeObstacle(ctx context.Context, h *hosted.Replica, o *order) [
 			p := followers[id]
 			switch {
 			case id == of.Self:
-			case !p.Active || n.host.PeerDown(r.GetNode()):
+			case !p.Active || n.host.Peers().Down(r.GetNode()):
 				waits = append(waits, fmt.Sprintf("node %d does not answer", r.GetNode()))
 			case p.Snapshot || p.Match+nearlyAll < last:
 				waits = append(waits, fmt.Sprintf("node %d does not have everything of partition %s yet",

@@ -130,13 +130,13 @@ func New(c Config) (*Node, error) {
 			TransactionLimits: func(id keys.KeyspaceID) txn.Limits {
 				return txn.LimitsOf(n.tables.Load().Keyspace(id))
 			},
-			Silent: func(node keys.NodeID) bool { return n.host.PeerDown(uint64(node)) },
+			Silent: func(node keys.NodeID) bool { return n.host.Peers().Down(uint64(node)) },
 			Disks: config.Disks{
 				DiskFull: n.base.DiskFull, RoomShare: n.disks.Share,
-				WithoutRoom:    func(node keys.NodeID) bool { return n.host.PeerWithoutRoom(uint64(node)) },
-				AnyWithoutRoom: func() bool { return n.host.AnyPeerWithoutRoom() },
+				WithoutRoom:    func(node keys.NodeID) bool { return n.host.Peers().WithoutRoom(uint64(node)) },
+				AnyWithoutRoom: func() bool { return n.host.Peers().AnyWithoutRoom() },
 				PeerTakes: func(node keys.NodeID, share group.Share) bool {
-					return n.host.PeerTakes(uint64(node), share)
+					return n.host.Peers().Takes(uint64(node), share)
 				},
 			},
 		},

@@ -304,12 +304,12 @@ func (n *Node) obstacle(ctx context.Context, h *hosted.Replica, o *order) string
 		return "the leader does not answer"
 	}
 	if to := keys.ReplicaID(o.GetTransferTo()); to != 0 {
-		if p, known := followers[to]; !known || !p.Active || n.host.PeerDown(h.Group.HostOf(to)) ||
+		if p, known := followers[to]; !known || !p.Active || n.host.Peers().Down(h.Group.HostOf(to)) ||
 			p.Snapshot || p.Match < h.Group.Applied() {
 			return fmt.Sprintf("replica %s, which is to lead, does not have everything yet", to)
 		}
-		if at := h.Group.HostOf(to); n.host.PeerLeaderAverse(at) &&
-			(!n.host.PeerRecovering(at) || n.anyWilling(h, followers)) {
+		if at := h.Group.HostOf(to); n.host.Peers().LeaderAverse(at) &&
+			(!n.host.Peers().Recovering(at) || n.anyWilling(h, followers)) {
 			return fmt.Sprintf("node %d, which is to lead, leaves that to others at present", at)
 		}
 		return ""
@@ -319,7 +319,7 @@ func (n *Node) obstacle(ctx context.Context, h *hosted.Replica, o *order) string
 	}
 	from, to := h.Replica.Configuration(), group.ConfigurationOf(o.GetTarget())
 	active := func(id keys.ReplicaID) bool {
-		return id == h.Self || followers[id].Active && !n.host.PeerDown(h.Group.HostOf(id))
+		return id == h.Self || followers[id].Active && !n.host.Peers().Down(h.Group.HostOf(id))
 	}
 	if !from.Quorum(active) {
 		return "a majority of its voters does not answer"
@@ -352,7 +352,7 @@ func (n *Node) obstacle(ctx context.Context, h *hosted.Replica, o *order) string
 			waits = append(waits, fmt.Sprintf("node %d lacks %d entries", m.Host, last-p.Match))
 		case !n.host.Clocks().Agrees(m.Host):
 			waits = append(waits, fmt.Sprintf("the clock of node %d is not confirmed", m.Host))
-		case n.host.PeerWithoutRoom(m.Host):
+		case n.host.Peers().WithoutRoom(m.Host):
 			waits = append(waits, fmt.Sprintf("the disk of node %d is full", m.Host))
 		}
 	}
@@ -369,7 +369,7 @@ func (n *Node) anyWilling(h *hosted.Replica, followers map[keys.ReplicaID]group.
 	for id, p := range followers {
 		at := h.Group.HostOf(id)
 		if members.Electable(id) && p.Active && !p.Snapshot && p.Match >= applied &&
-			!n.host.PeerDown(at) && !n.host.PeerLeaderAverse(at) {
+			!n.host.Peers().Down(at) && !n.host.Peers().LeaderAverse(at) {
 			return true
 		}
 	}

@@ -98,7 +98,7 @@ func (s *self) lookAtPeers() {
 // addPeers adds the last selfReport to a node's figures, and the peers that it does not hear at
 // present.
 func (s *self) addPeers(stats *clusterpb.NodeStats) {
-	silent := s.node.host.SilentPeers()
+	silent := s.node.host.Peers().Silent()
 	stats.Silent = silent[:min(len(silent), maxSilent)]
 	r := s.last.Load()
 	if r == nil {

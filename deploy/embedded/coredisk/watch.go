@@ -125,9 +125,9 @@ func (d *Watch) look() {
 func (d *Watch) rank(stalled bool) func(member uint64) int {
 	return func(member uint64) int {
 		switch {
-		case !d.host.PeerLeaderAverse(member):
+		case !d.host.Peers().LeaderAverse(member):
 			return 2
-		case stalled && d.host.PeerRecovering(member):
+		case stalled && d.host.Peers().Recovering(member):
 			return 1
 		}
 		return 0

@@ -159,7 +159,7 @@ func (d *Disks) betterFor(h *hosted.Replica) bool {
 	members := h.Replica.Configuration()
 	return slices.ContainsFunc(members.Members, func(m group.Member) bool {
 		return m.Host != uint64(n.ID) && members.Electable(m.Replica) &&
-			!n.Host.PeerDown(m.Host) && d.leadsWell(m.Host) > 0
+			!n.Host.Peers().Down(m.Host) && d.leadsWell(m.Host) > 0
 	})
 }
 
@@ -214,7 +214,7 @@ func (d *Disks) roomForEntries() (room host.Room) {
 // better, and a host that is being removed must not lead.
 func (d *Disks) leadsWell(host uint64) int {
 	n := d.node
-	if n.Host.Clocks().Agrees(host) && !n.Host.PeerLeaderAverse(host) &&
+	if n.Host.Clocks().Agrees(host) && !n.Host.Peers().LeaderAverse(host) &&
 		n.Table.Load().Node(keys.NodeID(host)).GetStatus() == clusterpb.NodeStatus_NODE_ACTIVE {
 		return 1
 	}
@@ -227,9 +227,9 @@ func (d *Disks) leadsBetter(host uint64) int {
 	n := d.node
 	switch {
 	case !n.Host.Clocks().Agrees(host):
-	case !n.Host.PeerLeaderAverse(host):
+	case !n.Host.Peers().LeaderAverse(host):
 		return 2
-	case n.Host.PeerRecovering(host):
+	case n.Host.Peers().Recovering(host):
 		return 1
 	}
 	return 0

@@ -67,7 +67,7 @@ func (l *Leaderless) List(limit int) (some []*clusterpb.LeaderlessPartition, tot
 		x := &clusterpb.LeaderlessPartition{Partition: uint64(h.ID),
 			Keyspace: t.Keyspace(keys.KeyspaceID(p.GetKeyspace())).GetName()}
 		for _, r := range p.GetReplicas() {
-			if n.Host.PeerDown(r.GetNode()) {
+			if n.Host.Peers().Down(r.GetNode()) {
 				x.SilentNodes = append(x.SilentNodes, r.GetNode())
 			}
 		}

@@ -91,8 +91,8 @@ func (t *Transfers) preferRound(ctx context.Context, tried attempts) {
 			continue
 		}
 		to, at := h.Preferred()
-		if to == 0 || h.Removed.Load() || n.Host.PeerDown(at) || !n.Host.Clocks().Agrees(at) ||
-			n.Host.PeerWithoutRoom(at) || n.Host.PeerLeaderAverse(at) {
+		if to == 0 || h.Removed.Load() || n.Host.Peers().Down(at) || !n.Host.Clocks().Agrees(at) ||
+			n.Host.Peers().WithoutRoom(at) || n.Host.Peers().LeaderAverse(at) {
 			continue
 		}
 		handed, busy := t.handOver(ctx, h, to)

@@ -1,4 +1,4 @@
-package host
+package peers
 
 import (
 	"testing"
@@ -11,47 +11,47 @@ import (
 
 // A host that has no replica of a group cannot lead it, however willing it is.
 func TestWillingIsWhoHasAReplica(t *testing.T) {
-	var p peers
-	p.init()
+	var p Peers
+	p.Init()
 	for host := range uint64(5) {
 		if host != 1 { // which is this one
-			p.add(host)
-			p.heard(host, 1, 1)
+			p.Add(host)
+			p.Heard(host, 1, 1)
 		}
 	}
 	members := group.Founded(map[keys.ReplicaID]uint64{1: 1, 2: 2, 3: 3})
 	of := &members
-	if !p.willing(of) {
+	if !p.Willing(of) {
 		t.Error("two others would lead, and it is said that none would")
 	}
-	p.noteStatus(2, &peerpb.HostPing{Averse: true})
-	if !p.willing(of) {
+	p.NoteStatus(2, &peerpb.HostPing{Averse: true})
+	if !p.Willing(of) {
 		t.Error("one other would lead, and it is said that none would")
 	}
-	p.heard(0, 1, int64(time.Hour))
-	p.heard(4, 1, int64(time.Hour))
-	p.silent(int64(time.Hour), int64(time.Second))
-	if p.willing(of) {
+	p.Heard(0, 1, int64(time.Hour))
+	p.Heard(4, 1, int64(time.Hour))
+	p.NewlySilent(int64(time.Hour), int64(time.Second))
+	if p.Willing(of) {
 		t.Error("one other is leader-averse and one is silent, and it is said that one would lead")
 	}
-	if p.heard(3, 1, int64(time.Hour)); !p.willing(of) {
+	if p.Heard(3, 1, int64(time.Hour)); !p.Willing(of) {
 		t.Error("one other is back, and it is said that none would lead")
 	}
 	members.Members[2].Role = group.Learner
-	if p.willing(of) {
+	if p.Willing(of) {
 		t.Error("the other one that is there is a learner, and it is said that it would lead")
 	}
 	alone := group.Founded(map[keys.ReplicaID]uint64{1: 1})
-	if p.willing(&alone) {
+	if p.Willing(&alone) {
 		t.Error("there is no other replica, and it is said that another one would lead")
 	}
 }
 
 // A ping that was made before another one, and arrives after it, takes nothing back.
 func TestPingsInAnotherOrder(t *testing.T) {
-	var p peers
-	p.init()
-	p.add(2)
+	var p Peers
+	p.Init()
+	p.Add(2)
 	for i, x := range []struct {
 		ping   *peerpb.HostPing
 		averse bool
@@ -62,9 +62,9 @@ func TestPingsInAnotherOrder(t *testing.T) {
 		{&peerpb.HostPing{Incarnation: 9, Number: 5, Averse: true}, false},
 		{&peerpb.HostPing{Incarnation: 10, Number: 1, Averse: true}, true},
 	} {
-		p.noteStatus(2, x.ping)
-		if _, _, c := p.status(2); c.averse != x.averse {
-			t.Errorf("after ping %d the host is averse: %t", i, c.averse)
+		p.NoteStatus(2, x.ping)
+		if _, _, c := p.Status(2); c.Averse != x.averse {
+			t.Errorf("after ping %d the host is averse: %t", i, c.Averse)
 		}
 	}
 }
