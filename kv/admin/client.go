@@ -15,8 +15,9 @@ import (
 // goroutines.
 type Client struct{ conn *conn.Conn }
 
-// New administers the cluster of a client, by the client's connections and as the client's user. It
-// costs nothing and needs no closing; after the client's Close its calls fail with kv.ErrClosed.
+// New makes a client for administration from a kv.Client: it uses the client's connections and
+// user. It costs nothing and needs no Close; after the kv.Client's Close, calls fail with
+// kv.ErrClosed.
 func New(client *kv.Client) *Client { return &Client{conn.Of(client)} }
 
 // ask makes one call of the Cluster service, and makes its error that of the operation op on a

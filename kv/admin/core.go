@@ -14,37 +14,39 @@ type CoreMemberInfo struct {
 	Address string
 	// Role is "voter" or "learner"; while the voters change, "incoming" or "outgoing".
 	Role string
-	// Leader: it leads the core. Answers: its leader has heard of it lately.
+	// Leader: the member leads the core. Answers: the core's leader has lately heard from the
+	// member.
 	Leader, Answers bool
-	// LeadsCoordination: it leads the coordination store. If none does, that has no leader, as far as
-	// the core's leader knows.
+	// LeadsCoordination: the member leads the coordination store. If no member has it set, the
+	// store has no leader that the core's leader knows.
 	LeadsCoordination bool
-	// Behind is how many entries of the log it does not have yet. Snapshot: it is being sent the
-	// state.
+	// Behind is the number of log entries that the member still lacks. Snapshot: a snapshot is on
+	// its way to the member.
 	Behind   uint64
 	Snapshot bool
-	// Health is what the member says of itself; nil if it was not asked, did not answer, or runs a
-	// version that does not say.
+	// Health is the member's report about itself; nil if the member was not asked, did not answer,
+	// or runs a version without such reports.
 	Health *CoreMemberHealth
 }
 
-// CoreMemberHealth is what a member of the consistent core says of itself and of the others.
+// CoreMemberHealth is the report of a member of the consistent core about itself and the others.
 type CoreMemberHealth struct {
-	// NotReady is why its server is not ready, one sentence each; empty if it is.
+	// NotReady has the reasons why the member's server is not ready, one sentence each; empty if it
+	// is.
 	NotReady []string
-	// Silent are the ids of members of which it hears nothing.
+	// Silent are the ids of the members that the member does not hear.
 	Silent []uint64
-	// CoordinationOpen: its part of the coordination store is open. CoordinationFailed is why that
-	// has failed; empty if it has not.
+	// CoordinationOpen: the member's part of the coordination store is open. CoordinationFailed is
+	// the reason why that part has failed; empty if it has not.
 	CoordinationOpen   bool
 	CoordinationFailed string
-	// Coordination is what it knows of the other members as the leader of the coordination store;
-	// nil if it does not lead that.
+	// Coordination is the progress of the other members as the leader of the coordination store
+	// sees it; nil if the member does not lead the store.
 	Coordination []CoordinationFollower
-	// Alarms are those of the coordination store.
+	// Alarms are the alarms of the coordination store.
 	Alarms []CoordinationAlarm
-	// DiskSlow: the member's log takes many times longer to sync, LogSync, than the logs of other
-	// members. DiskStalled: a write to it has not ended for longer than an election timeout. The
+	// DiskSlow: a sync of the member's log (LogSync) takes many times longer than at other members.
+	// DiskStalled: a write to the log has been under way for longer than an election timeout. The
 	// member leads nothing meanwhile.
 	DiskSlow, DiskStalled bool
 	LogSync               time.Duration
@@ -59,8 +61,8 @@ type CoordinationFollower struct {
 	Snapshot bool
 }
 
-// CoordinationAlarm is an alarm of the coordination store: "NOSPACE", a member has no room and
-// nothing is put, or "CORRUPT", members differ and nothing is written.
+// CoordinationAlarm is an alarm of the coordination store: "NOSPACE" (a member has no room, and
+// puts are refused) or "CORRUPT" (members differ, and nothing is written).
 type CoordinationAlarm struct {
 	Type string
 	// Server is the id of the member's data directory, as the etcd API shows it.
@@ -70,12 +72,13 @@ type CoordinationAlarm struct {
 // CoreCandidate is a server that offers itself as a member of the core.
 type CoreCandidate struct{ Address, Version string }
 
-// CoreChange is a change of the core's members that is under way.
+// CoreChange is a change of the core's members under way.
 type CoreChange struct {
 	ID uint64
-	// Add is the address of the server that comes, Remove that of the member that goes; empty: none.
+	// Add is the address of the server to be added, Remove the address of the member to be removed;
+	// empty: none.
 	Add, Remove string
-	// Step is what is done next, and WaitsFor what that waits for, in words.
+	// Step is the next step of the change, and WaitsFor what the step waits for, both as text.
 	Step, WaitsFor string
 	Began          time.Time
 }
@@ -84,7 +87,7 @@ type CoreChange struct {
 type Core struct {
 	Members    []CoreMemberInfo
 	Candidates []CoreCandidate
-	// Change is nil if nothing is under way.
+	// Change is the change under way; nil if there is none.
 	Change *CoreChange
 }
 
@@ -95,7 +98,7 @@ var coreRoles = map[clusterpb.ReplicaRole]string{
 	clusterpb.ReplicaRole_OUTGOING: "outgoing",
 }
 
-// Core lists the members of the core, and what is under way.
+// Core lists the members of the core and the change under way.
 func (c *Client) Core(ctx context.Context) (Core, error) {
 	return c.listCore(ctx, &clusterpb.ListCoreRequest{})
 }
@@ -152,10 +155,11 @@ func memberHealth(h *clusterpb.MemberHealth) *CoreMemberHealth {
 	return health
 }
 
-// ChangeCore begins to change the members of the core: the server at the address add, which offers
-// itself, becomes a member, and the member remove, an address or an id, goes; one of the two may be
-// empty. A learner that is added becomes a voter. It returns when that is recorded, or when it was
-// before; Core shows how it goes on. The change goes on by itself, whatever becomes of the caller.
+// ChangeCore begins a change of the core's members: the server at the address add, which offers
+// itself, becomes a member, and the member remove (an address or an id) is removed. One of the two
+// may be empty. If add is a learner, it becomes a voter. ChangeCore returns when the change is
+// recorded, also if it was recorded before. The change goes on whatever happens to the caller; Core
+// shows its progress.
 func (c *Client) ChangeCore(ctx context.Context, add, remove string) error {
 	return c.changeCore(ctx, &clusterpb.ChangeCoreRequest{Add: add, Remove: remove})
 }

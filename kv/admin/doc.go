@@ -1,4 +1,4 @@
-// Package admin administers a cluster: it shows what there is, and changes where it lies.
+// Package admin administers a cluster: it shows its state, and changes placement.
 //
 //	cluster := admin.New(client) // of kv.Open
 //	nodes, err := cluster.Nodes(ctx)
@@ -10,12 +10,11 @@
 // Keyspaces, Nodes, Partitions, Operators, Events, Core and Status show the parts of the cluster,
 // and the Why methods explain them. SplitPartition, MergePartition, MoveReplica, TransferLeader,
 // SetNodeStatus, ChangeCore and the settings of placement change them: such a call returns when the
-// change is recorded, and the cluster carries it out whatever becomes of the caller. Transactions
-// and AbortTransaction are for transactions that are in the way.
+// change is recorded, and the cluster carries it out whatever happens to the caller. Transactions
+// and AbortTransaction find and abort transactions that block others.
 //
-// Keyspaces are created, altered and dropped by package kv, which has their options
+// Package kv creates, alters and drops keyspaces, because it has their options
 // (kv.Client.CreateKeyspace). While authentication is enabled, most calls need the role root.
 //
-// The calls are made, bounded and tried again as those of package kv are, and all errors are
-// *kv.Error.
+// Calls have the deadlines and retries of package kv, and all errors are *kv.Error.
 package admin

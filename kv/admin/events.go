@@ -13,12 +13,12 @@ type Explanation struct {
 	JSON []byte
 }
 
-// WhyPartition explains where a partition's replicas are and what is done about it.
+// WhyPartition explains the placement of a partition's replicas, and what is being done about it.
 func (c *Client) WhyPartition(ctx context.Context, partition uint64) (Explanation, error) {
 	return c.why(ctx, &clusterpb.WhyRequest{Partition: partition})
 }
 
-// WhyNode explains what is on a node and what is done about it.
+// WhyNode explains the placement on a node, and what is being done about it.
 func (c *Client) WhyNode(ctx context.Context, node uint64) (Explanation, error) {
 	return c.why(ctx, &clusterpb.WhyRequest{Node: node})
 }
@@ -48,8 +48,8 @@ type Event struct {
 	Reason, Outcome string
 	Took            time.Duration
 	Bytes           uint64
-	// ScoreBefore and ScoreAfter are what the planner expected it to better, Rejected what it did not
-	// choose.
+	// ScoreBefore and ScoreAfter are the score that the operator was expected to improve, before
+	// and after; Rejected are the alternatives that the planner did not choose.
 	ScoreBefore, ScoreAfter, Rejected string
 	// Child, SplitAt, SplitAtHidden and Right are as in OperatorInfo.
 	Child         uint64
@@ -58,8 +58,8 @@ type Event struct {
 	Right         uint64
 }
 
-// Events lists what placement did, the newest first, and at most limit of them: all, or those of
-// one partition or node, if that is not 0. The cluster keeps the last ten thousand.
+// Events lists the events of placement, newest first, at most limit of them. If partition or node
+// is not 0, only their events are listed. The cluster keeps the last ten thousand events.
 func (c *Client) Events(ctx context.Context, partition, node uint64, limit int) ([]Event, error) {
 	const op = "list events"
 	if limit < 0 {

@@ -21,28 +21,31 @@ type KeyspaceInfo struct {
 	Name string
 	// HashPartitions is the number of hash partitions; 0 for a range keyspace.
 	HashPartitions int
-	// Partitions is how many partitions there are at present.
+	// Partitions is the present number of partitions.
 	Partitions int
-	// SplitAt are the keys at which the partitions of a range keyspace begin, in order, as this
-	// client's partition table shows them; the first partition, which begins below every key, is
-	// left out. A hash keyspace has none. They are the caller's. See SplitAtHidden.
+	// SplitAt are the keys at which the partitions of a range keyspace begin, in order, according
+	// to this client's partition table; the first partition, which begins below every key, is left
+	// out. nil for a hash keyspace. The caller may keep and change them. See SplitAtHidden.
 	SplitAt  [][]byte
 	Replicas int
 	// Placement is where replicas have to be, and Leaders where leaders should be: see
 	// kv.PlaceReplicas and kv.PreferLeaders. Empty: anywhere.
 	Placement, Leaders string
 	GCWindow           time.Duration
-	// ClosedLag is how far behind the present replicas can be read that do not lead.
+	// ClosedLag is how far replicas that do not lead lag behind the present for reads.
 	ClosedLag time.Duration
 	// CommitWait: every write to it is acknowledged, and seen, only when every clock has passed its
 	// timestamp.
 	CommitWait bool
-	// MaxTransactionAge and MaxTransactionIdle are for how long transactions may hold locks of it.
+	// MaxTransactionAge and MaxTransactionIdle limit how long a transaction may hold locks in the
+	// keyspace, and how long its application may be idle meanwhile.
 	MaxTransactionAge, MaxTransactionIdle time.Duration
-	// DefaultTTL is how long a value lives whose write does not say so; 0: until it is replaced.
+	// DefaultTTL is the time to live of values whose write names none; 0: such values do not
+	// expire.
 	DefaultTTL time.Duration
-	// SplitSize is from which size on a partition splits, and MergeSize below which two neighbours
-	// together merge, in bytes; AutoSplit says whether they do by themselves.
+	// SplitSize is the size from which a partition splits, MergeSize the size below which two
+	// neighbours together merge, both in bytes. AutoSplit: partitions split and merge by
+	// themselves.
 	SplitSize, MergeSize uint64
 	AutoSplit            bool
 	State                KeyspaceState
@@ -54,10 +57,10 @@ type KeyspaceInfo struct {
 func (i KeyspaceInfo) Hashed() bool { return i.HashPartitions > 0 }
 
 // SplitAtHidden reports whether SplitAt is empty because the client's user has no right to any key
-// of the keyspace, or got the first one a moment ago.
+// of the keyspace, or got the first right a moment ago.
 func (i KeyspaceInfo) SplitAtHidden() bool { return i.SplitAt != nil && len(i.SplitAt) == 0 }
 
-// Partitioning is how the keyspace is partitioned, as kv.ParsePartitioning reads it: "hash:8" or
+// Partitioning returns the keyspace's partitioning in the form of kv.ParsePartitioning: "hash:8" or
 // "range".
 func (i KeyspaceInfo) Partitioning() string {
 	if i.HashPartitions == 0 {
@@ -126,7 +129,7 @@ func (c *Client) Keyspaces(ctx context.Context) ([]KeyspaceInfo, error) {
 	return all, c.conn.Wrap("list keyspaces", "", err)
 }
 
-// Keyspace describes one keyspace. kv.ErrKeyspaceNotFound if there is none of this name.
+// Keyspace describes one keyspace, or fails with kv.ErrKeyspaceNotFound.
 func (c *Client) Keyspace(ctx context.Context, name string) (KeyspaceInfo, error) {
 	found, err := c.keyspaces(ctx, func(k *clusterpb.Keyspace) bool { return k.GetName() == name })
 	if err == nil && len(found) == 0 {

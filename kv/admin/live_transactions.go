@@ -18,7 +18,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// LiveTransaction is what one partition knows of a transaction that has locks there.
+// LiveTransaction is a transaction with locks in a partition, as that partition knows it.
 type LiveTransaction struct {
 	// ID is as in kv.Error.Transaction, and Begun when its first attempt began: in conflicts the
 	// older transaction wins.
@@ -27,14 +27,14 @@ type LiveTransaction struct {
 	// Keyspace and Partition are where the locks are.
 	Keyspace  string
 	Partition uint64
-	// Locks is how many keys it has locked, and Spans how many spans it holds; OldestLock for how
-	// long the oldest has been there, and Key its key, or the start of its span.
+	// Locks and Spans are the numbers of locked keys and of held spans. OldestLock is the age of
+	// the oldest lock, and Key its key, or the start of its span.
 	Locks      uint64
 	Spans      uint64
 	OldestLock time.Duration
 	Key        []byte
-	// State is "pending", "committed" or "aborted" if the partition decides about the transaction
-	// and has a record of it; otherwise "".
+	// State is "pending", "committed" or "aborted" if this partition coordinates the transaction
+	// and has its record; otherwise "".
 	State string
 	// Waiters are the requests that wait for the locks, in the order in which they came.
 	Waiters []LockWaiter
@@ -46,20 +46,22 @@ type LiveTransaction struct {
 
 // LockWaiter is a request that waits for another transaction's lock.
 type LockWaiter struct {
-	// Transaction is whose request it is; "" if it is none's.
+	// Transaction is the id of the waiting request's transaction; "" if the request belongs to
+	// none.
 	Transaction string
 	Key         []byte
 	Waited      time.Duration
-	// Write: it wants to write the key, or to lock it; otherwise to read it.
+	// Write: the request writes or locks the key; otherwise it reads the key.
 	Write bool
 }
 
-// LiveTransactions shows the transactions that have locks at present, the ones with the oldest
-// locks first and at most `most` of them, and what waits for them; of a keyspace, or with an empty
-// name of all. A transaction that has locks in several partitions is listed for each of them. It is
-// for people: the leaders are asked at different moments, and nothing is certain any more when the
-// answer arrives. The second result says that there are more. If partitions do not answer, the
-// error wraps an UnansweredError, and what the others say is returned with it.
+// LiveTransactions lists the transactions that hold locks at present, with the requests that wait
+// for them: those with the oldest locks first, and at most `most`. keyspace selects the
+// transactions with locks in one keyspace; empty: in all. A transaction with locks in several
+// partitions is listed once for each. The list is for people: leaders are asked at different times,
+// and the state may have changed when the answer arrives. The second result reports whether there
+// are more transactions. If partitions do not answer, the error wraps an UnansweredError, and the
+// answers of the other partitions are returned with it.
 func (c *Client) LiveTransactions(ctx context.Context, keyspace string,
 	most int) ([]LiveTransaction, bool, error) {
 	const op = "live transactions"
@@ -123,8 +125,8 @@ func (c *Client) inspectAll(ctx context.Context, op, keyspace string, only []byt
 	return nil
 }
 
-// share bounds ctx to one of so many equal parts of the time that is left; without a deadline it
-// has no bound.
+// share limits ctx to one of parts equal parts of its remaining time; a context without a deadline
+// gets no limit.
 func share(ctx context.Context, parts int) (context.Context, context.CancelFunc) {
 	deadline, has := ctx.Deadline()
 	if !has {
@@ -133,14 +135,14 @@ func share(ctx context.Context, parts int) (context.Context, context.CancelFunc)
 	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(parts))
 }
 
-// UnansweredError says that partitions did not answer that were asked by LiveTransactions.
+// UnansweredError names the partitions that did not answer LiveTransactions.
 type UnansweredError struct {
-	// Partitions are why, at least one, by Keyspace and Partition; that is 0 if it did not come to
-	// light which partitions a keyspace has.
+	// Partitions has at least one error, each with Keyspace and Partition; Partition is 0 if the
+	// partitions of a keyspace could not be found out.
 	Partitions []*kv.Error
 }
 
-// Error is how many they are, and why the first did not answer.
+// Error returns the number of partitions, and the error of the first.
 func (e *UnansweredError) Error() string {
 	if len(e.Partitions) == 1 {
 		return fmt.Sprintf("a partition did not answer: %v", e.Partitions[0])
@@ -158,7 +160,7 @@ func (e *UnansweredError) Unwrap() []error {
 	return all
 }
 
-// liveTransactions are those with the oldest locks of what was found so far.
+// liveTransactions collects the transactions with the oldest locks.
 type liveTransactions struct {
 	most int
 	mu   sync.Mutex
@@ -168,7 +170,8 @@ type liveTransactions struct {
 	unanswered []*kv.Error
 }
 
-// inspection is a partition that is asked. It has none if it is not known which the keyspace has.
+// inspection is the question to one partition. The partition is missing if the partitions of the
+// keyspace are not known.
 type inspection struct {
 	keyspace  *route.Keyspace
 	partition *route.Partition
@@ -213,7 +216,7 @@ func (f *liveTransactions) add(keyspace *route.Keyspace, partition keys.Partitio
 	}
 }
 
-// cut leaves out what is beyond most.
+// cut removes transactions beyond most.
 func (f *liveTransactions) cut() {
 	slices.SortFunc(f.all, func(a, b LiveTransaction) int {
 		return cmp.Or(cmp.Compare(b.OldestLock, a.OldestLock), cmp.Compare(a.ID, b.ID),

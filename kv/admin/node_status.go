@@ -7,18 +7,19 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// NodeStatus is what is wanted of a data node. It does not say whether the node answers.
+// NodeStatus is the wanted status of a data node. It does not say whether the node answers.
 type NodeStatus string
 
-// What is wanted of a node.
+// The values of NodeStatus.
 const (
 	// NodeActive holds replicas and leads.
 	NodeActive NodeStatus = "active"
-	// NodeDraining keeps its replicas, leads nothing, and is given nothing new.
+	// NodeDraining: the node keeps its replicas, leads nothing, and gets no new replicas.
 	NodeDraining NodeStatus = "draining"
 	// NodeDecommissioning gives its replicas up, to other nodes.
 	NodeDecommissioning NodeStatus = "decommissioning"
-	// NodeGone holds nothing, and its id is refused for good: its directory can be deleted.
+	// NodeGone: the node holds nothing, and its id is refused for good. Its directory can be
+	// deleted.
 	NodeGone NodeStatus = "gone"
 )
 
@@ -36,31 +37,32 @@ func nodeStatusOf(s clusterpb.NodeStatus) NodeStatus {
 	return NodeStatus(fmt.Sprint(int32(s)))
 }
 
-// NodeProgress is how far a node is on its way to its status.
+// NodeProgress is the progress of a node towards its wanted status.
 type NodeProgress struct {
-	// Before is the status before the call, Status the one now.
+	// Before is the status before the call, Status the status after it.
 	Before, Status NodeStatus
-	// Obstacles are what is in the way, in words.
+	// Obstacles are the reasons why the status cannot be reached, as sentences.
 	Obstacles []string
-	// Replicas, Leaders and Bytes are what the node holds and leads; ReplicasLeft, LeadersLeft and
-	// BytesLeft what of that is still to go. What only this node can lead is not left to go when it
-	// is drained.
+	// Replicas, Leaders and Bytes are what the node holds and leads. ReplicasLeft, LeadersLeft and
+	// BytesLeft are the part that must still move away. When a node is drained, leaderships that no
+	// other node can take are not counted as left.
 	Replicas, Leaders, ReplicasLeft, LeadersLeft int
 	Bytes, BytesLeft                             uint64
-	// InTheWay is the first thing that keeps some of it, in words; empty: nothing is known.
+	// InTheWay is the first obstacle for a part of that, as a sentence; empty if none is known.
 	InTheWay string
 }
 
-// SetNodeStatus has a node drained (NodeDraining) or decommissioned (NodeDecommissioning), or takes
-// that back (NodeActive), and says how far that is. It returns when the change is recorded; calling
-// it again changes nothing and tells how it goes on. A decommissioning ends with NodeGone. One that
-// the other nodes have no place for is refused with the reason, and changes nothing.
+// SetNodeStatus drains a node (NodeDraining), decommissions it (NodeDecommissioning), or takes that
+// back (NodeActive), and returns the progress. It returns when the change is recorded; a repeated
+// call changes nothing and returns the present progress. A decommissioning ends with NodeGone. If
+// the other nodes have no place for the replicas, a decommissioning is refused with the reason, and
+// changes nothing.
 func (c *Client) SetNodeStatus(ctx context.Context, node uint64, want NodeStatus) (NodeProgress,
 	error) {
 	return c.nodeStatus(ctx, node, want, false)
 }
 
-// CheckNodeStatus says what SetNodeStatus would find, and changes nothing.
+// CheckNodeStatus returns what SetNodeStatus would return, and changes nothing.
 func (c *Client) CheckNodeStatus(ctx context.Context, node uint64, want NodeStatus) (NodeProgress,
 	error) {
 	return c.nodeStatus(ctx, node, want, true)

@@ -18,11 +18,11 @@ type NodeInfo struct {
 	// Tags are further labels, which placement rules can name.
 	Tags  []string
 	Alive bool
-	// SilentSince is since when nothing was heard of it; zero if it is alive.
+	// SilentSince is the time at which the node was last heard of; zero if the node is alive.
 	SilentSince time.Time
-	// SilentFor is how long ago that was, by the cluster's clock.
+	// SilentFor is the time since SilentSince, by the cluster's clock.
 	SilentFor time.Duration
-	// Status says whether it is drained or decommissioned.
+	// Status is the wanted status: whether the node is drained or decommissioned.
 	Status   NodeStatus
 	Started  time.Time
 	Replicas int
@@ -30,20 +30,20 @@ type NodeInfo struct {
 	DiskUsed uint64
 	DiskFree uint64
 	DiskFull bool
-	// DiskSlow: its log takes many times longer to sync than those of other nodes, so it leaves
-	// leadership to them. LogSync is how long a sync takes; 0: it is not known.
+	// DiskSlow: a sync of the node's log takes many times longer than at other nodes, so the node
+	// hands its leaderships to them. LogSync is the time that a sync takes; 0: not known.
 	DiskSlow bool
 	LogSync  time.Duration
-	// ClockUnhealthy: its clock is off, or has jumped, and it serves nothing.
+	// ClockUnhealthy: the node's clock is wrong or has jumped, and the node serves nothing.
 	ClockUnhealthy bool
-	// FailedReplicas are replicas on its disk that are damaged or failed for another reason, and
-	// serve nothing.
+	// FailedReplicas is the number of replicas on the node's disk that are damaged or have failed
+	// for another reason, and serve nothing.
 	FailedReplicas uint64
-	// NotReady is why the node is not ready, one sentence each; empty if it is.
+	// NotReady has the reasons why the node is not ready, one sentence each; empty if it is ready.
 	NotReady []string
-	// Silent are nodes that share partitions with it, and of which it hears nothing.
+	// Silent are the nodes that share partitions with this node and that this node does not hear.
 	Silent []uint64
-	// Behind are replicas of partitions that it leads which have not caught up, by their nodes.
+	// Behind counts, by node, the replicas that lag in partitions that this node leads.
 	Behind map[uint64]int
 	// AwaitsReports are nodes that are alive and have not reported since this node has started. While
 	// there is any, it is not known whether the node's replicas have caught up.
@@ -96,8 +96,8 @@ func (c *Client) Nodes(ctx context.Context) ([]NodeInfo, error) {
 	return all, err
 }
 
-// ago is how long a moment lies back by the clock of the member that tells it. Members of earlier
-// versions do not tell theirs: then it is by the clock of this machine.
+// ago returns the time since unixMs by the clock of the member that reported it (nowUnixMs).
+// Members of earlier versions do not report their clock: then by the clock of this machine.
 func ago(unixMs, nowUnixMs int64) time.Duration {
 	if nowUnixMs == 0 {
 		nowUnixMs = time.Now().UnixMilli()
@@ -105,21 +105,22 @@ func ago(unixMs, nowUnixMs int64) time.Duration {
 	return time.Duration(max(nowUnixMs-unixMs, 0)) * time.Millisecond
 }
 
-// NodeLatency is how far away a node is from this client.
+// NodeLatency is the latency between this client and a node.
 type NodeLatency struct {
 	Node         uint64
 	Address      string
 	Region, Zone string
 	// SameZone and SameRegion say whether it is where the client is (Locality).
 	SameZone, SameRegion bool
-	// Latency is that of small requests, smoothed; 0 if it is not known.
+	// Latency is the latency of small requests, smoothed; 0 if it is not known.
 	Latency time.Duration
 	// Err is why the node did not answer; nil if it did.
 	Err error
 }
 
-// NodeLatencies asks each node of the cluster three times, and says how long it took, by the ids of
-// the nodes. By that Nearest chooses among replicas of which locality makes none nearer.
+// NodeLatencies sends each node of the cluster three requests and returns the measured latencies,
+// in the order of the node ids. Nearest uses these latencies to choose among replicas that are
+// equally near by locality.
 func (c *Client) NodeLatencies(ctx context.Context) ([]NodeLatency, error) {
 	ctx, cancel := c.conn.Bound(ctx)
 	defer cancel()

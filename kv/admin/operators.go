@@ -9,32 +9,34 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// OperatorInfo is a change of a partition's replicas or leader, or a split or merge of it, that is
-// under way.
+// OperatorInfo is an operator under way: a change of a partition's replicas or leader, a split or a
+// merge.
 type OperatorInfo struct {
 	ID, Partition uint64
 	Keyspace      string
-	// Kind is what it does: "replace replica", "add replica", "remove replica", "transfer leader",
-	// "finish change", "split" or "merge".
+	// Kind is one of "replace replica", "add replica", "remove replica", "transfer leader", "finish
+	// change", "split" and "merge".
 	Kind string
-	// To is the node that gets a replica, From the one that gives its own up, and Leader the one that
-	// leads at the end; 0: none does, or that stays.
+	// To is the node that gets a replica, From the node that loses its replica, and Leader the node
+	// that leads at the end; 0: none, or no change.
 	To, From, Leader uint64
-	// Bytes is what is sent at most.
+	// Bytes is the largest number of bytes that the operator may copy.
 	Bytes uint64
-	// Reason is why, Step what is done next, and WaitsFor what that waits for, in words.
+	// Reason, Step and WaitsFor are texts: why the operator was made, its next step, and what that
+	// step waits for.
 	Reason, Step, WaitsFor string
 	Began                  time.Time
-	// Age is how long ago that was, by the cluster's clock.
+	// Age is the time since Began, by the cluster's clock.
 	Age time.Duration
-	// Child is the partition that splits off, and begins at the key SplitAt; 0: none does.
+	// Child is the partition that a split makes, which begins at the key SplitAt; 0 for other
+	// kinds.
 	Child   uint64
 	SplitAt []byte
-	// SplitAtHidden says that there is such a key, which this client may not see.
+	// SplitAtHidden: the operator has a split key, and this client may not see it.
 	SplitAtHidden bool
-	// Right is the right neighbour that becomes part of the partition; 0: none does.
+	// Right is the right neighbour that a merge makes part of the partition; 0 for other kinds.
 	Right uint64
-	// Cancelled: it is being taken back.
+	// Cancelled: the operator is being taken back.
 	Cancelled bool
 }
 
@@ -55,9 +57,10 @@ func (c *Client) Operators(ctx context.Context) ([]OperatorInfo, error) {
 	return all, err
 }
 
-// MoveReplica begins to move a partition's replica from one node to another: it is copied, then it
-// votes in place of the old one, which is removed. Reads and writes go on. It returns when the move
-// is recorded; Operators shows how it goes on, also when the cluster's core has another leader.
+// MoveReplica begins to move a partition's replica from one node to another: the replica is copied,
+// then the copy votes in place of the old replica, which is removed. Reads and writes go on.
+// MoveReplica returns when the move is recorded; Operators shows its progress, also after the
+// core's leader has changed.
 func (c *Client) MoveReplica(ctx context.Context, partition, from, to uint64) error {
 	_, err := ask(ctx, c, fmt.Sprintf("move a replica of partition %d", partition), "",
 		clusterpb.ClusterClient.MoveReplica,
@@ -65,8 +68,8 @@ func (c *Client) MoveReplica(ctx context.Context, partition, from, to uint64) er
 	return err
 }
 
-// TransferLeader has the replica of a partition on a node lead it, now and from now on. It returns
-// when that is recorded; Operators shows how it goes on.
+// TransferLeader makes the replica on a node lead the partition, now and permanently. It returns
+// when that is recorded; Operators shows the progress.
 func (c *Client) TransferLeader(ctx context.Context, partition, to uint64) error {
 	_, err := ask(ctx, c, fmt.Sprintf("transfer the lead of partition %d", partition), "",
 		clusterpb.ClusterClient.TransferLeader,
@@ -74,9 +77,10 @@ func (c *Client) TransferLeader(ctx context.Context, partition, to uint64) error
 	return err
 }
 
-// CancelOperator takes back what is under way in a partition. A replica that was added is removed
-// again, unless the one in whose place it comes is on its way out: then that is completed, as is a
-// split or merge that was carried out. A merge is taken back by either of its two partitions.
+// CancelOperator takes back the operator of a partition. A replica that was added is removed again,
+// unless the replica that it replaces is already being removed: then the change is completed, and
+// so is a split or merge that was carried out. A merge can be cancelled through either of its two
+// partitions.
 func (c *Client) CancelOperator(ctx context.Context, partition uint64) error {
 	_, err := ask(ctx, c, fmt.Sprintf("cancel what is under way in partition %d", partition), "",
 		clusterpb.ClusterClient.CancelOperator, &clusterpb.CancelOperatorRequest{Partition: partition})
@@ -85,16 +89,17 @@ func (c *Client) CancelOperator(ctx context.Context, partition uint64) error {
 
 // Split is a split of a partition that was asked for.
 type Split struct {
-	// Operator is what Operators lists; 0 if there is a boundary already.
+	// Operator is the id of the operator in Operators; 0 if the boundary exists already.
 	Operator uint64
-	// Partition is the one that splits, and keeps what is to the left; Child begins at the key.
+	// Partition is the partition that splits and keeps the keys below the split key; Child begins
+	// at that key.
 	Partition, Child uint64
 }
 
-// SplitPartition begins to split the partition of a keyspace that has a key: one that begins with
-// the key comes to its right. In a hash keyspace only the partition splits that the key belongs to.
-// Reads and writes go on. It returns when the split is recorded; Operators shows how it goes on,
-// also when the cluster's core has another leader. It may be repeated.
+// SplitPartition begins to split the partition that holds a key: a new partition begins at the key.
+// In a hash keyspace only the partition that holds the key splits. Reads and writes go on.
+// SplitPartition returns when the split is recorded; Operators shows its progress, also after the
+// core's leader has changed. The call may be repeated.
 func (c *Client) SplitPartition(ctx context.Context, keyspace string, key []byte) (Split, error) {
 	const op = "split a partition"
 	if err := keys.ValidateUserKey(key); err != nil {
@@ -107,17 +112,18 @@ func (c *Client) SplitPartition(ctx context.Context, keyspace string, key []byte
 
 // Merge is a merge of two partitions that was asked for.
 type Merge struct {
-	// Operator is what Operators lists.
+	// Operator is the id of the operator in Operators.
 	Operator uint64
-	// Partition is the one that stays; Right, its right neighbour, becomes part of it.
+	// Partition is the partition that stays; its right neighbour Right becomes part of it.
 	Partition, Right uint64
 }
 
 // MergePartition begins to merge a partition with its right neighbour, whatever their sizes and
-// loads, and whatever the boundary between them is for. If their replicas are on different nodes
-// the smaller one is moved first. Reads and writes go on, but for a moment in the right one. It
-// returns when the merge is recorded; Operators shows how it goes on, also when the cluster's core
-// has another leader. It may be repeated while the merge is under way.
+// loads, and whoever asked for the boundary between them. If their replicas are on different nodes,
+// those of the smaller partition are moved first. Reads and writes go on, except for a short pause
+// of the right partition. MergePartition returns when the merge is recorded; Operators shows its
+// progress, also after the core's leader has changed. The call may be repeated while the merge is
+// under way.
 func (c *Client) MergePartition(ctx context.Context, partition uint64) (Merge, error) {
 	r, err := ask(ctx, c, fmt.Sprintf("merge partition %d", partition), "",
 		clusterpb.ClusterClient.MergePartition,

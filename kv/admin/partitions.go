@@ -20,35 +20,36 @@ type PartitionInfo struct {
 	// Start and End are user keys, [Start, End). An empty End is no end. A hash partition that has
 	// not split has neither.
 	Start, End []byte
-	// StartHidden and EndHidden say that there is a bound which this client may not see: while
-	// authentication is enabled, bounds are keys that the client's user may read or write.
+	// StartHidden and EndHidden: the partition has such a bound, and this client may not see it.
+	// While authentication is enabled, a client sees only bounds that its user may read or write.
 	StartHidden, EndHidden bool
 	// Generation of the span and Membership version together are the epoch.
 	Generation, Membership uint64
 	Replicas               []ReplicaInfo
-	// FrozenFor is the left neighbour that is about to consume it; 0: none is. It serves nothing
-	// meanwhile.
+	// FrozenFor is the left neighbour with which the partition is about to merge; 0: none. The
+	// partition serves nothing meanwhile.
 	FrozenFor uint64
-	// BoundaryAsked: the boundary at its start was asked for, and no merge takes it away by itself.
+	// BoundaryAsked: a user asked for the boundary at the partition's start, so no automatic merge
+	// removes it.
 	BoundaryAsked bool
-	// Leader is a node's id, 0 when none is known; Term is its term.
+	// Leader is the id of the leading node, 0 if none is known; Term is the leader's term.
 	Leader, Term uint64
 	LiveKeys     uint64
 	SizeBytes    uint64
-	// LiveBytes is about how many of the bytes are of newest versions.
+	// LiveBytes is the approximate number of bytes in newest versions.
 	LiveBytes uint64
-	// Minute and FiveMinutes are what it does, averaged over so long; with Measured below that, over
-	// as long as its leader has measured.
+	// Minute and FiveMinutes are the partition's activity, averaged over that time; if Measured is
+	// shorter, over Measured.
 	Minute, FiveMinutes PartitionActivity
 	Measured            time.Duration
 }
 
-// PartitionActivity is what a partition does in each second.
+// PartitionActivity is the activity of a partition for each second.
 type PartitionActivity struct {
-	// Load is what it costs the node that leads it, in processors.
+	// Load is the cost on the leading node, in processors.
 	Load float64
-	// Reads and Writes are requests, ReadBytes what reads have brought, WrittenBytes what was written
-	// to the log.
+	// Reads and Writes are numbers of requests. ReadBytes are the bytes that reads returned,
+	// WrittenBytes the bytes written to the log.
 	Reads, Writes, ReadBytes, WrittenBytes uint64
 }
 
@@ -60,7 +61,7 @@ func activity(a *clusterpb.Activity) PartitionActivity {
 // ReplicaInfo is one copy of a partition.
 type ReplicaInfo struct {
 	Node, Replica uint64
-	// Learner: it receives the data and has no vote yet.
+	// Learner: the replica receives the data and does not vote yet.
 	Learner bool
 }
 

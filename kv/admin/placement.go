@@ -7,21 +7,22 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// PlacementSettings are what placement may do. In a change, what is zero stays as it is.
+// PlacementSettings are the settings of placement. In a change, zero fields stay as they are.
 type PlacementSettings struct {
-	// Paused: nothing new is begun. What is under way goes on.
+	// Paused: no new operators are begun. Operators under way go on.
 	Paused bool
-	// RepairDelay is how long a node is silent before its replicas are replaced.
+	// RepairDelay is how long a node must be silent before its replicas are replaced.
 	RepairDelay time.Duration
 	// NodeSnapshots and ZoneSnapshots are how many snapshots a node, and all nodes of a zone
 	// together, may receive at a time, and send.
 	NodeSnapshots, ZoneSnapshots int
-	// Operators is how many changes may be under way in all.
+	// Operators is the largest number of operators under way.
 	Operators int
-	// Pause is for how long a partition rests after a change, but for repairs.
+	// Pause is the time after a change during which a partition is not changed again, except for
+	// repairs.
 	Pause time.Duration
-	// MergePause is for how long two neighbours have to be calm, and not to have split, before they
-	// are merged.
+	// MergePause is the time for which two neighbours must have been calm, and not have split,
+	// before they merge.
 	MergePause time.Duration
 }
 
@@ -30,7 +31,7 @@ func (c *Client) Placement(ctx context.Context) (PlacementSettings, error) {
 	return c.placement(ctx, &clusterpb.PlacementSettings{})
 }
 
-// PausePlacement has nothing new begun, or takes that back. What is under way goes on.
+// PausePlacement pauses placement, or resumes it. Operators under way go on.
 func (c *Client) PausePlacement(ctx context.Context, paused bool) (PlacementSettings, error) {
 	return c.placement(ctx, &clusterpb.PlacementSettings{Paused: &paused})
 }

@@ -12,20 +12,20 @@ type RecoveredPartition struct {
 	Keyspace  uint32
 	// Node has the replica, and Replica is its id from then on.
 	Node, Replica uint64
-	// Membership is what the partition has from then on, KnownMembership the highest that was known
-	// when the plan was made.
+	// Membership is the partition's membership from then on, KnownMembership the highest membership
+	// known when the plan was made.
 	Membership, KnownMembership uint64
 }
 
-// Recovered is how far a recovery is: how many partitions the cluster has as the plan says, how
-// many have not reported yet, and how many were dropped.
+// Recovered is the progress of a recovery: the numbers of partitions that are as the plan says,
+// that have not reported yet, and that were dropped.
 type Recovered struct {
 	Recovered, Waiting, Dropped uint64
 }
 
-// ConfirmRecovery tells the cluster of a plan by which partitions go on that had lost their
-// majority for good (tidemark recover). The lost nodes are refused from then on. It may be
-// repeated, and says how far the recovery is.
+// ConfirmRecovery tells the cluster of a plan by which partitions that have lost their majority for
+// good go on (tidemark recover). From then on the lost nodes are refused. The call may be repeated,
+// and returns the progress of the recovery.
 func (c *Client) ConfirmRecovery(ctx context.Context, plan string, lost []uint64,
 	partitions []RecoveredPartition) (Recovered, error) {
 	request := &clusterpb.ConfirmRecoveryRequest{Plan: plan, LostNodes: lost}

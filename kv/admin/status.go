@@ -6,7 +6,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Status is how the cluster looks to one server.
+// Status is the state of the cluster as one server sees it.
 type Status struct {
 	Cluster uint64
 	// Node is the data node that answered; 0 if the server is only a member of the core.
@@ -29,7 +29,7 @@ type Status struct {
 type LeaderlessPartition struct {
 	ID       uint64
 	Keyspace string
-	// SilentNodes are the nodes with a replica of it that do not answer.
+	// SilentNodes are the nodes with a replica of the partition that do not answer.
 	SilentNodes []uint64
 }
 

@@ -16,41 +16,42 @@ import (
 
 // OpenTransaction is a transaction that holds locks, in one partition or in many.
 type OpenTransaction struct {
-	// ID is that of its attempt, as in kv.Error.Transaction. Begun is when its first attempt began,
-	// and Age how long ago this one did.
+	// ID is the id of the present attempt, as in kv.Error.Transaction. Begun is the start of the
+	// first attempt, Age the time since the start of the present one.
 	ID    string
 	Begun kv.Timestamp
 	Age   time.Duration
-	// Idle is for how long the application had made no call in it when its client was last heard
-	// of; zero if it was not long, or nothing is known of it (State).
+	// Idle is the time for which the application had made no call in the transaction when its
+	// client was last heard of; zero if that time was short or is not known (State).
 	Idle time.Duration
-	// Keyspace and Partition are of the partition that decides about it; empty and 0 if its
-	// keyspace is gone.
+	// Keyspace and Partition are of the coordinating partition; empty and 0 if the keyspace is
+	// gone.
 	Keyspace  string
 	Partition uint64
-	// State is "pending", or for a moment "committed" or "aborted"; "" if its partition has no
-	// record of it, as of one that has just begun, or was not asked.
+	// State is "pending", or for a short time "committed" or "aborted"; "" if the coordinating
+	// partition has no record of the transaction (it may have just begun), or was not asked.
 	State string
-	// Locks is how many keys it has locked, and Spans how many spans it holds, in how many
-	// Partitions; and Key the key, or the start of the span, that it has locked for longest, in
-	// KeyKeyspace, since OldestLock.
+	// Locks and Spans are the numbers of locked keys and held spans, in Partitions partitions. Key
+	// is the key, or the start of the span, that has been locked for longest: in KeyKeyspace, since
+	// OldestLock.
 	Locks       uint64
 	Spans       uint64
 	Partitions  int
 	Key         []byte
 	KeyKeyspace string
 	OldestLock  time.Duration
-	// Client is the client's number, and ClientAddress where it is connected from; "" if it is not.
+	// Client is the client's number, ClientAddress the address that it is connected from; "" if it
+	// is not connected.
 	Client        uint64
 	ClientAddress string
 	// Waiters are the transactions that wait for its locks, the longest wait first.
 	Waiters []LockWaiter
 }
 
-// Transactions shows the transactions that hold locks at present, those first that hold one for
-// longest, and at most `most` of them; of a keyspace, or with an empty name of all. Each is listed
-// once, with what all the partitions that were asked know of it. Otherwise it is as
-// LiveTransactions.
+// Transactions lists the transactions that hold locks at present: those with the oldest locks
+// first, and at most `most`. keyspace selects the transactions with locks in one keyspace; empty:
+// in all. Each transaction is listed once, with the knowledge of all partitions that were asked.
+// Otherwise Transactions works as LiveTransactions.
 func (c *Client) Transactions(ctx context.Context, keyspace string,
 	most int) ([]OpenTransaction, bool, error) {
 	const op = "transactions"
@@ -107,7 +108,7 @@ func (c *Client) merge(into map[string]*OpenTransaction, found *LiveTransaction)
 	x.Waiters = append(x.Waiters, found.Waiters...)
 }
 
-// coordinates names the partition that decides about a transaction, as far as is known.
+// coordinates names the partition that coordinates a transaction, if it is known.
 func (c *Client) coordinates(t *kvpb.Transaction) (keyspace string, partition uint64) {
 	ks := c.conn.Sender.Table().KeyspaceByID(keys.KeyspaceID(t.GetKeyspace()))
 	if ks == nil {
@@ -119,23 +120,24 @@ func (c *Client) coordinates(t *kvpb.Transaction) (keyspace string, partition ui
 	return ks.Info.Name, partition
 }
 
-// TransactionEnd is what has become of a transaction.
+// TransactionEnd is how a transaction ended.
 type TransactionEnd struct {
-	// Committed says that it was committed before it could be aborted, at the time At.
+	// Committed: the transaction had committed before it could be aborted, at the timestamp At.
 	Committed bool
 	At        kv.Timestamp
 	// Reason is why it is aborted, in words: because it was asked for, or for another reason
 	// before.
 	Reason string
-	// Already says that it had been aborted on request before, and its locks were gone.
+	// Already: an earlier request had aborted the transaction, and its locks were gone.
 	Already bool
 }
 
-// AbortTransaction aborts the transaction that has an id, which is that of an attempt (kv.Txn.ID,
-// OpenTransaction.ID), wherever it runs. Its client is told at its next call; kv.Client.Update runs
-// the function again. A transaction that has committed stays committed, and the result says so. The
-// call may be repeated: the leader that aborted the transaction remembers it for a while.
-// kv.ErrNotFound: no partition knows a lock of it; it has ended, or has locked nothing.
+// AbortTransaction aborts the transaction of an attempt's id (kv.Txn.ID, OpenTransaction.ID),
+// wherever its client runs. The client hears of it at its next call; kv.Client.Update runs the
+// function again. A transaction that has committed stays committed, and the result says so. The
+// call may be repeated: the leader that aborted the transaction remembers the id for a while. The
+// error is kv.ErrNotFound if no partition has a lock of the transaction: it has ended, or has
+// locked nothing.
 func (c *Client) AbortTransaction(ctx context.Context, id string) (TransactionEnd, error) {
 	const op = "abort transaction"
 	raw, err := hex.DecodeString(id)
@@ -176,7 +178,7 @@ func noSuchTransaction(op, id string) error {
 	return e
 }
 
-// abortFound aborts a transaction of which locks were found.
+// abortFound aborts a transaction whose locks were found.
 func (c *Client) abortFound(ctx context.Context, op, id string,
 	found []LiveTransaction) (TransactionEnd, error) {
 	transaction := found[0].wire.GetTransaction()

@@ -8,8 +8,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Barrier keeps those that wait at it until it is released. It belongs to no session: the caller
-// that holds it back may be gone long before it is released, by any client.
+// Barrier blocks its waiters until it is released. It belongs to no session: the program that
+// raised the barrier may have ended long before a client releases it.
 type Barrier struct {
 	client *Client
 	name   string
@@ -33,12 +33,12 @@ func isHeld(kv *mvccpb.KeyValue) bool {
 // Hold puts the barrier up. That it is up already is no error.
 func (b *Barrier) Hold(ctx context.Context) error { return b.put(ctx, "hold", barrierHeld) }
 
-// Release takes the barrier away; all that wait go on. That it is not up is no error.
+// Release removes the barrier, and all waiters go on. It is no error if the barrier is not up.
 func (b *Barrier) Release(ctx context.Context) error {
 	return b.put(ctx, "release", barrierReleased)
 }
 
-// put writes the state if it is another one.
+// put writes the state if it differs from the present state.
 func (b *Barrier) put(ctx context.Context, op, state string) error {
 	if err := checkName(op, b.name); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (b *Barrier) put(ctx context.Context, op, state string) error {
 	}
 }
 
-// Wait returns when the barrier is not up, at once if it is not.
+// Wait returns when the barrier is not up, at once if it is not up now.
 func (b *Barrier) Wait(ctx context.Context) error {
 	const op = "wait"
 	if err := checkName(op, b.name); err != nil {

@@ -16,7 +16,7 @@ const (
 	retryBase = 20 * time.Millisecond
 	retryCap  = time.Second
 
-	// pageSize is how many keys are read at a time.
+	// pageSize is the number of keys in one read.
 	pageSize = 1000
 )
 
@@ -41,7 +41,7 @@ func (c *Client) call(ctx context.Context, f func(context.Context) error) error 
 	return err
 }
 
-// ended is the error with which a call ends that is not to be tried again: nil if it is to be.
+// ended returns the error with which a call ends, or nil if the call should be tried again.
 func (c *Client) ended(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -55,8 +55,8 @@ func (c *Client) ended(ctx context.Context, err error) error {
 	return nil
 }
 
-// until makes attempts until one has a definite outcome, or the context ends. It is for what may be
-// done more than once.
+// until makes attempts until one has a definite outcome, or the context ends. It is for requests
+// that may be executed more than once.
 func (c *Client) until(ctx context.Context, f func(context.Context) error) error {
 	for attempt := 0; ; attempt++ {
 		err := c.call(ctx, f)
@@ -91,7 +91,7 @@ func (c *Client) read(ctx context.Context,
 	return r, err
 }
 
-// one is the only pair of an answer in a transaction; nil if there is none.
+// one returns the only pair in a range answer of a transaction, or nil.
 func one(r *clientv3.TxnResponse, i int) *mvccpb.KeyValue {
 	if kvs := r.Responses[i].GetResponseRange().GetKvs(); len(kvs) > 0 {
 		return kvs[0]

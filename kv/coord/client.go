@@ -26,31 +26,31 @@ import (
 const (
 	// DefaultPrefix is before the keys of all recipes, unless Prefix says something else.
 	DefaultPrefix = "coord/"
-	// DefaultAttemptTimeout is how long a server has to answer one request before another one is
-	// asked.
+	// DefaultAttemptTimeout is how long a server has to answer one request before the request goes
+	// to another server.
 	DefaultAttemptTimeout = 5 * time.Second
 
-	// A connection that is silent is given up after these two together, if something waits for it.
-	// Servers of etcd refuse clients that ask more often than every five seconds, or when nothing
-	// waits.
+	// A connection on which something waits and nothing arrives is closed after the sum of these
+	// two. Servers of etcd refuse clients that ping more often than every five seconds, or while
+	// nothing waits.
 	pingAfter   = 10 * time.Second
 	pingTimeout = 5 * time.Second
 
-	// A server that cannot be reached is tried again after reconnectFirst, and then after ever longer
-	// pauses up to reconnectMost, a fifth more or less; an attempt has connectTimeout. For so long a
-	// client may go on without a connection when an outage is over. The two minutes that gRPC would
-	// wait are longer than a session lives by default (DefaultTTL).
+	// A server that cannot be reached is tried again after reconnectFirst, and then after growing
+	// pauses up to reconnectMost, with a random fifth more or less; an attempt has connectTimeout.
+	// So a client may stay without a connection for that long after an outage is over. gRPC's own
+	// pause of up to two minutes is longer than the default time to live of a session (DefaultTTL).
 	reconnectFirst = 50 * time.Millisecond
 	reconnectMost  = 3 * time.Second
 	connectTimeout = 5 * time.Second
 )
 
-// reconnect is how connections are made again.
+// reconnect has the pauses before connections are made again.
 var reconnect = grpc.ConnectParams{MinConnectTimeout: connectTimeout, Backoff: backoff.Config{
 	BaseDelay: reconnectFirst, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectMost}}
 
-// Client is a client of the coordination service. It is made once and shared: its methods, and
-// those of what it makes, may be called from any number of goroutines.
+// Client is a client of the coordination service. Make one and share it: its methods, and those of
+// the objects that it makes, may be called from any number of goroutines.
 type Client struct {
 	etcd *clientv3.Client
 	// members is nil of a client that New has made, which closes no connections.
@@ -94,7 +94,7 @@ func User(name, password string) Option {
 // ends.
 func DialTimeout(d time.Duration) Option { return func(c *config) { c.etcd.DialTimeout = d } }
 
-// AttemptTimeout is how long a server has to answer one request before it is sent again, to the
+// AttemptTimeout is how long a server has to answer one request before the request is sent to the
 // next server. The default is DefaultAttemptTimeout.
 func AttemptTimeout(d time.Duration) Option { return func(c *config) { c.attempt = d } }
 
@@ -110,21 +110,22 @@ func Dialer(dial func(ctx context.Context, address string) (net.Conn, error)) Op
 // meet. The default is DefaultPrefix.
 func Prefix(p string) Option { return func(c *config) { c.prefix = p } }
 
-// Monotonic is the clock by which sessions count their time to live: nanoseconds since some moment,
-// never going back. The default goes on while the process is paused and, on Linux, while the
-// machine is suspended; one that does not makes a session believe for too long that it lives. It is
-// for tests in which time is not real.
+// Monotonic sets the clock by which sessions count their time to live, in nanoseconds, which never
+// goes back. The default clock goes on while the process is paused and, on Linux, while the machine
+// is suspended; with a clock that stops then, a session would consider itself alive for too long.
+// It is for tests with simulated time.
 func Monotonic(clock func() int64) Option { return func(c *config) { c.clock = clock } }
 
-// Wall is the wall clock of this machine. Nothing that programs share depends on it, unless the
-// service tells no time, as etcd does not (see Timer). It is for tests in which time is not real.
+// Wall sets the wall clock of this machine. Nothing that programs share depends on it, unless the
+// service does not tell the time, as etcd does not (see Timer). It is for tests with simulated
+// time.
 func Wall(clock func() time.Time) Option { return func(c *config) { c.wall = clock } }
 
 // Connect connects to the coordination service at the addresses of its servers (host:port, or URLs)
-// and returns when one of them has answered. Servers that are not members of the core name these,
-// and the client goes on with the members, if it reaches one of them; otherwise with the servers
-// that it was given, which pass calls on. When these cannot be reached any more, it asks at the
-// addresses that it was given where the members are now. Close ends the client.
+// and returns when one of them has answered. Servers that are not members of the core name the
+// members. The client then uses the members, if it reaches one of them, and otherwise the given
+// servers, which pass calls on. If the members cannot be reached later, the client asks the given
+// addresses for the present members. Close ends the client.
 func Connect(ctx context.Context, endpoints []string, options ...Option) (*Client, error) {
 	const op = "connect"
 	cfg := newConfig(options)
@@ -150,8 +151,8 @@ func Connect(ctx context.Context, endpoints []string, options ...Option) (*Clien
 	c.findMembers(ctx)
 	members.begin(etcd)
 	calls.Begin(etcd.Endpoints)
-	// One that may not read this key has been answered too, and so has one that is to go on with an
-	// import, or to give it up.
+	// Servers have also answered if they refuse to show this key, or report an import that is to be
+	// continued or given up.
 	err = c.until(ctx, func(ctx context.Context) error {
 		_, err := c.etcd.Get(ctx, cmp.Or(c.prefix, "\x00"), clientv3.WithCountOnly())
 		if isImporting(err) {
@@ -166,8 +167,8 @@ func Connect(ctx context.Context, endpoints []string, options ...Option) (*Clien
 	return c, nil
 }
 
-// findMembers has the client go on with the members of the core. If it fails, the endpoints stay as
-// they were given.
+// findMembers makes the client use the members of the core. If it fails, the client keeps the given
+// endpoints.
 func (c *Client) findMembers(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, c.attempt)
 	defer cancel()
@@ -213,7 +214,7 @@ func (c *Client) unreachable() {
 	}
 }
 
-// Etcd is the client of etcd that this one stands on, for what is not a recipe.
+// Etcd returns the etcd client below this client, for calls that are not recipes.
 func (c *Client) Etcd() *clientv3.Client { return c.etcd }
 
 // Direct is the address (host:port) of the server to which requests about keys and leases go past
@@ -225,9 +226,9 @@ func (c *Client) Direct() string {
 	return c.calls.Server()
 }
 
-// Close ends the renewals of sessions, and closes the connections, if Connect made them. Sessions
-// are to be closed before: one that was not ends when its time to live is over, and is lost to its
-// holder at once.
+// Close ends the renewals of sessions and closes the connections, if Connect made them. Close
+// sessions first: a session that is still open is lost to its holder at once, and ends at the
+// service when its time to live is over.
 func (c *Client) Close() error {
 	c.renewing.close()
 	if c.members == nil {
@@ -241,8 +242,8 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// path is the prefix of the keys of a recipe: the name is escaped, so that no name is a part of
-// another one's path.
+// path returns the prefix of a recipe's keys. The name is escaped, so that no name is a prefix of
+// another name's path.
 func (c *Client) path(recipe, name string) string {
 	return c.prefix + recipe + "/" + url.PathEscape(name) + "/"
 }

@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	// clockAge is for how long a reading of the service's clock is carried on by the monotonic clock
-	// of this machine. The two come apart by a few milliseconds in that time.
+	// clockAge is how long a reading of the service's clock is extrapolated by this machine's
+	// monotonic clock. The two clocks drift apart by a few milliseconds in that time.
 	clockAge = 10 * time.Second
-	// clockless is for how long a service is not asked again that tells no time: it is etcd, or a
-	// Tidemark of an earlier version, which may be upgraded.
+	// clockless is how long a service that does not tell the time is not asked again: it is etcd,
+	// or an earlier version of Tidemark that may be upgraded.
 	clockless = time.Minute
 )
 
-// moment is what time it is, in Unix nanoseconds: at least earliest, and at most latest.
+// moment is a reading of the time, in Unix nanoseconds: the time is between earliest and latest.
 type moment struct {
 	earliest, latest int64
-	// at is when that was so, by the client's monotonic clock.
+	// at is the time of the reading by the client's monotonic clock.
 	at int64
-	// own says that the wall clock of this machine has told it, since the service tells no time.
+	// own: the reading is of this machine's wall clock, because the service does not tell the time.
 	own bool
 }
 
@@ -39,7 +39,8 @@ type serviceClock struct {
 	}
 }
 
-// now tells the time. If the service tells none, the wall clock of this machine has to do.
+// now returns the time. If the service does not tell the time, it is read from this machine's wall
+// clock.
 func (c *Client) now(ctx context.Context) (moment, error) {
 	if told := c.time.last(c.clock()); told.at != 0 {
 		return c.carry(told), nil
@@ -59,14 +60,15 @@ func (c *Client) now(ctx context.Context) (moment, error) {
 	case err != nil:
 		return moment{}, err
 	default:
-		// The service told of a moment of the call: by now it is later, by no more than the call took.
+		// The service read its clock during the call: the time has advanced since, by no more than
+		// the call took.
 		told.earliest, told.latest = int64(r.Earliest), int64(r.Latest)+told.at-asked
 	}
 	c.time.note(told)
 	return c.carry(told), nil
 }
 
-// carry is what time it is now, if it was told before.
+// carry extrapolates an earlier reading to the present.
 func (c *Client) carry(told moment) moment {
 	if told.own {
 		wall := c.wall().UnixNano()
@@ -83,7 +85,8 @@ func (s *serviceClock) forget() {
 	s.mu.told = moment{}
 }
 
-// last is the last reading, if it is not too old at a moment of the client's monotonic clock.
+// last returns the last reading, unless it is too old at the time now of the client's monotonic
+// clock.
 func (s *serviceClock) last(now int64) moment {
 	s.mu.Lock()
 	defer s.mu.Unlock()

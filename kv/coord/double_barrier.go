@@ -10,8 +10,7 @@ import (
 )
 
 // DoubleBarrier lets a number of participants begin together and end together. It can be used for
-// one round after another: a participant that comes while a round is under way waits for the next
-// one.
+// several rounds: a participant that enters during a round waits for the next round.
 type DoubleBarrier struct {
 	client *Client
 	name   string
@@ -24,25 +23,26 @@ func (c *Client) DoubleBarrier(name string, count int) *DoubleBarrier {
 	return &DoubleBarrier{client: c, name: name, count: count}
 }
 
-// A participant is a key under members. When there are count of them, in the order of their
-// creation, the participant that sees that first writes the key round: its value is the revision at
-// which the last of them was created. So the participants of the round are those that were created
-// up to it, and the round is over when none of them is left; then round is deleted.
+// A participant is a key under members. When there are count participants, in the order of their
+// creation, the participant that sees that first writes the key round; its value is the revision at
+// which the last of the count participants was created. The participants of the round are those
+// created up to that revision, and the round is over when all of them have left; then round is
+// deleted.
 
 func (d *DoubleBarrier) prefix() string   { return d.client.path("double-barrier", d.name) }
 func (d *DoubleBarrier) members() string  { return d.prefix() + "members/" }
 func (d *DoubleBarrier) roundKey() string { return d.prefix() + "round" }
 
-// Participation is the place of one participant in a round.
+// Participation is a participant's place in a round.
 type Participation struct {
 	barrier *DoubleBarrier
 	held    *heldKey
 	last    int64
 }
 
-// Enter waits until count participants have entered, and returns to all of them then. A participant
-// whose session ends before does not count. If ctx ends while it waits the others may have been
-// let go with it counted in: for them it is one that has left early.
+// Enter waits until count participants have entered, and then returns to all of them. A participant
+// whose session ends before that does not count. If ctx ends during the wait, the round may have
+// begun with this participant: to the others it is a participant that has left early.
 func (d *DoubleBarrier) Enter(ctx context.Context, s *Session) (*Participation, error) {
 	const op = "enter"
 	switch {
@@ -90,7 +90,7 @@ func (d *DoubleBarrier) enter(ctx context.Context, key string, created int64) (l
 }
 
 // begin waits for the round of a participant that was created at a revision, and returns the
-// revision of the last participant of it.
+// revision of the round's last participant.
 func (d *DoubleBarrier) begin(ctx context.Context, created int64) (last int64, err error) {
 	c := d.client
 	for {
@@ -114,14 +114,15 @@ func (d *DoubleBarrier) begin(ctx context.Context, created int64) (last int64, e
 			return 0, err
 		}
 		if len(r.Kvs) < d.count {
-			// The one that makes the number full sees it, and says so.
+			// The participant that completes the number sees it, and writes round.
 			if err := c.awaitChange(ctx, d.roundKey(), revision, isPut); err != nil {
 				return 0, err
 			}
 			continue
 		}
 		last := strconv.FormatInt(r.Kvs[d.count-1].CreateRevision, 10)
-		// If its outcome is unknown, or another one was faster, round says what has become of it.
+		// If the outcome is unknown, or another participant was faster, the key round shows the
+		// result.
 		err = c.call(ctx, func(ctx context.Context) error {
 			_, err := c.etcd.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(d.roundKey()), "=", 0)).
 				Then(clientv3.OpPut(d.roundKey(), last)).Commit()
@@ -137,7 +138,7 @@ func (d *DoubleBarrier) begin(ctx context.Context, created int64) (last int64, e
 
 func isPut(e *clientv3.Event) bool { return e.Type == clientv3.EventTypePut }
 
-// round is the round that is under way; nil if none is.
+// round returns the key of the round under way; nil if there is none.
 func (d *DoubleBarrier) round(ctx context.Context) (*mvccpb.KeyValue, int64, error) {
 	r, err := d.client.get(ctx, d.roundKey())
 	if err != nil {
@@ -159,8 +160,8 @@ func lastOf(round *mvccpb.KeyValue) int64 {
 	return last
 }
 
-// end waits until all participants of a round have left, or one that was waited for, or the round
-// was removed, and removes the round if they all have. It was there at a revision.
+// end waits until all participants of a round have left, a participant whose wait had ended, or the
+// round was removed; it removes the round if all have left. The round existed at revision.
 func (d *DoubleBarrier) end(ctx context.Context, round *mvccpb.KeyValue, revision int64) error {
 	c := d.client
 	r, err := c.get(ctx, d.members(), append(clientv3.WithLastCreate(), clientv3.WithKeysOnly(),
@@ -183,8 +184,8 @@ func (d *DoubleBarrier) end(ctx context.Context, round *mvccpb.KeyValue, revisio
 // Held ends when the participant has left, or its session has ended.
 func (p *Participation) Held() context.Context { return p.held.ctx }
 
-// Leave says that this participant is done, and waits until all of the round are, or their sessions
-// have ended. If ctx ends while it waits it has left all the same.
+// Leave ends this participation, and waits until all participants of the round have left, or their
+// sessions have ended. If ctx ends during the wait, this participant has left all the same.
 func (p *Participation) Leave(ctx context.Context) error {
 	const op = "leave"
 	d := p.barrier

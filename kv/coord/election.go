@@ -2,8 +2,8 @@ package coord
 
 import "context"
 
-// Election elects one leader among those that campaign. They become leaders in the order in which
-// they came.
+// Election elects one leader among its candidates. Candidates become leaders in the order in which
+// they began to campaign.
 type Election struct {
 	client *Client
 	name   string
@@ -14,8 +14,8 @@ func (c *Client) Election(name string) *Election { return &Election{client: c, n
 
 func (e *Election) prefix() string { return e.client.path("election", e.name) }
 
-// Campaign waits until it leads, or ctx or the session ends. proposal is what others see of it
-// (Leader, Observe): an address, for instance.
+// Campaign waits until this candidate leads, or ctx or the session ends. proposal is shown to
+// others (Leader, Observe): an address, for instance.
 func (e *Election) Campaign(ctx context.Context, s *Session, proposal []byte) (*Leadership, error) {
 	const op = "campaign"
 	if err := checkName(op, e.name); err != nil {
@@ -32,7 +32,7 @@ func (e *Election) Campaign(ctx context.Context, s *Session, proposal []byte) (*
 // Leadership is the state of being the leader.
 type Leadership struct{ held *heldKey }
 
-// Held ends when the leadership does: it resigned, its session has ended, or its key was deleted;
+// Held ends with the leadership: when the leader resigns, its session ends, or its key is deleted;
 // context.Cause says which.
 func (l *Leadership) Held() context.Context { return l.held.ctx }
 
@@ -50,6 +50,6 @@ func (l *Leadership) Proclaim(ctx context.Context, proposal []byte) error {
 	return l.held.set(ctx, "proclaim", string(proposal))
 }
 
-// Resign ends the leadership, and the next one in line leads. If it was lost before, the error says
-// so. ctx may be the context that Held returns, or a child of it.
+// Resign ends the leadership, and the next candidate leads. If the leadership was lost before,
+// Resign returns an error. ctx may be the context that Held returns, or a child of it.
 func (l *Leadership) Resign(ctx context.Context) error { return l.held.release(ctx, "resign") }

@@ -21,42 +21,42 @@ func (k ErrorKind) Error() string { return string(k) }
 
 // The kinds of errors.
 const (
-	// ErrSessionEnded: the session has ended, and with it all that was held under it. One of the next
-	// three says why.
+	// ErrSessionEnded: the session has ended, and so has everything that was held under it. One of
+	// the next three kinds says why.
 	ErrSessionEnded ErrorKind = "session ended"
-	// ErrSessionClosed: it was closed.
+	// ErrSessionClosed: the session was closed.
 	ErrSessionClosed ErrorKind = "session closed"
-	// ErrSessionExpired: the service says that its lease is gone: it ran out, or was revoked.
+	// ErrSessionExpired: the service reports that the session's lease is gone: expired or revoked.
 	ErrSessionExpired ErrorKind = "session expired"
 	// ErrSessionUnconfirmed: no renewal was confirmed within the time to live, by this machine's
 	// monotonic clock. The service may keep the lease for a little longer.
 	ErrSessionUnconfirmed ErrorKind = "session not confirmed in time"
-	// ErrLost: what was held is gone although its session goes on: its key was deleted by another
-	// client else.
+	// ErrLost: the lock, leadership or claim is gone although its session goes on: another client
+	// has deleted its key.
 	ErrLost ErrorKind = "lost"
-	// ErrReleased: what was held was given back by its holder.
+	// ErrReleased: the holder itself released it.
 	ErrReleased ErrorKind = "released"
 	// ErrLocked: another client has the lock, or is waiting for it.
 	ErrLocked ErrorKind = "locked"
 	// ErrExists: the key exists.
 	ErrExists ErrorKind = "exists"
-	// ErrOutcomeUnknown: the call ended before the outcome of a write was known. It may have been
-	// executed, or may yet be.
+	// ErrOutcomeUnknown: the call ended before the outcome of a write was known. The write may have
+	// been executed, or may be executed later.
 	ErrOutcomeUnknown ErrorKind = "outcome unknown"
-	// ErrFenced: a holder with a higher token has been there.
+	// ErrFenced: a holder with a higher token has checked the fence before.
 	ErrFenced ErrorKind = "fenced"
 	// ErrOwned: another owner has the key.
 	ErrOwned ErrorKind = "owned"
 	// ErrClockAhead: another machine's clock is ahead of this one's by more than it may be.
 	ErrClockAhead ErrorKind = "clock ahead"
-	// ErrInvalidArgument: the call makes no sense; nothing was changed.
+	// ErrInvalidArgument: the arguments of the call are invalid; nothing was changed.
 	ErrInvalidArgument ErrorKind = "invalid argument"
 	// ErrClosed: the client is closed.
 	ErrClosed ErrorKind = "client closed"
 )
 
-// Error is every error of this package, but for those that the iterating function of a caller
-// returns.
+// Error is the type of every error of this package, except for errors that a caller's iterating
+// function returns.
 type Error struct {
 	// Op is the call, such as "lock".
 	Op string
@@ -82,7 +82,7 @@ func (e *Error) Error() string {
 // Unwrap are the kinds, and the cause.
 func (e *Error) Unwrap() []error { return e.wraps }
 
-// fail makes an error. An error that is one already stays as it is, under the call that was made.
+// fail makes an error. An error of this package stays as it is; only the call is replaced.
 func fail(op, name string, err error, kinds ...error) error {
 	if err == nil {
 		return nil
@@ -98,7 +98,7 @@ func fail(op, name string, err error, kinds ...error) error {
 	return &Error{Op: op, Name: name, Message: message, wraps: kinds}
 }
 
-// text is what an error says, without the call that an error of this package names.
+// text returns an error's text, without the call that an error of this package names.
 func text(err error) string {
 	if inner := (*Error)(nil); errors.As(err, &inner) {
 		return inner.Message
@@ -115,22 +115,22 @@ func invalid(op, name, message string) error {
 	return &Error{Op: op, Name: name, Message: message, wraps: []error{ErrInvalidArgument}}
 }
 
-// verdict is what an error of a call says of the call.
+// verdict says what an error means for the effect of a call.
 type verdict uint8
 
 const (
-	// refused: it had no effect, and never will.
+	// refused: the call had no effect, and never will.
 	refused verdict = iota
-	// busy: it had no effect; another attempt may have.
+	// busy: this attempt had no effect; another attempt may succeed.
 	busy
-	// unknown: it may have had an effect, or may yet have.
+	// unknown: the call may have had an effect, or may have one later.
 	unknown
 )
 
 // errUnsent is among the kinds of the error of a call that was not sent in its time.
 var errUnsent = errors.New("not sent")
 
-// judge says what the error of one attempt means for a write.
+// judge returns the verdict on the error of one attempt to write.
 func judge(err error) verdict {
 	code := codes.Unknown
 	var of rpctypes.EtcdError
@@ -154,12 +154,12 @@ func judge(err error) verdict {
 	return refused
 }
 
-// isImporting says whether a server has answered that an import is under way, until whose end it
-// answers nothing about keys.
+// isImporting reports whether a server refused because an import is under way; until the import
+// ends, the server answers no requests about keys.
 func isImporting(err error) bool {
 	s, ok := status.FromError(err)
 	return ok && s.Code() == codes.Unavailable && strings.Contains(s.Message(), importing)
 }
 
-// importing is what the message of such an answer has.
+// importing is contained in the message of such a refusal.
 const importing = "an import is under way"

@@ -12,10 +12,10 @@ import (
 // fencePrefix is before the names of fences in keyspaces.
 const fencePrefix = "coord.fence/"
 
-// Fence keeps holders that have lost their lock from writing: a record in a keyspace holds the
-// highest token that was seen, and a transaction that checks it with a lower one fails. All
-// transactions that write what the lock protects have to check it; the record may be in another
-// keyspace than what they write.
+// Fence refuses writes of holders that have lost their lock: a record in a keyspace holds the
+// highest token seen, and a transaction that checks it with a lower token fails. All transactions
+// that write data protected by the lock have to check the fence; the record may be in another
+// keyspace than the data.
 type Fence struct {
 	// Keyspace is where the record is.
 	Keyspace *kv.Keyspace
@@ -27,16 +27,16 @@ type Fence struct {
 // Key is the key of the record.
 func (f Fence) Key() []byte { return []byte(fencePrefix + f.Name) }
 
-// Check makes the transaction one of the holder with this token: it fails with ErrFenced if a
-// higher token was seen, and raises the record to the token if that is the highest. The transaction
-// then commits only if no holder with a higher token has committed before it: transactions are
-// serialisable, and both read and one wrote the record.
+// Check makes the transaction fail with ErrFenced if a higher token was seen, and otherwise raises
+// the record to token. The transaction then commits only if no holder with a higher token has
+// committed before it: transactions are serialisable, and both transactions read the record and one
+// of them wrote it.
 //
-// Tokens are revisions of the coordination service. A service that was restored has to go on above
-// all revisions that it had given out, as `tidemark coord import` sees to. Otherwise new holders are
-// refused, and the error says how to go on.
+// Tokens are revisions of the coordination service. A restored service has to continue above all
+// revisions that it had given out; `tidemark coord import` makes sure of that. Otherwise new
+// holders are refused, and the error says how to continue.
 //
-// The function of an Update returns Check's error as it is.
+// The function of an Update should return Check's error unchanged.
 func (f Fence) Check(ctx context.Context, tx *kv.Txn, token Token) error {
 	const op = "check the fence"
 	switch {

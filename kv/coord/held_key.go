@@ -9,12 +9,13 @@ import (
 )
 
 // Token is a fencing number: the revision at which the key of a lock, leadership or claim was
-// created. Of two holders of the same thing the later one has the higher token, also after the
+// created. Of two holders of the same object the later one has the higher token, also after the
 // service was restored from a snapshot, if its revisions were raised then (`tidemark coord import`
-// does so, and `etcdutl snapshot restore` with --bump-revision). It says nothing across services.
+// does so, and `etcdutl snapshot restore` with --bump-revision). Tokens of different services
+// cannot be compared.
 type Token int64
 
-// heldKey is a key that is held under a session, until it is released or deleted.
+// heldKey is a key held under a session, until it is released or deleted.
 type heldKey struct {
 	session *Session
 	name    string
@@ -23,9 +24,9 @@ type heldKey struct {
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	// finishing says that the holder itself is deleting the key.
+	// finishing: the holder itself is deleting the key.
 	finishing atomic.Bool
-	// doubtful says that the holder may have deleted the key, or may yet: the outcome is unknown.
+	// doubtful: the holder's deletion of the key has an unknown outcome, and may be executed later.
 	doubtful atomic.Bool
 
 	// mu is held over calls that write the key, so that they follow each other.
@@ -41,8 +42,8 @@ func (s *Session) hold(name, key string, created int64) *heldKey {
 	return h
 }
 
-// watch waits in the background until the key is gone. It was there at the revision from, or, if
-// that is 0, that has to be seen.
+// watch waits in the background until the key is gone. The key existed at the revision from; if
+// from is 0, watch first checks that it exists.
 func (h *heldKey) watch(from int64) {
 	h.session.background(func() {
 		if h.session.client.awaitGone(h.ctx, h.key, h.created, from) == nil && !h.finishing.Load() {
@@ -51,7 +52,7 @@ func (h *heldKey) watch(from int64) {
 	})
 }
 
-// lost notes that the key was seen to be gone, or to be another one.
+// lost ends the hold after the key was seen to be deleted, or created again by another client.
 func (h *heldKey) lost() {
 	err := &Error{Op: "hold", Name: h.name, Message: "its key " + h.key +
 		" was deleted by somebody else", wraps: []error{ErrLost}}
@@ -63,8 +64,8 @@ func (h *heldKey) lost() {
 	h.gone(err)
 }
 
-// gone ends it, the key of which is gone. The first one that ends it frees the key: later it may
-// be used again.
+// gone ends the hold on a key that is deleted. Only the first call has an effect: the key may be
+// used again afterwards.
 func (h *heldKey) gone(err *Error) {
 	h.session.mu.Lock()
 	defer h.session.mu.Unlock()
@@ -92,8 +93,8 @@ func (h *heldKey) err() error {
 	return context.Cause(h.ctx)
 }
 
-// release deletes the key. If it was lost before, the error says so. ctx may be h.ctx, or a child
-// of it.
+// release deletes the key. If the key was lost before, release returns an error. ctx may be h.ctx,
+// or a child of it.
 func (h *heldKey) release(ctx context.Context, op string) error {
 	ctx, done := h.outlive(ctx)
 	defer done()

@@ -6,17 +6,17 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// lockQueue is a queue of those that hold or want a lock: each has a key, in the order of creation,
-// and the first holds the lock. Each waits for one key of another only, so that a release wakes one
-// waiter, and watches its own key.
+// lockQueue is the queue of the holders and waiters of a lock: each has a key, ordered by creation,
+// and the first holds the lock. Each waiter watches its own key and one key before it, so that a
+// release wakes one waiter.
 type lockQueue struct {
 	name string
-	// keys is the prefix of the keys of those that wait, and before that of the keys which they wait
-	// for.
+	// keys is the prefix of the keys of these waiters, before the prefix of the keys for which they
+	// wait.
 	keys, before string
 }
 
-// enter waits in the queue until nothing is before its key, and holds it then.
+// enter waits in the queue until no key is before its own; then it holds the lock.
 func (l lockQueue) enter(ctx context.Context, s *Session, value string) (*heldKey, error) {
 	if err := s.Err(); err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (l lockQueue) enter(ctx context.Context, s *Session, value string) (*heldKe
 	return s.hold(l.name, key, made.revision), nil
 }
 
-// await returns nil when the key is there and nothing is before it.
+// await returns nil when the key exists and no key is before it.
 func (l lockQueue) await(ctx context.Context, s *Session, key string, created int64) error {
 	last := append(clientv3.WithLastCreate(), clientv3.WithMaxCreateRev(created-1),
 		clientv3.WithKeysOnly())

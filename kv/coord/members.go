@@ -19,26 +19,26 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
-// lookEvery is how often at most a client asks again where the members of the core are.
+// lookEvery is the shortest time between two questions of a client for the members of the core.
 const lookEvery = 5 * time.Second
 
-// reachWithin is how long the members have to answer that a server names, before the client goes on
-// with the server.
+// reachWithin is how long the members that a server names have to answer; then the client keeps
+// using the server.
 const reachWithin = 2 * time.Second
 
-// members are the addresses that a client of Connect goes on with. Servers that are not members of
-// the core pass calls on to these, and tell where these are; so the client has the members'
-// addresses in place of those that it was given, if it reaches a member there. When a call fails
-// that a server at another address might have answered, the given addresses are asked once more, in
-// the background.
+// members finds the addresses that a client of Connect uses. Servers that are not members of the
+// core pass calls on to the members, and name them; so the client uses the members' addresses
+// instead of the given ones, if it reaches a member there. When a call fails that a server at
+// another address might have answered, the given addresses are asked again in the background.
 type members struct {
 	given []string
-	// asking is how the given addresses are asked, and timeout for how long.
+	// asking is the configuration for asking the given addresses, timeout the time for their
+	// answer.
 	asking  clientv3.Config
 	timeout time.Duration
 	clock   hlc.Monotonic
 
-	// ctx ends by close. running is the look that is under way.
+	// ctx ends by close. running counts the search under way.
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -47,19 +47,18 @@ type members struct {
 		sync.Mutex
 		// etcd is nil until the client is made.
 		etcd *clientv3.Client
-		// looking: a look is under way. looked: there was one, which began at the time last.
+		// looking: a search is under way. looked: there was a search, which began at the time last.
 		looking, looked, closed bool
 		last                    int64
 	}
 }
 
-// newMembers makes the members of a client that is to be made of a configuration, and has that
-// client say which of its calls fail.
+// newMembers makes the members of a client with a configuration, and sets the configuration's hooks
+// by which members hears of failed calls.
 func newMembers(cfg *config) *members {
 	m := &members{given: slices.Clone(cfg.etcd.Endpoints), timeout: cfg.attempt, clock: cfg.clock,
 		asking: cfg.etcd}
-	// A call that asks where the members are needs no user, and a server that is no member knows no
-	// users.
+	// The question for the members needs no user, and a server that is not a member knows no users.
 	m.asking.Username, m.asking.Password, m.asking.Token = "", "", ""
 	m.asking.DialTimeout = 0
 	m.ctx, m.cancel = context.WithCancel(context.Background())
@@ -68,7 +67,7 @@ func newMembers(cfg *config) *members {
 	return m
 }
 
-// close ends a look that is under way, and there is none after it.
+// close ends a search under way, and prevents later ones.
 func (m *members) close() {
 	m.mu.Lock()
 	m.mu.closed = true
@@ -143,8 +142,8 @@ func (m *members) look() {
 	})
 }
 
-// ask asks the given addresses, and has the client go on with what it hears. If nothing answers,
-// the addresses stay.
+// ask asks the given addresses for the members, and makes the client use the answer. If no address
+// answers, the client keeps its addresses.
 func (m *members) ask(etcd *clientv3.Client) {
 	ctx, cancel := context.WithTimeout(m.ctx, m.timeout)
 	defer cancel()
@@ -166,9 +165,9 @@ func (m *members) ask(etcd *clientv3.Client) {
 	}
 }
 
-// next are the addresses to go on with after a server has answered with a list of members: those
-// that goOn finds, but the given ones if the server is no member and none of the members answers.
-// The members may be in a network that the client is not in, and the server passes calls on.
+// next returns the addresses to use after a server has answered with a list of members: those that
+// goOn finds, or the given addresses if the server is not a member and no member answers. The
+// members may be in a network that the client cannot reach, and the server passes calls on.
 func (m *members) next(ctx context.Context, list []*pb.Member) []string {
 	found := goOn(m.given, list)
 	if slices.ContainsFunc(list, func(of *pb.Member) bool { return of.ID != 0 }) {
@@ -189,8 +188,8 @@ func (m *members) next(ctx context.Context, list []*pb.Member) []string {
 	return found
 }
 
-// isRefusal says whether a member has refused to say where the members are, as it refuses callers
-// that are not authenticated. A server that is no member refuses none.
+// isRefusal reports whether a member refuses to list the members to callers that are not
+// authenticated. A server that is not a member refuses nobody.
 func isRefusal(err error) bool {
 	switch rpctypes.Error(err) {
 	case rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision,
@@ -200,7 +199,7 @@ func isRefusal(err error) bool {
 	return false
 }
 
-// listMembers asks a server where the members are. A server that is no member answers by itself.
+// listMembers asks a server for the members. A server that is not a member answers by itself.
 func listMembers(ctx context.Context, etcd *clientv3.Client) ([]*pb.Member, error) {
 	ctx = metadata.AppendToOutgoingContext(ctx, coordpb.FindMembers, "1")
 	list, err := etcd.MemberList(ctx, clientv3.WithSerializable())
@@ -210,10 +209,10 @@ func listMembers(ctx context.Context, etcd *clientv3.Client) ([]*pb.Member, erro
 	return list.Members, nil
 }
 
-// goOn are the addresses to go on with. A server that is no member lists the members without their
-// ids: they are the addresses then. A member lists them with ids, and may know its address, and
-// those of others, by names that mean nothing to the client: of the given addresses those are left
-// out that are no member's, if any of them is a member's.
+// goOn returns the addresses to use. A server that is not a member lists the members without ids:
+// then their addresses are used. A member lists them with ids, and possibly with addresses that
+// mean nothing to the client: then the given addresses that belong to members are used, or all
+// given addresses if none belongs to a member.
 func goOn(given []string, list []*pb.Member) []string {
 	var named, both []string
 	ids := false

@@ -2,9 +2,9 @@ package coord
 
 import "context"
 
-// Mutex is a lock that one holder has at a time, among all sessions of all clients. Those that wait
-// get it in the order in which they came; a release wakes the next one only. It is not reentrant:
-// a holder that locks it again waits for itself.
+// Mutex is a lock that at most one session holds, among all sessions of all clients. Waiters get
+// the lock in the order of their arrival; a release wakes the next waiter only. A Mutex is not
+// reentrant: a holder that locks it again waits for itself.
 type Mutex struct {
 	client *Client
 	name   string
@@ -18,19 +18,19 @@ func (m *Mutex) line() lockQueue {
 	return lockQueue{name: m.name, keys: keys, before: keys}
 }
 
-// Lock waits until it has the lock, or ctx or the session ends. If it fails, no trace of it stays
-// that others would wait for for longer than the removal takes. If ctx ends while another one is
-// seen to have the lock, or to be before it in the line, the error is of the kind ErrLocked too.
+// Lock waits until it has the lock, or ctx or the session ends. If it fails, its key does not block
+// others for longer than the removal of the key takes. If ctx ends while another session is seen to
+// hold the lock, or to be ahead in the queue, the error is also of the kind ErrLocked.
 func (m *Mutex) Lock(ctx context.Context, s *Session) (*Lock, error) {
 	return lock(ctx, "lock", m.line(), s, lockQueue.enter)
 }
 
-// TryLock takes the lock if no other has it or waits for it, and fails with ErrLocked otherwise.
+// TryLock takes the lock if nobody holds it or waits for it, and fails with ErrLocked otherwise.
 func (m *Mutex) TryLock(ctx context.Context, s *Session) (*Lock, error) {
 	return lock(ctx, "try to lock", m.line(), s, lockQueue.try)
 }
 
-// Lock is a lock that is held, from Mutex or RWMutex.
+// Lock is a held lock, of a Mutex or RWMutex.
 type Lock struct{ held *heldKey }
 
 func lock(ctx context.Context, op string, l lockQueue, s *Session,
@@ -45,24 +45,25 @@ func lock(ctx context.Context, op string, l lockQueue, s *Session,
 	return &Lock{h}, nil
 }
 
-// Held ends when the lock is not held any more: it was unlocked, its session has ended, or its key
-// was deleted; context.Cause says which. What the lock protects is best done under this context.
+// Held ends when the lock is no longer held: it was unlocked, its session has ended, or its key was
+// deleted; context.Cause says which. Do the work that the lock protects under this context.
 //
-// It does not stop what is on its way already, such as a write that was sent: Token does.
+// The end of the context does not stop requests on their way, such as a write that was sent: use
+// Token against these.
 func (l *Lock) Held() context.Context { return l.held.ctx }
 
 // Err is nil while the lock is held. Unlike Held it reads the clock itself, as Session.Err does.
 func (l *Lock) Err() error { return l.held.err() }
 
-// Token is higher than that of every earlier holder. What the lock protects has to refuse a holder
+// Token is higher than the token of every earlier holder. The protected data has to refuse holders
 // with a lower token than it has seen: Fence does so for keyspaces.
 func (l *Lock) Token() Token { return Token(l.held.created) }
 
 // Key is the key that stands for the lock in the service.
 func (l *Lock) Key() string { return l.held.key }
 
-// Unlock gives the lock back. If it was lost before, the error says so: then others may have held
-// it in the meantime. If ctx ends first, the lock is given back in the background
-// (ErrOutcomeUnknown). ctx may be the context that Held returns, or a child of it: Unlock ends that,
-// and goes on until its deadline.
+// Unlock releases the lock. If the lock was lost before, Unlock returns an error: others may have
+// held the lock in the meantime. If ctx ends first, the lock is released in the background
+// (ErrOutcomeUnknown). ctx may be the context that Held returns, or a child of it: Unlock ends that
+// context, and goes on until its deadline.
 func (l *Lock) Unlock(ctx context.Context) error { return l.held.release(ctx, "unlock") }

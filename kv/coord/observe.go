@@ -14,20 +14,20 @@ type Leader struct {
 	Key string
 	// Token is the leader's fencing number.
 	Token Token
-	// Proposal is what it proposed, or proclaimed last.
+	// Proposal is the leader's proposal, or its last proclamation.
 	Proposal []byte
 	// Revision is that of the change by which it leads, or has this proposal, or of the read that
 	// found it.
 	Revision int64
-	// Gap says that the service could not tell what was before: there may have been other leaders
-	// since the one that was yielded before.
+	// Gap: the service could not tell the changes before this one; there may have been other
+	// leaders since the previously yielded one.
 	Gap bool
 }
 
-// Exists says whether there is a leader.
+// Exists reports whether there is a leader.
 func (l Leader) Exists() bool { return l.Key != "" }
 
-// Leader is the candidate that leads now. That there is none is no error.
+// Leader returns the candidate that leads now. It is no error if there is none.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	const op = "ask for the leader"
 	if err := checkName(op, e.name); err != nil {
@@ -49,11 +49,11 @@ func leaderOf(kv *mvccpb.KeyValue, revision int64) Leader {
 }
 
 // Observe yields the leader, and then every change of the leader or its proposal, in order, also
-// that there is none any more. It misses none, however short the leadership was, for as long as the
-// service has the history; if it was compacted while the client was cut off from the service, the
-// next leader has Gap set. It ends with ctx, after an error.
+// the change to no leader. It misses no leader, however short the leadership, as long as the
+// service has the history. If the history was compacted while the client was cut off from the
+// service, the next leader has Gap set. Observe ends with ctx, after an error.
 //
-// The loop's body should be quick: what has not been yielded yet is kept in memory.
+// The loop's body should be quick: changes that are not yielded yet are kept in memory.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	const op = "observe"
 	return func(yield func(Leader, error) bool) {
@@ -78,7 +78,8 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 type candidates struct {
 	begun bool
 	all   map[string]*mvccpb.KeyValue
-	// leader is the one that leads, and modified when its proposal was written last.
+	// leader is the key of the present leader, modified the revision at which its proposal was last
+	// written.
 	leader   string
 	created  int64
 	modified int64
@@ -107,7 +108,8 @@ func (c *candidates) apply(change change) (Leader, bool) {
 	}
 	same := c.begun && leader.Key == c.leader && int64(leader.Token) == c.created
 	if same && modified == c.modified {
-		// The same one led all the time. That none does, twice, says nothing of the time between.
+		// The same candidate led all the time. If twice there was no leader, there may have been
+		// leaders between.
 		if !change.whole || first != nil {
 			return Leader{}, false
 		}
@@ -118,7 +120,7 @@ func (c *candidates) apply(change change) (Leader, bool) {
 	return leader, true
 }
 
-// first is the oldest candidate; nil if there is none.
+// first returns the oldest candidate; nil if there is none.
 func (c *candidates) first() (first *mvccpb.KeyValue) {
 	if kv := c.all[c.leader]; kv != nil && kv.CreateRevision == c.created {
 		return kv // one that came later has a higher revision

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// A holder often gives back what it holds under the context of the holding (Lock.Held and the
-// like), which ends when the giving back begins: no work may go on by then. The call itself must go
-// on. So these contexts carry what they belong to, and a call that ends one of them goes on under a
-// context that does not end with it.
+// A holder often releases a lock under the context of the hold (Lock.Held and the like). This
+// context ends when the release begins, so that no work goes on by then; but the releasing call
+// itself must go on. So these contexts carry the object that they belong to, and a call that ends
+// such an object goes on under a context that does not end with the object.
 
 // belonging is the key under which a context carries the *heldKey or the *Ownership that it ends
 // with, and sessionOf the key of the *Session.
@@ -21,8 +21,8 @@ type (
 // owner, the returned context does not: it ends at the deadline of ctx, or after most if that is
 // sooner. Otherwise, and if ctx has ended already, the returned context is ctx.
 //
-// A cancellation of a context between owner's and ctx is not noticed while the call is under way,
-// since ctx has ended by then.
+// The call does not notice the cancellation of a context between owner's and ctx, because ctx has
+// ended by then.
 func outlive(ctx context.Context, key, owner any, most time.Duration) (context.Context,
 	context.CancelFunc) {
 	if ctx.Err() != nil || ctx.Value(key) != owner {

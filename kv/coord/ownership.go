@@ -17,23 +17,23 @@ const (
 	// MinOwnTTL is the shortest time to live of an ownership.
 	MinOwnTTL = 2 * time.Second
 
-	// nonceSize is how many bytes of a value say which acquisition wrote it; the owner's name comes
-	// after.
+	// nonceSize is the size of the part of a value that identifies the acquisition; the owner's
+	// name follows.
 	nonceSize = 16
 )
 
-// Ownership is a key of a keyspace that says which owner something has, with a time to live. It
-// needs no session and no service but the keyspace: the key is written by compare-and-set, and
-// written again by the owner for as long as that wants it.
+// Ownership is a key of a keyspace that names the owner of something, with a time to live. It needs
+// no session and no other service: the key is written by compare-and-set, and rewritten by the
+// owner until the owner releases it.
 //
-// What it guarantees: at any moment the key has one value, so a transaction that checks the
-// ownership (Check) commits only while it stands. That is exact.
+// Its guarantee: at any time the key has one value, so a transaction that checks the ownership
+// (Check) commits only while the ownership lasts. This is exact.
 //
-// What Held says is less: whether a value has expired is decided by the servers' clocks. Held ends
+// Held guarantees less, because the servers' clocks decide whether a value has expired. Held ends
 // when the time to live, less the greatest difference that two of these clocks may have, has passed
 // on this machine's monotonic clock since the last confirmed renewal was sent. If clocks are
-// further apart than that, another owner may have begun before. And what was sent before Held ended
-// may arrive after, unless it checks.
+// further apart, another owner may have begun before. And requests that were sent before Held ended
+// may arrive later, unless they check the ownership.
 type Ownership struct {
 	keyspace *kv.Keyspace
 	key      []byte
@@ -63,18 +63,18 @@ type OwnOption func(*ownConfig)
 
 type ownConfig struct{ ttl, offset time.Duration }
 
-// OwnTTL is how long the ownership stands if it is not renewed, MinOwnTTL at least. The default is
-// DefaultTTL. It is renewed every third of it.
+// OwnTTL is the time for which the ownership lasts without a renewal, at least MinOwnTTL. The
+// default is DefaultTTL. The ownership is renewed after every third of that time.
 func OwnTTL(d time.Duration) OwnOption { return func(c *ownConfig) { c.ttl = d } }
 
-// OwnClockOffset is how far the clocks of two servers may be apart; kv.DefaultMaxClockOffset if
-// nothing is said, which is what servers have by default.
+// OwnClockOffset is the largest difference between the clocks of two servers. The default is that
+// of servers, kv.DefaultMaxClockOffset.
 func OwnClockOffset(d time.Duration) OwnOption { return func(c *ownConfig) { c.offset = d } }
 
-// Own makes owner the owner of a key if it has none, and keeps it until Release, or until it is
-// lost. It does not wait: if there is an owner, also one of the same name, it fails with ErrOwned,
-// and the error says which owner has the key and until when. If it fails with kv.ErrOutcomeUnknown
-// the key may be owned for one time to live, by no client.
+// Own makes owner the owner of a key that has none, and keeps the ownership until Release, or until
+// it is lost. Own does not wait: if there is an owner, even one of the same name, it fails with
+// ErrOwned, and the error names the owner and the end of the ownership. After kv.ErrOutcomeUnknown
+// the key may be owned for one time to live although no client holds it.
 func Own(ctx context.Context, ks *kv.Keyspace, key []byte, owner string,
 	options ...OwnOption) (*Ownership, error) {
 	const op = "own"
@@ -119,12 +119,12 @@ func ownedBy(pair kv.Pair) string {
 		pair.Expires.Format(time.RFC3339Nano))
 }
 
-// Held ends when the ownership is not certain any more; context.Cause says why. See Ownership for
-// what it is worth.
+// Held ends when the ownership is no longer certain; context.Cause says why. The comment of
+// Ownership says what Held guarantees.
 func (o *Ownership) Held() context.Context { return o.ctx }
 
 // Since is the version of the key with which the ownership began. It is higher than all versions of
-// the owners before: a fencing number.
+// earlier owners, so it can serve as a fencing number.
 func (o *Ownership) Since() kv.Timestamp { return o.since }
 
 // Err is nil while the key is owned. Unlike Held it reads the clock itself.
@@ -145,9 +145,9 @@ func (o *Ownership) Err() error {
 	return context.Cause(o.ctx)
 }
 
-// Check makes a transaction one of the owner: it fails with ErrLost if the key is not owned by this
-// ownership at the moment that the transaction reads, and the transaction commits only if that is
-// so at the moment of the commit. The transaction must have begun after the ownership.
+// Check makes a transaction fail with ErrLost unless the key has this ownership at the timestamp at
+// which the transaction reads; the transaction commits only if that also holds at its commit. The
+// transaction must have begun after the ownership.
 func (o *Ownership) Check(ctx context.Context, tx *kv.Txn) error {
 	pair, err := tx.Get(ctx, o.keyspace, o.key)
 	if err != nil && !errors.Is(err, kv.ErrNotFound) {
@@ -224,8 +224,8 @@ func (o *Ownership) keep() {
 	}
 }
 
-// Release gives the key back. If it was lost before, the error says so. ctx may be the context that
-// Held returns, or a child of it.
+// Release ends the ownership. If it was lost before, Release returns an error. ctx may be the
+// context that Held returns, or a child of it.
 func (o *Ownership) Release(ctx context.Context) error {
 	const op = "release"
 	ctx, done := outlive(ctx, belonging{}, o, o.ttl)

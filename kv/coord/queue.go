@@ -10,22 +10,22 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Queue hands items to consumers: those of the lowest priority number first, and of the same
-// priority those first that were put first.
+// Queue delivers items to consumers: items with the lowest priority number first, and items of the
+// same priority in the order in which they were put.
 //
-// What is guaranteed:
+// The guarantees:
 //
-//   - An item that was put is delivered until a consumer has said that it is done (Item.Done). It
-//     is on the disks of a majority of the service's members.
+//   - An item is delivered until a consumer has confirmed it (Item.Done). It is on the disks of a
+//     majority of the service's members.
 //   - At any time at most one consumer holds the item: its claim is a key under the consumer's
-//     session. If the consumer dies the item is delivered again when the session's time to live is
-//     over; if it gives the item back (Item.Return), at once.
-//   - Of several Done of one item one succeeds.
+//     session. If the consumer dies, the item is delivered again when the session's time to live is
+//     over; if it returns the item (Item.Return), at once.
+//   - Of several calls of Done for one item exactly one succeeds.
 //
-// So an item is delivered at least once. A consumer whose session was lost may still be working at
-// it while another one has it: Item.Held tells the first, and Item.Token lets what it writes be
-// refused (Fence). Items that come again keep their place at the front, so the order is that of the
-// first deliveries only if no consumer fails.
+// So an item is delivered at least once. A consumer whose session was lost may still work on an
+// item that another consumer has got: Item.Held tells the former consumer, and with Item.Token its
+// writes can be refused (Fence). Items that are delivered again keep their place at the front, so
+// the order is that of the first deliveries only if no consumer fails.
 type Queue struct {
 	client *Client
 	name   string
@@ -47,8 +47,8 @@ func (q *Queue) counter() string { return q.prefix() + "counter" }
 func (q *Queue) items() string   { return q.prefix() + "items/" }
 func (q *Queue) claims() string  { return q.prefix() + "claims/" }
 
-// Put adds an item. ErrOutcomeUnknown says that ctx ended before it was known whether it was added:
-// it may be there, or may yet be.
+// Put adds an item. After ErrOutcomeUnknown the item may be in the queue, or may be added later:
+// ctx ended before the outcome was known.
 func (q *Queue) Put(ctx context.Context, value []byte, options ...PutOption) error {
 	const op = "put into queue"
 	if err := checkName(op, q.name); err != nil {
@@ -64,7 +64,7 @@ func (q *Queue) Put(ctx context.Context, value []byte, options ...PutOption) err
 	return fail(op, q.name, err)
 }
 
-// Len is how many items there are, those included that consumers hold.
+// Len returns the number of items, including those that consumers hold.
 func (q *Queue) Len(ctx context.Context) (int, error) {
 	const op = "count"
 	if err := checkName(op, q.name); err != nil {
@@ -79,7 +79,7 @@ func (q *Queue) Len(ctx context.Context) (int, error) {
 
 // Item is an item that a consumer holds.
 type Item struct {
-	// Value is what was put.
+	// Value is the value given to Put.
 	Value []byte
 
 	queue *Queue
@@ -87,8 +87,8 @@ type Item struct {
 	held  *heldKey
 }
 
-// Take waits for an item that is not held, and holds it under the session. All consumers that wait
-// look when one comes, and one gets it.
+// Take waits for an item that is not held, and holds it under the session. When an item comes, all
+// waiting consumers look for it, and one gets it.
 func (q *Queue) Take(ctx context.Context, s *Session) (*Item, error) {
 	const op = "take from queue"
 	if err := checkName(op, q.name); err != nil {
@@ -118,7 +118,7 @@ func (q *Queue) Take(ctx context.Context, s *Session) (*Item, error) {
 	}
 }
 
-// claimFirst claims the first item that is not held; nil if there was none as of revision.
+// claimFirst claims the first item that is not held; nil if there was none at revision.
 func (q *Queue) claimFirst(ctx context.Context, s *Session) (*Item, int64, error) {
 	claims, revision, err := q.client.list(ctx, q.claims())
 	if err != nil {
@@ -130,7 +130,7 @@ func (q *Queue) claimFirst(ctx context.Context, s *Session) (*Item, int64, error
 	}
 	end := clientv3.GetPrefixRangeEnd(q.items())
 	for from := q.items(); ; {
-		// The claims are older than the items: a claim that is new is found when it is in the way.
+		// The claims were read before the items: a newer claim is found when this claim fails.
 		r, err := q.client.get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(16))
 		if err != nil {
 			return nil, 0, err
@@ -166,20 +166,21 @@ func (q *Queue) claim(ctx context.Context, s *Session, kv *mvccpb.KeyValue) (*It
 	return &Item{Value: kv.Value, queue: q, key: key, held: s.hold(q.name, claim, made.revision)}, nil
 }
 
-// Held ends when the consumer does not hold the item any more: it is done or given back, or its
-// session has ended.
+// Held ends when the consumer no longer holds the item: it is done or returned, or the session has
+// ended.
 func (i *Item) Held() context.Context { return i.held.ctx }
 
 // Token is higher than that of every consumer that held the item before.
 func (i *Item) Token() Token { return Token(i.held.created) }
 
-// Return gives the item back: it is delivered again.
+// Return gives the item back to the queue, which delivers it again.
 func (i *Item) Return(ctx context.Context) error { return i.held.release(ctx, "return") }
 
-// Done removes the item from the queue. It fails with ErrLost or ErrSessionEnded if the consumer
-// did not hold it any more: then it is delivered again, or was. ErrOutcomeUnknown says that ctx or
-// the session ended before the outcome was known. As long as Held has not ended Done may be called
-// again then; if the consumer turns out not to hold the item, Held ends with ErrOutcomeUnknown.
+// Done removes the item from the queue. It fails with ErrLost or ErrSessionEnded if the consumer no
+// longer holds the item: then the item is or was delivered again. After ErrOutcomeUnknown ctx or
+// the session ended before the outcome was known. As long as Held has not ended, Done may be called
+// again then; if it turns out that the consumer no longer holds the item, Held ends with
+// ErrOutcomeUnknown.
 func (i *Item) Done(ctx context.Context) error {
 	const op = "finish an item"
 	h := i.held

@@ -24,21 +24,21 @@ func (c *Client) Service(name string) *Service { return &Service{client: c, name
 
 // Instance is one instance of a service.
 type Instance struct {
-	// ID names it among the instances of the service. Register makes one if it is empty.
+	// ID names the instance among those of the service. Register chooses an id if it is empty.
 	ID string `json:"id"`
 	// Address is where it is reached.
 	Address string `json:"address"`
-	// Metadata is what else there is to know of it.
+	// Metadata has further facts about the instance.
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// Token is the revision at which it was registered; Register and Update take no notice of it.
+	// Token is the revision at which the instance was registered; Register and Update ignore it.
 	Token Token `json:"-"`
 }
 
 func (v *Service) prefix() string { return v.client.path("service", v.name) }
 
 // Register registers an instance for as long as the session lives. It fails with ErrExists if an
-// instance of that id is registered: after a crash the former one is there until its session's time
-// to live is over.
+// instance with the same id is registered: after a crash the former registration lasts until its
+// session's time to live is over.
 func (v *Service) Register(ctx context.Context, s *Session, i Instance) (*Registration, error) {
 	const op = "register"
 	if err := checkName(op, v.name); err != nil {
@@ -58,7 +58,7 @@ func (v *Service) Register(ctx context.Context, s *Session, i Instance) (*Regist
 	return &Registration{held: h, id: i.ID}, nil
 }
 
-// Registration is an instance that is registered.
+// Registration is a registered instance.
 type Registration struct {
 	held *heldKey
 	id   string
@@ -67,10 +67,10 @@ type Registration struct {
 // ID is the id of the instance.
 func (r *Registration) ID() string { return r.id }
 
-// Held ends when the instance is not registered any more.
+// Held ends when the instance is no longer registered.
 func (r *Registration) Held() context.Context { return r.held.ctx }
 
-// Update replaces what is known of the instance; its ID is the registration's.
+// Update replaces the instance's data; the ID stays that of the registration.
 func (r *Registration) Update(ctx context.Context, i Instance) error {
 	i.ID = r.id
 	value, err := json.Marshal(i)
@@ -117,14 +117,14 @@ func (v *Service) decode(kv *mvccpb.KeyValue) (Instance, error) {
 	return i, nil
 }
 
-// Instances are the instances of a service at a revision, and what has changed.
+// Instances are the instances of a service at a revision, and the changes since the previous one.
 type Instances struct {
 	// Revision is that of the change.
 	Revision int64
 	// All are all instances, in the order of their ids.
 	All []Instance
-	// Added, Changed and Removed are those that differ from what was yielded before. One that ended
-	// and registered again under the same id is Changed, with another Token.
+	// Added, Changed and Removed are the differences from the previously yielded Instances. An
+	// instance that ended and registered again under the same id is Changed, with another Token.
 	Added, Changed, Removed []Instance
 }
 
@@ -167,7 +167,7 @@ type registered struct {
 	modified int64
 }
 
-// apply makes a change in what is known.
+// apply applies a change to the known instances.
 func (v *Service) apply(known map[string]registered, change change) (Instances, error) {
 	next := Instances{Revision: change.revision}
 	put := func(kv *mvccpb.KeyValue) (id string, err error) {

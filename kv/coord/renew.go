@@ -39,8 +39,8 @@ func (s *Session) renew(stream *renewals) {
 			s.finish(ErrSessionUnconfirmed, "its client was closed")
 			return
 		}
-		// Also what no other attempt is likely to avoid, such as a missing permission: until the time
-		// is over, nothing is lost.
+		// Errors that another attempt is unlikely to avoid, such as a missing permission, are tried
+		// again too: until the time to live is over, nothing is lost.
 		wait = min(retryBase<<min(failed, 10), s.ttl/10)
 		failed++
 	}

@@ -77,9 +77,9 @@ type renewals struct {
 // renewal is one request.
 type renewal struct {
 	lease clientv3.LeaseID
-	// patience is for how long a server may be silent while this waits.
+	// patience is how long a server may be silent while this renewal waits.
 	patience time.Duration
-	// sent is when it was sent, by the client's clock; 0 if it was not yet.
+	// sent is the time at which the renewal was sent, by the client's clock; 0 before that.
 	sent atomic.Int64
 	// result takes one value without blocking.
 	result chan renewed
@@ -144,14 +144,14 @@ type renewalStream struct {
 	failed   chan error
 	running  sync.WaitGroup
 
-	// queue are those to be sent, and pending all that are not answered, those included. A session
-	// sends the next one after the answer, or on another stream: so there is one for each lease, and
-	// the next answer for a lease is its answer.
+	// queue are the renewals to be sent, pending all unanswered ones, including queue. A session
+	// sends its next renewal after the answer, or on another stream. So there is at most one
+	// renewal for each lease, and the next answer for a lease belongs to it.
 	queue   []*renewal
 	pending map[clientv3.LeaseID]*renewal
-	// patience is the least of those that were asked on this stream. If nothing is answered for as
-	// long while something waits, the stream is given up. The whole of the line is not to be answered
-	// within it: under load that may take longer.
+	// patience is the smallest patience of the renewals on this stream. If there is no answer for
+	// that long while a renewal waits, the stream is closed. The bound is for the next answer only:
+	// under load all answers may take longer.
 	patience time.Duration
 	silence  *time.Timer
 }
@@ -165,7 +165,7 @@ func newRenewalStream(r *renewals, first *renewal) *renewalStream {
 	return s
 }
 
-// run ends when the stream does: those that are not answered have failed then.
+// run ends with the stream; renewals without an answer have failed then.
 func (s *renewalStream) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	s.running.Go(func() { s.send(ctx) })

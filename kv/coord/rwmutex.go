@@ -2,15 +2,16 @@ package coord
 
 import "context"
 
-// RWMutex is a lock that many readers have at a time, or one writer. All wait in one line: a reader
-// waits for the writers that came before it, and a writer for all that came before it. So neither
-// readers nor writers starve.
+// RWMutex is a lock that many readers or one writer hold. All wait in one queue: a reader waits for
+// the writers before it, and a writer for everybody before it. So neither readers nor writers
+// starve.
 type RWMutex struct {
 	client *Client
 	name   string
 }
 
-// RWMutex is the read-write lock of a name. It has nothing to do with the Mutex of that name.
+// RWMutex returns the read-write lock with a name. It is independent of the Mutex with the same
+// name.
 func (c *Client) RWMutex(name string) *RWMutex { return &RWMutex{client: c, name: name} }
 
 func (m *RWMutex) writers() lockQueue {
@@ -28,20 +29,20 @@ func (m *RWMutex) Lock(ctx context.Context, s *Session) (*Lock, error) {
 	return lock(ctx, "lock", m.writers(), s, lockQueue.enter)
 }
 
-// TryLock takes the lock alone if no other has it or waits for it, and fails with ErrLocked
+// TryLock takes the lock for writing if nobody holds it or waits for it, and fails with ErrLocked
 // otherwise.
 func (m *RWMutex) TryLock(ctx context.Context, s *Session) (*Lock, error) {
 	return lock(ctx, "try to lock", m.writers(), s, lockQueue.try)
 }
 
-// RLock waits until it has the lock beside other readers, or ctx or the session ends. The token of
-// a reader is higher than those of the writers before it, and lower than those of the writers after
+// RLock waits until it holds the lock as a reader, or ctx or the session ends. The token of a
+// reader is higher than those of the writers before it, and lower than those of the writers after
 // it.
 func (m *RWMutex) RLock(ctx context.Context, s *Session) (*Lock, error) {
 	return lock(ctx, "lock for reading", m.readers(), s, lockQueue.enter)
 }
 
-// TryRLock takes the lock beside other readers if no writer has it or waits for it, and fails with
+// TryRLock takes the lock as a reader if no writer holds it or waits for it, and fails with
 // ErrLocked otherwise.
 func (m *RWMutex) TryRLock(ctx context.Context, s *Session) (*Lock, error) {
 	return lock(ctx, "try to lock for reading", m.readers(), s, lockQueue.try)

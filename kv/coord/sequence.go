@@ -9,8 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Sequence makes keys with numbers: each key gets the number after that of the one before it, from
-// 1 on. No number is given twice, and none is left out.
+// Sequence makes numbered keys: the numbers begin at 1, and each key gets the next one. No number
+// is given twice, and none is left out.
 type Sequence struct {
 	client *Client
 	name   string
@@ -21,7 +21,7 @@ func (c *Client) Sequence(name string) *Sequence { return &Sequence{client: c, n
 
 // Numbered is a key of a sequence.
 type Numbered struct {
-	// Number is what the sequence gave it.
+	// Number is the number that the sequence gave to the key.
 	Number uint64
 	// Key is the key in the service. Keys sort as their numbers do.
 	Key string
@@ -34,12 +34,12 @@ type Numbered struct {
 func (q *Sequence) counter() string { return q.client.path("sequence", q.name) + "counter" }
 func (q *Sequence) keys() string    { return q.client.path("sequence", q.name) + "keys/" }
 
-// Create makes the next key of the sequence, with a value. Under a session it lives as long as
-// that; with nil it stays until it is deleted.
+// Create makes the next key of the sequence, with a value. Under a session the key lives as long as
+// the session; with nil it stays until it is deleted.
 //
-// All that create keys of one sequence write one counter, one after the other: some hundreds in a
-// second are possible. ErrOutcomeUnknown says that ctx ended before it was known whether the key
-// was made; it may be there, or may yet be.
+// All calls of Create on one sequence write one counter, one after the other: some hundreds in a
+// second are possible. After ErrOutcomeUnknown the key may exist, or may be created later: ctx
+// ended before the outcome was known.
 func (q *Sequence) Create(ctx context.Context, s *Session, value []byte) (Numbered, error) {
 	const op = "create a numbered key"
 	if err := checkName(op, q.name); err != nil {

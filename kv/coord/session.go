@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// DefaultTTL is the time to live of a session that says nothing else.
+	// DefaultTTL is the default time to live of a session.
 	DefaultTTL = 15 * time.Second
 	// MaxTTL bounds the time to live of a session.
 	MaxTTL = 24 * time.Hour
@@ -24,17 +24,18 @@ const (
 	driftShare = 50
 )
 
-// Session is a lease with the service that is kept alive: everything that is held (locks,
-// leaderships, ephemeral keys, claims) is held under a session, and is gone when that ends.
+// Session is a lease of the service that the client renews. All locks, leaderships, ephemeral keys
+// and claims are held under a session, and end with it.
 //
-// A session lives for as long as the service confirms its renewals. One is sent every third of the
-// time to live. If none is confirmed until the time to live has passed since the last confirmed one
-// was *sent*, by this machine's monotonic clock, the session is lost, whatever the service thinks:
-// the service counts from a later moment, so it cannot have given to others what was held any
-// sooner. (On Linux that clock goes on while the machine is suspended. The last fiftieth of the
-// time to live is not used, since clocks go at different speeds.)
+// A session lives as long as the service confirms its renewals, which are sent every third of the
+// time to live. If no renewal is confirmed until the time to live has passed since the last
+// confirmed renewal was *sent*, by this machine's monotonic clock, the session is lost, whatever
+// the service thinks: the service counts from a later time, so it cannot have given the held
+// objects to others any sooner. (On Linux the monotonic clock goes on while the machine is
+// suspended. The last fiftieth of the time to live is not used, because clocks go at different
+// speeds.)
 //
-// A session that has ended stays so; make another one.
+// A session that has ended cannot be revived; make another one.
 type Session struct {
 	client *Client
 	lease  clientv3.LeaseID
@@ -50,12 +51,12 @@ type Session struct {
 
 	mu struct {
 		sync.Mutex
-		// deadline is when the session is lost, by the client's clock.
+		// deadline is the time at which the session is lost, by the client's clock.
 		deadline int64
 		expiry   *time.Timer
 		// guard is the version of the session's guard key (txn_guard.go).
 		guard int64
-		// keys are those that are held, or are being made or removed.
+		// keys are the keys that are held, or are being created or removed.
 		keys map[string]struct{}
 	}
 }
@@ -68,17 +69,17 @@ type sessionConfig struct {
 	label string
 }
 
-// TTL is how long the service waits for a session that it does not hear from, in whole seconds
-// (parts of a second count as one), up to MaxTTL. The service may have a minimum, such as two
-// seconds; Session.TTL tells. The default is DefaultTTL.
+// TTL is how long the service waits for a session without renewals, in whole seconds (rounded up),
+// up to MaxTTL. The service may have a minimum, such as two seconds; Session.TTL returns the actual
+// time. The default is DefaultTTL.
 func TTL(d time.Duration) SessionOption { return func(c *sessionConfig) { c.ttl = d } }
 
-// Label is the value of the keys of locks that are held or waited for under the session, so that
-// people can see whose they are: a host name, for instance.
+// Label is the value of the keys of locks that the session holds or waits for, so that people can
+// see the owner: a host name, for instance.
 func Label(s string) SessionOption { return func(c *sessionConfig) { c.label = s } }
 
-// NewSession begins a session. ctx bounds how long that may take, and not how long the session
-// lives: it lives until Close, or until it is lost.
+// NewSession begins a session. ctx limits how long that may take, and not the life of the session,
+// which lasts until Close, or until the session is lost.
 func (c *Client) NewSession(ctx context.Context, options ...SessionOption) (*Session, error) {
 	const op = "begin a session"
 	cfg := sessionConfig{ttl: DefaultTTL}
@@ -124,9 +125,9 @@ func (s *Session) Lease() clientv3.LeaseID { return s.lease }
 // TTL is the time to live that the service has granted.
 func (s *Session) TTL() time.Duration { return s.ttl }
 
-// Left is for how long the session lives if no other renewal is confirmed, by the client's clock: 0
-// if it has ended. Renewals are sent every third of the time to live, so less than half of it means
-// that the service does not answer.
+// Left returns how long the session lives without a further confirmed renewal, by the client's
+// clock: 0 if it has ended. Renewals are sent every third of the time to live, so less than half of
+// it means that the service does not answer.
 func (s *Session) Left() time.Duration {
 	if s.Err() != nil {
 		return 0
@@ -150,9 +151,9 @@ func (s *Session) Err() error {
 	return context.Cause(s.ctx)
 }
 
-// Close ends the session, and has the service take back all that is held under it. If that is not
-// confirmed before ctx ends, the error says so, and the service does it when the time to live is
-// over. ctx may be the session's own context, or one of what is held under it.
+// Close ends the session, and makes the service release all that is held under it. If that is not
+// confirmed before ctx ends, Close returns an error, and the service releases it when the time to
+// live is over. ctx may be the session's own context, or that of an object held under it.
 func (s *Session) Close(ctx context.Context) error {
 	ctx, done := outlive(ctx, sessionOf{}, s, s.ttl)
 	defer done()
@@ -178,7 +179,7 @@ func (s *Session) finish(kind ErrorKind, message string) {
 	s.mu.expiry.Stop()
 }
 
-// confirm notes that a renewal that was sent at a moment was confirmed.
+// confirm notes that a renewal sent at the time sent was confirmed.
 func (s *Session) confirm(sent int64, ttl time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,21 +11,21 @@ import (
 // maxSent bounds how many different values one swap has under way.
 const maxSent = 1000
 
-// swapped is what came of a swap.
+// swapped is the result of a swap.
 type swapped struct {
-	// done says that the key was as expected and was changed to value, at revision.
+	// done: the key was as expected and was changed to value, at revision.
 	done     bool
 	value    string
 	revision int64
-	// current is what is there, if not done; nil: nothing.
+	// current is the present pair if done is false; nil: the key is absent.
 	current *mvccpb.KeyValue
 }
 
-// swap writes a key if it was modified last at a revision (0: if it is absent), and together with
-// it the other operations. The value must be one that no other write has, and the key one that is
-// never deleted: then it is known which of several writes came first, and no attempt can come late,
-// since the revision has passed. ErrOutcomeUnknown remains for when the context ends, or the
-// history that would tell was compacted.
+// swap writes a key, together with the other operations, if the key was last modified at a revision
+// (0: if it is absent). No other write may have the same value, and the key must never be deleted:
+// then it is known which of several writes came first, and no attempt can take effect late, because
+// the revision has passed. ErrOutcomeUnknown is possible if the context ends, or the necessary
+// history was compacted.
 func (c *Client) swap(ctx context.Context, key string, modified int64, value string,
 	also ...clientv3.Op) (swapped, error) {
 	return c.swapOne(ctx, key, modified, func() string { return value }, also...)
@@ -77,7 +77,7 @@ func unknownOutcome(key string, err error) error {
 		text(err), key), ErrOutcomeUnknown, err)
 }
 
-// settle finds out whether the first write after a revision was one of those that were sent.
+// settle finds out whether the first write after a revision was one of the sent writes.
 func (c *Client) settle(ctx context.Context, key string, modified int64, sent map[string]bool,
 	current *mvccpb.KeyValue) (swapped, error) {
 	ours := func(kv *mvccpb.KeyValue) swapped {
@@ -103,7 +103,7 @@ func (c *Client) settle(ctx context.Context, key string, modified int64, sent ma
 	return swapped{current: current}, nil
 }
 
-// firstChange is the first change of a key at or after a revision, of which it is known that there
+// firstChange returns the first change of a key at or after a revision; the caller knows that there
 // is one.
 func (c *Client) firstChange(ctx context.Context, key string, from int64) (first *clientv3.Event,
 	err error) {
@@ -111,7 +111,7 @@ func (c *Client) firstChange(ctx context.Context, key string, from int64) (first
 		if c.watch(ctx, key, from, func(e *clientv3.Event) bool { first = e; return true }) {
 			return first, nil
 		}
-		// A read of that revision says whether it was compacted.
+		// A read at that revision shows whether it was compacted.
 		if _, err := c.get(ctx, key, clientv3.WithRev(from)); err != nil {
 			return nil, err
 		}

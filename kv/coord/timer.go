@@ -12,8 +12,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// Missed is what a Timer does about periods in which it did not fire, because no manager ran or
-// none reached the service.
+// Missed says how a Timer treats periods in which it did not fire, because no manager ran or
+// reached the service.
 type Missed uint8
 
 const (
@@ -28,41 +28,40 @@ const (
 const (
 	// MinPeriod is the shortest period of a Timer.
 	MinPeriod = 100 * time.Millisecond
-	// DefaultCatchUp is how many periods FireEach fires at most of those that were missed, if
-	// CatchUp says nothing else.
+	// DefaultCatchUp is the default of CatchUp.
 	DefaultCatchUp = 100
 
-	// lookAgain is how often a manager that waits looks at the clock and at the last claim.
+	// lookAgain is how often a waiting manager looks at the clock and at the last claim.
 	lookAgain = time.Minute
-	// mostAhead is by how much a claim may be ahead of the service's clock, or by one period if that
-	// is longer: for so long nothing fires, and nothing is fired twice.
+	// mostAhead is how far a claim may be ahead of the service's clock; one period, if that is
+	// longer. For that time nothing fires, and nothing fires twice.
 	mostAhead = 5 * time.Second
 )
 
-// Timer fires once in every period in one of many managers: in each of them runs a loop over Ticks.
-// Periods are counted from 1970-01-01 00:00 UTC: one of an hour fires on the hour, one of a day at
-// midnight UTC.
+// Timer fires once in every period, in one of many managers; each manager runs a loop over Ticks.
+// Periods are counted from 1970-01-01 00:00 UTC: a period of an hour begins on the hour, a period
+// of a day at midnight UTC.
 //
-// One key of the service holds the period that was fired last. When a period is due, a manager
-// claims it: it replaces the key, if that is still what it has read. So at most one manager fires a
-// period, and if managers run one does as soon as the period is due. A manager that dies after its
-// claim, before or while it does its work, leaves that undone: it is not fired again. Work that
-// must be done has to be put in a Queue when the timer fires.
+// A key of the service holds the period that was fired last. When a period is due, a manager claims
+// it: it replaces the key, if the key has not changed since it was read. So at most one manager
+// fires a period, and while managers run, one of them fires it as soon as it is due. If a manager
+// dies after its claim, before or during its work, the period is not fired again. Put work that
+// must be done into a Queue when the timer fires.
 //
-// What is due is decided by the service's clock, which is that of a majority of its members: what
-// the clock of a manager's machine shows does not matter. A claim that is ahead of the service's
-// clock, by more than a period and five seconds, is void: the first manager that sees the claim
-// takes it back, and the periods from then on are fired when they are due, also those that were
-// fired too early. Only a manager of an earlier version makes such claims, or one whose service had
-// a wrong clock. etcd and Tidemark of earlier versions tell no time: there each manager goes by the
-// clock of its own machine, and a claim far ahead is told (ErrClockAhead), but stands.
+// The service's clock, which follows the clocks of a majority of its members, decides which period
+// is due; the clock of a manager's machine does not matter. A claim that is ahead of the service's
+// clock by more than a period and five seconds is void: the first manager that sees it takes it
+// back, and the later periods are fired when they are due, also those that were fired too early.
+// Such a claim is made only by a manager of an earlier version, or while the service had a wrong
+// clock. etcd and earlier versions of Tidemark do not tell the time: there each manager uses the
+// clock of its own machine, and a claim far ahead is reported (ErrClockAhead) and stands.
 type Timer struct {
 	client  *Client
 	name    string
 	period  time.Duration
 	missed  Missed
 	catchUp int
-	// now is what time it is, carry what it is some time later, and wait waits for as long as that.
+	// now returns the time, carry extrapolates a reading, and wait waits for a duration.
 	now   func(context.Context) (moment, error)
 	carry func(moment) moment
 	wait  func(context.Context, time.Duration) error
@@ -71,12 +70,12 @@ type Timer struct {
 // TimerOption is an option of Client.Timer: CatchUp.
 type TimerOption func(*Timer)
 
-// CatchUp is how many periods a timer with FireEach fires at most of those that were missed: the
-// last ones; Tick.Missed counts the others. The default is DefaultCatchUp.
+// CatchUp is the number of missed periods that a timer with FireEach fires at most: the last ones;
+// Tick.Missed counts the others. The default is DefaultCatchUp.
 func CatchUp(periods int) TimerOption { return func(t *Timer) { t.catchUp = periods } }
 
-// Timer is the timer of a name. All managers should give the same period; if it is changed, the
-// next period begins at a multiple of the new one.
+// Timer returns the timer with a name. All managers should use the same period; if it is changed,
+// the next period begins at a multiple of the new one.
 func (c *Client) Timer(name string, period time.Duration, missed Missed,
 	options ...TimerOption) *Timer {
 	t := &Timer{client: c, name: name, period: period, missed: missed, catchUp: DefaultCatchUp,
@@ -89,10 +88,10 @@ func (c *Client) Timer(name string, period time.Duration, missed Missed,
 
 // Tick is a period that this manager has to fire, and no other does.
 type Tick struct {
-	// Due is when it was due.
+	// Due is the time at which the period was due.
 	Due time.Time
-	// Missed is how many periods before it were not fired, and will not be, as far as the service
-	// knows.
+	// Missed is the number of earlier periods that were not fired, and never will be, as far as the
+	// service knows.
 	Missed int64
 	// Token is higher than those of all ticks before. Fence takes it.
 	Token Token
@@ -100,12 +99,11 @@ type Tick struct {
 
 func (t *Timer) key() string { return t.client.path("timer", t.name) + "last" }
 
-// Ticks yields the periods that this manager has claimed, each when it is due. An error with
-// ErrOutcomeUnknown says that it could not be told whether this manager has claimed a period, or
-// another one: it is not yielded here, and may not be fired at all. One with ErrClockAhead says
-// that a period was claimed that is far from due; see Timer for what becomes of the claim. After
-// either of them the iteration goes on if the loop does. It ends with ctx, and if the service
-// refuses, after the error.
+// Ticks yields the periods that this manager has claimed, each when it is due. After an error of
+// the kind ErrOutcomeUnknown it is unknown whether this manager or another one has claimed a
+// period: it is not yielded here, and may not be fired at all. ErrClockAhead reports a claim of a
+// period that is far from due; see Timer for the consequences. After either error the iteration
+// goes on if the loop does. It ends with ctx, and after an error by which the service refuses.
 func (t *Timer) Ticks(ctx context.Context) iter.Seq2[Tick, error] {
 	const op = "wait for a tick"
 	return func(yield func(Tick, error) bool) {
@@ -145,7 +143,7 @@ func (t *Timer) begin(ctx context.Context) (moment, error) {
 	return t.now(ctx)
 }
 
-// floor is when the period began that a moment lies in.
+// floor returns the beginning of the period that contains the time at.
 func (t *Timer) floor(at int64) int64 { return at - at%int64(t.period) }
 
 // manager is one loop over the ticks of a timer.
@@ -157,7 +155,8 @@ type manager struct {
 	warned int64
 }
 
-// next waits until this manager has claimed a period. more is whether it can go on after an error.
+// next waits until this manager has claimed a period. more reports whether it can go on after an
+// error.
 func (m *manager) next(ctx context.Context) (tick Tick, more bool, err error) {
 	t := m.timer
 	for {
@@ -170,8 +169,8 @@ func (m *manager) next(ctx context.Context) (tick Tick, more bool, err error) {
 			return Tick{}, false, err
 		}
 		if t.farAhead(last, now) && !now.own {
-			// A reading that was carried on may be wrong by a stop of the whole machine, of which no clock
-			// tells. The claim was read before the next reading, so it is judged by the truth.
+			// An extrapolated reading may be wrong after a stop of the whole machine, which no
+			// clock shows. The claim is judged by the next, fresh reading.
 			t.client.time.forget()
 			if now, err = t.now(ctx); err != nil {
 				return Tick{}, false, err
@@ -193,7 +192,7 @@ func (m *manager) next(ctx context.Context) (tick Tick, more bool, err error) {
 		}
 		nonce := t.client.nonce()
 		done, err := t.client.swapOne(ctx, t.key(), modified, func() string {
-			// It may take so long that another one is due.
+			// The claim may take so long that the next period is due.
 			return claimOf(max(due, m.due(last, t.carry(now).earliest)), nonce)
 		})
 		if err != nil {
@@ -214,12 +213,12 @@ func (m *manager) next(ctx context.Context) (tick Tick, more bool, err error) {
 	}
 }
 
-// farAhead says that a claim lies further ahead of a time than any manager claims.
+// farAhead reports whether a claim is further ahead of a time than managers ever claim.
 func (t *Timer) farAhead(last int64, now moment) bool {
 	return last-now.latest > int64(max(t.period, mostAhead))
 }
 
-// last reads the period that was claimed last, 0 if none was, and when the key was modified.
+// last returns the period that was claimed last, 0 if none was, and the revision of the key.
 func (t *Timer) last(ctx context.Context) (due, modified int64, err error) {
 	r, err := t.client.get(ctx, t.key())
 	if err != nil || len(r.Kvs) == 0 {
@@ -229,9 +228,9 @@ func (t *Timer) last(ctx context.Context) (due, modified int64, err error) {
 	return due, r.Kvs[0].ModRevision, err
 }
 
-// ahead deals with a claim that is far ahead. If the service tells the time, it is taken back: the
-// present period then counts as the last that was fired, whether it was or not. told says that the
-// error is for the caller to see, and that it can go on.
+// ahead handles a claim that is far ahead. If the service tells the time, the claim is taken back:
+// the present period then counts as the last one fired, whether it was or not. told reports whether
+// the caller should see the error and can go on.
 func (m *manager) ahead(ctx context.Context, last, modified int64, now moment) (told bool,
 	err error) {
 	t := m.timer
@@ -244,7 +243,7 @@ func (m *manager) ahead(ctx context.Context, last, modified int64, now moment) (
 		}
 		return false, t.pause(ctx, t.floor(now.earliest)+int64(t.period), now)
 	}
-	// Which of several writes of this has done it makes no difference.
+	// Several managers may write this; it does not matter whose write succeeds.
 	present := t.floor(now.earliest)
 	done, err := t.client.swap(ctx, t.key(), modified, claimOf(present, t.client.nonce()))
 	switch {
@@ -258,8 +257,8 @@ func (m *manager) ahead(ctx context.Context, last, modified int64, now moment) (
 		time.Duration(last-now.latest), at(present+int64(t.period))), ErrClockAhead)
 }
 
-// due is when the period was due that is to be claimed now, if the one at last was claimed before;
-// 0 if there is none.
+// due returns the time of the period to be claimed now if the period at last was claimed before; 0
+// if there is none.
 func (m *manager) due(last, now int64) int64 {
 	t := m.timer
 	newest := t.floor(now)

@@ -11,11 +11,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A key under a session must not appear after its maker has given it up: as long as the session
-// lives, it would be in the way of others. But a write whose outcome is unknown may be executed
-// late. So every such write also compares the version of the session's *guard*, a key that does not
-// exist at first (version 0). A client that does not know what became of a write writes the guard:
-// from then on the earlier write either has been executed, which can be seen, or never will be.
+// A key under a session must not appear after its creator has given it up: it would block others as
+// long as the session lives. But a write whose outcome is unknown may be executed late. So every
+// such write also compares the version of the session's *guard*, a key that does not exist at first
+// (version 0). A client that does not know the outcome of a write writes the guard: from then on
+// the earlier write either has been executed, which can be seen, or never will be.
 
 // maxKeys bounds how many keys a session holds, makes and removes at a time.
 const maxKeys = 100_000
@@ -24,7 +24,7 @@ func (s *Session) guardKey() string {
 	return s.client.prefix + "session/" + strconv.FormatInt(int64(s.lease), 16)
 }
 
-// reserve marks a key as used by this session: it is made by one caller at a time.
+// reserve marks a key as used by this session, so that one caller at a time creates it.
 func (s *Session) reserve(key string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,24 +61,24 @@ func (s *Session) noteGuard(guard *mvccpb.KeyValue) {
 	s.mu.guard = max(s.mu.guard, guard.Version)
 }
 
-// bumpGuard is what a transaction does to make sure of what was sent before.
+// bumpGuard returns the operations by which a transaction writes the guard.
 func (s *Session) bumpGuard() []clientv3.Op {
 	return []clientv3.Op{clientv3.OpPut(s.guardKey(), "", clientv3.WithLease(s.lease)),
 		clientv3.OpGet(s.guardKey())}
 }
 
-// created is what came of the creation of a key.
+// created is the result of creating a key.
 type created struct {
 	// revision is that of the creation; 0 if it was not created.
 	revision int64
-	// current is what the key has instead; nil if it has nothing, and something else that was
-	// compared was not as expected.
+	// current is the present pair of the key; nil if the key is absent and another comparison
+	// failed.
 	current *mvccpb.KeyValue
 }
 
-// create puts a key under the session's lease, if it does not exist and everything else compares
-// equal. If it fails the key is not there, or is on its way to be removed. A key that was created
-// is reserved until remove or discard.
+// create puts a key under the session's lease, if it does not exist and all other comparisons hold.
+// After an error the key does not exist, or is being removed. A created key is reserved until
+// remove or discard.
 func (s *Session) create(ctx context.Context, key, value string,
 	also ...clientv3.Cmp) (created, error) {
 	if err := context.Cause(ctx); err != nil {
@@ -101,7 +101,7 @@ func (s *Session) create(ctx context.Context, key, value string,
 // there is an error.
 func (s *Session) tryCreate(ctx context.Context, key, value string, also []clientv3.Cmp) (_ created,
 	err error, maybe bool) {
-	// fenced says that no attempt can be executed any more that was made so far.
+	// fenced: none of the attempts so far can be executed any more.
 	fenced := true
 	for attempt := 0; ; {
 		version := s.guardVersion()
@@ -166,7 +166,7 @@ func (s *Session) fence(ctx context.Context) error {
 	return nil
 }
 
-// gone ends the session if an error says that its lease is gone.
+// gone ends the session if an error shows that its lease is gone.
 func (s *Session) gone(err error) error {
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		s.expired()
@@ -179,9 +179,9 @@ func (s *Session) expired() {
 	s.finish(ErrSessionExpired, "the service says that its lease is gone: it expired, or was revoked")
 }
 
-// remove deletes a key that the session has created at a revision. It says whether the key was
-// still there; if it is not known, an error says that it is tried further. One that the session has
-// outlived, and of which neither is known, fails with the session's end.
+// remove deletes a key that the session created at a revision. It returns whether the key still
+// existed; if that is not known, the error says that the removal goes on in the background. If the
+// session ends first, remove fails with the session's error.
 func (s *Session) remove(ctx context.Context, key string, revision int64) (existed bool,
 	err error) {
 	maybe := false
@@ -216,7 +216,7 @@ func (s *Session) remove(ctx context.Context, key string, revision int64) (exist
 }
 
 // discard removes a key in the background, if it is the session's, until the session ends, which
-// removes it too. late says that a write of it may be executed late.
+// removes the key too. late: a write of the key may be executed late.
 func (s *Session) discard(key string, late bool) {
 	ours := clientv3.Compare(clientv3.LeaseValue(key), "=", s.lease)
 	remove := clientv3.OpDelete(key)

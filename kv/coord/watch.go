@@ -32,8 +32,8 @@ func (c *Client) watch(ctx context.Context, key string, from int64,
 	return false
 }
 
-// awaitGone returns nil when a key that was created at a revision is gone. It was there at the
-// revision from, or, if that is 0, that has to be seen.
+// awaitGone returns nil when a key that was created at a revision is gone. The key existed at the
+// revision from; if from is 0, awaitGone first checks that it exists.
 func (c *Client) awaitGone(ctx context.Context, key string, created, from int64) error {
 	for attempt := 0; ; attempt++ {
 		if from == 0 {
@@ -86,19 +86,18 @@ func (c *Client) awaitChange(ctx context.Context, prefix string, after int64,
 	return pause(ctx, 3) // it may have; and it is not asked all the time
 }
 
-// change is a step in the life of the keys below a prefix: the state as a whole, or what happened
-// at one revision.
+// change is a step of the keys below a prefix: their whole state, or the changes of one revision.
 type change struct {
 	revision int64
-	// whole says that state is all there is; what led to it is not known.
+	// whole: state is complete; the changes that led to it are not known.
 	whole  bool
 	state  []*mvccpb.KeyValue
 	events []*clientv3.Event
 }
 
-// changes yields the state of what is below a prefix, and then every change of it, revision for
-// revision. If the service no longer has them, because its history was compacted, it yields the
-// state again. It ends with the context, or an error that no other attempt would avoid.
+// changes yields the state of the keys below a prefix, and then every change, revision by revision.
+// If the service has compacted the history of the next changes, the state is yielded again. It ends
+// with the context, or with an error that another attempt would not avoid.
 func (c *Client) changes(ctx context.Context, prefix string) iter.Seq2[change, error] {
 	return func(yield func(change, error) bool) {
 		next := int64(0)
@@ -136,15 +135,15 @@ func (c *Client) changes(ctx context.Context, prefix string) iter.Seq2[change, e
 	}
 }
 
-// follow yields the changes from *next on, and moves it, for as long as one watch lives. *next is 0
-// afterwards if the state has to be read. It returns false if no more is wanted.
+// follow yields the changes from *next on, and advances *next, as long as one watch lives.
+// Afterwards *next is 0 if the state has to be read. It returns false if the caller wants no more.
 func (c *Client) follow(ctx context.Context, prefix string, next *int64,
 	yield func(change, error) bool) (more, moved bool) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	for r := range c.etcd.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(*next)) {
 		if err := r.Err(); err != nil {
-			// Where it cannot go on, a read says why, or where to.
+			// If the watch cannot go on, a read shows the reason, or the revision to go on from.
 			if !errors.Is(err, rpctypes.ErrNoLeader) {
 				*next = 0
 			}

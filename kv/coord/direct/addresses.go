@@ -6,11 +6,11 @@ import (
 )
 
 const (
-	// slowFor is for how long others are preferred to a server at which a call waited in vain.
+	// slowFor is how long other servers are preferred to a server at which a call waited in vain.
 	slowFor = 10 * time.Second
-	// slowAfter is how long a call has to have waited that says so much about its server.
+	// slowAfter is how long a call must have waited for its server to count as slow.
 	slowAfter = time.Second
-	// maxAddresses bounds the addresses of which something is remembered.
+	// maxAddresses limits the number of remembered addresses.
 	maxAddresses = 64
 )
 
@@ -18,7 +18,7 @@ const (
 // for concurrent use.
 type addresses map[string]addressRecord
 
-// addressRecord is what is remembered of one; the zero value: nothing.
+// addressRecord is the memory of one address; the zero value: none.
 type addressRecord struct {
 	// slowUntil is until when others are preferred to it.
 	slowUntil time.Time
@@ -27,7 +27,7 @@ type addressRecord struct {
 	notUntil time.Time
 }
 
-// slow says whether others are to be preferred.
+// slow reports whether other servers are preferred to this address.
 func (a addresses) slow(address string) bool { return time.Now().Before(a[address].slowUntil) }
 
 // noteSlow notes that a call waited in vain.
@@ -37,7 +37,7 @@ func (a addresses) noteSlow(address string) {
 	a.set(address, r)
 }
 
-// follow says whether it is to be tried because a server names it as better.
+// follow reports whether an address that a server names as better should be tried.
 func (a addresses) follow(address string) bool {
 	r, now := a[address], time.Now()
 	return !now.Before(r.slowUntil) && !now.Before(r.notUntil)
@@ -55,8 +55,8 @@ func (a addresses) noteFollowed(address string, served bool) {
 	a.set(address, r)
 }
 
-// set makes room, if there is none, by forgetting another address: one that may be tried, if there
-// is one.
+// set stores a record. If there is no room, it forgets another address, preferably one that may be
+// tried.
 func (a addresses) set(address string, r addressRecord) {
 	delete(a, address)
 	if r == (addressRecord{}) {
@@ -74,7 +74,8 @@ func (a addresses) set(address string, r addressRecord) {
 	a[address] = r
 }
 
-// pauseAfter is how long nothing is tried after so many failures in a row before the last.
+// pauseAfter returns the pause before the next attempt, after a number of failures in a row before
+// the last.
 func pauseAfter(failures int) time.Duration {
 	pause := min(lookFirst<<min(failures, 16), lookMost)
 	return pause/2 + rand.N(pause/2)

@@ -26,7 +26,7 @@ func NoteAttempts(ctx context.Context) (context.Context, *Attempts) {
 	return context.WithValue(ctx, attemptsKey{}, a), a
 }
 
-// Unsent says that attempts have failed, and that none of them was sent.
+// Unsent reports whether attempts have failed, all of them before they were sent.
 func (a *Attempts) Unsent() bool { return a.unsent.Load() > 0 && a.failed.Load() == 0 }
 
 // note notes how an attempt has ended.

@@ -24,14 +24,14 @@ import (
 const (
 	// probeTimeout is how long a server has to answer the first call.
 	probeTimeout = 2 * time.Second
-	// When no server was found, none is looked for during lookFirst, and then ever longer, up to
-	// lookMost.
+	// After a search that found no server, there is no search during lookFirst, and then for
+	// growing times up to lookMost.
 	lookFirst = 100 * time.Millisecond
 	lookMost  = 30 * time.Second
 	// maxServers bounds the connections that are kept.
 	maxServers = 16
-	// connections are those to a server that is called. Calls on one are read by the server, and
-	// answers by the client, one after the other.
+	// connections is the number of connections to the current server. On one connection the server
+	// reads calls, and the client reads answers, one after the other.
 	connections = 2
 	// maxInFlight bounds the calls under way on each.
 	maxInFlight = 1024
@@ -48,7 +48,7 @@ var direct = map[string]bool{
 	pb.Lease_LeaseTimeToLive_FullMethodName: true,
 }
 
-// Config is what Calls are made of. The zero value is for TCP in plain text.
+// Config is the configuration of Calls. The zero value is for TCP without TLS.
 type Config struct {
 	// Dial connects to an address (host:port); nil: TCP.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
@@ -58,11 +58,11 @@ type Config struct {
 	// Token is that of the client of etcd; empty: calls show what Authenticate has answered to that
 	// client itself, if it has a user.
 	Token string
-	// Logger is told which server is called; nil: nothing is logged.
+	// Logger logs the choice of the server; nil: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Calls are the calls of one client of etcd. Safe for concurrent use.
+// Calls makes the calls of one etcd client. Safe for concurrent use.
 type Calls struct {
 	dialer *client.Dialer
 	logger *slog.Logger
@@ -70,10 +70,10 @@ type Calls struct {
 	clients [connections]uint64
 	streams atomic.Uint64
 	secure  bool
-	// token is what calls show: what Authenticate has answered last for the user of the client. nil:
-	// nothing.
+	// token is the token sent with calls: the last answer of Authenticate for the client's user;
+	// nil: none.
 	token atomic.Pointer[string]
-	// current is the server that is called; nil: calls go by gRPC.
+	// current is the server to which calls go; nil: they go by gRPC.
 	current  atomic.Pointer[server]
 	counters counters
 
@@ -86,22 +86,22 @@ type Calls struct {
 		sync.Mutex
 		// endpoints is nil until Begin.
 		endpoints func() []string
-		// user is the one of the client of etcd, which authenticates before Begin; "" for none.
+		// user is the user of the etcd client, which authenticates before Begin; "" for none.
 		user    string
 		servers map[string]*server
 		closed  bool
-		// searched is closed when the search that is under way has ended; nil: none is.
+		// searched is closed when the search under way has ended; nil: there is none.
 		searched chan struct{}
 		// After so many failures in a row nothing is looked for until then.
 		failures int
 		until    time.Time
-		// settled is when the last search ended that found a server or tried all endpoints.
+		// settled is the end of the last search that found a server or tried all endpoints.
 		settled   time.Time
 		addresses addresses
 	}
 }
 
-// server is one that is called, with the connections to it.
+// server is a server to which calls go, with its connections.
 type server struct {
 	address string
 	conns   [connections]*client.BatchConn
@@ -119,7 +119,7 @@ func (s *server) close() {
 	}
 }
 
-// New makes Calls. Nothing goes past gRPC before Begin.
+// New makes Calls. Before Begin all calls go by gRPC.
 func New(c Config) *Calls {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -146,17 +146,18 @@ func (c *Calls) DialOptions() []grpc.DialOption {
 		grpc.WithChainStreamInterceptor(c.interceptStream)}
 }
 
-// Begin has calls go past gRPC from now on, to one of the servers at the endpoints, or to one that
-// these name as better. endpoints is asked each time a server is looked for, which the first call
-// does. It is called when the client of etcd has been made, and before that is used: a user for
-// which Authenticate was called by then is the client's own, and tokens of others are not shown.
+// Begin lets calls bypass gRPC from now on: they go to one of the servers at the endpoints, or to a
+// server that these name as better. endpoints is called for each search for a server; the first
+// call begins one. Call Begin after the etcd client was made and before it is used: a user for
+// which Authenticate was called before Begin is the client's own user, and only that user's tokens
+// are sent.
 func (c *Calls) Begin(endpoints func() []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.endpoints = endpoints
 }
 
-// Server is the address of the server that is called; "" while calls go by gRPC.
+// Server returns the address of the current server; "" while calls go by gRPC.
 func (c *Calls) Server() string {
 	if s := c.current.Load(); s != nil {
 		return s.address
@@ -232,12 +233,12 @@ func (c *Calls) call(ctx context.Context, s *server, method string, q, a proto.M
 		return err
 	case errors.Is(err, client.ErrNotCalled), status.Code(err) == codes.Unavailable,
 		errors.Is(err, rpctypes.ErrGRPCNotSupportedForLearner):
-		// Its connection has ended, or it cannot serve now, or has no part of the store any more: that
-		// is what it refuses writes with then, and etcd's client makes them again.
+		// The server's connection has ended, or it cannot serve now, or it no longer has a part of
+		// the store: such a server refuses writes with this error, and etcd's client repeats them.
 		c.leave(s, false)
 		return err
 	case status.Code(err) == codes.DeadlineExceeded && time.Since(began) >= slowAfter:
-		// A leader that was cut off from the others lets calls wait for longer than most callers do.
+		// At a leader that is cut off from the others, calls wait for longer than most callers do.
 		c.leave(s, true)
 		return err
 	}
@@ -247,8 +248,9 @@ func (c *Calls) call(ctx context.Context, s *server, method string, q, a proto.M
 	return err
 }
 
-// leave has a server called no more that does not serve, and another one looked for soon, however
-// long none was found before. If it is slow, others are preferred to it for a while.
+// leave stops calling a server that does not serve, and allows a search for another one soon,
+// however long earlier searches have found none. If slow, other servers are preferred to it for a
+// while.
 func (c *Calls) leave(s *server, slow bool) {
 	left := c.current.CompareAndSwap(s, nil)
 	c.mu.Lock()
@@ -277,10 +279,11 @@ type Stats struct {
 	GRPC uint64
 }
 
-// counters are what Stats are made of.
+// counters are the numbers of Stats.
 type counters struct{ direct, grpc atomic.Uint64 }
 
-// Stats are those since New, also after Close. A call is counted when its way is known.
+// Stats returns the numbers since New, also after Close. A call is counted when it is decided
+// whether it goes by gRPC.
 func (c *Calls) Stats() Stats {
 	return Stats{Direct: c.counters.direct.Load(), GRPC: c.counters.grpc.Load()}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/client"
 )
 
-// callOptions are what a call says past gRPC beside its request. not ok: its metadata or its
-// options say more, such as the user of the caller, which only gRPC carries.
+// callOptions returns the options of a call besides its request. It returns false if the call's
+// metadata or options carry more, such as the user of the caller, which only gRPC transmits.
 func (c *Calls) callOptions(ctx context.Context, options []grpc.CallOption) (_ client.CallOptions,
 	ok bool) {
 	o := client.CallOptions{Token: c.shownToken()}
@@ -31,9 +31,9 @@ func (c *Calls) callOptions(ctx context.Context, options []grpc.CallOption) (_ c
 	return o, true
 }
 
-// usual says whether options are of the kinds that etcd's client gives all calls, so that they say
-// nothing about this one. Its interceptor has taken away those that are for itself, and has added a
-// Peer; another one is the caller's.
+// usual reports whether options are of the kinds that etcd's client gives to all calls, and so mean
+// nothing for this call. The client's interceptor has removed its own options and added a Peer; a
+// second Peer is the caller's.
 func usual(options []grpc.CallOption) bool {
 	peers := 0
 	for _, o := range options {
@@ -49,7 +49,7 @@ func usual(options []grpc.CallOption) bool {
 	return peers <= 1
 }
 
-// shownToken is the token that calls show; "": none.
+// shownToken returns the token sent with calls; "": none.
 func (c *Calls) shownToken() string {
 	if t := c.token.Load(); t != nil {
 		return *t

@@ -18,26 +18,25 @@ import (
 )
 
 const (
-	// renewTimeout is how long a server has to renew the leases of one call. One that does not serve
-	// any more ends the stream within it.
+	// renewTimeout is how long a server has to renew the leases of one call. If the server no
+	// longer serves, the stream ends within that time.
 	renewTimeout = 5 * time.Second
-	// renewalsLinger is how long a stream makes no call after one for several leases, but fewer than
-	// a call renews, so that those that come in a burst share calls. One that comes alone never
-	// waits.
+	// renewalsLinger is how long a stream waits after a call for several leases, but for fewer than
+	// the maximum, so that renewals of a burst share calls. A single renewal never waits.
 	renewalsLinger = 2 * time.Millisecond
 )
 
-// renewalStream is a stream of LeaseKeepAlive that is no stream of gRPC: one goroutine gathers the
-// renewals that were sent, has the server renew their leases with one call after the other, and
-// hands the answers over in the order of the requests.
+// renewalStream is a stream of LeaseKeepAlive without a gRPC stream: one goroutine collects the
+// sent renewals, makes the server renew their leases with one call after the other, and returns the
+// answers in the order of the requests.
 //
-// What waits is bounded on both sides: by requests, and by the answers of one call behind those
-// that are being received. When both are full, SendMsg waits.
+// Both queues are bounded: the requests, and the answers of one call behind the answers being
+// received. When both are full, SendMsg waits.
 type renewalStream struct {
 	calls  *Calls
 	server *server
-	// opened is the context that the stream was opened with. ctx is made of it, and ends with the
-	// stream.
+	// opened is the context with which the stream was opened. ctx is derived from it, and ends with
+	// the stream.
 	opened context.Context
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -56,11 +55,11 @@ type renewalStream struct {
 
 var _ grpc.ClientStream = (*renewalStream)(nil)
 
-// renewed are leases of which the first have the terms of an answer.
+// renewed are leases; the first ones have their terms from an answer.
 type renewed struct {
 	leases []int64
 	answer *coordpb.RenewAllResponse
-	// given is how many of the terms were.
+	// given is the number of terms already returned.
 	given int
 }
 
@@ -124,7 +123,8 @@ func (r *renewalStream) renewAll() error {
 	}
 }
 
-// gather waits for a renewal, and takes those that are there by then. io.EOF: none comes any more.
+// gather waits for a renewal, and takes all that are there then. It returns io.EOF if no more will
+// come.
 func (r *renewalStream) gather() (leases []int64, err error) {
 	select {
 	case lease := <-r.requests:
@@ -148,12 +148,12 @@ func (r *renewalStream) gather() (leases []int64, err error) {
 	return leases, nil
 }
 
-// renew has the server renew leases. Without an error there is a term for each, or a refusal behind
-// the last that there is.
+// renew makes the server renew leases. Without an error the answer has a term for each lease, or
+// fewer terms and a refusal for the next lease.
 //
-// The call does not demand a leader, whatever the stream does: it waits for one. A stream of gRPC
-// that demands one outlives an election too. One that ends for want of a leader has etcd's client
-// give up the leases whose renewal demands one.
+// The call does not require a leader, even if the stream does: it waits for one. A gRPC stream that
+// requires a leader also survives an election; if it ended because there is no leader, etcd's
+// client would give up the leases of the renewals that require one.
 func (r *renewalStream) renew(leases []int64) (*coordpb.RenewAllResponse, error) {
 	ctx, cancel := context.WithTimeout(r.ctx, renewTimeout)
 	defer cancel()
@@ -197,13 +197,13 @@ func (r *renewalStream) contextError() error {
 	return status.Error(codes.Unavailable, "calls past gRPC were closed")
 }
 
-// Header implements grpc.ClientStream: there is none.
+// Header implements grpc.ClientStream; it is always empty.
 func (r *renewalStream) Header() (metadata.MD, error) { return metadata.MD{}, nil }
 
-// Trailer implements grpc.ClientStream: there is none.
+// Trailer implements grpc.ClientStream; it is always empty.
 func (r *renewalStream) Trailer() metadata.MD { return metadata.MD{} }
 
-// CloseSend implements grpc.ClientStream. What was sent before is answered.
+// CloseSend implements grpc.ClientStream. Renewals sent before are answered.
 func (r *renewalStream) CloseSend() error {
 	r.closed.Do(func() { close(r.closing) })
 	return nil
@@ -212,8 +212,8 @@ func (r *renewalStream) CloseSend() error {
 // Context implements grpc.ClientStream. It ends with the stream.
 func (r *renewalStream) Context() context.Context { return r.ctx }
 
-// SendMsg implements grpc.ClientStream. It waits while the stream holds as many renewals as a call
-// has room for. io.EOF: the stream has ended; RecvMsg says why.
+// SendMsg implements grpc.ClientStream. It waits while the stream holds as many renewals as fit
+// into one call. It returns io.EOF if the stream has ended; RecvMsg returns the reason.
 func (r *renewalStream) SendMsg(m any) error {
 	request, ok := m.(*pb.LeaseKeepAliveRequest)
 	if !ok {

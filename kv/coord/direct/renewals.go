@@ -16,25 +16,26 @@ import (
 )
 
 const (
-	// openTimeout is how long the opening of a stream of renewals waits for a search that is under
-	// way: a stream that is opened by gRPC stays there for as long as it lives.
+	// openTimeout is how long the opening of a stream of renewals waits for a search under way: a
+	// stream opened by gRPC stays on gRPC for its whole life.
 	openTimeout = 500 * time.Millisecond
-	// askAgain is for how long a server is not asked again that renews no leases past gRPC. One of a
-	// newer version may come at its address.
+	// askAgain is how long a server that does not renew leases without gRPC is not asked again. A
+	// server of a newer version may take over its address.
 	askAgain = time.Minute
 )
 
-// renewing is whether a server renews leases past gRPC, as far as that is known.
+// renewing says whether a server renews leases without gRPC, if known.
 type renewing struct {
 	mu struct {
 		sync.Mutex
 		yes bool
-		// refused is when it said no; zero: it did not.
+		// refused is the time of the server's refusal; zero: none.
 		refused time.Time
 	}
 }
 
-// known says what is known; false and false: the server is to be asked.
+// known returns the answer of the server, if known; if both results are false, the server has to be
+// asked.
 func (r *renewing) known() (yes, no bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,7 +63,7 @@ func (c *Calls) interceptStream(ctx context.Context, d *grpc.StreamDesc, conn *g
 	return open(ctx, d, conn, method, options...)
 }
 
-// openRenewals opens a stream past gRPC; nil: it goes by gRPC.
+// openRenewals opens a stream that bypasses gRPC; nil: the stream has to use gRPC.
 func (c *Calls) openRenewals(ctx context.Context, options []grpc.CallOption) *renewalStream {
 	o, ok := c.callOptions(ctx, options)
 	if !ok {
@@ -75,8 +76,7 @@ func (c *Calls) openRenewals(ctx context.Context, options []grpc.CallOption) *re
 	return c.newRenewalStream(ctx, s)
 }
 
-// awaitServer is the server that is called; if there is none, the one that is found within
-// openTimeout, or nil.
+// awaitServer returns the current server, or the server found within openTimeout, or nil.
 func (c *Calls) awaitServer(ctx context.Context) *server {
 	if s := c.current.Load(); s != nil {
 		return s
@@ -97,8 +97,8 @@ func (c *Calls) awaitServer(ctx context.Context) *server {
 	return c.current.Load()
 }
 
-// renewsAt says whether a server renews leases past gRPC. It is asked if that is not known. After
-// an error the stream goes by gRPC, by which it has that error too.
+// renewsAt reports whether a server renews leases without gRPC, and asks it if that is not known.
+// After an error the stream uses gRPC, where it gets the same error.
 func (c *Calls) renewsAt(ctx context.Context, s *server, o client.CallOptions) bool {
 	if yes, no := s.renewing.known(); yes || no {
 		return yes

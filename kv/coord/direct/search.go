@@ -16,8 +16,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/client"
 )
 
-// look begins to look for a server at the endpoints, unless a search goes on, or none was found
-// just now. It does not wait.
+// look begins a search for a server at the endpoints, unless a search is under way, or has just
+// found none. It does not wait.
 func (c *Calls) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,8 +47,8 @@ func (c *Calls) look() {
 	c.running.Go(func() { c.find(candidates) })
 }
 
-// lookBetter begins to try a server that was named as better than the one that is called, unless a
-// search goes on or has just ended, or it is not to be tried now. It does not wait.
+// lookBetter begins to try a server that was named as better than the current one, unless a search
+// is under way or has just ended, or the server should not be tried now. It does not wait.
 func (c *Calls) lookBetter(address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,8 +68,8 @@ func (c *Calls) lookBetter(address string) {
 	})
 }
 
-// find tries servers one after the other. One that names a better one is left for that, if that
-// answers too.
+// find tries servers one after the other. If a server names a better one that also answers, find
+// chooses the better one.
 func (c *Calls) find(candidates []string) {
 	var found *server
 	for _, address := range candidates {
@@ -91,8 +91,8 @@ func (c *Calls) find(candidates []string) {
 	c.endSearchLocked()
 }
 
-// follow tries a server that was named as better; nil: it does not serve, or is not to be tried
-// now, or was left meanwhile.
+// follow tries a server that was named as better. It returns nil if the server does not serve,
+// should not be tried now, or was left meanwhile.
 func (c *Calls) follow(address string) *server {
 	c.mu.Lock()
 	follow := c.mu.addresses.follow(address)
@@ -110,7 +110,7 @@ func (c *Calls) follow(address string) *server {
 	return s
 }
 
-// settleLocked has calls go to the server that a search has found; nil: it has found none.
+// settleLocked makes the server found by a search the current one; nil: none was found.
 func (c *Calls) settleLocked(found *server) {
 	c.mu.settled = time.Now()
 	if found == nil || c.mu.closed {
@@ -129,9 +129,9 @@ func (c *Calls) endSearchLocked() {
 	c.mu.searched = nil
 }
 
-// try makes a call that any server answers which takes calls past gRPC, serves the store, and knows
-// of a leader. It names no key, so a member with a vote refuses it before it asks for a user or
-// reads. nil: this server does not.
+// try makes a call that every server answers which takes calls without gRPC, serves the store, and
+// knows a leader. The call names no key, so a member with a vote refuses it before it asks for a
+// user or reads. It returns nil if this server does not answer in that way.
 func (c *Calls) try(address string) (_ *server, better string) {
 	s := c.server(address)
 	if s == nil {
@@ -170,7 +170,7 @@ func (c *Calls) server(address string) *server {
 	return s
 }
 
-// forgetLocked closes the connection to a server that is not called.
+// forgetLocked closes the connection to one server that is not the current one.
 func (c *Calls) forgetLocked() {
 	for address, s := range c.mu.servers {
 		if s != c.current.Load() {
@@ -181,8 +181,8 @@ func (c *Calls) forgetLocked() {
 	}
 }
 
-// addressOf is the host and port of an endpoint; "" of one that has none, and of one that is only
-// to be called with TLS, if that is not what is spoken.
+// addressOf returns the host and port of an endpoint; "" if it has none, or requires TLS and the
+// client does not use TLS.
 func addressOf(endpoint string, secure bool) string {
 	if strings.Contains(endpoint, "://") {
 		u, err := url.Parse(endpoint)

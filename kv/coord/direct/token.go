@@ -24,7 +24,7 @@ func (c *Calls) authenticated(request, answer any, err error) {
 	}
 }
 
-// isUser says whether it is the user of the client.
+// isUser reports whether name is the user of the client.
 func (c *Calls) isUser(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
