@@ -19,7 +19,7 @@ const (
 	defaultTimeout  = 10 * time.Second
 )
 
-// app is one run of the program: the streams it was given and the flags that several verbs share.
+// app is one run of the program: its streams, and the flags that several commands share.
 type app struct {
 	streams
 
@@ -35,11 +35,11 @@ type app struct {
 	headers bool
 	color   string
 
-	// running: the command line was understood, and the verb's own code has begun.
+	// running: the command line was parsed, and the command's own code has begun.
 	running bool
 }
 
-// run is the program without its process: it returns the exit code.
+// run executes the program without touching the process, and returns the exit code.
 func run(ctx context.Context, args []string, s streams) int {
 	a := &app{streams: s}
 	root := a.root()
@@ -139,7 +139,7 @@ func (a *app) list(columns ...output.Column) *output.List {
 	return output.NewList(a.out, a.format, columns...).On(a.screen())
 }
 
-// say prints words for people that are not the result, on stderr.
+// say prints a message for people on stderr; messages are not part of the result.
 func (a *app) say(format string, args ...any) {
 	fmt.Fprintln(a.err, output.Plain(fmt.Sprintf(format, args...)))
 }

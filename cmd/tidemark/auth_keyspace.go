@@ -91,8 +91,8 @@ func shownRange(r *coordpb.KeyspaceRange) (key []byte, end any) {
 	return notNil(r.Start), r.End
 }
 
-// permissionsOf are what a role may do with keyspaces; none with a server that knows of none, such
-// as etcd.
+// permissionsOf returns a role's permissions for keyspaces; none if the server does not support
+// them, as etcd does not.
 func permissionsOf(
 	ctx context.Context, c *clientv3.Client, role string,
 ) ([]*coordpb.KeyspacePermission, error) {

@@ -40,7 +40,7 @@ type benchFlags struct {
 	cpuProfile         string
 	// partitionsPerTxn is 0 where transactions take what there is.
 	partitionsPerTxn int
-	// fresh says that any replica may answer the reads; of get and scan.
+	// fresh: any replica may answer the reads; for get and scan.
 	fresh freshFlags
 }
 
@@ -126,8 +126,8 @@ func (a *app) benchOf(name, short, example string,
 	return a.printing(a.client(cmd))
 }
 
-// config turns the flags into what the load generator takes; there 0 means the default, and
-// negative none.
+// config turns the flags into the load generator's configuration, in which 0 means the default and
+// a negative number none.
 func (f *benchFlags) config(w bench.Workload) (bench.Config, error) {
 	if f.keys != "" {
 		keys, err := bench.ParseDistribution(f.keys)
@@ -194,7 +194,7 @@ func (a *app) showBench(result *bench.Result) error {
 	return nil
 }
 
-// benchLine is the one line that shows a running benchmark.
+// benchLine returns the line that shows a running benchmark.
 func benchLine(p bench.Progress) string {
 	var b strings.Builder
 	if p.Phase == "load" {
@@ -266,8 +266,8 @@ func (a *app) bench(ctx context.Context, f benchFlags, w bench.Workload) error {
 	})
 }
 
-// loadForReplicas loads the records, and waits until any replica that answers has them: it does so
-// about a second in the past.
+// loadForReplicas loads the records, and waits until any replica can return them: reads at any
+// replica lag about a second behind.
 func loadForReplicas(ctx context.Context, client *kv.Client, ks *kv.Keyspace, target bench.Target,
 	cfg bench.Config) error {
 	if err := bench.Load(ctx, target, cfg); err != nil {
@@ -309,8 +309,8 @@ func (a *app) withBench(ctx context.Context, f benchFlags, options []kv.Option,
 	return profiled(f.cpuProfile, func() error { return do(client) })
 }
 
-// ensureBenchKeyspace makes the keyspace that is there for benchmarks only, and no other. One with
-// too few partitions is neither made nor used.
+// ensureBenchKeyspace creates the keyspace of benchmarks; other names are not created. A keyspace
+// with too few partitions is neither created nor used.
 func ensureBenchKeyspace(ctx context.Context, client *kv.Client, f benchFlags,
 	layout kv.KeyspaceOption,
 	partitions int) error {
@@ -333,7 +333,7 @@ func ensureBenchKeyspace(ctx context.Context, client *kv.Client, f benchFlags,
 	return err
 }
 
-// profiled runs do, and leaves a processor profile of this process in the file; none if it is
+// profiled runs do, and writes a processor profile of this process to the file, if the name is not
 // empty.
 func profiled(file string, do func() error) (err error) {
 	if file == "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvprom"
 )
 
-// txnFlags are those of the transactional benchmarks.
+// txnFlags are the flags of the transactional benchmarks.
 type txnFlags struct {
 	benchFlags
 	keysPerTxn         int

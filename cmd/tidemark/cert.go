@@ -45,7 +45,7 @@ const (
 	clientAuthority = "client-ca"
 )
 
-// authorityValid is for how long an authority is good.
+// authorityValid is the validity of a new authority.
 const authorityValid = 10 * 365 * 24 * time.Hour
 
 func (a *app) certCommand() *cobra.Command {
@@ -85,7 +85,7 @@ func (f *certFlags) register(cmd *cobra.Command) {
 	_ = cmd.MarkFlagDirname("dir")
 }
 
-// files are those of the certificate that is made.
+// files returns the file names of the certificate to be made.
 func (f *certFlags) files(name string) (certs.Pair, error) {
 	if f.days < 1 || f.days > 100*365 {
 		return certs.Pair{}, exit.Usagef("--days %d: use 1 to 36500", f.days)

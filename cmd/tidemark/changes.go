@@ -171,7 +171,7 @@ func (a *app) changes(ctx context.Context, keyspace string, f *changesFlags) err
 	})
 }
 
-// moveConsumer records that a consumer has come to a position, if it is not further already.
+// moveConsumer advances a consumer's recorded position, unless it is further already.
 func moveConsumer(ctx context.Context, ks *kv.Keyspace, name string, to kv.Timestamp,
 	spans []kv.SpanOption) error {
 	info, err := ks.Consumer(ctx, name)
@@ -196,8 +196,8 @@ type changesPrinter struct {
 	progress bool
 	// cut is called after each line, if it is not nil.
 	cut func()
-	// until is where it ends; zero: nowhere. headed: there is a head already. live: lines are to be
-	// seen at once. now: the first progress says where the feed begins.
+	// until is the end of the output; zero: none. headed: the header was printed. live: lines are
+	// flushed at once. now: the first progress shows where the feed begins.
 	until             kv.Timestamp
 	headed, live, now bool
 	// mark is called at each progress, when all up to there is printed; and before anything is,
@@ -206,9 +206,8 @@ type changesPrinter struct {
 
 	line  []byte
 	count uint64
-	// complete: everything at or below it is printed. It begins where the feed does, if that is
-	// known.
-	// INVARIANT: it is not raised above until, for what lies there has been left out.
+	// complete: everything at or below it is printed. It begins at the start of the feed, if that
+	// is known. INVARIANT: it is not above until, because changes above until are left out.
 	complete kv.Timestamp
 }
 
@@ -264,7 +263,7 @@ func (p *changesPrinter) begin(first *kv.Change) error {
 	return err
 }
 
-// one prints a line. What lies behind the end is left out.
+// one prints the line of a change, unless the change is above until.
 func (p *changesPrinter) one(c *kv.Change) error {
 	if c.Kind != kv.ChangeProgress {
 		if !p.until.IsZero() && p.until.Less(c.Timestamp) {

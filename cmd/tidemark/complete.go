@@ -12,18 +12,18 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
-// completeTimeout is how long the shell waits at most for what a cluster knows.
+// completeTimeout is how long completion waits for the cluster.
 const completeTimeout = 2 * time.Second
 
-// offered finds what a word of the command line may be, each with a tab and what it is behind it. A
-// word before it is in args.
+// offered returns the candidates for a word of the command line, each followed by a tab and a
+// description. args are the words before it.
 type offered func(ctx context.Context, client *kv.Client, args []string) []string
 
-// completion is how cobra asks for what a word may be.
+// completion is cobra's function type for the candidates of a word.
 type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 
-// complete offers what each argument may be. A shell is no place for errors: where a cluster cannot
-// be asked in time, nothing is offered.
+// complete offers candidates for each argument. Completion shows no errors: if the cluster does not
+// answer in time, nothing is offered.
 func (a *app) complete(arguments ...offered) completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= len(arguments) || arguments[len(args)] == nil || a.passwordFile == "-" {
@@ -82,7 +82,7 @@ func nodesOffered(ctx context.Context, client *kv.Client, _ []string) (found []s
 	return found
 }
 
-// explainable is what "why" takes: nodes, keyspaces and partitions.
+// explainable returns the candidates of "why": nodes, keyspaces and partitions.
 func explainable(ctx context.Context, client *kv.Client, args []string) (found []string) {
 	for _, node := range nodesOffered(ctx, client, args) {
 		found = append(found, "n"+node)
@@ -102,7 +102,7 @@ func membersOffered(ctx context.Context, client *kv.Client, _ []string) (found [
 	return found
 }
 
-// consumersOffered are those of the keyspace that is the word before.
+// consumersOffered returns the consumers of the keyspace that the word before names.
 func consumersOffered(ctx context.Context, client *kv.Client, args []string) (found []string) {
 	all, err := client.Consumers(ctx, args[0])
 	if err != nil {

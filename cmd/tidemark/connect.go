@@ -42,7 +42,7 @@ func (a *app) connect(ctx context.Context, options ...kv.Option) (*kv.Client, er
 	return kv.Open(ctx, endpoints, options...)
 }
 
-// addresses are those of servers that the flags or the environment name.
+// addresses returns the servers' addresses from the flags or the environment.
 func (a *app) addresses() ([]string, error) {
 	endpoints := a.endpoints
 	if len(endpoints) == 0 {

@@ -46,7 +46,7 @@ func (r *keyRange) register(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("prefix", "from-key")
 }
 
-// key reads KEY [END]. single says that it is one key.
+// key reads KEY [END]. single reports whether only one key is meant.
 func (r *keyRange) key(args []string) (key string, options []clientv3.OpOption, single bool,
 	err error) {
 	decoded, err := r.Decode("key", args[0])
@@ -71,7 +71,7 @@ func (r *keyRange) key(args []string) (key string, options []clientv3.OpOption, 
 	return key, nil, true, nil
 }
 
-// pairColumns are those of keys of the service.
+// pairColumns returns the columns of a list of the service's keys.
 func pairColumns() []output.Column {
 	return []output.Column{{Name: "key"}, {Name: "value"},
 		{Name: "create revision", Number: true}, {Name: "mod revision", Number: true},

@@ -17,7 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
-// coordFlags are what the commands of the coordination service have in common.
+// coordFlags are the flags that all commands of the coordination service share.
 type coordFlags struct{ namespace string }
 
 // coordClient adds the flags of commands that talk to the coordination service.
@@ -62,8 +62,8 @@ func (a *app) withCoord(ctx context.Context, f *coordFlags, do func(*coord.Clien
 	return coordFailed(do(client))
 }
 
-// withEtcd runs do with the client for what is not a recipe, and the time that --timeout gives it.
-// write says that it changes something.
+// withEtcd runs do with the etcd client, for commands that are not recipes, within --timeout.
+// write: the command changes something.
 func (a *app) withEtcd(ctx context.Context, f *coordFlags, write bool,
 	do func(context.Context, *clientv3.Client) error) error {
 	return a.withCoord(ctx, f, func(client *coord.Client) error {
@@ -87,8 +87,8 @@ func lost(err error) error {
 		"there was no answer; it may or may not have taken effect: %w", err)}
 }
 
-// madeAgain is the error of a write that etcd's client makes again by itself: that the last attempt
-// was not executed says nothing of those before it.
+// madeAgain handles the error of a write that etcd's client repeats by itself: even if the last
+// attempt was not executed, an earlier one may have been.
 func madeAgain(err error) error {
 	if coordpb.IsNotSent(err) || coordpb.IsLeaderless(err) {
 		return lost(err)

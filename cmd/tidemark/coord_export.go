@@ -65,7 +65,7 @@ func (a *app) coordExport(
 	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	// A link, and not a renaming: a file that has come meanwhile is not overwritten.
+	// Link instead of rename: a file that was created meanwhile is not overwritten.
 	if err := os.Link(file.Name(), path); err != nil {
 		return err
 	}

@@ -82,10 +82,10 @@ The file is checked before anything is written. Memory holds each key, and some 
 // in years.
 const defaultBump = 1_000_000_000
 
-// defaultRevision is the revision at which a service goes on after the import of a snapshot, by the
-// time of the import. No service makes a revision each microsecond, so services that were made of
-// the same snapshot, one after the other, do not give out the same revision. The numbers stay below
-// 2^53, which clients that read JSON rely on, until the year 2255.
+// defaultRevision returns the revision at which a service continues after the import of a snapshot,
+// derived from the time of the import. No service makes a revision each microsecond, so services
+// that import the same snapshot one after the other do not give out the same revision. The numbers
+// stay below 2^53, on which clients that read JSON rely, until the year 2255.
 func defaultRevision(snapshot uint64, now time.Time) uint64 {
 	if micros := now.UnixMicro(); micros > 0 && uint64(micros) <= mostRevision {
 		return max(snapshot+defaultBump, uint64(micros))
@@ -161,7 +161,8 @@ func (a *app) coordImport(
 	return i.report()
 }
 
-// ask asks a server, and again while none answers, or all are busy: what it is for may be repeated.
+// ask sends a request to a server, and repeats it while no server answers or all are busy: only for
+// requests that may be repeated.
 func ask[Request, Answer any](ctx context.Context, a *app,
 	call func(context.Context, *Request, ...callOption) (*Answer, error), r *Request,
 ) (*Answer, error) {
@@ -185,7 +186,7 @@ func ask[Request, Answer any](ctx context.Context, a *app,
 	}
 }
 
-// askPatience is for how long at least a step of an import is tried.
+// askPatience is the shortest time for which a step of an import is retried.
 const askPatience = time.Minute
 
 func newImportID() uint64 {

@@ -26,22 +26,22 @@ type importing struct {
 	file   *etcdfile.File
 	client coordpb.ImportClient
 	shown  *progress.Progress
-	// state is what a server said last; began says that there is something to go on with.
+	// state is the server's last answer; began: an import of this file is under way.
 	state *coordpb.ImportState
 	began bool
 	steps *etcdfile.Steps
 	// users: users and roles come too.
 	users bool
-	// bump is by how much the revision is raised, and bumpGiven says that the user chose it.
+	// bump is the number by which the revision is raised; bumpGiven: the user chose it.
 	bump      uint64
 	bumpGiven bool
 }
 
-// mostRevision is the highest revision to which an import raises the service's. Revisions are
-// signed 64-bit numbers, of which half are left: a revision can never be made lower again.
+// mostRevision is the highest revision to which an import may raise the service. Half of the range
+// of signed 64-bit revisions is left, because a revision can never be lowered again.
 const mostRevision = math.MaxInt64 / 2
 
-// check refuses a file of which something cannot be imported, before anything is.
+// check refuses a file that cannot be imported completely, before anything is imported.
 func (i *importing) check() error {
 	if i.bump > 0 && (i.bump > mostRevision || i.file.Revision > mostRevision-i.bump) {
 		return exit.Usagef("--bump-revision %d: the snapshot is at revision %d, and an import goes on "+
@@ -62,7 +62,7 @@ func (i *importing) check() error {
 	return nil
 }
 
-// begin finds out whether an import of the file is to be gone on with.
+// begin finds out whether an import of the file is under way and should be continued.
 func (i *importing) begin(ctx context.Context) (err error) {
 	if i.state, err = ask(ctx, i.app, i.client.State, &coordpb.ImportStateRequest{}); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (i *importing) run(ctx context.Context) error {
 	}
 }
 
-// report says what was done, and what was not.
+// report prints what was imported and what was left out.
 func (i *importing) report() error {
 	users, roles := len(i.file.Users), len(i.file.Roles)
 	switch {

@@ -23,7 +23,8 @@ import (
 // fencingEnv is the variable in which a command is told the fencing number of what it runs under.
 const fencingEnv = "TIDEMARK_FENCING_NUMBER"
 
-// holdFlags are those of commands that run another one while they hold something.
+// holdFlags are the flags of commands that run another command while they hold a lock, leadership
+// or the like.
 type holdFlags struct {
 	coordFlags
 	ttl, patience time.Duration
@@ -40,7 +41,7 @@ func (f *holdFlags) register(cmd *cobra.Command) {
 
 const defaultPatience = 2 * time.Second
 
-// check refuses flags and a command with which nothing can be held. The command may be left out.
+// check validates the flags and the command. The command may be missing.
 func (f *holdFlags) check(cmd *cobra.Command, command []string) error {
 	given := cmd.Flags().Changed("kill-after")
 	switch {
@@ -94,8 +95,8 @@ func afterDash(cmd *cobra.Command, args []string) (names, command []string) {
 	return args, nil
 }
 
-// nameAndCommand checks arguments of the form NAME... -- COMMAND. optional says that the command
-// may be left out.
+// nameAndCommand validates arguments of the form NAME... -- COMMAND. optional: the command may be
+// missing.
 func nameAndCommand(names string, count int, optional bool) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		before, command := afterDash(cmd, args)
@@ -125,7 +126,7 @@ func (a *app) withSession(ctx context.Context, f *holdFlags,
 			return err
 		}
 		err = do(client, session)
-		// Also if it is interrupted: what it holds is not to stay for a time to live.
+		// Also after an interrupt: otherwise the lock would stay for its time to live.
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		if failed := session.Close(ending); failed != nil && err == nil && session.Err() == nil {
@@ -143,17 +144,17 @@ func (a *app) limited(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeout(ctx, a.timeout)
 }
 
-// closeTimeout bounds how long it is tried to give back what is held.
+// closeTimeout limits the attempts to release the lock.
 const closeTimeout = 5 * time.Second
 
-// runCommand runs a command until it ends, or held does, or session is about to: then the command
-// and what it has started get SIGTERM, and are killed if they do not end, at the latest when the
-// session ends, whatever becomes of this process meanwhile (package watchdog). session is nil if
-// nothing is held. The error has the command's exit code, 128 and more if a signal ended it. in is
-// its standard input; nil: nothing.
+// runCommand runs a command until it ends, held ends, or session is about to end. In the last two
+// cases the command and its child processes get SIGTERM, and are killed if they do not end, at the
+// latest when the session ends, whatever happens to this process meanwhile (package watchdog).
+// session is nil if nothing is held. The error has the command's exit code, or 128 plus the number
+// of the signal that ended it. in is the command's standard input; nil: empty.
 func (a *app) runCommand(ctx, held context.Context, session *coord.Session, f *holdFlags,
 	in io.Reader, command []string, environment ...string) error {
-	// Where the command ends with this process, it does so with this thread.
+	// Where the command ends together with this process, it ends together with this thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	running, cancel := context.WithCancelCause(held)
@@ -194,19 +195,20 @@ func (a *app) runCommand(ctx, held context.Context, session *coord.Session, f *h
 	return exit.Silent(watchdog.Ended(state))
 }
 
-// deadlineOf is when a command must have ended that runs under a session, by the watchdog's clock.
+// deadlineOf returns the time, by the watchdog's clock, by which a command under a session must
+// have ended.
 func deadlineOf(session *coord.Session) int64 {
 	if session == nil {
 		return watchdog.Never
 	}
-	// INVARIANT: the clock is read first. If this process stands still in between, what is left is
-	// less, and not the deadline later.
+	// INVARIANT: the clock is read first. If this process is stopped in between, Left is smaller,
+	// and the deadline is not later.
 	now := watchdog.Clock()
 	return now + int64(leftFor(session))
 }
 
-// leftFor is how long a command may run under a session that is not renewed any more. The time that
-// a busy system takes to kill the command is left out.
+// leftFor returns how long a command may go on under a session that is no longer renewed, less the
+// time that a busy system takes to kill the command.
 func leftFor(session *coord.Session) time.Duration {
 	return session.Left() - min(session.TTL()/10, 500*time.Millisecond)
 }
@@ -222,8 +224,8 @@ func keepInTime(running context.Context, session *coord.Session, patience time.D
 			cancel(errSilent(session.Left()))
 			return
 		}
-		// Not longer at a time: the session is renewed meanwhile; and while the machine is suspended
-		// timers stand still, and the session's clock does not.
+		// The wait is cut into pieces, because the session is renewed meanwhile, and because timers
+		// stop while the machine is suspended, and the session's clock does not.
 		timer := time.NewTimer(min(left-patience, session.TTL()/10, time.Second))
 		select {
 		case <-running.Done():

@@ -17,7 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 )
 
-// maxTxnText bounds what is read of a transaction.
+// maxTxnText limits the size of a transaction's text.
 const maxTxnText = 16 << 20
 
 func (a *app) coordTxnCommand() *cobra.Command {
@@ -60,7 +60,7 @@ The command prints the results of the operations, and whether the comparisons he
 	return a.printing(a.coordClient(cmd, &f))
 }
 
-// printTxn prints a row for each operation, or one if there was none.
+// printTxn prints a row for each operation, or one row if there was no operation.
 func (a *app) printTxn(r *clientv3.TxnResponse) error {
 	list := a.list(output.Column{Name: "held"}, output.Column{Name: "revision", Number: true},
 		output.Column{Name: "operation"}, output.Column{Name: "key"}, output.Column{Name: "value"},

@@ -181,15 +181,16 @@ func (a *app) coreChanging(cmd *cobra.Command, background *bool) *cobra.Command 
 	return a.client(a.printing(cmd))
 }
 
-// coreWish is what is to become of the members: which server comes and which goes, by its address
-// or id.
+// coreWish is the requested change of the members: the server to be added and the member to be
+// removed, by address or id.
 type coreWish struct {
 	add, remove string
-	// learner: the newcomer does not vote. member: it is a member already, and is to vote.
+	// learner: the new member stays without a vote. member: the server is a member already, and
+	// should become a voter.
 	learner, member bool
 }
 
-// changeCore has the members changed, and shows how it goes on until it is done.
+// changeCore requests a change of the members, and shows its progress until it is done.
 func (a *app) changeCore(ctx context.Context, wish coreWish, background bool) error {
 	for _, name := range []string{wish.add, wish.remove} {
 		if _, err := strconv.ParseUint(name, 10, 64); name != "" && err != nil {
@@ -233,7 +234,8 @@ func coreVoters(core admin.Core) (n int) {
 	return n
 }
 
-// begin asks for the change. The id of a newcomer is replaced by the address of that member.
+// begin requests the change. If the server to be added is given by its id, it is replaced by its
+// address.
 func (w *coreWish) begin(ctx context.Context, client *kv.Client) error {
 	if _, err := strconv.ParseUint(w.add, 10, 64); err == nil || w.member {
 		core, err := admin.New(client).Core(ctx)
@@ -254,7 +256,7 @@ func (w *coreWish) begin(ctx context.Context, client *kv.Client) error {
 	return admin.New(client).ChangeCore(ctx, w.add, w.remove)
 }
 
-// awaitCore shows on standard error how the change of the members goes on, until it is done.
+// awaitCore shows the progress of the change on standard error until it is done.
 func (a *app) awaitCore(ctx context.Context, client *kv.Client) (admin.Core, error) {
 	before, answered := "", time.Now()
 	for {
@@ -284,7 +286,8 @@ func (a *app) awaitCore(ctx context.Context, client *kv.Client) (admin.Core, err
 	}
 }
 
-// check says what is not as it was asked for: another command has come between.
+// check returns an error if the result differs from the request because another command came
+// between.
 func (w *coreWish) check(core admin.Core) error {
 	var addresses []string
 	added, removed := w.add == "", true

@@ -77,7 +77,7 @@ func (a *app) printFound(found []admin.LiveTransaction, more bool, waiters int,
 	return a.unansweredAfter(failed, func() error { return a.printTxns(found, more, waiters) })
 }
 
-// unansweredAfter prints what was found, and complains about the partitions that did not answer.
+// unansweredAfter prints the results, and reports the partitions that did not answer.
 func (a *app) unansweredAfter(failed error, print func() error) error {
 	var unanswered *admin.UnansweredError
 	if failed != nil && !errors.As(failed, &unanswered) {

@@ -107,7 +107,7 @@ func (a *app) demo(ctx context.Context, f demoFlags) error {
 	return nil
 }
 
-// welcome says that the cluster is ready, and what to type next.
+// welcome says that the cluster is ready, and which commands to try.
 func (a *app) welcome(f demoFlags, endpoints []string, took time.Duration) {
 	if a.format != output.Table {
 		list := a.list(output.Column{Name: "ready"}, output.Column{Name: "endpoints"},

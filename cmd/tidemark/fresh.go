@@ -10,12 +10,13 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// freshFlags say that any replica may answer a read, and how old what it reads may be.
+// freshFlags are the flags of reads that any replica may answer, with the largest age of the
+// result.
 type freshFlags struct {
 	nearest, any, linearizable bool
 	staleness                  time.Duration
 	given                      func(flag string) bool
-	// read is what the read has told.
+	// read is the information that the read returned about itself.
 	read kv.ReadInfo
 }
 
@@ -50,12 +51,12 @@ func (a *app) localityFlag(cmd *cobra.Command) {
 		"where this program runs, for what is near: region=NAME,zone=NAME")
 }
 
-// used says that any replica may answer.
+// used reports whether any replica may answer.
 func (f *freshFlags) used() bool {
 	return f.nearest || f.any || f.linearizable || f.bounded()
 }
 
-// bounded says that --staleness was given.
+// bounded reports whether --staleness was given.
 func (f *freshFlags) bounded() bool { return f.given != nil && f.given("staleness") }
 
 // freshOption is an option of any read.
@@ -65,7 +66,8 @@ type freshOption interface {
 	kv.ScanOption
 }
 
-// options are those of the read, which tells what it has read; none if the flags are not used.
+// options returns the read's options, including the one that fills read; none if the flags are not
+// used.
 func (f *freshFlags) options() (options []freshOption, err error) {
 	options, err = f.choice()
 	if len(options) > 0 {
@@ -74,7 +76,7 @@ func (f *freshFlags) options() (options []freshOption, err error) {
 	return options, err
 }
 
-// choice is the options by which any replica may answer; none if the flags are not used.
+// choice returns the options by which any replica may answer; none if the flags are not used.
 func (f *freshFlags) choice() (options []freshOption, err error) {
 	if f.nearest {
 		options = append(options, kv.Nearest())
@@ -94,7 +96,7 @@ func (f *freshFlags) choice() (options []freshOption, err error) {
 	return options, nil
 }
 
-// columns are those of a list that tell what was read, for programs.
+// columns returns the columns, for programs, that describe the read.
 func (f *freshFlags) columns() []output.Column {
 	if f == nil || !f.used() {
 		return nil
@@ -102,7 +104,7 @@ func (f *freshFlags) columns() []output.Column {
 	return []output.Column{{Name: "read_at", Programs: true}, {Name: "age", Programs: true}}
 }
 
-// cells are those of the columns.
+// cells returns the cells of the columns.
 func (f *freshFlags) cells() []any {
 	switch {
 	case f == nil || !f.used():
@@ -113,7 +115,7 @@ func (f *freshFlags) cells() []any {
 	return []any{f.read.At, f.read.Age}
 }
 
-// tell tells people what was read.
+// tell prints, for people, at which timestamp the read was made.
 func (a *app) tell(f *freshFlags) {
 	switch {
 	case !f.used() || f.read.At.IsZero():

@@ -25,7 +25,7 @@ const (
 	httpEnv     = "TIDEMARK_HTTP"
 	// healthTimeout is the --timeout of a question to one server, which is near.
 	healthTimeout = 5 * time.Second
-	// maxReasons bounds what is read of an answer.
+	// maxReasons limits the size of an answer.
 	maxReasons = 64 << 10
 )
 
@@ -109,7 +109,7 @@ func (a *app) healthClient(name string) (client *http.Client, scheme string, err
 		scheme, config.ServerName = "https", name
 	}
 	return &http.Client{
-		// No proxy: it is this server that is asked.
+		// No proxy: the question is for this server.
 		Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
@@ -129,7 +129,7 @@ func nearby(address string) string {
 	return net.JoinHostPort("127.0.0.1", port)
 }
 
-// askHealth is why the server is not well; empty if it is.
+// askHealth returns the reasons why the server is not healthy; empty if it is.
 func askHealth(ctx context.Context, client *http.Client, page string) []string {
 	body, status, err := getPage(ctx, client, page)
 	switch {

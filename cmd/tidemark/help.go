@@ -7,11 +7,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// helpColumns is how wide help is at most, and as it is written.
+// helpColumns is the width for which help is written, and its largest width.
 const helpColumns = 100
 
-// fitHelp lays help out for the terminal, if that is narrower than help is written. Examples stay
-// as they are: they are there to be copied.
+// fitHelp wraps help for a terminal that is narrower than helpColumns. Examples are not wrapped, so
+// that they can be copied.
 func (a *app) fitHelp(root *cobra.Command) {
 	if a.width == 0 || a.width >= helpColumns {
 		return

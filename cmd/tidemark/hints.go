@@ -2,8 +2,7 @@ package main
 
 import "strings"
 
-// foreignCommands are words of other tools, and what they are here: for each command those that
-// people look for below it.
+// foreignCommands maps words of other tools to commands of this one, for each parent command.
 var foreignCommands = map[string]map[string]string{
 	"tidemark": {
 		"set": `"put"`, "insert": `"put"`, "write": `"put"`, "update": `"put"`, "upsert": `"put"`,
@@ -100,14 +99,14 @@ var foreignFlags = map[string]string{
 	"no-headers": "headers", "noheaders": "headers",
 }
 
-// foreignCommand is what a word of another tool is called here, below a command; "" if nothing is
-// known.
+// foreignCommand returns the command that corresponds to a word of another tool, below a parent
+// command; "" if none is known.
 func foreignCommand(path, word string) string {
 	return foreignCommands[path][strings.ToLower(word)]
 }
 
-// foreignFlag is the flag among names that another word stands for: that of other tools, or the
-// only one that ends with it, as expect-absent does with absent. It is "" if there is none.
+// foreignFlag returns the flag among names for which another word stands: a flag of other tools, or
+// the only flag that the word ends, as absent ends expect-absent. It returns "" if there is none.
 func foreignFlag(word string, names []string) string {
 	found := ""
 	for _, name := range names {

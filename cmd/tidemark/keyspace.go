@@ -264,7 +264,7 @@ func (a *app) describeKeyspace(ctx context.Context, client *kv.Client, name stri
 		return err
 	}
 	partitions, err := admin.New(client).Partitions(ctx, name)
-	// One that is being set up or dropped has none to show.
+	// A keyspace that is being created or dropped has none to show.
 	if err != nil && !errors.Is(err, kv.ErrKeyspaceNotFound) {
 		return err
 	}

@@ -20,7 +20,7 @@ type limitFlags struct {
 	flags     *pflag.FlagSet
 }
 
-// The limits that a keyspace can have.
+// The bounds of a keyspace's limits.
 const minLimit, maxLimit = time.Second, 168 * time.Hour
 
 // register adds the flags; the defaults are said only.
@@ -33,7 +33,7 @@ func (f *limitFlags) register(cmd *cobra.Command, age, idle string) {
 		"for how long its application may make no call meanwhile, 1s to 168h (default: "+idle+")")
 }
 
-// options are those of the flags that were given.
+// options returns the options of the given flags.
 func (f *limitFlags) options() (options []kv.LimitOption, err error) {
 	for _, limit := range []struct {
 		flag   string
@@ -56,7 +56,7 @@ func (f *limitFlags) options() (options []kv.LimitOption, err error) {
 	return options, nil
 }
 
-// lagFlag is how far behind the present any replica of a keyspace can be read.
+// lagFlag is the lag behind the present at which any replica can be read.
 type lagFlag struct {
 	lag   time.Duration
 	flags *pflag.FlagSet
@@ -69,7 +69,7 @@ func (f *lagFlag) register(cmd *cobra.Command, lag string) {
 		"how far behind the present any replica can be read, 50ms to 1h (default: "+lag+")")
 }
 
-// options are those of the flag, if it was given.
+// options returns the option of the flag, if it was given.
 func (f *lagFlag) options() ([]kv.ClosedLagOption, error) {
 	switch {
 	case !f.flags.Changed("closed-lag"):
@@ -98,7 +98,7 @@ func (f *placeFlags) register(cmd *cobra.Command, replicas string) {
 		"where leaders should be, as in region=eu (empty: anywhere)")
 }
 
-// options are those of the flags that were given.
+// options returns the options of the given flags.
 func (f *placeFlags) options() (options []kv.PlacementOption, err error) {
 	if f.flags.Changed("replicas") {
 		if f.replicas != 1 && f.replicas != 3 && f.replicas != 5 {

@@ -102,14 +102,14 @@ type load struct {
 	format         records.Format
 	quiet          bool
 	bulk           bulkFlags
-	// options are those of the writes.
+	// options are the options of the writes.
 	options      []kv.WriteOption
 	ignoreExpiry bool
 	// expired counts the records that had expired, by the cluster's clock, when they were read.
 	expired uint64
 	// unsaid counts the records that do not say when they expire.
 	unsaid uint64
-	// now is what the cluster's clock shows; nil until a record has an expiry.
+	// now returns the time of the cluster's clock; nil until a record has an expiry.
 	now func() time.Time
 	// total is the number of records if the file was checked, else 0.
 	total uint64
@@ -201,7 +201,7 @@ func (l *load) write(ctx context.Context, in io.Reader, client *kv.Client,
 		"load does no harm: %w", written, of, err)
 }
 
-// show says what was done.
+// show prints the result.
 func (l *load) show(written uint64, elapsed time.Duration) error {
 	rate := uint64(float64(written) / max(elapsed, time.Microsecond).Seconds())
 	if l.app.format == output.Table {
@@ -215,8 +215,8 @@ func (l *load) show(written uint64, elapsed time.Duration) error {
 	return list.Flush()
 }
 
-// reader reads the records, with the expiries that count. With a client it counts those that had
-// expired.
+// reader returns the records with their effective expiries. With a client it counts the records
+// that had expired.
 func (l *load) reader(ctx context.Context, in io.Reader,
 	client *kv.Client) func() (records.Record, error) {
 	reader := records.NewReader(in, l.format, loadLimits)
@@ -242,7 +242,7 @@ func (l *load) reader(ctx context.Context, in io.Reader,
 	}
 }
 
-// clockOf is the cluster's clock, which goes on as this process's does.
+// clockOf returns the cluster's clock, extrapolated by this process's clock.
 func clockOf(ctx context.Context, client *kv.Client) (func() time.Time, error) {
 	now, err := client.Now(ctx)
 	if err != nil {
@@ -309,8 +309,8 @@ func (d keyspaceDestination) Partition(ctx context.Context, key []byte) (uint64,
 }
 
 // Commit implements loading.Destination. A batch whose outcome is unknown is written once more:
-// that does no harm to a load, and what a second time ends with is known, as it is when the servers
-// that lost the first answer refuse because their disks are full.
+// that does no harm to a load, and the second outcome is known. It is also known when the servers
+// that lost the first answer refuse the second write because their disks are full.
 func (d keyspaceDestination) Commit(ctx context.Context, batch []records.Record) error {
 	err := d.commit(ctx, batch)
 	if errors.Is(err, kv.ErrOutcomeUnknown) && ctx.Err() == nil {
@@ -328,8 +328,7 @@ func (d keyspaceDestination) commit(ctx context.Context, batch []records.Record)
 	if !errors.Is(err, kv.ErrCrossPartition) {
 		return err
 	}
-	// The partition was split between the two calls. One by one the records always find their
-	// place.
+	// The partition was split between the two calls. Single records always reach their partitions.
 	for _, record := range batch {
 		if _, err := d.Put(ctx, record.Key, record.Value,
 			optionsOf(&record, d.options)...); err != nil {

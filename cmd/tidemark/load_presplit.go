@@ -18,7 +18,7 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// bulkFlags are those of --presplit.
+// bulkFlags are the flags of --presplit.
 type bulkFlags struct {
 	presplit bool
 	memory   argument.Size
@@ -137,7 +137,7 @@ func (l *load) records(ctx context.Context, in io.Reader,
 	}
 }
 
-// showLoaded says what was done.
+// showLoaded prints the result.
 func (l *load) showLoaded(done kv.Loaded, elapsed time.Duration) error {
 	rate := uint64(float64(done.Records) / max(elapsed, time.Microsecond).Seconds())
 	if l.app.format == output.Table {

@@ -62,8 +62,8 @@ cancels it.`,
 	return a.client(a.printing(cmd))
 }
 
-// awaitMerge shows on standard error how a merge goes on, until it has ended, and says whether the
-// neighbour is gone.
+// awaitMerge shows the progress of a merge on standard error until it has ended, and fails if the
+// neighbour still exists.
 func (a *app) awaitMerge(ctx context.Context, client *kv.Client, m admin.Merge) error {
 	mine := func(o admin.OperatorInfo) bool { return o.ID == m.Operator }
 	if err := a.followOperators(ctx, client, mine); err != nil {

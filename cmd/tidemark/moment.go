@@ -7,13 +7,13 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// momentFlag is a moment of the command line, which may be a time ago.
+// momentFlag is a time on the command line, possibly relative to now.
 type momentFlag struct {
 	text   string
 	moment argument.Moment
 }
 
-// given says that there is one.
+// given reports whether the flag was given.
 func (f *momentFlag) given() bool { return f.text != "" }
 
 // parse reads the flag, before anything is asked of a cluster.
@@ -24,8 +24,8 @@ func (f *momentFlag) parse() (err error) {
 	return err
 }
 
-// at is the timestamp. A time ago is measured from the clocks of the cluster: that of this machine
-// may be wrong, and what is read would be older or newer than was asked for.
+// at returns the timestamp. A relative time is measured from the cluster's clock: this machine's
+// clock may be wrong, and the read would be at another time than the user wants.
 func (f *momentFlag) at(ctx context.Context, client *kv.Client) (kv.Timestamp, error) {
 	var now kv.Timestamp
 	if f.moment.Relative() {

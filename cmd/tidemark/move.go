@@ -13,17 +13,17 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
-// lookAgain is how often a move that is waited for is looked at, lookSoon how often at first: the
-// pause doubles.
+// lookAgain is the longest pause between two looks at an operator, lookSoon the first pause; pauses
+// double.
 const (
 	lookSoon  = 10 * time.Millisecond
 	lookAgain = 500 * time.Millisecond
 )
 
-// looking is the pause before what is waited for is looked at again.
+// looking is the last pause between two looks.
 type looking time.Duration
 
-// next is a pause, and each one longer than the one before.
+// next doubles the pause, and returns it.
 func (l *looking) next() time.Duration {
 	*l = min(max(*l*2, looking(lookSoon)), looking(lookAgain))
 	return time.Duration(*l)
@@ -85,13 +85,13 @@ interrupt it at any time, and see "tidemark operators". --cancel cancels the cha
 	return a.client(a.printing(cmd))
 }
 
-// followOperator shows on standard error how a partition's operator goes on, until it has ended.
+// followOperator shows the progress of a partition's operator on standard error until it has ended.
 func (a *app) followOperator(ctx context.Context, client *kv.Client, partition uint64) error {
 	return a.followOperators(ctx, client,
 		func(o admin.OperatorInfo) bool { return o.Partition == partition })
 }
 
-// followOperators shows how the operator goes on that a function knows, until there is none.
+// followOperators shows the progress of the operator that known selects, until there is none.
 func (a *app) followOperators(ctx context.Context, client *kv.Client,
 	known func(admin.OperatorInfo) bool) error {
 	before := ""
@@ -126,7 +126,8 @@ func (a *app) followOperators(ctx context.Context, client *kv.Client,
 	}
 }
 
-// awaitOperator follows a partition's operator, and says whether a node has the replica at its end.
+// awaitOperator follows a partition's operator to its end, and fails if the node does not have the
+// replica then.
 func (a *app) awaitOperator(ctx context.Context, client *kv.Client, partition, node uint64) error {
 	if err := a.followOperator(ctx, client, partition); err != nil {
 		return err

@@ -88,11 +88,11 @@ func parseNode(text string) (uint64, error) {
 	return node, nil
 }
 
-// sayInTheWay is how long something has to be in the way before it is said: limits are, all the
-// time.
+// sayInTheWay is how long an obstacle must last before it is shown; limits on operators are short
+// obstacles that occur all the time.
 const sayInTheWay = 10 * time.Second
 
-// awaitNode shows how a node comes to the status that is wanted, until it is there.
+// awaitNode shows the progress of a node to the wanted status until it is reached.
 func (a *app) awaitNode(ctx context.Context, client *kv.Client, node uint64, want admin.NodeStatus,
 	p admin.NodeProgress, quiet bool) (admin.NodeProgress, error) {
 	if want == admin.NodeActive {
@@ -164,8 +164,8 @@ func (a *app) printNodeProgress(ctx context.Context, client *kv.Client, node uin
 	return nil
 }
 
-// sayGone says what is left to do about a node that is gone. A server can be a member of the core
-// besides.
+// sayGone tells the user what to do about a node that is gone. Its server may also be a member of
+// the core.
 func (a *app) sayGone(ctx context.Context, client *kv.Client, node uint64) error {
 	nodes, err := admin.New(client).Nodes(ctx)
 	if err != nil {
@@ -179,7 +179,7 @@ func (a *app) sayGone(ctx context.Context, client *kv.Client, node uint64) error
 	return nil
 }
 
-// goneText says what is left to do about a node that is gone.
+// goneText returns the text of sayGone.
 func goneText(node uint64, nodes []admin.NodeInfo, core admin.Core) string {
 	address := ""
 	for _, n := range nodes {

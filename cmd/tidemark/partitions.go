@@ -68,13 +68,13 @@ choose the nearest replica (get --nearest).`,
 	return a.printing(a.client(cmd))
 }
 
-// partitionOrder is how partitions are listed.
+// partitionOrder is the order in which partitions are listed.
 type partitionOrder struct {
 	by    string
 	limit int
 }
 
-// tops are what partitions can be ordered by.
+// tops are the values by which partitions can be ordered.
 var tops = map[string]func(p *admin.PartitionInfo) float64{
 	"load":   func(p *admin.PartitionInfo) float64 { return p.Minute.Load },
 	"size":   func(p *admin.PartitionInfo) float64 { return float64(p.SizeBytes) },
@@ -120,7 +120,7 @@ func (a *app) partitions(ctx context.Context, client *kv.Client, keyspace string
 	return a.printPartitions(partitions, operators, order.by != "")
 }
 
-// printPartitions lists partitions and what is being changed; loads has the table show their load.
+// printPartitions lists partitions and their operators; loads: the table shows their load.
 func (a *app) printPartitions(partitions []admin.PartitionInfo, operators []admin.OperatorInfo,
 	loads bool) error {
 	changes := make(map[uint64]string, len(operators))
@@ -192,7 +192,7 @@ func loadCell(processors float64) output.Cell {
 	return output.Cell{People: fmt.Sprintf("%.2f", processors), Programs: processors}
 }
 
-// boundOr is a bound, or says that there is one which this user may not see.
+// boundOr returns the cell of a bound, or a mark that the bound is hidden from this user.
 func boundOr(key []byte, hidden bool) any {
 	if hidden {
 		return output.Cell{People: "(hidden)"}
@@ -200,7 +200,8 @@ func boundOr(key []byte, hidden bool) any {
 	return bound(key)
 }
 
-// bound is one end of a partition's span; none at the ends of the keyspace, or of a hash number.
+// bound returns the cell of one end of a partition's span; empty at the ends of the keyspace or of
+// a hash number.
 func bound(key []byte) any {
 	if len(key) == 0 {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// coreSilence is how long the core may not answer while something is waited for that it has
-// recorded: its lead changes hands meanwhile, or its servers are restarted.
+// coreSilence is how long a command waits for a core that does not answer, after the core has
+// recorded the change: meanwhile the core may elect a leader, or its servers may restart.
 const coreSilence = time.Minute
 
 // persist asks the core until it answers, for as long as its silence is borne. What it refuses is

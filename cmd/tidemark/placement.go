@@ -176,7 +176,7 @@ func handedOver(partition, to uint64, outcome string) error {
 		partition, to, outcome)
 }
 
-// lastOutcome is how the last operator of a partition ended.
+// lastOutcome returns how the last operator of a partition ended.
 func (a *app) lastOutcome(ctx context.Context, client *kv.Client,
 	partition uint64) (string, error) {
 	events, err := persist(ctx, func() ([]admin.Event, error) {

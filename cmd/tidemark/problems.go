@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// namedProblems is how many of a kind are named; the others are counted.
+	// namedProblems is how many problems of a kind are named; the others are counted.
 	namedProblems = 20
-	// secondLooks is how often partitions are looked at again that no server is known to lead
-	// though their nodes are alive: a core that has just changed its leader hears of theirs within
-	// some seconds.
+	// secondLooks is how often the command looks again at partitions without a known leader whose
+	// nodes are alive: after a change of its own leader, the core hears of theirs within some
+	// seconds.
 	secondLooks    = 4
 	secondLookWait = time.Second
 )
 
-// problems are what is wrong with a cluster.
+// problems are the problems of a cluster.
 type problems struct {
 	// unavailable are partitions without a leader, or the coordination store. underReplicated are
 	// nodes that are down, or whose replicas have not caught up; full those without room, and
@@ -37,7 +37,7 @@ func (p *problems) any() bool {
 		p.core.total+p.links.total > 0
 }
 
-// named is a list of which the first are named.
+// named is a list of which only the first elements are named.
 type named struct {
 	names []string
 	total int
@@ -50,7 +50,7 @@ func (n *named) add(format string, args ...any) {
 	}
 }
 
-// cell is the list for programs; null if it is empty because nothing is known.
+// cell returns the list for programs; null if it is empty because the state is not known.
 func (n *named) cell(known bool) any {
 	switch {
 	case n.total == 0 && !known:
@@ -69,7 +69,7 @@ func (n *named) lines() []string {
 	return n.names
 }
 
-// print says below the table of status what is too long for a column, one thing a line.
+// print lists, below the table of status, the problems that are too long for a column, one a line.
 func (p *problems) print(out io.Writer, screen output.Screen, core []string, waiting string) {
 	say := func(tone output.Tone, what string, lines ...string) {
 		for _, line := range lines {
@@ -91,7 +91,8 @@ func (p *problems) print(out io.Writer, screen output.Screen, core []string, wai
 	say(output.Warning, "cut off", p.links.lines()...)
 }
 
-// problemsOf is what one server knows itself: for when the core does not answer.
+// problemsOf returns the problems that one server knows by itself, for when the core does not
+// answer.
 func problemsOf(status admin.Status) (p problems) {
 	for _, x := range status.Leaderless {
 		p.unavailable.add("partition %d of %s: %s", x.ID, x.Keyspace,
@@ -101,7 +102,7 @@ func problemsOf(status admin.Status) (p problems) {
 	return p
 }
 
-// noLeader says that a partition has no leader, and which of its nodes do what.
+// noLeader returns the text that a partition has no leader, with the state of its nodes.
 func noLeader(nodes []uint64, what string) string {
 	if len(nodes) == 0 {
 		return "no leader"
@@ -109,8 +110,8 @@ func noLeader(nodes []uint64, what string) string {
 	return fmt.Sprintf("no leader; nodes %s %s", numbers(nodes), what)
 }
 
-// lookForProblems asks the core. status is what the server says that answers: that it is not ready
-// is not said twice.
+// lookForProblems asks the core. status is the answer of the server that was asked first: that this
+// server is not ready is not reported twice.
 func (a *app) lookForProblems(ctx context.Context, client *kv.Client,
 	nodes []admin.NodeInfo, status admin.Status) (problems, error) {
 	for look := 0; ; look++ {
@@ -142,8 +143,8 @@ func (a *app) lookForProblems(ctx context.Context, client *kv.Client,
 	}
 }
 
-// judge says what is wrong. again: a partition has no leader though most of its nodes are alive, or
-// a node is not ready or has not told yet how it is, which passes as a rule.
+// judge collects the problems. again: a partition has no leader although most of its nodes are
+// alive, or a node is not ready or has not reported yet; these problems usually pass.
 func judge(
 	nodes []admin.NodeInfo, partitions []admin.PartitionInfo, core admin.Core,
 ) (p problems, again bool) {

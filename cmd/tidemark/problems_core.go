@@ -8,13 +8,13 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
-// nearlyAll is how many entries of the log a member of the core may lack that counts as caught up:
-// while something is written, members always lack what is on its way.
+// nearlyAll is the number of log entries that a member of the core may lack and still count as
+// caught up: during writes, members always lack the entries on their way.
 const nearlyAll = 64
 
-// judgeCore adds what is wrong with the consistent core and with the coordination store. notReady
-// are the addresses of nodes that were named as not ready, slow those of nodes whose disk was named
-// as slow: their servers are named once.
+// judgeCore adds the problems of the consistent core and of the coordination store. notReady and
+// slow are the addresses of nodes already named as not ready or with a slow disk: their servers are
+// named once.
 func (p *problems) judgeCore(core admin.Core, notReady, slow map[string]bool) {
 	name := func(id uint64) string {
 		for _, m := range core.Members {
@@ -90,8 +90,7 @@ func (p *problems) judgeVoters(of string, core admin.Core, answers map[uint64]bo
 	}
 }
 
-// judgeCoordination adds what is wrong with the coordination store, which has the members of the
-// core.
+// judgeCoordination adds the problems of the coordination store, which has the core's members.
 func (p *problems) judgeCoordination(core admin.Core, name func(uint64) string) {
 	var leader *admin.CoreMemberInfo
 	open := false
@@ -154,7 +153,8 @@ func (p *problems) judgeCoordination(core admin.Core, name func(uint64) string) 
 	}
 }
 
-// hearsMember says whether a member of the core hears another one, as far as it says.
+// hearsMember reports whether a member of the core hears another one, if the member has reported
+// that.
 func hearsMember(core admin.Core, member, other uint64) bool {
 	for _, m := range core.Members {
 		if m.ID == member {
@@ -185,9 +185,8 @@ func (p *problems) judgeLinks(nodes []admin.NodeInfo) {
 	}
 }
 
-// judgeLink adds that one server does not hear another one. first: of the two that do not hear each
-// other it is the one for which that is said. up: the other one is not named as down. hears: the
-// other one hears this one.
+// judgeLink adds that the server from does not hear the server to. first: if neither hears the
+// other, this is the direction that is reported. up: to is not named as down. hears: to hears from.
 func (p *problems) judgeLink(from, to string, first, up, hears bool) {
 	switch {
 	case !up:

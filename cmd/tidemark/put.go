@@ -103,7 +103,7 @@ func (a *app) value(arguments []string, file string, e argument.Encoding) ([]byt
 	return a.valueOf(opened, "--value-file "+file)
 }
 
-// stdin is how an argument says that standard input is meant.
+// stdin is the argument that stands for standard input.
 const stdin = "-"
 
 // valueOf reads a value to its end; name says in errors where it comes from.

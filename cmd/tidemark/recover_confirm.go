@@ -48,7 +48,8 @@ for.`,
 	return a.printing(a.client(cmd))
 }
 
-// confirmRecovery tells the core of a plan, with wait again and again until nothing is waited for.
+// confirmRecovery tells the core of a plan, with wait repeatedly until all partitions have
+// reported.
 func (a *app) confirmRecovery(
 	ctx context.Context, client *kv.Client, plan *offline.RecoveryPlan, wait bool,
 ) error {
@@ -110,12 +111,12 @@ func (a *app) confirmRecovery(
 		plural(int(last.Waiting), "partition"))}
 }
 
-// silenceTakes is how long a node that was switched off counts as alive at most: its lease, and
-// what it takes to notice that.
+// silenceTakes is the longest time for which a node that was switched off counts as alive: its
+// lease, and the time to notice its end.
 const silenceTakes = 15 * time.Second
 
-// awaitSilence waits until no lost node counts as alive any more. One that goes on doing so is left
-// to the core, which refuses the plan.
+// awaitSilence waits until no lost node counts as alive. If a node still does after that time, the
+// core refuses the plan.
 func (a *app) awaitSilence(ctx context.Context, client *kv.Client, lost []uint64) error {
 	for began := time.Now(); time.Since(began) < silenceTakes; {
 		nodes, err := admin.New(client).Nodes(ctx)

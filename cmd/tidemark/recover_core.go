@@ -80,7 +80,7 @@ func (a *app) recoverCorePlanCommand() *cobra.Command {
 	return a.printing(cmd)
 }
 
-// whatMayLack says what is there of the changes that were acknowledged.
+// whatMayLack describes which acknowledged changes may be missing.
 func whatMayLack(r *offline.StoreRecovery) string {
 	switch {
 	case r.Empty:

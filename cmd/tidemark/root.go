@@ -79,7 +79,7 @@ Then, elsewhere:       tidemark keyspace create fruit --partitions hash:8
 	return root
 }
 
-// buildVersion is what the build said, or what the module system knows.
+// buildVersion returns the version set by the build, or the one that the module system knows.
 func buildVersion() string {
 	if version != "" {
 		return version

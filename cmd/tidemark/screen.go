@@ -46,8 +46,8 @@ func (a *app) errScreen() output.Screen {
 	return output.Screen{Color: a.colored(a.errTerminal)}
 }
 
-// colored says whether what goes to a stream is coloured. NO_COLOR with any value turns colours off
-// (no-color.org), and so does a terminal that knows none.
+// colored reports whether output to a stream is coloured. NO_COLOR with any value turns colours off
+// (no-color.org), and so does a terminal without colours.
 func (a *app) colored(terminal bool) bool {
 	switch a.color {
 	case colorAlways:
@@ -58,8 +58,7 @@ func (a *app) colored(terminal bool) bool {
 	return terminal && a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb"
 }
 
-// print prints text for people that is part of the result, with its lines as long as the terminal
-// has them.
+// print prints a text that is part of the result, for people, wrapped to the width of the terminal.
 func (a *app) print(text string) error {
 	_, err := fmt.Fprint(a.out, a.screen().Text(text))
 	return err

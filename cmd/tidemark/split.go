@@ -86,7 +86,7 @@ func (a *app) printSplits(all []asked) error {
 	return list.Flush()
 }
 
-// split has a partition split, and waits for it if that is wanted.
+// split requests a split, and waits for its end if wait is set.
 func (a *app) split(ctx context.Context, client *kv.Client, keyspace string, key []byte, wait bool,
 ) (admin.Split, error) {
 	split, err := admin.New(client).SplitPartition(ctx, keyspace, key)
@@ -96,7 +96,7 @@ func (a *app) split(ctx context.Context, client *kv.Client, keyspace string, key
 	return split, err
 }
 
-// awaitSplit shows on standard error how a split goes on, until the new partition has a leader.
+// awaitSplit shows the progress of a split on standard error until the new partition has a leader.
 func (a *app) awaitSplit(ctx context.Context, client *kv.Client, keyspace string,
 	s admin.Split) error {
 	mine := func(o admin.OperatorInfo) bool { return o.ID == s.Operator }
@@ -158,7 +158,7 @@ func (f *sizeFlags) register(cmd *cobra.Command, split, merge string) {
 	f.flags.BoolVar(&f.noAuto, "no-auto", false, "split and merge only when that is asked for")
 }
 
-// options are those of the flags that were given.
+// options returns the options of the given flags.
 func (f *sizeFlags) options() (options []kv.SizeOption) {
 	if f.flags.Changed("split-size") {
 		options = append(options, kv.SplitSize(uint64(f.split)))

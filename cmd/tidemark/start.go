@@ -21,7 +21,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 )
 
-// stopTimeout bounds a clean stop; what is not done by then a restart repairs.
+// stopTimeout limits a clean stop; a restart repairs the rest.
 const stopTimeout = 20 * time.Second
 
 type startFlags struct {
@@ -125,9 +125,9 @@ The server prints one line when it is ready. Logs go to stderr: warnings and err
 	return a.printing(cmd)
 }
 
-// registerTuning adds what few servers need. That the values of time and election are the same on
-// all servers is up to the operator. The defaults are package embedded's: a flag that is not
-// given passes zero.
+// registerTuning adds the flags that few servers need. The operator has to give the flags of time
+// and elections the same values on all servers. The defaults are those of package embedded: a flag
+// that is not given passes zero.
 func (f *startFlags) registerTuning(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.DurationVar(&f.maxOffset, "max-offset", 0,
@@ -180,7 +180,7 @@ func (f *startFlags) registerTuning(cmd *cobra.Command) {
 			"--memory-limit has room for)")
 }
 
-// check finds what is wrong with the flags before anything is opened.
+// check validates the flags before anything is opened.
 func (f *startFlags) check() error {
 	switch {
 	case f.dir == "":
@@ -271,7 +271,7 @@ func (f *startFlags) check() error {
 	return nil
 }
 
-// startNotice is how often a server that is not ready yet says what it waits for, if that has
+// startNotice is how often a server that is not ready yet logs what it waits for, if that has
 // changed.
 const startNotice = 3 * time.Second
 
@@ -372,8 +372,8 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 // lookUpTimeout bounds how long the hosts of --core are looked up.
 const lookUpTimeout = 2 * time.Second
 
-// nameAsListed sees that the server goes by the name that --core has for it: the others know a
-// founding member by that name alone. given says that --advertise was given.
+// nameAsListed makes the server use the address that --core has for it: the other servers know a
+// founding member by that address only. given: --advertise was given.
 func (f *startFlags) nameAsListed(ctx context.Context, given bool) error {
 	if slices.Contains(f.core, f.advertise) {
 		return nil
@@ -392,7 +392,7 @@ func (f *startFlags) nameAsListed(ctx context.Context, given bool) error {
 	return nil
 }
 
-// sayReady is the one line of a server that serves.
+// sayReady prints the line that says that the server serves.
 func (a *app) sayReady(f startFlags) {
 	if a.format == output.Table {
 		fmt.Fprintf(a.out, "tidemark: ready on %s\n", f.advertise)

@@ -14,8 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
-// statusPause is how long --wait waits before it asks again, and statusAttempt how long it waits
-// for an answer.
+// statusPause is the pause of --wait between two questions, and statusAttempt the time for one
+// answer.
 const (
 	statusPause   = 200 * time.Millisecond
 	statusAttempt = time.Second

@@ -16,19 +16,19 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 )
 
-// streams is what a run of the program takes from its process.
+// streams are the parts of the process that a run of the program uses.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
-	// Whether it is a terminal: a question can be asked, a bar drawn.
+	// Whether the stream is a terminal, for questions and progress bars.
 	inTerminal, outTerminal, errTerminal bool
 	getenv                               func(string) string
-	// hangups gives the SIGHUPs of the process, which do not end it any more, until stop is called;
-	// nil if there are none.
+	// hangups returns a channel of the process's SIGHUPs, which do not end the process until stop
+	// is called; nil if they are not handled.
 	hangups func() (signals <-chan os.Signal, stop func())
-	// keys is the terminal where lines can be edited; nil if there is none.
+	// keys is the terminal for editing lines; nil if there is none.
 	keys *screenKeys
-	// width is how many columns the terminal of standard output has; 0 if that is no terminal.
+	// width is the width of the terminal of standard output in columns; 0 if it is no terminal.
 	width int
 	// errWidth is the same of standard error.
 	errWidth int
@@ -68,8 +68,8 @@ func processStreams() streams {
 	}
 }
 
-// terminalWidth is how many columns a terminal has; 0 if it is none. COLUMNS counts where the
-// terminal does not tell.
+// terminalWidth returns the width of a terminal in columns; 0 if the file is no terminal. COLUMNS
+// is used if the terminal does not report its width.
 func terminalWidth(of *os.File) int {
 	if !term.IsTerminal(int(of.Fd())) {
 		return 0

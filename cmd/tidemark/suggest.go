@@ -16,8 +16,9 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
-// closest finds what may have been meant with a word: a name that it begins, or that is a slip or
-// two away. It is empty if there is none, or several as close.
+// closest returns the name that was probably meant by a word: a name that begins with the word, or
+// that differs in one or two letters. It returns "" if there is none, or if several names are as
+// close.
 func closest(word string, names []string) string {
 	best, found, tie := 1+len(word)/3, "", false
 	for _, name := range names {
@@ -63,7 +64,7 @@ func slips(a, b string) int {
 	return last[len(b)]
 }
 
-// didYouMean is the end of an error about a word that is none of the names.
+// didYouMean returns the end of an error about a word that is none of the names.
 func didYouMean(word string, names []string) string {
 	if name := closest(word, names); name != "" {
 		return fmt.Sprintf("; did you mean %q?", name)
@@ -71,7 +72,7 @@ func didYouMean(word string, names []string) string {
 	return ""
 }
 
-// onlyCommands is for a command that only has others below it.
+// onlyCommands is for a command that has only subcommands.
 func onlyCommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -90,8 +91,7 @@ func onlyCommands(cmd *cobra.Command, args []string) error {
 		didYouMean(args[0], names))
 }
 
-// keyspaceMeant adds to an error about a keyspace that there is none of the one that may have been
-// meant.
+// keyspaceMeant adds the probable name to an error about an unknown keyspace.
 func keyspaceMeant(ctx context.Context, client *kv.Client, err error) error {
 	var e *kv.Error
 	var said *meantError
@@ -112,7 +112,7 @@ type meantError struct{ error }
 
 func (e *meantError) Unwrap() error { return e.error }
 
-// keyspaceNames are those that there are, as far as that is soon said.
+// keyspaceNames returns the names of the keyspaces, if the cluster answers soon.
 func keyspaceNames(ctx context.Context, client *kv.Client) (names []string) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -126,10 +126,10 @@ func keyspaceNames(ctx context.Context, client *kv.Client) (names []string) {
 	return names
 }
 
-// flagMeant says in the words of the command line what is wrong with a flag.
+// flagMeant rewords an error about a flag.
 func flagMeant(cmd *cobra.Command, err error) error {
 	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
-		// The flag is of the command that was misspelt.
+		// The flag belongs to the misspelt command.
 		if unknown := onlyCommands(cmd, args); unknown != nil {
 			return unknown
 		}

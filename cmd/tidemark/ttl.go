@@ -11,10 +11,10 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
-// never is how --ttl says that a value does not expire.
+// never is the value of --ttl for values that do not expire.
 const never = "never"
 
-// ttlFlag is how long what a command writes lives.
+// ttlFlag is the time to live of the values that a command writes.
 type ttlFlag struct{ text string }
 
 func (f *ttlFlag) register(cmd *cobra.Command) {
@@ -38,7 +38,7 @@ func (f *ttlFlag) parse() (d time.Duration, given bool, err error) {
 	return d, true, nil
 }
 
-// options are those of the flag, if it was given.
+// options returns the option of the flag, if it was given.
 func (f *ttlFlag) options() ([]kv.WriteOption, error) {
 	d, given, err := f.parse()
 	if err != nil || !given {
@@ -47,7 +47,7 @@ func (f *ttlFlag) options() ([]kv.WriteOption, error) {
 	return []kv.WriteOption{kv.TTL(d)}, nil
 }
 
-// defaultTTLFlag is how long values of a keyspace live by default.
+// defaultTTLFlag is the default time to live of a keyspace's values.
 type defaultTTLFlag struct{ ttlFlag }
 
 func (f *defaultTTLFlag) register(cmd *cobra.Command, usual string) {
@@ -75,7 +75,7 @@ func ttlCells(info admin.KeyspaceInfo) []any {
 	return []any{info.DefaultTTL}
 }
 
-// expiryCell is when a value expires; nil if it does not.
+// expiryCell returns the cell of a value's expiry; nil if the value does not expire.
 func expiryCell(expires time.Time) any {
 	if expires.IsZero() {
 		return nil

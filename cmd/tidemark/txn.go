@@ -69,7 +69,7 @@ with a blank is not kept.`,
 	return a.printing(a.client(cmd))
 }
 
-// onlyScripts is for a command that reads a script, and has others below it.
+// onlyScripts is for a command that reads a script and has subcommands.
 func onlyScripts(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -130,7 +130,7 @@ func (s *txnSession) failed(ctx context.Context, err error) error {
 	return err
 }
 
-// prompt runs what is typed until the session ends.
+// prompt executes typed lines until the session ends.
 func (s *txnSession) prompt(ctx context.Context, historyFlag string) error {
 	inner, stop := context.WithCancel(ctx)
 	defer stop()
@@ -180,7 +180,7 @@ func (s *txnSession) promptText() string {
 	return "tidemark" + where + "> "
 }
 
-// complain says what went wrong, and rolls a transaction back that cannot be committed any more.
+// complain prints an error, and rolls back a transaction that can no longer commit.
 func (s *txnSession) complain(err error) {
 	if !errors.Is(err, exit.ErrSaid) {
 		s.say("tidemark: %s", exit.Message(namingOther(err)))
@@ -204,7 +204,7 @@ func (s *txnSession) leave(ctx context.Context) error {
 	return nil
 }
 
-// isOver reports whether the transaction that an error is of cannot be committed any more.
+// isOver reports whether the transaction of an error can no longer commit.
 func isOver(err error) bool {
 	for _, kind := range []error{kv.ErrConflict, kv.ErrTransactionAborted, kv.ErrTransactionTooOld,
 		kv.ErrTransactionEnded} {

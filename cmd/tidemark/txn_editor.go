@@ -23,7 +23,7 @@ type screenKeys struct {
 	io.ReadWriter
 	// raw has the terminal give keys, until restore is called.
 	raw func() (restore func(), err error)
-	// size is of the terminal; zero if it is not known.
+	// size returns the size of the terminal; zero if it is not known.
 	size func() (width, height int)
 }
 
