@@ -35,8 +35,7 @@ const (
 	keyCtrlC = 3
 )
 
-// keyWatch notes whether Ctrl-C was pressed: the terminal ends the line in the same way as at the
-// end of input.
+// keyWatch records Ctrl-C: at the terminal it looks like the end of the input.
 type keyWatch struct {
 	io.ReadWriter
 	interrupted bool
@@ -80,7 +79,7 @@ func (s *txnSession) editedLines(ctx context.Context, keys *screenKeys,
 			var line prompt.Line
 			select {
 			case line = <-read:
-			case <-ctx.Done(): // a goroutine stays behind that waits for a key
+			case <-ctx.Done(): // a goroutine that waits for a key stays behind
 				restore()
 				return
 			}
@@ -112,11 +111,11 @@ type completer struct {
 	asked     time.Time
 }
 
-// keyspacesFresh is for how long the names of keyspaces are not asked for again.
+// keyspacesFresh is how long the names of keyspaces are cached.
 const keyspacesFresh = 10 * time.Second
 
-// key completes the word before the cursor when Tab is pressed: as far as there is one way, and
-// shows the ways if there are several.
+// key completes the word before the cursor when Tab is pressed: up to the point where the
+// candidates differ; it shows several candidates.
 func (c *completer) key(line string, pos int, key rune) (string, int, bool) {
 	if key != keyTab {
 		return "", 0, false
@@ -148,7 +147,7 @@ func (c *completer) key(line string, pos int, key rune) (string, int, bool) {
 	return before[:start] + common + line[pos:], start + len(common), true
 }
 
-// candidates are what the next word after some words can be.
+// candidates returns the candidates for the word after words.
 func (c *completer) candidates(words []string) (names []string) {
 	if len(words) == 0 {
 		for _, v := range txnVerbs {

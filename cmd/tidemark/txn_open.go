@@ -95,7 +95,7 @@ func (a *app) printTransactions(found []admin.OpenTransaction, more bool) error 
 	return nil
 }
 
-// idleCell is an idle time; nothing if there is none to tell of.
+// idleCell returns the cell of an idle time; empty if it is not known.
 func idleCell(idle time.Duration) any {
 	if idle == 0 {
 		return nil
@@ -127,7 +127,7 @@ transaction, because it has ended or has locked nothing, the exit code is 3.`,
 	}))
 }
 
-// printEnd says what became of a transaction that was to be aborted.
+// printEnd prints the result of aborting a transaction.
 func (a *app) printEnd(id string, end admin.TransactionEnd) error {
 	if end.Committed {
 		return fmt.Errorf("transaction %s was committed at %s, before it could be aborted", id, end.At)

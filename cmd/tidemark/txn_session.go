@@ -28,11 +28,11 @@ type txnSession struct {
 	tx         *kv.Txn
 	begun      int
 	commitWait bool
-	// loser is the last transaction if it has to run again: the next one that begins is as old.
+	// loser is the last transaction if it has to run again: the next transaction gets its age.
 	loser      *kv.Txn
 	savepoints []namedSavepoint
 
-	// past is what is read outside of a transaction after the command at, or nil.
+	// past is the snapshot for reads outside of a transaction after the command at, or nil.
 	past *kv.Snapshot
 }
 
@@ -51,7 +51,7 @@ var errQuit = errors.New("quit")
 type txnVerb struct {
 	name, arguments, help string
 	least, most           int
-	// inside: it needs a transaction. writes: it is refused while the past is read.
+	// inside: the command needs a transaction. writes: it is refused while the past is read.
 	inside, writes bool
 	do             func(s *txnSession, ctx context.Context, args []string) error
 }
@@ -85,7 +85,7 @@ var txnVerbs = []txnVerb{
 		}},
 }
 
-// otherWords are what other databases call the commands.
+// otherWords are other databases' names of the commands.
 var otherWords = map[string]string{"abort": "rollback", "cancel": "rollback", "set": "put",
 	"incr": "increment", "del": "delete", "start": "begin"}
 
@@ -146,7 +146,7 @@ func (s *txnSession) run(ctx context.Context, line string) error {
 	return v.do(s, ctx, args)
 }
 
-// end rolls back what is open.
+// end rolls back an open transaction.
 func (s *txnSession) end() {
 	if s.tx != nil {
 		s.tx.Rollback()
@@ -154,8 +154,8 @@ func (s *txnSession) end() {
 	s.tx, s.savepoints = nil, nil
 }
 
-// lost says that a transaction has ended because another one was in its way: older ones win, so the
-// next attempt is as old.
+// lost notes that a transaction has ended because of another one: older transactions win, so the
+// next attempt gets the age of this one.
 func (s *txnSession) lost(tx *kv.Txn, err error) {
 	if errors.Is(err, kv.ErrConflict) || errors.Is(err, kv.ErrTransactionAborted) {
 		s.loser = tx
@@ -267,14 +267,14 @@ func (s *txnSession) now(context.Context, []string) error {
 	return nil
 }
 
-// txnReader is where a command reads: a transaction, the past, or the present.
+// txnReader is the source of a command's reads: a transaction, the past, or the present.
 type txnReader interface {
 	Get(ctx context.Context, ks *kv.Keyspace, key []byte) (kv.Pair, error)
 	Scan(ctx context.Context, ks *kv.Keyspace, options ...kv.ScanOption) iter.Seq2[kv.Pair, error]
 	Count(ctx context.Context, ks *kv.Keyspace, options ...kv.CountOption) (uint64, error)
 }
 
-// present reads each time anew.
+// present makes each read at the present.
 type present struct{}
 
 func (present) Get(ctx context.Context, ks *kv.Keyspace, key []byte) (kv.Pair, error) {
@@ -308,7 +308,7 @@ func (s *txnSession) get(ctx context.Context, args []string) error {
 func (s *txnSession) getForUpdate(ctx context.Context, args []string) error {
 	err := s.printKey(ctx, args, s.tx.GetForUpdate)
 	if errors.Is(err, kv.ErrNotFound) {
-		s.say("tidemark: %s; it is locked", exit.Message(err)) // which is what was asked for
+		s.say("tidemark: %s; it is locked", exit.Message(err)) // the caller wanted the lock
 		return nil
 	}
 	return err

@@ -1,8 +1,8 @@
 package isolation
 
-// Check looks for what contradicts the claimed level. An error says that the history means nothing:
-// a value is written twice, a session overlaps itself, a transaction ends before it begins. Whether
-// the level holds is in the report.
+// Check searches a history for anomalies, and reports those that break the claimed level. An error
+// means that the history itself is invalid: a value is written twice, a session overlaps itself, or
+// a transaction ends before it begins.
 func Check(history []Transaction, options Options) (Report, error) {
 	c := checker{options: options.withDefaults(), history: history}
 	c.report = Report{Level: options.Level, Transactions: len(history),

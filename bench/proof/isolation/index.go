@@ -13,16 +13,16 @@ const none = int32(-1)
 type value struct {
 	text   string
 	writer int32
-	// next is what the same transaction wrote to the key after it: then this value is intermediate.
+	// next is the next value that the same transaction wrote to the key: then this value is
+	// intermediate.
 	next int32
 	// position is the place in the key's order, if it has one.
 	position int32
-	// aborted says that another transaction saw the value of an aborted transaction, and that this
-	// is reported.
+	// aborted: another transaction saw this value of an aborted transaction, and that is reported.
 	aborted bool
 }
 
-// key is everything that is known of one key.
+// key is the state of one key.
 type key struct {
 	name   string
 	list   bool
@@ -44,12 +44,12 @@ type key struct {
 	}
 }
 
-// read is what one transaction saw of one key, without its own writes.
+// read is a transaction's read of one key, without its own writes.
 type read struct {
 	transaction int32
-	// list is a list as it was read, without what the transaction had appended itself, and external
-	// its length. Where the own elements came to lie is told by their other readers: a database
-	// that is not isolated may show them in a place that it does not keep.
+	// list is the list read, without the transaction's own elements; external is its length. The
+	// place of the own elements is known from other readers: a database without isolation may show
+	// them in a place that it does not keep.
 	list     []string
 	external int32
 	// found is a register's value; none is absence.
@@ -72,7 +72,7 @@ type checker struct {
 	report  Report
 }
 
-// index notes the writers of all values. Its errors are histories that mean nothing.
+// index finds the writers of all values. Its errors are invalid histories.
 func (c *checker) index() error {
 	c.byName = make(map[string]int32)
 	for i := range c.history {
@@ -277,7 +277,7 @@ func (c *checker) resolve(k *key, text string, reader int32) int32 {
 	return id
 }
 
-// extend compares a list with the longest known, and makes that longer if it goes on.
+// extend compares a list with the longest known one, and replaces that if the list extends it.
 func (c *checker) extend(k *key, r *read) {
 	for i, text := range r.list {
 		if i < len(k.sequence) {

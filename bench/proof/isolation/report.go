@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Report is what Check found.
+// Report is the result of Check.
 type Report struct {
 	Level        Level
 	Transactions int
@@ -20,19 +20,19 @@ type Report struct {
 	// component of the dependency graph counts once for each of its most elementary classes.
 	Findings []Finding
 	Counts   map[Anomaly]int
-	// GaveUp says that the bound on steps was met: then there may be shorter cycles than those
-	// shown, and a G-single in the place of a G-nonadjacent. No component is left out for that.
+	// GaveUp: the search met its bound. Then there may be shorter cycles than those shown, and a
+	// G-single reported as a G-nonadjacent. Every component is reported all the same.
 	GaveUp bool
 }
 
 // Finding is one anomaly.
 type Finding struct {
 	Anomaly Anomaly
-	// Breaks says that the claimed level does not allow it.
+	// Breaks: the claimed level does not allow the anomaly.
 	Breaks bool
-	// Cycle are the dependencies of an anomaly that is a cycle; the last leads back to the first.
+	// Cycle are the dependencies of a cycle; the last leads back to the first.
 	Cycle []Dependency
-	// Component is how many transactions depend on one another, if it is a cycle.
+	// Component is the number of transactions in the component of a cycle.
 	Component int
 	// Text explains it: the transactions, and why each came before the next.
 	Text string
@@ -48,10 +48,10 @@ type Dependency struct {
 	Why string
 }
 
-// Has says whether an anomaly was found, whether or not it breaks the level.
+// Has reports whether an anomaly was found, whether or not it breaks the level.
 func (r Report) Has(a Anomaly) bool { return r.Counts[a] > 0 }
 
-// Anomalies are the names of what was found, sorted.
+// Anomalies returns the names of the anomalies found, sorted.
 func (r Report) Anomalies() []Anomaly {
 	names := make([]Anomaly, 0, len(r.Counts))
 	for name := range r.Counts {
@@ -61,7 +61,7 @@ func (r Report) Anomalies() []Anomaly {
 	return names
 }
 
-// Err is nil if nothing was found that breaks the claimed level.
+// Err returns nil if no anomaly breaks the claimed level.
 func (r Report) Err() error {
 	var failures []error
 	for _, f := range r.Findings {

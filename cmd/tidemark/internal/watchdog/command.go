@@ -17,7 +17,8 @@ import (
 const (
 	// startTimeout is how long a watchdog has to start.
 	startTimeout = 20 * time.Second
-	// tellTimeout is how long a line to the watchdog may take: one that does not read stands still.
+	// tellTimeout is how long the write of a line to the watchdog may take: a watchdog that does
+	// not read is stopped.
 	tellTimeout = 100 * time.Millisecond
 	// grace is by how much later than the watchdog this process does what the watchdog should have
 	// done.
@@ -31,7 +32,7 @@ type Command struct {
 	// In, Out and Err are its standard streams; nil: nothing.
 	In       io.Reader
 	Out, Err io.Writer
-	// Patience is how long the command has from SIGTERM to SIGKILL.
+	// Patience is the time between SIGTERM and SIGKILL.
 	Patience time.Duration
 	// Interactive gives the command the foreground of the terminal from the beginning, if this
 	// process is there. Otherwise it gets the foreground when it reads from the terminal.
@@ -48,23 +49,23 @@ type Process struct {
 	terminal *terminal
 	// group is the command's; 0: that of this process.
 	group int
-	// ended is closed when the watchdog has ended. verdict, which may be read afterwards, is what the
-	// watchdog has said last: empty if it was killed.
+	// ended is closed when the watchdog has ended. verdict, which may be read afterwards, is the
+	// watchdog's last line: empty if the watchdog was killed.
 	//
-	// INVARIANT: the watchdog is waited for (dog.Wait) after the last signal to the group. Until then
-	// its number, which is that of the group, is not given to another process or group, even if
-	// nothing is left of the group.
+	// INVARIANT: the watchdog is waited for (dog.Wait) only after the last signal to the group.
+	// Until then the system gives the watchdog's number, which is also that of the group, to no
+	// other process or group, even if the group is empty.
 	ended   chan struct{}
 	verdict string
 
 	mu struct {
 		sync.Mutex
 		tell *os.File
-		// deadline is what the watchdog was told last.
+		// deadline is the last deadline sent to the watchdog.
 		deadline int64
-		// finished says that the watchdog may end, and ending that the command was told to. closed says
-		// that the group gets no more signals: its number may soon be that of another one. overdue says
-		// that this process has killed the command at the deadline.
+		// finished: the watchdog may end. ending: the command was told to end. closed: the group
+		// gets no more signals, because its number may soon belong to another group. overdue: this
+		// process has killed the command at the deadline.
 		finished, ending, closed, overdue bool
 		last, tick                        *time.Timer
 	}
@@ -102,9 +103,8 @@ func Start(c Command, deadline int64) (p *Process, err error) {
 	return p, nil
 }
 
-// look keeps the deadline if the watchdog does not, which may stand still: it has the watchdog go
-// on when there is something to do, and kills the command at the deadline. It runs in a goroutine
-// of the timer.
+// look keeps the deadline if the watchdog is stopped: it continues the watchdog when there is
+// something to do, and kills the command at the deadline. It runs in a goroutine of the timer.
 func (p *Process) look() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -176,8 +176,8 @@ func (p *Process) startDog(deadline int64) (err error) {
 	return nil
 }
 
-// hear waits for the end of the watchdog, without taking its number away: the end of the pipe,
-// which no other process has. It is a goroutine of the process.
+// hear waits for the end of the watchdog without releasing its number: it waits for the end of a
+// pipe that no other process has. It is a goroutine of the process.
 func (p *Process) hear(heard *os.File) {
 	defer close(p.ended)
 	defer heard.Close()
@@ -240,7 +240,7 @@ func (p *Process) End() {
 	})
 }
 
-// sayLocked writes a line to the watchdog, and says whether there is one that reads it.
+// sayLocked writes a line to the watchdog, and reports whether a watchdog reads it.
 func (p *Process) sayLocked(line string) bool {
 	select {
 	case <-p.ended:
@@ -255,8 +255,8 @@ func (p *Process) sayLocked(line string) bool {
 	return err == nil
 }
 
-// signalLocked sends a signal to the command and its group, which is this process's to do if there
-// is no watchdog, or none that goes on.
+// signalLocked sends a signal to the command and its group, which this process has to do if there
+// is no watchdog, or a stopped one.
 func (p *Process) signalLocked(s syscall.Signal) {
 	if p.mu.closed {
 		return
@@ -270,12 +270,13 @@ func (p *Process) signalLocked(s syscall.Signal) {
 }
 
 // signalOutside sends a signal to a command that has left its group, and to the group that it has
-// made, as an interactive shell does, and timeout.
+// made, as interactive shells and timeout do.
 //
-// A number is given away again once its process was waited for. So the handle of the command is
-// asked after its group was looked up: if it can still be signalled, the number was the command's
-// then. What is left is the time of one system call, in which the system would have to give out all
-// other numbers first, for it gives them out in turn.
+// The system reuses the number of a process after the process was waited for. So the command's
+// group is looked up first, and then the command's handle is checked: if the command can still be
+// signalled, the number was the command's at the look-up. A race remains for the time of one system
+// call, in which the system would have to give out all other numbers first, because it gives them
+// out in turn.
 func signalOutside(group int, command *os.Process, s syscall.Signal) {
 	switch of, err := syscall.Getpgid(command.Pid); {
 	case err != nil, of == group:
@@ -287,8 +288,8 @@ func signalOutside(group int, command *os.Process, s syscall.Signal) {
 	}
 }
 
-// Wait waits until the command has ended, and when it was told to end, what it has started too.
-// overdue says that the watchdog has ended it because the deadline was near.
+// Wait waits until the command has ended, and, if it was told to end, until its child processes
+// have ended. overdue: the watchdog has ended the command because the deadline was near.
 func (p *Process) Wait() (state *os.ProcessState, overdue bool, err error) {
 	err = ignoreExit(p.cmd.Wait())
 	if errors.Is(err, exec.ErrWaitDelay) {
@@ -304,8 +305,8 @@ func (p *Process) Wait() (state *os.ProcessState, overdue bool, err error) {
 	return state, overdue, err
 }
 
-// finish has the watchdog end, which it does when nothing is left of the group that was told to
-// end. It says whether the command was ended because of the deadline.
+// finish makes the watchdog end, which it does when the group that was told to end is empty. It
+// reports whether the command was ended because of the deadline.
 func (p *Process) finish() (overdue bool) {
 	p.mu.Lock()
 	p.mu.finished = true

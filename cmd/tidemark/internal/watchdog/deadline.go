@@ -10,7 +10,7 @@ import (
 // Never is a deadline that does not come.
 const Never = math.MaxInt64
 
-// action is what a watchdog has to do.
+// action is the next action of a watchdog.
 type action uint8
 
 const (
@@ -25,17 +25,17 @@ const (
 	finish
 )
 
-// watch is what a watchdog knows. It has no clock, and does nothing by itself.
+// watch is the state of a watchdog. It has no clock, and does nothing by itself.
 type watch struct {
-	// patience is how long the command has from SIGTERM to SIGKILL.
+	// patience is the time between SIGTERM and SIGKILL.
 	patience time.Duration
-	// deadline is when the command must have ended, by Clock.
+	// deadline is the time, by Clock, by which the command must have ended.
 	deadline int64
-	// killAt is when the command is killed that was told to end; Never: it was not.
+	// killAt is the time at which a command that was told to end is killed; Never: it was not told.
 	killAt int64
-	// overdue says that the command was told to end because the deadline was near.
+	// overdue: the command was told to end because the deadline was near.
 	overdue bool
-	// gone says that the command itself has ended.
+	// gone: the command itself has ended.
 	gone bool
 }
 
@@ -78,7 +78,7 @@ func (w *watch) end(now int64) action {
 	return terminate
 }
 
-// look says what is to be done at a moment.
+// look returns the action that is due at the time now.
 func (w *watch) look(now int64) action {
 	switch {
 	case now >= w.deadline:
@@ -93,7 +93,7 @@ func (w *watch) look(now int64) action {
 	return wait
 }
 
-// next is how long nothing has to be done, if nothing is told.
+// next returns the time until the next action, if the watchdog is told nothing.
 func (w *watch) next(now int64) time.Duration {
 	at := min(w.deadline, w.killAt)
 	if w.killAt == Never && w.deadline != Never {

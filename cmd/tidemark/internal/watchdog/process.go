@@ -13,28 +13,28 @@ import (
 )
 
 const (
-	// name is what a watchdog is called, and known by.
+	// name is the process name by which Main recognises a watchdog.
 	name = "tidemark-watchdog"
-	// ready is what it says first: its signals are set.
+	// ready is the first line of a watchdog: its signals are set.
 	ready = "ready\n"
-	// lookAgain is how often it looks at the clock while there is a deadline: a timer stands still in
-	// a suspended machine.
+	// lookAgain is how often a watchdog looks at the clock while there is a deadline: timers stop
+	// in a suspended machine.
 	lookAgain = 100 * time.Millisecond
-	// lookForRest is how often it looks whether anything is left of the group.
+	// lookForRest is how often a watchdog checks whether the group is empty.
 	lookForRest = 20 * time.Millisecond
-	// saysOverdue is what it says last if it has ended the command because of the deadline, and
-	// saysDone otherwise. One that was killed says nothing.
+	// saysOverdue is the last line of a watchdog that has ended the command because of the
+	// deadline, saysDone the last line otherwise. A watchdog that was killed writes neither.
 	saysOverdue = "overdue\n"
 	saysDone    = "done\n"
 )
 
-// Main is the whole program if this process is a watchdog, and does nothing otherwise. The first
-// thing that a program does which calls Start is to call it.
+// Main is the whole program if this process is a watchdog, and does nothing otherwise. A program
+// that uses Start must call Main before anything else.
 func Main() {
 	if len(os.Args) != 5 || os.Args[0] != name {
 		return
 	}
-	// Signals to the group, of which this is the leader, and from the terminal are for the command.
+	// Signals to the group, which this process leads, and from the terminal are for the command.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGTSTP,
 		syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
 	group := syscall.Getpgrp()
@@ -59,7 +59,7 @@ func Main() {
 	if d.overdue {
 		last = saysOverdue
 	}
-	// The pipe ends with this process, which tells the other one that it has ended.
+	// The pipe ends with this process; its end tells the other process.
 	_, _ = io.WriteString(os.Stdout, last)
 	os.Exit(0)
 }
@@ -67,7 +67,7 @@ func Main() {
 // dog is a watchdog at work.
 type dog struct {
 	*watch
-	// group is the one that is watched; 0: the command alone is.
+	// group is the watched group; 0: only the command is watched.
 	group int
 	// parents is the group of the process that has started this one.
 	parents int
@@ -118,12 +118,12 @@ func (d *dog) run(told io.Reader) {
 	}
 }
 
-// do does what is to be done. done says that the watchdog is.
+// do executes an action. done: the watchdog has finished.
 func (d *dog) do(a action) (done bool) {
 	switch a {
 	case terminate:
 		d.signal(syscall.SIGTERM)
-		d.signal(syscall.SIGCONT) // one that was stopped has to go on to end
+		d.signal(syscall.SIGCONT) // a stopped process has to go on to end
 	case kill:
 		d.leave()
 		d.signal(syscall.SIGKILL)
@@ -133,7 +133,7 @@ func (d *dog) do(a action) (done bool) {
 	case finish:
 		return true
 	}
-	// Otherwise nothing is left of the group.
+	// Otherwise the group is empty.
 	return d.gone && (d.group == 0 || syscall.Kill(-d.group, 0) == syscall.ESRCH)
 }
 

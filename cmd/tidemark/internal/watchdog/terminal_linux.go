@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is the controlling terminal of this process; nil if there is none. Its foreground group
-// is the one that may read, and that Ctrl-C and Ctrl-Z are for.
+// terminal is the controlling terminal of this process; nil if there is none. Only its foreground
+// group may read, and gets the signals of Ctrl-C and Ctrl-Z.
 type terminal struct {
 	file *os.File
 	// own is the group of this process, and group that of the command, which is process.
@@ -24,7 +24,7 @@ type terminal struct {
 
 	mu struct {
 		sync.Mutex
-		// given says that the command's group has had the foreground.
+		// given: the command's group has had the foreground.
 		given bool
 	}
 }
@@ -37,7 +37,7 @@ func openTerminal() *terminal {
 	return &terminal{file: file, own: syscall.Getpgrp(), done: make(chan struct{})}
 }
 
-// ownGroup says whether a command can have a group of its own.
+// ownGroup reports whether a command can have a group of its own.
 func (*terminal) ownGroup() bool { return true }
 
 // foreground is the foreground group; 0 if it cannot be told.
@@ -49,7 +49,8 @@ func (t *terminal) foreground() int {
 	return group
 }
 
-// begin gives the command's group the foreground before the command begins, if it is to have it.
+// begin gives the foreground to the command's group before the command begins, if the command needs
+// it.
 func (t *terminal) begin(group int, interactive bool) {
 	if t == nil {
 		return
@@ -68,8 +69,8 @@ func (t *terminal) give() {
 	}
 }
 
-// set makes a group the foreground. The system stops one that does so in the background, unless its
-// thread blocks the signal for that.
+// set makes a group the foreground group. The system stops a background process that calls this,
+// unless the thread blocks the signal.
 func (t *terminal) set(group int) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -89,7 +90,7 @@ func (t *terminal) take() {
 	}
 }
 
-// follow stops and goes on with the command from now on.
+// follow stops and continues this process together with the command from now on.
 func (t *terminal) follow(process int) {
 	if t == nil {
 		return
@@ -102,7 +103,7 @@ func (t *terminal) follow(process int) {
 		defer runtime.UnlockOSThread()
 		defer signal.Stop(signals)
 		for {
-			// Also at first: the command may have stopped before.
+			// Also before the first signal: the command may have stopped already.
 			if stopped := t.stopped(); stopped != 0 {
 				t.stop(stopped)
 			}
@@ -118,8 +119,8 @@ func (t *terminal) follow(process int) {
 	})
 }
 
-// stopped is the signal that has stopped the command since the last call; 0 if none has. The end of
-// the command is left for others to wait for.
+// stopped returns the signal that has stopped the command since the last call; 0 if none has. It
+// does not wait for the end of the command, which others wait for.
 func (t *terminal) stopped() syscall.Signal {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, t.process, &info, unix.WSTOPPED|unix.WNOHANG, nil)
@@ -129,11 +130,12 @@ func (t *terminal) stopped() syscall.Signal {
 	return syscall.Signal(*(*int32)(unsafe.Add(unsafe.Pointer(&info), statusOffset)))
 }
 
-// statusOffset is where siginfo_t has si_status: behind three numbers, padding, and two more.
+// statusOffset is the offset of si_status in siginfo_t: behind three numbers, padding, and two
+// more.
 const statusOffset = (12+unsafe.Sizeof(uintptr(0))-1)/unsafe.Sizeof(uintptr(0))*
 	unsafe.Sizeof(uintptr(0)) + 8
 
-// stop is for a command that a signal has stopped.
+// stop handles a command that a signal has stopped.
 func (t *terminal) stop(by syscall.Signal) {
 	wants := by == syscall.SIGTTIN || by == syscall.SIGTTOU
 	switch foreground := t.foreground(); {
@@ -143,9 +145,9 @@ func (t *terminal) stop(by syscall.Signal) {
 	case wants && foreground == t.group: // it was not yet when the command was stopped
 		_ = syscall.Kill(-t.group, syscall.SIGCONT)
 	case wants, by == syscall.SIGTSTP:
-		// The job stops as a whole, as it would if all were in one group. Where no shell would let it
-		// go on, the system does not stop this process, and the command goes on at once. (SIGTSTP is
-		// never handled here: Go's runtime would not restore its default.)
+		// The job stops as a whole, as if all processes were in one group. If no shell could
+		// continue this process, the system does not stop it, and the command goes on at once.
+		// (SIGTSTP is never handled here: Go's runtime would not restore its default.)
 		t.take()
 		stopJob()
 		t.goOn()
@@ -155,10 +157,11 @@ func (t *terminal) stop(by syscall.Signal) {
 // stopJob stops this process and all others in its group, once, and returns when they go on. The
 // calling goroutine is locked to its thread.
 //
-// The signal to the group stops this process at some time, but maybe not this thread before it runs
-// on. So the thread gets a signal of its own, which it blocks until the group's was sent: if the
-// process has stopped and gone on by then, the signal to go on has taken the thread's away, and it
-// does not stop twice; otherwise the thread stops with the process as soon as it blocks no longer.
+// The signal to the group stops this process at some time, but this thread may run on before that.
+// So the thread also gets a signal of its own, which it blocks until the group's signal was sent.
+// If the process has stopped and gone on by then, SIGCONT has discarded the thread's signal, and
+// the thread does not stop twice. Otherwise the thread stops with the process as soon as it
+// unblocks the signal.
 func stopJob() {
 	var block, before unix.Sigset_t
 	block.Val[0] = 1 << (unix.SIGTSTP - 1)
@@ -170,7 +173,8 @@ func stopJob() {
 	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
 }
 
-// goOn goes on after this process was stopped, in the foreground if this process is there.
+// goOn continues the command after this process was stopped, in the foreground if this process is
+// there.
 func (t *terminal) goOn() {
 	t.mu.Lock()
 	given := t.mu.given
@@ -191,8 +195,8 @@ func (t *terminal) end() {
 	t.take()
 }
 
-// interrupted passes on that the command was ended from the terminal: what is in the group of this
-// process, such as a script, would have had the signal too.
+// interrupted passes on a signal by which the terminal ended the command: the other processes in
+// the group of this process, such as a script, would have got it too.
 func (t *terminal) interrupted(by syscall.Signal) {
 	if t == nil {
 		return

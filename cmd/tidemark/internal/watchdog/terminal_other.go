@@ -19,8 +19,8 @@ func openTerminal() *terminal {
 	return &terminal{}
 }
 
-// ownGroup says whether a command can have a group of its own: not at a terminal, from which it
-// could not read.
+// ownGroup reports whether a command can have a group of its own: not at a terminal, because it
+// could not read from it.
 func (t *terminal) ownGroup() bool { return t == nil }
 
 func (*terminal) begin(int, bool)            {}

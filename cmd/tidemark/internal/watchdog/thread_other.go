@@ -4,5 +4,5 @@ package watchdog
 
 import "syscall"
 
-// endsWithThread is nothing: this system does not end a command with the process that started it.
+// endsWithThread returns nil: this system does not end a command with the process that started it.
 func endsWithThread() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
