@@ -108,8 +108,7 @@ func (d *Disk) Heal() {
 }
 
 // SetStalled stalls syncs of the logs' files from now on, or lets them go on: what a disk does that
-// is out of order, or that others
-// use too much. Closing or killing the server ends it.
+// is out of order, or that others use too much. Closing or killing the server ends it.
 func (d *Disk) SetStalled(stalled bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -100,8 +100,8 @@ type judged struct {
 }
 
 // Keys samples the requests of one partition. The zero value is ready, and draws the same of the
-// same requests. It is safe for use by several
-// goroutines: a request that comes while another one is noted is not.
+// same requests. It is safe for use by several goroutines: a request that comes while another one
+// is noted is not.
 type Keys struct {
 	mu struct {
 		sync.Mutex

@@ -24,8 +24,7 @@
 // A read takes its timestamp from the clock, then proves leadership (the lease, or a read index),
 // then notes itself in the timestamp cache and looks what is in flight, and only then reads the
 // engine. See read/read.go for why in this order. Other replicas read what is closed
-// (read/closed_read.go),
-// and what a leader has admitted as a read of its own (read/admission.go).
+// (read/closed_read.go), and what a leader has admitted as a read of its own (read/admission.go).
 //
 // What meets a lock of a transaction, to write or to read, waits in package concurrency, which says
 // what to ask the transaction's coordinator, and what goes on when.

@@ -46,8 +46,7 @@ func slowDisk(w *world, random *rand.Rand, hold time.Duration) (*fault, error) {
 }
 
 // stutterOf stalls a disk by a goroutine of its own, so that it works again in any case: a process
-// that waits for
-// a disk cannot even be killed.
+// that waits for a disk cannot even be killed.
 func stutterOf(w *world, server int, s fleet.Stutter, hold time.Duration) (*fault, error) {
 	what := fmt.Sprintf("the disk of %s stalls", w.servers[server].Name)
 	if s.Works > 0 {

@@ -23,7 +23,8 @@ func CheckAddress(flag, address string, wildcard bool) error {
 	return nil
 }
 
-// Unspecified hosts mean "every address of this machine" to a listener, and nothing to a caller.
+// Unspecified reports whether a host means "every address of this machine" to a listener, and
+// nothing to a caller.
 func Unspecified(host string) bool {
 	if host == "" {
 		return true

@@ -10,7 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/authn"
 )
 
-// The environment of a client with TLS. A flag goes before its variable.
+// The environment variables of a client with TLS. A flag overrides its variable.
 const (
 	TLSEnv     = "TIDEMARK_TLS"
 	TLSCAEnv   = "TIDEMARK_TLS_CA"
@@ -18,7 +18,7 @@ const (
 	TLSKeyEnv  = "TIDEMARK_TLS_KEY"
 )
 
-// ClientTLS is what the flags of a client say about TLS.
+// ClientTLS has the TLS flags of a client.
 type ClientTLS struct {
 	flags         *cobra.Command
 	on            bool
@@ -48,7 +48,8 @@ func (c *ClientTLS) Register(cmd *cobra.Command) {
 	}
 }
 
-// Parsed says that the flags of a command have been read though it is not run, as in completion.
+// Parsed tells that the flags of a command were parsed although the command does not run, as in
+// completion.
 func (c *ClientTLS) Parsed(cmd *cobra.Command) { c.flags = cmd }
 
 // Config is nil for plain text. --tls=false is plain text whatever the environment says.

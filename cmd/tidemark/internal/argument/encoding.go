@@ -10,8 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
 )
 
-// Encoding is how keys and values are written on the command line: literally, unless a flag says
-// otherwise. A command line cannot hold a zero byte, so binary keys need one of the flags.
+// Encoding is the encoding of keys and values on the command line: literal without a flag. A
+// command line cannot contain a zero byte, so binary keys need one of the flags.
 type Encoding struct {
 	Hex, Base64, Escaped bool
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 )
 
-// The load generator takes 0 for its defaults, so what must not be 0 is refused here. What else
-// makes no sense it refuses itself.
+// The load generator uses defaults for 0, so zeros that users give are refused here. It refuses
+// other invalid values itself.
 
 // AtLeast refuses a value below the least.
 func AtLeast[N int | uint64 | time.Duration](flag string, value, least N) error {
@@ -29,7 +29,7 @@ func Between(flag string, value, least, most int) error {
 	return nil
 }
 
-// Positive refuses what is not.
+// Positive refuses values that are not positive.
 func Positive(flag string, value time.Duration) error {
 	if value <= 0 {
 		return exit.Usagef("--%s %s: it is positive", flag, value)
@@ -37,7 +37,7 @@ func Positive(flag string, value time.Duration) error {
 	return nil
 }
 
-// NoneOrAll is for a number of keys.
+// NoneOrAll refuses numbers of keys below 0, except -1 for all.
 func NoneOrAll(flag string, value int) error {
 	if value < -1 {
 		return exit.Usagef("--%s %d: it is at least 0, or -1 for all", flag, value)

@@ -8,15 +8,15 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 )
 
-// MomentHelp says how a moment is written.
+// MomentHelp describes the formats of a moment.
 const MomentHelp = "a timestamp as commands print it, RFC 3339 (\"2026-11-20T09:30:00Z\"), " +
 	`or a time ago ("-30s")`
 
-// Moment is the value of --at and of flags like it.
+// Moment is the value of --at and of similar flags.
 type Moment struct {
 	text string
 	at   hlc.Timestamp
-	// ago is how long before now it is, if ago says so.
+	// ago is the distance from now, if relative.
 	ago      time.Duration
 	relative bool
 }
@@ -55,11 +55,10 @@ func (m Moment) tooEarly() error {
 	return exit.Usagef("%q is before 1971: there is no such timestamp", m.text)
 }
 
-// Relative says that the moment is a time ago: it is measured from the clock of those that are
-// asked about it.
+// Relative reports whether the moment is relative to now: the cluster's clock measures it.
 func (m Moment) Relative() bool { return m.relative }
 
-// At is the timestamp. now counts if the moment is relative.
+// At returns the timestamp. now is used if the moment is relative.
 func (m Moment) At(now hlc.Timestamp) (hlc.Timestamp, error) {
 	if !m.relative {
 		return m.at, nil

@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// ParsePartitioning reads the value of --partitions: the option, and with how many partitions a
-// keyspace begins that is made with it.
+// ParsePartitioning reads the value of --partitions: it returns the option, and the number of
+// partitions with which such a keyspace begins.
 func ParsePartitioning(text string, splitAt ...[]byte) (kv.KeyspaceOption, int, error) {
 	option, err := kv.ParsePartitioning(text, splitAt...)
 	if err != nil {

@@ -28,7 +28,7 @@ func (s *Span) Register(cmd *cobra.Command) {
 	s.changed = flags.Changed
 }
 
-// Options are the span as the SDK takes it; none if no flag was given.
+// Options returns the span's options for the SDK; none if no flag was given.
 func (s *Span) Options() (options []kv.SpanOption, err error) {
 	for _, flag := range []struct {
 		name, text string
@@ -46,7 +46,7 @@ func (s *Span) Options() (options []kv.SpanOption, err error) {
 	return options, nil
 }
 
-// String is the span as its flags say it; empty if none was given.
+// String returns the span in the form of its flags; empty if none was given.
 func (s *Span) String() string {
 	var given []string
 	for _, flag := range [...]struct{ name, text string }{{"prefix", s.prefix}, {"from", s.from},

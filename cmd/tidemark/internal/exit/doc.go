@@ -1,2 +1,2 @@
-// Package exit is how the program ends: the exit codes, and the text of an error as it is printed.
+// Package exit defines how the program ends: exit codes, and the printed text of errors.
 package exit

@@ -57,12 +57,12 @@ type Error struct {
 func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
-// Usagef is an error of a command line that is wrong.
+// Usagef returns the error of a wrong command line.
 func Usagef(format string, args ...any) error {
 	return &Error{Code: Usage, Err: fmt.Errorf(format, args...)}
 }
 
-// NotFoundf is an error of what is not there.
+// NotFoundf returns the error for an object that does not exist.
 func NotFoundf(format string, args ...any) error {
 	return &Error{Code: NotFound, Err: fmt.Errorf(format, args...)}
 }

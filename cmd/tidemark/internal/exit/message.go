@@ -12,14 +12,14 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// What gRPC wraps around the words that matter, and what is left of it.
+// Prefixes and suffixes that gRPC adds to a message, and their replacements.
 var wrappings = []struct {
 	pattern *regexp.Regexp
 	rest    string
 }{
 	{regexp.MustCompile(`rpc error: code = \w+ desc = `), ""},
 	{regexp.MustCompile(`connection error: desc = "transport: Error while dialing: ([^"]*)"`), "$1"},
-	// The address stands before it already.
+	// The address is already in front.
 	{regexp.MustCompile(`(\S+): dial tcp \S+: connect: `), "$1: "},
 	{regexp.MustCompile(`dial tcp: lookup (\S+) on \S+: `), "$1: "},
 	// What to do stands there for programs; here it is flags.
@@ -45,7 +45,7 @@ var wrappings = []struct {
 		"--$1, --$2 and --$3 exclude each other: give one of them"},
 	{regexp.MustCompile(`open the client with a user and its password`),
 		"give --user, and its password in a file (--password-file)"},
-	// That is for programs.
+	// This hint is for programs only.
 	{regexp.MustCompile(`ask kv\.Outcome, or (read what it has written),`), "$1"},
 }
 
@@ -91,7 +91,7 @@ func OfClient(err error) int {
 		return Unknown
 	case is(kv.ErrConflict, kv.ErrTransactionAborted):
 		return Conflict
-	// Before ErrTimestampTooOld, which a read of it is too: no argument was wrong.
+	// Before ErrTimestampTooOld, which such an error wraps too: no argument was wrong.
 	case is(kv.ErrTransactionTooOld):
 		return Failed
 	case is(kv.ErrNotFound, kv.ErrKeyspaceNotFound, kv.ErrConsumerNotFound):

@@ -1,8 +1,8 @@
-// Package follow appends what a change feed brings to a file, and keeps beside it how far that is,
-// so that a process that comes after goes on where this one was, whatever way this one ended.
+// Package follow appends the changes of a change feed to a file, and stores the position beside it,
+// so that a later process continues where an earlier one ended, however it ended.
 //
-// The position is a file of its own, NAME.position: the feed's timestamp, and how long the file was
-// then. It is replaced, in one step, after the file was synced. What a process has written after
-// the last position is cut off by the next one, which gets it again from the feed: so each line is
-// in the file once.
+// The position is a file of its own, NAME.position: the feed's timestamp, and the length of the
+// file at that time. It is replaced atomically after the file was synced. The next process cuts off
+// the lines written after the last position, and gets them again from the feed: so each line is in
+// the file once.
 package follow

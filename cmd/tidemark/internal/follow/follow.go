@@ -11,18 +11,19 @@ import (
 	"path/filepath"
 )
 
-// Position is how far a file is.
+// Position is the position of a file in its feed.
 type Position struct {
-	// Keyspace is what the feed is of, and Of the keys of it; a file is of one.
+	// Keyspace is the keyspace of the feed, and Of the span of its keys; a file belongs to one
+	// feed.
 	Keyspace string `json:"keyspace"`
 	Of       string `json:"of,omitempty"`
 	// Timestamp is that of the last progress.
 	Timestamp string `json:"timestamp"`
-	// Bytes is how long the file was.
+	// Bytes is the length of the file at the position.
 	Bytes int64 `json:"bytes"`
 }
 
-// File is a file that is appended to.
+// File is a file to which a feed is appended.
 type File struct {
 	path string
 	file *os.File
@@ -30,11 +31,11 @@ type File struct {
 	last Position
 }
 
-// Open opens a file, or makes it, and cuts off what is behind its position. It returns the
-// position; ok is false if there is none: then the file is empty, and the first Mark makes one.
-// Mark where the feed begins before the first Write, or a crash may leave a file that holds
-// something and has no position: that is refused, and so is a file with the position of another
-// feed, and one that another process follows into.
+// Open opens or creates a file, and cuts off everything behind its position. It returns the
+// position; ok is false if there is none: then the file is empty, and the first Mark creates the
+// position. Call Mark with the start of the feed before the first Write: otherwise a crash may
+// leave a file with content and without a position, which Open refuses. Open also refuses a file
+// with the position of another feed, and a file that another process follows into.
 func Open(path, keyspace, of string) (f *File, at Position, ok bool, err error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -106,7 +107,7 @@ func (f *File) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Mark has the file end with what was written up to now, for good, and the position be a timestamp.
+// Mark syncs everything written so far, and stores timestamp as the position.
 func (f *File) Mark(timestamp string) error {
 	if err := f.out.Flush(); err != nil {
 		return err
@@ -118,7 +119,7 @@ func (f *File) Mark(timestamp string) error {
 	return write(f.path+".position", f.last)
 }
 
-// Close closes the file. What was written after the last Mark is cut off by the next Open.
+// Close closes the file. The next Open cuts off everything written after the last Mark.
 func (f *File) Close() error { return errors.Join(f.out.Flush(), f.file.Close()) }
 
 // read reads a position.

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock has no other process follow into a file until it is closed; false: one does. A file system
-// that has no locks does not keep them apart.
+// lock prevents other processes from following into a file until it is closed; false: another
+// process does. On a file system without locks it has no effect.
 func lock(file *os.File) (held bool, err error) {
 	for {
 		err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)

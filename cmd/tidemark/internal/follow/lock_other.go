@@ -4,5 +4,5 @@ package follow
 
 import "os"
 
-// lock does not keep processes apart: there is nothing that does.
+// lock has no effect: this system has no file locks.
 func lock(*os.File) (held bool, err error) { return true, nil }

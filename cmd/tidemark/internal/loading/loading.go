@@ -13,8 +13,7 @@ import (
 
 // Destination is where records go.
 type Destination interface {
-	// Partition says which partition the key lies in; keys of one partition can be committed
-	// together.
+	// Partition returns the partition of a key; keys of one partition can be committed together.
 	Partition(ctx context.Context, key []byte) (uint64, error)
 	// Commit writes records of one partition, no two with the same key, atomically.
 	Commit(ctx context.Context, records []records.Record) error
@@ -25,9 +24,10 @@ type Options struct {
 	// BatchRecords and BatchBytes end a batch: 512 and 1 MiB. A single larger record is a batch of
 	// its own.
 	BatchRecords, BatchBytes int
-	// InFlight is how many batches are under way at most: 16.
+	// InFlight is the largest number of batches under way. Default 16.
 	InFlight int
-	// Gathered is how many bytes may wait in unfinished batches of all partitions together: 64 MiB.
+	// Gathered is the largest number of bytes in unfinished batches of all partitions. Default 64
+	// MiB.
 	Gathered int
 	// Progress, if set, is called by the caller's goroutine now and then with the number of records
 	// written.
@@ -47,11 +47,11 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// batch is what is being gathered for one partition, and whether an earlier one of it is under way.
+// batch collects records for one partition; at most one earlier batch of it is under way.
 type batch struct {
 	records []records.Record
 	places  map[string]int // of keys in records
-	lines   int            // records and those that a later one of the same key replaced
+	lines   int            // records, including those that a later one of the same key replaced
 	size    int
 	busy    chan struct{} // closed when the batch under way is done; nil if there is none
 }
@@ -70,15 +70,15 @@ type loader struct {
 
 	mu struct {
 		sync.Mutex
-		written uint64 // records that are in, those that a later one of the same key replaced included
+		written uint64 // records written, including those that a later one of the same key replaced
 		err     error  // the first of a commit
 	}
 }
 
-// Load reads records until io.EOF and writes them. It returns how many are certainly in, also with
-// an error: the reader's, the destination's, or ctx's. When the reader fails, what came before the
-// bad record is written first. When ctx ends, no further batch is begun, and those under way are
-// waited for.
+// Load reads records until io.EOF and writes them. It returns the number of records certainly
+// written, also with an error: the reader's, the destination's, or ctx's. When the reader fails,
+// the records before the bad one are written first. When ctx ends, no further batch is begun, and
+// Load waits for those under way.
 func Load(ctx context.Context, next func() (records.Record, error), to Destination,
 	options Options) (written uint64, err error) {
 	l := &loader{to: to, options: options.withDefaults(), gathering: make(map[uint64]*batch)}
@@ -142,7 +142,7 @@ func (l *loader) add(ctx context.Context, partition uint64, record records.Recor
 	}
 	record.Key, record.Value = bytes.Clone(record.Key), bytes.Clone(record.Value)
 	if place, twice := in.places[string(record.Key)]; twice {
-		// The later value takes the place of the earlier one; the line counts all the same.
+		// The later value replaces the earlier one; the line counts all the same.
 		size -= len(record.Key) + len(in.records[place].Value)
 		in.records[place].Value = record.Value
 	} else {
@@ -168,7 +168,7 @@ func (l *loader) flushAll(ctx context.Context) {
 	}
 }
 
-// flush sends a partition's batch off, after the one before it has been written.
+// flush sends a partition's batch after the previous one has been written.
 func (l *loader) flush(ctx context.Context, in *batch) {
 	gathered, lines := in.records, in.lines
 	l.gathered -= in.size

@@ -1,5 +1,5 @@
-// Package manual writes manual pages from commands: what --help says, in the form that man reads.
+// Package manual writes manual pages from commands: the text of --help, formatted for man.
 //
-// It writes roff itself instead of going through Markdown, as cobra's own package does: the texts
-// of the commands are plain, and a line of theirs that begins with spaces stays a line.
+// It writes roff itself, and not through Markdown as cobra's package does: the texts of the
+// commands are plain, and their indented lines must be kept.
 package manual

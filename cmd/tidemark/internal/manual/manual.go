@@ -15,8 +15,8 @@ type Page struct {
 	Text string
 }
 
-// Pages are those of a command and of all that are below it, but for hidden ones. version stands in
-// the foot of each.
+// Pages returns the pages of a command and of all its subcommands, except hidden ones. version is
+// printed in the footer of each.
 func Pages(root *cobra.Command, version string) []Page {
 	var pages []Page
 	var add func(*cobra.Command)
@@ -83,7 +83,7 @@ type roff struct{ text strings.Builder }
 
 func (w *roff) line(text string) { w.text.WriteString(text + "\n") }
 
-// request is a line of a request with its arguments, each of which is plain text.
+// request writes a roff request with its arguments, each of which is plain text.
 func (w *roff) request(name string, arguments ...string) {
 	quoted := make([]string, 0, 1+len(arguments))
 	for _, argument := range arguments {
@@ -125,7 +125,7 @@ func (w *roff) literal(text string) {
 	w.request("fi")
 }
 
-// plain is text in which nothing is a request.
+// plain writes text without requests.
 func (w *roff) plain(text string) {
 	for line := range strings.Lines(text) {
 		line = escape(strings.TrimRight(line, " \n"))
@@ -136,14 +136,14 @@ func (w *roff) plain(text string) {
 	}
 }
 
-// escape is text in which nothing has a meaning of its own. A minus is one that can be pasted into
-// a shell.
+// escape returns text in which no character is special. A minus stays one that can be pasted into a
+// shell.
 func escape(text string) string {
 	return strings.NewReplacer(`\`, `\e`, `-`, `\-`, "`", "\\(ga", `^`, `\(ha`, `~`, `\(ti`,
 		`'`, `\(aq`).Replace(text)
 }
 
-// commands lists what is below a command, by its groups.
+// commands lists the subcommands by their groups.
 func (w *roff) commands(cmd *cobra.Command) {
 	all := below(cmd)
 	list := func(title, group string) {
@@ -202,8 +202,7 @@ func head(flag *pflag.Flag, value string) string {
 	return text
 }
 
-// standard is the value of a flag that is not given; empty if that is nothing, or if the flag says
-// it itself.
+// standard returns the default of a flag; empty if there is none, or if the flag's text names it.
 func standard(flag *pflag.Flag) string {
 	switch flag.DefValue {
 	case "", "0", "0s", "0B", "false", "[]", "<nil>":

@@ -10,7 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
 )
 
-// Cell is a cell that shows people something else than programs, or in a tone.
+// Cell is a cell with different text for people and programs, or with a tone.
 type Cell struct {
 	People, Programs any
 	Tone             Tone
@@ -19,7 +19,7 @@ type Cell struct {
 // Toned is a cell with a tone.
 func Toned(cell any, tone Tone) Cell { return Cell{People: cell, Programs: cell, Tone: tone} }
 
-// Health is yes in the tone of what is well, or no in that of what is not.
+// Health is yes in the tone of a good state, or no in the tone of a bad one.
 func Health(well bool) Cell {
 	if well {
 		return Toned(true, Good)
@@ -34,7 +34,7 @@ func toneOf(cell any) Tone {
 	return Plainly
 }
 
-// people is a cell as a table has it.
+// people returns a cell's value for a table.
 func people(cell any) any {
 	if c, ok := cell.(Cell); ok {
 		return c.People
@@ -95,9 +95,9 @@ func tableCell(cell any) string {
 	return records.Escape(plainBytes(cell))
 }
 
-// rawCell is a cell as raw has it. Keys and values are as they are. All else is words, also those
-// that a server says of itself, or an error does: what a terminal would act on is escaped, and so
-// is what would pass for the end of a cell or a line.
+// rawCell returns a cell in the format raw. Keys and values stay as they are. In all other texts,
+// also those of servers and errors, characters that a terminal would act on are escaped, and so are
+// those that end a cell or a line.
 func rawCell(cell any) string {
 	if c, ok := cell.([]byte); ok {
 		return string(c)

@@ -11,7 +11,7 @@ import (
 type Change struct {
 	Timestamp, Kind string
 	Key, Value      []byte
-	// HasValue: it is a put. Expires is when the value does; zero: it does not.
+	// HasValue: the change is a put. Expires is the value's expiry; zero: it does not expire.
 	HasValue bool
 	Expires  time.Time
 }
@@ -26,7 +26,7 @@ const (
 type Changes struct {
 	Format Format
 	Screen Screen
-	// Cut says that a line of a table was shortened.
+	// Cut: a line of a table was shortened.
 	Cut bool
 }
 
@@ -95,7 +95,7 @@ func appendChange(dst []byte, format Format, c *Change) []byte {
 	return append(dst, '\n')
 }
 
-// padded appends a cell and what is between it and the next one.
+// padded appends a cell and the gap to the next one.
 func padded(dst []byte, cell string, width int) []byte {
 	dst = append(dst, cell...)
 	for range max(width-len(cell), 0) + between {

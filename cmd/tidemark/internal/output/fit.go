@@ -12,35 +12,34 @@ import (
 const (
 	// shortest is the width below which no column is narrowed as long as others can be left out.
 	shortest = 16
-	// readable is the width up to which a column of sentences counts when it is decided what is left
-	// out for it.
+	// readable is the largest width with which a column of sentences counts in the decision about
+	// columns to leave out.
 	readable = 32
-	// widest is how far a cell is padded, and with it its column, where there is no terminal: one
-	// long value does not fill other rows with blanks.
+	// widest is the largest padding of a column without a terminal, so that one long value does not
+	// fill the other rows with blanks.
 	widest = 100
 	// between columns are so many blanks.
 	between = 2
 )
 
-// fitted is a table that is no wider than the terminal, and what was left out for that.
+// fitted is a table that fits the terminal, with a note of the parts left out.
 type fitted struct {
 	screen  Screen
 	columns []Column
 	rows    [][]string
 	tones   [][]Tone
 	widths  []int
-	// without names the columns that are not shown, but for those in which there is nothing; cut
-	// says that cells were shortened.
+	// without names the columns left out, except empty ones; cut: cells were shortened.
 	without []string
 	cut     bool
-	// all says how to see what is not shown.
+	// all tells the user how to see the parts left out.
 	all string
 }
 
-// fit makes the table fit, in steps, as far as each is needed. Empty columns go. Details go, from
-// the right. Other texts are cut, the widest first. Columns go from the right, but for the first
-// and for sentences. Sentences are wrapped to what is left. At last sentences go, and the first
-// column is cut.
+// fit makes the table fit, by as many of these steps as necessary: remove empty columns; remove
+// details, from the right; cut other texts, the widest first; remove columns from the right, except
+// the first and sentences; wrap sentences to the remaining width; remove sentences; cut the first
+// column.
 func (l *List) fit() *fitted {
 	f := l.natural()
 	width := l.screen.columns()
@@ -128,7 +127,7 @@ func (f *fitted) over(width int) int {
 	return total - width
 }
 
-// empty says that a column shows nothing.
+// empty reports whether a column shows nothing.
 func (f *fitted) empty(column int) bool {
 	for _, row := range f.rows {
 		if row[column] != "-" {
@@ -148,7 +147,7 @@ func (f *fitted) drop(column int) {
 	}
 }
 
-// narrow takes from the widest text column, no more than it must, and says whether it could.
+// narrow cuts the widest text column, by at most the given number, and reports whether it could.
 func (f *fitted) narrow(by int) bool {
 	column := -1
 	for i, w := range f.widths {
@@ -186,7 +185,7 @@ func (f *fitted) shorten() {
 	}
 }
 
-// write prints the table, and what is not in it.
+// write prints the table, and a note of the parts left out.
 func (f *fitted) write(out io.Writer) error {
 	header := make([]string, len(f.columns))
 	for i, c := range f.columns {
@@ -229,7 +228,7 @@ func (f *fitted) writeUpright(out io.Writer) error {
 	return err
 }
 
-// note says what is not in the table.
+// note describes the parts left out of the table.
 func (f *fitted) note() string {
 	var said []string
 	if len(f.without) > 0 {

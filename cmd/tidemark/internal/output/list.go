@@ -15,20 +15,20 @@ type Column struct {
 	Name string
 	// Number aligns the column to the right.
 	Number bool
-	// Detail is left out of a table that is too wide before others are cut.
+	// Detail: a table that is too wide leaves this column out before it cuts others.
 	Detail bool
-	// Whole is not cut: a part of it, of an id for instance, is of no use.
+	// Whole: the cells are not cut, because a part, of an id for instance, is useless.
 	Whole bool
 	// Sentences are wrapped on a terminal, not cut.
 	Sentences bool
-	// Programs is for programs only: it is in no table.
+	// Programs: the column is for programs, and in no table.
 	Programs bool
 }
 
 // Size is a number of bytes: with a unit in a table, plain elsewhere.
 type Size uint64
 
-// List is a short table: all of it is in memory, and printed by Flush.
+// List is a short table: it is kept in memory, and printed by Flush.
 type List struct {
 	out     io.Writer
 	format  Format
@@ -38,7 +38,7 @@ type List struct {
 	all     string
 }
 
-// NewList begins a list. As long as On says nothing else its table is as wide as it is.
+// NewList begins a list. Without On its table has any width.
 func NewList(out io.Writer, format Format, columns ...Column) *List {
 	return &List{out: out, format: format, columns: columns, all: "--output json"}
 }
@@ -49,13 +49,13 @@ func (l *List) On(screen Screen) *List {
 	return l
 }
 
-// All says how to see the whole of what a table has cut, instead of "--output json".
+// All sets the hint how to see the cut parts of a table, instead of "--output json".
 func (l *List) All(how string) *List {
 	l.all = how
 	return l
 }
 
-// Row adds a row: one cell for each column, each a string, []byte, bool, integer, Size, []string,
+// Row adds a row with one cell for each column: a string, []byte, bool, integer, Size, []string,
 // []uint64, time.Duration, fmt.Stringer, Cell or nil.
 func (l *List) Row(cells ...any) {
 	if len(cells) != len(l.columns) {

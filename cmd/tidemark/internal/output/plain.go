@@ -70,8 +70,8 @@ func PlainJSON(text []byte) []byte {
 	return b
 }
 
-// Plain is a text of others as a terminal may have it: on one line if it was, and nothing that a
-// terminal would act on.
+// Plain makes a foreign text safe for a terminal: it keeps the number of lines, and escapes
+// everything on which a terminal would act.
 func Plain(text string) string {
 	var b bytes.Buffer
 	t := terminal{out: &b}

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// labelled is the beginning of an entry of a list: a label, and blanks before its text.
+// labelled matches the beginning of a list entry: a label, and blanks before its text.
 var labelled = regexp.MustCompile(`^ *\S+ {2,}`)
 
-// Reflow lays out text that was written for wider lines: the lines of a paragraph are joined and
-// wrapped anew, and so are those of each entry of a list. Other lines that are indented stay lines.
+// Reflow wraps text that was written for wider lines: the lines of each paragraph and of each list
+// entry are joined and wrapped again. Other indented lines are kept.
 func (s Screen) Reflow(written string) string {
 	if s.Width == 0 {
 		return written

@@ -24,14 +24,14 @@ type Rows struct {
 	width    int
 	started  bool
 	screen   Screen
-	// cut says that a row was shortened. headed: tsv has its line of names.
+	// cut: a row was shortened. headed: the header of tsv was printed.
 	cut, headed bool
 }
 
 type pageRow struct{ key, value string }
 
-// A table aligns its first page (this many rows or bytes) and keeps that width: later keys that are
-// longer stick out.
+// A table aligns its first page (this many rows or bytes) and keeps that width; longer keys later
+// stick out.
 const (
 	pageRows  = 512
 	pageBytes = 256 << 10
@@ -80,7 +80,7 @@ func (r *Rows) Write(key, value []byte, expires time.Time) error {
 	return err
 }
 
-// head appends tsv's line of names to the line, once, if it is wanted.
+// head appends the header of tsv once, if it is requested.
 func (r *Rows) head() {
 	if r.headed || !r.screen.Headers {
 		return
@@ -148,7 +148,7 @@ func (r *Rows) printRow(row pageRow) error {
 	return err
 }
 
-// keyColumns is how wide a key may be. A value has some room beside it.
+// keyColumns returns the largest width of a key, which leaves some room for a value.
 func (r *Rows) keyColumns() int {
 	switch width := r.screen.columns(); {
 	case width == 0:
@@ -167,7 +167,7 @@ func (r *Rows) fit(cell string, columns int) string {
 	return cell
 }
 
-// Flush prints what is held back. A table without rows prints nothing.
+// Flush prints the rows held back. A table without rows prints nothing.
 func (r *Rows) Flush() error {
 	if len(r.page) > 0 {
 		if err := r.printPage(); err != nil {

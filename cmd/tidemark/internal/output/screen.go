@@ -9,8 +9,8 @@ import (
 
 // Screen says where output goes, and how it is dressed up for that.
 type Screen struct {
-	// Width is the number of columns of the terminal; 0 if the output is no terminal: then nothing is
-	// cut, wrapped or left out. A terminal of less than 20 columns counts as one of 20.
+	// Width is the terminal's number of columns; 0 if the output is no terminal: then nothing is
+	// cut, wrapped or left out. A terminal of less than 20 columns counts as 20.
 	Width int
 	// Color has words about health coloured.
 	Color bool
@@ -18,10 +18,10 @@ type Screen struct {
 	Headers bool
 }
 
-// UnknownWidth is how wide a terminal is taken to be that does not tell.
+// UnknownWidth is the assumed width of a terminal that does not report it.
 const UnknownWidth = 80
 
-// narrowest is how few columns a terminal is taken to have at least.
+// narrowest is the smallest assumed width of a terminal.
 const narrowest = 20
 
 // columns is the width that counts.
@@ -32,7 +32,7 @@ func (s Screen) columns() int {
 	return max(s.Width, narrowest)
 }
 
-// Tone is what a word says about health. On a terminal it has a colour.
+// Tone is a word's meaning for health. On a terminal it has a colour.
 type Tone int
 
 // The tones.
@@ -59,8 +59,8 @@ func (s Screen) Paint(tone Tone, plain string) string {
 	return plain
 }
 
-// Text returns lines of text as the screen may have them: lines that are too long are wrapped
-// between words, and go on below the words with which they begin.
+// Text fits lines of text to the screen: long lines are wrapped between words, and continue below
+// the words with which they begin.
 func (s Screen) Text(plain string) string {
 	if s.Width == 0 {
 		return plain
@@ -113,7 +113,8 @@ func wrap(line string, columns int) []string {
 	return append(lines, line)
 }
 
-// Fit shortens a line to so many columns, and says whether it did; 0 columns leave it as it is.
+// Fit shortens a line to a number of columns, and reports whether it did; 0 columns keep it as it
+// is.
 func Fit(line string, columns int) (string, bool) {
 	if columns == 0 || len(line) <= columns || text.StringWidth(line) <= columns {
 		return line, false

@@ -1,4 +1,4 @@
-// Package progress shows how far long work has come, on stderr: a bar when that is a terminal,
-// otherwise a line now and then, so that a log file stays short. It starts no goroutine: the work
-// calls Set as it goes.
+// Package progress shows the progress of long work on stderr: as a bar on a terminal, and otherwise
+// as a line every few seconds, so that a log file stays short. It starts no goroutine: the work
+// calls Set.
 package progress

@@ -12,7 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 )
 
-// lineEvery is how often a line is printed where there is no terminal; shorter work prints none.
+// lineEvery is how often a line is printed without a terminal; shorter work prints none.
 const lineEvery = 5 * time.Second
 
 // Options say how to show the progress.
@@ -20,15 +20,15 @@ type Options struct {
 	Out io.Writer
 	// Terminal: Out can move its cursor.
 	Terminal bool
-	// Width is how many columns the terminal has; 0 if that is not known.
+	// Width is the terminal's width in columns; 0 if it is not known.
 	Width int
 	// Quiet shows nothing at all.
 	Quiet bool
-	// What is being done, for instance "load fruit".
+	// What names the work, for instance "load fruit".
 	What string
-	// Unit names what is counted, in the plural: "records".
+	// Unit names the counted objects, in the plural: "records".
 	Unit string
-	// Total is how many there will be; 0 when that is not known.
+	// Total is their final number; 0 if it is not known.
 	Total uint64
 	// Now is the time of day; nil means time.Now.
 	Now func() time.Time
@@ -72,11 +72,11 @@ func Start(options Options) *Progress {
 	return p
 }
 
-// The bar is as long as the terminal has room for beside the words, within these bounds.
+// The bar fills the line beside the words, within these bounds.
 const (
 	shortestBar = 5
 	longestBar  = 30
-	// wordsBeside is about how wide everything is that stands beside a bar, but for What.
+	// wordsBeside is the approximate width of everything beside a bar except What.
 	wordsBeside = 58
 )
 
@@ -121,7 +121,7 @@ func (p *Progress) Stop() {
 	}
 }
 
-// Elapsed is how long the work has taken.
+// Elapsed returns the duration of the work so far.
 func (p *Progress) Elapsed() time.Duration { return p.options.Now().Sub(p.start) }
 
 // Line overwrites one line of a terminal again and again, for work whose progress is not a count.
@@ -129,7 +129,7 @@ func (p *Progress) Elapsed() time.Duration { return p.options.Now().Sub(p.start)
 type Line struct {
 	Out      io.Writer
 	Terminal bool
-	// Width is how many columns the terminal has; 0 if that is not known.
+	// Width is the terminal's width in columns; 0 if it is not known.
 	Width int
 	shown int
 }

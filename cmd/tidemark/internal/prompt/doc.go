@@ -1,2 +1,2 @@
-// Package prompt reads lines: of a script, and of a person, whose earlier lines it keeps.
+// Package prompt reads lines of a script or of a user at a terminal, with a history.
 package prompt

@@ -9,16 +9,16 @@ import (
 
 const (
 	HistoryEnv = "TIDEMARK_HISTORY"
-	// historyOff is in the place of a file: nothing is kept.
+	// historyOff stands in place of the file's name: no history is kept.
 	historyOff = "off"
 	// historyLines are kept at most; the file is cut when it has twice as many.
 	historyLines = 1000
 )
 
 // History holds the lines of the prompt, the newest last, and keeps them in a file for the next
-// session. Values are not written to the file: what people store is not to lie in their home
-// directories, so of a put it has the keyspace and the key. A line that begins with a blank is not
-// kept at all.
+// session. Values are not written to the file, so that stored data does not lie in home
+// directories: of a put the file has the keyspace and the key. A line that begins with a blank is
+// not kept at all.
 type History struct {
 	path  string
 	lines []string
@@ -78,8 +78,7 @@ func (h *History) rewrite() {
 	}
 }
 
-// Add implements term.History. What cannot be written is not kept; that is no reason to stop the
-// session.
+// Add implements term.History. Lines that cannot be written are lost; the session goes on.
 func (h *History) Add(line string) {
 	if strings.TrimSpace(line) == "" || line[0] == ' ' ||
 		(len(h.lines) > 0 && h.lines[len(h.lines)-1] == line) {
@@ -98,8 +97,8 @@ func (h *History) Add(line string) {
 	_ = file.Close()
 }
 
-// withoutValue is a line as the file has it. One that cannot be understood may hold a value
-// anywhere.
+// withoutValue returns a line in the form for the file. Of a line that cannot be parsed only the
+// first word is kept, because the rest may contain a value.
 func withoutValue(line string) string {
 	words, err := SplitWords(line)
 	if err != nil {

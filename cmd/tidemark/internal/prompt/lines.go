@@ -24,9 +24,8 @@ type Line struct {
 	Err    error
 }
 
-// ReadLines yields the lines of in, and an error as the last. It ends with ctx, even if the line
-// that it waits for never comes: then a goroutine stays behind that waits for it, until in ends or
-// the process does.
+// ReadLines yields the lines of in, and an error as the last. It ends with ctx, even while it waits
+// for a line: then a goroutine keeps waiting until in or the process ends.
 func ReadLines(ctx context.Context, in io.Reader) iter.Seq[Line] {
 	lines := make(chan Line)
 	go func() {

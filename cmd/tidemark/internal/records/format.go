@@ -37,9 +37,9 @@ func FormatOfFile(name string) Format {
 // Record is one key with its value.
 type Record struct {
 	Key, Value []byte
-	// Expires is when the value expires. Zero: the record does not say it.
+	// Expires is the expiry of the value. Zero: the record does not name one.
 	Expires time.Time
-	// Forever says that the value does not expire. Expires is zero then.
+	// Forever: the value does not expire. Expires is zero then.
 	Forever bool
 }
 
@@ -79,8 +79,8 @@ type Limits struct {
 	Key, Value int
 }
 
-// longestLine is how long a line can be that holds a record within the limits: six bytes for one at
-// worst (\u00NN in JSON), and the names around.
+// longestLine returns the largest length of a line with a record within the limits: at worst six
+// bytes for one byte (\u00NN in JSON), plus the field names.
 func (l Limits) longestLine() int {
 	if l.Key == 0 || l.Value == 0 {
 		return 1 << 30
@@ -88,7 +88,7 @@ func (l Limits) longestLine() int {
 	return 6*(l.Key+l.Value) + 512
 }
 
-// LineError is what is wrong with one line.
+// LineError is the error of one line.
 type LineError struct {
 	Line uint64 // from 1
 	Err  error
@@ -96,5 +96,5 @@ type LineError struct {
 
 func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
 
-// Unwrap returns what is wrong, without the line.
+// Unwrap returns the error without the line.
 func (e *LineError) Unwrap() error { return e.Err }

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// jsonRecord is one line of JSONL. Pointers tell an empty field from none.
+// jsonRecord is one line of JSONL. Pointers distinguish an empty field from a missing one.
 type jsonRecord struct {
 	Key         *string `json:"key,omitempty"`
 	KeyBase64   *string `json:"key_base64,omitempty"`
@@ -72,8 +72,8 @@ func jsonField(dst []byte, name string, text, encoded *string) ([]byte, error) {
 	return dst, fmt.Errorf("neither %q nor %q is given", name, name+"_base64")
 }
 
-// checkSurrogates refuses a \u escape of half a surrogate pair: the JSON decoder would turn it into
-// U+FFFD without a word. It passes over anything else, well formed or not.
+// checkSurrogates refuses a \u escape of half a surrogate pair, which the JSON decoder would
+// silently replace by U+FFFD. It ignores everything else, well-formed or not.
 func checkSurrogates(line []byte) error {
 	for i := 0; i < len(line); i++ {
 		if line[i] != '\\' {
@@ -131,8 +131,8 @@ func AppendJSONObject(dst []byte, record Record, keysOnly bool) []byte {
 	return append(dst, '}')
 }
 
-// AppendJSONField appends one member: "name":"text", or "name_base64":"..." for what is not valid
-// UTF-8.
+// AppendJSONField appends one member: "name":"text", or "name_base64":"..." if the field is not
+// valid UTF-8.
 func AppendJSONField(dst []byte, name string, field []byte) []byte {
 	dst = append(dst, '"')
 	dst = append(dst, name...)
@@ -145,9 +145,9 @@ func AppendJSONField(dst []byte, name string, field []byte) []byte {
 	return appendJSONString(dst, field)
 }
 
-// AppendJSONString appends text, which is valid UTF-8, as a JSON string. What does not print is
-// escaped: control characters of both kinds, what turns the direction of writing, what is not seen.
-// A terminal or an eye would be deceived by it.
+// AppendJSONString appends text, which is valid UTF-8, as a JSON string. It escapes characters that
+// could deceive a terminal or a reader: control characters of both kinds, changes of the writing
+// direction, and invisible characters.
 func AppendJSONString(dst []byte, text string) []byte { return appendJSONString(dst, text) }
 
 func appendJSONString[T string | []byte](dst []byte, field T) []byte {

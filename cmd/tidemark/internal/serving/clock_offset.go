@@ -21,14 +21,14 @@ const clockOffsetPoll = 20 * time.Millisecond
 type OffsetClock struct {
 	file   string
 	offset atomic.Int64 // nanoseconds
-	// refused is the latest content that is no duration, so that it is logged once. Of the
-	// goroutine that follows.
+	// refused is the last content that is no duration, so that it is logged once. Only the
+	// goroutine of follow uses it.
 	refused string
 }
 
 var _ hlc.Physical = (*OffsetClock)(nil)
 
-// NewOffsetClock reads the file once; follow goes on with it.
+// NewOffsetClock reads the file once; follow reads it from then on.
 func NewOffsetClock(file string, logger *slog.Logger) *OffsetClock {
 	c := &OffsetClock{file: file}
 	c.read(logger)
@@ -52,8 +52,8 @@ func (c *OffsetClock) Follow(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
-// read takes the offset from the file. One that cannot be understood, or read for another reason
-// than that it is not there, leaves the offset as it was.
+// read takes the offset from the file. If the file exists and cannot be read or parsed, the offset
+// stays as it is.
 func (c *OffsetClock) read(logger *slog.Logger) {
 	content, err := os.ReadFile(c.file)
 	if os.IsNotExist(err) {

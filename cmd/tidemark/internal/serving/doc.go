@@ -1,3 +1,3 @@
-// Package serving is what a process needs that is a server: its log, its clock, the rights of its
-// files.
+// Package serving has the parts of a server's process: its log, its clock, and the permissions of
+// its files.
 package serving

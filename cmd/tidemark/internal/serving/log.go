@@ -11,7 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 )
 
-// Log is what --log-level and --log-format ask for.
+// Log has the values of --log-level and --log-format.
 type Log struct {
 	level, format string
 }
@@ -43,7 +43,7 @@ func (l *Log) Logger(out io.Writer) (*slog.Logger, error) {
 	return nil, exit.Usagef("--log-format %q: use text or json", l.format)
 }
 
-// plainJSON escapes what a terminal would act on and JSON does not require to be escaped.
+// plainJSON escapes characters on which a terminal would act and which JSON allows.
 type plainJSON struct{ out io.Writer }
 
 // Write implements io.Writer. A handler writes whole lines.
@@ -55,7 +55,7 @@ func (p plainJSON) Write(line []byte) (int, error) {
 }
 
 // plainErrors logs an error as its sentence: the handlers would print the stack trace that some
-// errors carry.
+// errors have.
 func plainErrors(_ []string, a slog.Attr) slog.Attr {
 	if err, ok := a.Value.Any().(error); ok {
 		a.Value = slog.StringValue(exit.Message(err))
