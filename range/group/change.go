@@ -6,8 +6,6 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 // A configuration changes by an entry of the log, like everything else: the state machine says what
@@ -98,10 +96,3 @@ func (g *Group) reconfigured(now Configuration) {
 		g.wakeUp(false)
 	}
 }
-
-// Configuration is which replicas the group has, as of what is applied. It may be called from any
-// goroutine.
-func (g *Group) Configuration() *Configuration { return g.configuration.Load() }
-
-// electable says whether a replica can be handed the lead.
-func (g *Group) electable(id keys.ReplicaID) bool { return g.Configuration().Electable(id) }

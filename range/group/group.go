@@ -1,14 +1,12 @@
 package group
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"go.etcd.io/raft/v3"
-	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/tidemarkdb/tidemark/range/invariants"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -59,51 +57,68 @@ type Config struct {
 type Group struct {
 	config Config
 	node   *raft.RawNode
+	leading
+	lease leaseTracker
+	// echo is what the heartbeats of leaders carried that are not answered yet.
+	echo map[keys.ReplicaID]uint64
+	sleep
+	voting
+	handover
+	// now is the time of the last Output.
+	now    int64
+	stored stored
+	reads  reads
+	commits
+	validator
+	configuration atomic.Pointer[Configuration]
+}
 
+// leading is who leads.
+type leading struct {
 	term     uint64
 	leader   keys.ReplicaID
 	isLeader bool
+	// tell: the next Output tells of the leadership.
+	tell bool
+}
 
-	lease        leaseTracker
-	leasePromise leasePromise
-	echo         map[keys.ReplicaID]uint64
-	sleep        sleeper
+// Leadership returns what the last Output said.
+func (l *leading) Leadership() Leadership {
+	return Leadership{Term: l.term, Leader: l.leader, IsLeader: l.isLeader}
+}
 
-	withholdVotes bool
-	aversion      aversion
-	tieBreak      tieBreak
-	succession    succession
+// sleep is what a replica knows of its group's sleep.
+type sleep struct {
+	asleep bool
+	// without are followers that were away when the group fell asleep, and may lack entries.
+	without []keys.ReplicaID
+	// idle counts ticks without a proposal or read, on a leader.
+	idle int
+	// quiesce are messages that the sleeping or waking replica still has to send.
+	quiesce []*peerpb.RaftMessage
+}
+
+// handover is how a leader's hand-over stands.
+type handover struct {
 	// abdicated: this replica handed over in the present term; Raft may still have it for the
 	// leader.
 	abdicated bool
 	// handed: another replica was asked to take over in the present term.
 	handed bool
-	// successorAfter is until when a leader that has abdicated asks no replica to follow it,
-	// successor which one it asks first then (0: the one that has most), and now the time of the
-	// last Output.
-	successorAfter, now int64
-	successor           keys.ReplicaID
-	// stored is what the storage has, or has been given to store.
-	stored struct{ term, vote, commit uint64 }
-	// lastChange is the last entry that changes the configuration which the storage was given;
-	// after a start the end of the log, for it may be one.
-	lastChange uint64
-	// appended is the last entry that the storage was given; it may not have it yet.
-	appended uint64
-	// own is the index of the first entry of the term ownTerm, in which this replica leads, or led.
-	own, ownTerm uint64
-	// reads is how many read requests Raft has not answered, on a leader.
-	reads int
-	// told is up to where followers are to be told what is committed: as far as it was when a read
-	// index was asked for last.
-	told uint64
-	// tell: the next Output tells of the leadership.
-	tell          bool
-	validator     validator
-	configuration atomic.Pointer[Configuration]
-	// heartbeatAnswered: a follower has answered a heartbeat since the last Output, so Raft may ask
-	// it for what was lost.
-	heartbeatAnswered bool
+	// successorAfter is until when a leader that has abdicated asks no replica to follow it, and
+	// successor which replica it asks first then (0: the one that has most).
+	successorAfter int64
+	successor      keys.ReplicaID
+}
+
+// voting is what a replica goes by when it votes, or campaigns.
+type voting struct {
+	// withholdVotes: see Group.WithholdVotes.
+	withholdVotes bool
+	aversion      aversion
+	tieBreak      tieBreak
+	succession    succession
+	leasePromise  leasePromise
 }
 
 // New opens a group on its storage. It returns ErrImplausible if that holds what cannot be.
@@ -174,8 +189,8 @@ func New(c Config) (_ *Group, err error) {
 	g.configuration.Store(&c.Configuration)
 	g.validator.logEnds(last)
 	g.term = hard.GetTerm()
-	g.stored.term, g.stored.vote, g.stored.commit = hard.GetTerm(), hard.GetVote(), hard.GetCommit()
-	g.lastChange = last
+	g.stored = stored{term: hard.GetTerm(), vote: hard.GetVote(), commit: hard.GetCommit(),
+		lastChange: last}
 	g.lease.init(c.Configuration, c.Self, c.LeaseDuration)
 	return g, nil
 }
@@ -186,13 +201,15 @@ func (g *Group) ID() keys.PartitionID { return g.config.ID }
 // Self returns this replica's id.
 func (g *Group) Self() keys.ReplicaID { return g.config.Self }
 
-// Leadership returns what the last Output said.
-func (g *Group) Leadership() Leadership {
-	return Leadership{Term: g.term, Leader: g.leader, IsLeader: g.isLeader}
-}
-
 // Lease is for readers in other goroutines.
 func (g *Group) Lease() *Lease { return &g.lease.published }
+
+// Configuration is which replicas the group has, as of what is applied. It may be called from any
+// goroutine.
+func (g *Group) Configuration() *Configuration { return g.configuration.Load() }
+
+// electable says whether a replica can be handed the lead.
+func (g *Group) electable(id keys.ReplicaID) bool { return g.Configuration().Electable(id) }
 
 // WithholdVotes keeps the group from voting (but in a leadership transfer) and from campaigning,
 // until it is called with false: a follower that restarted has forgotten which leader it heard, and
@@ -203,166 +220,6 @@ func (g *Group) WithholdVotes(withhold bool) {
 		g.succession.due = true
 	}
 	g.withholdVotes = withhold
-}
-
-// campaignTransfer is the context of the votes that a leadership transfer asks for.
-const campaignTransfer = "CampaignTransfer"
-
-// Step takes a message from a peer. The message belongs to the group from here on. What Raft
-// refuses is dropped, as a network may drop it; so is what cannot be, and then the reason is
-// returned.
-func (g *Group) Step(m *peerpb.RaftMessage) Refusal {
-	if why := g.WellFormed(m); why != "" {
-		return why
-	}
-	if m.GetWake() {
-		g.Wake()
-		return ""
-	}
-	if why := g.believable(m); why != "" {
-		return why
-	}
-	g.take(m)
-	return ""
-}
-
-// take takes a message that can be.
-func (g *Group) take(m *peerpb.RaftMessage) {
-	kind := raftpb.MessageType(m.GetType())
-	from := keys.ReplicaID(m.GetFrom())
-	vote := asksForVote(kind, m.GetContext())
-	if vote && (g.withholdVotes || g.Configuration().Empty() && !g.config.Founder) {
-		return
-	}
-	if kind != raftpb.MsgHeartbeatResp && !m.GetSleep() {
-		g.wakeUp(false)
-	}
-	if m.GetSent() != 0 {
-		switch kind {
-		case raftpb.MsgHeartbeat:
-			if g.echo == nil {
-				g.echo = make(map[keys.ReplicaID]uint64, 1)
-			}
-			// The earliest of several: the answer then promises less.
-			if old, ok := g.echo[from]; !ok || m.GetSent() < old {
-				g.echo[from] = m.GetSent()
-			}
-		case raftpb.MsgHeartbeatResp:
-			g.lease.heard(from, m.GetTerm(), int64(m.GetSent()))
-		}
-	}
-	if kind == raftpb.MsgHeartbeatResp {
-		g.heartbeatAnswered = true
-	}
-	g.succession.heard(g, m)
-	msg := inbound(m)
-	if kind == raftpb.MsgHeartbeat && m.GetCommit() > g.validator.least {
-		// Entries that came just before may have taken the place of that one; the next heartbeat
-		// says it again.
-		msg.Commit = nil
-	}
-	switch {
-	case vote && (g.leasePromise.until != 0 || g.isLeader):
-		g.leasePromise.votes = append(g.leasePromise.votes, msg)
-		return
-	case vote:
-		g.considerVote(msg)
-		return
-	}
-	g.step(msg)
-	if m.GetSleep() && kind == raftpb.MsgHeartbeat {
-		g.maybeFollowToSleep(m)
-	}
-}
-
-func (g *Group) step(m *raftpb.Message) {
-	if err := g.node.Step(m); err != nil && !errors.Is(err, raft.ErrProposalDropped) &&
-		!errors.Is(err, raft.ErrStepPeerNotFound) {
-		g.config.Logger.Debug("raft message refused", "group", g.config.ID, "type",
-			m.GetType().String(), "error", err)
-	}
-}
-
-// acceptable says whether a message of this type may come from a peer. Local messages and proposals
-// may not; and reads are asked of leaders only, so none is forwarded.
-func acceptable(t raftpb.MessageType) bool {
-	switch t {
-	case raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote,
-		raftpb.MsgPreVoteResp,
-		raftpb.MsgSnap, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp, raftpb.MsgTimeoutNow:
-		return true
-	}
-	return false
-}
-
-// StepLocal takes the answer of a storage thread.
-func (g *Group) StepLocal(m *raftpb.Message) error { return g.node.Step(m) }
-
-// Tick advances the group's timers. It does nothing in a sleeping group. A leader that has had
-// nothing to do for sleepAfter ticks (0: never) puts the group to sleep, without those followers
-// that away says are away (nil: none is).
-func (g *Group) Tick(sleepAfter int, away func(keys.ReplicaID) bool) {
-	if g.sleep.asleep || g.maybeLeadToSleep(sleepAfter, away) {
-		return
-	}
-	g.aversion.tick(g.leader)
-	g.tickValidator()
-	g.tieBreak.tick(&g.leasePromise)
-	g.node.Tick()
-	if g.abdicated {
-		g.pushTransfer()
-	}
-}
-
-// Propose appends entries to the log if this replica leads at term, all of them or none. Once Raft
-// has refused some, this replica's leadership is over.
-func (g *Group) Propose(term uint64, data [][]byte) error {
-	g.wakeUp(false)
-	g.sleep.idle = 0
-	if !g.isLeader || g.term != term {
-		return raft.ErrProposalDropped
-	}
-	boxes := make([]raftpb.Entry, len(data))
-	entries := make([]*raftpb.Entry, len(data))
-	for i, d := range data {
-		boxes[i].Data = d
-		entries[i] = &boxes[i]
-	}
-	self := uint64(g.config.Self)
-	err := g.node.Step(&raftpb.Message{Type: raftpb.MsgProp.Enum(), From: &self, Entries: entries})
-	if errors.Is(err, raft.ErrProposalDropped) {
-		// Too much is uncommitted. What comes later must not be appended without this.
-		g.abdicate()
-	}
-	return err
-}
-
-// ReadIndex asks for a read index; it comes back in an Output with the same request, or never (a
-// change of leader). No two requests in one term may be the same.
-func (g *Group) ReadIndex(request []byte) {
-	g.Wake()
-	g.sleep.idle = 0
-	g.reads++
-	g.told = max(g.told, g.node.BasicStatus().GetCommit())
-	g.node.ReadIndex(request)
-}
-
-// Campaign starts an election, which PreVote keeps from disturbing a leader that is heard.
-func (g *Group) Campaign() {
-	g.wakeUp(false)
-	if !g.isLeader && !g.withholdVotes {
-		if err := g.node.Campaign(); err != nil {
-			g.config.Logger.Debug("campaign refused", "group", g.config.ID, "error", err)
-		}
-	}
-}
-
-// CampaignAgain starts an election anew that has found too few that would vote; one in which votes
-// are counted goes on.
-func (g *Group) CampaignAgain() {
-	if g.node.BasicStatus().RaftState != raft.StateCandidate {
-		g.Campaign()
-	}
 }
 
 // Progress describes a follower, as its leader sees it.

@@ -16,12 +16,6 @@ const (
 	neededTicks = 1
 )
 
-// SetLeaderAverse keeps this replica from campaigning as long as another one may do so: it would
-// lead badly (its disk stalls, or is full). It votes, it takes over what is handed to it, and in a
-// group that has known no leader for averseTicks election timeouts it campaigns after all. Nor does
-// it hand over by itself what it leads: that is its owner's business.
-func (g *Group) SetLeaderAverse(averse bool) { g.aversion.on = averse }
-
 type aversion struct {
 	on bool
 	// alone counts ticks without a leader.

@@ -30,37 +30,13 @@ func (p *leasePromise) keep(until int64) { p.until = max(p.until, until) }
 
 func (p *leasePromise) stands(now int64) bool { return now < p.until }
 
+// campaignTransfer is the context of the votes that a leadership transfer asks for.
+const campaignTransfer = "CampaignTransfer"
+
 // asksForVote says whether a message asks for a vote that a promise forbids.
 func asksForVote(kind raftpb.MessageType, context []byte) bool {
 	return (kind == raftpb.MsgVote ||
 		kind == raftpb.MsgPreVote) && string(context) != campaignTransfer
-}
-
-// considerVotes lets Raft see the requests for votes that no promise stands against. The others are
-// dropped, as Raft drops them while it has heard a leader lately, and the candidate asks again; or
-// they wait for the end of the promise, if the process of the leader is gone.
-func (g *Group) considerVotes(now int64) {
-	g.forgetGone(now)
-	votes := g.leasePromise.votes
-	kept := votes[:0]
-	for _, m := range votes {
-		switch {
-		case !g.leasePromise.stands(now) && now >= g.lease.expiry():
-			g.considerVote(m)
-		case g.succession.keeps(kept, m):
-			kept = append(kept, m)
-		}
-	}
-	clear(votes[len(kept):])
-	g.leasePromise.votes = kept
-}
-
-// considerVote lets Raft see a request for a vote.
-func (g *Group) considerVote(m *raftpb.Message) {
-	g.aversion.asked(m, g.config.Storage, g.config.ElectionTicks)
-	if !g.defers(m) {
-		g.step(m)
-	}
 }
 
 // holdsBack says whether a message begins a campaign that breaks the promise. It is dropped then:

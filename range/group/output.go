@@ -64,12 +64,14 @@ func (g *Group) Ready(now int64, out *Output) bool {
 				g.validator.last = index
 			}
 			if n := len(m.Entries); n > 0 {
-				g.appended = m.Entries[n-1].GetIndex()
-				g.validator.last = g.appended
-				g.noteOwn(m.Entries)
+				g.stored.appended = m.Entries[n-1].GetIndex()
+				g.validator.last = g.stored.appended
+				if g.isLeader {
+					g.reads.noteOwn(m.Entries, g.term)
+				}
 			}
-			g.commitWithChange(m)
-			if !g.commitAlone(m) {
+			g.stored.commitWithChange(m, g.node)
+			if !g.stored.commitAlone(m) {
 				out.Append = m
 			}
 		case raft.LocalApplyThread:
@@ -86,11 +88,11 @@ func (g *Group) Ready(now int64, out *Output) bool {
 			// INVARIANT: no read is answered below the leader's first entry. Raft sees to it, but for a
 			// leader that is the only voter: that gives what it knows to be committed, and after a
 			// restart its log has more, which was acknowledged.
-			if g.ownTerm == g.term {
-				r.Index = max(r.Index, g.own)
+			if g.reads.ownTerm == g.term {
+				r.Index = max(r.Index, g.reads.own)
 			}
 			out.Reads = append(out.Reads, r)
-			g.reads = max(0, g.reads-1)
+			g.reads.open = max(0, g.reads.open-1)
 		}
 	}
 	return true
@@ -111,18 +113,14 @@ func checkInvariantHardState(g *Group, hard *raftpb.HardState) {
 		g.config.ID, g.config.Self, stored.vote, hard.GetVote(), hard.GetTerm())
 }
 
-// noteOwn notes where the first entry of the term is in which this replica leads. A leader appends
-// one as it begins.
-func (g *Group) noteOwn(entries []*raftpb.Entry) {
-	if !g.isLeader || g.ownTerm == g.term {
-		return
+func (g *Group) tellLeadership(out *Output) bool {
+	if !g.tell {
+		return false
 	}
-	for _, e := range entries {
-		if e.GetTerm() == g.term {
-			g.own, g.ownTerm = e.GetIndex(), g.term
-			return
-		}
-	}
+	g.tell = false
+	leads := g.Leadership()
+	out.Leadership = &leads
+	return true
 }
 
 // observe follows term, leader and role.
@@ -164,19 +162,9 @@ func (g *Group) observe(rd raft.Ready, out *Output) {
 		g.succession.observed(g.leader, g.term != oldTerm)
 	}
 	if !g.isLeader || g.term != oldTerm {
-		g.reads = 0 // Raft forgets them with the leadership
+		g.reads.open = 0 // Raft forgets them with the leadership
 	}
 	g.tellLeadership(out)
-}
-
-func (g *Group) tellLeadership(out *Output) bool {
-	if !g.tell {
-		return false
-	}
-	g.tell = false
-	l := g.Leadership()
-	out.Leadership = &l
-	return true
 }
 
 // Outgoing turns a response of a storage thread into a message for a peer.
@@ -187,8 +175,8 @@ func (g *Group) outgoing(m *raftpb.Message, now int64, out *Output) {
 	case raftpb.MsgReadIndex, raftpb.MsgReadIndexResp:
 		return // of a leader that was deposed in this moment; the host has its reads fail
 	}
-	if g.onlyCommit(m) || g.aversion.holdsBack(m, g.config.ElectionTicks) ||
-		g.leasePromise.holdsBack(m, now) {
+	if !g.config.TellCommits && g.commits.needless(m, g.node) ||
+		g.aversion.holdsBack(m, g.config.ElectionTicks) || g.leasePromise.holdsBack(m, now) {
 		return
 	}
 	g.tieBreak.begun(m)
@@ -212,65 +200,4 @@ func (g *Group) outgoing(m *raftpb.Message, now int64, out *Output) {
 		return
 	}
 	out.Messages = append(out.Messages, p)
-}
-
-// commitAlone says whether an append stores a new commit index and nothing else. It is left out: a
-// commit index is found again from the other replicas and from what was applied, so it needs no
-// disk, and no request waits for it.
-func (g *Group) commitAlone(m *raftpb.Message) bool {
-	if len(m.Entries) == 0 && len(m.Responses) == 0 && m.Snapshot == nil &&
-		m.GetTerm() == g.stored.term && m.GetVote() == g.stored.vote {
-		return true
-	}
-	if m.Term != nil {
-		if len(m.Entries) > 0 || m.GetTerm() != g.stored.term || m.GetVote() != g.stored.vote {
-			g.stored.commit = m.GetCommit() // otherwise the log does not write it
-		}
-		g.stored.term, g.stored.vote = m.GetTerm(), m.GetVote()
-	}
-	return false
-}
-
-// commitWithChange has the commit index stored with an entry that changes the configuration, and
-// with those behind it until it is known to be committed. Without the former a replica whose state
-// has rolled back could hold the end of a joint configuration without knowing that its beginning is
-// committed, and be elected by the voters from before. Without the latter replicas whose states
-// have rolled back could not know that the change was committed, and look for voters that are gone.
-func (g *Group) commitWithChange(m *raftpb.Message) {
-	for _, e := range m.Entries {
-		if e.GetType() == raftpb.EntryConfChangeV2 {
-			g.lastChange = e.GetIndex()
-		}
-	}
-	if m.Term != nil || g.stored.commit >= g.lastChange {
-		return
-	}
-	hard := g.node.BasicStatus().HardState
-	m.Term, m.Vote, m.Commit = hard.Term, hard.Vote, hard.Commit
-}
-
-// onlyCommit says whether a message tells a follower of a new commit index and nothing else. It is
-// not sent: the follower learns of it with the next entries, or with the next heartbeat. Without it
-// an entry costs half as many messages, and hardly a request waits for it: where followers are to
-// answer reads from what they have just applied, the leader asks for a read index, which tells
-// them. One that has not acknowledged all of it by then is told when it has. Config.TellCommits has
-// it sent.
-//
-// A message without entries has another use: it asks a follower that has not acknowledged all it
-// was sent whether something was lost. Raft asks so when the follower answers a heartbeat, and then
-// the message is sent. At any other time a follower that is being sent entries as they come (the
-// one of two that is slower, whenever the other has made the quorum) has an answer on its way.
-func (g *Group) onlyCommit(m *raftpb.Message) bool {
-	if m.GetType() != raftpb.MsgApp || len(m.Entries) > 0 || g.config.TellCommits {
-		return false
-	}
-	tells := m.GetCommit() <= g.told
-	needless := false
-	g.node.WithProgress(func(id uint64, _ raft.ProgressType, p trackerProgress) {
-		if id == m.GetTo() {
-			needless = p.State == stateReplicate && (p.Match >= m.GetIndex() && !tells ||
-				p.Match < m.GetIndex() && !g.heartbeatAnswered)
-		}
-	})
-	return needless
 }

@@ -1,9 +1,6 @@
 package group
 
-import (
-	"go.etcd.io/raft/v3"
-	"go.etcd.io/raft/v3/raftpb"
-)
+import "go.etcd.io/raft/v3/raftpb"
 
 // tieBreak breaks ties between campaigns. When two replicas are left of three and both campaign
 // within a round trip, each grants the other's pre-vote, both become candidates, each votes for
@@ -24,24 +21,6 @@ func (t *tieBreak) begun(m *raftpb.Message) {
 	if m.GetType() == raftpb.MsgPreVote {
 		t.index, t.term = m.GetIndex(), m.GetLogTerm()
 	}
-}
-
-// defers puts a request for a vote off, if that is to be.
-func (g *Group) defers(m *raftpb.Message) bool {
-	t := &g.tieBreak
-	if m.GetType() != raftpb.MsgPreVote || t.index == 0 || m.GetFrom() < uint64(g.config.Self) ||
-		m.GetIndex() != t.index || m.GetLogTerm() != t.term ||
-		g.node.BasicStatus().RaftState != raft.StatePreCandidate {
-		return false
-	}
-	for i, old := range t.later {
-		if old.GetFrom() == m.GetFrom() {
-			t.later[i] = m
-			return true
-		}
-	}
-	t.later = append(t.later, m)
-	return true
 }
 
 // tick ends a campaign's beginning: what was put off is considered with the next Output.

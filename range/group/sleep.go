@@ -10,21 +10,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-type sleeper struct {
-	asleep bool
-	// without are followers that were away when the group fell asleep, and may lack entries.
-	without []keys.ReplicaID
-	// idle counts ticks without a proposal or read, on a leader.
-	idle int
-	// quiesce are messages that the sleeping or waking replica still has to send.
-	quiesce []*peerpb.RaftMessage
-}
-
 // Asleep says whether the group sleeps: it is not ticked, and sends nothing by itself.
-func (g *Group) Asleep() bool { return g.sleep.asleep }
+func (s *sleep) Asleep() bool { return s.asleep }
 
 // FallAsleep puts a freshly opened group to sleep; nothing happens in it until something wakes it.
-func (g *Group) FallAsleep() { g.sleep.asleep = true }
+func (s *sleep) FallAsleep() { s.asleep = true }
 
 // Wake wakes a sleeping group for something to do. A leader lets its followers know at once, which
 // renews its lease; a replica that knows no leader campaigns.
@@ -86,8 +76,9 @@ func (g *Group) maybeLeadToSleep(after int, away func(keys.ReplicaID) bool) bool
 	}
 	status := g.node.BasicStatus()
 	last, err := g.config.Storage.LastIndex()
-	if err != nil || g.appended > last || g.reads > 0 || status.HardState.GetCommit() != last ||
-		status.Applied != last || status.LeadTransferee != 0 || g.node.HasReady() {
+	if err != nil || g.stored.appended > last || g.reads.open > 0 ||
+		status.HardState.GetCommit() != last || status.Applied != last ||
+		status.LeadTransferee != 0 || g.node.HasReady() {
 		return false
 	}
 	ready := true
@@ -124,8 +115,8 @@ func (g *Group) maybeLeadToSleep(after int, away func(keys.ReplicaID) bool) bool
 
 // SleepsWithout says whether the group fell asleep while a follower was away, which may lack
 // entries now.
-func (g *Group) SleepsWithout(id keys.ReplicaID) bool {
-	return g.sleep.asleep && slices.Contains(g.sleep.without, id)
+func (s *sleep) SleepsWithout(id keys.ReplicaID) bool {
+	return s.asleep && slices.Contains(s.without, id)
 }
 
 // maybeFollowToSleep sleeps with the leader, if this follower has all that the leader has;
