@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/host/applyqueue"
+	"github.com/tidemarkdb/tidemark/range/raftlog"
 )
 
 // task is a piece of work in a group's apply queue. Exactly one field is set. Whoever adds a task
@@ -18,6 +19,19 @@ type task struct {
 	install *installation
 	// run is anything that must not run beside applying.
 	run func()
+}
+
+// installation is a snapshot that Raft accepted, and the append that makes the log follow it.
+//
+// INVARIANT: appends get to the log in the order in which Raft gave them out. An entry behind a
+// snapshot that is not in the log yet would be acknowledged, and then be deleted with all that the
+// snapshot replaces.
+type installation struct {
+	staged group.Staged
+	append *raftlog.Append
+	// held are the appends that came behind the snapshot, and before the next one. Of the shard
+	// worker alone.
+	held []*raftlog.Append
 }
 
 // applyPool runs the tasks of all groups. What its workers keep is memory for entries.

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,9 +19,6 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/clockhealth"
 	"github.com/tidemarkdb/tidemark/range/engine"
-	"github.com/tidemarkdb/tidemark/range/group"
-	"github.com/tidemarkdb/tidemark/range/host/applyqueue"
-	"github.com/tidemarkdb/tidemark/range/host/closing"
 	"github.com/tidemarkdb/tidemark/range/host/peers"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
@@ -230,52 +229,6 @@ type running struct {
 	tasks sync.WaitGroup
 }
 
-// New opens the log and makes a host that does nothing before Start.
-func New(c Config) (*Host, error) {
-	if err := c.ensureDefaults(); err != nil {
-		return nil, err
-	}
-	h := &Host{config: c, epoch: c.reading()}
-	h.incarnation = c.Random()
-	h.snapshots = snapshotSender{host: h, slots: make(chan struct{}, maxSnapshots)}
-	h.wakes.groups = &h.registry
-	h.mu.groups = make(map[keys.PartitionID]*Group)
-	h.sleepers = sleepers{leading: closing.NewLeading(), following: closing.NewFollowing(h.sleeper)}
-	h.peers.Init()
-	h.inboxes.limit = c.MaxInboxBytes
-	// A registry may be asked at any moment, also now.
-	h.metrics = newMetrics(c.Registerer, func() float64 { return float64(h.awake.Load()) },
-		func() float64 {
-			all, _ := h.peers.Count()
-			return float64(all)
-		}, func() float64 {
-			if h.slowness.slow.Load() {
-				return 1
-			}
-			return 0
-		})
-	promise, lease := c.promiseDuration(), c.leaseDuration()
-	h.clocks = clockhealth.New(clockhealth.Config{
-		Clock: c.Clock, Now: h.now, LeaseDuration: lease,
-		LeaseSlack:      clockhealth.Slack(c.Clock.MaxOffset(), promise, lease),
-		ElectionTimeout: c.electionTimeout(), Peers: h.peers.Count,
-	})
-	h.ctx, h.cancel = context.WithCancel(context.Background())
-	var err error
-	h.log, err = raftlog.Open(c.Log, raftlog.Options{
-		OnAppended: h.onAppended, Monotonic: c.Monotonic, Logger: c.Logger,
-		Registerer: c.Registerer,
-	})
-	if err != nil {
-		return nil, err
-	}
-	h.apply = applyqueue.New[task, []group.Entry](c.ApplyWorkers, c.FollowersApplyAfter)
-	for range c.Shards {
-		h.shards = append(h.shards, newShard(h))
-	}
-	return h, nil
-}
-
 // Peers are the hosts that share a group with this one.
 func (h *Host) Peers() *peers.Peers { return &h.peers }
 
@@ -284,43 +237,6 @@ func (h *Host) Clocks() *clockhealth.Health { return h.clocks }
 
 // Log gives access to the identities on disk.
 func (h *Host) Log() *raftlog.Log { return h.log }
-
-// Start starts the workers. Groups opened before make a burst of work less than groups opened
-// after.
-func (h *Host) Start(t Transport) {
-	h.transport = t
-	h.started.Store(true)
-	for _, s := range h.shards {
-		h.tasks.Add(1)
-		go s.run()
-	}
-	h.apply.Start()
-	h.tasks.Add(1)
-	go h.tickLoop()
-}
-
-// Close stops all work. What is in flight ends as unknown; a caller that waits for a read index
-// gets ErrStopped. The transport must deliver nothing more once Close has been called.
-func (h *Host) Close() {
-	h.mu.Lock()
-	if h.mu.closed {
-		h.mu.Unlock()
-		return
-	}
-	h.mu.closed = true
-	h.mu.Unlock()
-	groups := h.all()
-	h.cancel()
-	for _, s := range h.shards {
-		s.stop()
-	}
-	h.tasks.Wait()
-	h.log.Close()
-	h.apply.Stop()
-	for _, g := range groups {
-		g.shutDown()
-	}
-}
 
 // now is the monotonic clock in nanoseconds.
 func (h *Host) now() int64 { return h.config.reading() - h.epoch }
@@ -339,101 +255,35 @@ func (h *Host) ElectionTimeout() time.Duration { return h.config.electionTimeout
 // Awake returns how many groups are awake.
 func (h *Host) Awake() int { return int(h.awake.Load()) }
 
-// Storage is the group's log. It is open as long as the group is.
-func (g *Group) Storage() *raftlog.Group { return g.storage }
-
-// GroupConfig describes a replica to be opened.
-type GroupConfig struct {
-	Identity raftlog.Identity
-	// Hosts says on which host each replica is with which the group was founded, this one included.
-	// It is for state machines that say nothing of it themselves (group.Configured).
-	Hosts map[keys.ReplicaID]uint64
-	// New says that the replica was created by this process and has never voted. It may do so at
-	// once.
-	New bool
-	// Founder and TellCommits: see group.Config.
-	Founder, TellCommits bool
-	// Open makes the state machine; the handle may be kept, but not used before Open has returned.
-	Open func(*Group) (group.StateMachine, error)
+// registry has the open groups of a host.
+type registry struct {
+	mu struct {
+		sync.RWMutex
+		groups map[keys.PartitionID]*Group
+		// next is the shard of the next group.
+		next int
+		// closed: no group is opened any more.
+		closed bool
+	}
 }
 
-// Open opens a group whose identity Log().Create has written. It starts asleep.
-func (h *Host) Open(c GroupConfig) (*Group, error) {
-	id := c.Identity.Group
-	g := &Group{host: h, identity: c.Identity, founded: group.Founded(c.Hosts)}
-	g.inbox.budget, g.stopped = &h.inboxes, make(chan struct{})
-	g.addresses.init(h.config.Self, &h.peers)
-	g.applier.group = g
-	g.applier.queue.Init(h.apply, &g.applier)
-	sm, err := c.Open(g)
-	if err != nil {
-		return nil, err // it says what it is of
-	}
-	g.machine, g.closes.group = sm, g
-	g.closes.closer, _ = sm.(group.Closer)
-	index, term := sm.Applied()
-	members := g.machineConfiguration()
-	g.setApplied(index, term, &members)
-	if g.storage, err = h.log.OpenGroup(c.Identity, g.appliedState); err != nil {
-		return nil, err
-	}
-	if !c.New {
-		alone, err := g.alwaysAlone(&members, index)
-		if err != nil {
-			h.log.CloseGroup(g.storage)
-			return nil, err
-		}
-		g.restarted = !alone
-	}
-	g.core, err = group.New(group.Config{
-		ID: id, Self: g.Self(), Storage: g.storage, Applied: index, Configuration: members,
-		ElectionTicks: h.config.ElectionTicks, LeaseDuration: h.config.leaseDuration(),
-		PromiseDuration: h.config.promiseDuration(), MaySleep: g.closes.sleep,
-		Founder: c.Founder, TellCommits: c.TellCommits, Logger: h.config.Logger,
-	})
-	if err != nil {
-		h.log.CloseGroup(g.storage)
-		return nil, err
-	}
-	g.reconfigured()
-	g.lease = lease{g.core.Lease(), h.clocks, h.now, h.config.leaseDuration()}
-	initial := g.core.Leadership()
-	g.leadership.Store(&initial)
-	if hard, _, err := g.storage.InitialState(); err == nil {
-		g.committed.Store(hard.GetCommit())
-	}
-	g.core.FallAsleep()
-
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.mu.closed {
-		return nil, ErrStopped
-	}
-	if h.mu.groups[id] != nil {
-		return nil, fmt.Errorf("group %s is open already", id)
-	}
-	g.ctx, g.cancel = context.WithCancel(h.ctx)
-	g.shard = h.shards[h.mu.next%len(h.shards)]
-	h.mu.next++
-	h.mu.groups[id] = g
-	g.count(true)
-	h.metrics.groups.Inc()
-	h.hearPendingVotes(g)
-	return g, nil
+// Group returns an open group, or nil.
+func (r *registry) Group(id keys.PartitionID) *Group {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.mu.groups[id]
 }
 
-// Remove stops a group and waits until nothing of it is in flight. Its log and state are still
-// there: the caller destroys the state and then calls Log().Remove, in this order, so that a crash
-// between the two leaves a replica that is opened and removed again.
-func (h *Host) Remove(g *Group) {
-	h.mu.Lock()
-	if h.mu.groups[g.ID()] == g {
-		delete(h.mu.groups, g.ID())
-		g.count(false)
-		h.metrics.groups.Dec()
+// all lists the open groups.
+func (r *registry) all() []*Group {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return slices.Collect(maps.Values(r.mu.groups))
+}
+
+// Groups calls visit for every open group.
+func (r *registry) Groups(visit func(*Group)) {
+	for _, g := range r.all() {
+		visit(g)
 	}
-	h.mu.Unlock()
-	h.following.Changed(g.ID(), true)
-	g.stopAndWait()
-	h.log.CloseGroup(g.storage)
 }

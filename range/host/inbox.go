@@ -52,6 +52,12 @@ type contents struct {
 	ops       []func(*Group)
 }
 
+// changed is a change of the configuration that the state machine has applied.
+type changed struct {
+	entry *raftpb.Entry
+	now   group.Configuration
+}
+
 type proposal struct {
 	term uint64
 	data []byte

@@ -15,12 +15,6 @@ import (
 // the inbox and are taken out of it before everything else, so before the answer that says that the
 // entry is applied, and before messages that came later.
 
-// changed is a change of the configuration that the state machine has applied.
-type changed struct {
-	entry *raftpb.Entry
-	now   group.Configuration
-}
-
 // machineConfiguration is the state machine's configuration.
 func (g *Group) machineConfiguration() group.Configuration {
 	if m, ok := g.machine.(group.Configured); ok {
@@ -28,9 +22,6 @@ func (g *Group) machineConfiguration() group.Configuration {
 	}
 	return g.founded
 }
-
-// Configuration is which replicas the group has, as of what is applied here.
-func (g *Group) Configuration() *group.Configuration { return g.core.Configuration() }
 
 // alwaysAlone says whether this replica is the only voter, and was it when the process before this
 // one ended: its state may be from before others came, and then the log has the change. Only then

@@ -179,19 +179,6 @@ func errTooManySnapshots(id keys.PartitionID) error {
 		maxStaged)
 }
 
-// installation is a snapshot that Raft accepted, and the append that makes the log follow it.
-//
-// INVARIANT: appends get to the log in the order in which Raft gave them out. An entry behind a
-// snapshot that is not in the log yet would be acknowledged, and then be deleted with all that the
-// snapshot replaces.
-type installation struct {
-	staged group.Staged
-	append *raftlog.Append
-	// held are the appends that came behind the snapshot, and before the next one. Of the shard
-	// worker alone.
-	held []*raftlog.Append
-}
-
 // install queues the installation behind everything that is still being applied; false if there is
 // nothing to install, and the group failed.
 func (g *Group) install(a *raftlog.Append) bool {

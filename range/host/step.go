@@ -3,8 +3,6 @@ package host
 import (
 	"iter"
 	"slices"
-
-	"github.com/tidemarkdb/tidemark/range/raftlog"
 )
 
 // What brings work for several groups, a client's requests or a peer's messages, has all of them
@@ -65,44 +63,4 @@ func withShard(shards []*shard, s *shard) []*shard {
 		return shards
 	}
 	return append(shards, s)
-}
-
-// begin begins a pass over what is ready; nil if there is nothing, or it is the worker's.
-func (s *shard) begin() []*Group {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.ready) == 0 {
-		return nil
-	}
-	if s.busy || s.done || s.tick || !s.host.started.Load() {
-		s.wake.Signal()
-		return nil
-	}
-	s.busy = true
-	batch := s.ready
-	s.ready = nil
-	return batch
-}
-
-// end ends a pass.
-func (s *shard) end() {
-	s.mu.Lock()
-	s.busy = false
-	more := len(s.ready) > 0 || s.tick || s.done
-	s.mu.Unlock()
-	if more {
-		s.wake.Broadcast()
-	}
-}
-
-// submit has appends submitted at the end of the pass. It is for the goroutine that is in a pass.
-func (s *shard) submit(appends ...*raftlog.Append) {
-	s.out.appends = append(s.out.appends, appends...)
-}
-
-// leave adds groups to what is ready, and wakes no worker.
-func (s *shard) leave(groups ...*Group) {
-	s.mu.Lock()
-	s.ready = append(s.ready, groups...)
-	s.mu.Unlock()
 }
