@@ -33,52 +33,73 @@ type diskHealth struct {
 	inner  vfs.FS
 	dir    string
 	logger *slog.Logger
+	walHealth
+	freeSpace
+	backlog
+	failing
+	ending
+}
+
+// walHealth is about the files of the WAL.
+type walHealth struct {
 	// hideWAL makes writes of the WAL succeed once the engine has failed; see the package comment.
 	hideWAL bool
 	// fillWAL is how many zeros a new WAL file starts with; 0 on filesystems where that is of no
 	// use.
 	fillWAL int64
 	// names is the list of the WAL files that must be there; nil for a State.
-	names   *walNames
-	minFree uint64
+	names          *walNames
+	walSyncSeconds prometheus.Histogram
+}
 
+// freeSpace is the free space of the disk, and what waits for it.
+type freeSpace struct {
+	minFree uint64
+	// free is the last free space that was seen, in bytes, and freeAt when it was looked at, since
+	// processStart. sinceLook is how many bytes were written since.
+	free      atomic.Uint64
+	freeAt    atomic.Int64
+	sinceLook atomic.Int64
+	// low: the free space is below minFree. waiting: how many writes wait for room.
+	low     atomic.Bool
+	waiting atomic.Int32
+	// reclaims: data was dropped while the free space was low, and compactions give back what it
+	// took.
+	reclaims atomic.Bool
+	// told is when the log was told last that opening waits for room. Only the goroutine that opens
+	// may touch it.
+	told time.Time
+}
+
+// backlog is what flushes and compactions have still to do.
+type backlog struct {
+	// behind: flushes and compactions do not keep up with what is written. awaited: how many wait
+	// for a flush.
+	behind  atomic.Bool
+	awaited atomic.Int32
+	// unflushed is what the next flushes will write.
+	unflushed unflushed
+	// scratch is what compactions have written that are not over.
+	scratch scratch
+}
+
+// failing is whether and how the engine has failed.
+type failing struct {
 	// opening: Pebble opens the database. It flushes what it finds in the WAL, repeats that for
 	// ever if it fails, and hears of nothing meanwhile; and if something fails after that, it
 	// forgets what it has set going in the background. So a file or name that cannot be made is a
 	// failure then, and after a failure everything seems to succeed, though nothing reaches the
 	// disk: the database opens, and is closed at once.
 	opening atomic.Bool
-
 	failure atomic.Pointer[error]
 	// failed is closed after failure was set.
 	failed chan struct{}
-	// low: the free space is below minFree. waiting: how many writes wait for room.
-	low     atomic.Bool
-	waiting atomic.Int32
 	// refused counts files that the disk would not create, for another reason than room.
 	refused atomic.Int64
-	// behind: flushes and compactions do not keep up with what is written. awaited: how many wait
-	// for a flush.
-	behind  atomic.Bool
-	awaited atomic.Int32
-	// free is the last free space that was seen, in bytes.
-	free atomic.Uint64
-	// unflushed is what the next flushes will write.
-	unflushed unflushed
-	// reclaims: data was dropped while the free space was low, and compactions give back what it
-	// took.
-	reclaims atomic.Bool
-	// freeAt is when the free space was looked at last, since processStart.
-	freeAt atomic.Int64
-	// scratch is what compactions have written that are not over.
-	scratch scratch
-	// sinceLook is how many bytes were written since the free space was looked at last.
-	sinceLook atomic.Int64
-	// told is when the log was told last that opening waits for room. Of the goroutine that opens.
-	told time.Time
+}
 
-	walSyncSeconds prometheus.Histogram
-
+// ending is how waiting for room ends.
+type ending struct {
 	// leaving is Options.Leaving.
 	leaving <-chan struct{}
 	// closing is closed when Close begins: from then on nothing waits for room.
@@ -88,17 +109,14 @@ type diskHealth struct {
 
 func newDiskHealth(o Options, k kind) *diskHealth {
 	return &diskHealth{
-		inner:   o.FS,
-		dir:     o.Dir,
-		logger:  o.Logger,
-		hideWAL: k == kindLog,
-		fillWAL: fillSize(o, k),
-		minFree: o.MinFreeBytes,
-		failed:  make(chan struct{}),
-		leaving: o.Leaving,
-		closing: make(chan struct{}),
-
-		walSyncSeconds: newWALSyncSeconds(k),
+		inner:  o.FS,
+		dir:    o.Dir,
+		logger: o.Logger,
+		walHealth: walHealth{hideWAL: k == kindLog, fillWAL: fillSize(o, k),
+			walSyncSeconds: newWALSyncSeconds(k)},
+		freeSpace: freeSpace{minFree: o.MinFreeBytes},
+		failing:   failing{failed: make(chan struct{})},
+		ending:    ending{leaving: o.Leaving, closing: make(chan struct{})},
 	}
 }
 
@@ -287,3 +305,13 @@ func isNoSpace(err error) bool {
 }
 
 func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+// newWALSyncSeconds measures what every acknowledged write waits for.
+func newWALSyncSeconds(k kind) prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:        "tidemark_engine_wal_sync_seconds",
+		Help:        "Duration of the write-ahead log's fsyncs.",
+		ConstLabels: prometheus.Labels{"engine": string(k)},
+		Buckets:     prometheus.ExponentialBuckets(25e-6, 2, 16),
+	})
+}

@@ -138,16 +138,6 @@ func (c *collector) close() {
 	c.mu.closed = true
 }
 
-// newWALSyncSeconds measures what every acknowledged write waits for.
-func newWALSyncSeconds(k kind) prometheus.Histogram {
-	return prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:        "tidemark_engine_wal_sync_seconds",
-		Help:        "Duration of the write-ahead log's fsyncs.",
-		ConstLabels: prometheus.Labels{"engine": string(k)},
-		Buckets:     prometheus.ExponentialBuckets(25e-6, 2, 16),
-	})
-}
-
 func boolean(b bool) float64 {
 	if b {
 		return 1

@@ -26,6 +26,17 @@ var (
 	ErrWrongKind = errors.New("the directory holds something else")
 )
 
+// errDamaged is a proof that a file was damaged.
+var errDamaged = errors.New("damaged file")
+
+// kind tells the two engines apart, on disk and in messages.
+type kind string
+
+const (
+	kindLog   kind = "log"
+	kindState kind = "state"
+)
+
 // Options configure a Log or a State. FS and Dir must be set; the rest has defaults.
 type Options struct {
 	// FS is the filesystem; vfs.Default is the operating system's.

@@ -9,14 +9,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 )
 
-// kind tells the two engines apart, on disk and in messages.
-type kind string
-
-const (
-	kindLog   kind = "log"
-	kindState kind = "state"
-)
-
 const (
 	logMaxOpenFiles   = 500
 	stateMaxOpenFiles = 1000

@@ -1,11 +1,8 @@
 package engine
 
 import (
-	"fmt"
 	"sync"
 	"sync/atomic"
-
-	"github.com/cockroachdb/pebble/v2"
 )
 
 // scratch counts what compactions that are not over have written. They give it up when there is no
@@ -74,17 +71,3 @@ func (s *scratch) idle() {
 		s.endLocked(name)
 	}
 }
-
-// compacted is told how a compaction has ended. The tables of one that failed are removed later.
-func (s *store) compacted(info pebble.CompactionInfo) {
-	if info.Err != nil {
-		return
-	}
-	for _, table := range info.Output.Tables {
-		s.g.scratch.end(fmt.Sprintf("%s.sst", table.FileNum))
-	}
-}
-
-// ScratchBytes is about how much of the disk compactions have taken that are not over. It is free
-// again when they end, or when there is no room for them.
-func (s *store) ScratchBytes() int64 { return s.g.scratch.total.Load() }

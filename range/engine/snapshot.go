@@ -17,6 +17,8 @@ type Snapshot struct {
 	root *pebble.Iterator
 }
 
+var _ Reader = (*Snapshot)(nil)
+
 // NewSnapshot returns the state as it is now. Close it.
 func (s *State) NewSnapshot() (*Snapshot, error) {
 	root, err := s.NewIter(nil)

@@ -23,7 +23,6 @@ type Reader interface {
 
 var (
 	_ Reader = (*State)(nil)
-	_ Reader = (*Snapshot)(nil)
 	_ Reader = (*StateBatch)(nil)
 )
 

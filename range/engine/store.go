@@ -31,18 +31,22 @@ type store struct {
 	// stalls counts how often writes had to wait for flushes or compactions.
 	stalls atomic.Int64
 
-	stall     stall
-	ingestion ingestion
+	stall       stall
+	ingestion   ingestion
+	compactions *compactions
+	running
+}
 
+// running is what a store has started, and how it ends.
+type running struct {
 	// flushed wakes the event goroutine after a flush. Capacity 1: flushes that it has not seen yet
 	// are one event.
 	flushed chan struct{}
 	// stop ends the event goroutine.
-	stop        chan struct{}
-	goroutines  sync.WaitGroup
-	closed      sync.Once
-	closeErr    error
-	compactions *compactions
+	stop       chan struct{}
+	goroutines sync.WaitGroup
+	closed     sync.Once
+	closeErr   error
 	// ended: Close has gone so far that calls are refused. Pebble would panic.
 	ended atomic.Bool
 }
@@ -57,8 +61,7 @@ func openStore(o Options, k kind, makeOptions func(Options) *pebble.Options) (_ 
 		dir:     o.Dir,
 		logger:  o.Logger,
 		g:       newDiskHealth(o, k),
-		flushed: make(chan struct{}, 1),
-		stop:    make(chan struct{}),
+		running: running{flushed: make(chan struct{}, 1), stop: make(chan struct{})},
 	}
 	s.stall.init(o, k)
 	s.fs = healthFS{FS: o.FS, g: s.g}
@@ -354,3 +357,17 @@ func (s *store) release() error {
 func IsCorruption(err error) bool {
 	return err != nil && (errors.Is(err, errDamaged) || pebble.IsCorruptionError(err))
 }
+
+// compacted is told how a compaction has ended. The tables of one that failed are removed later.
+func (s *store) compacted(info pebble.CompactionInfo) {
+	if info.Err != nil {
+		return
+	}
+	for _, table := range info.Output.Tables {
+		s.g.scratch.end(fmt.Sprintf("%s.sst", table.FileNum))
+	}
+}
+
+// ScratchBytes is about how much of the disk compactions have taken that are not over. It is free
+// again when they end, or when there is no room for them.
+func (s *store) ScratchBytes() int64 { return s.g.scratch.total.Load() }

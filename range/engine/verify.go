@@ -3,7 +3,6 @@ package engine
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -31,9 +30,6 @@ import (
 //
 // A WAL file that is not there at all, or has nothing in it, walNames tells from one that never
 // was.
-
-// errDamaged is a proof that a file was damaged.
-var errDamaged = errors.New("damaged file")
 
 // verify looks through the files of a database that is not open.
 func verify(fs vfs.FS, dir string, k kind) error {
@@ -213,8 +209,6 @@ func laterChunks(content []byte, from int, number uint32,
 	}
 	return nil
 }
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // maskedCRC is the checksum of Pebble's, and LevelDB's, chunks.
 func maskedCRC(b []byte) uint32 {

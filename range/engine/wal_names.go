@@ -39,7 +39,8 @@ import (
 // the only one that may: if the list on disk names another file before the one that is reused, it
 // is written first. (Pebble closes a WAL file, with a sync, before it makes the next one, and so
 // the list is written between two files that are reused.)
-//
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 // The list is of one run of Pebble, told by the number of its OPTIONS file, of which it makes one
 // whenever it opens the database. A version of this program that does not know the list leaves
 // another number, and the list is not believed then.
