@@ -42,20 +42,24 @@ type cursor struct {
 	on bool
 	// past: resolve has moved on to the next key already.
 	past bool
+	found
+	vacancy vacancy
+	buffers
+}
+
+// found is the key at which a cursor looks.
+type found struct {
 	// prefix is the unversioned data key of the key that was looked at, user the part of it by
 	// which keys are compared.
 	prefix, user []byte
 	// version is, after resolve, what there is to see of the key. It is valid until advance.
 	version Version
-
 	// newest: after resolve, version is the newest one of the key that there is.
-	newest  bool
-	vacancy vacancy
-
-	lower, upper []byte
-	seek         []byte
-	value        []byte
+	newest bool
 }
+
+// buffers is memory that a cursor keeps for its next use.
+type buffers struct{ lower, upper, seek, value []byte }
 
 var cursors = sync.Pool{New: func() any { return new(cursor) }}
 

@@ -77,17 +77,22 @@ type Node struct {
 	Open  func(id keys.PartitionID) *Replica
 	// Froze, if not nil, is called when a partition was found to be frozen, or has become frozen.
 	// It must not block.
-	Froze  func(id keys.PartitionID, f *clusterpb.Freeze)
-	recent *proposal.Budget
-	reads  *tscache.Budget
+	Froze func(id keys.PartitionID, f *clusterpb.Freeze)
 	// Reads serves requests that read several partitions.
 	Reads read.Multi
-	// vacant bounds the memory in which replicas remember spans without values.
-	vacant *vacant.Budget
 	// Spans says which replica has which span of the state.
 	Spans spans.Table
 	// locking configures the concurrency managers of all partitions.
 	locking concurrency.Config
+	budgets
+}
+
+// budgets bound what the replicas of a node take together.
+type budgets struct {
+	recent *proposal.Budget
+	reads  *tscache.Budget
+	// vacant bounds the memory in which replicas remember spans without values.
+	vacant *vacant.Budget
 	// counting paces the counts that a split needs.
 	counting *admission.Pacer
 }

@@ -25,8 +25,9 @@ type lending struct {
 func newLending() *lending {
 	l := &lending{}
 	metrics, _ := concurrency.NewMetrics()
-	c := &concurrency.Config{Logger: slog.New(slog.DiscardHandler), MaxLocks: 10, MaxSpanLocks: 2,
-		TotalSpanLocks: 2, Metrics: metrics, ManualTime: func() bool { return true }}
+	c := &concurrency.Config{Logger: slog.New(slog.DiscardHandler), Metrics: metrics,
+		ManualTime: func() bool { return true },
+		Limits:     concurrency.Limits{MaxLocks: 10, MaxSpanLocks: 2, TotalSpanLocks: 2}}
 	c.Prepare()
 	l.locks.Init(c, nil, 3, 7)
 	return l

@@ -46,6 +46,15 @@ type Config struct {
 	Paced *admission.Members[txn.ID]
 	// ManualTime, if not nil, says that no timer runs: a test tells the time. Nothing pauses then.
 	ManualTime func() bool
+	Limits
+	// PushDelay is for how long writes wait for a transaction before its coordinator is asked.
+	PushDelay time.Duration
+
+	spans spanBudget
+}
+
+// Limits bound what is locked, and what waits for locks.
+type Limits struct {
 	// MaxBlockers is for how many transactions a read waits at once. With more it looks for the
 	// rest afterwards.
 	MaxBlockers int
@@ -57,10 +66,6 @@ type Config struct {
 	// MaxWaiters bounds the writes of a partition that wait, MaxWaiterBytes how large they are
 	// together.
 	MaxWaiters, MaxWaiterBytes int
-	// PushDelay is for how long writes wait for a transaction before its coordinator is asked.
-	PushDelay time.Duration
-
-	spans spanBudget
 }
 
 // spanBudget bounds the span locks of all partitions that a node leads. Their memory is that of

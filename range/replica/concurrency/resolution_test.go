@@ -32,8 +32,8 @@ func (o *calledOwner) ContinueResolution(x *Resolution) {
 // newResolving is a manager with transactions that are committed, and have as many locks each.
 func newResolving(transactions, locks int) (*Manager, *calledOwner) {
 	metrics, _ := NewMetrics()
-	c := &Config{Metrics: metrics, Logger: slog.New(slog.DiscardHandler), MaxLocks: 1 << 20,
-		MaxWaiters: 10, MaxWaiterBytes: 1000, Load: admission.NewLoad(time.Now())}
+	c := &Config{Metrics: metrics, Logger: slog.New(slog.DiscardHandler), Load: admission.NewLoad(time.Now()),
+		Limits: Limits{MaxLocks: 1 << 20, MaxWaiters: 10, MaxWaiterBytes: 1000}}
 	c.Prepare()
 	m := &Manager{}
 	o := &calledOwner{m: m}

@@ -104,8 +104,8 @@ func newWorld(t *rapid.T) *world {
 		Random: func() uint64 { return 0 },
 		Pushes: true, ManualTime: func() bool { return true }, Load: admission.NewLoad(w.now),
 		Disconnected: func(client uint64) bool { return client == 2 },
-		MaxBlockers:  2,
-		MaxLocks:     100, MaxSpanLocks: 4, TotalSpanLocks: 4, MaxWaiters: 40, MaxWaiterBytes: 9 * 35,
+		Limits: Limits{MaxBlockers: 2, MaxLocks: 100, MaxSpanLocks: 4, TotalSpanLocks: 4, MaxWaiters: 40,
+			MaxWaiterBytes: 9 * 35},
 		PushDelay: 10 * time.Millisecond}
 	w.config.Prepare()
 	w.m.Init(&w.config, silentOwner{}, 1, 7)
