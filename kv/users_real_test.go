@@ -31,7 +31,7 @@ type prefixGuard struct {
 
 func (g *prefixGuard) Enabled() bool { return true }
 
-func (g *prefixGuard) Client(shown access.Shown) access.Client {
+func (g *prefixGuard) Client(shown access.Credentials) access.Client {
 	return prefixClient{g, shown.Token}
 }
 
@@ -84,7 +84,7 @@ func (c prefixClient) MayAny(uint64) bool {
 
 func (c prefixClient) Standing() (free bool, err error) { return false, c.May(nil) }
 
-func (c prefixClient) May(needs []access.Need) error {
+func (c prefixClient) May(needs []access.Permission) error {
 	g := c.guard
 	g.mu.Lock()
 	defer g.mu.Unlock()

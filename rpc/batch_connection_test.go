@@ -183,7 +183,7 @@ func TestSlowWorkOnAConnection(t *testing.T) {
 		})
 		conn := batchConn(t, n.dialer(t, "c"), addr, nil)
 		var slow sync.WaitGroup
-		for range maxBehind - 1 {
+		for range maxStolen - 1 {
 			slow.Go(func() { mustEcho(t, conn, "slow 1") })
 			synctest.Wait()
 		}

@@ -14,14 +14,14 @@ import (
 
 // reply sends one response. Any goroutine may call it; it does not block.
 func (ss *serverStream) reply(r *kvpb.Response) {
-	if ss.judge != nil {
-		r = ss.judge.again(r)
+	if ss.authorizer != nil {
+		r = ss.authorizer.authorizeReply(r)
 	}
 	ss.answer(r, nil)
 }
 
-// answer is reply for a response that was judged. One to a call is not refused, however much waits
-// to be sent: held, if not nil, is what it holds until it is sent.
+// answer is reply for a response that was authorized. One to a call is not refused, however much
+// waits to be sent: held, if not nil, is what it holds until it is sent.
 func (ss *serverStream) answer(r *kvpb.Response, held *limit.Claim) {
 	if r.Error == nil || r.Error.Code == kvpb.ErrorCode_NOT_LEADER {
 		ss.throttle.Use()

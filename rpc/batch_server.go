@@ -62,21 +62,23 @@ type BatchServerConfig struct {
 	// RESOURCE_EXHAUSTED.
 	MaxStreams int
 	// Guard, if set, is asked before Handle or Take whether a request's client may do what it asks
-	// for. Servers are not judged. nil: nothing is asked.
+	// for. Servers need no permissions. nil: nothing is asked.
 	Guard access.Guard
 	// CertificateUsers takes the common name of a client's verified certificate for its user, if no
 	// token comes. It is for servers that know which authority signs clients' certificates: else
 	// those that verify are other servers'.
 	CertificateUsers bool
-	// Judged says whether a request needs any right at all. Its cost does not depend on the size of
-	// the request. lasting says that the answer may come late and tell of what is new by then, so
-	// that it is judged once more. A refusal is the answer instead. It is required with Guard, and
-	// safe for concurrent use.
-	Judged func(q *kvpb.Request) (judged, lasting bool, refusal *kvpb.Error)
-	// Needs appends what rights a request needs to needs, which alias the request. It is asked of one
-	// that is judged, and only if that depends on what it needs: needs take memory for each key. A
-	// refusal is the answer instead. It is required with Guard, and safe for concurrent use.
-	Needs func(q *kvpb.Request, needs []access.Need) (_ []access.Need, refusal *kvpb.Error)
+	// RequiresAuth says whether a request needs any right at all. Its cost does not depend on the
+	// size of the request. lasting says that the answer may come late and tell of what is new by
+	// then, so that it is authorized once more. A refusal is the answer instead. It is required
+	// with Guard, and safe for concurrent use.
+	RequiresAuth func(q *kvpb.Request) (requires, lasting bool, refusal *kvpb.Error)
+	// Permissions appends the permissions that a request needs, which alias the request. It is
+	// called for a request that requires any, and only if it matters which: they take memory for
+	// each key. A refusal is the answer instead. It is required with Guard, and safe for concurrent
+	// use.
+	Permissions func(q *kvpb.Request, needs []access.Permission) (
+		_ []access.Permission, refusal *kvpb.Error)
 	// Calls answers the calls among the requests, which neither Handle nor Take nor Guard sees. nil:
 	// there are none.
 	Calls *CallServer
@@ -99,8 +101,8 @@ type BatchServer struct {
 	open    openStreams
 	// decoding are held while a large message of a party is decoded.
 	decoding [decodingTurns]sync.Mutex
-	// behind counts the readers of all streams that were replaced and are not done; see handoff.
-	behind atomic.Int32
+	// stolen counts the readers of all streams that were replaced and are not done; see handoff.
+	stolen atomic.Int32
 }
 
 // NewBatchServer makes a BatchServer. Give it to Server.ServeClients. It has no Close: it ends
@@ -109,8 +111,8 @@ func NewBatchServer(c BatchServerConfig) *BatchServer {
 	if (c.Handle == nil) == (c.Take == nil) {
 		panic("rpc: BatchServerConfig needs Handle or Take")
 	}
-	if c.Guard != nil && (c.Judged == nil || c.Needs == nil) {
-		panic("rpc: BatchServerConfig with Guard needs Judged and Needs")
+	if c.Guard != nil && (c.RequiresAuth == nil || c.Permissions == nil) {
+		panic("rpc: BatchServerConfig with Guard needs RequiresAuth and Permissions")
 	}
 	if c.MaxInFlight <= 0 {
 		c.MaxInFlight = 8192
@@ -201,7 +203,7 @@ func (s *BatchServer) serve(
 		ofServer: first.Hello.Server,
 	}
 	if s.config.Guard != nil && !first.Hello.Server {
-		ss.judge = newJudge(&s.config, s.metrics, from, first.Hello.Token)
+		ss.authorizer = newAuthorizer(&s.config, s.metrics, from, first.Hello.Token)
 	}
 	conn.SetBudget(&ss.memory)
 	defer ss.giveBack()
@@ -283,8 +285,8 @@ type serverStream struct {
 	out *outbox.Outbox
 	// readers are the goroutines that read it.
 	readers *handoff
-	// judge says what the client may do; nil: everything.
-	judge *judge
+	// authorizer says what the client may do; nil: everything.
+	authorizer *authorizer
 	// throttle is the connection's; nil: it has none.
 	throttle *limit.ConnThrottle
 	// ofServer: the client is a server of the cluster.
@@ -328,7 +330,7 @@ type serverStream struct {
 func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 	size := 0 // of the message that the batch is of; a hello is small
 	for {
-		if err := ss.judge.show(batch.GetToken()); err != nil {
+		if err := ss.authorizer.show(batch.GetToken()); err != nil {
 			return err
 		}
 		if len(batch.GetRequests()) > 0 {
@@ -474,8 +476,8 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 				"the request has no command, or one this node does not know"))
 			continue
 		}
-		if ss.judge != nil {
-			if refusal := ss.judge.refusal(r); refusal != nil {
+		if ss.authorizer != nil {
+			if refusal := ss.authorizer.refusal(r); refusal != nil {
 				ss.reply(refusal)
 				continue
 			}

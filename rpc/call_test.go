@@ -332,7 +332,7 @@ func TestCallsPassTheGuard(t *testing.T) {
 	var guard fakeGuard
 	serveCalls(t, n, "s:1", bytesHandler(echoBytes).service(), CallServerConfig{},
 		func(c *BatchServerConfig) {
-			c.Guard, c.Judged, c.Needs = &guard, fakeJudged, fakeNeeds
+			c.Guard, c.RequiresAuth, c.Permissions = &guard, fakeRequiresAuth, fakePermissions
 		})
 	conn := batchConn(t, n.dialer(t, "c"), "s:1", nil)
 	got, _, err := callOfBytes(t.Context(), conn, bytesMethod, []byte("x"), client.CallOptions{})

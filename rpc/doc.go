@@ -30,7 +30,7 @@
 //   - Once a request was delivered on a client's newer stream, none of its older streams delivers
 //     another (stream_fencing.go).
 //   - Requests are taken in the order of a stream; work that takes long is overtaken by what comes
-//     behind it (reader_handoff.go).
+//     behind it (readloop_steal.go).
 //   - What a decoded message holds may alias the buffer it was decoded from (package wire): what
 //     outlives the request must be copied.
 //   - Nothing outlives Close.

@@ -226,7 +226,7 @@ func (s *Server) withSight(ctx context.Context) context.Context {
 // viewer is the client that calls, for what follows the partition table. A server that cannot prove
 // that it is one is a client there.
 func viewer(ctx context.Context, by access.Guard, certificateUsers bool) *veil.Viewer {
-	shown := access.Shown{Token: firstOf(ctx, tokenField)}
+	shown := access.Credentials{Token: firstOf(ctx, tokenField)}
 	if state := authn.TLSOfCall(ctx); certificateUsers && state != nil &&
 		len(state.VerifiedChains) > 0 {
 		shown.CertificateName = state.VerifiedChains[0][0].Subject.CommonName

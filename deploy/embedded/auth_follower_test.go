@@ -64,7 +64,7 @@ func openAt(t *testing.T, endpoint string, options ...kv.Option) *kv.Client {
 // may says what a server's guard answers to a client with a certificate; 0: it may.
 func may(s *Server, certificate string, keyspace uint64, right access.Right) access.Reason {
 	var refused *access.Error
-	if err := s.auth.Client(access.Shown{CertificateName: certificate}).May([]access.Need{
+	if err := s.auth.Client(access.Credentials{CertificateName: certificate}).May([]access.Permission{
 		{Keyspace: keyspace, End: []byte{}, Right: right}}); errors.As(err, &refused) {
 		return refused.Reason
 	}

@@ -253,9 +253,10 @@ func (s *Server) serve(tlsConfig *tls.Config, peers *authn.PeerPolicy) {
 	s.services.etcd.register(s.calls, calledServices...)
 	s.clients = rpc.NewBatchServer(rpc.BatchServerConfig{
 		Memory: requests,
-		Take:   s.services.take, Calls: s.calls, Guard: s.auth.judge(), Judged: s.services.judged,
-		Unpacked: func(q *kvpb.Request) int { return block.Decoded(q.GetLoad().GetBlock()) },
-		Needs:    s.services.needs, Cluster: s.cluster.Load,
+		Take:   s.services.take, Calls: s.calls, Guard: s.auth.judge(),
+		RequiresAuth: s.services.requiresAuth,
+		Unpacked:     func(q *kvpb.Request) int { return block.Decoded(q.GetLoad().GetBlock()) },
+		Permissions:  s.services.permissions, Cluster: s.cluster.Load,
 		CertificateUsers: tlsConfig != nil && s.config.TLSCA != "", Logger: s.config.Logger,
 		Registry: prom.Registry(s.config.Registry), Took: requestTimes(s.config.Registry),
 	})

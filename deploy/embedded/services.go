@@ -44,18 +44,19 @@ func (s *services) wake(r *clusterpb.WakeRequest) {
 	}
 }
 
-// judged finds out whether a request needs any right.
-func (s *services) judged(q *kvpb.Request) (judged, lasting bool, refusal *kvpb.Error) {
+// requiresAuth finds out whether a request needs any right.
+func (s *services) requiresAuth(q *kvpb.Request) (requires, lasting bool, refusal *kvpb.Error) {
 	if n := s.node.Load(); n != nil {
-		return n.Judged(q)
+		return n.RequiresAuth(q)
 	}
 	// It is refused, also if the node is there by the time it is taken.
 	return false, false, &kvpb.Error{Code: kvpb.ErrorCode_NODE_UNHEALTHY, Message: s.noNode()}
 }
 
-// needs finds out what rights the client of a request needs that is judged.
-func (s *services) needs(q *kvpb.Request, needs []access.Need) ([]access.Need, *kvpb.Error) {
-	return s.node.Load().Needs(q, needs) // which is there once it was
+// permissions finds out what rights a request needs.
+func (s *services) permissions(q *kvpb.Request, needed []access.Permission) ([]access.Permission,
+	*kvpb.Error) {
+	return s.node.Load().Permissions(q, needed) // which is there once it was
 }
 
 // noNode says why there is no node.

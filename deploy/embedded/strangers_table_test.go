@@ -280,7 +280,7 @@ func TestTableIsForUsers(t *testing.T) {
 	shown := token("late", "pw")
 	for i := range at {
 		awaitTrue(t, "servers have heard of it", func() bool {
-			return !cluster.Server(i).auth.Client(access.Shown{Token: shown}).MayAny(
+			return !cluster.Server(i).auth.Client(access.Credentials{Token: shown}).MayAny(
 				uint64(secrets.ID))
 		})
 	}

@@ -48,7 +48,7 @@ func (a *auditor) take(now time.Duration) (omitted int, ok bool) {
 	return omitted, true
 }
 
-func (a *auditor) refused(c *client, e *access.Error, n *access.Need, now time.Duration) {
+func (a *auditor) refused(c *client, e *access.Error, n *access.Permission, now time.Duration) {
 	if e.Reason == access.Unknown {
 		return // it is the server's trouble, and in its log
 	}

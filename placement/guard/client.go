@@ -12,7 +12,7 @@ import (
 // client is the client of a connection. It implements access.Client.
 type client struct {
 	guard *Guard
-	shown access.Shown
+	shown access.Credentials
 	// token is valid if there is no tokenErr and Shown has one. It counts until expires, by
 	// Config.Monotonic.
 	token    authority.Token
@@ -41,7 +41,7 @@ const maxAhead = 5 * time.Second
 func (g *Guard) Enabled() bool { return !g.tables.Load().free }
 
 // Client implements access.Guard.
-func (g *Guard) Client(shown access.Shown) access.Client {
+func (g *Guard) Client(shown access.Credentials) access.Client {
 	c := &client{guard: g, shown: shown, seen: g.config.Monotonic()}
 	if shown.Token != "" {
 		if c.token, c.tokenErr = authority.ParseToken(shown.Token); c.tokenErr == nil {
@@ -87,7 +87,7 @@ func (c *client) Standing() (free bool, err error) {
 }
 
 // May implements access.Client. What permits does not allocate.
-func (c *client) May(needs []access.Need) error {
+func (c *client) May(needs []access.Permission) error {
 	rights, refused := c.rights()
 	switch {
 	case refused != nil:
@@ -144,7 +144,7 @@ func (c *client) MayAny(keyspace uint64) bool {
 	return refused == nil && (rights == nil || rights.MayAny(keyspace))
 }
 
-func permits(r *authority.Rights, n *access.Need) bool {
+func permits(r *authority.Rights, n *access.Permission) bool {
 	switch {
 	case n.Right == access.Any:
 		return r.MayAny(n.Keyspace)
@@ -209,7 +209,7 @@ func (c *client) verified(k *known, t *tables) *tables {
 }
 
 // denied says what a user lacks.
-func (c *client) denied(n *access.Need) *access.Error {
+func (c *client) denied(n *access.Permission) *access.Error {
 	if n.Right == access.Any {
 		return &access.Error{Reason: access.Denied, Text: fmt.Sprintf(
 			"user %q may not read or write any key of keyspace %d", c.Name(), n.Keyspace)}
@@ -244,7 +244,7 @@ func (c *client) denied(n *access.Need) *access.Error {
 func cut(key []byte) []byte { return key[:min(len(key), 64)] }
 
 // refuse counts and logs a refusal.
-func (c *client) refuse(e *access.Error, n *access.Need) error {
+func (c *client) refuse(e *access.Error, n *access.Permission) error {
 	c.guard.metrics.refused(e.Reason)
 	c.guard.audit.refused(c, e, n, time.Duration(c.guard.config.Monotonic()))
 	return e

@@ -20,7 +20,7 @@ func TestFree(t *testing.T) {
 		c.setCut(true)
 		s := begin(t, c, Mark{})
 		defer s.stop()
-		stranger := s.Client(access.Shown{})
+		stranger := s.Client(access.Credentials{})
 		wants(t, stranger, 0)
 		time.Sleep(time.Hour)
 		wants(t, stranger, 0)
@@ -34,7 +34,7 @@ func TestStartFollowing(t *testing.T) {
 		c.setCut(true)
 		s := begin(t, c, Mark{3, true})
 		defer s.stop()
-		stranger := s.Client(access.Shown{})
+		stranger := s.Client(access.Credentials{})
 		time.Sleep(time.Minute)
 		wants(t, stranger, access.Unknown)
 		c.setCut(false)
@@ -55,7 +55,7 @@ func TestFollowingWithoutData(t *testing.T) {
 		defer s.stop()
 		s.Learn(&clusterpb.GuardState{Version: 1, On: true})
 		synctest.Wait()
-		u := s.Client(access.Shown{CertificateName: "u"})
+		u := s.Client(access.Credentials{CertificateName: "u"})
 		if !s.Mark().On || u.MayAny(7) {
 			t.Errorf("cut off: the mark is %v, any right %t", s.Mark(), u.MayAny(7))
 		}
@@ -74,37 +74,42 @@ func TestJudging(t *testing.T) {
 		s := begin(t, c, Mark{1, true})
 		defer s.stop()
 		synctest.Wait()
-		u := s.Client(access.Shown{Token: c.token("u"), CertificateName: "root"})
+		u := s.Client(access.Credentials{Token: c.token("u"), CertificateName: "root"})
 		all, admin := []byte{}, access.Admin
 		for _, n := range []struct {
-			need access.Need
+			need access.Permission
 			want access.Reason
 		}{
-			{access.Need{Keyspace: 7, Start: []byte("a"), Right: access.Read}, 0},
-			{access.Need{Keyspace: 7, Start: []byte("b"), Right: access.Read}, access.Denied},
-			{access.Need{Keyspace: 8, Start: []byte("a"), Right: access.Read}, access.Denied},
-			{access.Need{Keyspace: 7, Start: []byte("a"), Right: access.Write}, access.Denied},
-			{access.Need{Keyspace: 7, Start: []byte("a"), End: []byte("b"), Right: access.Read}, 0},
-			{access.Need{Keyspace: 7, Start: []byte("a"), End: []byte("b\x00"), Right: access.Read},
+			{access.Permission{Keyspace: 7, Start: []byte("a"), Right: access.Read}, 0},
+			{access.Permission{Keyspace: 7, Start: []byte("b"), Right: access.Read}, access.Denied},
+			{access.Permission{Keyspace: 8, Start: []byte("a"), Right: access.Read}, access.Denied},
+			{access.Permission{Keyspace: 7, Start: []byte("a"), Right: access.Write},
 				access.Denied},
-			{access.Need{Keyspace: 7, Start: []byte("a"), End: all, Right: access.Read}, access.Denied},
-			{access.Need{Keyspace: 7, End: all, Right: admin}, access.Denied},
-			{access.Need{Keyspace: 7, End: all, Right: access.Any}, 0},
-			{access.Need{Keyspace: 8, End: all, Right: access.Any}, access.Denied},
+			{access.Permission{Keyspace: 7, Start: []byte("a"), End: []byte("b"),
+				Right: access.Read}, 0},
+			{access.Permission{Keyspace: 7, Start: []byte("a"), End: []byte("b\x00"),
+				Right: access.Read},
+				access.Denied},
+			{access.Permission{Keyspace: 7, Start: []byte("a"), End: all, Right: access.Read},
+				access.Denied},
+			{access.Permission{Keyspace: 7, End: all, Right: admin}, access.Denied},
+			{access.Permission{Keyspace: 7, End: all, Right: access.Any}, 0},
+			{access.Permission{Keyspace: 8, End: all, Right: access.Any}, access.Denied},
 		} {
 			wants(t, u, n.want, n.need)
 			wants(t, u, n.want, read[0], n.need)
 			if n.need.Right == access.Any && u.MayAny(n.need.Keyspace) != (n.want == 0) {
 				t.Errorf("any right to keyspace %d: %t", n.need.Keyspace, n.want != 0)
 			}
-			wants(t, s.Client(access.Shown{CertificateName: "u"}), n.want, n.need)
-			wants(t, s.Client(access.Shown{CertificateName: "root"}), 0, n.need)
-			wants(t, s.Client(access.Shown{Token: c.token("root")}), 0, n.need)
+			wants(t, s.Client(access.Credentials{CertificateName: "u"}), n.want, n.need)
+			wants(t, s.Client(access.Credentials{CertificateName: "root"}), 0, n.need)
+			wants(t, s.Client(access.Credentials{Token: c.token("root")}), 0, n.need)
 		}
 		if u.Name() != "u" {
 			t.Errorf("its name is %q", u.Name())
 		}
-		for _, shown := range []access.Shown{{}, {Token: "nonsense"}, {CertificateName: "nobody"}} {
+		for _, shown := range []access.Credentials{{}, {Token: "nonsense"},
+			{CertificateName: "nobody"}} {
 			wants(t, s.Client(shown), access.Unauthenticated)
 			if s.Client(shown).MayAny(7) {
 				t.Errorf("%+v has a right", shown)
@@ -114,7 +119,7 @@ func TestJudging(t *testing.T) {
 		old := c.token("u")
 		c.change(disable(), enable(2))
 		synctest.Wait()
-		wants(t, s.Client(access.Shown{Token: old}), access.Unauthenticated)
+		wants(t, s.Client(access.Credentials{Token: old}), access.Unauthenticated)
 		wants(t, u, access.Unauthenticated)
 	})
 }
@@ -129,15 +134,15 @@ func TestStanding(t *testing.T) {
 		defer s.stop()
 		synctest.Wait()
 		for _, x := range []struct {
-			shown access.Shown
+			shown access.Credentials
 			free  bool
 			want  access.Reason
 		}{
-			{access.Shown{}, false, access.Unauthenticated},
-			{access.Shown{Token: "nonsense"}, false, access.Unauthenticated},
-			{access.Shown{CertificateName: "idle"}, false, access.Denied},
-			{access.Shown{CertificateName: "u"}, false, 0},
-			{access.Shown{Token: c.token("root")}, true, 0},
+			{access.Credentials{}, false, access.Unauthenticated},
+			{access.Credentials{Token: "nonsense"}, false, access.Unauthenticated},
+			{access.Credentials{CertificateName: "idle"}, false, access.Denied},
+			{access.Credentials{CertificateName: "u"}, false, 0},
+			{access.Credentials{Token: c.token("root")}, true, 0},
 		} {
 			free, err := s.Client(x.shown).Standing()
 			var refused *access.Error
@@ -146,13 +151,13 @@ func TestStanding(t *testing.T) {
 				t.Errorf("%+v: %t, %v", x.shown, free, err)
 			}
 		}
-		u := s.Client(access.Shown{CertificateName: "u"})
+		u := s.Client(access.Credentials{CertificateName: "u"})
 		if n := testing.AllocsPerRun(50, func() { _, _ = u.Standing() }); n != 0 {
 			t.Errorf("%v allocations", n)
 		}
 		c.change(disable())
 		synctest.Wait()
-		if free, err := s.Client(access.Shown{}).Standing(); !free || err != nil {
+		if free, err := s.Client(access.Credentials{}).Standing(); !free || err != nil {
 			t.Errorf("authentication is not enabled: %t, %v", free, err)
 		}
 	})
@@ -166,7 +171,7 @@ func TestChangesWhileConnected(t *testing.T) {
 		s := begin(t, c, Mark{1, true})
 		defer s.stop()
 		synctest.Wait()
-		u := s.Client(access.Shown{Token: c.token("u")})
+		u := s.Client(access.Credentials{Token: c.token("u")})
 		wants(t, u, 0)
 		c.change(revoke(0))
 		synctest.Wait()
@@ -195,7 +200,7 @@ func TestChangesWhileConnected(t *testing.T) {
 		c.change(addUser("u"), grantRole("u", "r"))
 		synctest.Wait()
 		wants(t, u, access.Unauthenticated)
-		wants(t, s.Client(access.Shown{Token: c.token("u")}), 0)
+		wants(t, s.Client(access.Credentials{Token: c.token("u")}), 0)
 	})
 }
 
@@ -208,7 +213,7 @@ func TestTokenEnds(t *testing.T) {
 		synctest.Wait()
 		token := c.token("u")
 		time.Sleep(time.Minute)
-		u := s.Client(access.Shown{Token: token})
+		u := s.Client(access.Credentials{Token: token})
 		for range 4*60 - 1 {
 			wants(t, u, 0)
 			time.Sleep(time.Second)
@@ -216,7 +221,7 @@ func TestTokenEnds(t *testing.T) {
 		wants(t, u, 0)
 		time.Sleep(2 * time.Second)
 		wants(t, u, access.Unauthenticated)
-		wants(t, s.Client(access.Shown{Token: token}), access.Unauthenticated)
+		wants(t, s.Client(access.Credentials{Token: token}), access.Unauthenticated)
 	})
 }
 
@@ -229,7 +234,7 @@ func TestTokenAheadOfTables(t *testing.T) {
 		synctest.Wait()
 		c.setCut(true)
 		c.change(addUser("v"), grantRole("v", "r"))
-		v := s.Client(access.Shown{Token: c.token("v")})
+		v := s.Client(access.Credentials{Token: c.token("v")})
 		wants(t, v, access.Unknown)
 		c.setCut(false)
 		time.Sleep(4 * time.Second)
@@ -258,11 +263,11 @@ func TestForgedTokens(t *testing.T) {
 			Issued: time.Now()})
 		before := c.asked
 		c.mu.Unlock()
-		liar := s.Client(access.Shown{Token: forged})
+		liar := s.Client(access.Credentials{Token: forged})
 		wants(t, liar, access.Unknown)
 		for range 400 {
 			time.Sleep(10 * time.Millisecond)
-			_ = s.Client(access.Shown{Token: forged}).May(read)
+			_ = s.Client(access.Credentials{Token: forged}).May(read)
 		}
 		wants(t, liar, access.Unauthenticated)
 		if liar.Name() != "" {
@@ -287,7 +292,7 @@ func TestTokenOfTheFuture(t *testing.T) {
 		login, _ := c.state.Login("u")
 		for ahead, want := range map[time.Duration]access.Reason{
 			2 * time.Second: 0, time.Minute: access.Unauthenticated} {
-			wants(t, s.Client(access.Shown{Token: c.state.Sign(authority.Token{User: "u",
+			wants(t, s.Client(access.Credentials{Token: c.state.Sign(authority.Token{User: "u",
 				Generation: login.Generation, Index: 1, Issued: time.Now().Add(ahead)})}), want)
 		}
 	})
@@ -304,7 +309,7 @@ func TestLearn(t *testing.T) {
 		c.setCut(true)
 		s := begin(t, c, Mark{})
 		defer s.stop()
-		stranger := s.Client(access.Shown{})
+		stranger := s.Client(access.Credentials{})
 		s.Learn(told(1, true))
 		for range 100 {
 			time.Sleep(time.Second)
@@ -355,7 +360,7 @@ func TestAdopt(t *testing.T) {
 		if err := s.Adopt(told(4, true)); err != nil || s.disk != (Mark{4, true}) {
 			t.Fatalf("%v, disk %v", err, s.disk)
 		}
-		wants(t, s.Client(access.Shown{}), access.Unknown)
+		wants(t, s.Client(access.Credentials{}), access.Unknown)
 	})
 }
 
@@ -396,7 +401,7 @@ func BenchmarkMay(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			s := begin(b, c, mark)
 			if still { // without the cost of the system's clock
-				for s.Client(access.Shown{}).May(read) == nil || !s.current() {
+				for s.Client(access.Credentials{}).May(read) == nil || !s.current() {
 					time.Sleep(time.Millisecond)
 				}
 				now := s.config.Monotonic()
@@ -404,7 +409,7 @@ func BenchmarkMay(b *testing.B) {
 				s.config.Monotonic = func() int64 { return now }
 			}
 			defer s.stop()
-			u := s.Client(access.Shown{Token: c.token("u")})
+			u := s.Client(access.Credentials{Token: c.token("u")})
 			for u.May(read) != nil {
 				time.Sleep(time.Millisecond)
 			}

@@ -262,10 +262,10 @@ func in(t *testing.T, f func(t *testing.T, c *core)) {
 	synctest.Test(t, func(t *testing.T) { f(t, newCore(t)) })
 }
 
-var read = []access.Need{{Keyspace: 7, Start: []byte("a1"), Right: access.Read}}
+var read = []access.Permission{{Keyspace: 7, Start: []byte("a1"), Right: access.Read}}
 
 // wants checks what a client hears; 0: it may. What is said before needs are known fits that.
-func wants(t testing.TB, c access.Client, want access.Reason, needs ...access.Need) {
+func wants(t testing.TB, c access.Client, want access.Reason, needs ...access.Permission) {
 	t.Helper()
 	if len(needs) == 0 {
 		needs = read

@@ -44,7 +44,7 @@ func TestNeverStale(t *testing.T) {
 				default:
 					time.Sleep(time.Duration(random.Int64N(int64(3 * time.Second))))
 				}
-				err := s.Client(access.Shown{CertificateName: "u"}).May(read)
+				err := s.Client(access.Credentials{CertificateName: "u"}).May(read)
 				if age := time.Since(since); err == nil && !may && age > DefaultGrace {
 					t.Fatalf("seed %d: it is let in %s after its permission was taken", seed, age)
 				}

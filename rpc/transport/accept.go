@@ -167,10 +167,10 @@ func (t tlsCredentials) Clone() credentials.TransportCredentials {
 func (t tlsCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	s := newSocket(raw)
 	held := &handshakeConn{Conn: s}
-	sealed := &seal{Conn: held}
+	buffered := &tlsBuffer{Conn: held}
 	// Not by gRPC's own credentials: those refuse clients that ask for no application protocol, as
 	// many of HTTP/1 do, and show their connection to nothing.
-	over := tls.Server(sealed, t.config)
+	over := tls.Server(buffered, t.config)
 	err := over.Handshake()
 	held.over.Store(true)
 	if err != nil {
@@ -191,7 +191,7 @@ func (t tlsCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.Aut
 		_ = over.Close()
 		return nil, nil, errors.New("the client asks for no application protocol that is spoken here")
 	}
-	c := newConn(s, over, sealed)
+	c := newConn(s, over, buffered)
 	hello, err := begins(c, nil)
 	if err != nil {
 		return nil, nil, err

@@ -49,8 +49,8 @@ func TestConnKeepsNoLargeBuffers(t *testing.T) {
 			if err := <-sent; err != nil {
 				t.Fatal(err)
 			}
-			kept := [][]byte{opener.frame, opener.sealed, opener.unsent}
-			if s := opener.seal; s != nil {
+			kept := [][]byte{opener.frame, opener.records, opener.unsent}
+			if s := opener.tlsBuffer; s != nil {
 				kept = append(kept, s.plain, s.spare, s.kept)
 			}
 			for i, b := range kept {
@@ -74,7 +74,7 @@ func TestSealKeepsWhatIsUnasked(t *testing.T) {
 	defer opener.Close()
 	acceptor := <-taken
 	defer acceptor.Close()
-	s := opener.seal
+	s := opener.tlsBuffer
 	for _, size := range []int{100, 100 << 10} {
 		message := make([]byte, size)
 		first, err := s.frame([][]byte{message}, len(message))

@@ -20,9 +20,9 @@ import (
 // and SendKeepalive for another; the rest is safe for concurrent use.
 type Conn struct {
 	socket *socket
-	// seal and tls are nil without TLS.
-	seal *seal
-	tls  *tls.Conn
+	// tlsBuffer and tls are nil without TLS.
+	tlsBuffer *tlsBuffer
+	tls       *tls.Conn
 	// budget is nil without limit; taken is what the latest message has of it.
 	budget Budget
 	taken  int64
@@ -30,11 +30,11 @@ type Conn struct {
 	proved bool
 	reader *bufio.Reader
 
-	// frame holds the frame that is being sent, sealed its TLS records, unsent what is still to be
+	// frame holds the frame that is being sent, records its TLS records, unsent what is still to be
 	// written. They are the sender's.
-	frame  []byte
-	sealed []byte
-	unsent []byte
+	frame   []byte
+	records []byte
+	unsent  []byte
 
 	watch watch
 	// ended is why the connection was broken here, if it was.
@@ -43,14 +43,14 @@ type Conn struct {
 }
 
 // newConn makes a connection of a socket. tlsConn is nil without TLS; otherwise its handshake is
-// done, and it stands upon the seal.
-func newConn(s *socket, tlsConn *tls.Conn, sealed *seal) *Conn {
-	c := &Conn{socket: s, seal: sealed}
+// done, and it stands upon the tlsBuffer.
+func newConn(s *socket, tlsConn *tls.Conn, buffered *tlsBuffer) *Conn {
+	c := &Conn{socket: s, tlsBuffer: buffered}
 	if tlsConn == nil {
 		c.reader = bufio.NewReaderSize(s, bufferBytes)
 	} else {
 		c.tls = tlsConn
-		sealed.begin(tlsConn)
+		buffered.begin(tlsConn)
 		// TLS has a buffer of its own.
 		c.reader = bufio.NewReaderSize(tlsConn, sealedBufferBytes)
 	}
@@ -240,9 +240,9 @@ func (c *Conn) sendControl(kind byte, content []byte) error {
 	}
 	c.frame = appendControl(c.frame[:0], kind, content)
 	c.unsent = c.frame
-	if c.seal != nil {
-		sealed, err := c.seal.records(c.frame)
-		if err := c.encrypted(sealed, err); err != nil {
+	if c.tlsBuffer != nil {
+		buffered, err := c.tlsBuffer.records(c.frame)
+		if err := c.encrypted(buffered, err); err != nil {
 			return err
 		}
 	}
@@ -255,8 +255,8 @@ func (c *Conn) take(parts [][]byte) error {
 	for _, part := range parts {
 		size += len(part)
 	}
-	if c.seal != nil {
-		return c.encrypted(c.seal.frame(parts, size))
+	if c.tlsBuffer != nil {
+		return c.encrypted(c.tlsBuffer.frame(parts, size))
 	}
 	c.frame = withRoom(c.frame[:0], headerBytes+size)
 	c.frame = binary.LittleEndian.AppendUint32(c.frame, uint32(size))
@@ -269,7 +269,7 @@ func (c *Conn) take(parts [][]byte) error {
 
 // encrypted takes over the records of a frame.
 func (c *Conn) encrypted(records []byte, err error) error {
-	c.sealed, c.unsent = records, records
+	c.records, c.unsent = records, records
 	if err != nil {
 		_ = c.Close()
 	}
@@ -280,9 +280,9 @@ func (c *Conn) encrypted(records []byte, err error) error {
 func (c *Conn) written() {
 	c.unsent = nil
 	c.frame = release(c.frame)
-	if c.sealed != nil {
-		c.seal.release(c.sealed)
-		c.sealed = nil
+	if c.records != nil {
+		c.tlsBuffer.release(c.records)
+		c.records = nil
 	}
 }
 

@@ -328,7 +328,7 @@ func TestOtherVersionIsRefused(t *testing.T) {
 
 // What TLS wants to send by itself, between two messages, is bounded.
 func TestSealBoundsWhatIsUnasked(t *testing.T) {
-	s := &seal{sealing: true}
+	s := &tlsBuffer{buffering: true}
 	record := make([]byte, 1000)
 	for range maxUnasked / len(record) {
 		if _, err := s.Write(record); err != nil {

@@ -19,8 +19,8 @@
 //
 // The goroutine that reads the socket handles the message, and the goroutine that has a message
 // writes it to the socket, as far as there is room in the socket. A TLS connection is the same: its
-// records are gathered, and written as plain bytes would be (seal.go). What a message of more than
-// 64 KiB needs is taken from a pool and given back when it is written (buffers.go).
+// records are gathered, and written as plain bytes would be (tlsBuffer.go). What a message of more
+// than 64 KiB needs is taken from a pool and given back when it is written (buffers.go).
 //
 // # Why not a library
 //

@@ -60,8 +60,8 @@ func open(
 		}
 		config.ServerName = host
 	}
-	sealed := &seal{Conn: s}
-	over := tls.Client(sealed, config)
+	buffered := &tlsBuffer{Conn: s}
+	over := tls.Client(buffered, config)
 	err := over.HandshakeContext(ctx)
 	if err == nil && over.ConnectionState().NegotiatedProtocol != Protocol {
 		err = errors.New("missing selected ALPN property")
@@ -69,6 +69,6 @@ func open(
 	if err != nil {
 		return nil, fmt.Errorf("authentication handshake failed: %w", err)
 	}
-	c := newConn(s, over, sealed)
+	c := newConn(s, over, buffered)
 	return c, c.sendControl(controlHello, hello)
 }

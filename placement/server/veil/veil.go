@@ -36,13 +36,13 @@ type Viewer struct {
 	news chan struct{}
 
 	mu     sync.Mutex
-	shown  access.Shown
+	shown  access.Credentials
 	client access.Client // nil until it is needed
 }
 
 // NewViewer returns the receiver for the shown credentials; nil for a caller that has proved to be
 // a server.
-func NewViewer(guard access.Guard, shown access.Shown) *Viewer {
+func NewViewer(guard access.Guard, shown access.Credentials) *Viewer {
 	return &Viewer{guard: guard, shown: shown, news: make(chan struct{}, 1)}
 }
 

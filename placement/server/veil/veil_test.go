@@ -29,7 +29,9 @@ func (u *users) Enabled() bool {
 	return !u.off
 }
 
-func (u *users) Client(shown access.Shown) access.Client { return &user{of: u, token: shown.Token} }
+func (u *users) Client(shown access.Credentials) access.Client {
+	return &user{of: u, token: shown.Token}
+}
 
 func (u *users) grant(token string, keyspace uint64, may bool) {
 	u.mu.Lock()
@@ -117,7 +119,7 @@ func (r *receiver) all(t *testing.T) (resets int, bounds map[uint32]bool) {
 func TestBoundsAreWithheld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := &users{rights: map[string]map[uint64]bool{"ann": {7: true}}}
-		viewer := NewViewer(u, access.Shown{})
+		viewer := NewViewer(u, access.Credentials{})
 		changes, r := make(chan struct{}), &receiver{}
 		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan error, 1)

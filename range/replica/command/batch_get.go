@@ -15,7 +15,7 @@ var BatchGet = register((*kvpb.Request_BatchGet)(nil), Command{
 	Way:        AtTimestamp,
 	Admissible: true,
 	Body:       func(q *kvpb.Request) bool { return q.GetBatchGet() != nil },
-	Needs: func(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
+	Permissions: func(at Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
 		return needKeys(needs, at.Keyspace, access.Read, q.GetBatchGet().GetKeys())
 	},
 	Footprint:  func(q *kvpb.Request) Footprint { return points(q.GetBatchGet().Keys) },

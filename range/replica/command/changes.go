@@ -21,7 +21,7 @@ var Changes = register((*kvpb.Request_Changes)(nil), Command{
 	Way:     AtTimestamp,
 	Body:    func(q *kvpb.Request) bool { return q.GetChanges() != nil },
 	Lasting: true,
-	Needs: func(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
+	Permissions: func(at Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
 		c := q.GetChanges()
 		return needSpan(needs, at.Keyspace, access.Read, c.GetStart(), c.GetEnd())
 	},

@@ -56,9 +56,10 @@ type Command struct {
 	// Open: whatever the request says, it needs no right: it tells nothing about data, and changes
 	// nothing.
 	Open bool
-	// Needs appends what rights the client needs for the request, which was not looked at before:
-	// whatever it reads, writes, locks or tells of. They alias the request. No command is without it.
-	Needs func(at Place, q *kvpb.Request, needs []access.Need) []access.Need
+	// Permissions appends what rights the client needs for the request, which was not looked at
+	// before: whatever it reads, writes, locks or tells of. They alias the request. No command is
+	// without it.
+	Permissions func(at Place, q *kvpb.Request, needs []access.Permission) []access.Permission
 	// Footprint is what the request reads or writes. Nil: nothing, or of several partitions.
 	Footprint func(*kvpb.Request) Footprint
 	// Named is the wall time of the highest timestamp that the request names, besides that of its

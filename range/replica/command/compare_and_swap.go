@@ -17,7 +17,7 @@ var CompareAndSwap = register((*kvpb.Request_CompareAndSwap)(nil), Command{
 	Way:  InQueue,
 	Body: func(q *kvpb.Request) bool { return q.GetCompareAndSwap() != nil },
 	// It tells what is there.
-	Needs: func(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
+	Permissions: func(at Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
 		key := q.GetCompareAndSwap().GetKey()
 		needs = needKey(needs, at.Keyspace, access.Read, key)
 		return needKey(needs, at.Keyspace, access.Write, key)

@@ -17,7 +17,7 @@ var Count = register((*kvpb.Request_Count)(nil), Command{
 	Way:        AtTimestamp,
 	Admissible: true,
 	Body:       func(q *kvpb.Request) bool { return q.GetCount() != nil },
-	Needs: func(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
+	Permissions: func(at Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
 		c := q.GetCount()
 		return needSpan(needs, at.Keyspace, access.Read, c.GetStart(), c.GetEnd())
 	},

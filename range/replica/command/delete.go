@@ -13,7 +13,7 @@ var Delete = register((*kvpb.Request_Delete)(nil), Command{
 	Name: "delete",
 	Way:  InQueue,
 	Body: func(q *kvpb.Request) bool { return q.GetDelete() != nil },
-	Needs: func(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
+	Permissions: func(at Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
 		return needKey(needs, at.Keyspace, access.Write, q.GetDelete().GetKey())
 	},
 	Footprint:    func(q *kvpb.Request) Footprint { return point(q.GetDelete().Key) },

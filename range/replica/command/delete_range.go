@@ -19,7 +19,7 @@ var DeleteRange = register((*kvpb.Request_DeleteRange)(nil), Command{
 	Name: "delete_range",
 	Way:  InQueue,
 	Body: func(q *kvpb.Request) bool { return q.GetDeleteRange() != nil },
-	Needs: func(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
+	Permissions: func(at Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
 		c := q.GetDeleteRange()
 		return needSpan(needs, at.Keyspace, access.Write, c.GetStart(), c.GetEnd())
 	},

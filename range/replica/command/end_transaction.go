@@ -13,7 +13,7 @@ var EndTransaction = register((*kvpb.Request_EndTransaction)(nil), Command{
 	Way:           InQueue,
 	Transactional: true,
 	Body:          func(q *kvpb.Request) bool { return q.GetEndTransaction() != nil },
-	Needs:         endNeeds,
+	Permissions:   endPermissions,
 	Footprint: func(q *kvpb.Request) Footprint {
 		return point(q.GetEndTransaction().GetTransaction().GetAnchor())
 	},

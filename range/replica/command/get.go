@@ -17,7 +17,7 @@ var Get = register((*kvpb.Request_Get)(nil), Command{
 	Admissible:   true,
 	BelowPending: true,
 	Body:         func(q *kvpb.Request) bool { return q.GetGet() != nil },
-	Needs: func(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
+	Permissions: func(at Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
 		return needKey(needs, at.Keyspace, access.Read, q.GetGet().GetKey())
 	},
 	Footprint:  func(q *kvpb.Request) Footprint { return point(q.GetGet().Key) },

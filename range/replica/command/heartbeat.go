@@ -16,7 +16,7 @@ var Heartbeat = register((*kvpb.Request_HeartbeatTransaction)(nil), Command{
 	Transactional: true,
 	Late:          true,
 	Body:          func(q *kvpb.Request) bool { return q.GetHeartbeatTransaction() != nil },
-	Needs: func(_ Place, q *kvpb.Request, needs []access.Need) []access.Need {
+	Permissions: func(_ Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
 		return needAnchor(needs, q.GetHeartbeatTransaction().GetTransaction())
 	},
 	Footprint: func(q *kvpb.Request) Footprint {

@@ -15,7 +15,7 @@ var Increment = register((*kvpb.Request_Increment)(nil), Command{
 	Way:  InQueue,
 	Body: func(q *kvpb.Request) bool { return q.GetIncrement() != nil },
 	// It tells what is there.
-	Needs: func(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
+	Permissions: func(at Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
 		key := q.GetIncrement().GetKey()
 		needs = needKey(needs, at.Keyspace, access.Read, key)
 		return needKey(needs, at.Keyspace, access.Write, key)

@@ -12,7 +12,7 @@ var InspectTransactions = register((*kvpb.Request_InspectTransactions)(nil), Com
 	Way:  InMemory,
 	Body: func(q *kvpb.Request) bool { return q.GetInspectTransactions() != nil },
 	// It tells keys, ids and addresses of all clients.
-	Needs: func(at Place, _ *kvpb.Request, needs []access.Need) []access.Need {
+	Permissions: func(at Place, _ *kvpb.Request, needs []access.Permission) []access.Permission {
 		return needAll(needs, at.Keyspace, access.Admin)
 	},
 })

@@ -22,10 +22,10 @@ import (
 // evaluated with no write pending, and until its entry is applied nothing else is: the records are
 // not among the pending writes, and reads of its span wait.
 var Load = register((*kvpb.Request_Load)(nil), Command{
-	Name:  "load",
-	Way:   InQueue,
-	Body:  func(q *kvpb.Request) bool { return q.GetLoad() != nil },
-	Needs: loadNeeds,
+	Name:        "load",
+	Way:         InQueue,
+	Body:        func(q *kvpb.Request) bool { return q.GetLoad() != nil },
+	Permissions: loadPermissions,
 	Footprint: func(q *kvpb.Request) Footprint {
 		return span(q.GetLoad().First, keys.Next(q.GetLoad().Last))
 	},

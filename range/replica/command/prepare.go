@@ -18,7 +18,7 @@ var Prepare = register((*kvpb.Request_Prepare)(nil), Command{
 	Way:           InQueue,
 	Transactional: true,
 	Body:          func(q *kvpb.Request) bool { return q.GetPrepare() != nil },
-	Needs:         prepareNeeds,
+	Permissions:   preparePermissions,
 	Footprint:     prepareFootprint,
 	Named: func(q *kvpb.Request) int64 {
 		c := q.GetPrepare()

@@ -17,7 +17,7 @@ var Push = register((*kvpb.Request_Push)(nil), Command{
 	Way:           InQueue,
 	Transactional: true,
 	Body:          func(q *kvpb.Request) bool { return q.GetPush() != nil },
-	Needs:         pushNeeds,
+	Permissions:   pushPermissions,
 	Footprint: func(q *kvpb.Request) Footprint {
 		return point(q.GetPush().GetPushee().GetAnchor())
 	},

@@ -12,7 +12,7 @@ var Put = register((*kvpb.Request_Put)(nil), Command{
 	Name: "put",
 	Way:  InQueue,
 	Body: func(q *kvpb.Request) bool { return q.GetPut() != nil },
-	Needs: func(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
+	Permissions: func(at Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
 		return needKey(needs, at.Keyspace, access.Write, q.GetPut().GetKey())
 	},
 	Footprint:  func(q *kvpb.Request) Footprint { return point(q.GetPut().Key) },

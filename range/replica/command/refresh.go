@@ -25,7 +25,7 @@ var Refresh = register((*kvpb.Request_Refresh)(nil), Command{
 	Way:           AtTimestamp,
 	Transactional: true,
 	Body:          func(q *kvpb.Request) bool { return q.GetRefresh() != nil },
-	Needs: func(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
+	Permissions: func(at Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
 		return needReads(needs, at.Keyspace, q.GetRefresh().GetReads())
 	},
 	Footprint: func(q *kvpb.Request) Footprint {

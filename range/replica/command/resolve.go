@@ -24,7 +24,7 @@ var Resolve = register((*kvpb.Request_Resolve)(nil), Command{
 	Transactional: true,
 	EndsLocks:     true,
 	Body:          func(q *kvpb.Request) bool { return q.GetResolve() != nil },
-	Needs:         resolveNeeds,
+	Permissions:   resolvePermissions,
 	Named: func(q *kvpb.Request) (latest int64) {
 		for _, x := range q.GetResolve().GetResolutions() {
 			latest = max(latest, wall(x.GetStatus().GetTimestamp()))

@@ -17,7 +17,7 @@ var Scan = register((*kvpb.Request_Scan)(nil), Command{
 	Way:        AtTimestamp,
 	Admissible: true,
 	Body:       func(q *kvpb.Request) bool { return q.GetScan() != nil },
-	Needs: func(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
+	Permissions: func(at Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
 		c := q.GetScan()
 		return needSpan(needs, at.Keyspace, access.Read, c.GetStart(), c.GetEnd())
 	},

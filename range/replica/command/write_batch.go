@@ -14,7 +14,7 @@ var WriteBatch = register((*kvpb.Request_WriteBatch)(nil), Command{
 	Name: "write_batch",
 	Way:  InQueue,
 	Body: func(q *kvpb.Request) bool { return q.GetWriteBatch() != nil },
-	Needs: func(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
+	Permissions: func(at Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
 		for _, o := range q.GetWriteBatch().GetOperations() {
 			needs = needKey(needs, at.Keyspace, access.Write, o.GetKey())
 		}

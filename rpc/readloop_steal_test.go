@@ -184,7 +184,7 @@ func TestHandoffIsBounded(t *testing.T) {
 		taken, open := slowServer(t, n, gate)
 		conn := batchConn(t, n.dialer(t, "c"), "s:1", nil)
 		var callers sync.WaitGroup
-		for i := range maxBehind + 3 {
+		for i := range maxStolen + 3 {
 			callers.Go(func() {
 				if _, err := conn.Do(t.Context(), get(fmt.Sprintf("slow %d", i))); err != nil {
 					t.Error(err)
@@ -192,8 +192,8 @@ func TestHandoffIsBounded(t *testing.T) {
 			})
 			time.Sleep(5 * handoffAfter)
 		}
-		if n := len(taken()); n != maxBehind+1 {
-			t.Errorf("%d are at work, want %d", n, maxBehind+1)
+		if n := len(taken()); n != maxStolen+1 {
+			t.Errorf("%d are at work, want %d", n, maxStolen+1)
 		}
 		close(gate)
 		callers.Wait()

@@ -25,8 +25,8 @@ func TestNeedsAreOfThePartitionsKeyspace(t *testing.T) {
 		}
 		for id, n := range c.nodes {
 			for _, p := range partitions {
-				needs, refusal := n.Needs(get(p.Id), nil)
-				if judged, lasting, _ := n.Judged(get(p.Id)); !judged || lasting {
+				needs, refusal := n.Permissions(get(p.Id), nil)
+				if judged, lasting, _ := n.RequiresAuth(get(p.Id)); !judged || lasting {
 					t.Errorf("node %d, partition %d: %t, %t", id, p.Id, judged, lasting)
 				}
 				if refusal != nil || len(needs) != 1 || needs[0].Keyspace != keyspace ||
@@ -40,36 +40,36 @@ func TestNeedsAreOfThePartitionsKeyspace(t *testing.T) {
 						{Partition: 1 << 40, Keys: [][]byte{{2}}}}}}},
 				{Command: &kvpb.Request_MergeScan{MergeScan: &kvpb.MergeScanRequest{
 					Partitions: []*kvpb.PartitionRoute{{Partition: 1 << 40}}}}}} {
-				if _, refusal := n.Needs(q, nil); refusal == nil {
+				if _, refusal := n.Permissions(q, nil); refusal == nil {
 					t.Errorf("node %d: a partition that does not exist has needs: %v", id, q)
 				}
 			}
 			// As clients look for leaders.
 			swap := &kvpb.Request{Partition: partitions[0].Id, Command: &kvpb.Request_CompareAndSwap{
 				CompareAndSwap: &kvpb.CompareAndSwapRequest{Key: []byte("k")}}}
-			needs, refusal := n.Needs(swap, nil)
-			if judged, _, _ := n.Judged(swap); !judged || refusal != nil || len(needs) != 1 ||
+			needs, refusal := n.Permissions(swap, nil)
+			if judged, _, _ := n.RequiresAuth(swap); !judged || refusal != nil || len(needs) != 1 ||
 				needs[0].Right != access.Any || needs[0].Keyspace != keyspace {
 				t.Errorf("a write of no term: judged %t, needs %+v, %v", judged, needs, refusal)
 			}
 			swap.Term = 1
-			if judged, _, _ := n.Judged(swap); !judged {
+			if judged, _, _ := n.RequiresAuth(swap); !judged {
 				t.Error("a write of a term is not judged")
 			}
-			if needs, _ := n.Needs(swap, nil); len(needs) != 2 {
+			if needs, _ := n.Permissions(swap, nil); len(needs) != 2 {
 				t.Errorf("a write of a term needs %v", needs)
 			}
 			now := &kvpb.Request{Command: &kvpb.Request_Now{Now: &kvpb.NowRequest{}}}
-			if judged, _, _ := n.Judged(now); judged {
+			if judged, _, _ := n.RequiresAuth(now); judged {
 				t.Error("a request for the time is judged")
 			}
 			changes := &kvpb.Request{Partition: partitions[0].Id, Command: &kvpb.Request_Changes{
 				Changes: &kvpb.ChangesRequest{}}}
-			if _, lasting, _ := n.Judged(changes); !lasting {
+			if _, lasting, _ := n.RequiresAuth(changes); !lasting {
 				t.Error("a feed is judged once")
 			}
-			q, room := get(partitions[0].Id), make([]access.Need, 0, 4)
-			if n := testing.AllocsPerRun(50, func() { n.Needs(q, room) }); n != 0 {
+			q, room := get(partitions[0].Id), make([]access.Permission, 0, 4)
+			if n := testing.AllocsPerRun(50, func() { n.Permissions(q, room) }); n != 0 {
 				t.Errorf("%v allocations", n)
 			}
 		}

@@ -12,10 +12,10 @@ import (
 // noEnd is the end of a span that reaches to the end of the keyspace.
 var noEnd = []byte{}
 
-// Judged reports whether a request needs any right; it is rpc.BatchServerConfig.Judged.
+// RequiresAuth reports whether a request needs any right; it is rpc.BatchServerConfig.RequiresAuth.
 //
 // INVARIANT: a request that needs no right does nothing, and tells nothing about data.
-func (n *Node) Judged(q *kvpb.Request) (judged, lasting bool, refusal *kvpb.Error) {
+func (n *Node) RequiresAuth(q *kvpb.Request) (requires, lasting bool, refusal *kvpb.Error) {
 	c := command.Of(q)
 	if c.Way == command.NotKnown {
 		return false, false, nil // the request is refused
@@ -23,13 +23,16 @@ func (n *Node) Judged(q *kvpb.Request) (judged, lasting bool, refusal *kvpb.Erro
 	return !c.Open, c.Lasting, nil
 }
 
-// Needs appends the rights that the client of a request needs; it is rpc.BatchServerConfig.Needs.
-// The node says which keyspace a partition has; the client is not asked.
+// Permissions appends the permissions that a request needs; it is
+// rpc.BatchServerConfig.Permissions. The node says which keyspace a partition has; the client is
+// not asked.
 //
 // INVARIANT: a request that names a partition of which the node does not know the keyspace is
 // refused: by the time it is served the node might know the partition. A partition never changes
 // its keyspace, and no id is used twice.
-func (n *Node) Needs(q *kvpb.Request, needs []access.Need) (_ []access.Need, refusal *kvpb.Error) {
+func (n *Node) Permissions(q *kvpb.Request, needs []access.Permission) (
+	_ []access.Permission, refusal *kvpb.Error,
+) {
 	c, at := command.Of(q), command.Place{Finder: n}
 	if c.Way != command.ByNode {
 		if at.Keyspace = n.KeyspaceOf(q.Partition); at.Keyspace == 0 {
@@ -40,12 +43,13 @@ func (n *Node) Needs(q *kvpb.Request, needs []access.Need) (_ []access.Need, ref
 		// No leader has that term, so the request is refused, with the leader: clients find leaders
 		// that way (route.probe), even if they may only read. The refusal has the bounds of
 		// partitions.
-		return append(needs, access.Need{Keyspace: at.Keyspace, End: noEnd, Right: access.Any}), nil
+		return append(needs,
+			access.Permission{Keyspace: at.Keyspace, End: noEnd, Right: access.Any}), nil
 	}
 	before := len(needs)
-	needs = c.Needs(at, q, needs)
+	needs = c.Permissions(at, q, needs)
 	if c.Way == command.ByNode && slices.ContainsFunc(needs[before:],
-		func(x access.Need) bool { return x.Keyspace == 0 }) {
+		func(x access.Permission) bool { return x.Keyspace == 0 }) {
 		return needs, n.withoutKeyspace(0)
 	}
 	return needs, nil

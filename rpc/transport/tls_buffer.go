@@ -22,26 +22,26 @@ const (
 
 var errUnasked = errors.New("too many key updates")
 
-// seal lies below TLS. After the handshake it keeps the records that TLS makes, so that they are
-// written as plain bytes are: without blocking, if the sender wants that, and all records of a
+// tlsBuffer lies below TLS. After the handshake it keeps the records that TLS makes, so that they
+// are written as plain bytes are: without blocking, if the sender wants that, and all records of a
 // message at once.
-type seal struct {
+type tlsBuffer struct {
 	net.Conn
 	tls *tls.Conn
 	// plain are the plain bytes of the next record, spare is an empty buffer. They are the sender's.
 	plain, spare []byte
 
 	mu sync.Mutex
-	// sealing: the handshake is done. asked: the sender is in records.
-	sealing, asked bool
-	kept           []byte
+	// buffering: the handshake is done. asked: the sender is in records.
+	buffering, asked bool
+	kept             []byte
 }
 
 // begin ends the handshake.
-func (s *seal) begin(conn *tls.Conn) {
+func (s *tlsBuffer) begin(conn *tls.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tls, s.sealing = conn, true
+	s.tls, s.buffering = conn, true
 }
 
 // frame encrypts a frame with a message that consists of parts, so many bytes together. The result
@@ -49,7 +49,7 @@ func (s *seal) begin(conn *tls.Conn) {
 //
 // A record's bytes are gathered just before it is made of them: they are in the processor's nearest
 // cache then, which those of all records of a large message would not be.
-func (s *seal) frame(parts [][]byte, size int) ([]byte, error) {
+func (s *tlsBuffer) frame(parts [][]byte, size int) ([]byte, error) {
 	s.begun(headerBytes + size)
 	s.plain = binary.LittleEndian.AppendUint32(s.plain[:0], uint32(size))
 	for _, part := range parts {
@@ -69,14 +69,14 @@ func (s *seal) frame(parts [][]byte, size int) ([]byte, error) {
 }
 
 // records encrypts a frame that is in one piece, as frame does.
-func (s *seal) records(plain []byte) ([]byte, error) {
+func (s *tlsBuffer) records(plain []byte) ([]byte, error) {
 	s.begun(len(plain))
 	_, err := s.tls.Write(plain)
 	return s.ended(err)
 }
 
 // begun makes room for the records of so many bytes.
-func (s *seal) begun(size int) {
+func (s *tlsBuffer) begun(size int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = true
@@ -88,7 +88,7 @@ func (s *seal) begun(size int) {
 }
 
 // ended gives the records that were made since begun.
-func (s *seal) ended(err error) ([]byte, error) {
+func (s *tlsBuffer) ended(err error) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = false
@@ -98,13 +98,13 @@ func (s *seal) ended(err error) ([]byte, error) {
 }
 
 // release takes back records that were written, or never will be.
-func (s *seal) release(records []byte) { s.spare = release(records) }
+func (s *tlsBuffer) release(records []byte) { s.spare = release(records) }
 
 // Write implements net.Conn, for TLS, which calls it by one goroutine at a time.
-func (s *seal) Write(b []byte) (int, error) {
+func (s *tlsBuffer) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.sealing {
+	if !s.buffering {
 		return s.Conn.Write(b)
 	}
 	if !s.asked && len(s.kept)+len(b) > maxUnasked {

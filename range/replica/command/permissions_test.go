@@ -24,7 +24,7 @@ var place = Place{Keyspace: 3, Finder: finder{}}
 // reads or writes of the partition is in what it needs.
 func TestEveryCommandSaysWhatItNeeds(t *testing.T) {
 	for _, c := range All() {
-		if c != Unknown() && c.Needs == nil {
+		if c != Unknown() && c.Permissions == nil {
 			t.Errorf("%s does not say what rights it needs", c.Name)
 		}
 	}
@@ -36,13 +36,13 @@ func TestEveryCommandSaysWhatItNeeds(t *testing.T) {
 		fill(body, 0)
 		m.Set(cases.Get(i), protoreflect.ValueOfMessage(body))
 		c := Of(q)
-		if c.Needs == nil {
+		if c.Permissions == nil {
 			if c == Unknown() {
 				t.Errorf("%s has no command", cases.Get(i).Name())
 			}
 			continue
 		}
-		needs := c.Needs(place, q, nil)
+		needs := c.Permissions(place, q, nil)
 		if c.Open != (len(needs) == 0) {
 			t.Errorf("%s is open: %t, and needs %+v", c.Name, c.Open, needs)
 		}
@@ -51,14 +51,14 @@ func TestEveryCommandSaysWhatItNeeds(t *testing.T) {
 		}
 		f := c.Footprint(q)
 		for key := range f.Keys {
-			if !slices.ContainsFunc(needs, func(n access.Need) bool {
+			if !slices.ContainsFunc(needs, func(n access.Permission) bool {
 				return n.Keyspace == 3 && holds(n, key, next(key))
 			}) {
 				t.Errorf("%s needs nothing for the key %q: %+v", c.Name, key, needs)
 			}
 		}
 		for start, end := range f.EachSpan {
-			if !slices.ContainsFunc(needs, func(n access.Need) bool {
+			if !slices.ContainsFunc(needs, func(n access.Permission) bool {
 				return n.Keyspace == 3 && holds(n, start, end)
 			}) {
 				t.Errorf("%s needs nothing for the span [%q, %q): %+v", c.Name, start, end, needs)
@@ -73,7 +73,7 @@ func TestEveryCommandSaysWhatItNeeds(t *testing.T) {
 func next(key []byte) []byte { return append(bytes.Clone(key), 0) }
 
 // holds says that a need is for all of [start, end).
-func holds(n access.Need, start, end []byte) bool {
+func holds(n access.Permission, start, end []byte) bool {
 	switch {
 	case n.End == nil:
 		return bytes.Equal(n.Start, start) && bytes.Equal(end, next(start))
@@ -147,82 +147,84 @@ func number(f protoreflect.FieldDescriptor) protoreflect.Value {
 // What is needed for requests of each kind, where more is to be said than that it is the keys.
 func TestNeeds(t *testing.T) {
 	const r, w, a = access.Read, access.Write, access.Admin
-	one := func(right access.Right, key string) access.Need {
-		return access.Need{Keyspace: 3, Start: []byte(key), Right: right}
+	one := func(right access.Right, key string) access.Permission {
+		return access.Permission{Keyspace: 3, Start: []byte(key), Right: right}
 	}
-	span := func(right access.Right, start, end string) access.Need {
-		return access.Need{Keyspace: 3, Start: []byte(start), End: []byte(end), Right: right}
+	span := func(right access.Right, start, end string) access.Permission {
+		return access.Permission{Keyspace: 3, Start: []byte(start), End: []byte(end), Right: right}
 	}
-	all := func(right access.Right) access.Need {
-		return access.Need{Keyspace: 3, End: []byte{}, Right: right}
+	all := func(right access.Right) access.Permission {
+		return access.Permission{Keyspace: 3, End: []byte{}, Right: right}
 	}
 	anchored := func(keyspace uint32) *kvpb.Transaction {
 		return &kvpb.Transaction{Keyspace: keyspace, Anchor: []byte("anchor")}
 	}
-	anchor := func(keyspace uint64) access.Need {
-		return access.Need{Keyspace: keyspace, Start: []byte("anchor"), Right: w}
+	anchor := func(keyspace uint64) access.Permission {
+		return access.Permission{Keyspace: keyspace, Start: []byte("anchor"), Right: w}
 	}
-	elsewhere := func(n access.Need) access.Need { n.Keyspace = 4; return n }
+	elsewhere := func(n access.Permission) access.Permission { n.Keyspace = 4; return n }
 	for _, c := range []struct {
 		name string
 		q    *kvpb.Request
-		want []access.Need
+		want []access.Permission
 	}{
 		{"a swap tells what is there", &kvpb.Request{Command: &kvpb.Request_CompareAndSwap{
 			CompareAndSwap: &kvpb.CompareAndSwapRequest{Key: []byte("k")}}},
-			[]access.Need{one(r, "k"), one(w, "k")}},
+			[]access.Permission{one(r, "k"), one(w, "k")}},
 		{"a scan to the end", &kvpb.Request{Command: &kvpb.Request_Scan{
-			Scan: &kvpb.ScanRequest{Start: []byte("k")}}}, []access.Need{span(r, "k", "")}},
+			Scan: &kvpb.ScanRequest{Start: []byte("k")}}}, []access.Permission{span(r, "k", "")}},
 		{"a scan of no key", &kvpb.Request{Command: &kvpb.Request_Scan{
-			Scan: &kvpb.ScanRequest{Start: []byte("k"), End: []byte("b")}}}, []access.Need{one(r, "k")}},
+			Scan: &kvpb.ScanRequest{Start: []byte("k"), End: []byte("b")}}}, []access.Permission{
+			one(r, "k")}},
 		{"keys of several keyspaces", &kvpb.Request{Command: &kvpb.Request_MultiGet{
 			MultiGet: &kvpb.MultiGetRequest{Partitions: []*kvpb.PartitionKeys{
 				{Partition: 7, Keys: [][]byte{[]byte("k"), []byte("l")}},
 				{Partition: 8, Keys: [][]byte{[]byte("m")}}}}}},
-			[]access.Need{one(r, "k"), one(r, "l"), elsewhere(one(r, "m"))}},
+			[]access.Permission{one(r, "k"), one(r, "l"), elsewhere(one(r, "m"))}},
 		{"a span of several keyspaces", &kvpb.Request{Command: &kvpb.Request_MergeScan{
 			MergeScan: &kvpb.MergeScanRequest{Start: []byte("k"), Partitions: []*kvpb.PartitionRoute{
 				{Partition: 7}, {Partition: 7}, {Partition: 8}}}}},
-			[]access.Need{span(r, "k", ""), elsewhere(span(r, "k", ""))}},
+			[]access.Permission{span(r, "k", ""), elsewhere(span(r, "k", ""))}},
 		{"a partition that is not known", &kvpb.Request{Command: &kvpb.Request_MergeScan{
 			MergeScan: &kvpb.MergeScanRequest{Partitions: []*kvpb.PartitionRoute{{Partition: 9}}}}},
-			[]access.Need{{Keyspace: 0, End: []byte{}, Right: r}}},
+			[]access.Permission{{Keyspace: 0, End: []byte{}, Right: r}}},
 		{"a lock that tells the value", &kvpb.Request{Command: &kvpb.Request_Prepare{
 			Prepare: &kvpb.PrepareRequest{Transaction: anchored(9), ReturnValues: true,
 				Mutations: []*kvpb.Mutation{{Key: []byte("k"), Kind: kvpb.Mutation_LOCK}}}}},
-			[]access.Need{anchor(9), one(w, "k"), one(r, "k")}},
+			[]access.Permission{anchor(9), one(w, "k"), one(r, "k")}},
 		{"a held span", &kvpb.Request{Command: &kvpb.Request_Prepare{
 			Prepare: &kvpb.PrepareRequest{Transaction: anchored(3),
 				HoldSpans: []*kvpb.KeySpan{{Start: []byte("k"), End: []byte("m")}}}}},
-			[]access.Need{anchor(3), span(w, "k", "m")}},
+			[]access.Permission{anchor(3), span(w, "k", "m")}},
 		{"a commit in one phase", &kvpb.Request{Command: &kvpb.Request_Prepare{
 			Prepare: &kvpb.PrepareRequest{Transaction: anchored(3),
 				Mutations: []*kvpb.Mutation{{Key: []byte("k"), Read: true}},
 				OnePhase: &kvpb.OnePhase{Reads: &kvpb.ReadSet{Keys: [][]byte{[]byte("l")},
 					Spans: []*kvpb.KeySpan{{Start: []byte("m")}}}}}}},
-			[]access.Need{anchor(3), one(w, "k"), one(r, "k"), one(r, "l"), span(r, "m", "")}},
+			[]access.Permission{anchor(3), one(w, "k"), one(r, "k"), one(r, "l"), span(r, "m",
+				"")}},
 		{"a commit", &kvpb.Request{Command: &kvpb.Request_EndTransaction{
 			EndTransaction: &kvpb.EndTransactionRequest{Transaction: anchored(3), Commit: true}}},
-			[]access.Need{anchor(3)}},
+			[]access.Permission{anchor(3)}},
 		{"the end of another's transaction", &kvpb.Request{Command: &kvpb.Request_EndTransaction{
 			EndTransaction: &kvpb.EndTransactionRequest{Transaction: anchored(3), Requested: true}}},
-			[]access.Need{all(a), anchor(3)}},
+			[]access.Permission{all(a), anchor(3)}},
 		{"the end of all locks", &kvpb.Request{Command: &kvpb.Request_Resolve{
-			Resolve: &kvpb.ResolveRequest{}}}, []access.Need{all(w)}},
+			Resolve: &kvpb.ResolveRequest{}}}, []access.Permission{all(w)}},
 		{"the end of locks in a span", &kvpb.Request{Command: &kvpb.Request_Resolve{
 			Resolve: &kvpb.ResolveRequest{Within: &kvpb.KeySpan{Start: []byte("k"), End: []byte("l")}}}},
-			[]access.Need{span(w, "k", "l")}},
+			[]access.Permission{span(w, "k", "l")}},
 		{"a push", &kvpb.Request{Command: &kvpb.Request_Push{Push: &kvpb.PushRequest{}}},
-			[]access.Need{all(a)}},
+			[]access.Permission{all(a)}},
 		{"a look at transactions", &kvpb.Request{Command: &kvpb.Request_InspectTransactions{
-			InspectTransactions: &kvpb.InspectTransactionsRequest{}}}, []access.Need{all(a)}},
+			InspectTransactions: &kvpb.InspectTransactionsRequest{}}}, []access.Permission{all(a)}},
 		{"a load", &kvpb.Request{Command: &kvpb.Request_Load{
 			Load: &kvpb.LoadRequest{First: []byte("k"), Last: []byte("m")}}},
-			[]access.Need{all(a), span(w, "k", "m\x00")}},
+			[]access.Permission{all(a), span(w, "k", "m\x00")}},
 		{"the time", &kvpb.Request{Command: &kvpb.Request_Now{}}, nil},
 	} {
-		got := Of(c.q).Needs(place, c.q, nil)
-		if !slices.EqualFunc(got, c.want, func(x, y access.Need) bool {
+		got := Of(c.q).Permissions(place, c.q, nil)
+		if !slices.EqualFunc(got, c.want, func(x, y access.Permission) bool {
 			return x.Keyspace == y.Keyspace && x.Right == y.Right && bytes.Equal(x.Start, y.Start) &&
 				bytes.Equal(x.End, y.End) && (x.End == nil) == (y.End == nil)
 		}) {

@@ -37,7 +37,7 @@ type fakeGuard struct {
 
 func (g *fakeGuard) Enabled() bool { return !g.off.Load() }
 
-func (g *fakeGuard) Client(shown access.Shown) access.Client {
+func (g *fakeGuard) Client(shown access.Credentials) access.Client {
 	name := shown.Token
 	if name == "" {
 		name = shown.CertificateName
@@ -72,7 +72,7 @@ func (c *fakeClient) Standing() (free bool, err error) {
 	return false, c.May(nil)
 }
 
-func (c *fakeClient) May(needs []access.Need) error {
+func (c *fakeClient) May(needs []access.Permission) error {
 	c.guard.asked.Add(1)
 	if c.guard.unknown.Load() {
 		return errors.New("nothing was heard")
@@ -92,8 +92,8 @@ func (c *fakeClient) May(needs []access.Need) error {
 	return nil
 }
 
-// fakeJudged says that gets, puts, and changes are judged.
-func fakeJudged(q *kvpb.Request) (judged, lasting bool, refusal *kvpb.Error) {
+// fakeRequiresAuth says that gets, puts, and changes need permissions.
+func fakeRequiresAuth(q *kvpb.Request) (requires, lasting bool, refusal *kvpb.Error) {
 	switch q.Command.(type) {
 	case *kvpb.Request_Get, *kvpb.Request_Put, *kvpb.Request_MultiGet:
 		return true, false, nil
@@ -103,25 +103,29 @@ func fakeJudged(q *kvpb.Request) (judged, lasting bool, refusal *kvpb.Error) {
 	return false, false, nil
 }
 
-// fakeNeeds are those of gets, puts, and changes.
-func fakeNeeds(q *kvpb.Request, needs []access.Need) ([]access.Need, *kvpb.Error) {
+// fakePermissions are those of gets, puts, and changes.
+func fakePermissions(q *kvpb.Request, needs []access.Permission) ([]access.Permission,
+	*kvpb.Error) {
 	switch c := q.Command.(type) {
 	case *kvpb.Request_Get:
 		if q.Partition == 666 {
 			return needs, &kvpb.Error{Code: kvpb.ErrorCode_PARTITION_NOT_FOUND}
 		}
-		return append(needs, access.Need{Keyspace: 1, Start: c.Get.Key, Right: access.Read}), nil
+		return append(needs, access.Permission{Keyspace: 1, Start: c.Get.Key, Right: access.Read}),
+			nil
 	case *kvpb.Request_Put:
-		return append(needs, access.Need{Keyspace: 1, Start: c.Put.Key, Right: access.Write}), nil
+		return append(needs, access.Permission{Keyspace: 1, Start: c.Put.Key,
+			Right: access.Write}), nil
 	case *kvpb.Request_MultiGet:
 		for _, p := range c.MultiGet.Partitions {
 			for _, key := range p.Keys {
-				needs = append(needs, access.Need{Keyspace: 1, Start: key, Right: access.Read})
+				needs = append(needs, access.Permission{Keyspace: 1, Start: key,
+					Right: access.Read})
 			}
 		}
 		return needs, nil
 	case *kvpb.Request_Changes:
-		return append(needs, access.Need{Keyspace: 1, Start: c.Changes.Start, End: []byte{},
+		return append(needs, access.Permission{Keyspace: 1, Start: c.Changes.Start, End: []byte{},
 			Right: access.Read}), nil
 	}
 	return needs, nil
@@ -138,14 +142,15 @@ func codeOf(t *testing.T, b *client.BatchConn, r *kvpb.Request) kvpb.ErrorCode {
 
 // A request that the client may not make does not reach the handler, and says why; the others of
 // its message do. A token counts from the message on that brings it.
-func TestRequestsAreJudged(t *testing.T) {
+func TestRequestsAreAuthorized(t *testing.T) {
 	for _, n := range networks(t) {
 		var guard fakeGuard
 		guard.permit("ann", "a/")
 		var handled atomic.Int64
 		addr, _ := n.serve(t, "s:1", func(s *Server) {
-			s.ServeClients(NewBatchServer(BatchServerConfig{Guard: &guard, Judged: fakeJudged,
-				Needs: fakeNeeds,
+			s.ServeClients(NewBatchServer(BatchServerConfig{Guard: &guard,
+				RequiresAuth: fakeRequiresAuth,
+				Permissions:  fakePermissions,
 				Handle: func(c uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
 					handled.Add(int64(len(batch)))
 					echoAll(c, batch, reply)
@@ -202,15 +207,16 @@ func TestRequestsAreJudged(t *testing.T) {
 	}
 }
 
-// The requests of one message are judged each by its own keys.
-func TestOneMessageIsJudgedRequestByRequest(t *testing.T) {
+// The requests of one message are authorized each by its own keys.
+func TestOneMessageIsAuthorizedRequestByRequest(t *testing.T) {
 	n := network{}
 	var guard fakeGuard
 	guard.permit("ann", "a/")
 	addr, _ := n.serve(t, "s:1", func(s *Server) {
-		s.ServeClients(NewBatchServer(BatchServerConfig{Guard: &guard, Judged: fakeJudged,
-			Needs:  fakeNeeds,
-			Handle: echoAll}))
+		s.ServeClients(NewBatchServer(BatchServerConfig{Guard: &guard,
+			RequiresAuth: fakeRequiresAuth,
+			Permissions:  fakePermissions,
+			Handle:       echoAll}))
 	})
 	b := batchConn(t, n.dialer(t, "c"), addr, func(c *client.BatchConfig) {
 		c.Token = func(context.Context) string { return "ann" }
@@ -237,16 +243,17 @@ func TestOneMessageIsJudgedRequestByRequest(t *testing.T) {
 	}
 }
 
-// A request that is held is judged again when it is answered: what is new since then is not for a
-// client that has lost the permission.
-func TestHeldRequestIsJudgedAgain(t *testing.T) {
+// A request that is held is authorized again when it is answered: what is new since then is not for
+// a client that has lost the permission.
+func TestHeldRequestIsAuthorizedAgain(t *testing.T) {
 	n := network{}
 	var guard fakeGuard
 	guard.permit("ann", "a/")
 	held := make(chan func(), 8)
 	addr, _ := n.serve(t, "s:1", func(s *Server) {
-		s.ServeClients(NewBatchServer(BatchServerConfig{Guard: &guard, Judged: fakeJudged,
-			Needs: fakeNeeds,
+		s.ServeClients(NewBatchServer(BatchServerConfig{Guard: &guard,
+			RequiresAuth: fakeRequiresAuth,
+			Permissions:  fakePermissions,
 			Handle: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
 				for _, q := range batch {
 					held <- func() {
@@ -289,43 +296,44 @@ func TestHeldRequestIsJudgedAgain(t *testing.T) {
 	}
 }
 
-// A request that came while no client was judged, and was held until authentication was enabled,
-// tells nothing.
+// A request that came while requests needed no permissions, and was held until authentication was
+// enabled, tells nothing.
 func TestHeldRequestOfBeforeUsers(t *testing.T) {
 	var guard fakeGuard
 	guard.off.Store(true)
-	j := newJudge(&BatchServerConfig{Guard: &guard, Judged: fakeJudged,
-		Needs: fakeNeeds}, newBatchMetrics(nil), origin{},
+	a := newAuthorizer(&BatchServerConfig{Guard: &guard, RequiresAuth: fakeRequiresAuth,
+		Permissions: fakePermissions}, newBatchMetrics(nil), origin{},
 		"")
 	q := &kvpb.Request{Id: 1, Command: &kvpb.Request_Changes{Changes: &kvpb.ChangesRequest{}}}
 	changes := &kvpb.Response{Id: 1, Result: &kvpb.Response_Changes{
 		Changes: &kvpb.ChangesResponse{Changes: []*kvpb.Change{{Value: []byte("secret")}}}}}
-	if r := j.refusal(q); r != nil {
+	if r := a.refusal(q); r != nil {
 		t.Fatal(r)
 	}
-	if r := j.again(changes); r != changes {
-		t.Errorf("while no client is judged: %v", r)
+	if r := a.authorizeReply(changes); r != changes {
+		t.Errorf("while requests need no permissions: %v", r)
 	}
 	guard.off.Store(false)
-	if r := j.again(changes); r.Error.GetCode() != kvpb.ErrorCode_ACCESS_UNKNOWN || r.Result != nil {
+	r := a.authorizeReply(changes)
+	if r.Error.GetCode() != kvpb.ErrorCode_ACCESS_UNKNOWN || r.Result != nil {
 		t.Errorf("when users are: %v", r)
 	}
 }
 
 // The answer to a request that needs no right, as to one for the time, has no keys of others: no
 // bounds of partitions, and no text of what has failed.
-func TestUnjudgedRequestsShowNoKeys(t *testing.T) {
+func TestPublicRequestsShowNoKeys(t *testing.T) {
 	var guard fakeGuard
 	guard.permit("ann", "a/")
-	j := newJudge(&BatchServerConfig{Guard: &guard, Judged: fakeJudged,
-		Needs: fakeNeeds}, newBatchMetrics(nil), origin{},
+	a := newAuthorizer(&BatchServerConfig{Guard: &guard, RequiresAuth: fakeRequiresAuth,
+		Permissions: fakePermissions}, newBatchMetrics(nil), origin{},
 		"")
 	answer := func(code kvpb.ErrorCode, text string) *kvpb.Error {
 		q := &kvpb.Request{Id: 7, Command: &kvpb.Request_Delete{Delete: &kvpb.DeleteRequest{}}}
-		if r := j.refusal(q); r != nil {
+		if r := a.refusal(q); r != nil {
 			t.Fatal(r)
 		}
-		return j.again(&kvpb.Response{Id: 7, Error: &kvpb.Error{Code: code, Message: text,
+		return a.authorizeReply(&kvpb.Response{Id: 7, Error: &kvpb.Error{Code: code, Message: text,
 			Leader:     &clusterpb.Leader{Node: 3},
 			Partitions: []*clusterpb.Partition{{Id: 9, Start: []byte("secret")}},
 			Conflict:   &kvpb.Conflict{Key: []byte("secret")}}}).Error
@@ -355,38 +363,38 @@ func TestUnjudgedRequestsShowNoKeys(t *testing.T) {
 	if e := answer(kvpb.ErrorCode_STALE_EPOCH, "text"); len(e.Partitions) != 1 {
 		t.Errorf("without users: %v", e)
 	}
-	if n := j.standing.Load(); n != 0 {
+	if n := a.standing.Load(); n != 0 {
 		t.Errorf("%d requests are kept after their answers", n)
 	}
 }
 
 // A lasting request whose client has lost the right hears that, and not what became of the request.
-func TestErrorsOfLastingRequestsAreJudged(t *testing.T) {
+func TestErrorsOfLastingRequestsAreAuthorized(t *testing.T) {
 	var guard fakeGuard
 	guard.permit("ann", "a/")
-	j := newJudge(&BatchServerConfig{Guard: &guard, Judged: fakeJudged,
-		Needs: fakeNeeds}, newBatchMetrics(nil), origin{},
+	a := newAuthorizer(&BatchServerConfig{Guard: &guard, RequiresAuth: fakeRequiresAuth,
+		Permissions: fakePermissions}, newBatchMetrics(nil), origin{},
 		"ann")
 	q := &kvpb.Request{Id: 1, Command: &kvpb.Request_Changes{
 		Changes: &kvpb.ChangesRequest{Start: []byte("a/")}}}
-	if r := j.refusal(q); r != nil {
+	if r := a.refusal(q); r != nil {
 		t.Fatal(r)
 	}
 	guard.permit("ann", "b/")
-	e := j.again(&kvpb.Response{Id: 1, Error: &kvpb.Error{Code: kvpb.ErrorCode_STALE_EPOCH,
+	e := a.authorizeReply(&kvpb.Response{Id: 1, Error: &kvpb.Error{Code: kvpb.ErrorCode_STALE_EPOCH,
 		Partitions: []*clusterpb.Partition{{Id: 9, Start: []byte("a/7")}}}}).Error
 	if e.Code != kvpb.ErrorCode_PERMISSION_DENIED || e.Partitions != nil {
 		t.Errorf("the answer is %v", e)
 	}
 }
 
-// A request that was judged once does not wait for long: by then its client may have lost the
+// A request that was authorized once does not wait for long: by then its client may have lost the
 // right.
-func TestJudgedRequestsDoNotWaitForLong(t *testing.T) {
+func TestAuthorizedRequestsDoNotWaitForLong(t *testing.T) {
 	var guard fakeGuard
 	guard.permit("ann", "a/")
-	j := newJudge(&BatchServerConfig{Guard: &guard, Judged: fakeJudged,
-		Needs: fakeNeeds}, newBatchMetrics(nil), origin{},
+	a := newAuthorizer(&BatchServerConfig{Guard: &guard, RequiresAuth: fakeRequiresAuth,
+		Permissions: fakePermissions}, newBatchMetrics(nil), origin{},
 		"ann")
 	changes := &kvpb.Request{Command: &kvpb.Request_Changes{
 		Changes: &kvpb.ChangesRequest{Start: []byte("a/")}}}
@@ -401,7 +409,7 @@ func TestJudgedRequestsDoNotWaitForLong(t *testing.T) {
 	} {
 		guard.off.Store(c.off)
 		c.q.TimeoutMicros = c.has
-		if r := j.refusal(c.q); r != nil {
+		if r := a.refusal(c.q); r != nil {
 			t.Fatal(r)
 		}
 		if c.q.TimeoutMicros != c.want {
@@ -416,17 +424,17 @@ func TestCertificateUsers(t *testing.T) {
 	for _, users := range []bool{true, false} {
 		var guard fakeGuard
 		guard.permit("ann", "a/")
-		j := newJudge(&BatchServerConfig{Guard: &guard, Judged: fakeJudged,
-			Needs: fakeNeeds, CertificateUsers: users},
+		a := newAuthorizer(&BatchServerConfig{Guard: &guard, RequiresAuth: fakeRequiresAuth,
+			Permissions: fakePermissions, CertificateUsers: users},
 			newBatchMetrics(nil), origin{certificateName: "ann"}, "")
-		if may := j.refusal(get("a/1")) == nil; may != users {
+		if may := a.refusal(get("a/1")) == nil; may != users {
 			t.Errorf("users by certificates: %v; it may: %v", users, may)
 		}
 	}
 }
 
-// What servers ask is not judged, if the connection shows that it is one of a server.
-func TestServersAreNotJudged(t *testing.T) {
+// What servers ask needs no permissions, if the connection shows that it is one of a server.
+func TestServersAreNotAuthorized(t *testing.T) {
 	var guard fakeGuard
 	secret := transport.Secret("0123456789abcdef0123456789abcdef")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -434,9 +442,9 @@ func TestServersAreNotJudged(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := NewServer(ServerConfig{Peers: &authn.PeerPolicy{Secret: secret}})
-	s.ServeClients(NewBatchServer(BatchServerConfig{Guard: &guard, Judged: fakeJudged,
-		Needs:  fakeNeeds,
-		Handle: echoAll}))
+	s.ServeClients(NewBatchServer(BatchServerConfig{Guard: &guard, RequiresAuth: fakeRequiresAuth,
+		Permissions: fakePermissions,
+		Handle:      echoAll}))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -464,15 +472,15 @@ func TestServersAreNotJudged(t *testing.T) {
 }
 
 // What decides costs no allocation while it permits, and an atomic load while there are no users.
-func TestJudgingAllocatesNothing(t *testing.T) {
+func TestAuthorizingAllocatesNothing(t *testing.T) {
 	var guard fakeGuard
 	guard.permit("ann", "a/")
-	j := newJudge(&BatchServerConfig{Guard: &guard, Judged: fakeJudged,
-		Needs: fakeNeeds}, newBatchMetrics(nil), origin{},
+	a := newAuthorizer(&BatchServerConfig{Guard: &guard, RequiresAuth: fakeRequiresAuth,
+		Permissions: fakePermissions}, newBatchMetrics(nil), origin{},
 		"ann")
 	q := get("a/1")
 	if n := testing.AllocsPerRun(100, func() {
-		if j.refusal(q) != nil {
+		if a.refusal(q) != nil {
 			t.Fatal("it is refused")
 		}
 	}); n != 0 {
@@ -482,7 +490,7 @@ func TestJudgingAllocatesNothing(t *testing.T) {
 
 // For a client that may do nothing, or everything, the server looks at no key: needs take memory
 // for each, and a request may have many.
-func TestStandingComesBeforeNeeds(t *testing.T) {
+func TestStandingComesBeforePermissions(t *testing.T) {
 	keys := make([][]byte, 10_000)
 	for i := range keys {
 		keys[i] = []byte("a/1")
@@ -506,22 +514,23 @@ func TestStandingComesBeforeNeeds(t *testing.T) {
 		guard.free.Store(c.free)
 		guard.unknown.Store(c.unknown)
 		asked := 0
-		j := newJudge(&BatchServerConfig{Guard: &guard, Judged: fakeJudged,
-			Needs: func(q *kvpb.Request, needs []access.Need) ([]access.Need, *kvpb.Error) {
+		a := newAuthorizer(&BatchServerConfig{Guard: &guard, RequiresAuth: fakeRequiresAuth,
+			Permissions: func(q *kvpb.Request, needs []access.Permission) ([]access.Permission,
+				*kvpb.Error) {
 				asked++
-				return fakeNeeds(q, needs)
+				return fakePermissions(q, needs)
 			}}, newBatchMetrics(nil), origin{}, c.token)
-		if got := j.refusal(q).GetError().GetCode(); got != c.want || asked != c.asked {
+		if got := a.refusal(q).GetError().GetCode(); got != c.want || asked != c.asked {
 			t.Errorf("%s: %v, and needs were asked for %d times, want %v, %d", c.what, got, asked, c.want,
 				c.asked)
 		}
-		if n := testing.AllocsPerRun(10, func() { j.refusal(q) }); c.asked == 0 && n > 10 {
+		if n := testing.AllocsPerRun(10, func() { a.refusal(q) }); c.asked == 0 && n > 10 {
 			t.Errorf("%s: %v allocations", c.what, n)
 		}
 	}
 }
 
-func BenchmarkJudge(b *testing.B) {
+func BenchmarkAuthorize(b *testing.B) {
 	for _, off := range []bool{true, false} {
 		name := "users"
 		if off {
@@ -531,12 +540,13 @@ func BenchmarkJudge(b *testing.B) {
 			var guard fakeGuard
 			guard.off.Store(off)
 			guard.permit("ann", "a/")
-			j := newJudge(&BatchServerConfig{Guard: &guard, Judged: fakeJudged, Needs: fakeNeeds},
+			a := newAuthorizer(&BatchServerConfig{Guard: &guard, RequiresAuth: fakeRequiresAuth,
+				Permissions: fakePermissions},
 				newBatchMetrics(nil), origin{}, "ann")
 			q := get("a/1")
 			b.ReportAllocs()
 			for b.Loop() {
-				if j.refusal(q) != nil {
+				if a.refusal(q) != nil {
 					b.Fatal("it is refused")
 				}
 			}
@@ -562,21 +572,21 @@ func FuzzHello(f *testing.F) {
 			return
 		}
 		var guard fakeGuard
-		s := NewBatchServer(BatchServerConfig{Guard: &guard, Judged: fakeJudged,
-			Needs: fakeNeeds, Handle: echoAll})
+		s := NewBatchServer(BatchServerConfig{Guard: &guard, RequiresAuth: fakeRequiresAuth,
+			Permissions: fakePermissions, Handle: echoAll})
 		if s.checkHello(first.Hello) != nil {
 			return
 		}
 		if len(first.Hello.Token) > wire.MaxTokenBytes {
 			t.Fatal("a token that is too long is taken")
 		}
-		j := newJudge(&s.config, s.metrics, origin{}, first.Hello.Token)
-		if err := j.show(first.Token); (err != nil) != (len(first.Token) > wire.MaxTokenBytes) {
+		a := newAuthorizer(&s.config, s.metrics, origin{}, first.Hello.Token)
+		if err := a.show(first.Token); (err != nil) != (len(first.Token) > wire.MaxTokenBytes) {
 			t.Fatal(err)
 		}
 		for _, q := range first.Requests {
 			if q.Command != nil {
-				j.refusal(q)
+				a.refusal(q)
 			}
 		}
 	})

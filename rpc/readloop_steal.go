@@ -9,10 +9,10 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Reader hand-off: one goroutine reads a client's stream and does the work of each message before
-// it reads the next, because that costs nothing: a read from memory takes a microsecond. But one
-// read may have to wait for a disk, and what lies behind it on the stream, pings included, must not
-// wait as well. So the reader is watched. If the work of one message takes longer than
+// Read-loop stealing: one goroutine reads a client's stream and does the work of each message
+// before it reads the next, because that costs nothing: a read from memory takes a microsecond. But
+// one read may have to wait for a disk, and what lies behind it on the stream, pings included, must
+// not wait as well. So the reader is watched. If the work of one message takes longer than
 // handoffAfter, another goroutine takes the reader's place: it begins what no goroutine has begun
 // of that work, and reads on. The one that was replaced ends with the piece that it is busy with.
 //
@@ -36,11 +36,11 @@ const (
 	// handoffAfter is how long the work of a message may take before the reader is replaced; it is
 	// noticed after up to twice that.
 	handoffAfter = 20 * time.Millisecond
-	// maxBehind bounds the goroutines of one stream that were replaced and are not done,
-	// maxAllBehind those of a server. With so many of them the reader is not handedOff, and the
+	// maxStolen bounds the goroutines of one stream that were replaced and are not done,
+	// maxAllStolen those of a server. With so many of them the reader is not handedOff, and the
 	// stream waits.
-	maxBehind    = 8
-	maxAllBehind = 256
+	maxStolen    = 8
+	maxAllStolen = 256
 	// manyRequests is from how many requests of a message on another goroutine reads at once, if none
 	// is left to its reader: so two processors work for a client with one stream.
 	manyRequests = 8
@@ -67,7 +67,7 @@ type handoff struct {
 		left, leftSeen *piece
 		watching       bool
 		timer          *time.Timer
-		behind         int
+		stolen         int
 		closed         bool
 	}
 }
@@ -128,8 +128,8 @@ func (r *handoff) run(self *reader, p *piece) bool {
 			r.mu.left = nil
 		}
 	case handedOff:
-		r.mu.behind--
-		r.stream.server.behind.Add(-1)
+		r.mu.stolen--
+		r.stream.server.stolen.Add(-1)
 	}
 	r.mu.Unlock()
 	if last {
@@ -153,7 +153,7 @@ func (r *handoff) look() {
 	case r.mu.begun == r.mu.seen && !busy && r.mu.left == nil:
 		r.mu.watching = false
 		return
-	case r.mu.begun == r.mu.seen && busy && r.mayFallBehindLocked():
+	case r.mu.begun == r.mu.seen && busy && r.mayStealLocked():
 		r.handOffLocked()
 	}
 	r.shareLeftLocked()
@@ -161,9 +161,9 @@ func (r *handoff) look() {
 	r.mu.timer.Reset(handoffAfter)
 }
 
-// mayFallBehindLocked says whether one more goroutine may be behind.
-func (r *handoff) mayFallBehindLocked() bool {
-	return r.mu.behind < maxBehind && r.stream.server.behind.Load() < maxAllBehind
+// mayStealLocked says whether one more goroutine may be stolen from.
+func (r *handoff) mayStealLocked() bool {
+	return r.mu.stolen < maxStolen && r.stream.server.stolen.Load() < maxAllStolen
 }
 
 // shareLeftLocked has the piece that is left to its reader shared, if that was so when the timer
@@ -172,21 +172,21 @@ func (r *handoff) shareLeftLocked() {
 	p := r.mu.left
 	long := p != nil && p == r.mu.leftSeen && !p.begun
 	r.mu.leftSeen = p
-	if !long || !r.mayFallBehindLocked() {
+	if !long || !r.mayStealLocked() {
 		return
 	}
 	r.stream.server.metrics.handoffs.Inc()
 	p.users++
-	r.mu.behind++
-	r.stream.server.behind.Add(1)
+	r.mu.stolen++
+	r.stream.server.stolen.Add(1)
 	r.readers.Go(func() {
 		p.work.Run()
 		r.mu.Lock()
 		p.begun = true
 		p.users--
 		last := p.users == 0
-		r.mu.behind--
-		r.stream.server.behind.Add(-1)
+		r.mu.stolen--
+		r.stream.server.stolen.Add(-1)
 		r.mu.Unlock()
 		if last {
 			p.work.Done()
@@ -206,8 +206,8 @@ func (r *handoff) handOffLocked() {
 func (r *handoff) replaceLocked(p *piece) {
 	r.mu.current.handedOff = true
 	if p != nil {
-		r.mu.behind++
-		r.stream.server.behind.Add(1)
+		r.mu.stolen++
+		r.stream.server.stolen.Add(1)
 	}
 	next := &reader{piece: p}
 	r.mu.current = next

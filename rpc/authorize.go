@@ -1,0 +1,255 @@
+package rpc
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc/access"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/metric"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
+)
+
+// maxKeptPermissions bounds for how many permissions a stream keeps a buffer.
+const maxKeptPermissions = 1 << 10
+
+// authorizedFor is for how long a request that was authorized may wait before it is carried out. It
+// is what a server may be behind with users and roles, and no less than what clients ask for.
+const authorizedFor = 10 * time.Second
+
+var errTokenTooLong = status.Error(codes.InvalidArgument,
+	fmt.Sprintf("a token has at most %d bytes", wire.MaxTokenBytes))
+
+// authorizer asks the guard about the requests of one stream. A nil authorizer permits everything.
+//
+// INVARIANT: a request that was refused reaches neither Handle nor Take. One that was permitted is
+// authorized again when it is answered, or waits for at most authorizedFor before it is carried
+// out. The answer to a request that needs no right tells nothing of keys (withoutKeys).
+type authorizer struct {
+	guard access.Guard
+	// requiresAuth and permissions are those of the configuration.
+	requiresAuth func(*kvpb.Request) (requires, lasting bool, refusal *kvpb.Error)
+	permissions  func(*kvpb.Request, []access.Permission) ([]access.Permission, *kvpb.Error)
+	refused      map[access.Reason]*metric.Counter
+	// identity is that of the stream's client at present.
+	identity atomic.Pointer[identified]
+	// buffer is for the permissions of one request. Of the goroutine that reads.
+	buffer []access.Permission
+
+	// open has, by id, the requests whose answers are looked at: those that are authorized once
+	// more when they are answered, and those that are public. standing is their number.
+	standing atomic.Int32
+	mu       sync.Mutex
+	open     map[uint64]openRequest // guarded by mu
+}
+
+// openRequest is a request whose answer is looked at.
+type openRequest struct {
+	// public: it needs no right. Otherwise needs are what it needs.
+	public bool
+	needs  []access.Permission
+}
+
+// identified is what a stream has shown, and the client that this identifies, which is looked up
+// when it is first needed.
+type identified struct {
+	shown  access.Credentials
+	once   sync.Once
+	client access.Client
+}
+
+func newAuthorizer(c *BatchServerConfig, m *batchMetrics, from origin, token string) *authorizer {
+	a := &authorizer{guard: c.Guard, requiresAuth: c.RequiresAuth, permissions: c.Permissions,
+		refused: m.refused}
+	shown := access.Credentials{Token: strings.Clone(token), Address: from.address}
+	if c.CertificateUsers {
+		shown.CertificateName = from.certificateName
+	}
+	a.identity.Store(&identified{shown: shown})
+	return a
+}
+
+// show replaces the token; it does nothing without one. It is for the goroutine that reads.
+func (a *authorizer) show(token string) error {
+	if len(token) > wire.MaxTokenBytes {
+		return errTokenTooLong
+	}
+	if a == nil || token == "" {
+		return nil
+	}
+	// The token aliases the message that brought it.
+	shown := a.identity.Load().shown
+	shown.Token = strings.Clone(token)
+	a.identity.Store(&identified{shown: shown})
+	return nil
+}
+
+// client returns the stream's client.
+func (a *authorizer) client() access.Client {
+	identity := a.identity.Load()
+	identity.once.Do(func() { identity.client = a.guard.Client(identity.shown) })
+	return identity.client
+}
+
+// may asks the guard; nil if the client has all that is needed.
+func (a *authorizer) may(needs []access.Permission) *kvpb.Error {
+	return a.toError(a.client().May(needs))
+}
+
+// toError is an error of the guard as the client is told it; nil if it is nil.
+func (a *authorizer) toError(err error) *kvpb.Error {
+	if err == nil {
+		return nil
+	}
+	// What cannot say why cannot say whether.
+	reason, code := access.Unknown, kvpb.ErrorCode_ACCESS_UNKNOWN
+	var e *access.Error
+	if errors.As(err, &e) {
+		switch e.Reason {
+		case access.Unauthenticated:
+			reason, code = e.Reason, kvpb.ErrorCode_UNAUTHENTICATED
+		case access.Denied:
+			reason, code = e.Reason, kvpb.ErrorCode_PERMISSION_DENIED
+		}
+	}
+	a.refused[reason].Inc()
+	return &kvpb.Error{Code: code, Message: err.Error()}
+}
+
+// refusal is the answer to a request that the client may not make; nil if it may. It is for the
+// goroutine that reads.
+func (a *authorizer) refusal(q *kvpb.Request) *kvpb.Response {
+	if !a.guard.Enabled() {
+		return nil
+	}
+	requires, lasting, refusal := a.requiresAuth(q)
+	switch {
+	case refusal != nil:
+	case requires:
+		refusal = a.authorize(q, lasting)
+	default:
+		a.keep(q.Id, openRequest{public: true})
+	}
+	if refusal != nil {
+		return &kvpb.Response{Id: q.Id, Error: refusal}
+	}
+	return nil
+}
+
+// authorize says why the client may not make a request; nil if it may. For a client that may do
+// nothing, or everything, no permissions are listed.
+func (a *authorizer) authorize(q *kvpb.Request, lasting bool) (refusal *kvpb.Error) {
+	free, err := a.client().Standing()
+	if err != nil {
+		return a.toError(err)
+	}
+	if !free || lasting {
+		needs, refusal := a.permissions(q, a.buffer[:0])
+		defer a.keepBuffer(needs)
+		switch {
+		case refusal == nil && !free:
+			refusal = a.may(needs)
+		case refusal != nil && !free:
+			refusal = withoutKeys(refusal)
+		}
+		if refusal != nil {
+			return refusal
+		}
+		if lasting {
+			a.keep(q.Id, openRequest{needs: slices.Clone(needs)})
+		}
+	}
+	if most := uint64(authorizedFor.Microseconds()); !lasting &&
+		(q.TimeoutMicros == 0 || q.TimeoutMicros > most) {
+		q.TimeoutMicros = most
+	}
+	return nil
+}
+
+// keepBuffer keeps the buffer of permissions, which alias a request, for the next.
+func (a *authorizer) keepBuffer(needs []access.Permission) {
+	clear(needs)
+	if cap(needs) <= maxKeptPermissions {
+		a.buffer = needs[:0]
+	}
+}
+
+// keep has the answer to a request looked at.
+func (a *authorizer) keep(id uint64, q openRequest) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.open == nil {
+		a.open = make(map[uint64]openRequest)
+	}
+	if _, twice := a.open[id]; !twice {
+		a.standing.Add(1)
+	}
+	a.open[id] = q
+}
+
+// authorizeReply looks at an answer, authorizes the request again if keep was told to, and returns
+// the answer that the client gets. Any goroutine may call it.
+func (a *authorizer) authorizeReply(r *kvpb.Response) *kvpb.Response {
+	q, ok := a.kept(r.Id)
+	if !ok && (r.Error != nil || r.GetChanges() == nil) || !a.guard.Enabled() {
+		return r
+	}
+	refusal := errBeforeUsers
+	switch {
+	case ok && q.public && r.Error == nil:
+		return r
+	case ok && q.public:
+		if free, err := a.client().Standing(); free && err == nil {
+			return r
+		}
+		refusal = withoutKeys(r.Error)
+	case ok:
+		if refusal = a.may(q.needs); refusal == nil {
+			return r
+		}
+	}
+	return &kvpb.Response{Id: r.Id, Now: r.Now, ClockUntrusted: r.ClockUntrusted, Error: refusal}
+}
+
+// withoutKeys is an error as a client is told it that may not be shown keys: neither bounds of
+// partitions nor what has failed, whose text can have keys.
+func withoutKeys(e *kvpb.Error) *kvpb.Error {
+	told := &kvpb.Error{Code: e.Code, Message: e.Message, Leader: e.Leader, Cause: e.Cause}
+	switch e.Code {
+	case kvpb.ErrorCode_NOT_LEADER, kvpb.ErrorCode_NO_QUORUM, kvpb.ErrorCode_PARTITION_NOT_FOUND,
+		kvpb.ErrorCode_STALE_EPOCH, kvpb.ErrorCode_OVERLOADED, kvpb.ErrorCode_CLOCK_SKEW:
+		// They name partitions and nodes only.
+	default:
+		told.Message = "the request is refused (" + e.Code.String() + "); why is not shown to who may " +
+			"not read the keyspace"
+	}
+	return told
+}
+
+// errBeforeUsers is the answer to a request that came while requests needed no permissions, and
+// was held.
+var errBeforeUsers = &kvpb.Error{Code: kvpb.ErrorCode_ACCESS_UNKNOWN, Message: "authentication " +
+	"was enabled while the server held the request, so it was not authorized: ask again"}
+
+// kept takes out a request whose answer is looked at; false: nothing was said of the request.
+func (a *authorizer) kept(id uint64) (openRequest, bool) {
+	if a.standing.Load() == 0 {
+		return openRequest{}, false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	q, ok := a.open[id]
+	if ok {
+		delete(a.open, id)
+		a.standing.Add(-1)
+	}
+	return q, ok
+}
