@@ -20,6 +20,16 @@
 // that does not read its answer for WriteTimeout loses its connection. Browsers are refused that
 // ask on behalf of another site.
 //
+// # Why not grpc-gateway
+//
+// The runtime of grpc-gateway, with the handlers of etcd's API module, would replace routes.go and
+// the calls in exchange.go, some 200 of 900 lines. Its handlers that call services in the process
+// refuse the three streams (Watch, LeaseKeepAlive, Snapshot), and have no elections and locks, so
+// the gateway would connect to its own server: each message is encoded twice more, and the server
+// has to believe its own connection about a client's address and certificate. The library decodes
+// a request before parts could be counted, and has no word for an answer that was sent, by which
+// memory is given back.
+//
 // # Goroutines
 //
 // A Handler has none of its own. A service may use its stream from several goroutines; none of them
