@@ -8,6 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/internal/writes"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -17,7 +18,7 @@ import (
 // server than for the client, and fits into a message. With a byte more both refuse it.
 func TestLargestBatch(t *testing.T) {
 	type limits struct{ bytes, keys int }
-	server := limits{command.MaxBatchBytes, command.MaxBatchOperations}
+	server := limits{request.MaxBatchBytes, request.MaxBatchOperations}
 	for what, client := range map[string]limits{"batches": {maxBatchBytes, maxBatchKeys},
 		"transactions": {writes.MaxBytes, writes.MaxKeys}} {
 		if client != server {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -17,7 +18,7 @@ var noEnd = []byte{}
 // INVARIANT: a request that needs no right does nothing, and tells nothing about data.
 func (n *Node) RequiresAuth(q *kvpb.Request) (requires, lasting bool, refusal *kvpb.Error) {
 	c := command.Of(q)
-	if c.Way == command.NotKnown {
+	if c.Dispatch == command.NotKnown {
 		return false, false, nil // the request is refused
 	}
 	return !c.Open, c.Lasting, nil
@@ -33,29 +34,28 @@ func (n *Node) RequiresAuth(q *kvpb.Request) (requires, lasting bool, refusal *k
 func (n *Node) Permissions(q *kvpb.Request, needs []access.Permission) (
 	_ []access.Permission, refusal *kvpb.Error,
 ) {
-	c, at := command.Of(q), command.Place{Finder: n}
-	if c.Way != command.ByNode {
+	c, at := command.Of(q), request.Place{Finder: n}
+	if c.Dispatch != command.ByNode {
 		if at.Keyspace = n.KeyspaceOf(q.Partition); at.Keyspace == 0 {
 			return needs, n.withoutKeyspace(q.Partition)
 		}
 	}
-	if c.Way == command.InQueue && q.Term == 0 {
+	if c.Dispatch == command.InQueue && q.Term == 0 {
 		// No leader has that term, so the request is refused, with the leader: clients find leaders
 		// that way (route.probe), even if they may only read. The refusal has the bounds of
 		// partitions.
-		return append(needs,
-			access.Permission{Keyspace: at.Keyspace, End: noEnd, Right: access.Any}), nil
+		return append(needs, access.Permission{Keyspace: at.Keyspace, End: noEnd, Right: access.Any}), nil
 	}
 	before := len(needs)
 	needs = c.Permissions(at, q, needs)
-	if c.Way == command.ByNode && slices.ContainsFunc(needs[before:],
+	if c.Dispatch == command.ByNode && slices.ContainsFunc(needs[before:],
 		func(x access.Permission) bool { return x.Keyspace == 0 }) {
 		return needs, n.withoutKeyspace(0)
 	}
 	return needs, nil
 }
 
-// KeyspaceOf implements command.Finder.
+// KeyspaceOf implements request.Finder.
 func (n *Node) KeyspaceOf(partition uint64) uint64 {
 	id := keys.PartitionID(partition)
 	if h := n.replicas.Get(id); h != nil {

@@ -23,10 +23,10 @@ func (n *Node) route(pending config.Pending) (h *hosted.Replica, own bool) {
 	q, reply := pending.Request, pending.Reply
 	c := command.Of(q)
 	switch {
-	case c.Way == command.NotKnown:
+	case c.Dispatch == command.NotKnown:
 		n.refuse(q, kvpb.ErrorCode_INVALID_ARGUMENT, "the request has no command that this node "+
 			"knows; is the client newer than this server?", reply)
-	case q.Admit && c.Way != command.AtTimestamp:
+	case q.Admit && c.Dispatch != command.AtTimestamp:
 		n.refuse(q, kvpb.ErrorCode_INVALID_ARGUMENT, fmt.Sprintf("a request of the kind %s cannot be "+
 			"admitted: only reads of keys and spans of one partition can", c.Name), reply)
 	case c == command.MultiGet:

@@ -75,7 +75,7 @@
 // A write is evaluated only under the term that its sender named, and an entry of the term is
 // applied. What is proposed when leadership is lost is answered OUTCOME_UNKNOWN, what is only
 // queued NOT_LEADER. A retry finds its own request id in the versions of its key
-// (command/duplicate.go), and is answered as the first attempt would have been.
+// (command/replayed.go), and is answered as the first attempt would have been.
 //
 // # Invariants
 //

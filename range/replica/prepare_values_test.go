@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -24,7 +24,7 @@ func TestPrepareReturnsBoundedValues(t *testing.T) {
 		}
 	}
 	var full []string
-	for n := range command.MaxBatchBytes / keys.MaxValueSize {
+	for n := range request.MaxBatchBytes / keys.MaxValueSize {
 		key := fmt.Sprintf("k%d", n)
 		put(key, keys.MaxValueSize)
 		full = append(full, key+"=lock")

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/mvcc"
-	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -23,7 +23,7 @@ func TestReadDuringInstall(t *testing.T) {
 	q.Generation, q.Term = 1, 1
 	at := wire.FromTimestamp(s.must(s.ask(putOf("x", "before"))).GetPut().GetVersion())
 	to.catchUp(-1)
-	key := command.InternalSpan(to.replica.Descriptor(), []byte("x"), nil).Start
+	key := request.InternalSpan(to.replica.Descriptor(), []byte("x"), nil).Start
 	var installed atomic.Bool
 	var readers sync.WaitGroup
 	defer readers.Wait()

@@ -23,7 +23,7 @@ func (r *Replica) Take(requests []config.Pending) (queued, ok bool) {
 	}
 	writes := 0
 	for i := range requests {
-		if c := command.Of(requests[i].Request); c.Way == command.InQueue {
+		if c := command.Of(requests[i].Request); c.Dispatch == command.InQueue {
 			writes++
 			queued = r.eval.Enqueue(requests[i], c) || queued
 		}
@@ -49,11 +49,11 @@ func (r *Replica) Serve(requests []config.Pending) {
 	defer r.m.Exit()
 	for i := range requests {
 		switch c := command.Of(requests[i].Request); {
-		case c.Way == command.AtTimestamp:
+		case c.Dispatch == command.AtTimestamp:
 			r.reads.Start(requests[i], c)
 		case c == command.InspectTransactions:
 			r.m.Reply(requests[i], c, r.reads.InspectTransactions(requests[i].Request, r.node.ClientAddress))
-		case c.Way == command.NotKnown || c.Way == command.ByNode:
+		case c.Dispatch == command.NotKnown || c.Dispatch == command.ByNode:
 			r.m.Reply(requests[i], c, refusal.New(requests[i].Request, kvpb.ErrorCode_INVALID_ARGUMENT,
 				"the request has no command that a partition knows; is the client newer than this server?"))
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
-	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -51,7 +51,7 @@ func scanAt(t *testing.T, m *member, c *kvpb.ScanRequest, at hlc.Timestamp) stri
 func plainScan(t *testing.T, m *member, c *kvpb.ScanRequest, at hlc.Timestamp) string {
 	d := m.replica.Descriptor()
 	var rows strings.Builder
-	_, err := mvcc.Scan(m.state, mvcc.ScanOptions{Span: command.InternalSpan(d, c.Start, c.End),
+	_, err := mvcc.Scan(m.state, mvcc.ScanOptions{Span: request.InternalSpan(d, c.Start, c.End),
 		At: at, Reverse: c.Reverse}, func(key []byte, v mvcc.Version) error {
 		fmt.Fprintf(&rows, "%s@%s ", keys.UserKey(d, key), v.Timestamp)
 		return nil

@@ -58,7 +58,7 @@ func (s *Sampling) NoteOne(q *kvpb.Request, stands uint64, now time.Time) {
 		return
 	}
 	f := c.Footprint(q)
-	sample := load.Sample{Weight: stands, Write: c.Way == command.InQueue, At: now}
+	sample := load.Sample{Weight: stands, Write: c.Dispatch == command.InQueue, At: now}
 	count, some := uint64(0), false
 	for key := range f.Keys {
 		sample.Cover(key, some)

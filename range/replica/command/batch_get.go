@@ -3,6 +3,7 @@ package command
 import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -12,27 +13,31 @@ import (
 // BatchGet reads keys of one partition at one timestamp.
 var BatchGet = register((*kvpb.Request_BatchGet)(nil), Command{
 	Name:       "batch_get",
-	Way:        AtTimestamp,
+	Dispatch:   AtTimestamp,
 	Admissible: true,
 	Body:       func(q *kvpb.Request) bool { return q.GetBatchGet() != nil },
-	Permissions: func(at Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
-		return needKeys(needs, at.Keyspace, access.Read, q.GetBatchGet().GetKeys())
+	Permissions: func(at request.Place, q *kvpb.Request,
+		needs []access.Permission) []access.Permission {
+		return request.NeedKeys(needs, at.Keyspace, access.Read, q.GetBatchGet().GetKeys())
 	},
-	Footprint:  func(q *kvpb.Request) Footprint { return points(q.GetBatchGet().Keys) },
+	Footprint: func(q *kvpb.Request) request.Footprint {
+		return request.Points(q.GetBatchGet().Keys)
+	},
 	Named:      func(q *kvpb.Request) int64 { return wall(q.GetBatchGet().GetAt()) },
 	Foreground: always,
 	CheckRead:  checkBatchGet,
 	Read:       batchGet,
 })
 
-func checkBatchGet(d *clusterpb.Partition, q *kvpb.Request) (r Reading, p *Problem) {
+func checkBatchGet(d *clusterpb.Partition, q *kvpb.Request) (r Reading, p *request.Problem) {
 	c := q.GetBatchGet()
 	r.At, r.Context = wire.FromTimestamp(c.GetAt()), c.GetContext()
-	if n := len(c.GetKeys()); n > MaxPageRows {
-		return r, Invalid("a batch get has at most %d keys, this one has %d", MaxPageRows, n)
+	if n := len(c.GetKeys()); n > request.MaxPageRows {
+		return r, request.Invalid("a batch get has at most %d keys, this one has %d",
+			request.MaxPageRows, n)
 	}
 	for _, key := range c.GetKeys() {
-		if p := checkKey(d, key); p != nil {
+		if p := request.CheckKey(d, key); p != nil {
 			return r, p
 		}
 	}
@@ -62,9 +67,10 @@ func batchGet(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 		if !isValue(version, found) {
 			continue
 		}
-		if size += len(version.Value); size > MaxBatchBytes {
-			return Invalid("a batch get returns at most %d bytes; the first %d of its %d keys have more",
-				MaxBatchBytes, i+1, len(c.Keys)).Response(q), nil
+		if size += len(version.Value); size > request.MaxBatchBytes {
+			return request.Invalid(
+				"a batch get returns at most %d bytes; the first %d of its %d keys have more",
+				request.MaxBatchBytes, i+1, len(c.Keys)).Response(q), nil
 		}
 		values[i].Found, values[i].Value = true, version.Value
 		values[i].Version = wire.ToTimestamp(version.Timestamp)

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -12,7 +13,7 @@ import (
 // nothing more; what they take in an entry fits into a message.
 func TestLargestWrites(t *testing.T) {
 	d := partitionUpTo('z')
-	const values = MaxBatchBytes / keys.MaxValueSize
+	const values = request.MaxBatchBytes / keys.MaxValueSize
 	value := make([]byte, keys.MaxValueSize)
 	transaction := &kvpb.Transaction{Id: make([]byte, 16), Keyspace: 1, Anchor: []byte("a"),
 		Begun: wire.ToTimestamp(at(1)), Started: wire.ToTimestamp(at(1))}
@@ -37,13 +38,14 @@ func TestLargestWrites(t *testing.T) {
 			if (problem != nil) != (more > 0) {
 				t.Errorf("%s with %d bytes too many: %+v", Of(q).Name, more, problem)
 			}
-			if problem == nil && (w.Size < MaxBatchBytes || w.Size > MaxEntryBytes) {
+			if problem == nil && (w.Size < request.MaxBatchBytes || w.Size > request.MaxEntryBytes) {
 				t.Errorf("%s: it takes %d bytes in an entry", Of(q).Name, w.Size)
 			}
 		}
 	}
-	const overhead = MaxBatchOperations * WriteOverhead
-	if MaxBatchBytes+overhead > MaxEntryBytes || MaxEntryBytes > wire.MaxMessageBytes-1<<20 {
+	const overhead = request.MaxBatchOperations * request.WriteOverhead
+	if request.MaxBatchBytes+overhead > request.MaxEntryBytes ||
+		request.MaxEntryBytes > wire.MaxMessageBytes-1<<20 {
 		t.Error("the largest batch does not fit into a message")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -17,16 +18,17 @@ import (
 
 // Changes reads the versions of a span between two timestamps.
 var Changes = register((*kvpb.Request_Changes)(nil), Command{
-	Name:    "changes",
-	Way:     AtTimestamp,
-	Body:    func(q *kvpb.Request) bool { return q.GetChanges() != nil },
-	Lasting: true,
-	Permissions: func(at Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
+	Name:     "changes",
+	Dispatch: AtTimestamp,
+	Body:     func(q *kvpb.Request) bool { return q.GetChanges() != nil },
+	Lasting:  true,
+	Permissions: func(at request.Place, q *kvpb.Request,
+		needs []access.Permission) []access.Permission {
 		c := q.GetChanges()
-		return needSpan(needs, at.Keyspace, access.Read, c.GetStart(), c.GetEnd())
+		return request.NeedSpan(needs, at.Keyspace, access.Read, c.GetStart(), c.GetEnd())
 	},
-	Footprint: func(q *kvpb.Request) Footprint {
-		return span(q.GetChanges().Start, q.GetChanges().End)
+	Footprint: func(q *kvpb.Request) request.Footprint {
+		return request.Span(q.GetChanges().Start, q.GetChanges().End)
 	},
 	Named:      func(q *kvpb.Request) int64 { return wall(q.GetChanges().GetUpto()) },
 	Foreground: always,
@@ -47,21 +49,25 @@ type Changing struct {
 // besides, here and at the client.
 const maxChangesBytes, changeOverhead = 1 << 20, 128
 
+// maxUnchanged is how many keys without a change a page of changes looks at.
+const maxUnchanged = 100_000
+
 // maxIdle bounds how long a request is held.
 const maxIdle = 10 * time.Second
 
-func checkChanges(d *clusterpb.Partition, q *kvpb.Request) (r Reading, p *Problem) {
+func checkChanges(d *clusterpb.Partition, q *kvpb.Request) (r Reading, p *request.Problem) {
 	c := q.GetChanges()
 	r.At = wire.FromTimestamp(c.GetUpto())
 	r.Changes = &Changing{After: wire.FromTimestamp(c.GetAfter()),
 		Idle: min(time.Duration(min(c.GetIdleMicros(), uint64(maxIdle.Microseconds())))*
 			time.Microsecond, maxIdle)}
 	if !r.At.IsZero() && r.At.Less(r.Changes.After) {
-		return r, Invalid("changes up to %s are asked for, which is before %s, after which they "+
-			"are to begin",
-			r.At, r.Changes.After)
+		return r,
+			request.Invalid("changes up to %s are asked for, which is before %s, after which they "+
+				"are to begin",
+				r.At, r.Changes.After)
 	}
-	return r, checkSpan(d, c.GetStart(), c.GetEnd())
+	return r, request.CheckSpan(d, c.GetStart(), c.GetEnd())
 }
 
 // changes reads a page.
@@ -70,7 +76,7 @@ func changes(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 	after := wire.FromTimestamp(c.GetAfter())
 	m := &kvpb.ChangesResponse{Resolved: wire.ToTimestamp(hlc.Max(v.At, after))}
 	response := &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Changes{Changes: m}}
-	span := InternalSpan(v.Descriptor, c.Start, c.End)
+	span := request.InternalSpan(v.Descriptor, c.Start, c.End)
 	if span.Empty() {
 		return response, nil
 	}

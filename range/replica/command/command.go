@@ -4,6 +4,7 @@ import (
 	"reflect"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -11,12 +12,12 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// Way is how a request is served.
-type Way uint8
+// Dispatch is the way by which a request is served.
+type Dispatch uint8
 
 const (
 	// NotKnown: this server does not know the command, or the request has none.
-	NotKnown Way = iota
+	NotKnown Dispatch = iota
 	// AtTimestamp: a read, served at a timestamp by a leader that has proved its leadership.
 	AtTimestamp
 	// InQueue: it is evaluated in its turn, and may add to the next entry of the log.
@@ -32,8 +33,8 @@ const (
 // says.
 type Command struct {
 	// Name is the label of the command in metrics.
-	Name string
-	Way  Way
+	Name     string
+	Dispatch Dispatch
 	// Transactional commands are those of the transaction protocol. They look at locks themselves;
 	// for the others this is done before they are evaluated.
 	Transactional bool
@@ -59,9 +60,9 @@ type Command struct {
 	// Permissions appends what rights the client needs for the request, which was not looked at
 	// before: whatever it reads, writes, locks or tells of. They alias the request. No command is
 	// without it.
-	Permissions func(at Place, q *kvpb.Request, needs []access.Permission) []access.Permission
+	Permissions func(at request.Place, q *kvpb.Request, needs []access.Permission) []access.Permission
 	// Footprint is what the request reads or writes. Nil: nothing, or of several partitions.
-	Footprint func(*kvpb.Request) Footprint
+	Footprint func(*kvpb.Request) request.Footprint
 	// Named is the wall time of the highest timestamp that the request names, besides that of its
 	// session: up to there it brings the clock. Nil: it names none.
 	Named func(*kvpb.Request) int64
@@ -71,9 +72,9 @@ type Command struct {
 
 	// CheckRead and CheckWrite say what is wrong with a request by itself, as far as the partition's
 	// descriptor tells; nil if nothing is. They return what the request asks for. A command has the
-	// one that its way needs.
-	CheckRead  func(*clusterpb.Partition, *kvpb.Request) (Reading, *Problem)
-	CheckWrite func(*clusterpb.Partition, *kvpb.Request) (Writing, *Problem)
+	// one that its Dispatch needs.
+	CheckRead  func(*clusterpb.Partition, *kvpb.Request) (Reading, *request.Problem)
+	CheckWrite func(*clusterpb.Partition, *kvpb.Request) (Writing, *request.Problem)
 
 	// Read answers a read from the state at its timestamp.
 	Read func(*View, *kvpb.Request) (*kvpb.Response, error)
@@ -98,7 +99,7 @@ func (c *Command) Index() int { return c.index }
 
 // ReadOnly says that the requests have no effect that others can see, whenever they run.
 func (c *Command) ReadOnly() bool {
-	return c.Way == AtTimestamp || c.Way == ByNode && c.Named != nil
+	return c.Dispatch == AtTimestamp || c.Dispatch == ByNode && c.Named != nil
 }
 
 // IsAlone is Alone of a request.
@@ -192,8 +193,37 @@ func Of(q *kvpb.Request) *Command {
 	return unknown
 }
 
-// Unknown is the command of requests that this server does not know. Its way is NotKnown.
+// Unknown is the command of requests that this server does not know. Its Dispatch is NotKnown.
 func Unknown() *Command { return unknown }
 
 // All are all commands, each at its index.
 func All() []*Command { return all }
+
+// CheckAdmission says what is wrong with a read as one that a leader is to admit, or that a replica
+// reads by an admission, which then says at what timestamp; nil if nothing is, or it is neither.
+func (c *Command) CheckAdmission(q *kvpb.Request, asked *Reading) *request.Problem {
+	by := q.GetReplicaRead().GetAdmission()
+	switch {
+	case !q.GetAdmit() && by == nil:
+		return nil
+	case !c.Admissible:
+		return request.Invalid(
+			"a request of the kind %s cannot be admitted: only reads of keys and spans can",
+			c.Name)
+	case q.GetAdmit() && q.GetReplicaRead() != nil:
+		return request.Invalid(
+			"a read is admitted by a leader, or answered by any replica, and not both")
+	case len(asked.Context.GetTransaction()) > 0 || asked.Context.GetLeadership() != nil:
+		return request.Invalid(
+			"a read that is admitted is of no transaction, and under no leadership; its " +
+				"context names one")
+	case by == nil:
+		return nil
+	}
+	at := wire.FromTimestamp(by.At)
+	if at.IsZero() {
+		return request.Invalid("the admission of a read has no timestamp")
+	}
+	asked.At, asked.UncertainUntil, asked.Context = at, wire.FromTimestamp(by.UncertainUntil), nil
+	return nil
+}

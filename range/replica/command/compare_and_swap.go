@@ -5,6 +5,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -13,48 +14,54 @@ import (
 
 // CompareAndSwap writes if the key is as expected.
 var CompareAndSwap = register((*kvpb.Request_CompareAndSwap)(nil), Command{
-	Name: "compare_and_swap",
-	Way:  InQueue,
-	Body: func(q *kvpb.Request) bool { return q.GetCompareAndSwap() != nil },
+	Name:     "compare_and_swap",
+	Dispatch: InQueue,
+	Body:     func(q *kvpb.Request) bool { return q.GetCompareAndSwap() != nil },
 	// It tells what is there.
-	Permissions: func(at Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
+	Permissions: func(at request.Place, q *kvpb.Request,
+		needs []access.Permission) []access.Permission {
 		key := q.GetCompareAndSwap().GetKey()
-		needs = needKey(needs, at.Keyspace, access.Read, key)
-		return needKey(needs, at.Keyspace, access.Write, key)
+		needs = request.NeedKey(needs, at.Keyspace, access.Read, key)
+		return request.NeedKey(needs, at.Keyspace, access.Write, key)
 	},
-	Footprint:    func(q *kvpb.Request) Footprint { return point(q.GetCompareAndSwap().Key) },
+	Footprint: func(q *kvpb.Request) request.Footprint {
+		return request.Point(q.GetCompareAndSwap().Key)
+	},
 	Foreground:   always,
 	MayDoNothing: always,
-	CheckWrite: func(d *clusterpb.Partition, q *kvpb.Request) (Writing, *Problem) {
+	CheckWrite: func(d *clusterpb.Partition, q *kvpb.Request) (Writing, *request.Problem) {
 		c := q.GetCompareAndSwap()
 		return Writing{Size: len(c.GetKey()) + len(c.GetNewValue())}, checkCompareAndSwap(d, c)
 	},
 	Evaluate: compareAndSwap,
 })
 
-func checkCompareAndSwap(d *clusterpb.Partition, c *kvpb.CompareAndSwapRequest) *Problem {
-	if p := checkKeyValue(d, c.GetKey(), c.GetNewValue()); p != nil {
+func checkCompareAndSwap(d *clusterpb.Partition, c *kvpb.CompareAndSwapRequest) *request.Problem {
+	if p := request.CheckKeyValue(d, c.GetKey(), c.GetNewValue()); p != nil {
 		return p
 	}
-	if p := checkTTL(c.GetKey(), c.GetTtl(), c.GetDelete()); p != nil {
+	if p := request.CheckTTL(c.GetKey(), c.GetTtl(), c.GetDelete()); p != nil {
 		return p
 	}
 	switch e := c.GetExpected().(type) {
 	case *kvpb.CompareAndSwapRequest_Absent:
 		if !e.Absent {
-			return Invalid("key %s: `absent` can only be expected to be true", keys.Pretty(c.GetKey()))
+			return request.Invalid("key %s: `absent` can only be expected to be true",
+				keys.Pretty(c.GetKey()))
 		}
 	case *kvpb.CompareAndSwapRequest_Version:
 		if e.Version == nil {
-			return Invalid("key %s: the expected version is empty", keys.Pretty(c.GetKey()))
+			return request.Invalid("key %s: the expected version is empty", keys.Pretty(c.GetKey()))
 		}
 	case *kvpb.CompareAndSwapRequest_Value:
 	default:
-		return Invalid("key %s: a compare-and-swap needs an expectation: absent, a value, or a version",
+		return request.Invalid(
+			"key %s: a compare-and-swap needs an expectation: absent, a value, or a version",
 			keys.Pretty(c.GetKey()))
 	}
 	if c.GetDelete() && len(c.GetNewValue()) > 0 {
-		return Invalid("key %s: a compare-and-swap either deletes or writes a new value, not both",
+		return request.Invalid(
+			"key %s: a compare-and-swap either deletes or writes a new value, not both",
 			keys.Pretty(c.GetKey()))
 	}
 	return nil
@@ -69,7 +76,7 @@ func compareAndSwap(e *Evaluation, q *kvpb.Request) error {
 		return err
 	}
 	// A first attempt that succeeded would make the expectation false: look for it before comparing.
-	own, err := e.Own(c.Key, &p)
+	own, err := e.Replayed(c.Key, &p)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -134,7 +135,7 @@ func (e *Evaluation) Decide(q *kvpb.Request, before *txn.Record, sequence uint64
 
 // fromTheFuture refuses a timestamp that no clock of the cluster can have given.
 func fromTheFuture(partition keys.PartitionID, q *kvpb.Request, ts hlc.Timestamp) *kvpb.Response {
-	return Refusing(Refuse(q, kvpb.ErrorCode_CLOCK_SKEW,
+	return Refusing(request.Refuse(q, kvpb.ErrorCode_CLOCK_SKEW,
 		"partition %s: the timestamp %s is too far ahead of this server's clock; "+
 			"check the time synchronisation of the servers", partition, ts), ts, hlc.Timestamp{})
 }

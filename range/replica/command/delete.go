@@ -2,6 +2,7 @@ package command
 
 import (
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -10,18 +11,19 @@ import (
 
 // Delete removes a value, and says whether there was one.
 var Delete = register((*kvpb.Request_Delete)(nil), Command{
-	Name: "delete",
-	Way:  InQueue,
-	Body: func(q *kvpb.Request) bool { return q.GetDelete() != nil },
-	Permissions: func(at Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
-		return needKey(needs, at.Keyspace, access.Write, q.GetDelete().GetKey())
+	Name:     "delete",
+	Dispatch: InQueue,
+	Body:     func(q *kvpb.Request) bool { return q.GetDelete() != nil },
+	Permissions: func(at request.Place, q *kvpb.Request,
+		needs []access.Permission) []access.Permission {
+		return request.NeedKey(needs, at.Keyspace, access.Write, q.GetDelete().GetKey())
 	},
-	Footprint:    func(q *kvpb.Request) Footprint { return point(q.GetDelete().Key) },
+	Footprint:    func(q *kvpb.Request) request.Footprint { return request.Point(q.GetDelete().Key) },
 	Foreground:   always,
 	MayDoNothing: always,
-	CheckWrite: func(d *clusterpb.Partition, q *kvpb.Request) (Writing, *Problem) {
+	CheckWrite: func(d *clusterpb.Partition, q *kvpb.Request) (Writing, *request.Problem) {
 		key := q.GetDelete().GetKey()
-		return Writing{Size: len(key)}, checkKey(d, key)
+		return Writing{Size: len(key)}, request.CheckKey(d, key)
 	},
 	Evaluate: remove,
 })
@@ -40,19 +42,19 @@ func remove(e *Evaluation, q *kvpb.Request) error {
 		e.NothingDone(deleteResponse(&e.Result, q, hlc.Timestamp{}), 0)
 		return nil
 	}
-	own, err := e.Own(key, &p)
+	own, err := e.Replayed(key, &p)
 	if err != nil {
 		return err
 	}
 	if own.Found {
-		if e.existed, err = e.ExistedBefore(key, own); err != nil {
+		if e.told.existed, err = e.ExistedBefore(key, own); err != nil {
 			return err
 		}
 		e.Duplicate(deleteResponse(&e.Result, q, own.Timestamp), own.Sequence)
 		return nil
 	}
 	e.HoldSeen(&p) // the answer tells of it
-	e.existed = e.Live(key, &p)
+	e.told.existed = e.Live(key, &p)
 	e.Ops = append(e.Ops, WriteOp{Key: key, Tombstone: true, WasLive: p.HasValue(),
 		Prior: p.Timestamp})
 	e.Write(deleteResponse)
@@ -60,7 +62,7 @@ func remove(e *Evaluation, q *kvpb.Request) error {
 }
 
 func deleteResponse(r *Result, q *kvpb.Request, version hlc.Timestamp) *kvpb.Response {
-	m := &kvpb.DeleteResponse{Existed: r.existed}
+	m := &kvpb.DeleteResponse{Existed: r.told.existed}
 	if !version.IsZero() {
 		m.Version = wire.ToTimestamp(version)
 	}

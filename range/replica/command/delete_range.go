@@ -2,11 +2,17 @@ package command
 
 import (
 	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -16,22 +22,23 @@ import (
 
 // DeleteRange deletes the keys of a span that have a value, up to a page of them, at one timestamp.
 var DeleteRange = register((*kvpb.Request_DeleteRange)(nil), Command{
-	Name: "delete_range",
-	Way:  InQueue,
-	Body: func(q *kvpb.Request) bool { return q.GetDeleteRange() != nil },
-	Permissions: func(at Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
+	Name:     "delete_range",
+	Dispatch: InQueue,
+	Body:     func(q *kvpb.Request) bool { return q.GetDeleteRange() != nil },
+	Permissions: func(at request.Place, q *kvpb.Request,
+		needs []access.Permission) []access.Permission {
 		c := q.GetDeleteRange()
-		return needSpan(needs, at.Keyspace, access.Write, c.GetStart(), c.GetEnd())
+		return request.NeedSpan(needs, at.Keyspace, access.Write, c.GetStart(), c.GetEnd())
 	},
-	Footprint: func(q *kvpb.Request) Footprint {
-		return span(q.GetDeleteRange().Start, q.GetDeleteRange().End)
+	Footprint: func(q *kvpb.Request) request.Footprint {
+		return request.Span(q.GetDeleteRange().Start, q.GetDeleteRange().End)
 	},
 	Foreground:   always,
 	Alone:        always,
 	MayDoNothing: always,
-	CheckWrite: func(d *clusterpb.Partition, q *kvpb.Request) (Writing, *Problem) {
+	CheckWrite: func(d *clusterpb.Partition, q *kvpb.Request) (Writing, *request.Problem) {
 		c := q.GetDeleteRange()
-		return Writing{}, checkSpan(d, c.GetStart(), c.GetEnd())
+		return Writing{}, request.CheckSpan(d, c.GetStart(), c.GetEnd())
 	},
 	Evaluate: deleteRange,
 })
@@ -40,7 +47,7 @@ var DeleteRange = register((*kvpb.Request_DeleteRange)(nil), Command{
 // It is evaluated with no write pending, so the engine is all there is to look at.
 func deleteRange(e *Evaluation, q *kvpb.Request) error {
 	c := q.GetDeleteRange()
-	span := InternalSpan(e.Descriptor, c.Start, c.End)
+	span := request.InternalSpan(e.Descriptor, c.Start, c.End)
 	if span.Empty() {
 		e.Answer(deletedRange{}.response(q), 0)
 		return nil
@@ -60,8 +67,8 @@ func deleteRange(e *Evaluation, q *kvpb.Request) error {
 	var arena proposal.Arena
 	result, err := mvcc.Scan(e.State, mvcc.ScanOptions{
 		Span: span, At: hlc.MaxTimestamp, ExpiredAt: e.judgedAt(), KeysOnly: true,
-		MaxRows: PageRows(c.MaxRows), MaxBytes: min(DefaultPageBytes, e.PageBytes),
-		MaxSkipped: MaxSkipped, Vacant: e.Vacant,
+		MaxRows: request.PageRows(c.MaxRows), MaxBytes: min(request.DefaultPageBytes, e.PageBytes),
+		MaxSkipped: request.MaxSkipped, Vacant: e.Vacant,
 	}, func(key []byte, v mvcc.Version) error {
 		e.Ops = append(e.Ops, WriteOp{
 			Key: arena.Copy(keys.UserKey(e.Descriptor, key)), Tombstone: true, WasLive: true,
@@ -109,4 +116,110 @@ func (d deletedRange) response(q *kvpb.Request) *kvpb.Response {
 		r.DoneTo = d.end
 	}
 	return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_DeleteRange{DeleteRange: r}}
+}
+
+// What a DeleteRange has done is recorded beside the versions, anchored at the start of the span:
+// without a record, each first attempt would have to look through all versions of the span above
+// its session's timestamp to know that it is the first. The record is collected as versions are. An
+// attempt that finds nothing to delete leaves none.
+
+// deletedRange is the record of a DeleteRange that took effect.
+type deletedRange struct {
+	timestamp hlc.Timestamp
+	count     uint64
+	more      bool
+	// waited: it tells of versions with commit wait, all below the timestamp.
+	waited bool
+	// resume is a user key.
+	resume []byte
+	// end is the user key before which the span ended: empty if that was the end of its keyspace, or
+	// hash number. It is not known of records of the first version.
+	end      []byte
+	endKnown bool
+	// beyond: the partition that answers does not reach to the end.
+	beyond bool
+}
+
+// deletedRangeVersion is the first byte of a record. One of the first version has no end.
+const (
+	deletedRangeVersion1 = 1
+	deletedRangeVersion  = 2
+)
+
+const (
+	deletedMore   = 1
+	deletedWaited = 2
+)
+
+// deletedRangeSuffix starts the anchored suffix of a record; client and sequence follow, 8 bytes
+// each.
+const deletedRangeSuffix = "deleted-range/"
+
+func deletedRangeKey(start []byte, id mvcc.RequestID) []byte {
+	suffix := append(make([]byte, 0, len(deletedRangeSuffix)+16), deletedRangeSuffix...)
+	suffix = binary.BigEndian.AppendUint64(suffix, id.Client)
+	suffix = binary.BigEndian.AppendUint64(suffix, id.Sequence)
+	return keys.AnchorKey(start, string(suffix))
+}
+
+func (d *deletedRange) append(dst []byte) []byte {
+	dst = append(dst, deletedRangeVersion)
+	dst = proposal.AppendTimestamp(dst, d.timestamp)
+	dst = binary.AppendUvarint(dst, d.count)
+	flags := byte(0)
+	if d.more {
+		flags |= deletedMore
+	}
+	if d.waited {
+		flags |= deletedWaited
+	}
+	dst = binary.AppendUvarint(append(dst, flags), uint64(len(d.resume)))
+	return append(append(dst, d.resume...), d.end...)
+}
+
+// decodeDeletedRange reads what append wrote.
+func decodeDeletedRange(data []byte) (deletedRange, error) {
+	if len(data) == 0 || data[0] != deletedRangeVersion && data[0] != deletedRangeVersion1 {
+		return deletedRange{}, errors.New("unknown version")
+	}
+	dec := proposal.Decoder{Data: data[1:]}
+	d := deletedRange{timestamp: dec.Timestamp(), count: dec.Uvarint()}
+	if dec.Bad || len(dec.Data) == 0 || dec.Data[0]&^(deletedMore|deletedWaited) != 0 {
+		return deletedRange{}, errors.New("malformed")
+	}
+	d.more, d.waited = dec.Data[0]&deletedMore != 0, dec.Data[0]&deletedWaited != 0
+	dec.Data = dec.Data[1:]
+	length := uint64(len(dec.Data))
+	if data[0] == deletedRangeVersion {
+		if length = dec.Uvarint(); dec.Bad || length > uint64(len(dec.Data)) {
+			return deletedRange{}, errors.New("malformed")
+		}
+		d.end, d.endKnown = append([]byte{}, dec.Data[length:]...), true
+	}
+	if length > 0 {
+		d.resume = append([]byte(nil), dec.Data[:length]...)
+	}
+	return d, nil
+}
+
+func readDeletedRange(state engine.Reader, key []byte) (d deletedRange, found bool, err error) {
+	value, closer, err := state.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return d, false, nil
+	}
+	if err != nil {
+		return d, false, err
+	}
+	defer closer.Close()
+	if d, err = decodeDeletedRange(value); err != nil {
+		return d, false, fmt.Errorf("record %s: %w", keys.PrettyState(key), err)
+	}
+	return d, true, nil
+}
+
+// DeletedRangeAt is the timestamp of a stored record of a DeleteRange. The record may go when
+// garbage collection has come so far.
+func DeletedRangeAt(value []byte) (hlc.Timestamp, error) {
+	d, err := decodeDeletedRange(value)
+	return d.timestamp, err
 }

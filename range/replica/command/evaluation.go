@@ -14,12 +14,24 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// Evaluation is what a write is evaluated on, and what has come of it. It serves one write after
-// the other, and belongs to one goroutine. Begin and the fields above Result are its owner's; a
-// command reads them, and says by one call of Refuse, Answer, NothingDone, Duplicate, Write,
-// Decide, Acquire, End or Wait what comes of it.
+// Evaluation evaluates one write after the other, and belongs to one goroutine. The owner sets the
+// Basis and the Attempt, and calls Begin. A command reads them, and says by one call of Refuse,
+// Answer, NothingDone, Duplicate, Write, Decide, Acquire, End or Wait what comes of the write: the
+// Result.
 type Evaluation struct {
-	// State is the applied state, Pending what lies on top of it.
+	Basis
+	Attempt
+	Result
+
+	getter *mvcc.Getter
+	// index is an applied index that the getter sees everything up to.
+	index uint64
+	key   []byte
+}
+
+// Basis is what all writes of an evaluation are evaluated on.
+type Basis struct {
+	// State is the applied state, Pending the writes on top of it.
 	State   engine.Reader
 	Pending Pending
 	// Vacant is what is known of spans without values in the state.
@@ -29,7 +41,10 @@ type Evaluation struct {
 	Coordination Coordination
 	// PageBytes is about how much one entry holds.
 	PageBytes int64
+}
 
+// Attempt is what a write brings to its evaluation.
+type Attempt struct {
 	// Clock is the clock's reading for the write, which is not an earlier one than its session saw.
 	Clock hlc.Timestamp
 	// Request is the write's id: it is in every version that the write makes.
@@ -39,24 +54,17 @@ type Evaluation struct {
 	Since hlc.Timestamp
 	// Session is the highest timestamp that the write's session has seen.
 	Session hlc.Timestamp
-	// CommitWait: the write has commit wait.
+	// CommitWait is set if the write has commit wait.
 	CommitWait bool
 	// DefaultTTL is how long a value lives whose write does not say so; 0: it does not expire.
 	DefaultTTL time.Duration
 	// AtLeast is a timestamp below which the write does not take effect; zero if none is known.
 	AtLeast hlc.Timestamp
-	// Waited: the write has waited for a lock. Aborted: its transaction was aborted meanwhile.
+	// Waited is set if the write has waited for a lock, Aborted if its transaction was aborted
+	// meanwhile.
 	Waited, Aborted bool
 	// Transaction is what a transactional request says; nil for others.
 	Transaction *Transaction
-
-	// Result is what has come of it.
-	Result
-
-	getter *mvcc.Getter
-	// index is an applied index that the getter sees everything up to.
-	index uint64
-	key   []byte
 }
 
 // Pending is what an evaluation asks of the writes that are not applied. Each call looks at one
@@ -68,7 +76,7 @@ type Pending interface {
 	// up to the applied index.
 	Newest(key []byte) (v mvcc.Version, sequence, applied uint64)
 	// Find is the pending write of a user key, above a timestamp, that a request made.
-	Find(key []byte, above hlc.Timestamp, request mvcc.RequestID) (own Own, applied uint64)
+	Find(key []byte, above hlc.Timestamp, request mvcc.RequestID) (own Replayed, applied uint64)
 	// Recent is the newest version of a user key without its value and its expiry, if it is known
 	// without a look at the engine, applied, and not above a timestamp. expires: it has an expiry.
 	Recent(key []byte, until hlc.Timestamp) (v mvcc.Version, expires, ok bool)
@@ -112,11 +120,11 @@ type Result struct {
 	Response *kvpb.Response
 	// Sequence is of the pending entry on which the answer rests; 0 if all that is applied.
 	Sequence uint64
-	// Hold is what the answer has to wait for until it is past on every clock (commit wait); zero if
-	// for nothing.
+	// Hold is what the answer has to wait for until it is past on every clock (commit wait); zero
+	// if for nothing.
 	Hold hlc.Timestamp
-	// Until is the first expiry of what the outcome rests on, which was live: the outcome is that of
-	// a write below it. 0: of any.
+	// Until is the first expiry of what the outcome rests on, which was live: the outcome is that
+	// of a write below it. 0: of any.
 	Until int64
 	// Ops are written at one timestamp. They are used again.
 	Ops []WriteOp
@@ -132,17 +140,25 @@ type Result struct {
 	Acquisition *Acquisition
 	// Loading is the block to be written.
 	Loading *Loading
-	// Resolutions are of the transactions whose locks are to be ended. Background: the write is
-	// answered before all are. Ended is how many have been.
+	Resolving
+	// told is what the answer to a deletion or an increment tells.
+	told struct {
+		existed bool
+		number  int64
+	}
+}
+
+// Resolving is what has to be done about locks of decided transactions.
+type Resolving struct {
+	// Resolutions are of the transactions whose locks are to be ended. Background is set if the
+	// write is answered before all are ended. Ended is how many locks have been ended.
 	Resolutions []*kvpb.Resolution
 	Background  bool
 	Ended       uint64
-	// Within, if not nil, is where the locks have to be; MoreWithin: some there have not been ended.
+	// Within, if not nil, is where the locks have to be. MoreWithin is set if some locks there have
+	// not been ended.
 	Within     *kvpb.KeySpan
 	MoreWithin bool
-	// existed is what the answer to a deletion tells, number what that to an increment does.
-	existed bool
-	number  int64
 }
 
 // WriteOp is one version to be written. Its memory is that of the request.
@@ -156,8 +172,8 @@ type WriteOp struct {
 	Expires  int64
 	// CommitWait is set when the timestamp is chosen.
 	CommitWait bool
-	// WasLive and Prior are of the newest version before. WasLive: it has a value, expired or not; it
-	// is what is counted (Prior.HasValue).
+	// WasLive and Prior are of the newest version before. WasLive: it has a value, expired or not;
+	// it is what is counted (Prior.HasValue).
 	WasLive bool
 	Prior   hlc.Timestamp
 }

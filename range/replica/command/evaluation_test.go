@@ -47,10 +47,11 @@ func (p *partition) Newest(key []byte) (mvcc.Version, uint64, uint64) {
 
 // Find implements Pending.
 func (p *partition) Find(key []byte, above hlc.Timestamp, id mvcc.RequestID) (
-	own Own, applied uint64) {
+	own Replayed, applied uint64) {
 	if w := p.pending.Find(string(key), above, id); w != nil {
-		own = Own{Found: true, Timestamp: w.Timestamp, Sequence: w.Sequence, CommitWait: w.CommitWait,
-			Value: w.Value}
+		own = Replayed{Found: true, Timestamp: w.Timestamp, Sequence: w.Sequence,
+			CommitWait: w.CommitWait,
+			Value:      w.Value}
 		if before := w.Older(); before != nil {
 			version := before.Version()
 			own.BeforeKnown, own.WasLive = true, version.LiveAt(w.Timestamp)
@@ -72,8 +73,9 @@ func (p *partition) Above(key []byte, ts hlc.Timestamp) hlc.Timestamp {
 // evaluate evaluates a request of client 1.
 func (p *partition) evaluate(sequence uint64, q *kvpb.Request) *Evaluation {
 	p.t.Helper()
-	e := &Evaluation{State: p.state, Pending: p, Descriptor: p.d, PageBytes: 1 << 20,
-		Clock: at(p.now), Request: mvcc.RequestID{Client: 1, Sequence: sequence}}
+	e := &Evaluation{
+		Basis:   Basis{State: p.state, Pending: p, Descriptor: p.d, PageBytes: 1 << 20},
+		Attempt: Attempt{Clock: at(p.now), Request: mvcc.RequestID{Client: 1, Sequence: sequence}}}
 	if _, problem := Of(q).CheckWrite(p.d, q); problem != nil {
 		p.t.Fatal(problem.Text)
 	}
@@ -165,7 +167,7 @@ func TestRetriesFindTheirVersion(t *testing.T) {
 		}
 	}
 	for _, c := range All() {
-		if c.Way == InQueue && !c.Transactional && !retried[c.Name] {
+		if c.Dispatch == InQueue && !c.Transactional && !retried[c.Name] {
 			t.Errorf("%s is not retried by this test", c.Name)
 		}
 	}

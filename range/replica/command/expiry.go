@@ -53,15 +53,3 @@ func (r *Result) HoldsBelow(ts hlc.Timestamp) bool { return r.Until == 0 || ts.W
 func (e *Evaluation) LifetimeOf(asked int64) keys.Lifetime {
 	return keys.Lifetime(asked).Or(e.DefaultTTL)
 }
-
-// checkTTL says what is wrong with the lifetime that a request asks for. deletes says that the
-// request deletes the key.
-func checkTTL(key []byte, asked int64, deletes bool) *Problem {
-	if asked != 0 && deletes {
-		return Invalid("key %s: a deletion has no time to live", keys.Pretty(key))
-	}
-	if err := keys.Lifetime(asked).Validate(); err != nil {
-		return Invalid("key %s: %v", keys.Pretty(key), err)
-	}
-	return nil
-}

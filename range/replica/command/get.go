@@ -4,6 +4,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -13,20 +14,21 @@ import (
 // Get reads one key.
 var Get = register((*kvpb.Request_Get)(nil), Command{
 	Name:         "get",
-	Way:          AtTimestamp,
+	Dispatch:     AtTimestamp,
 	Admissible:   true,
 	BelowPending: true,
 	Body:         func(q *kvpb.Request) bool { return q.GetGet() != nil },
-	Permissions: func(at Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
-		return needKey(needs, at.Keyspace, access.Read, q.GetGet().GetKey())
+	Permissions: func(at request.Place, q *kvpb.Request,
+		needs []access.Permission) []access.Permission {
+		return request.NeedKey(needs, at.Keyspace, access.Read, q.GetGet().GetKey())
 	},
-	Footprint:  func(q *kvpb.Request) Footprint { return point(q.GetGet().Key) },
+	Footprint:  func(q *kvpb.Request) request.Footprint { return request.Point(q.GetGet().Key) },
 	Named:      func(q *kvpb.Request) int64 { return wall(q.GetGet().GetAt()) },
 	Foreground: always,
-	CheckRead: func(d *clusterpb.Partition, q *kvpb.Request) (Reading, *Problem) {
+	CheckRead: func(d *clusterpb.Partition, q *kvpb.Request) (Reading, *request.Problem) {
 		c := q.GetGet()
 		return Reading{At: wire.FromTimestamp(c.GetAt()), Context: c.GetContext()},
-			checkKey(d, c.GetKey())
+			request.CheckKey(d, c.GetKey())
 	},
 	Read: get,
 })

@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -68,7 +69,7 @@ func (p *preparation) acquireSpans(locks *concurrency.Manager) (held bool) {
 		return false
 	}
 	for start, end := range all {
-		if l := locks.KeyIn(text(start), text(end), p.of.ID); l != nil {
+		if l := locks.KeyIn(request.Text(start), request.Text(end), p.of.ID); l != nil {
 			e.Wait(l, l.Key, concurrency.UntilGone)
 			return false
 		}
@@ -100,7 +101,7 @@ func spanOnWrites(locks *concurrency.Manager, mutations []*kvpb.Mutation,
 		if m.Kind == kvpb.Mutation_UNLOCK {
 			continue
 		}
-		if l := locks.SpanOver(text(m.Key), own); l != nil {
+		if l := locks.SpanOver(request.Text(m.Key), own); l != nil {
 			return l, m.Key
 		}
 	}

@@ -3,6 +3,7 @@ package command
 import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -11,23 +12,26 @@ import (
 
 // Increment adds to the number that a key holds.
 var Increment = register((*kvpb.Request_Increment)(nil), Command{
-	Name: "increment",
-	Way:  InQueue,
-	Body: func(q *kvpb.Request) bool { return q.GetIncrement() != nil },
+	Name:     "increment",
+	Dispatch: InQueue,
+	Body:     func(q *kvpb.Request) bool { return q.GetIncrement() != nil },
 	// It tells what is there.
-	Permissions: func(at Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
+	Permissions: func(at request.Place, q *kvpb.Request,
+		needs []access.Permission) []access.Permission {
 		key := q.GetIncrement().GetKey()
-		needs = needKey(needs, at.Keyspace, access.Read, key)
-		return needKey(needs, at.Keyspace, access.Write, key)
+		needs = request.NeedKey(needs, at.Keyspace, access.Read, key)
+		return request.NeedKey(needs, at.Keyspace, access.Write, key)
 	},
-	Footprint:    func(q *kvpb.Request) Footprint { return point(q.GetIncrement().Key) },
+	Footprint: func(q *kvpb.Request) request.Footprint {
+		return request.Point(q.GetIncrement().Key)
+	},
 	Foreground:   always,
 	MayDoNothing: always,
-	CheckWrite: func(d *clusterpb.Partition, q *kvpb.Request) (Writing, *Problem) {
+	CheckWrite: func(d *clusterpb.Partition, q *kvpb.Request) (Writing, *request.Problem) {
 		key := q.GetIncrement().GetKey()
-		p := checkKey(d, key)
+		p := request.CheckKey(d, key)
 		if p == nil {
-			p = checkTTL(key, q.GetIncrement().GetTtl(), false)
+			p = request.CheckTTL(key, q.GetIncrement().GetTtl(), false)
 		}
 		return Writing{Size: len(key) + keys.MaxNumberLength}, p
 	},
@@ -41,7 +45,7 @@ func increment(e *Evaluation, q *kvpb.Request) error {
 	if err != nil {
 		return err
 	}
-	own, err := e.Own(c.Key, &p)
+	own, err := e.Replayed(c.Key, &p)
 	if err != nil {
 		return err
 	}
@@ -50,18 +54,18 @@ func increment(e *Evaluation, q *kvpb.Request) error {
 		if err != nil {
 			return err
 		}
-		e.number = sum
+		e.told.number = sum
 		e.Duplicate(incrementResponse(&e.Result, q, own.Timestamp), own.Sequence)
 		return nil
 	}
 	e.HoldSeen(&p) // the sum tells of it
 	sum, err := keys.AddNumber(p.Value, e.Live(c.Key, &p), c.By)
 	if err != nil {
-		refusal := Refuse(q, kvpb.ErrorCode_INVALID_ARGUMENT, "%v", err)
+		refusal := request.Refuse(q, kvpb.ErrorCode_INVALID_ARGUMENT, "%v", err)
 		e.NothingDone(refusal, p.Sequence)
 		return nil
 	}
-	e.number = sum
+	e.told.number = sum
 	e.Ops = append(e.Ops, WriteOp{Key: c.Key, Value: keys.FormatNumber(sum),
 		Lifetime: e.LifetimeOf(c.Ttl), WasLive: p.HasValue(), Prior: p.Timestamp})
 	e.Write(incrementResponse)
@@ -70,5 +74,5 @@ func increment(e *Evaluation, q *kvpb.Request) error {
 
 func incrementResponse(r *Result, q *kvpb.Request, version hlc.Timestamp) *kvpb.Response {
 	return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Increment{
-		Increment: &kvpb.IncrementResponse{Value: r.number, Version: wire.ToTimestamp(version)}}}
+		Increment: &kvpb.IncrementResponse{Value: r.told.number, Version: wire.ToTimestamp(version)}}}
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
+	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/block"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -23,11 +25,11 @@ import (
 // not among the pending writes, and reads of its span wait.
 var Load = register((*kvpb.Request_Load)(nil), Command{
 	Name:        "load",
-	Way:         InQueue,
+	Dispatch:    InQueue,
 	Body:        func(q *kvpb.Request) bool { return q.GetLoad() != nil },
-	Permissions: loadPermissions,
-	Footprint: func(q *kvpb.Request) Footprint {
-		return span(q.GetLoad().First, keys.Next(q.GetLoad().Last))
+	Permissions: loadNeeds,
+	Footprint: func(q *kvpb.Request) request.Footprint {
+		return request.Span(q.GetLoad().First, keys.Next(q.GetLoad().Last))
 	},
 	Alone:        always,
 	MayDoNothing: always,
@@ -91,22 +93,23 @@ func (l *Loading) LifetimeOf(r block.Record) keys.Lifetime {
 	return l.Lifetime
 }
 
-func checkLoad(d *clusterpb.Partition, q *kvpb.Request) (Writing, *Problem) {
+func checkLoad(d *clusterpb.Partition, q *kvpb.Request) (Writing, *request.Problem) {
 	c := q.GetLoad()
 	for _, key := range [...][]byte{c.GetFirst(), c.GetLast()} {
-		if p := checkKey(d, key); p != nil {
+		if p := request.CheckKey(d, key); p != nil {
 			return Writing{}, p
 		}
 	}
-	if p := checkTTL(c.GetFirst(), c.GetTtl(), false); p != nil {
+	if p := request.CheckTTL(c.GetFirst(), c.GetTtl(), false); p != nil {
 		return Writing{}, p
 	}
 	switch n := len(c.GetBlock()); {
 	case bytes.Compare(c.First, c.Last) > 0:
-		return Writing{}, Invalid("a block's first key %s is above its last, %s", keys.Pretty(c.First),
+		return Writing{}, request.Invalid("a block's first key %s is above its last, %s",
+			keys.Pretty(c.First),
 			keys.Pretty(c.Last))
 	case n > block.MaxBody+1024:
-		return Writing{}, Invalid("a block has at most %d MiB, this one has %d bytes",
+		return Writing{}, request.Invalid("a block has at most %d MiB, this one has %d bytes",
 			block.MaxBody>>20, n)
 	default:
 		return Writing{Size: n}, nil
@@ -117,7 +120,7 @@ func load(e *Evaluation, q *kvpb.Request) error {
 	c := q.GetLoad()
 	records, err := block.Open(c.Block)
 	if err != nil {
-		e.Refuse(Invalid("%v", err).Response(q))
+		e.Refuse(request.Invalid("%v", err).Response(q))
 		return nil
 	}
 	// Before anything is believed of it: the rest looks at what is in the partition's state.
@@ -126,7 +129,7 @@ func load(e *Evaluation, q *kvpb.Request) error {
 		e.Refuse(p.Response(q))
 		return nil
 	}
-	free, err := holdsNothing(e, InternalSpan(e.Descriptor, c.First, keys.Next(c.Last)))
+	free, err := holdsNothing(e, request.InternalSpan(e.Descriptor, c.First, keys.Next(c.Last)))
 	if err != nil {
 		return err
 	}
@@ -150,28 +153,31 @@ func load(e *Evaluation, q *kvpb.Request) error {
 
 // checkBlock reads a block to its end, and says what is wrong with it. Its keys are in order, so
 // that all are in the partition if the first and the last are.
-func (l *Loading) checkBlock(records *block.Reader, c *kvpb.LoadRequest) *Problem {
+func (l *Loading) checkBlock(records *block.Reader, c *kvpb.LoadRequest) *request.Problem {
 	last := []byte(nil)
 	for n := 0; ; n++ {
 		record, ok, err := records.Next()
 		key := record.Key
 		switch {
 		case err != nil:
-			return Invalid("%v", err)
+			return request.Invalid("%v", err)
 		case !ok && n == 0:
-			return Invalid("a block needs at least one record")
+			return request.Invalid("a block needs at least one record")
 		case !ok && (!bytes.Equal(last, c.Last) || uint64(n) != uint64(c.Records) ||
 			records.Size() != c.Size):
-			return Invalid("a block is said to have %d records, %d bytes, and to end at key %s; it has "+
-				"%d, %d bytes, and ends at %s", c.Records, c.Size, keys.Pretty(c.Last), n, records.Size(),
+			return request.Invalid(
+				"a block is said to have %d records, %d bytes, and to end at key %s; it has "+
+					"%d, %d bytes, and ends at %s", c.Records, c.Size, keys.Pretty(c.Last), n,
+				records.Size(),
 				keys.Pretty(last))
 		case !ok:
 			return nil
 		case n == 0 && !bytes.Equal(key, c.First):
-			return Invalid("a block is said to begin at key %s, and begins at %s", keys.Pretty(c.First),
+			return request.Invalid("a block is said to begin at key %s, and begins at %s",
+				keys.Pretty(c.First),
 				keys.Pretty(key))
 		}
-		if p := checkTTL(key, int64(record.Lifetime), false); p != nil {
+		if p := request.CheckTTL(key, int64(record.Lifetime), false); p != nil {
 			return p
 		}
 		last = key
@@ -208,7 +214,7 @@ func (l *Loading) compare(e *Evaluation, q *kvpb.Request, records *block.Reader)
 		}
 	}()
 	var rest block.Writer
-	var earlier Own
+	var earlier Replayed
 	written := 0
 	l.Own, l.OwnExpiring, l.FirstExpiry = 0, 0, 0
 	for records.Rewind(); ; {
@@ -234,7 +240,7 @@ func (l *Loading) compare(e *Evaluation, q *kvpb.Request, records *block.Reader)
 				}
 			}
 			if mine {
-				earlier = Own{Found: true, Timestamp: own.Timestamp, CommitWait: own.CommitWait}
+				earlier = Replayed{Found: true, Timestamp: own.Timestamp, CommitWait: own.CommitWait}
 				written++
 				continue
 			}
@@ -294,4 +300,12 @@ func loadResponse(q *kvpb.Request, at hlc.Timestamp, l *Loading) *kvpb.Response 
 		m.Version = wire.ToTimestamp(at)
 	}
 	return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Load{Load: m}}
+}
+
+// loadNeeds are Admin of the keyspace, since a load comes before the writes of others as a whole,
+// and Write.
+func loadNeeds(at request.Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
+	c := q.GetLoad()
+	needs = request.NeedAll(needs, at.Keyspace, access.Admin)
+	return request.NeedSpan(needs, at.Keyspace, access.Write, c.GetFirst(), keys.Next(c.GetLast()))
 }

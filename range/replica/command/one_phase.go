@@ -4,6 +4,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -19,7 +20,7 @@ import (
 // of the log and by its timestamp.
 //
 // The versions carry the request's id, so a retry is recognised as that of a batch is: by its first
-// key (duplicate.go).
+// key (replayed.go).
 //
 // A lock that the transaction has taken early goes in the same entry. It may have been taken away
 // meanwhile, by an older transaction: then there is a record here that says so, for a transaction's
@@ -142,7 +143,7 @@ func (e *Evaluation) onePhaseFreeAmong(locks *concurrency.Manager, q *kvpb.Reque
 	o *OnePhase) bool {
 	mutations, id := q.GetPrepare().GetMutations(), o.Of.ID
 	for _, m := range mutations {
-		l := locks.Get(text(m.Key))
+		l := locks.Get(request.Text(m.Key))
 		if m.Kind == kvpb.Mutation_UNLOCK && (l == nil || l.Transaction.ID != id) {
 			o.Unheld = true
 			continue
@@ -157,7 +158,8 @@ func (e *Evaluation) onePhaseFreeAmong(locks *concurrency.Manager, q *kvpb.Reque
 			e.Wait(l, l.Key, concurrency.UntilApplied)
 			return false
 		case l.Applied.Writes():
-			e.Refuse(Invalid("key %s: transaction %s has prepared it already, so it has two phases",
+			e.Refuse(request.Invalid(
+				"key %s: transaction %s has prepared it already, so it has two phases",
 				keys.Pretty(m.Key), id).Response(q))
 			return false
 		default:
@@ -168,13 +170,14 @@ func (e *Evaluation) onePhaseFreeAmong(locks *concurrency.Manager, q *kvpb.Reque
 		}
 	}
 	if l, key := spanOnWrites(locks, mutations, id); l != nil {
-		e.Wait(l, text(key), concurrency.UntilGone)
+		e.Wait(l, request.Text(key), concurrency.UntilGone)
 		return false
 	}
 	if x := locks.Transaction(&o.Of); x != nil {
 		x.EachSpan(func(l *concurrency.Lock) { o.Held = append(o.Held, l) }) // they end with it
 		if x.Locks() != len(o.Held) {
-			e.Refuse(Invalid("transaction %s has locks in partition %s that the request does not mention",
+			e.Refuse(request.Invalid(
+				"transaction %s has locks in partition %s that the request does not mention",
 				id, e.ID()).Response(q))
 			return false
 		}
@@ -192,17 +195,18 @@ func (o *OnePhase) lockOnReads(locks *concurrency.Manager) (found *concurrency.L
 		return l != nil && l.Transaction.ID != o.Of.ID && l.Blocks(hlc.MaxTimestamp)
 	}
 	for _, key := range o.Reads.GetKeys() {
-		if l := locks.Get(text(key)); inTheWay(l) {
+		if l := locks.Get(request.Text(key)); inTheWay(l) {
 			return l
 		}
 	}
 	for _, span := range o.Reads.GetSpans() {
-		locks.Each(text(span.GetStart()), text(span.GetEnd()), func(l *concurrency.Lock) bool {
-			if inTheWay(l) {
-				found = l
-			}
-			return found == nil
-		})
+		locks.Each(request.Text(span.GetStart()), request.Text(span.GetEnd()),
+			func(l *concurrency.Lock) bool {
+				if inTheWay(l) {
+					found = l
+				}
+				return found == nil
+			})
 		if found != nil {
 			return found
 		}
@@ -212,23 +216,23 @@ func (o *OnePhase) lockOnReads(locks *concurrency.Manager) (found *concurrency.L
 
 // onePhaseDuplicate looks for the version that an earlier attempt of a one-phase commit wrote. The
 // versions carry the request's id, so the first key that is written tells, as that of a batch does.
-func (e *Evaluation) onePhaseDuplicate(c *kvpb.PrepareRequest) (Own, error) {
+func (e *Evaluation) onePhaseDuplicate(c *kvpb.PrepareRequest) (Replayed, error) {
 	for _, m := range c.GetMutations() {
 		if !writesVersion(m) {
 			continue
 		}
 		p, err := e.PriorOfBlind(m.Key)
 		if err != nil {
-			return Own{}, err
+			return Replayed{}, err
 		}
-		own, err := e.Own(m.Key, &p)
+		own, err := e.Replayed(m.Key, &p)
 		if err != nil || !own.Found {
-			return Own{}, err
+			return Replayed{}, err
 		}
 		e.HoldFor(e.CommitWait, own.Timestamp)
 		return own, nil
 	}
-	return Own{}, nil
+	return Replayed{}, nil
 }
 
 // onePhaseOps adds the versions that a one-phase commit writes.
@@ -271,7 +275,7 @@ func (e *Evaluation) validateReads(q *kvpb.Request, reads *kvpb.ReadSet,
 		}
 	}
 	for _, span := range reads.GetSpans() {
-		key, expires, err := changedInSpan(e.State, e.Vacant, InternalSpan(e.Descriptor,
+		key, expires, err := changedInSpan(e.State, e.Vacant, request.InternalSpan(e.Descriptor,
 			span.GetStart(), span.GetEnd()), at,
 			mvcc.Limits{Versions: hlc.MaxTimestamp, Expiries: e.judgedAt()})
 		if err != nil {

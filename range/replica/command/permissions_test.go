@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -18,10 +19,10 @@ func (finder) KeyspaceOf(partition uint64) uint64 {
 	return map[uint64]uint64{7: 3, 8: 4}[partition]
 }
 
-var place = Place{Keyspace: 3, Finder: finder{}}
+var place = request.Place{Keyspace: 3, Finder: finder{}}
 
-// A new command cannot forget to say what rights it needs: each has Needs, and whatever its request
-// reads or writes of the partition is in what it needs.
+// A new command cannot forget to say what rights it needs: each has Permissions, and whatever its
+// request reads or writes of the partition is in what it needs.
 func TestEveryCommandSaysWhatItNeeds(t *testing.T) {
 	for _, c := range All() {
 		if c != Unknown() && c.Permissions == nil {
@@ -174,8 +175,8 @@ func TestNeeds(t *testing.T) {
 		{"a scan to the end", &kvpb.Request{Command: &kvpb.Request_Scan{
 			Scan: &kvpb.ScanRequest{Start: []byte("k")}}}, []access.Permission{span(r, "k", "")}},
 		{"a scan of no key", &kvpb.Request{Command: &kvpb.Request_Scan{
-			Scan: &kvpb.ScanRequest{Start: []byte("k"), End: []byte("b")}}}, []access.Permission{
-			one(r, "k")}},
+			Scan: &kvpb.ScanRequest{Start: []byte("k"), End: []byte("b")}}},
+			[]access.Permission{one(r, "k")}},
 		{"keys of several keyspaces", &kvpb.Request{Command: &kvpb.Request_MultiGet{
 			MultiGet: &kvpb.MultiGetRequest{Partitions: []*kvpb.PartitionKeys{
 				{Partition: 7, Keys: [][]byte{[]byte("k"), []byte("l")}},
@@ -201,8 +202,7 @@ func TestNeeds(t *testing.T) {
 				Mutations: []*kvpb.Mutation{{Key: []byte("k"), Read: true}},
 				OnePhase: &kvpb.OnePhase{Reads: &kvpb.ReadSet{Keys: [][]byte{[]byte("l")},
 					Spans: []*kvpb.KeySpan{{Start: []byte("m")}}}}}}},
-			[]access.Permission{anchor(3), one(w, "k"), one(r, "k"), one(r, "l"), span(r, "m",
-				"")}},
+			[]access.Permission{anchor(3), one(w, "k"), one(r, "k"), one(r, "l"), span(r, "m", "")}},
 		{"a commit", &kvpb.Request{Command: &kvpb.Request_EndTransaction{
 			EndTransaction: &kvpb.EndTransactionRequest{Transaction: anchored(3), Commit: true}}},
 			[]access.Permission{anchor(3)}},

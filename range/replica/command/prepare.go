@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -15,10 +16,10 @@ import (
 // Prepare acquires a transaction's locks, all of them or none; or commits it in one phase.
 var Prepare = register((*kvpb.Request_Prepare)(nil), Command{
 	Name:          "prepare",
-	Way:           InQueue,
+	Dispatch:      InQueue,
 	Transactional: true,
 	Body:          func(q *kvpb.Request) bool { return q.GetPrepare() != nil },
-	Permissions:   preparePermissions,
+	Permissions:   prepareNeeds,
 	Footprint:     prepareFootprint,
 	Named: func(q *kvpb.Request) int64 {
 		c := q.GetPrepare()
@@ -80,8 +81,9 @@ func (e *Evaluation) refusedAnchor(q *kvpb.Request, of *txn.Info) (refused bool)
 		})
 	})
 	if refused {
-		e.Refuse(Invalid("partition %s: transaction %s has locks here, and names another anchor; this "+
-			"request did not run; begin a new transaction", e.ID(), of.ID).Response(q))
+		e.Refuse(request.Invalid(
+			"partition %s: transaction %s has locks here, and names another anchor; this "+
+				"request did not run; begin a new transaction", e.ID(), of.ID).Response(q))
 	}
 	return refused
 }
@@ -122,7 +124,7 @@ func (p *preparation) acquire() error {
 	duplicate := p.duplicate()
 	var values []*kvpb.GetResponse
 	if c.GetReturnValues() {
-		var problem *Problem
+		var problem *request.Problem
 		var err error
 		if values, p.at, problem, err = e.preparedValues(c.GetMutations(), p.at); err != nil {
 			return err
@@ -172,7 +174,7 @@ func (p *preparation) free() (free bool) {
 func (p *preparation) freeAmong(locks *concurrency.Manager, full bool) bool {
 	e, id := p.e, p.of.ID
 	for _, m := range p.c.GetMutations() {
-		l := locks.Get(text(m.Key))
+		l := locks.Get(request.Text(m.Key))
 		switch {
 		case l == nil || l.Transaction.ID != id && m.Kind == kvpb.Mutation_UNLOCK:
 		case l.Transaction.ID != id && readInVain(m, l, id):
@@ -188,11 +190,11 @@ func (p *preparation) freeAmong(locks *concurrency.Manager, full bool) bool {
 		}
 	}
 	if l, key := spanOnWrites(locks, p.c.GetMutations(), id); l != nil {
-		e.Wait(l, text(key), concurrency.UntilGone)
+		e.Wait(l, request.Text(key), concurrency.UntilGone)
 		return false
 	}
 	if full {
-		e.Refuse(Refuse(p.q, kvpb.ErrorCode_OVERLOADED,
+		e.Refuse(request.Refuse(p.q, kvpb.ErrorCode_OVERLOADED,
 			"partition %s: too many keys are locked by transactions; try again more slowly", e.ID()))
 		return false
 	}
@@ -207,7 +209,7 @@ func (p *preparation) duplicate() (all bool) {
 	all = len(mutations) > 0
 	p.e.Coordination.Locks(func(locks *concurrency.Manager, _ bool) {
 		for _, m := range mutations {
-			l := locks.Get(text(m.Key))
+			l := locks.Get(request.Text(m.Key))
 			own := l != nil && l.Transaction.ID == p.of.ID && l.Applied != nil
 			// The requests of a transaction are numbered in their order, whichever of its connections a
 			// client sends them by. A lock that an earlier attempt has acquired stays as it is, even if
@@ -219,7 +221,7 @@ func (p *preparation) duplicate() (all bool) {
 				if p.kept == nil {
 					p.kept = make(map[string]struct{})
 				}
-				p.kept[text(m.Key)] = struct{}{}
+				p.kept[request.Text(m.Key)] = struct{}{}
 			}
 			switch {
 			case m.Kind == kvpb.Mutation_UNLOCK:
@@ -266,7 +268,7 @@ func (e *Evaluation) refusedStart(q *kvpb.Request, of txn.Info) bool {
 	if !of.Started.Less(threshold) {
 		return false
 	}
-	e.Refuse(Refusing(Refuse(q, kvpb.ErrorCode_TRANSACTION_TOO_OLD,
+	e.Refuse(Refusing(request.Refuse(q, kvpb.ErrorCode_TRANSACTION_TOO_OLD,
 		"partition %s: transaction %s began at %s, before what is kept (since %s)", e.ID(), of.ID,
 		of.Started, threshold), of.Started, threshold))
 	return true
@@ -335,7 +337,7 @@ func (e *Evaluation) preparedAbove(c *kvpb.PrepareRequest, kept map[string]struc
 		if err != nil {
 			return ts, nil, false, err
 		}
-		if _, late := kept[text(m.Key)]; m.Read && !late && prior.Found {
+		if _, late := kept[request.Text(m.Key)]; m.Read && !late && prior.Found {
 			if readAt.Less(prior.Timestamp) || prior.ExpiredAt(ts) && !prior.ExpiredAt(readAt) {
 				return ts, m.Key, false, nil
 			}
@@ -349,7 +351,7 @@ func (e *Evaluation) preparedAbove(c *kvpb.PrepareRequest, kept map[string]struc
 // preparedValues reads the keys as they are, and says what the prepared timestamp has to be above.
 // If the values are more than an answer may have, there is a problem, and nothing else.
 func (e *Evaluation) preparedValues(mutations []*kvpb.Mutation, ts hlc.Timestamp) (
-	values []*kvpb.GetResponse, above hlc.Timestamp, problem *Problem, err error) {
+	values []*kvpb.GetResponse, above hlc.Timestamp, problem *request.Problem, err error) {
 	size := 0
 	for i, m := range mutations {
 		prior, err := e.Prior(m.Key)
@@ -360,10 +362,11 @@ func (e *Evaluation) preparedValues(mutations []*kvpb.Mutation, ts hlc.Timestamp
 		if live {
 			size += len(prior.Value)
 		}
-		if size > MaxBatchBytes {
-			return nil, ts, Invalid("a prepare returns values of at most %d bytes, the first %d "+
-				"of its %d keys have more; lock fewer keys at a time",
-				MaxBatchBytes, i+1, len(mutations)), nil
+		if size > request.MaxBatchBytes {
+			return nil, ts,
+				request.Invalid("a prepare returns values of at most %d bytes, the first %d "+
+					"of its %d keys have more; lock fewer keys at a time",
+					request.MaxBatchBytes, i+1, len(mutations)), nil
 		}
 		e.HoldSeen(&prior)
 		value := &kvpb.GetResponse{}

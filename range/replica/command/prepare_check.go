@@ -2,6 +2,8 @@ package command
 
 import (
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
+	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -9,7 +11,7 @@ import (
 )
 
 // prepareFootprint is what is written, and what is read in the same step.
-func prepareFootprint(q *kvpb.Request) (f Footprint) {
+func prepareFootprint(q *kvpb.Request) (f request.Footprint) {
 	c := q.GetPrepare()
 	reads := c.GetOnePhase().GetReads()
 	f.Many = make([][]byte, 0, len(c.Mutations)+len(reads.GetKeys()))
@@ -21,11 +23,11 @@ func prepareFootprint(q *kvpb.Request) (f Footprint) {
 	return f
 }
 
-func checkPrepare(d *clusterpb.Partition, q *kvpb.Request) (w Writing, p *Problem) {
+func checkPrepare(d *clusterpb.Partition, q *kvpb.Request) (w Writing, p *request.Problem) {
 	c := q.GetPrepare()
 	of, err := txn.ParseInfo(c.GetTransaction())
 	if err != nil {
-		return w, Invalid("prepare: %v", err)
+		return w, request.Invalid("prepare: %v", err)
 	}
 	if p := checkNamed(of); p != nil {
 		return w, p
@@ -38,13 +40,14 @@ func checkPrepare(d *clusterpb.Partition, q *kvpb.Request) (w Writing, p *Proble
 		return w, p
 	}
 	for _, s := range c.GetHoldSpans() {
-		w.Size += len(s.Start) + len(s.End) + LockOverhead
+		w.Size += len(s.Start) + len(s.End) + request.LockOverhead
 	}
 	if p := checkReadMutations(c); p != nil {
 		return w, p
 	}
-	if n := len(c.GetMutations()); n > MaxBatchOperations {
-		return w, Invalid("a prepare has at most %d mutations, this one has %d", MaxBatchOperations, n)
+	if n := len(c.GetMutations()); n > request.MaxBatchOperations {
+		return w, request.Invalid("a prepare has at most %d mutations, this one has %d",
+			request.MaxBatchOperations, n)
 	}
 	seen := make(map[string]struct{}, len(c.GetMutations()))
 	written := 0
@@ -52,12 +55,12 @@ func checkPrepare(d *clusterpb.Partition, q *kvpb.Request) (w Writing, p *Proble
 		if p := checkMutation(d, m, c); p != nil {
 			return w, p
 		}
-		if _, twice := seen[text(m.GetKey())]; twice {
-			return w, Invalid("key %s appears twice in a prepare", keys.Pretty(m.GetKey()))
+		if _, twice := seen[request.Text(m.GetKey())]; twice {
+			return w, request.Invalid("key %s appears twice in a prepare", keys.Pretty(m.GetKey()))
 		}
-		seen[text(m.GetKey())] = struct{}{}
+		seen[request.Text(m.GetKey())] = struct{}{}
 		written += len(m.GetKey()) + len(m.GetValue())
-		w.Size += len(m.GetKey()) + len(m.GetValue()) + len(of.Anchor) + LockOverhead
+		w.Size += len(m.GetKey()) + len(m.GetValue()) + len(of.Anchor) + request.LockOverhead
 	}
 	if c.GetOnePhase() != nil {
 		size, p := checkReadSet(d, c.GetOnePhase().GetReads())
@@ -70,97 +73,109 @@ func checkPrepare(d *clusterpb.Partition, q *kvpb.Request) (w Writing, p *Proble
 		w.Size += size
 	}
 	switch {
-	case written > MaxBatchBytes:
-		return w, Invalid("a prepare has at most %d bytes of keys and values, this one has %d",
-			MaxBatchBytes, written)
-	case w.Size > MaxEntryBytes:
-		return w, Invalid("a prepare has at most %d bytes with its locks, each of which names the "+
-			"transaction's first key, and with what it has read; this one has %d", MaxEntryBytes, w.Size)
+	case written > request.MaxBatchBytes:
+		return w, request.Invalid("a prepare has at most %d bytes of keys and values, this one has %d",
+			request.MaxBatchBytes, written)
+	case w.Size > request.MaxEntryBytes:
+		return w,
+			request.Invalid("a prepare has at most %d bytes with its locks, each of which names the "+
+				"transaction's first key, and with what it has read; this one has %d",
+				request.MaxEntryBytes, w.Size)
 	}
 	return w, nil
 }
 
 // checkNamed says whether a transaction names the place of its record. No keyspace has the id 0; a
 // resolution with that id is of whichever transaction has its id, so none may have locks by it.
-func checkNamed(of txn.Info) *Problem {
+func checkNamed(of txn.Info) *request.Problem {
 	if of.Keyspace == 0 {
-		return Invalid("prepare: transaction %s, whose anchor is key %s, does not say in which "+
-			"keyspace that lies: name the keyspace of the first key that it writes", of.ID,
+		return request.Invalid(
+			"prepare: transaction %s, whose anchor is key %s, does not say in which "+
+				"keyspace that lies: name the keyspace of the first key that it writes", of.ID,
 			keys.Pretty(of.Anchor))
 	}
 	return nil
 }
 
-func checkMutation(d *clusterpb.Partition, m *kvpb.Mutation, c *kvpb.PrepareRequest) *Problem {
-	if p := checkKeyValue(d, m.GetKey(), m.GetValue()); p != nil {
+func checkMutation(d *clusterpb.Partition, m *kvpb.Mutation,
+	c *kvpb.PrepareRequest) *request.Problem {
+	if p := request.CheckKeyValue(d, m.GetKey(), m.GetValue()); p != nil {
 		return p
 	}
-	if p := checkTTL(m.GetKey(), m.GetTtl(), m.GetKind() != kvpb.Mutation_PUT); p != nil {
+	if p := request.CheckTTL(m.GetKey(), m.GetTtl(), m.GetKind() != kvpb.Mutation_PUT); p != nil {
 		return p
 	}
 	switch m.GetKind() {
 	case kvpb.Mutation_PUT:
 	case kvpb.Mutation_DELETE, kvpb.Mutation_LOCK, kvpb.Mutation_UNLOCK:
 		if len(m.GetValue()) > 0 {
-			return Invalid("key %s: a %s has no value", keys.Pretty(m.GetKey()), m.GetKind())
+			return request.Invalid("key %s: a %s has no value", keys.Pretty(m.GetKey()), m.GetKind())
 		}
 	default:
-		return Invalid("key %s: unknown kind of mutation %d", keys.Pretty(m.GetKey()), m.GetKind())
+		return request.Invalid("key %s: unknown kind of mutation %d", keys.Pretty(m.GetKey()),
+			m.GetKind())
 	}
 	if c.GetReturnValues() && m.GetKind() != kvpb.Mutation_LOCK {
-		return Invalid("key %s: values are returned with LOCK mutations only", keys.Pretty(m.GetKey()))
+		return request.Invalid("key %s: values are returned with LOCK mutations only",
+			keys.Pretty(m.GetKey()))
 	}
 	return nil
 }
 
 // checkVolatile says what is wrong with a Prepare of volatile locks by itself.
-func checkVolatile(c *kvpb.PrepareRequest) *Problem {
+func checkVolatile(c *kvpb.PrepareRequest) *request.Problem {
 	if c.GetVolatile() && (!c.GetReturnValues() || c.GetOnePhase() != nil) {
-		return Invalid("volatile locks are acquired by reads: with values, and not in one phase")
+		return request.Invalid(
+			"volatile locks are acquired by reads: with values, and not in one phase")
 	}
 	return nil
 }
 
 // checkHoldSpans says what is wrong with the spans that a Prepare is to hold by itself.
-func checkHoldSpans(d *clusterpb.Partition, c *kvpb.PrepareRequest) *Problem {
+func checkHoldSpans(d *clusterpb.Partition, c *kvpb.PrepareRequest) *request.Problem {
 	switch n := len(c.GetHoldSpans()); {
 	case n == 0:
 		return nil
-	case n > MaxHoldSpans:
-		return Invalid("a prepare holds at most %d spans, this one is to hold %d", MaxHoldSpans, n)
+	case n > request.MaxHoldSpans:
+		return request.Invalid("a prepare holds at most %d spans, this one is to hold %d",
+			request.MaxHoldSpans, n)
 	case !c.GetVolatile() || len(c.GetMutations()) > 0:
-		return Invalid("spans are held by volatile locks, without mutations in the same prepare")
+		return request.Invalid(
+			"spans are held by volatile locks, without mutations in the same prepare")
 	}
 	for _, s := range c.GetHoldSpans() {
-		if p := checkSpan(d, s.GetStart(), s.GetEnd()); p != nil {
+		if p := request.CheckSpan(d, s.GetStart(), s.GetEnd()); p != nil {
 			return p
 		}
 		if span := (keys.Span{Start: s.GetStart(), End: s.GetEnd()}); span.Empty() {
-			return Invalid("the span %s that is to be held is empty", span)
+			return request.Invalid("the span %s that is to be held is empty", span)
 		}
 	}
 	return nil
 }
 
 // checkReadMutations says what is wrong with what a Prepare says about reads by itself.
-func checkReadMutations(c *kvpb.PrepareRequest) *Problem {
+func checkReadMutations(c *kvpb.PrepareRequest) *request.Problem {
 	at, l := wire.FromTimestamp(c.GetReadAt()), c.GetLeadership()
 	if l != nil && (at.IsZero() || l.Term == 0) {
-		return Invalid("a prepare names a leadership without a term, or does not say when its " +
-			"keys were read")
+		return request.Invalid(
+			"a prepare names a leadership without a term, or does not say when its " +
+				"keys were read")
 	}
 	if !at.IsZero() && (c.GetOnePhase() != nil || c.GetReturnValues()) {
-		return Invalid("a prepare that compares its keys with what was read has two phases, and " +
-			"returns no values")
+		return request.Invalid(
+			"a prepare that compares its keys with what was read has two phases, and " +
+				"returns no values")
 	}
 	for _, m := range c.GetMutations() {
 		switch {
 		case !m.GetRead():
 		case m.Kind != kvpb.Mutation_PUT && m.Kind != kvpb.Mutation_DELETE:
-			return Invalid("key %s: only a PUT or a DELETE says that its key was read, not a %s",
+			return request.Invalid(
+				"key %s: only a PUT or a DELETE says that its key was read, not a %s",
 				keys.Pretty(m.Key), m.Kind)
 		case at.IsZero():
-			return Invalid("key %s: it is not said when it was read", keys.Pretty(m.Key))
+			return request.Invalid("key %s: it is not said when it was read", keys.Pretty(m.Key))
 		}
 	}
 	return nil
@@ -168,10 +183,29 @@ func checkReadMutations(c *kvpb.PrepareRequest) *Problem {
 
 // checkAnchor says whether this partition can coordinate a transaction. (In a hash keyspace it
 // takes the hash for granted.)
-func checkAnchor(d *clusterpb.Partition, of txn.Info) *Problem {
+func checkAnchor(d *clusterpb.Partition, of txn.Info) *request.Problem {
 	if own := keys.KeyspaceID(d.GetKeyspace()); of.Keyspace != own {
-		return Invalid("transaction %s is anchored in keyspace %s, partition %s is of keyspace %s",
+		return request.Invalid(
+			"transaction %s is anchored in keyspace %s, partition %s is of keyspace %s",
 			of.ID, of.Keyspace, keys.PartitionID(d.GetId()), own)
 	}
-	return checkKey(d, of.Anchor)
+	return request.CheckKey(d, of.Anchor)
+}
+
+// prepareNeeds are Write for what is locked, and Read for what the answer tells of. To hold a span
+// is to keep others from writing there.
+func prepareNeeds(at request.Place, q *kvpb.Request,
+	needs []access.Permission) []access.Permission {
+	c := q.GetPrepare()
+	needs = request.NeedAnchor(needs, c.GetTransaction())
+	for _, m := range c.GetMutations() {
+		needs = request.NeedKey(needs, at.Keyspace, access.Write, m.GetKey())
+		if c.GetReturnValues() || m.GetRead() {
+			needs = request.NeedKey(needs, at.Keyspace, access.Read, m.GetKey())
+		}
+	}
+	for _, s := range c.GetHoldSpans() {
+		needs = request.NeedSpan(needs, at.Keyspace, access.Write, s.GetStart(), s.GetEnd())
+	}
+	return request.NeedReads(needs, at.Keyspace, c.GetOnePhase().GetReads())
 }

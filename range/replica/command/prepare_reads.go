@@ -3,6 +3,7 @@ package command
 import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -29,7 +30,7 @@ func readInVain(m *kvpb.Mutation, l *concurrency.Lock, of txn.ID) bool {
 // LockedSinceRead is the answer to a write that another transaction's lock makes vain.
 func LockedSinceRead(partition keys.PartitionID, q *kvpb.Request, key []byte,
 	other txn.ID) *kvpb.Response {
-	response := Refuse(q, kvpb.ErrorCode_TRANSACTION_CONFLICT,
+	response := request.Refuse(q, kvpb.ErrorCode_TRANSACTION_CONFLICT,
 		"partition %s: key %s was read, and transaction %s has locked it since and is about to write "+
 			"it; run the transaction again", partition, keys.Pretty(key), other)
 	response.Error.Conflict = &kvpb.Conflict{Key: key, Transaction: other.Bytes()}
@@ -76,7 +77,7 @@ func (e *Evaluation) readsTooOld(q *kvpb.Request, at hlc.Timestamp) *kvpb.Respon
 	if !at.Less(threshold) {
 		return nil
 	}
-	return Refusing(Refuse(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
+	return Refusing(request.Refuse(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
 		"partition %s: what was read at %s cannot be validated any more, versions are kept since %s",
 		e.ID(), at, threshold), at, threshold)
 }

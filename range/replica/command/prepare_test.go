@@ -9,6 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -48,9 +49,10 @@ func (a *alone) Count(event Event) {
 
 // evaluation is one of the partition with the coordination, for a request of client 1.
 func (p *partition) evaluation(sequence uint64, a *alone) *Evaluation {
-	e := &Evaluation{State: p.state, Pending: p, Descriptor: p.d, PageBytes: 1 << 20,
-		Coordination: a, Clock: at(p.now),
-		Request: mvcc.RequestID{Client: 1, Sequence: sequence}}
+	e := &Evaluation{
+		Basis: Basis{State: p.state, Pending: p, Descriptor: p.d, PageBytes: 1 << 20,
+			Coordination: a},
+		Attempt: Attempt{Clock: at(p.now), Request: mvcc.RequestID{Client: 1, Sequence: sequence}}}
 	p.t.Cleanup(func() { e.Close() })
 	return e
 }
@@ -191,7 +193,7 @@ func TestPreparedValues(t *testing.T) {
 	}
 	value := string(bytes.Repeat([]byte("v"), keys.MaxValueSize))
 	var full []string
-	for i := range MaxBatchBytes / keys.MaxValueSize {
+	for i := range request.MaxBatchBytes / keys.MaxValueSize {
 		key := string(rune('m' + i))
 		p.put(uint64(4+i), key, value, false)
 		full = append(full, key)

@@ -2,6 +2,7 @@ package command
 
 import (
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -9,21 +10,22 @@ import (
 
 // Put writes a value, whatever was there.
 var Put = register((*kvpb.Request_Put)(nil), Command{
-	Name: "put",
-	Way:  InQueue,
-	Body: func(q *kvpb.Request) bool { return q.GetPut() != nil },
-	Permissions: func(at Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
-		return needKey(needs, at.Keyspace, access.Write, q.GetPut().GetKey())
+	Name:     "put",
+	Dispatch: InQueue,
+	Body:     func(q *kvpb.Request) bool { return q.GetPut() != nil },
+	Permissions: func(at request.Place, q *kvpb.Request,
+		needs []access.Permission) []access.Permission {
+		return request.NeedKey(needs, at.Keyspace, access.Write, q.GetPut().GetKey())
 	},
-	Footprint:  func(q *kvpb.Request) Footprint { return point(q.GetPut().Key) },
+	Footprint:  func(q *kvpb.Request) request.Footprint { return request.Point(q.GetPut().Key) },
 	Foreground: always,
 	// It writes, unless no disk has room for it.
 	MayDoNothing: always,
-	CheckWrite: func(d *clusterpb.Partition, q *kvpb.Request) (Writing, *Problem) {
+	CheckWrite: func(d *clusterpb.Partition, q *kvpb.Request) (Writing, *request.Problem) {
 		c := q.GetPut()
-		p := checkKeyValue(d, c.GetKey(), c.GetValue())
+		p := request.CheckKeyValue(d, c.GetKey(), c.GetValue())
 		if p == nil {
-			p = checkTTL(c.GetKey(), c.GetTtl(), false)
+			p = request.CheckTTL(c.GetKey(), c.GetTtl(), false)
 		}
 		return Writing{Size: len(c.GetKey()) + len(c.GetValue())}, p
 	},
@@ -36,7 +38,7 @@ func put(e *Evaluation, q *kvpb.Request) error {
 	if err != nil {
 		return err
 	}
-	own, err := e.Own(c.Key, &p)
+	own, err := e.Replayed(c.Key, &p)
 	if err != nil {
 		return err
 	}

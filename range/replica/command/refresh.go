@@ -8,6 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -22,15 +23,16 @@ import (
 // was read, between the two timestamps.
 var Refresh = register((*kvpb.Request_Refresh)(nil), Command{
 	Name:          "refresh",
-	Way:           AtTimestamp,
+	Dispatch:      AtTimestamp,
 	Transactional: true,
 	Body:          func(q *kvpb.Request) bool { return q.GetRefresh() != nil },
-	Permissions: func(at Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
-		return needReads(needs, at.Keyspace, q.GetRefresh().GetReads())
+	Permissions: func(at request.Place, q *kvpb.Request,
+		needs []access.Permission) []access.Permission {
+		return request.NeedReads(needs, at.Keyspace, q.GetRefresh().GetReads())
 	},
-	Footprint: func(q *kvpb.Request) Footprint {
+	Footprint: func(q *kvpb.Request) request.Footprint {
 		reads := q.GetRefresh().GetReads()
-		return Footprint{Many: reads.GetKeys(), Spans: reads.GetSpans()}
+		return request.Footprint{Many: reads.GetKeys(), Spans: reads.GetSpans()}
 	},
 	Named:     func(q *kvpb.Request) int64 { return wall(q.GetRefresh().GetTo()) },
 	CheckRead: checkRefresh,
@@ -46,14 +48,14 @@ type Refreshing struct {
 	Yield bool
 }
 
-func checkRefresh(d *clusterpb.Partition, q *kvpb.Request) (r Reading, p *Problem) {
+func checkRefresh(d *clusterpb.Partition, q *kvpb.Request) (r Reading, p *request.Problem) {
 	c := q.GetRefresh()
 	if r.At = wire.FromTimestamp(c.GetTo()); r.At.IsZero() {
-		return r, Invalid("a refresh needs the timestamp to which the reads are to be good")
+		return r, request.Invalid("a refresh needs the timestamp to which the reads are to be good")
 	}
 	own, err := txn.ParseOptionalID(c.GetTransaction())
 	if err != nil {
-		return r, Invalid("a refresh: %v", err)
+		return r, request.Invalid("a refresh: %v", err)
 	}
 	r.Refresh = &Refreshing{Transaction: own, Begun: wire.FromTimestamp(c.GetBegun()),
 		Yield: c.GetYield()}
@@ -62,29 +64,31 @@ func checkRefresh(d *clusterpb.Partition, q *kvpb.Request) (r Reading, p *Proble
 }
 
 // checkReadSet looks at what a transaction says it has read.
-func checkReadSet(d *clusterpb.Partition, s *kvpb.ReadSet) (size int, p *Problem) {
-	if n := len(s.GetKeys()) + len(s.GetSpans()); n > MaxReadSet {
-		return 0, Invalid("a read set has at most %d keys and spans, this one has %d", MaxReadSet, n)
+func checkReadSet(d *clusterpb.Partition, s *kvpb.ReadSet) (size int, p *request.Problem) {
+	if n := len(s.GetKeys()) + len(s.GetSpans()); n > request.MaxReadSet {
+		return 0, request.Invalid("a read set has at most %d keys and spans, this one has %d",
+			request.MaxReadSet, n)
 	}
 	for _, key := range s.GetKeys() {
-		if p := checkKey(d, key); p != nil {
+		if p := request.CheckKey(d, key); p != nil {
 			return 0, p
 		}
 		size += len(key)
 	}
 	for _, span := range s.GetSpans() {
-		if p := checkSpan(d, span.GetStart(), span.GetEnd()); p != nil {
+		if p := request.CheckSpan(d, span.GetStart(), span.GetEnd()); p != nil {
 			return 0, p
 		}
 		size += len(span.GetStart()) + len(span.GetEnd())
 	}
 	some := len(s.GetKeys())+len(s.GetSpans()) > 0
 	if some && wire.FromTimestamp(s.GetAt()).IsZero() {
-		return 0, Invalid("a read set does not say as of when it was read")
+		return 0, request.Invalid("a read set does not say as of when it was read")
 	}
 	if l := s.GetLeadership(); l != nil && (len(s.GetKeys()) == 0 || l.Term == 0) {
-		return size, Invalid("a read set names a leadership without a term, or no key that was " +
-			"read under it")
+		return size,
+			request.Invalid("a read set names a leadership without a term, or no key that was " +
+				"read under it")
 	}
 	return size, nil
 }
@@ -140,7 +144,7 @@ func (v *View) changedSince(reads *kvpb.ReadSet, at hlc.Timestamp) ([]byte, erro
 		}
 	}
 	for _, span := range reads.GetSpans() {
-		internal := InternalSpan(v.Descriptor, span.GetStart(), span.GetEnd())
+		internal := request.InternalSpan(v.Descriptor, span.GetStart(), span.GetEnd())
 		key, _, err := changedInSpan(v.State, v.Vacant, internal, at,
 			mvcc.Limits{Versions: v.At, Expiries: v.At})
 		if err != nil {
@@ -172,7 +176,7 @@ func changedInSpan(r engine.Reader, known *vacant.Memory, span keys.Span, at hlc
 
 // Changed says that what a transaction read has changed.
 func Changed(d *clusterpb.Partition, q *kvpb.Request, key []byte, at hlc.Timestamp) *kvpb.Response {
-	response := Refuse(q, kvpb.ErrorCode_TRANSACTION_CONFLICT,
+	response := request.Refuse(q, kvpb.ErrorCode_TRANSACTION_CONFLICT,
 		"partition %s: key %s has changed since it was read at %s; run the transaction again",
 		keys.PartitionID(d.GetId()), keys.Pretty(key), at)
 	response.Error.Conflict = &kvpb.Conflict{Key: key}
@@ -181,7 +185,7 @@ func Changed(d *clusterpb.Partition, q *kvpb.Request, key []byte, at hlc.Timesta
 
 // LeaderChanged says that what was read under volatile locks may never have been there.
 func LeaderChanged(d *clusterpb.Partition, q *kvpb.Request, reads *kvpb.ReadSet) *kvpb.Response {
-	response := Refuse(q, kvpb.ErrorCode_TRANSACTION_CONFLICT,
+	response := request.Refuse(q, kvpb.ErrorCode_TRANSACTION_CONFLICT,
 		"partition %s: the leader changed since keys were read under a lock; run the transaction again",
 		keys.PartitionID(d.GetId()))
 	response.Error.Conflict = &kvpb.Conflict{LeaderChanged: true}

@@ -19,7 +19,7 @@ func TestEveryRequestHasACommand(t *testing.T) {
 		m := q.ProtoReflect()
 		m.Set(field, protoreflect.ValueOfMessage(m.NewField(field).Message()))
 		c := Of(q)
-		if c.Way == NotKnown {
+		if c.Dispatch == NotKnown {
 			t.Errorf("%s has no command", field.Name())
 			continue
 		}
@@ -30,7 +30,7 @@ func TestEveryRequestHasACommand(t *testing.T) {
 		if c.Body == nil {
 			t.Errorf("%s: it is not said when it is whole", c.Name)
 		}
-		switch c.Way {
+		switch c.Dispatch {
 		case AtTimestamp:
 			if c.Footprint == nil || c.CheckRead == nil || c.Read == nil {
 				t.Errorf("%s: a read needs Footprint, CheckRead and Read", c.Name)
@@ -54,7 +54,7 @@ func TestEveryRequestHasACommand(t *testing.T) {
 func TestNoCommand(t *testing.T) {
 	for _, q := range []*kvpb.Request{{}, {Command: &kvpb.Request_Get{}},
 		{Command: &kvpb.Request_Prepare{}}} {
-		if c := Of(q); c != Unknown() || c.Way != NotKnown {
+		if c := Of(q); c != Unknown() || c.Dispatch != NotKnown {
 			t.Errorf("%v is a %s", q, c.Name)
 		}
 	}

@@ -10,7 +10,9 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
+	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -20,11 +22,11 @@ import (
 // Resolve ends the locks of decided transactions.
 var Resolve = register((*kvpb.Request_Resolve)(nil), Command{
 	Name:          "resolve",
-	Way:           InQueue,
+	Dispatch:      InQueue,
 	Transactional: true,
 	EndsLocks:     true,
 	Body:          func(q *kvpb.Request) bool { return q.GetResolve() != nil },
-	Permissions:   resolvePermissions,
+	Permissions:   resolveNeeds,
 	Named: func(q *kvpb.Request) (latest int64) {
 		for _, x := range q.GetResolve().GetResolutions() {
 			latest = max(latest, wall(x.GetStatus().GetTimestamp()))
@@ -51,33 +53,35 @@ func resolve(e *Evaluation, q *kvpb.Request) error {
 	return nil
 }
 
-func checkResolve(d *clusterpb.Partition, q *kvpb.Request) (w Writing, p *Problem) {
+func checkResolve(d *clusterpb.Partition, q *kvpb.Request) (w Writing, p *request.Problem) {
 	if s := q.GetResolve().GetWithin(); s != nil {
 		if !q.GetResolve().GetBackground() {
-			return w, Invalid("a resolve within a span has to be one in the background")
+			return w, request.Invalid("a resolve within a span has to be one in the background")
 		}
-		if p := checkSpan(d, s.GetStart(), s.GetEnd()); p != nil {
+		if p := request.CheckSpan(d, s.GetStart(), s.GetEnd()); p != nil {
 			return w, p
 		}
 	}
 	resolutions := q.GetResolve().GetResolutions()
-	if n := len(resolutions); n > MaxResolutions {
-		return w, Invalid("a resolve names at most %d transactions, this one has %d", MaxResolutions, n)
+	if n := len(resolutions); n > request.MaxResolutions {
+		return w, request.Invalid("a resolve names at most %d transactions, this one has %d",
+			request.MaxResolutions, n)
 	}
 	for _, x := range resolutions {
 		id, err := txn.ParseID(x.GetTransaction())
 		if err != nil {
-			return w, Invalid("resolve: %v", err)
+			return w, request.Invalid("resolve: %v", err)
 		}
 		ts := wire.FromTimestamp(x.GetStatus().GetTimestamp())
 		switch x.GetStatus().GetState() {
 		case kvpb.TransactionState_ABORTED:
 		case kvpb.TransactionState_COMMITTED:
 			if ts.IsZero() {
-				return w, Invalid("resolve: transaction %s is committed and has no timestamp", id)
+				return w,
+					request.Invalid("resolve: transaction %s is committed and has no timestamp", id)
 			}
 		default:
-			return w, Invalid("resolve: transaction %s is not decided", id)
+			return w, request.Invalid("resolve: transaction %s is not decided", id)
 		}
 	}
 	w.Transaction = &Transaction{}
@@ -116,4 +120,14 @@ func (e *Evaluation) CommittedVersion(key []byte, of txn.ID, prepared, commit hl
 	}
 	return WriteOp{Key: key, Value: full.Value, Tombstone: full.Kind == kvpb.Mutation_DELETE,
 		Expires: full.Lifetime.ExpiryOf(commit), WasLive: p.HasValue()}, full.Request, closer, nil
+}
+
+// resolveNeeds are Write for all keys that may have the locks: ids of transactions are told to
+// clients that they hold up, so to know one is no right to end its locks.
+func resolveNeeds(at request.Place, q *kvpb.Request,
+	needs []access.Permission) []access.Permission {
+	if s := q.GetResolve().GetWithin(); s != nil {
+		return request.NeedSpan(needs, at.Keyspace, access.Write, s.GetStart(), s.GetEnd())
+	}
+	return request.NeedAll(needs, at.Keyspace, access.Write)
 }

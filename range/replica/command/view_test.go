@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -144,7 +145,7 @@ func TestRefreshOfAView(t *testing.T) {
 	if r := refresh(1, 2, onlyState{}, under); !r.GetError().GetConflict().GetLeaderChanged() {
 		t.Errorf("read under another leadership: %v", r)
 	}
-	old := Refuse(nil, kvpb.ErrorCode_TIMESTAMP_TOO_OLD, "too old")
+	old := request.Refuse(nil, kvpb.ErrorCode_TIMESTAMP_TOO_OLD, "too old")
 	if r := refresh(1, 2, onlyState{old}, b()); r != old {
 		t.Errorf("what is not kept any more cannot be validated: %v", r)
 	}

@@ -3,6 +3,7 @@ package command
 import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -11,66 +12,71 @@ import (
 
 // WriteBatch writes several keys at one timestamp.
 var WriteBatch = register((*kvpb.Request_WriteBatch)(nil), Command{
-	Name: "write_batch",
-	Way:  InQueue,
-	Body: func(q *kvpb.Request) bool { return q.GetWriteBatch() != nil },
-	Permissions: func(at Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
+	Name:     "write_batch",
+	Dispatch: InQueue,
+	Body:     func(q *kvpb.Request) bool { return q.GetWriteBatch() != nil },
+	Permissions: func(at request.Place, q *kvpb.Request,
+		needs []access.Permission) []access.Permission {
 		for _, o := range q.GetWriteBatch().GetOperations() {
-			needs = needKey(needs, at.Keyspace, access.Write, o.GetKey())
+			needs = request.NeedKey(needs, at.Keyspace, access.Write, o.GetKey())
 		}
 		return needs
 	},
-	Footprint: func(q *kvpb.Request) Footprint {
+	Footprint: func(q *kvpb.Request) request.Footprint {
 		operations := q.GetWriteBatch().Operations
 		all := make([][]byte, len(operations))
 		for i, o := range operations {
 			all[i] = o.GetKey()
 		}
-		return points(all)
+		return request.Points(all)
 	},
 	Foreground: always,
 	// As with Put.
 	MayDoNothing: always,
-	CheckWrite: func(d *clusterpb.Partition, q *kvpb.Request) (Writing, *Problem) {
+	CheckWrite: func(d *clusterpb.Partition, q *kvpb.Request) (Writing, *request.Problem) {
 		size, p := checkWriteBatch(d, q.GetWriteBatch())
 		return Writing{Size: size}, p
 	},
 	Evaluate: writeBatch,
 })
 
-func checkWriteBatch(d *clusterpb.Partition, b *kvpb.WriteBatchRequest) (size int, p *Problem) {
+func checkWriteBatch(d *clusterpb.Partition, b *kvpb.WriteBatchRequest) (
+	size int, p *request.Problem,
+) {
 	operations := b.GetOperations()
 	switch {
 	case len(operations) == 0:
-		return 0, Invalid("an atomic batch needs at least one operation")
-	case len(operations) > MaxBatchOperations:
-		return 0, Invalid("an atomic batch has at most %d operations, this one has %d",
-			MaxBatchOperations, len(operations))
+		return 0, request.Invalid("an atomic batch needs at least one operation")
+	case len(operations) > request.MaxBatchOperations:
+		return 0, request.Invalid("an atomic batch has at most %d operations, this one has %d",
+			request.MaxBatchOperations, len(operations))
 	}
 	seen := make(map[string]struct{}, len(operations))
 	written := 0
 	for _, o := range operations {
-		if p := checkKeyValue(d, o.GetKey(), o.GetValue()); p != nil {
+		if p := request.CheckKeyValue(d, o.GetKey(), o.GetValue()); p != nil {
 			return 0, p
 		}
-		if p := checkTTL(o.GetKey(), o.GetTtl(), o.GetDelete()); p != nil {
+		if p := request.CheckTTL(o.GetKey(), o.GetTtl(), o.GetDelete()); p != nil {
 			return 0, p
 		}
 		if o.GetDelete() && len(o.GetValue()) > 0 {
-			return 0, Invalid("key %s: an operation either deletes or writes a value, not both",
+			return 0, request.Invalid("key %s: an operation either deletes or writes a value, not both",
 				keys.Pretty(o.GetKey()))
 		}
-		if _, twice := seen[text(o.GetKey())]; twice {
-			return 0, Invalid("key %s appears twice in an atomic batch", keys.Pretty(o.GetKey()))
+		if _, twice := seen[request.Text(o.GetKey())]; twice {
+			return 0, request.Invalid("key %s appears twice in an atomic batch",
+				keys.Pretty(o.GetKey()))
 		}
-		seen[text(o.GetKey())] = struct{}{}
+		seen[request.Text(o.GetKey())] = struct{}{}
 		written += len(o.GetKey()) + len(o.GetValue())
 	}
-	if written > MaxBatchBytes {
-		return 0, Invalid("an atomic batch has at most %d bytes of keys and values, this one has %d",
-			MaxBatchBytes, written)
+	if written > request.MaxBatchBytes {
+		return 0,
+			request.Invalid("an atomic batch has at most %d bytes of keys and values, this one has %d",
+				request.MaxBatchBytes, written)
 	}
-	return written + len(operations)*WriteOverhead, nil
+	return written + len(operations)*request.WriteOverhead, nil
 }
 
 // writeBatch writes several keys at one timestamp. Every operation writes a version, a deletion of
@@ -82,7 +88,7 @@ func writeBatch(e *Evaluation, q *kvpb.Request) error {
 			return err
 		}
 		if i == 0 {
-			own, err := e.Own(o.Key, &p)
+			own, err := e.Replayed(o.Key, &p)
 			if err != nil {
 				return err
 			}

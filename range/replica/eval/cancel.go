@@ -5,6 +5,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -44,7 +45,7 @@ func (e *evaluation) cancelCommitted(of *txn.Info) {
 	}
 	for _, p := range e.cancel(same) {
 		w := writeOf(p)
-		e.refuse(w, command.Invalid("transaction %s commits without this request, which waits for a "+
+		e.refuse(w, request.Invalid("transaction %s commits without this request, which waits for a "+
 			"lock; it did not run", of.ID).
 			Response(w.pending.Request))
 	}

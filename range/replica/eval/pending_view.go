@@ -26,12 +26,12 @@ func (v pendingView) Newest(key []byte) (version mvcc.Version, sequence, applied
 
 // Find implements command.Pending.
 func (v pendingView) Find(key []byte, above hlc.Timestamp, request mvcc.RequestID) (
-	own command.Own, applied uint64) {
+	own command.Replayed, applied uint64) {
 	r := v.e.r
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	if w := r.Mu.Pending.Find(machine.Text(key), above, request); w != nil {
-		own = command.Own{Found: true, Timestamp: w.Timestamp, Sequence: w.Sequence,
+		own = command.Replayed{Found: true, Timestamp: w.Timestamp, Sequence: w.Sequence,
 			CommitWait: w.CommitWait, Value: w.Value}
 		if before := w.Older(); before != nil {
 			version := before.Version()

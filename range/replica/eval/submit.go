@@ -2,6 +2,7 @@ package eval
 
 import (
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/replica/refusal"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -87,7 +88,7 @@ func (r *Evaluator) checkWrite(w *write) *kvpb.Response {
 			"a write needs a sequence number, so that a retry can be told from a second write")
 	}
 	asked, problem := w.command.CheckWrite(r.Descriptor(), q)
-	w.size = asked.Size + command.WriteOverhead
+	w.size = asked.Size + request.WriteOverhead
 	if asked.Transaction != nil {
 		w.x = &transactional{Transaction: *asked.Transaction}
 	}

@@ -4,6 +4,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -18,13 +19,13 @@ func (rd *read) detail() {
 }
 
 // checkContext checks the context of a read.
-func (rd *read) checkContext(c *kvpb.ReadContext) *command.Problem {
+func (rd *read) checkContext(c *kvpb.ReadContext) *request.Problem {
 	own, err := txn.ParseOptionalID(c.Transaction)
 	if err != nil {
-		return command.Invalid("a read's context: %v", err)
+		return request.Invalid("a read's context: %v", err)
 	}
 	if l := c.Leadership; l != nil && l.Term == 0 {
-		return command.Invalid("a read's context names a leadership without a term")
+		return request.Invalid("a read's context names a leadership without a term")
 	}
 	rd.detail()
 	rd.context, rd.under = c, c.Leadership

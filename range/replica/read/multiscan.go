@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/range/replica/commitwait"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/replica/refusal"
@@ -161,7 +162,7 @@ func (m *multiscan) serve(open *openReplicas) {
 			continue
 		}
 		c := m.pending.Request.GetMergeScan()
-		p.span = command.InternalSpan(p.read.descriptor, c.Start, c.End)
+		p.span = request.InternalSpan(p.read.descriptor, c.Start, c.End)
 		m.read = append(m.read, p)
 		m.sources = append(m.sources, mvcc.Source{
 			Reader: p.replica.State, Span: p.span, Prefix: int(p.read.descriptor.PrefixLength),
@@ -194,8 +195,8 @@ func (m *multiscan) page() (_ *kvpb.Response, held bool) {
 		rows := command.NewRows()
 		result, err := mvcc.Merge(m.sources, mvcc.ScanOptions{
 			At: m.read[0].read.timestamp, Reverse: c.Reverse, KeysOnly: c.KeysOnly,
-			MaxRows: command.PageRows(c.MaxRows), MaxBytes: command.PageBytes(c.MaxBytes),
-			MaxSkipped: command.MaxSkipped,
+			MaxRows: request.PageRows(c.MaxRows), MaxBytes: request.PageBytes(c.MaxBytes),
+			MaxSkipped: request.MaxSkipped,
 		}, func(key []byte, v mvcc.Version) error {
 			rows = wire.AppendRow(rows, key, v.Value, v.Timestamp, v.Expires)
 			return nil

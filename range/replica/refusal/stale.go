@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -24,7 +25,7 @@ func (r *Refuser) StaleEpoch(q *kvpb.Request, descriptor *clusterpb.Partition) *
 }
 
 // Problem refuses a request that is invalid by itself.
-func (r *Refuser) Problem(q *kvpb.Request, p *command.Problem) *kvpb.Response {
+func (r *Refuser) Problem(q *kvpb.Request, p *request.Problem) *kvpb.Response {
 	response := p.Response(q)
 	if p.Code == kvpb.ErrorCode_KEY_OUT_OF_SPAN {
 		r.describe(q, r.Descriptor(), response.Error)

@@ -1,4 +1,4 @@
-package command
+package request
 
 import "math"
 
@@ -13,8 +13,8 @@ const (
 // Bounds of requests.
 const (
 	// MaxBatchOperations and MaxBatchBytes bound a WriteBatch and a Prepare, as they bound a
-	// transaction (DESIGN section 14): the bytes of keys and values. MaxBatchBytes bounds what a batch
-	// of keys brings, too.
+	// transaction (DESIGN section 14): the bytes of keys and values. MaxBatchBytes bounds what a
+	// batch of keys brings, too.
 	MaxBatchOperations = 100_000
 	MaxBatchBytes      = 64 << 20
 	// MaxEntryBytes bounds what a request takes in an entry of the log, with all that surrounds its
@@ -29,8 +29,6 @@ const (
 	// MaxSkipped is how many keys without a value a page looks at: a page can be empty, and yet not
 	// the last. It takes some ten milliseconds to look at so many.
 	MaxSkipped = 10_000
-	// maxUnchanged is the same of keys without a change, for a page of changes.
-	maxUnchanged = 100_000
 )
 
 const (
@@ -53,6 +51,9 @@ func PageRows(n uint32) int { return paged(n, DefaultPageRows, MaxPageRows) }
 
 // PageBytes is the number of bytes in a page that asks for n.
 func PageBytes(n uint32) int64 { return int64(paged(n, DefaultPageBytes, MaxPageBytes)) }
+
+// CountRows is the number of keys that a page of a count that asks for n counts.
+func CountRows(n uint32) int { return paged(n, defaultCountRows, maxCountRows) }
 
 func paged(n uint32, usual, most int) int {
 	if n == 0 {

@@ -27,8 +27,8 @@ import (
 // version if the later one was answered that there was nothing to do: that one has ended it. In the
 // queue the earlier one comes first, and what it has pending is found there.
 
-// Own is the version that an earlier attempt of a request wrote.
-type Own struct {
+// Replayed is the version that an earlier attempt of a request wrote.
+type Replayed struct {
 	Found     bool
 	Timestamp hlc.Timestamp
 	// Sequence is of the pending entry that carries it; 0 if it is applied.
@@ -40,15 +40,17 @@ type Own struct {
 	// BeforeKnown says that WasLive is whether the version before it was a value that had not
 	// expired; it was pending too.
 	BeforeKnown, WasLive bool
-	// Before is the timestamp of the version before it, if that has commit wait and was pending too.
+	// Before is the timestamp of the version before it, if that has commit wait and was pending
+	// too.
 	Before hlc.Timestamp
 }
 
-// Own looks for a version of the key that the request wrote itself, and has the answer wait if that
-// one has commit wait. p is the key's newest version; its value is valid for longer afterwards.
-func (e *Evaluation) Own(userKey []byte, p *Prior) (Own, error) {
+// Replayed looks for a version of the key that the request wrote itself, and has the answer wait if
+// that one has commit wait. p is the key's newest version; its value is valid for longer
+// afterwards.
+func (e *Evaluation) Replayed(userKey []byte, p *Prior) (Replayed, error) {
 	if !p.Found || p.Timestamp.LessEq(e.Since) {
-		return Own{}, nil
+		return Replayed{}, nil
 	}
 	if p.Sequence != 0 {
 		own, applied := e.Pending.Find(userKey, e.Since, e.Request)
@@ -58,21 +60,22 @@ func (e *Evaluation) Own(userKey []byte, p *Prior) (Own, error) {
 		}
 		// What was pending a moment ago and is not now, is in the engine as of this index.
 		if err := e.see(applied); err != nil {
-			return Own{}, err
+			return Replayed{}, err
 		}
 	}
 	// The getter moves on, and the value of p may lie in its memory.
 	p.Value = bytes.Clone(p.Value)
 	v, found, err := e.getter.FindRequest(e.InternalKey(userKey), e.Since, e.Request)
 	e.HoldFor(found && v.CommitWait, v.Timestamp)
-	return Own{Found: found, Timestamp: v.Timestamp, CommitWait: v.CommitWait, Value: v.Value}, err
+	return Replayed{Found: found, Timestamp: v.Timestamp, CommitWait: v.CommitWait,
+		Value: v.Value}, err
 }
 
 // ExistedBefore says whether the key had a value before the request's own version. The version
 // before it cannot have been collected: the own one is above the threshold, so nothing at or below
 // the threshold shadows its predecessor, but for a tombstone, or what has expired by then. The
 // answer tells of it.
-func (e *Evaluation) ExistedBefore(userKey []byte, own Own) (bool, error) {
+func (e *Evaluation) ExistedBefore(userKey []byte, own Replayed) (bool, error) {
 	if own.BeforeKnown {
 		e.HoldFor(true, own.Before)
 		return own.WasLive, nil

@@ -1,4 +1,4 @@
-package command
+package request
 
 import (
 	"bytes"
@@ -28,7 +28,7 @@ func outside(what string, d *clusterpb.Partition) *Problem {
 		keys.PartitionID(d.GetId()).String()}
 }
 
-func checkKey(d *clusterpb.Partition, key []byte) *Problem {
+func CheckKey(d *clusterpb.Partition, key []byte) *Problem {
 	if err := keys.ValidateUserKey(key); err != nil {
 		return Invalid("%v", err)
 	}
@@ -38,8 +38,8 @@ func checkKey(d *clusterpb.Partition, key []byte) *Problem {
 	return nil
 }
 
-func checkKeyValue(d *clusterpb.Partition, key, value []byte) *Problem {
-	if p := checkKey(d, key); p != nil {
+func CheckKeyValue(d *clusterpb.Partition, key, value []byte) *Problem {
+	if p := CheckKey(d, key); p != nil {
 		return p
 	}
 	if err := keys.ValidateValue(value); err != nil {
@@ -50,7 +50,7 @@ func checkKeyValue(d *clusterpb.Partition, key, value []byte) *Problem {
 
 // checkSpan accepts every span that has something in common with the partition: the rest of it is
 // elsewhere. Bounds are not keys that exist, so they may be empty, and a little longer than a key.
-func checkSpan(d *clusterpb.Partition, start, end []byte) *Problem {
+func CheckSpan(d *clusterpb.Partition, start, end []byte) *Problem {
 	for _, bound := range [...][]byte{start, end} {
 		if len(bound) > keys.MaxKeySize+1 {
 			return Invalid("%v: the bound %s of a span; a key has at most %d bytes",
@@ -79,9 +79,21 @@ func InternalSpan(d *clusterpb.Partition, start, end []byte) keys.Span {
 }
 
 // text is a string of the same memory as b, which must not be changed as long as the string lives.
-func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+func Text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // Response is the answer to a request that has the problem.
 func (p *Problem) Response(q *kvpb.Request) *kvpb.Response {
 	return Refuse(q, p.Code, "%s", p.Text)
+}
+
+// checkTTL says what is wrong with the lifetime that a request asks for. deletes says that the
+// request deletes the key.
+func CheckTTL(key []byte, asked int64, deletes bool) *Problem {
+	if asked != 0 && deletes {
+		return Invalid("key %s: a deletion has no time to live", keys.Pretty(key))
+	}
+	if err := keys.Lifetime(asked).Validate(); err != nil {
+		return Invalid("key %s: %v", keys.Pretty(key), err)
+	}
+	return nil
 }

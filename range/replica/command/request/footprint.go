@@ -1,4 +1,4 @@
-package command
+package request
 
 import "github.com/tidemarkdb/tidemark/rpc/kvpb"
 
@@ -16,11 +16,11 @@ type Footprint struct {
 	Start, End []byte
 }
 
-func point(key []byte) Footprint { return Footprint{One: key} }
+func Point(key []byte) Footprint { return Footprint{One: key} }
 
-func points(keys [][]byte) Footprint { return Footprint{Many: keys} }
+func Points(keys [][]byte) Footprint { return Footprint{Many: keys} }
 
-func span(start, end []byte) Footprint { return Footprint{Span: true, Start: start, End: end} }
+func Span(start, end []byte) Footprint { return Footprint{Span: true, Start: start, End: end} }
 
 // Long says that reading it takes too long for the goroutine that delivers requests.
 func (f *Footprint) Long() bool {
