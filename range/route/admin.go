@@ -49,7 +49,7 @@ func (s *Sender) Admin(ctx context.Context,
 				said[address] = err
 			}
 		}
-		if err := s.life.Pause(ctx, clusterBackoff.delay(round, s.random())); err != nil {
+		if err := s.life.Pause(ctx, clusterBackoff.Delay(round, s.random())); err != nil {
 			e := &Error{Cause: err, Attempts: round + 1}
 			if trouble.text != "" {
 				e.Code, e.Message = trouble.code(), trouble.text
@@ -98,7 +98,7 @@ func (s *Sender) adminOnce(ctx context.Context, address string,
 		return status.Error(codes.Unavailable, err.Error())
 	}
 	limit := adminTimeout
-	if deadline, ok := ctx.Deadline(); ok && !s.lanes[0].dialer.Ready(address) {
+	if deadline, ok := ctx.Deadline(); ok && !s.nodes.Dialer().Ready(address) {
 		// It may be gone. Half of the time is for the others.
 		limit = min(limit, time.Until(deadline)/2)
 	}
@@ -114,7 +114,7 @@ func (s *Sender) adminServers() []string {
 	rank := make(map[string]int, len(servers))
 	for _, address := range servers {
 		switch {
-		case !s.lanes[0].dialer.Ready(address):
+		case !s.nodes.Dialer().Ready(address):
 			rank[address] = 2
 		case followed == nil || address != followed.address:
 			rank[address] = 1

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/route/identity"
 	"github.com/tidemarkdb/tidemark/range/route/lifetime"
+	"github.com/tidemarkdb/tidemark/range/route/nodes"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -47,13 +48,14 @@ func TestShortCallsAreAnswered(t *testing.T) {
 			}()
 		}
 		network.Cut("client", "silent", memnet.Stall)
-		dialer := client.NewDialer(client.DialerConfig{Dial: network.Dialer("client")})
-		defer func() { _ = dialer.Close() }()
 		s := &Sender{
-			cfg:   Config{Endpoints: []string{"silent:1", "there:1"}, Random: rand.Uint64},
-			lanes: []*sharedLane{{dialer: dialer}}, life: lifetime.New(),
+			cfg:      Config{Endpoints: []string{"silent:1", "there:1"}, Random: rand.Uint64},
+			life:     lifetime.New(),
 			identity: identity.New(identity.Config{}),
 		}
+		s.nodes = nodes.New(nodes.Config{Lanes: 1, Random: rand.Uint64,
+			Dialer: client.DialerConfig{Dial: network.Dialer("client")}})
+		defer s.nodes.Close()
 		s.table.Store(&Table{changed: make(chan struct{})})
 		s.following.server.Store(&followed{address: "silent:1"})
 		for n := range 2 {

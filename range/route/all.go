@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/tidemarkdb/tidemark/range/route/backoff"
+	"github.com/tidemarkdb/tidemark/range/route/nodes"
 	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -78,7 +80,7 @@ type firstAttempt struct {
 	next int
 	// pending: it has been submitted, and has not ended.
 	pending bool
-	awaited
+	nodes.Awaited
 	// shared: its request is that of all that were gathered from it on, of which it alone waits.
 	shared bool
 	// rows are the call's in the answer to a shared request.
@@ -87,7 +89,7 @@ type firstAttempt struct {
 
 // gathered is what is about to be submitted to one lane: a list of calls.
 type gathered struct {
-	lane        *lane
+	lane        *nodes.Lane
 	first, last int
 }
 
@@ -145,15 +147,15 @@ func (t *multiCall) gather(i int) (over bool, err error) {
 	if _, err := x.request(p, l); err != nil {
 		return true, t.done(i, Answer{}, err)
 	}
-	to := l.node.lanes[x.lane]
-	at := slices.IndexFunc(t.gathered, func(b gathered) bool { return b.lane.node == to.node })
+	to := l.node.Lanes[x.lane]
+	at := slices.IndexFunc(t.gathered, func(b gathered) bool { return b.lane.Node == to.Node })
 	x.next = -1
 	if at < 0 {
 		t.gathered = append(t.gathered, gathered{lane: to, first: i, last: i})
 		return false, nil
 	}
 	b := &t.gathered[at]
-	x.lane = b.lane.index // all that go to one node go in one lane, and stay in it
+	x.lane = b.lane.Index // all that go to one node go in one lane, and stay in it
 	t.attempts[b.last].next = i
 	b.last = i
 	return false, nil
@@ -173,14 +175,14 @@ func (t *multiCall) sendGathered() {
 			}
 		}
 		for _, i := range t.numbers {
-			t.attempts[i].awaited, t.attempts[i].pending = b.lane.await(), true
+			t.attempts[i].Awaited, t.attempts[i].pending = b.lane.Await(), true
 		}
 		taken := 0
-		if c, err := b.lane.stream(); err == nil {
+		if c, err := b.lane.Stream(); err == nil {
 			taken, _ = c.Submit(t.outstanding, t.numbers, t.requests) // what was not taken was not sent
 		}
 		for _, i := range t.numbers[taken:] {
-			t.attempts[i].tick.Add(-1)
+			t.attempts[i].Abandon()
 			t.attempts[i].pending = false
 			t.notTaken(i)
 		}
@@ -227,7 +229,7 @@ func (t *multiCall) await() (over int, err error) {
 			continue
 		}
 		x.pending = false
-		_, err := x.leader.node.lanes[x.lane].received(x.awaited, nil, t.ctx.Err())
+		_, err := x.leader.node.Lanes[x.lane].Received(x.Awaited, nil, t.ctx.Err())
 		ended, err := t.take(i, nil, err)
 		if over += ended; err != nil {
 			return over, err
@@ -248,7 +250,7 @@ func (t *multiCall) ended(i int) (over int, err error) {
 	}
 	x.pending = false
 	response, err := t.outstanding.Outcome(i)
-	response, err = x.leader.node.lanes[x.lane].received(x.awaited, response, err)
+	response, err = x.leader.node.Lanes[x.lane].Received(x.Awaited, response, err)
 	return t.take(i, response, err)
 }
 
@@ -272,7 +274,7 @@ func (t *multiCall) conclude(i int, response *kvpb.Response, err error) (over in
 }
 
 // goOn has a call go on by itself, with its next attempt after a wait; nil: at once.
-func (t *multiCall) goOn(i int, after *Backoff) {
+func (t *multiCall) goOn(i int, after *backoff.Backoff) {
 	if t.alone == nil {
 		t.alone = make(chan result, len(t.calls))
 		t.aloneCtx, t.cancel = context.WithCancel(t.ctx)
@@ -296,7 +298,7 @@ func (t *multiCall) end() {
 	for i := range t.attempts {
 		if x := &t.attempts[i]; x.pending {
 			x.pending = false
-			x.tick.Add(-1)
+			x.Abandon()
 		}
 	}
 	if t.cancel != nil {

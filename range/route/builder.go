@@ -174,7 +174,7 @@ func (s *Sender) publishLocked(on *Table, touched *changes) {
 	}
 	if touched.nodes {
 		t.nodes = maps.Clone(s.mu.contents.nodes)
-		s.updateAddressesLocked()
+		s.nodes.Update(t.nodes)
 	}
 	ids, names := on.ids.Edit(), on.names.Edit()
 	for id, change := range touched.keyspaces {

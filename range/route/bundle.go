@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route/nodes"
 	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -34,7 +35,7 @@ type Bundle struct {
 	Node keys.NodeID
 
 	leaders []*leader
-	node    *node
+	node    *nodes.Node
 }
 
 // Bundles puts the partitions that one node leads together. Those that no node is known to lead, or
@@ -51,7 +52,7 @@ func (s *Sender) Bundles(partitions []*Partition,
 		i := slices.IndexFunc(open, func(b *Bundle) bool { return b.node == l.node })
 		if i < 0 {
 			i = len(open)
-			open = append(open, &Bundle{Node: l.node.id, node: l.node})
+			open = append(open, &Bundle{Node: l.node.ID, node: l.node})
 		}
 		b := open[i]
 		b.Partitions, b.leaders = append(b.Partitions, p), append(b.leaders, l)
@@ -133,7 +134,7 @@ func (s *Sender) DoBundle(ctx context.Context, b *Bundle,
 	}
 	sequence := s.sequence.Add(1)
 	a := attempt{sender: s, call: &Call{}, sequence: sequence, session: s.Clock.SessionOfRequest()}
-	lane := b.node.lanes[sequence%uint64(len(b.node.lanes))]
+	lane := b.node.Lanes[sequence%uint64(len(b.node.Lanes))]
 	r := &kvpb.Request{Sequence: sequence, Session: a.session,
 		Command: &kvpb.Request_MergeScan{MergeScan: command}}
 	deadline, hasDeadline := ctx.Deadline()
@@ -141,13 +142,13 @@ func (s *Sender) DoBundle(ctx context.Context, b *Bundle,
 		if !b.leaders[0].usable() {
 			return Bundled{}, ErrScattered
 		}
-		left := patience
+		left := nodes.Patience
 		if hasDeadline {
 			left = min(left, time.Until(deadline))
 		}
 		r.TimeoutMicros = uint64(max(1, left.Microseconds()))
 		a.sent++
-		response, err := lane.do(ctx, r)
+		response, err := lane.Do(ctx, r)
 		if err != nil {
 			return Bundled{}, a.bundleUnanswered(ctx, b, err)
 		}
@@ -191,7 +192,7 @@ func (a *attempt) bundleUnanswered(ctx context.Context, b *Bundle, err error) er
 		return a.ended(ErrWrongCluster)
 	}
 	// That voids the hints of all partitions that it leads.
-	b.node.suspect(b.leaders[0].incarnation, broken.Cause)
+	b.node.Suspect(b.leaders[0].incarnation, broken.Cause)
 	return ErrScattered
 }
 

@@ -7,6 +7,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route/backoff"
+	"github.com/tidemarkdb/tidemark/range/route/nodes"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -109,7 +111,7 @@ func (s *Sender) attempt(ctx context.Context, call *Call) attempt {
 			id.sequence, id.session = a.sequence, a.session
 		}
 	}
-	a.lane = int(a.sequence % uint64(len(s.lanes)))
+	a.lane = int(a.sequence % uint64(s.nodes.Lanes()))
 	a.deadline, _ = ctx.Deadline()
 	return a
 }
@@ -160,7 +162,7 @@ type attempt struct {
 	// at is the partition of the last attempt; nil before the first.
 	at *Partition
 	// damaged are the nodes that said that their replica of it is damaged, and what they said.
-	damaged map[*node]string
+	damaged map[*nodes.Node]string
 	// failures by Backoff.Name; made at the first.
 	failures map[string]*failures
 }
@@ -172,12 +174,12 @@ type failures struct {
 }
 
 // atOnce is for another attempt without a wait, where something else already sets the pace.
-var atOnce Backoff
+var atOnce backoff.Backoff
 
 // once makes one attempt. If another one is to follow, again is how long to wait before it.
 //
 //lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
-func (a *attempt) once(ctx context.Context) (answer Answer, err error, again *Backoff) {
+func (a *attempt) once(ctx context.Context) (answer Answer, err error, again *backoff.Backoff) {
 	p, err := a.lookUp()
 	if err != nil {
 		return a.noPartition(ctx, err)
@@ -200,7 +202,7 @@ func (a *attempt) once(ctx context.Context) (answer Answer, err error, again *Ba
 	if err != nil {
 		return Answer{}, err, nil
 	}
-	response, err := l.node.lanes[a.lane].do(ctx, r)
+	response, err := l.node.Lanes[a.lane].Do(ctx, r)
 	return a.arrived(ctx, p, l, looking, response, err)
 }
 
@@ -212,7 +214,7 @@ func (a *attempt) request(p *Partition, l *leader) (*kvpb.Request, error) {
 		// One that waits at the leader would keep all others from looking for it.
 		r = probe(p)
 	} else if call.Prepare != nil {
-		if err := call.Prepare.Prepare(p, Leader{Node: l.node.id, Term: l.term}); err != nil {
+		if err := call.Prepare.Prepare(p, Leader{Node: l.node.ID, Term: l.term}); err != nil {
 			return nil, a.ended(err)
 		}
 	}
@@ -225,11 +227,11 @@ func (a *attempt) address(r *kvpb.Request, p *Partition, term uint64) {
 	r.Partition, r.Generation, r.Term = uint64(p.ID), p.Generation, term
 	r.Sequence, r.Session = a.sequence, a.session
 	a.token = a.sender.identity.Shown()
-	left := patience
+	left := nodes.Patience
 	if !a.deadline.IsZero() {
 		left = time.Until(a.deadline)
 		left -= min(a.call.Slack, left/10)
-		left = min(left, patience)
+		left = min(left, nodes.Patience)
 	}
 	r.TimeoutMicros = uint64(max(1, left.Microseconds()))
 	a.sent++
@@ -239,7 +241,7 @@ func (a *attempt) address(r *kvpb.Request, p *Partition, term uint64) {
 // before it.
 func (a *attempt) arrived(ctx context.Context, p *Partition, l *leader, looking bool,
 	//lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
-	response *kvpb.Response, err error) (Answer, error, *Backoff) {
+	response *kvpb.Response, err error) (Answer, error, *backoff.Backoff) {
 	if err != nil {
 		return a.unanswered(ctx, p, l, err)
 	}
@@ -248,7 +250,7 @@ func (a *attempt) arrived(ctx context.Context, p *Partition, l *leader, looking 
 			p.hint.infer(l.node, time.Now())
 		}
 		a.sender.Clock.Answered(response)
-		return Answer{Response: response, Partition: p, Node: l.node.id, Term: l.term}, nil, nil
+		return Answer{Response: response, Partition: p, Node: l.node.ID, Term: l.term}, nil, nil
 	}
 	return a.refused(p, l, looking, response.Error)
 }
@@ -277,7 +279,7 @@ func (a *attempt) lookUp() (*Partition, error) {
 // gone.
 //
 //lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
-func (a *attempt) noPartition(ctx context.Context, err error) (Answer, error, *Backoff) {
+func (a *attempt) noPartition(ctx context.Context, err error) (Answer, error, *backoff.Backoff) {
 	s := a.sender
 	if errors.Is(err, ErrNoKeyspace) {
 		return Answer{}, a.ended(err), nil

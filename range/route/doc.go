@@ -37,10 +37,9 @@
 //
 // # Suspected nodes
 //
-// A node is suspected when its connection breaks, or when requests wait for it and nothing at all
-// has come from it for a second (a stopped process, a host that vanished). It then gets no
-// requests, only pings, and is trusted again with the first answer. Silence is noticed by one
-// watchdog per Sender, which counts answers, not by a timer per request.
+// Package nodes has the connections to nodes. It suspects a node when the node's connection breaks,
+// or when nothing comes from the node for a second while requests wait for it. A suspected node
+// gets pings and no requests until it answers.
 //
 // # The table
 //

@@ -199,7 +199,7 @@ func (t *tableFollower) run() {
 				continue
 			}
 		}
-		if s.life.Pause(s.life.Context(), tableBackoff.delay(failures, s.random())) != nil {
+		if s.life.Pause(s.life.Context(), tableBackoff.Delay(failures, s.random())) != nil {
 			return
 		}
 		failures++
@@ -305,14 +305,14 @@ func (s *Sender) status(ctx context.Context, address string) (*clusterpb.StatusR
 		}
 		return nil, err
 	}
-	if known := s.cluster(); known != 0 && st.Cluster != 0 && st.Cluster != known {
+	if known := s.table.Load().Cluster; known != 0 && st.Cluster != 0 && st.Cluster != known {
 		return nil, fmt.Errorf("%w: %016x, not %016x", ErrWrongCluster, st.Cluster, known)
 	}
 	return st, nil
 }
 
 func (s *Sender) clusterClient(address string) (clusterpb.ClusterClient, error) {
-	cc, err := s.lanes[0].dialer.Conn(address)
+	cc, err := s.nodes.Dialer().Conn(address)
 	if err != nil {
 		return nil, err
 	}

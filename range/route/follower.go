@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/route/nodes"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -129,7 +130,7 @@ func (w *followerCall) answer(ctx context.Context, f *Follower) (Answer, error) 
 			n = w.choose(p)
 		}
 	}
-	if n == nil || n.id == admitted.By.Node {
+	if n == nil || n.ID == admitted.By.Node {
 		return w.run(ctx)
 	}
 	answer, err, over := w.ask(ctx, p, n, admitted)
@@ -140,7 +141,7 @@ func (w *followerCall) answer(ctx context.Context, f *Follower) (Answer, error) 
 }
 
 // choose is the nearest replica; nil if that is the leader, or none is of use.
-func (w *followerCall) choose(p *Partition) *node {
+func (w *followerCall) choose(p *Partition) *nodes.Node {
 	if len(p.voters) < 2 {
 		return nil
 	}
@@ -178,7 +179,7 @@ func (w *followerCall) admit(ctx context.Context) (Answer, error) {
 
 // ask makes one attempt at a replica. over says that the call has ended; otherwise the leader is to
 // answer.
-func (w *followerCall) ask(ctx context.Context, p *Partition, n *node,
+func (w *followerCall) ask(ctx context.Context, p *Partition, n *nodes.Node,
 	admitted *Admitted) (answer Answer, err error, over bool) {
 	r, patience := w.call.Request, followerPatience
 	if !w.deadline.IsZero() {
@@ -191,10 +192,10 @@ func (w *followerCall) ask(ctx context.Context, p *Partition, n *node,
 	r.TimeoutMicros = min(r.TimeoutMicros, uint64(max(1, patience.Microseconds())))
 	inner, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	l := &leader{node: n, incarnation: n.incarnation.Load()}
-	n.owed.Add(1)
-	response, err := n.lanes[w.lane].do(inner, r)
-	n.owed.Add(-1)
+	l := &leader{node: n, incarnation: n.Incarnation()}
+	n.Owed.Add(1)
+	response, err := n.Lanes[w.lane].Do(inner, r)
+	n.Owed.Add(-1)
 	known, now := &p.hint.replicas, time.Now()
 	if err != nil {
 		w.sender.metrics.near.redirected(redirectBroken)
@@ -210,7 +211,7 @@ func (w *followerCall) ask(ctx context.Context, p *Partition, n *node,
 		return Answer{}, nil, false
 	}
 	if wire.FromTimestamp(response.ReadAt) != wire.FromTimestamp(admitted.admission.At) {
-		w.note(kvpb.ErrorCode_UNKNOWN_ERROR, errOtherMoment.Error(), p.ID, n.id)
+		w.note(kvpb.ErrorCode_UNKNOWN_ERROR, errOtherMoment.Error(), p.ID, n.ID)
 		w.sender.metrics.near.redirected(redirectUnhealthy)
 		known.refuses(n, now)
 		return Answer{}, nil, false
@@ -218,7 +219,7 @@ func (w *followerCall) ask(ctx context.Context, p *Partition, n *node,
 	tellMoment(response)
 	w.sender.Clock.Answered(response)
 	w.byReplica = true
-	return Answer{Response: response, Partition: p, Node: n.id, Term: admitted.By.Term,
+	return Answer{Response: response, Partition: p, Node: n.ID, Term: admitted.By.Term,
 		Admitted: admitted}, nil, true
 }
 
@@ -239,7 +240,7 @@ func (w *followerCall) refusedFollower(p *Partition, l *leader, e *kvpb.Error, n
 		_, _, _ = w.refusedNear(p, l, e, now)
 		return
 	}
-	w.noteAnswer(e, p.ID, l.node.id)
+	w.noteAnswer(e, p.ID, l.node.ID)
 }
 
 // tellMoment has an answer tell when it was read as a leader's does.

@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/tidemarkdb/tidemark/range/route/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -19,19 +20,6 @@ func (s *Sender) AwaitIdentity(ctx context.Context) error {
 	return nil
 }
 
-// showToken shows a token on the streams to nodes that are open.
-func (s *Sender) showToken(text string) {
-	for _, n := range *s.nodes.Load() {
-		for _, l := range n.lanes {
-			if c := l.conn.Load(); c != nil {
-				if err := c.Show(text); err != nil {
-					s.log.Debug("token not shown", "node", n.id, "error", err)
-				}
-			}
-		}
-	}
-}
-
 // coreMembers is a Sender that finds members of the core.
 type coreMembers Sender
 
@@ -40,7 +28,7 @@ func (m *coreMembers) Servers() []string { return (*Sender)(m).adminServers() }
 
 // Conn implements identity.Members.
 func (m *coreMembers) Conn(address string) (*grpc.ClientConn, error) {
-	return m.lanes[0].dialer.Conn(address)
+	return m.nodes.Dialer().Conn(address)
 }
 
 // Members implements identity.Members.
@@ -67,7 +55,7 @@ func (m *coreMembers) Members(ctx context.Context) []string {
 }
 
 // unauthenticated decides what follows the answer that a server does not know the client.
-func (a *attempt) unauthenticated() (_ *Error, again *Backoff) {
+func (a *attempt) unauthenticated() (_ *Error, again *backoff.Backoff) {
 	if !a.sender.identity.Named() || a.reidentified {
 		return a.ended(nil), nil
 	}

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route/nodes"
 )
 
 // leader is a hint: which node leads a partition. Immutable.
 type leader struct {
 	// node is nil when the last known leader turned out not to lead any more and no other is known
 	// to.
-	node *node
+	node *nodes.Node
 	// term is the highest term heard of; 0 when none.
 	term uint64
 	// incarnation is the node's at the time of the hint: when the node's connection broke since,
@@ -20,7 +21,7 @@ type leader struct {
 	incarnation uint64
 	// denied is the node of a hint that proved wrong, when node is nil. Until deniedUntil, other
 	// nodes that say that it leads in this term are not believed: they have not heard yet.
-	denied      *node
+	denied      *nodes.Node
 	deniedUntil time.Time
 }
 
@@ -29,8 +30,8 @@ const denial = 100 * time.Millisecond
 
 // usable reports whether requests may be sent by the hint.
 func (l *leader) usable() bool {
-	return l != nil && l.node != nil && l.incarnation == l.node.incarnation.Load() &&
-		!l.node.suspected.Load()
+	return l != nil && l.node != nil && l.incarnation == l.node.Incarnation() &&
+		!l.node.Suspected()
 }
 
 // leaderHint holds the leader hint of one partition, and the requests that wait for a better one.
@@ -59,8 +60,8 @@ func newLeaderHint() *leaderHint { return &leaderHint{token: make(chan struct{},
 
 // learn takes a hint that came with the table or an answer. A hint of a lower term than the one
 // held is ignored, as is news that is no news. from is the node that said so; nil for the table.
-func (c *leaderHint) learn(n *node, term uint64, from *node, now time.Time) {
-	incarnation := n.incarnation.Load()
+func (c *leaderHint) learn(n *nodes.Node, term uint64, from *nodes.Node, now time.Time) {
+	incarnation := n.Incarnation()
 	for {
 		old := c.leader.Load()
 		next := &leader{node: n, term: term, incarnation: incarnation}
@@ -84,7 +85,7 @@ func (c *leaderHint) learn(n *node, term uint64, from *node, now time.Time) {
 }
 
 // infer notes that a node answered a read that only a leader answers; in which term is not known.
-func (c *leaderHint) infer(n *node, now time.Time) {
+func (c *leaderHint) infer(n *nodes.Node, now time.Time) {
 	var term uint64
 	if old := c.leader.Load(); old != nil {
 		if old.usable() {
@@ -122,11 +123,11 @@ func (c *leaderHint) wake() {
 
 // nextReplica is the next voter to ask in the walk, leaving out suspected nodes; nil when there is
 // none. Only the holder of the token calls it.
-func (c *leaderHint) nextReplica(p *Partition) *node {
+func (c *leaderHint) nextReplica(p *Partition) *nodes.Node {
 	for range p.voters {
 		n := p.voters[c.position%len(p.voters)]
 		c.position++
-		if !n.suspected.Load() {
+		if !n.Suspected() {
 			return n
 		}
 	}
@@ -145,5 +146,5 @@ func (p *Partition) Leader() (Leader, bool) {
 	if !l.usable() {
 		return Leader{}, false
 	}
-	return Leader{Node: l.node.id, Term: l.term}, true
+	return Leader{Node: l.node.ID, Term: l.term}, true
 }

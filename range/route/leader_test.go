@@ -5,13 +5,16 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route/backoff"
+	"github.com/tidemarkdb/tidemark/range/route/nodes"
 )
 
 func TestHintsNeverGoBack(t *testing.T) {
 	now := time.Now()
-	a, b := &node{id: 1}, &node{id: 2}
+	two := someNodes(t, 2)
+	a, b := two[0], two[1]
 	c := newLeaderHint()
-	expect := func(step string, n *node, term uint64) {
+	expect := func(step string, n *nodes.Node, term uint64) {
 		t.Helper()
 		l := c.leader.Load()
 		if l.node != n || l.term != term {
@@ -43,7 +46,9 @@ func TestHintsNeverGoBack(t *testing.T) {
 	expect("itself", b, 6)
 
 	// All hints to a node are void once its connection broke, until they are learned anew.
-	b.incarnation.Add(1)
+	before := *c.leader.Load()
+	before.incarnation--
+	c.leader.Store(&before)
 	if c.leader.Load().usable() {
 		t.Fatal("usable after the connection broke")
 	}
@@ -57,46 +62,46 @@ func TestHintsNeverGoBack(t *testing.T) {
 	if !c.leader.Load().usable() {
 		t.Fatal("not usable")
 	}
-	b.suspected.Store(true)
+	suspect(b)
 	if c.leader.Load().usable() {
 		t.Fatal("usable while suspected")
 	}
 }
 
 func TestWalkVisitsAllButSuspected(t *testing.T) {
-	a, b, d := &node{id: 1}, &node{id: 2}, &node{id: 3}
-	p := &Partition{voters: []*node{a, b, d}}
+	p := &Partition{voters: someNodes(t, 3)}
+	a, b, d := p.voters[0], p.voters[1], p.voters[2]
 	c := newLeaderHint()
-	b.suspected.Store(true)
+	suspect(b)
 	var seen []keys.NodeID
 	for range 4 {
-		seen = append(seen, c.nextReplica(p).id)
+		seen = append(seen, c.nextReplica(p).ID)
 	}
 	if seen[0] != 1 || seen[1] != 3 || seen[2] != 1 || seen[3] != 3 {
 		t.Fatalf("%v", seen)
 	}
-	a.suspected.Store(true)
-	d.suspected.Store(true)
+	suspect(a)
+	suspect(d)
 	if n := c.nextReplica(p); n != nil {
-		t.Fatalf("%v", n.id)
+		t.Fatalf("%v", n.ID)
 	}
 }
 
 func TestBackoff(t *testing.T) {
-	b := Backoff{Base: 5 * time.Millisecond, Cap: 50 * time.Millisecond, Jitter: 0.5, AtOnce: 1}
+	b := backoff.Backoff{Base: 5 * time.Millisecond, Cap: 50 * time.Millisecond, Jitter: 0.5, AtOnce: 1}
 	for n, want := range []time.Duration{0, 5, 10, 20, 40, 50, 50} {
-		if got := b.delay(n, 0); got != want*time.Millisecond {
+		if got := b.Delay(n, 0); got != want*time.Millisecond {
 			t.Errorf("failure %d: %s", n, got)
 		}
-		if got := b.delay(n, 0.999999); got < want*time.Millisecond/2-time.Microsecond ||
+		if got := b.Delay(n, 0.999999); got < want*time.Millisecond/2-time.Microsecond ||
 			got > want*time.Millisecond {
 			t.Errorf("failure %d with jitter: %s", n, got)
 		}
 	}
-	if got := b.delay(1000, 0); got != b.Cap {
+	if got := b.Delay(1000, 0); got != b.Cap {
 		t.Errorf("far out: %s", got)
 	}
-	for _, b := range []Backoff{routingBackoff, leaderlessBackoff, connectionBackoff} {
+	for _, b := range []backoff.Backoff{routingBackoff, leaderlessBackoff, connectionBackoff} {
 		if b.Cap > 100*time.Millisecond {
 			t.Errorf("%s waits up to %s: longer than a look for a leader may", b.Name, b.Cap)
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/route/nodes"
 )
 
 // Which replicas of a partition are of no use to a read.
@@ -30,7 +31,7 @@ type replicas struct {
 
 // replica is what is known of one.
 type replica struct {
-	node *node
+	node *nodes.Node
 	// closed is what was closed there at the moment heard; zero: that is not known.
 	closed hlc.Timestamp
 	heard  time.Time
@@ -39,7 +40,7 @@ type replica struct {
 }
 
 // of finds what is known of a node, or makes it, in the place of the oldest.
-func (r *replicas) ofLocked(n *node) *replica {
+func (r *replicas) ofLocked(n *nodes.Node) *replica {
 	oldest := 0
 	for i := range r.all {
 		if r.all[i].node == n {
@@ -58,7 +59,7 @@ func (r *replicas) ofLocked(n *node) *replica {
 }
 
 // has notes what is closed at a replica that answered.
-func (r *replicas) has(n *node, closed hlc.Timestamp, now time.Time) {
+func (r *replicas) has(n *nodes.Node, closed hlc.Timestamp, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	x := r.ofLocked(n)
@@ -67,7 +68,7 @@ func (r *replicas) has(n *node, closed hlc.Timestamp, now time.Time) {
 
 // lags notes what is closed at a replica that refused because of it. One that cannot tell has
 // nothing closed.
-func (r *replicas) lags(n *node, closed hlc.Timestamp, now time.Time) {
+func (r *replicas) lags(n *nodes.Node, closed hlc.Timestamp, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	x := r.ofLocked(n)
@@ -78,7 +79,7 @@ func (r *replicas) lags(n *node, closed hlc.Timestamp, now time.Time) {
 }
 
 // isBehind notes that a replica lacks what a leader has written just now.
-func (r *replicas) isBehind(n *node, now time.Time) {
+func (r *replicas) isBehind(n *nodes.Node, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	x := r.ofLocked(n)
@@ -86,7 +87,7 @@ func (r *replicas) isBehind(n *node, now time.Time) {
 }
 
 // refuses notes that a replica refused for another reason.
-func (r *replicas) refuses(n *node, now time.Time) {
+func (r *replicas) refuses(n *nodes.Node, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	x := r.ofLocked(n)
@@ -94,7 +95,7 @@ func (r *replicas) refuses(n *node, now time.Time) {
 }
 
 // leaves says whether a read is to leave a replica alone.
-func (r *replicas) leaves(n *node, near *Near, now time.Time) bool {
+func (r *replicas) leaves(n *nodes.Node, near *Near, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range r.all {

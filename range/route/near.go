@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/route/backoff"
+	"github.com/tidemarkdb/tidemark/range/route/nodes"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -97,8 +99,8 @@ type nearCall struct {
 	attempt
 	near *Near
 	// tried are the nodes that were asked about the partition.
-	tried []*node
-	few   [4]*node
+	tried []*nodes.Node
+	few   [4]*nodes.Node
 	// asked counts the replicas that were asked; byLeader: the leader was, as a leader.
 	asked    int
 	byLeader bool
@@ -172,11 +174,11 @@ func (w *nearCall) replicas(ctx context.Context) (answer Answer, err error, over
 }
 
 // ask makes one attempt at a replica. If another one is to follow, again is not nil.
-func (w *nearCall) ask(ctx context.Context, p *Partition, n *node,
+func (w *nearCall) ask(ctx context.Context, p *Partition, n *nodes.Node,
 	//lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
-	wait time.Duration) (Answer, error, *Backoff) {
+	wait time.Duration) (Answer, error, *backoff.Backoff) {
 	if w.call.Prepare != nil {
-		if err := w.call.Prepare.Prepare(p, Leader{Node: n.id}); err != nil {
+		if err := w.call.Prepare.Prepare(p, Leader{Node: n.ID}); err != nil {
 			return Answer{}, w.ended(err), nil
 		}
 	}
@@ -188,11 +190,11 @@ func (w *nearCall) ask(ctx context.Context, p *Partition, n *node,
 	w.address(r, p, 0)
 	w.asked++
 	w.byLeader = false
-	l := &leader{node: n, incarnation: n.incarnation.Load()}
+	l := &leader{node: n, incarnation: n.Incarnation()}
 	began := time.Now()
-	n.owed.Add(1)
-	response, err := n.lanes[w.lane].do(ctx, r)
-	n.owed.Add(-1)
+	n.Owed.Add(1)
+	response, err := n.Lanes[w.lane].Do(ctx, r)
+	n.Owed.Add(-1)
 	now := time.Now()
 	if err != nil {
 		w.sender.metrics.near.redirected(redirectBroken)
@@ -205,7 +207,7 @@ func (w *nearCall) ask(ctx context.Context, p *Partition, n *node,
 	if response.ReadAt != nil {
 		at := wire.FromTimestamp(response.ReadAt)
 		if at.Less(w.near.AtLeast) {
-			w.note(kvpb.ErrorCode_UNKNOWN_ERROR, errTooOld.Error(), p.ID, n.id)
+			w.note(kvpb.ErrorCode_UNKNOWN_ERROR, errTooOld.Error(), p.ID, n.ID)
 			return Answer{}, w.ended(nil), nil
 		}
 		if w.near.At.IsZero() {
@@ -213,20 +215,20 @@ func (w *nearCall) ask(ctx context.Context, p *Partition, n *node,
 		}
 	}
 	if response.GetGet() != nil && wait == 0 {
-		n.latency.observe(now.Sub(began), now)
+		n.Latency.Observe(now.Sub(began), now)
 	}
 	w.sender.Clock.Answered(response)
-	return Answer{Response: response, Partition: p, Node: n.id}, nil, nil
+	return Answer{Response: response, Partition: p, Node: n.ID}, nil, nil
 }
 
 // refusedNear decides what follows a replica's refusal.
 func (a *attempt) refusedNear(p *Partition, l *leader, e *kvpb.Error,
 	//lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
-	now time.Time) (Answer, error, *Backoff) {
+	now time.Time) (Answer, error, *backoff.Backoff) {
 	near, known := a.sender.metrics.near, &p.hint.replicas
 	switch e.Code {
 	case kvpb.ErrorCode_NOT_CLOSED:
-		a.noteAnswer(e, p.ID, l.node.id)
+		a.noteAnswer(e, p.ID, l.node.ID)
 		if e.Conflict != nil {
 			near.redirected(redirectLocked) // that is about a key, and not about the replica
 			return Answer{}, nil, &atOnce
@@ -235,9 +237,9 @@ func (a *attempt) refusedNear(p *Partition, l *leader, e *kvpb.Error,
 		known.lags(l.node, wire.FromTimestamp(e.Timestamp), now)
 		return Answer{}, nil, &atOnce
 	case kvpb.ErrorCode_REPLICA_DAMAGED:
-		a.noteAnswer(e, p.ID, l.node.id)
+		a.noteAnswer(e, p.ID, l.node.ID)
 		if a.damaged == nil {
-			a.damaged = make(map[*node]string)
+			a.damaged = make(map[*nodes.Node]string)
 		}
 		a.damaged[l.node] = e.Message
 		near.redirected(redirectUnhealthy)
@@ -263,7 +265,7 @@ func (a *attempt) refusedNear(p *Partition, l *leader, e *kvpb.Error,
 // leader makes one attempt at the leader, as any read does.
 //
 //lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
-func (w *nearCall) leader(ctx context.Context) (Answer, error, *Backoff) {
+func (w *nearCall) leader(ctx context.Context) (Answer, error, *backoff.Backoff) {
 	w.call.Request.ReplicaRead = nil
 	w.byLeader = true
 	inner := ctx

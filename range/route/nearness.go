@@ -1,65 +1,42 @@
 package route
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route/nodes"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 // Which replica is the nearest.
 //
 // One in the sender's zone is nearer than one in its region, and that is nearer than all others.
-// Where that is equal, the latency counts (latency.go). It is measured with small reads, and with a
-// ping of each node that may be chosen, once a second as long as there are such reads. Replicas
-// whose latencies are as good as equal share the reads evenly, in the way of load_shares.go.
+// Where that is equal, the latency counts (package nodes). It is measured with small reads, and
+// with a ping of each node that may be chosen, once a second as long as there are such reads.
+// Replicas whose latencies are as good as equal share the reads evenly, as share does it.
 
 const (
 	// latencySlack is how much longer than the shortest latency is as good as equal, beside a tenth
-	// of it (latencyStep).
+	// of it (nodes.LatencyStep).
 	latencySlack = 500 * time.Microsecond
-	// pingTicks of the watchdog lie between two pings.
-	pingTicks = 5
-	// maxPings is how many nodes are pinged at a time.
-	maxPings = 64
 )
-
-// distance is how far away a node is by its locality.
-type distance int32
-
-const (
-	sameZone distance = iota
-	sameRegion
-	elsewhere
-)
-
-// distanceTo compares the sender's locality with a node's. Zones of different regions are different
-// ones, whatever their names; without a locality all nodes are equal.
-func (s *Sender) distanceTo(l *clusterpb.Locality) distance {
-	region, zone := s.cfg.Region, s.cfg.Zone
-	switch near := region == "" || region == l.GetRegion(); {
-	case near && zone != "" && zone == l.GetZone():
-		return sameZone
-	case region != "" && near:
-		return sameRegion
-	}
-	return elsewhere
-}
 
 // nearest chooses the replica that a read is to ask next; nil: there is none that was not tried, is
 // trusted, and is likely to be able to answer. leftAlone says that one was left out because of what
 // is known of it.
-func (s *Sender) nearest(p *Partition, near *Near, tried []*node) (chosen *node, leftAlone bool) {
-	var few [8]*node
-	all, now, tick := few[:0], time.Now(), s.ticks.Load()+1
+func (s *Sender) nearest(
+	p *Partition, near *Near, tried []*nodes.Node,
+) (chosen *nodes.Node, leftAlone bool) {
+	var few [8]*nodes.Node
+	all, now := few[:0], time.Now()
 	for _, n := range p.voters {
-		n.wanted.Store(tick)
+		n.Want()
 		switch {
-		case n.suspected.Load() || slices.Contains(tried, n):
+		case n.Suspected() || slices.Contains(tried, n):
 		case p.hint.replicas.leaves(n, near, now):
 			leftAlone = true
 		default:
@@ -69,57 +46,24 @@ func (s *Sender) nearest(p *Partition, near *Near, tried []*node) (chosen *node,
 	if len(all) == 0 {
 		return nil, leftAlone
 	}
-	closest := elsewhere
+	closest := nodes.Elsewhere
 	for _, n := range all {
-		closest = min(closest, distance(n.distance.Load()))
+		closest = min(closest, n.Distance())
 	}
-	all = slices.DeleteFunc(all, func(n *node) bool { return distance(n.distance.Load()) > closest })
+	all = slices.DeleteFunc(all, func(n *nodes.Node) bool { return n.Distance() > closest })
 	var shortest time.Duration
 	for _, n := range all {
-		if l := n.latency.known(); l > 0 && (shortest == 0 || l < shortest) {
+		if l := n.Latency.Known(); l > 0 && (shortest == 0 || l < shortest) {
 			shortest = l
 		}
 	}
 	if shortest > 0 {
-		longest := shortest + shortest/latencyStep + latencySlack
-		all = slices.DeleteFunc(all, func(n *node) bool {
-			return n.latency.known() > longest // one that is not known yet is about to be
+		longest := shortest + shortest/nodes.LatencyStep + latencySlack
+		all = slices.DeleteFunc(all, func(n *nodes.Node) bool {
+			return n.Latency.Known() > longest // one that is not known yet is about to be
 		})
 	}
 	return s.share(p, all, near.Stay), leftAlone
-}
-
-// pingWanted pings the nodes that reads have looked at since the last time.
-func (s *Sender) pingWanted(tick uint32) {
-	pings := 0
-	for _, n := range *s.nodes.Load() {
-		at := n.wanted.Load()
-		if at == 0 || tick+1-at > pingTicks || n.suspected.Load() || pings == maxPings ||
-			!n.pinging.CompareAndSwap(false, true) {
-			continue
-		}
-		pings++
-		if !s.life.Go(func() {
-			defer n.pinging.Store(false)
-			_, _ = n.measure(s.life.Context()) // what does not answer is noticed by the watchdog
-		}) {
-			n.pinging.Store(false)
-		}
-	}
-}
-
-// measure pings a node once, and takes in how long that took.
-func (n *node) measure(ctx context.Context) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
-	defer cancel()
-	began := time.Now()
-	_, err := n.lanes[0].now(ctx)
-	took := time.Since(began)
-	if err != nil && !errors.Is(err, errNoTime) {
-		return 0, err
-	}
-	n.latency.observe(took, time.Now())
-	return took, nil
 }
 
 // NodeLatency is how far away a node is.
@@ -141,31 +85,81 @@ const measurements = 3
 // MeasureNodes pings all nodes of the table, and lists them by id.
 func (s *Sender) MeasureNodes(ctx context.Context) []NodeLatency {
 	s.mu.Lock()
-	var nodes []*node
+	var ask []*nodes.Node
 	var all []NodeLatency
 	for id, info := range s.mu.contents.nodes {
 		n := s.nodeLocked(id)
-		nodes = append(nodes, n)
-		far := distance(n.distance.Load())
-		all = append(all, NodeLatency{Node: id, Info: info, SameZone: far == sameZone,
-			SameRegion: far <= sameRegion})
+		ask = append(ask, n)
+		far := n.Distance()
+		all = append(all, NodeLatency{Node: id, Info: info, SameZone: far == nodes.SameZone,
+			SameRegion: far <= nodes.SameRegion})
 	}
 	s.mu.Unlock()
-	slots := make(chan struct{}, maxPings)
+	slots := make(chan struct{}, nodes.MaxPings)
 	var running sync.WaitGroup
-	for i, n := range nodes {
+	for i, n := range ask {
 		running.Go(func() { // ends with ctx, or the timeouts of the pings
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			for range measurements {
-				if _, all[i].Err = n.measure(ctx); all[i].Err != nil {
+				if _, all[i].Err = n.Measure(ctx); all[i].Err != nil {
 					break
 				}
 			}
-			all[i].Latency = n.latency.known()
+			all[i].Latency = n.Latency.Known()
 		})
 	}
 	running.Wait()
 	slices.SortFunc(all, func(a, b NodeLatency) int { return int(int64(a.Node) - int64(b.Node)) })
 	return all
+}
+
+// How replicas that are equally near share the reads.
+//
+// Each partition has its replica for this sender: they go around by the partitions' ids, which are
+// consecutive when a keyspace is made, from a random beginning, so the reads of one sender are
+// spread over the nodes, and those of a partition by many senders over its replicas. They go around
+// by the sum of an id's digits, and not by the id: partitions are placed by going around, too. A
+// replica that is asked about the same partitions again finds them in its caches, and an answer is
+// seldom older than the one before.
+//
+// A sender that reads mostly one partition would have one node do all of it. So a node that owes
+// far more answers than the others do is passed over, and the one that owes the fewest is asked:
+// that is consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2016).
+
+const (
+	// moreThanFair is how many more answers than its fair share a node may owe: a fourth, and
+	// fewMore for what is chance.
+	moreThanFair = 4
+	fewMore      = 4
+)
+
+// share chooses one of the nodes, which it may sort. stay: the load does not count.
+func (s *Sender) share(p *Partition, all []*nodes.Node, stay bool) *nodes.Node {
+	slices.SortFunc(all, func(a, b *nodes.Node) int { return cmp.Compare(a.ID, b.ID) })
+	n := all[(digits(uint64(p.ID), uint64(len(all)))+s.beginning)%uint64(len(all))]
+	if stay || len(all) == 1 {
+		return n
+	}
+	owed, least := int64(0), n
+	for _, other := range all {
+		owes := other.Owed.Load()
+		owed += owes
+		if owes < least.Owed.Load() {
+			least = other
+		}
+	}
+	if fair := owed / int64(len(all)); n.Owed.Load() > fair+fair/moreThanFair+fewMore {
+		return least
+	}
+	return n
+}
+
+// digits is the sum of the digits of a number, to a base. Modulo the base it goes around evenly
+// among consecutive numbers, and among those of any stride (Thue and Morse; Gelfond, 1968).
+func digits(x, base uint64) (sum uint64) {
+	for ; x > 0; x /= max(base, 2) {
+		sum += x % max(base, 2)
+	}
+	return sum
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route/backoff"
+	"github.com/tidemarkdb/tidemark/range/route/nodes"
 	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -20,14 +22,14 @@ import (
 // unanswered decides what follows an attempt that got no answer.
 func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader,
 	//lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
-	err error) (Answer, error, *Backoff) {
+	err error) (Answer, error, *backoff.Backoff) {
 	s := a.sender
 	// Nothing executes a write of term 0.
 	executable := a.call.Write && l.term != 0
 	var broken *client.ErrStreamBroken
 	if errors.Is(err, client.ErrMessageTooLarge) {
 		a.note(kvpb.ErrorCode_INVALID_ARGUMENT,
-			"the request is too large: "+err.Error(), p.ID, l.node.id)
+			"the request is too large: "+err.Error(), p.ID, l.node.ID)
 		return Answer{}, a.ended(nil), nil
 	}
 	if !errors.As(err, &broken) {
@@ -43,7 +45,7 @@ func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader,
 		if cause := ctx.Err(); cause != nil {
 			err = cause
 			if !a.explained() {
-				a.note(kvpb.ErrorCode_UNKNOWN_ERROR, fmt.Sprintf(doing, l.node.id), p.ID, l.node.id)
+				a.note(kvpb.ErrorCode_UNKNOWN_ERROR, fmt.Sprintf(doing, l.node.ID), p.ID, l.node.ID)
 			}
 		}
 		return Answer{}, a.ended(err), nil
@@ -52,14 +54,14 @@ func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader,
 	if s.life.Ended() {
 		return Answer{}, a.ended(ErrClosed), nil
 	}
-	address, _ := l.node.addressAndReason()
+	address, _ := l.node.AddressAndReason()
 	a.note(kvpb.ErrorCode_UNKNOWN_ERROR,
-		fmt.Sprintf("the connection to node %s (%s) failed: %s", l.node.id, address,
-			wire.Reason(broken.Cause)), p.ID, l.node.id)
+		fmt.Sprintf("the connection to node %s (%s) failed: %s", l.node.ID, address,
+			wire.Reason(broken.Cause)), p.ID, l.node.ID)
 	if status.Code(broken.Cause) == codes.FailedPrecondition {
 		return Answer{}, a.ended(ErrWrongCluster), nil
 	}
-	l.node.suspect(l.incarnation, broken.Cause)
+	l.node.Suspect(l.incarnation, broken.Cause)
 	p.hint.drop(l, time.Now())
 	return Answer{}, nil, &connectionBackoff
 }
@@ -67,9 +69,9 @@ func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader,
 // refused decides what follows an answer that is an error.
 func (a *attempt) refused(p *Partition, l *leader, looking bool,
 	//lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
-	e *kvpb.Error) (Answer, error, *Backoff) {
+	e *kvpb.Error) (Answer, error, *backoff.Backoff) {
 	s := a.sender
-	a.noteAnswer(e, p.ID, l.node.id)
+	a.noteAnswer(e, p.ID, l.node.ID)
 	switch e.Code {
 	case kvpb.ErrorCode_NOT_LEADER:
 		s.learnLeader(p.hint, l.node, e)
@@ -110,7 +112,7 @@ func (a *attempt) refused(p *Partition, l *leader, looking bool,
 		return Answer{}, nil, &unhealthyBackoff
 	case kvpb.ErrorCode_REPLICA_DAMAGED:
 		if a.damaged == nil {
-			a.damaged = make(map[*node]string)
+			a.damaged = make(map[*nodes.Node]string)
 		}
 		a.damaged[l.node] = e.Message
 		p.hint.drop(l, time.Now())
@@ -161,7 +163,7 @@ func (a *attempt) refused(p *Partition, l *leader, looking bool,
 }
 
 // learnLeader takes in the leader that an answer of node from names, if it does.
-func (s *Sender) learnLeader(c *leaderHint, from *node, e *kvpb.Error) {
+func (s *Sender) learnLeader(c *leaderHint, from *nodes.Node, e *kvpb.Error) {
 	if e.Leader == nil || e.Leader.Node == 0 || e.Leader.Term == 0 {
 		return
 	}
@@ -172,7 +174,7 @@ func (s *Sender) learnLeader(c *leaderHint, from *node, e *kvpb.Error) {
 }
 
 // wait is the pause before the next attempt. Its error is how the call ends.
-func (a *attempt) wait(ctx context.Context, b Backoff) error {
+func (a *attempt) wait(ctx context.Context, b backoff.Backoff) error {
 	if b.Name == "" {
 		if err := ctx.Err(); err != nil {
 			return a.ended(err)
@@ -195,7 +197,7 @@ func (a *attempt) wait(ctx context.Context, b Backoff) error {
 	if b.Budget > 0 && time.Since(f.since) > b.Budget {
 		return a.ended(nil)
 	}
-	delay := b.delay(f.count, s.random())
+	delay := b.Delay(f.count, s.random())
 	f.count++
 	if left := time.Until(a.deadline); b.Name == waitedBackoff.Name && !a.deadline.IsZero() &&
 		left-delay < a.call.Slack {
@@ -213,7 +215,7 @@ func (a *attempt) wait(ctx context.Context, b Backoff) error {
 	return nil
 }
 
-func (a *attempt) countOf(b Backoff) int {
+func (a *attempt) countOf(b backoff.Backoff) int {
 	if f := a.failures[b.Name]; f != nil {
 		return f.count
 	}
@@ -260,10 +262,10 @@ func (a *attempt) lost() (out losses) {
 	for _, n := range a.at.voters {
 		if said, ok := a.damaged[n]; ok {
 			out.damaged = append(out.damaged, said)
-		} else if n.suspected.Load() {
-			address, reason := n.addressAndReason()
-			text := fmt.Sprintf("node %s (%s): %s", n.id, address, wire.Reason(reason))
-			if errors.Is(reason, errNoTime) {
+		} else if n.Suspected() {
+			address, reason := n.AddressAndReason()
+			text := fmt.Sprintf("node %s (%s): %s", n.ID, address, wire.Reason(reason))
+			if errors.Is(reason, nodes.ErrNoTime) {
 				out.doubtful = append(out.doubtful, text)
 			} else {
 				out.silent = append(out.silent, text)

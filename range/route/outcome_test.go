@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route/nodes"
 	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -31,7 +31,7 @@ func TestOutcomeOfWhatWasNotSent(t *testing.T) {
 		{"read", context.Canceled, false, false, false, 3},
 	} {
 		a := attempt{sender: new(Sender), call: &Call{Write: c.write}, maybe: c.before, sent: 3}
-		_, err, again := a.unanswered(over, &Partition{ID: 7}, &leader{node: &node{id: 1}, term: 5},
+		_, err, again := a.unanswered(over, &Partition{ID: 7}, &leader{node: &nodes.Node{ID: 1}, term: 5},
 			c.err)
 		var e *Error
 		if again != nil || !errors.As(err, &e) || !errors.Is(err, context.Canceled) {
@@ -48,7 +48,7 @@ func TestOutcomeOfWhatWasNotSent(t *testing.T) {
 func TestOutcomeOfWhatIsTooLarge(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		a := attempt{sender: new(Sender), call: &Call{Write: true}, maybe: before}
-		_, err, again := a.refused(&Partition{ID: 7}, &leader{node: &node{id: 1}, term: 5}, false,
+		_, err, again := a.refused(&Partition{ID: 7}, &leader{node: &nodes.Node{ID: 1}, term: 5}, false,
 			&kvpb.Error{Code: kvpb.ErrorCode_OVERLOADED, Cause: kvpb.ErrorCause_CAUSE_TOO_LARGE,
 				Message: "too large"})
 		var e *Error
@@ -68,13 +68,8 @@ func TestUnreachableNodesAreNamedWhereTheyMatter(t *testing.T) {
 		kvpb.ErrorCode_LOCKED:    false, kvpb.ErrorCode_OVERLOADED: false,
 		kvpb.ErrorCode_TRANSACTION_CONFLICT: false,
 	} {
-		p := &Partition{ID: 7}
-		for id := range keys.NodeID(3) {
-			p.voters = append(p.voters, &node{id: id + 1})
-		}
-		wiped := p.voters[2]
-		wiped.mu.address, wiped.mu.reason = "10.0.0.3:7400", errSilent
-		wiped.suspected.Store(true)
+		p := &Partition{ID: 7, voters: someNodes(t, 3)}
+		suspect(p.voters[2])
 		a := attempt{sender: new(Sender), call: &Call{}, at: p}
 		a.note(code, "the reason", p.ID, 1)
 		e := a.ended(context.DeadlineExceeded)

@@ -49,13 +49,13 @@ func (a *attempt) walk(ctx context.Context, p *Partition) (l *leader, looking bo
 		if waited || misses < len(p.voters) {
 			if n := c.nextReplica(p); n != nil {
 				c.misses.Add(1)
-				return &leader{node: n, incarnation: n.incarnation.Load()}, true, nil
+				return &leader{node: n, incarnation: n.Incarnation()}, true, nil
 			}
 		}
 		s.metrics.retries[leaderlessBackoff.Name].Inc()
 		c.misses.Add(1)
 		if err := a.awaitChange(ctx, c,
-			leaderlessBackoff.delay(max(0, misses-len(p.voters)), s.random())); err != nil {
+			leaderlessBackoff.Delay(max(0, misses-len(p.voters)), s.random())); err != nil {
 			return nil, false, err
 		}
 		// The table may show other replicas by now.

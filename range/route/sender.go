@@ -16,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/route/clock"
 	"github.com/tidemarkdb/tidemark/range/route/identity"
 	"github.com/tidemarkdb/tidemark/range/route/lifetime"
+	"github.com/tidemarkdb/tidemark/range/route/nodes"
 	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
@@ -57,27 +58,18 @@ type Config struct {
 	Registry metric.Registry
 }
 
-// sharedLane is what lane i of all nodes has in common.
-type sharedLane struct {
-	client  uint64
-	streams atomic.Uint64
-	dialer  *client.Dialer
-}
-
 // Sender routes requests. Its methods may be called from any goroutine.
 type Sender struct {
 	cfg     Config
 	log     *slog.Logger
 	metrics *metrics
-	lanes   []*sharedLane
 
 	// Clock is what is known of the cluster's time.
 	Clock clock.Clock
 
 	table    atomic.Pointer[Table]
-	nodes    atomic.Pointer[[]*node] // for the watchdog
+	nodes    *nodes.Nodes
 	sequence atomic.Uint64
-	ticks    atomic.Uint32 // of the watchdog
 	// beginning is where the replicas that share the reads of partitions go around from.
 	beginning uint64
 
@@ -89,7 +81,6 @@ type Sender struct {
 		sync.Mutex
 		cluster  uint64
 		contents *contents
-		nodes    map[keys.NodeID]*node
 	}
 }
 
@@ -112,19 +103,9 @@ func New(cfg Config) (*Sender, error) {
 	if s.metrics, err = newMetrics(cfg.Registry); err != nil {
 		return nil, err
 	}
-	for range cfg.ConnectionsPerNode {
-		lane := &sharedLane{dialer: client.NewDialer(client.DialerConfig{Dial: cfg.Dial, TLS: cfg.TLS,
-			TLSNow: cfg.TLSNow, Secret: cfg.Secret, Logger: cfg.Logger})}
-		for lane.client == 0 {
-			lane.client = cfg.Random()
-		}
-		s.lanes = append(s.lanes, lane)
-	}
 	s.beginning = cfg.Random() % 1024
 	s.following.init(s)
 	s.mu.contents = newContents()
-	s.mu.nodes = make(map[keys.NodeID]*node)
-	s.nodes.Store(&[]*node{})
 	s.table.Store(newTable())
 	source := cfg.Token
 	if cfg.User != nil {
@@ -132,13 +113,19 @@ func New(cfg Config) (*Sender, error) {
 			return cfg.User.Authenticate(ctx, (*coreMembers)(s))
 		}
 	}
-	s.identity = identity.New(identity.Config{Source: source, Show: s.showToken, Life: s.life,
-		Logger: s.log})
+	s.identity = identity.New(identity.Config{Source: source, Life: s.life, Logger: s.log,
+		Show: func(token string) { s.nodes.Show(token) }})
+	s.nodes = nodes.New(nodes.Config{Owner: (*owner)(s), Lanes: cfg.ConnectionsPerNode,
+		Dialer: client.DialerConfig{Dial: cfg.Dial, TLS: cfg.TLS, TLSNow: cfg.TLSNow,
+			Secret: cfg.Secret, Logger: cfg.Logger},
+		Random: cfg.Random, Logger: cfg.Logger, Region: cfg.Region, Zone: cfg.Zone,
+		Server: cfg.Server, Clock: &s.Clock, Identity: s.identity, Life: s.life,
+		Suspected: s.metrics.suspected})
 	s.life.Go(s.following.run)
 	if s.identity.Named() {
 		s.life.Go(s.identity.Run)
 	}
-	s.life.Go(s.watchdog)
+	s.nodes.Watch()
 	return s, nil
 }
 
@@ -147,18 +134,7 @@ func New(cfg Config) (*Sender, error) {
 func (s *Sender) Close() {
 	first := s.life.End()
 	if first {
-		s.mu.Lock()
-		all := *s.nodes.Load()
-		s.mu.Unlock()
-		for _, n := range all {
-			n.mu.Lock()
-			//lint:ignore SA2001 a lane that is being made is made by now, or sees that this is closed
-			n.mu.Unlock()
-			n.hangUp()
-		}
-		for _, l := range s.lanes {
-			_ = l.dialer.Close() // nothing is left that could tell us more
-		}
+		s.nodes.Close()
 	}
 	s.life.Wait()
 	if first {
@@ -169,15 +145,25 @@ func (s *Sender) Close() {
 // random is uniform in [0, 1).
 func (s *Sender) random() float64 { return float64(s.cfg.Random()>>11) / (1 << 53) }
 
-func (s *Sender) cluster() uint64 { return s.table.Load().Cluster }
-
-func (s *Sender) publishNodesLocked() {
-	all := make([]*node, 0, len(s.mu.nodes))
-	for _, n := range s.mu.nodes {
-		all = append(all, n)
-	}
-	s.nodes.Store(&all)
+// nodeLocked finds or makes a node.
+func (s *Sender) nodeLocked(id keys.NodeID) *nodes.Node {
+	return s.nodes.Get(id, s.mu.contents.nodes[id])
 }
+
+// owner is a Sender as its nodes see it.
+type owner Sender
+
+// Cluster implements nodes.Owner.
+func (o *owner) Cluster() uint64 { return o.table.Load().Cluster }
+
+// Knows implements nodes.Owner.
+func (o *owner) Knows(id keys.NodeID) bool { return o.table.Load().nodes[id] != nil }
+
+// NextSequence implements nodes.Owner.
+func (o *owner) NextSequence() uint64 { return o.sequence.Add(1) }
+
+// Unreachable implements nodes.Owner: the stream of the table is not read from there any more.
+func (o *owner) Unreachable(address string) { o.following.leave(address) }
 
 // Done is closed when the Sender is.
 func (s *Sender) Done() <-chan struct{} { return s.life.Done() }
@@ -214,9 +200,9 @@ func (s *Sender) AskClock(ctx context.Context, limit time.Duration) (now hlc.Tim
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	s.mu.Lock()
-	var ask []*node
+	var ask []*nodes.Node
 	for id := range s.mu.contents.nodes {
-		if n := s.nodeLocked(id); len(ask) < candidates && !n.suspected.Load() {
+		if n := s.nodeLocked(id); len(ask) < candidates && !n.Suspected() {
 			ask = append(ask, n)
 		}
 	}
@@ -224,7 +210,7 @@ func (s *Sender) AskClock(ctx context.Context, limit time.Duration) (now hlc.Tim
 	answers := make(chan *kvpb.Timestamp, len(ask))
 	for _, n := range ask {
 		go func() { // ends with ctx at the latest, and is waited for below
-			at, err := n.lanes[0].now(ctx)
+			at, err := n.Lanes[0].Now(ctx)
 			if err != nil {
 				at = nil
 			}

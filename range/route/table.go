@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route/nodes"
 	"github.com/tidemarkdb/tidemark/range/tree"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -76,7 +77,7 @@ type Partition struct {
 	// Descriptor is not to be changed.
 	Descriptor *clusterpb.Partition
 
-	voters []*node
+	voters []*nodes.Node
 	hint   *leaderHint
 	// clip says which part of the descriptor is shown; nil: all of it.
 	clip *clip

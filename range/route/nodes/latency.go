@@ -1,4 +1,4 @@
-package route
+package nodes
 
 import (
 	"sync"
@@ -10,11 +10,11 @@ const (
 	// latencyWindow is how long the shortest latency of a window counts at least; twice as long, at
 	// most.
 	latencyWindow = 4 * time.Second
-	// latencyStep is by which part a latency has to change to count: 1/10.
-	latencyStep = 10
+	// LatencyStep is by which part a latency has to change to count: 1/10.
+	LatencyStep = 10
 )
 
-// latency is how far away a node is: the shortest time in which it has answered in the last
+// Latency is how far away a node is: the shortest time in which it has answered in the last
 // seconds.
 //
 // The shortest one is that of the way, and of what a node needs for the least that it does. The
@@ -25,7 +25,7 @@ const (
 //
 // So a shorter way counts at once, and a longer one after two windows at most. A latency counts as
 // it was last shown until it has changed by a tenth, so that the choice does not flap.
-type latency struct {
+type Latency struct {
 	// quick is below what an answer has to be to count within the window that began: most answers
 	// need no lock.
 	quick atomic.Int64
@@ -37,8 +37,8 @@ type latency struct {
 	shown atomic.Int64
 }
 
-// observe takes in how long an answer took that came now.
-func (l *latency) observe(took time.Duration, now time.Time) {
+// Observe takes in how long an answer took that came now.
+func (l *Latency) Observe(took time.Duration, now time.Time) {
 	took = max(took, 1)
 	if int64(took) >= l.quick.Load() && within(l.began.Load(), now) {
 		return
@@ -62,7 +62,7 @@ func (l *latency) observe(took time.Duration, now time.Time) {
 		shortest = min(shortest, l.last)
 	}
 	shown := time.Duration(l.shown.Load())
-	if shown == 0 || (shortest-shown).Abs() > shown/latencyStep {
+	if shown == 0 || (shortest-shown).Abs() > shown/LatencyStep {
 		l.shown.Store(int64(shortest))
 	}
 }
@@ -76,5 +76,5 @@ func within(began *time.Time, now time.Time) bool {
 	return passed >= 0 && passed < latencyWindow
 }
 
-// known is the latency that counts; 0: it is not known.
-func (l *latency) known() time.Duration { return time.Duration(l.shown.Load()) }
+// Known is the latency that counts; 0: it is not known.
+func (l *Latency) Known() time.Duration { return time.Duration(l.shown.Load()) }

@@ -1,0 +1,142 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route/lifetime"
+	"github.com/tidemarkdb/tidemark/rpc/client"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
+)
+
+// Lane is one stream to a node. Lane i of every node goes by the same client id and has its own
+// connections; a request stays in its lane for all attempts.
+type Lane struct {
+	Node *Node
+	// Index is the lane's number at the node.
+	Index int
+	conn  atomic.Pointer[client.BatchConn]
+
+	// For the watchdog: requests without an answer, by the tick in which they were sent; and
+	// answers so far.
+	waiting  [tickRing]atomic.Int32
+	answered atomic.Uint64
+	// Only the watchdog's.
+	seen   uint64
+	silent int
+}
+
+// Stream returns the lane's BatchConn, which it makes if there is none.
+func (l *Lane) Stream() (*client.BatchConn, error) {
+	if c := l.conn.Load(); c != nil {
+		return c, nil
+	}
+	n := l.Node
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if c := l.conn.Load(); c != nil {
+		return c, nil
+	}
+	if n.of.config.Life.Ended() {
+		return nil, lifetime.ErrClosed
+	}
+	if n.mu.address == "" {
+		return nil, errNoAddress
+	}
+	shared := n.of.lanes[l.Index]
+	config := client.BatchConfig{
+		Dialer:  shared.dialer,
+		Address: n.mu.address,
+		Client:  shared.client,
+		Stream:  func() uint64 { return shared.streams.Add(1) },
+		Cluster: n.of.config.Owner.Cluster(),
+		Server:  n.of.config.Server,
+	}
+	if n.of.config.Identity.Named() {
+		config.Token = n.of.config.Identity.ForStream
+	}
+	c := client.NewBatchConn(config)
+	l.conn.Store(c)
+	return c, nil
+}
+
+// Do sends one request on the lane and waits for its answer.
+func (l *Lane) Do(ctx context.Context, r *kvpb.Request) (*kvpb.Response, error) {
+	c, err := l.Stream()
+	if err != nil {
+		return nil, &client.ErrStreamBroken{Cause: err}
+	}
+	waiting := l.Await()
+	response, err := c.Do(ctx, r)
+	return l.Received(waiting, response, err)
+}
+
+// Awaited is a request that waits for its answer.
+type Awaited struct {
+	tick *atomic.Int32
+	// from is when it is sent, if it samples the time.
+	from    time.Time
+	sampled bool
+}
+
+// Abandon notes that the request was not sent, or that its answer counts no more.
+func (w Awaited) Abandon() { w.tick.Add(-1) }
+
+// Await notes that a request is about to be sent.
+func (l *Lane) Await() Awaited {
+	w := Awaited{tick: &l.waiting[l.Node.of.ticks.Load()%tickRing]}
+	w.from, w.sampled = l.Node.of.config.Clock.SampleDue(l.Node.of.ticks.Load())
+	w.tick.Add(1)
+	return w
+}
+
+// Received takes in the answer to a request, or that there is none.
+func (l *Lane) Received(w Awaited, response *kvpb.Response, err error) (*kvpb.Response, error) {
+	w.Abandon()
+	if errors.Is(err, client.ErrClosed) {
+		// It was given up between stream and Do.
+		return nil, &client.ErrStreamBroken{Cause: err}
+	}
+	if err == nil {
+		s := l.Node.of
+		l.answered.Add(1)
+		s.config.Clock.Hear(response.Now)
+		if w.sampled && !response.ClockUntrusted {
+			s.config.Clock.Sample(wire.FromTimestamp(response.Now), w.from, time.Now())
+		}
+	}
+	return response, err
+}
+
+// Now asks the node for its clock, and makes sure that it is the node it should be.
+func (l *Lane) Now(ctx context.Context) (*kvpb.Timestamp, error) {
+	s := l.Node.of
+	r := &kvpb.Request{
+		Sequence: s.config.Owner.NextSequence(),
+		Session:  s.config.Clock.SessionOfRequest(),
+		Command:  &kvpb.Request_Now{Now: &kvpb.NowRequest{}},
+	}
+	response, err := l.Do(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if e := response.Error; e != nil {
+		if e.Code == kvpb.ErrorCode_CLOCK_SKEW {
+			return nil, fmt.Errorf("%w: %s", ErrNoTime, e.Message)
+		}
+		return nil, errors.New(e.Message)
+	}
+	result := response.GetNowResult()
+	if result == nil || response.Now == nil {
+		return nil, errors.New("the answer to Now carries no time")
+	}
+	if result.Node != uint64(l.Node.ID) {
+		return nil, fmt.Errorf("%w: %s", errOtherNode, keys.NodeID(result.Node))
+	}
+	return response.Now, nil
+}
