@@ -3,7 +3,6 @@ package embedded
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 
@@ -12,21 +11,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
-	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
-
-// Of each method of the service Cluster it was decided whether it administers.
-func TestMethodsThatAdminister(t *testing.T) {
-	open := []string{"Status", "ListNodes", "ListOperators", "Why", "ListEvents", "ListKeyspaces",
-		"ListCore", "GetConsumer", "ListConsumers"}
-	for _, m := range clusterpb.Cluster_ServiceDesc.Methods {
-		_, ofKeyspace := ofKeyspaces[m.MethodName]
-		if (ofKeyspace || slices.Contains(administration, m.MethodName)) ==
-			slices.Contains(open, m.MethodName) {
-			t.Errorf("%s: is it for administrators, or for all?", m.MethodName)
-		}
-	}
-}
 
 // While authentication is enabled only root creates and drops keyspaces, whichever server is asked,
 // and a user without rights for data writes none.

@@ -229,7 +229,7 @@ func TestEnableClosesTheDoor(t *testing.T) {
 	c := onAllAddresses(t, "")
 	c.Insecure, c.guardTimeout = true, time.Second
 	s := running(t, c)
-	if err := errors.Join(s.WaitReady(ctx), s.waitCoordination(ctx)); err != nil {
+	if err := errors.Join(s.WaitReady(ctx), s.etcd.waitCoordination(ctx)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := prepare(t, c.Advertise).AuthEnable(ctx); err == nil ||
@@ -247,7 +247,7 @@ func TestEnableClosesTheDoor(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = running(t, c)
-	if err := errors.Join(s.WaitReady(ctx), s.waitCoordination(ctx)); err != nil {
+	if err := errors.Join(s.WaitReady(ctx), s.etcd.waitCoordination(ctx)); err != nil {
 		t.Fatal(err)
 	}
 	outside := stranger(t, c.Advertise)
@@ -272,7 +272,7 @@ func TestEnableClosesTheDoor(t *testing.T) {
 	if ctx.Err() != nil {
 		t.Error("a stranger's stream goes on")
 	}
-	if _, err := s.register(ctx); err != nil {
+	if _, err := s.node.register(ctx); err != nil {
 		t.Errorf("the server itself: %v", err)
 	}
 }
@@ -293,7 +293,7 @@ func TestFollowingNeedsProof(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close(context.Background())
-	if err := errors.Join(s.WaitReady(ctx), s.waitCoordination(ctx)); err != nil {
+	if err := errors.Join(s.WaitReady(ctx), s.etcd.waitCoordination(ctx)); err != nil {
 		t.Fatal(err)
 	}
 	d := client.NewDialer(client.DialerConfig{})
@@ -339,7 +339,7 @@ func TestEnableNeedsAllNodes(t *testing.T) {
 	first := onAllAddresses(t, "")
 	first.guardTimeout = time.Second
 	s := running(t, first)
-	if err := errors.Join(s.WaitReady(ctx), s.waitCoordination(ctx)); err != nil {
+	if err := errors.Join(s.WaitReady(ctx), s.etcd.waitCoordination(ctx)); err != nil {
 		t.Fatal(err)
 	}
 	secret := filepath.Join(first.Dir, clustersecret.FileName)

@@ -28,16 +28,16 @@ const (
 )
 
 // newGateway makes the etcd API as JSON.
-func (s *Server) newGateway() (*web.Counted, error) {
-	bytes := s.config.MaxRequestBytes
+func (a *etcdAPI) newGateway() (*web.Counted, error) {
+	bytes := a.config.MaxRequestBytes
 	if bytes <= 0 {
 		bytes = etcdapi.DefaultMaxRequestBytes
 	}
 	handler, err := gateway.New(gateway.Config{
-		Find:    s.services.etcd.describe,
-		Healthy: (&etcdChecks{s}).healthy,
+		Find:    a.Find,
+		Healthy: (&etcdChecks{a}).healthy,
 		Versions: func() (server, cluster, storage string) {
-			if services := s.etcdServices(); services != nil {
+			if services := a.member.etcdServices(); services != nil {
 				return services.Versions()
 			}
 			return etcdapi.Version, "not_decided", "unknown"
@@ -45,22 +45,12 @@ func (s *Server) newGateway() (*web.Counted, error) {
 		// Bytes are a third larger in base64.
 		MaxRequestBytes: (bytes+etcdapi.RequestOverheadBytes)/3*4 + 4<<10,
 		Outgoing:        limit.Leaves,
-		Room:            quota.NewBytes(s.memory.Gateway, gatewayGranted),
+		Room:            quota.NewBytes(a.memory.Gateway, gatewayGranted),
 		Party: func(r *http.Request, from net.Addr) string {
 			return authn.Principal(r.TLS, from)
 		},
 	})
 	return &web.Counted{Handler: handler}, err
-}
-
-// etcdServices are those of this server's part of the coordination store; nil while there is none.
-func (s *Server) etcdServices() *etcdapi.Services {
-	s.parts.Lock()
-	defer s.parts.Unlock()
-	if s.parts.core == nil {
-		return nil
-	}
-	return s.parts.core.coordination.services.Load()
 }
 
 // servePaths has the gateway serve its paths.

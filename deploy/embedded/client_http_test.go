@@ -141,7 +141,7 @@ func TestHTTPWithTLS(t *testing.T) {
 func TestGatewayAnswersCount(t *testing.T) {
 	cluster := startEtcd(t, nil)
 	at := cluster.Endpoints()[0]
-	answers := cluster.Server(0).answers
+	answers := cluster.Server(0).etcd.answers
 	client := etcdClient(t, nil, at)
 	const values, size = 24, 1 << 20
 	for i := range values {

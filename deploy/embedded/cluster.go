@@ -182,7 +182,7 @@ func (c *Cluster) WaitReady(ctx context.Context) error {
 		if err := s.WaitReady(ctx); err != nil {
 			return fmt.Errorf("server %d: %w", i+1, err)
 		}
-		if err := s.waitCoordination(ctx); err != nil {
+		if err := s.etcd.waitCoordination(ctx); err != nil {
 			return fmt.Errorf("server %d: %w", i+1, err)
 		}
 	}

@@ -2,11 +2,13 @@ package embedded
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/etcdkeyspaces"
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/range/alarm"
@@ -161,7 +164,8 @@ type ServerConfig struct {
 	// olderCommands is for tests: the server does not say which commands of the core's stores it
 	// knows, as that of an older version.
 	olderCommands bool
-	// guardTimeout bounds how long enabling authentication waits for other servers. Default 6 s.
+	// guardTimeout bounds how long enabling authentication waits for other servers. Default:
+	// etcdkeyspaces.DefaultTimeout.
 	guardTimeout time.Duration
 }
 
@@ -230,6 +234,9 @@ func (c *ServerConfig) ensureDefaults() error {
 	if c.NewListener == nil {
 		c.NewListener = func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) }
 	}
+	if c.guardTimeout <= 0 {
+		c.guardTimeout = etcdkeyspaces.DefaultTimeout
+	}
 	if c.Random == nil {
 		c.Random = rand.Uint64
 	}
@@ -251,4 +258,32 @@ func (c *ServerConfig) bound() hlc.BoundSource {
 		return hlc.KernelBound(c.MaxOffset)
 	}
 	return hlc.FixedBound(c.MaxOffset)
+}
+
+// foundsAlone says that the server is all of the core, and so founds a cluster by itself.
+func (c *ServerConfig) foundsAlone() bool {
+	return len(c.Core) == 1 && c.Core[0] == c.Advertise && c.has(RoleCore)
+}
+
+// onOwnNetwork says that the server is not on the system's network, but on a test's.
+func (c *ServerConfig) onOwnNetwork() bool { return c.Dial != nil }
+
+// randomReader makes a byte source of a source of numbers.
+type randomReader func() uint64
+
+func (r randomReader) Read(b []byte) (int, error) {
+	for i := 0; i < len(b); i += 8 {
+		var word [8]byte
+		binary.LittleEndian.PutUint64(word[:], r())
+		copy(b[i:], word[:])
+	}
+	return len(b), nil
+}
+
+// version is what the build says of itself.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
 }

@@ -92,7 +92,7 @@ func (u *upgraded) any(is func(*Server) bool) bool {
 
 func (u *upgraded) open() (n int) {
 	for _, s := range u.running {
-		if s != nil && s.coordinationStore() != nil {
+		if s != nil && s.member.coordination() != nil {
 			n++
 		}
 	}
@@ -131,7 +131,7 @@ func TestUpgradeFoundsCoordination(t *testing.T) {
 				}
 				u.start(0, true)
 				time.Sleep(10 * time.Second) // virtual
-				if err := u.running[0].Err(); err != nil || u.running[0].coordinationStore() != nil {
+				if err := u.running[0].Err(); err != nil || u.running[0].member.coordination() != nil {
 					t.Fatalf("an older member that is sent what it does not know: %v", err)
 				}
 				u.start(0, false)
@@ -264,12 +264,11 @@ func TestRecoveryOfAnUnopenedCoordination(t *testing.T) {
 		u.start(2, true)
 		u.await("the last one knows the founding", func() bool {
 			s := u.running[2]
-			s.parts.Lock()
-			defer s.parts.Unlock()
-			if s.parts.core == nil {
+			p := s.member.part.Load()
+			if p == nil {
 				return false
 			}
-			founding, err := membership.CoordinationFounding(s.parts.core.store)
+			founding, err := membership.CoordinationFounding(p.store)
 			return err == nil && founding != nil
 		})
 		u.close()
@@ -326,18 +325,18 @@ func TestAlarmsWhenAllMembersKnowThem(t *testing.T) {
 		u.put("k", "v")
 		u.await("all have opened it", func() bool { return u.open() == 3 })
 		s := u.running[0]
-		room := func() *spacealarm.Alarm { return s.parts.core.coordination.spaceAlarm.Load() }
+		room := func() *spacealarm.Alarm { return s.member.part.Load().coordination.spaceAlarm.Load() }
 		u.await("it looks for room", func() bool { return room() != nil })
 		time.Sleep(time.Minute) // virtual: until they have asked the third one, which was newer before
-		s.coordinationStore().SetQuota(store.Quota{Bytes: 1})
+		s.member.coordination().SetQuota(store.Quota{Bytes: 1})
 		time.Sleep(time.Minute) // virtual
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		alarm := store.RaiseAlarm(&storepb.Alarm{Member: 1, Type: storepb.Alarm_CORRUPT})
-		if _, err := s.coordinationStore().Execute(ctx, alarm); !errors.Is(err, store.ErrOldMembers) {
+		if _, err := s.member.coordination().Execute(ctx, alarm); !errors.Is(err, store.ErrOldMembers) {
 			t.Errorf("by request: %v", err)
 		}
-		if alarms := s.coordinationStore().Alarms(); len(alarms) > 0 {
+		if alarms := s.member.coordination().Alarms(); len(alarms) > 0 {
 			t.Errorf("raised: %v", alarms)
 		}
 		for want := range 3 {
@@ -349,7 +348,7 @@ func TestAlarmsWhenAllMembersKnowThem(t *testing.T) {
 		}
 		u.olderCommands = false
 		u.start(2, false)
-		u.await("the alarm is raised", func() bool { return len(s.coordinationStore().Alarms()) == 1 })
+		u.await("the alarm is raised", func() bool { return len(s.member.coordination().Alarms()) == 1 })
 		for i, m := range u.running {
 			if err := errors.Join(m.Err(), m.CoordinationErr()); err != nil {
 				t.Errorf("member %d: %v", i, err)

@@ -44,7 +44,7 @@ func (s *Server) debugPages(mux *http.ServeMux) {
 	web.DebugPage(mux, "/debug/replicas", func(r *http.Request) any {
 		return s.debugReplicas(r.FormValue("checksums") == "true")
 	})
-	web.DebugPage(mux, "/debug/memory", func(*http.Request) any { return s.debugMemory() })
+	web.DebugPage(mux, "/debug/memory", func(*http.Request) any { return debugMemory(s.memory) })
 }
 
 // debugPages adds the same pages, with an array that has the page of each server.
@@ -59,7 +59,7 @@ func (c *Cluster) debugPages(mux *http.ServeMux) {
 	web.DebugPage(mux, "/debug/memory", func(*http.Request) any {
 		pages := make([]DebugMemory, 0, len(c.servers))
 		for _, s := range c.servers {
-			pages = append(pages, s.debugMemory())
+			pages = append(pages, debugMemory(s.memory))
 		}
 		return pages
 	})

@@ -12,6 +12,16 @@
 //	DIR/core/         log and state of the core member
 //	DIR/node/         log and state of the data node
 //
+// A Server wires its parts, which share an environment:
+//
+//   - coreMember finds or forms the core, and runs the server's member of it until that is removed.
+//   - dataNode joins the cluster, and runs the node.
+//   - etcdAPI answers the etcd API from the member's part of the coordination store, or passes calls
+//     on to a member (package forward).
+//
+// Each part owns its state. That is set before the server answers, or is atomic, so no part has a
+// lock. What runs of a part is behind one pointer, nil while it does not run.
+//
 // Everything from outside the process (filesystem, clock, listener, dialer, logger, metrics, random
 // numbers) comes in through ServerConfig, so that a whole cluster can run in a test with time and
 // disks of its own.

@@ -59,7 +59,7 @@ func TestEtcdManyLargePuts(t *testing.T) {
 	if w := <-watch; w.Err() != nil || len(w.Events) != 1 {
 		t.Error(w.Err(), w.Events)
 	}
-	if held := cluster.Server(0).answers.Held(); held != 0 {
+	if held := cluster.Server(0).etcd.answers.Held(); held != 0 {
 		t.Errorf("answers of %d bytes are on their way", held)
 	}
 }

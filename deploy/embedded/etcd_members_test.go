@@ -144,11 +144,11 @@ func TestEtcdRoomAlarm(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := cluster.Server(1)
-	room := s.parts.core.coordination.spaceAlarm.Load()
+	room := s.member.part.Load().coordination.spaceAlarm.Load()
 	if due, raised := room.Due(); len(due) > 0 || raised {
 		t.Errorf("with room: %v, %v", due, raised)
 	}
-	s.coordinationStore().SetQuota(store.Quota{Bytes: 1,
+	s.member.coordination().SetQuota(store.Quota{Bytes: 1,
 		Member: uint64(s.directory.Identity().Server)})
 	awaitTrue(t, "writes are refused", func() bool {
 		_, err := client.Put(ctx, "k", "v")
@@ -162,7 +162,7 @@ func TestEtcdRoomAlarm(t *testing.T) {
 		list.Alarms[0].MemberID != uint64(s.directory.Identity().Server) {
 		t.Errorf("%v, %v", list, err)
 	}
-	s.coordinationStore().SetQuota(store.Quota{})
+	s.member.coordination().SetQuota(store.Quota{})
 	awaitTrue(t, "writes go on", func() bool {
 		_, err := client.Put(ctx, "k", "v")
 		return err == nil

@@ -91,7 +91,7 @@ func TestEtcdMetrics(t *testing.T) {
 	leader := 0
 	awaitTrue(t, "a member leads", func() bool {
 		for i := range 3 {
-			if l, _ := cluster.Server(i).coordinationStore().Leadership(); l.Serving {
+			if l, _ := cluster.Server(i).member.coordination().Leadership(); l.Serving {
 				leader = i
 				return true
 			}

@@ -62,7 +62,7 @@ func startEtcd(t *testing.T, configure func(int, *ServerConfig)) *Cluster {
 	for i := range 3 {
 		s := cluster.Server(i)
 		awaitTrue(t, "the coordination store has a leader", func() bool {
-			part := s.coordinationStore()
+			part := s.member.coordination()
 			if part == nil {
 				return false
 			}

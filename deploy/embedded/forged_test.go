@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded/etcdkeyspaces"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/rpc/client"
@@ -37,7 +38,7 @@ func newForgedTest(t *testing.T) *forgedTest {
 	ctx := t.Context()
 	c := onAllAddresses(t, "")
 	s := running(t, c)
-	if err := errors.Join(s.WaitReady(ctx), s.waitCoordination(ctx)); err != nil {
+	if err := errors.Join(s.WaitReady(ctx), s.etcd.waitCoordination(ctx)); err != nil {
 		t.Fatal(err)
 	}
 	f := &forgedTest{t: t, at: c.Advertise, conn: map[string]*client.BatchConn{},
@@ -61,7 +62,7 @@ func newForgedTest(t *testing.T) *forgedTest {
 	grant("reader", "mine", &coordpb.Rights{Read: true})
 	grant("reader", "theirs", &coordpb.Rights{Read: true, Write: true, Admin: true})
 	all.check()
-	names, err := guardedKeyspaces{s}.Names(ctx)
+	names, err := etcdkeyspaces.Keyspaces{Core: s.core, Cluster: s.cluster.Load()}.Names(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -198,9 +198,10 @@ func TestForwardedUsers(t *testing.T) {
 		}
 		// A client that says it is another one.
 		for _, forged := range []metadata.MD{
-			metadata.Pairs(certificateField, "root"),
-			metadata.Pairs("tidemark-forwarded", "1", certificateField, "root"),
-			metadata.Pairs("tidemark-forwarded", "1", certificateField, "root", partyField, "p"),
+			metadata.Pairs("tidemark-certificate-bin", "root"),
+			metadata.Pairs("tidemark-forwarded", "1", "tidemark-certificate-bin", "root"),
+			metadata.Pairs("tidemark-forwarded", "1", "tidemark-certificate-bin", "root",
+				"tidemark-party-bin", "p"),
 		} {
 			forging := metadata.NewOutgoingContext(ctx, forged)
 			if _, err := client.Put(forging, "other", "v"); err == nil {
@@ -284,9 +285,9 @@ func TestForwardedOnce(t *testing.T) {
 	for i := range 3 {
 		one := etcdClient(t, nil, at[i])
 		if i == 0 {
-			cluster.Server(i).services.etcd.end()
+			cluster.Server(i).etcd.End()
 		} else {
-			cluster.Server(i).services.etcd.ready = func() bool { return false }
+			cluster.Server(i).etcd.Ready = func() bool { return false }
 		}
 		if i == 2 {
 			break
@@ -339,7 +340,7 @@ func TestForwardedOutlivesMembers(t *testing.T) {
 	if r := <-watch; len(r.Events) != 1 {
 		t.Fatal(r)
 	}
-	through := slices.Index(at, cluster.Server(3).forwarder.Member())
+	through := slices.Index(at, cluster.Server(3).etcd.forwarder.Member())
 	if through < 0 {
 		t.Fatal("no member answers")
 	}
@@ -392,7 +393,7 @@ func TestStartingServerIsNoLearner(t *testing.T) {
 		t.Fatal(err)
 	}
 	var filled, asked atomic.Bool
-	cluster.Server(0).services.etcd.ready = func() bool {
+	cluster.Server(0).etcd.Ready = func() bool {
 		asked.Store(true)
 		return filled.Load()
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/node"
 	"github.com/tidemarkdb/tidemark/range/replica"
 )
 
@@ -40,22 +39,13 @@ type ReplicaState struct {
 // ErrNoReplica is returned for a partition that this server has no replica of.
 var ErrNoReplica = errors.New("no replica here")
 
-func (s *Server) dataNode() *node.Node {
-	s.parts.Lock()
-	defer s.parts.Unlock()
-	if s.parts.node == nil {
-		return nil
-	}
-	return s.parts.node.node
-}
-
 // NodeID is the id of the data node, 0 before it has one.
-func (s *Server) NodeID() uint64 { return s.node.Load() }
+func (s *Server) NodeID() uint64 { return s.node.id.Load() }
 
 // Replicas returns the state of all replicas on this server.
 func (s *Server) Replicas() []ReplicaState {
 	var all []ReplicaState
-	n := s.dataNode()
+	n := s.node.node()
 	if n == nil {
 		return nil
 	}
@@ -79,7 +69,7 @@ func (s *Server) Replicas() []ReplicaState {
 // Checksum is a sum over everything replicated of a partition, and the applied index it is of.
 func (s *Server) Checksum(partition uint64) (index, sum uint64, err error) {
 	err = fmt.Errorf("partition %d: %w", partition, ErrNoReplica)
-	if n := s.dataNode(); n != nil {
+	if n := s.node.node(); n != nil {
 		n.Inspect(func(id keys.PartitionID, r *replica.Replica, _ *host.Group) {
 			if uint64(id) == partition {
 				index, sum, err = r.Checksum()
@@ -92,7 +82,7 @@ func (s *Server) Checksum(partition uint64) (index, sum uint64, err error) {
 // CheckState compares what the disk has with what the replicas say of it, and lists what differs.
 // It reads everything; the server is at rest.
 func (s *Server) CheckState(ctx context.Context) ([]string, error) {
-	if n := s.dataNode(); n != nil {
+	if n := s.node.node(); n != nil {
 		return n.CheckState(ctx)
 	}
 	return nil, nil
@@ -101,7 +91,7 @@ func (s *Server) CheckState(ctx context.Context) ([]string, error) {
 // TransferLeader makes a replica that leads hand over to another one; nothing happens if it does
 // not lead.
 func (s *Server) TransferLeader(partition, to uint64) {
-	if n := s.dataNode(); n != nil {
+	if n := s.node.node(); n != nil {
 		n.Inspect(func(id keys.PartitionID, r *replica.Replica, _ *host.Group) {
 			if uint64(id) == partition {
 				r.Writes().TransferLeader(keys.ReplicaID(to))
@@ -114,9 +104,7 @@ func (s *Server) TransferLeader(partition, to uint64) {
 // itself when a memtable is full. It does not wait for the end of that. The server must not be
 // closed meanwhile.
 func (s *Server) FlushState() error {
-	s.parts.Lock()
-	data := s.parts.node
-	s.parts.Unlock()
+	data := s.node.part.Load()
 	if data == nil {
 		return nil
 	}

@@ -13,16 +13,6 @@ import (
 // ErrNoCoordination is returned by a server that has no part of the coordination store.
 var ErrNoCoordination = errors.New("the coordination store is not open here")
 
-// coreGroupOf is a group of this server's member of the core; nil if it is not open.
-func (s *Server) coreGroupOf(id keys.PartitionID) *host.Group {
-	s.parts.Lock()
-	defer s.parts.Unlock()
-	if s.parts.core == nil {
-		return nil
-	}
-	return s.parts.core.host.Group(id)
-}
-
 func leads(g *host.Group) bool {
 	if g == nil {
 		return false
@@ -32,17 +22,17 @@ func leads(g *host.Group) bool {
 }
 
 // LeadsCore says whether this server's member leads the consistent core.
-func (s *Server) LeadsCore() bool { return leads(s.coreGroupOf(keys.CorePartition)) }
+func (s *Server) LeadsCore() bool { return leads(s.member.group(keys.CorePartition)) }
 
 // LeadsCoordination says whether this server's member leads the coordination store.
 func (s *Server) LeadsCoordination() bool {
-	return leads(s.coreGroupOf(keys.CoordinationPartition))
+	return leads(s.member.group(keys.CoordinationPartition))
 }
 
 // TransferCoordination has this server's member hand the lead of the coordination store to another
 // one; nothing happens if it does not lead.
 func (s *Server) TransferCoordination(to uint64) {
-	if g := s.coreGroupOf(keys.CoordinationPartition); leads(g) {
+	if g := s.member.group(keys.CoordinationPartition); leads(g) {
 		_, term := g.Leader()
 		g.TransferLeader(term, keys.ReplicaID(to))
 	}
@@ -51,7 +41,7 @@ func (s *Server) TransferCoordination(to uint64) {
 // CoordinationMembers are the members of the coordination store, as of what is applied here, and
 // the version of their record; nil if the store is not open here.
 func (s *Server) CoordinationMembers() (version uint64, members []uint64) {
-	coordination := s.coordinationStore()
+	coordination := s.member.coordination()
 	if coordination == nil {
 		return 0, nil
 	}
@@ -66,7 +56,7 @@ func (s *Server) CoordinationMembers() (version uint64, members []uint64) {
 
 // PutCoordination writes a key of the coordination store, on any member.
 func (s *Server) PutCoordination(ctx context.Context, key, value []byte) error {
-	coordination := s.coordinationStore()
+	coordination := s.member.coordination()
 	if coordination == nil {
 		return ErrNoCoordination
 	}
@@ -77,7 +67,7 @@ func (s *Server) PutCoordination(ctx context.Context, key, value []byte) error {
 // GetCoordination reads a key of the coordination store from what is applied here, which may lag
 // behind; nil if it does not exist.
 func (s *Server) GetCoordination(key []byte) ([]byte, error) {
-	coordination := s.coordinationStore()
+	coordination := s.member.coordination()
 	if coordination == nil {
 		return nil, ErrNoCoordination
 	}
@@ -85,12 +75,18 @@ func (s *Server) GetCoordination(key []byte) ([]byte, error) {
 	return kv.GetValue(), err
 }
 
-// coordinationStore is this server's part of the coordination store; nil if it is not open.
-func (s *Server) coordinationStore() *store.Store {
-	s.parts.Lock()
-	defer s.parts.Unlock()
-	if s.parts.core == nil {
-		return nil
+// CoordinationErr returns why this server's part of the coordination store failed; nil if it has
+// not.
+func (s *Server) CoordinationErr() error { return s.member.coordinationErr() }
+
+// CoreMember says whether this server runs a member of the core.
+func (s *Server) CoreMember() bool { return s.member.part.Load() != nil }
+
+// CoreLeader is the address of the core's leader, as far as the member of the core on this server
+// knows; empty if the member does not know, or if there is no member.
+func (s *Server) CoreLeader() string {
+	if core := s.member.server(); core != nil {
+		return core.LeaderAddress()
 	}
-	return s.parts.core.coordination.Store()
+	return ""
 }

@@ -5,8 +5,6 @@ import (
 	"log/slog"
 	"runtime/debug"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/tidemarkdb/tidemark/deploy/embedded/memory"
 	"github.com/tidemarkdb/tidemark/placement/store"
 )
@@ -36,27 +34,26 @@ func memoryOfEach(given int64, servers int) int64 {
 	return each
 }
 
-// divideMemory sets the sizes of the server's parts. The roles are known.
-func (s *Server) divideMemory() error {
-	c := &s.config
+// divideMemory divides a server's memory among its parts, and says where the limit comes from. The
+// roles are known.
+func divideMemory(c *ServerConfig) (_ *memory.Sizes, source string, _ error) {
 	limit := findMemory(c.MemoryLimit)
 	sizes, err := memory.Divide(limit.Bytes, memory.Needs{
 		Node: c.has(RoleNode), Core: c.has(RoleCore), Cache: c.CacheBytes,
 		MemTable: int64(c.MemTableBytes), LogMemTable: int64(c.LogMemTableBytes),
 	})
 	if err != nil {
-		return fmt.Errorf("%w; the limit comes from %s: raise it, or set one (--memory-limit)", err,
+		return nil, "", fmt.Errorf("%w; the limit comes from %s: raise it, or set one (--memory-limit)", err,
 			limit.Source)
 	}
-	s.memory, s.memoryFrom = sizes, limit.Source
 	showMemory(c.Registry, sizes)
-	return nil
+	return sizes, limit.Source, nil
 }
 
-// memoryDivided is how memory is divided, for the log, in bytes.
-func (s *Server) memoryDivided() slog.Attr {
-	attributes := []any{"limit", s.memory.Limit, "from", s.memoryFrom}
-	for _, p := range s.memory.Parts() {
+// memoryDivided shows how memory is divided, for the log, in bytes.
+func memoryDivided(sizes *memory.Sizes, source string) slog.Attr {
+	attributes := []any{"limit", sizes.Limit, "from", source}
+	for _, p := range sizes.Parts() {
 		attributes = append(attributes, slog.Int64(p.Name, p.Bytes))
 	}
 	return slog.Group("memory", attributes...)
@@ -66,20 +63,6 @@ func (s *Server) memoryDivided() slog.Attr {
 func storeMemory(s *memory.Sizes) store.Memory {
 	return store.Memory{WatchQueues: int(s.WatchQueues), WatchRecent: int(s.WatchRecent),
 		Newest: int(s.Newest), LargestAnswer: int(s.LargestAnswer), LargeAnswers: s.LargeAnswers}
-}
-
-// showMemory makes the metrics of how memory is divided.
-func showMemory(r prometheus.Registerer, sizes *memory.Sizes) {
-	limit := prometheus.NewGauge(prometheus.GaugeOpts{Name: "tidemark_memory_limit_bytes",
-		Help: "How much memory the server may use."})
-	limit.Set(float64(sizes.Limit))
-	parts := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "tidemark_memory_part_bytes",
-		Help: "How much of its memory limit the server gives each of its parts."}, []string{"use"})
-	for _, p := range sizes.Parts() {
-		parts.WithLabelValues(p.Name).Set(float64(p.Bytes))
-	}
-	replace(r, limit)
-	replace(r, parts)
 }
 
 // DebugMemory is the page /debug/memory, in JSON: how the memory limit of a server is divided.
@@ -95,9 +78,9 @@ type DebugMemoryPart struct {
 	Bytes int64  `json:"bytes"`
 }
 
-func (s *Server) debugMemory() DebugMemory {
-	page := DebugMemory{Limit: s.memory.Limit}
-	for _, p := range s.memory.Parts() {
+func debugMemory(sizes *memory.Sizes) DebugMemory {
+	page := DebugMemory{Limit: sizes.Limit}
+	for _, p := range sizes.Parts() {
 		page.Parts = append(page.Parts, DebugMemoryPart{p.Name, p.Bytes})
 	}
 	return page

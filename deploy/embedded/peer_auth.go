@@ -17,11 +17,6 @@ import (
 // (authn.PeerRule), without TLS that the caller knows the cluster's secret. A server that has
 // neither listens on this machine alone, unless it is told to trust its network.
 
-// foundsAlone says that the server is all of the core, and so founds a cluster by itself.
-func (c *ServerConfig) foundsAlone() bool {
-	return len(c.Core) == 1 && c.Core[0] == c.Advertise && c.has(RoleCore)
-}
-
 // loopback says that an address is of this machine alone.
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
@@ -35,18 +30,20 @@ func loopback(address string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// peerPolicy says by what the server knows others, and gives the secret that it proves to know. It
-// makes the secret of a cluster that the server founds by itself.
-func (s *Server) peerPolicy() (*authn.PeerPolicy, error) {
-	c := &s.config
+// peerPolicy says by what a server knows other servers, and has the secret that the server proves to
+// know. It makes the secret of a cluster that the server founds by itself. files are nil without
+// TLS; founded says that the server has a cluster.
+func peerPolicy(
+	c *ServerConfig, files *authn.TLSFiles, founded bool,
+) (*authn.PeerPolicy, error) {
 	policy := &authn.PeerPolicy{Open: c.Insecure}
-	if s.tls != nil {
+	if files != nil {
 		switch {
 		case c.SecretFile != "":
 			return nil, errors.New("with TLS servers are known by their certificates, and not by a " +
 				"cluster secret: leave out --secret-file")
-		case s.tls.IdentifiesPeers():
-			policy.Certificate = s.tls.IsPeer
+		case files.IdentifiesPeers():
+			policy.Certificate = files.IsPeer
 		case !c.Insecure && !c.onOwnNetwork() && !loopback(c.Listen):
 			return nil, fmt.Errorf("whoever reaches %s could speak as a server of this cluster: servers "+
 				"show no certificates to each other. Give --tls-ca or --tls-peer-ca; or --insecure, if "+
@@ -56,7 +53,7 @@ func (s *Server) peerPolicy() (*authn.PeerPolicy, error) {
 		}
 		return policy, nil
 	}
-	secret, err := s.secret()
+	secret, err := clusterSecret(c, founded)
 	switch {
 	case err != nil:
 		return nil, err
@@ -73,12 +70,8 @@ func (s *Server) peerPolicy() (*authn.PeerPolicy, error) {
 	return policy, nil
 }
 
-// onOwnNetwork says that the server is not on the system's network, but on a test's.
-func (c *ServerConfig) onOwnNetwork() bool { return c.Dial != nil }
-
-// secret is the cluster's; empty: there is none.
-func (s *Server) secret() (transport.Secret, error) {
-	c := &s.config
+// clusterSecret reads the cluster's secret; empty: there is none.
+func clusterSecret(c *ServerConfig, founded bool) (transport.Secret, error) {
 	if c.SecretFile != "" {
 		if clustersecret.ReadableByOthers(c.SecretFile) {
 			c.Logger.Warn("others than its owner may read the cluster secret", "file", c.SecretFile)
@@ -91,7 +84,7 @@ func (s *Server) secret() (transport.Secret, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return secret, err
 	case !c.foundsAlone() || c.Insecure || c.onOwnNetwork() || loopback(c.Listen) ||
-		s.cluster.Load() != 0:
+		founded:
 		return nil, nil
 	}
 	if err := clustersecret.Make(path); err != nil {

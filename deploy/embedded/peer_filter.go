@@ -27,14 +27,13 @@ type PeerLink struct {
 	Class   peer.Class
 }
 
-// filtered puts the filter before a transport. Without one nothing is put anywhere.
-func (c *ServerConfig) filtered(realm string, t *peer.Transport,
+// before puts the filter before a transport. A nil filter changes nothing.
+func (f PeerFilter) before(realm string, t *peer.Transport,
 	resolve func(uint64) (string, bool)) host.Transport {
-	if c.PeerFilter == nil {
+	if f == nil {
 		return t
 	}
-	return &filteredTransport{Transport: t, realm: realm, resolve: resolve,
-		filter: c.PeerFilter}
+	return &filteredTransport{Transport: t, realm: realm, resolve: resolve, filter: f}
 }
 
 type filteredTransport struct {

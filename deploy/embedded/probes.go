@@ -40,17 +40,17 @@ func serveProbes(mux *http.ServeMux, ready func() (bool, string), etcd *etcdChec
 
 // etcdChecks are etcd's checks of a server. A server that has no part of the coordination store
 // answers by the member that it passes calls on to.
-type etcdChecks struct{ server *Server }
+type etcdChecks struct{ api *etcdAPI }
 
 // services are this server's own, or nil if it passes calls on; the error says why there are none.
 func (c *etcdChecks) services() (*etcdapi.Services, error) {
-	if _, _, own := c.server.services.etcd.own(pb.KV_ServiceDesc.ServiceName); !own {
+	if _, _, own := c.api.Own(pb.KV_ServiceDesc.ServiceName); !own {
 		return nil, nil
 	}
-	if services := c.server.etcdServices(); services != nil {
+	if services := c.api.member.etcdServices(); services != nil {
 		return services, nil
 	}
-	return nil, c.server.noCoordination()
+	return nil, c.api.noCoordination()
 }
 
 // healthy is what /health tells.
@@ -62,7 +62,7 @@ func (c *etcdChecks) healthy(
 	case err != nil:
 		return err
 	case services == nil:
-		return c.server.forwarder.Healthy(ctx, serializable, excluded)
+		return c.api.forwarder.Healthy(ctx, serializable, excluded)
 	}
 	return services.Healthy(ctx, serializable, excluded)
 }
@@ -74,7 +74,7 @@ func (c *etcdChecks) read(serializable bool) func(context.Context) error {
 		switch {
 		case err != nil:
 		case services == nil:
-			err = c.server.forwarder.Healthy(ctx, serializable, anyAlarm)
+			err = c.api.forwarder.Healthy(ctx, serializable, anyAlarm)
 		default:
 			err = services.Readable(ctx, serializable)
 		}
@@ -98,13 +98,13 @@ func (c *etcdChecks) corrupt(ctx context.Context) error {
 	case services != nil:
 		return services.Corrupt()
 	}
-	return c.server.forwarder.Corrupt(ctx)
+	return c.api.forwarder.Corrupt(ctx)
 }
 
 // learner says that this member has no vote. A server that is no member is none without a vote.
 func (c *etcdChecks) learner(context.Context) error {
 	services, err := c.services()
-	if services != nil && c.server.etcdCluster.Load().Learner() {
+	if services != nil && c.api.cluster.Load().Learner() {
 		return errors.New("not supported for learner")
 	}
 	return err

@@ -60,9 +60,7 @@ func TestPushesTravelAsTheServerDoes(t *testing.T) {
 				// A keyspace that is nowhere: to know that, one must have the partition table.
 				told := make(chan error, 1)
 				now := &kvpb.Timestamp{Wall: uint64(time.Now().UnixNano())}
-				s.parts.Lock()
-				pusher := s.parts.node.pusher
-				s.parts.Unlock()
+				pusher := s.node.part.Load().pusher
 				pusher.Push(&kvpb.PushRequest{
 					Pushee: &kvpb.Transaction{Id: []byte("sixteen bytes id"), Begun: now,
 						Started: now, Keyspace: 12345, Anchor: []byte("a")}, Seen: now,

@@ -31,9 +31,7 @@ func TestRemovedMemberCloses(t *testing.T) {
 	})
 	var p *corePart
 	awaitTrue(t, "it serves", func() bool {
-		server.parts.Lock()
-		defer server.parts.Unlock()
-		p = server.parts.core
+		p = server.member.part.Load()
 		return p != nil && p.coordination.spaceAlarm.Load() != nil
 	})
 	watches := etcdClient(t, nil, url).Watch(ctx, "k")

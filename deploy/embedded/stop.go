@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/task"
 )
 
 const (
@@ -38,9 +39,7 @@ func (s *Server) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	// A part that starts now leads nothing.
-	s.parts.Lock()
-	core, data := s.parts.core, s.parts.node
-	s.parts.Unlock()
+	core, data := s.member.part.Load(), s.node.part.Load()
 	began := time.Now()
 	var draining sync.WaitGroup
 	left, coreLeft := 0, 0
@@ -72,6 +71,6 @@ func (s *Server) drain(ctx context.Context) {
 	s.clients.Drain(answering)
 	// A call may be on its way here whose client has not heard yet that it is to call elsewhere, and
 	// an answer on its way to its client.
-	for pause(answering, goAwayTime) && s.services.etcd.running.Load() > 0 {
+	for task.Pause(answering, goAwayTime) == nil && s.etcd.Running() > 0 {
 	}
 }

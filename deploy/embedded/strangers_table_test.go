@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded/passedon"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/rpc/access"
@@ -46,7 +47,7 @@ func openTable(t *testing.T, endpoint, token string, whole bool, keyspaces ...ui
 	}
 	if whole {
 		if token != "" {
-			ctx = metadata.AppendToOutgoingContext(ctx, tokenField, token)
+			ctx = metadata.AppendToOutgoingContext(ctx, passedon.TokenField, token)
 		}
 		stream, err = client.WatchTable(ctx, &clusterpb.WatchTableRequest{})
 	} else if s.follow, err = client.FollowTable(ctx); err == nil {
@@ -251,7 +252,7 @@ func TestTableIsForUsers(t *testing.T) {
 		func() bool { return changed.has(marker + "/a") })
 	asRoot := etcdAs(t, nil, "root", "secret", at[:3]...)
 	apiAsRoot := coordpb.NewPermissionsClient(asRoot.ActiveConnection())
-	rootCtx := metadata.AppendToOutgoingContext(ctx, tokenField, token("root", "secret"))
+	rootCtx := metadata.AppendToOutgoingContext(ctx, passedon.TokenField, token("root", "secret"))
 	grant := &coordpb.GrantRequest{Role: "late", Keys: whole("secrets"), Rights: all}
 	if _, err := apiAsRoot.Grant(rootCtx, grant); err != nil {
 		t.Fatal(err)

@@ -85,6 +85,9 @@ func (p *PeerPolicy) checkProof(state *tls.ConnectionState, proved bool) error {
 		"known here by nothing: start this server with TLS or --secret-file")
 }
 
+// Provable says that servers can prove to this one that they are servers.
+func (p *PeerPolicy) Provable() bool { return p.Certificate != nil || len(p.Secret) > 0 }
+
 // AcceptsAll says that every opener that says so is taken for a server.
 func (p *PeerPolicy) AcceptsAll() bool {
 	return p == nil || p.Open &&

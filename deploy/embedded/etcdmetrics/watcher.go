@@ -2,6 +2,7 @@ package etcdmetrics
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -23,6 +24,9 @@ type Watched struct {
 	Peers func() []Peer
 	Ask   func(context.Context, Peer) error
 }
+
+// ID is a member's id as etcd's metrics and tools print it.
+func ID(id uint64) string { return fmt.Sprintf("%x", id) }
 
 // Peer is another member: its id in hexadecimal, and its address.
 type Peer struct{ ID, Address string }

@@ -1,4 +1,4 @@
-package embedded
+package etcdmembers
 
 import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"

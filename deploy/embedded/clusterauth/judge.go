@@ -1,22 +1,18 @@
-package embedded
+package clusterauth
 
 import (
 	"context"
-	"crypto/tls"
 	"slices"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded/passedon"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/authorize"
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
-	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
@@ -26,19 +22,12 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// The methods of the service Cluster that change something are for administrators while
-// authentication is enabled: users with the role root, who are known as in the etcd API; or, if
-// they are about one keyspace, users that have rights for it. A member of the core judges by its
-// part of the coordination store, whether it leads or passes the call on; whether a user has rights
-// for a keyspace is judged by the member that leads. A server that is no member passes on the token
-// that came, or the name of the certificate, and the member that gets the call judges.
-
-// administration are these methods. The others show what there is.
+// administration are the methods for administrators. The others show what there is.
 var administration = []string{"CreateKeyspace", "MoveReplica",
 	"CancelOperator", "TransferLeader", "SplitPartition", "MergePartition", "SetNodeStatus",
 	"SetPlacement", "ConfirmRecovery", "ChangeCore"}
 
-// ofKeyspaces are the methods that are about one keyspace.
+// ofKeyspaces are the methods about one keyspace, for users with rights for that keyspace.
 var ofKeyspaces = map[string]struct {
 	rights      uint32
 	administers bool
@@ -50,26 +39,31 @@ var ofKeyspaces = map[string]struct {
 	"SetConsumer": {authority.KeyspaceRead, false},
 }
 
-// showsKeys are the methods whose answers have keys of users: the caller is shown those that the
-// caller may read or write, while authentication is enabled. So does ListPartitions, a stream.
+// showsKeys are the methods whose answers have keys of users. While authentication is enabled, the
+// caller is shown the keys that the caller may read or write. The stream ListPartitions is another.
 var showsKeys = []string{"ListOperators", "Why", "ListEvents", "GetConsumer", "ListConsumers"}
 
-const (
-	// tokenField is where the metadata of a call has a token.
-	tokenField = "token"
-	// certificateField is where a server that passes on a call says what the common name of the
-	// client's certificate is.
-	certificateField = "tidemark-certificate-bin"
-)
-
-// clusterRegistrar registers the service Cluster with a judge before what administers.
-type clusterRegistrar struct {
-	grpc.ServiceRegistrar
-	server *Server
+// Judge lets clients call what they have rights for.
+type Judge struct {
+	// Member gives this server's member of the core, nil without one, and the services of the etcd
+	// API, which know the users; nil in a cluster that has no coordination store, and so no users. An
+	// error says why users are not known at the moment.
+	Member func() (*server.Server, *etcdapi.Services, error)
+	// Clients names the client in a call that is passed on.
+	Clients *passedon.Clients
 }
 
+// registrar registers the service Cluster with a judge before its methods.
+type registrar struct {
+	grpc.ServiceRegistrar
+	judge *Judge
+}
+
+// Before puts the judge before the methods of the service Cluster that is registered.
+func (j *Judge) Before(to grpc.ServiceRegistrar) grpc.ServiceRegistrar { return registrar{to, j} }
+
 // RegisterService implements grpc.ServiceRegistrar.
-func (r clusterRegistrar) RegisterService(description *grpc.ServiceDesc, service any) {
+func (r registrar) RegisterService(description *grpc.ServiceDesc, service any) {
 	guarded := *description
 	guarded.Methods = slices.Clone(description.Methods)
 	guarded.Streams = slices.Clone(description.Streams)
@@ -77,26 +71,26 @@ func (r clusterRegistrar) RegisterService(description *grpc.ServiceDesc, service
 		if m := &guarded.Streams[i]; m.StreamName == "ListPartitions" {
 			handler := m.Handler
 			m.Handler = func(service any, stream grpc.ServerStream) error {
-				return handler(service, &streamAs{stream, r.server.withSight(stream.Context())})
+				return handler(service, &streamAs{stream, r.judge.withSight(stream.Context())})
 			}
 		}
 	}
 	for i := range guarded.Methods {
 		m := &guarded.Methods[i]
 		if slices.Contains(administration, m.MethodName) {
-			m.Handler = judged(m.Handler, r.server.administer)
+			m.Handler = judged(m.Handler, r.judge.administer)
 		}
 		if of, ok := ofKeyspaces[m.MethodName]; ok {
 			m.Handler = judged(m.Handler, func(ctx context.Context, method string, request any,
 				next grpc.UnaryHandler) (any, error) {
-				return r.server.ofKeyspace(ctx, authorize.OfKeyspace{Method: method, Request: request,
+				return r.judge.ofKeyspace(ctx, authorize.OfKeyspace{Method: method, Request: request,
 					Rights: of.rights, Administers: of.administers}, next)
 			})
 		}
 		if slices.Contains(showsKeys, m.MethodName) {
 			m.Handler = judged(m.Handler, func(ctx context.Context, _ string, request any,
 				next grpc.UnaryHandler) (any, error) {
-				return next(r.server.withSight(ctx), request)
+				return next(r.judge.withSight(ctx), request)
 			})
 		}
 	}
@@ -128,21 +122,21 @@ func asks(request any) bool {
 	return ok && proto.Size(r.GetChange()) == 0
 }
 
-func (s *Server) administer(
+func (j *Judge) administer(
 	ctx context.Context, method string, request any, next grpc.UnaryHandler,
 ) (any, error) {
-	p, services, err := s.judges()
+	p, services, err := j.Member()
 	switch {
 	case err != nil:
 		return nil, err
 	case p == nil:
-		return next(s.withClient(server.PassOn(ctx)), request)
+		return next(j.Clients.WithClient(server.PassOn(ctx)), request)
 	case services == nil || asks(request):
 		return next(ctx, request)
 	}
 	return services.Administration(ctx, method, request,
 		func(ctx context.Context, token string) (any, error) {
-			return next(withToken(ctx, token), request)
+			return next(passedon.WithToken(ctx, token), request)
 		})
 }
 
@@ -151,21 +145,21 @@ const judgeTimeout = 2 * time.Second
 
 // ofKeyspace judges a call about a keyspace, if this server's member of the core leads. It is
 // passed on otherwise, to be judged there.
-func (s *Server) ofKeyspace(
+func (j *Judge) ofKeyspace(
 	ctx context.Context, of authorize.OfKeyspace, next grpc.UnaryHandler,
 ) (any, error) {
-	p, services, err := s.judges()
+	p, services, err := j.Member()
 	if p == nil {
-		return next(s.withClient(server.PassOn(ctx)), of.Request)
+		return next(j.Clients.WithClient(server.PassOn(ctx)), of.Request)
 	}
 	limited, cancel := context.WithTimeout(ctx, judgeTimeout)
-	on, unknown := p.server.Guarded(limited)
+	on, unknown := p.Guarded(limited)
 	cancel()
 	switch {
 	case unknown != nil && coreclient.IsForwarded(ctx):
 		return nil, unknown
 	case unknown != nil:
-		return next(s.withClient(server.PassOn(ctx)), of.Request)
+		return next(j.Clients.WithClient(server.PassOn(ctx)), of.Request)
 	case !on && !of.Administers:
 		// It is frequent, and where servers never had to follow users they cost it nothing.
 		return next(ctx, of.Request)
@@ -175,11 +169,11 @@ func (s *Server) ofKeyspace(
 		return next(ctx, of.Request)
 	}
 	of.ID = func(ctx context.Context) (uint64, error) {
-		return p.server.Keyspaces().ID(ctx, keyspaceOf(of.Request))
+		return p.Keyspaces().ID(ctx, keyspaceOf(of.Request))
 	}
 	return services.ForKeyspace(ctx, of, func(ctx context.Context, id uint64) (any, error) {
 		// If another member leads by now, it is passed on, and judged again.
-		return next(s.withClient(meta.ForKeyspace(ctx, id)), of.Request)
+		return next(j.Clients.WithClient(meta.ForKeyspace(ctx, id)), of.Request)
 	})
 }
 
@@ -195,9 +189,9 @@ func (s *streamAs) Context() context.Context { return s.ctx }
 // withSight is the context of a call whose answer has keys of users. Which of them the caller may
 // be shown is judged here for what is answered here, and by the leader for what is passed on to it.
 // Where it is not known in time, the answer has no keys, and is given all the same.
-func (s *Server) withSight(ctx context.Context) context.Context {
-	ctx = s.withClient(ctx)
-	p, services, err := s.judges()
+func (j *Judge) withSight(ctx context.Context) context.Context {
+	ctx = j.Clients.WithClient(ctx)
+	p, services, err := j.Member()
 	if p == nil && err == nil {
 		return ctx // it is passed on
 	}
@@ -205,7 +199,7 @@ func (s *Server) withSight(ctx context.Context) context.Context {
 	defer cancel()
 	on, unknown := false, error(nil)
 	if err == nil {
-		on, unknown = p.server.Guarded(limited)
+		on, unknown = p.Guarded(limited)
 	}
 	switch {
 	case err == nil && unknown == nil && !on:
@@ -223,10 +217,10 @@ func (s *Server) withSight(ctx context.Context) context.Context {
 	return veil.WithSight(ctx, rightsSight{rights})
 }
 
-// viewer is the client that calls, for what follows the partition table. A server that cannot prove
-// that it is one is a client there.
-func viewer(ctx context.Context, by access.Guard, certificateUsers bool) *veil.Viewer {
-	shown := access.Credentials{Token: firstOf(ctx, tokenField)}
+// Viewer is the client that follows the partition table. A server that cannot prove to be a server
+// is a client there.
+func Viewer(ctx context.Context, by access.Guard, certificateUsers bool) *veil.Viewer {
+	shown := access.Credentials{Token: passedon.First(ctx, passedon.TokenField)}
 	if state := authn.TLSOfCall(ctx); certificateUsers && state != nil &&
 		len(state.VerifiedChains) > 0 {
 		shown.CertificateName = state.VerifiedChains[0][0].Subject.CommonName
@@ -238,7 +232,7 @@ func viewer(ctx context.Context, by access.Guard, certificateUsers bool) *veil.V
 // keyspace all of it.
 type rightsSight struct{ of *authority.Rights }
 
-// Key implements server.Sight.
+// Key implements veil.Sight.
 func (r rightsSight) Key(keyspace keys.KeyspaceID, key []byte) bool {
 	id := uint64(keyspace)
 	return r.of.MayKey(authority.KeyspaceRead, id, key) ||
@@ -246,7 +240,7 @@ func (r rightsSight) Key(keyspace keys.KeyspaceID, key []byte) bool {
 		r.of.May(authority.KeyspaceAdmin, id, nil, nil)
 }
 
-// Span implements server.Sight.
+// Span implements veil.Sight.
 func (r rightsSight) Span(keyspace keys.KeyspaceID, start, end []byte) bool {
 	id := uint64(keyspace)
 	if len(end) == 0 {
@@ -266,72 +260,4 @@ func keyspaceOf(request any) string {
 		return r.GetName()
 	}
 	return ""
-}
-
-// judges gives what judges calls: nil without a member of the core here, and no services without a
-// coordination store, in a cluster that has no users.
-func (s *Server) judges() (*corePart, *etcdapi.Services, error) {
-	s.parts.Lock()
-	p := s.parts.core
-	s.parts.Unlock()
-	if p == nil {
-		return nil, nil, nil
-	}
-	if services := p.coordination.services.Load(); services != nil {
-		return p, services, nil
-	}
-	founding, err := membership.CoordinationFounding(p.store)
-	switch {
-	case err != nil:
-		return p, nil, status.Errorf(codes.Unavailable,
-			"whether authentication is enabled is not known: %v", err)
-	case founding != nil && !s.config.withoutCoordination:
-		return p, nil, status.Error(codes.Unavailable, "whether authentication is enabled is not "+
-			"known yet: this server's part of the coordination store is not open")
-	}
-	return p, nil, nil
-}
-
-// withToken has a call that is passed on name the client's user.
-func withToken(ctx context.Context, token string) context.Context {
-	if token == "" {
-		return ctx
-	}
-	return metadata.AppendToOutgoingContext(ctx, tokenField, token)
-}
-
-// withClient has a call that is passed on say what the client has shown.
-func (s *Server) withClient(ctx context.Context) context.Context {
-	if given := metadata.ValueFromIncomingContext(ctx, tokenField); len(given) > 0 {
-		return withToken(ctx, given[0])
-	}
-	state := authn.TLSOfCall(ctx)
-	if s.config.TLSCA == "" || state == nil || len(state.VerifiedChains) == 0 {
-		return ctx
-	}
-	return metadata.AppendToOutgoingContext(ctx, certificateField,
-		state.VerifiedChains[0][0].Subject.CommonName)
-}
-
-// etcdCallers says who makes a call of the etcd API, which another server may have passed on.
-type etcdCallers struct{ server *Server }
-
-// TLS implements authorize.Callers.
-func (etcdCallers) TLS(ctx context.Context) *tls.ConnectionState { return authn.TLSOfCall(ctx) }
-
-// Party implements authorize.Callers.
-func (etcdCallers) Party(ctx context.Context) string { return authn.PrincipalOfCall(ctx) }
-
-// PassedOn implements authorize.Callers.
-func (c etcdCallers) PassedOn(ctx context.Context) (string, bool) {
-	if client, ok := authn.ForwardedOfCall(ctx); ok {
-		return client.CommonName, true
-	}
-	if !coreclient.IsForwarded(ctx) {
-		return "", false
-	}
-	if !c.server.auth.provable() || c.server.auth.peers.Proved(ctx) != nil {
-		return "", true // the certificate of the connection is not the client's
-	}
-	return firstOf(ctx, certificateField), true
 }

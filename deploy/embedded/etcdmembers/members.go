@@ -1,4 +1,4 @@
-package embedded
+package etcdmembers
 
 import (
 	"context"
@@ -11,34 +11,53 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded/etcdmetrics"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/spacealarm"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/backend"
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// etcdCluster is what the etcd API says and does of the core's members. A member's id is the name
-// of its data directory. A server has one address, for clients and for the other members.
-//
-// Changes are those of `tidemark core`: a server that is added runs already and offers itself.
-// Unless it is added as a learner, it is one for as long as it lacks the state, and becomes a voter
-// by itself. A member's address is what its server says of itself.
-type etcdCluster struct {
-	server *Server
-	core   *corePart
-	store  *store.Store
-	group  *host.Group
-	space  *spacealarm.Alarm
-	// known is up to where the log was known to be committed when this server opened its part of
-	// the coordination store.
-	known uint64
+// Config is what a Cluster works with. All fields are required.
+type Config struct {
+	// ID is the cluster's id, Member that of this server's data directory: the member's id.
+	ID, Member uint64
+	// TLS says that the members' addresses are https addresses.
+	TLS bool
+	// Core reaches the leader of the core.
+	Core *coreclient.Client
+	// Known lists the members that this server's member of the core knows.
+	Known func() []*clusterpb.CoreMember
+	// Pings gives this member's clock and those of the others, by the pings that the members send one
+	// another.
+	Pings func() (own int64, others map[uint64]int64)
+	// Space raises alarms for want of disk space.
+	Space *spacealarm.Alarm
+	// Store and Group are this server's part of the coordination store.
+	Store *store.Store
+	Group *host.Group
 }
 
-var _ backend.Cluster = (*etcdCluster)(nil)
+// Cluster shows and changes the members of the core for the etcd API.
+type Cluster struct {
+	Config
+	// committed is up to where the log was known to be committed when this server opened its part of
+	// the coordination store.
+	committed uint64
+}
+
+// New makes a Cluster of a part of the coordination store that has just opened.
+func New(config Config) *Cluster {
+	return &Cluster{Config: config, committed: config.Group.Committed()}
+}
+
+var _ backend.Cluster = (*Cluster)(nil)
 
 const (
 	// membersLook is how often a change of the members that is waited for is looked at.
@@ -50,14 +69,14 @@ const (
 )
 
 // ClusterID implements backend.Cluster.
-func (c *etcdCluster) ClusterID() uint64 { return c.server.cluster.Load() }
+func (c *Cluster) ClusterID() uint64 { return c.ID }
 
 // MemberID implements backend.Cluster.
-func (c *etcdCluster) MemberID() uint64 { return uint64(c.server.directory.Identity().Server) }
+func (c *Cluster) MemberID() uint64 { return c.Member }
 
 // MemberOf implements backend.Cluster.
-func (c *etcdCluster) MemberOf(id keys.ReplicaID) uint64 {
-	for _, m := range c.store.Members().GetMembers() {
+func (c *Cluster) MemberOf(id keys.ReplicaID) uint64 {
+	for _, m := range c.Store.Members().GetMembers() {
 		if m.Replica == uint64(id) {
 			return m.Server
 		}
@@ -65,14 +84,14 @@ func (c *etcdCluster) MemberOf(id keys.ReplicaID) uint64 {
 	return 0
 }
 
-// leaderElsewhere is the address of the member that leads the coordination store; "" if that is
+// LeaderElsewhere is the address of the member that leads the coordination store; "" if that is
 // this one, or none is known.
-func (c *etcdCluster) leaderElsewhere() string {
-	l, _ := c.store.Leadership()
+func (c *Cluster) LeaderElsewhere() string {
+	l, _ := c.Store.Leadership()
 	if l.IsLeader || l.Leader == 0 {
 		return ""
 	}
-	for _, m := range c.store.Members().GetMembers() {
+	for _, m := range c.Store.Members().GetMembers() {
 		if m.Replica == uint64(l.Leader) {
 			return m.Address
 		}
@@ -80,11 +99,12 @@ func (c *etcdCluster) leaderElsewhere() string {
 	return ""
 }
 
-// Clocks implements backend.Cluster, by the pings that the members send one another.
-func (c *etcdCluster) Clocks() (clocks []int64, members int) {
-	own, peers := c.core.host.Clocks().Clocks()
+// Clocks implements backend.Cluster: the clocks of the voters that are known, and how many voters
+// there are.
+func (c *Cluster) Clocks() (clocks []int64, members int) {
+	own, peers := c.Pings()
 	self := c.MemberID()
-	for _, m := range c.store.Members().GetMembers() {
+	for _, m := range c.Store.Members().GetMembers() {
 		if m.Role == storepb.MemberRole_LEARNER {
 			continue
 		}
@@ -99,26 +119,28 @@ func (c *etcdCluster) Clocks() (clocks []int64, members int) {
 }
 
 // Learner implements backend.Cluster.
-func (c *etcdCluster) Learner() bool {
+func (c *Cluster) Learner() bool {
 	m := c.self()
 	return m == nil || m.Role == storepb.MemberRole_LEARNER
 }
 
-// filled says that this member's state names the member as what it is. While the state does not,
-// the member answers nothing: it has been added and has no state yet, has started and not come to
-// its own addition or promotion in its log, or was removed.
-func (c *etcdCluster) filled() bool { return filled(c.self(), c.store.AppliedIndex(), c.known) }
+// Filled says that this member's state shows the member in its present role. While the state does
+// not, the member answers nothing: it has been added and has no state yet; or it has started, and
+// has not applied its own addition or promotion; or it was removed.
+func (c *Cluster) Filled() bool {
+	return filled(c.self(), c.Store.AppliedIndex(), c.committed)
+}
 
-// filled is etcdCluster.filled of a member whose state is of the index applied. self is what the
-// state says of the member; nil: nothing.
-func filled(self *storepb.Member, applied, known uint64) bool {
-	return self != nil && (self.Role != storepb.MemberRole_LEARNER || applied >= known)
+// filled is Filled for a member that has applied the log up to an index. self is the member in that
+// state; nil: the state does not have the member.
+func filled(self *storepb.Member, applied, committed uint64) bool {
+	return self != nil && (self.Role != storepb.MemberRole_LEARNER || applied >= committed)
 }
 
 // self is this member, as of what is applied here; nil if it is not among the members.
-func (c *etcdCluster) self() *storepb.Member {
+func (c *Cluster) self() *storepb.Member {
 	id := c.MemberID()
-	for _, m := range c.store.Members().GetMembers() {
+	for _, m := range c.Store.Members().GetMembers() {
 		if m.Server == id {
 			return m
 		}
@@ -127,22 +149,22 @@ func (c *etcdCluster) self() *storepb.Member {
 }
 
 // Members implements backend.Cluster.
-func (c *etcdCluster) Members(
+func (c *Cluster) Members(
 	ctx context.Context, linearizable bool,
 ) ([]backend.Member, error) {
 	if linearizable {
-		list, err := c.server.core.ListCore(ctx, &clusterpb.ListCoreRequest{})
+		list, err := c.Core.ListCore(ctx, &clusterpb.ListCoreRequest{})
 		if err != nil {
 			return nil, err
 		}
 		return c.list(list.GetMembers().GetMembers()), nil
 	}
-	return c.list(c.core.server.Members()), nil
+	return c.list(c.Known()), nil
 }
 
-func (c *etcdCluster) list(members []*clusterpb.CoreMember) []backend.Member {
+func (c *Cluster) list(members []*clusterpb.CoreMember) []backend.Member {
 	scheme := "http"
-	if c.server.tls != nil {
+	if c.TLS {
 		scheme = "https"
 	}
 	list := make([]backend.Member, len(members))
@@ -155,14 +177,14 @@ func (c *etcdCluster) list(members []*clusterpb.CoreMember) []backend.Member {
 }
 
 // Add implements backend.Cluster.
-func (c *etcdCluster) Add(
+func (c *Cluster) Add(
 	ctx context.Context, peerURLs []string, learner bool,
 ) (added backend.Member, members []backend.Member, err error) {
 	address, err := addressOf(peerURLs)
 	if err != nil {
 		return added, nil, err
 	}
-	now, err := c.server.core.ListCore(ctx, &clusterpb.ListCoreRequest{})
+	now, err := c.Core.ListCore(ctx, &clusterpb.ListCoreRequest{})
 	if err != nil {
 		return added, nil, err
 	}
@@ -235,14 +257,14 @@ func memberOfServer(all []*clusterpb.CoreMember, id uint64) *clusterpb.CoreMembe
 }
 
 // change begins a change of the members, and waits until what it is for is so.
-func (c *etcdCluster) change(ctx context.Context, r *clusterpb.ChangeCoreRequest,
+func (c *Cluster) change(ctx context.Context, r *clusterpb.ChangeCoreRequest,
 	done func([]*clusterpb.CoreMember) bool) ([]backend.Member, error) {
-	begun, err := c.server.core.ChangeCore(ctx, r)
+	begun, err := c.Core.ChangeCore(ctx, r)
 	if err != nil {
 		return nil, memberError(err)
 	}
 	for {
-		list, err := c.server.core.ListCore(ctx, &clusterpb.ListCoreRequest{})
+		list, err := c.Core.ListCore(ctx, &clusterpb.ListCoreRequest{})
 		if err != nil {
 			return nil, err
 		}
@@ -256,8 +278,8 @@ func (c *etcdCluster) change(ctx context.Context, r *clusterpb.ChangeCoreRequest
 			return nil, status.Error(codes.FailedPrecondition, "etcdserver: the change of the members "+
 				"was taken back by another one, or undone; list the members, and ask again")
 		}
-		if !pause(ctx, membersLook) {
-			return nil, ctx.Err()
+		if err := task.Pause(ctx, membersLook); err != nil {
+			return nil, err
 		}
 	}
 }
@@ -271,8 +293,8 @@ func staying(all []*clusterpb.CoreMember, change *clusterpb.CoreChange) []*clust
 }
 
 // Remove implements backend.Cluster.
-func (c *etcdCluster) Remove(ctx context.Context, id uint64) ([]backend.Member, error) {
-	now, err := c.server.core.ListCore(ctx, &clusterpb.ListCoreRequest{})
+func (c *Cluster) Remove(ctx context.Context, id uint64) ([]backend.Member, error) {
+	now, err := c.Core.ListCore(ctx, &clusterpb.ListCoreRequest{})
 	if err != nil {
 		return nil, err
 	}
@@ -289,10 +311,10 @@ func (c *etcdCluster) Remove(ctx context.Context, id uint64) ([]backend.Member, 
 
 // Update implements backend.Cluster: it records where a member is, or is going to be. The server of
 // a member says the last word, and one that answers where it was is there.
-func (c *etcdCluster) Update(
+func (c *Cluster) Update(
 	ctx context.Context, id uint64, peerURLs []string,
 ) ([]backend.Member, error) {
-	now, err := c.server.core.ListCore(ctx, &clusterpb.ListCoreRequest{})
+	now, err := c.Core.ListCore(ctx, &clusterpb.ListCoreRequest{})
 	if err != nil {
 		return nil, err
 	}
@@ -313,8 +335,8 @@ func (c *etcdCluster) Update(
 }
 
 // Promote implements backend.Cluster.
-func (c *etcdCluster) Promote(ctx context.Context, id uint64) ([]backend.Member, error) {
-	list, err := c.server.core.ListCore(ctx, &clusterpb.ListCoreRequest{})
+func (c *Cluster) Promote(ctx context.Context, id uint64) ([]backend.Member, error) {
+	list, err := c.Core.ListCore(ctx, &clusterpb.ListCoreRequest{})
 	if err != nil {
 		return nil, err
 	}
@@ -339,12 +361,12 @@ func (c *etcdCluster) Promote(ctx context.Context, id uint64) ([]backend.Member,
 }
 
 // MoveLeader implements backend.Cluster.
-func (c *etcdCluster) MoveLeader(ctx context.Context, id uint64) error {
+func (c *Cluster) MoveLeader(ctx context.Context, id uint64) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, moveTimeout, rpctypes.ErrGRPCTimeout)
 	defer cancel()
-	l, _ := c.store.Leadership()
+	l, _ := c.Store.Leadership()
 	var to keys.ReplicaID
-	for _, m := range c.store.Members().GetMembers() {
+	for _, m := range c.Store.Members().GetMembers() {
 		if m.Server == id && m.Role == storepb.MemberRole_VOTER {
 			to = keys.ReplicaID(m.Replica)
 		}
@@ -352,9 +374,9 @@ func (c *etcdCluster) MoveLeader(ctx context.Context, id uint64) error {
 	if to == 0 {
 		return rpctypes.ErrGRPCBadLeaderTransferee
 	}
-	c.group.TransferLeader(l.Term, to)
+	c.Group.TransferLeader(l.Term, to)
 	for {
-		now, changed := c.store.Leadership()
+		now, changed := c.Store.Leadership()
 		if now.Leader == to {
 			return nil
 		}
@@ -369,5 +391,16 @@ func (c *etcdCluster) MoveLeader(ctx context.Context, id uint64) error {
 	}
 }
 
+// Peers lists the other members, by what is applied here.
+func (c *Cluster) Peers() (peers []etcdmetrics.Peer) {
+	self := c.MemberID()
+	for _, m := range c.Store.Members().GetMembers() {
+		if m.Server != self {
+			peers = append(peers, etcdmetrics.Peer{ID: etcdmetrics.ID(m.Server), Address: m.Address})
+		}
+	}
+	return peers
+}
+
 // GiveBack implements backend.Cluster.
-func (c *etcdCluster) GiveBack(ctx context.Context) error { return c.space.GiveBack(ctx) }
+func (c *Cluster) GiveBack(ctx context.Context) error { return c.Space.GiveBack(ctx) }

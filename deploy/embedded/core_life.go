@@ -1,0 +1,206 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
+	"github.com/tidemarkdb/tidemark/placement/bootstrap"
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/node/task"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
+)
+
+const (
+	// announceEvery is how often a server tells the core of itself, greetEvery how often members that
+	// know of no leader say hello to one another.
+	announceEvery = 2 * time.Second
+	greetEvery    = time.Second
+	// announceTimeout bounds one announcement, helloTimeout a hello.
+	announceTimeout = 5 * time.Second
+	helloTimeout    = 2 * time.Second
+)
+
+// openBootstrap opens what the directory has of its membership.
+func (c *coreMember) openBootstrap() (err error) {
+	if err := datadir.MakeDir(c.config.FS, c.directory.Sub("core")); err != nil {
+		return err
+	}
+	id := c.directory.Identity()
+	c.bootstrap, err = bootstrap.Open(bootstrap.Config{
+		Disk: c.bootstrapDisk(), Self: c.config.Advertise, Core: c.config.Core,
+		// A directory that belongs to a cluster does not form another one.
+		Server: uint64(id.Server), Late: id.Cluster != 0,
+		Coordination: !c.config.withoutCoordination,
+		Peers:        bootstrap.GRPCPeers{Conn: c.dialer.Conn}, Heard: c.members.Hear,
+		Say: c.sayVersion, Random: randomReader(c.config.Random), Logger: c.config.Logger,
+	})
+	return err
+}
+
+// sayVersion adds what this version knows to what this server says of itself.
+func (c *coreMember) sayVersion(h *clusterpb.BootstrapHello) {
+	if c.config.olderCommands {
+		return
+	}
+	c.server().Membership().SayVersion(h)
+}
+
+// run forms the core, or waits until the server is added to it; then runs the member, and stops it
+// when it is removed.
+func (c *coreMember) run(ctx context.Context) error {
+	again := c.bootstrap.Membership() != nil
+	m, err := c.bootstrap.Run(ctx)
+	if errors.Is(err, bootstrap.ErrNotMember) {
+		if m, err = c.offer(ctx); err == nil && m == nil {
+			err = bootstrap.ErrRemoved
+		}
+	}
+	if errors.Is(err, bootstrap.ErrRemoved) {
+		c.state.Store(removedFromCore)
+		c.config.Logger.Warn("NOT A MEMBER OF THE CORE", "reason", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.mayMove(ctx); err != nil {
+		return err
+	}
+	p, err := c.open(m)
+	if errors.Is(err, group.ErrImplausible) {
+		// To start again would not change it, and the server may hold a node that serves.
+		c.config.Logger.Error("THE CONSISTENT CORE'S MEMBER DOES NOT OPEN and is left alone",
+			"error", err)
+		c.broken.Store(&err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c.part.Store(p)
+	c.state.Store(memberOfCore)
+	if again {
+		c.config.Logger.Info("takes part in the core again", "cluster",
+			datadir.HexID(m.Cluster), "member",
+			m.Replica)
+	}
+	return c.beMember(ctx, p)
+}
+
+// mayMove sees to it that a member whose address is new is not at the old one as well: a directory
+// that was copied must not vote twice.
+func (c *coreMember) mayMove(ctx context.Context) error {
+	old := c.bootstrap.Moved()
+	if old == "" {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, helloTimeout)
+	h, err := c.helloTo(limited, old)
+	cancel()
+	if err == nil && h.Server == c.bootstrap.Server() && h.Address == old {
+		return fmt.Errorf("%w: the member of the core with this directory runs at %s; a copy of it "+
+			"cannot run at %s as well: stop that server first, or start with an empty directory",
+			datadir.ErrUnusable, old, c.config.Advertise)
+	}
+	c.config.Logger.Info("this member of the core has moved", "from", old, "to", c.config.Advertise)
+	return c.bootstrap.Settle()
+}
+
+// announcement is what this server says of itself.
+func (c *coreMember) announcement() *clusterpb.AnnounceRequest {
+	id := c.directory.Identity()
+	return &clusterpb.AnnounceRequest{Cluster: uint64(id.Cluster), Server: uint64(id.Server),
+		Address: c.config.Advertise, Version: c.config.Version, Guard: c.auth.report()}
+}
+
+// offer offers this server to the core, until it is added; nil if it was a member and was removed.
+func (c *coreMember) offer(ctx context.Context) (*bootstrap.Membership, error) {
+	c.state.Store(offeredToCore)
+	c.config.Logger.Info("offers itself as a member of the core; it becomes one by `tidemark core "+
+		"add`, or in place of another by `tidemark core replace`", "address", c.config.Advertise)
+	told := ""
+	for {
+		limited, cancel := context.WithTimeout(ctx, announceTimeout)
+		r, err := c.core.Announce(limited, c.announcement())
+		cancel()
+		c.auth.Learn(r.GetGuard())
+		switch {
+		case err == nil && r.Removed:
+			return nil, c.bootstrap.Leave()
+		case err == nil && r.Replica != 0:
+			if err := c.directory.Join(r.Cluster); err != nil {
+				return nil, err
+			}
+			c.members.Tell(r.Members)
+			m, err := c.bootstrap.Join(r.Cluster, r.Replica, r.Members.GetMembers())
+			if err == nil {
+				c.config.Logger.Info("was added to the core", "member", m.Replica, "cluster",
+					datadir.HexID(m.Cluster))
+			}
+			return m, err
+		case err != nil && ctx.Err() == nil && err.Error() != told:
+			if !errors.Is(err, coreclient.ErrUnavailable) {
+				c.config.Logger.Warn("the core does not take this server's offer", "error", wire.Reason(err))
+			}
+			told = err.Error()
+		}
+		if err := task.Pause(ctx, announceEvery); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// beMember tells the core where its member here is, and learns when it is none any more.
+func (c *coreMember) beMember(ctx context.Context, p *corePart) error {
+	var announced time.Time
+	mark := c.auth.Mark() // as it was announced
+	told := ""
+	for task.Pause(ctx, greetEvery) == nil {
+		if p.server.LeaderAddress() == "" {
+			c.bootstrap.Greet(ctx, distinct(append(c.members.All(), c.seeds()...)))
+		}
+		if c.auth.Mark() == mark && time.Since(announced) < announceEvery {
+			continue
+		}
+		mark = c.auth.Mark()
+		limited, cancel := context.WithTimeout(ctx, announceTimeout)
+		r, err := c.core.Announce(limited, c.announcement())
+		cancel()
+		announced = time.Now()
+		c.auth.Learn(r.GetGuard())
+		switch {
+		case err == nil && r.Removed:
+			return c.leaveCore(p)
+		case err == nil:
+			c.members.Tell(r.Members)
+			if r.Leaving {
+				p.server.Membership().LeaveCoordination()
+			}
+			told = ""
+		case ctx.Err() == nil && !errors.Is(err, coreclient.ErrUnavailable) && err.Error() != told:
+			told = err.Error()
+			c.config.Logger.Warn("the core does not know this member as it is", "error", wire.Reason(err))
+		}
+	}
+	return nil
+}
+
+// leaveCore stops the member of a server that was removed from the core, for good. A data node goes
+// on.
+func (c *coreMember) leaveCore(p *corePart) error {
+	if err := c.bootstrap.Leave(); err != nil {
+		return err
+	}
+	c.state.Store(removedFromCore)
+	c.etcd.End()
+	c.part.Store(nil)
+	err := p.close()
+	c.config.Logger.Warn("WAS REMOVED FROM THE CORE; its member here has stopped for good",
+		"data node", c.config.has(RoleNode))
+	return err
+}

@@ -1,0 +1,291 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
+	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/range/alarm"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node"
+	"github.com/tidemarkdb/tidemark/range/replica/config"
+	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/access"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/metric/prom"
+	"github.com/tidemarkdb/tidemark/rpc/peer"
+	"github.com/tidemarkdb/tidemark/txn"
+)
+
+// realmData is the realm of the data nodes' Raft hosts, realmCore that of the core's members.
+const (
+	realmData = "data"
+	realmCore = "core"
+)
+
+// nodePart is a server's data node.
+type nodePart struct {
+	databases *datadir.Databases
+	cache     *pebble.Cache
+	node      *node.Node
+	pusher    *txn.PushSender
+	transport *peer.Transport
+	// alarms are nil if timers come from outside.
+	alarms *alarm.Alarms
+}
+
+// dataNode is a server's life as a data node: it joins the cluster, and serves until the server
+// ends.
+type dataNode struct {
+	*environment
+	// clients are the connections of clients that send batches of requests.
+	clients *rpc.BatchServer
+	member  *coreMember
+	// part is nil until the node runs.
+	part atomic.Pointer[nodePart]
+	// id is the node's id, 0 until it is known.
+	id atomic.Uint64
+	// decommissioned is set when the core has let the node go. The server goes on as a member of the
+	// core.
+	decommissioned atomic.Bool
+}
+
+// node returns the node; nil until it runs.
+func (d *dataNode) node() *node.Node {
+	if p := d.part.Load(); p != nil {
+		return p.node
+	}
+	return nil
+}
+
+// wake has the node send a heartbeat soon, if it runs.
+func (d *dataNode) wake() {
+	if n := d.node(); n != nil {
+		n.Wake()
+	}
+}
+
+// diskSlow says that the node's disk is slow.
+func (d *dataNode) diskSlow() bool {
+	n := d.node()
+	return n != nil && n.DiskSlow()
+}
+
+// known says whether this directory is a data node's that was registered at this very address.
+func (d *dataNode) known() bool {
+	id := d.directory.Identity()
+	return id.Node != 0 && id.Address == d.config.Advertise
+}
+
+// start joins the cluster if this directory has not, and starts the data node. A node that has
+// joined starts from its disk: it serves whether the core can be reached or not. One whose address
+// is new asks the core first, which lets no server take the place of a node that lives: two
+// processes with one node's directory would vote with one voice twice.
+func (d *dataNode) start(ctx context.Context) (*nodePart, error) {
+	// The databases come before the id: a directory with an id and without its log has lost it.
+	id, known := d.directory.Identity().Node, d.known()
+	if !known {
+		r, err := d.register(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := d.directory.Join(r.GetCluster()); err != nil {
+			return nil, err
+		}
+		if err := d.auth.Adopt(r.GetGuard()); err != nil {
+			return nil, err
+		}
+		id = r.GetNode()
+	}
+	p := &nodePart{cache: pebble.NewCache(d.memory.Cache)}
+	var err error
+	registerer := prometheus.WrapRegistererWith(prometheus.Labels{"part": "node"},
+		d.config.Registry)
+	if p.databases, err = d.openDatabases(datadir.Node, datadir.DatabaseSizes{
+		LogMemTable: d.memory.LogMemTable, LogCache: d.memory.LogCache,
+		MemTable: d.memory.MemTable}, p.cache, registerer); err != nil {
+		p.cache.Unref()
+		return nil, err
+	}
+	if !known {
+		if err := d.directory.BecomeNode(id, d.config.Advertise); err != nil {
+			err = errors.Join(err, p.databases.Close())
+			p.cache.Unref()
+			return nil, err
+		}
+	}
+	self := d.directory.Identity()
+	cluster := uint64(self.Cluster)
+	d.cluster.Store(cluster)
+	d.id.Store(id)
+	p.pusher = txn.NewPushSender(txn.PushSenderConfig{Open: d.openPushes})
+	after := d.config.AfterFunc
+	if after == nil {
+		p.alarms = alarm.New()
+		after = p.alarms.AfterFunc
+	}
+	p.node, err = node.New(node.Config{
+		ID: keys.NodeID(id), Cluster: cluster, Server: uint64(self.Server),
+		Log: p.databases.Log, State: p.databases.State, Clock: d.clock,
+		Metadata: reporting{d.core, d.auth},
+		Pusher:   p.pusher, Resolver: p.pusher,
+		Logger: d.config.Logger, Registerer: registerer, Random: d.config.Random,
+		Monotonic: d.config.Monotonic, AfterFunc: after, Gone: d.clients.Gone,
+		ClientAddress: d.clients.ClientAddress,
+		Tick:          d.config.Tick, ElectionTicks: d.config.ElectionTicks,
+		SleepAfter:     d.config.SleepAfter,
+		RetainLogBytes: d.config.RetainLogBytes, GCInterval: d.config.GCInterval,
+		MaxPendingLogBytes: d.memory.RaftPending, MaxInboxBytes: d.memory.RaftInbox,
+		Limits: config.Limits{TotalReadBytes: d.memory.Reads, TotalRecentBytes: d.memory.Recent},
+	})
+	if err != nil {
+		p.pusher.Close()
+		p.closeAlarms()
+		p.cache.Unref()
+		return nil, d.damaged(datadir.Node, errors.Join(err, p.databases.Close()))
+	}
+	p.transport = peer.NewTransport(peer.Config{
+		Realm: realmData, Self: id, Cluster: func() uint64 { return cluster },
+		Resolve: p.node.Resolve, Dialer: d.dialer,
+		Handler: p.node.Handler(), Logger: d.config.Logger, Registry: prom.Registry(registerer),
+		SnapshotBytesPerSecond: d.config.SnapshotBytesPerSecond,
+		MaxQueuesBytes:         d.memory.PeerQueues,
+	})
+	if err := p.node.Start(d.config.PeerFilter.before(realmData, p.transport, p.node.Resolve)); err != nil {
+		return nil, d.damaged(datadir.Node, errors.Join(err, p.close()))
+	}
+	d.rpc.ServePeers(p.transport)
+	return p, nil
+}
+
+// close stops the node; nothing must call it any more.
+func (p *nodePart) close() error {
+	p.pusher.Close()
+	p.transport.Close()
+	p.node.Close()
+	p.closeAlarms()
+	err := p.databases.Close()
+	p.cache.Unref()
+	return err
+}
+
+func (p *nodePart) closeAlarms() {
+	if p.alarms != nil {
+		p.alarms.Close()
+	}
+}
+
+// run starts the data node. A node that knows its id starts at once from its disk, and registers as
+// soon as the core answers.
+func (d *dataNode) run(ctx context.Context) error {
+	known := d.known()
+	p, err := d.start(ctx)
+	if err != nil {
+		return err
+	}
+	d.part.Store(p)
+	if !known {
+		d.config.Logger.Info("joined the cluster", "node", p.node.ID(), "cluster",
+			d.directory.Identity().Cluster)
+		return nil
+	}
+	_, err = d.register(ctx)
+	if server.Decommissioned(err) && d.member.belongs() {
+		// Its node holds nothing that is asked for, and the core may need this member.
+		d.decommissioned.Store(true)
+		d.config.Logger.Error("THE NODE OF THIS SERVER WAS DECOMMISSIONED; it goes on as a member of "+
+			"the core", "error", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d.config.Logger.Info("the core knows this node again", "node", p.node.ID(), "cluster",
+		d.directory.Identity().Cluster)
+	return nil
+}
+
+// openPushes makes the way from this node to the coordinators of transactions: a client's of its
+// own cluster. It has a connection to each node that is apart from Raft's, and follows the
+// partition table of any server that answers, itself first.
+func (d *dataNode) openPushes() (txn.Sender, error) {
+	endpoints := []string{d.config.Advertise}
+	for _, address := range d.core.Core() {
+		if address != d.config.Advertise {
+			endpoints = append(endpoints, address)
+		}
+	}
+	config := route.Config{Endpoints: endpoints, Dial: d.config.Dial, Random: d.config.Random,
+		Logger: d.config.Logger, Server: true, Secret: d.peers.Secret}
+	if d.tls != nil {
+		config.TLSNow = d.tls.Client
+	}
+	sender, err := route.New(config)
+	if err != nil {
+		return nil, fmt.Errorf("no way to other transactions' coordinators: %w", err)
+	}
+	return sender, nil
+}
+
+// register has the core give this directory a node id, or confirm the one it has. It tries until
+// the context ends or the core refuses for good.
+func (d *dataNode) register(ctx context.Context) (*clusterpb.RegisterNodeResponse, error) {
+	self := d.directory.Identity()
+	r, err := d.core.Register(ctx, &clusterpb.RegisterNodeRequest{
+		Cluster: uint64(self.Cluster), Node: self.Node, Server: uint64(self.Server),
+		Address: d.config.Advertise, HttpAddress: d.config.HTTP,
+		Locality: &clusterpb.Locality{Region: d.config.Region, Zone: d.config.Zone},
+		Tags:     d.config.Tags,
+		Version:  d.config.Version, StartedUnix: time.Now().Unix(), Guard: d.auth.report(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("joining the cluster with the directory %s: %w", d.config.Dir, err)
+	}
+	d.auth.Learn(r.Guard)
+	return r, nil
+}
+
+// requiresAuth finds out whether a request needs any right.
+func (d *dataNode) requiresAuth(q *kvpb.Request) (requires, lasting bool, refusal *kvpb.Error) {
+	if n := d.node(); n != nil {
+		return n.RequiresAuth(q)
+	}
+	// It is refused, also if the node is there by the time it is taken.
+	return false, false, &kvpb.Error{Code: kvpb.ErrorCode_NODE_UNHEALTHY, Message: d.noNode()}
+}
+
+// permissions finds out what rights a request needs.
+func (d *dataNode) permissions(q *kvpb.Request, needed []access.Permission) ([]access.Permission,
+	*kvpb.Error) {
+	return d.node().Permissions(q, needed) // which is there once it was
+}
+
+// noNode says why there is no node.
+func (d *dataNode) noNode() string {
+	if !d.config.has(RoleNode) {
+		return "this server holds no data: it is a member of the consistent core only"
+	}
+	return "this server is starting: it has not joined its cluster yet"
+}
+
+// take takes clients' requests.
+func (d *dataNode) take(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) rpc.Work {
+	if n := d.node(); n != nil {
+		return n.Submit(client, batch, reply)
+	}
+	text := d.noNode()
+	for _, r := range batch {
+		reply(&kvpb.Response{Id: r.GetId(),
+			Error: &kvpb.Error{Code: kvpb.ErrorCode_NODE_UNHEALTHY, Message: text}})
+	}
+	return nil
+}

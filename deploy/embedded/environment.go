@@ -1,0 +1,117 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/memory"
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/authn"
+	"github.com/tidemarkdb/tidemark/rpc/client"
+)
+
+// environment is what the parts of a server share. All of it but the cluster's id is set before
+// the first part starts.
+type environment struct {
+	*life
+	config    ServerConfig
+	directory *datadir.Directory
+	// memory has the sizes of the server's parts.
+	memory *memory.Sizes
+	clock  *hlc.Clock
+	// tls are the files of the certificates; nil for plain text.
+	tls *authn.TLSFiles
+	// peers says which callers have proved to be servers.
+	peers  *authn.PeerPolicy
+	dialer *client.Dialer
+	// rpc serves everything on the server's port.
+	rpc *rpc.Server
+	// core reaches the leader of the core.
+	core *coreclient.Client
+	auth *authFollower
+	// cluster is the id of the cluster, 0 until it is known.
+	cluster atomic.Uint64
+}
+
+// openDatabases opens the stores of a part of the server.
+func (e *environment) openDatabases(part string, sizes datadir.DatabaseSizes, cache *pebble.Cache,
+	registerer prometheus.Registerer) (*datadir.Databases, error) {
+	return e.directory.OpenDatabases(part, datadir.DatabasesConfig{Logger: e.config.Logger,
+		MinFreeBytes: e.config.MinFreeBytes, MemberOfCore: e.config.has(RoleCore), Sizes: sizes,
+		Cache: cache, Registerer: registerer, OnFailure: e.diskFailed, Leaving: e.ctx.Done()})
+}
+
+// diskFailed ends the server when a disk returns errors: nothing that it says can be trusted any
+// more.
+func (e *environment) diskFailed(err error) {
+	e.failed(fmt.Errorf("the disk of %s failed: %w; replace it, and start again with an empty "+
+		"directory", e.config.Dir, err))
+}
+
+// damaged says what can be done if a part of the server does not open for a damaged file.
+func (e *environment) damaged(part string, err error) error {
+	return e.directory.Damaged(part, e.config.has(RoleCore), err)
+}
+
+// life is the time of a server from its start until it has failed or was closed. Safe for
+// concurrent use.
+type life struct {
+	logger *slog.Logger
+	// ctx ends when the server is closed.
+	ctx    context.Context
+	cancel context.CancelFunc
+	// running are the goroutines that end with ctx.
+	running sync.WaitGroup
+	// stopping is set when Stop begins.
+	stopping atomic.Bool
+
+	done    chan struct{} // closed when the server has failed or was closed
+	once    sync.Once     // closes done
+	failure atomic.Pointer[error]
+}
+
+func newLife(logger *slog.Logger) *life {
+	l := &life{logger: logger, done: make(chan struct{})}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+// Done is closed when the server has failed or was closed.
+func (l *life) Done() <-chan struct{} { return l.done }
+
+// Err returns why the server failed; nil while it has not.
+func (l *life) Err() error {
+	if p := l.failure.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// failed ends the server for good; the owner, which sees Done, closes it.
+func (l *life) failed(err error) {
+	if l.failure.CompareAndSwap(nil, &err) {
+		l.logger.Error("server failed", "error", err)
+	}
+	l.ended()
+}
+
+// ended tells the owner that the server has failed or was closed.
+func (l *life) ended() { l.once.Do(func() { close(l.done) }) }
+
+// begin runs one part of the server until ctx ends; an error ends the server.
+func (l *life) begin(part func(context.Context) error) {
+	l.running.Go(func() {
+		if err := part(l.ctx); err != nil && l.ctx.Err() == nil {
+			l.failed(err)
+		}
+	})
+}
