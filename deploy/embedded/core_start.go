@@ -111,13 +111,12 @@ func (c *coreMember) start(p *corePart, m *bootstrap.Membership) (err error) {
 	p.disk.Start(c.ctx, p.host, c.diskSlow)
 	g.Wake()
 	p.server, err = server.New(server.Config{
-		Store: p.store, Cluster: m.Cluster, Members: m.Known, Group: g, Hello: c.helloTo,
-		Self:         c.versionKnown(),
-		Coordination: !c.config.withoutCoordination,
-		Inform:       c.informOf, Wake: c.wakeNode, Proves: c.auth.provesServer,
-		Check: c.checkMember, NotReady: c.notReady, CoordinationErr: c.coordinationErr,
-		Disk:   p.disk.State,
-		Silent: p.host.Peers().Down, Averse: p.host.Peers().LeaderAverse,
+		Store: p.store, Cluster: m.Cluster, Members: m.Known,
+		Membership: membership.Config{Group: g, Hello: c.helloTo, Self: c.versionKnown(),
+			Coordination: !c.config.withoutCoordination, Inform: c.informOf, Check: c.checkMember,
+			NotReady: c.notReady, CoordinationErr: c.coordinationErr, Disk: p.disk.State,
+			Silent: p.host.Peers().Down, Averse: p.host.Peers().LeaderAverse},
+		Wake: c.wakeNode, Proves: c.auth.provesServer,
 		Planner: c.config.Planner, MaxClockAhead: c.config.clock().MaxAhead(),
 		Physical: c.config.Physical, Monotonic: c.config.Monotonic,
 		Logger: c.config.Logger, Registerer: p.registerer,

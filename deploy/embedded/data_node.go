@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
-	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/placement/server/nodes"
 	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node"
@@ -199,7 +199,7 @@ func (d *dataNode) run(ctx context.Context) error {
 		return nil
 	}
 	_, err = d.register(ctx)
-	if server.Decommissioned(err) && d.member.belongs() {
+	if nodes.Decommissioned(err) && d.member.belongs() {
 		// Its node holds nothing that is asked for, and the core may need this member.
 		d.decommissioned.Store(true)
 		d.config.Logger.Error("THE NODE OF THIS SERVER WAS DECOMMISSIONED; it goes on as a member of "+

@@ -16,6 +16,8 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server/keyspaces"
 	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/server/nodes"
+	"github.com/tidemarkdb/tidemark/placement/server/operators"
 	"github.com/tidemarkdb/tidemark/placement/server/table"
 	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -196,7 +198,8 @@ func (s *ClusterService) AlterKeyspace(
 func (s *ClusterService) ConfirmRecovery(
 	ctx context.Context, r *clusterpb.ConfirmRecoveryRequest,
 ) (*clusterpb.ConfirmRecoveryResponse, error) {
-	return answer(ctx, s, r, (*Server).ConfirmRecovery, clusterpb.ClusterClient.ConfirmRecovery)
+	return answer(ctx, s, r, in((*Server).Nodes, (*nodes.Nodes).ConfirmRecovery),
+		clusterpb.ClusterClient.ConfirmRecovery)
 }
 
 // MoveReplica implements clusterpb.ClusterServer. It returns when the move is recorded;
@@ -204,21 +207,24 @@ func (s *ClusterService) ConfirmRecovery(
 func (s *ClusterService) MoveReplica(
 	ctx context.Context, r *clusterpb.MoveReplicaRequest,
 ) (*clusterpb.MoveReplicaResponse, error) {
-	return answer(ctx, s, r, (*Server).MoveReplica, clusterpb.ClusterClient.MoveReplica)
+	return answer(ctx, s, r, in((*Server).Operators, (*operators.Operators).Move),
+		clusterpb.ClusterClient.MoveReplica)
 }
 
 // CancelOperator implements clusterpb.ClusterServer.
 func (s *ClusterService) CancelOperator(
 	ctx context.Context, r *clusterpb.CancelOperatorRequest,
 ) (*clusterpb.CancelOperatorResponse, error) {
-	return answer(ctx, s, r, (*Server).CancelOperator, clusterpb.ClusterClient.CancelOperator)
+	return answer(ctx, s, r, in((*Server).Operators, (*operators.Operators).Cancel),
+		clusterpb.ClusterClient.CancelOperator)
 }
 
 // ListOperators implements clusterpb.ClusterServer.
 func (s *ClusterService) ListOperators(
 	ctx context.Context, r *clusterpb.ListOperatorsRequest,
 ) (*clusterpb.ListOperatorsResponse, error) {
-	return answer(ctx, s, r, (*Server).ListOperators, clusterpb.ClusterClient.ListOperators)
+	return answer(ctx, s, r, in((*Server).Operators, (*operators.Operators).List),
+		clusterpb.ClusterClient.ListOperators)
 }
 
 // TransferLeader implements clusterpb.ClusterServer. It returns when the transfer is recorded;
@@ -226,7 +232,8 @@ func (s *ClusterService) ListOperators(
 func (s *ClusterService) TransferLeader(
 	ctx context.Context, r *clusterpb.TransferLeaderRequest,
 ) (*clusterpb.TransferLeaderResponse, error) {
-	return answer(ctx, s, r, (*Server).TransferLeader, clusterpb.ClusterClient.TransferLeader)
+	return answer(ctx, s, r, in((*Server).Operators, (*operators.Operators).Transfer),
+		clusterpb.ClusterClient.TransferLeader)
 }
 
 // SplitPartition implements clusterpb.ClusterServer. It returns when the split is recorded;
@@ -234,7 +241,8 @@ func (s *ClusterService) TransferLeader(
 func (s *ClusterService) SplitPartition(
 	ctx context.Context, r *clusterpb.SplitPartitionRequest,
 ) (*clusterpb.SplitPartitionResponse, error) {
-	return answer(ctx, s, r, (*Server).SplitPartition, clusterpb.ClusterClient.SplitPartition)
+	return answer(ctx, s, r, in((*Server).Operators, (*operators.Operators).Split),
+		clusterpb.ClusterClient.SplitPartition)
 }
 
 // MergePartition implements clusterpb.ClusterServer. It returns when the merge is recorded;
@@ -242,14 +250,16 @@ func (s *ClusterService) SplitPartition(
 func (s *ClusterService) MergePartition(
 	ctx context.Context, r *clusterpb.MergePartitionRequest,
 ) (*clusterpb.MergePartitionResponse, error) {
-	return answer(ctx, s, r, (*Server).MergePartition, clusterpb.ClusterClient.MergePartition)
+	return answer(ctx, s, r, in((*Server).Operators, (*operators.Operators).Merge),
+		clusterpb.ClusterClient.MergePartition)
 }
 
 // SetNodeStatus implements clusterpb.ClusterServer. It returns when the change is recorded.
 func (s *ClusterService) SetNodeStatus(
 	ctx context.Context, r *clusterpb.SetNodeStatusRequest,
 ) (*clusterpb.SetNodeStatusResponse, error) {
-	return answer(ctx, s, r, (*Server).SetNodeStatus, clusterpb.ClusterClient.SetNodeStatus)
+	return answer(ctx, s, r, in((*Server).Nodes, (*nodes.Nodes).SetStatus),
+		clusterpb.ClusterClient.SetNodeStatus)
 }
 
 // Why implements clusterpb.ClusterServer.

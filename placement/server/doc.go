@@ -16,22 +16,21 @@
 //   - facts makes of records and reports what the planner is told.
 //   - keyspaces creates, alters and drops keyspaces.
 //   - authflag has the record of whether servers follow users and roles.
+//   - operators begins, orders, takes back and ends operators.
+//   - nodes has how data nodes register, stay alive and leave.
 //   - coordination has the services of the members' second store.
 //   - membership changes the members of the core.
 //   - server, this package, wires them and serves: a Server is a member's side, the service Core
 //     for data nodes and the core's half of the service Cluster. ClusterService is the service
 //     Cluster on any server: it answers from what is there, and forwards the rest.
 //
-// Four parts of this package are no rooms yet. They are listed in the order of their dependence:
+// Two parts of this package are no rooms yet. They are listed in the order of their dependence:
 //
-//   - nodes: how nodes register, stay alive and leave (register.go, heartbeat.go, recovery.go,
-//     watch_nodes.go).
-//   - operators: how they are asked for, recorded, ordered, taken back and ended (operators.go,
-//     operator_end.go, split.go, merge.go, transfer.go, lead_rank.go).
-//   - judgement of reports: which descriptors go into the table (follow.go, reshape.go,
+//   - judgement of reports: which descriptors go into the table (follow.go, plausible.go, reshape.go,
 //     split_report.go).
-//   - scheduler: it has the planner follow the table and the reports, and begins what the planner
-//     proposes (schedule*.go, neighbours.go, node_status.go, settings.go, why.go).
+//   - scheduler: it has the planner follow the table and the reports, and begins the operators that
+//     the planner proposes (schedule*.go, neighbours.go, node_status.go, settings.go, why.go,
+//     watch_nodes.go).
 //
 // Only the leader answers; the others refuse with FailedPrecondition and a hint. Watching the table
 // is answered by any member that has a leader.

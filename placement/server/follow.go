@@ -131,13 +131,13 @@ func (s *Server) written(some []followed) {
 		s.metrics.changes.Inc()
 		s.config.Logger.Info("the replicas of a partition have changed", "partition",
 			keys.PartitionID(f.descriptor.Id), "membership", f.descriptor.Membership, "replicas",
-			nodesOf(f.descriptor))
+			meta.NodesText(f.descriptor))
 	}
 }
 
 // toFollow compares what was reported with the table.
 func (s *Server) toFollow() (due []followed, err error) {
-	v := s.store.Stale()
+	v := s.config.Store.Stale()
 	var errs []error
 	var changed []reshaped
 	var orphans []*clusterpb.Partition
@@ -158,7 +158,7 @@ func (s *Server) toFollow() (due []followed, err error) {
 			s.reports.InTable(d)
 			continue
 		}
-		recovered, err := loadRecovery(v, id)
+		recovered, err := meta.LoadRecovery(v, id)
 		if err != nil {
 			errs = append(errs, err)
 			continue

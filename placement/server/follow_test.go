@@ -59,7 +59,7 @@ func TestFollowManyReports(t *testing.T) {
 				Generation: d.Generation, Membership: d.Membership, Described: d})
 		}
 		table := func(i int) *clusterpb.Partition {
-			p, _, err := meta.LoadPartition(s.store.Stale(), keys.KeyspaceID(ks.Id),
+			p, _, err := meta.LoadPartition(s.config.Store.Stale(), keys.KeyspaceID(ks.Id),
 				keys.PartitionID(reports[i].Partition))
 			if err != nil || p == nil {
 				t.Fatalf("partition %d: %v, %v", i, p, err)
@@ -148,24 +148,24 @@ func TestFindPartition(t *testing.T) {
 			v := m.store.Stale()
 			for i := range 3 {
 				for _, info := range partitionsIn(t, client, fmt.Sprint("k", i)) {
-					d, err := m.server.findPartition(v, keys.PartitionID(info.Partition.Id))
+					d, err := m.server.operators.Find(v, keys.PartitionID(info.Partition.Id))
 					if err != nil || d.GetId() != info.Partition.Id ||
 						d.Keyspace != info.Partition.Keyspace {
 						t.Fatalf("partition %d: %v, %v", info.Partition.Id, d, err)
 					}
 				}
 			}
-			if d, err := m.server.findPartition(v, 1<<40); d != nil || err != nil {
+			if d, err := m.server.operators.Find(v, 1<<40); d != nil || err != nil {
 				t.Errorf("a partition that is not there: %v, %v", d, err)
 			}
 		}
 		synced := func() bool {
-			_, known := c.members[0].server.scheduler.keyspace(
+			_, known := c.members[0].server.scheduler.Keyspace(
 				keys.PartitionID(partitionsIn(t, client, "k2")[0].Partition.Id))
 			return known
 		}
 		c.await("the leader to know keyspaces by partition", synced)
-		if _, known := c.members[1].server.scheduler.keyspace(1); known {
+		if _, known := c.members[1].server.scheduler.Keyspace(1); known {
 			t.Error("a member that does not lead says that it knows")
 		}
 	})

@@ -110,7 +110,7 @@ func TestOldNodeBesideEnabling(t *testing.T) {
 			if len(g.Behind) != inTheWay {
 				t.Errorf("known %t: in the way are %v", known, g.Behind)
 			}
-			for kv, err := range c.members[1].server.store.Stale().All([]byte(meta.NodePrefix)) {
+			for kv, err := range c.members[1].server.config.Store.Stale().All([]byte(meta.NodePrefix)) {
 				if err != nil || bytes.Contains(kv.Value, []byte(old)) {
 					t.Errorf("known %t: it is recorded as %q, %v", known, kv.Value, err)
 				}

@@ -103,7 +103,7 @@ func TestGuarding(t *testing.T) {
 		}
 		isAlive := func() bool {
 			for _, m := range c.members {
-				if kv, err := m.server.store.Stale().Get(meta.AliveKey(keys.NodeID(late.Node))); err == nil &&
+				if kv, err := m.server.config.Store.Stale().Get(meta.AliveKey(keys.NodeID(late.Node))); err == nil &&
 					kv != nil {
 					return true
 				}
@@ -210,18 +210,18 @@ func TestGuardingAfterRecovery(t *testing.T) {
 			t.Errorf("a node that knows no users: %v", err)
 		}
 		leader := c.members[0].server
-		ops, err := authflag.RecoveredRecords(leader.store)
+		ops, err := authflag.RecoveredRecords(leader.config.Store)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids, _, err := meta.LoadIDs(leader.store.Stale())
+		ids, _, err := meta.LoadIDs(leader.config.Store.Stale())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if ok, err := leader.meta.Commit(ctx, nil, ops...); err != nil || !ok {
 			t.Fatal(ok, err)
 		}
-		later, _, err := meta.LoadIDs(leader.store.Stale())
+		later, _, err := meta.LoadIDs(leader.config.Store.Stale())
 		if err != nil || later.Keyspace < ids.Keyspace+1000 || later.Partition < ids.Partition+1000 ||
 			later.Node <= ids.Node || later.Operator <= ids.Operator {
 			t.Errorf("ids go on from %v to %v, %v", ids, later, err)
@@ -234,7 +234,7 @@ func TestGuardingAfterRecovery(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		of, err := coordination.Recovered(heldBy{leader.store, state}, leader.store)
+		of, err := coordination.Recovered(heldBy{leader.config.Store, state}, leader.config.Store)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -134,12 +134,13 @@ func newCoreOn(t testing.TB, fs func() vfs.FS, dir string, members int,
 				t.Fatal(err)
 			}
 			config := Config{Store: m.store, Cluster: testCluster, Members: list,
-				Group: m, Hello: c.hello, Wake: c.wake, Physical: m, Coordination: true,
-				Silent: func(id uint64) bool {
-					c.mu.Lock()
-					defer c.mu.Unlock()
-					return c.gone[id]
-				},
+				Membership: membership.Config{Group: m, Hello: c.hello, Coordination: true,
+					Silent: func(id uint64) bool {
+						c.mu.Lock()
+						defer c.mu.Unlock()
+						return c.gone[id]
+					}},
+				Wake: c.wake, Physical: m,
 				Logger: logger.With("member", m.address)}
 			if c.configure != nil {
 				c.configure(&config)

@@ -119,7 +119,7 @@ func TestAProposedMerge(t *testing.T) {
 		s := c.members[0].server
 		propose := func(left, right uint64, epochs ...uint64) bool {
 			t.Helper()
-			o, _, err := s.operatorOf(s.store.Stale(), proposalOf(left, right, epochs...))
+			o, _, err := s.operators.Proposed(s.config.Store.Stale(), proposalOf(left, right, epochs...))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -380,7 +380,7 @@ func TestADropWinsOverAMerge(t *testing.T) {
 				return keyspaceOf(t, f.client, "x") == nil && f.idle()
 			})
 			time.Sleep(2 * time.Minute) // virtual; what its nodes report changes nothing
-			v := c.members[0].server.store.Stale()
+			v := c.members[0].server.config.Store.Stale()
 			held, err := meta.Count(v, meta.HeldPrefix)
 			if left := partitionsIn(t, f.client, ""); len(left) != 0 || held != 0 || err != nil {
 				t.Errorf("what is left: %v, %d held, %v", left, held, err)
@@ -439,7 +439,7 @@ func TestTheNextLeaderGoesOnWithMerges(t *testing.T) {
 				if n := len(partitionsIn(t, f.client, "x")); n != 1 && n != 2 {
 					t.Errorf("%d partitions", n)
 				}
-				held, err := meta.Count(c.members[0].server.store.Stale(), meta.HeldPrefix)
+				held, err := meta.Count(c.members[0].server.config.Store.Stale(), meta.HeldPrefix)
 				if held != 0 || err != nil {
 					t.Errorf("%d are held: %v", held, err)
 				}
@@ -485,7 +485,7 @@ func TestWhatIsFrozenForNothingThaws(t *testing.T) {
 func operatorFor(t *testing.T, c *core, partition uint64) *serverpb.Operator {
 	t.Helper()
 	o := &serverpb.Operator{}
-	revision, err := meta.Load(c.members[0].server.store.Stale(),
+	revision, err := meta.Load(c.members[0].server.config.Store.Stale(),
 		meta.OperatorKey(keys.PartitionID(partition)),
 		o)
 	if revision == 0 || err != nil {

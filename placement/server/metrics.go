@@ -13,9 +13,7 @@ type metrics struct {
 	registerer prometheus.Registerer
 	collectors []prometheus.Collector
 
-	registrations, heartbeats, changes prometheus.Counter
-	operators, resizes                 *prometheus.CounterVec
-	operatorTime                       *prometheus.HistogramVec
+	changes prometheus.Counter
 }
 
 func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
@@ -26,10 +24,6 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 		m.collectors = append(m.collectors, c)
 		return c
 	}
-	m.registrations = counter("registrations_total",
-		"Nodes that registered, again or anew, with this member.")
-	m.heartbeats = counter("heartbeats_total",
-		"Heartbeats of nodes that this member took as the leader.")
 	m.changes = counter("replica_changes_total",
 		"Changes of partitions' replicas that this member has put into the table.")
 	m.collectors = append(m.collectors, s.keyspaces.Collectors()...)
@@ -37,7 +31,7 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 	counted := func(name, help, prefix string) {
 		m.collectors = append(m.collectors, prometheus.NewGaugeFunc(
 			prometheus.GaugeOpts{Name: "tidemark_placement_" + name, Help: help}, func() float64 {
-				n, err := meta.Count(s.store.Stale(), prefix)
+				n, err := meta.Count(s.config.Store.Stale(), prefix)
 				if errors.Is(err, store.ErrClosed) || err != nil {
 					return 0
 				}
@@ -48,7 +42,7 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 		Name: "tidemark_placement_nodes",
 		Help: "Nodes that are registered, and were not decommissioned.",
 	}, func() float64 {
-		n, err := meta.CountNodes(s.store.Stale())
+		n, err := meta.CountNodes(s.config.Store.Stale())
 		if err != nil {
 			return 0
 		}
@@ -68,6 +62,8 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 	}))
 	m.measureHealth(s)
 	m.measureScheduler(s)
+	m.collectors = append(m.collectors, s.operators.Collectors()...)
+	m.collectors = append(m.collectors, s.nodes.Collectors()...)
 	m.collectors = append(m.collectors, s.membership.Collectors()...)
 	m.collectors = append(m.collectors, s.consumers.Collectors()...)
 	if registerer == nil {
@@ -98,10 +94,10 @@ func (m *metrics) measureHealth(s *Server) {
 	gauge := func(name, help string, value func(silent, behind int) int) {
 		m.collectors = append(m.collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "tidemark_placement_" + name, Help: help}, func() float64 {
-			if l, _ := s.store.Leadership(); !l.Serving {
+			if l, _ := s.config.Store.Leadership(); !l.Serving {
 				return 0
 			}
-			alive, err := meta.LoadAlive(s.store.Stale())
+			alive, err := meta.LoadAlive(s.config.Store.Stale())
 			if err != nil {
 				return 0
 			}

@@ -59,7 +59,7 @@ func TestSpansAtRandom(t *testing.T) {
 					f.mu.Unlock()
 					return f.settled() && f.sound(3)
 				})
-				v := c.members[0].server.store.Stale()
+				v := c.members[0].server.config.Store.Stale()
 				if held, err := meta.Count(v, meta.HeldPrefix); held != 0 || err != nil {
 					t.Errorf("%d are held: %v", held, err)
 				}

@@ -70,7 +70,7 @@ func BenchmarkManyPartitions(b *testing.B) {
 	// All partitions are reported, in as many heartbeats as a node would take for that.
 	var reports []*clusterpb.PartitionReport
 	var some []*clusterpb.Partition
-	for kv, err := range s.store.Stale().All([]byte(meta.PartitionPrefix)) {
+	for kv, err := range s.config.Store.Stale().All([]byte(meta.PartitionPrefix)) {
 		must(err)
 		p, err := meta.DecodePartition(kv.Key, kv.Value)
 		must(err)
@@ -105,7 +105,7 @@ func BenchmarkManyPartitions(b *testing.B) {
 	})
 	last := keys.PartitionID(reports[len(reports)-1].Partition)
 	took("ms/find", func() {
-		d, err := s.findPartition(s.store.Stale(), last)
+		d, err := s.operators.Find(s.config.Store.Stale(), last)
 		must(err)
 		if d == nil {
 			b.Fatal("not found")

@@ -107,7 +107,7 @@ type freeze struct{ since, adrift time.Time }
 func (c *scheduler) run() {
 	s := c.server
 	for s.ctx.Err() == nil {
-		l, changed := s.store.Leadership()
+		l, changed := s.config.Store.Leadership()
 		if l.Serving {
 			c.lead(l.Term, changed)
 			continue
@@ -144,7 +144,7 @@ func (c *scheduler) lead(term uint64, changed <-chan struct{}) {
 			return
 		case <-changed:
 			var l store.Leadership
-			if l, changed = s.store.Leadership(); !l.Serving || l.Term != term {
+			if l, changed = s.config.Store.Leadership(); !l.Serving || l.Term != term {
 				return
 			}
 		case err := <-broken:
@@ -174,7 +174,7 @@ func (c *scheduler) rest(ctx context.Context, changed <-chan struct{}) {
 
 func (c *scheduler) begin() error {
 	s := c.server
-	settings, err := loadSettings(s.store.Stale())
+	settings, err := loadSettings(s.config.Store.Stale())
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (c *scheduler) begin() error {
 	if err != nil {
 		return err
 	}
-	ended, resized, err := lastEnded(s.store.Stale())
+	ended, resized, err := lastEnded(s.config.Store.Stale())
 	if err != nil {
 		return err
 	}
@@ -302,11 +302,29 @@ func (c *scheduler) renew(id keys.PartitionID) error {
 	if !known {
 		return nil
 	}
-	d, _, err := meta.LoadPartition(c.server.store.Stale(), keyspace, id)
+	d, _, err := meta.LoadPartition(c.server.config.Store.Stale(), keyspace, id)
 	if err != nil || d == nil {
 		return err
 	}
 	return c.set(d)
+}
+
+// Keyspace returns the keyspace of a partition; false: the scheduler has not heard of the partition.
+func (c *scheduler) Keyspace(id keys.PartitionID) (ks keys.KeyspaceID, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state == nil {
+		return 0, false
+	}
+	ks, known = c.keyspaceOf[id]
+	return ks, known
+}
+
+// Partitions returns how many partitions the table has, if the scheduler has read it.
+func (c *scheduler) Partitions() (n int, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.keyspaceOf), c.complete
 }
 
 // lastEnded is when the last operator of each partition ended, and when it last split or merged, as

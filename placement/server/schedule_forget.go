@@ -49,7 +49,7 @@ func (c *scheduler) forgetNonsense(now time.Time) {
 			continue
 		}
 		delete(c.ahead, id)
-		d, _, err := meta.LoadPartition(c.server.store.Stale(), c.keyspaceOf[id], id)
+		d, _, err := meta.LoadPartition(c.server.config.Store.Stale(), c.keyspaceOf[id], id)
 		if err != nil || d == nil {
 			continue
 		}
@@ -78,7 +78,7 @@ func (c *scheduler) missLeaders(now time.Time) {
 		if leader != 0 {
 			continue
 		}
-		if d, _, err := meta.LoadPartition(c.server.store.Stale(), c.keyspaceOf[id], id); d != nil &&
+		if d, _, err := meta.LoadPartition(c.server.config.Store.Stale(), c.keyspaceOf[id], id); d != nil &&
 			err == nil {
 			c.server.reports.Ask(d)
 		}

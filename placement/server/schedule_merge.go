@@ -19,7 +19,7 @@ import (
 func (c *scheduler) unfitMerge(o *serverpb.Operator, a *advance, now time.Time) string {
 	var both []*clusterpb.Partition
 	for _, id := range []uint64{o.Partition, o.Right} {
-		d, _, err := meta.LoadPartition(c.server.store.Stale(), keys.KeyspaceID(o.Keyspace),
+		d, _, err := meta.LoadPartition(c.server.config.Store.Stale(), keys.KeyspaceID(o.Keyspace),
 			keys.PartitionID(id))
 		if err != nil || d == nil {
 			return "" // it has ended
@@ -115,34 +115,7 @@ func (c *scheduler) thaw(ctx context.Context, now time.Time) error {
 	defer done()
 	var errs []error
 	for id, keyspace := range due {
-		errs = append(errs, c.server.thaw(ctx, keyspace, id))
+		errs = append(errs, c.server.operators.Thaw(ctx, keyspace, id))
 	}
 	return errors.Join(errs...)
-}
-
-// thaw has the attempt taken back for which a partition is frozen, if that is not over.
-func (s *Server) thaw(ctx context.Context, keyspace keys.KeyspaceID, id keys.PartitionID) error {
-	v := s.store.Stale()
-	right, _, err := meta.LoadPartition(v, keyspace, id)
-	if err != nil || right == nil {
-		return err
-	}
-	right = s.reports.Newest(id, right)
-	f := right.Frozen
-	left, _, err := meta.LoadPartition(v, keyspace, keys.PartitionID(f.GetPartition()))
-	if err != nil || left == nil || f == nil {
-		return err
-	}
-	left = s.reports.Newest(keys.PartitionID(left.Id), left)
-	if !steps.FreezesFor(f, left) || !steps.Neighbours(left, right) {
-		return nil // it thaws by itself
-	}
-	o := steps.NewMerge(left, right)
-	o.Reason = "the right one is frozen, and nothing carries that merge on"
-	o.Cancelled, o.Outcome, o.CancelledAt = true, "it has to thaw", left.Membership
-	conditions, err := mergeConditions(v, o)
-	if err != nil {
-		return err
-	}
-	return s.begin(ctx, o, conditions)
 }

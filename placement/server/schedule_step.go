@@ -11,8 +11,6 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/server/steps"
-	"github.com/tidemarkdb/tidemark/placement/store"
-	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -49,12 +47,12 @@ func (c *scheduler) look(ctx context.Context) error {
 	late := c.late(flights, now)
 	var errs []error
 	for _, l := range late {
-		if err := c.server.giveUp(ctx, l.operator, l.why); err != nil {
+		if err := c.server.operators.GiveUp(ctx, l.operator, l.why); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	proposed := c.plan(now)
-	errs = append(errs, c.server.start(ctx, proposed), c.thaw(ctx, now), c.retire(ctx))
+	errs = append(errs, c.server.operators.BeginProposed(ctx, proposed), c.thaw(ctx, now), c.retire(ctx))
 	return errors.Join(errs...)
 }
 
@@ -271,7 +269,7 @@ func (c *scheduler) plan(now time.Time) []planner.Operator {
 
 // informed says whether the nodes that are alive have reported, or have had time to.
 func (c *scheduler) informed(now time.Time) bool {
-	if now.Sub(c.began) >= reportsMissing*c.server.config.NodeLease {
+	if now.Sub(c.began) >= reportsMissing*meta.NodeLeaseTime {
 		return true
 	}
 	for id, n := range c.nodes {
@@ -280,166 +278,4 @@ func (c *scheduler) informed(now time.Time) bool {
 		}
 	}
 	return true
-}
-
-// start records operators that the planner proposes, if their partitions are still as it knew them.
-func (s *Server) start(ctx context.Context, proposed []planner.Operator) error {
-	if len(proposed) == 0 {
-		return nil
-	}
-	done, err := s.meta.Turn(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	// Settings change in turn with this, so nothing is begun after a pause was answered.
-	if settings, err := loadSettings(s.store.Stale()); err != nil || settings.GetPaused() {
-		return err
-	}
-	var errs []error
-	for i := range proposed {
-		o, conditions, err := s.operatorOf(s.store.Stale(), &proposed[i])
-		if err == nil && o != nil {
-			if err = s.begin(ctx, o, conditions); err == nil {
-				s.metrics.begun(proposed[i].Reason.Cause)
-			}
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("partition %s: %w", proposed[i].Partition, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// operatorOf makes an operator of what the planner proposes; nil if that does not fit any more. The
-// conditions say when it still does.
-func (s *Server) operatorOf(v *store.View, p *planner.Operator) (
-	*serverpb.Operator, []*storepb.Compare, error) {
-	stored, revision, err := meta.LoadPartition(v, p.Keyspace, p.Partition)
-	if err == nil && stored != nil && p.Kind == planner.Split {
-		o, conditions, err := s.proposedSplit(v, p.Keyspace, p.Partition, p.Epoch, []byte(p.Key))
-		if o != nil {
-			giveReasons(o, p)
-		}
-		return o, conditions, err
-	}
-	if err == nil && stored != nil && p.Kind == planner.Merge {
-		return s.proposedMerge(v, p)
-	}
-	if err != nil || stored == nil || len(p.Steps) == 0 {
-		return nil, nil, err
-	}
-	d := s.reports.Newest(p.Partition, stored)
-	if e := p.Steps[0].Epoch; d.Generation != e.Generation || d.Membership != e.Membership {
-		return nil, nil, nil
-	}
-	o := &serverpb.Operator{Partition: d.Id, Keyspace: d.Keyspace, Kind: p.Kind.String(),
-		Bytes: uint64(p.Bytes), CreatedUnixMs: time.Now().UnixMilli()}
-	giveReasons(o, p)
-	conditions := []*storepb.Compare{store.ModifiedAt(meta.PartitionKey(p.Keyspace, p.Partition),
-		revision)}
-	if p.Add != 0 {
-		unchanged, status, err := meta.UnchangedNode(v, p.Add)
-		if err != nil || status != clusterpb.NodeStatus_NODE_ACTIVE {
-			return nil, nil, err
-		}
-		conditions = append(conditions, unchanged)
-		o.AddNode, o.AddReplica = uint64(p.Add), steps.NextReplica(d)
-		if there := steps.ReplicaAt(d, p.Add); there != nil {
-			o.AddReplica = there.Replica // a learner that is left there is used
-		}
-	}
-	if p.Remove != 0 {
-		there := steps.ReplicaAt(d, p.Remove)
-		if there == nil {
-			return nil, nil, nil
-		}
-		o.RemoveNode, o.RemoveReplica = uint64(p.Remove), there.Replica
-	}
-	switch {
-	case p.Lead == 0:
-	case p.Lead == p.Add:
-		o.Lead = true
-	default:
-		there := steps.ReplicaAt(d, p.Lead)
-		if there == nil {
-			return nil, nil, nil
-		}
-		o.LeadNode, o.LeadReplica = uint64(p.Lead), there.Replica
-	}
-	return o, conditions, nil
-}
-
-// giveReasons copies the reasons of the planner into a stored operator.
-func giveReasons(o *serverpb.Operator, p *planner.Operator) {
-	o.Reason, o.ScoreBefore, o.ScoreAfter = p.Reason.String(), p.Before.String(), p.After.String()
-	if p.Rejected != nil {
-		o.Rejected = p.Rejected.String()
-	}
-}
-
-// begin records an operator, if its partition has none and the conditions hold. The caller has the
-// turn.
-func (s *Server) begin(ctx context.Context, o *serverpb.Operator,
-	conditions []*storepb.Compare) error {
-	ids, revision, err := meta.LoadIDs(s.store.Stale())
-	if err != nil {
-		return err
-	}
-	o.Id = ids.Operator
-	ids.Operator++
-	if steps.Splits(o) {
-		// It is not given out again, whatever becomes of the split.
-		o.Child = ids.Partition
-		ids.Partition++
-	}
-	key := meta.OperatorKey(keys.PartitionID(o.Partition))
-	conditions = append(conditions, store.Absent(key),
-		store.Absent(meta.HeldKey(keys.PartitionID(o.Partition))),
-		store.ModifiedAt([]byte(meta.IDsKey), revision))
-	ops := []*storepb.Op{store.Put(key, meta.Encode(o)),
-		store.Put([]byte(meta.IDsKey), meta.Encode(ids))}
-	if steps.Merges(o) {
-		right := keys.PartitionID(o.Right)
-		conditions = append(conditions, store.Absent(meta.OperatorKey(right)),
-			store.Absent(meta.HeldKey(right)))
-		ops = append(ops, store.Put(meta.HeldKey(right), meta.EncodeID(o.Partition)))
-	}
-	ok, err := s.meta.Commit(ctx, conditions, ops...)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return meta.Conflict(fmt.Sprintf("partition %d", o.Partition))
-	}
-	s.config.Logger.Info("operator begins", "operator", o.Id, "kind", o.Kind, "partition",
-		o.Partition, "to", o.AddNode, "from", o.RemoveNode, "leader", o.LeadNode, "child", o.Child,
-		"right", o.Right, "because", o.Reason)
-	s.reports.BeginOperator(o)
-	s.poke()
-	return nil
-}
-
-// giveUp has an operator taken back, if it is still there.
-func (s *Server) giveUp(ctx context.Context, o *serverpb.Operator, why string) error {
-	key := meta.OperatorKey(keys.PartitionID(o.Partition))
-	now := &serverpb.Operator{}
-	v := s.store.Stale()
-	revision, err := meta.Load(v, key, now)
-	if err != nil || revision == 0 || now.Id != o.Id || now.Cancelled {
-		return err
-	}
-	if err := s.markCancelled(v, now, why); err != nil {
-		return err
-	}
-	ok, err := s.meta.Commit(ctx, []*storepb.Compare{store.ModifiedAt(key, revision)},
-		store.Put(key, meta.Encode(now)))
-	if err != nil || !ok {
-		return err
-	}
-	s.config.Logger.Warn("operator is cancelled", "operator", o.Id, "partition", o.Partition,
-		"because", why)
-	s.reports.BeginOperator(now)
-	s.poke()
-	return nil
 }

@@ -511,14 +511,14 @@ func TestNothingIsBegunAfterAPause(t *testing.T) {
 			Change: &clusterpb.PlacementSettings{Paused: proto.Bool(true)}}); err != nil {
 			t.Fatal(err)
 		}
-		if err := server.start(t.Context(), before); err != nil || !f.idle() {
+		if err := server.operators.BeginProposed(t.Context(), before); err != nil || !f.idle() {
 			t.Errorf("it was begun: %v", err)
 		}
 		if _, err := f.client.SetPlacement(t.Context(), &clusterpb.SetPlacementRequest{
 			Change: &clusterpb.PlacementSettings{Paused: proto.Bool(false)}}); err != nil {
 			t.Fatal(err)
 		}
-		if err := server.start(t.Context(), before); err != nil || f.idle() {
+		if err := server.operators.BeginProposed(t.Context(), before); err != nil || f.idle() {
 			t.Errorf("it was not begun when the pause was over: %v", err)
 		}
 	})

@@ -17,6 +17,8 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server/keyspaces"
 	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/server/nodes"
+	"github.com/tidemarkdb/tidemark/placement/server/operators"
 	"github.com/tidemarkdb/tidemark/placement/server/reports"
 	"github.com/tidemarkdb/tidemark/placement/server/table"
 	"github.com/tidemarkdb/tidemark/placement/store"
@@ -31,58 +33,24 @@ type Config struct {
 	Cluster uint64
 	// Members are the members of the core, as they are known while the store has none.
 	Members []*clusterpb.CoreMember
-	// Group is the Raft group of the store. nil: members cannot be changed.
-	Group membership.Group
-	// Hello asks the server at an address which one it is. nil: members cannot be changed.
-	Hello func(ctx context.Context, address string) (*clusterpb.BootstrapHello, error)
-	// Self is the id of this server, which it does not ask what its version knows. 0: it asks.
-	Self uint64
-	// Silent says that nothing has been heard of another member for an election timeout; nil: not
-	// known.
-	Silent func(replica uint64) bool
-	// Averse says that another member leaves the lead to others at present: its disk is slow or
-	// stalls, or it is about to stop. Nil: not known.
-	Averse func(replica uint64) bool
-
-	// Coordination says that members keep a coordination store beside this one, which is founded as
-	// soon as that can be. It needs Hello.
-	Coordination bool
-
-	// Inform tells the server at an address which members the core has. nil: none is told.
-	Inform func(ctx context.Context, address string, m *clusterpb.CoreMembers) error
+	// Membership is how the core's members are changed and watched. Its Meta, Store, Flag and Logger
+	// are set by New; Silent and Averse have defaults.
+	Membership membership.Config
 	// Wake tells the node at an address that there are orders for it. nil: none is told, and orders
 	// wait for the nodes' heartbeats.
 	Wake func(ctx context.Context, address string, node keys.NodeID) error
-
-	// Check asks the member of the core at an address how it is. NotReady says why this server is not
-	// ready, and CoordinationErr why its part of the coordination store has failed; nil if it has
-	// not. Disk says how the disk of the log is. Any of them may be nil: that is not known then.
-	Check           func(ctx context.Context, address string) (*clusterpb.MemberHealth, error)
-	NotReady        func() []string
-	CoordinationErr func() error
-	Disk            func() membership.DiskState
 
 	// Proves says why a caller has not proved to be a server of the cluster; nil if it has, or if it
 	// is on this machine and needs no proof. nil: all have.
 	Proves func(context.Context) error
 
-	// NodeLease is how long a node counts as alive after its last heartbeat. Default 9 s.
-	NodeLease time.Duration
-	// DefaultReplicas is how many replicas a keyspace has that does not say. Default 3.
-	DefaultReplicas uint32
-	// DefaultGCWindow is how long old versions are kept in a keyspace that does not say. Default 1 h.
-	DefaultGCWindow time.Duration
-	// ClosedTimestampLag is that of new keyspaces. Default 1 s.
-	ClosedTimestampLag time.Duration
 	// MaxClockAhead is how far the timestamps of one server can be ahead of another's clock
 	// (hlc.Clock.MaxAhead): positions of consumers are no further. Default 500 ms.
 	MaxClockAhead time.Duration
 	// Physical and Monotonic are the clocks by which it is found how far consumers are behind
-	// (consumers_time.go). Default: the system's.
+	// (consumer/time.go). Default: the system's.
 	Physical  hlc.Physical
 	Monotonic hlc.Monotonic
-	// MaxKeyspaces and MaxPartitions bound what the cluster has. Defaults 10,000 and 1,000,000.
-	MaxKeyspaces, MaxPartitions int
 	// MaxConsumers bounds the consumers of all keyspaces, as of what the leader has seen lately.
 	// Default 100,000.
 	MaxConsumers int
@@ -98,18 +66,6 @@ func (c *Config) ensureDefaults() error {
 	if c.Store == nil || c.Cluster == 0 || len(c.Members) == 0 {
 		return errors.New("placement server: Store, Cluster and Members must be set")
 	}
-	if c.NodeLease <= 0 {
-		c.NodeLease = 9 * time.Second
-	}
-	if c.DefaultReplicas == 0 {
-		c.DefaultReplicas = 3
-	}
-	if c.DefaultGCWindow <= 0 {
-		c.DefaultGCWindow = time.Hour
-	}
-	if c.ClosedTimestampLag <= 0 {
-		c.ClosedTimestampLag = time.Second
-	}
 	if c.MaxClockAhead <= 0 {
 		c.MaxClockAhead = 2 * hlc.DefaultMaxOffset
 	}
@@ -119,20 +75,14 @@ func (c *Config) ensureDefaults() error {
 	if c.Monotonic == nil {
 		c.Monotonic = hlc.SystemMonotonic()
 	}
-	if c.MaxKeyspaces <= 0 {
-		c.MaxKeyspaces = 10_000
-	}
-	if c.MaxPartitions <= 0 {
-		c.MaxPartitions = 1_000_000
-	}
 	if c.MaxConsumers <= 0 {
 		c.MaxConsumers = 100_000
 	}
-	if c.Silent == nil {
-		c.Silent = func(uint64) bool { return false }
+	if c.Membership.Silent == nil {
+		c.Membership.Silent = func(uint64) bool { return false }
 	}
-	if c.Averse == nil {
-		c.Averse = func(uint64) bool { return false }
+	if c.Membership.Averse == nil {
+		c.Membership.Averse = func(uint64) bool { return false }
 	}
 	if c.Proves == nil {
 		c.Proves = func(context.Context) error { return nil }
@@ -148,11 +98,12 @@ func (c *Config) ensureDefaults() error {
 type Server struct {
 	clusterpb.UnimplementedCoreServer
 	config    Config
-	store     *store.Store
 	meta      *meta.Records
 	table     *table.Streams
 	reports   *reports.Reports
 	keyspaces *keyspaces.Keyspaces
+	operators *operators.Operators
+	nodes     *nodes.Nodes
 	metrics   *metrics
 
 	scheduler scheduler
@@ -162,9 +113,14 @@ type Server struct {
 	membership *membership.Membership
 	consumers  *consumer.Keeper
 	flag       *authflag.Flag
-	ctx        context.Context
-	cancel     context.CancelFunc
-	running    sync.WaitGroup
+	background
+}
+
+// background has the goroutines of a Server, which end with ctx.
+type background struct {
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
 }
 
 // New starts a Server.
@@ -172,27 +128,28 @@ func New(config Config) (*Server, error) {
 	if err := config.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	s := &Server{config: config, store: config.Store, reports: reports.New(),
+	s := &Server{config: config, reports: reports.New(),
 		poked: make(chan struct{}, 1)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.meta = meta.New(s.ctx, config.Store, config.Cluster, config.Members)
 	s.consumers = consumer.NewKeeper(consumer.Config{Meta: s.meta, Store: config.Store,
-		Clocks: s.reports.Clocks, DefaultGCWindow: config.DefaultGCWindow,
-		MaxClockAhead: config.MaxClockAhead, MaxConsumers: config.MaxConsumers,
-		Physical: config.Physical, Monotonic: config.Monotonic, Logger: config.Logger})
+		Clocks: s.reports.Clocks, MaxClockAhead: config.MaxClockAhead,
+		MaxConsumers: config.MaxConsumers,
+		Physical:     config.Physical, Monotonic: config.Monotonic, Logger: config.Logger})
 	s.table = table.New(s.ctx, s.meta, config.Store)
 	s.keyspaces = keyspaces.New(keyspaces.Config{Meta: s.meta, Store: config.Store,
-		DefaultReplicas: config.DefaultReplicas, DefaultGCWindow: config.DefaultGCWindow,
-		ClosedTimestampLag: config.ClosedTimestampLag, MaxKeyspaces: config.MaxKeyspaces,
-		MaxPartitions: config.MaxPartitions, Forget: s.reports.Drop, Poke: s.poke,
-		Logger: config.Logger})
+		Forget: s.reports.Drop, Poke: s.poke, Logger: config.Logger})
+	s.operators = operators.New(operators.Config{Meta: s.meta, Store: config.Store,
+		Reports: s.reports, Table: &s.scheduler, Poke: s.poke, Logger: config.Logger})
 	s.flag = authflag.New(authflag.Config{Meta: s.meta, Store: config.Store, Proves: config.Proves,
 		Notify: s.reports.WakeNode, Logger: config.Logger})
-	s.membership = membership.New(s.ctx, membership.Config{Meta: s.meta, Store: config.Store,
-		Flag: s.flag, Self: config.Self, Logger: config.Logger,
-		Group: config.Group, Coordination: config.Coordination, Hello: config.Hello,
-		Silent: config.Silent, Averse: config.Averse, Inform: config.Inform, Check: config.Check,
-		NotReady: config.NotReady, CoordinationErr: config.CoordinationErr, Disk: config.Disk})
+	s.nodes = nodes.New(nodes.Config{Meta: s.meta, Store: config.Store, Reports: s.reports,
+		Flag: s.flag, Planner: &s.scheduler, Orders: s.operators.Orders, Wake: config.Wake,
+		Poke: s.poke, Cluster: config.Cluster, Monotonic: config.Monotonic, Logger: config.Logger})
+	members := config.Membership
+	members.Meta, members.Store, members.Flag = s.meta, config.Store, s.flag
+	members.Logger = config.Logger
+	s.membership = membership.New(s.ctx, members)
 	var err error
 	if s.metrics, err = newMetrics(s, config.Registerer); err != nil {
 		s.cancel()
@@ -204,7 +161,7 @@ func New(config Config) (*Server, error) {
 	s.running.Go(func() { s.consumers.Run(s.ctx) })
 	s.running.Go(s.scheduler.run)
 	if config.Wake != nil {
-		s.running.Go(func() { s.reports.Notify(s.ctx, s.tellNode) })
+		s.running.Go(func() { s.reports.Notify(s.ctx, s.nodes.Tell) })
 	}
 	return s, nil
 }
@@ -239,8 +196,28 @@ func (s *Server) Table() table.Source { return s.table }
 // Keyspaces creates, alters and drops keyspaces.
 func (s *Server) Keyspaces() *keyspaces.Keyspaces { return s.keyspaces }
 
+// Nodes are the data nodes.
+func (s *Server) Nodes() *nodes.Nodes { return s.nodes }
+
+// Operators begins, lists and takes back operators.
+func (s *Server) Operators() *operators.Operators { return s.operators }
+
 // Consumers are the consumers of changes.
 func (s *Server) Consumers() *consumer.Keeper { return s.consumers }
+
+// RegisterNode implements clusterpb.CoreServer. Only the leader answers.
+func (s *Server) RegisterNode(
+	ctx context.Context, r *clusterpb.RegisterNodeRequest,
+) (*clusterpb.RegisterNodeResponse, error) {
+	return s.nodes.Register(ctx, r)
+}
+
+// Heartbeat implements clusterpb.CoreServer. Only the leader answers.
+func (s *Server) Heartbeat(
+	ctx context.Context, r *clusterpb.HeartbeatRequest,
+) (*clusterpb.HeartbeatResponse, error) {
+	return s.nodes.Heartbeat(ctx, r)
+}
 
 // Announce implements clusterpb.CoreServer. Only the leader answers.
 func (s *Server) Announce(
@@ -279,7 +256,7 @@ func (s *Server) Parts(cluster uint64) (core, part *store.Store, err error) {
 	if s == nil {
 		return nil, nil, nil
 	}
-	return s.store, s.membership.Part(), s.meta.CheckCluster(cluster)
+	return s.config.Store, s.membership.Part(), s.meta.CheckCluster(cluster)
 }
 
 // Trouble is what keeps this member from a leader with a quorum, as far as it can tell: nil if it
@@ -291,7 +268,7 @@ func (s *Server) Trouble() *coreclient.UnavailableError {
 			continue // it decides nothing
 		}
 		e.Core = append(e.Core, m.Address)
-		if s.config.Silent(m.Replica) {
+		if s.config.Membership.Silent(m.Replica) {
 			e.Silent, e.Reasons = append(e.Silent, m.Address), append(e.Reasons, errNothingHeard)
 		} else {
 			e.Reachable = append(e.Reachable, m.Address)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/server/operators"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -89,7 +90,7 @@ func validateSettings(c *clusterpb.PlacementSettings) error {
 		most uint32
 	}{{"number of snapshots for each node", c.NodeSnapshots, maxSnapshots},
 		{"number of snapshots for each zone", c.ZoneSnapshots, maxSnapshots},
-		{"number of operators", c.Operators, maxOperators}} {
+		{"number of operators", c.Operators, operators.Max}} {
 		if n.set != nil && (*n.set < 1 || *n.set > n.most) {
 			return status.Errorf(codes.InvalidArgument, "the %s is %d; want 1 to %d", n.name, *n.set,
 				n.most)

@@ -59,7 +59,7 @@ func TestNothingComesToANodeThatWasLetGo(t *testing.T) {
 			time.Sleep(10 * time.Second) // virtual
 			leader := c.members[0].server
 			id := partitionsIn(t, f.client, "x")[0].Partition
-			if err := leader.start(t.Context(), []planner.Operator{{Kind: planner.Replace, Partition: 100,
+			if err := leader.operators.BeginProposed(t.Context(), []planner.Operator{{Kind: planner.Replace, Partition: 100,
 				Keyspace: keys.KeyspaceID(id.Keyspace), Add: keys.NodeID(to), Remove: keys.NodeID(from[0]),
 				Steps: []planner.Step{{Epoch: planner.Epoch{Generation: id.Generation,
 					Membership: id.Membership}}}}}); err != nil {

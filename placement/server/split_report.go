@@ -100,7 +100,7 @@ func (j *spanJudge) check(p *clusterpb.Partition, w *window) error {
 	}
 	// At the split its replicas were those of the partition that split, or of one that became part of
 	// that.
-	recovered, err := loadRecovery(j.view, id)
+	recovered, err := meta.LoadRecovery(j.view, id)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (j *spanJudge) check(p *clusterpb.Partition, w *window) error {
 // operator if the core was recovered from a member that lacked it. The id is looked for in all of
 // the table.
 func (j *spanJudge) unused(id keys.PartitionID) error {
-	there, err := j.server.findPartition(j.view, id)
+	there, err := j.server.operators.Find(j.view, id)
 	if err != nil {
 		return err
 	}

@@ -254,10 +254,11 @@ func TestAProposedSplit(t *testing.T) {
 		f.await(time.Minute, "all is well", func() bool { return f.sound(3) && f.idle() })
 		s := c.members[0].server
 		propose := func(epoch planner.Epoch, key string) (*serverpb.Operator, error) {
-			o, conditions, err := s.proposedSplit(s.store.Stale(), 1, 100, epoch, []byte(key))
+			p := planner.Operator{Kind: planner.Split, Keyspace: 1, Partition: 100, Epoch: epoch,
+				Key: planner.Key(key), Reason: planner.Reason{Cause: planner.TooLarge}}
+			o, _, err := s.operators.Proposed(s.config.Store.Stale(), &p)
 			if o != nil && err == nil {
-				o.Reason = "it is too large"
-				err = s.begin(t.Context(), o, conditions)
+				err = s.operators.BeginProposed(t.Context(), []planner.Operator{p})
 			}
 			return o, err
 		}
@@ -271,7 +272,7 @@ func TestAProposedSplit(t *testing.T) {
 			t.Errorf("%v, %v", o, err)
 		}
 		f.await(time.Minute, "it has split", func() bool { return f.idle() && f.asTable("x") })
-		if e := events(t, f)[0]; e.Reason != "it is too large" || e.Outcome != "done" {
+		if e := events(t, f)[0]; e.Reason != (planner.Reason{Cause: planner.TooLarge}).String() || e.Outcome != "done" {
 			t.Errorf("%v", e)
 		}
 	})

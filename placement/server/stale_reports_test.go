@@ -88,7 +88,7 @@ func TestNoOrdersOfAnOperatorThatHasEnded(t *testing.T) {
 		out := p.Partition.Replicas[2]
 		s.reports.BeginOperator(&serverpb.Operator{Id: 77, Partition: p.Partition.Id,
 			Keyspace: p.Partition.Keyspace, RemoveNode: out.Node, RemoveReplica: out.Replica})
-		orders, err := s.ordersFor(keys.NodeID(p.LeaderNode))
+		orders, err := s.operators.Orders(keys.NodeID(p.LeaderNode))
 		if err != nil || len(orders) != 0 {
 			t.Errorf("orders %v, %v", orders, err)
 		}

@@ -26,7 +26,7 @@ func (s *Server) step() {
 	defer timer.Stop()
 	failures := 0
 	for {
-		l, changed := s.store.Leadership()
+		l, changed := s.config.Store.Leadership()
 		timer.Stop()
 		if l.Serving {
 			err := s.stepAll(s.ctx)
@@ -56,7 +56,7 @@ func (s *Server) stepAll(ctx context.Context) error {
 	if err := s.meta.Claim(ctx); err != nil {
 		return err
 	}
-	v, err := s.store.Read(ctx)
+	v, err := s.config.Store.Read(ctx)
 	if err != nil {
 		return err
 	}
@@ -64,5 +64,5 @@ func (s *Server) stepAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.keyspaces.Step(ctx, all), s.followReports(ctx), s.operate(ctx))
+	return errors.Join(s.keyspaces.Step(ctx, all), s.followReports(ctx), s.operators.EndDone(ctx))
 }

@@ -40,7 +40,7 @@ func (s *Server) Why(ctx context.Context, r *clusterpb.WhyRequest) (*clusterpb.W
 	if err != nil {
 		return nil, s.meta.Status(err)
 	}
-	all, err := s.ListOperators(ctx, nil)
+	all, err := s.operators.List(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (s *Server) seesExplained(
 	case sees.All(0): // no keyspace has this id, so the caller sees whatever there is
 		return true, nil
 	case r.Partition != 0:
-		p, err := s.findPartition(v, keys.PartitionID(r.Partition))
+		p, err := s.operators.Find(v, keys.PartitionID(r.Partition))
 		return err == nil && sees.All(keys.KeyspaceID(p.GetKeyspace())), err
 	case r.Keyspace != "":
 		ks, err := s.meta.KeyspaceByName(v, r.Keyspace)

@@ -30,9 +30,8 @@ type Config struct {
 	// Clocks returns how far the clocks of a majority of the live nodes are ahead of the monotonic
 	// clock, at least; false: no majority has reported during that term.
 	Clocks func(term uint64, alive map[uint64]bool) (ahead int64, ok bool)
-	// DefaultGCWindow is how long old versions are kept in a keyspace without a setting, and
-	// MaxClockAhead how far positions may be ahead of this member's clock.
-	DefaultGCWindow, MaxClockAhead time.Duration
+	// MaxClockAhead is how far positions may be ahead of this member's clock.
+	MaxClockAhead time.Duration
 	// MaxConsumers bounds the consumers of all keyspaces.
 	MaxConsumers int
 	Physical     hlc.Physical
@@ -118,7 +117,7 @@ func (k *Keeper) Run(ctx context.Context) {
 func (k *Keeper) protection(
 	ks meta.Keyspace, lowest hlc.Timestamp, now Times,
 ) hlc.Timestamp {
-	window := k.config.DefaultGCWindow
+	window := meta.DefaultGCWindow
 	if ks.GcWindowSeconds != 0 {
 		window = time.Duration(min(ks.GcWindowSeconds, meta.MaxGCWindow)) * time.Second
 	}

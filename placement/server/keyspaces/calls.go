@@ -50,7 +50,7 @@ func (k *Keyspaces) Create(
 	}
 	replicas := r.ReplicationFactor
 	if replicas == 0 {
-		replicas = k.config.DefaultReplicas
+		replicas = meta.DefaultReplicas
 	}
 	if _, _, err := facts.ParsePlacement(r.Placement, r.Leaders, int(replicas)); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
@@ -68,7 +68,7 @@ func (k *Keyspaces) Create(
 		HashPartitions: r.HashPartitions, ReplicationFactor: replicas,
 		GcWindowSeconds: r.GcWindowSeconds, State: clusterpb.KeyspaceState_CREATING,
 		ClosedTimestampLagMillis: cmp.Or(r.ClosedTimestampLagMillis,
-			uint64(k.config.ClosedTimestampLag.Milliseconds())),
+			uint64(meta.ClosedTimestampLag.Milliseconds())),
 		CommitWait:      r.CommitWait,
 		TxnMaxAgeMillis: r.TxnMaxAgeMillis, TxnMaxIdleMillis: r.TxnMaxIdleMillis,
 		Placement: r.Placement, Leaders: r.Leaders,
@@ -77,7 +77,7 @@ func (k *Keyspaces) Create(
 	}
 	setTransactionDefaults(ks)
 	if ks.GcWindowSeconds == 0 {
-		ks.GcWindowSeconds = uint64(k.config.DefaultGCWindow / time.Second)
+		ks.GcWindowSeconds = uint64(meta.DefaultGCWindow / time.Second)
 	}
 	id := keys.KeyspaceID(ks.Id)
 	creation := &serverpb.Creation{FirstPartition: ids.Partition, Partitions: uint64(partitions),
@@ -299,11 +299,11 @@ func (k *Keyspaces) checkRoom(
 	if err != nil {
 		return k.meta.Status(err)
 	}
-	if keyspaces >= uint64(k.config.MaxKeyspaces) ||
-		all+uint64(partitions) > uint64(k.config.MaxPartitions) {
+	if keyspaces >= uint64(meta.MaxKeyspaces) ||
+		all+uint64(partitions) > uint64(meta.MaxPartitions) {
 		return status.Errorf(codes.ResourceExhausted,
 			"the cluster has %d keyspaces and %d partitions, the limits are %d and %d",
-			keyspaces, all, k.config.MaxKeyspaces, k.config.MaxPartitions)
+			keyspaces, all, meta.MaxKeyspaces, meta.MaxPartitions)
 	}
 	return nil
 }

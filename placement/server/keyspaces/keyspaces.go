@@ -2,7 +2,6 @@ package keyspaces
 
 import (
 	"log/slog"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -15,10 +14,6 @@ import (
 type Config struct {
 	Meta  *meta.Records
 	Store *store.Store
-	// What a keyspace gets that does not say, and what the cluster may have at most.
-	DefaultReplicas                     uint32
-	DefaultGCWindow, ClosedTimestampLag time.Duration
-	MaxKeyspaces, MaxPartitions         int
 	// Forget drops the reports of partitions that are gone.
 	Forget func([]keys.PartitionID)
 	// Poke has the stepper call step soon.

@@ -12,21 +12,29 @@ import (
 )
 
 // Config configures a Membership. Meta, Store, Flag and Logger must be set, and Silent and Averse.
-// For the others server.Config says what they are for, and what happens if they are nil.
 type Config struct {
 	Meta   *meta.Records
 	Store  *store.Store
 	Flag   *authflag.Flag
-	Self   uint64
 	Logger *slog.Logger
+	// Self is the id of this server, which need not ask itself what its version knows. 0: it asks.
+	Self uint64
 
-	Group        Group
+	// Group is the Raft group of the store. nil: members cannot be changed.
+	Group Group
+	// Coordination says that members keep a coordination store beside this one, which is founded as
+	// soon as that can be. It needs Hello.
 	Coordination bool
-	Hello        func(ctx context.Context, address string) (*clusterpb.BootstrapHello, error)
-	Silent       func(replica uint64) bool
-	Averse       func(replica uint64) bool
-	Inform       func(ctx context.Context, address string, m *clusterpb.CoreMembers) error
-	Check        func(ctx context.Context, address string) (*clusterpb.MemberHealth, error)
+	// Hello asks the server at an address which one it is. nil: members cannot be changed.
+	Hello func(ctx context.Context, address string) (*clusterpb.BootstrapHello, error)
+	// Silent says that nothing has been heard of another member for an election timeout. Averse says
+	// that another member leaves the lead to others at present: its disk is slow or stalls, or it is
+	// about to stop.
+	Silent, Averse func(replica uint64) bool
+	// Inform tells the server at an address which members the core has. nil: servers are not told.
+	Inform func(ctx context.Context, address string, m *clusterpb.CoreMembers) error
+	// Check asks the member of the core at an address how it is. nil: not known.
+	Check func(ctx context.Context, address string) (*clusterpb.MemberHealth, error)
 	// NotReady and CoordinationErr return why this server, and its part of the coordination store,
 	// do not serve; Disk returns the state of the log's disk. nil: not known.
 	NotReady        func() []string

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -121,4 +122,14 @@ func (r *Records) Claim(ctx context.Context) error {
 	_, err = r.Commit(ctx, []*storepb.Compare{store.Absent([]byte(clusterKey))},
 		store.Put([]byte(clusterKey), EncodeID(r.cluster)))
 	return err
+}
+
+// LoadRecovery reads the confirmed recovery of a partition; nil if there is none.
+func LoadRecovery(v *store.View, id keys.PartitionID) (*clusterpb.RecoveredPartition, error) {
+	r := &clusterpb.RecoveredPartition{}
+	revision, err := Load(v, RecoveryKey(id), r)
+	if err != nil || revision == 0 {
+		return nil, err
+	}
+	return r, nil
 }

@@ -113,3 +113,13 @@ func replacement(o *serverpb.Operator, at Sides, d *clusterpb.Partition, leader 
 	}
 	return m
 }
+
+// Recovered says whether a descriptor is what a recovery has made of a partition, or follows from
+// that.
+func Recovered(d *clusterpb.Partition, r *clusterpb.RecoveredPartition) bool {
+	if r == nil || d.Membership < r.Membership {
+		return false
+	}
+	at := ReplicaOf(d, r.Replica)
+	return at != nil && at.Node == r.Node
+}

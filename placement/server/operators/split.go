@@ -1,4 +1,4 @@
-package server
+package operators
 
 import (
 	"bytes"
@@ -17,9 +17,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// SplitPartition records an operator that splits the partition that has a key. Only the leader does
+// Split records an operator that splits the partition that has a key. Only the leader does
 // it.
-func (s *Server) SplitPartition(
+func (s *Operators) Split(
 	ctx context.Context, r *clusterpb.SplitPartitionRequest,
 ) (*clusterpb.SplitPartitionResponse, error) {
 	if err := keys.ValidateUserKey(r.Key); err != nil {
@@ -64,7 +64,7 @@ func (s *Server) SplitPartition(
 }
 
 // splitAsked makes the operator that was asked for, or says why there can be none.
-func (s *Server) splitAsked(v *store.View, ks meta.Keyspace, d *clusterpb.Partition, key []byte,
+func (s *Operators) splitAsked(v *store.View, ks meta.Keyspace, d *clusterpb.Partition, key []byte,
 ) (*serverpb.Operator, error) {
 	newest, err := s.toChange(v, d.Id)
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *Server) splitAsked(v *store.View, ks meta.Keyspace, d *clusterpb.Partit
 		return nil, err
 	}
 	o.Reason, o.Asked = "asked for", true
-	all, known := s.scheduler.partitions()
+	all, known := s.config.Table.Partitions()
 	if !known {
 		n, err := meta.Count(v, meta.PartitionPrefix)
 		if err != nil {
@@ -83,16 +83,16 @@ func (s *Server) splitAsked(v *store.View, ks meta.Keyspace, d *clusterpb.Partit
 		}
 		all = int(n)
 	}
-	if all >= s.config.MaxPartitions {
+	if all >= meta.MaxPartitions {
 		return nil, status.Errorf(codes.ResourceExhausted,
-			"the cluster has %d partitions, the limit is %d", all, s.config.MaxPartitions)
+			"the cluster has %d partitions, the limit is %d", all, meta.MaxPartitions)
 	}
 	return o, nil
 }
 
 // recordSplit records an operator that splits, on condition that its keyspace and its partition are
 // as they are in the view. So a keyspace that is dropped meanwhile is dropped.
-func (s *Server) recordSplit(ctx context.Context, v *store.View, ks meta.Keyspace,
+func (s *Operators) recordSplit(ctx context.Context, v *store.View, ks meta.Keyspace,
 	o *serverpb.Operator) error {
 	conditions, err := splitConditions(v, ks, o)
 	if err != nil {
@@ -115,9 +115,9 @@ func splitConditions(v *store.View, ks meta.Keyspace, o *serverpb.Operator) ([]*
 //
 // A split that was asked for waits for its partition's replicas, one that is proposed is not begun:
 // the planner proposes again.
-func (s *Server) proposedSplit(v *store.View, keyspace keys.KeyspaceID, id keys.PartitionID,
+func (s *Operators) proposedSplit(v *store.View, keyspace keys.KeyspaceID, id keys.PartitionID,
 	epoch planner.Epoch, key []byte) (*serverpb.Operator, []*storepb.Compare, error) {
-	if all, known := s.scheduler.partitions(); !known || all >= s.config.MaxPartitions {
+	if all, known := s.config.Table.Partitions(); !known || all >= meta.MaxPartitions {
 		return nil, nil, nil
 	}
 	ks, err := meta.LoadKeyspace(v, keyspace)
@@ -166,11 +166,4 @@ func partitionsAt(v *store.View, ks keys.KeyspaceID, key []byte) (left, right *c
 		}
 	}
 	return left, right, nil
-}
-
-// partitions is how many partitions the table has, if the scheduler has read it.
-func (c *scheduler) partitions() (n int, known bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.keyspaceOf), c.complete
 }

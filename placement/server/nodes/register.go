@@ -1,4 +1,4 @@
-package server
+package nodes
 
 import (
 	"context"
@@ -24,9 +24,9 @@ const (
 	maxTags = 64
 )
 
-// RegisterNode implements clusterpb.CoreServer. A directory that asks again gets the node id that
+// Register is RegisterNode of the service Core. A directory that asks again gets the node id that
 // it has.
-func (s *Server) RegisterNode(
+func (s *Nodes) Register(
 	ctx context.Context, r *clusterpb.RegisterNodeRequest,
 ) (*clusterpb.RegisterNodeResponse, error) {
 	switch {
@@ -97,16 +97,16 @@ func (s *Server) RegisterNode(
 			return nil, err
 		}
 	}
-	s.metrics.registrations.Inc()
+	s.registrations.Inc()
 	s.reports.Forget(id)
-	s.poke()
+	s.config.Poke()
 	return &clusterpb.RegisterNodeResponse{Cluster: s.config.Cluster, Node: uint64(id),
-		LeaseMillis: uint64(s.config.NodeLease.Milliseconds()), Guard: guard}, nil
+		LeaseMillis: uint64(meta.NodeLeaseTime.Milliseconds()), Guard: guard}, nil
 }
 
 // checkDirectory makes sure that a node id belongs to a directory: what was copied, wiped or
 // replaced must not pose as the node.
-func (s *Server) checkDirectory(v *store.View, id keys.NodeID, server uint64) error {
+func (s *Nodes) checkDirectory(v *store.View, id keys.NodeID, server uint64) error {
 	var owner serverpb.Server
 	revision, err := meta.Load(v, meta.DirectoryKey(id), &owner)
 	switch {
@@ -134,7 +134,7 @@ func (s *Server) checkDirectory(v *store.View, id keys.NodeID, server uint64) er
 // another node, until its former lease runs out. A node that is there after all, because this one's
 // address is a mistake, is alive again with its next heartbeat. It comes before the record is
 // written: an attempt that is cut short in between is repeated as a whole.
-func (s *Server) displace(
+func (s *Nodes) displace(
 	ctx context.Context, v *store.View, id keys.NodeID, address string,
 ) error {
 	for kv, err := range v.All([]byte(meta.NodePrefix)) {
@@ -183,7 +183,7 @@ func nodeRecord(id keys.NodeID, r *clusterpb.RegisterNodeRequest) *clusterpb.Nod
 
 // addNode records a new node, on condition that it is told whether it has to follow users and
 // roles, and was let in, by what is so at that moment (package authflag).
-func (s *Server) addNode(
+func (s *Nodes) addNode(
 	ctx context.Context, v *store.View, r *clusterpb.RegisterNodeRequest, guardRevision uint64,
 ) (keys.NodeID, error) {
 	ids, revision, err := meta.LoadIDs(v)
@@ -217,7 +217,7 @@ func (s *Server) addNode(
 
 // updateNode writes what changed about a node that is known, if anything did, on the same
 // condition.
-func (s *Server) updateNode(
+func (s *Nodes) updateNode(
 	ctx context.Context, v *store.View, id keys.NodeID, r *clusterpb.RegisterNodeRequest,
 	guardRevision uint64,
 ) error {
@@ -243,7 +243,7 @@ func (s *Server) updateNode(
 			// Unavailable: the node may have moved, and then the lease of its earlier life ends soon.
 			return hint.Unavailable("node %s is alive at %s, so it cannot be at %s: was its data "+
 				"directory copied? (If the node moved, it can join when its lease of %s has run out.)",
-				id, old.Address, fresh.Address, s.config.NodeLease)
+				id, old.Address, fresh.Address, meta.NodeLeaseTime)
 		}
 	}
 	if moves {
@@ -259,90 +259,6 @@ func (s *Server) updateNode(
 	}
 	if err == nil && moves {
 		s.config.Logger.Info("node moved", "node", id, "from", old.Address, "to", fresh.Address)
-	}
-	return err
-}
-
-// keepAlive renews a node's lease, and says whether the core takes the node for alive. It writes
-// nothing. A lease that is there proves nothing by itself: the lease is granted before the alive key
-// is put, and the record says that the node was displaced before the lease is revoked. A call that
-// is cut short between two of these writes leaves the second one to the next heartbeat.
-func (s *Server) keepAlive(ctx context.Context, id keys.NodeID) (alive bool, err error) {
-	lease := meta.NodeLease(id)
-	switch _, err := s.store.KeepAlive(ctx, lease); {
-	case errors.Is(err, store.ErrLeaseNotFound):
-		return false, nil
-	case err != nil:
-		return false, err
-	}
-	v := s.store.Stale()
-	kv, err := v.Get(meta.AliveKey(id))
-	if err != nil || kv == nil || kv.Lease != lease {
-		return false, err
-	}
-	n := &clusterpb.Node{}
-	_, err = meta.Load(v, meta.NodeKey(id), n)
-	return err == nil && !n.Displaced, err
-}
-
-// revive renews a node's lease, or grants it, and marks the node alive under it.
-func (s *Server) revive(ctx context.Context, id keys.NodeID) error {
-	if err := s.isThere(ctx, id); err != nil {
-		return err
-	}
-	lease := meta.NodeLease(id)
-	for range 3 {
-		_, err := s.store.KeepAlive(ctx, lease)
-		if errors.Is(err, store.ErrLeaseNotFound) {
-			_, err = s.store.Do(ctx, store.Grant(lease, uint64(s.config.NodeLease.Milliseconds())))
-			if errors.Is(err, store.ErrLeaseExists) {
-				// It runs out, and its end is on the way.
-				err = nil
-			}
-		}
-		if err != nil {
-			return s.meta.Status(err)
-		}
-		kv, err := s.store.Stale().Get(meta.AliveKey(id))
-		if err != nil {
-			return s.meta.Status(err)
-		}
-		if kv != nil && kv.Lease == lease {
-			if _, err := s.store.KeepAlive(ctx, lease); err == nil {
-				return nil
-			}
-			continue
-		}
-		_, err = s.meta.Commit(ctx, nil, store.PutLeased(meta.AliveKey(id), nil, lease))
-		if status.Code(err) == codes.Unavailable {
-			continue // the lease ended in between
-		}
-		if err == nil {
-			if s.reports.Stats(id) != nil {
-				s.config.Logger.Info("node is alive again", "node", id)
-			}
-		}
-		return err
-	}
-	return hint.Unavailable("the lease of node %s ends again and again before it is renewed", id)
-}
-
-// isThere takes back that a node was displaced: it is there after all. It must not be taken for
-// lost the next time that it is away for a moment.
-func (s *Server) isThere(ctx context.Context, id keys.NodeID) error {
-	n := &clusterpb.Node{}
-	revision, err := meta.Load(s.store.Stale(), meta.NodeKey(id), n)
-	if err != nil {
-		return s.meta.Status(err)
-	}
-	if !n.Displaced {
-		return nil
-	}
-	n.Displaced = false
-	ok, err := s.meta.Commit(ctx, []*storepb.Compare{store.ModifiedAt(meta.NodeKey(id), revision)},
-		store.Put(meta.NodeKey(id), meta.Encode(n)))
-	if err == nil && !ok {
-		err = meta.Conflict("node " + id.String())
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package server
+package operators
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// TransferLeader records an operator that has another replica wanted as leader, and the lead handed
+// Transfer records an operator that has another replica wanted as leader, and the lead handed
 // to it. Only the leader does it.
-func (s *Server) TransferLeader(
+func (s *Operators) Transfer(
 	ctx context.Context, r *clusterpb.TransferLeaderRequest,
 ) (*clusterpb.TransferLeaderResponse, error) {
 	v, done, err := s.meta.ViewInTurn(ctx)
@@ -41,7 +41,7 @@ func (s *Server) TransferLeader(
 }
 
 // transfer makes the operator that was asked for, or says why there can be none.
-func (s *Server) transfer(v *store.View, r *clusterpb.TransferLeaderRequest,
+func (s *Operators) transfer(v *store.View, r *clusterpb.TransferLeaderRequest,
 ) (*serverpb.Operator, error) {
 	d, err := s.toChange(v, r.Partition)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *Server) transfer(v *store.View, r *clusterpb.TransferLeaderRequest,
 	case to == nil:
 		return nil, status.Errorf(codes.FailedPrecondition,
 			"node %d has no replica of partition %d: its replicas are on %s", r.ToNode, r.Partition,
-			nodesOf(d))
+			meta.NodesText(d))
 	case to.Role != clusterpb.ReplicaRole_VOTER:
 		return nil, status.Errorf(codes.FailedPrecondition,
 			"the replica of partition %d on node %d does not vote yet, so it cannot lead", r.Partition,
@@ -71,7 +71,7 @@ func (s *Server) transfer(v *store.View, r *clusterpb.TransferLeaderRequest,
 		return nil, status.Errorf(codes.FailedPrecondition, "node %d is not alive", r.ToNode)
 	case n.Status != clusterpb.NodeStatus_NODE_ACTIVE:
 		return nil, status.Errorf(codes.FailedPrecondition, "node %d is to lead nothing: it is %s",
-			r.ToNode, statusText(n.Status))
+			r.ToNode, meta.StatusText(n.Status))
 	}
 	ranks := s.leadRanks(v)
 	leader, _ := s.reports.Progress(keys.PartitionID(d.Id))
@@ -88,50 +88,4 @@ func (s *Server) transfer(v *store.View, r *clusterpb.TransferLeaderRequest,
 	return &serverpb.Operator{Partition: d.Id, Keyspace: d.Keyspace, Reason: "asked for",
 		Kind: planner.Transfer.String(), CreatedUnixMs: time.Now().UnixMilli(),
 		LeadNode: to.Node, LeadReplica: to.Replica}, nil
-}
-
-// toChange is the newest descriptor of a partition that is to be changed, or why it cannot be.
-func (s *Server) toChange(v *store.View, partition uint64) (*clusterpb.Partition, error) {
-	id := keys.PartitionID(partition)
-	d, err := s.findPartition(v, id)
-	if err != nil {
-		return nil, err
-	}
-	if d == nil {
-		return nil, status.Errorf(codes.NotFound, "there is no partition %d", partition)
-	}
-	ks, err := meta.LoadKeyspace(v, keys.KeyspaceID(d.Keyspace))
-	if err != nil {
-		return nil, err
-	}
-	operators, err := meta.LoadOperators(v)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case ks.Keyspace == nil || ks.State != clusterpb.KeyspaceState_ACTIVE:
-		return nil, status.Errorf(codes.FailedPrecondition,
-			"the keyspace of partition %d is being created or dropped", partition)
-	case operators[id] != nil:
-		return nil, status.Errorf(codes.FailedPrecondition, "operator %d changes partition %d "+
-			"already; wait for it, or cancel it", operators[id].Id, partition)
-	case holder(operators, partition) != nil:
-		o := holder(operators, partition)
-		return nil, status.Errorf(codes.FailedPrecondition, "operator %d merges partition %d with "+
-			"partition %d; wait for it, or cancel it", o.Id, o.Partition, partition)
-	case len(operators) >= maxOperators:
-		return nil, status.Errorf(codes.ResourceExhausted,
-			"%d operators are under way, and no more are taken", len(operators))
-	}
-	return s.reports.Newest(id, d), nil
-}
-
-// holder is the operator that merges a partition with its left neighbour; nil: none does.
-func holder(operators map[keys.PartitionID]*serverpb.Operator, right uint64) *serverpb.Operator {
-	for _, o := range operators {
-		if steps.Merges(o) && o.Right == right {
-			return o
-		}
-	}
-	return nil
 }

@@ -1,4 +1,4 @@
-package server
+package operators
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// operate looks after the operators: those that are done go.
-func (s *Server) operate(ctx context.Context) error {
+// EndDone ends the operators that are done.
+func (s *Operators) EndDone(ctx context.Context) error {
 	v := s.store.Stale()
 	operators, err := meta.LoadOperators(v)
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *Server) operate(ctx context.Context) error {
 }
 
 // finish ends an operator, and leaves an event of it.
-func (s *Server) finish(ctx context.Context, v *store.View, o *serverpb.Operator,
+func (s *Operators) finish(ctx context.Context, v *store.View, o *serverpb.Operator,
 	text string) error {
 	id := keys.PartitionID(o.Partition)
 	revision, err := meta.Load(v, meta.OperatorKey(id), &serverpb.Operator{})

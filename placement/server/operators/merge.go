@@ -1,4 +1,4 @@
-package server
+package operators
 
 import (
 	"bytes"
@@ -18,9 +18,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// MergePartition records an operator that merges a partition with its right neighbour. Only the
+// Merge records an operator that merges a partition with its right neighbour. Only the
 // leader does it.
-func (s *Server) MergePartition(
+func (s *Operators) Merge(
 	ctx context.Context, r *clusterpb.MergePartitionRequest,
 ) (*clusterpb.MergePartitionResponse, error) {
 	v, done, err := s.meta.ViewInTurn(ctx)
@@ -28,7 +28,7 @@ func (s *Server) MergePartition(
 		return nil, err
 	}
 	defer done()
-	left, err := s.findPartition(v, keys.PartitionID(r.Partition))
+	left, err := s.Find(v, keys.PartitionID(r.Partition))
 	if err == nil && left == nil {
 		err = status.Errorf(codes.NotFound, "there is no partition %d", r.Partition)
 	}
@@ -80,7 +80,7 @@ func rightOf(v *store.View, left *clusterpb.Partition) (*clusterpb.Partition, er
 
 // mergeAsked makes the operator that was asked for, or says why there can be none. It does not ask
 // whether the boundary was asked for: now it is not wanted.
-func (s *Server) mergeAsked(v *store.View, leftID, rightID uint64) (*serverpb.Operator, error) {
+func (s *Operators) mergeAsked(v *store.View, leftID, rightID uint64) (*serverpb.Operator, error) {
 	left, err := s.toChange(v, leftID)
 	if err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func mergeConditions(v *store.View, o *serverpb.Operator) ([]*storepb.Compare, e
 
 // proposedMerge makes the operator of a merge that the planner proposes, and the conditions for
 // begin; nil if the proposal does not fit any more.
-func (s *Server) proposedMerge(v *store.View, p *planner.Operator,
+func (s *Operators) proposedMerge(v *store.View, p *planner.Operator,
 ) (*serverpb.Operator, []*storepb.Compare, error) {
 	ks, err := meta.LoadKeyspace(v, p.Keyspace)
 	if err != nil || ks.Keyspace == nil || ks.State != clusterpb.KeyspaceState_ACTIVE {
@@ -193,36 +193,29 @@ func (s *Server) proposedMerge(v *store.View, p *planner.Operator,
 	return o, conditions, err
 }
 
-// nextOf is the next step of an operator, for what is known: by the table alone, or also by what
-// was reported since. It gives the partition too whose leader takes the step; no step: the
-// partition is gone.
-func (s *Server) nextOf(v *store.View, o *serverpb.Operator, reported bool,
-	ranks *leadRanks) (next *steps.Step, of keys.PartitionID, err error) {
-	id, right := keys.PartitionID(o.Partition), keys.PartitionID(o.Right)
-	known := func(id keys.PartitionID) (*clusterpb.Partition, error) {
-		d, _, err := meta.LoadPartition(v, keys.KeyspaceID(o.Keyspace), id)
-		if d != nil && reported {
-			d = s.reports.Newest(id, d)
-		}
-		return d, err
+// Thaw has the attempt taken back for which a partition is frozen, if that is not over.
+func (s *Operators) Thaw(ctx context.Context, keyspace keys.KeyspaceID, id keys.PartitionID) error {
+	v := s.store.Stale()
+	right, _, err := meta.LoadPartition(v, keyspace, id)
+	if err != nil || right == nil {
+		return err
 	}
-	d, err := known(id)
-	if err != nil || d == nil {
-		return nil, id, err
+	right = s.reports.Newest(id, right)
+	f := right.Frozen
+	left, _, err := meta.LoadPartition(v, keyspace, keys.PartitionID(f.GetPartition()))
+	if err != nil || left == nil || f == nil {
+		return err
 	}
-	leader, _ := s.reports.Progress(id)
-	if !steps.Merges(o) {
-		step := steps.Next(o, d, leader, ranks.of)
-		return &step, id, ranks.err
+	left = s.reports.Newest(keys.PartitionID(left.Id), left)
+	if !steps.FreezesFor(f, left) || !steps.Neighbours(left, right) {
+		return nil // it thaws by itself
 	}
-	at := steps.Sides{Left: d, LeftLeader: leader}
-	at.RightLeader, _ = s.reports.Progress(right)
-	if at.Right, err = known(right); err != nil {
-		return nil, id, err
+	o := steps.NewMerge(left, right)
+	o.Reason = "the right one is frozen, and nothing carries that merge on"
+	o.Cancelled, o.Outcome, o.CancelledAt = true, "it has to thaw", left.Membership
+	conditions, err := mergeConditions(v, o)
+	if err != nil {
+		return err
 	}
-	step := steps.Merge(o, at, ranks.of)
-	if step.Order != nil {
-		id = keys.PartitionID(step.Order.Target.Id)
-	}
-	return &step, id, ranks.err
+	return s.begin(ctx, o, conditions)
 }

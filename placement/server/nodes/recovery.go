@@ -1,4 +1,4 @@
-package server
+package nodes
 
 import (
 	"context"
@@ -31,29 +31,9 @@ import (
 // recoveryBatch is how many records are written in one transaction.
 const recoveryBatch = 100
 
-// loadRecovery reads what was confirmed of a partition; nil if nothing was.
-func loadRecovery(v *store.View, id keys.PartitionID) (*clusterpb.RecoveredPartition, error) {
-	r := &clusterpb.RecoveredPartition{}
-	revision, err := meta.Load(v, meta.RecoveryKey(id), r)
-	if err != nil || revision == 0 {
-		return nil, err
-	}
-	return r, nil
-}
-
-// isRecovered says whether a descriptor is what a recovery has made of a partition, or follows from
-// that.
-func isRecovered(d *clusterpb.Partition, r *clusterpb.RecoveredPartition) bool {
-	if r == nil || d.Membership < r.Membership {
-		return false
-	}
-	at := steps.ReplicaOf(d, r.Replica)
-	return at != nil && at.Node == r.Node
-}
-
 // recoversOn says whether a partition goes on from a replica on a node by a confirmed recovery, and
 // that has not been reported yet: no descriptor names the node for it then.
-func (s *Server) recoversOn(v *store.View, node keys.NodeID) (bool, error) {
+func (s *Nodes) recoversOn(v *store.View, node keys.NodeID) (bool, error) {
 	for r, err := range meta.All[clusterpb.RecoveredPartition](v, []byte(meta.RecoveryPrefix)) {
 		if err != nil {
 			return false, err
@@ -70,11 +50,11 @@ func (s *Server) recoversOn(v *store.View, node keys.NodeID) (bool, error) {
 }
 
 // ConfirmRecovery takes note of a recovery. Only the leader does it.
-func (s *Server) ConfirmRecovery(
+func (s *Nodes) ConfirmRecovery(
 	ctx context.Context, r *clusterpb.ConfirmRecoveryRequest,
 ) (*clusterpb.ConfirmRecoveryResponse, error) {
 	if r.Plan == "" || len(r.Plan) > meta.MaxTextBytes || len(r.LostNodes) == 0 ||
-		len(r.Partitions) > s.config.MaxPartitions {
+		len(r.Partitions) > meta.MaxPartitions {
 		return nil, status.Error(codes.InvalidArgument,
 			"a recovery has a plan's id, nodes that are lost, and partitions")
 	}
@@ -121,7 +101,7 @@ func (s *Server) ConfirmRecovery(
 		case d == nil:
 			response.Dropped++
 			continue
-		case isRecovered(d, p) || d.Membership >= p.Membership:
+		case steps.Recovered(d, p) || d.Membership >= p.Membership:
 			response.Recovered++
 			continue
 		}
@@ -141,12 +121,12 @@ func (s *Server) ConfirmRecovery(
 	for id := range survivors {
 		s.reports.Forget(id) // it reports everything once more
 	}
-	s.poke()
+	s.config.Poke()
 	return response, nil
 }
 
 // checkRecovery says why a plan is not for this cluster as it is.
-func (s *Server) checkRecovery(v *store.View, r *clusterpb.ConfirmRecoveryRequest) error {
+func (s *Nodes) checkRecovery(v *store.View, r *clusterpb.ConfirmRecoveryRequest) error {
 	alive, err := meta.LoadAlive(v)
 	if err != nil {
 		return err
@@ -187,14 +167,14 @@ func (s *Server) checkRecovery(v *store.View, r *clusterpb.ConfirmRecoveryReques
 		if members.Quorum(func(id keys.ReplicaID) bool { return !lost[hosts[id]] }) {
 			return status.Errorf(codes.FailedPrecondition, "partition %d has its replicas on %s by now, "+
 				"and a majority of them is not lost: the plan was made without them. Nothing was changed; "+
-				"start those nodes, and make a new plan if one is still needed", p.Partition, nodesOf(d))
+				"start those nodes, and make a new plan if one is still needed", p.Partition, meta.NodesText(d))
 		}
 	}
 	return nil
 }
 
 // giveUpNode makes a node GONE, for good.
-func (s *Server) giveUpNode(ctx context.Context, v *store.View, id keys.NodeID, plan string) error {
+func (s *Nodes) giveUpNode(ctx context.Context, v *store.View, id keys.NodeID, plan string) error {
 	n := &clusterpb.Node{}
 	revision, err := meta.Load(v, meta.NodeKey(id), n)
 	if err != nil {

@@ -1,4 +1,4 @@
-package server
+package nodes
 
 import (
 	"context"
@@ -16,12 +16,12 @@ import (
 // maxReports bounds the reports of one heartbeat.
 const maxReports = 100_000
 
-// Heartbeat implements clusterpb.CoreServer. It writes nothing as long as the core takes the node
+// Heartbeat is Heartbeat of the service Core. It writes nothing as long as the core takes the node
 // for alive.
 //
 // INVARIANT: a node whose heartbeat is answered is alive for the core: its alive key is there, under
 // its lease, and its record does not say that it was displaced.
-func (s *Server) Heartbeat(
+func (s *Nodes) Heartbeat(
 	ctx context.Context, h *clusterpb.HeartbeatRequest,
 ) (*clusterpb.HeartbeatResponse, error) {
 	if err := s.meta.CheckCluster(h.Cluster); err != nil {
@@ -61,27 +61,27 @@ func (s *Server) Heartbeat(
 		if err != nil {
 			return nil, err
 		}
-		s.poke()
+		s.config.Poke()
 	}
-	s.metrics.heartbeats.Inc()
+	s.heartbeats.Inc()
 	s.flag.NodeSays(ctx, l.Term, id, h.Guard)
-	wantFull, news := s.reports.Heartbeat(l.Term, h, s.config.MaxPartitions, s.config.Monotonic())
+	wantFull, news := s.reports.Heartbeat(l.Term, h, meta.MaxPartitions, s.config.Monotonic())
 	if news {
-		s.poke()
+		s.config.Poke()
 	}
-	orders, err := s.ordersFor(id)
+	orders, err := s.config.Orders(id)
 	if err != nil {
 		return nil, s.meta.Status(err)
 	}
 	return &clusterpb.HeartbeatResponse{WantFull: wantFull, Orders: orders, Core: s.meta.CoreMembers(),
-		LeaseMillis: uint64(s.config.NodeLease.Milliseconds()), Guard: guard}, nil
+		LeaseMillis: uint64(meta.NodeLeaseTime.Milliseconds()), Guard: guard}, nil
 }
 
 // notifyTimeout bounds how long it takes to tell a node of orders.
 const notifyTimeout = time.Second
 
-// tellNode tells a node that there are orders for it, if it is alive.
-func (s *Server) tellNode(ctx context.Context, id keys.NodeID) {
+// Tell tells a node that there are orders for it, if it is alive.
+func (s *Nodes) Tell(ctx context.Context, id keys.NodeID) {
 	v := s.store.Stale()
 	n := &clusterpb.Node{}
 	if revision, err := meta.Load(v, meta.NodeKey(id), n); err != nil || revision == 0 {

@@ -1,4 +1,4 @@
-package server
+package operators
 
 import (
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
@@ -18,7 +18,7 @@ type leadRanks struct {
 	err error
 }
 
-func (s *Server) leadRanks(v *store.View) *leadRanks {
+func (s *Operators) leadRanks(v *store.View) *leadRanks {
 	return &leadRanks{reports: s.reports, view: v, known: map[uint64]steps.Rank{}}
 }
 

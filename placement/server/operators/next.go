@@ -1,0 +1,44 @@
+package operators
+
+import (
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/server/steps"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// nextOf is the next step of an operator, for what is known: by the table alone, or also by what
+// was reported since. It gives the partition too whose leader takes the step; no step: the
+// partition is gone.
+func (s *Operators) nextOf(v *store.View, o *serverpb.Operator, reported bool,
+	ranks *leadRanks) (next *steps.Step, of keys.PartitionID, err error) {
+	id, right := keys.PartitionID(o.Partition), keys.PartitionID(o.Right)
+	known := func(id keys.PartitionID) (*clusterpb.Partition, error) {
+		d, _, err := meta.LoadPartition(v, keys.KeyspaceID(o.Keyspace), id)
+		if d != nil && reported {
+			d = s.reports.Newest(id, d)
+		}
+		return d, err
+	}
+	d, err := known(id)
+	if err != nil || d == nil {
+		return nil, id, err
+	}
+	leader, _ := s.reports.Progress(id)
+	if !steps.Merges(o) {
+		step := steps.Next(o, d, leader, ranks.of)
+		return &step, id, ranks.err
+	}
+	at := steps.Sides{Left: d, LeftLeader: leader}
+	at.RightLeader, _ = s.reports.Progress(right)
+	if at.Right, err = known(right); err != nil {
+		return nil, id, err
+	}
+	step := steps.Merge(o, at, ranks.of)
+	if step.Order != nil {
+		id = keys.PartitionID(step.Order.Target.Id)
+	}
+	return &step, id, ranks.err
+}
