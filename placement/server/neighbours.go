@@ -14,8 +14,11 @@ import (
 type layout struct {
 	// starts are the partitions by the internal keys at which they begin.
 	starts *tree.Edit[string, keys.PartitionID]
-	// spans are where each begins and ends.
-	spans map[keys.PartitionID]layoutSpan
+	// spans are where each begins and ends, generations the generations of their descriptors, and
+	// resized when they last split, split off or merged.
+	spans       map[keys.PartitionID]layoutSpan
+	generations map[keys.PartitionID]uint64
+	resized     map[keys.PartitionID]time.Time
 }
 
 type layoutSpan struct {
@@ -23,9 +26,10 @@ type layoutSpan struct {
 	prefix     int
 }
 
-func newLayout() layout {
+func newLayout(resized map[keys.PartitionID]time.Time) layout {
 	return layout{starts: tree.NewOrdered[string, keys.PartitionID]().Edit(),
-		spans: map[keys.PartitionID]layoutSpan{}}
+		spans:       map[keys.PartitionID]layoutSpan{},
+		generations: map[keys.PartitionID]uint64{}, resized: resized}
 }
 
 // set takes a descriptor of the table.
@@ -78,7 +82,7 @@ func (l *layout) neighbours(id keys.PartitionID) (left, right keys.PartitionID) 
 
 // around is what it knows of one. The caller holds mu.
 func (c *scheduler) around(id keys.PartitionID) facts.Around {
-	out := facts.Around{Resized: c.resized[id], Ended: c.ended[id]}
+	out := facts.Around{Resized: c.layout.resized[id], Ended: c.operators.ended[id]}
 	out.Left, out.Right = c.layout.neighbours(id)
 	return out
 }
@@ -94,16 +98,16 @@ func (c *scheduler) arrange(u *clusterpb.TableUpdate, now time.Time) (touched []
 	for _, d := range u.Partitions {
 		id := keys.PartitionID(d.Id)
 		listed[id] = struct{}{}
-		before, known := c.generations[id]
+		before, known := c.layout.generations[id]
 		switch {
 		case c.complete && (known && before != d.Generation || !known && d.SplitFrom != 0):
-			c.resized[id] = now
-		case !known && d.SplitFrom != 0 && c.resized[id].IsZero():
-			if at := c.resized[keys.PartitionID(d.SplitFrom)]; !at.IsZero() {
-				c.resized[id] = at
+			c.layout.resized[id] = now
+		case !known && d.SplitFrom != 0 && c.layout.resized[id].IsZero():
+			if at := c.layout.resized[keys.PartitionID(d.SplitFrom)]; !at.IsZero() {
+				c.layout.resized[id] = at
 			}
 		}
-		c.generations[id] = d.Generation
+		c.layout.generations[id] = d.Generation
 		c.noteNeighbours(id, moved)
 		c.layout.set(d)
 		c.noteNeighbours(id, moved)
@@ -112,8 +116,8 @@ func (c *scheduler) arrange(u *clusterpb.TableUpdate, now time.Time) (touched []
 		id := keys.PartitionID(id)
 		c.noteNeighbours(id, moved)
 		c.layout.drop(id)
-		delete(c.generations, id)
-		delete(c.resized, id)
+		delete(c.layout.generations, id)
+		delete(c.layout.resized, id)
 	}
 	for id := range moved {
 		if _, told := listed[id]; !told && id != 0 {

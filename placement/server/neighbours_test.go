@@ -23,7 +23,7 @@ func partitionOf(id uint64, start, end string) *clusterpb.Partition {
 // Neighbours are found through splits, merges and drops, and never across keyspaces and hash
 // numbers.
 func TestNeighbours(t *testing.T) {
-	l := newLayout()
+	l := newLayout(nil)
 	expect := func(id, left, right keys.PartitionID) {
 		t.Helper()
 		if x, y := l.neighbours(id); x != left || y != right {

@@ -19,7 +19,7 @@ func (c *scheduler) Progress(id keys.NodeID, want clusterpb.NodeStatus, nodes []
 	keyspaces []meta.Keyspace) (*clusterpb.SetNodeStatusResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.planned {
+	if !c.last.planned {
 		return nil, errPlanning()
 	}
 	if n := c.nodes[id]; n != nil && n.Alive && !c.server.reports.Complete(id) {
@@ -78,7 +78,7 @@ func (c *scheduler) Progress(id keys.NodeID, want clusterpb.NodeStatus, nodes []
 // comesTo says which operator may still bring a replica to a node; empty: none.
 func (c *scheduler) comesTo(id keys.NodeID) string {
 	var first *serverpb.Operator
-	for _, o := range c.flying {
+	for _, o := range c.operators.flying {
 		if keys.NodeID(o.AddNode) == id && (first == nil || o.Partition < first.Partition) {
 			first = o
 		}

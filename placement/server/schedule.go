@@ -46,37 +46,44 @@ type scheduler struct {
 	explainer *explain.Explainer
 	// complete: everything in the table was taken in.
 	complete bool
-	// planned: the State was stepped since it is complete, so it can be asked.
-	planned bool
 	// began is when this leadership did.
 	began time.Time
 	// keyspaceOf are the partitions that the State knows, nodes the nodes as the table has them.
 	keyspaceOf map[keys.PartitionID]keys.KeyspaceID
 	nodes      map[keys.NodeID]*clusterpb.Node
 	stats      map[keys.NodeID]*clusterpb.NodeStats
-	// layout is how partitions lie side by side, generations those of their descriptors in the table,
-	// resized when they last split, split off or merged.
-	layout      layout
-	generations map[keys.PartitionID]uint64
-	resized     map[keys.PartitionID]time.Time
-	// unknown are partitions that nodes report and the table does not have, by since when.
-	unknown map[keys.PartitionID]time.Time
-	// ahead are partitions that are reported with an epoch of which no descriptor has come, by since
-	// when.
-	ahead map[keys.PartitionID]time.Time
-	// born are partitions that have split off during this leadership and whose leader is not known
-	// yet, by since when.
-	born map[keys.PartitionID]time.Time
+	layout     layout
+	reported   mismatches
 	// frozen are partitions that the table has frozen.
-	frozen map[keys.PartitionID]freeze
+	frozen    map[keys.PartitionID]freeze
+	operators operatorHistory
+	last      lastStep
+}
+
+// mismatches are partitions whose reports do not match the table, by since when.
+type mismatches struct {
+	// unknown are partitions that nodes report and the table does not have. ahead are partitions that
+	// are reported with an epoch of which no descriptor has come. born are partitions that have split
+	// off during this leadership and whose leader is not known yet.
+	unknown, ahead, born map[keys.PartitionID]time.Time
+}
+
+// operatorHistory is what the scheduler remembers of operators, by their partitions.
+type operatorHistory struct {
+	// flying are the operators that the State was told of, seen how they went on.
+	flying map[keys.PartitionID]*serverpb.Operator
+	seen   map[keys.PartitionID]*advance
 	// ended is when the last operator of a partition did. attempts are those that failed lately.
 	ended    map[keys.PartitionID]time.Time
 	attempts map[keys.PartitionID]*attempt
-	// seen is how the operators went on.
-	seen map[keys.PartitionID]*advance
-	// flying are the operators that the State was told of.
-	flying map[keys.PartitionID]*serverpb.Operator
-	// proposal is what the last step proposed, counts what is wrong with how many partitions.
+}
+
+// lastStep is what the planner said last.
+type lastStep struct {
+	// planned: the State was stepped since it is complete, so it can be asked.
+	planned bool
+	// proposal is what the step proposed. counts counts what is wrong with how many partitions, as
+	// of counted.
 	proposal planner.Proposal
 	counts   explain.Counts
 	counted  time.Time
@@ -191,19 +198,18 @@ func (c *scheduler) begin() error {
 	o := objective.New(known)
 	c.state, c.proposer = known, propose.New(known, o)
 	c.explainer = explain.New(known, o, c.proposer)
-	c.complete, c.planned, c.began = false, false, time.Now()
+	c.complete, c.began = false, time.Now()
 	c.keyspaceOf = map[keys.PartitionID]keys.KeyspaceID{}
 	c.nodes = map[keys.NodeID]*clusterpb.Node{}
 	c.stats = map[keys.NodeID]*clusterpb.NodeStats{}
-	c.layout, c.generations, c.resized = newLayout(), map[keys.PartitionID]uint64{}, resized
-	c.ended, c.attempts = ended, map[keys.PartitionID]*attempt{}
-	c.seen = map[keys.PartitionID]*advance{}
-	c.flying = map[keys.PartitionID]*serverpb.Operator{}
-	c.unknown = map[keys.PartitionID]time.Time{}
-	c.ahead = map[keys.PartitionID]time.Time{}
-	c.born = map[keys.PartitionID]time.Time{}
+	c.layout = newLayout(resized)
+	c.reported = mismatches{unknown: map[keys.PartitionID]time.Time{},
+		ahead: map[keys.PartitionID]time.Time{}, born: map[keys.PartitionID]time.Time{}}
 	c.frozen = map[keys.PartitionID]freeze{}
-	c.counted = time.Time{}
+	c.operators = operatorHistory{flying: map[keys.PartitionID]*serverpb.Operator{},
+		seen: map[keys.PartitionID]*advance{}, ended: ended,
+		attempts: map[keys.PartitionID]*attempt{}}
+	c.last = lastStep{}
 	return nil
 }
 
@@ -211,8 +217,7 @@ func (c *scheduler) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state, c.proposer, c.explainer = nil, nil, nil
-	c.complete, c.planned = false, false
-	c.proposal, c.counts = planner.Proposal{}, explain.Counts{}
+	c.complete, c.last = false, lastStep{}
 }
 
 // follow takes an update of the table in.
@@ -251,7 +256,7 @@ func (c *scheduler) follow(u *clusterpb.TableUpdate) error {
 	for _, p := range u.Partitions {
 		id := keys.PartitionID(p.Id)
 		if _, known := c.keyspaceOf[id]; !known && c.complete && p.SplitFrom != 0 {
-			c.born[id] = time.Now()
+			c.reported.born[id] = time.Now()
 		}
 		c.keyspaceOf[id] = keys.KeyspaceID(p.Keyspace)
 		switch {
@@ -266,10 +271,10 @@ func (c *scheduler) follow(u *clusterpb.TableUpdate) error {
 		id := keys.PartitionID(id)
 		c.state.RemovePartition(id)
 		delete(c.keyspaceOf, id)
-		delete(c.ended, id)
-		delete(c.attempts, id)
-		delete(c.ahead, id)
-		delete(c.born, id)
+		delete(c.operators.ended, id)
+		delete(c.operators.attempts, id)
+		delete(c.reported.ahead, id)
+		delete(c.reported.born, id)
 		delete(c.frozen, id)
 	}
 	for _, id := range beside {
@@ -289,9 +294,9 @@ func (c *scheduler) set(d *clusterpb.Partition) error {
 	seen := c.server.reports
 	newest := seen.Newest(id, d)
 	if !seen.Ahead(newest) {
-		delete(c.ahead, id)
-	} else if c.ahead[id].IsZero() {
-		c.ahead[id] = time.Now()
+		delete(c.reported.ahead, id)
+	} else if c.reported.ahead[id].IsZero() {
+		c.reported.ahead[id] = time.Now()
 	}
 	return c.state.SetPartition(facts.Partition(newest, seen.Of(id), c.around(id)))
 }

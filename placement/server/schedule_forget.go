@@ -20,16 +20,16 @@ func (c *scheduler) forgetUnknown(now time.Time) {
 		return
 	}
 	coming := map[keys.PartitionID]bool{}
-	for _, o := range c.flying {
+	for _, o := range c.operators.flying {
 		coming[keys.PartitionID(o.Child)] = true
 	}
 	var gone []keys.PartitionID
-	for id, since := range c.unknown {
+	for id, since := range c.reported.unknown {
 		_, known := c.keyspaceOf[id]
 		if !known && (now.Sub(since) < unknownFor || coming[id]) {
 			continue
 		}
-		delete(c.unknown, id)
+		delete(c.reported.unknown, id)
 		if !known {
 			gone = append(gone, id)
 		}
@@ -44,11 +44,11 @@ const aheadFor = time.Minute
 // forgetNonsense drops reports that claim an epoch and never show it: they would keep the true
 // leader of the partition from being heard. The caller holds mu.
 func (c *scheduler) forgetNonsense(now time.Time) {
-	for id, since := range c.ahead {
+	for id, since := range c.reported.ahead {
 		if now.Sub(since) < aheadFor {
 			continue
 		}
-		delete(c.ahead, id)
+		delete(c.reported.ahead, id)
 		d, _, err := meta.LoadPartition(c.server.config.Store.Stale(), c.keyspaceOf[id], id)
 		if err != nil || d == nil {
 			continue
@@ -69,12 +69,12 @@ const leaderlessFor = 10 * time.Second
 // before the table had the partition may have been forgotten, and its node reports nothing twice.
 // The caller holds mu.
 func (c *scheduler) missLeaders(now time.Time) {
-	for id, since := range c.born {
+	for id, since := range c.reported.born {
 		leader, _ := c.server.reports.Progress(id)
 		if leader == 0 && now.Sub(since) < leaderlessFor {
 			continue
 		}
-		delete(c.born, id)
+		delete(c.reported.born, id)
 		if leader != 0 {
 			continue
 		}

@@ -71,7 +71,7 @@ func (c *scheduler) noteMerges(u *clusterpb.TableUpdate, now time.Time) {
 // holds mu.
 func (c *scheduler) frozenFlights() (flights []planner.InFlight) {
 	for id := range c.frozen {
-		if c.flying[id] == nil {
+		if c.operators.flying[id] == nil {
 			flights = append(flights, planner.InFlight{Partition: id})
 		}
 	}
@@ -87,7 +87,7 @@ const frozenFor = 30 * time.Second
 func (c *scheduler) thaw(ctx context.Context, now time.Time) error {
 	c.mu.Lock()
 	held := map[keys.PartitionID]bool{}
-	for _, o := range c.flying {
+	for _, o := range c.operators.flying {
 		held[keys.PartitionID(o.Right)], held[keys.PartitionID(o.Partition)] = true, true
 	}
 	due := map[keys.PartitionID]keys.KeyspaceID{}

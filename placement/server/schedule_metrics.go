@@ -46,16 +46,16 @@ func (m *metrics) measureScheduler(s *Server) {
 			"neighbours, and are to be merged with them.",
 			func(c *explain.Counts) int { return c.Merging }},
 	} {
-		gauge(g.name, g.help, func(c *scheduler) float64 { return float64(g.of(&c.counts)) })
+		gauge(g.name, g.help, func(c *scheduler) float64 { return float64(g.of(&c.last.counts)) })
 	}
 	gauge("operators_waiting", "Partitions that wait for a limit, a pause or room to be changed.",
-		func(c *scheduler) float64 { return float64(c.proposal.Waiting) })
+		func(c *scheduler) float64 { return float64(c.last.proposal.Waiting) })
 	gauge("partitions_blocked", "Partitions about which nothing can be done although something is "+
-		"wrong.", func(c *scheduler) float64 { return float64(c.proposal.Blocked) })
+		"wrong.", func(c *scheduler) float64 { return float64(c.last.proposal.Blocked) })
 	gauge("operator_oldest_age_seconds", "The age of the oldest change that is under way.",
 		func(c *scheduler) float64 {
 			var oldest time.Duration
-			for _, o := range c.flying {
+			for _, o := range c.operators.flying {
 				oldest = max(oldest, time.Since(time.UnixMilli(o.CreatedUnixMs)))
 			}
 			return oldest.Seconds()
@@ -71,7 +71,7 @@ func (m *metrics) measureScheduler(s *Server) {
 		})
 	gauge("operator_bytes", "What the snapshots of the changes that are under way send at most.",
 		func(c *scheduler) (bytes float64) {
-			for _, o := range c.flying {
+			for _, o := range c.operators.flying {
 				bytes += float64(o.Bytes)
 			}
 			return bytes

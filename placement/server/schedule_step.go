@@ -59,10 +59,10 @@ func (c *scheduler) look(ctx context.Context) error {
 // letRest has nothing proposed for a partition before a time: what was cancelled is not to begin
 // again at once. The caller holds mu.
 func (c *scheduler) letRest(id keys.PartitionID, until time.Time) {
-	f := c.attempts[id]
+	f := c.operators.attempts[id]
 	if f == nil {
 		f = &attempt{}
-		c.attempts[id] = f
+		c.operators.attempts[id] = f
 	}
 	if f.until.Before(until) {
 		f.until = until
@@ -81,45 +81,45 @@ func (c *scheduler) takeIn(now time.Time) map[keys.PartitionID]*serverpb.Operato
 			c.refused(c.state.SetNode(facts.WithStats(facts.Node(n), s)))
 		}
 	}
-	for id, o := range c.flying {
+	for id, o := range c.operators.flying {
 		if operators[id] == nil || operators[id].Id != o.Id {
 			// It ended, and the State hears of how before it is not in flight any more.
-			c.ended[id] = now
+			c.operators.ended[id] = now
 			if o.Cancelled {
 				c.letRest(id, now.Add(c.state.Settings().Pause))
 			}
 			c.refused(c.renew(id))
 			if right := keys.PartitionID(o.Right); steps.Merges(o) {
-				c.ended[right] = now
+				c.operators.ended[right] = now
 				c.refused(c.renew(right))
 			}
-			delete(c.seen, id)
+			delete(c.operators.seen, id)
 		}
 	}
 	for _, id := range news {
 		c.refused(c.renew(id))
-		if _, known := c.keyspaceOf[id]; !known && c.unknown[id].IsZero() {
-			c.unknown[id] = now
+		if _, known := c.keyspaceOf[id]; !known && c.reported.unknown[id].IsZero() {
+			c.reported.unknown[id] = now
 		}
 	}
 	c.forgetUnknown(now)
 	c.forgetNonsense(now)
 	c.missLeaders(now)
-	c.flying = operators
-	for id, a := range c.attempts {
+	c.operators.flying = operators
+	for id, a := range c.operators.attempts {
 		if now.Sub(a.until) > maxBackoff {
-			delete(c.attempts, id)
+			delete(c.operators.attempts, id)
 		}
 	}
 	set := c.state.Settings()
-	for id, at := range c.ended {
+	for id, at := range c.operators.ended {
 		if now.Sub(at) > max(time.Hour, set.Pause) {
-			delete(c.ended, id)
+			delete(c.operators.ended, id)
 		}
 	}
-	for id, at := range c.resized {
+	for id, at := range c.layout.resized {
 		if now.Sub(at) > max(time.Hour, set.SplitPause, set.MergePause) {
-			delete(c.resized, id)
+			delete(c.layout.resized, id)
 		}
 	}
 	return operators
@@ -164,10 +164,10 @@ func (c *scheduler) late(operators map[keys.PartitionID]*serverpb.Operator,
 			continue
 		}
 		late = append(late, lateOperator{o, why})
-		f := c.attempts[id]
+		f := c.operators.attempts[id]
 		if f == nil {
 			f = &attempt{}
-			c.attempts[id] = f
+			c.operators.attempts[id] = f
 		}
 		f.failures++
 		f.until = now.Add(min(maxBackoff, firstBackoff<<min(f.failures-1, 10)))
@@ -186,11 +186,11 @@ func (c *scheduler) advanceOf(id keys.PartitionID, o *serverpb.Operator, now tim
 		membership += c.server.reports.Membership(right)
 		failures += c.server.reports.Failures(right, o.Id)
 	}
-	a := c.seen[id]
+	a := c.operators.seen[id]
 	switch {
 	case a == nil || a.operator != o.Id || a.membership != membership:
 		a = &advance{operator: o.Id, membership: membership, at: now, changed: now}
-		c.seen[id] = a
+		c.operators.seen[id] = a
 	case a.waits != waits && failures == 0:
 		a.at = now
 	}
@@ -234,7 +234,7 @@ func (c *scheduler) plan(now time.Time) []planner.Operator {
 		return nil
 	}
 	var flights []planner.InFlight
-	for id, o := range c.flying {
+	for id, o := range c.operators.flying {
 		f := planner.InFlight{Partition: id}
 		if !o.Cancelled {
 			f.Add, f.Remove = keys.NodeID(o.AddNode), keys.NodeID(o.RemoveNode)
@@ -248,16 +248,16 @@ func (c *scheduler) plan(now time.Time) []planner.Operator {
 		flights = append(flights, f)
 	}
 	flights = append(flights, c.frozenFlights()...)
-	c.proposal, c.planned = c.proposer.Step(now, flights), true
-	if now.Sub(c.counted) >= countInterval {
-		c.counts, c.counted = c.explainer.Counts(), now
+	c.last.proposal, c.last.planned = c.proposer.Step(now, flights), true
+	if now.Sub(c.last.counted) >= countInterval {
+		c.last.counts, c.last.counted = c.explainer.Counts(), now
 	}
 	if !c.informed(now) {
 		return nil
 	}
 	var begin []planner.Operator
-	for _, o := range c.proposal.Operators {
-		if a := c.attempts[o.Partition]; a != nil && now.Before(a.until) {
+	for _, o := range c.last.proposal.Operators {
+		if a := c.operators.attempts[o.Partition]; a != nil && now.Before(a.until) {
 			continue
 		}
 		if begin = append(begin, o); len(begin) == beginsPerLook {

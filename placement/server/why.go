@@ -112,7 +112,7 @@ func (s *Server) explain(v *store.View, r *clusterpb.WhyRequest) (*explanation, 
 	c := &s.scheduler
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.planned {
+	if !c.last.planned {
 		return nil, "", errPlanning()
 	}
 	notFound := func(err error) error { return status.Error(codes.NotFound, err.Error()) }
