@@ -19,6 +19,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/invariants"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/rpc/peer"
@@ -263,6 +264,9 @@ func TestImpossibleMessages(t *testing.T) {
 // allows. What they say is believed, and may cost it its leaders and its data; but no replica
 // fails, and all of them open again.
 func TestAnyMessages(t *testing.T) {
+	if invariants.Enabled {
+		t.Skip("a member that lies gives a term two leaders, which this build takes for a defect")
+	}
 	for seed := range uint64(10) {
 		simulate(t, func(t *testing.T, c *cluster) {
 			rng := rand.New(rand.NewPCG(seed, 3))
