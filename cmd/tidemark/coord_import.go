@@ -16,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/progress"
 	"github.com/tidemarkdb/tidemark/kv/coord"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/etcdfile"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
@@ -178,10 +179,8 @@ func ask[Request, Answer any](ctx context.Context, a *app,
 			return answer, err
 		}
 		pause = min(2*pause, 2*time.Second)
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(pause):
+		if err := backoff.Sleep(ctx, pause); err != nil {
+			return nil, err
 		}
 	}
 }

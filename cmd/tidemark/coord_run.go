@@ -18,6 +18,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/watchdog"
 	"github.com/tidemarkdb/tidemark/kv/coord"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 )
 
 // fencingEnv is the variable in which a command is told the fencing number of what it runs under.
@@ -226,12 +227,8 @@ func keepInTime(running context.Context, session *coord.Session, patience time.D
 		}
 		// The wait is cut into pieces, because the session is renewed meanwhile, and because timers
 		// stop while the machine is suspended, and the session's clock does not.
-		timer := time.NewTimer(min(left-patience, session.TTL()/10, time.Second))
-		select {
-		case <-running.Done():
-			timer.Stop()
+		if backoff.Sleep(running, min(left-patience, session.TTL()/10, time.Second)) != nil {
 			return
-		case <-timer.C:
 		}
 	}
 }

@@ -47,8 +47,8 @@ var may = []struct {
 	{"range/route/lifetime", nil},
 	{"range/route/clock", []string{"hlc", "rpc/kvpb", "rpc/wire"}},
 	{"range/route/identity", []string{"range/route/lifetime", "rpc/coordpb", "rpc/wire"}},
-	{"range/route/backoff", nil},
-	{"range/route/nodes", append(ground[:len(ground):len(ground)], "range/route/backoff",
+	{"rpc/backoff", nil},
+	{"range/route/nodes", append(ground[:len(ground):len(ground)], "rpc/backoff",
 		"range/route/clock", "range/route/identity", "range/route/lifetime")},
 	{"range/route", append(ground[:len(ground):len(ground)], "range/route/...")},
 	{"txn/committer", append(ground[:len(ground):len(ground)], "range/route/...", "txn")},
@@ -201,8 +201,8 @@ var may = []struct {
 	// The SDK brings no server with it. Only what tests import of it does.
 	{"kv/kvtest/...", []string{"kv", "kv/admin", "kv/kvtest/...", "hlc", "rpc/...",
 		"deploy/embedded/..."}},
-	{"kv/coord", []string{"hlc", "kv", "kv/coord/direct", "rpc/coordpb"}},
-	{"kv/coord/direct", []string{"rpc/client", "rpc/coordpb", "rpc/wire"}},
+	{"kv/coord", []string{"hlc", "kv", "kv/coord/direct", "rpc/backoff", "rpc/coordpb"}},
+	{"kv/coord/direct", []string{"rpc/backoff", "rpc/client", "rpc/coordpb", "rpc/wire"}},
 	{"kv/kvprom", []string{"kv", "rpc/metric/..."}},
 	// kv knows nothing of its administration.
 	{"kv/admin", append(ground[:len(ground):len(ground)], "range/route/...", "txn/...", "kv",

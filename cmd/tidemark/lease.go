@@ -16,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv/coord"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 )
 
 func (a *app) leaseCommand() *cobra.Command {
@@ -226,12 +227,8 @@ func (a *app) keepAlive(ctx context.Context, c *clientv3.Client, id clientv3.Lea
 		if err := a.printLease(id, ttl); err != nil || once {
 			return err
 		}
-		timer := time.NewTimer(time.Duration(ttl) * time.Second / 3)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if backoff.Sleep(ctx, time.Duration(ttl)*time.Second/3) != nil {
 			return nil // there is no other end
-		case <-timer.C:
 		}
 	}
 }
@@ -244,12 +241,8 @@ func renewLease(ctx context.Context, c *clientv3.Client, id clientv3.LeaseID) (i
 		if err == nil || codeOf(err) != codes.Unavailable {
 			return ttl, err
 		}
-		timer := time.NewTimer(200 * time.Millisecond)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return 0, errors.Join(ctx.Err(), err)
-		case <-timer.C:
+		if ended := backoff.Sleep(ctx, 200*time.Millisecond); ended != nil {
+			return 0, errors.Join(ended, err)
 		}
 	}
 }

@@ -18,7 +18,7 @@ var (
 		"kv/internal/sorting", "kv/internal/whole", "kv/internal/writes",
 		"range/admission", "range/invariants", "range/keys", "range/route", "range/route/clock",
 		"range/route/identity", "range/route/lifetime", "range/tree",
-		"rpc/block", "rpc/client", "rpc/clusterpb", "rpc/coordpb", "rpc/kvpb", "rpc/metric",
+		"rpc/backoff", "rpc/block", "rpc/client", "rpc/clusterpb", "rpc/coordpb", "rpc/kvpb", "rpc/metric",
 		"rpc/nonblock", "rpc/outbox", "rpc/peerpb", "rpc/transport", "rpc/wire",
 		"txn", "txn/committer",
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/bootstrap"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/range/group"
-	"github.com/tidemarkdb/tidemark/range/node/task"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -149,7 +149,7 @@ func (c *coreMember) offer(ctx context.Context) (*bootstrap.Membership, error) {
 			}
 			told = err.Error()
 		}
-		if err := task.Pause(ctx, announceEvery); err != nil {
+		if err := backoff.Sleep(ctx, announceEvery); err != nil {
 			return nil, err
 		}
 	}
@@ -160,7 +160,7 @@ func (c *coreMember) beMember(ctx context.Context, p *corePart) error {
 	var announced time.Time
 	mark := c.auth.Mark() // as it was announced
 	told := ""
-	for task.Pause(ctx, greetEvery) == nil {
+	for backoff.Sleep(ctx, greetEvery) == nil {
 		if p.server.LeaderAddress() == "" {
 			c.bootstrap.Greet(ctx, distinct(append(c.members.All(), c.seeds()...)))
 		}

@@ -18,8 +18,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/metric/prom"
 	"github.com/tidemarkdb/tidemark/rpc/peer"
@@ -149,7 +149,7 @@ func (c *coreMember) startCoordination(p *corePart) error {
 	var ctx context.Context
 	ctx, p.coordination.end = context.WithCancel(c.ctx)
 	p.coordination.waiting.Go(func() {
-		for task.Pause(ctx, foundingLook) == nil {
+		for backoff.Sleep(ctx, foundingLook) == nil {
 			founding, err := membership.CoordinationFounding(p.store)
 			if err == nil && founding != nil {
 				err = c.openCoordination(p, founding)

@@ -26,8 +26,8 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/watches"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/host"
-	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 	"github.com/tidemarkdb/tidemark/rpc/limit"
 )
@@ -231,7 +231,7 @@ func (a *etcdAPI) waitCoordination(ctx context.Context) error {
 		if err := a.member.coordinationErr(); err != nil {
 			return fmt.Errorf("%s failed: %w", coordinationName, err)
 		}
-		if task.Pause(ctx, foundingLook/5) != nil {
+		if backoff.Sleep(ctx, foundingLook/5) != nil {
 			return fmt.Errorf("%w while waiting for %s to open", context.Cause(ctx), coordinationName)
 		}
 	}

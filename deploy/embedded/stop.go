@@ -7,7 +7,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/node/task"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 )
 
 const (
@@ -71,6 +71,6 @@ func (s *Server) drain(ctx context.Context) {
 	s.clients.Drain(answering)
 	// A call may be on its way here whose client has not heard yet that it is to call elsewhere, and
 	// an answer on its way to its client.
-	for task.Pause(answering, goAwayTime) == nil && s.etcd.Running() > 0 {
+	for backoff.Sleep(answering, goAwayTime) == nil && s.etcd.Running() > 0 {
 	}
 }

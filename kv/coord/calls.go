@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tidemarkdb/tidemark/kv/coord/direct"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 )
 
 const (
@@ -22,8 +23,7 @@ const (
 
 // pause waits before another attempt; the first is 0. It fails when the context ends.
 func pause(ctx context.Context, attempt int) error {
-	d := min(retryBase<<min(attempt, 10), retryCap)
-	return sleep(ctx, d/2+rand.N(d/2))
+	return sleep(ctx, backoff.Step(attempt, retryBase, retryCap, 0.5, rand.Float64()))
 }
 
 // call makes one attempt.

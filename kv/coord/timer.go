@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 )
 
 // Missed says how a Timer treats periods in which it did not fire, because no manager ran or
@@ -297,14 +299,10 @@ func (t *Timer) pause(ctx context.Context, end int64, now moment) error {
 // claimOf is the value of the key when a period is claimed.
 func claimOf(due int64, nonce string) string { return strconv.FormatInt(due, 10) + " " + nonce }
 
-// sleep waits for as long as that.
+// sleep waits, or returns the cause for which the context has ended.
 func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
+	if backoff.Sleep(ctx, d) != nil {
 		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
 	}
+	return nil
 }

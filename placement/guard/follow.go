@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -49,12 +50,7 @@ func (g *Guard) follow(ctx context.Context) {
 			g.config.Logger.Warn("this server hears nothing of users and roles from the core, and "+
 				"refuses clients' requests meanwhile", "error", err)
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
+		_ = backoff.Sleep(ctx, pause)
 		pause = min(2*pause, maxFollowPause)
 	}
 }
@@ -138,12 +134,8 @@ func (f *following) ask(ctx context.Context, end context.CancelCauseFunc) {
 				late.Stop()
 			}
 		}
-		least := time.NewTimer(min(minAsk, every))
-		select {
-		case <-ctx.Done():
-			least.Stop()
+		if backoff.Sleep(ctx, min(minAsk, every)) != nil {
 			return
-		case <-least.C:
 		}
 		urge := f.guard.urge
 		if urged != math.MinInt64 && now-urged < int64(every) {

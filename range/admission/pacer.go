@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 )
 
 // Priority bends the figures of a Class.
@@ -98,18 +100,7 @@ func (p *Pacer) Paused() time.Duration { return time.Duration(p.paused.Load()) }
 
 // Wait is Pause, and pauses. It ends early with ctx.
 func (p *Pacer) Wait(ctx context.Context, now time.Time, worked time.Duration, by Priority) error {
-	d := p.Pause(now, worked, by)
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return backoff.Sleep(ctx, p.Pause(now, worked, by))
 }
 
 // Worth is how long so many bytes take at a rate, for a class that is paced by that.

@@ -10,7 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/clockhealth"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
-	"github.com/tidemarkdb/tidemark/range/node/task"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -34,7 +34,7 @@ type health struct {
 // watchHealth checks the clock and the disks with every tick, and everything once a second.
 func (n *Node) watchHealth(ctx context.Context) {
 	next := n.base.Now()
-	for task.Pause(ctx, n.config.Tick) == nil {
+	for backoff.Sleep(ctx, n.config.Tick) == nil {
 		n.disks.Tick()
 		changed, due := n.clock.Look(), n.base.Now() >= next
 		if !changed && !due {

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/range/node/task"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -85,7 +86,7 @@ func (m *merging) watch(ctx context.Context) {
 		case <-m.wakeWatch:
 		}
 		for m.lookAtFrozen(ctx, &working) {
-			if task.Pause(ctx, freezeCheck) != nil {
+			if backoff.Sleep(ctx, freezeCheck) != nil {
 				return
 			}
 		}
@@ -123,7 +124,7 @@ func (m *merging) lookAtFrozen(ctx context.Context, working *sync.WaitGroup) boo
 			defer cancel()
 			if err := do(limited); err != nil && ctx.Err() == nil {
 				n.log.Warn("the freeze of a partition cannot be ended yet", "partition", id, "error", err)
-				_ = task.Pause(ctx, orderAgain)
+				_ = backoff.Sleep(ctx, orderAgain)
 			}
 		})
 	}
@@ -294,7 +295,7 @@ func (n *Node) allHaveFreeze(ctx context.Context, right *hosted.Replica) error {
 		if lacks == 0 {
 			return nil
 		}
-		if task.Pause(ctx, matchCheck) != nil {
+		if backoff.Sleep(ctx, matchCheck) != nil {
 			return fmt.Errorf("node %d does not have all of partition %s", lacks, right.ID)
 		}
 	}

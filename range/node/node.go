@@ -22,12 +22,12 @@ import (
 	"github.com/tidemarkdb/tidemark/range/node/lifecycle"
 	"github.com/tidemarkdb/tidemark/range/node/reports"
 	"github.com/tidemarkdb/tidemark/range/node/table"
-	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
 	replicametrics "github.com/tidemarkdb/tidemark/range/replica/metrics"
 	"github.com/tidemarkdb/tidemark/range/replica/spans"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/peer"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -296,7 +296,7 @@ const sweepInterval = time.Second
 
 // sweepLocks checks the locks in the partitions that are led here.
 func (n *Node) sweepLocks(ctx context.Context) {
-	for task.Pause(ctx, sweepInterval) == nil {
+	for backoff.Sleep(ctx, sweepInterval) == nil {
 		for _, h := range n.replicas.All() {
 			if h.Replica.Locked() && h.Leading.Load() && !h.Removed.Load() {
 				h.Replica.Writes().SweepLocks(n.config.Clock.Physical())

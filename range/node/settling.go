@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/task"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 )
 
 // A leader reports a change of its descriptor when the change is settled: an entry after the one
@@ -72,7 +73,7 @@ func (s *settling) run(ctx context.Context) {
 			return
 		case <-s.wake:
 		}
-		if task.Pause(ctx, settlePause) != nil {
+		if backoff.Sleep(ctx, settlePause) != nil {
 			return
 		}
 		s.mu.Lock()
@@ -104,7 +105,7 @@ func (s *settling) settle(ctx context.Context, h *hosted.Replica) {
 		if ctx.Err() == nil {
 			s.node.log.Warn("a change of a partition cannot be reported yet", "partition", h.ID, "error",
 				err)
-			_ = task.Pause(ctx, settleAgain)
+			_ = backoff.Sleep(ctx, settleAgain)
 			s.add(h)
 		}
 		return

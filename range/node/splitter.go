@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/load"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/loadmeter"
-	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/range/replica/reshape"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -60,7 +60,7 @@ func (s *splitter) init(n *Node) {
 }
 
 func (s *splitter) run(ctx context.Context) {
-	for task.Pause(ctx, splitterInterval) == nil {
+	for backoff.Sleep(ctx, splitterInterval) == nil {
 		s.look(ctx, time.Now())
 	}
 }

@@ -3,7 +3,7 @@ package route
 import (
 	"time"
 
-	"github.com/tidemarkdb/tidemark/range/route/backoff"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 )
 
 // The classes. Waits of the classes that look for a leader stay short: after a leader was killed

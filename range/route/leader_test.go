@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/route/backoff"
 	"github.com/tidemarkdb/tidemark/range/route/nodes"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 )
 
 func TestHintsNeverGoBack(t *testing.T) {

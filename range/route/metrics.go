@@ -3,7 +3,7 @@ package route
 import (
 	"errors"
 
-	"github.com/tidemarkdb/tidemark/range/route/backoff"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 )
 

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/experimental"
 
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/nonblock"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -262,13 +263,11 @@ type Backoff struct {
 	until    time.Time
 }
 
-// Failed begins a backoff: base, doubled with each failure in a row, at most limit; with ±25 % of
-// jitter.
+// Failed begins a backoff: base, doubled with each failure in a row, at most limit, of which up to
+// half is left out.
 func (b *Backoff) Failed(now time.Time, base, limit time.Duration) {
-	d := min(base<<min(b.Failures, 10), limit)
-	d += time.Duration((rand.Float64() - 0.5) / 2 * float64(d))
+	b.until = now.Add(backoff.Step(b.Failures, base, limit, 0.5, rand.Float64()))
 	b.Failures++
-	b.until = now.Add(d)
 }
 
 func (b *Backoff) Lasts(now time.Time) bool { return now.Before(b.until) }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/tidemarkdb/tidemark/rpc/authn"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 )
@@ -178,12 +179,7 @@ func (in *RecvBudget) charge(ctx context.Context, call *recvCall, bytes int64) {
 		return
 	}
 	in.Paused(wait)
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	_ = backoff.Sleep(ctx, wait)
 }
 
 // mayReceiveLocked says whether another call of a connection may receive its message.

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/rpc/authn"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -110,12 +111,8 @@ func (a *ResponseBudget) Wait(ctx context.Context, message proto.Message, size i
 		case time.Since(began) > answersWait:
 			return nil, a.full(codes.Unavailable)
 		}
-		timer := time.NewTimer(answersAgain)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, ctx.Err()
+		if err := backoff.Sleep(ctx, answersAgain); err != nil {
+			return nil, err
 		}
 	}
 }

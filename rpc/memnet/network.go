@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 )
 
 // Errors of dialling and of connections, inside a *net.OpError.
@@ -119,7 +121,7 @@ func (n *Network) dial(ctx context.Context, from, addr string) (net.Conn, error)
 	n.mu.Lock()
 	delay := n.latencyLocked(from, to) + n.latencyLocked(to, from)
 	n.mu.Unlock()
-	if err := sleep(ctx, delay); err != nil {
+	if err := backoff.Sleep(ctx, delay); err != nil {
 		return nil, err
 	}
 	for {
@@ -156,20 +158,6 @@ func (n *Network) connectLocked(from, addr string) (net.Conn, error) {
 	}
 	n.pairs = append(n.pairs, p)
 	return p.ends[0], nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Cut cuts the direction from → to. Hosts are given by name or any address, here and below.

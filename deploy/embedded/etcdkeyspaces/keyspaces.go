@@ -11,7 +11,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/users"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
-	"github.com/tidemarkdb/tidemark/range/node/task"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -137,7 +137,7 @@ func (k Keyspaces) await(
 		if len(inTheWay) == 0 {
 			return r, nil
 		}
-		if task.Pause(ctx, pollInterval) != nil {
+		if backoff.Sleep(ctx, pollInterval) != nil {
 			return nil, cannotEnable(inTheWay)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/node/task"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -278,7 +278,7 @@ func (c *Cluster) change(ctx context.Context, r *clusterpb.ChangeCoreRequest,
 			return nil, status.Error(codes.FailedPrecondition, "etcdserver: the change of the members "+
 				"was taken back by another one, or undone; list the members, and ask again")
 		}
-		if err := task.Pause(ctx, membersLook); err != nil {
+		if err := backoff.Sleep(ctx, membersLook); err != nil {
 			return nil, err
 		}
 	}

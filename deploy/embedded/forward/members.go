@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/client"
 )
 
@@ -273,7 +274,7 @@ func (f *Forwarder) rounds(ctx context.Context, m *method, first string, last ti
 	if !last.IsZero() && last.Before(until) {
 		until = last
 	}
-	for pause := pauseFirst; ; pause = min(2*pause, pauseMost) {
+	for round := 0; ; round++ {
 		all := f.config.Members()
 		order := f.members.order(all, f.config.Random)
 		if i := slices.Index(order, first); i > 0 {
@@ -295,18 +296,13 @@ func (f *Forwarder) rounds(ctx context.Context, m *method, first string, last ti
 		if _, _, local := f.config.Local(m.service); local {
 			return errLocal
 		}
-		wait := pause/2 + time.Duration(f.config.Random()%uint64(pause/2))
+		wait := backoff.Step(round, pauseFirst, pauseMost, 0.5, float64(f.config.Random()>>11)/(1<<53))
 		if time.Until(until) < wait {
 			return f.notSent(m)
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			if errors.Is(ctx.Err(), context.Canceled) {
-				return ctx.Err()
-			}
+		if err := backoff.Sleep(ctx, wait); errors.Is(err, context.Canceled) {
+			return err
+		} else if err != nil {
 			return f.notSent(m)
 		}
 	}

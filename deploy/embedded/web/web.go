@@ -17,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -33,11 +34,7 @@ func Limited(cpu *quota.CPULimiter, page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, _ := net.SplitHostPort(r.RemoteAddr)
 		wait, _ := cpu.Charge(host, costOfPage, time.Now())
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-r.Context().Done():
+		if backoff.Sleep(r.Context(), wait) != nil {
 			return
 		}
 		page.ServeHTTP(w, r)

@@ -3,6 +3,8 @@ package direct
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 )
 
 const (
@@ -77,6 +79,5 @@ func (a addresses) set(address string, r addressRecord) {
 // pauseAfter returns the pause before the next attempt, after a number of failures in a row before
 // the last.
 func pauseAfter(failures int) time.Duration {
-	pause := min(lookFirst<<min(failures, 16), lookMost)
-	return pause/2 + rand.N(pause/2)
+	return backoff.Step(failures, lookFirst, lookMost, 0.5, rand.Float64())
 }

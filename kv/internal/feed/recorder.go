@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 )
 
 // A feed with a name begins at the position that is recorded for the name, and advances that
@@ -68,26 +69,16 @@ func (c *Recorder) run(ctx, loop context.Context) error {
 		if left = at; recorded {
 			left = hlc.Timestamp{}
 		}
-		pause(loop, consumerEvery)
+		_ = backoff.Sleep(loop, consumerEvery)
 	}
 	for !left.IsZero() && ctx.Err() == nil {
 		recorded, err := c.record(ctx, left)
 		if recorded || err != nil {
 			return err
 		}
-		pause(ctx, recordPause)
+		_ = backoff.Sleep(ctx, recordPause)
 	}
 	return nil
-}
-
-// pause waits for a while, or until the context ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // Took schedules the record of a position, in place of one that is still waiting.

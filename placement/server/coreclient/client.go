@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/server/hint"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -202,9 +203,8 @@ func (c *Client) call(ctx context.Context, f func(context.Context, *grpc.ClientC
 	if len(c.list()) == 0 {
 		return &UnavailableError{}
 	}
-	pause := c.config.MinPause
 	began, warned := time.Now(), false
-	for {
+	for waits := 0; ; {
 		if ctx.Err() != nil {
 			return c.words.trouble(c.Core(), a.reason(), ctx.Err())
 		}
@@ -230,13 +230,9 @@ func (c *Client) call(ctx context.Context, f func(context.Context, *grpc.ClientC
 			c.config.Logger.Warn("the core does not answer",
 				"error", c.words.trouble(c.Core(), a.reason(), nil))
 		}
-		timer := time.NewTimer(pause/2 + time.Duration(c.config.Random()%uint64(pause/2+1)))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-		case <-timer.C:
-		}
-		pause = min(2*pause, c.config.MaxPause)
+		_ = backoff.Sleep(ctx, backoff.Step(waits, c.config.MinPause, c.config.MaxPause, 0.5,
+			float64(c.config.Random()>>11)/(1<<53)))
+		waits++
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
-	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/range/replica/gc"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 )
 
 // Collector is the queue of garbage collection: partitions that were written to while this node led
@@ -138,7 +138,7 @@ const collectFullEvery = 10 * time.Second
 // Run collects garbage until the context ends.
 func (c *Collector) Run(ctx context.Context) {
 	last := time.Now()
-	for task.Pause(ctx, min(c.interval, collectFullEvery)) == nil {
+	for backoff.Sleep(ctx, min(c.interval, collectFullEvery)) == nil {
 		if !c.node.DiskFull() && time.Since(last) < c.interval {
 			continue
 		}

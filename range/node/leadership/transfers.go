@@ -10,7 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
-	"github.com/tidemarkdb/tidemark/range/node/task"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 )
 
 const (
@@ -61,7 +61,7 @@ type attempt struct {
 // preferred elsewhere: after a restart of another node those that this one took over, otherwise no
 // groups.
 func (t *Transfers) Prefer(ctx context.Context) {
-	if task.Pause(ctx, settleTime) != nil {
+	if backoff.Sleep(ctx, settleTime) != nil {
 		return
 	}
 	tried := make(attempts)
@@ -71,7 +71,7 @@ func (t *Transfers) Prefer(ctx context.Context) {
 			t.preferRound(ctx, tried)
 		}
 		tried.prune(time.Now())
-		if task.Pause(ctx, max(0, preferInterval-time.Since(began))) != nil {
+		if backoff.Sleep(ctx, max(0, preferInterval-time.Since(began))) != nil {
 			return
 		}
 	}
@@ -110,7 +110,7 @@ func (t *Transfers) preferRound(ctx context.Context, tried attempts) {
 		}
 		state.after = now.Add(state.backoff)
 		budget--
-		if task.Pause(ctx, time.Second/transfersPerSecond) != nil {
+		if backoff.Sleep(ctx, time.Second/transfersPerSecond) != nil {
 			return
 		}
 	}

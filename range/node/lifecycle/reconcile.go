@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -125,7 +126,7 @@ func (r *Reconciler) run(ctx context.Context) {
 		}
 		for more := true; more; {
 			failed := false
-			if more, failed = r.step(ctx); failed && task.Pause(ctx, reconcileRetry) != nil {
+			if more, failed = r.step(ctx); failed && backoff.Sleep(ctx, reconcileRetry) != nil {
 				return
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/node/table"
-	"github.com/tidemarkdb/tidemark/range/node/task"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -59,7 +59,7 @@ func (r *Reports) Run(ctx context.Context) {
 				n.Logger.Warn("the consistent core does not answer heartbeats; what this node holds "+
 					"is served meanwhile", "error", err)
 			}
-			task.Pause(ctx, min(interval, heartbeatRetry<<min(failures-1, 8)))
+			backoff.Sleep(ctx, min(interval, heartbeatRetry<<min(failures-1, 8)))
 			continue
 		}
 		if missing {

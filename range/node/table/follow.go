@@ -12,7 +12,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/node/task"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -95,7 +95,7 @@ func (f *Follower) Run(ctx context.Context) {
 			f.Logger.Debug("the metadata stream ended", "error", err)
 		}
 		delay := min(maxWatchRetry, watchRetry<<min(failures, 10))
-		if task.Pause(ctx, delay/2+time.Duration(f.Jitter(delay))) != nil {
+		if backoff.Sleep(ctx, delay/2+time.Duration(f.Jitter(delay))) != nil {
 			return
 		}
 	}

@@ -1,7 +1,9 @@
-// Package backoff says how long to wait between attempts that fail.
 package backoff
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Backoff says how long to wait between attempts after one class of failure. The zero value does
 // not wait.
@@ -25,15 +27,36 @@ type Backoff struct {
 // Delay is the wait before the attempt that follows failure number n, counted from 0. random is
 // uniform in [0, 1).
 func (b Backoff) Delay(n int, random float64) time.Duration {
-	n -= b.AtOnce
-	if n < 0 || b.Base <= 0 {
+	return Step(n-b.AtOnce, b.Base, b.Cap, b.Jitter, random)
+}
+
+// Step is how long to wait after failure number n in a row, counted from 0: base, doubled n times,
+// at most limit. Of that, the part jitter, 0 to 1, is random: with 0.5 it is between half and the
+// whole. random is uniform in [0, 1). A negative n does not wait.
+func Step(n int, base, limit time.Duration, jitter, random float64) time.Duration {
+	if n < 0 || base <= 0 {
 		return 0
 	}
-	step := b.Cap
+	step := limit
 	if n < 32 {
-		if d := b.Base << n; d > 0 && d < b.Cap {
+		if d := base << n; d > 0 && d < limit {
 			step = d
 		}
 	}
-	return step - time.Duration(float64(step)*b.Jitter*random)
+	return step - time.Duration(float64(step)*jitter*random)
+}
+
+// Sleep waits for a time, or returns the error of the context when that ends before.
+func Sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
