@@ -30,7 +30,7 @@ var may = []struct {
 	{"rpc/metric/prom", []string{"rpc/metric"}},
 	{"range/alarm", nil},
 	{"range/clockhealth", []string{"hlc"}},
-	{"range/admission", nil},
+	{"range/admission", []string{"rpc/backoff"}},
 	{"range/tree", nil},
 
 	// One tier: the wire, and the parts of a node that know one partition's bytes. Which may use
@@ -245,7 +245,7 @@ var may = []struct {
 		"rpc/...",
 		"range/engine", "range/keys", "deploy/certs", "deploy/embedded/..."}},
 	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "kv/admin", "kv/coord",
-		"kv/kvprom", "hlc", "rpc/authn", "rpc/client", "rpc/coordpb", "rpc/wire", "range/keys",
+		"kv/kvprom", "hlc", "rpc/authn", "rpc/backoff", "rpc/client", "rpc/coordpb", "rpc/wire", "range/keys",
 		"placement/etcdapi/etcdfile", "deploy/certs", "deploy/embedded/..."}},
 }
 
