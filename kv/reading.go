@@ -230,7 +230,7 @@ func (r *reading) begin(ctx context.Context) error {
 
 // beginLate chooses a timestamp at which nothing is uncertain.
 func (r *reading) beginLate(ctx context.Context) error {
-	at, err := r.client.conn.LateMoment(ctx)
+	at, err := r.client.conn.LateTimestamp(ctx)
 	if err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func (r *reading) beginIn(ctx context.Context, k reader.Keyspace,
 	if r.id != nil || !r.at.IsZero() {
 		return false, r.begin(ctx)
 	}
-	_, at, err := k.Moment(ctx, span, r.heard)
+	_, at, err := k.SnapshotTimestamp(ctx, span, r.heard)
 	if err != nil {
 		return false, err
 	}

@@ -28,7 +28,7 @@ var may = []struct {
 	{"hlc", nil},
 	{"rpc/metric", nil},
 	{"rpc/metric/prom", []string{"rpc/metric"}},
-	{"range/alarm", nil},
+	{"range/timer", nil},
 	{"range/clockhealth", []string{"hlc"}},
 	{"range/admission", []string{"rpc/backoff"}},
 	{"range/tree", nil},
@@ -97,12 +97,12 @@ var may = []struct {
 		"range/node/hosted", "range/node/leadership")},
 	{"range/node/clocks", append(ground[:len(ground):len(ground)], "range/replica",
 		"range/replica/command/...", "range/replica/config", "range/node/hosted")},
-	{"range/node/birth", append(ground[:len(ground):len(ground)], "range/replica/...")},
+	{"range/node/splitrecovery", append(ground[:len(ground):len(ground)], "range/replica/...")},
 	{"range/node/reports", append(ground[:len(ground):len(ground)], "range/node/task",
 		"range/node/table", "range/node/loadmeter", "range/node/hosted")},
 	{"range/node/lifecycle", append(ground[:len(ground):len(ground)], "txn", "range/replica/...",
 		"range/node/task", "range/node/table", "range/node/hosted", "range/node/leadership",
-		"range/node/birth")},
+		"range/node/splitrecovery")},
 	{"range/node/...", append(ground[:len(ground):len(ground)], "range/route/...", "txn/...",
 		"range/replica/...", "range/node/...")},
 
@@ -245,8 +245,8 @@ var may = []struct {
 		"rpc/...",
 		"range/engine", "range/keys", "deploy/certs", "deploy/embedded/..."}},
 	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "kv/admin", "kv/coord",
-		"kv/kvprom", "hlc", "rpc/authn", "rpc/backoff", "rpc/client", "rpc/coordpb", "rpc/wire", "range/keys",
-		"placement/etcdapi/etcdfile", "deploy/certs", "deploy/embedded/..."}},
+		"kv/kvprom", "hlc", "rpc/authn", "rpc/backoff", "rpc/client", "rpc/coordpb",
+		"rpc/wire", "range/keys", "placement/etcdapi/etcdfile", "deploy/certs", "deploy/embedded/..."}},
 }
 
 // everywhere is the package that every other one may import.
@@ -254,7 +254,7 @@ const everywhere = "range/invariants"
 
 var ground = []string{
 	"hlc", "rpc/...", "range/keys", "range/engine", "range/mvcc/...", "range/raftlog",
-	"range/group", "range/host/...", "range/alarm",
+	"range/group", "range/host/...", "range/timer",
 	"range/clockhealth", "range/admission", "range/tree", "range/load",
 }
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
-	"github.com/tidemarkdb/tidemark/placement/guard"
+	"github.com/tidemarkdb/tidemark/placement/authcache"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/authn"
@@ -20,7 +20,7 @@ import (
 // authFollower is the part of a server that follows users and roles, and says which callers have
 // proved to be servers. Safe for concurrent use.
 type authFollower struct {
-	*guard.Guard
+	*authcache.Cache
 	peers *authn.PeerPolicy
 	// local says that only processes on this machine, or of a test, reach the server.
 	local bool
@@ -37,14 +37,14 @@ func openAuthFollower(c *ServerConfig, directory *datadir.Directory, core *corec
 	a := &authFollower{peers: peers, given: c.Guard, wake: wake,
 		local: c.onOwnNetwork() || loopback(c.Listen)}
 	id := directory.Identity()
-	mark := guard.Mark{Version: id.GuardVersion, On: id.Guards}
+	mark := authcache.Flag{Version: id.GuardVersion, On: id.Guards}
 	if mark.On && !a.peers.Provable() && !a.local {
-		return nil, fmt.Errorf("authentication is enabled in the cluster of %s, so servers have to prove "+
-			"that they are some, and none could prove it to this one at %s (with --insecure as well): "+
+		return nil, fmt.Errorf("authentication is enabled in the cluster of %s, so servers have to "+
+			"prove that they are some, and none could prove it to this one at %s (with --insecure as well): "+
 			"start it with what the other servers have, --secret-file, or --tls-ca or --tls-peer-ca",
 			c.Dir, c.Listen)
 	}
-	a.Guard, err = guard.New(guard.Config{Source: core, Mark: mark, Save: directory.SetGuards,
+	a.Cache, err = authcache.New(authcache.Config{Source: core, Mark: mark, Save: directory.SetGuards,
 		Data: c.has(RoleNode), Changed: a.changed, Monotonic: c.Monotonic,
 		Logger: c.Logger, Registerer: c.Registry})
 	if err != nil {
@@ -59,11 +59,11 @@ func (a *authFollower) judge() access.Guard {
 	if a.given != nil {
 		return a.given
 	}
-	return a.Guard
+	return a.Cache
 }
 
 // changed is called when the core says whether the server has to follow users and roles.
-func (a *authFollower) changed(m guard.Mark) {
+func (a *authFollower) changed(m authcache.Flag) {
 	a.closeDoor(m.On)
 	a.wake()
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
-	"github.com/tidemarkdb/tidemark/placement/guard"
+	"github.com/tidemarkdb/tidemark/placement/authcache"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -137,7 +137,7 @@ func TestKeyspacesAreGuarded(t *testing.T) {
 	for i := range at {
 		server := cluster.Server(i)
 		id := server.directory.Identity()
-		if m := server.auth.Mark(); !m.On || !id.Guards || id.Format != datadir.GuardedFormat {
+		if m := server.auth.Flag(); !m.On || !id.Guards || id.Format != datadir.GuardedFormat {
 			t.Errorf("server %d does not follow: %v, %v", i, m, id)
 		}
 		awaitTrue(t, "strangers are refused",
@@ -192,7 +192,7 @@ func TestKeyspacesAreGuarded(t *testing.T) {
 	for i := range at {
 		server := cluster.Server(i)
 		awaitTrue(t, "it need not follow any more", func() bool {
-			return !server.auth.Mark().On && may(server, "", mine, access.Write) == 0 &&
+			return !server.auth.Flag().On && may(server, "", mine, access.Write) == 0 &&
 				server.directory.Identity().Format == datadir.Format
 		})
 	}
@@ -236,7 +236,7 @@ func TestEnableClosesTheDoor(t *testing.T) {
 		!strings.Contains(err.Error(), "--insecure") {
 		t.Errorf("authentication is enabled: %v", err)
 	}
-	if m := s.auth.Mark(); m != (guard.Mark{}) {
+	if m := s.auth.Flag(); m != (authcache.Flag{}) {
 		t.Errorf("it was told to follow: %v", m)
 	}
 
@@ -361,7 +361,7 @@ func TestEnableNeedsAllNodes(t *testing.T) {
 		!strings.Contains(err.Error(), second.Advertise) {
 		t.Fatalf("authentication is enabled without a node: %v", err)
 	}
-	awaitTrue(t, "the other one is free again", func() bool { return !s.auth.Mark().On })
+	awaitTrue(t, "the other one is free again", func() bool { return !s.auth.Flag().On })
 	if r, err := etcd.AuthStatus(ctx); err != nil || r.Enabled {
 		t.Errorf("%v, %v", r, err)
 	}
@@ -378,7 +378,7 @@ func TestEnableNeedsAllNodes(t *testing.T) {
 	if err := last.WaitReady(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if !last.auth.Mark().On {
+	if !last.auth.Flag().On {
 		t.Error("a new node does not follow")
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/tidemarkdb/tidemark/deploy/embedded/etcdkeyspaces"
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/planner"
-	"github.com/tidemarkdb/tidemark/range/alarm"
+	"github.com/tidemarkdb/tidemark/range/timer"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 )
 
@@ -142,7 +142,7 @@ type ServerConfig struct {
 	// AfterFunc calls functions when a time has passed, for what waits for clocks. Default: timers
 	// as exact as the system's are (package alarm) for a server on the system's network, whose Dial
 	// is nil; else time.AfterFunc, which knows virtual time too.
-	AfterFunc   func(d time.Duration, f func()) alarm.Timer
+	AfterFunc   func(d time.Duration, f func()) timer.Timer
 	NewListener func(addr string) (net.Listener, error)
 	Dial        func(ctx context.Context, addr string) (net.Conn, error)
 	Random      func() uint64
@@ -229,7 +229,7 @@ func (c *ServerConfig) ensureDefaults() error {
 		c.awake = c.Monotonic
 	}
 	if c.AfterFunc == nil && c.Dial != nil {
-		c.AfterFunc = alarm.Plain
+		c.AfterFunc = timer.Plain
 	}
 	if c.NewListener == nil {
 		c.NewListener = func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) }

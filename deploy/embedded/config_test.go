@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/range/alarm"
+	"github.com/tidemarkdb/tidemark/range/timer"
 )
 
 // Kernel timers know nothing of virtual time: a server has them only where nothing can be virtual.
@@ -37,4 +37,4 @@ func TestWhoHasTimersOfTheKernel(t *testing.T) {
 	}
 }
 
-func panicking(time.Duration, func()) alarm.Timer { panic("nothing waits here") }
+func panicking(time.Duration, func()) timer.Timer { panic("nothing waits here") }

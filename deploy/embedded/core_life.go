@@ -158,16 +158,16 @@ func (c *coreMember) offer(ctx context.Context) (*bootstrap.Membership, error) {
 // beMember tells the core where its member here is, and learns when it is none any more.
 func (c *coreMember) beMember(ctx context.Context, p *corePart) error {
 	var announced time.Time
-	mark := c.auth.Mark() // as it was announced
+	mark := c.auth.Flag() // as it was announced
 	told := ""
 	for backoff.Sleep(ctx, greetEvery) == nil {
 		if p.server.LeaderAddress() == "" {
 			c.bootstrap.Greet(ctx, distinct(append(c.members.All(), c.seeds()...)))
 		}
-		if c.auth.Mark() == mark && time.Since(announced) < announceEvery {
+		if c.auth.Flag() == mark && time.Since(announced) < announceEvery {
 			continue
 		}
-		mark = c.auth.Mark()
+		mark = c.auth.Flag()
 		limited, cancel := context.WithTimeout(ctx, announceTimeout)
 		r, err := c.core.Announce(limited, c.announcement())
 		cancel()

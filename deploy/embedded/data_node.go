@@ -12,11 +12,11 @@ import (
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
 	"github.com/tidemarkdb/tidemark/placement/server/nodes"
-	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/range/timer"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -40,7 +40,7 @@ type nodePart struct {
 	pusher    *txn.PushSender
 	transport *peer.Transport
 	// alarms are nil if timers come from outside.
-	alarms *alarm.Alarms
+	alarms *timer.Timers
 }
 
 // dataNode is a server's life as a data node: it joins the cluster, and serves until the server
@@ -130,7 +130,7 @@ func (d *dataNode) start(ctx context.Context) (*nodePart, error) {
 	p.pusher = txn.NewPushSender(txn.PushSenderConfig{Open: d.openPushes})
 	after := d.config.AfterFunc
 	if after == nil {
-		p.alarms = alarm.New()
+		p.alarms = timer.New()
 		after = p.alarms.AfterFunc
 	}
 	p.node, err = node.New(node.Config{
@@ -149,7 +149,7 @@ func (d *dataNode) start(ctx context.Context) (*nodePart, error) {
 	})
 	if err != nil {
 		p.pusher.Close()
-		p.closeAlarms()
+		p.closeTimers()
 		p.cache.Unref()
 		return nil, d.damaged(datadir.Node, errors.Join(err, p.databases.Close()))
 	}
@@ -160,7 +160,8 @@ func (d *dataNode) start(ctx context.Context) (*nodePart, error) {
 		SnapshotBytesPerSecond: d.config.SnapshotBytesPerSecond,
 		MaxQueuesBytes:         d.memory.PeerQueues,
 	})
-	if err := p.node.Start(d.config.PeerFilter.before(realmData, p.transport, p.node.Resolve)); err != nil {
+	if err := p.node.Start(d.config.PeerFilter.before(realmData, p.transport,
+		p.node.Resolve)); err != nil {
 		return nil, d.damaged(datadir.Node, errors.Join(err, p.close()))
 	}
 	d.rpc.ServePeers(p.transport)
@@ -172,13 +173,13 @@ func (p *nodePart) close() error {
 	p.pusher.Close()
 	p.transport.Close()
 	p.node.Close()
-	p.closeAlarms()
+	p.closeTimers()
 	err := p.databases.Close()
 	p.cache.Unref()
 	return err
 }
 
-func (p *nodePart) closeAlarms() {
+func (p *nodePart) closeTimers() {
 	if p.alarms != nil {
 		p.alarms.Close()
 	}

@@ -133,9 +133,9 @@ type window struct {
 
 // consumed says whether the table shows that a partition was consumed. A node goes on to offer such
 // a one as long as it has a replica left over, and may never have had the partition in its table.
-func (w *window) consumed(p *clusterpb.Partition) bool {
+func (w *window) subsumed(p *clusterpb.Partition) bool {
 	return slices.ContainsFunc(w.old, func(old *clusterpb.Partition) bool {
-		return keys.Consumes(old, p)
+		return keys.Subsumes(old, p)
 	})
 }
 
@@ -184,7 +184,7 @@ func (j *spanJudge) tile(now, next *clusterpb.Partition, splitOff []*clusterpb.P
 	}
 	rest := keys.Span{Start: next.End, End: w.end}
 	for _, p := range offered {
-		if rest.Overlaps(keys.PartitionSpan(p)) && !keys.Consumes(next, p) && !w.consumed(p) {
+		if rest.Overlaps(keys.PartitionSpan(p)) && !keys.Subsumes(next, p) && !w.subsumed(p) {
 			return nil, nil, fmt.Errorf("partition %d, which split off, overlaps others: its span is %s",
 				p.Id, keys.PartitionSpan(p))
 		} // else it split off before, and is another partition's by now
@@ -198,7 +198,7 @@ func (j *spanJudge) tile(now, next *clusterpb.Partition, splitOff []*clusterpb.P
 		return nil, nil, err
 	}
 	for _, g := range w.gone {
-		if err := j.consumed(g.descriptor, append(pieces, next)); err != nil {
+		if err := j.subsumed(g.descriptor, append(pieces, next)); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -291,7 +291,7 @@ func (j *spanJudge) startingAt(of *clusterpb.Partition, key []byte) (tabled, boo
 // leader: a merge that was ordered, or that it was reported frozen. Without both, as after a
 // recovery of the core, no leader must be known of it, and the replicas have to be where a merge
 // has them. Another operator of it, which was begun in vain, then ends.
-func (j *spanJudge) consumed(old *clusterpb.Partition, by []*clusterpb.Partition) error {
+func (j *spanJudge) subsumed(old *clusterpb.Partition, by []*clusterpb.Partition) error {
 	id := keys.PartitionID(old.Id)
 	var d *clusterpb.Partition
 	for _, p := range by {

@@ -45,7 +45,7 @@ func (j *spanJudge) pieceAt(at []byte, w *window,
 	now := w.old[0]
 	var found *clusterpb.Partition
 	for _, p := range offered {
-		if !bytes.Equal(p.Start, at) || w.consumed(p) {
+		if !bytes.Equal(p.Start, at) || w.subsumed(p) {
 			continue
 		}
 		if found != nil {

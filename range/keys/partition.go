@@ -101,7 +101,7 @@ func ValidatePartition(p *clusterpb.Partition) error {
 // The key at which a partition begins changes hands only by a merge: a split leaves it to the left
 // part, which keeps the id. And the generation of the partition that has a key only rises. So a
 // partition that has the start of p, with a higher generation, has got it by consuming p.
-func Consumes(d, p *clusterpb.Partition) bool {
+func Subsumes(d, p *clusterpb.Partition) bool {
 	return d.GetId() != p.GetId() && d.GetGeneration() > p.GetGeneration() &&
 		bytes.Compare(d.GetStart(), p.GetStart()) <= 0 && bytes.Compare(p.GetStart(), d.GetEnd()) < 0
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/tidemarkdb/tidemark/range/node/birth"
+	"github.com/tidemarkdb/tidemark/range/node/splitrecovery"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 )
 
@@ -27,7 +27,7 @@ func (n *Node) CheckState(ctx context.Context) (problems []string, err error) {
 				h.Self, id, counted, recorded.Stats))
 		}
 	}
-	strays, _, err := birth.Strays(state)
+	strays, _, err := splitrecovery.Strays(state)
 	for _, s := range strays {
 		problems = append(problems, fmt.Sprintf("there is something in %s, which is in no "+
 			"replica's span", s))

@@ -9,12 +9,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/reports"
 	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
+	"github.com/tidemarkdb/tidemark/range/timer"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -51,7 +51,7 @@ type Config struct {
 	// not connected here.
 	ClientAddress func(client uint64) string
 	// AfterFunc calls a function after a time, for commit wait. Default: time.AfterFunc.
-	AfterFunc func(d time.Duration, f func()) alarm.Timer
+	AfterFunc func(d time.Duration, f func()) timer.Timer
 	// Random is used for jitter and the incarnation of this process. Default: the runtime's.
 	Random func() uint64
 
@@ -101,7 +101,7 @@ func (c *Config) ensureDefaults() error {
 		c.Monotonic = hlc.SystemMonotonic()
 	}
 	if c.AfterFunc == nil {
-		c.AfterFunc = alarm.Plain
+		c.AfterFunc = timer.Plain
 	}
 	if c.Tick <= 0 {
 		c.Tick = 100 * time.Millisecond

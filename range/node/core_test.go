@@ -173,7 +173,7 @@ func (c *core) Heartbeat(ctx context.Context,
 			}
 			for _, other := range c.table.Partitions() {
 				for _, by := range u.Partitions {
-					if keys.Consumes(by, other) && other.Keyspace == by.Keyspace {
+					if keys.Subsumes(by, other) && other.Keyspace == by.Keyspace {
 						u.RemovedPartitions = append(u.RemovedPartitions, other.Id)
 						break
 					}
@@ -195,7 +195,7 @@ func (c *core) Heartbeat(ctx context.Context,
 // consumedLocked says whether the table shows that a partition was consumed.
 func (c *core) consumedLocked(p *clusterpb.Partition) bool {
 	for _, by := range c.table.Partitions() {
-		if by.Keyspace == p.Keyspace && keys.Consumes(by, p) {
+		if by.Keyspace == p.Keyspace && keys.Subsumes(by, p) {
 			return true
 		}
 	}

@@ -60,12 +60,12 @@ func (m machine) LeadershipChanged(l group.Leadership) {
 	was := h.Leading.Swap(l.IsLeader)
 	n.leaders.Changed(h, l)
 	if l.Leader != 0 && h.Split.Campaigning.Load() {
-		n.young.wake.Send()
+		n.newChildren.wake.Send()
 	}
 	if l.IsLeader || was {
 		n.reports.ChangedLeader(h)
 	}
-	if l.IsLeader && h.Split.Born.Swap(false) {
+	if l.IsLeader && h.Split.NewChild.Swap(false) {
 		// An operator waits for this report before it goes on with the partition.
 		n.reports.CarriedOut(h)
 	}
@@ -83,14 +83,14 @@ func (n *Node) Machine(h *hosted.Replica, r *replica.Replica) group.StateMachine
 }
 
 // Campaign implements lifecycle.Rooms.
-func (n *Node) Campaign(h *hosted.Replica) { n.young.add(h) }
+func (n *Node) Campaign(h *hosted.Replica) { n.newChildren.add(h) }
 
 // Closed implements lifecycle.Rooms.
 func (n *Node) Closed(h *hosted.Replica) {
 	n.leaders.Forget(h)
 	n.collector.Forget(h)
 	n.giveBack.Forget(h.ID)
-	n.young.forget(h)
+	n.newChildren.forget(h)
 }
 
 // Merged implements lifecycle.Rooms: this node no longer leads the partition.

@@ -110,7 +110,7 @@ func (m *merging) lookAtFrozen(ctx context.Context, working *sync.WaitGroup) boo
 			continue
 		}
 		if !proto.Equal(h.Replica.Descriptor().GetFrozen(), f.freeze) || h.Removed.Load() ||
-			h.Replica.ConsumedBy() != nil {
+			h.Replica.SubsumedBy() != nil {
 			m.melted(id, f)
 			continue
 		}

@@ -15,9 +15,9 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/node/birth"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/lifecycle"
+	"github.com/tidemarkdb/tidemark/range/node/splitrecovery"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -476,7 +476,7 @@ func TestMergeThatFailsHere(t *testing.T) {
 		done := make(chan error, 1)
 		go func() {
 			at, _ := right.Replica.Applied()
-			done <- birth.EachPiece(right.Group.Storage(), at, at+1, right.Replica.Apply)
+			done <- splitrecovery.EachPiece(right.Group.Storage(), at, at+1, right.Replica.Apply)
 		}()
 		s.c.await("the right one goes on", time.Minute, func() bool { return len(done) > 0 })
 		m.stop()

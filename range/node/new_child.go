@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// The replica of a child beside the parent's leader asks for votes as soon as it is born, and again
-// until it leads: the other replicas are born when they hear that the split is committed.
+// The replica of a child beside the parent's leader asks for votes as soon as it is made, and again
+// until it leads: the other replicas are made when they hear that the split is committed.
 //
 // Clients hear of the child from this node, and ask it first which node leads the child. They are
 // answered when a leader is known, a few milliseconds later. If they heard that there is no leader,
@@ -21,10 +21,10 @@ import (
 // again.
 
 const (
-	// youngPeriod is the time between two campaigns of a new child, youngTries their number. After
-	// that the child is one of many groups without a leader.
-	youngPeriod = 20 * time.Millisecond
-	youngTries  = 100
+	// campaignPeriod is the time between two campaigns of a new child, campaignTries their number.
+	// After that the child is one of many groups without a leader.
+	campaignPeriod = 20 * time.Millisecond
+	campaignTries  = 100
 	// patientTries is the number of campaigns after which waiting requests hear that there is no
 	// leader.
 	patientTries = 10
@@ -32,35 +32,35 @@ const (
 	mostAsked = 1024
 )
 
-// young are the replicas of new children that are to lead and have not led yet.
-type young struct {
+// newChildren are the replicas of new children that are to lead and have not led yet.
+type newChildren struct {
 	node *Node
 	wake task.Signal
 	mu   struct {
 		sync.Mutex
-		all    map[*hosted.Replica]*youth
+		all    map[*hosted.Replica]*newChild
 		asked  int
 		closed bool
 	}
 }
 
-// youth is the state of a new child.
-type youth struct {
+// newChild is the state of a new child.
+type newChild struct {
 	// tried counts the campaigns; next is the time of the next one.
 	tried int
 	next  time.Time
 	asked []config.Pending
 }
 
-func (y *young) init(n *Node) {
+func (y *newChildren) init(n *Node) {
 	y.node, y.wake = n, task.NewSignal()
-	y.mu.all = make(map[*hosted.Replica]*youth)
+	y.mu.all = make(map[*hosted.Replica]*newChild)
 }
 
-// add starts the campaigns of a replica that was just born.
-func (y *young) add(h *hosted.Replica) {
+// add starts the campaigns of a replica that was just made.
+func (y *newChildren) add(h *hosted.Replica) {
 	y.mu.Lock()
-	y.mu.all[h] = &youth{}
+	y.mu.all[h] = &newChild{}
 	y.mu.Unlock()
 	y.wake.Send()
 }
@@ -70,7 +70,7 @@ func (y *young) add(h *hosted.Replica) {
 // INVARIANT: a request that is held names no term. So no replica executes it if it is a write: its
 // sender only wants to know which node leads. An attempt that could run later than its sender
 // expects would be an error (range/node/clocks, future_reads.go).
-func (y *young) ask(h *hosted.Replica, pending config.Pending) bool {
+func (y *newChildren) ask(h *hosted.Replica, pending config.Pending) bool {
 	if pending.Request.Term != 0 {
 		return false
 	}
@@ -87,7 +87,7 @@ func (y *young) ask(h *hosted.Replica, pending config.Pending) bool {
 }
 
 // run starts campaigns, and answers requests that were held.
-func (y *young) run(ctx context.Context) {
+func (y *newChildren) run(ctx context.Context) {
 	defer y.close()
 	for {
 		again, ready := y.campaign()
@@ -109,7 +109,7 @@ func (y *young) run(ctx context.Context) {
 
 // campaign starts the campaigns that are due. It returns the time until the next, 0 if there is
 // none, and the requests that need not wait any longer.
-func (y *young) campaign() (again time.Duration, ready []config.Pending) {
+func (y *newChildren) campaign() (again time.Duration, ready []config.Pending) {
 	n, now := y.node, time.Now()
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -119,13 +119,13 @@ func (y *young) campaign() (again time.Duration, ready []config.Pending) {
 		case leader != 0 || h.Removed.Load() || h.Group.Failed() != nil || n.host.Leaving():
 			ready = append(ready, y.forgetLocked(h)...)
 			continue
-		case of.tried == youngTries || !n.health.Fit():
+		case of.tried == campaignTries || !n.health.Fit():
 			ready = append(ready, y.forgetLocked(h)...)
 			n.elections.Add(h)
 			continue
 		}
 		if !now.Before(of.next) {
-			of.tried, of.next = of.tried+1, now.Add(youngPeriod)
+			of.tried, of.next = of.tried+1, now.Add(campaignPeriod)
 			n.elections.Campaign(h)
 		}
 		if of.tried > patientTries {
@@ -139,14 +139,14 @@ func (y *young) campaign() (again time.Duration, ready []config.Pending) {
 }
 
 // forgetLocked removes a replica, and returns the requests that were held for it.
-func (y *young) forgetLocked(h *hosted.Replica) []config.Pending {
+func (y *newChildren) forgetLocked(h *hosted.Replica) []config.Pending {
 	of := y.mu.all[h]
 	delete(y.mu.all, h)
 	h.Split.Campaigning.Store(false)
 	return y.answeredLocked(of)
 }
 
-func (y *young) answeredLocked(of *youth) []config.Pending {
+func (y *newChildren) answeredLocked(of *newChild) []config.Pending {
 	asked := of.asked
 	of.asked = nil
 	y.mu.asked -= len(asked)
@@ -154,14 +154,14 @@ func (y *young) answeredLocked(of *youth) []config.Pending {
 }
 
 // forget drops a replica that is being removed.
-func (y *young) forget(h *hosted.Replica) {
+func (y *newChildren) forget(h *hosted.Replica) {
 	if h.Split.Campaigning.Load() {
 		y.wake.Send() // run answers the requests that were held
 	}
 }
 
 // close refuses the requests that are held, and holds no more.
-func (y *young) close() {
+func (y *newChildren) close() {
 	y.mu.Lock()
 	y.mu.closed = true
 	var held []config.Pending

@@ -46,9 +46,9 @@ func TestYoungAnswerWhenTheyLead(t *testing.T) {
 			return answer
 		}
 		anew := func() {
-			m.young.mu.Lock()
-			m.young.mu.all[h].tried = 0
-			m.young.mu.Unlock()
+			m.newChildren.mu.Lock()
+			m.newChildren.mu.all[h].tried = 0
+			m.newChildren.mu.Unlock()
 		}
 		anew()
 		held := ask()
@@ -64,7 +64,7 @@ func TestYoungAnswerWhenTheyLead(t *testing.T) {
 			r.GetError().GetLeader() != nil {
 			t.Errorf("late: %v", r)
 		}
-		if took := time.Since(began); took > (patientTries+1)*youngPeriod {
+		if took := time.Since(began); took > (patientTries+1)*campaignPeriod {
 			t.Errorf("it was held for %v", took)
 		}
 		if n := len(ask()); n != 1 {
@@ -77,8 +77,8 @@ func TestYoungAnswerWhenTheyLead(t *testing.T) {
 		if r := <-held; r.GetError() != nil && r.GetError().GetLeader().GetNode() != leads {
 			t.Errorf("when it has a leader: %v", r)
 		}
-		if h.Split.Campaigning.Load() || m.young.mu.asked != 0 {
-			t.Errorf("it is young: %v, and %d are held", h.Split.Campaigning.Load(), m.young.mu.asked)
+		if h.Split.Campaigning.Load() || m.newChildren.mu.asked != 0 {
+			t.Errorf("it is young: %v, and %d are held", h.Split.Campaigning.Load(), m.newChildren.mu.asked)
 		}
 	})
 }

@@ -48,22 +48,22 @@ type Node struct {
 	spans    ownSpans
 	tables   *table.Current
 
-	follower   *table.Follower
-	lifecycle  *lifecycle.Lifecycle
-	orders     orders
-	settling   settling
-	young      young
-	merging    merging
-	leaders    *hosted.Leaders
-	elections  *leadership.Elections
-	transfers  *leadership.Transfers
-	leaderless *leadership.Leaderless
-	reports    *reports.Reports
-	self       *self
-	collector  *garbage.Collector
-	flusher    *disks.Flusher
-	giveBack   *giveback.Worker
-	splitter   splitter
+	follower    *table.Follower
+	lifecycle   *lifecycle.Lifecycle
+	orders      orders
+	settling    settling
+	newChildren newChildren
+	merging     merging
+	leaders     *hosted.Leaders
+	elections   *leadership.Elections
+	transfers   *leadership.Transfers
+	leaderless  *leadership.Leaderless
+	reports     *reports.Reports
+	self        *self
+	collector   *garbage.Collector
+	flusher     *disks.Flusher
+	giveBack    *giveback.Worker
+	splitter    splitter
 	// bundles counts reads of several partitions.
 	bundles     atomic.Uint64
 	health      health
@@ -108,7 +108,7 @@ func New(c Config) (*Node, error) {
 		Listener: &n.lifecycle.Reconciler, Logger: n.log, Now: n.base.Now, Jitter: n.base.Jitter}
 	n.orders.init(n)
 	n.settling.init(n)
-	n.young.init(n)
+	n.newChildren.init(n)
 	n.merging.init(n)
 	n.leaderless = leadership.NewLeaderless(base)
 	n.self = &self{node: n}
@@ -141,7 +141,7 @@ func New(c Config) (*Node, error) {
 			},
 		},
 		Resolver: c.Resolver, Random: c.Random, Gone: c.Gone, ClientAddress: c.ClientAddress,
-		Bear: n.lifecycle.Births.Bear, Split: n.lifecycle.Births.Split,
+		ChildState: n.lifecycle.Children.State, Split: n.lifecycle.Children.Split,
 		Spans: spans.Table{Changed: n.lifecycle.Reconciler.SpansChanged},
 		Right: n.lifecycle.Merged.Right, Open: n.lifecycle.Merged.Open, Taken: n.lifecycle.Merged.Taken,
 		Froze: n.merging.froze,
@@ -252,7 +252,7 @@ func (n *Node) Start(t host.Transport) error {
 	for _, task := range []func(context.Context){
 		n.follower.Run, n.lifecycle.Run, n.elections.Run, n.reports.Run, n.transfers.Prefer,
 		n.watchHealth, n.collector.Run, n.flusher.Run, n.giveBack.Run,
-		n.sweepLocks, n.orders.run, n.settling.run, n.young.run, n.splitter.run,
+		n.sweepLocks, n.orders.run, n.settling.run, n.newChildren.run, n.splitter.run,
 		n.merging.watch,
 	} {
 		n.tasks.Go(func() { task(ctx) })

@@ -64,7 +64,7 @@ func (n *Node) KeyspaceOf(partition uint64) uint64 {
 	if p := n.tables.Load().Partition(id); p != nil {
 		return uint64(p.Keyspace)
 	}
-	return uint64(n.lifecycle.Merged.ConsumedBy(id).GetKeyspace())
+	return uint64(n.lifecycle.Merged.SubsumedBy(id).GetKeyspace())
 }
 
 // withoutKeyspace refuses a request to a partition whose keyspace is not known, with the answer

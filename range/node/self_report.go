@@ -40,7 +40,7 @@ type self struct {
 // Describe implements reports.Self.
 func (s *self) Describe(h *hosted.Replica, r *clusterpb.PartitionReport) {
 	if r.Described != nil {
-		r.SplitOff = s.node.lifecycle.Births.SplitOff(h.ID)
+		r.SplitOff = s.node.lifecycle.Children.SplitOff(h.ID)
 	}
 	s.node.settling.add(h)
 	if h.Leading.Load() && !h.Removed.Load() {

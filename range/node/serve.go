@@ -48,7 +48,7 @@ func (n *Node) route(pending config.Pending) (h *hosted.Replica, own bool) {
 	default:
 		h, e := n.serving(keys.PartitionID(q.Partition))
 		if e == nil {
-			if h.Split.Campaigning.Load() && n.young.ask(h, pending) {
+			if h.Split.Campaigning.Load() && n.newChildren.ask(h, pending) {
 				return nil, false
 			}
 			return h, false
@@ -65,7 +65,7 @@ func (n *Node) serving(id keys.PartitionID) (*hosted.Replica, *kvpb.Error) {
 	var why error
 	switch {
 	case h == nil:
-		if by := n.lifecycle.Merged.ConsumedBy(id); by != nil {
+		if by := n.lifecycle.Merged.SubsumedBy(id); by != nil {
 			return nil, n.mergedAway(id, by)
 		}
 		if why = n.lifecycle.BrokenBy(id); why == nil {

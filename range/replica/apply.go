@@ -42,7 +42,7 @@ func (r *Replica) Apply(entries []group.Entry) error {
 // one no entry is applied: the log is kept only for that partition, and nothing that counts comes
 // after the entry of the freeze.
 func (r *Replica) applyAll(entries []group.Entry) error {
-	if r.consumed.Load() {
+	if r.subsumed.Load() {
 		return nil
 	}
 	start := time.Now()
@@ -85,7 +85,7 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 			changes.table.Abort() // no effect after a commit
 		}
 	}()
-	for n < len(entries) && changes.split == nil && changes.consumption == nil &&
+	for n < len(entries) && changes.split == nil && changes.merge == nil &&
 		!changes.alone {
 		e := &entries[n]
 		if changes.alone = isLoad(e); changes.alone && n > 0 {
@@ -109,13 +109,13 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 		}
 	}
 	if changes.split != nil {
-		if err := changes.split.Stage(batch, &applied, r.bearing()); err != nil {
+		if err := changes.split.Stage(batch, &applied, r.childState()); err != nil {
 			return 0, fmt.Errorf("entry %d of term %d: %w", applied.Index, applied.Term, err)
 		}
 	}
 	release := func() {}
-	if changes.consumption != nil {
-		if release, err = r.stageConsumption(batch, &applied, changes.consumption); err != nil {
+	if changes.merge != nil {
+		if release, err = r.stageMerge(batch, &applied, changes.merge); err != nil {
 			return 0, fmt.Errorf("entry %d of term %d: %w", applied.Index, applied.Term, err)
 		}
 	}
@@ -129,10 +129,10 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 	r.tellVacant(batch, &changes)
 	err = r.commitApplied(batch, &applied, changes.table)
 	r.m.Vacant.End()
-	if err == nil && changes.consumption != nil {
+	if err == nil && changes.merge != nil {
 		// INVARIANT: the right side is marked as consumed before this partition's descriptor shows
 		// its span: see Thaw.
-		changes.consumption.from.Replica().consumed.Store(true)
+		changes.merge.from.Replica().subsumed.Store(true)
 	}
 	release()
 	if err != nil {
@@ -144,22 +144,22 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 	// INVARIANT: the clock advances before any answer is sent, so that a read that begins after the
 	// answer has a timestamp above the write's.
 	r.observe(applied.Highest)
-	if changes.split != nil || changes.consumption != nil {
+	if changes.split != nil || changes.merge != nil {
 		r.describeAs(&changes, applied.Index)
 	}
 	if changes.split != nil {
-		r.bear(changes.split)
+		r.childApplied(changes.split)
 	}
-	if changes.consumption != nil {
-		r.takeOver(changes.consumption)
+	if changes.merge != nil {
+		r.takeOver(changes.merge)
 	}
 	r.complete(applied, own, &changes)
-	if invariants.Enabled && changes.split == nil && changes.consumption == nil {
+	if invariants.Enabled && changes.split == nil && changes.merge == nil {
 		checkInvariantState(r)
 	}
-	if m := changes.consumption; m != nil {
-		m.from.Replica().endConsumed(m.Left)
-		m.from.Consumed(m.Left)
+	if m := changes.merge; m != nil {
+		m.from.Replica().endSubsumed(m.Left)
+		m.from.Subsumed(m.Left)
 	}
 	if d := changes.descriptor; d.GetFrozen() != nil && r.node.Froze != nil {
 		r.node.Froze(r.id, d.Frozen)
@@ -212,8 +212,8 @@ type changes struct {
 	split *reshape.Split
 	// consumption is the merge with the right neighbour; nil if there is no merge among the
 	// entries.
-	consumption *merge
-	locks       []concurrency.Change
+	merge *merge
+	locks []concurrency.Change
 	// alone is set if the batch has one entry only. Such an entry may be written to table, which is
 	// then committed instead of the batch.
 	alone bool
@@ -256,7 +256,7 @@ func (r *Replica) stage(batch *engine.StateBatch, p *proposal.Entry, change bool
 	case proposal.KindMerge:
 		m, err := reshape.DecodeMerge(d, p, change)
 		if err == nil {
-			c.descriptor, c.consumption = m.Left, &merge{Merge: m}
+			c.descriptor, c.merge = m.Left, &merge{Merge: m}
 		}
 		return err
 	}
@@ -396,15 +396,15 @@ func (r *Replica) complete(applied storage.Record, own []eval.OwnEntry, c *chang
 	if c.split != nil {
 		r.narrowLocked(c.split)
 	}
-	if c.consumption != nil {
-		r.widenLocked(c.consumption)
+	if c.merge != nil {
+		r.widenLocked(c.merge)
 	}
 	for i := range own {
 		if p := r.eval.OwnAppliedLocked(&end, &own[i]); p != nil {
 			done = append(done, p)
 		}
 	}
-	if c.split != nil || c.consumption != nil {
+	if c.split != nil || c.merge != nil {
 		// Requests that wait were routed by the old descriptor, and are routed again.
 		end.Stale = c.descriptor
 		r.eval.GiveUpLocked(&end, eval.NotRun)
@@ -459,7 +459,7 @@ func (r *Replica) tellVacant(batch *engine.StateBatch, c *changes) {
 	}
 	// A split or merge changes the partition's span, and records in a table are in no batch.
 	writes, known := mvcc.Written(batch)
-	if !known || c.split != nil || c.consumption != nil || c.table != nil {
+	if !known || c.split != nil || c.merge != nil || c.table != nil {
 		r.m.Vacant.Reset()
 		return
 	}

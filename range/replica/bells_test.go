@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/range/alarm"
+	"github.com/tidemarkdb/tidemark/range/timer"
 )
 
 // bells are timers that go off when they are rung.
@@ -20,7 +20,7 @@ type bell struct {
 	call func()
 }
 
-func (b *bells) after(_ time.Duration, f func()) alarm.Timer {
+func (b *bells) after(_ time.Duration, f func()) timer.Timer {
 	t := &bell{of: b, call: f}
 	t.Reset(0)
 	return t

@@ -65,9 +65,9 @@ func (s *installation) Install() error {
 	defer r.m.Exit()
 	r.applying.lock()
 	defer r.applying.unlock()
-	if r.consumed.Load() {
+	if r.subsumed.Load() {
 		s.DiscardTables()
-		return fmt.Errorf("partition %s: %w", r.id, errConsumed)
+		return fmt.Errorf("partition %s: %w", r.id, errSubsumed)
 	}
 	if index, _ := r.Applied(); s.Applied.Index < index {
 		s.DiscardTables()
@@ -105,7 +105,7 @@ func (s *installation) Install() error {
 // removes keys of this and those partitions that lie beyond the present span.
 func (s *installation) install() error {
 	r, span := s.r, keys.PartitionSpan(s.Descriptor)
-	taken := s.stopConsumed()
+	taken := s.stopSubsumed()
 	// INVARIANT: children that have split off are durable before the snapshot replaces the state:
 	// they could not be made again.
 	flush := r.FlushSplits
@@ -125,9 +125,9 @@ func (s *installation) install() error {
 	// INVARIANT: the removal comes after the ingestion, since a partition that lacked a part of
 	// itself would go on with its log; and before the descriptor is published, since the part may
 	// then be another replica's. After a crash in between, the keys are in no partition's span, and
-	// go when the node starts (birth.Sweep); so does what consumed partitions have of their own
-	// (birth.Bury). The generation is published before the removal: a read that finds nothing there
-	// must not answer.
+	// go when the node starts (splitrecovery.Sweep); so does what subsumed partitions have of their
+	// own (splitrecovery.Bury). The generation is published before the removal: a read that finds
+	// nothing there must not answer.
 	r.m.Announce(s.Descriptor.Generation)
 	b := r.state.NewBatch()
 	defer b.Close()
@@ -155,10 +155,10 @@ func (s *installation) install() error {
 
 // stopConsumed ends the apply of those replicas on this node whose partitions this one has
 // consumed.
-func (s *installation) stopConsumed() (taken []*clusterpb.Partition) {
+func (s *installation) stopSubsumed() (taken []*clusterpb.Partition) {
 	for stopped := map[uint64]bool{}; ; {
 		// Look again after each round: an entry that was still applied may have split a partition.
-		taken = s.r.node.Spans.Consumed(s.Descriptor)
+		taken = s.r.node.Spans.Subsumed(s.Descriptor)
 		more := false
 		for _, d := range taken {
 			if stopped[d.Id] {
@@ -184,7 +184,7 @@ func (s *installation) tellTaken() {
 		id := keys.PartitionID(d.Id)
 		if s.r.node.Open != nil {
 			if q := s.r.node.Open(id); q != nil {
-				q.endConsumed(s.Descriptor)
+				q.endSubsumed(s.Descriptor)
 			}
 		}
 		if s.r.node.Taken != nil {

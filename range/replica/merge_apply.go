@@ -26,7 +26,7 @@ type Right interface {
 	Entries(after, last uint64, do func([]group.Entry) error) error
 	// Consumed reports that the state has the partition as a part of another one from now on. Only
 	// the log of the replica is left. It must not block.
-	Consumed(by *clusterpb.Partition)
+	Subsumed(by *clusterpb.Partition)
 }
 
 // merge is an entry by which the partition consumes its right neighbour, together with what this
@@ -39,14 +39,14 @@ type merge struct {
 }
 
 // errConsumed is for a replica whose partition was merged into its left neighbour on this node.
-var errConsumed = errors.New("its left neighbour has consumed it")
+var errSubsumed = errors.New("its left neighbour has consumed it")
 
 // stageConsumption adds the effects of a merge to a batch. The neighbour's replica on this node has
 // been brought to its freeze before, and applies nothing until release is called.
 //
 // INVARIANT: the neighbour is at its freeze. Its leader, and all other replicas that could tell
 // what is committed, may be gone; the entry of the merge says at which index the freeze is.
-func (r *Replica) stageConsumption(batch *engine.StateBatch, applied *storage.Record,
+func (r *Replica) stageMerge(batch *engine.StateBatch, applied *storage.Record,
 	m *merge) (release func(), err error) {
 	id := keys.PartitionID(m.Right.Id)
 	if r.node.Right == nil {
@@ -94,8 +94,8 @@ func (r *Replica) FrozenState() (*clusterpb.Partition, storage.Record, error) {
 	switch {
 	case r.m.Mu.Failed != nil:
 		return nil, record, r.m.Mu.Failed
-	case r.consumed.Load():
-		return nil, record, errConsumed
+	case r.subsumed.Load():
+		return nil, record, errSubsumed
 	case d.GetFrozen() == nil:
 		return nil, record, fmt.Errorf("partition %s is not frozen", r.id)
 	}
@@ -113,8 +113,8 @@ func (r *Replica) FrozenAt() (index uint64, frozen bool) {
 
 // bringTo applies the log of a replica up to an index. The caller holds that replica's applying.
 func (r *Replica) bringTo(frozen *clusterpb.Partition, index uint64, from Right) error {
-	if r.consumed.Load() {
-		return errConsumed
+	if r.subsumed.Load() {
+		return errSubsumed
 	}
 	if at, _ := r.Applied(); at < index {
 		err := from.Entries(at, index, func(entries []group.Entry) error {
@@ -153,10 +153,10 @@ func (r *Replica) widenLocked(m *merge) {
 
 // endConsumed answers all requests that wait here, for a partition that is a part of another one
 // now: clients have to ask that partition.
-func (r *Replica) endConsumed(by *clusterpb.Partition) {
+func (r *Replica) endSubsumed(by *clusterpb.Partition) {
 	end := eval.Ending{Stale: by}
 	r.m.Mu.Lock()
-	r.m.Consumed(by)
+	r.m.Subsumed(by)
 	r.eval.GiveUpLocked(&end, eval.NotRun)
 	r.eval.RefuseQueueLocked(&end)
 	r.m.Mu.Leadership.Close()
@@ -167,13 +167,13 @@ func (r *Replica) endConsumed(by *clusterpb.Partition) {
 }
 
 // ConsumedBy returns the partition that has consumed this one on this node; nil if there is none.
-func (r *Replica) ConsumedBy() *clusterpb.Partition { return r.m.ConsumedBy() }
+func (r *Replica) SubsumedBy() *clusterpb.Partition { return r.m.SubsumedBy() }
 
 // stop ends the apply of this replica, and keeps it frozen: another partition takes its span over.
 // It waits for the entries that are being applied.
 func (r *Replica) stop() {
 	r.applying.lock()
-	r.consumed.Store(true)
+	r.subsumed.Store(true)
 	r.applying.unlock()
 	r.m.Announce(^uint64(0))
 }

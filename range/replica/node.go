@@ -58,12 +58,13 @@ type Node struct {
 	// ClientAddress, if not nil, returns the address from which a client is connected; "" if it is
 	// not connected here.
 	ClientAddress func(client uint64) string
-	// Bear, if not nil, decides before a split is applied how the child comes to life on this node.
-	// self is the id of the parent's replica. An error fails that replica. Split is called when the
-	// split has been applied; leads is set if the parent's replica leads. Both are called on apply
-	// workers.
-	Bear  func(child *clusterpb.Partition, self keys.ReplicaID) (reshape.Birth, error)
-	Split func(child *clusterpb.Partition, self keys.ReplicaID, birth reshape.Birth, leads bool)
+	// ChildState, if not nil, decides before a split is applied what it does for the child on this
+	// node. self is the id of the parent's replica. An error fails that replica. Split is called
+	// when the split has been applied; leads is set if the parent's replica leads. Both are called
+	// on apply workers.
+	ChildState func(child *clusterpb.Partition, self keys.ReplicaID) (reshape.ChildState, error)
+	Split      func(child *clusterpb.Partition, self keys.ReplicaID, state reshape.ChildState,
+		leads bool)
 	// Right, if not nil, finds the replica on this node of a partition that its left neighbour is
 	// about to consume. The log of the replica is committed at least up to the index. Right is
 	// called on apply workers, before the merge is applied; an error fails the left neighbour's

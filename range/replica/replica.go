@@ -36,7 +36,7 @@ type Replica struct {
 	// applying is held while entries are applied. consumed is set when a merge has given this
 	// partition's span to another partition; no entry is applied after that.
 	applying chanMutex
-	consumed atomic.Bool
+	subsumed atomic.Bool
 
 	closer
 	m         *machine.Machine
@@ -50,7 +50,7 @@ type Replica struct {
 var _ group.StateMachine = (*Replica)(nil)
 
 // ErrNoBase is returned by New for a partition that has split off from another one, if the state
-// lacks the data with which it was born: the log of the other partition has to be applied before.
+// lacks the data that the split gave it: the log of the other partition has to be applied before.
 var ErrNoBase = errors.New("the state lacks what it had when it split off another partition")
 
 // New opens a replica of a partition from the state database, or makes a new and empty one if the
@@ -236,7 +236,7 @@ func (r *Replica) Close() error {
 // Gone closes the replica, and returns what has to be removed from this node.
 func (r *Replica) Gone() (storage.Gone, error) {
 	g := storage.Gone{ID: r.id}
-	if d := r.Descriptor(); !storage.IsEmpty(d) && !r.consumed.Load() {
+	if d := r.Descriptor(); !storage.IsEmpty(d) && !r.subsumed.Load() {
 		span := keys.PartitionSpan(d)
 		g.Span = &span
 	}
@@ -247,7 +247,7 @@ func (r *Replica) Gone() (storage.Gone, error) {
 // partition has no data.
 func (r *Replica) StateSpans() []keys.Span {
 	d := r.Descriptor()
-	if storage.IsEmpty(d) || r.consumed.Load() {
+	if storage.IsEmpty(d) || r.subsumed.Load() {
 		return nil
 	}
 	spans := storage.Spans(r.id, keys.PartitionSpan(d))

@@ -41,20 +41,20 @@ func (r *Replica) ShareOf(data []byte) group.Share { return proposal.ShareOf(dat
 
 // bearing returns the function that asks the node how the child of a split comes to life; nil if
 // the node makes a replica of it.
-func (r *Replica) bearing() func(child *clusterpb.Partition) (reshape.Birth, error) {
-	if r.node.Bear == nil {
+func (r *Replica) childState() func(child *clusterpb.Partition) (reshape.ChildState, error) {
+	if r.node.ChildState == nil {
 		return nil
 	}
-	return func(child *clusterpb.Partition) (reshape.Birth, error) {
-		return r.node.Bear(child,
+	return func(child *clusterpb.Partition) (reshape.ChildState, error) {
+		return r.node.ChildState(child,
 			r.self)
 	}
 }
 
-// bear tells the node of a child that lies in the state.
-func (r *Replica) bear(s *reshape.Split) {
+// childApplied tells the node of a child that lies in the state.
+func (r *Replica) childApplied(s *reshape.Split) {
 	child := keys.PartitionID(s.Right.Id)
-	if s.Birth == reshape.Born {
+	if s.ChildState == reshape.Created {
 		r.node.Spans.Split(s.Left, s.Right)
 	} else {
 		r.node.Spans.Own(s.Left)
@@ -62,7 +62,7 @@ func (r *Replica) bear(s *reshape.Split) {
 	r.node.Logger.Info("a partition has split", "partition", r.id, "replica", r.self, "child", child,
 		"at", keys.Pretty(s.Right.Start), "generation", s.Left.Generation)
 	if r.node.Split != nil {
-		r.node.Split(s.Right, r.self, s.Birth, r.Leadership().IsLeader)
+		r.node.Split(s.Right, r.self, s.ChildState, r.Leadership().IsLeader)
 	}
 }
 

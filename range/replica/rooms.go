@@ -63,9 +63,9 @@ func (r reshaped) ProposeThaw(ctx context.Context,
 	return r.eval.ProposeThaw(ctx, func(e eval.Own) (bool, error) { return evaluate(e) })
 }
 
-func (r reshaped) Consumed() error {
-	if r.consumed.Load() {
-		return errConsumed
+func (r reshaped) Subsumed() error {
+	if r.subsumed.Load() {
+		return errSubsumed
 	}
 	return nil
 }

@@ -117,9 +117,9 @@ func TestSplit(t *testing.T) {
 	leader := s.members[0].replica
 	left, right := splitAt(leader.Descriptor(), "m", 200)
 	var told []*clusterpb.Partition
-	s.members[0].node.Split = func(child *clusterpb.Partition, self keys.ReplicaID, how reshape.Birth,
-		leads bool) {
-		if self != 1 || how != reshape.Born || !leads {
+	s.members[0].node.Split = func(child *clusterpb.Partition, self keys.ReplicaID,
+		how reshape.ChildState, leads bool) {
+		if self != 1 || how != reshape.Created || !leads {
 			t.Errorf("the child of replica %s is told of as %d, leads: %v", self, how, leads)
 		}
 		told = append(told, child)
@@ -147,7 +147,7 @@ func TestSplit(t *testing.T) {
 		if parent.Stats.LiveKeys != 3 || child.Stats.LiveKeys != 3 || child.Stats.Versions != 6 {
 			t.Errorf("the parts hold %+v and %+v", parent.Stats, child.Stats)
 		}
-		if child.Index != reshape.BornIndex || child.Term != reshape.BornTerm {
+		if child.Index != reshape.ChildIndex || child.Term != reshape.ChildTerm {
 			t.Errorf("the child begins at %d of term %d", child.Index, child.Term)
 		}
 		if i > 0 && child.Stats != base.Stats {
@@ -247,7 +247,7 @@ func TestChildInheritsWhatWasServed(t *testing.T) {
 	// Another node leads the child, whose clock has heard of none of that.
 	m = s.members[1]
 	m.catchUp(-1)
-	g := &childGroup{member: m, term: 6, index: reshape.BornIndex}
+	g := &childGroup{member: m, term: 6, index: reshape.ChildIndex}
 	child, err := New(Config{Partition: right, ReplicaID: 2, State: m.state, Group: g, Node: m.node})
 	if err != nil {
 		t.Fatal(err)
@@ -418,7 +418,7 @@ func TestSnapshotOverAnotherReplica(t *testing.T) {
 		t.Fatal("taken, although the parent's replica has the keys")
 	}
 	// When that applies the split, it makes no replica of the child: a newer one is here.
-	follower.node.Bear = func(*clusterpb.Partition, keys.ReplicaID) (reshape.Birth, error) {
+	follower.node.ChildState = func(*clusterpb.Partition, keys.ReplicaID) (reshape.ChildState, error) {
 		return reshape.Elsewhere, nil
 	}
 	follower.catchUp(-1)

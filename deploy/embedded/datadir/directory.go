@@ -12,7 +12,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/tidemarkdb/tidemark/placement/guard"
+	"github.com/tidemarkdb/tidemark/placement/authcache"
 )
 
 // ErrUnusable is wrapped by all errors that say that a data directory cannot be used as it is.
@@ -284,7 +284,7 @@ func (d *Directory) KnowsMembers(addresses []string) error {
 }
 
 // SetGuards notes whether the server has to follow users and roles.
-func (d *Directory) SetGuards(m guard.Mark) error {
+func (d *Directory) SetGuards(m authcache.Flag) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.ID.GuardVersion, d.ID.Guards = m.Version, m.On

@@ -17,7 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/node/birth"
+	"github.com/tidemarkdb/tidemark/range/node/splitrecovery"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 )
 
@@ -212,7 +212,7 @@ func (s *stoppedStore) recovery(self func(keys.ReplicaID) bool) (r StoreRecovery
 	r.MayLack = r.Empty ||
 		configuration.Quorum(func(id keys.ReplicaID) bool { return !self(id) })
 	applied, _ := s.store.Applied()
-	err = birth.EachEntry(s.log, applied, e.index, func(e group.Entry) error {
+	err = splitrecovery.EachEntry(s.log, applied, e.index, func(e group.Entry) error {
 		r.MayLack = r.MayLack || e.Change
 		return nil
 	})
@@ -233,7 +233,7 @@ func (s *stoppedStore) recover(plan *CoreRecovery, self *storepb.Member,
 			return err
 		}
 		applied, _ := s.store.Applied()
-		if err := birth.EachEntry(s.log, applied, e.index, func(e group.Entry) error {
+		if err := splitrecovery.EachEntry(s.log, applied, e.index, func(e group.Entry) error {
 			return s.store.Apply([]group.Entry{e})
 		}); err != nil {
 			return err

@@ -112,7 +112,7 @@ func (c *Conn) LateWait() time.Duration { return 2 * c.MaxClockOffset() }
 
 // LateMoment returns a timestamp at or above everything that was acknowledged before the call, once
 // a clock shows it.
-func (c *Conn) LateMoment(ctx context.Context) (hlc.Timestamp, error) {
+func (c *Conn) LateTimestamp(ctx context.Context) (hlc.Timestamp, error) {
 	now, err := c.askClock(ctx)
 	if err != nil {
 		return hlc.Timestamp{}, err

@@ -39,7 +39,7 @@ func TestConn(t *testing.T) {
 			}
 		}
 		before := time.Now()
-		late, err := c.LateMoment(ctx)
+		late, err := c.LateTimestamp(ctx)
 		if took := time.Since(before); err != nil || took < c.LateWait() {
 			t.Errorf("a late moment %s after %s, %v", late, took, err)
 		}

@@ -46,9 +46,9 @@ func (c *Count) Run(ctx context.Context) (total uint64, err error) {
 		}
 	}
 	if c.Near.Past() {
-		c.at, err = k.nearMoment(ctx, parts, c.Query.Span, c.Near)
+		c.at, err = k.nearSnapshot(ctx, parts, c.Query.Span, c.Near)
 	} else {
-		parts, c.at, err = k.Moment(ctx, c.Query.Span, nil)
+		parts, c.at, err = k.SnapshotTimestamp(ctx, c.Query.Span, nil)
 	}
 	if err != nil {
 		return 0, err

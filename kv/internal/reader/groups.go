@@ -68,7 +68,7 @@ func (k Keyspace) batchGet(ctx context.Context, userKeys [][]byte, q *Query, n *
 	}
 	known := q.HasAt
 	if n != nil && n.Linearizable && len(groups) > 1 {
-		if at, err = k.momentOfGroups(ctx, groups); err != nil {
+		if at, err = k.snapshotOfGroups(ctx, groups); err != nil {
 			return at, err
 		}
 		known = true
@@ -98,7 +98,7 @@ func (k Keyspace) batchGet(ctx context.Context, userKeys [][]byte, q *Query, n *
 }
 
 // momentOfGroups finds a timestamp that is late enough for all groups.
-func (k Keyspace) momentOfGroups(ctx context.Context,
+func (k Keyspace) snapshotOfGroups(ctx context.Context,
 	groups []*Group) (hlc.Timestamp, error) {
 	var parts []*route.Partition
 	seen := make(map[*route.Partition]bool, len(groups))
@@ -116,7 +116,7 @@ func (k Keyspace) momentOfGroups(ctx context.Context,
 			}
 		}
 	}
-	return k.momentIn(ctx, parts, keys.Span{Start: first, End: keys.Point(last).End}, nil)
+	return k.snapshotIn(ctx, parts, keys.Span{Start: first, End: keys.Point(last).End}, nil)
 }
 
 // Groups sorts the keys by partition.

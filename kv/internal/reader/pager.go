@@ -106,7 +106,7 @@ func (t *Pager) scanPage(ctx context.Context, snap *Snapshot, keysOnly bool,
 			}
 		})
 	answer, err := t.near.Do(ctx, t.keyspace.Conn.Sender, call,
-		Part{At: snap.moment(), admitted: &t.admitted})
+		Part{At: snap.timestamp(), admitted: &t.admitted})
 	if err != nil {
 		return page{}, err
 	}
@@ -145,7 +145,7 @@ func (t *Pager) countPage(ctx context.Context,
 			}
 		})
 	answer, err := t.near.Do(ctx, t.keyspace.Conn.Sender, call,
-		Part{At: snap.moment(), admitted: &t.admitted})
+		Part{At: snap.timestamp(), admitted: &t.admitted})
 	if err != nil {
 		return 0, hlc.Timestamp{}, nil, err
 	}

@@ -97,7 +97,7 @@ func (s *Scan) Run(ctx context.Context) error {
 	if s.Near.Past() {
 		return s.readNear(ctx, parts)
 	}
-	parts, at, err := s.Keyspace.Moment(ctx, s.Query.Span, nil)
+	parts, at, err := s.Keyspace.SnapshotTimestamp(ctx, s.Query.Span, nil)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (s *Scan) readNear(ctx context.Context, parts []*route.Partition) error {
 			asked = parts[len(parts)-1:]
 		}
 	}
-	at, err := s.Keyspace.nearMoment(ctx, asked, s.Query.Span, s.Near)
+	at, err := s.Keyspace.nearSnapshot(ctx, asked, s.Query.Span, s.Near)
 	if err != nil {
 		return err
 	}

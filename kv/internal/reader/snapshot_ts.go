@@ -80,7 +80,7 @@ func Of(r Reading, at hlc.Timestamp, movable, certain bool) *Snapshot {
 func Exactly(at hlc.Timestamp) *Snapshot { return &Snapshot{at: at} }
 
 // moment returns the timestamp; zero if s is nil: the node that answers chooses it.
-func (s *Snapshot) moment() hlc.Timestamp {
+func (s *Snapshot) timestamp() hlc.Timestamp {
 	if s == nil {
 		return hlc.Timestamp{}
 	}
@@ -112,7 +112,7 @@ func (s *Snapshot) answered(a route.Answer, at hlc.Timestamp) error {
 
 // Moment finds a timestamp for reading a span, and the partitions that hold the span now. heard is
 // as in route.Sender.SnapshotTimestamp.
-func (k Keyspace) Moment(ctx context.Context, span keys.Span,
+func (k Keyspace) SnapshotTimestamp(ctx context.Context, span keys.Span,
 	heard func(keys.NodeID, *kvpb.Timestamp)) (parts []*route.Partition, at hlc.Timestamp,
 	err error) {
 	ctx, cancel := k.Conn.Bound(ctx)
@@ -121,17 +121,17 @@ func (k Keyspace) Moment(ctx context.Context, span keys.Span,
 	if parts, err = s.PartitionsOf(ctx, k.ID, span); err != nil || len(parts) == 0 {
 		return nil, hlc.Timestamp{}, err
 	}
-	at, err = k.momentIn(ctx, parts, span, heard)
+	at, err = k.snapshotIn(ctx, parts, span, heard)
 	return parts, at, err
 }
 
 // momentIn finds a timestamp for reading a span in partitions.
-func (k Keyspace) momentIn(ctx context.Context, parts []*route.Partition,
+func (k Keyspace) snapshotIn(ctx context.Context, parts []*route.Partition,
 	span keys.Span, heard func(keys.NodeID, *kvpb.Timestamp)) (at hlc.Timestamp, err error) {
 	s := k.Conn.Sender
 	ranged := !k.Hashed
 	if ranged && len(parts) > maxAsked {
-		return k.Conn.LateMoment(ctx)
+		return k.Conn.LateTimestamp(ctx)
 	}
 	inner, done := ctx, context.CancelFunc(func() {})
 	if ranged && anyLed(parts) {
@@ -141,11 +141,11 @@ func (k Keyspace) momentIn(ctx context.Context, parts []*route.Partition,
 	at, rest, err := s.SnapshotTimestamp(inner, parts, span, heard)
 	if err == nil {
 		var late hlc.Timestamp
-		late, err = k.momentOfEach(inner, rest, span)
+		late, err = k.snapshotOfEach(inner, rest, span)
 		at = hlc.Max(at, late)
 	}
 	if err != nil && inner != ctx && inner.Err() != nil && ctx.Err() == nil {
-		at, err = k.Conn.LateMoment(ctx)
+		at, err = k.Conn.LateTimestamp(ctx)
 	}
 	return hlc.Max(at, s.Clock.Session()), err
 }
@@ -161,12 +161,12 @@ func anyLed(parts []*route.Partition) bool {
 }
 
 // momentOfEach asks the present leader of each partition for a timestamp.
-func (k Keyspace) momentOfEach(ctx context.Context, parts []*route.Partition,
+func (k Keyspace) snapshotOfEach(ctx context.Context, parts []*route.Partition,
 	span keys.Span) (at hlc.Timestamp, err error) {
 	moments := make([]hlc.Timestamp, len(parts))
 	err = conn.InParallel(ctx, len(parts), conn.ParallelRequests, func(ctx context.Context,
 		i int) (err error) {
-		moments[i], err = k.momentOf(ctx, parts[i], span)
+		moments[i], err = k.snapshotOf(ctx, parts[i], span)
 		return err
 	})
 	for _, m := range moments {
@@ -177,7 +177,7 @@ func (k Keyspace) momentOfEach(ctx context.Context, parts []*route.Partition,
 
 // momentOf finds a timestamp for what one partition held, by a read of one row of its latest state:
 // the timestamp of that read is late enough for the whole span that it asked for.
-func (k Keyspace) momentOf(ctx context.Context, p *route.Partition,
+func (k Keyspace) snapshotOf(ctx context.Context, p *route.Partition,
 	span keys.Span) (at hlc.Timestamp, err error) {
 	t := &Pager{keyspace: k, hash: p.Hash, rest: span.Intersect(p.Span)}
 	for t.over = t.rest.Empty(); !t.over; {

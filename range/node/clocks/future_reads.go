@@ -8,10 +8,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
+	"github.com/tidemarkdb/tidemark/range/timer"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -47,7 +47,7 @@ type Server interface {
 type FutureReads struct {
 	node   *hosted.Node
 	server Server
-	after  func(time.Duration, func()) alarm.Timer
+	after  func(time.Duration, func()) timer.Timer
 	count  prometheus.Counter
 	mu     struct {
 		sync.Mutex
@@ -61,12 +61,12 @@ type FutureReads struct {
 type futureRead struct {
 	request config.Pending
 	at      hlc.Timestamp
-	timer   alarm.Timer
+	timer   timer.Timer
 }
 
 // NewFutureReads makes FutureReads. after calls a function after a time.
 func NewFutureReads(n *hosted.Node, s Server,
-	after func(time.Duration, func()) alarm.Timer) *FutureReads {
+	after func(time.Duration, func()) timer.Timer) *FutureReads {
 	return &FutureReads{node: n, server: s, after: after, count: n.Metrics.Counter(
 		"future_timestamp_requests_total", "Requests that waited, or were refused, because they named "+
 			"timestamps too far ahead of this server's clock.")}

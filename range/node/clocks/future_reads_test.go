@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
+	"github.com/tidemarkdb/tidemark/range/timer"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -26,7 +26,7 @@ func TestFutureReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock, a := hlc.NewClock(nil, nil), &answers{}
 		f := NewFutureReads(&hosted.Node{ID: 1, Clock: clock, Metrics: hosted.NewMetrics(nil)}, a,
-			alarm.Plain)
+			timer.Plain)
 		put := func(ahead time.Duration) (passed int) {
 			at := hlc.Timestamp{Wall: clock.Physical() + int64(ahead)}
 			return len(f.PutAside(1, []*kvpb.Request{{Command: &kvpb.Request_Get{

@@ -56,8 +56,8 @@ type Removal struct {
 
 // Split is the state of a replica whose partition has split off here.
 type Split struct {
-	// Born is set until the replica has led.
-	Born atomic.Bool
+	// NewChild is set from the split that has made the replica until the replica has led.
+	NewChild atomic.Bool
 	// Campaigning is set while the replica is to lead, and requests for it are held.
 	Campaigning atomic.Bool
 }

@@ -1,7 +1,7 @@
 // Package lifecycle makes and removes the replicas of a data node.
 //
 // The Reconciler makes the replicas those that the table lists. A replica is also made by a split
-// that the parent's replica here applies (Births), and goes when its partition is merged into
+// that the parent's replica here applies (Children), and goes when its partition is merged into
 // another one (Merged).
 //
 // INVARIANT: a replica is removed only on a positive statement of a complete table of this cluster,
@@ -15,6 +15,6 @@
 // so that thousands of replicas that move away one by one cost only a flush of the memtables now
 // and then.
 //
-// Locks: those of the Reconciler, the Births and Merged are leaves: nothing is called with one of
+// Locks: those of the Reconciler, the Children and Merged are leaves: nothing is called with one of
 // them held.
 package lifecycle

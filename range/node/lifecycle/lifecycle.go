@@ -35,7 +35,7 @@ type Lifecycle struct {
 	elections *leadership.Elections
 
 	Reconciler Reconciler
-	Births     Births
+	Children   Children
 	Merged     Merged
 	// broken maps partitions to a brokenReplica if their replica is on disk and does not open.
 	broken sync.Map
@@ -47,19 +47,19 @@ type Lifecycle struct {
 	// ending is closed when the node is closing.
 	ending chan struct{}
 
-	created, born, removed prometheus.Counter
-	brokenReplicas         prometheus.Gauge
+	created, splitReplicas, removed prometheus.Counter
+	brokenReplicas                  prometheus.Gauge
 }
 
 // New makes a Lifecycle.
 func New(n *hosted.Node, rooms Rooms, e *leadership.Elections) *Lifecycle {
 	l := &Lifecycle{Node: n, rooms: rooms, elections: e, ending: make(chan struct{}),
 		created:        n.Metrics.Counter("replicas_created_total", "Replicas created."),
-		born:           n.Metrics.Counter("split_replicas_total", "Replicas made by splits."),
+		splitReplicas:  n.Metrics.Counter("split_replicas_total", "Replicas made by splits."),
 		removed:        n.Metrics.Counter("replicas_removed_total", "Replicas removed."),
 		brokenReplicas: n.Metrics.Gauge("broken_replicas", "Replicas on disk that do not open.")}
 	l.Reconciler.init(l)
-	l.Births.init(l)
+	l.Children.init(l)
 	l.Merged.init(l)
 	return l
 }

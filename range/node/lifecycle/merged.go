@@ -11,8 +11,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/node/birth"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
+	"github.com/tidemarkdb/tidemark/range/node/splitrecovery"
 	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
@@ -60,7 +60,7 @@ func (m *Merged) init(n *Lifecycle) {
 // Right finds the replica of a partition that is being consumed here; see replica.Node.Right.
 func (m *Merged) Right(right *clusterpb.Partition, index uint64) (replica.Right, error) {
 	n := m.node
-	if b := &n.Births; b.replaying {
+	if b := &n.Children; b.replaying {
 		return b.directory.Right(right)
 	}
 	h := m.opened(keys.PartitionID(right.GetId()))
@@ -82,10 +82,10 @@ type hostedRight struct {
 func (r hostedRight) Replica() *replica.Replica { return r.h.Replica }
 
 func (r hostedRight) Entries(after, last uint64, do func([]group.Entry) error) error {
-	return birth.EachPiece(r.h.Group.Storage(), after, last, do)
+	return splitrecovery.EachPiece(r.h.Group.Storage(), after, last, do)
 }
 
-func (r hostedRight) Consumed(by *clusterpb.Partition) {
+func (r hostedRight) Subsumed(by *clusterpb.Partition) {
 	n := r.node
 	if g := n.Host.Group(keys.PartitionID(by.GetId())); g != nil {
 		g.ForgetBeginning()
@@ -161,7 +161,7 @@ func (m *Merged) rememberLocked(id keys.PartitionID, by *clusterpb.Partition) {
 
 // ConsumedBy returns the successor of a partition that was merged here; nil if there was no such
 // merge lately.
-func (m *Merged) ConsumedBy(id keys.PartitionID) *clusterpb.Partition {
+func (m *Merged) SubsumedBy(id keys.PartitionID) *clusterpb.Partition {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.by[id]
@@ -216,7 +216,7 @@ func (m *Merged) closeEnded() {
 			continue
 		}
 		n.Host.Remove(h.Group)
-		n.Births.forget(h)
+		n.Children.forget(h)
 		n.rooms.Closed(h)
 		closed = append(closed, h)
 	}

@@ -43,7 +43,7 @@ func (n *Lifecycle) Reopen() error {
 	if err := n.resumeRemoval(unfinished); err != nil {
 		return fmt.Errorf("node %s: %w", n.ID, err)
 	}
-	if live, err = n.Births.restore(identities, live); err != nil {
+	if live, err = n.Children.restore(identities, live); err != nil {
 		return fmt.Errorf("node %s: %w", n.ID, err)
 	}
 	opened := n.openAll(live, false, func(id raftlog.Identity, err error) {

@@ -8,8 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/node/birth"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
+	"github.com/tidemarkdb/tidemark/range/node/splitrecovery"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
@@ -29,7 +29,7 @@ func (n *Lifecycle) IdentityOf(p *clusterpb.Partition) (raftlog.Identity, error)
 			return id, err
 		}
 		if at := n.ReplicaHere(r.Descriptor); found && at.GetReplica() == self.Replica {
-			return birth.Identity(r.Descriptor, id.Replica)
+			return splitrecovery.Identity(r.Descriptor, id.Replica)
 		}
 	}
 	founded := p.Membership == group.FoundingMembership && p.Generation == group.FoundingGeneration &&
@@ -102,6 +102,6 @@ func (n *Lifecycle) open(id raftlog.Identity, created bool) (*hosted.Replica, er
 		}
 		return nil, err
 	}
-	n.Births.noticed(h)
+	n.Children.noticed(h)
 	return h, nil
 }

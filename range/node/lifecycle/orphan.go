@@ -21,12 +21,12 @@ func (n *Lifecycle) leftOver(t *table.Table, h *hosted.Replica) bool {
 	if d.GetMembership() == 0 {
 		d = h.Listed.Load() // the replica was to be filled
 	}
-	return n.consumedInTable(t, d)
+	return n.subsumedInTable(t, d)
 }
 
-func (n *Lifecycle) consumedInTable(t *table.Table, d *clusterpb.Partition) bool {
+func (n *Lifecycle) subsumedInTable(t *table.Table, d *clusterpb.Partition) bool {
 	by := t.At(d.GetKeyspace(), d.GetStart())
-	if by == nil || !keys.Consumes(by, d) {
+	if by == nil || !keys.Subsumes(by, d) {
 		return false
 	}
 	for range n.opening.Range {
@@ -53,5 +53,5 @@ func (n *Lifecycle) brokenLeftOver(t *table.Table, b brokenReplica) bool {
 			return false
 		}
 	}
-	return n.consumedInTable(t, d)
+	return n.subsumedInTable(t, d)
 }

@@ -233,7 +233,7 @@ func (r *Reconciler) take() (create []*clusterpb.Partition, remove []*hosted.Rep
 			self := n.ReplicaHere(p)
 			if b := n.brokenBefore(p, self); b != nil && t.Complete {
 				broken = append(broken, *b)
-			} else if self != nil && (n.Merged.ConsumedBy(id) != nil || r.waits(id, p)) {
+			} else if self != nil && (n.Merged.SubsumedBy(id) != nil || r.waits(id, p)) {
 				// The other replica makes it by a split, or has to be removed first; or it is a
 				// part of another partition, which the core does not know yet.
 			} else if self != nil &&
@@ -255,7 +255,7 @@ func (r *Reconciler) take() (create []*clusterpb.Partition, remove []*hosted.Rep
 			switch {
 			case h.Removal.TakenOver.Load():
 				remove = append(remove, h)
-			case !t.Complete || h.Replica.ConsumedBy() != nil:
+			case !t.Complete || h.Replica.SubsumedBy() != nil:
 			case t.Dropped(keys.KeyspaceID(h.Listed.Load().GetKeyspace())):
 				remove = append(remove, h)
 			case n.leftOver(t, h):

@@ -193,7 +193,7 @@ func (n *Lifecycle) destroy(ctx context.Context, gone []*hosted.Replica) error {
 	n.Replicas.Change(nil, gone)
 	for _, h := range gone {
 		n.Shared.Spans.Release(h.ID)
-		n.Births.forget(h)
+		n.Children.forget(h)
 		if h.Removal.Moved.Load() {
 			n.Reconciler.retry(h.ID) // another replica of it may be listed here
 		}

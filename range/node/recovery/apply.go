@@ -9,7 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/node/birth"
+	"github.com/tidemarkdb/tidemark/range/node/splitrecovery"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
@@ -161,7 +161,7 @@ func (d *Directory) carryOut(log *raftlog.Log, identities []raftlog.Identity, wo
 	}
 	defer shared.Pool.Close()
 	defer shared.Long.Close()
-	here := &birth.Directory{Log: log, State: d.State,
+	here := &splitrecovery.Directory{Log: log, State: d.State,
 		Open: func(id raftlog.Identity) (*replica.Replica, error) { return d.open(id, shared) }}
 	here.Hold(identities)
 	shared.Right = func(right *clusterpb.Partition, _ uint64) (replica.Right, error) {
@@ -179,7 +179,7 @@ func (d *Directory) carryOut(log *raftlog.Log, identities []raftlog.Identity, wo
 		rewrites = append(rewrites, rewrite)
 	}
 	// A partition that a log has merged into this one continues as a part of it.
-	consumed := here.Consumed()
+	consumed := here.Subsumed()
 	gone := func(id keys.PartitionID) bool {
 		return slices.ContainsFunc(consumed, func(c raftlog.Identity) bool { return c.Group == id })
 	}
@@ -209,7 +209,7 @@ func (d *Directory) open(id raftlog.Identity, shared *replica.Node) (*replica.Re
 		return nil, fmt.Errorf("its descriptor in the raft log: %w", err)
 	}
 	return replica.New(replica.Config{Partition: founded, ReplicaID: id.Replica, State: d.State,
-		Group: birth.Idle{}, Node: shared, Empty: len(id.Voters) == 0, GCWindow: -1})
+		Group: splitrecovery.Idle{}, Node: shared, Empty: len(id.Voters) == 0, GCWindow: -1})
 }
 
 // bringUp applies a replica's whole log, and gives it its new descriptor and log.
@@ -240,7 +240,7 @@ func (d *Directory) bringUp(log *raftlog.Log, w *work, shared *replica.Node) (
 		return fail(err)
 	}
 	if r.Descriptor().GetMembership() < w.Membership {
-		if err := birth.EachPiece(g, index, last, r.Apply); err != nil {
+		if err := splitrecovery.EachPiece(g, index, last, r.Apply); err != nil {
 			return fail(err)
 		}
 	}
@@ -268,8 +268,8 @@ func (d *Directory) bringUp(log *raftlog.Log, w *work, shared *replica.Node) (
 // shared returns what replicas need of a node; nothing of it contacts another node.
 func (d *Directory) shared(log *raftlog.Log) (*replica.Node, error) {
 	n := &replica.Node{Node: config.Node{Clock: hlc.NewClock(nil, nil), Logger: d.Logger},
-		Bear: func(child *clusterpb.Partition, self keys.ReplicaID) (reshape.Birth, error) {
-			return birth.Of(log, d.State, child, self)
+		ChildState: func(child *clusterpb.Partition, self keys.ReplicaID) (reshape.ChildState, error) {
+			return splitrecovery.StateOf(log, d.State, child, self)
 		}}
 	return n, n.Prepare()
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/node/birth"
 	"github.com/tidemarkdb/tidemark/range/node/lifecycle"
+	"github.com/tidemarkdb/tidemark/range/node/splitrecovery"
 	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
@@ -169,7 +169,7 @@ func (d *Directory) withLog(do func(*raftlog.Log, []raftlog.Identity) error) err
 		}
 	}
 	// A partition that another one has consumed is a part of that.
-	left, err := (&birth.Directory{Log: log, State: d.State}).Left(live)
+	left, err := (&splitrecovery.Directory{Log: log, State: d.State}).Left(live)
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (d *Directory) inspect(log *raftlog.Log, id raftlog.Identity, r *Replica) e
 		return err
 	}
 	r.Committed = hard.GetCommit()
-	err = birth.EachEntry(g, recorded.Index, r.LastIndex, func(e group.Entry) error {
+	err = splitrecovery.EachEntry(g, recorded.Index, r.LastIndex, func(e group.Entry) error {
 		if !e.Change {
 			return nil
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/range/alarm"
+	"github.com/tidemarkdb/tidemark/range/timer"
 )
 
 // Clocks tell when every clock of the cluster has passed a timestamp. All queues of a node share
@@ -15,7 +15,7 @@ import (
 type Clocks struct {
 	*hlc.Clock
 	// AfterFunc is time.AfterFunc, or a replacement in tests.
-	AfterFunc func(d time.Duration, f func()) alarm.Timer
+	AfterFunc func(d time.Duration, f func()) timer.Timer
 	// Seconds observes how long commits, and reads that saw them, have waited.
 	Seconds prometheus.Observer
 }
@@ -70,7 +70,7 @@ type wait struct {
 	until hlc.Timestamp
 	since time.Time
 	// timer is nil if none runs.
-	timer alarm.Timer
+	timer timer.Timer
 }
 
 // Init makes an empty queue that holds at most most elements.

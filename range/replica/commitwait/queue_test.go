@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/range/alarm"
+	"github.com/tidemarkdb/tidemark/range/timer"
 )
 
 type answer struct{ released, refused int }
@@ -21,21 +21,21 @@ type timers struct {
 	after []time.Duration
 }
 
-type timer struct {
+type setTimer struct {
 	of *timers
 	at int
 }
 
-func (t timer) Stop() bool { return true }
+func (t setTimer) Stop() bool { return true }
 
-func (t timer) Reset(d time.Duration) bool {
+func (t setTimer) Reset(d time.Duration) bool {
 	t.of.after[t.at] = d
 	return true
 }
 
-func (t *timers) afterFunc(d time.Duration, f func()) alarm.Timer {
+func (t *timers) afterFunc(d time.Duration, f func()) timer.Timer {
 	t.ring, t.after = append(t.ring, f), append(t.after, d)
-	return timer{t, len(t.ring) - 1}
+	return setTimer{t, len(t.ring) - 1}
 }
 
 // TestQueue: what is held back is released once, and not before every clock has passed its

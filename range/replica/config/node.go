@@ -7,12 +7,12 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/admission"
-	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/commitwait"
 	"github.com/tidemarkdb/tidemark/range/replica/metrics"
+	"github.com/tidemarkdb/tidemark/range/timer"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -49,7 +49,7 @@ type Node struct {
 	// have a partition. It must be cheap.
 	TransactionLimits func(keys.KeyspaceID) txn.Limits
 	// AfterFunc calls a function after a time, for commit wait. Default: time.AfterFunc.
-	AfterFunc func(d time.Duration, f func()) alarm.Timer
+	AfterFunc func(d time.Duration, f func()) timer.Timer
 	// Pool runs work that must not delay the caller of Submit, or the group's workers. Default: a
 	// Pool of 4 goroutines and a queue of 4,096.
 	Pool *Pool
@@ -108,7 +108,7 @@ func (n *Node) Prepare() error {
 		n.Metrics = metrics.New(nil)
 	}
 	if n.AfterFunc == nil {
-		n.AfterFunc = alarm.Plain
+		n.AfterFunc = timer.Plain
 	}
 	if n.Pool == nil {
 		n.Pool = NewPool(4, 4096)

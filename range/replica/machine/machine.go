@@ -102,7 +102,7 @@ type Unavailable struct {
 
 // UnavailableLocked returns the reason why the replica may not answer; nil if it may.
 func (r *Machine) UnavailableLocked() *Unavailable {
-	failed, by := r.Mu.Failed, r.ConsumedBy()
+	failed, by := r.Mu.Failed, r.SubsumedBy()
 	if failed == nil && by == nil && !r.IsClosed() {
 		return nil
 	}

@@ -58,7 +58,7 @@ func TestMovedFrom(t *testing.T) {
 		t.Error("a part of it goes")
 	}
 	by := &clusterpb.Partition{Id: 2}
-	if p.Consumed(by); p.MovedFrom(4) != by || p.ConsumedBy() != by {
+	if p.Subsumed(by); p.MovedFrom(4) != by || p.SubsumedBy() != by {
 		t.Error("it is a part of another one")
 	}
 }

@@ -17,7 +17,7 @@ type published struct {
 	coming atomic.Uint64
 	// consumedBy is the partition that has consumed this one. It is set as soon as that partition
 	// serves the span.
-	consumedBy atomic.Pointer[clusterpb.Partition]
+	subsumedBy atomic.Pointer[clusterpb.Partition]
 }
 
 // Descriptor returns the partition's descriptor. It must not be changed.
@@ -40,15 +40,15 @@ func (p *published) Publish(d *clusterpb.Partition, index uint64) {
 func (p *published) Announce(generation uint64) { p.coming.Store(generation) }
 
 // Consumed notes the partition that serves the span from now on.
-func (p *published) Consumed(by *clusterpb.Partition) { p.consumedBy.Store(by) }
+func (p *published) Subsumed(by *clusterpb.Partition) { p.subsumedBy.Store(by) }
 
 // ConsumedBy returns the partition that has consumed this one on this node; nil if there is none.
-func (p *published) ConsumedBy() *clusterpb.Partition { return p.consumedBy.Load() }
+func (p *published) SubsumedBy() *clusterpb.Partition { return p.subsumedBy.Load() }
 
 // MovedFrom returns nil if the partition is unchanged since a generation; otherwise it returns the
 // descriptor that has taken the place of that generation's.
 func (p *published) MovedFrom(generation uint64) *clusterpb.Partition {
-	if by := p.ConsumedBy(); by != nil {
+	if by := p.SubsumedBy(); by != nil {
 		return by
 	}
 	if d := p.Descriptor(); d.GetGeneration() != generation || p.coming.Load() > d.GetGeneration() {

@@ -50,7 +50,7 @@ func (n *Multi) MergeScan(pending config.Pending, partitions []Merged) {
 	// Every partition is asked with a Scan, of which only the span and the timestamps are used.
 	asked := &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{Start: c.Start, End: c.End, At: c.At,
 		UncertainUntil: c.UncertainUntil}}
-	m.momentOnly = wire.FromTimestamp(c.At).IsZero()
+	m.timestampOnly = wire.FromTimestamp(c.At).IsZero()
 	m.open.Store(int32(len(partitions)) + 1)
 	for i := range partitions {
 		p, given := &m.parts[i], &partitions[i]
@@ -64,9 +64,9 @@ func (n *Multi) MergeScan(pending config.Pending, partitions []Merged) {
 			m.settled()
 			continue
 		}
-		p.read = read{part: p, command: command.Scan, momentOnly: m.momentOnly, pending: config.Pending{
-			Client: pending.Client, Request: &p.request, Arrived: pending.Arrived,
-		}}
+		p.read = read{part: p, command: command.Scan, timestampOnly: m.timestampOnly,
+			pending: config.Pending{Client: pending.Client, Request: &p.request,
+				Arrived: pending.Arrived}}
 		if !p.replica.Enter() {
 			p.refused(p.replica.Refuse.Closed(&p.request))
 			continue
@@ -83,7 +83,7 @@ type multiscan struct {
 	pending config.Pending
 	parts   []multiscanPart
 	// momentOnly is set if the request asks for a snapshot timestamp, and reads nothing.
-	momentOnly bool
+	timestampOnly bool
 	// read are the parts that are read; sources are what the merge reads of them.
 	read    []*multiscanPart
 	sources []mvcc.Source
@@ -136,8 +136,8 @@ func (p *multiscanPart) waits() bool { return true }
 func (m *multiscan) settled() {
 	switch {
 	case m.open.Add(-1) > 0:
-	case m.momentOnly:
-		m.answerMoment()
+	case m.timestampOnly:
+		m.answerTimestamp()
 	default:
 		m.node.scans.add(m)
 	}
@@ -459,7 +459,7 @@ func (o *openReplicas) close() {
 
 // answerMoment answers a request for a snapshot timestamp. Its parts have their timestamps, or have
 // refused.
-func (m *multiscan) answerMoment() {
+func (m *multiscan) answerTimestamp() {
 	var at hlc.Timestamp
 	for i := range m.parts {
 		p := &m.parts[i]

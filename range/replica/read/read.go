@@ -54,7 +54,7 @@ func (r *Reader) checkRead(rd *read) *kvpb.Response {
 		rd.lockedReading = &plainReading
 	}
 	asked, problem := rd.command.CheckRead(r.Descriptor(), q)
-	if rd.momentOnly {
+	if rd.timestampOnly {
 		problem = nil // the key that is asked about need not lie in the partition
 	}
 	if problem == nil {
@@ -227,7 +227,7 @@ func (r *Reader) registerLocked(rd *read) readStep {
 		rd.chosen.Less(rd.timestamp) {
 		r.Node.Metrics.Reads.Restarted.Inc()
 	}
-	if early := r.earlyLocked(rd.timestamp); early > 0 && !rd.momentOnly {
+	if early := r.earlyLocked(rd.timestamp); early > 0 && !rd.timestampOnly {
 		if rd.term == 0 {
 			return r.proveLocked(rd) // which makes the lease longer
 		}

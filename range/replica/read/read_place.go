@@ -32,7 +32,7 @@ func (r *Reader) placeLocked(rd *read) *machine.Entry {
 	if rd.unplaced = r.Mu.Holding != nil; rd.unplaced {
 		return r.Mu.Holding
 	}
-	if rd.momentOnly {
+	if rd.timestampOnly {
 		if r.Mu.Applied.Stats.Expiring > 0 {
 			rd.timestamp = hlc.Max(rd.timestamp, rd.expiries)
 		}

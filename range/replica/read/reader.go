@@ -4,13 +4,13 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/commitwait"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/replica/leadership"
 	"github.com/tidemarkdb/tidemark/range/replica/machine"
+	"github.com/tidemarkdb/tidemark/range/timer"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -115,7 +115,7 @@ type read struct {
 	part part
 	// momentOnly is set if nothing is read: the read is ready when its timestamp is known; see
 	// answerMoment.
-	momentOnly bool
+	timestampOnly bool
 	wanted
 	// term is that of the leadership that admitted the read, while it waits for a read index.
 	term uint64
@@ -254,7 +254,7 @@ type closedReading struct {
 	atLeast hlc.Timestamp
 	// until is the end of the time that the read waits for a closed timestamp, or for a lock.
 	until time.Time
-	timer alarm.Timer
+	timer timer.Timer
 	// need is the timestamp that has to be closed. locked is set if the read waits for a lock.
 	need   hlc.Timestamp
 	locked bool

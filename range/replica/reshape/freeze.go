@@ -105,7 +105,7 @@ func (r *Reshaper) Thaw(ctx context.Context, f *clusterpb.Freeze) error {
 		}
 		// INVARIANT: a left neighbour marks this replica as consumed before its own descriptor
 		// shows it.
-		if err := r.replica.Consumed(); err != nil {
+		if err := r.replica.Subsumed(); err != nil {
 			return false, err
 		}
 		value, err := proto.Marshal(thawed(e.Descriptor()))

@@ -28,7 +28,7 @@ type Replica interface {
 	// during the freeze, before all that waits for its end.
 	ProposeThaw(ctx context.Context, evaluate func(Evaluation) (bool, error)) error
 	// Consumed returns an error if another partition has taken over the replica's span.
-	Consumed() error
+	Subsumed() error
 	// EndSplitStats ends the count for a split that did not take place.
 	EndSplitStats(t *SplitStats)
 	// Enter announces a user of the state database, until Exit. It returns an error if the replica is

@@ -34,17 +34,17 @@ import (
 // left the log.
 
 const (
-	// BornIndex and BornTerm are the applied index and term of a child when it is born. They are
+	// ChildIndex and ChildTerm are the applied index and term of a child when it is made. They are
 	// above zero: a replica that has nothing cannot be sent the log from its beginning, only a
 	// snapshot.
-	BornIndex = 10
-	BornTerm  = 5
+	ChildIndex = 10
+	ChildTerm  = 5
 )
 
 // FirstIndex returns the index of the first entry of a partition's log.
 func FirstIndex(d *clusterpb.Partition) uint64 {
 	if d.GetSplitFrom() != 0 {
-		return BornIndex + 1
+		return ChildIndex + 1
 	}
 	return 1
 }

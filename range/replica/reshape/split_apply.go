@@ -12,12 +12,12 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Birth says what applying a split does for the child on this node.
-type Birth int
+// ChildState says what applying a split does for the child on this node.
+type ChildState int
 
 const (
-	// Born: a replica of the child is made of the parent's data, with the parent's replica id.
-	Born Birth = iota
+	// Created: a replica of the child is made of the parent's data, with the parent's replica id.
+	Created ChildState = iota
 	// Elsewhere: the child's replica was removed from this node before, or a newer replica of the
 	// child is here and waits for a snapshot. The parent's data of the child is removed.
 	Elsewhere
@@ -28,8 +28,8 @@ const (
 // Split is an entry by which a partition splits.
 type Split struct {
 	Left, Right *clusterpb.Partition
-	// Birth is set by Stage.
-	Birth Birth
+	// ChildState is set by Stage.
+	ChildState ChildState
 	// stats are those of the child.
 	stats storage.Stats
 }
@@ -72,12 +72,12 @@ func DecodeSplit(now *clusterpb.Partition, p *proposal.Entry, change bool) (*Spl
 }
 
 // Stage adds the effects of a split to a batch. applied is the parent's record after the entry.
-// bear, if not nil, decides how the child comes to life on this node.
+// childState, if not nil, decides what the split does for the child on this node.
 func (s *Split) Stage(batch *engine.StateBatch, applied *storage.Record,
-	bear func(child *clusterpb.Partition) (Birth, error)) (err error) {
+	childState func(child *clusterpb.Partition) (ChildState, error)) (err error) {
 	s.Right.SplitIndex = applied.Index
-	if bear != nil {
-		if s.Birth, err = bear(s.Right); err != nil {
+	if childState != nil {
+		if s.ChildState, err = childState(s.Right); err != nil {
 			return err
 		}
 	}
@@ -90,7 +90,7 @@ func (s *Split) Stage(batch *engine.StateBatch, applied *storage.Record,
 		return err
 	}
 	id, span := keys.PartitionID(s.Right.Id), keys.PartitionSpan(s.Right)
-	switch s.Birth {
+	switch s.ChildState {
 	case Kept:
 		return nil
 	case Elsewhere:
@@ -110,7 +110,7 @@ func (s *Split) Stage(batch *engine.StateBatch, applied *storage.Record,
 	}
 	// INVARIANT: the parent's promises hold for the child: nothing is written at or below the
 	// closed timestamp, nor read below the threshold.
-	base := storage.Record{Index: BornIndex, Term: BornTerm, Highest: applied.Highest,
+	base := storage.Record{Index: ChildIndex, Term: ChildTerm, Highest: applied.Highest,
 		Closed: applied.Closed, Threshold: applied.Threshold, Stats: s.stats}
 	return batch.Set(keys.LocalKey(id, keys.SuffixApplied), base.Append(nil), nil)
 }

@@ -173,7 +173,7 @@ func (t *Table) Overlapping(id keys.PartitionID, span keys.Span) keys.PartitionI
 func (t *Table) overlappingLocked(id keys.PartitionID, span keys.Span,
 	d *clusterpb.Partition) keys.PartitionID {
 	for has := range t.overlapsLocked(span) {
-		if other := keys.PartitionID(has.Id); other != id && (d == nil || !keys.Consumes(d, has)) {
+		if other := keys.PartitionID(has.Id); other != id && (d == nil || !keys.Subsumes(d, has)) {
 			return other
 		}
 	}
@@ -187,11 +187,11 @@ func (t *Table) overlappingLocked(id keys.PartitionID, span keys.Span,
 
 // Consumed returns the partitions that, by a descriptor, were merged into its partition or into one
 // of its ancestors, and that have a part of its span on this node.
-func (t *Table) Consumed(d *clusterpb.Partition) (all []*clusterpb.Partition) {
+func (t *Table) Subsumed(d *clusterpb.Partition) (all []*clusterpb.Partition) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for has := range t.overlapsLocked(keys.PartitionSpan(d)) {
-		if has.Id != d.Id && keys.Consumes(d, has) {
+		if has.Id != d.Id && keys.Subsumes(d, has) {
 			all = append(all, has)
 		}
 	}

@@ -1,4 +1,4 @@
-package guard
+package authcache
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Guard knows users. It implements access.Guard.
-type Guard struct {
+// Cache knows users. It implements access.Guard.
+type Cache struct {
 	config  Config
 	metrics *metrics
 	audit   auditor
@@ -33,7 +33,7 @@ type Guard struct {
 	mu struct {
 		sync.Mutex
 		// mark is on disk, wanted is what the core has told.
-		mark, wanted Mark
+		mark, wanted Flag
 		// heard is the newest version of users and roles; nil: none since the server started.
 		heard *authority.State
 	}
@@ -49,15 +49,15 @@ type tables struct {
 	state *authority.State
 }
 
-var _ access.Guard = (*Guard)(nil)
+var _ access.Guard = (*Cache)(nil)
 
-// New makes a Guard. It judges at once, and follows while Run runs.
-func New(config Config) (*Guard, error) {
+// New makes a Cache. It decides at once, and follows while Run runs.
+func New(config Config) (*Cache, error) {
 	if err := config.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	g := &Guard{config: config, news: make(chan struct{}, 1), urge: make(chan struct{}, 1)}
-	g.audit.guard = g
+	g := &Cache{config: config, news: make(chan struct{}, 1), urge: make(chan struct{}, 1)}
+	g.audit.cache = g
 	g.mu.mark, g.mu.wanted = config.Mark, config.Mark
 	g.until.Store(math.MinInt64)
 	g.tables.Store(&tables{free: !config.Mark.On})
@@ -69,12 +69,12 @@ func New(config Config) (*Guard, error) {
 }
 
 // Close takes back the metrics.
-func (g *Guard) Close() { g.metrics.close() }
+func (g *Cache) Close() { g.metrics.close() }
 
 // Learn takes note of what the core says of whether servers have to follow. It does not block; a
 // version that is not newer than what is known changes nothing.
-func (g *Guard) Learn(s *clusterpb.GuardState) {
-	m := markOf(s)
+func (g *Cache) Learn(s *clusterpb.GuardState) {
+	m := flagOf(s)
 	g.mu.Lock()
 	newer := m.Version > g.mu.wanted.Version
 	if newer {
@@ -89,26 +89,26 @@ func (g *Guard) Learn(s *clusterpb.GuardState) {
 }
 
 // Adopt is Learn for a server that holds no data yet: the mark is on disk when it returns.
-func (g *Guard) Adopt(s *clusterpb.GuardState) error {
+func (g *Cache) Adopt(s *clusterpb.GuardState) error {
 	g.Learn(s)
 	return g.settle(true)
 }
 
 // Mark is what is on disk.
-func (g *Guard) Mark() Mark {
+func (g *Cache) Flag() Flag {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.mu.mark
 }
 
 // Report is what the server says of itself to the core.
-func (g *Guard) Report() *clusterpb.GuardReport {
-	return &clusterpb.GuardReport{Knows: true, Guard: g.Mark().state()}
+func (g *Cache) Report() *clusterpb.GuardReport {
+	return &clusterpb.GuardReport{Knows: true, Guard: g.Flag().state()}
 }
 
 // settle writes down what the core wants, if that can be gone by: to follow takes tables that are
 // current, unless anyhow.
-func (g *Guard) settle(anyhow bool) error {
+func (g *Cache) settle(anyhow bool) error {
 	g.saving.Lock()
 	defer g.saving.Unlock()
 	g.mu.Lock()
@@ -140,7 +140,7 @@ func (g *Guard) settle(anyhow bool) error {
 }
 
 // showLocked has clients judged by what is known now.
-func (g *Guard) showLocked() {
+func (g *Cache) showLocked() {
 	now := g.tables.Load()
 	next := &tables{version: now.version, free: !g.mu.mark.On}
 	if !next.free {
@@ -153,10 +153,10 @@ func (g *Guard) showLocked() {
 }
 
 // current says that the tables that were heard are current.
-func (g *Guard) current() bool { return g.config.Monotonic() <= g.until.Load() }
+func (g *Cache) current() bool { return g.config.Monotonic() <= g.until.Load() }
 
 // Run follows the core until ctx ends.
-func (g *Guard) Run(ctx context.Context) {
+func (g *Cache) Run(ctx context.Context) {
 	var following sync.WaitGroup
 	defer following.Wait()
 	ctx, stop := context.WithCancel(ctx)
@@ -196,15 +196,15 @@ func signal(c chan struct{}) {
 }
 
 // Mark is whether a server has to follow users and roles, as it has it on disk.
-type Mark struct {
+type Flag struct {
 	// Version counts the changes that the core has made; 0: none is known.
 	Version uint64
 	// On: it has to follow.
 	On bool
 }
 
-func markOf(s *clusterpb.GuardState) Mark { return Mark{s.GetVersion(), s.GetOn()} }
+func flagOf(s *clusterpb.GuardState) Flag { return Flag{s.GetVersion(), s.GetOn()} }
 
-func (m Mark) state() *clusterpb.GuardState {
+func (m Flag) state() *clusterpb.GuardState {
 	return &clusterpb.GuardState{Version: m.Version, On: m.On}
 }

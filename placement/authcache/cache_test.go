@@ -1,4 +1,4 @@
-package guard
+package authcache
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ import (
 func TestFree(t *testing.T) {
 	in(t, func(t *testing.T, c *core) {
 		c.setCut(true)
-		s := begin(t, c, Mark{})
+		s := begin(t, c, Flag{})
 		defer s.stop()
 		stranger := s.Client(access.Credentials{})
 		wants(t, stranger, 0)
@@ -32,7 +32,7 @@ func TestFree(t *testing.T) {
 func TestStartFollowing(t *testing.T) {
 	in(t, func(t *testing.T, c *core) {
 		c.setCut(true)
-		s := begin(t, c, Mark{3, true})
+		s := begin(t, c, Flag{3, true})
 		defer s.stop()
 		stranger := s.Client(access.Credentials{})
 		time.Sleep(time.Minute)
@@ -51,13 +51,13 @@ func TestFollowingWithoutData(t *testing.T) {
 	in(t, func(t *testing.T, c *core) {
 		c.users()
 		c.setCut(true)
-		s := begin(t, c, Mark{}, withoutData)
+		s := begin(t, c, Flag{}, withoutData)
 		defer s.stop()
 		s.Learn(&clusterpb.GuardState{Version: 1, On: true})
 		synctest.Wait()
 		u := s.Client(access.Credentials{CertificateName: "u"})
-		if !s.Mark().On || u.MayAny(7) {
-			t.Errorf("cut off: the mark is %v, any right %t", s.Mark(), u.MayAny(7))
+		if !s.Flag().On || u.MayAny(7) {
+			t.Errorf("cut off: the mark is %v, any right %t", s.Flag(), u.MayAny(7))
 		}
 		c.setCut(false)
 		time.Sleep(2 * time.Second)
@@ -71,7 +71,7 @@ func TestFollowingWithoutData(t *testing.T) {
 func TestJudging(t *testing.T) {
 	in(t, func(t *testing.T, c *core) {
 		c.users()
-		s := begin(t, c, Mark{1, true})
+		s := begin(t, c, Flag{1, true})
 		defer s.stop()
 		synctest.Wait()
 		u := s.Client(access.Credentials{Token: c.token("u"), CertificateName: "root"})
@@ -130,7 +130,7 @@ func TestStanding(t *testing.T) {
 	in(t, func(t *testing.T, c *core) {
 		c.users()
 		c.change(addUser("idle"))
-		s := begin(t, c, Mark{1, true})
+		s := begin(t, c, Flag{1, true})
 		defer s.stop()
 		synctest.Wait()
 		for _, x := range []struct {
@@ -168,7 +168,7 @@ func TestStanding(t *testing.T) {
 func TestChangesWhileConnected(t *testing.T) {
 	in(t, func(t *testing.T, c *core) {
 		c.users()
-		s := begin(t, c, Mark{1, true})
+		s := begin(t, c, Flag{1, true})
 		defer s.stop()
 		synctest.Wait()
 		u := s.Client(access.Credentials{Token: c.token("u")})
@@ -208,7 +208,7 @@ func TestChangesWhileConnected(t *testing.T) {
 func TestTokenEnds(t *testing.T) {
 	in(t, func(t *testing.T, c *core) {
 		c.users()
-		s := begin(t, c, Mark{1, true})
+		s := begin(t, c, Flag{1, true})
 		defer s.stop()
 		synctest.Wait()
 		token := c.token("u")
@@ -229,7 +229,7 @@ func TestTokenEnds(t *testing.T) {
 func TestTokenAheadOfTables(t *testing.T) {
 	in(t, func(t *testing.T, c *core) {
 		c.users()
-		s := begin(t, c, Mark{1, true})
+		s := begin(t, c, Flag{1, true})
 		defer s.stop()
 		synctest.Wait()
 		c.setCut(true)
@@ -247,7 +247,7 @@ func TestTokenAheadOfTables(t *testing.T) {
 func TestForgedTokens(t *testing.T) {
 	in(t, func(t *testing.T, c *core) {
 		c.users()
-		s := begin(t, c, Mark{1, true})
+		s := begin(t, c, Flag{1, true})
 		defer s.stop()
 		synctest.Wait()
 		c.mu.Lock()
@@ -286,7 +286,7 @@ func TestForgedTokens(t *testing.T) {
 func TestTokenOfTheFuture(t *testing.T) {
 	in(t, func(t *testing.T, c *core) {
 		c.users()
-		s := begin(t, c, Mark{1, true})
+		s := begin(t, c, Flag{1, true})
 		defer s.stop()
 		synctest.Wait()
 		login, _ := c.state.Login("u")
@@ -307,7 +307,7 @@ func told(version uint64, on bool) *clusterpb.GuardState {
 func TestLearn(t *testing.T) {
 	in(t, func(t *testing.T, c *core) {
 		c.setCut(true)
-		s := begin(t, c, Mark{})
+		s := begin(t, c, Flag{})
 		defer s.stop()
 		stranger := s.Client(access.Credentials{})
 		s.Learn(told(1, true))
@@ -320,14 +320,14 @@ func TestLearn(t *testing.T) {
 		}
 		c.setCut(false)
 		time.Sleep(3 * time.Second)
-		if r := s.Report().Guard; !r.On || r.Version != 1 || s.disk != (Mark{1, true}) {
+		if r := s.Report().Guard; !r.On || r.Version != 1 || s.disk != (Flag{1, true}) {
 			t.Fatalf("it does not follow: %v, disk %v", r, s.disk)
 		}
 		wants(t, stranger, 0)
 		s.Learn(told(0, false)) // of a leader of before
 		s.Learn(told(2, true))
 		synctest.Wait()
-		if s.disk != (Mark{2, true}) {
+		if s.disk != (Flag{2, true}) {
 			t.Fatalf("the disk has %v", s.disk)
 		}
 		c.users()
@@ -338,7 +338,7 @@ func TestLearn(t *testing.T) {
 		s.Learn(told(3, false))
 		synctest.Wait()
 		wants(t, stranger, access.Unauthenticated)
-		if s.Mark() != (Mark{2, true}) {
+		if s.Flag() != (Flag{2, true}) {
 			t.Fatalf("it goes by what is not on disk")
 		}
 		s.full = false
@@ -355,9 +355,9 @@ func TestLearn(t *testing.T) {
 func TestAdopt(t *testing.T) {
 	in(t, func(t *testing.T, c *core) {
 		c.setCut(true)
-		s := begin(t, c, Mark{})
+		s := begin(t, c, Flag{})
 		defer s.stop()
-		if err := s.Adopt(told(4, true)); err != nil || s.disk != (Mark{4, true}) {
+		if err := s.Adopt(told(4, true)); err != nil || s.disk != (Flag{4, true}) {
 			t.Fatalf("%v, disk %v", err, s.disk)
 		}
 		wants(t, s.Client(access.Credentials{}), access.Unknown)
@@ -366,7 +366,7 @@ func TestAdopt(t *testing.T) {
 
 // A stream that is not what it should be is ended, and what it says does not count.
 func TestHostileStream(t *testing.T) {
-	f := &following{guard: &Guard{}}
+	f := &following{cache: &Cache{}}
 	if err := f.take(&clusterpb.AuthorityUpdate{Revision: 1, Answers: 1}); err == nil {
 		t.Error("an answer to nothing was taken")
 	}
@@ -377,7 +377,7 @@ func TestHostileStream(t *testing.T) {
 		{Revision: 1, Users: []*clusterpb.AuthorityRecord{{Name: "u", Record: encoded(t,
 			&storepb.UserRecord{Generation: 9})}}},
 	} {
-		if err := (&following{guard: &Guard{}}).take(u); err == nil {
+		if err := (&following{cache: &Cache{}}).take(u); err == nil {
 			t.Errorf("%v was taken", u)
 		}
 	}
@@ -397,7 +397,7 @@ func BenchmarkMay(b *testing.B) {
 	for range 100 {
 		c.change(grant(authority.KeyspaceWrite), revoke(authority.KeyspaceWrite))
 	}
-	run := func(name string, mark Mark, still bool) {
+	run := func(name string, mark Flag, still bool) {
 		b.Run(name, func(b *testing.B) {
 			s := begin(b, c, mark)
 			if still { // without the cost of the system's clock
@@ -421,7 +421,7 @@ func BenchmarkMay(b *testing.B) {
 			}
 		})
 	}
-	run("off", Mark{}, false)
-	run("permitted", Mark{1, true}, false)
-	run("permitted, clock stands", Mark{1, true}, true)
+	run("off", Flag{}, false)
+	run("permitted", Flag{1, true}, false)
+	run("permitted, clock stands", Flag{1, true}, true)
 }

@@ -1,4 +1,4 @@
-package guard
+package authcache
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ type metrics struct {
 	all        []prometheus.Collector
 }
 
-func newMetrics(g *Guard, registerer prometheus.Registerer) (*metrics, error) {
+func newMetrics(g *Cache, registerer prometheus.Registerer) (*metrics, error) {
 	m := &metrics{by: map[access.Reason]prometheus.Counter{}}
 	m.refusals = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tidemark_auth_data_refusals_total",
@@ -34,7 +34,7 @@ func newMetrics(g *Guard, registerer prometheus.Registerer) (*metrics, error) {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_auth_cache_enabled",
 			Help: "1 if this server needs its copy of users and roles to answer clients, else 0.",
 		}, func() float64 {
-			if g.Mark().On {
+			if g.Flag().On {
 				return 1
 			}
 			return 0

@@ -6,24 +6,24 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/node/birth"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
+	"github.com/tidemarkdb/tidemark/range/node/splitrecovery"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// A replica of a child is born when the parent's replica here applies the split: its base is in the
+// A replica of a child is made when the parent's replica here applies the split: its base is in the
 // state then, its log is made, and it is opened. The replica beside the parent's leader is to lead
 // (range/node, new_child.go).
 
-// Births makes the replicas that are born here.
-type Births struct {
+// Children makes the replicas of children of splits.
+type Children struct {
 	node *Lifecycle
 	// replaying is set while no replica is open, and none may open.
 	replaying bool
-	directory *birth.Directory
+	directory *splitrecovery.Directory
 	mu        struct {
 		sync.Mutex
 		// unlisted are replicas of partitions that the table does not list yet.
@@ -31,18 +31,19 @@ type Births struct {
 	}
 }
 
-func (b *Births) init(n *Lifecycle) {
+func (b *Children) init(n *Lifecycle) {
 	b.node = n
 	b.mu.unlisted = make(map[*hosted.Replica]struct{})
 }
 
-// Bear decides how a child comes to life here; see replica.Node.Bear.
-func (b *Births) Bear(child *clusterpb.Partition, self keys.ReplicaID) (reshape.Birth, error) {
-	return birth.Of(b.node.Host.Log(), b.node.State, child, self)
+// State decides what a split does for the child here; see replica.Node.ChildState.
+func (b *Children) State(child *clusterpb.Partition, self keys.ReplicaID) (reshape.ChildState,
+	error) {
+	return splitrecovery.StateOf(b.node.Host.Log(), b.node.State, child, self)
 }
 
 // Split opens the child of a split that was applied here; see replica.Node.Split.
-func (b *Births) Split(child *clusterpb.Partition, self keys.ReplicaID, how reshape.Birth,
+func (b *Children) Split(child *clusterpb.Partition, self keys.ReplicaID, how reshape.ChildState,
 	leads bool) {
 	n := b.node
 	if b.replaying {
@@ -52,7 +53,7 @@ func (b *Births) Split(child *clusterpb.Partition, self keys.ReplicaID, how resh
 		parent.ForgetBeginning()
 	}
 	defer n.Reconciler.SpansChanged()
-	if how != reshape.Born {
+	if how != reshape.Created {
 		return
 	}
 	if err := b.open(child, self, leads); err != nil && !n.closing() {
@@ -62,9 +63,9 @@ func (b *Births) Split(child *clusterpb.Partition, self keys.ReplicaID, how resh
 	}
 }
 
-func (b *Births) open(child *clusterpb.Partition, self keys.ReplicaID, leads bool) error {
+func (b *Children) open(child *clusterpb.Partition, self keys.ReplicaID, leads bool) error {
 	n := b.node
-	id, err := birth.Identity(child, self)
+	id, err := splitrecovery.Identity(child, self)
 	if err != nil {
 		return err
 	}
@@ -79,12 +80,12 @@ func (b *Births) open(child *clusterpb.Partition, self keys.ReplicaID, leads boo
 	if err != nil {
 		return err
 	}
-	h.Split.Born.Store(true)
+	h.Split.NewChild.Store(true)
 	h.Split.Campaigning.Store(leads)
 	n.Replicas.Change([]*hosted.Replica{h}, nil)
 	// Again, now that the replica is registered: the keyspace may have changed meanwhile.
 	n.SetKeyspace(h.Replica, keys.KeyspaceID(child.Keyspace))
-	n.born.Inc()
+	n.splitReplicas.Inc()
 	// This node may have been so far behind that a later descriptor does not name the replica.
 	n.Reconciler.retry(h.ID)
 	n.Reconciler.wake.Send()
@@ -96,13 +97,13 @@ func (b *Births) open(child *clusterpb.Partition, self keys.ReplicaID, leads boo
 	return nil
 }
 
-// restore repairs what a crash has left of births, before anything opens. all are the identities on
+// restore repairs what a crash has left of splits, before anything opens. all are the identities on
 // disk, live those of replicas; it returns those that can be opened.
-func (b *Births) restore(all, live []raftlog.Identity) ([]raftlog.Identity, error) {
+func (b *Children) restore(all, live []raftlog.Identity) ([]raftlog.Identity, error) {
 	n := b.node
 	b.replaying = true
 	defer func() { b.replaying = false }()
-	d := &birth.Directory{Log: n.Host.Log(), State: n.State, Open: n.openIdle}
+	d := &splitrecovery.Directory{Log: n.Host.Log(), State: n.State, Open: n.openIdle}
 	b.directory = d
 	defer func() { b.directory = nil }()
 	live, buried, err := d.Bury(live)
@@ -166,12 +167,12 @@ func (n *Lifecycle) openIdle(id raftlog.Identity) (*replica.Replica, error) {
 		return nil, err
 	}
 	return replica.New(replica.Config{Partition: p, ReplicaID: id.Replica, State: n.State,
-		Group: birth.Idle{}, Node: n.Shared, Empty: len(id.Voters) == 0, GCWindow: -1})
+		Group: splitrecovery.Idle{}, Node: n.Shared, Empty: len(id.Voters) == 0, GCWindow: -1})
 }
 
 // noticed notes a replica that was opened, if its partition has split off and the table does not
 // list it yet.
-func (b *Births) noticed(h *hosted.Replica) {
+func (b *Children) noticed(h *hosted.Replica) {
 	if h.Listed.Load().GetSplitFrom() == 0 || b.node.Table.Load().Partition(h.ID) != nil {
 		return
 	}
@@ -181,7 +182,7 @@ func (b *Births) noticed(h *hosted.Replica) {
 }
 
 // forget drops a replica that was removed.
-func (b *Births) forget(h *hosted.Replica) {
+func (b *Children) forget(h *hosted.Replica) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.mu.unlisted, h)
@@ -189,7 +190,7 @@ func (b *Births) forget(h *hosted.Replica) {
 
 // SplitOff returns the partitions here that have split off from a partition, directly or
 // indirectly, and that the table lacks.
-func (b *Births) SplitOff(parent keys.PartitionID) (found []*clusterpb.Partition) {
+func (b *Children) SplitOff(parent keys.PartitionID) (found []*clusterpb.Partition) {
 	t := b.node.Table.Load()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -199,7 +200,7 @@ func (b *Births) SplitOff(parent keys.PartitionID) (found []*clusterpb.Partition
 		for h := range b.mu.unlisted {
 			d := h.Replica.Descriptor()
 			switch {
-			case h.Removed.Load() || h.Replica.ConsumedBy() != nil || t.Partition(h.ID) != nil:
+			case h.Removed.Load() || h.Replica.SubsumedBy() != nil || t.Partition(h.ID) != nil:
 				delete(b.mu.unlisted, h)
 			case from[d.GetSplitFrom()] && !from[d.GetId()] && d.GetMembership() != 0 &&
 				len(found) < maxSplitOff:

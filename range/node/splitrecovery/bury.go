@@ -1,4 +1,4 @@
-package birth
+package splitrecovery
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 // nothing, or write to keys that belong to another replica by now. The merge that the state shows
 // is durable: the log of a consumed replica is removed only after the merge is durable.
 func (d *Directory) Bury(live []raftlog.Identity) (left []raftlog.Identity, buried int, err error) {
-	left, consumed, gone, err := d.consumedOf(live)
+	left, consumed, gone, err := d.subsumedOf(live)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -37,20 +37,20 @@ func (d *Directory) Bury(live []raftlog.Identity) (left []raftlog.Identity, buri
 
 // Left returns the replicas that Bury would leave.
 func (d *Directory) Left(live []raftlog.Identity) ([]raftlog.Identity, error) {
-	left, _, _, err := d.consumedOf(live)
+	left, _, _, err := d.subsumedOf(live)
 	return left, err
 }
 
 // consumedOf separates the replicas whose partitions others have consumed from those that are left.
 // gone are partitions that are recorded in the state, and were consumed.
-func (d *Directory) consumedOf(live []raftlog.Identity) (left, consumed []raftlog.Identity,
+func (d *Directory) subsumedOf(live []raftlog.Identity) (left, consumed []raftlog.Identity,
 	gone []keys.PartitionID, err error) {
 	owners, gone, err := d.owners()
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	for _, id := range live {
-		if _, here := owners.at[id.Group]; here || !owners.consumed(id) {
+		if _, here := owners.at[id.Group]; here || !owners.subsumed(id) {
 			left = append(left, id)
 		} else {
 			consumed = append(consumed, id)
@@ -78,7 +78,7 @@ func (d *Directory) owners() (o owners, gone []keys.PartitionID, err error) {
 	})
 	o.at = make(map[keys.PartitionID]struct{}, len(all))
 	for _, p := range all {
-		if by := o.covering(p.Start); by != nil && keys.Consumes(by, p) {
+		if by := o.covering(p.Start); by != nil && keys.Subsumes(by, p) {
 			gone = append(gone, keys.PartitionID(p.Id))
 			continue
 		}
@@ -102,11 +102,11 @@ func (o *owners) covering(key []byte) *clusterpb.Partition {
 }
 
 // consumed reports whether the partition of a replica of which the state has nothing was consumed.
-func (o *owners) consumed(id raftlog.Identity) bool {
+func (o *owners) subsumed(id raftlog.Identity) bool {
 	p := &clusterpb.Partition{}
 	if proto.Unmarshal(id.Descriptor, p) != nil {
 		return false
 	}
 	by := o.covering(p.Start)
-	return by != nil && keys.Consumes(by, p)
+	return by != nil && keys.Subsumes(by, p)
 }

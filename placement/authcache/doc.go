@@ -1,5 +1,5 @@
-// Package guard is a server's side of users and roles: it follows them from the core, and says for
-// each request what the client may do with the data of keyspaces (rpc/access).
+// Package authcache is a server's side of users and roles: it follows them from the core, and says
+// for each request what the client may do with the data of keyspaces (rpc/access).
 //
 // # Following
 //
@@ -35,4 +35,4 @@
 // access.Unknown, and the core is asked at once, if it was not just urged. It is refused once the
 // tables have what was acknowledged before it came: an index that no member has issued is then a
 // lie.
-package guard
+package authcache

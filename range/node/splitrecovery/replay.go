@@ -1,4 +1,4 @@
-package birth
+package splitrecovery
 
 import (
 	"fmt"
@@ -21,7 +21,7 @@ type Directory struct {
 	// at are the replicas by partition; consumed are those that applied entries have merged into
 	// others.
 	at       map[keys.PartitionID]raftlog.Identity
-	consumed []raftlog.Identity
+	subsumed []raftlog.Identity
 }
 
 // Restore makes the lost bases of replicas again, and returns how many there were. It calls failed
@@ -50,7 +50,7 @@ func (d *Directory) Restore(identities []raftlog.Identity, failed func(raftlog.I
 		}
 		restored++
 	}
-	return restored, d.consumed
+	return restored, d.subsumed
 }
 
 // Hold sets the replicas that are here, for Right. Restore sets them too.
@@ -63,11 +63,11 @@ func (d *Directory) Hold(identities []raftlog.Identity) {
 
 // Consumed returns the replicas that applied entries have merged into others. They are to be
 // buried.
-func (d *Directory) Consumed() []raftlog.Identity { return d.consumed }
+func (d *Directory) Subsumed() []raftlog.Identity { return d.subsumed }
 
 // lacks reports whether a replica's base is lost.
 func (d *Directory) lacks(id raftlog.Identity) (bool, error) {
-	if _, born := IsBorn(id); !born {
+	if _, child := IsChild(id); !child {
 		return false, nil
 	}
 	_, recorded, err := storage.ReadRecorded(d.State, id.Group)
@@ -77,7 +77,7 @@ func (d *Directory) lacks(id raftlog.Identity) (bool, error) {
 // restore applies the parent's log up to the split. The parent may have lost its own base, and the
 // replica may be merged into another one on the way.
 func (d *Directory) restore(id raftlog.Identity, depth int) error {
-	child, _ := IsBorn(id)
+	child, _ := IsChild(id)
 	parent, found := d.at[keys.PartitionID(child.SplitFrom)]
 	if !found || parent.Removed || depth > len(d.at) {
 		return fmt.Errorf("%w: partition %d is not here any more", replica.ErrNoBase, child.SplitFrom)
@@ -164,10 +164,10 @@ func (r *idleRight) Entries(after, last uint64, do func([]group.Entry) error) er
 	return r.directory.entries(r.id, r.replica, after, last, do)
 }
 
-func (r *idleRight) Consumed(*clusterpb.Partition) {
+func (r *idleRight) Subsumed(*clusterpb.Partition) {
 	d := r.directory
 	delete(d.at, r.id.Group)
-	d.consumed = append(d.consumed, r.id)
+	d.subsumed = append(d.subsumed, r.id)
 	_ = r.replica.Close()
 }
 

@@ -1,4 +1,4 @@
-package birth
+package splitrecovery
 
 import (
 	"errors"
@@ -16,10 +16,10 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Of decides how the child of a split comes to life on a node. self is the id of the parent's
+// StateOf decides what a split does for the child on a node. self is the id of the parent's
 // replica here, which the child's would have too.
-func Of(log *raftlog.Log, state engine.Reader, child *clusterpb.Partition, self keys.ReplicaID) (
-	reshape.Birth, error) {
+func StateOf(log *raftlog.Log, state engine.Reader, child *clusterpb.Partition,
+	self keys.ReplicaID) (reshape.ChildState, error) {
 	partition := keys.PartitionID(child.GetId())
 	id, known, err := log.Identity(partition)
 	if err != nil {
@@ -30,13 +30,13 @@ func Of(log *raftlog.Log, state engine.Reader, child *clusterpb.Partition, self 
 	case err != nil:
 		return 0, err
 	case !known, id.Removed && id.Replica < self:
-		return reshape.Born, nil
+		return reshape.Created, nil
 	case id.Removed:
 		return reshape.Elsewhere, nil
 	case recorded:
 		return reshape.Kept, nil
 	case id.Replica == self && len(id.Voters) > 0:
-		return reshape.Born, nil // its log was made, and a crash took the base back
+		return reshape.Created, nil // its log was made, and a crash took the base back
 	}
 	return reshape.Elsewhere, nil
 }
@@ -57,8 +57,8 @@ func Identity(child *clusterpb.Partition, self keys.ReplicaID) (raftlog.Identity
 	return id, nil
 }
 
-// IsBorn reports whether an identity is of a replica that a split has made, and of which partition.
-func IsBorn(id raftlog.Identity) (*clusterpb.Partition, bool) {
+// IsChild reports whether an identity is of a replica that a split has made, and of which partition.
+func IsChild(id raftlog.Identity) (*clusterpb.Partition, bool) {
 	if id.Removed || len(id.Voters) == 0 {
 		return nil, false
 	}

@@ -1,4 +1,4 @@
-package birth
+package splitrecovery
 
 import (
 	"fmt"

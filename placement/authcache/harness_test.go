@@ -1,4 +1,4 @@
-package guard
+package authcache
 
 import (
 	"context"
@@ -216,9 +216,9 @@ func (c *core) users() {
 
 // server is a Guard that runs, and its disk.
 type server struct {
-	*Guard
+	*Cache
 	mu   sync.Mutex
-	disk Mark
+	disk Flag
 	// full: nothing can be written.
 	full bool
 	stop func()
@@ -229,10 +229,10 @@ var errFull = errors.New("disk full")
 // withoutData has begin make a server that holds none.
 func withoutData(c *Config) { c.Data = false }
 
-func begin(t testing.TB, c *core, mark Mark, configure ...func(*Config)) *server {
+func begin(t testing.TB, c *core, mark Flag, configure ...func(*Config)) *server {
 	s := &server{disk: mark}
 	base := time.Now()
-	config := Config{Source: c, Mark: mark, Data: true, Save: func(m Mark) error {
+	config := Config{Source: c, Mark: mark, Data: true, Save: func(m Flag) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.full {
@@ -248,7 +248,7 @@ func begin(t testing.TB, c *core, mark Mark, configure ...func(*Config)) *server
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Guard = g
+	s.Cache = g
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { g.Run(ctx) })

@@ -1,4 +1,4 @@
-package guard
+package authcache
 
 import (
 	"math/rand/v2"
@@ -18,7 +18,7 @@ func TestNeverStale(t *testing.T) {
 		in(t, func(t *testing.T, c *core) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			c.users()
-			s := begin(t, c, Mark{1, true})
+			s := begin(t, c, Flag{1, true})
 			synctest.Wait()
 			may, since := true, time.Now() // since when the core says so
 			cut, cutEnded := false, time.Now()

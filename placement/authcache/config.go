@@ -1,4 +1,4 @@
-package guard
+package authcache
 
 import (
 	"context"
@@ -28,18 +28,18 @@ const (
 	DefaultTokenTTL = 5 * time.Minute
 )
 
-// Config is what a Guard is made of. Source and Save must be set.
+// Config is what a Cache is made of. Source and Save must be set.
 type Config struct {
 	Source Source
 	// Mark is what the server has on disk, and Save writes another one there, durably, before it
 	// returns. It is called by one goroutine at a time.
-	Mark Mark
-	Save func(Mark) error
+	Mark Flag
+	Save func(Flag) error
 	// Data says that the server holds data, and so needs the tables before it goes by a mark that is
 	// on. One that does not needs them only to say whom it shows bounds of partitions.
 	Data bool
 	// Changed, if not nil, is called after the mark has changed, by the goroutine of Run or Adopt.
-	Changed func(Mark)
+	Changed func(Flag)
 
 	// Grace is for how long the server goes by what it has heard. Default DefaultGrace.
 	Grace time.Duration
@@ -53,13 +53,13 @@ type Config struct {
 	Now       func() time.Time
 	// Logger is told what is refused, with audit=true, and of the core's silence.
 	Logger *slog.Logger
-	// Registerer gets the metrics tidemark_auth_*, until Guard.Close. nil: none does.
+	// Registerer gets the metrics tidemark_auth_*, until Cache.Close. nil: none does.
 	Registerer prometheus.Registerer
 }
 
 func (c *Config) ensureDefaults() error {
 	if c.Source == nil || c.Save == nil {
-		return errors.New("guard: Source and Save must be set")
+		return errors.New("authcache: Source and Save must be set")
 	}
 	if c.Grace <= 0 {
 		c.Grace = DefaultGrace

@@ -1,4 +1,4 @@
-package guard
+package authcache
 
 import (
 	"context"
@@ -18,7 +18,7 @@ const (
 // auditor logs what is refused. A client that goes on asking gets errors as fast as it likes, so
 // not each has a line: the next line says how many had none.
 type auditor struct {
-	guard *Guard
+	cache *Cache
 	mu    struct {
 		sync.Mutex
 		left    int
@@ -71,5 +71,5 @@ func (a *auditor) refused(c *client, e *access.Error, n *access.Permission, now 
 	if omitted > 0 {
 		attrs = append(attrs, slog.Int("others", omitted))
 	}
-	a.guard.config.Logger.LogAttrs(context.Background(), slog.LevelWarn, "data: refused", attrs...)
+	a.cache.config.Logger.LogAttrs(context.Background(), slog.LevelWarn, "data: refused", attrs...)
 }

@@ -1,4 +1,4 @@
-package alarm
+package timer
 
 import (
 	"os"
@@ -8,31 +8,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelBell is a timer of the kernel. The runtime waits for it as for a connection.
-type kernelBell struct {
+// kernelWaker is a timer of the kernel. The runtime waits for it as for a connection.
+type kernelWaker struct {
 	file *os.File
 	raw  syscall.RawConn // of file
 }
 
-func newBell() bell {
+func newWaker() waker {
 	// Too many open files, or a kernel that does not allow it: then the runtime's timers have to
 	// do.
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
-		return newPlainBell()
+		return newPlainWaker()
 	}
 	file := os.NewFile(uintptr(fd), "timer")
 	raw, err := file.SyscallConn()
 	if err != nil {
 		_ = file.Close()
-		return newPlainBell()
+		return newPlainWaker()
 	}
-	return &kernelBell{file, raw}
+	return &kernelWaker{file, raw}
 }
 
-// set implements bell. A timer that cannot be set is closed, so that what waits does not wait for
+// set implements waker. A timer that cannot be set is closed, so that what waits does not wait for
 // it.
-func (b *kernelBell) set(d time.Duration) {
+func (b *kernelWaker) set(d time.Duration) {
 	var set error
 	err := b.raw.Control(func(fd uintptr) {
 		set = unix.TimerfdSettime(int(fd), 0,
@@ -43,12 +43,12 @@ func (b *kernelBell) set(d time.Duration) {
 	}
 }
 
-// wait implements bell.
-func (b *kernelBell) wait() error {
+// wait implements waker.
+func (b *kernelWaker) wait() error {
 	var rung [8]byte
 	_, err := b.file.Read(rung[:])
 	return err
 }
 
-// close implements bell.
-func (b *kernelBell) close() { _ = b.file.Close() }
+// close implements waker.
+func (b *kernelWaker) close() { _ = b.file.Close() }

@@ -1,4 +1,4 @@
-package guard
+package authcache
 
 import (
 	"context"
@@ -34,7 +34,7 @@ const (
 )
 
 // follow follows the core, a member at a time.
-func (g *Guard) follow(ctx context.Context) {
+func (g *Cache) follow(ctx context.Context) {
 	pause := minFollowPause
 	silent := false
 	for ctx.Err() == nil {
@@ -56,10 +56,10 @@ func (g *Guard) follow(ctx context.Context) {
 }
 
 // stream follows one member. answered says that it has answered an ask.
-func (g *Guard) stream(ctx context.Context) (answered bool, err error) {
+func (g *Cache) stream(ctx context.Context) (answered bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	f := &following{guard: g, asks: make(chan uint64)}
+	f := &following{cache: g, asks: make(chan uint64)}
 	var asking sync.WaitGroup
 	asking.Go(func() { f.ask(ctx, cancel) })
 	err = g.config.Source.FollowAuthority(ctx, f.asks, f.take)
@@ -73,7 +73,7 @@ func (g *Guard) stream(ctx context.Context) (answered bool, err error) {
 
 // following is one stream.
 type following struct {
-	guard *Guard
+	cache *Cache
 	asks  chan uint64
 
 	// users and roles are the records that have come, and state is the newest version that is
@@ -104,10 +104,10 @@ var errSilent = errors.New("a member of the core has not answered in time")
 // ask asks at once, and then every Config.AskEvery, and besides when it is urged to, but not more
 // often than that: any client can show tokens of which the server has not heard.
 func (f *following) ask(ctx context.Context, end context.CancelCauseFunc) {
-	every := f.guard.config.AskEvery
+	every := f.cache.config.AskEvery
 	urged := int64(math.MinInt64)
 	for {
-		now := f.guard.config.Monotonic()
+		now := f.cache.config.Monotonic()
 		f.mu.Lock()
 		if len(f.mu.asked) > 0 && time.Duration(now-f.mu.asked[0]) > patience*every {
 			f.mu.Unlock()
@@ -137,7 +137,7 @@ func (f *following) ask(ctx context.Context, end context.CancelCauseFunc) {
 		if backoff.Sleep(ctx, min(minAsk, every)) != nil {
 			return
 		}
-		urge := f.guard.urge
+		urge := f.cache.urge
 		if urged != math.MinInt64 && now-urged < int64(every) {
 			urge = nil
 		}
@@ -149,7 +149,7 @@ func (f *following) ask(ctx context.Context, end context.CancelCauseFunc) {
 		case <-next.C:
 		case <-urge:
 			next.Stop()
-			urged = f.guard.config.Monotonic()
+			urged = f.cache.config.Monotonic()
 		}
 	}
 }
@@ -178,7 +178,7 @@ func (f *following) take(u *clusterpb.AuthorityUpdate) error {
 		f.mu.asked, f.mu.done = slices.Delete(f.mu.asked, 0, int(n)), u.Answers
 	}
 	f.mu.Unlock()
-	f.guard.hear(f.state, u.Index, n > 0, asked)
+	f.cache.hear(f.state, u.Index, n > 0, asked)
 	return nil
 }
 
@@ -235,7 +235,7 @@ func (f *following) renew(u *clusterpb.AuthorityUpdate) error {
 }
 
 // hear goes by a version of users and roles, which is complete up to an ask if it answers one.
-func (g *Guard) hear(state *authority.State, index uint64, answers bool, asked int64) {
+func (g *Cache) hear(state *authority.State, index uint64, answers bool, asked int64) {
 	g.mu.Lock()
 	first := false
 	if answers || g.mu.heard != nil {

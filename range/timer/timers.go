@@ -1,4 +1,4 @@
-package alarm
+package timer
 
 import (
 	"container/heap"
@@ -19,31 +19,31 @@ type Timer interface {
 // Plain is time.AfterFunc.
 func Plain(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) }
 
-// Alarms are timers that share a bell. Make them with New, and end them with Close. Safe for
+// Timers are timers that share a waker. Make them with New, and end them with Close. Safe for
 // concurrent use.
-type Alarms struct {
-	bell bell
-	// beside rings at the same times: a process that never runs out of work looks at its timers
+type Timers struct {
+	waker waker
+	// beside fires at the same times: a process that never runs out of work looks at its timers
 	// often, and at the network seldom.
 	beside *time.Timer
-	// done is closed when the goroutine that listens to the bell has ended.
+	// done is closed when the goroutine that listens to the waker has ended.
 	done chan struct{}
 
 	mu struct {
 		sync.Mutex
 		waiting queue
-		// rings is when the bell rings next; the zero time if it does not.
-		rings  time.Time
+		// fires is when the waker fires next; the zero time if it does not.
+		fires  time.Time
 		closed bool
 	}
 }
 
 // New starts them.
-func New() *Alarms { return start(newBell()) }
+func New() *Timers { return start(newWaker()) }
 
-func start(b bell) *Alarms {
-	a := &Alarms{bell: b, done: make(chan struct{})}
-	a.beside = time.AfterFunc(time.Hour, a.ring)
+func start(b waker) *Timers {
+	a := &Timers{waker: b, done: make(chan struct{})}
+	a.beside = time.AfterFunc(time.Hour, a.fire)
 	a.beside.Stop()
 	go a.listen()
 	return a
@@ -51,8 +51,8 @@ func start(b bell) *Alarms {
 
 // AfterFunc has f called, in a goroutine of its own, when d has passed. How many wait is for the
 // callers to bound. After Close it is time.AfterFunc.
-func (a *Alarms) AfterFunc(d time.Duration, f func()) Timer {
-	t := &timer{alarms: a, f: f, place: nowhere}
+func (a *Timers) AfterFunc(d time.Duration, f func()) Timer {
+	t := &timer{timers: a, f: f, place: nowhere}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.addLocked(t, d)
@@ -60,16 +60,16 @@ func (a *Alarms) AfterFunc(d time.Duration, f func()) Timer {
 }
 
 // Close leaves what waits to the runtime's timers. Nothing is lost, and nothing is called early.
-func (a *Alarms) Close() {
-	a.bell.close()
+func (a *Timers) Close() {
+	a.waker.close()
 	<-a.done
 }
 
-// listen rings until the bell is closed.
-func (a *Alarms) listen() {
+// listen calls fire until the waker is closed.
+func (a *Timers) listen() {
 	defer close(a.done)
-	for a.bell.wait() == nil {
-		a.ring()
+	for a.waker.wait() == nil {
+		a.fire()
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -82,18 +82,18 @@ func (a *Alarms) listen() {
 	a.mu.waiting = nil
 }
 
-// ring calls what is due.
-func (a *Alarms) ring() {
+// fire calls what is due.
+func (a *Timers) fire() {
 	for _, f := range a.due() {
 		go f()
 	}
 }
 
-// due takes out what is due, and sets the bell for what comes next.
-func (a *Alarms) due() (functions []func()) {
+// due takes out what is due, and sets the waker for what comes next.
+func (a *Timers) due() (functions []func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.mu.rings = time.Time{}
+	a.mu.fires = time.Time{}
 	now := time.Now()
 	for len(a.mu.waiting) > 0 && !a.mu.waiting[0].at.After(now) {
 		functions = append(functions, heap.Pop(&a.mu.waiting).(*timer).f)
@@ -102,7 +102,7 @@ func (a *Alarms) due() (functions []func()) {
 	return functions
 }
 
-func (a *Alarms) addLocked(t *timer, d time.Duration) {
+func (a *Timers) addLocked(t *timer, d time.Duration) {
 	if a.mu.closed {
 		t.plain = time.AfterFunc(d, t.f)
 		return
@@ -112,28 +112,28 @@ func (a *Alarms) addLocked(t *timer, d time.Duration) {
 	a.setLocked()
 }
 
-// setLocked sets the bell if it would ring too late.
-func (a *Alarms) setLocked() {
+// setLocked sets the waker if it would fire too late.
+func (a *Timers) setLocked() {
 	if len(a.mu.waiting) == 0 {
 		a.beside.Stop()
 		return
 	}
-	if first := a.mu.waiting[0].at; a.mu.rings.IsZero() || first.Before(a.mu.rings) {
-		a.mu.rings = first
+	if first := a.mu.waiting[0].at; a.mu.fires.IsZero() || first.Before(a.mu.fires) {
+		a.mu.fires = first
 		d := max(time.Until(first), 1)
-		a.bell.set(d)
+		a.waker.set(d)
 		a.beside.Reset(d)
 	}
 }
 
 // timer is one that waits, has been called, or was stopped.
 type timer struct {
-	alarms *Alarms
+	timers *Timers
 	f      func()
-	// Guarded by the lock of the alarms.
+	// Guarded by the lock of the Timers.
 	at    time.Time
 	place int // in the queue
-	// plain is the timer that has it since the alarms were closed.
+	// plain is the timer that has it since the Timers were closed.
 	plain *time.Timer
 }
 
@@ -142,7 +142,7 @@ const nowhere = -1
 
 // Stop implements Timer.
 func (t *timer) Stop() bool {
-	a := t.alarms
+	a := t.timers
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if t.plain != nil {
@@ -154,14 +154,14 @@ func (t *timer) Stop() bool {
 func (t *timer) stopLocked() bool {
 	waited := t.place != nowhere
 	if waited {
-		heap.Remove(&t.alarms.mu.waiting, t.place)
+		heap.Remove(&t.timers.mu.waiting, t.place)
 	}
 	return waited
 }
 
 // Reset implements Timer.
 func (t *timer) Reset(d time.Duration) bool {
-	a := t.alarms
+	a := t.timers
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if t.plain != nil {

@@ -1,4 +1,4 @@
-package alarm
+package timer
 
 import (
 	"math/rand/v2"
@@ -14,13 +14,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bells are both kinds, by name.
-var bells = map[string]func() bell{"system": newBell,
-	"plain": func() bell { return newPlainBell() }}
+// wakers are both kinds, by name.
+var wakers = map[string]func() waker{"system": newWaker,
+	"plain": func() waker { return newPlainWaker() }}
 
-// onEachBell runs a test with alarms of both kinds.
-func onEachBell(t *testing.T, test func(t *testing.T, a *Alarms)) {
-	for name, ring := range bells {
+// onEachWaker runs a test with timers of both kinds.
+func onEachWaker(t *testing.T, test func(t *testing.T, a *Timers)) {
+	for name, ring := range wakers {
 		t.Run(name, func(t *testing.T) {
 			a := start(ring())
 			defer a.Close()
@@ -29,8 +29,8 @@ func onEachBell(t *testing.T, test func(t *testing.T, a *Alarms)) {
 	}
 }
 
-func TestAlarmsRing(t *testing.T) {
-	onEachBell(t, func(t *testing.T, a *Alarms) {
+func TestTimersFire(t *testing.T) {
+	onEachWaker(t, func(t *testing.T, a *Timers) {
 		var all sync.WaitGroup
 		for range 200 {
 			d := time.Duration(rand.Int64N(int64(5 * time.Millisecond)))
@@ -47,8 +47,8 @@ func TestAlarmsRing(t *testing.T) {
 	})
 }
 
-func TestAStoppedAlarmIsSilent(t *testing.T) {
-	onEachBell(t, func(t *testing.T, a *Alarms) {
+func TestAStoppedTimerDoesNotFire(t *testing.T) {
+	onEachWaker(t, func(t *testing.T, a *Timers) {
 		stopped := a.AfterFunc(time.Millisecond, func() {
 			t.Error("was called although it was " +
 				"stopped")
@@ -68,8 +68,8 @@ func TestAStoppedAlarmIsSilent(t *testing.T) {
 	})
 }
 
-func TestAnAlarmIsSetAgain(t *testing.T) {
-	onEachBell(t, func(t *testing.T, a *Alarms) {
+func TestATimerIsResetAgain(t *testing.T) {
+	onEachWaker(t, func(t *testing.T, a *Timers) {
 		called := make(chan struct{}, 2)
 		timer := a.AfterFunc(time.Hour, func() { called <- struct{}{} })
 		if !timer.Reset(time.Microsecond) {
@@ -84,8 +84,8 @@ func TestAnAlarmIsSetAgain(t *testing.T) {
 }
 
 // A timer that its own function sets again, as a caller does that finds that the time has not come.
-func TestAnAlarmSetsItselfAgain(t *testing.T) {
-	onEachBell(t, func(t *testing.T, a *Alarms) {
+func TestATimerResetsItself(t *testing.T) {
+	onEachWaker(t, func(t *testing.T, a *Timers) {
 		done := make(chan struct{})
 		var mu sync.Mutex
 		var timer Timer
@@ -105,8 +105,8 @@ func TestAnAlarmSetsItselfAgain(t *testing.T) {
 	})
 }
 
-func TestWhatWaitsWhenAlarmsAreClosedIsCalled(t *testing.T) {
-	onEachBell(t, func(t *testing.T, a *Alarms) {
+func TestWhatWaitsWhenTimersAreClosedIsCalled(t *testing.T) {
+	onEachWaker(t, func(t *testing.T, a *Timers) {
 		var all sync.WaitGroup
 		all.Add(3)
 		began, d := time.Now(), 3*time.Millisecond
@@ -122,7 +122,7 @@ func TestWhatWaitsWhenAlarmsAreClosedIsCalled(t *testing.T) {
 		a.Close()
 		a.AfterFunc(d, check) // later than the first
 		if !stopped.Stop() || !again.Reset(0) {
-			t.Error("what waits does not, once the alarms are closed")
+			t.Error("what waits does not, once the timers are closed")
 		}
 		all.Wait()
 		a.Close()
@@ -131,8 +131,8 @@ func TestWhatWaitsWhenAlarmsAreClosedIsCalled(t *testing.T) {
 
 // Many goroutines set, stop and reset: each function is called as often as it is due, no more and
 // no less.
-func TestAlarmsBesideEachOther(t *testing.T) {
-	onEachBell(t, func(t *testing.T, a *Alarms) {
+func TestTimersBesideEachOther(t *testing.T) {
+	onEachWaker(t, func(t *testing.T, a *Timers) {
 		var workers, calls sync.WaitGroup
 		var called atomic.Int64
 		for range 8 {
@@ -170,10 +170,10 @@ func TestAlarmsBesideEachOther(t *testing.T) {
 
 // Beside the runtime's timers in virtual time, where both are exact: the same functions are called,
 // in the same order.
-func TestAlarmsAreLikeTheRuntimesTimers(t *testing.T) {
+func TestTimersAreLikeTheRuntimes(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
-			a := start(newPlainBell())
+			a := start(newPlainWaker())
 			type act struct {
 				pause, d, again time.Duration
 				do              int
@@ -232,7 +232,7 @@ func BenchmarkLateness(b *testing.B) {
 		}
 		b.ReportMetric(float64(late.Microseconds())/float64(b.N), "µs-late/op")
 	}
-	b.Run("alarms", func(b *testing.B) {
+	b.Run("timers", func(b *testing.B) {
 		a := New()
 		defer a.Close()
 		measure(b, a.AfterFunc)

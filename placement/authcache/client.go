@@ -1,4 +1,4 @@
-package guard
+package authcache
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 
 // client is the client of a connection. It implements access.Client.
 type client struct {
-	guard *Guard
+	cache *Cache
 	shown access.Credentials
 	// token is valid if there is no tokenErr and Shown has one. It counts until expires, by
 	// Config.Monotonic.
@@ -38,11 +38,11 @@ type known struct {
 const maxAhead = 5 * time.Second
 
 // Enabled implements access.Guard.
-func (g *Guard) Enabled() bool { return !g.tables.Load().free }
+func (g *Cache) Enabled() bool { return !g.tables.Load().free }
 
 // Client implements access.Guard.
-func (g *Guard) Client(shown access.Credentials) access.Client {
-	c := &client{guard: g, shown: shown, seen: g.config.Monotonic()}
+func (g *Cache) Client(shown access.Credentials) access.Client {
+	c := &client{cache: g, shown: shown, seen: g.config.Monotonic()}
 	if shown.Token != "" {
 		if c.token, c.tokenErr = authority.ParseToken(shown.Token); c.tokenErr == nil {
 			age := g.config.Now().Sub(c.token.Issued)
@@ -105,7 +105,7 @@ func (c *client) May(needs []access.Permission) error {
 
 // rights are the client's at present; nil: all, whichever client it is. refused is why it has none.
 func (c *client) rights() (_ *authority.Rights, refused *access.Error) {
-	g := c.guard
+	g := c.cache
 	t := g.tables.Load()
 	if t.free {
 		return nil, nil
@@ -186,8 +186,8 @@ func (c *client) identify(t *tables) *known {
 // they answer was sent after the token had come.
 func (c *client) verified(k *known, t *tables) *tables {
 	if c.tokenErr == nil {
-		index, until := c.guard.index.Load(), c.guard.until.Load()
-		if newer := c.guard.tables.Load(); newer.state != nil {
+		index, until := c.cache.index.Load(), c.cache.until.Load()
+		if newer := c.cache.tables.Load(); newer.state != nil {
 			t = newer // as of index and until, or newer
 			k.of = t.version
 		}
@@ -195,8 +195,8 @@ func (c *client) verified(k *known, t *tables) *tables {
 			c.proved.Store(true)
 			return t
 		}
-		if c.token.Index > index && until-int64(c.guard.config.Grace) <= c.seen {
-			signal(c.guard.urge)
+		if c.token.Index > index && until-int64(c.cache.config.Grace) <= c.seen {
+			signal(c.cache.urge)
 			k.refused = &access.Error{Reason: access.Unknown, Text: "this server has not heard from " +
 				"the core yet of what the token was issued by"}
 			return nil
@@ -245,7 +245,7 @@ func cut(key []byte) []byte { return key[:min(len(key), 64)] }
 
 // refuse counts and logs a refusal.
 func (c *client) refuse(e *access.Error, n *access.Permission) error {
-	c.guard.metrics.refused(e.Reason)
-	c.guard.audit.refused(c, e, n, time.Duration(c.guard.config.Monotonic()))
+	c.cache.metrics.refused(e.Reason)
+	c.cache.audit.refused(c, e, n, time.Duration(c.cache.config.Monotonic()))
 	return e
 }

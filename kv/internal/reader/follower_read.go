@@ -100,7 +100,7 @@ func (n *Near) doAll(ctx context.Context, s *route.Sender, calls []*route.Call, 
 // that answer: the lowest that they return, but not lower than the read asks for (a leader that
 // answers as a leader may return a lower one, by its clock). A range keyspace may have partitions
 // for which no replica answers, and to which a scan may never get: they are left out after a while.
-func (k Keyspace) nearMoment(ctx context.Context, parts []*route.Partition,
+func (k Keyspace) nearSnapshot(ctx context.Context, parts []*route.Partition,
 	span keys.Span, n *Near) (at hlc.Timestamp, err error) {
 	inner, done := ctx, context.CancelFunc(func() {})
 	if !k.Hashed {

@@ -1,5 +1,0 @@
-//go:build !linux
-
-package alarm
-
-func newBell() bell { return newPlainBell() }

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package timer
+
+func newWaker() waker { return newPlainWaker() }
