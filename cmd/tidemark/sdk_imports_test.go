@@ -17,9 +17,9 @@ var (
 		"kv/internal/frontier", "kv/internal/load", "kv/internal/reader", "kv/internal/reads",
 		"kv/internal/sorting", "kv/internal/whole", "kv/internal/writes",
 		"range/admission", "range/invariants", "range/keys", "range/route", "range/route/clock",
-		"range/route/identity", "range/route/lifetime", "range/tree",
-		"rpc/backoff", "rpc/block", "rpc/client", "rpc/clusterpb", "rpc/coordpb", "rpc/kvpb", "rpc/metric",
-		"rpc/nonblock", "rpc/outbox", "rpc/peerpb", "rpc/transport", "rpc/wire",
+		"range/route/identity", "range/route/lifetime", "range/route/nodes", "range/tree",
+		"rpc/backoff", "rpc/block", "rpc/client", "rpc/clusterpb", "rpc/coordpb", "rpc/kvpb",
+		"rpc/metric", "rpc/nonblock", "rpc/outbox", "rpc/peerpb", "rpc/transport", "rpc/wire",
 		"txn", "txn/committer",
 	}
 	sdkModules = []string{
