@@ -45,10 +45,10 @@ type ServerConfig struct {
 	// none is refused with ResourceExhausted. Default: 1 GiB.
 	Memory *limit.RequestMemory
 	// PassedOn says whether a server that calls passes the call on for a client, and which party that
-	// is (Principal); "" if the server, which has proved to be one, does not say. Such a call counts in
-	// Memory, and is charged, for the principal of the client, or else that of the server. It is asked for
-	// each call of gRPC on a connection of a server, but for methods that are for servers only. nil:
-	// no call is passed on.
+	// is (Principal); "" if the server, which has proved to be one, does not say. Such a call counts
+	// in Memory, and is charged, for the principal of the client, or else that of the server. It is
+	// asked for each call of gRPC on a connection of a server, but for methods that are for servers
+	// only. nil: no call is passed on.
 	PassedOn func(context.Context) (principal string, ok bool)
 	// CPU limits the processor time of clients, but for servers; nil: of none. It is for TCP only.
 	CPU *quota.CPULimiter

@@ -54,8 +54,8 @@ const MostRequestBytes = store.MaxCommandBytes - 64<<10
 // LeastWatchProgress is the shortest ServerConfig.WatchProgressInterval.
 const LeastWatchProgress = watches.MinProgressInterval
 
-// etcdAPI serves the etcd v3 API on a server: from the server's part of the coordination store, or by
-// a member of the core.
+// etcdAPI serves the etcd v3 API on a server: from the server's part of the coordination store, or
+// by a member of the core.
 type etcdAPI struct {
 	*environment
 	member *coreMember

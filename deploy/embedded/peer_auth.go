@@ -30,8 +30,8 @@ func loopback(address string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// peerPolicy says by what a server knows other servers, and has the secret that the server proves to
-// know. It makes the secret of a cluster that the server founds by itself. files are nil without
+// peerPolicy says by what a server knows other servers, and has the secret that the server proves
+// to know. It makes the secret of a cluster that the server founds by itself. files are nil without
 // TLS; founded says that the server has a cluster.
 func peerPolicy(
 	c *ServerConfig, files *authn.TLSFiles, founded bool,

@@ -84,8 +84,8 @@ func (s *Server) notReady() []string {
 	return nil
 }
 
-// readiness says whether the server is ready, or why not; and what is wrong with the core if the core
-// is the reason.
+// readiness says whether the server is ready, or why not; and what is wrong with the core if the
+// core is the reason.
 func (s *Server) readiness() (ready bool, reason string, trouble *clusterpb.CoreTrouble) {
 	if err := s.Err(); err != nil {
 		return false, err.Error(), nil

@@ -119,11 +119,11 @@ type Merge struct {
 }
 
 // MergePartition begins to merge a partition with its right neighbour, whatever their sizes and
-// loads, and whoever asked for the boundary between them. If their replicas are on different nodes,
-// those of the smaller partition are moved first. Reads and writes go on, except for a short pause
-// of the right partition. MergePartition returns when the merge is recorded; Operators shows its
-// progress, also after the core's leader has changed. The call may be repeated while the merge is
-// under way.
+// loads, and the caller that asked for the boundary between them. If their replicas are on
+// different nodes, those of the smaller partition are moved first. Reads and writes go on, except
+// for a short pause of the right partition. MergePartition returns when the merge is recorded;
+// Operators shows its progress, also after the core's leader has changed. The call may be repeated
+// while the merge is under way.
 func (c *Client) MergePartition(ctx context.Context, partition uint64) (Merge, error) {
 	r, err := ask(ctx, c, fmt.Sprintf("merge partition %d", partition), "",
 		clusterpb.ClusterClient.MergePartition,

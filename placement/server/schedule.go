@@ -314,7 +314,8 @@ func (c *scheduler) renew(id keys.PartitionID) error {
 	return c.set(d)
 }
 
-// Keyspace returns the keyspace of a partition; false: the scheduler has not heard of the partition.
+// Keyspace returns the keyspace of a partition; false: the scheduler has not heard of the
+// partition.
 func (c *scheduler) Keyspace(id keys.PartitionID) (ks keys.KeyspaceID, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,7 +17,7 @@ func (s *Store) Leases() []int64 { return s.lessor.IDs() }
 // renewals. who is nil for the servers themselves.
 //
 // An administrator sees all leases. Any other user sees those with keys, all of which the user may
-// read: whoever knows the id of a lease without keys can revoke it.
+// read: a caller that knows the id of a lease without keys can revoke it.
 func (s *Store) LeasesAs(ctx context.Context, who *storepb.AuthInfo) ([]int64, error) {
 	var visible map[int64]bool
 	err := s.ReadWhole(func(r *tables.Reader) error {

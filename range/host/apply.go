@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 )
 
-// task is a piece of work in a group's apply queue. Exactly one field is set. Whoever adds a task
-// has counted it in Group.work. Raft bounds how much of the tasks can be entries.
+// task is a piece of work in a group's apply queue. Exactly one field is set. The caller that adds
+// a task has counted it in Group.work. Raft bounds how much of the tasks can be entries.
 type task struct {
 	apply   *raftpb.Message
 	install *installation

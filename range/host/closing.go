@@ -114,8 +114,8 @@ func (s *sleepCloser) NoteClosed(closed hlc.Timestamp, index uint64) {
 	}
 }
 
-// sleepers are the groups that sleep under leaders here, and under leaders of other hosts, as far as
-// timestamps are closed for them.
+// sleepers are the groups that sleep under leaders here, and under leaders of other hosts, as far
+// as timestamps are closed for them.
 type sleepers struct {
 	leading   *closing.Leading
 	following *closing.Following

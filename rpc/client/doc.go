@@ -5,7 +5,8 @@
 // # What a caller hears when something goes wrong
 //
 // *ErrStreamBroken says whether the request can have left this process. If it can, the outcome is
-// unknown; if not, the request had no effect. ErrNotSent in the chain says that the request was not sent.
+// unknown; if not, the request had no effect. ErrNotSent in the chain says that the request was not
+// sent.
 //
 // # Invariants
 //

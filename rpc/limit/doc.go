@@ -34,8 +34,8 @@
 // What happens to a client that is over: 0.1 s is free. Then its connections are not read for as
 // long as it takes to make up for what it owes, up to 2 s at a time and 10 s in all, and the kernel
 // makes the client wait (tidemark_rpc_throttle_seconds_total). No request is refused for that, nor
-// what has been read dropped, unless the connection is closed. Only a further connection of a client
-// that has 64 of them and owes more than 1 s is closed.
+// what has been read dropped, unless the connection is closed. Only a further connection of a
+// client that has 64 of them and owes more than 1 s is closed.
 //
 // Nor may a client keep others from a processor for long at a time. The reader of a connection lets
 // others go first every 0.25 ms, between the slices of a large message as well (decode_slices.go in

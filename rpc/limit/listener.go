@@ -40,8 +40,8 @@ func ConnectionPlaces(connections int) *quota.Places {
 }
 
 // NewListener makes a listener whose connections take places, and have their clients charged for
-// processor time unless cpu is nil. lost is told of each connection for which there was no place, or
-// whose place another one took, paused of each wait.
+// processor time unless cpu is nil. lost is told of each connection for which there was no place,
+// or whose place another one took, paused of each wait.
 func NewListener(l net.Listener, places *quota.Places, cpu *quota.CPULimiter, lost func(),
 	paused func(time.Duration)) net.Listener {
 	return &sharedListener{Listener: l, places: places, cpu: cpu, lost: lost, paused: paused}

@@ -16,9 +16,9 @@ import (
 // clients. What a client that has to wait sends is read later, and the kernel makes the client wait
 // in its turn.
 //
-// Nor does a connection's reader go on for long while there is something to read, before others that
-// can run: Go by itself takes 10 ms for a turn, and requests of other connections would wait so
-// long for each of those.
+// Nor does a connection's reader go on for long while there is something to read, before others
+// that can run: Go by itself takes 10 ms for a turn, and requests of other connections would wait
+// so long for each of those.
 //
 // The costs are processor time on a machine of 2026, measured once and rounded. They need not be
 // right, as all clients are charged by the same ones.
@@ -125,7 +125,8 @@ func (c *ConnThrottle) chargeAt(costs time.Duration, now time.Time) {
 }
 
 // between is called by the goroutine that reads, between two things that it does for the
-// connection: it waits if the client has to, and otherwise lets others go first if its turn is over.
+// connection: it waits if the client has to, and otherwise lets others go first if its turn is
+// over.
 func (c *ConnThrottle) between() {
 	if c == nil || c.exempt.Load() {
 		return

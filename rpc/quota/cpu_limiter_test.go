@@ -64,9 +64,9 @@ func TestLimitWhileProcessorsAreThere(t *testing.T) {
 	}
 }
 
-// TestLimitWhileProcessorsAreShort: a client gets no more over many connections than over one, and no
-// more than its least share, once it has used up its burst; one that does little is not
-// slowed down.
+// TestLimitWhileProcessorsAreShort: a client gets no more over many connections than over one, and
+// no more than its least share, once it has used up its burst; one that does little is not slowed
+// down.
 func TestLimitWhileProcessorsAreShort(t *testing.T) {
 	l := NewCPULimiter(1, always(true))
 	const seconds = 60
@@ -127,8 +127,9 @@ func TestLimitRecovers(t *testing.T) {
 	}
 }
 
-// TestLimitSettles: two clients that want all of the processors, which are short beyond a known use,
-// get most of that, and processors are short for little of the time; so also if there are many.
+// TestLimitSettles: two clients that want all of the processors, which are short beyond a known
+// use, get most of that, and processors are short for little of the time; so also if there are
+// many.
 func TestLimitSettles(t *testing.T) {
 	for _, x := range []struct {
 		processors, workers int
@@ -203,8 +204,8 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// TestPenalties: a client with penalties waits, also while processors are not short and it is alone, for no
-// longer than it owes at most, and others do not.
+// TestPenalties: a client with penalties waits, also while processors are not short and it is
+// alone, for no longer than it owes at most, and others do not.
 func TestPenalties(t *testing.T) {
 	const processors = 4
 	l := NewCPULimiter(processors, always(false))
@@ -247,8 +248,8 @@ func TestPenalties(t *testing.T) {
 	}
 }
 
-// TestUnverified: a client gets a small part of the processors before it has had an answer, and again
-// when it has not been there for long.
+// TestUnverified: a client gets a small part of the processors before it has had an answer, and
+// again when it has not been there for long.
 func TestUnverified(t *testing.T) {
 	l := NewCPULimiter(1, always(false))
 	now := time.Unix(1e9, 0)

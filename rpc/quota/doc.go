@@ -11,10 +11,10 @@
 //
 // # Places
 //
-// A connection or a stream is a place. A principal that wants more than its share gets it, and loses
-// another one of its own, drawn by chance. So a program that opens thousands of connections takes
-// them from itself, and not from others on the same host: of a host's connections, nearly all that
-// are drawn are those of the program that has nearly all.
+// A connection or a stream is a place. A principal that wants more than its share gets it, and
+// loses another one of its own, drawn by chance. So a program that opens thousands of connections
+// takes them from itself, and not from others on the same host: of a host's connections, nearly all
+// that are drawn are those of the program that has nearly all.
 //
 // A place is not lost before it was held for a while; if all that are drawn are younger, the
 // newcomer is refused. Otherwise a host with a few more honest clients than its share would have

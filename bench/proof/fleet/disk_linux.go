@@ -17,7 +17,7 @@ const (
 // freeze has every write to the filesystem wait until thaw.
 func (d *Disk) freeze() error { return d.control(fiFreeze, "freeze") }
 
-// Thaw ends any stall, whoever began it.
+// Thaw ends any stall, also one that another caller began.
 func (d *Disk) Thaw() error { return d.control(fiThaw, "thaw") }
 
 func (d *Disk) control(request uint, what string) error {

@@ -136,9 +136,9 @@ func (c *Clients) OfCall(ctx context.Context) (context.Context, error) {
 	return peer.NewContext(ctx, &client), nil
 }
 
-// ForwardedFor returns the party for which a server passes a call on (rpc.ServerConfig.PassedOn); false:
-// the call comes from the client itself. A caller that has not proved to be a server may say that it
-// passes a call on, and names nobody.
+// ForwardedFor returns the party for which a server passes a call on (rpc.ServerConfig.PassedOn);
+// false: the call comes from the client itself. A caller that has not proved to be a server may say
+// that it passes a call on, and names nobody.
 func (c *Clients) ForwardedFor(ctx context.Context) (party string, ok bool) {
 	if !coreclient.IsForwarded(ctx) {
 		return "", false

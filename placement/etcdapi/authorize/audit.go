@@ -44,7 +44,7 @@ type Call struct {
 
 type callKey struct{}
 
-// WithCall returns a context in which whoever identifies the client notes the user in c.
+// WithCall returns a context in which the identifier of the client notes the user in c.
 func WithCall(ctx context.Context, c *Call) context.Context {
 	return context.WithValue(ctx, callKey{}, c)
 }

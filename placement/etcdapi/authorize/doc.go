@@ -17,7 +17,7 @@
 //
 // # Audit
 //
-// The guard of the API gives each call a Call (WithCall). Whoever identifies the client notes the
+// The guard of the API gives each call a Call (WithCall). The identifier of the client notes the
 // user there, and Audit logs the call at its end if it was refused for want of permission, or
 // administers. The number of lines for calls without success is bounded.
 //

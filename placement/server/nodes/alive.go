@@ -16,9 +16,9 @@ import (
 )
 
 // keepAlive renews a node's lease, and says whether the core takes the node for alive. It writes
-// nothing. A lease that is there proves nothing by itself: the lease is granted before the alive key
-// is put, and the record says that the node was displaced before the lease is revoked. A call that
-// is cut short between two of these writes leaves the second one to the next heartbeat.
+// nothing. A lease that is there proves nothing by itself: the lease is granted before the alive
+// key is put, and the record says that the node was displaced before the lease is revoked. A call
+// that is cut short between two of these writes leaves the second one to the next heartbeat.
 func (s *Nodes) keepAlive(ctx context.Context, id keys.NodeID) (alive bool, err error) {
 	lease := meta.NodeLease(id)
 	switch _, err := s.store.KeepAlive(ctx, lease); {

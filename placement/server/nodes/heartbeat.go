@@ -19,8 +19,8 @@ const maxReports = 100_000
 // Heartbeat is Heartbeat of the service Core. It writes nothing as long as the core takes the node
 // for alive.
 //
-// INVARIANT: a node whose heartbeat is answered is alive for the core: its alive key is there, under
-// its lease, and its record does not say that it was displaced.
+// INVARIANT: a node whose heartbeat is answered is alive for the core: its alive key is there,
+// under its lease, and its record does not say that it was displaced.
 func (s *Nodes) Heartbeat(
 	ctx context.Context, h *clusterpb.HeartbeatRequest,
 ) (*clusterpb.HeartbeatResponse, error) {

@@ -1,6 +1,6 @@
 // Package operators keeps the operators of the cluster (Operators): changes of a partition's
-// replicas or leader, splits and merges. It records them, as somebody or the planner asks; orders
-// their steps from the leaders of partitions; takes them back; and ends them.
+// replicas or leader, splits and merges. It records them, as an operator or the planner asks;
+// orders their steps from the leaders of partitions; takes them back; and ends them.
 //
 // An operator is a record in the core's store, at most one for each partition; the right partition
 // of a merge has a record that names the left one. What comes next follows from the descriptor

@@ -15,7 +15,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// BeginProposed records operators that the planner proposes, if their partitions are still as it knew them.
+// BeginProposed records operators that the planner proposes, if their partitions are still as it
+// knew them.
 func (s *Operators) BeginProposed(ctx context.Context, proposed []planner.Operator) error {
 	if len(proposed) == 0 {
 		return nil

@@ -57,7 +57,8 @@ func Identity(child *clusterpb.Partition, self keys.ReplicaID) (raftlog.Identity
 	return id, nil
 }
 
-// IsChild reports whether an identity is of a replica that a split has made, and of which partition.
+// IsChild reports whether an identity is of a replica that a split has made, and of which
+// partition.
 func IsChild(id raftlog.Identity) (*clusterpb.Partition, bool) {
 	if id.Removed || len(id.Voters) == 0 {
 		return nil, false

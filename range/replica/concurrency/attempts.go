@@ -18,8 +18,8 @@ import "github.com/tidemarkdb/tidemark/range/mvcc"
 // transaction that is over commit nothing.
 //
 // INVARIANT: of the attempts of a request that have waited and are not finished, be they waiting or
-// in the queue, at most one has no later attempt: the Attempts name that one. A leadership epoch may end in
-// between: what is in the queue stays there.
+// in the queue, at most one has no later attempt: the Attempts name that one. A leadership epoch
+// may end in between: what is in the queue stays there.
 
 // Attempts are the writes that have waited and are not finished, by request. The zero Attempts are
 // none.

@@ -28,8 +28,8 @@ func (p *published) DescribedAt() uint64 { return p.at.Load() }
 
 // Publish sets the descriptor that the entry at an index has brought.
 //
-// INVARIANT: the index is published before the descriptor. Whoever reads a descriptor, then the
-// index, and has applied the log up to that index, has applied all that made the descriptor.
+// INVARIANT: the index is published before the descriptor. A reader that reads a descriptor, then
+// the index, and has applied the log up to that index, has applied all that made the descriptor.
 func (p *published) Publish(d *clusterpb.Partition, index uint64) {
 	p.at.Store(index)
 	p.descriptor.Store(d)

@@ -17,7 +17,8 @@ type Write struct {
 	Tombstone bool
 	// Expires is as in mvcc.Version.
 	Expires int64
-	// CommitWait makes whoever learns of the write wait until its timestamp is past on every clock.
+	// CommitWait makes a client that learns of the write wait until its timestamp is past on every
+	// clock.
 	CommitWait bool
 	// Sequence is that of the entry which carries the write.
 	Sequence uint64

@@ -12,7 +12,7 @@
 // # Distances
 //
 // A node is near or far by its locality, and by the latency of its answers (latency.go), which is
-// measured while somebody wants it.
+// measured while a caller wants it.
 //
 // Nodes owns the set of nodes, under its lock; a Node owns its address and whether it is probed,
 // under a lock of its own, which is taken after that of Nodes. The rest is atomic.

@@ -97,8 +97,8 @@ func (t *Table[W]) AcquireVolatile(key string, of txn.Info, s State) {
 	t.volatile[l] = struct{}{}
 }
 
-// ReleaseKey takes out the lock of a key, whose release is in the engine, and returns all that waited
-// for it.
+// ReleaseKey takes out the lock of a key, whose release is in the engine, and returns all that
+// waited for it.
 func (t *Table[W]) ReleaseKey(key string) (woken []W) {
 	l := t.Get(key)
 	if l == nil {
