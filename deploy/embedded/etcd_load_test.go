@@ -36,23 +36,26 @@ func TestEtcdManyLargePuts(t *testing.T) {
 	watch := client.Watch(ctx, "other")
 	value := strings.Repeat("v", 1536<<10-512)
 	var calls sync.WaitGroup
-	var done atomic.Int64
+	var done, late atomic.Int64
 	tooMuch := func(err error) bool {
 		return errors.Is(err, rpctypes.ErrTooManyRequests) || errors.Is(err, rpctypes.ErrTimeout)
 	}
 	for range 250 {
 		calls.Go(func() {
 			_, err := client.Put(ctx, "k", value)
-			if err == nil {
+			switch {
+			case err == nil:
 				done.Add(1)
-			} else if !tooMuch(err) {
+			case errors.Is(err, rpctypes.ErrTimeout):
+				late.Add(1)
+			case !tooMuch(err):
 				t.Error(err)
 			}
 		})
 	}
 	calls.Wait()
-	if done.Load() == 0 {
-		t.Error("no put was done")
+	if done, late := done.Load(), late.Load(); done == 0 || late == 0 && done < 100 {
+		t.Errorf("%d puts of 250 were done, and %d took too long", done, late)
 	}
 	// The watch has not been interrupted.
 	for put := false; !put; {
