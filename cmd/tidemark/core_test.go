@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/rpc/porttest"
 )
 
 // A server is added as a learner, stays one, and votes when it is promoted; a member that is not
 // there is not promoted.
 func TestCoreLearner(t *testing.T) {
-	dir, first, second := t.TempDir(), freeAddress(t), freeAddress(t)
+	dir, first, second := t.TempDir(), porttest.Address(t), porttest.Address(t)
 	serve(t, "start", "--dir", filepath.Join(dir, "1"), "--listen", first, "--core",
 		first).says("tidemark: ready on")
 	b := shared{t, map[string]string{endpointsEnv: first}}

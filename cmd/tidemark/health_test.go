@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/rpc/porttest"
 )
 
 // pages answers as a server does that is alive, and ready or not.
@@ -39,7 +40,7 @@ func TestHealth(t *testing.T) {
 	mute := listening(t, pages(http.StatusServiceUnavailable, ""))
 	other := listening(t, http.NotFoundHandler())
 	moved := listening(t, http.RedirectHandler("http://"+ready+"/readyz", http.StatusFound))
-	unused := freeAddress(t)
+	unused := porttest.Address(t)
 	_, port, _ := strings.Cut(ready, ":")
 	for _, c := range []struct {
 		args string
@@ -100,7 +101,7 @@ func TestHealthTimesOut(t *testing.T) {
 
 // A server is asked with TLS as other commands do it.
 func TestHealthWithTLS(t *testing.T) {
-	dir, address, http := t.TempDir(), freeAddress(t), freeAddress(t)
+	dir, address, http := t.TempDir(), porttest.Address(t), porttest.Address(t)
 	cert, key := certificate(t, dir)
 	s := serve(t, "start", "--dir", filepath.Join(dir, "data"), "--listen", address, "--core",
 		address, "--http", http, "--tls-cert", cert, "--tls-key", key, "--tls-ca", cert)

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/rpc/porttest"
 )
 
 // asProgram is set in the environment of a process that is this test's binary and shall be the
@@ -21,7 +23,7 @@ const asProgram = "TIDEMARK_TEST_AS_PROGRAM"
 // A server's files are for its own user and group. SIGHUP does not end it, but has it read its
 // certificates again, also for HTTP.
 func TestServerProcess(t *testing.T) {
-	dir, address, http := t.TempDir(), freeAddress(t), freeAddress(t)
+	dir, address, http := t.TempDir(), porttest.Address(t), porttest.Address(t)
 	cert, key := certificate(t, dir)
 	data := filepath.Join(dir, "data")
 	cmd := exec.Command(os.Args[0], "start", "--dir", data, "--listen", address, "--core", address,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/rpc/porttest"
 )
 
 // documented are the commands of a section of docs/operations.md that begin with a prefix.
@@ -42,7 +43,7 @@ func TestTheProcedureWhenAMajorityIsLost(t *testing.T) {
 		t.Fatalf("the manual has the steps %q", steps)
 	}
 	dir := t.TempDir()
-	core := freeAddress(t)
+	core := porttest.Address(t)
 	environment := map[string]string{endpointsEnv: core}
 	ok := func(args ...string) string {
 		t.Helper()
@@ -59,7 +60,7 @@ func TestTheProcedureWhenAMajorityIsLost(t *testing.T) {
 		if starts[n] == nil {
 			address := core
 			if n > 1 {
-				address = freeAddress(t)
+				address = porttest.Address(t)
 			}
 			starts[n] = []string{"start", "--dir", filepath.Join(dir, fmt.Sprint("server-", n)),
 				"--listen", address, "--core", core}

@@ -25,6 +25,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/rpc/porttest"
 )
 
 // screen is a writer that can be read while others write, and waited on.
@@ -114,21 +115,11 @@ func (s *server) end() {
 	}
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // What the demo tells people to type works, and what was written is there when it is started again.
 func TestDemoGoesOnWhereItStopped(t *testing.T) {
-	dir, address := filepath.Join(t.TempDir(), "a b"), freeAddress(t)
+	dir, address := filepath.Join(t.TempDir(), "a b"), porttest.Address(t)
 	demo := []string{"demo", "--dir", dir, "--nodes", "1", "--listen", address}
-	pages := freeAddress(t)
+	pages := porttest.Address(t)
 	first := serve(t, append(demo, "--http", pages)...)
 	first.says(`Ctrl-C stops the cluster`)
 	// The pages that the runbook names are there.
@@ -165,7 +156,7 @@ func TestDemoGoesOnWhereItStopped(t *testing.T) {
 
 // A server whose core cannot form says which server is missing, without being asked.
 func TestAServerThatIsNotReadySaysWhy(t *testing.T) {
-	address, second, third := freeAddress(t), freeAddress(t), freeAddress(t)
+	address, second, third := porttest.Address(t), porttest.Address(t), porttest.Address(t)
 	s := serve(t, "start", "--dir", t.TempDir(), "--listen", address, "--core",
 		strings.Join([]string{address, second, third}, ","))
 	missing := []string{second, third}
@@ -175,7 +166,7 @@ func TestAServerThatIsNotReadySaysWhy(t *testing.T) {
 }
 
 func TestOneServer(t *testing.T) {
-	dir, address, http := t.TempDir(), freeAddress(t), freeAddress(t)
+	dir, address, http := t.TempDir(), porttest.Address(t), porttest.Address(t)
 	start := []string{"start", "--dir", dir, "--listen", address, "--core", address, "--http", http}
 	s := serve(t, start...)
 	s.says(`^tidemark: ready on ` + regexp.QuoteMeta(address) + "\n$")
@@ -218,7 +209,7 @@ func TestOneServer(t *testing.T) {
 			t.Errorf("/debug/replicas: %+v", r)
 		}
 	}
-	got := command(t, "", nil, "start", "--dir", dir, "--listen", freeAddress(t), "--core", address)
+	got := command(t, "", nil, "start", "--dir", dir, "--listen", porttest.Address(t), "--core", address)
 	if got.code == exit.OK || !strings.Contains(got.err, dir) ||
 		!strings.Contains(got.err, "in use") {
 		t.Errorf("a second process on the same directory: %+v", got)
@@ -237,7 +228,7 @@ func getJSON(url string, into any) error {
 
 // With certificates on both sides everything goes through; without them nothing does.
 func TestServerWithTLS(t *testing.T) {
-	dir, address := t.TempDir(), freeAddress(t)
+	dir, address := t.TempDir(), porttest.Address(t)
 	cert, key := certificate(t, dir)
 	s := serve(t, "start", "--dir", filepath.Join(dir, "data"), "--listen", address, "--core",
 		address, "--tls-cert", cert, "--tls-key", key, "--tls-ca", cert)

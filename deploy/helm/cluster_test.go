@@ -3,16 +3,15 @@ package helm
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/rpc/porttest"
 )
 
 // Servers that are started with the command lines of the chart form the cluster that it means: with
@@ -81,7 +80,7 @@ func formCluster(t *testing.T, values string, nodes int) {
 	for _, set := range o.statefulSets {
 		for i, host := range hosts(set, o.domain()) {
 			listen, _ := flag(server(set), "listen")
-			p := pod{name: fmt.Sprintf("%s-%d", set.Name, i), address: free(t), http: free(t)}
+			p := pod{name: fmt.Sprintf("%s-%d", set.Name, i), address: porttest.Address(t), http: porttest.Address(t)}
 			p.args = expand(server(set).Args, p.name)
 			replace = append(replace, host+listen, p.address)
 			pods = append(pods, p)
@@ -135,19 +134,4 @@ func formCluster(t *testing.T, values string, nodes int) {
 			"--tls-key="+certs+"/tester.key")
 	}
 	must(status...)
-}
-
-// free is an address that nothing listens on at the moment. Its port is below those that systems
-// give to outgoing connections, any of which may be taken before the server begins.
-func free(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		port := strconv.Itoa(20_000 + rand.IntN(12_000))
-		if l, err := net.Listen("tcp", ":"+port); err == nil {
-			_ = l.Close()
-			return net.JoinHostPort("127.0.0.1", port)
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
 }

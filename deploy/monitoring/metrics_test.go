@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"regexp"
 	"slices"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/rpc/porttest"
 )
 
 // ofPrometheus are what Prometheus itself makes, with the labels that are used.
@@ -141,7 +141,7 @@ func TestClusterExportsMetrics(t *testing.T) {
 // runCluster runs a cluster that has done a little of everything, and returns the address of its
 // metrics.
 func runCluster(t *testing.T) (url string) {
-	http := freeAddress(t)
+	http := porttest.Address(t)
 	cluster, err := embedded.StartCluster(t.Context(), embedded.ClusterConfig{Dir: t.TempDir(),
 		Nodes: 3, Cores: 1, Listen: "127.0.0.1:0", HTTP: http})
 	if err != nil {
@@ -181,16 +181,6 @@ func runCluster(t *testing.T) (url string) {
 		t.Fatal(err)
 	}
 	return "http://" + http + "/metrics"
-}
-
-// freeAddress is an address at which nothing listens.
-func freeAddress(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // family is what is exported of a metric: its type, and the labels of its series.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/reference"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/kv/coord"
+	"github.com/tidemarkdb/tidemark/rpc/porttest"
 )
 
 // tidemark is a core of servers in this process.
@@ -37,17 +37,16 @@ func startTidemark(ctx context.Context, members int) (_ *tidemark, err error) {
 		return nil, err
 	}
 	for range members {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		address, err := porttest.Choose()
 		if err != nil {
 			return nil, err
 		}
-		defer l.Close()
-		c.addresses = append(c.addresses, l.Addr().String())
+		c.addresses = append(c.addresses, address)
 	}
 	return c, nil
 }
 
-// run starts the servers, whose addresses are free now.
+// run starts the servers.
 func (c *tidemark) run(ctx context.Context) error {
 	for i := range c.servers {
 		if err := c.start(ctx, i); err != nil {

@@ -2,7 +2,6 @@ package direct_test
 
 import (
 	"context"
-	"net"
 	"testing"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/kv/coord/direct"
+	"github.com/tidemarkdb/tidemark/rpc/porttest"
 )
 
 // startCore starts a core of so many members in this process, and returns their addresses when each
@@ -18,14 +18,7 @@ import (
 func startCore(tb testing.TB, members int) (addresses []string, servers []*embedded.Server) {
 	tb.Helper()
 	for range members {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			tb.Fatal(err)
-		}
-		addresses = append(addresses, l.Addr().String())
-		if err := l.Close(); err != nil {
-			tb.Fatal(err)
-		}
+		addresses = append(addresses, porttest.Address(tb))
 	}
 	for _, address := range addresses {
 		s, err := embedded.StartServer(tb.Context(), embedded.ServerConfig{Dir: tb.TempDir(),
