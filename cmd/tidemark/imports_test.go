@@ -49,6 +49,7 @@ var may = []struct {
 	{"range/route/identity", []string{"range/route/lifetime", "rpc/coordpb", "rpc/wire"}},
 	{"rpc/backoff", nil},
 	{"range/backup/target", []string{"rpc/backoff"}},
+	{"range/backup/archive", []string{"hlc", "range/keys"}},
 	{"range/route/nodes", append(ground[:len(ground):len(ground)], "rpc/backoff",
 		"range/route/clock", "range/route/identity", "range/route/lifetime")},
 	{"range/route", append(ground[:len(ground):len(ground)], "range/route/...")},
