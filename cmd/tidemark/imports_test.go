@@ -214,10 +214,13 @@ var may = []struct {
 	// The one place that wires the parts together.
 	{"deploy/certs", nil},
 	{"deploy/embedded/memory", nil},
+	{"deploy/embedded/buildversion", nil},
 	{"deploy/embedded/...", []string{"hlc", "rpc/...", "range/...", "txn/...",
 		"placement/...", "deploy/embedded/..."}},
 	// Dashboards and alert rules. They know metrics by name only.
 	{"deploy/monitoring/...", []string{"deploy/monitoring"}},
+	// What makes the files of a release. It knows the product as files only.
+	{"deploy/release", nil},
 
 	{"bench", nil},
 	{"bench/proof/process", nil},

@@ -10,7 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/watchdog"
 )
 
-// version is set by the build (make build); without it the module's own version is shown.
+// version is set by the build (make build). Without it, the go command has recorded one.
 var version string
 
 func main() {

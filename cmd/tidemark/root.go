@@ -1,16 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/buildversion"
 )
 
 const (
@@ -79,15 +80,9 @@ Then, elsewhere:       tidemark keyspace create fruit --partitions hash:8
 	return root
 }
 
-// buildVersion returns the version set by the build, or the one that the module system knows.
+// buildVersion returns the version set by the build, or the one that the go command has recorded.
 func buildVersion() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
+	return cmp.Or(version, buildversion.Read().Version)
 }
 
 func platform() string { return runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH }
@@ -98,8 +93,9 @@ func (a *app) versionCommand() *cobra.Command {
 		Short: "Show the version of this binary",
 		Args:  arguments("", 0, 0),
 		RunE: a.verb(func(context.Context, []string) error {
-			list := a.list(output.Column{Name: "version"}, output.Column{Name: "built with"})
-			list.Row(buildVersion(), platform())
+			list := a.list(output.Column{Name: "version"}, output.Column{Name: "built with"},
+				output.Column{Name: "commit"})
+			list.Row(buildVersion(), platform(), buildversion.Read().Commit)
 			return list.Flush()
 		}),
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded/buildversion"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/clustersecret"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/web"
 )
@@ -108,7 +109,7 @@ func StartCluster(ctx context.Context, config ClusterConfig) (_ *Cluster, err er
 	}
 	if config.HTTP != "" {
 		if config.Version == "" {
-			config.Version = version()
+			config.Version = buildversion.Read().Version
 		}
 		if c.http, err = web.Start(config.HTTP,
 			serveHTTP(withProcess(gatherers, config.Version), c.Ready, c.debugPages,

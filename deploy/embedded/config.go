@@ -8,13 +8,13 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
-	"runtime/debug"
 	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded/buildversion"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/etcdkeyspaces"
 	"github.com/tidemarkdb/tidemark/hlc"
@@ -69,7 +69,8 @@ type ServerConfig struct {
 	// or a secret, a server listens on this machine only.
 	Insecure bool
 
-	// Version is what the server calls its version. Default: what the build information says.
+	// Version is what the server calls its version. Default: that of the module Tidemark in the
+	// program.
 	Version string
 	// Logger may be nil for none.
 	Logger *slog.Logger
@@ -197,7 +198,7 @@ func (c *ServerConfig) ensureDefaults() error {
 		}
 	}
 	if c.Version == "" {
-		c.Version = version()
+		c.Version = buildversion.Read().Version
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -278,12 +279,4 @@ func (r randomReader) Read(b []byte) (int, error) {
 		copy(b[i:], word[:])
 	}
 	return len(b), nil
-}
-
-// version is what the build says of itself.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "unknown"
 }
