@@ -10,6 +10,7 @@ TOOL     := $(GO) tool -modfile=.ci/tools.mod
 .PHONY: help build demo test race lint bench bench-compare bench-txn faults dump-load nemesis
 .PHONY: sim sim-soak sim-shrink planted hostile generate check-generated clean helm-check monitoring
 .PHONY: monitoring-check monitoring-demo man deb check-deploy reference clients memory
+.PHONY: release release-changelog release-check
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | \
@@ -164,18 +165,22 @@ man: build ## write manual pages and completions of shells into bin/kit
 	rm -rf $(KIT)/man $(KIT)/completions
 	$(BIN) man --dir $(KIT) -o raw >/dev/null
 
-# A version begins with a digit: that of the tag and what came after it, or the commit's time.
-PACKAGE_VERSION ?= $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | \
-	sed 's/^v//; s/-/+/; s/-/./g' | grep . || \
-	TZ=UTC git log -1 --date=format-local:%Y%m%d%H%M%S --format=0~%cd.%h)
+# All of a release is made with this version of Go, which the go command gets where another is
+# installed: the same commit gives the same bytes. RELEASE_GO=local takes the installed one.
+RELEASE_GO ?= go1.26.8
+RELEASE := GOTOOLCHAIN=$(RELEASE_GO) $(GO) run ./deploy/release
+release: ## make all files of a release in bin/release: VERSION=v0.1.0, or SNAPSHOT=1
+	$(RELEASE) build $(if $(SNAPSHOT),-snapshot,-version '$(VERSION)')
+
+release-changelog: ## begin the section of a release in CHANGELOG.md: VERSION=v0.1.0
+	$(RELEASE) changelog -version '$(VERSION)'
+
+release-check: ## make a release twice in scratch clones, compare, install: SHARE_CACHE=1 is faster
+	GO="$(GO)" deploy/release/check.sh
+
 ARCH ?= $(shell $(GO) env GOARCH)
-deb: man ## make a package for Debian and Ubuntu in bin/: ARCH=amd64 PACKAGE_VERSION=1.2.3
-	gzip -9nf $(KIT)/man/*.1
-	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) $(GO) build -trimpath -ldflags '$(LDFLAGS)' \
-		-o $(KIT)/tidemark ./cmd/tidemark
-	ARCH=$(ARCH) PACKAGE_VERSION='$(PACKAGE_VERSION)' \
-		SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
-		$(GO) tool -modfile=.ci/package.mod nfpm package -f deploy/package/nfpm.yaml -p deb -t bin/
+deb: ## make a package for Debian and Ubuntu in bin/: ARCH=amd64 PACKAGE_VERSION=1.2.3
+	$(RELEASE) deb -arch $(ARCH) $(if $(PACKAGE_VERSION),-package-version '$(PACKAGE_VERSION)')
 
 check-deploy: ## check the units, recipes and scripts of deploy/, with the tools that are there
 	GO="$(GO)" deploy/check.sh
