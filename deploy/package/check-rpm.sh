@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs, upgrades and removes an rpm in a root of its own, and looks at what it does. It is run by
-# root. The root may be one of Debian, as rpm does not look for dependencies here:
+# Installs, upgrades and removes an rpm in a root of its own, and looks at what it does. It is run
+# by the user root. The root may be one of Debian, as rpm does not look for dependencies here:
 #
 #   debootstrap --variant=minbase bookworm /var/tmp/root
 #   deploy/package/check-rpm.sh tidemark-VERSION-1.x86_64.rpm /var/tmp/root

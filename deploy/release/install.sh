@@ -15,9 +15,10 @@ trap 'rm -rf "$work"' EXIT
 export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0="url.$clone.insteadOf" \
     GIT_CONFIG_VALUE_0="https://$module"
 # The tag must not get into the user's cache of modules. All other modules come from there first.
+# Without cgo and paths, what was compiled for the release is used again.
 GOPROXY="file://$($GO env GOMODCACHE)/cache/download,$($GO env GOPROXY)"
 export GOPROXY GONOPROXY=$module GONOSUMDB='*' GOMODCACHE=$work/modules GOBIN=$work/bin \
-    GOFLAGS=-modcacherw GOWORK=off
+    GOFLAGS="-modcacherw -trimpath" CGO_ENABLED=0 GOWORK=off
 cd "$work"
 
 echo "go install $module/cmd/tidemark@$version"
