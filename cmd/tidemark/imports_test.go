@@ -108,6 +108,21 @@ var may = []struct {
 	{"range/node/...", append(ground[:len(ground):len(ground)], "range/route/...", "txn/...",
 		"range/replica/...", "range/node/...")},
 
+	// Backups: what they consist of, how they are read and written, and how they are made. They know
+	// no server.
+	{"range/backup/manifest", []string{"hlc", "range/keys"}},
+	{"range/backup/spread", []string{"range/keys"}},
+	{"range/backup/load", append(ground[:len(ground):len(ground)], "range/route/...", "rpc/backoff",
+		"range/backup/archive", "range/backup/manifest")},
+	{"range/backup/targettest", []string{"range/backup/target"}},
+	{"range/backup/catalog", []string{"hlc", "range/keys", "range/backup/archive",
+		"range/backup/manifest", "range/backup/target"}},
+	{"range/backup/export", append(ground[:len(ground):len(ground)], "range/route/...",
+		"range/backup/archive", "range/backup/manifest", "range/backup/target")},
+	{"range/backup/job", []string{"hlc", "range/keys", "range/backup/archive",
+		"range/backup/catalog", "range/backup/manifest", "range/backup/spread",
+		"range/backup/target"}},
+
 	// The core stands on the same Raft machinery as a replica does, and knows nothing of replicas,
 	// nodes and clients.
 	{"placement/etcdapi/translate", []string{"placement/store/..."}},
@@ -178,6 +193,8 @@ var may = []struct {
 		"placement/server/meta")},
 	{"placement/server/consumer", append(coreRecords[:len(coreRecords):len(coreRecords)], "hlc",
 		"placement/server/meta", "placement/server/veil")},
+	{"placement/server/backups", append(coreRecords[:len(coreRecords):len(coreRecords)],
+		"placement/server/meta")},
 	{"placement/server/table", append(coreRecords[:len(coreRecords):len(coreRecords)],
 		"placement/server/meta")},
 	{"placement/server/reports", append(coreRecords[:len(coreRecords):len(coreRecords)],
@@ -208,7 +225,7 @@ var may = []struct {
 	{"kv/kvprom", []string{"kv", "rpc/metric/..."}},
 	// kv knows nothing of its administration.
 	{"kv/admin", append(ground[:len(ground):len(ground)], "range/route/...", "txn/...", "kv",
-		"kv/internal/...")},
+		"kv/internal/...", "range/backup/manifest")},
 	{"kv/...", append(ground[:len(ground):len(ground)], "range/route/...", "txn/...", "kv/...")},
 
 	// The one place that wires the parts together.
@@ -251,7 +268,8 @@ var may = []struct {
 		"range/engine", "range/keys", "deploy/certs", "deploy/embedded/..."}},
 	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "kv/admin", "kv/coord",
 		"kv/kvprom", "hlc", "rpc/authn", "rpc/backoff", "rpc/client", "rpc/coordpb",
-		"rpc/wire", "range/keys", "placement/etcdapi/etcdfile", "deploy/certs", "deploy/embedded/..."}},
+		"rpc/wire", "range/keys", "range/backup/...", "placement/etcdapi/etcdfile", "deploy/certs",
+		"deploy/embedded/..."}},
 }
 
 // everywhere is the package that every other one may import.

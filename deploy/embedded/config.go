@@ -19,6 +19,7 @@ import (
 	"github.com/tidemarkdb/tidemark/deploy/embedded/etcdkeyspaces"
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/range/backup/target"
 	"github.com/tidemarkdb/tidemark/range/timer"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 )
@@ -146,7 +147,9 @@ type ServerConfig struct {
 	AfterFunc   func(d time.Duration, f func()) timer.Timer
 	NewListener func(addr string) (net.Listener, error)
 	Dial        func(ctx context.Context, addr string) (net.Conn, error)
-	Random      func() uint64
+	// OpenTarget opens the target of a backup; nil: by its URL.
+	OpenTarget func(ctx context.Context, url string) (target.Target, error)
+	Random     func() uint64
 	// Guard is asked what clients may do to the data of keyspaces. Default: the users and roles of
 	// the cluster.
 	Guard access.Guard

@@ -7,6 +7,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/tidemarkdb/tidemark/deploy/embedded/backup"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/coreaddr"
 	"github.com/tidemarkdb/tidemark/placement/bootstrap"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
@@ -47,6 +50,8 @@ type coreMember struct {
 
 	// etcd serves the etcd API from the coordination store.
 	etcd etcdServer
+	// backups is the server's part in backups, also as a data node.
+	backups *backup.Part
 	// notReady lists why the server is not ready, and diskSlow says that the data node's disk is slow.
 	notReady func() []string
 	diskSlow func() bool
@@ -185,4 +190,14 @@ func (c *coreMember) addresses() []string {
 func distinct(list []string) []string {
 	slices.Sort(list)
 	return slices.Compact(list)
+}
+
+// backupMember is this member as backups are made by it.
+func (c *coreMember) backupMember(p *corePart) backup.Member {
+	m := backup.Member{Server: c.server, Coordination: p.coordination.Store,
+		None: c.config.withoutCoordination}
+	if c.config.FS == vfs.Default {
+		m.Directory = c.directory.Sub("core")
+	}
+	return m
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
-	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/range/timer"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/access"
@@ -215,22 +214,9 @@ func (d *dataNode) run(ctx context.Context) error {
 	return nil
 }
 
-// openPushes makes the way from this node to the coordinators of transactions: a client's of its
-// own cluster. It has a connection to each node that is apart from Raft's, and follows the
-// partition table of any server that answers, itself first.
+// openPushes makes the way from this node to the coordinators of transactions.
 func (d *dataNode) openPushes() (txn.Sender, error) {
-	endpoints := []string{d.config.Advertise}
-	for _, address := range d.core.Core() {
-		if address != d.config.Advertise {
-			endpoints = append(endpoints, address)
-		}
-	}
-	config := route.Config{Endpoints: endpoints, Dial: d.config.Dial, Random: d.config.Random,
-		Logger: d.config.Logger, Server: true, Secret: d.peers.Secret}
-	if d.tls != nil {
-		config.TLSNow = d.tls.Client
-	}
-	sender, err := route.New(config)
+	sender, err := d.openSender()
 	if err != nil {
 		return nil, fmt.Errorf("no way to other transactions' coordinators: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/deploy/embedded/memory"
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/client"
@@ -48,6 +49,24 @@ func (e *environment) openDatabases(part string, sizes datadir.DatabaseSizes, ca
 	return e.directory.OpenDatabases(part, datadir.DatabasesConfig{Logger: e.config.Logger,
 		MinFreeBytes: e.config.MinFreeBytes, MemberOfCore: e.config.has(RoleCore), Sizes: sizes,
 		Cache: cache, Registerer: registerer, OnFailure: e.diskFailed, Leaving: e.ctx.Done()})
+}
+
+// openSender makes a client of the server's own cluster, which its caller closes. It has a connection
+// to each node that is apart from Raft's, and follows the partition table of any server that answers,
+// itself first.
+func (e *environment) openSender() (*route.Sender, error) {
+	endpoints := []string{e.config.Advertise}
+	for _, address := range e.core.Core() {
+		if address != e.config.Advertise {
+			endpoints = append(endpoints, address)
+		}
+	}
+	config := route.Config{Endpoints: endpoints, Dial: e.config.Dial, Random: e.config.Random,
+		Logger: e.config.Logger, Server: true, Secret: e.peers.Secret}
+	if e.tls != nil {
+		config.TLSNow = e.tls.Client
+	}
+	return route.New(config)
 }
 
 // diskFailed ends the server when a disk returns errors: nothing that it says can be trusted any

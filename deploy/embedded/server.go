@@ -102,6 +102,9 @@ func (s *Server) release() (err error) {
 		err = s.listener.Close()
 	}
 	s.running.Wait()
+	if s.member.backups != nil {
+		s.member.backups.Close()
+	}
 	if data := s.node.part.Load(); data != nil {
 		err = errors.Join(err, data.close())
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded/backup"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/clusterauth"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/passedon"
@@ -15,8 +16,10 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server/coordination"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/authn"
+	"github.com/tidemarkdb/tidemark/rpc/backuppb"
 	"github.com/tidemarkdb/tidemark/rpc/block"
 	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -80,6 +83,10 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	}
 	s.dialer = client.NewDialer(client.DialerConfig{Dial: config.Dial, TLSNow: clientTLS,
 		Secret: s.peers.Secret, Logger: config.Logger})
+	member.backups = backup.NewPart(backup.PartConfig{OpenSender: e.openSender,
+		OpenTarget: config.OpenTarget, Clock: s.clock, Conn: s.dialer.Conn, Version: config.Version,
+		WorkerConfig: backup.WorkerConfig{Random: config.Random, Logger: config.Logger,
+			Self: func() (uint64, keys.NodeID) { return s.cluster.Load(), keys.NodeID(node.id.Load()) }}})
 	s.core = coreclient.New(coreclient.Config{
 		Core: member.seeds(), Learned: member.learnedMembers, Conn: s.dialer.Conn, Cluster: s.cluster.Load,
 		Random: config.Random, Unreachable: s.dialer.Unreachable, Logger: config.Logger,
@@ -173,6 +180,7 @@ func (s *Server) serve(tlsConfig *tls.Config) {
 		return s.member.server().Parts(cluster)
 	}
 	clusterpb.RegisterCoordinationServer(s.rpc, coordination.NewService(parts))
+	backuppb.RegisterWorkerServer(s.rpc, s.member.backups.Worker)
 	clusterpb.RegisterAuthorityServer(s.rpc, coordination.NewUsers(parts))
 	api.Register(s.rpc, etcdServices...)
 	if s.member.bootstrap != nil {

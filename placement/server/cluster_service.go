@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/backups"
 	"github.com/tidemarkdb/tidemark/placement/server/consumer"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/server/hint"
@@ -192,6 +193,30 @@ func (s *ClusterService) AlterKeyspace(
 ) (*clusterpb.AlterKeyspaceResponse, error) {
 	return answer(ctx, s, r, in((*Server).Keyspaces, (*keyspaces.Keyspaces).Alter),
 		clusterpb.ClusterClient.AlterKeyspace)
+}
+
+// CreateBackup implements clusterpb.ClusterServer.
+func (s *ClusterService) CreateBackup(
+	ctx context.Context, r *clusterpb.CreateBackupRequest,
+) (*clusterpb.CreateBackupResponse, error) {
+	return answer(ctx, s, r, in((*Server).Backups, (*backups.Backups).Create),
+		clusterpb.ClusterClient.CreateBackup)
+}
+
+// ListBackups implements clusterpb.ClusterServer.
+func (s *ClusterService) ListBackups(
+	ctx context.Context, r *clusterpb.ListBackupsRequest,
+) (*clusterpb.ListBackupsResponse, error) {
+	return answer(ctx, s, r, in((*Server).Backups, (*backups.Backups).List),
+		clusterpb.ClusterClient.ListBackups)
+}
+
+// CancelBackup implements clusterpb.ClusterServer.
+func (s *ClusterService) CancelBackup(
+	ctx context.Context, r *clusterpb.CancelBackupRequest,
+) (*clusterpb.CancelBackupResponse, error) {
+	return answer(ctx, s, r, in((*Server).Backups, (*backups.Backups).Cancel),
+		clusterpb.ClusterClient.CancelBackup)
 }
 
 // ConfirmRecovery implements clusterpb.ClusterServer.

@@ -28,6 +28,7 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 		"Changes of partitions' replicas that this member has put into the table.")
 	m.collectors = append(m.collectors, s.keyspaces.Collectors()...)
 	m.collectors = append(m.collectors, s.table.Collectors()...)
+	m.collectors = append(m.collectors, s.backups.Collectors()...)
 	counted := func(name, help, prefix string) {
 		m.collectors = append(m.collectors, prometheus.NewGaugeFunc(
 			prometheus.GaugeOpts{Name: "tidemark_placement_" + name, Help: help}, func() float64 {

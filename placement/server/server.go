@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/server/authflag"
+	"github.com/tidemarkdb/tidemark/placement/server/backups"
 	"github.com/tidemarkdb/tidemark/placement/server/consumer"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/server/keyspaces"
@@ -54,6 +55,8 @@ type Config struct {
 	// MaxConsumers bounds the consumers of all keyspaces, as of what the leader has seen lately.
 	// Default 100,000.
 	MaxConsumers int
+	// Backups makes backups; nil: the cluster makes none.
+	Backups backups.Maker
 	// Planner are the settings of the planner that cannot be, or were not, set by an operator of the
 	// cluster. Zero: its defaults.
 	Planner planner.Settings
@@ -108,10 +111,9 @@ type Server struct {
 
 	scheduler scheduler
 
-	// poked wakes the stepper. Capacity 1.
-	poked      chan struct{}
 	membership *membership.Membership
 	consumers  *consumer.Keeper
+	backups    *backups.Backups
 	flag       *authflag.Flag
 	background
 }
@@ -121,6 +123,8 @@ type background struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
+	// poked wakes the stepper. Capacity 1.
+	poked chan struct{}
 }
 
 // New starts a Server.
@@ -128,14 +132,16 @@ func New(config Config) (*Server, error) {
 	if err := config.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	s := &Server{config: config, reports: reports.New(),
-		poked: make(chan struct{}, 1)}
+	s := &Server{config: config, reports: reports.New()}
+	s.poked = make(chan struct{}, 1)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.meta = meta.New(s.ctx, config.Store, config.Cluster, config.Members)
 	s.consumers = consumer.NewKeeper(consumer.Config{Meta: s.meta, Store: config.Store,
 		Clocks: s.reports.Clocks, MaxClockAhead: config.MaxClockAhead,
 		MaxConsumers: config.MaxConsumers,
 		Physical:     config.Physical, Monotonic: config.Monotonic, Logger: config.Logger})
+	s.backups = backups.New(backups.Config{Meta: s.meta, Store: config.Store,
+		Maker: config.Backups, Now: time.Now, Logger: config.Logger})
 	s.table = table.New(s.ctx, s.meta, config.Store)
 	s.keyspaces = keyspaces.New(keyspaces.Config{Meta: s.meta, Store: config.Store,
 		Forget: s.reports.Drop, Poke: s.poke, Logger: config.Logger})
@@ -160,6 +166,7 @@ func New(config Config) (*Server, error) {
 	s.membership.Start()
 	s.running.Go(func() { s.consumers.Run(s.ctx) })
 	s.running.Go(s.scheduler.run)
+	s.running.Go(func() { s.backups.Run(s.ctx) })
 	if config.Wake != nil {
 		s.running.Go(func() { s.reports.Notify(s.ctx, s.nodes.Tell) })
 	}
@@ -201,6 +208,9 @@ func (s *Server) Nodes() *nodes.Nodes { return s.nodes }
 
 // Operators begins, lists and takes back operators.
 func (s *Server) Operators() *operators.Operators { return s.operators }
+
+// Backups are the backups that the core makes.
+func (s *Server) Backups() *backups.Backups { return s.backups }
 
 // Consumers are the consumers of changes.
 func (s *Server) Consumers() *consumer.Keeper { return s.consumers }

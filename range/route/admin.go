@@ -124,6 +124,31 @@ func (s *Sender) adminServers() []string {
 	return servers
 }
 
+// AwaitKeyspace returns a keyspace that the core says exists, once the table shows all of its
+// partitions. It waits for the table for some seconds, or until ctx ends: the table may lag behind.
+func (s *Sender) AwaitKeyspace(ctx context.Context, id keys.KeyspaceID) (*Keyspace, error) {
+	ctx, cancel := context.WithTimeout(ctx, tableTimeout)
+	defer cancel()
+	for t := s.table.Load(); t.KeyspaceByID(id) == nil; t = s.table.Load() {
+		s.ReloadTable()
+		select {
+		case <-t.Changed():
+		case <-ctx.Done():
+			return nil, &Error{Cause: ErrNoKeyspace, Message: fmt.Sprintf(
+				"the partition table shows no keyspace of the id %d", id)}
+		case <-s.life.Done():
+			return nil, &Error{Cause: ErrClosed}
+		}
+	}
+	if _, err := s.PartitionsOf(ctx, id, keys.Span{}); err != nil {
+		return nil, err
+	}
+	if k := s.table.Load().KeyspaceByID(id); k != nil {
+		return k, nil
+	}
+	return nil, &Error{Cause: ErrNoKeyspace}
+}
+
 // PartitionsOf returns the partitions of a keyspace that hold keys of the span, waiting for the
 // table to show all of them.
 func (s *Sender) PartitionsOf(ctx context.Context, id keys.KeyspaceID,

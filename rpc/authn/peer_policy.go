@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/rpc/backuppb"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
@@ -47,6 +48,7 @@ var serverServices = []string{
 	clusterpb.Coordination_ServiceDesc.ServiceName,
 	clusterpb.Authority_ServiceDesc.ServiceName,
 	peerpb.Peer_ServiceDesc.ServiceName,
+	backuppb.Worker_ServiceDesc.ServiceName,
 }
 
 // ForServers says that a gRPC method is for servers.

@@ -234,6 +234,62 @@ func (NodeStatus) EnumDescriptor() ([]byte, []int) {
 	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{3}
 }
 
+type BackupState int32
+
+const (
+	BackupState_BACKUP_RUNNING  BackupState = 0
+	BackupState_BACKUP_COMPLETE BackupState = 1
+	BackupState_BACKUP_FAILED   BackupState = 2
+	// Asked to end: what was written is being removed.
+	BackupState_BACKUP_CANCELLING BackupState = 3
+	BackupState_BACKUP_CANCELLED  BackupState = 4
+)
+
+// Enum value maps for BackupState.
+var (
+	BackupState_name = map[int32]string{
+		0: "BACKUP_RUNNING",
+		1: "BACKUP_COMPLETE",
+		2: "BACKUP_FAILED",
+		3: "BACKUP_CANCELLING",
+		4: "BACKUP_CANCELLED",
+	}
+	BackupState_value = map[string]int32{
+		"BACKUP_RUNNING":    0,
+		"BACKUP_COMPLETE":   1,
+		"BACKUP_FAILED":     2,
+		"BACKUP_CANCELLING": 3,
+		"BACKUP_CANCELLED":  4,
+	}
+)
+
+func (x BackupState) Enum() *BackupState {
+	p := new(BackupState)
+	*p = x
+	return p
+}
+
+func (x BackupState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (BackupState) Descriptor() protoreflect.EnumDescriptor {
+	return file_clusterpb_cluster_proto_enumTypes[4].Descriptor()
+}
+
+func (BackupState) Type() protoreflect.EnumType {
+	return &file_clusterpb_cluster_proto_enumTypes[4]
+}
+
+func (x BackupState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use BackupState.Descriptor instead.
+func (BackupState) EnumDescriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{4}
+}
+
 type GuardingRequest_Do int32
 
 const (
@@ -270,11 +326,11 @@ func (x GuardingRequest_Do) String() string {
 }
 
 func (GuardingRequest_Do) Descriptor() protoreflect.EnumDescriptor {
-	return file_clusterpb_cluster_proto_enumTypes[4].Descriptor()
+	return file_clusterpb_cluster_proto_enumTypes[5].Descriptor()
 }
 
 func (GuardingRequest_Do) Type() protoreflect.EnumType {
-	return &file_clusterpb_cluster_proto_enumTypes[4]
+	return &file_clusterpb_cluster_proto_enumTypes[5]
 }
 
 func (x GuardingRequest_Do) Number() protoreflect.EnumNumber {
@@ -332,11 +388,11 @@ func (x CoreRefusal_Reason) String() string {
 }
 
 func (CoreRefusal_Reason) Descriptor() protoreflect.EnumDescriptor {
-	return file_clusterpb_cluster_proto_enumTypes[5].Descriptor()
+	return file_clusterpb_cluster_proto_enumTypes[6].Descriptor()
 }
 
 func (CoreRefusal_Reason) Type() protoreflect.EnumType {
-	return &file_clusterpb_cluster_proto_enumTypes[5]
+	return &file_clusterpb_cluster_proto_enumTypes[6]
 }
 
 func (x CoreRefusal_Reason) Number() protoreflect.EnumNumber {
@@ -8755,6 +8811,548 @@ func (x *ChangeCoreResponse) GetChange() uint64 {
 	return 0
 }
 
+// Backup is a backup that the core's leader makes, or has made.
+type Backup struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names it in its target.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Where it is kept: the URL, without credentials.
+	Target string `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
+	// The complete backup in the target that it continues; empty: it is a full one.
+	Parent string `protobuf:"bytes,3,opt,name=parent,proto3" json:"parent,omitempty"`
+	// Names of keyspaces, or patterns with `*`: those that are in it (none: all), and those of them
+	// that are not.
+	Include []string `protobuf:"bytes,4,rep,name=include,proto3" json:"include,omitempty"`
+	Exclude []string `protobuf:"bytes,5,rep,name=exclude,proto3" json:"exclude,omitempty"`
+	// Who can read it, as age recipients; none: everybody who can read the target.
+	Recipients []string `protobuf:"bytes,6,rep,name=recipients,proto3" json:"recipients,omitempty"`
+	// How many bytes each node reads for it in a second; 0: no bound.
+	BytesPerSecond uint64 `protobuf:"varint,7,opt,name=bytes_per_second,json=bytesPerSecond,proto3" json:"bytes_per_second,omitempty"`
+	// For how long the history that it reads is protected.
+	KeepMillis uint64      `protobuf:"varint,8,opt,name=keep_millis,json=keepMillis,proto3" json:"keep_millis,omitempty"`
+	State      BackupState `protobuf:"varint,9,opt,name=state,proto3,enum=tidemark.cluster.v1.BackupState" json:"state,omitempty"`
+	// On the clock of the core's leader, in milliseconds since 1970. 0: it has not ended.
+	BeganUnixMs int64 `protobuf:"varint,10,opt,name=began_unix_ms,json=beganUnixMs,proto3" json:"began_unix_ms,omitempty"`
+	EndedUnixMs int64 `protobuf:"varint,11,opt,name=ended_unix_ms,json=endedUnixMs,proto3" json:"ended_unix_ms,omitempty"`
+	// Why it failed.
+	Error string `protobuf:"bytes,12,opt,name=error,proto3" json:"error,omitempty"`
+	// The moment that it restores; unset until it is chosen.
+	At *Timestamp `protobuf:"bytes,13,opt,name=at,proto3" json:"at,omitempty"`
+	// How far it is: of the leader's memory while it runs, and stored at its end.
+	Progress *BackupProgress `protobuf:"bytes,14,opt,name=progress,proto3" json:"progress,omitempty"`
+	// Stored, and never answered: the age identity by which the leader reads what it has noted in an
+	// encrypted backup.
+	Identity      string `protobuf:"bytes,15,opt,name=identity,proto3" json:"identity,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Backup) Reset() {
+	*x = Backup{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[115]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Backup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Backup) ProtoMessage() {}
+
+func (x *Backup) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[115]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Backup.ProtoReflect.Descriptor instead.
+func (*Backup) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{115}
+}
+
+func (x *Backup) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Backup) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *Backup) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *Backup) GetInclude() []string {
+	if x != nil {
+		return x.Include
+	}
+	return nil
+}
+
+func (x *Backup) GetExclude() []string {
+	if x != nil {
+		return x.Exclude
+	}
+	return nil
+}
+
+func (x *Backup) GetRecipients() []string {
+	if x != nil {
+		return x.Recipients
+	}
+	return nil
+}
+
+func (x *Backup) GetBytesPerSecond() uint64 {
+	if x != nil {
+		return x.BytesPerSecond
+	}
+	return 0
+}
+
+func (x *Backup) GetKeepMillis() uint64 {
+	if x != nil {
+		return x.KeepMillis
+	}
+	return 0
+}
+
+func (x *Backup) GetState() BackupState {
+	if x != nil {
+		return x.State
+	}
+	return BackupState_BACKUP_RUNNING
+}
+
+func (x *Backup) GetBeganUnixMs() int64 {
+	if x != nil {
+		return x.BeganUnixMs
+	}
+	return 0
+}
+
+func (x *Backup) GetEndedUnixMs() int64 {
+	if x != nil {
+		return x.EndedUnixMs
+	}
+	return 0
+}
+
+func (x *Backup) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *Backup) GetAt() *Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Backup) GetProgress() *BackupProgress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
+func (x *Backup) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+type BackupProgress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is being done, as a phrase.
+	Step string `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
+	// Units that are finished, and all of them; 0 until they are known.
+	UnitsDone uint32 `protobuf:"varint,2,opt,name=units_done,json=unitsDone,proto3" json:"units_done,omitempty"`
+	Units     uint32 `protobuf:"varint,3,opt,name=units,proto3" json:"units,omitempty"`
+	Records   uint64 `protobuf:"varint,4,opt,name=records,proto3" json:"records,omitempty"`
+	// Of keys and values, and of the objects in the target.
+	Bytes       uint64 `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	StoredBytes uint64 `protobuf:"varint,6,opt,name=stored_bytes,json=storedBytes,proto3" json:"stored_bytes,omitempty"`
+	// Attempts at units that failed, and the last error.
+	Failures      uint32 `protobuf:"varint,7,opt,name=failures,proto3" json:"failures,omitempty"`
+	LastFailure   string `protobuf:"bytes,8,opt,name=last_failure,json=lastFailure,proto3" json:"last_failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupProgress) Reset() {
+	*x = BackupProgress{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[116]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupProgress) ProtoMessage() {}
+
+func (x *BackupProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[116]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupProgress.ProtoReflect.Descriptor instead.
+func (*BackupProgress) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{116}
+}
+
+func (x *BackupProgress) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *BackupProgress) GetUnitsDone() uint32 {
+	if x != nil {
+		return x.UnitsDone
+	}
+	return 0
+}
+
+func (x *BackupProgress) GetUnits() uint32 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
+}
+
+func (x *BackupProgress) GetRecords() uint64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+func (x *BackupProgress) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *BackupProgress) GetStoredBytes() uint64 {
+	if x != nil {
+		return x.StoredBytes
+	}
+	return 0
+}
+
+func (x *BackupProgress) GetFailures() uint32 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *BackupProgress) GetLastFailure() string {
+	if x != nil {
+		return x.LastFailure
+	}
+	return ""
+}
+
+type CreateBackupRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// id, target, parent, include, exclude, recipients, bytes_per_second and keep_millis are used.
+	Backup        *Backup `protobuf:"bytes,1,opt,name=backup,proto3" json:"backup,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateBackupRequest) Reset() {
+	*x = CreateBackupRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[117]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateBackupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateBackupRequest) ProtoMessage() {}
+
+func (x *CreateBackupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[117]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateBackupRequest.ProtoReflect.Descriptor instead.
+func (*CreateBackupRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{117}
+}
+
+func (x *CreateBackupRequest) GetBackup() *Backup {
+	if x != nil {
+		return x.Backup
+	}
+	return nil
+}
+
+type CreateBackupResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Backup        *Backup                `protobuf:"bytes,1,opt,name=backup,proto3" json:"backup,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateBackupResponse) Reset() {
+	*x = CreateBackupResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[118]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateBackupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateBackupResponse) ProtoMessage() {}
+
+func (x *CreateBackupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[118]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateBackupResponse.ProtoReflect.Descriptor instead.
+func (*CreateBackupResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{118}
+}
+
+func (x *CreateBackupResponse) GetBackup() *Backup {
+	if x != nil {
+		return x.Backup
+	}
+	return nil
+}
+
+type ListBackupsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only this one; empty: all.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBackupsRequest) Reset() {
+	*x = ListBackupsRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[119]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBackupsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBackupsRequest) ProtoMessage() {}
+
+func (x *ListBackupsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[119]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBackupsRequest.ProtoReflect.Descriptor instead.
+func (*ListBackupsRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{119}
+}
+
+func (x *ListBackupsRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type ListBackupsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The newest first.
+	Backups       []*Backup `protobuf:"bytes,1,rep,name=backups,proto3" json:"backups,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBackupsResponse) Reset() {
+	*x = ListBackupsResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[120]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBackupsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBackupsResponse) ProtoMessage() {}
+
+func (x *ListBackupsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[120]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBackupsResponse.ProtoReflect.Descriptor instead.
+func (*ListBackupsResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{120}
+}
+
+func (x *ListBackupsResponse) GetBackups() []*Backup {
+	if x != nil {
+		return x.Backups
+	}
+	return nil
+}
+
+type CancelBackupRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelBackupRequest) Reset() {
+	*x = CancelBackupRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[121]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelBackupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelBackupRequest) ProtoMessage() {}
+
+func (x *CancelBackupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[121]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelBackupRequest.ProtoReflect.Descriptor instead.
+func (*CancelBackupRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{121}
+}
+
+func (x *CancelBackupRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type CancelBackupResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Backup        *Backup                `protobuf:"bytes,1,opt,name=backup,proto3" json:"backup,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelBackupResponse) Reset() {
+	*x = CancelBackupResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[122]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelBackupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelBackupResponse) ProtoMessage() {}
+
+func (x *CancelBackupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[122]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelBackupResponse.ProtoReflect.Descriptor instead.
+func (*CancelBackupResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{122}
+}
+
+func (x *CancelBackupResponse) GetBackup() *Backup {
+	if x != nil {
+		return x.Backup
+	}
+	return nil
+}
+
 var File_clusterpb_cluster_proto protoreflect.FileDescriptor
 
 const file_clusterpb_cluster_proto_rawDesc = "" +
@@ -9478,7 +10076,49 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\tNOT_FOUND\x10\x04\x12\x11\n" +
 	"\rADDRESS_TAKEN\x10\x05\",\n" +
 	"\x12ChangeCoreResponse\x12\x16\n" +
-	"\x06change\x18\x01 \x01(\x04R\x06change*N\n" +
+	"\x06change\x18\x01 \x01(\x04R\x06change\"\x8a\x04\n" +
+	"\x06Backup\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target\x12\x16\n" +
+	"\x06parent\x18\x03 \x01(\tR\x06parent\x12\x18\n" +
+	"\ainclude\x18\x04 \x03(\tR\ainclude\x12\x18\n" +
+	"\aexclude\x18\x05 \x03(\tR\aexclude\x12\x1e\n" +
+	"\n" +
+	"recipients\x18\x06 \x03(\tR\n" +
+	"recipients\x12(\n" +
+	"\x10bytes_per_second\x18\a \x01(\x04R\x0ebytesPerSecond\x12\x1f\n" +
+	"\vkeep_millis\x18\b \x01(\x04R\n" +
+	"keepMillis\x126\n" +
+	"\x05state\x18\t \x01(\x0e2 .tidemark.cluster.v1.BackupStateR\x05state\x12\"\n" +
+	"\rbegan_unix_ms\x18\n" +
+	" \x01(\x03R\vbeganUnixMs\x12\"\n" +
+	"\rended_unix_ms\x18\v \x01(\x03R\vendedUnixMs\x12\x14\n" +
+	"\x05error\x18\f \x01(\tR\x05error\x12.\n" +
+	"\x02at\x18\r \x01(\v2\x1e.tidemark.cluster.v1.TimestampR\x02at\x12?\n" +
+	"\bprogress\x18\x0e \x01(\v2#.tidemark.cluster.v1.BackupProgressR\bprogress\x12\x1a\n" +
+	"\bidentity\x18\x0f \x01(\tR\bidentity\"\xeb\x01\n" +
+	"\x0eBackupProgress\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\tR\x04step\x12\x1d\n" +
+	"\n" +
+	"units_done\x18\x02 \x01(\rR\tunitsDone\x12\x14\n" +
+	"\x05units\x18\x03 \x01(\rR\x05units\x12\x18\n" +
+	"\arecords\x18\x04 \x01(\x04R\arecords\x12\x14\n" +
+	"\x05bytes\x18\x05 \x01(\x04R\x05bytes\x12!\n" +
+	"\fstored_bytes\x18\x06 \x01(\x04R\vstoredBytes\x12\x1a\n" +
+	"\bfailures\x18\a \x01(\rR\bfailures\x12!\n" +
+	"\flast_failure\x18\b \x01(\tR\vlastFailure\"J\n" +
+	"\x13CreateBackupRequest\x123\n" +
+	"\x06backup\x18\x01 \x01(\v2\x1b.tidemark.cluster.v1.BackupR\x06backup\"K\n" +
+	"\x14CreateBackupResponse\x123\n" +
+	"\x06backup\x18\x01 \x01(\v2\x1b.tidemark.cluster.v1.BackupR\x06backup\"$\n" +
+	"\x12ListBackupsRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"L\n" +
+	"\x13ListBackupsResponse\x125\n" +
+	"\abackups\x18\x01 \x03(\v2\x1b.tidemark.cluster.v1.BackupR\abackups\"%\n" +
+	"\x13CancelBackupRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"K\n" +
+	"\x14CancelBackupResponse\x123\n" +
+	"\x06backup\x18\x01 \x01(\v2\x1b.tidemark.cluster.v1.BackupR\x06backup*N\n" +
 	"\vReplicaRole\x12\t\n" +
 	"\x05VOTER\x10\x00\x12\v\n" +
 	"\aLEARNER\x10\x01\x12\f\n" +
@@ -9498,7 +10138,13 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\vNODE_ACTIVE\x10\x00\x12\x11\n" +
 	"\rNODE_DRAINING\x10\x01\x12\x0f\n" +
 	"\vNODE_MOVING\x10\x02\x12\r\n" +
-	"\tNODE_GONE\x10\x032\x9d\x14\n" +
+	"\tNODE_GONE\x10\x03*v\n" +
+	"\vBackupState\x12\x12\n" +
+	"\x0eBACKUP_RUNNING\x10\x00\x12\x13\n" +
+	"\x0fBACKUP_COMPLETE\x10\x01\x12\x11\n" +
+	"\rBACKUP_FAILED\x10\x02\x12\x15\n" +
+	"\x11BACKUP_CANCELLING\x10\x03\x12\x14\n" +
+	"\x10BACKUP_CANCELLED\x10\x042\xc9\x16\n" +
 	"\aCluster\x12Q\n" +
 	"\x06Status\x12\".tidemark.cluster.v1.StatusRequest\x1a#.tidemark.cluster.v1.StatusResponse\x12X\n" +
 	"\n" +
@@ -9527,7 +10173,10 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\vSetConsumer\x12'.tidemark.cluster.v1.SetConsumerRequest\x1a(.tidemark.cluster.v1.SetConsumerResponse\x12`\n" +
 	"\vGetConsumer\x12'.tidemark.cluster.v1.GetConsumerRequest\x1a(.tidemark.cluster.v1.GetConsumerResponse\x12f\n" +
 	"\rListConsumers\x12).tidemark.cluster.v1.ListConsumersRequest\x1a*.tidemark.cluster.v1.ListConsumersResponse\x12i\n" +
-	"\x0eDeleteConsumer\x12*.tidemark.cluster.v1.DeleteConsumerRequest\x1a+.tidemark.cluster.v1.DeleteConsumerResponse\x12b\n" +
+	"\x0eDeleteConsumer\x12*.tidemark.cluster.v1.DeleteConsumerRequest\x1a+.tidemark.cluster.v1.DeleteConsumerResponse\x12c\n" +
+	"\fCreateBackup\x12(.tidemark.cluster.v1.CreateBackupRequest\x1a).tidemark.cluster.v1.CreateBackupResponse\x12`\n" +
+	"\vListBackups\x12'.tidemark.cluster.v1.ListBackupsRequest\x1a(.tidemark.cluster.v1.ListBackupsResponse\x12c\n" +
+	"\fCancelBackup\x12(.tidemark.cluster.v1.CancelBackupRequest\x1a).tidemark.cluster.v1.CancelBackupResponse\x12b\n" +
 	"\x0eListPartitions\x12*.tidemark.cluster.v1.ListPartitionsRequest\x1a\".tidemark.cluster.v1.PartitionInfo0\x012\xc6\x05\n" +
 	"\x04Core\x12c\n" +
 	"\fRegisterNode\x12(.tidemark.cluster.v1.RegisterNodeRequest\x1a).tidemark.cluster.v1.RegisterNodeResponse\x12Z\n" +
@@ -9563,306 +10212,328 @@ func file_clusterpb_cluster_proto_rawDescGZIP() []byte {
 	return file_clusterpb_cluster_proto_rawDescData
 }
 
-var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 115)
+var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 123)
 var file_clusterpb_cluster_proto_goTypes = []any{
 	(ReplicaRole)(0),                     // 0: tidemark.cluster.v1.ReplicaRole
 	(Partitioning)(0),                    // 1: tidemark.cluster.v1.Partitioning
 	(KeyspaceState)(0),                   // 2: tidemark.cluster.v1.KeyspaceState
 	(NodeStatus)(0),                      // 3: tidemark.cluster.v1.NodeStatus
-	(GuardingRequest_Do)(0),              // 4: tidemark.cluster.v1.GuardingRequest.Do
-	(CoreRefusal_Reason)(0),              // 5: tidemark.cluster.v1.CoreRefusal.Reason
-	(*Partition)(nil),                    // 6: tidemark.cluster.v1.Partition
-	(*Freeze)(nil),                       // 7: tidemark.cluster.v1.Freeze
-	(*Replica)(nil),                      // 8: tidemark.cluster.v1.Replica
-	(*Leader)(nil),                       // 9: tidemark.cluster.v1.Leader
-	(*Keyspace)(nil),                     // 10: tidemark.cluster.v1.Keyspace
-	(*Timestamp)(nil),                    // 11: tidemark.cluster.v1.Timestamp
-	(*Consumer)(nil),                     // 12: tidemark.cluster.v1.Consumer
-	(*ConsumerSpan)(nil),                 // 13: tidemark.cluster.v1.ConsumerSpan
-	(*Locality)(nil),                     // 14: tidemark.cluster.v1.Locality
-	(*Node)(nil),                         // 15: tidemark.cluster.v1.Node
-	(*NodeStats)(nil),                    // 16: tidemark.cluster.v1.NodeStats
-	(*ReplicasBehind)(nil),               // 17: tidemark.cluster.v1.ReplicasBehind
-	(*StatusRequest)(nil),                // 18: tidemark.cluster.v1.StatusRequest
-	(*StatusResponse)(nil),               // 19: tidemark.cluster.v1.StatusResponse
-	(*LeaderlessPartition)(nil),          // 20: tidemark.cluster.v1.LeaderlessPartition
-	(*CoreMember)(nil),                   // 21: tidemark.cluster.v1.CoreMember
-	(*CoreMembers)(nil),                  // 22: tidemark.cluster.v1.CoreMembers
-	(*WatchTableRequest)(nil),            // 23: tidemark.cluster.v1.WatchTableRequest
-	(*FollowTableRequest)(nil),           // 24: tidemark.cluster.v1.FollowTableRequest
-	(*WatchMetadataRequest)(nil),         // 25: tidemark.cluster.v1.WatchMetadataRequest
-	(*TableUpdate)(nil),                  // 26: tidemark.cluster.v1.TableUpdate
-	(*ListNodesRequest)(nil),             // 27: tidemark.cluster.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),            // 28: tidemark.cluster.v1.ListNodesResponse
-	(*CreateKeyspaceRequest)(nil),        // 29: tidemark.cluster.v1.CreateKeyspaceRequest
-	(*CreateKeyspaceResponse)(nil),       // 30: tidemark.cluster.v1.CreateKeyspaceResponse
-	(*AlterKeyspaceRequest)(nil),         // 31: tidemark.cluster.v1.AlterKeyspaceRequest
-	(*AlterKeyspaceResponse)(nil),        // 32: tidemark.cluster.v1.AlterKeyspaceResponse
-	(*DropKeyspaceRequest)(nil),          // 33: tidemark.cluster.v1.DropKeyspaceRequest
-	(*DropKeyspaceResponse)(nil),         // 34: tidemark.cluster.v1.DropKeyspaceResponse
-	(*SetConsumerRequest)(nil),           // 35: tidemark.cluster.v1.SetConsumerRequest
-	(*SetConsumerResponse)(nil),          // 36: tidemark.cluster.v1.SetConsumerResponse
-	(*GetConsumerRequest)(nil),           // 37: tidemark.cluster.v1.GetConsumerRequest
-	(*GetConsumerResponse)(nil),          // 38: tidemark.cluster.v1.GetConsumerResponse
-	(*ListConsumersRequest)(nil),         // 39: tidemark.cluster.v1.ListConsumersRequest
-	(*ListConsumersResponse)(nil),        // 40: tidemark.cluster.v1.ListConsumersResponse
-	(*DeleteConsumerRequest)(nil),        // 41: tidemark.cluster.v1.DeleteConsumerRequest
-	(*DeleteConsumerResponse)(nil),       // 42: tidemark.cluster.v1.DeleteConsumerResponse
-	(*ListKeyspacesRequest)(nil),         // 43: tidemark.cluster.v1.ListKeyspacesRequest
-	(*ListKeyspacesResponse)(nil),        // 44: tidemark.cluster.v1.ListKeyspacesResponse
-	(*KeyspaceInfo)(nil),                 // 45: tidemark.cluster.v1.KeyspaceInfo
-	(*ListPartitionsRequest)(nil),        // 46: tidemark.cluster.v1.ListPartitionsRequest
-	(*PartitionInfo)(nil),                // 47: tidemark.cluster.v1.PartitionInfo
-	(*RegisterNodeRequest)(nil),          // 48: tidemark.cluster.v1.RegisterNodeRequest
-	(*RegisterNodeResponse)(nil),         // 49: tidemark.cluster.v1.RegisterNodeResponse
-	(*GuardState)(nil),                   // 50: tidemark.cluster.v1.GuardState
-	(*GuardReport)(nil),                  // 51: tidemark.cluster.v1.GuardReport
-	(*HeartbeatRequest)(nil),             // 52: tidemark.cluster.v1.HeartbeatRequest
-	(*PartitionReport)(nil),              // 53: tidemark.cluster.v1.PartitionReport
-	(*Activity)(nil),                     // 54: tidemark.cluster.v1.Activity
-	(*SplitHints)(nil),                   // 55: tidemark.cluster.v1.SplitHints
-	(*SplitKey)(nil),                     // 56: tidemark.cluster.v1.SplitKey
-	(*HeartbeatResponse)(nil),            // 57: tidemark.cluster.v1.HeartbeatResponse
-	(*MoveReplicaRequest)(nil),           // 58: tidemark.cluster.v1.MoveReplicaRequest
-	(*MoveReplicaResponse)(nil),          // 59: tidemark.cluster.v1.MoveReplicaResponse
-	(*CancelOperatorRequest)(nil),        // 60: tidemark.cluster.v1.CancelOperatorRequest
-	(*CancelOperatorResponse)(nil),       // 61: tidemark.cluster.v1.CancelOperatorResponse
-	(*ListOperatorsRequest)(nil),         // 62: tidemark.cluster.v1.ListOperatorsRequest
-	(*ListOperatorsResponse)(nil),        // 63: tidemark.cluster.v1.ListOperatorsResponse
-	(*OperatorInfo)(nil),                 // 64: tidemark.cluster.v1.OperatorInfo
-	(*TransferLeaderRequest)(nil),        // 65: tidemark.cluster.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),       // 66: tidemark.cluster.v1.TransferLeaderResponse
-	(*SplitPartitionRequest)(nil),        // 67: tidemark.cluster.v1.SplitPartitionRequest
-	(*SplitPartitionResponse)(nil),       // 68: tidemark.cluster.v1.SplitPartitionResponse
-	(*MergePartitionRequest)(nil),        // 69: tidemark.cluster.v1.MergePartitionRequest
-	(*MergePartitionResponse)(nil),       // 70: tidemark.cluster.v1.MergePartitionResponse
-	(*SetNodeStatusRequest)(nil),         // 71: tidemark.cluster.v1.SetNodeStatusRequest
-	(*SetNodeStatusResponse)(nil),        // 72: tidemark.cluster.v1.SetNodeStatusResponse
-	(*ConfirmRecoveryRequest)(nil),       // 73: tidemark.cluster.v1.ConfirmRecoveryRequest
-	(*RecoveredPartition)(nil),           // 74: tidemark.cluster.v1.RecoveredPartition
-	(*ConfirmRecoveryResponse)(nil),      // 75: tidemark.cluster.v1.ConfirmRecoveryResponse
-	(*WhyRequest)(nil),                   // 76: tidemark.cluster.v1.WhyRequest
-	(*WhyResponse)(nil),                  // 77: tidemark.cluster.v1.WhyResponse
-	(*ListEventsRequest)(nil),            // 78: tidemark.cluster.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),           // 79: tidemark.cluster.v1.ListEventsResponse
-	(*Event)(nil),                        // 80: tidemark.cluster.v1.Event
-	(*SetPlacementRequest)(nil),          // 81: tidemark.cluster.v1.SetPlacementRequest
-	(*SetPlacementResponse)(nil),         // 82: tidemark.cluster.v1.SetPlacementResponse
-	(*PlacementSettings)(nil),            // 83: tidemark.cluster.v1.PlacementSettings
-	(*Order)(nil),                        // 84: tidemark.cluster.v1.Order
-	(*CoreHint)(nil),                     // 85: tidemark.cluster.v1.CoreHint
-	(*CoreTrouble)(nil),                  // 86: tidemark.cluster.v1.CoreTrouble
-	(*BootstrapHello)(nil),               // 87: tidemark.cluster.v1.BootstrapHello
-	(*Founding)(nil),                     // 88: tidemark.cluster.v1.Founding
-	(*AnnounceRequest)(nil),              // 89: tidemark.cluster.v1.AnnounceRequest
-	(*AnnounceResponse)(nil),             // 90: tidemark.cluster.v1.AnnounceResponse
-	(*GuardingRequest)(nil),              // 91: tidemark.cluster.v1.GuardingRequest
-	(*GuardingResponse)(nil),             // 92: tidemark.cluster.v1.GuardingResponse
-	(*UnguardedServer)(nil),              // 93: tidemark.cluster.v1.UnguardedServer
-	(*AuthorityAsk)(nil),                 // 94: tidemark.cluster.v1.AuthorityAsk
-	(*AuthorityUpdate)(nil),              // 95: tidemark.cluster.v1.AuthorityUpdate
-	(*AuthorityRecord)(nil),              // 96: tidemark.cluster.v1.AuthorityRecord
-	(*InformResponse)(nil),               // 97: tidemark.cluster.v1.InformResponse
-	(*CoordinationExecuteRequest)(nil),   // 98: tidemark.cluster.v1.CoordinationExecuteRequest
-	(*CoordinationExecuteResponse)(nil),  // 99: tidemark.cluster.v1.CoordinationExecuteResponse
-	(*CoordinationIndexRequest)(nil),     // 100: tidemark.cluster.v1.CoordinationIndexRequest
-	(*CoordinationIndexResponse)(nil),    // 101: tidemark.cluster.v1.CoordinationIndexResponse
-	(*CoordinationLeaseRequest)(nil),     // 102: tidemark.cluster.v1.CoordinationLeaseRequest
-	(*CoordinationLeaseResponse)(nil),    // 103: tidemark.cluster.v1.CoordinationLeaseResponse
-	(*CoordinationRenewAllRequest)(nil),  // 104: tidemark.cluster.v1.CoordinationRenewAllRequest
-	(*CoordinationRenewAllResponse)(nil), // 105: tidemark.cluster.v1.CoordinationRenewAllResponse
-	(*CoordinationLeader)(nil),           // 106: tidemark.cluster.v1.CoordinationLeader
-	(*WakeRequest)(nil),                  // 107: tidemark.cluster.v1.WakeRequest
-	(*WakeResponse)(nil),                 // 108: tidemark.cluster.v1.WakeResponse
-	(*ListCoreRequest)(nil),              // 109: tidemark.cluster.v1.ListCoreRequest
-	(*ListCoreResponse)(nil),             // 110: tidemark.cluster.v1.ListCoreResponse
-	(*CoreMemberState)(nil),              // 111: tidemark.cluster.v1.CoreMemberState
-	(*CheckRequest)(nil),                 // 112: tidemark.cluster.v1.CheckRequest
-	(*MemberHealth)(nil),                 // 113: tidemark.cluster.v1.MemberHealth
-	(*CoreFollower)(nil),                 // 114: tidemark.cluster.v1.CoreFollower
-	(*CoordinationAlarm)(nil),            // 115: tidemark.cluster.v1.CoordinationAlarm
-	(*CoreCandidate)(nil),                // 116: tidemark.cluster.v1.CoreCandidate
-	(*CoreChange)(nil),                   // 117: tidemark.cluster.v1.CoreChange
-	(*ChangeCoreRequest)(nil),            // 118: tidemark.cluster.v1.ChangeCoreRequest
-	(*CoreRefusal)(nil),                  // 119: tidemark.cluster.v1.CoreRefusal
-	(*ChangeCoreResponse)(nil),           // 120: tidemark.cluster.v1.ChangeCoreResponse
+	(BackupState)(0),                     // 4: tidemark.cluster.v1.BackupState
+	(GuardingRequest_Do)(0),              // 5: tidemark.cluster.v1.GuardingRequest.Do
+	(CoreRefusal_Reason)(0),              // 6: tidemark.cluster.v1.CoreRefusal.Reason
+	(*Partition)(nil),                    // 7: tidemark.cluster.v1.Partition
+	(*Freeze)(nil),                       // 8: tidemark.cluster.v1.Freeze
+	(*Replica)(nil),                      // 9: tidemark.cluster.v1.Replica
+	(*Leader)(nil),                       // 10: tidemark.cluster.v1.Leader
+	(*Keyspace)(nil),                     // 11: tidemark.cluster.v1.Keyspace
+	(*Timestamp)(nil),                    // 12: tidemark.cluster.v1.Timestamp
+	(*Consumer)(nil),                     // 13: tidemark.cluster.v1.Consumer
+	(*ConsumerSpan)(nil),                 // 14: tidemark.cluster.v1.ConsumerSpan
+	(*Locality)(nil),                     // 15: tidemark.cluster.v1.Locality
+	(*Node)(nil),                         // 16: tidemark.cluster.v1.Node
+	(*NodeStats)(nil),                    // 17: tidemark.cluster.v1.NodeStats
+	(*ReplicasBehind)(nil),               // 18: tidemark.cluster.v1.ReplicasBehind
+	(*StatusRequest)(nil),                // 19: tidemark.cluster.v1.StatusRequest
+	(*StatusResponse)(nil),               // 20: tidemark.cluster.v1.StatusResponse
+	(*LeaderlessPartition)(nil),          // 21: tidemark.cluster.v1.LeaderlessPartition
+	(*CoreMember)(nil),                   // 22: tidemark.cluster.v1.CoreMember
+	(*CoreMembers)(nil),                  // 23: tidemark.cluster.v1.CoreMembers
+	(*WatchTableRequest)(nil),            // 24: tidemark.cluster.v1.WatchTableRequest
+	(*FollowTableRequest)(nil),           // 25: tidemark.cluster.v1.FollowTableRequest
+	(*WatchMetadataRequest)(nil),         // 26: tidemark.cluster.v1.WatchMetadataRequest
+	(*TableUpdate)(nil),                  // 27: tidemark.cluster.v1.TableUpdate
+	(*ListNodesRequest)(nil),             // 28: tidemark.cluster.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),            // 29: tidemark.cluster.v1.ListNodesResponse
+	(*CreateKeyspaceRequest)(nil),        // 30: tidemark.cluster.v1.CreateKeyspaceRequest
+	(*CreateKeyspaceResponse)(nil),       // 31: tidemark.cluster.v1.CreateKeyspaceResponse
+	(*AlterKeyspaceRequest)(nil),         // 32: tidemark.cluster.v1.AlterKeyspaceRequest
+	(*AlterKeyspaceResponse)(nil),        // 33: tidemark.cluster.v1.AlterKeyspaceResponse
+	(*DropKeyspaceRequest)(nil),          // 34: tidemark.cluster.v1.DropKeyspaceRequest
+	(*DropKeyspaceResponse)(nil),         // 35: tidemark.cluster.v1.DropKeyspaceResponse
+	(*SetConsumerRequest)(nil),           // 36: tidemark.cluster.v1.SetConsumerRequest
+	(*SetConsumerResponse)(nil),          // 37: tidemark.cluster.v1.SetConsumerResponse
+	(*GetConsumerRequest)(nil),           // 38: tidemark.cluster.v1.GetConsumerRequest
+	(*GetConsumerResponse)(nil),          // 39: tidemark.cluster.v1.GetConsumerResponse
+	(*ListConsumersRequest)(nil),         // 40: tidemark.cluster.v1.ListConsumersRequest
+	(*ListConsumersResponse)(nil),        // 41: tidemark.cluster.v1.ListConsumersResponse
+	(*DeleteConsumerRequest)(nil),        // 42: tidemark.cluster.v1.DeleteConsumerRequest
+	(*DeleteConsumerResponse)(nil),       // 43: tidemark.cluster.v1.DeleteConsumerResponse
+	(*ListKeyspacesRequest)(nil),         // 44: tidemark.cluster.v1.ListKeyspacesRequest
+	(*ListKeyspacesResponse)(nil),        // 45: tidemark.cluster.v1.ListKeyspacesResponse
+	(*KeyspaceInfo)(nil),                 // 46: tidemark.cluster.v1.KeyspaceInfo
+	(*ListPartitionsRequest)(nil),        // 47: tidemark.cluster.v1.ListPartitionsRequest
+	(*PartitionInfo)(nil),                // 48: tidemark.cluster.v1.PartitionInfo
+	(*RegisterNodeRequest)(nil),          // 49: tidemark.cluster.v1.RegisterNodeRequest
+	(*RegisterNodeResponse)(nil),         // 50: tidemark.cluster.v1.RegisterNodeResponse
+	(*GuardState)(nil),                   // 51: tidemark.cluster.v1.GuardState
+	(*GuardReport)(nil),                  // 52: tidemark.cluster.v1.GuardReport
+	(*HeartbeatRequest)(nil),             // 53: tidemark.cluster.v1.HeartbeatRequest
+	(*PartitionReport)(nil),              // 54: tidemark.cluster.v1.PartitionReport
+	(*Activity)(nil),                     // 55: tidemark.cluster.v1.Activity
+	(*SplitHints)(nil),                   // 56: tidemark.cluster.v1.SplitHints
+	(*SplitKey)(nil),                     // 57: tidemark.cluster.v1.SplitKey
+	(*HeartbeatResponse)(nil),            // 58: tidemark.cluster.v1.HeartbeatResponse
+	(*MoveReplicaRequest)(nil),           // 59: tidemark.cluster.v1.MoveReplicaRequest
+	(*MoveReplicaResponse)(nil),          // 60: tidemark.cluster.v1.MoveReplicaResponse
+	(*CancelOperatorRequest)(nil),        // 61: tidemark.cluster.v1.CancelOperatorRequest
+	(*CancelOperatorResponse)(nil),       // 62: tidemark.cluster.v1.CancelOperatorResponse
+	(*ListOperatorsRequest)(nil),         // 63: tidemark.cluster.v1.ListOperatorsRequest
+	(*ListOperatorsResponse)(nil),        // 64: tidemark.cluster.v1.ListOperatorsResponse
+	(*OperatorInfo)(nil),                 // 65: tidemark.cluster.v1.OperatorInfo
+	(*TransferLeaderRequest)(nil),        // 66: tidemark.cluster.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),       // 67: tidemark.cluster.v1.TransferLeaderResponse
+	(*SplitPartitionRequest)(nil),        // 68: tidemark.cluster.v1.SplitPartitionRequest
+	(*SplitPartitionResponse)(nil),       // 69: tidemark.cluster.v1.SplitPartitionResponse
+	(*MergePartitionRequest)(nil),        // 70: tidemark.cluster.v1.MergePartitionRequest
+	(*MergePartitionResponse)(nil),       // 71: tidemark.cluster.v1.MergePartitionResponse
+	(*SetNodeStatusRequest)(nil),         // 72: tidemark.cluster.v1.SetNodeStatusRequest
+	(*SetNodeStatusResponse)(nil),        // 73: tidemark.cluster.v1.SetNodeStatusResponse
+	(*ConfirmRecoveryRequest)(nil),       // 74: tidemark.cluster.v1.ConfirmRecoveryRequest
+	(*RecoveredPartition)(nil),           // 75: tidemark.cluster.v1.RecoveredPartition
+	(*ConfirmRecoveryResponse)(nil),      // 76: tidemark.cluster.v1.ConfirmRecoveryResponse
+	(*WhyRequest)(nil),                   // 77: tidemark.cluster.v1.WhyRequest
+	(*WhyResponse)(nil),                  // 78: tidemark.cluster.v1.WhyResponse
+	(*ListEventsRequest)(nil),            // 79: tidemark.cluster.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),           // 80: tidemark.cluster.v1.ListEventsResponse
+	(*Event)(nil),                        // 81: tidemark.cluster.v1.Event
+	(*SetPlacementRequest)(nil),          // 82: tidemark.cluster.v1.SetPlacementRequest
+	(*SetPlacementResponse)(nil),         // 83: tidemark.cluster.v1.SetPlacementResponse
+	(*PlacementSettings)(nil),            // 84: tidemark.cluster.v1.PlacementSettings
+	(*Order)(nil),                        // 85: tidemark.cluster.v1.Order
+	(*CoreHint)(nil),                     // 86: tidemark.cluster.v1.CoreHint
+	(*CoreTrouble)(nil),                  // 87: tidemark.cluster.v1.CoreTrouble
+	(*BootstrapHello)(nil),               // 88: tidemark.cluster.v1.BootstrapHello
+	(*Founding)(nil),                     // 89: tidemark.cluster.v1.Founding
+	(*AnnounceRequest)(nil),              // 90: tidemark.cluster.v1.AnnounceRequest
+	(*AnnounceResponse)(nil),             // 91: tidemark.cluster.v1.AnnounceResponse
+	(*GuardingRequest)(nil),              // 92: tidemark.cluster.v1.GuardingRequest
+	(*GuardingResponse)(nil),             // 93: tidemark.cluster.v1.GuardingResponse
+	(*UnguardedServer)(nil),              // 94: tidemark.cluster.v1.UnguardedServer
+	(*AuthorityAsk)(nil),                 // 95: tidemark.cluster.v1.AuthorityAsk
+	(*AuthorityUpdate)(nil),              // 96: tidemark.cluster.v1.AuthorityUpdate
+	(*AuthorityRecord)(nil),              // 97: tidemark.cluster.v1.AuthorityRecord
+	(*InformResponse)(nil),               // 98: tidemark.cluster.v1.InformResponse
+	(*CoordinationExecuteRequest)(nil),   // 99: tidemark.cluster.v1.CoordinationExecuteRequest
+	(*CoordinationExecuteResponse)(nil),  // 100: tidemark.cluster.v1.CoordinationExecuteResponse
+	(*CoordinationIndexRequest)(nil),     // 101: tidemark.cluster.v1.CoordinationIndexRequest
+	(*CoordinationIndexResponse)(nil),    // 102: tidemark.cluster.v1.CoordinationIndexResponse
+	(*CoordinationLeaseRequest)(nil),     // 103: tidemark.cluster.v1.CoordinationLeaseRequest
+	(*CoordinationLeaseResponse)(nil),    // 104: tidemark.cluster.v1.CoordinationLeaseResponse
+	(*CoordinationRenewAllRequest)(nil),  // 105: tidemark.cluster.v1.CoordinationRenewAllRequest
+	(*CoordinationRenewAllResponse)(nil), // 106: tidemark.cluster.v1.CoordinationRenewAllResponse
+	(*CoordinationLeader)(nil),           // 107: tidemark.cluster.v1.CoordinationLeader
+	(*WakeRequest)(nil),                  // 108: tidemark.cluster.v1.WakeRequest
+	(*WakeResponse)(nil),                 // 109: tidemark.cluster.v1.WakeResponse
+	(*ListCoreRequest)(nil),              // 110: tidemark.cluster.v1.ListCoreRequest
+	(*ListCoreResponse)(nil),             // 111: tidemark.cluster.v1.ListCoreResponse
+	(*CoreMemberState)(nil),              // 112: tidemark.cluster.v1.CoreMemberState
+	(*CheckRequest)(nil),                 // 113: tidemark.cluster.v1.CheckRequest
+	(*MemberHealth)(nil),                 // 114: tidemark.cluster.v1.MemberHealth
+	(*CoreFollower)(nil),                 // 115: tidemark.cluster.v1.CoreFollower
+	(*CoordinationAlarm)(nil),            // 116: tidemark.cluster.v1.CoordinationAlarm
+	(*CoreCandidate)(nil),                // 117: tidemark.cluster.v1.CoreCandidate
+	(*CoreChange)(nil),                   // 118: tidemark.cluster.v1.CoreChange
+	(*ChangeCoreRequest)(nil),            // 119: tidemark.cluster.v1.ChangeCoreRequest
+	(*CoreRefusal)(nil),                  // 120: tidemark.cluster.v1.CoreRefusal
+	(*ChangeCoreResponse)(nil),           // 121: tidemark.cluster.v1.ChangeCoreResponse
+	(*Backup)(nil),                       // 122: tidemark.cluster.v1.Backup
+	(*BackupProgress)(nil),               // 123: tidemark.cluster.v1.BackupProgress
+	(*CreateBackupRequest)(nil),          // 124: tidemark.cluster.v1.CreateBackupRequest
+	(*CreateBackupResponse)(nil),         // 125: tidemark.cluster.v1.CreateBackupResponse
+	(*ListBackupsRequest)(nil),           // 126: tidemark.cluster.v1.ListBackupsRequest
+	(*ListBackupsResponse)(nil),          // 127: tidemark.cluster.v1.ListBackupsResponse
+	(*CancelBackupRequest)(nil),          // 128: tidemark.cluster.v1.CancelBackupRequest
+	(*CancelBackupResponse)(nil),         // 129: tidemark.cluster.v1.CancelBackupResponse
 }
 var file_clusterpb_cluster_proto_depIdxs = []int32{
-	8,   // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
-	7,   // 1: tidemark.cluster.v1.Partition.frozen:type_name -> tidemark.cluster.v1.Freeze
+	9,   // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
+	8,   // 1: tidemark.cluster.v1.Partition.frozen:type_name -> tidemark.cluster.v1.Freeze
 	0,   // 2: tidemark.cluster.v1.Replica.role:type_name -> tidemark.cluster.v1.ReplicaRole
 	1,   // 3: tidemark.cluster.v1.Keyspace.partitioning:type_name -> tidemark.cluster.v1.Partitioning
 	2,   // 4: tidemark.cluster.v1.Keyspace.state:type_name -> tidemark.cluster.v1.KeyspaceState
-	11,  // 5: tidemark.cluster.v1.Keyspace.protected:type_name -> tidemark.cluster.v1.Timestamp
-	11,  // 6: tidemark.cluster.v1.Consumer.position:type_name -> tidemark.cluster.v1.Timestamp
-	13,  // 7: tidemark.cluster.v1.Consumer.span:type_name -> tidemark.cluster.v1.ConsumerSpan
-	14,  // 8: tidemark.cluster.v1.Node.locality:type_name -> tidemark.cluster.v1.Locality
-	16,  // 9: tidemark.cluster.v1.Node.stats:type_name -> tidemark.cluster.v1.NodeStats
+	12,  // 5: tidemark.cluster.v1.Keyspace.protected:type_name -> tidemark.cluster.v1.Timestamp
+	12,  // 6: tidemark.cluster.v1.Consumer.position:type_name -> tidemark.cluster.v1.Timestamp
+	14,  // 7: tidemark.cluster.v1.Consumer.span:type_name -> tidemark.cluster.v1.ConsumerSpan
+	15,  // 8: tidemark.cluster.v1.Node.locality:type_name -> tidemark.cluster.v1.Locality
+	17,  // 9: tidemark.cluster.v1.Node.stats:type_name -> tidemark.cluster.v1.NodeStats
 	3,   // 10: tidemark.cluster.v1.Node.status:type_name -> tidemark.cluster.v1.NodeStatus
-	17,  // 11: tidemark.cluster.v1.NodeStats.behind:type_name -> tidemark.cluster.v1.ReplicasBehind
-	21,  // 12: tidemark.cluster.v1.StatusResponse.members:type_name -> tidemark.cluster.v1.CoreMember
-	86,  // 13: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
-	20,  // 14: tidemark.cluster.v1.StatusResponse.leaderless:type_name -> tidemark.cluster.v1.LeaderlessPartition
+	18,  // 11: tidemark.cluster.v1.NodeStats.behind:type_name -> tidemark.cluster.v1.ReplicasBehind
+	22,  // 12: tidemark.cluster.v1.StatusResponse.members:type_name -> tidemark.cluster.v1.CoreMember
+	87,  // 13: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
+	21,  // 14: tidemark.cluster.v1.StatusResponse.leaderless:type_name -> tidemark.cluster.v1.LeaderlessPartition
 	0,   // 15: tidemark.cluster.v1.CoreMember.role:type_name -> tidemark.cluster.v1.ReplicaRole
-	21,  // 16: tidemark.cluster.v1.CoreMembers.members:type_name -> tidemark.cluster.v1.CoreMember
-	15,  // 17: tidemark.cluster.v1.TableUpdate.nodes:type_name -> tidemark.cluster.v1.Node
-	10,  // 18: tidemark.cluster.v1.TableUpdate.keyspaces:type_name -> tidemark.cluster.v1.Keyspace
-	6,   // 19: tidemark.cluster.v1.TableUpdate.partitions:type_name -> tidemark.cluster.v1.Partition
-	9,   // 20: tidemark.cluster.v1.TableUpdate.leaders:type_name -> tidemark.cluster.v1.Leader
-	15,  // 21: tidemark.cluster.v1.ListNodesResponse.nodes:type_name -> tidemark.cluster.v1.Node
-	21,  // 22: tidemark.cluster.v1.ListNodesResponse.members:type_name -> tidemark.cluster.v1.CoreMember
+	22,  // 16: tidemark.cluster.v1.CoreMembers.members:type_name -> tidemark.cluster.v1.CoreMember
+	16,  // 17: tidemark.cluster.v1.TableUpdate.nodes:type_name -> tidemark.cluster.v1.Node
+	11,  // 18: tidemark.cluster.v1.TableUpdate.keyspaces:type_name -> tidemark.cluster.v1.Keyspace
+	7,   // 19: tidemark.cluster.v1.TableUpdate.partitions:type_name -> tidemark.cluster.v1.Partition
+	10,  // 20: tidemark.cluster.v1.TableUpdate.leaders:type_name -> tidemark.cluster.v1.Leader
+	16,  // 21: tidemark.cluster.v1.ListNodesResponse.nodes:type_name -> tidemark.cluster.v1.Node
+	22,  // 22: tidemark.cluster.v1.ListNodesResponse.members:type_name -> tidemark.cluster.v1.CoreMember
 	1,   // 23: tidemark.cluster.v1.CreateKeyspaceRequest.partitioning:type_name -> tidemark.cluster.v1.Partitioning
-	10,  // 24: tidemark.cluster.v1.CreateKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	10,  // 25: tidemark.cluster.v1.AlterKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	11,  // 26: tidemark.cluster.v1.SetConsumerRequest.position:type_name -> tidemark.cluster.v1.Timestamp
-	13,  // 27: tidemark.cluster.v1.SetConsumerRequest.span:type_name -> tidemark.cluster.v1.ConsumerSpan
-	12,  // 28: tidemark.cluster.v1.SetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
-	12,  // 29: tidemark.cluster.v1.GetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
-	12,  // 30: tidemark.cluster.v1.ListConsumersResponse.consumers:type_name -> tidemark.cluster.v1.Consumer
-	45,  // 31: tidemark.cluster.v1.ListKeyspacesResponse.keyspaces:type_name -> tidemark.cluster.v1.KeyspaceInfo
-	10,  // 32: tidemark.cluster.v1.KeyspaceInfo.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	6,   // 33: tidemark.cluster.v1.PartitionInfo.partition:type_name -> tidemark.cluster.v1.Partition
-	54,  // 34: tidemark.cluster.v1.PartitionInfo.minute:type_name -> tidemark.cluster.v1.Activity
-	54,  // 35: tidemark.cluster.v1.PartitionInfo.five_minutes:type_name -> tidemark.cluster.v1.Activity
-	14,  // 36: tidemark.cluster.v1.RegisterNodeRequest.locality:type_name -> tidemark.cluster.v1.Locality
-	51,  // 37: tidemark.cluster.v1.RegisterNodeRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
-	50,  // 38: tidemark.cluster.v1.RegisterNodeResponse.guard:type_name -> tidemark.cluster.v1.GuardState
-	50,  // 39: tidemark.cluster.v1.GuardReport.guard:type_name -> tidemark.cluster.v1.GuardState
-	16,  // 40: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
-	53,  // 41: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
-	51,  // 42: tidemark.cluster.v1.HeartbeatRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
-	6,   // 43: tidemark.cluster.v1.PartitionReport.described:type_name -> tidemark.cluster.v1.Partition
-	6,   // 44: tidemark.cluster.v1.PartitionReport.split_off:type_name -> tidemark.cluster.v1.Partition
-	54,  // 45: tidemark.cluster.v1.PartitionReport.minute:type_name -> tidemark.cluster.v1.Activity
-	54,  // 46: tidemark.cluster.v1.PartitionReport.five_minutes:type_name -> tidemark.cluster.v1.Activity
-	55,  // 47: tidemark.cluster.v1.PartitionReport.split:type_name -> tidemark.cluster.v1.SplitHints
-	56,  // 48: tidemark.cluster.v1.SplitHints.by_load:type_name -> tidemark.cluster.v1.SplitKey
-	56,  // 49: tidemark.cluster.v1.SplitHints.by_size:type_name -> tidemark.cluster.v1.SplitKey
-	84,  // 50: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
-	22,  // 51: tidemark.cluster.v1.HeartbeatResponse.core:type_name -> tidemark.cluster.v1.CoreMembers
-	50,  // 52: tidemark.cluster.v1.HeartbeatResponse.guard:type_name -> tidemark.cluster.v1.GuardState
-	64,  // 53: tidemark.cluster.v1.ListOperatorsResponse.operators:type_name -> tidemark.cluster.v1.OperatorInfo
+	11,  // 24: tidemark.cluster.v1.CreateKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	11,  // 25: tidemark.cluster.v1.AlterKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	12,  // 26: tidemark.cluster.v1.SetConsumerRequest.position:type_name -> tidemark.cluster.v1.Timestamp
+	14,  // 27: tidemark.cluster.v1.SetConsumerRequest.span:type_name -> tidemark.cluster.v1.ConsumerSpan
+	13,  // 28: tidemark.cluster.v1.SetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
+	13,  // 29: tidemark.cluster.v1.GetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
+	13,  // 30: tidemark.cluster.v1.ListConsumersResponse.consumers:type_name -> tidemark.cluster.v1.Consumer
+	46,  // 31: tidemark.cluster.v1.ListKeyspacesResponse.keyspaces:type_name -> tidemark.cluster.v1.KeyspaceInfo
+	11,  // 32: tidemark.cluster.v1.KeyspaceInfo.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	7,   // 33: tidemark.cluster.v1.PartitionInfo.partition:type_name -> tidemark.cluster.v1.Partition
+	55,  // 34: tidemark.cluster.v1.PartitionInfo.minute:type_name -> tidemark.cluster.v1.Activity
+	55,  // 35: tidemark.cluster.v1.PartitionInfo.five_minutes:type_name -> tidemark.cluster.v1.Activity
+	15,  // 36: tidemark.cluster.v1.RegisterNodeRequest.locality:type_name -> tidemark.cluster.v1.Locality
+	52,  // 37: tidemark.cluster.v1.RegisterNodeRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
+	51,  // 38: tidemark.cluster.v1.RegisterNodeResponse.guard:type_name -> tidemark.cluster.v1.GuardState
+	51,  // 39: tidemark.cluster.v1.GuardReport.guard:type_name -> tidemark.cluster.v1.GuardState
+	17,  // 40: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
+	54,  // 41: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
+	52,  // 42: tidemark.cluster.v1.HeartbeatRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
+	7,   // 43: tidemark.cluster.v1.PartitionReport.described:type_name -> tidemark.cluster.v1.Partition
+	7,   // 44: tidemark.cluster.v1.PartitionReport.split_off:type_name -> tidemark.cluster.v1.Partition
+	55,  // 45: tidemark.cluster.v1.PartitionReport.minute:type_name -> tidemark.cluster.v1.Activity
+	55,  // 46: tidemark.cluster.v1.PartitionReport.five_minutes:type_name -> tidemark.cluster.v1.Activity
+	56,  // 47: tidemark.cluster.v1.PartitionReport.split:type_name -> tidemark.cluster.v1.SplitHints
+	57,  // 48: tidemark.cluster.v1.SplitHints.by_load:type_name -> tidemark.cluster.v1.SplitKey
+	57,  // 49: tidemark.cluster.v1.SplitHints.by_size:type_name -> tidemark.cluster.v1.SplitKey
+	85,  // 50: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
+	23,  // 51: tidemark.cluster.v1.HeartbeatResponse.core:type_name -> tidemark.cluster.v1.CoreMembers
+	51,  // 52: tidemark.cluster.v1.HeartbeatResponse.guard:type_name -> tidemark.cluster.v1.GuardState
+	65,  // 53: tidemark.cluster.v1.ListOperatorsResponse.operators:type_name -> tidemark.cluster.v1.OperatorInfo
 	3,   // 54: tidemark.cluster.v1.SetNodeStatusRequest.status:type_name -> tidemark.cluster.v1.NodeStatus
 	3,   // 55: tidemark.cluster.v1.SetNodeStatusResponse.before:type_name -> tidemark.cluster.v1.NodeStatus
 	3,   // 56: tidemark.cluster.v1.SetNodeStatusResponse.status:type_name -> tidemark.cluster.v1.NodeStatus
-	74,  // 57: tidemark.cluster.v1.ConfirmRecoveryRequest.partitions:type_name -> tidemark.cluster.v1.RecoveredPartition
-	80,  // 58: tidemark.cluster.v1.ListEventsResponse.events:type_name -> tidemark.cluster.v1.Event
-	83,  // 59: tidemark.cluster.v1.SetPlacementRequest.change:type_name -> tidemark.cluster.v1.PlacementSettings
-	83,  // 60: tidemark.cluster.v1.SetPlacementResponse.settings:type_name -> tidemark.cluster.v1.PlacementSettings
-	6,   // 61: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
-	6,   // 62: tidemark.cluster.v1.Order.child:type_name -> tidemark.cluster.v1.Partition
-	6,   // 63: tidemark.cluster.v1.Order.consume:type_name -> tidemark.cluster.v1.Partition
-	22,  // 64: tidemark.cluster.v1.CoreHint.members:type_name -> tidemark.cluster.v1.CoreMembers
-	88,  // 65: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
-	21,  // 66: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
-	51,  // 67: tidemark.cluster.v1.AnnounceRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
-	22,  // 68: tidemark.cluster.v1.AnnounceResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
-	50,  // 69: tidemark.cluster.v1.AnnounceResponse.guard:type_name -> tidemark.cluster.v1.GuardState
-	4,   // 70: tidemark.cluster.v1.GuardingRequest.do:type_name -> tidemark.cluster.v1.GuardingRequest.Do
-	50,  // 71: tidemark.cluster.v1.GuardingResponse.guard:type_name -> tidemark.cluster.v1.GuardState
-	93,  // 72: tidemark.cluster.v1.GuardingResponse.open:type_name -> tidemark.cluster.v1.UnguardedServer
-	93,  // 73: tidemark.cluster.v1.GuardingResponse.behind:type_name -> tidemark.cluster.v1.UnguardedServer
-	96,  // 74: tidemark.cluster.v1.AuthorityUpdate.users:type_name -> tidemark.cluster.v1.AuthorityRecord
-	96,  // 75: tidemark.cluster.v1.AuthorityUpdate.roles:type_name -> tidemark.cluster.v1.AuthorityRecord
-	22,  // 76: tidemark.cluster.v1.ListCoreResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
-	111, // 77: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
-	116, // 78: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
-	117, // 79: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
-	21,  // 80: tidemark.cluster.v1.ListCoreResponse.removed:type_name -> tidemark.cluster.v1.CoreMember
-	113, // 81: tidemark.cluster.v1.CoreMemberState.health:type_name -> tidemark.cluster.v1.MemberHealth
-	114, // 82: tidemark.cluster.v1.MemberHealth.coordination_followers:type_name -> tidemark.cluster.v1.CoreFollower
-	115, // 83: tidemark.cluster.v1.MemberHealth.alarms:type_name -> tidemark.cluster.v1.CoordinationAlarm
-	5,   // 84: tidemark.cluster.v1.CoreRefusal.reason:type_name -> tidemark.cluster.v1.CoreRefusal.Reason
-	18,  // 85: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
-	23,  // 86: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
-	24,  // 87: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
-	27,  // 88: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
-	29,  // 89: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
-	33,  // 90: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
-	31,  // 91: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
-	58,  // 92: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
-	60,  // 93: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
-	62,  // 94: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
-	65,  // 95: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
-	67,  // 96: tidemark.cluster.v1.Cluster.SplitPartition:input_type -> tidemark.cluster.v1.SplitPartitionRequest
-	69,  // 97: tidemark.cluster.v1.Cluster.MergePartition:input_type -> tidemark.cluster.v1.MergePartitionRequest
-	71,  // 98: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
-	76,  // 99: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
-	78,  // 100: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
-	81,  // 101: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
-	73,  // 102: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
-	43,  // 103: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
-	109, // 104: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
-	118, // 105: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
-	35,  // 106: tidemark.cluster.v1.Cluster.SetConsumer:input_type -> tidemark.cluster.v1.SetConsumerRequest
-	37,  // 107: tidemark.cluster.v1.Cluster.GetConsumer:input_type -> tidemark.cluster.v1.GetConsumerRequest
-	39,  // 108: tidemark.cluster.v1.Cluster.ListConsumers:input_type -> tidemark.cluster.v1.ListConsumersRequest
-	41,  // 109: tidemark.cluster.v1.Cluster.DeleteConsumer:input_type -> tidemark.cluster.v1.DeleteConsumerRequest
-	46,  // 110: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
-	48,  // 111: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
-	52,  // 112: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
-	89,  // 113: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
-	22,  // 114: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
-	107, // 115: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
-	25,  // 116: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
-	91,  // 117: tidemark.cluster.v1.Core.Guarding:input_type -> tidemark.cluster.v1.GuardingRequest
-	112, // 118: tidemark.cluster.v1.Core.Check:input_type -> tidemark.cluster.v1.CheckRequest
-	94,  // 119: tidemark.cluster.v1.Authority.Follow:input_type -> tidemark.cluster.v1.AuthorityAsk
-	98,  // 120: tidemark.cluster.v1.Coordination.Execute:input_type -> tidemark.cluster.v1.CoordinationExecuteRequest
-	100, // 121: tidemark.cluster.v1.Coordination.Index:input_type -> tidemark.cluster.v1.CoordinationIndexRequest
-	102, // 122: tidemark.cluster.v1.Coordination.Renew:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
-	102, // 123: tidemark.cluster.v1.Coordination.TimeToLive:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
-	104, // 124: tidemark.cluster.v1.Coordination.RenewAll:input_type -> tidemark.cluster.v1.CoordinationRenewAllRequest
-	87,  // 125: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
-	88,  // 126: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
-	19,  // 127: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
-	26,  // 128: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
-	26,  // 129: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
-	28,  // 130: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
-	30,  // 131: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
-	34,  // 132: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
-	32,  // 133: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
-	59,  // 134: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
-	61,  // 135: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
-	63,  // 136: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
-	66,  // 137: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
-	68,  // 138: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
-	70,  // 139: tidemark.cluster.v1.Cluster.MergePartition:output_type -> tidemark.cluster.v1.MergePartitionResponse
-	72,  // 140: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
-	77,  // 141: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
-	79,  // 142: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
-	82,  // 143: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
-	75,  // 144: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
-	44,  // 145: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
-	110, // 146: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
-	120, // 147: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
-	36,  // 148: tidemark.cluster.v1.Cluster.SetConsumer:output_type -> tidemark.cluster.v1.SetConsumerResponse
-	38,  // 149: tidemark.cluster.v1.Cluster.GetConsumer:output_type -> tidemark.cluster.v1.GetConsumerResponse
-	40,  // 150: tidemark.cluster.v1.Cluster.ListConsumers:output_type -> tidemark.cluster.v1.ListConsumersResponse
-	42,  // 151: tidemark.cluster.v1.Cluster.DeleteConsumer:output_type -> tidemark.cluster.v1.DeleteConsumerResponse
-	47,  // 152: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
-	49,  // 153: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
-	57,  // 154: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
-	90,  // 155: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
-	97,  // 156: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
-	108, // 157: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
-	26,  // 158: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
-	92,  // 159: tidemark.cluster.v1.Core.Guarding:output_type -> tidemark.cluster.v1.GuardingResponse
-	113, // 160: tidemark.cluster.v1.Core.Check:output_type -> tidemark.cluster.v1.MemberHealth
-	95,  // 161: tidemark.cluster.v1.Authority.Follow:output_type -> tidemark.cluster.v1.AuthorityUpdate
-	99,  // 162: tidemark.cluster.v1.Coordination.Execute:output_type -> tidemark.cluster.v1.CoordinationExecuteResponse
-	101, // 163: tidemark.cluster.v1.Coordination.Index:output_type -> tidemark.cluster.v1.CoordinationIndexResponse
-	103, // 164: tidemark.cluster.v1.Coordination.Renew:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
-	103, // 165: tidemark.cluster.v1.Coordination.TimeToLive:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
-	105, // 166: tidemark.cluster.v1.Coordination.RenewAll:output_type -> tidemark.cluster.v1.CoordinationRenewAllResponse
-	87,  // 167: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
-	87,  // 168: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
-	127, // [127:169] is the sub-list for method output_type
-	85,  // [85:127] is the sub-list for method input_type
-	85,  // [85:85] is the sub-list for extension type_name
-	85,  // [85:85] is the sub-list for extension extendee
-	0,   // [0:85] is the sub-list for field type_name
+	75,  // 57: tidemark.cluster.v1.ConfirmRecoveryRequest.partitions:type_name -> tidemark.cluster.v1.RecoveredPartition
+	81,  // 58: tidemark.cluster.v1.ListEventsResponse.events:type_name -> tidemark.cluster.v1.Event
+	84,  // 59: tidemark.cluster.v1.SetPlacementRequest.change:type_name -> tidemark.cluster.v1.PlacementSettings
+	84,  // 60: tidemark.cluster.v1.SetPlacementResponse.settings:type_name -> tidemark.cluster.v1.PlacementSettings
+	7,   // 61: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
+	7,   // 62: tidemark.cluster.v1.Order.child:type_name -> tidemark.cluster.v1.Partition
+	7,   // 63: tidemark.cluster.v1.Order.consume:type_name -> tidemark.cluster.v1.Partition
+	23,  // 64: tidemark.cluster.v1.CoreHint.members:type_name -> tidemark.cluster.v1.CoreMembers
+	89,  // 65: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
+	22,  // 66: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
+	52,  // 67: tidemark.cluster.v1.AnnounceRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
+	23,  // 68: tidemark.cluster.v1.AnnounceResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
+	51,  // 69: tidemark.cluster.v1.AnnounceResponse.guard:type_name -> tidemark.cluster.v1.GuardState
+	5,   // 70: tidemark.cluster.v1.GuardingRequest.do:type_name -> tidemark.cluster.v1.GuardingRequest.Do
+	51,  // 71: tidemark.cluster.v1.GuardingResponse.guard:type_name -> tidemark.cluster.v1.GuardState
+	94,  // 72: tidemark.cluster.v1.GuardingResponse.open:type_name -> tidemark.cluster.v1.UnguardedServer
+	94,  // 73: tidemark.cluster.v1.GuardingResponse.behind:type_name -> tidemark.cluster.v1.UnguardedServer
+	97,  // 74: tidemark.cluster.v1.AuthorityUpdate.users:type_name -> tidemark.cluster.v1.AuthorityRecord
+	97,  // 75: tidemark.cluster.v1.AuthorityUpdate.roles:type_name -> tidemark.cluster.v1.AuthorityRecord
+	23,  // 76: tidemark.cluster.v1.ListCoreResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
+	112, // 77: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
+	117, // 78: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
+	118, // 79: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
+	22,  // 80: tidemark.cluster.v1.ListCoreResponse.removed:type_name -> tidemark.cluster.v1.CoreMember
+	114, // 81: tidemark.cluster.v1.CoreMemberState.health:type_name -> tidemark.cluster.v1.MemberHealth
+	115, // 82: tidemark.cluster.v1.MemberHealth.coordination_followers:type_name -> tidemark.cluster.v1.CoreFollower
+	116, // 83: tidemark.cluster.v1.MemberHealth.alarms:type_name -> tidemark.cluster.v1.CoordinationAlarm
+	6,   // 84: tidemark.cluster.v1.CoreRefusal.reason:type_name -> tidemark.cluster.v1.CoreRefusal.Reason
+	4,   // 85: tidemark.cluster.v1.Backup.state:type_name -> tidemark.cluster.v1.BackupState
+	12,  // 86: tidemark.cluster.v1.Backup.at:type_name -> tidemark.cluster.v1.Timestamp
+	123, // 87: tidemark.cluster.v1.Backup.progress:type_name -> tidemark.cluster.v1.BackupProgress
+	122, // 88: tidemark.cluster.v1.CreateBackupRequest.backup:type_name -> tidemark.cluster.v1.Backup
+	122, // 89: tidemark.cluster.v1.CreateBackupResponse.backup:type_name -> tidemark.cluster.v1.Backup
+	122, // 90: tidemark.cluster.v1.ListBackupsResponse.backups:type_name -> tidemark.cluster.v1.Backup
+	122, // 91: tidemark.cluster.v1.CancelBackupResponse.backup:type_name -> tidemark.cluster.v1.Backup
+	19,  // 92: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
+	24,  // 93: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
+	25,  // 94: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
+	28,  // 95: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
+	30,  // 96: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
+	34,  // 97: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
+	32,  // 98: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
+	59,  // 99: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
+	61,  // 100: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
+	63,  // 101: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
+	66,  // 102: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
+	68,  // 103: tidemark.cluster.v1.Cluster.SplitPartition:input_type -> tidemark.cluster.v1.SplitPartitionRequest
+	70,  // 104: tidemark.cluster.v1.Cluster.MergePartition:input_type -> tidemark.cluster.v1.MergePartitionRequest
+	72,  // 105: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
+	77,  // 106: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
+	79,  // 107: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
+	82,  // 108: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
+	74,  // 109: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
+	44,  // 110: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
+	110, // 111: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
+	119, // 112: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
+	36,  // 113: tidemark.cluster.v1.Cluster.SetConsumer:input_type -> tidemark.cluster.v1.SetConsumerRequest
+	38,  // 114: tidemark.cluster.v1.Cluster.GetConsumer:input_type -> tidemark.cluster.v1.GetConsumerRequest
+	40,  // 115: tidemark.cluster.v1.Cluster.ListConsumers:input_type -> tidemark.cluster.v1.ListConsumersRequest
+	42,  // 116: tidemark.cluster.v1.Cluster.DeleteConsumer:input_type -> tidemark.cluster.v1.DeleteConsumerRequest
+	124, // 117: tidemark.cluster.v1.Cluster.CreateBackup:input_type -> tidemark.cluster.v1.CreateBackupRequest
+	126, // 118: tidemark.cluster.v1.Cluster.ListBackups:input_type -> tidemark.cluster.v1.ListBackupsRequest
+	128, // 119: tidemark.cluster.v1.Cluster.CancelBackup:input_type -> tidemark.cluster.v1.CancelBackupRequest
+	47,  // 120: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
+	49,  // 121: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
+	53,  // 122: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
+	90,  // 123: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
+	23,  // 124: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
+	108, // 125: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
+	26,  // 126: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
+	92,  // 127: tidemark.cluster.v1.Core.Guarding:input_type -> tidemark.cluster.v1.GuardingRequest
+	113, // 128: tidemark.cluster.v1.Core.Check:input_type -> tidemark.cluster.v1.CheckRequest
+	95,  // 129: tidemark.cluster.v1.Authority.Follow:input_type -> tidemark.cluster.v1.AuthorityAsk
+	99,  // 130: tidemark.cluster.v1.Coordination.Execute:input_type -> tidemark.cluster.v1.CoordinationExecuteRequest
+	101, // 131: tidemark.cluster.v1.Coordination.Index:input_type -> tidemark.cluster.v1.CoordinationIndexRequest
+	103, // 132: tidemark.cluster.v1.Coordination.Renew:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
+	103, // 133: tidemark.cluster.v1.Coordination.TimeToLive:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
+	105, // 134: tidemark.cluster.v1.Coordination.RenewAll:input_type -> tidemark.cluster.v1.CoordinationRenewAllRequest
+	88,  // 135: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
+	89,  // 136: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
+	20,  // 137: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
+	27,  // 138: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
+	27,  // 139: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
+	29,  // 140: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
+	31,  // 141: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
+	35,  // 142: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
+	33,  // 143: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
+	60,  // 144: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
+	62,  // 145: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
+	64,  // 146: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
+	67,  // 147: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
+	69,  // 148: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
+	71,  // 149: tidemark.cluster.v1.Cluster.MergePartition:output_type -> tidemark.cluster.v1.MergePartitionResponse
+	73,  // 150: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
+	78,  // 151: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
+	80,  // 152: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
+	83,  // 153: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
+	76,  // 154: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
+	45,  // 155: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
+	111, // 156: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
+	121, // 157: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
+	37,  // 158: tidemark.cluster.v1.Cluster.SetConsumer:output_type -> tidemark.cluster.v1.SetConsumerResponse
+	39,  // 159: tidemark.cluster.v1.Cluster.GetConsumer:output_type -> tidemark.cluster.v1.GetConsumerResponse
+	41,  // 160: tidemark.cluster.v1.Cluster.ListConsumers:output_type -> tidemark.cluster.v1.ListConsumersResponse
+	43,  // 161: tidemark.cluster.v1.Cluster.DeleteConsumer:output_type -> tidemark.cluster.v1.DeleteConsumerResponse
+	125, // 162: tidemark.cluster.v1.Cluster.CreateBackup:output_type -> tidemark.cluster.v1.CreateBackupResponse
+	127, // 163: tidemark.cluster.v1.Cluster.ListBackups:output_type -> tidemark.cluster.v1.ListBackupsResponse
+	129, // 164: tidemark.cluster.v1.Cluster.CancelBackup:output_type -> tidemark.cluster.v1.CancelBackupResponse
+	48,  // 165: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
+	50,  // 166: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
+	58,  // 167: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
+	91,  // 168: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
+	98,  // 169: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
+	109, // 170: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
+	27,  // 171: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
+	93,  // 172: tidemark.cluster.v1.Core.Guarding:output_type -> tidemark.cluster.v1.GuardingResponse
+	114, // 173: tidemark.cluster.v1.Core.Check:output_type -> tidemark.cluster.v1.MemberHealth
+	96,  // 174: tidemark.cluster.v1.Authority.Follow:output_type -> tidemark.cluster.v1.AuthorityUpdate
+	100, // 175: tidemark.cluster.v1.Coordination.Execute:output_type -> tidemark.cluster.v1.CoordinationExecuteResponse
+	102, // 176: tidemark.cluster.v1.Coordination.Index:output_type -> tidemark.cluster.v1.CoordinationIndexResponse
+	104, // 177: tidemark.cluster.v1.Coordination.Renew:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
+	104, // 178: tidemark.cluster.v1.Coordination.TimeToLive:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
+	106, // 179: tidemark.cluster.v1.Coordination.RenewAll:output_type -> tidemark.cluster.v1.CoordinationRenewAllResponse
+	88,  // 180: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
+	88,  // 181: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
+	137, // [137:182] is the sub-list for method output_type
+	92,  // [92:137] is the sub-list for method input_type
+	92,  // [92:92] is the sub-list for extension type_name
+	92,  // [92:92] is the sub-list for extension extendee
+	0,   // [0:92] is the sub-list for field type_name
 }
 
 func init() { file_clusterpb_cluster_proto_init() }
@@ -9878,8 +10549,8 @@ func file_clusterpb_cluster_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_clusterpb_cluster_proto_rawDesc), len(file_clusterpb_cluster_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   115,
+			NumEnums:      7,
+			NumMessages:   123,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

@@ -46,6 +46,9 @@ const (
 	Cluster_GetConsumer_FullMethodName     = "/tidemark.cluster.v1.Cluster/GetConsumer"
 	Cluster_ListConsumers_FullMethodName   = "/tidemark.cluster.v1.Cluster/ListConsumers"
 	Cluster_DeleteConsumer_FullMethodName  = "/tidemark.cluster.v1.Cluster/DeleteConsumer"
+	Cluster_CreateBackup_FullMethodName    = "/tidemark.cluster.v1.Cluster/CreateBackup"
+	Cluster_ListBackups_FullMethodName     = "/tidemark.cluster.v1.Cluster/ListBackups"
+	Cluster_CancelBackup_FullMethodName    = "/tidemark.cluster.v1.Cluster/CancelBackup"
 	Cluster_ListPartitions_FullMethodName  = "/tidemark.cluster.v1.Cluster/ListPartitions"
 )
 
@@ -116,6 +119,14 @@ type ClusterClient interface {
 	ListConsumers(ctx context.Context, in *ListConsumersRequest, opts ...grpc.CallOption) (*ListConsumersResponse, error)
 	// DeleteConsumer forgets a consumer: nothing is kept for it any more. It may be repeated.
 	DeleteConsumer(ctx context.Context, in *DeleteConsumerRequest, opts ...grpc.CallOption) (*DeleteConsumerResponse, error)
+	// CreateBackup begins a backup of the cluster, which the core's leader makes from then on. It
+	// returns when that is recorded. It may be repeated with the same id.
+	CreateBackup(ctx context.Context, in *CreateBackupRequest, opts ...grpc.CallOption) (*CreateBackupResponse, error)
+	// ListBackups lists the backups that are being made, and the last ones that have ended.
+	ListBackups(ctx context.Context, in *ListBackupsRequest, opts ...grpc.CallOption) (*ListBackupsResponse, error)
+	// CancelBackup ends a backup that is not complete, and removes what was written of it. It returns
+	// when that is recorded. It may be repeated.
+	CancelBackup(ctx context.Context, in *CancelBackupRequest, opts ...grpc.CallOption) (*CancelBackupResponse, error)
 	// ListPartitions adds what is only known at run time: leader, size.
 	ListPartitions(ctx context.Context, in *ListPartitionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PartitionInfo], error)
 }
@@ -390,6 +401,36 @@ func (c *clusterClient) DeleteConsumer(ctx context.Context, in *DeleteConsumerRe
 	return out, nil
 }
 
+func (c *clusterClient) CreateBackup(ctx context.Context, in *CreateBackupRequest, opts ...grpc.CallOption) (*CreateBackupResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreateBackupResponse)
+	err := c.cc.Invoke(ctx, Cluster_CreateBackup_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) ListBackups(ctx context.Context, in *ListBackupsRequest, opts ...grpc.CallOption) (*ListBackupsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListBackupsResponse)
+	err := c.cc.Invoke(ctx, Cluster_ListBackups_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) CancelBackup(ctx context.Context, in *CancelBackupRequest, opts ...grpc.CallOption) (*CancelBackupResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CancelBackupResponse)
+	err := c.cc.Invoke(ctx, Cluster_CancelBackup_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) ListPartitions(ctx context.Context, in *ListPartitionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PartitionInfo], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Cluster_ServiceDesc.Streams[2], Cluster_ListPartitions_FullMethodName, cOpts...)
@@ -476,6 +517,14 @@ type ClusterServer interface {
 	ListConsumers(context.Context, *ListConsumersRequest) (*ListConsumersResponse, error)
 	// DeleteConsumer forgets a consumer: nothing is kept for it any more. It may be repeated.
 	DeleteConsumer(context.Context, *DeleteConsumerRequest) (*DeleteConsumerResponse, error)
+	// CreateBackup begins a backup of the cluster, which the core's leader makes from then on. It
+	// returns when that is recorded. It may be repeated with the same id.
+	CreateBackup(context.Context, *CreateBackupRequest) (*CreateBackupResponse, error)
+	// ListBackups lists the backups that are being made, and the last ones that have ended.
+	ListBackups(context.Context, *ListBackupsRequest) (*ListBackupsResponse, error)
+	// CancelBackup ends a backup that is not complete, and removes what was written of it. It returns
+	// when that is recorded. It may be repeated.
+	CancelBackup(context.Context, *CancelBackupRequest) (*CancelBackupResponse, error)
 	// ListPartitions adds what is only known at run time: leader, size.
 	ListPartitions(*ListPartitionsRequest, grpc.ServerStreamingServer[PartitionInfo]) error
 	mustEmbedUnimplementedClusterServer()
@@ -562,6 +611,15 @@ func (UnimplementedClusterServer) ListConsumers(context.Context, *ListConsumersR
 }
 func (UnimplementedClusterServer) DeleteConsumer(context.Context, *DeleteConsumerRequest) (*DeleteConsumerResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteConsumer not implemented")
+}
+func (UnimplementedClusterServer) CreateBackup(context.Context, *CreateBackupRequest) (*CreateBackupResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateBackup not implemented")
+}
+func (UnimplementedClusterServer) ListBackups(context.Context, *ListBackupsRequest) (*ListBackupsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListBackups not implemented")
+}
+func (UnimplementedClusterServer) CancelBackup(context.Context, *CancelBackupRequest) (*CancelBackupResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CancelBackup not implemented")
 }
 func (UnimplementedClusterServer) ListPartitions(*ListPartitionsRequest, grpc.ServerStreamingServer[PartitionInfo]) error {
 	return status.Error(codes.Unimplemented, "method ListPartitions not implemented")
@@ -1019,6 +1077,60 @@ func _Cluster_DeleteConsumer_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_CreateBackup_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateBackupRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).CreateBackup(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_CreateBackup_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).CreateBackup(ctx, req.(*CreateBackupRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_ListBackups_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListBackupsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).ListBackups(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_ListBackups_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).ListBackups(ctx, req.(*ListBackupsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_CancelBackup_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CancelBackupRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).CancelBackup(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_CancelBackup_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).CancelBackup(ctx, req.(*CancelBackupRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_ListPartitions_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(ListPartitionsRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -1128,6 +1240,18 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteConsumer",
 			Handler:    _Cluster_DeleteConsumer_Handler,
+		},
+		{
+			MethodName: "CreateBackup",
+			Handler:    _Cluster_CreateBackup_Handler,
+		},
+		{
+			MethodName: "ListBackups",
+			Handler:    _Cluster_ListBackups_Handler,
+		},
+		{
+			MethodName: "CancelBackup",
+			Handler:    _Cluster_CancelBackup_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -25,7 +25,8 @@ import (
 // administration are the methods for administrators. The others show what there is.
 var administration = []string{"CreateKeyspace", "MoveReplica",
 	"CancelOperator", "TransferLeader", "SplitPartition", "MergePartition", "SetNodeStatus",
-	"SetPlacement", "ConfirmRecovery", "ChangeCore"}
+	"SetPlacement", "ConfirmRecovery", "ChangeCore",
+	"CreateBackup", "ListBackups", "CancelBackup"}
 
 // ofKeyspaces are the methods about one keyspace, for users with rights for that keyspace.
 var ofKeyspaces = map[string]struct {

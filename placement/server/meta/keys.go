@@ -45,6 +45,7 @@ const (
 	eventsKey       = ReservedPrefix + "events"     // the number of the last event
 	ConsumerPrefix  = ReservedPrefix + "consumer/"  // keyspace/name -> clusterpb.Consumer
 	SettingsKey     = ReservedPrefix + "settings"   // clusterpb.PlacementSettings
+	BackupPrefix    = ReservedPrefix + "backup/"    // id -> clusterpb.Backup
 
 	// GuardKey has the clusterpb.GuardState; absent: servers never had to follow users and roles.
 	GuardKey = ReservedPrefix + "guard"

@@ -353,7 +353,7 @@ func TestMistakesOfWriters(t *testing.T) {
 		"empty span":   func(h *Header) { h.Start, h.End = []byte("b"), []byte("b") },
 		"no time":      func(h *Header) { h.At = hlc.Timestamp{} },
 		"no interval":  func(h *Header) { h.After = h.At.Next() },
-		"long bound":   func(h *Header) { h.Start = make([]byte, keys.MaxKeySize+1) },
+		"long bound":   func(h *Header) { h.Start = make([]byte, MaxKey+1) },
 		"long name":    func(h *Header) { h.Keyspace = strings.Repeat("x", maxHeader) },
 	} {
 		h := testHeader()
@@ -371,7 +371,7 @@ func TestMistakesOfWriters(t *testing.T) {
 	wants(t, w.Add(good), ErrOrder)
 	good.Key = []byte("l")
 	for name, change := range map[string]func(r *Record){
-		"long key":    func(r *Record) { r.Key = bytes.Repeat([]byte("z"), keys.MaxKeySize+1) },
+		"long key":    func(r *Record) { r.Key = bytes.Repeat([]byte("z"), MaxKey+1) },
 		"long value":  func(r *Record) { r.Value = make([]byte, keys.MaxValueSize+1) },
 		"late":        func(r *Record) { r.Timestamp = at.Next() },
 		"tombstone":   func(r *Record) { r.Kind = Tombstone },
@@ -398,7 +398,7 @@ func TestMistakesOfWriters(t *testing.T) {
 
 // The largest records fit, and a piece says when it is full.
 func TestFullPiece(t *testing.T) {
-	key := func(i int) []byte { return append(make([]byte, keys.MaxKeySize-1), byte(i)) }
+	key := func(i int) []byte { return append(make([]byte, MaxKey-1), byte(i)) }
 	w, err := NewWriter(testHeader(), Options{})
 	must(t, err)
 	added := 0

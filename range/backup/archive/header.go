@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 const (
@@ -83,7 +82,7 @@ func (h Header) check() error {
 	switch {
 	case checkKind(h.Kind) != nil:
 		return checkKind(h.Kind)
-	case len(h.Start) > keys.MaxKeySize || len(h.End) > keys.MaxKeySize+1:
+	case len(h.Start) > MaxKey || len(h.End) > MaxKey+1:
 		return invalid("the span of a piece has a bound that is longer than a key")
 	case len(h.End) > 0 && bytes.Compare(h.Start, h.End) >= 0:
 		return invalid("the span of a piece is empty: it begins at %q and ends at %q", h.Start, h.End)

@@ -100,7 +100,7 @@ func (r *Reader) decode() (record Record, ok bool) {
 	r.key = append(r.key[:0], r.sequence.key...)
 	if flags&flagSameKey == 0 {
 		common, ok1 := r.uvarint(uint64(len(r.key)))
-		length, ok2 := r.uvarint(keys.MaxKeySize)
+		length, ok2 := r.uvarint(MaxKey)
 		if !ok1 || !ok2 || length > uint64(len(r.rest)) {
 			return record, false
 		}

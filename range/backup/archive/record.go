@@ -18,6 +18,10 @@ const (
 	Tombstone
 )
 
+// MaxKey is the length of the longest key, in bytes: a user key behind the two bytes of its hash
+// number.
+const MaxKey = keys.MaxKeySize + 2
+
 // Record is one version of a key.
 type Record struct {
 	// Key is the user key.
@@ -54,8 +58,8 @@ type sequence struct {
 // check says what is wrong with the next record. The errors wrap nothing but wrong or ErrOrder.
 func (s *sequence) check(r *Record, wrong error) error {
 	switch {
-	case len(r.Key) > keys.MaxKeySize:
-		return fmt.Errorf("%w: a key has %d bytes; %d is the limit", wrong, len(r.Key), keys.MaxKeySize)
+	case len(r.Key) > MaxKey:
+		return fmt.Errorf("%w: a key has %d bytes; %d is the limit", wrong, len(r.Key), MaxKey)
 	case len(r.Value) > keys.MaxValueSize:
 		return fmt.Errorf("%w: the value of %.80q has %d bytes; %d is the limit", wrong, r.Key,
 			len(r.Value), keys.MaxValueSize)

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 // Span says which keys a verb is about.
@@ -44,6 +45,28 @@ func (s *Span) Options() (options []kv.SpanOption, err error) {
 		options = append(options, flag.option(key))
 	}
 	return options, nil
+}
+
+// Keys returns the span of user keys; all of them if no flag was given.
+func (s *Span) Keys() (span keys.Span, err error) {
+	for _, flag := range []struct {
+		name, text string
+		set        func([]byte)
+	}{
+		{"prefix", s.prefix, func(p []byte) { span = keys.Span{Start: p, End: keys.PrefixEnd(p)} }},
+		{"from", s.from, func(k []byte) { span.Start = k }},
+		{"to", s.to, func(k []byte) { span.End = k }},
+	} {
+		if !s.changed(flag.name) {
+			continue
+		}
+		key, err := s.Decode("--"+flag.name, flag.text)
+		if err != nil {
+			return keys.Span{}, err
+		}
+		flag.set(key)
+	}
+	return span, nil
 }
 
 // String returns the span in the form of its flags; empty if none was given.

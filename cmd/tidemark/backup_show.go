@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/progress"
+	"github.com/tidemarkdb/tidemark/range/backup/catalog"
+	"github.com/tidemarkdb/tidemark/range/backup/manifest"
+	"github.com/tidemarkdb/tidemark/range/backup/target"
+)
+
+// identityFlag registers the file of the identities that read encrypted backups.
+func identityFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().String("identity", "", "a `file` of age identities, for encrypted backups")
+}
+
+func (a *app) backupListCommand() *cobra.Command {
+	return a.printing(&cobra.Command{
+		Use:   "list TARGET",
+		Short: "List the backups in a target",
+		Long: `List the backups in TARGET by the moments that they restore. A backup without a moment
+is not complete: it is being made, or was given up. The chain of an incremental backup is whole if
+all backups that it continues are there.`,
+		Example: `  tidemark backup list file:///mnt/backups`,
+		Args:    arguments("TARGET", 1, 1),
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			return a.withCatalog(ctx, args[0], "", func(_ target.Target, c *catalog.Catalog) error {
+				contents, err := c.List(ctx)
+				if err != nil {
+					return err
+				}
+				return a.printContents(contents)
+			})
+		}),
+	})
+}
+
+func (a *app) printContents(contents *catalog.Contents) error {
+	list := a.list(output.Column{Name: "id"}, output.Column{Name: "kind"},
+		output.Column{Name: "moment"}, output.Column{Name: "parent"}, output.Column{Name: "chain"},
+		output.Column{Name: "keyspaces", Number: true}, output.Column{Name: "records", Number: true},
+		output.Column{Name: "bytes", Number: true}, output.Column{Name: "stored", Number: true},
+		output.Column{Name: "encrypted"}, output.Column{Name: "cluster", Programs: true},
+		output.Column{Name: "version", Programs: true}, output.Column{Name: "took", Programs: true})
+	for _, h := range contents.Complete.Sorted() {
+		chain := output.Toned("whole", output.Good)
+		if _, err := contents.Complete.Chain(h.ID); err != nil {
+			chain = output.Toned("broken", output.Bad)
+		}
+		list.Row(h.ID, string(h.Kind), atMoment(h.At.Timestamp), h.Parent, chain,
+			h.Totals.Keyspaces, h.Totals.Records, h.Totals.Bytes, h.Totals.Stored, h.Recipients > 0,
+			h.Cluster, h.Version, h.Ended.Sub(h.Began).Round(time.Millisecond))
+	}
+	for _, u := range contents.Unfinished {
+		list.Row(u.ID, "not complete", "", "", "", 0, 0, 0, u.Bytes, "", "", "", time.Duration(0))
+	}
+	return list.Flush()
+}
+
+func (a *app) backupShowCommand() *cobra.Command {
+	var identity *string
+	cmd := &cobra.Command{
+		Use:     "show TARGET ID",
+		Short:   "Show what a backup contains",
+		Long:    `Show the keyspaces of a backup, and how many records it and those that it continues have.`,
+		Example: `  tidemark backup show file:///mnt/backups 20260131T120000Z-1a2b3c4d`,
+		Args:    arguments("TARGET and the ID of a backup", 2, 2),
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			return a.withCatalog(ctx, args[0], *identity, func(_ target.Target,
+				c *catalog.Catalog) error {
+				layers, err := c.Layers(ctx, args[1])
+				if err != nil {
+					return err
+				}
+				return a.printLayers(layers)
+			})
+		}),
+	}
+	identity = identityFlag(cmd)
+	return a.printing(cmd)
+}
+
+func (a *app) printLayers(layers manifest.Layers) error {
+	list := a.list(output.Column{Name: "backup"}, output.Column{Name: "moment"},
+		output.Column{Name: "keyspace"}, output.Column{Name: "partitions", Number: true},
+		output.Column{Name: "changes since"}, output.Column{Name: "records", Number: true},
+		output.Column{Name: "bytes", Number: true}, output.Column{Name: "stored", Number: true})
+	for _, m := range layers {
+		for i := range m.Keyspaces {
+			ks := &m.Keyspaces[i]
+			t := m.SumOf(ks.ID)
+			list.Row(m.Head.ID, atMoment(m.Head.At.Timestamp), ks.Name, len(ks.Splits)+1,
+				atMoment(ks.After.Timestamp), t.Records, t.Bytes, t.Stored)
+		}
+	}
+	return list.Flush()
+}
+
+func (a *app) backupVerifyCommand() *cobra.Command {
+	var identity *string
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:   "verify TARGET [ID]",
+		Short: "Read every byte of backups, and say what can be restored",
+		Long: `Read every byte of a backup and of those that it continues, or of all backups in TARGET,
+and say which can be restored. Everything is compared with its checksums, records are read, and the
+chains and the parts of each keyspace must be whole. No cluster is needed.
+
+An encrypted backup without --identity is read too, but only compared with its checksums.
+
+The exit code is 7 if a backup cannot be restored.`,
+		Example: `  tidemark backup verify file:///mnt/backups
+  tidemark backup verify s3://backups/prod 20260131T120000Z-1a2b3c4d --identity key.txt`,
+		Args: arguments("TARGET, and perhaps the ID of a backup", 1, 2),
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			id := ""
+			if len(args) == 2 {
+				id = args[1]
+			}
+			return a.withCatalog(ctx, args[0], *identity, func(_ target.Target,
+				c *catalog.Catalog) error {
+				return a.backupVerify(ctx, c, id, quiet)
+			})
+		}),
+	}
+	identity = identityFlag(cmd)
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not show progress")
+	return a.printing(cmd)
+}
+
+func (a *app) backupVerify(ctx context.Context, c *catalog.Catalog, id string, quiet bool) error {
+	shown := progress.Start(progress.Options{Out: a.err, Terminal: a.errTerminal, Width: a.errWidth,
+		Quiet: quiet, What: "verify", Unit: "bytes"})
+	found, err := c.Verify(ctx, id, func(t manifest.Totals) { shown.Set(t.Stored) })
+	shown.Stop()
+	if err != nil {
+		return err
+	}
+	list := a.list(output.Column{Name: "restorable", Number: true},
+		output.Column{Name: "problems", Number: true}, output.Column{Name: "first moment"},
+		output.Column{Name: "last moment"}, output.Column{Name: "objects", Number: true},
+		output.Column{Name: "records", Number: true}, output.Column{Name: "bytes read", Number: true})
+	first, last := output.Cell{}, output.Cell{}
+	if n := len(found.Backups); n > 0 {
+		first, last = atMoment(found.Backups[0].At.Timestamp), atMoment(found.Backups[n-1].At.Timestamp)
+	}
+	list.Row(len(found.Backups), len(found.Problems), first, last, found.Totals.Pieces,
+		found.Totals.Records, found.Totals.Stored)
+	if err := list.Flush(); err != nil {
+		return err
+	}
+	if found.Sealed {
+		a.say("some backups are encrypted: their objects are what was written, and what is in them was " +
+			"not looked at; give --identity")
+	}
+	if len(found.Problems) > 0 {
+		return &exit.Error{Code: exit.Degraded, Err: errors.New(strings.Join(found.Problems, "; "))}
+	}
+	return nil
+}
+
+func (a *app) backupDeleteCommand() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "delete TARGET ID",
+		Short: "Delete a backup, and all that was written for it",
+		Long: `Delete a backup from TARGET, complete or not, with everything that was left over from
+attempts at it. A backup that others continue is not deleted: delete these first.`,
+		Example: `  tidemark backup delete file:///mnt/backups 20260131T120000Z-1a2b3c4d`,
+		Args:    arguments("TARGET and the ID of a backup", 2, 2),
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			return a.withCatalog(ctx, args[0], "", func(_ target.Target, c *catalog.Catalog) error {
+				if err := a.confirm(yes, fmt.Sprintf("Delete the backup %s from %s?", args[1],
+					args[0])); err != nil {
+					return err
+				}
+				removed, err := c.Delete(ctx, args[1])
+				if errors.Is(err, catalog.ErrNeeded) {
+					return &exit.Error{Code: exit.Conflict, Err: err}
+				}
+				if err != nil {
+					return err
+				}
+				list := a.list(output.Column{Name: "id"}, output.Column{Name: "objects", Number: true})
+				list.Row(args[1], removed)
+				return list.Flush()
+			})
+		}),
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return a.printing(cmd)
+}

@@ -1,0 +1,178 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/etcdfile"
+	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/range/backup/job"
+	"github.com/tidemarkdb/tidemark/range/backup/target"
+	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// PartConfig is what a Part is made of. All fields but OpenTarget must be set.
+type PartConfig struct {
+	// WorkerConfig has what both the Worker and the Maker need. Sender and Open are set by NewPart.
+	WorkerConfig
+	// OpenSender makes the way to the replicas, which the Part closes.
+	OpenSender func() (*route.Sender, error)
+	// OpenTarget opens a target; nil: by its URL.
+	OpenTarget func(ctx context.Context, url string) (target.Target, error)
+	Clock      *hlc.Clock
+	// Conn gives connections to other servers that their owner keeps.
+	Conn    func(address string) (*grpc.ClientConn, error)
+	Version string
+}
+
+// Part is a server's part in backups.
+type Part struct {
+	config PartConfig
+	Worker *Worker
+
+	// mu guards the way to the replicas, which is opened with the first unit. It is a leaf.
+	mu     sync.Mutex
+	sender *route.Sender
+	closed bool
+}
+
+// NewPart makes a Part. Close it after use.
+func NewPart(config PartConfig) *Part {
+	p := &Part{config: config}
+	config.Sender, config.Open = p.replicas, p.open
+	p.Worker = NewWorker(config.WorkerConfig)
+	return p
+}
+
+// replicas is the way to the replicas.
+func (p *Part) replicas() (*route.Sender, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, errors.New("the server is stopping")
+	}
+	if p.sender == nil {
+		sender, err := p.config.OpenSender()
+		if err != nil {
+			return nil, err
+		}
+		p.sender = sender
+	}
+	return p.sender, nil
+}
+
+// Close ends what reads. Units under way fail.
+func (p *Part) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	if p.sender != nil {
+		p.sender.Close()
+	}
+}
+
+// open opens a target with this server's credentials.
+func (p *Part) open(ctx context.Context, url string) (target.Target, error) {
+	if p.config.OpenTarget != nil {
+		return p.config.OpenTarget(ctx, url)
+	}
+	return target.Open(ctx, url, target.Options{OnRetry: func(operation, name string, err error) {
+		p.config.Logger.Info("a target of backups is asked again", "operation", operation,
+			"object", name, "error", err)
+	}})
+}
+
+// Member is this server's member of the core, as a Maker needs it.
+type Member struct {
+	// Server is asked at every call: it is nil while the server is no member.
+	Server func() *server.Server
+	// Coordination is the member's part of the coordination store, nil while it is not open. None:
+	// the cluster has none.
+	Coordination func() *store.Store
+	None         bool
+	// Directory is where the copy of the coordination store is written first; empty: a temporary one.
+	Directory string
+}
+
+// Maker makes backups while the member leads the core.
+func (p *Part) Maker(m Member) *Maker {
+	return NewMaker(MakerConfig{
+		Core: func() Core { return leader{m.Server()} },
+		Coordination: func(ctx context.Context, part func([]byte) error) (int64, error) {
+			return m.copyCoordination(ctx, part)
+		},
+		Clock: p.config.Clock, Conn: p.config.Conn,
+		Cluster: func() uint64 {
+			cluster, _ := p.config.Self()
+			return cluster
+		},
+		Version: p.config.Version, Open: p.open, Random: p.config.Random, Logger: p.config.Logger})
+}
+
+// leader is what a Maker asks of the core's leader, on its own server.
+type leader struct{ *server.Server }
+
+// SetConsumer implements Core.
+func (l leader) SetConsumer(ctx context.Context,
+	r *clusterpb.SetConsumerRequest) (*clusterpb.SetConsumerResponse, error) {
+	return l.Consumers().Set(ctx, r)
+}
+
+// DeleteConsumer implements Core.
+func (l leader) DeleteConsumer(ctx context.Context,
+	r *clusterpb.DeleteConsumerRequest) (*clusterpb.DeleteConsumerResponse, error) {
+	return l.Consumers().Delete(ctx, r)
+}
+
+// partOfSnapshot is how much of the coordination store is handed over at once.
+const partOfSnapshot = 1 << 20
+
+// copyCoordination hands over what this member has of the coordination store, in the format of
+// etcd's snapshots, once it has applied all that was acknowledged before.
+func (m *Member) copyCoordination(ctx context.Context, part func([]byte) error) (int64, error) {
+	if m.None {
+		return 0, job.ErrNone
+	}
+	s := m.Coordination()
+	if s == nil {
+		return 0, errors.New("the coordination store is not open yet")
+	}
+	if err := s.Confirm(ctx); err != nil {
+		return 0, err
+	}
+	e, err := s.Export()
+	if err != nil {
+		return 0, err
+	}
+	defer e.Close()
+	path, err := etcdfile.Write(ctx, m.Directory, e)
+	if err != nil {
+		return 0, err
+	}
+	return int64(e.Revision), errors.Join(readParts(path, part), etcdfile.Remove(path))
+}
+
+// readParts hands over a file.
+func readParts(path string, part func([]byte) error) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	_, err = io.CopyBuffer(partWriter(part), struct{ io.Reader }{file}, make([]byte, partOfSnapshot))
+	return err
+}
+
+// partWriter hands over what is written.
+type partWriter func([]byte) error
+
+// Write implements io.Writer.
+func (w partWriter) Write(b []byte) (int, error) { return len(b), w(b) }

@@ -1,0 +1,241 @@
+package backups
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/placement/server/hint"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// Maker makes backups. Its methods may be called from several goroutines.
+type Maker interface {
+	// Check says what is wrong with the target, the recipients and the patterns of a backup.
+	Check(*clusterpb.Backup) error
+	// Latest is the newest complete backup of this cluster in the target.
+	Latest(context.Context, *clusterpb.Backup) (id string, err error)
+	// NewIdentity makes the identity of an encrypted backup.
+	NewIdentity() (string, error)
+	// Make makes a backup, or continues it, and tells of progress. An error for which Passing is true
+	// may be temporary.
+	Make(ctx context.Context, b *clusterpb.Backup,
+		progress func(at *clusterpb.Timestamp, p *clusterpb.BackupProgress)) error
+	Passing(error) bool
+	// Undo removes what was written of a backup that is not complete. It may be repeated.
+	Undo(context.Context, *clusterpb.Backup) error
+}
+
+// Config is what Backups is made of. All fields must be set.
+type Config struct {
+	Meta   *meta.Records
+	Store  *store.Store
+	Maker  Maker
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+// Pauses of the leader after a failure, which double up to the cap, and before it looks again by
+// itself. patience is for how long a backup is tried that makes no progress.
+const (
+	retryPause, maxRetryPause = time.Second, time.Minute
+	lookAgain                 = 30 * time.Second
+	patience                  = time.Hour
+)
+
+// Backups has the backups that the core makes.
+type Backups struct {
+	config  Config
+	meta    *meta.Records
+	metrics *metrics
+	// poked wakes Run. Capacity 1.
+	poked chan struct{}
+
+	mu sync.Mutex
+	// running is the backup that this member makes; nil: none.
+	running *running
+}
+
+// running is a backup that is being made.
+type running struct {
+	id       string
+	cancel   context.CancelFunc
+	at       *clusterpb.Timestamp
+	progress *clusterpb.BackupProgress
+	// moved is when it made progress last.
+	moved time.Time
+}
+
+// New makes the Backups of a member.
+func New(config Config) *Backups {
+	return &Backups{config: config, meta: config.Meta, metrics: newMetrics(),
+		poked: make(chan struct{}, 1)}
+}
+
+// Collectors are the metrics.
+func (b *Backups) Collectors() []prometheus.Collector { return b.metrics.collectors() }
+
+func (b *Backups) poke() {
+	select {
+	case b.poked <- struct{}{}:
+	default:
+	}
+}
+
+// progress is how far a backup is; nil if this member does not make it.
+func (b *Backups) progress(id string) *clusterpb.BackupProgress {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.running == nil || b.running.id != id {
+		return nil
+	}
+	return b.running.progress
+}
+
+// stop ends the making of a backup, if this member makes it.
+func (b *Backups) stop(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.running != nil && b.running.id == id {
+		b.running.cancel()
+	}
+}
+
+// Run makes backups while this member leads, until ctx ends.
+func (b *Backups) Run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	failures := 0
+	for {
+		l, changed := b.config.Store.Leadership()
+		wait := lookAgain
+		if l.Serving {
+			leading, cancel := context.WithCancel(ctx)
+			watching := make(chan struct{})
+			go func() { // ends the work with the leadership
+				defer close(watching)
+				select {
+				case <-changed:
+					cancel()
+				case <-leading.Done():
+				}
+			}()
+			more, err := b.step(leading)
+			cancel()
+			<-watching
+			switch {
+			case err != nil:
+				wait = min(maxRetryPause, retryPause<<min(failures, 10))
+				failures++
+				if _, refused, _ := hint.Of(err); !refused && ctx.Err() == nil {
+					b.config.Logger.Warn("a backup is interrupted; it will be continued", "error", err)
+				}
+			case more:
+				failures, wait = 0, 0
+			default:
+				failures = 0
+			}
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-b.poked:
+		case <-timer.C:
+		}
+	}
+}
+
+// step does what is to be done for the oldest backup that has not ended; more: there was one.
+func (b *Backups) step(ctx context.Context) (more bool, err error) {
+	v, err := b.meta.View(ctx)
+	if err != nil {
+		return false, err
+	}
+	all, err := loadAll(v)
+	if err != nil {
+		return false, b.meta.Status(err)
+	}
+	b.metrics.show(all)
+	for _, r := range all {
+		switch r.State {
+		case clusterpb.BackupState_BACKUP_RUNNING:
+			return true, b.make(ctx, r)
+		case clusterpb.BackupState_BACKUP_CANCELLING:
+			if err := b.config.Maker.Undo(ctx, r.Backup); err != nil {
+				return true, err
+			}
+			return true, b.end(ctx, r, clusterpb.BackupState_BACKUP_CANCELLED, nil)
+		}
+	}
+	return false, nil
+}
+
+// make makes a backup.
+func (b *Backups) make(ctx context.Context, r record) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	b.mu.Lock()
+	if b.running == nil || b.running.id != r.Id {
+		b.running = &running{id: r.Id, moved: b.config.Now()}
+	}
+	run := b.running
+	run.cancel = cancel
+	b.mu.Unlock()
+	err := b.config.Maker.Make(ctx, clone(r.Backup),
+		func(at *clusterpb.Timestamp, p *clusterpb.BackupProgress) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if run.progress == nil || run.progress.UnitsDone < p.UnitsDone ||
+				run.progress.Step != p.Step {
+				run.moved = b.config.Now()
+			}
+			run.at, run.progress = at, p
+		})
+	b.mu.Lock()
+	r.At, r.Progress = run.at, run.progress
+	stuck := b.config.Now().Sub(run.moved) > patience
+	b.mu.Unlock()
+	switch {
+	case err == nil:
+		return b.end(ctx, r, clusterpb.BackupState_BACKUP_COMPLETE, nil)
+	case ctx.Err() != nil: // cancelled, or another member leads
+		return nil
+	case b.config.Maker.Passing(err) && !stuck:
+		return err
+	}
+	return b.end(ctx, r, clusterpb.BackupState_BACKUP_FAILED, err)
+}
+
+// end records that a backup has ended.
+func (b *Backups) end(ctx context.Context, r record, state clusterpb.BackupState,
+	failed error) error {
+	r.State, r.EndedUnixMs = state, b.config.Now().UnixMilli()
+	if failed != nil {
+		r.Error = failed.Error()
+	}
+	if state != clusterpb.BackupState_BACKUP_FAILED {
+		r.Identity = "" // nothing more is read
+	}
+	ok, err := b.write(ctx, r)
+	if err != nil || !ok {
+		return errors.Join(err) // it is looked at again
+	}
+	b.mu.Lock()
+	b.running = nil
+	b.mu.Unlock()
+	b.metrics.ended(r)
+	if failed != nil {
+		b.config.Logger.Error("A BACKUP FAILED", "backup", r.Id, "target", r.Target, "error", failed)
+	} else {
+		b.config.Logger.Info("a backup has ended", "backup", r.Id, "target", r.Target, "state", state)
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package backups
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// Limits of what is recorded.
+const (
+	// maxRunning bounds the backups that have not ended.
+	maxRunning = 100
+	// keepEnded is how many records of backups that have ended are kept.
+	keepEnded = 100
+	// maxPatterns bounds the keyspaces that are named, and maxRecipients the recipients.
+	maxPatterns, maxRecipients = 1000, 100
+	// minKeep and maxKeep bound how long history is protected; defaultKeep is the default.
+	minKeep, maxKeep, defaultKeep = time.Minute, 7 * 24 * time.Hour, 24 * time.Hour
+	// idBytes is the length of an id.
+	idBytes = len("20060102T150405Z-01234567")
+)
+
+// record is a backup as it is stored.
+type record struct {
+	*clusterpb.Backup
+	revision uint64
+}
+
+func key(id string) []byte { return []byte(meta.BackupPrefix + id) }
+
+// ended says that nothing is to be done for a backup any more.
+func (r record) ended() bool {
+	switch r.State {
+	case clusterpb.BackupState_BACKUP_RUNNING, clusterpb.BackupState_BACKUP_CANCELLING:
+		return false
+	}
+	return true
+}
+
+// shown is a copy for answers.
+func (r record) shown(progress *clusterpb.BackupProgress) *clusterpb.Backup {
+	b := clone(r.Backup)
+	b.Identity = ""
+	if progress != nil {
+		b.Progress = progress
+	}
+	return b
+}
+
+// load reads one record; its Backup is nil if it is not there.
+func load(v *store.View, id string) (record, error) {
+	b := new(clusterpb.Backup)
+	revision, err := meta.Load(v, key(id), b)
+	if err != nil || revision == 0 {
+		return record{}, err
+	}
+	return record{b, revision}, nil
+}
+
+// loadAll reads all records, the oldest first: ids begin with their time.
+func loadAll(v *store.View) (all []record, err error) {
+	for kv, err := range v.All([]byte(meta.BackupPrefix)) {
+		if err != nil {
+			return nil, err
+		}
+		b := new(clusterpb.Backup)
+		if err := proto.Unmarshal(kv.Value, b); err != nil {
+			return nil, meta.Malformed(kv.Key, err)
+		}
+		all = append(all, record{b, kv.ModRevision})
+	}
+	return all, nil
+}
+
+// invalid says what is wrong with a request; nil: nothing.
+func invalid(b *clusterpb.Backup) error {
+	bad := func(format string, args ...any) error {
+		return status.Errorf(codes.InvalidArgument, format, args...)
+	}
+	u, err := url.Parse(b.GetTarget())
+	keep := time.Duration(b.GetKeepMillis()) * time.Millisecond
+	switch {
+	case len(b.GetId()) != idBytes || strings.Trim(b.Id, "0123456789abcdefTZ-") != "":
+		return bad("%q is not the id of a backup", b.GetId())
+	case err != nil:
+		return bad("the target is not a URL: %v", err)
+	case u.Scheme == "":
+		return bad("the target %q is not a URL: give file:///DIRECTORY or s3://BUCKET/PREFIX", b.Target)
+	case u.User != nil:
+		return bad("the target must not have credentials: servers have their own")
+	case len(b.Target) > meta.MaxTextBytes || !utf8.ValidString(b.Target):
+		return bad("the target has %d bytes, or is not UTF-8; the limit is %d", len(b.Target),
+			meta.MaxTextBytes)
+	case len(b.Include)+len(b.Exclude) > maxPatterns:
+		return bad("%d keyspaces are named, the limit is %d", len(b.Include)+len(b.Exclude), maxPatterns)
+	case len(b.Recipients) > maxRecipients:
+		return bad("there are %d recipients, the limit is %d", len(b.Recipients), maxRecipients)
+	case b.KeepMillis != 0 && (keep < minKeep || keep > maxKeep):
+		return bad("history is protected for %s to %s, not for %s", minKeep, maxKeep, keep)
+	}
+	for _, list := range [][]string{b.Include, b.Exclude, b.Recipients, {b.Parent}} {
+		for _, text := range list {
+			if len(text) > meta.MaxTextBytes || !utf8.ValidString(text) {
+				return bad("a name has %d bytes, or is not UTF-8; the limit is %d", len(text),
+					meta.MaxTextBytes)
+			}
+		}
+	}
+	return nil
+}
+
+// what names a backup in sentences.
+func what(id string) string { return fmt.Sprintf("backup %s", id) }

@@ -1,0 +1,257 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// fakeMaker makes backups in seconds, or fails as it is told.
+type fakeMaker struct {
+	mu   sync.Mutex
+	made []string
+	// undone are the backups whose objects were removed.
+	undone []string
+	// active counts the backups under way.
+	active int
+	// takes is how long a backup takes; fails is what becomes of an attempt.
+	takes time.Duration
+	fails func(attempt int) error
+}
+
+var errFinal = errors.New("there is no such bucket")
+
+func (m *fakeMaker) Check(b *clusterpb.Backup) error {
+	if strings.Contains(b.Target, "wrong") {
+		return errFinal
+	}
+	return nil
+}
+
+func (m *fakeMaker) Latest(context.Context, *clusterpb.Backup) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.made) == 0 {
+		return "", errors.New("make a full one first")
+	}
+	return m.made[len(m.made)-1], nil
+}
+
+func (m *fakeMaker) NewIdentity() (string, error) { return "secret", nil }
+
+func (m *fakeMaker) Make(ctx context.Context, b *clusterpb.Backup,
+	progress func(*clusterpb.Timestamp, *clusterpb.BackupProgress)) error {
+	m.mu.Lock()
+	m.active++
+	if m.active > 1 {
+		panic("two backups at the same time on one member")
+	}
+	m.mu.Unlock()
+	defer func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.active--
+	}()
+	progress(&clusterpb.Timestamp{Wall: 42}, &clusterpb.BackupProgress{Step: "half", UnitsDone: 1,
+		Units: 2})
+	select {
+	case <-time.After(m.takes):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.made = append(m.made, b.Id)
+	if m.fails != nil {
+		return m.fails(len(m.made))
+	}
+	return nil
+}
+
+func (m *fakeMaker) Passing(err error) bool { return !errors.Is(err, errFinal) }
+
+func (m *fakeMaker) Undo(_ context.Context, b *clusterpb.Backup) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.undone = append(m.undone, b.Id)
+	return nil
+}
+
+func backupID(n int) string { return fmt.Sprintf("20260131T1200%02dZ-1a2b3c4d", n) }
+
+func wanted(n int, change ...func(*clusterpb.Backup)) *clusterpb.CreateBackupRequest {
+	b := &clusterpb.Backup{Id: backupID(n), Target: "file:///backups"}
+	for _, f := range change {
+		f(b)
+	}
+	return &clusterpb.CreateBackupRequest{Backup: b}
+}
+
+// withBackups runs a test with a core that makes backups.
+func withBackups(t *testing.T, f func(t *testing.T, c *core, client *coreclient.Client, m *fakeMaker)) {
+	t.Helper()
+	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
+		m := &fakeMaker{takes: 5 * time.Second}
+		c.reconfigure(func(config *Config) { config.Backups = m })
+		c.elect(c.members[0])
+		f(t, c, client, m)
+	})
+}
+
+// backupNow is how a backup is.
+func backupNow(t *testing.T, client *coreclient.Client, n int) *clusterpb.Backup {
+	t.Helper()
+	r, err := client.ListBackups(t.Context(), &clusterpb.ListBackupsRequest{Id: backupID(n)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Backups[0]
+}
+
+func is(t *testing.T, client *coreclient.Client, n int, state clusterpb.BackupState) func() bool {
+	return func() bool { return backupNow(t, client, n).State == state }
+}
+
+// Backups are made one after the other, told of while they are made, and asked for again without
+// harm; what is secret of them is not told.
+func TestBackupsAreMade(t *testing.T) {
+	withBackups(t, func(t *testing.T, c *core, client *coreclient.Client, m *fakeMaker) {
+		encrypted := func(b *clusterpb.Backup) { b.Recipients = []string{"age1x"} }
+		for n := range 3 {
+			for range 2 {
+				if _, err := client.CreateBackup(t.Context(), wanted(n, encrypted)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		c.await("the first one to be half done", func() bool {
+			b := backupNow(t, client, 0)
+			return b.GetProgress().GetStep() == "half" && b.Progress.Units == 2 && b.Identity == ""
+		})
+		c.await("all to be complete", is(t, client, 2, clusterpb.BackupState_BACKUP_COMPLETE))
+		if want := []string{backupID(0), backupID(1), backupID(2)}; !slices.Equal(m.made, want) {
+			t.Errorf("made: %v", m.made)
+		}
+		b := backupNow(t, client, 0)
+		if b.At.GetWall() != 42 || b.EndedUnixMs <= b.BeganUnixMs || b.KeepMillis == 0 {
+			t.Errorf("%v", b)
+		}
+		_, err := client.CreateBackup(t.Context(), wanted(0))
+		if status.Code(err) != codes.AlreadyExists {
+			t.Errorf("another request with the same id: %v", err)
+		}
+		r, err := client.CreateBackup(t.Context(), wanted(7, func(b *clusterpb.Backup) {
+			b.Parent = "latest"
+		}))
+		if err != nil || r.Backup.Parent != backupID(2) {
+			t.Errorf("%v: %v", r, err)
+		}
+	})
+}
+
+// A new leader continues a backup, and what may pass is tried again; what cannot pass fails.
+func TestBackupsGoOn(t *testing.T) {
+	withBackups(t, func(t *testing.T, c *core, client *coreclient.Client, m *fakeMaker) {
+		if _, err := client.CreateBackup(t.Context(), wanted(1)); err != nil {
+			t.Fatal(err)
+		}
+		c.await("it to be half done", func() bool {
+			return backupNow(t, client, 1).GetProgress().GetStep() == "half"
+		})
+		c.elect(c.members[1])
+		c.await("it to be complete", is(t, client, 1, clusterpb.BackupState_BACKUP_COMPLETE))
+
+		m.fails = func(attempt int) error {
+			if attempt < 4 {
+				return errors.New("the target does not answer")
+			}
+			return nil
+		}
+		if _, err := client.CreateBackup(t.Context(), wanted(2)); err != nil {
+			t.Fatal(err)
+		}
+		c.await("it to be complete", is(t, client, 2, clusterpb.BackupState_BACKUP_COMPLETE))
+
+		m.fails = func(int) error { return errFinal }
+		if _, err := client.CreateBackup(t.Context(), wanted(3)); err != nil {
+			t.Fatal(err)
+		}
+		c.await("it to fail", is(t, client, 3, clusterpb.BackupState_BACKUP_FAILED))
+		if b := backupNow(t, client, 3); b.Error != errFinal.Error() {
+			t.Errorf("%v", b)
+		}
+	})
+}
+
+// A backup that is cancelled ends at once, and what was written of it is removed.
+func TestBackupsAreCancelled(t *testing.T) {
+	withBackups(t, func(t *testing.T, c *core, client *coreclient.Client, m *fakeMaker) {
+		m.takes = time.Hour
+		for n := range 2 {
+			if _, err := client.CreateBackup(t.Context(), wanted(n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.await("the first one to be half done", func() bool {
+			return backupNow(t, client, 0).GetProgress().GetStep() == "half"
+		})
+		for n := range 2 {
+			for range 2 {
+				if _, err := client.CancelBackup(t.Context(),
+					&clusterpb.CancelBackupRequest{Id: backupID(n)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.await("it to be cancelled", is(t, client, n, clusterpb.BackupState_BACKUP_CANCELLED))
+		}
+		if want := []string{backupID(0), backupID(1)}; !slices.Equal(m.undone, want) {
+			t.Errorf("undone: %v", m.undone)
+		}
+		if _, err := client.CancelBackup(t.Context(),
+			&clusterpb.CancelBackupRequest{Id: backupID(9)}); status.Code(err) != codes.NotFound {
+			t.Error(err)
+		}
+	})
+}
+
+// Mistakes are refused, and nothing is recorded.
+func TestBackupMistakes(t *testing.T) {
+	withBackups(t, func(t *testing.T, _ *core, client *coreclient.Client, _ *fakeMaker) {
+		for name, change := range map[string]func(*clusterpb.Backup){
+			"no id":       func(b *clusterpb.Backup) { b.Id = "" },
+			"a path":      func(b *clusterpb.Backup) { b.Id = "../../../../etc/passwd12" },
+			"no target":   func(b *clusterpb.Backup) { b.Target = "" },
+			"a directory": func(b *clusterpb.Backup) { b.Target = "/backups" },
+			"credentials": func(b *clusterpb.Backup) { b.Target = "s3://key:secret@bucket" },
+			"the maker's": func(b *clusterpb.Backup) { b.Target = "file:///wrong" },
+			"a long keep": func(b *clusterpb.Backup) { b.KeepMillis = 1 << 40 },
+			"many names":  func(b *clusterpb.Backup) { b.Include = make([]string, 2000) },
+			"no UTF-8":    func(b *clusterpb.Backup) { b.Target = "file:///\xff" },
+		} {
+			if _, err := client.CreateBackup(t.Context(), wanted(1, change)); err == nil {
+				t.Errorf("%s is taken", name)
+			}
+		}
+		_, err := client.CreateBackup(t.Context(), wanted(1, func(b *clusterpb.Backup) {
+			b.Parent = "latest"
+		}))
+		if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "full one") {
+			t.Error(err)
+		}
+		r, err := client.ListBackups(t.Context(), &clusterpb.ListBackupsRequest{})
+		if err != nil || len(r.Backups) != 0 {
+			t.Errorf("%v: %v", r, err)
+		}
+	})
+}

@@ -1,0 +1,210 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/backup/archive"
+	"github.com/tidemarkdb/tidemark/range/backup/manifest"
+	"github.com/tidemarkdb/tidemark/range/backup/target"
+)
+
+// Catalog reads a target. Its methods may be called from several goroutines.
+type Catalog struct {
+	target     target.Target
+	identities archive.Identities
+}
+
+// New makes a Catalog. Without identities it reads what is not encrypted. The target stays its
+// caller's.
+func New(store target.Target, identities archive.Identities) *Catalog {
+	return &Catalog{target: store, identities: identities}
+}
+
+// Contents are the backups of a target.
+type Contents struct {
+	// Complete are the complete ones.
+	Complete manifest.Heads
+	// Unfinished are the others: being made, given up, or being deleted.
+	Unfinished []Unfinished
+}
+
+// Unfinished is a backup without a head.
+type Unfinished struct {
+	ID      string
+	Objects int
+	Bytes   int64
+	// Changed is when an object was written last.
+	Changed time.Time
+}
+
+// List lists the backups. A head that cannot be read is an error with its name.
+func (c *Catalog) List(ctx context.Context) (*Contents, error) {
+	contents := &Contents{Complete: make(manifest.Heads)}
+	at := -1
+	for object, err := range c.target.List(ctx, manifest.Root) {
+		if err != nil {
+			return nil, err
+		}
+		id, _, ok := manifest.IDOf(object.Name)
+		if !ok {
+			continue
+		}
+		if manifest.IsHead(object.Name) {
+			head, err := c.Head(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			contents.Complete[id] = head
+		}
+		if at < 0 || contents.Unfinished[at].ID != id {
+			contents.Unfinished = append(contents.Unfinished, Unfinished{ID: id})
+			at++
+		}
+		u := &contents.Unfinished[at]
+		u.Objects, u.Bytes = u.Objects+1, u.Bytes+object.Size
+		if u.Changed.Before(object.Modified) {
+			u.Changed = object.Modified
+		}
+	}
+	rest := contents.Unfinished[:0]
+	for _, u := range contents.Unfinished {
+		if contents.Complete[u.ID] == nil {
+			rest = append(rest, u)
+		}
+	}
+	contents.Unfinished = rest
+	return contents, nil
+}
+
+// Head reads the head of a complete backup.
+func (c *Catalog) Head(ctx context.Context, id string) (*manifest.Head, error) {
+	name := manifest.HeadName(id)
+	data, err := c.unseal(ctx, name, manifest.HeadKind)
+	if err != nil {
+		return nil, err
+	}
+	head, err := manifest.DecodeHead(data)
+	if err == nil && head.ID != id {
+		err = fmt.Errorf("it is the head of the backup %s", head.ID)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return head, nil
+}
+
+// unseal reads a sealed object.
+func (c *Catalog) unseal(ctx context.Context, name, kind string) ([]byte, error) {
+	sealed, err := c.target.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	data, err := archive.Unseal(sealed, kind, c.identities)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return data, nil
+}
+
+// Manifest reads what a complete backup contains.
+func (c *Catalog) Manifest(ctx context.Context, id string) (*manifest.Manifest, error) {
+	name := manifest.ManifestName(id)
+	data, err := c.unseal(ctx, name, manifest.ManifestKind)
+	if err != nil {
+		return nil, err
+	}
+	m, err := manifest.DecodeManifest(data)
+	if err == nil && m.Head.ID != id {
+		err = fmt.Errorf("it is the manifest of the backup %s", m.Head.ID)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return m, nil
+}
+
+// Layers reads the manifests of the chain of a backup, from the full one on, and checks that they
+// fit.
+func (c *Catalog) Layers(ctx context.Context, id string) (manifest.Layers, error) {
+	heads := make(manifest.Heads)
+	for at := id; at != ""; {
+		if heads[at] != nil {
+			return nil, fmt.Errorf("%w: %s is among its own parents", manifest.ErrBroken, at)
+		}
+		head, err := c.Head(ctx, at)
+		if errors.Is(err, target.ErrNotFound) && at != id {
+			return nil, fmt.Errorf("%w: %s needs the backup %s, which is not there", manifest.ErrBroken,
+				id, at)
+		}
+		if err != nil {
+			return nil, err
+		}
+		heads[at] = head
+		at = head.Parent
+	}
+	chain, err := heads.Chain(id)
+	if err != nil {
+		return nil, err
+	}
+	var layers manifest.Layers
+	for _, head := range chain {
+		m, err := c.Manifest(ctx, head.ID)
+		if err != nil {
+			return nil, err
+		}
+		layers = append(layers, m)
+	}
+	return layers, layers.Check(chain)
+}
+
+// Piece reads a piece and compares it with what its manifest says.
+func (c *Catalog) Piece(ctx context.Context, m *manifest.Manifest,
+	p *manifest.Piece) (*archive.Reader, error) {
+	data, err := c.target.Get(ctx, p.Name)
+	if err != nil {
+		return nil, err
+	}
+	if err := (archive.Sum{SHA256: p.Sum, Size: int64(p.Size)}).Check(data); err != nil {
+		return nil, fmt.Errorf("%s: %w", p.Name, err)
+	}
+	r, err := archive.Open(data, c.identities)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.Name, err)
+	}
+	if h := r.Header(); h.Backup != m.Head.ID || h.Kind != string(m.Head.Kind) ||
+		h.At != m.Head.At.Timestamp || uint64(r.Count()) != p.Records {
+		return nil, fmt.Errorf("%s: %w: it is a piece of the backup %s at %v with %d records", p.Name,
+			archive.ErrCorrupt, h.Backup, h.At, r.Count())
+	}
+	return r, nil
+}
+
+// Coordination reads the coordination store of a backup, part by part.
+func (c *Catalog) Coordination(ctx context.Context, m *manifest.Manifest,
+	part func([]byte) error) error {
+	blob := m.Coordination
+	if blob == nil {
+		return errors.New("the backup has no coordination store")
+	}
+	for i, name := range blob.Names {
+		sealed, err := c.target.Get(ctx, name)
+		if err != nil {
+			return err
+		}
+		if err := (archive.Sum{SHA256: blob.Sums[i],
+			Size: int64(blob.Sizes[i])}).Check(sealed); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		data, err := archive.Unseal(sealed, manifest.CoordinationKind, c.identities)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if err := part(data); err != nil {
+			return err
+		}
+	}
+	return nil
+}

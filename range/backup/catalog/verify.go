@@ -1,0 +1,189 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/tidemarkdb/tidemark/range/backup/archive"
+	"github.com/tidemarkdb/tidemark/range/backup/manifest"
+)
+
+// Verified is what Verify has found.
+type Verified struct {
+	// Backups are those that can be restored, in the order of their moments.
+	Backups []*manifest.Head
+	// Totals are of the objects that were read.
+	Totals manifest.Totals
+	// Problems are what is wrong, in words.
+	Problems []string
+	// Sealed is set if there was no identity for some backups: their objects are what was written,
+	// and nothing more is known.
+	Sealed bool
+}
+
+// Verify reads every byte of a backup and of those that it continues, or of all backups with an
+// empty id, and proves that a restore of each is possible: each object has the sum that its manifest
+// says, each piece has the records that it is to have, in their order and within their unit, the
+// units cover each keyspace, and each chain is whole. An error is one of reaching the target;
+// whatever is wrong with backups is a problem. progress is told of every object; nil: nobody is.
+func (c *Catalog) Verify(ctx context.Context, id string,
+	progress func(manifest.Totals)) (*Verified, error) {
+	contents, err := c.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := &verification{catalog: c, ctx: ctx, seen: make(map[string]error), progress: progress}
+	if v.progress == nil {
+		v.progress = func(manifest.Totals) {}
+	}
+	for _, head := range contents.Complete.Sorted() {
+		if id != "" && head.ID != id {
+			continue
+		}
+		if err := v.chain(contents.Complete, head); err != nil {
+			return nil, err
+		}
+	}
+	if id != "" && contents.Complete[id] == nil {
+		return nil, fmt.Errorf("there is no complete backup %s in %s", id, c.target)
+	}
+	return &v.Verified, nil
+}
+
+// verification is a Verify under way.
+type verification struct {
+	Verified
+	catalog  *Catalog
+	ctx      context.Context
+	progress func(manifest.Totals)
+	// seen are the backups that were read, with what is wrong.
+	seen map[string]error
+}
+
+// chain verifies a backup and all that it continues.
+func (v *verification) chain(heads manifest.Heads, head *manifest.Head) error {
+	chain, err := heads.Chain(head.ID)
+	for _, part := range chain {
+		if err != nil {
+			break
+		}
+		found, known := v.seen[part.ID]
+		if !known {
+			found = v.backup(part)
+			v.seen[part.ID] = found
+		}
+		if found != nil {
+			err = fmt.Errorf("backup %s: %w", part.ID, found)
+		}
+	}
+	if err == nil && !v.Sealed {
+		_, err = v.catalog.Layers(v.ctx, head.ID)
+	}
+	if stop := v.ctx.Err(); stop != nil {
+		return stop
+	}
+	if err != nil {
+		v.Problems = append(v.Problems, fmt.Sprintf("%s cannot be restored: %v", head.ID, err))
+		return nil
+	}
+	v.Backups = append(v.Backups, head)
+	return nil
+}
+
+// backup verifies one backup by itself.
+func (v *verification) backup(head *manifest.Head) error {
+	m, err := v.catalog.Manifest(v.ctx, head.ID)
+	if errors.Is(err, archive.ErrNoIdentity) {
+		v.Sealed = true
+		return v.sealed(head.ID)
+	}
+	if err != nil {
+		return err
+	}
+	if sum := m.Sum(); sum != head.Totals || m.Head.At != head.At || m.Head.Parent != head.Parent {
+		return fmt.Errorf("its head says %+v at %v, its manifest %+v at %v", head.Totals, head.At, sum,
+			m.Head.At)
+	}
+	if m.Coordination != nil {
+		if err := v.catalog.Coordination(v.ctx, m, func(part []byte) error {
+			v.count(uint64(len(part)), 0)
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	for i := range m.Done {
+		for j := range m.Done[i].Pieces {
+			p := &m.Done[i].Pieces[j]
+			if err := v.piece(m, i, p); err != nil {
+				return err
+			}
+			v.count(p.Size, p.Records)
+		}
+	}
+	return nil
+}
+
+// count adds an object.
+func (v *verification) count(stored, records uint64) {
+	v.Totals.Pieces++
+	v.Totals.Stored += stored
+	v.Totals.Records += records
+	v.progress(v.Totals)
+}
+
+// piece reads a piece to its end.
+func (v *verification) piece(m *manifest.Manifest, unit int, p *manifest.Piece) error {
+	r, err := v.catalog.Piece(v.ctx, m, p)
+	if err != nil {
+		return err
+	}
+	u := &m.Units[unit]
+	h := r.Header()
+	if h.KeyspaceID != u.Keyspace || string(h.Start) != string(u.Start) ||
+		string(h.End) != string(u.End) {
+		return fmt.Errorf("%s is of another unit", p.Name)
+	}
+	var first, last []byte
+	n, size := uint64(0), uint64(0)
+	for {
+		record, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.Name, err)
+		}
+		if n == 0 {
+			first = append(first, record.Key...)
+		}
+		last = append(last[:0], record.Key...)
+		n, size = n+1, size+uint64(len(record.Key)+len(record.Value))
+	}
+	if n != p.Records || size != p.Bytes || string(first) != string(p.First) ||
+		string(last) != string(p.Last) {
+		return fmt.Errorf("%s has %d records of %d bytes, its manifest says %d of %d", p.Name, n, size,
+			p.Records, p.Bytes)
+	}
+	return nil
+}
+
+// sealed reads the objects of a backup that cannot be opened: their own sums are right or not.
+func (v *verification) sealed(id string) error {
+	for object, err := range v.catalog.target.List(v.ctx, manifest.Prefix(id)) {
+		if err != nil {
+			return err
+		}
+		data, err := v.catalog.target.Get(v.ctx, object.Name)
+		if err != nil {
+			return err
+		}
+		if _, err := archive.Inspect(data); err != nil {
+			return fmt.Errorf("%s: %w", object.Name, err)
+		}
+		v.count(uint64(len(data)), 0)
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/backup/archive"
+	"github.com/tidemarkdb/tidemark/range/backup/catalog"
+	"github.com/tidemarkdb/tidemark/range/backup/manifest"
+	"github.com/tidemarkdb/tidemark/range/backup/target"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// partBytes is the most that is in one object of the coordination store.
+const partBytes = 32 << 20
+
+// begin decides what the backup contains, and creates the plan.
+func (r *run) begin(ctx context.Context) (*manifest.Plan, error) {
+	head := manifest.Head{Format: manifest.Format, ID: r.spec.ID, Kind: r.spec.Kind,
+		Parent: r.spec.Parent, Began: r.spec.Began.UTC(), Recipients: len(r.spec.Recipients)}
+	parent, earlier, err := r.parent(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.tell("choose the moment")
+	at, err := r.Cluster.Moment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	head.At = manifest.At(at)
+	r.progress.At = at
+	r.tell("copy the coordination store")
+	coordination, err := r.coordination(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.tell("list the keyspaces")
+	// What is created after the moment has nothing at it; what was dropped since cannot be read.
+	d, err := r.Cluster.Describe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	head.Cluster, head.Version = d.Cluster, d.Version
+	if parent != nil {
+		if head.After = parent.At; parent.Cluster != d.Cluster {
+			return nil, fmt.Errorf("the backup %s is of the cluster %s, this one is %s: begin a chain with "+
+				"a full backup", parent.ID, parent.Cluster, d.Cluster)
+		}
+	}
+	plan := &manifest.Plan{Head: head, Coordination: coordination}
+	for i := range d.Keyspaces {
+		ks := &d.Keyspaces[i]
+		if r.spec.Includes != nil && !r.spec.Includes(ks.Name) {
+			plan.Head.Partial = true
+			continue
+		}
+		one := ks.Keyspace
+		one.Splits = manifest.Splits(ks.Partitions)
+		if earlier[ks.ID] {
+			one.After = head.After
+		}
+		if err := r.protect(ctx, &one, at); err != nil {
+			return nil, err
+		}
+		units := manifest.Cut(keys.KeyspaceID(ks.ID), ks.Partitions, r.Limits)
+		plan.Keyspaces = append(plan.Keyspaces, one)
+		plan.Head.Keyspaces = append(plan.Head.Keyspaces, ks.ID)
+		plan.Units = append(plan.Units, units...)
+	}
+	if err := plan.Check(); err != nil {
+		return nil, err
+	}
+	return r.create(ctx, plan)
+}
+
+// create stores the plan, unless another Run has stored one: that one holds then.
+func (r *run) create(ctx context.Context, plan *manifest.Plan) (*manifest.Plan, error) {
+	data, err := manifest.Encode(plan)
+	if err != nil {
+		return nil, err
+	}
+	sealed, _, err := archive.Seal(planKind, data, r.own())
+	if err != nil {
+		return nil, err
+	}
+	switch err := r.Target.Create(ctx, manifest.PlanName(r.spec.ID), sealed); {
+	case errors.Is(err, target.ErrExists):
+		return r.plan(ctx)
+	case err != nil:
+		return nil, err
+	}
+	return plan, nil
+}
+
+// protect keeps what the backup reads of a keyspace.
+func (r *run) protect(ctx context.Context, ks *manifest.Keyspace, at hlc.Timestamp) error {
+	from := at
+	if !ks.After.IsZero() {
+		from = ks.After.Timestamp
+	}
+	err := r.Cluster.Protect(ctx, ks.Name, r.spec.ID, from, r.spec.Keep)
+	if errors.Is(err, ErrTooOld) && !ks.After.IsZero() {
+		return fmt.Errorf("keyspace %q: %w: what was deleted since the backup %s is not known any more. "+
+			"Make a full backup", ks.Name, err, r.spec.Parent)
+	}
+	if err != nil {
+		return fmt.Errorf("keyspace %q: %w", ks.Name, err)
+	}
+	return nil
+}
+
+// parent reads the head of the backup that this one continues, and which keyspaces that one has;
+// nil if it is a full one.
+func (r *run) parent(ctx context.Context) (*manifest.Head, map[uint32]bool, error) {
+	if r.spec.Kind != manifest.Incremental {
+		return nil, nil, nil
+	}
+	head, err := catalog.New(r.Target, nil).Head(ctx, r.spec.Parent)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the backup to continue: %w", err)
+	}
+	earlier := make(map[uint32]bool)
+	for _, id := range head.Keyspaces {
+		earlier[id] = true
+	}
+	return head, earlier, nil
+}
+
+// coordination copies the coordination store; nil if there is none.
+func (r *run) coordination(ctx context.Context) (*manifest.Blob, error) {
+	blob := new(manifest.Blob)
+	attempt := r.Random()
+	var waiting []byte
+	flush := func() error {
+		sealed, sum, err := archive.Seal(manifest.CoordinationKind, waiting,
+			archive.Options{Recipients: r.spec.Recipients})
+		if err != nil {
+			return err
+		}
+		name := manifest.CoordinationName(r.spec.ID, attempt, len(blob.Names))
+		if err := r.Target.Put(ctx, name, sealed); err != nil {
+			return err
+		}
+		blob.Names = append(blob.Names, name)
+		blob.Sizes = append(blob.Sizes, uint64(sum.Size))
+		blob.Sums = append(blob.Sums, sum.SHA256)
+		waiting = waiting[:0]
+		return nil
+	}
+	revision, err := r.Cluster.Coordination(ctx, func(part []byte) error {
+		for len(part) > 0 {
+			n := min(len(part), partBytes-len(waiting))
+			waiting, part = append(waiting, part[:n]...), part[n:]
+			if len(waiting) == partBytes {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, ErrNone):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("copying the coordination store: %w", err)
+	}
+	blob.Revision = revision
+	if len(waiting) > 0 || len(blob.Names) == 0 {
+		if err := flush(); err != nil {
+			return nil, err
+		}
+	}
+	return blob, nil
+}

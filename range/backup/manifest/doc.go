@@ -1,0 +1,30 @@
+// Package manifest says what a backup consists of: its plan, the objects that have been written for
+// it, and the chain of backups that a restore reads. It is pure: it reads and writes no object, and
+// knows no cluster.
+//
+// # Objects of a backup
+//
+// All objects of a backup lie below backup/ID/ in the target (names.go):
+//
+//   - plan: the Plan. It exists before anything else does, and never changes.
+//   - unit/N: the Done of unit N of the plan. The first worker that finishes the unit creates it.
+//   - piece/...: archives of records, named by a Done or by the Manifest.
+//   - manifest: the Manifest. A backup without one is not complete.
+//   - head: the Head, which names no key. It is what a list of backups shows.
+//
+// Pieces that no Done names are left over from workers that were stopped, or were overtaken.
+// Whoever deletes a backup deletes all objects below its prefix.
+//
+// # Rows
+//
+// A row is a key as a backup has it: the user key in a range keyspace; the hash number in two
+// bytes, big-endian, and the user key in a hash keyspace. Rows of a keyspace are ordered as bytes,
+// so that units and pieces are spans of rows for either kind of keyspace.
+//
+// # Chains
+//
+// A full backup has all that could be read at Head.At. An incremental backup has, for each keyspace,
+// all versions in (Keyspace.After, Head.At], where After is the At of its parent, or zero for a
+// keyspace that the parent does not have. So a chain of a full backup and its incremental ones has
+// all that could be read at the At of the last one. Chain checks that.
+package manifest

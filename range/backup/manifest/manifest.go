@@ -1,0 +1,389 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// Format is the format of manifests that this package writes. It reads this one and earlier ones.
+const Format = 1
+
+// Limits of a backup.
+const (
+	// MaxUnits bounds the units of a plan.
+	MaxUnits = 200_000
+	// MaxObject bounds an encoded plan or manifest, in bytes.
+	MaxObject = 96 << 20
+)
+
+// Timestamp is a hybrid timestamp that is text in JSON, as its String.
+type Timestamp struct{ hlc.Timestamp }
+
+// At wraps a timestamp.
+func At(ts hlc.Timestamp) Timestamp { return Timestamp{ts} }
+
+// MarshalText implements encoding.TextMarshaler. The zero timestamp is empty.
+func (t Timestamp) MarshalText() ([]byte, error) {
+	if t.IsZero() {
+		return nil, nil
+	}
+	return []byte(t.String()), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (t *Timestamp) UnmarshalText(text []byte) (err error) {
+	t.Timestamp = hlc.Timestamp{}
+	if len(text) == 0 {
+		return nil
+	}
+	t.Timestamp, err = hlc.Parse(string(text))
+	return err
+}
+
+// Kind is whether a backup stands alone.
+type Kind string
+
+// The kinds of backups.
+const (
+	Full        Kind = "full"
+	Incremental Kind = "incremental"
+)
+
+// Head says what a backup is, without naming a key or a keyspace. It is readable without any
+// identity.
+type Head struct {
+	Format int    `json:"format"`
+	ID     string `json:"id"`
+	Kind   Kind   `json:"kind"`
+	// Parent is the backup that an incremental one continues; empty for a full one.
+	Parent string `json:"parent,omitempty"`
+	// At is the moment that the backup restores. After is that of the parent.
+	At    Timestamp `json:"at"`
+	After Timestamp `json:"after"`
+	// Cluster is the id of the cluster, and Version the version of the servers that made the backup.
+	Cluster string `json:"cluster"`
+	Version string `json:"version,omitempty"`
+	// Began and Ended are by the clock of the core's leader. Ended is zero until the backup is
+	// complete.
+	Began time.Time `json:"began"`
+	Ended time.Time `json:"ended"`
+	// Recipients is the number of age recipients that can read the backup; 0: it is not encrypted.
+	Recipients int `json:"recipients,omitempty"`
+	// Partial: keyspaces of the cluster were left out on request.
+	Partial bool `json:"partial,omitempty"`
+	// Keyspaces are the ids of those in the backup.
+	Keyspaces []uint32 `json:"keyspaces"`
+	// Totals are of the finished backup.
+	Totals Totals `json:"totals"`
+}
+
+// Totals are sums over what a backup contains.
+type Totals struct {
+	Keyspaces int    `json:"keyspaces"`
+	Pieces    int    `json:"pieces"`
+	Records   uint64 `json:"records"`
+	// Bytes are those of keys and values, Stored those of the objects.
+	Bytes  uint64 `json:"bytes"`
+	Stored uint64 `json:"stored"`
+}
+
+// Plan is what a backup is going to contain.
+type Plan struct {
+	Head      Head       `json:"head"`
+	Keyspaces []Keyspace `json:"keyspaces"`
+	Units     []Unit     `json:"units"`
+	// Coordination is the object with the coordination store, its leases, users and roles; nil if it
+	// was left out.
+	Coordination *Blob `json:"coordination,omitempty"`
+}
+
+// Keyspace is a keyspace as it was at the moment of the backup.
+type Keyspace struct {
+	ID   uint32 `json:"id"`
+	Name string `json:"name"`
+	// Definition is the record of the core, in the JSON form of protocol buffers.
+	Definition json.RawMessage `json:"definition"`
+	// Hashed is set for a hash keyspace, of Hashes partitions.
+	Hashed bool   `json:"hashed,omitempty"`
+	Hashes uint32 `json:"hashes,omitempty"`
+	// Splits are the rows at which partitions began, without that of the first one.
+	Splits [][]byte `json:"splits,omitempty"`
+	// After is the moment from which on the backup has the versions; zero: it has all that could be
+	// read at Head.At.
+	After Timestamp `json:"after"`
+}
+
+// Unit is the part of a plan that one worker writes at a time: a span of rows of one keyspace. Both
+// ends are empty where the keyspace begins and ends.
+type Unit struct {
+	Keyspace uint32 `json:"keyspace"`
+	Start    []byte `json:"start,omitempty"`
+	End      []byte `json:"end,omitempty"`
+}
+
+// Span is the span of rows.
+func (u Unit) Span() keys.Span { return keys.Span{Start: u.Start, End: u.End} }
+
+// Piece is an object with records of one unit.
+type Piece struct {
+	Name string `json:"name"`
+	// Size is the number of bytes of the object, Sum their SHA-256 in hexadecimal digits.
+	Size uint64 `json:"size"`
+	Sum  string `json:"sum"`
+	// First and Last are the first and the last row in it.
+	First []byte `json:"first"`
+	Last  []byte `json:"last"`
+	// Records is the number of versions, Bytes that of the bytes of their keys and values.
+	Records uint64 `json:"records"`
+	Bytes   uint64 `json:"bytes"`
+}
+
+// Done is a finished unit.
+type Done struct {
+	Unit   int     `json:"unit"`
+	Pieces []Piece `json:"pieces,omitempty"`
+}
+
+// Manifest is a complete backup.
+type Manifest struct {
+	Plan
+	// Done has an element for each unit of the plan, in its order.
+	Done []Done `json:"done"`
+}
+
+// Blob is an object that has no records of keyspaces.
+type Blob struct {
+	Names []string `json:"names"`
+	// Sizes and Sums are as of a Piece, one for each name.
+	Sizes []uint64 `json:"sizes"`
+	Sums  []string `json:"sums"`
+	// Revision is that of the coordination store.
+	Revision int64 `json:"revision"`
+}
+
+// Encode returns an object's JSON form.
+func Encode(object any) ([]byte, error) {
+	data, err := json.Marshal(object)
+	if err == nil && len(data) > MaxObject {
+		err = fmt.Errorf("the backup has too many partitions: its description has %d bytes, the "+
+			"limit is %d", len(data), MaxObject)
+	}
+	return data, err
+}
+
+// ErrNewer: the object was written by a later version.
+var ErrNewer = errors.New("the backup was made by a later version of tidemark, which is needed to " +
+	"read it")
+
+// DecodeHead reads a Head.
+func DecodeHead(data []byte) (*Head, error) {
+	h := new(Head)
+	if err := decode(data, h); err != nil {
+		return nil, err
+	}
+	return h, h.check()
+}
+
+// DecodePlan reads a Plan, and checks it.
+func DecodePlan(data []byte) (*Plan, error) {
+	p := new(Plan)
+	if err := decode(data, p); err != nil {
+		return nil, err
+	}
+	return p, p.Check()
+}
+
+// DecodeDone reads a Done. The caller compares it with the plan (Plan.CheckDone).
+func DecodeDone(data []byte) (*Done, error) {
+	d := new(Done)
+	return d, decode(data, d)
+}
+
+// DecodeManifest reads a Manifest, and checks it.
+func DecodeManifest(data []byte) (*Manifest, error) {
+	m := new(Manifest)
+	if err := decode(data, m); err != nil {
+		return nil, err
+	}
+	return m, m.Check()
+}
+
+func decode(data []byte, into any) error {
+	if len(data) > MaxObject {
+		return fmt.Errorf("the description has %d bytes, the limit is %d", len(data), MaxObject)
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("the description is not valid JSON: %w", err)
+	}
+	return nil
+}
+
+// check says what is wrong with a head.
+func (h *Head) check() error {
+	switch {
+	case h.Format > Format:
+		return ErrNewer
+	case h.Format < 1:
+		return fmt.Errorf("the format %d of the backup is not known", h.Format)
+	case CheckID(h.ID) != "":
+		return errors.New(CheckID(h.ID))
+	case h.At.IsZero():
+		return errors.New("the backup does not say its moment")
+	case h.Kind == Full && h.Parent == "" && h.After.IsZero():
+		return nil
+	case h.Kind == Incremental && CheckID(h.Parent) == "" && h.After.Less(h.At.Timestamp) &&
+		!h.After.IsZero():
+		return nil
+	}
+	return fmt.Errorf("a backup of kind %q with the parent %q, from %v to %v, makes no sense", h.Kind,
+		h.Parent, h.After, h.At)
+}
+
+// Check says what is wrong with a plan: keyspaces twice, and units that do not cover each keyspace
+// exactly once, in order.
+func (p *Plan) Check() error {
+	if err := p.Head.check(); err != nil {
+		return err
+	}
+	if len(p.Units) > MaxUnits {
+		return fmt.Errorf("the backup has %d units, the limit is %d", len(p.Units), MaxUnits)
+	}
+	names := make(map[string]bool)
+	next := 0
+	for i := range p.Keyspaces {
+		ks := &p.Keyspaces[i]
+		if names[ks.Name] {
+			return fmt.Errorf("the keyspace %q is in the backup twice", ks.Name)
+		}
+		names[ks.Name] = true
+		if !ks.After.IsZero() && ks.After != p.Head.After {
+			return fmt.Errorf("the keyspace %q begins at %v, the backup at %v", ks.Name, ks.After,
+				p.Head.After)
+		}
+		covered, err := cover(p.Units[next:], ks)
+		if err != nil {
+			return err
+		}
+		next += covered
+	}
+	if next != len(p.Units) {
+		return fmt.Errorf("the backup has units of the keyspace %d, which it does not have",
+			p.Units[next].Keyspace)
+	}
+	if b := p.Coordination; b != nil &&
+		(len(b.Names) != len(b.Sizes) || len(b.Names) != len(b.Sums) || len(b.Names) == 0) {
+		return errors.New("the coordination store's objects have no sums")
+	}
+	return nil
+}
+
+// cover counts the units of a keyspace at the beginning of the list, and says where they leave a
+// hole.
+func cover(units []Unit, ks *Keyspace) (n int, err error) {
+	at := []byte{}
+	for n < len(units) && units[n].Keyspace == ks.ID {
+		u := units[n]
+		if !bytes.Equal(u.Start, at) || u.Span().Empty() {
+			return n, fmt.Errorf("the unit %v of the keyspace %q does not continue at %s", u.Span(),
+				ks.Name, keys.Pretty(at))
+		}
+		n++
+		if len(u.End) == 0 {
+			return n, nil
+		}
+		at = u.End
+	}
+	return n, fmt.Errorf("the units of the keyspace %q end at %s", ks.Name, keys.Pretty(at))
+}
+
+// CheckDone says what is wrong with the Done of a unit: pieces of another backup or unit, outside
+// its span, or out of order.
+func (p *Plan) CheckDone(d *Done) error {
+	if d.Unit < 0 || d.Unit >= len(p.Units) {
+		return fmt.Errorf("the backup has no unit %d", d.Unit)
+	}
+	span := p.Units[d.Unit].Span()
+	var last []byte
+	for i := range d.Pieces {
+		piece := &d.Pieces[i]
+		var unit int
+		if _, err := fmt.Sscanf(piece.Name, PiecePrefix(p.Head.ID)+"%06d-", &unit); err != nil ||
+			unit != d.Unit {
+			return fmt.Errorf("the piece %q is not of unit %d of the backup %s", piece.Name, d.Unit,
+				p.Head.ID)
+		}
+		if sum, err := hex.DecodeString(piece.Sum); err != nil || len(sum) != 32 || piece.Size == 0 ||
+			piece.Records == 0 {
+			return fmt.Errorf("the piece %q has no sum, no size or no records", piece.Name)
+		}
+		// Versions of one row may be in two pieces, one behind the other.
+		if !span.Contains(piece.First) || !span.Contains(piece.Last) ||
+			bytes.Compare(piece.First, piece.Last) > 0 || i > 0 && bytes.Compare(last, piece.First) > 0 {
+			return fmt.Errorf("the piece %q is not in its place within %v", piece.Name, span)
+		}
+		last = piece.Last
+	}
+	return nil
+}
+
+// Check says what is wrong with a manifest.
+func (m *Manifest) Check() error {
+	if err := m.Plan.Check(); err != nil {
+		return err
+	}
+	if len(m.Done) != len(m.Units) {
+		return fmt.Errorf("%d of %d units are done", len(m.Done), len(m.Units))
+	}
+	for i := range m.Done {
+		if m.Done[i].Unit != i {
+			return fmt.Errorf("unit %d comes where unit %d belongs", m.Done[i].Unit, i)
+		}
+		if err := m.CheckDone(&m.Done[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Sum adds up what a manifest contains.
+func (m *Manifest) Sum() Totals {
+	t := Totals{Keyspaces: len(m.Keyspaces)}
+	for i := range m.Done {
+		t.Add(&m.Done[i])
+	}
+	if m.Coordination != nil {
+		for _, size := range m.Coordination.Sizes {
+			t.Pieces++
+			t.Stored += size
+		}
+	}
+	return t
+}
+
+// SumOf adds up what a manifest contains of one keyspace.
+func (m *Manifest) SumOf(keyspace uint32) Totals {
+	t := Totals{Keyspaces: 1}
+	for i := range m.Done {
+		if m.Units[i].Keyspace == keyspace {
+			t.Add(&m.Done[i])
+		}
+	}
+	return t
+}
+
+// Add adds a finished unit.
+func (t *Totals) Add(d *Done) {
+	for i := range d.Pieces {
+		t.Pieces++
+		t.Records += d.Pieces[i].Records
+		t.Bytes += d.Pieces[i].Bytes
+		t.Stored += d.Pieces[i].Size
+	}
+}

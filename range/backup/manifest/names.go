@@ -1,0 +1,108 @@
+package manifest
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Names of objects in a target.
+const (
+	// Root is the prefix of all backups.
+	Root = "backup/"
+
+	planName     = "plan"
+	headName     = "head"
+	manifestName = "manifest"
+	unitPrefix   = "unit/"
+	piecePrefix  = "piece/"
+
+	// Kinds of the sealed objects that have no records.
+	HeadKind         = "head"
+	ManifestKind     = "manifest"
+	CoordinationKind = "coordination"
+)
+
+// idLayout is the part of an id that is a time, in UTC, so that ids sort by time.
+const idLayout = "20060102T150405Z"
+
+// NewID returns the id of a backup that begins at a time: the time, and eight digits of random,
+// which keep apart backups of the same second.
+func NewID(began time.Time, random uint32) string {
+	return fmt.Sprintf("%s-%08x", began.UTC().Format(idLayout), random)
+}
+
+// CheckID says what is wrong with an id; empty if it is one of NewID.
+func CheckID(id string) string {
+	moment, random, found := strings.Cut(id, "-")
+	if _, err := time.Parse(idLayout, moment); err == nil && found && len(random) == 8 &&
+		strings.Trim(random, "0123456789abcdef") == "" {
+		return ""
+	}
+	return fmt.Sprintf("%q is not the id of a backup; an id looks like %s", id,
+		NewID(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC), 0x1a2b3c4d))
+}
+
+// Prefix is the prefix of all objects of a backup.
+func Prefix(id string) string { return Root + id + "/" }
+
+// PlanName, HeadName and ManifestName are the objects of these types.
+func PlanName(id string) string     { return Prefix(id) + planName }
+func HeadName(id string) string     { return Prefix(id) + headName }
+func ManifestName(id string) string { return Prefix(id) + manifestName }
+
+// UnitsPrefix is the prefix of the objects that UnitName names.
+func UnitsPrefix(id string) string { return Prefix(id) + unitPrefix }
+
+// UnitName is the object with the Done of a unit.
+func UnitName(id string, unit int) string { return fmt.Sprintf("%s%06d", UnitsPrefix(id), unit) }
+
+// UnitOf is the number of the unit whose Done has this name; false if the name is of another object.
+func UnitOf(id, name string) (unit int, ok bool) {
+	digits, found := strings.CutPrefix(name, UnitsPrefix(id))
+	if !found {
+		return 0, false
+	}
+	if n, err := fmt.Sscanf(digits, "%06d", &unit); n != 1 || err != nil || unit < 0 {
+		return 0, false
+	}
+	return unit, UnitName(id, unit) == name
+}
+
+// PiecePrefix is the prefix of all pieces of a backup.
+func PiecePrefix(id string) string { return Prefix(id) + piecePrefix }
+
+// PieceName is the object of a piece. attempt is random, and differs between the workers that have
+// tried a unit: none overwrites what another one has written.
+func PieceName(id string, unit int, attempt uint64, number int) string {
+	return fmt.Sprintf("%s%06d-%016x-%04d", PiecePrefix(id), unit, attempt, number)
+}
+
+// CoordinationName is the object of a part of the coordination store. attempt is random, as that of
+// PieceName.
+func CoordinationName(id string, attempt uint64, part int) string {
+	return fmt.Sprintf("%s%016x-%04d", CoordinationPrefix(id), attempt, part)
+}
+
+// CoordinationPrefix is the prefix of the objects that CoordinationName names.
+func CoordinationPrefix(id string) string { return Prefix(id) + "coordination/" }
+
+// CheckName is the object by which it is seen that all servers reach the target.
+func CheckName(id string) string { return Prefix(id) + "check" }
+
+// IDOf is the id of the backup that an object belongs to, and the rest of the name; false if the
+// object is of no backup.
+func IDOf(name string) (id, rest string, ok bool) {
+	tail, found := strings.CutPrefix(name, Root)
+	if !found {
+		return "", "", false
+	}
+	id, rest, found = strings.Cut(tail, "/")
+	return id, rest, found && CheckID(id) == ""
+}
+
+// IsHead reports whether an object is the Head of a backup.
+func IsHead(name string) bool {
+	_, rest, ok := IDOf(name)
+	return ok && rest == headName
+}
