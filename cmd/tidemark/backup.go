@@ -37,7 +37,7 @@ create, jobs and cancel ask the cluster. The other commands read the target, and
 	}
 	cmd.AddCommand(a.backupCreateCommand(), a.backupJobsCommand(), a.backupCancelCommand(),
 		a.backupListCommand(), a.backupShowCommand(), a.backupVerifyCommand(), a.backupCatCommand(),
-		a.backupDeleteCommand())
+		a.backupCoordinationCommand(), a.backupDeleteCommand())
 	return cmd
 }
 
@@ -174,7 +174,10 @@ func (a *app) printBackups(all []admin.BackupInfo) error {
 		output.Column{Name: "step", Programs: true}, output.Column{Name: "error", Programs: true})
 	for _, b := range all {
 		kind := "full"
-		if b.Parent != "" {
+		switch {
+		case b.Restore != nil:
+			kind = "restore of " + b.Restore.Backup
+		case b.Parent != "":
 			kind = "incremental"
 		}
 		list.Row(b.ID, string(b.State), kind, atMoment(b.At), b.UnitsDone, b.Units, b.Records, b.Bytes,

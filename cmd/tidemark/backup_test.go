@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -96,6 +98,39 @@ func TestBackups(t *testing.T) {
 	if got := b.local(exit.OK, "backup", "cat", at, next[0], "backup-hash", "--prefix",
 		"k002").out; got != "k002\tchanged\n" {
 		t.Errorf("a part of backup-hash: %q", got)
+	}
+
+	// What is restored is what was there, under other names, expiries included.
+	wasThere := b.ok("dump", "backup-range", "--at", next[3])
+	if got := b.run("", exit.Failed, "restore", at, "-q"); !strings.Contains(got.err,
+		"there is a keyspace") {
+		t.Errorf("a restore over what is there: %s", got.err)
+	}
+	b.ok("restore", at, next[0], "--keyspaces", "backup-range,backup-hash", "--as",
+		"backup-range=restored-range", "--as", "backup-hash=restored-hash", "-q")
+	if got := b.ok("dump", "restored-range"); got != wasThere {
+		t.Errorf("restored-range:\n%.400s\nwant\n%.400s", got, wasThere)
+	}
+	if got, want := b.ok("dump", "restored-hash"), b.ok("dump", "backup-hash", "--at",
+		next[3]); got != want {
+		t.Errorf("restored-hash:\n%.400s\nwant\n%.400s", got, want)
+	}
+	if got := b.ok("partitions", "restored-range", "-o", "tsv"); strings.Count(got, "\n") != 4 {
+		t.Errorf("partitions of restored-range: %s", got)
+	}
+	b.ok("restore", at, full[0], "--keyspaces", "backup-hash", "--as", "backup-hash=restored-full",
+		"-q")
+	if got, want := b.ok("dump", "restored-full"), b.ok("dump", "backup-hash", "--at",
+		full[3]); got != want {
+		t.Errorf("restored-full:\n%.400s\nwant\n%.400s", got, want)
+	}
+	file := filepath.Join(t.TempDir(), "coord.db")
+	b.local(exit.OK, "backup", "coordination", at, full[0], file)
+	if info, err := os.Stat(file); err != nil || info.Size() == 0 {
+		t.Errorf("the coordination store: %v", err)
+	}
+	if left := b.ok("keyspace", "list", "-o", "tsv"); strings.Contains(left, "restore/") {
+		t.Errorf("left over: %s", left)
 	}
 
 	list := b.local(exit.OK, "backup", "list", at, "-o", "tsv").out

@@ -3,7 +3,9 @@ package admin
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
@@ -33,6 +35,19 @@ type BackupOptions struct {
 	// Keep bounds for how long the history that it reads is protected from garbage collection; 0: 24
 	// hours.
 	Keep time.Duration
+	// Restore, if set, says that not a backup is made but one restored; Include and Exclude say of
+	// which keyspaces. Parent, Recipients and Keep are not used then.
+	Restore *RestoreOptions
+}
+
+// RestoreOptions say what is restored.
+type RestoreOptions struct {
+	// Backup is the id of the backup, or LatestBackup.
+	Backup string
+	// Names gives keyspaces other names than those in the backup.
+	Names map[string]string
+	// Identities is the text of a file of age identities, for an encrypted backup.
+	Identities string
 }
 
 // BackupState says what has become of a backup.
@@ -92,22 +107,38 @@ func backupInfo(b *clusterpb.Backup) BackupInfo {
 		UnitsDone: int(p.GetUnitsDone()), Units: int(p.GetUnits()), Records: p.GetRecords(),
 		Bytes: p.GetBytes(), StoredBytes: p.GetStoredBytes(), Failures: int(p.GetFailures()),
 		LastFailure: p.GetLastFailure(), At: wire.FromClusterTimestamp(b.GetAt())}
+	if r := b.GetRestore(); r != nil {
+		info.Restore = &RestoreOptions{Backup: r.GetBackup(), Names: make(map[string]string)}
+		for _, n := range r.GetNames() {
+			info.Restore.Names[n.GetName()] = n.GetAs()
+		}
+	}
 	if ended := b.GetEndedUnixMs(); ended != 0 {
 		info.Ended = time.UnixMilli(ended)
 	}
 	return info
 }
 
-// CreateBackup has the core's leader make a backup. It returns when that is recorded; Backup tells
+// CreateBackup has the core's leader make a backup, or restore one. It returns when that is recorded; Backup tells
 // how far it is.
 func (c *Client) CreateBackup(ctx context.Context, o BackupOptions) (BackupInfo, error) {
 	if o.ID == "" {
 		o.ID = manifest.NewID(time.Now(), rand.Uint32())
 	}
-	r, err := ask(ctx, c, "create backup "+o.ID, "", clusterpb.ClusterClient.CreateBackup,
-		&clusterpb.CreateBackupRequest{Backup: &clusterpb.Backup{Id: o.ID, Target: o.Target,
-			Parent: o.Parent, Include: o.Include, Exclude: o.Exclude, Recipients: o.Recipients,
-			BytesPerSecond: o.BytesPerSecond, KeepMillis: uint64(o.Keep.Milliseconds())}})
+	b := &clusterpb.Backup{Id: o.ID, Target: o.Target, Parent: o.Parent, Include: o.Include,
+		Exclude: o.Exclude, Recipients: o.Recipients, BytesPerSecond: o.BytesPerSecond,
+		KeepMillis: uint64(o.Keep.Milliseconds())}
+	what := "create backup "
+	if o.Restore != nil {
+		what = "restore "
+		b.Restore = &clusterpb.Restore{Backup: o.Restore.Backup, Identities: o.Restore.Identities}
+		for _, name := range slices.Sorted(maps.Keys(o.Restore.Names)) {
+			b.Restore.Names = append(b.Restore.Names,
+				&clusterpb.Renaming{Name: name, As: o.Restore.Names[name]})
+		}
+	}
+	r, err := ask(ctx, c, what+o.ID, "", clusterpb.ClusterClient.CreateBackup,
+		&clusterpb.CreateBackupRequest{Backup: b})
 	return backupInfo(r.GetBackup()), err
 }
 

@@ -79,6 +79,15 @@ func (m *fakeMaker) Make(ctx context.Context, b *clusterpb.Backup,
 	return nil
 }
 
+func (m *fakeMaker) Restore(ctx context.Context, b *clusterpb.Backup,
+	progress func(*clusterpb.Timestamp, *clusterpb.BackupProgress),
+	save func(context.Context, []byte) error) error {
+	if n := byte(len(b.Restore.Loaded)); n < 3 {
+		return errors.Join(save(ctx, make([]byte, n+1)), errors.New("interrupted"))
+	}
+	return m.Make(ctx, b, progress)
+}
+
 func (m *fakeMaker) Passing(err error) bool { return !errors.Is(err, errFinal) }
 
 func (m *fakeMaker) Undo(_ context.Context, b *clusterpb.Backup) error {
@@ -190,6 +199,24 @@ func TestBackupsGoOn(t *testing.T) {
 		c.await("it to fail", is(t, client, 3, clusterpb.BackupState_BACKUP_FAILED))
 		if b := backupNow(t, client, 3); b.Error != errFinal.Error() {
 			t.Errorf("%v", b)
+		}
+	})
+}
+
+// A restore goes on with what it has loaded, and tells no identities.
+func TestRestoreGoesOn(t *testing.T) {
+	withBackups(t, func(t *testing.T, c *core, client *coreclient.Client, m *fakeMaker) {
+		if _, err := client.CreateBackup(t.Context(), wanted(1, func(b *clusterpb.Backup) {
+			b.Restore = &clusterpb.Restore{Backup: backupID(0), Identities: "secret"}
+		})); err != nil {
+			t.Fatal(err)
+		}
+		if b := backupNow(t, client, 1); b.Restore.Identities != "" {
+			t.Errorf("%v", b)
+		}
+		c.await("it to be complete", is(t, client, 1, clusterpb.BackupState_BACKUP_COMPLETE))
+		if !slices.Equal(m.made, []string{backupID(1)}) {
+			t.Errorf("made: %v", m.made)
 		}
 	})
 }

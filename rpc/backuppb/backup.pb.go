@@ -250,6 +250,178 @@ func (x *ExportAnswer) GetDone() []byte {
 	return nil
 }
 
+type LoadRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Cluster uint64                 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Node    uint64                 `protobuf:"varint,2,opt,name=node,proto3" json:"node,omitempty"`
+	Target  string                 `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
+	// The backup, and the number of the unit in its plan.
+	Backup string `protobuf:"bytes,4,opt,name=backup,proto3" json:"backup,omitempty"`
+	Unit   uint32 `protobuf:"varint,5,opt,name=unit,proto3" json:"unit,omitempty"`
+	// age identities that read it; empty: it is not encrypted.
+	Identities string `protobuf:"bytes,6,opt,name=identities,proto3" json:"identities,omitempty"`
+	// The keyspace that is written to, which is partitioned as that of the unit.
+	Keyspace      uint32 `protobuf:"varint,7,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	KeyspaceName  string `protobuf:"bytes,8,opt,name=keyspace_name,json=keyspaceName,proto3" json:"keyspace_name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LoadRequest) Reset() {
+	*x = LoadRequest{}
+	mi := &file_backuppb_backup_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LoadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LoadRequest) ProtoMessage() {}
+
+func (x *LoadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_backuppb_backup_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LoadRequest.ProtoReflect.Descriptor instead.
+func (*LoadRequest) Descriptor() ([]byte, []int) {
+	return file_backuppb_backup_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *LoadRequest) GetCluster() uint64 {
+	if x != nil {
+		return x.Cluster
+	}
+	return 0
+}
+
+func (x *LoadRequest) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *LoadRequest) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *LoadRequest) GetBackup() string {
+	if x != nil {
+		return x.Backup
+	}
+	return ""
+}
+
+func (x *LoadRequest) GetUnit() uint32 {
+	if x != nil {
+		return x.Unit
+	}
+	return 0
+}
+
+func (x *LoadRequest) GetIdentities() string {
+	if x != nil {
+		return x.Identities
+	}
+	return ""
+}
+
+func (x *LoadRequest) GetKeyspace() uint32 {
+	if x != nil {
+		return x.Keyspace
+	}
+	return 0
+}
+
+func (x *LoadRequest) GetKeyspaceName() string {
+	if x != nil {
+		return x.KeyspaceName
+	}
+	return ""
+}
+
+type LoadAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What has been written since the answer before this one, and what was there already.
+	Written       uint64 `protobuf:"varint,1,opt,name=written,proto3" json:"written,omitempty"`
+	Present       uint64 `protobuf:"varint,2,opt,name=present,proto3" json:"present,omitempty"`
+	Bytes         uint64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Over          bool   `protobuf:"varint,4,opt,name=over,proto3" json:"over,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LoadAnswer) Reset() {
+	*x = LoadAnswer{}
+	mi := &file_backuppb_backup_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LoadAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LoadAnswer) ProtoMessage() {}
+
+func (x *LoadAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_backuppb_backup_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LoadAnswer.ProtoReflect.Descriptor instead.
+func (*LoadAnswer) Descriptor() ([]byte, []int) {
+	return file_backuppb_backup_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *LoadAnswer) GetWritten() uint64 {
+	if x != nil {
+		return x.Written
+	}
+	return 0
+}
+
+func (x *LoadAnswer) GetPresent() uint64 {
+	if x != nil {
+		return x.Present
+	}
+	return 0
+}
+
+func (x *LoadAnswer) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *LoadAnswer) GetOver() bool {
+	if x != nil {
+		return x.Over
+	}
+	return false
+}
+
 type CheckTargetRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Cluster uint64                 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
@@ -264,7 +436,7 @@ type CheckTargetRequest struct {
 
 func (x *CheckTargetRequest) Reset() {
 	*x = CheckTargetRequest{}
-	mi := &file_backuppb_backup_proto_msgTypes[2]
+	mi := &file_backuppb_backup_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -276,7 +448,7 @@ func (x *CheckTargetRequest) String() string {
 func (*CheckTargetRequest) ProtoMessage() {}
 
 func (x *CheckTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_backuppb_backup_proto_msgTypes[2]
+	mi := &file_backuppb_backup_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -289,7 +461,7 @@ func (x *CheckTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTargetRequest.ProtoReflect.Descriptor instead.
 func (*CheckTargetRequest) Descriptor() ([]byte, []int) {
-	return file_backuppb_backup_proto_rawDescGZIP(), []int{2}
+	return file_backuppb_backup_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CheckTargetRequest) GetCluster() uint64 {
@@ -335,7 +507,7 @@ type CheckTargetResponse struct {
 
 func (x *CheckTargetResponse) Reset() {
 	*x = CheckTargetResponse{}
-	mi := &file_backuppb_backup_proto_msgTypes[3]
+	mi := &file_backuppb_backup_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -347,7 +519,7 @@ func (x *CheckTargetResponse) String() string {
 func (*CheckTargetResponse) ProtoMessage() {}
 
 func (x *CheckTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_backuppb_backup_proto_msgTypes[3]
+	mi := &file_backuppb_backup_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -360,7 +532,7 @@ func (x *CheckTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTargetResponse.ProtoReflect.Descriptor instead.
 func (*CheckTargetResponse) Descriptor() ([]byte, []int) {
-	return file_backuppb_backup_proto_rawDescGZIP(), []int{3}
+	return file_backuppb_backup_proto_rawDescGZIP(), []int{5}
 }
 
 var File_backuppb_backup_proto protoreflect.FileDescriptor
@@ -390,16 +562,34 @@ const file_backuppb_backup_proto_rawDesc = "" +
 	"\fExportAnswer\x12\x18\n" +
 	"\arecords\x18\x01 \x01(\x04R\arecords\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12\x12\n" +
-	"\x04done\x18\x03 \x01(\fR\x04done\"\x8c\x01\n" +
+	"\x04done\x18\x03 \x01(\fR\x04done\"\xe0\x01\n" +
+	"\vLoadRequest\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x16\n" +
+	"\x06target\x18\x03 \x01(\tR\x06target\x12\x16\n" +
+	"\x06backup\x18\x04 \x01(\tR\x06backup\x12\x12\n" +
+	"\x04unit\x18\x05 \x01(\rR\x04unit\x12\x1e\n" +
+	"\n" +
+	"identities\x18\x06 \x01(\tR\n" +
+	"identities\x12\x1a\n" +
+	"\bkeyspace\x18\a \x01(\rR\bkeyspace\x12#\n" +
+	"\rkeyspace_name\x18\b \x01(\tR\fkeyspaceName\"j\n" +
+	"\n" +
+	"LoadAnswer\x12\x18\n" +
+	"\awritten\x18\x01 \x01(\x04R\awritten\x12\x18\n" +
+	"\apresent\x18\x02 \x01(\x04R\apresent\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\x12\x12\n" +
+	"\x04over\x18\x04 \x01(\bR\x04over\"\x8c\x01\n" +
 	"\x12CheckTargetRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x16\n" +
 	"\x06target\x18\x03 \x01(\tR\x06target\x12\x16\n" +
 	"\x06object\x18\x04 \x01(\tR\x06object\x12\x18\n" +
 	"\acontent\x18\x05 \x01(\fR\acontent\"\x15\n" +
-	"\x13CheckTargetResponse2\xb9\x01\n" +
+	"\x13CheckTargetResponse2\x84\x02\n" +
 	"\x06Worker\x12O\n" +
-	"\x06Export\x12!.tidemark.backup.v1.ExportRequest\x1a .tidemark.backup.v1.ExportAnswer0\x01\x12^\n" +
+	"\x06Export\x12!.tidemark.backup.v1.ExportRequest\x1a .tidemark.backup.v1.ExportAnswer0\x01\x12I\n" +
+	"\x04Load\x12\x1f.tidemark.backup.v1.LoadRequest\x1a\x1e.tidemark.backup.v1.LoadAnswer0\x01\x12^\n" +
 	"\vCheckTarget\x12&.tidemark.backup.v1.CheckTargetRequest\x1a'.tidemark.backup.v1.CheckTargetResponseB-Z+github.com/tidemarkdb/tidemark/rpc/backuppbb\x06proto3"
 
 var (
@@ -414,23 +604,27 @@ func file_backuppb_backup_proto_rawDescGZIP() []byte {
 	return file_backuppb_backup_proto_rawDescData
 }
 
-var file_backuppb_backup_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_backuppb_backup_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_backuppb_backup_proto_goTypes = []any{
 	(*ExportRequest)(nil),       // 0: tidemark.backup.v1.ExportRequest
 	(*ExportAnswer)(nil),        // 1: tidemark.backup.v1.ExportAnswer
-	(*CheckTargetRequest)(nil),  // 2: tidemark.backup.v1.CheckTargetRequest
-	(*CheckTargetResponse)(nil), // 3: tidemark.backup.v1.CheckTargetResponse
-	(*clusterpb.Timestamp)(nil), // 4: tidemark.cluster.v1.Timestamp
+	(*LoadRequest)(nil),         // 2: tidemark.backup.v1.LoadRequest
+	(*LoadAnswer)(nil),          // 3: tidemark.backup.v1.LoadAnswer
+	(*CheckTargetRequest)(nil),  // 4: tidemark.backup.v1.CheckTargetRequest
+	(*CheckTargetResponse)(nil), // 5: tidemark.backup.v1.CheckTargetResponse
+	(*clusterpb.Timestamp)(nil), // 6: tidemark.cluster.v1.Timestamp
 }
 var file_backuppb_backup_proto_depIdxs = []int32{
-	4, // 0: tidemark.backup.v1.ExportRequest.after:type_name -> tidemark.cluster.v1.Timestamp
-	4, // 1: tidemark.backup.v1.ExportRequest.at:type_name -> tidemark.cluster.v1.Timestamp
+	6, // 0: tidemark.backup.v1.ExportRequest.after:type_name -> tidemark.cluster.v1.Timestamp
+	6, // 1: tidemark.backup.v1.ExportRequest.at:type_name -> tidemark.cluster.v1.Timestamp
 	0, // 2: tidemark.backup.v1.Worker.Export:input_type -> tidemark.backup.v1.ExportRequest
-	2, // 3: tidemark.backup.v1.Worker.CheckTarget:input_type -> tidemark.backup.v1.CheckTargetRequest
-	1, // 4: tidemark.backup.v1.Worker.Export:output_type -> tidemark.backup.v1.ExportAnswer
-	3, // 5: tidemark.backup.v1.Worker.CheckTarget:output_type -> tidemark.backup.v1.CheckTargetResponse
-	4, // [4:6] is the sub-list for method output_type
-	2, // [2:4] is the sub-list for method input_type
+	2, // 3: tidemark.backup.v1.Worker.Load:input_type -> tidemark.backup.v1.LoadRequest
+	4, // 4: tidemark.backup.v1.Worker.CheckTarget:input_type -> tidemark.backup.v1.CheckTargetRequest
+	1, // 5: tidemark.backup.v1.Worker.Export:output_type -> tidemark.backup.v1.ExportAnswer
+	3, // 6: tidemark.backup.v1.Worker.Load:output_type -> tidemark.backup.v1.LoadAnswer
+	5, // 7: tidemark.backup.v1.Worker.CheckTarget:output_type -> tidemark.backup.v1.CheckTargetResponse
+	5, // [5:8] is the sub-list for method output_type
+	2, // [2:5] is the sub-list for method input_type
 	2, // [2:2] is the sub-list for extension type_name
 	2, // [2:2] is the sub-list for extension extendee
 	0, // [0:2] is the sub-list for field type_name
@@ -447,7 +641,7 @@ func file_backuppb_backup_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_backuppb_backup_proto_rawDesc), len(file_backuppb_backup_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,6 +22,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	Worker_Export_FullMethodName      = "/tidemark.backup.v1.Worker/Export"
+	Worker_Load_FullMethodName        = "/tidemark.backup.v1.Worker/Load"
 	Worker_CheckTarget_FullMethodName = "/tidemark.backup.v1.Worker/CheckTarget"
 )
 
@@ -35,6 +36,9 @@ type WorkerClient interface {
 	// `done`. FailedPrecondition: another node, or the same one later, may do better. InvalidArgument:
 	// none will.
 	Export(ctx context.Context, in *ExportRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportAnswer], error)
+	// Load writes one unit of a backup into a keyspace. Answers and errors are as those of Export; the
+	// last answer has `over`.
+	Load(ctx context.Context, in *LoadRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LoadAnswer], error)
 	// CheckTarget reads an object that the caller has written, so that a target which this node does
 	// not share with the caller is noticed before anything is written to it.
 	CheckTarget(ctx context.Context, in *CheckTargetRequest, opts ...grpc.CallOption) (*CheckTargetResponse, error)
@@ -67,6 +71,25 @@ func (c *workerClient) Export(ctx context.Context, in *ExportRequest, opts ...gr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Worker_ExportClient = grpc.ServerStreamingClient[ExportAnswer]
 
+func (c *workerClient) Load(ctx context.Context, in *LoadRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LoadAnswer], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Worker_ServiceDesc.Streams[1], Worker_Load_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[LoadRequest, LoadAnswer]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Worker_LoadClient = grpc.ServerStreamingClient[LoadAnswer]
+
 func (c *workerClient) CheckTarget(ctx context.Context, in *CheckTargetRequest, opts ...grpc.CallOption) (*CheckTargetResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CheckTargetResponse)
@@ -87,6 +110,9 @@ type WorkerServer interface {
 	// `done`. FailedPrecondition: another node, or the same one later, may do better. InvalidArgument:
 	// none will.
 	Export(*ExportRequest, grpc.ServerStreamingServer[ExportAnswer]) error
+	// Load writes one unit of a backup into a keyspace. Answers and errors are as those of Export; the
+	// last answer has `over`.
+	Load(*LoadRequest, grpc.ServerStreamingServer[LoadAnswer]) error
 	// CheckTarget reads an object that the caller has written, so that a target which this node does
 	// not share with the caller is noticed before anything is written to it.
 	CheckTarget(context.Context, *CheckTargetRequest) (*CheckTargetResponse, error)
@@ -102,6 +128,9 @@ type UnimplementedWorkerServer struct{}
 
 func (UnimplementedWorkerServer) Export(*ExportRequest, grpc.ServerStreamingServer[ExportAnswer]) error {
 	return status.Error(codes.Unimplemented, "method Export not implemented")
+}
+func (UnimplementedWorkerServer) Load(*LoadRequest, grpc.ServerStreamingServer[LoadAnswer]) error {
+	return status.Error(codes.Unimplemented, "method Load not implemented")
 }
 func (UnimplementedWorkerServer) CheckTarget(context.Context, *CheckTargetRequest) (*CheckTargetResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CheckTarget not implemented")
@@ -138,6 +167,17 @@ func _Worker_Export_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Worker_ExportServer = grpc.ServerStreamingServer[ExportAnswer]
 
+func _Worker_Load_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(LoadRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(WorkerServer).Load(m, &grpc.GenericServerStream[LoadRequest, LoadAnswer]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Worker_LoadServer = grpc.ServerStreamingServer[LoadAnswer]
+
 func _Worker_CheckTarget_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CheckTargetRequest)
 	if err := dec(in); err != nil {
@@ -172,6 +212,11 @@ var Worker_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Export",
 			Handler:       _Worker_Export_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Load",
+			Handler:       _Worker_Load_Handler,
 			ServerStreams: true,
 		},
 	},

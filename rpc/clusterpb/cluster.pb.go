@@ -8811,7 +8811,7 @@ func (x *ChangeCoreResponse) GetChange() uint64 {
 	return 0
 }
 
-// Backup is a backup that the core's leader makes, or has made.
+// Backup is a backup that the core's leader makes, or has made, or a restore of one.
 type Backup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Names it in its target.
@@ -8842,7 +8842,9 @@ type Backup struct {
 	Progress *BackupProgress `protobuf:"bytes,14,opt,name=progress,proto3" json:"progress,omitempty"`
 	// Stored, and never answered: the age identity by which the leader reads what it has noted in an
 	// encrypted backup.
-	Identity      string `protobuf:"bytes,15,opt,name=identity,proto3" json:"identity,omitempty"`
+	Identity string `protobuf:"bytes,15,opt,name=identity,proto3" json:"identity,omitempty"`
+	// Set: not a backup is made, one is restored. include and exclude say of which keyspaces.
+	Restore       *Restore `protobuf:"bytes,16,opt,name=restore,proto3" json:"restore,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8982,6 +8984,139 @@ func (x *Backup) GetIdentity() string {
 	return ""
 }
 
+func (x *Backup) GetRestore() *Restore {
+	if x != nil {
+		return x.Restore
+	}
+	return nil
+}
+
+// Restore says what is restored from a backup in the target.
+type Restore struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The backup, by id.
+	Backup string `protobuf:"bytes,1,opt,name=backup,proto3" json:"backup,omitempty"`
+	// Other names for keyspaces than those in the backup.
+	Names []*Renaming `protobuf:"bytes,2,rep,name=names,proto3" json:"names,omitempty"`
+	// Stored until the restore ends, and never answered: age identities that read the backup.
+	Identities string `protobuf:"bytes,3,opt,name=identities,proto3" json:"identities,omitempty"`
+	// Stored: a bit for each unit of the backup that is loaded, the lowest bit of a byte first.
+	Loaded        []byte `protobuf:"bytes,4,opt,name=loaded,proto3" json:"loaded,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Restore) Reset() {
+	*x = Restore{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[116]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Restore) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Restore) ProtoMessage() {}
+
+func (x *Restore) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[116]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Restore.ProtoReflect.Descriptor instead.
+func (*Restore) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{116}
+}
+
+func (x *Restore) GetBackup() string {
+	if x != nil {
+		return x.Backup
+	}
+	return ""
+}
+
+func (x *Restore) GetNames() []*Renaming {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *Restore) GetIdentities() string {
+	if x != nil {
+		return x.Identities
+	}
+	return ""
+}
+
+func (x *Restore) GetLoaded() []byte {
+	if x != nil {
+		return x.Loaded
+	}
+	return nil
+}
+
+// Renaming gives a keyspace of a backup another name.
+type Renaming struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	As            string                 `protobuf:"bytes,2,opt,name=as,proto3" json:"as,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Renaming) Reset() {
+	*x = Renaming{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[117]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Renaming) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Renaming) ProtoMessage() {}
+
+func (x *Renaming) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[117]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Renaming.ProtoReflect.Descriptor instead.
+func (*Renaming) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{117}
+}
+
+func (x *Renaming) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Renaming) GetAs() string {
+	if x != nil {
+		return x.As
+	}
+	return ""
+}
+
 type BackupProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What is being done, as a phrase.
@@ -9002,7 +9137,7 @@ type BackupProgress struct {
 
 func (x *BackupProgress) Reset() {
 	*x = BackupProgress{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[116]
+	mi := &file_clusterpb_cluster_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9014,7 +9149,7 @@ func (x *BackupProgress) String() string {
 func (*BackupProgress) ProtoMessage() {}
 
 func (x *BackupProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[116]
+	mi := &file_clusterpb_cluster_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9027,7 +9162,7 @@ func (x *BackupProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupProgress.ProtoReflect.Descriptor instead.
 func (*BackupProgress) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{116}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *BackupProgress) GetStep() string {
@@ -9088,7 +9223,8 @@ func (x *BackupProgress) GetLastFailure() string {
 
 type CreateBackupRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id, target, parent, include, exclude, recipients, bytes_per_second and keep_millis are used.
+	// id, target, parent, include, exclude, recipients, bytes_per_second, keep_millis and restore are
+	// used.
 	Backup        *Backup `protobuf:"bytes,1,opt,name=backup,proto3" json:"backup,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9096,7 +9232,7 @@ type CreateBackupRequest struct {
 
 func (x *CreateBackupRequest) Reset() {
 	*x = CreateBackupRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[117]
+	mi := &file_clusterpb_cluster_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9108,7 +9244,7 @@ func (x *CreateBackupRequest) String() string {
 func (*CreateBackupRequest) ProtoMessage() {}
 
 func (x *CreateBackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[117]
+	mi := &file_clusterpb_cluster_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9121,7 +9257,7 @@ func (x *CreateBackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateBackupRequest.ProtoReflect.Descriptor instead.
 func (*CreateBackupRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{117}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *CreateBackupRequest) GetBackup() *Backup {
@@ -9140,7 +9276,7 @@ type CreateBackupResponse struct {
 
 func (x *CreateBackupResponse) Reset() {
 	*x = CreateBackupResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[118]
+	mi := &file_clusterpb_cluster_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9152,7 +9288,7 @@ func (x *CreateBackupResponse) String() string {
 func (*CreateBackupResponse) ProtoMessage() {}
 
 func (x *CreateBackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[118]
+	mi := &file_clusterpb_cluster_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9165,7 +9301,7 @@ func (x *CreateBackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateBackupResponse.ProtoReflect.Descriptor instead.
 func (*CreateBackupResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{118}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *CreateBackupResponse) GetBackup() *Backup {
@@ -9185,7 +9321,7 @@ type ListBackupsRequest struct {
 
 func (x *ListBackupsRequest) Reset() {
 	*x = ListBackupsRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[119]
+	mi := &file_clusterpb_cluster_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9197,7 +9333,7 @@ func (x *ListBackupsRequest) String() string {
 func (*ListBackupsRequest) ProtoMessage() {}
 
 func (x *ListBackupsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[119]
+	mi := &file_clusterpb_cluster_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9210,7 +9346,7 @@ func (x *ListBackupsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBackupsRequest.ProtoReflect.Descriptor instead.
 func (*ListBackupsRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{119}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *ListBackupsRequest) GetId() string {
@@ -9230,7 +9366,7 @@ type ListBackupsResponse struct {
 
 func (x *ListBackupsResponse) Reset() {
 	*x = ListBackupsResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[120]
+	mi := &file_clusterpb_cluster_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9242,7 +9378,7 @@ func (x *ListBackupsResponse) String() string {
 func (*ListBackupsResponse) ProtoMessage() {}
 
 func (x *ListBackupsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[120]
+	mi := &file_clusterpb_cluster_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9255,7 +9391,7 @@ func (x *ListBackupsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBackupsResponse.ProtoReflect.Descriptor instead.
 func (*ListBackupsResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{120}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *ListBackupsResponse) GetBackups() []*Backup {
@@ -9274,7 +9410,7 @@ type CancelBackupRequest struct {
 
 func (x *CancelBackupRequest) Reset() {
 	*x = CancelBackupRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[121]
+	mi := &file_clusterpb_cluster_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9286,7 +9422,7 @@ func (x *CancelBackupRequest) String() string {
 func (*CancelBackupRequest) ProtoMessage() {}
 
 func (x *CancelBackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[121]
+	mi := &file_clusterpb_cluster_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9299,7 +9435,7 @@ func (x *CancelBackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBackupRequest.ProtoReflect.Descriptor instead.
 func (*CancelBackupRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{121}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *CancelBackupRequest) GetId() string {
@@ -9318,7 +9454,7 @@ type CancelBackupResponse struct {
 
 func (x *CancelBackupResponse) Reset() {
 	*x = CancelBackupResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[122]
+	mi := &file_clusterpb_cluster_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9330,7 +9466,7 @@ func (x *CancelBackupResponse) String() string {
 func (*CancelBackupResponse) ProtoMessage() {}
 
 func (x *CancelBackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[122]
+	mi := &file_clusterpb_cluster_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9343,7 +9479,7 @@ func (x *CancelBackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBackupResponse.ProtoReflect.Descriptor instead.
 func (*CancelBackupResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{122}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *CancelBackupResponse) GetBackup() *Backup {
@@ -10076,7 +10212,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\tNOT_FOUND\x10\x04\x12\x11\n" +
 	"\rADDRESS_TAKEN\x10\x05\",\n" +
 	"\x12ChangeCoreResponse\x12\x16\n" +
-	"\x06change\x18\x01 \x01(\x04R\x06change\"\x8a\x04\n" +
+	"\x06change\x18\x01 \x01(\x04R\x06change\"\xc2\x04\n" +
 	"\x06Backup\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x16\n" +
@@ -10096,7 +10232,18 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x05error\x18\f \x01(\tR\x05error\x12.\n" +
 	"\x02at\x18\r \x01(\v2\x1e.tidemark.cluster.v1.TimestampR\x02at\x12?\n" +
 	"\bprogress\x18\x0e \x01(\v2#.tidemark.cluster.v1.BackupProgressR\bprogress\x12\x1a\n" +
-	"\bidentity\x18\x0f \x01(\tR\bidentity\"\xeb\x01\n" +
+	"\bidentity\x18\x0f \x01(\tR\bidentity\x126\n" +
+	"\arestore\x18\x10 \x01(\v2\x1c.tidemark.cluster.v1.RestoreR\arestore\"\x8e\x01\n" +
+	"\aRestore\x12\x16\n" +
+	"\x06backup\x18\x01 \x01(\tR\x06backup\x123\n" +
+	"\x05names\x18\x02 \x03(\v2\x1d.tidemark.cluster.v1.RenamingR\x05names\x12\x1e\n" +
+	"\n" +
+	"identities\x18\x03 \x01(\tR\n" +
+	"identities\x12\x16\n" +
+	"\x06loaded\x18\x04 \x01(\fR\x06loaded\".\n" +
+	"\bRenaming\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02as\x18\x02 \x01(\tR\x02as\"\xeb\x01\n" +
 	"\x0eBackupProgress\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x1d\n" +
 	"\n" +
@@ -10213,7 +10360,7 @@ func file_clusterpb_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 123)
+var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 125)
 var file_clusterpb_cluster_proto_goTypes = []any{
 	(ReplicaRole)(0),                     // 0: tidemark.cluster.v1.ReplicaRole
 	(Partitioning)(0),                    // 1: tidemark.cluster.v1.Partitioning
@@ -10338,13 +10485,15 @@ var file_clusterpb_cluster_proto_goTypes = []any{
 	(*CoreRefusal)(nil),                  // 120: tidemark.cluster.v1.CoreRefusal
 	(*ChangeCoreResponse)(nil),           // 121: tidemark.cluster.v1.ChangeCoreResponse
 	(*Backup)(nil),                       // 122: tidemark.cluster.v1.Backup
-	(*BackupProgress)(nil),               // 123: tidemark.cluster.v1.BackupProgress
-	(*CreateBackupRequest)(nil),          // 124: tidemark.cluster.v1.CreateBackupRequest
-	(*CreateBackupResponse)(nil),         // 125: tidemark.cluster.v1.CreateBackupResponse
-	(*ListBackupsRequest)(nil),           // 126: tidemark.cluster.v1.ListBackupsRequest
-	(*ListBackupsResponse)(nil),          // 127: tidemark.cluster.v1.ListBackupsResponse
-	(*CancelBackupRequest)(nil),          // 128: tidemark.cluster.v1.CancelBackupRequest
-	(*CancelBackupResponse)(nil),         // 129: tidemark.cluster.v1.CancelBackupResponse
+	(*Restore)(nil),                      // 123: tidemark.cluster.v1.Restore
+	(*Renaming)(nil),                     // 124: tidemark.cluster.v1.Renaming
+	(*BackupProgress)(nil),               // 125: tidemark.cluster.v1.BackupProgress
+	(*CreateBackupRequest)(nil),          // 126: tidemark.cluster.v1.CreateBackupRequest
+	(*CreateBackupResponse)(nil),         // 127: tidemark.cluster.v1.CreateBackupResponse
+	(*ListBackupsRequest)(nil),           // 128: tidemark.cluster.v1.ListBackupsRequest
+	(*ListBackupsResponse)(nil),          // 129: tidemark.cluster.v1.ListBackupsResponse
+	(*CancelBackupRequest)(nil),          // 130: tidemark.cluster.v1.CancelBackupRequest
+	(*CancelBackupResponse)(nil),         // 131: tidemark.cluster.v1.CancelBackupResponse
 }
 var file_clusterpb_cluster_proto_depIdxs = []int32{
 	9,   // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
@@ -10434,106 +10583,108 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	6,   // 84: tidemark.cluster.v1.CoreRefusal.reason:type_name -> tidemark.cluster.v1.CoreRefusal.Reason
 	4,   // 85: tidemark.cluster.v1.Backup.state:type_name -> tidemark.cluster.v1.BackupState
 	12,  // 86: tidemark.cluster.v1.Backup.at:type_name -> tidemark.cluster.v1.Timestamp
-	123, // 87: tidemark.cluster.v1.Backup.progress:type_name -> tidemark.cluster.v1.BackupProgress
-	122, // 88: tidemark.cluster.v1.CreateBackupRequest.backup:type_name -> tidemark.cluster.v1.Backup
-	122, // 89: tidemark.cluster.v1.CreateBackupResponse.backup:type_name -> tidemark.cluster.v1.Backup
-	122, // 90: tidemark.cluster.v1.ListBackupsResponse.backups:type_name -> tidemark.cluster.v1.Backup
-	122, // 91: tidemark.cluster.v1.CancelBackupResponse.backup:type_name -> tidemark.cluster.v1.Backup
-	19,  // 92: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
-	24,  // 93: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
-	25,  // 94: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
-	28,  // 95: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
-	30,  // 96: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
-	34,  // 97: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
-	32,  // 98: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
-	59,  // 99: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
-	61,  // 100: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
-	63,  // 101: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
-	66,  // 102: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
-	68,  // 103: tidemark.cluster.v1.Cluster.SplitPartition:input_type -> tidemark.cluster.v1.SplitPartitionRequest
-	70,  // 104: tidemark.cluster.v1.Cluster.MergePartition:input_type -> tidemark.cluster.v1.MergePartitionRequest
-	72,  // 105: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
-	77,  // 106: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
-	79,  // 107: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
-	82,  // 108: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
-	74,  // 109: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
-	44,  // 110: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
-	110, // 111: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
-	119, // 112: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
-	36,  // 113: tidemark.cluster.v1.Cluster.SetConsumer:input_type -> tidemark.cluster.v1.SetConsumerRequest
-	38,  // 114: tidemark.cluster.v1.Cluster.GetConsumer:input_type -> tidemark.cluster.v1.GetConsumerRequest
-	40,  // 115: tidemark.cluster.v1.Cluster.ListConsumers:input_type -> tidemark.cluster.v1.ListConsumersRequest
-	42,  // 116: tidemark.cluster.v1.Cluster.DeleteConsumer:input_type -> tidemark.cluster.v1.DeleteConsumerRequest
-	124, // 117: tidemark.cluster.v1.Cluster.CreateBackup:input_type -> tidemark.cluster.v1.CreateBackupRequest
-	126, // 118: tidemark.cluster.v1.Cluster.ListBackups:input_type -> tidemark.cluster.v1.ListBackupsRequest
-	128, // 119: tidemark.cluster.v1.Cluster.CancelBackup:input_type -> tidemark.cluster.v1.CancelBackupRequest
-	47,  // 120: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
-	49,  // 121: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
-	53,  // 122: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
-	90,  // 123: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
-	23,  // 124: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
-	108, // 125: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
-	26,  // 126: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
-	92,  // 127: tidemark.cluster.v1.Core.Guarding:input_type -> tidemark.cluster.v1.GuardingRequest
-	113, // 128: tidemark.cluster.v1.Core.Check:input_type -> tidemark.cluster.v1.CheckRequest
-	95,  // 129: tidemark.cluster.v1.Authority.Follow:input_type -> tidemark.cluster.v1.AuthorityAsk
-	99,  // 130: tidemark.cluster.v1.Coordination.Execute:input_type -> tidemark.cluster.v1.CoordinationExecuteRequest
-	101, // 131: tidemark.cluster.v1.Coordination.Index:input_type -> tidemark.cluster.v1.CoordinationIndexRequest
-	103, // 132: tidemark.cluster.v1.Coordination.Renew:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
-	103, // 133: tidemark.cluster.v1.Coordination.TimeToLive:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
-	105, // 134: tidemark.cluster.v1.Coordination.RenewAll:input_type -> tidemark.cluster.v1.CoordinationRenewAllRequest
-	88,  // 135: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
-	89,  // 136: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
-	20,  // 137: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
-	27,  // 138: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
-	27,  // 139: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
-	29,  // 140: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
-	31,  // 141: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
-	35,  // 142: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
-	33,  // 143: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
-	60,  // 144: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
-	62,  // 145: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
-	64,  // 146: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
-	67,  // 147: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
-	69,  // 148: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
-	71,  // 149: tidemark.cluster.v1.Cluster.MergePartition:output_type -> tidemark.cluster.v1.MergePartitionResponse
-	73,  // 150: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
-	78,  // 151: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
-	80,  // 152: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
-	83,  // 153: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
-	76,  // 154: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
-	45,  // 155: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
-	111, // 156: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
-	121, // 157: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
-	37,  // 158: tidemark.cluster.v1.Cluster.SetConsumer:output_type -> tidemark.cluster.v1.SetConsumerResponse
-	39,  // 159: tidemark.cluster.v1.Cluster.GetConsumer:output_type -> tidemark.cluster.v1.GetConsumerResponse
-	41,  // 160: tidemark.cluster.v1.Cluster.ListConsumers:output_type -> tidemark.cluster.v1.ListConsumersResponse
-	43,  // 161: tidemark.cluster.v1.Cluster.DeleteConsumer:output_type -> tidemark.cluster.v1.DeleteConsumerResponse
-	125, // 162: tidemark.cluster.v1.Cluster.CreateBackup:output_type -> tidemark.cluster.v1.CreateBackupResponse
-	127, // 163: tidemark.cluster.v1.Cluster.ListBackups:output_type -> tidemark.cluster.v1.ListBackupsResponse
-	129, // 164: tidemark.cluster.v1.Cluster.CancelBackup:output_type -> tidemark.cluster.v1.CancelBackupResponse
-	48,  // 165: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
-	50,  // 166: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
-	58,  // 167: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
-	91,  // 168: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
-	98,  // 169: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
-	109, // 170: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
-	27,  // 171: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
-	93,  // 172: tidemark.cluster.v1.Core.Guarding:output_type -> tidemark.cluster.v1.GuardingResponse
-	114, // 173: tidemark.cluster.v1.Core.Check:output_type -> tidemark.cluster.v1.MemberHealth
-	96,  // 174: tidemark.cluster.v1.Authority.Follow:output_type -> tidemark.cluster.v1.AuthorityUpdate
-	100, // 175: tidemark.cluster.v1.Coordination.Execute:output_type -> tidemark.cluster.v1.CoordinationExecuteResponse
-	102, // 176: tidemark.cluster.v1.Coordination.Index:output_type -> tidemark.cluster.v1.CoordinationIndexResponse
-	104, // 177: tidemark.cluster.v1.Coordination.Renew:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
-	104, // 178: tidemark.cluster.v1.Coordination.TimeToLive:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
-	106, // 179: tidemark.cluster.v1.Coordination.RenewAll:output_type -> tidemark.cluster.v1.CoordinationRenewAllResponse
-	88,  // 180: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
-	88,  // 181: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
-	137, // [137:182] is the sub-list for method output_type
-	92,  // [92:137] is the sub-list for method input_type
-	92,  // [92:92] is the sub-list for extension type_name
-	92,  // [92:92] is the sub-list for extension extendee
-	0,   // [0:92] is the sub-list for field type_name
+	125, // 87: tidemark.cluster.v1.Backup.progress:type_name -> tidemark.cluster.v1.BackupProgress
+	123, // 88: tidemark.cluster.v1.Backup.restore:type_name -> tidemark.cluster.v1.Restore
+	124, // 89: tidemark.cluster.v1.Restore.names:type_name -> tidemark.cluster.v1.Renaming
+	122, // 90: tidemark.cluster.v1.CreateBackupRequest.backup:type_name -> tidemark.cluster.v1.Backup
+	122, // 91: tidemark.cluster.v1.CreateBackupResponse.backup:type_name -> tidemark.cluster.v1.Backup
+	122, // 92: tidemark.cluster.v1.ListBackupsResponse.backups:type_name -> tidemark.cluster.v1.Backup
+	122, // 93: tidemark.cluster.v1.CancelBackupResponse.backup:type_name -> tidemark.cluster.v1.Backup
+	19,  // 94: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
+	24,  // 95: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
+	25,  // 96: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
+	28,  // 97: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
+	30,  // 98: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
+	34,  // 99: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
+	32,  // 100: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
+	59,  // 101: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
+	61,  // 102: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
+	63,  // 103: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
+	66,  // 104: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
+	68,  // 105: tidemark.cluster.v1.Cluster.SplitPartition:input_type -> tidemark.cluster.v1.SplitPartitionRequest
+	70,  // 106: tidemark.cluster.v1.Cluster.MergePartition:input_type -> tidemark.cluster.v1.MergePartitionRequest
+	72,  // 107: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
+	77,  // 108: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
+	79,  // 109: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
+	82,  // 110: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
+	74,  // 111: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
+	44,  // 112: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
+	110, // 113: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
+	119, // 114: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
+	36,  // 115: tidemark.cluster.v1.Cluster.SetConsumer:input_type -> tidemark.cluster.v1.SetConsumerRequest
+	38,  // 116: tidemark.cluster.v1.Cluster.GetConsumer:input_type -> tidemark.cluster.v1.GetConsumerRequest
+	40,  // 117: tidemark.cluster.v1.Cluster.ListConsumers:input_type -> tidemark.cluster.v1.ListConsumersRequest
+	42,  // 118: tidemark.cluster.v1.Cluster.DeleteConsumer:input_type -> tidemark.cluster.v1.DeleteConsumerRequest
+	126, // 119: tidemark.cluster.v1.Cluster.CreateBackup:input_type -> tidemark.cluster.v1.CreateBackupRequest
+	128, // 120: tidemark.cluster.v1.Cluster.ListBackups:input_type -> tidemark.cluster.v1.ListBackupsRequest
+	130, // 121: tidemark.cluster.v1.Cluster.CancelBackup:input_type -> tidemark.cluster.v1.CancelBackupRequest
+	47,  // 122: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
+	49,  // 123: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
+	53,  // 124: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
+	90,  // 125: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
+	23,  // 126: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
+	108, // 127: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
+	26,  // 128: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
+	92,  // 129: tidemark.cluster.v1.Core.Guarding:input_type -> tidemark.cluster.v1.GuardingRequest
+	113, // 130: tidemark.cluster.v1.Core.Check:input_type -> tidemark.cluster.v1.CheckRequest
+	95,  // 131: tidemark.cluster.v1.Authority.Follow:input_type -> tidemark.cluster.v1.AuthorityAsk
+	99,  // 132: tidemark.cluster.v1.Coordination.Execute:input_type -> tidemark.cluster.v1.CoordinationExecuteRequest
+	101, // 133: tidemark.cluster.v1.Coordination.Index:input_type -> tidemark.cluster.v1.CoordinationIndexRequest
+	103, // 134: tidemark.cluster.v1.Coordination.Renew:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
+	103, // 135: tidemark.cluster.v1.Coordination.TimeToLive:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
+	105, // 136: tidemark.cluster.v1.Coordination.RenewAll:input_type -> tidemark.cluster.v1.CoordinationRenewAllRequest
+	88,  // 137: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
+	89,  // 138: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
+	20,  // 139: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
+	27,  // 140: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
+	27,  // 141: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
+	29,  // 142: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
+	31,  // 143: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
+	35,  // 144: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
+	33,  // 145: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
+	60,  // 146: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
+	62,  // 147: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
+	64,  // 148: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
+	67,  // 149: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
+	69,  // 150: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
+	71,  // 151: tidemark.cluster.v1.Cluster.MergePartition:output_type -> tidemark.cluster.v1.MergePartitionResponse
+	73,  // 152: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
+	78,  // 153: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
+	80,  // 154: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
+	83,  // 155: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
+	76,  // 156: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
+	45,  // 157: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
+	111, // 158: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
+	121, // 159: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
+	37,  // 160: tidemark.cluster.v1.Cluster.SetConsumer:output_type -> tidemark.cluster.v1.SetConsumerResponse
+	39,  // 161: tidemark.cluster.v1.Cluster.GetConsumer:output_type -> tidemark.cluster.v1.GetConsumerResponse
+	41,  // 162: tidemark.cluster.v1.Cluster.ListConsumers:output_type -> tidemark.cluster.v1.ListConsumersResponse
+	43,  // 163: tidemark.cluster.v1.Cluster.DeleteConsumer:output_type -> tidemark.cluster.v1.DeleteConsumerResponse
+	127, // 164: tidemark.cluster.v1.Cluster.CreateBackup:output_type -> tidemark.cluster.v1.CreateBackupResponse
+	129, // 165: tidemark.cluster.v1.Cluster.ListBackups:output_type -> tidemark.cluster.v1.ListBackupsResponse
+	131, // 166: tidemark.cluster.v1.Cluster.CancelBackup:output_type -> tidemark.cluster.v1.CancelBackupResponse
+	48,  // 167: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
+	50,  // 168: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
+	58,  // 169: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
+	91,  // 170: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
+	98,  // 171: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
+	109, // 172: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
+	27,  // 173: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
+	93,  // 174: tidemark.cluster.v1.Core.Guarding:output_type -> tidemark.cluster.v1.GuardingResponse
+	114, // 175: tidemark.cluster.v1.Core.Check:output_type -> tidemark.cluster.v1.MemberHealth
+	96,  // 176: tidemark.cluster.v1.Authority.Follow:output_type -> tidemark.cluster.v1.AuthorityUpdate
+	100, // 177: tidemark.cluster.v1.Coordination.Execute:output_type -> tidemark.cluster.v1.CoordinationExecuteResponse
+	102, // 178: tidemark.cluster.v1.Coordination.Index:output_type -> tidemark.cluster.v1.CoordinationIndexResponse
+	104, // 179: tidemark.cluster.v1.Coordination.Renew:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
+	104, // 180: tidemark.cluster.v1.Coordination.TimeToLive:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
+	106, // 181: tidemark.cluster.v1.Coordination.RenewAll:output_type -> tidemark.cluster.v1.CoordinationRenewAllResponse
+	88,  // 182: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
+	88,  // 183: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
+	139, // [139:184] is the sub-list for method output_type
+	94,  // [94:139] is the sub-list for method input_type
+	94,  // [94:94] is the sub-list for extension type_name
+	94,  // [94:94] is the sub-list for extension extendee
+	0,   // [0:94] is the sub-list for field type_name
 }
 
 func init() { file_clusterpb_cluster_proto_init() }
@@ -10550,7 +10701,7 @@ func file_clusterpb_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_clusterpb_cluster_proto_rawDesc), len(file_clusterpb_cluster_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   123,
+			NumMessages:   125,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

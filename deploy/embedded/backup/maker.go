@@ -48,6 +48,12 @@ type Core interface {
 		*clusterpb.SetConsumerRequest) (*clusterpb.SetConsumerResponse, error)
 	DeleteConsumer(context.Context,
 		*clusterpb.DeleteConsumerRequest) (*clusterpb.DeleteConsumerResponse, error)
+	CreateKeyspace(context.Context,
+		*clusterpb.CreateKeyspaceRequest) (*clusterpb.CreateKeyspaceResponse, error)
+	DropKeyspace(context.Context,
+		*clusterpb.DropKeyspaceRequest) (*clusterpb.DropKeyspaceResponse, error)
+	// Publish gives keyspaces their names.
+	Publish(ctx context.Context, names map[string]string) error
 }
 
 // MakerConfig is what a Maker is made of. All fields must be set.
@@ -87,6 +93,14 @@ func (m *Maker) Check(b *clusterpb.Backup) error {
 			return fmt.Errorf("the pattern %q: %w", pattern, err)
 		}
 	}
+	if r := b.GetRestore(); r != nil {
+		if r.GetBackup() != latest && manifest.CheckID(r.GetBackup()) != "" {
+			return errors.New(manifest.CheckID(r.GetBackup()))
+		}
+		if _, err := identitiesOf(r.GetIdentities()); err != nil {
+			return err
+		}
+	}
 	_, err := archive.ParseRecipients(b.GetRecipients()...)
 	return err
 }
@@ -107,9 +121,13 @@ func (m *Maker) Latest(ctx context.Context, b *clusterpb.Backup) (string, error)
 	}
 	own := m.clusterID()
 	for _, head := range slices.Backward(contents.Complete.Sorted()) {
-		if head.Cluster == own {
+		// Any cluster's backup can be restored, and only a cluster's own be continued.
+		if head.Cluster == own || b.Restore != nil {
 			return head.ID, nil
 		}
+	}
+	if b.Restore != nil {
+		return "", fmt.Errorf("%s has no complete backup", store)
 	}
 	return "", fmt.Errorf("%s has no complete backup of the cluster %s that could be continued: make "+
 		"a full one first", store, own)
@@ -183,7 +201,8 @@ func (m *Maker) Make(ctx context.Context, b *clusterpb.Backup,
 func (m *Maker) Passing(err error) bool {
 	for _, final := range []error{target.ErrRefused, target.ErrInvalid, target.ErrNotFound,
 		archive.ErrCorrupt, archive.ErrNoIdentity, archive.ErrNewer, archive.ErrInvalid,
-		job.ErrTooOld, manifest.ErrNewer, errSplit} {
+		job.ErrTooOld, manifest.ErrNewer,
+		manifest.ErrBroken, errSplit, errRestore} {
 		if errors.Is(err, final) {
 			return false
 		}
@@ -197,6 +216,9 @@ func (m *Maker) Passing(err error) bool {
 
 // Undo implements backups.Maker.
 func (m *Maker) Undo(ctx context.Context, b *clusterpb.Backup) error {
+	if b.Restore != nil {
+		return m.undoRestore(ctx, b)
+	}
 	store, err := m.config.Open(ctx, b.Target)
 	if err != nil {
 		return err

@@ -132,6 +132,23 @@ func (l leader) DeleteConsumer(ctx context.Context,
 	return l.Consumers().Delete(ctx, r)
 }
 
+// CreateKeyspace implements Core.
+func (l leader) CreateKeyspace(ctx context.Context,
+	r *clusterpb.CreateKeyspaceRequest) (*clusterpb.CreateKeyspaceResponse, error) {
+	return l.Keyspaces().Create(ctx, r)
+}
+
+// DropKeyspace implements Core.
+func (l leader) DropKeyspace(ctx context.Context,
+	r *clusterpb.DropKeyspaceRequest) (*clusterpb.DropKeyspaceResponse, error) {
+	return l.Keyspaces().Drop(ctx, r)
+}
+
+// Publish implements Core.
+func (l leader) Publish(ctx context.Context, names map[string]string) error {
+	return l.Keyspaces().Publish(ctx, names)
+}
+
 // partOfSnapshot is how much of the coordination store is handed over at once.
 const partOfSnapshot = 1 << 20
 

@@ -53,6 +53,8 @@ type Worker struct {
 	config WorkerConfig
 	// slots has room for the units that are being written.
 	slots chan struct{}
+	// layers are of the backup that is being restored.
+	layers recentLayers
 
 	// mu guards the rates, by backup. It is a leaf.
 	mu    sync.Mutex
@@ -114,7 +116,10 @@ func failure(err error) error {
 		return nil
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return status.FromContextError(err).Err()
-	case errors.Is(err, target.ErrInvalid), errors.Is(err, archive.ErrInvalid):
+	case errors.Is(err, target.ErrInvalid), errors.Is(err, archive.ErrInvalid),
+		errors.Is(err, archive.ErrCorrupt), errors.Is(err, archive.ErrNoIdentity),
+		errors.Is(err, archive.ErrNewer), errors.Is(err, manifest.ErrNewer),
+		errors.Is(err, manifest.ErrBroken), errors.Is(err, target.ErrNotFound):
 		return status.Error(codes.InvalidArgument, err.Error())
 	case errors.Is(err, target.ErrRefused), errors.Is(err, target.ErrFull):
 		return status.Error(codes.PermissionDenied, err.Error())

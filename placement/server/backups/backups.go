@@ -28,7 +28,12 @@ type Maker interface {
 	Make(ctx context.Context, b *clusterpb.Backup,
 		progress func(at *clusterpb.Timestamp, p *clusterpb.BackupProgress)) error
 	Passing(error) bool
-	// Undo removes what was written of a backup that is not complete. It may be repeated.
+	// Restore restores a backup, or continues that. save stores what is loaded so far.
+	Restore(ctx context.Context, b *clusterpb.Backup,
+		progress func(at *clusterpb.Timestamp, p *clusterpb.BackupProgress),
+		save func(context.Context, []byte) error) error
+	// Undo removes what was written of a backup that is not complete, or what a restore that is not
+	// complete has made. It may be repeated.
 	Undo(context.Context, *clusterpb.Backup) error
 }
 
@@ -189,16 +194,22 @@ func (b *Backups) make(ctx context.Context, r record) error {
 	run := b.running
 	run.cancel = cancel
 	b.mu.Unlock()
-	err := b.config.Maker.Make(ctx, clone(r.Backup),
-		func(at *clusterpb.Timestamp, p *clusterpb.BackupProgress) {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			if run.progress == nil || run.progress.UnitsDone < p.UnitsDone ||
-				run.progress.Step != p.Step {
-				run.moved = b.config.Now()
-			}
-			run.at, run.progress = at, p
-		})
+	tell := func(at *clusterpb.Timestamp, p *clusterpb.BackupProgress) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if run.progress == nil || run.progress.UnitsDone < p.UnitsDone ||
+			run.progress.Step != p.Step {
+			run.moved = b.config.Now()
+		}
+		run.at, run.progress = at, p
+	}
+	var err error
+	if r.Restore != nil {
+		err = b.config.Maker.Restore(ctx, clone(r.Backup), tell,
+			func(ctx context.Context, loaded []byte) error { return b.save(ctx, &r, loaded) })
+	} else {
+		err = b.config.Maker.Make(ctx, clone(r.Backup), tell)
+	}
 	b.mu.Lock()
 	r.At, r.Progress = run.at, run.progress
 	stuck := b.config.Now().Sub(run.moved) > patience
@@ -214,6 +225,25 @@ func (b *Backups) make(ctx context.Context, r record) error {
 	return b.end(ctx, r, clusterpb.BackupState_BACKUP_FAILED, err)
 }
 
+// save stores what a restore has loaded so far. The record may have been changed meanwhile only to
+// end it: then the context ends soon, and nothing is stored.
+func (b *Backups) save(ctx context.Context, r *record, loaded []byte) error {
+	r.Restore.Loaded = loaded
+	ok, err := b.write(ctx, *r)
+	if err != nil || !ok {
+		return err
+	}
+	v, err := b.meta.View(ctx)
+	if err != nil {
+		return err
+	}
+	stored, err := load(v, r.Id)
+	if err == nil && stored.Backup != nil && stored.State == r.State {
+		r.revision = stored.revision
+	}
+	return err
+}
+
 // end records that a backup has ended.
 func (b *Backups) end(ctx context.Context, r record, state clusterpb.BackupState,
 	failed error) error {
@@ -223,6 +253,9 @@ func (b *Backups) end(ctx context.Context, r record, state clusterpb.BackupState
 	}
 	if state != clusterpb.BackupState_BACKUP_FAILED {
 		r.Identity = "" // nothing more is read
+		if r.Restore != nil {
+			r.Restore.Identities = ""
+		}
 	}
 	ok, err := b.write(ctx, r)
 	if err != nil || !ok {

@@ -41,6 +41,16 @@ func (b *Backups) Create(
 		Include: asked.Include, Exclude: asked.Exclude, Recipients: asked.Recipients,
 		BytesPerSecond: asked.BytesPerSecond, KeepMillis: asked.KeepMillis,
 		BeganUnixMs: b.config.Now().UnixMilli()}
+	if asked.Restore != nil {
+		one.Restore = &clusterpb.Restore{Backup: asked.Restore.Backup, Names: asked.Restore.Names,
+			Identities: asked.Restore.Identities}
+		if one.Restore.Backup == latest {
+			var err error
+			if one.Restore.Backup, err = b.config.Maker.Latest(ctx, one); err != nil {
+				return nil, status.Error(codes.FailedPrecondition, err.Error())
+			}
+		}
+	}
 	if one.Parent == latest {
 		var err error
 		if one.Parent, err = b.config.Maker.Latest(ctx, one); err != nil {
@@ -68,7 +78,8 @@ func (b *Backups) Create(
 	running := 0
 	for _, r := range all {
 		if r.Id == one.Id {
-			if !same(r.Backup, one) && asked.Parent != latest {
+			if !same(r.Backup, one) && asked.Parent != latest ||
+				(r.Restore == nil) != (one.Restore == nil) {
 				return nil, status.Errorf(codes.AlreadyExists, "there is another backup %s", one.Id)
 			}
 			return &clusterpb.CreateBackupResponse{Backup: r.shown(b.progress(r.Id))}, nil
@@ -154,8 +165,8 @@ func (b *Backups) Cancel(
 		case one.Backup == nil:
 			return nil, notFound(r.GetId())
 		case one.State == clusterpb.BackupState_BACKUP_COMPLETE:
-			return nil, status.Errorf(codes.FailedPrecondition, "the backup %s is complete; `tidemark "+
-				"backup delete` removes it", one.Id)
+			return nil, status.Errorf(codes.FailedPrecondition, "%s is complete: there is nothing to "+
+				"cancel", one.Id)
 		case one.State != clusterpb.BackupState_BACKUP_RUNNING &&
 			one.State != clusterpb.BackupState_BACKUP_FAILED:
 			return &clusterpb.CancelBackupResponse{Backup: one.shown(nil)}, nil

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/keyspaces"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -26,6 +27,8 @@ const (
 	maxPatterns, maxRecipients = 1000, 100
 	// minKeep and maxKeep bound how long history is protected; defaultKeep is the default.
 	minKeep, maxKeep, defaultKeep = time.Minute, 7 * 24 * time.Hour, 24 * time.Hour
+	// maxIdentities bounds the identities of a restore, in bytes.
+	maxIdentities = 64 << 10
 	// idBytes is the length of an id.
 	idBytes = len("20060102T150405Z-01234567")
 )
@@ -51,6 +54,9 @@ func (r record) ended() bool {
 func (r record) shown(progress *clusterpb.BackupProgress) *clusterpb.Backup {
 	b := clone(r.Backup)
 	b.Identity = ""
+	if b.Restore != nil {
+		b.Restore.Identities, b.Restore.Loaded = "", nil
+	}
 	if progress != nil {
 		b.Progress = progress
 	}
@@ -107,6 +113,21 @@ func invalid(b *clusterpb.Backup) error {
 		return bad("there are %d recipients, the limit is %d", len(b.Recipients), maxRecipients)
 	case b.KeepMillis != 0 && (keep < minKeep || keep > maxKeep):
 		return bad("history is protected for %s to %s, not for %s", minKeep, maxKeep, keep)
+	}
+	if r := b.Restore; r != nil {
+		switch {
+		case b.Parent != "" || len(b.Recipients) > 0:
+			return bad("a restore has no parent and no recipients")
+		case len(r.Names) > maxPatterns:
+			return bad("%d keyspaces get other names, the limit is %d", len(r.Names), maxPatterns)
+		case len(r.Identities) > maxIdentities:
+			return bad("the identities have %d bytes, the limit is %d", len(r.Identities), maxIdentities)
+		}
+		for _, n := range r.Names {
+			if !keyspaces.ValidName(n.GetAs()) {
+				return bad("%q is not the name of a keyspace", n.GetAs())
+			}
+		}
 	}
 	for _, list := range [][]string{b.Include, b.Exclude, b.Recipients, {b.Parent}} {
 		for _, text := range list {

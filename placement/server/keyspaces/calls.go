@@ -36,7 +36,7 @@ const (
 func (k *Keyspaces) Create(
 	ctx context.Context, r *clusterpb.CreateKeyspaceRequest,
 ) (*clusterpb.CreateKeyspaceResponse, error) {
-	if err := k.validate(r); err != nil {
+	if err := k.validate(ctx, r); err != nil {
 		return nil, err
 	}
 	v, done, err := k.meta.ViewInTurn(ctx)
@@ -162,11 +162,11 @@ func validateClosedLag(millis uint64) error {
 }
 
 // validate is the part of checking a creation that needs no state.
-func (k *Keyspaces) validate(r *clusterpb.CreateKeyspaceRequest) error {
+func (k *Keyspaces) validate(ctx context.Context, r *clusterpb.CreateKeyspaceRequest) error {
 	refuse := func(format string, args ...any) error {
 		return status.Errorf(codes.InvalidArgument, format, args...)
 	}
-	if !ValidName(r.Name) {
+	if !validName(ctx, r.Name) {
 		return refuse(
 			"a name has 1 to %d characters, of a-z, 0-9, dot, underscore and hyphen", MaxNameLength)
 	}

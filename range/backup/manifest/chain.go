@@ -113,7 +113,7 @@ func (l Layers) of(ks *Keyspace) (Layers, error) {
 			return nil, fmt.Errorf("%w: %s has the changes of the keyspace %q after %v, and no backup "+
 				"before it ends there", ErrBroken, l[i].Head.ID, ks.Name, after)
 		}
-		earlier := l[i-1].keyspace(ks.ID)
+		earlier := l[i-1].KeyspaceOf(ks.ID)
 		if earlier == nil {
 			return nil, fmt.Errorf("%w: %s has the changes of the keyspace %q after %v, and %s does not "+
 				"have the keyspace", ErrBroken, l[i].Head.ID, ks.Name, after, l[i-1].Head.ID)
@@ -122,8 +122,8 @@ func (l Layers) of(ks *Keyspace) (Layers, error) {
 	}
 }
 
-// keyspace is the keyspace of an id; nil if the backup does not have it.
-func (m *Manifest) keyspace(id uint32) *Keyspace {
+// KeyspaceOf is the keyspace of an id; nil if the backup does not have it.
+func (m *Manifest) KeyspaceOf(id uint32) *Keyspace {
 	for i := range m.Keyspaces {
 		if m.Keyspaces[i].ID == id {
 			return &m.Keyspaces[i]

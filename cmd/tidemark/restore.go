@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
+	"github.com/tidemarkdb/tidemark/range/backup/archive"
+	"github.com/tidemarkdb/tidemark/range/backup/catalog"
+	"github.com/tidemarkdb/tidemark/range/backup/target"
+)
+
+// restoreFlags are the flags of a restore.
+type restoreFlags struct {
+	include, exclude, as []string
+	identity             string
+	detach, quiet        bool
+}
+
+func (a *app) restoreCommand() *cobra.Command {
+	var f restoreFlags
+	cmd := &cobra.Command{
+		Use:   "restore TARGET [ID]",
+		Short: "Restore keyspaces from a backup",
+		Long: `Restore keyspaces from a backup into this cluster, which may be another one than that of
+the backup. Without ID, the newest backup in TARGET is restored. Keyspaces have the definitions,
+records and expiries that they had at the moment of the backup. They must not be there yet: drop
+them first, or give them other names with --as.
+
+The data nodes read the backup and write the records. Clients see the keyspaces when all are whole,
+and not before. The core's leader has that done, whatever becomes of this command; "tidemark backup
+jobs" shows how far it is, and "tidemark backup cancel" ends it and drops what was made.
+
+Not restored: the versions of records (each has a new one), what was there before the moment,
+consumers of changes, and the coordination store ("tidemark backup coordination" writes that into a
+file for "tidemark coord import").`,
+		Example: `  tidemark restore file:///mnt/backups
+  tidemark restore s3://backups/prod 20260131T120000Z-1a2b3c4d --keyspaces fruit --as fruit=old`,
+		Args: arguments("TARGET, and perhaps the ID of a backup", 1, 2),
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			id := admin.LatestBackup
+			if len(args) == 2 {
+				id = args[1]
+			}
+			return a.withClient(ctx, func(client *kv.Client) error {
+				return a.restore(ctx, client, args[0], id, f)
+			})
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.include, "keyspaces", nil,
+		"only these keyspaces, as names or patterns with * (default: all)")
+	flags.StringSliceVar(&f.exclude, "exclude", nil, "leave out these keyspaces")
+	flags.StringSliceVar(&f.as, "as", nil, "another name for a keyspace: NAME=OTHER; may be repeated")
+	flags.StringVar(&f.identity, "identity", "", "a `file` of age identities, for an encrypted backup")
+	flags.BoolVar(&f.detach, "detach", false, "do not wait until it is complete")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "do not show progress")
+	return a.client(a.printing(cmd))
+}
+
+func (a *app) restore(ctx context.Context, client *kv.Client, url, id string,
+	f restoreFlags) error {
+	r := &admin.RestoreOptions{Backup: id, Names: make(map[string]string)}
+	for _, pair := range f.as {
+		name, other, ok := strings.Cut(pair, "=")
+		if !ok || name == "" || other == "" {
+			return exit.Usagef("--as %q: give NAME=OTHER", pair)
+		}
+		r.Names[name] = other
+	}
+	if f.identity != "" {
+		text, err := os.ReadFile(f.identity)
+		if err != nil {
+			return err
+		}
+		if _, err := archive.ParseIdentities(string(text)); err != nil {
+			return fmt.Errorf("%s: %w", f.identity, err)
+		}
+		r.Identities = string(text)
+	}
+	job, err := admin.New(client).CreateBackup(ctx, admin.BackupOptions{Target: url,
+		Include: f.include, Exclude: f.exclude, Restore: r})
+	if err != nil {
+		return err
+	}
+	if !f.detach {
+		if job, err = a.followBackup(ctx, client, job.ID, f.quiet); err != nil {
+			return err
+		}
+	}
+	if err := a.printBackups([]admin.BackupInfo{job}); err != nil {
+		return err
+	}
+	switch {
+	case job.State == admin.BackupFailed:
+		return fmt.Errorf("the restore %s failed: %s. `tidemark backup cancel %s` drops what it has made",
+			job.ID, job.Error, job.ID)
+	case !f.detach && job.State != admin.BackupComplete:
+		return fmt.Errorf("the restore %s was cancelled", job.ID)
+	}
+	return nil
+}
+
+func (a *app) backupCoordinationCommand() *cobra.Command {
+	var identity *string
+	cmd := &cobra.Command{
+		Use:   "coordination TARGET ID FILE",
+		Short: "Write the coordination store of a backup into a file",
+		Long: `Write the coordination store of a backup into FILE, in the format of etcd's snapshots.
+"tidemark coord import" makes a coordination store of it, and "etcdutl snapshot restore" an etcd.`,
+		Example: `  tidemark backup coordination file:///mnt/backups 20260131T120000Z-1a2b3c4d coord.db
+  tidemark coord import coord.db --skip-hash-check`,
+		Args: arguments("TARGET, the ID of a backup, and a FILE", 3, 3),
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			return a.withCatalog(ctx, args[0], *identity, func(_ target.Target,
+				c *catalog.Catalog) error {
+				return writeCoordination(ctx, c, args[1], args[2])
+			})
+		}),
+	}
+	identity = identityFlag(cmd)
+	return cmd
+}
+
+// writeCoordination writes the coordination store of a backup into a new file.
+func writeCoordination(ctx context.Context, c *catalog.Catalog, id, path string) (err error) {
+	m, err := c.Manifest(ctx, id)
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closing := file.Close(); err == nil {
+			err = closing
+		}
+		if err != nil {
+			_ = os.Remove(path)
+		}
+	}()
+	if err := c.Coordination(ctx, m, func(part []byte) error {
+		_, err := file.Write(part)
+		return err
+	}); err != nil {
+		return err
+	}
+	return file.Sync()
+}
