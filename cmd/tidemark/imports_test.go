@@ -27,6 +27,7 @@ var may = []struct {
 	{everywhere, nil},
 	{"hlc", nil},
 	{"rpc/metric", nil},
+	{"rpc/release", nil},
 	{"rpc/metric/prom", []string{"rpc/metric"}},
 	{"range/timer", nil},
 	{"range/clockhealth", []string{"hlc"}},
@@ -191,6 +192,8 @@ var may = []struct {
 	{"placement/server/meta", coreRecords},
 	{"placement/server/authflag", append(coreRecords[:len(coreRecords):len(coreRecords)],
 		"placement/server/meta")},
+	{"placement/server/upgrade", append(coreRecords[:len(coreRecords):len(coreRecords)],
+		"placement/server/meta")},
 	{"placement/server/consumer", append(coreRecords[:len(coreRecords):len(coreRecords)], "hlc",
 		"placement/server/meta", "placement/server/veil")},
 	{"placement/server/table", append(coreRecords[:len(coreRecords):len(coreRecords)],
@@ -209,12 +212,12 @@ var may = []struct {
 		"placement/server/steps", "placement/server/veil")},
 	{"placement/server/nodes", append(coreRecords[:len(coreRecords):len(coreRecords)],
 		"hlc", "range/group", "placement/server/authflag", "placement/server/meta",
-		"placement/server/reports", "placement/server/steps")},
+		"placement/server/reports", "placement/server/steps", "placement/server/upgrade")},
 	{"placement/server/coordination", append(coreRecords[:len(coreRecords):len(coreRecords)],
 		"placement/server/meta", "placement/server/coreclient")},
 	{"placement/server/membership", append(coreRecords[:len(coreRecords):len(coreRecords)],
 		"range/group",
-		"placement/server/meta", "placement/server/authflag")},
+		"placement/server/meta", "placement/server/authflag", "placement/server/upgrade")},
 	{"placement/...", append(ground[:len(ground):len(ground)], "placement/...")},
 
 	// The SDK brings no server with it. Only what tests import of it does.
@@ -287,7 +290,7 @@ var terms = []string{"range/keys", "placement/planner", "placement/planner/rules
 
 // storeTerms are what every room of the core's store may use.
 var storeTerms = []string{"range/keys", "range/group", "placement/store/authority",
-	"placement/store/command", "placement/store/storepb"}
+	"placement/store/command", "placement/store/storepb", "rpc/release"}
 
 // coreRecords are what a room needs that reads and writes records of the core.
 var coreRecords = []string{"range/keys", "rpc/...", "placement/store/...", "placement/server/hint",
