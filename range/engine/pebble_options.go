@@ -13,6 +13,12 @@ const (
 	logMaxOpenFiles   = 500
 	stateMaxOpenFiles = 1000
 
+	// pebbleFormat is the format of Pebble's files of release v0.1. Pebble raises the format of a
+	// database for good when the database is opened with a higher one, so a newer format needs a gate
+	// (package rpc/release), and pebble.FormatNewest would take the way back with an update of
+	// Pebble.
+	pebbleFormat = pebble.FormatValueSeparation
+
 	// pebbleStopWrites is where Pebble itself would hold writes up: never, as stall does it before.
 	pebbleStopWrites = 1 << 20
 
@@ -67,7 +73,7 @@ func stateOptions(o Options) *pebble.Options {
 
 func commonOptions(o Options) *pebble.Options {
 	p := &pebble.Options{
-		FormatMajorVersion:    pebble.FormatNewest,
+		FormatMajorVersion:    pebbleFormat,
 		Cache:                 o.Cache,
 		CacheSize:             o.CacheBytes + 2*int64(o.MemTableBytes),
 		MemTableSize:          o.MemTableBytes,
