@@ -67,7 +67,8 @@ Then, elsewhere:       tidemark keyspace create fruit --partitions hash:8
 		a.coreCommand(), a.keyspaceCommand(), a.consumersCommand(), a.partitionsCommand(),
 		a.nodeCommand(), a.moveCommand(), a.transferCommand(), a.splitCommand(), a.mergeCommand(),
 		a.placementCommand(), a.operatorsCommand(), a.eventsCommand(), a.whyCommand(),
-		a.backupCommand(), a.restoreCommand(), a.recoverCommand(), a.debugCommand())
+		a.backupCommand(), a.restoreCommand(), a.upgradeCommand(), a.recoverCommand(),
+		a.debugCommand())
 	add(groupData, a.getCommand(), a.putCommand(), a.deleteCommand(), a.casCommand(),
 		a.incrementCommand(), a.scanCommand(),
 		a.countCommand(), a.txnCommand(), a.loadCommand(), a.dumpCommand(),

@@ -5,8 +5,10 @@ import (
 	"fmt"
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/releasemark"
 	"github.com/tidemarkdb/tidemark/placement/authcache"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/placement/server/upgrade"
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -91,18 +93,26 @@ func (a *authFollower) report() *clusterpb.GuardReport {
 	return r
 }
 
-// reporting is the core as a data node sees it. It adds the server's report to each heartbeat.
+// reporting is the core as a data node sees it. It adds what the server says of itself to each
+// heartbeat.
 type reporting struct {
 	*coreclient.Client
-	auth *authFollower
+	auth  *authFollower
+	level *releasemark.Mark
+	// failed ends the server.
+	failed func(error)
 }
 
 // Heartbeat implements node.Metadata.
 func (c reporting) Heartbeat(
 	ctx context.Context, r *clusterpb.HeartbeatRequest,
 ) (*clusterpb.HeartbeatResponse, error) {
-	r.Guard = c.auth.report()
+	r.Guard, r.Levels = c.auth.report(), c.level.Report()
 	response, err := c.Client.Heartbeat(ctx, r)
 	c.auth.Learn(response.GetGuard())
+	c.level.Learn(response.GetLevel())
+	if upgrade.Refused(err) {
+		c.failed(refusedLevel(err))
+	}
 	return response, err
 }

@@ -137,7 +137,7 @@ func TestKeyspacesAreGuarded(t *testing.T) {
 	for i := range at {
 		server := cluster.Server(i)
 		id := server.directory.Identity()
-		if m := server.auth.Flag(); !m.On || !id.Guards || id.Format != datadir.GuardedFormat {
+		if m := server.auth.Flag(); !m.On || !id.Guards || id.Format < datadir.GuardedFormat {
 			t.Errorf("server %d does not follow: %v, %v", i, m, id)
 		}
 		awaitTrue(t, "strangers are refused",
@@ -193,7 +193,7 @@ func TestKeyspacesAreGuarded(t *testing.T) {
 		server := cluster.Server(i)
 		awaitTrue(t, "it need not follow any more", func() bool {
 			return !server.auth.Flag().On && may(server, "", mine, access.Write) == 0 &&
-				server.directory.Identity().Format == datadir.Format
+				!server.directory.Identity().Guards
 		})
 	}
 }
@@ -251,7 +251,8 @@ func TestEnableClosesTheDoor(t *testing.T) {
 		t.Fatal(err)
 	}
 	outside := stranger(t, c.Advertise)
-	join := &clusterpb.RegisterNodeRequest{Server: 7, Address: "127.0.0.1:9"}
+	join := &clusterpb.RegisterNodeRequest{Server: 7, Address: "127.0.0.1:9",
+		Levels: s.level.Report()}
 	watch, err := outside.WatchMetadata(ctx,
 		&clusterpb.WatchMetadataRequest{Cluster: s.cluster.Load()})
 	if err == nil {

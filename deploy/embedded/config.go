@@ -22,6 +22,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/backup/target"
 	"github.com/tidemarkdb/tidemark/range/timer"
 	"github.com/tidemarkdb/tidemark/rpc/access"
+	"github.com/tidemarkdb/tidemark/rpc/release"
 )
 
 // The roles of a server.
@@ -165,6 +166,10 @@ type ServerConfig struct {
 	// withoutCoordination is for tests: the server's member of the core knows of no coordination
 	// store, as that of an older version.
 	withoutCoordination bool
+	// levels is for tests: the levels of formats and messages that the server's program supports, as
+	// that of another release; the zero range is that of a version from before there were levels.
+	// Default: release.Supported.
+	levels *release.Range
 	// olderCommands is for tests: the server does not say which commands of the core's stores it
 	// knows, as that of an older version.
 	olderCommands bool
@@ -202,6 +207,9 @@ func (c *ServerConfig) ensureDefaults() error {
 	}
 	if c.Version == "" {
 		c.Version = buildversion.Read().Version
+	}
+	if c.levels == nil {
+		c.levels = new(release.Supported())
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -7,8 +7,11 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/releasemark"
+	"github.com/tidemarkdb/tidemark/placement/authcache"
 	"github.com/tidemarkdb/tidemark/placement/bootstrap"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/placement/server/upgrade"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -44,6 +47,7 @@ func (c *coreMember) openBootstrap() (err error) {
 
 // sayVersion adds what this version knows to what this server says of itself.
 func (c *coreMember) sayVersion(h *clusterpb.BootstrapHello) {
+	h.Levels = c.level.Report()
 	if c.config.olderCommands {
 		return
 	}
@@ -115,7 +119,30 @@ func (c *coreMember) mayMove(ctx context.Context) error {
 func (c *coreMember) announcement() *clusterpb.AnnounceRequest {
 	id := c.directory.Identity()
 	return &clusterpb.AnnounceRequest{Cluster: uint64(id.Cluster), Server: uint64(id.Server),
-		Address: c.config.Advertise, Version: c.config.Version, Guard: c.auth.report()}
+		Address: c.config.Advertise, Version: c.config.Version, Guard: c.auth.report(),
+		Levels: c.level.Report()}
+}
+
+// announce announces this server to the leader of the core, and learns from the answer. refused is
+// set if the core refuses the server for good, because its program does not support the level of
+// the cluster.
+func (c *coreMember) announce(
+	ctx context.Context,
+) (r *clusterpb.AnnounceResponse, refused bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
+	defer cancel()
+	r, err = c.core.Announce(ctx, c.announcement())
+	c.auth.Learn(r.GetGuard())
+	c.level.Learn(r.GetLevel())
+	if upgrade.Refused(err) {
+		return nil, true, refusedLevel(err)
+	}
+	return r, false, err
+}
+
+// refusedLevel is the error of a server that the core has refused for its program.
+func refusedLevel(err error) error {
+	return fmt.Errorf("the core refuses this server: %s", wire.Reason(err))
 }
 
 // offer offers this server to the core, until it is added; nil if it was a member and was removed.
@@ -125,11 +152,10 @@ func (c *coreMember) offer(ctx context.Context) (*bootstrap.Membership, error) {
 		"add`, or in place of another by `tidemark core replace`", "address", c.config.Advertise)
 	told := ""
 	for {
-		limited, cancel := context.WithTimeout(ctx, announceTimeout)
-		r, err := c.core.Announce(limited, c.announcement())
-		cancel()
-		c.auth.Learn(r.GetGuard())
+		r, refused, err := c.announce(ctx)
 		switch {
+		case refused:
+			return nil, err
 		case err == nil && r.Removed:
 			return nil, c.bootstrap.Leave()
 		case err == nil && r.Replica != 0:
@@ -157,23 +183,28 @@ func (c *coreMember) offer(ctx context.Context) (*bootstrap.Membership, error) {
 
 // beMember tells the core where its member here is, and learns when it is none any more.
 func (c *coreMember) beMember(ctx context.Context, p *corePart) error {
+	// said is what was announced last, and announced is when.
+	type marks struct {
+		guard  authcache.Flag
+		levels releasemark.Levels
+	}
 	var announced time.Time
-	mark := c.auth.Flag() // as it was announced
+	var said marks
 	told := ""
 	for backoff.Sleep(ctx, greetEvery) == nil {
 		if p.server.LeaderAddress() == "" {
 			c.bootstrap.Greet(ctx, distinct(append(c.members.All(), c.seeds()...)))
 		}
-		if c.auth.Flag() == mark && time.Since(announced) < announceEvery {
+		now := marks{c.auth.Flag(), c.level.Levels()}
+		if now == said && time.Since(announced) < announceEvery {
 			continue
 		}
-		mark = c.auth.Flag()
-		limited, cancel := context.WithTimeout(ctx, announceTimeout)
-		r, err := c.core.Announce(limited, c.announcement())
-		cancel()
+		said = now
+		r, refused, err := c.announce(ctx)
 		announced = time.Now()
-		c.auth.Learn(r.GetGuard())
 		switch {
+		case refused:
+			return err
 		case err == nil && r.Removed:
 			return c.leaveCore(p)
 		case err == nil:

@@ -67,6 +67,7 @@ func (c *coreMember) start(p *corePart, m *bootstrap.Membership) (err error) {
 	p.store, err = store.New(store.Config{
 		State: p.databases.State, Founding: founding, Random: randomReader(c.config.Random),
 		Monotonic: c.config.Monotonic, Logger: c.config.Logger, MembersKnow: store.LeastFormat,
+		Level:      c.level.Active(),
 		Registerer: ofStore(p.registerer, "placement"), MaxPendingBytes: c.memory.Commands,
 		Memory: storeMemory(c.memory),
 	})
@@ -111,10 +112,11 @@ func (c *coreMember) start(p *corePart, m *bootstrap.Membership) (err error) {
 	p.disk.Start(c.ctx, p.host, c.diskSlow)
 	g.Wake()
 	p.server, err = server.New(server.Config{
-		Store: p.store, Cluster: m.Cluster, Members: m.Known,
+		Store: p.store, Cluster: m.Cluster, Members: m.Known, Levels: *c.config.levels,
 		Membership: membership.Config{Group: g, Hello: c.helloTo, Self: c.versionKnown(),
 			Coordination: !c.config.withoutCoordination, Inform: c.informOf, Check: c.checkMember,
-			NotReady: c.notReady, CoordinationErr: c.coordinationErr, Disk: p.disk.State,
+			Own: membership.OwnHealth{NotReady: c.notReady, CoordinationErr: c.coordinationErr,
+				Disk: p.disk.State},
 			Silent: p.host.Peers().Down, Averse: p.host.Peers().LeaderAverse},
 		Backups: c.backups.Maker(c.backupMember(p)),
 		Wake:    c.wakeNode, Proves: c.auth.provesServer,
@@ -195,7 +197,8 @@ func (c *coreMember) openCoordination(p *corePart, founding *storepb.Members) er
 	opened, err := store.New(store.Config{
 		State: p.databases.State, Partition: identity.Group, Name: coordinationName,
 		Founding: founding, Random: randomReader(c.config.Random), Monotonic: c.config.Monotonic,
-		GroupCommands: true, MembersKnow: store.LeastFormat, MaxTouched: coordinationMaxTouched,
+		GroupCommands: true, MembersKnow: store.LeastFormat, Level: c.level.Active(),
+		MaxTouched:  coordinationMaxTouched,
 		MaxWatchers: coordinationMaxWatchers, HistoryFor: c.config.CoreHistory,
 		Logger: c.config.Logger, Registerer: ofStore(p.registerer, "coordination"),
 		MaxPendingBytes: c.memory.Commands, Memory: storeMemory(c.memory),

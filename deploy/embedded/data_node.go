@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
 	"github.com/tidemarkdb/tidemark/placement/server/nodes"
+	"github.com/tidemarkdb/tidemark/placement/server/upgrade"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
@@ -135,7 +136,7 @@ func (d *dataNode) start(ctx context.Context) (*nodePart, error) {
 	p.node, err = node.New(node.Config{
 		ID: keys.NodeID(id), Cluster: cluster, Server: uint64(self.Server),
 		Log: p.databases.Log, State: p.databases.State, Clock: d.clock,
-		Metadata: reporting{d.core, d.auth},
+		Metadata: reporting{d.core, d.auth, d.level, d.failed},
 		Pusher:   p.pusher, Resolver: p.pusher,
 		Logger: d.config.Logger, Registerer: registerer, Random: d.config.Random,
 		Monotonic: d.config.Monotonic, AfterFunc: after, Gone: d.clients.Gone,
@@ -233,11 +234,16 @@ func (d *dataNode) register(ctx context.Context) (*clusterpb.RegisterNodeRespons
 		Locality: &clusterpb.Locality{Region: d.config.Region, Zone: d.config.Zone},
 		Tags:     d.config.Tags,
 		Version:  d.config.Version, StartedUnix: time.Now().Unix(), Guard: d.auth.report(),
+		Levels: d.level.Report(),
 	})
+	if upgrade.Refused(err) {
+		return nil, refusedLevel(err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("joining the cluster with the directory %s: %w", d.config.Dir, err)
 	}
 	d.auth.Learn(r.Guard)
+	d.level.Learn(r.Level)
 	return r, nil
 }
 

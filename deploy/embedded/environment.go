@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/memory"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/releasemark"
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/range/route"
@@ -39,6 +40,8 @@ type environment struct {
 	// core reaches the leader of the core.
 	core *coreclient.Client
 	auth *authFollower
+	// level is the level of formats and messages that the cluster is at.
+	level *releasemark.Mark
 	// cluster is the id of the cluster, 0 until it is known.
 	cluster atomic.Uint64
 }

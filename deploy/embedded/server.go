@@ -114,6 +114,9 @@ func (s *Server) release() (err error) {
 	if s.auth != nil {
 		s.auth.Close()
 	}
+	if s.level != nil {
+		s.level.Close()
+	}
 	if s.core != nil {
 		s.core.Close()
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/deploy/embedded/clusterauth"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/passedon"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/releasemark"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/web"
 	"github.com/tidemarkdb/tidemark/placement/server/coordination"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
@@ -76,6 +77,9 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	if err := s.directory.MustBeRecovered(config.Logger); err != nil {
 		return nil, err
 	}
+	if err := s.directory.MustSupport(*config.levels); err != nil {
+		return nil, err
+	}
 	s.cluster.Store(uint64(s.directory.Identity().Cluster))
 	s.clock = config.clock()
 	if s.peers, err = peerPolicy(&s.config, s.tls, s.cluster.Load() != 0); err != nil {
@@ -93,6 +97,11 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	})
 	if s.auth, err = openAuthFollower(&s.config, s.directory, s.core, s.peers,
 		node.wake); err != nil {
+		return nil, err
+	}
+	if s.level, err = releasemark.New(releasemark.Config{Supported: *config.levels,
+		Kept: s.directory.Levels(), Save: s.directory.SetLevels, Changed: node.wake,
+		Logger: config.Logger, Registerer: config.Registry}); err != nil {
 		return nil, err
 	}
 	// Before the member of the core has its address in the directory: a start that fails because
@@ -121,6 +130,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 		}
 	}
 	s.running.Go(func() { s.auth.Run(s.ctx) })
+	s.running.Go(func() { s.level.Run(s.ctx) })
 	if member.bootstrap != nil {
 		s.begin(member.run)
 	}

@@ -67,6 +67,17 @@ var serverAlerts = []Alert{
 			each other.`,
 	},
 	{
+		Name: "TidemarkUpgradeNotFinalized",
+		Expr: `
+			time() - (max by (job) (tidemark_upgrade_ready_timestamp_seconds) > 0) > 7 * 24 * 3600`,
+		For:      10 * time.Minute,
+		Severity: Warning,
+		Summary: "Every server of {{ $labels.job }} has run a new release for a week, and the upgrade " +
+			"is not finalised.",
+		Description: `New formats and messages are not used before that, and the next release cannot be
+			installed. tidemark upgrade status says what changes, tidemark upgrade finalize does it.`,
+	},
+	{
 		Name: "TidemarkProcessPauses",
 		Expr: `
 			max by (job, instance, server) (increase(tidemark_host_pauses_total[1h])) > 3`,

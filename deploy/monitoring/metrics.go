@@ -211,6 +211,7 @@ var placementMetrics = []Metric{
 	metric(Gauge, "tidemark_core_membership_changes", "part"),
 	metric(Gauge, "tidemark_core_membership_change_age_seconds", "part"),
 	metric(Gauge, "tidemark_core_membership_change_step_age_seconds", "part"),
+	metric(Gauge, "tidemark_upgrade_ready_timestamp_seconds", "part"),
 	metric(Gauge, "tidemark_core_consumers", "part", "state"),
 	metric(Counter, "tidemark_core_consumers_dropped_total", "part"),
 	{Name: "tidemark_core_consumer_lag_seconds", Kind: Gauge, Labels: []string{"part", "keyspace"},

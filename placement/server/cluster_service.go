@@ -20,6 +20,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server/nodes"
 	"github.com/tidemarkdb/tidemark/placement/server/operators"
 	"github.com/tidemarkdb/tidemark/placement/server/table"
+	"github.com/tidemarkdb/tidemark/placement/server/upgrade"
 	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -299,6 +300,14 @@ func (s *ClusterService) ListEvents(
 	ctx context.Context, r *clusterpb.ListEventsRequest,
 ) (*clusterpb.ListEventsResponse, error) {
 	return answer(ctx, s, r, (*Server).ListEvents, clusterpb.ClusterClient.ListEvents)
+}
+
+// Upgrade implements clusterpb.ClusterServer.
+func (s *ClusterService) Upgrade(
+	ctx context.Context, r *clusterpb.UpgradeRequest,
+) (*clusterpb.UpgradeResponse, error) {
+	return answer(ctx, s, r, in((*Server).Upgrade, (*upgrade.Upgrade).Call),
+		clusterpb.ClusterClient.Upgrade)
 }
 
 // SetPlacement implements clusterpb.ClusterServer.

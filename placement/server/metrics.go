@@ -67,6 +67,7 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 	m.collectors = append(m.collectors, s.nodes.Collectors()...)
 	m.collectors = append(m.collectors, s.membership.Collectors()...)
 	m.collectors = append(m.collectors, s.consumers.Collectors()...)
+	m.collectors = append(m.collectors, s.upgrade.Collectors()...)
 	if registerer == nil {
 		return m, nil
 	}

@@ -22,9 +22,11 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server/operators"
 	"github.com/tidemarkdb/tidemark/placement/server/reports"
 	"github.com/tidemarkdb/tidemark/placement/server/table"
+	"github.com/tidemarkdb/tidemark/placement/server/upgrade"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/release"
 )
 
 // Config is what a Server is made of. Store, Cluster and Members must be set.
@@ -34,6 +36,9 @@ type Config struct {
 	Cluster uint64
 	// Members are the members of the core, as they are known while the store has none.
 	Members []*clusterpb.CoreMember
+	// Levels are the levels of formats and messages that this member's program supports. Zero: those
+	// of a version from before there were levels.
+	Levels release.Range
 	// Membership is how the core's members are changed and watched. Its Meta, Store, Flag and Logger
 	// are set by New; Silent and Averse have defaults.
 	Membership membership.Config
@@ -114,8 +119,14 @@ type Server struct {
 	membership *membership.Membership
 	consumers  *consumer.Keeper
 	backups    *backups.Backups
-	flag       *authflag.Flag
+	demands
 	background
+}
+
+// demands are what the core asks of servers before it lets them take part.
+type demands struct {
+	flag    *authflag.Flag
+	upgrade *upgrade.Upgrade
 }
 
 // background has the goroutines of a Server, which end with ctx.
@@ -149,12 +160,16 @@ func New(config Config) (*Server, error) {
 		Reports: s.reports, Table: &s.scheduler, Poke: s.poke, Logger: config.Logger})
 	s.flag = authflag.New(authflag.Config{Meta: s.meta, Store: config.Store, Proves: config.Proves,
 		Notify: s.reports.WakeNode, Logger: config.Logger})
+	s.upgrade = upgrade.New(upgrade.Config{Meta: s.meta, Store: config.Store,
+		Supported: config.Levels, Silent: config.Membership.Silent, Notify: s.reports.WakeNode,
+		Logger: config.Logger})
 	s.nodes = nodes.New(nodes.Config{Meta: s.meta, Store: config.Store, Reports: s.reports,
-		Flag: s.flag, Planner: &s.scheduler, Orders: s.operators.Orders, Wake: config.Wake,
-		Poke: s.poke, Cluster: config.Cluster, Monotonic: config.Monotonic, Logger: config.Logger})
+		Flag: s.flag, Upgrade: s.upgrade, Planner: &s.scheduler, Orders: s.operators.Orders,
+		Wake: config.Wake, Poke: s.poke, Cluster: config.Cluster, Monotonic: config.Monotonic,
+		Logger: config.Logger})
 	members := config.Membership
 	members.Meta, members.Store, members.Flag = s.meta, config.Store, s.flag
-	members.Logger = config.Logger
+	members.Upgrade, members.Logger = s.upgrade, config.Logger
 	s.membership = membership.New(s.ctx, members)
 	var err error
 	if s.metrics, err = newMetrics(s, config.Registerer); err != nil {
@@ -167,6 +182,7 @@ func New(config Config) (*Server, error) {
 	s.running.Go(func() { s.consumers.Run(s.ctx) })
 	s.running.Go(s.scheduler.run)
 	s.running.Go(func() { s.backups.Run(s.ctx) })
+	s.running.Go(func() { s.upgrade.Run(s.ctx) })
 	if config.Wake != nil {
 		s.running.Go(func() { s.reports.Notify(s.ctx, s.nodes.Tell) })
 	}
@@ -214,6 +230,9 @@ func (s *Server) Backups() *backups.Backups { return s.backups }
 
 // Consumers are the consumers of changes.
 func (s *Server) Consumers() *consumer.Keeper { return s.consumers }
+
+// Upgrade raises the level of the cluster.
+func (s *Server) Upgrade() *upgrade.Upgrade { return s.upgrade }
 
 // RegisterNode implements clusterpb.CoreServer. Only the leader answers.
 func (s *Server) RegisterNode(

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/server/hint"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/server/upgrade"
 )
 
 const (
@@ -53,7 +54,7 @@ func (s *Server) step() {
 }
 
 func (s *Server) stepAll(ctx context.Context) error {
-	if err := s.meta.Claim(ctx); err != nil {
+	if err := s.meta.Claim(ctx, upgrade.Founding(s.config.Levels)...); err != nil {
 		return err
 	}
 	v, err := s.config.Store.Read(ctx)

@@ -31,6 +31,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/release"
 )
 
 // Group is what the store needs of its Raft group; host.Group has it.
@@ -87,6 +88,8 @@ type Config struct {
 	// MembersKnow is the newest format of commands that all members are known to know, until
 	// Store.MembersKnow says otherwise. Default NewestFormat.
 	MembersKnow uint32
+	// Level is the active level of the cluster, which opens the gates of formats. nil: all are open.
+	Level *release.Active
 	// CheckpointAfter is the part of a lease's term after which the leader notes in the log how
 	// much is left, so that the next leader does not begin the term again. Default 5 min.
 	CheckpointAfter time.Duration
@@ -214,6 +217,7 @@ func New(config Config) (*Store, error) {
 	s.machine = apply.New(evaluation{s}, layout, s.blocks, s.newest)
 	s.metrics = newMetrics(s)
 	s.Gate = admission.New(config.Name, s, s.lessor, config.MaxTouched)
+	s.Gate.FollowLevel(config.Level)
 	s.Gate.MembersKnow(config.MembersKnow)
 	s.Compactor = compaction.New(compaction.Config{Store: s, History: config.History,
 		HistoryFor: config.HistoryFor, Now: s.lessor.Now, Logger: config.Logger})

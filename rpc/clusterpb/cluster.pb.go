@@ -339,7 +339,7 @@ func (x GuardingRequest_Do) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use GuardingRequest_Do.Descriptor instead.
 func (GuardingRequest_Do) EnumDescriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{85, 0}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{92, 0}
 }
 
 type CoreRefusal_Reason int32
@@ -401,7 +401,7 @@ func (x CoreRefusal_Reason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CoreRefusal_Reason.Descriptor instead.
 func (CoreRefusal_Reason) EnumDescriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{113, 0}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{120, 0}
 }
 
 // Partition is the descriptor: the truth about span and members at one epoch.
@@ -1268,8 +1268,11 @@ type Node struct {
 	AwaitsReports []uint64 `protobuf:"varint,14,rep,packed,name=awaits_reports,json=awaitsReports,proto3" json:"awaits_reports,omitempty"`
 	// Since when its disk has been slow (NodeStats.disk_slow), on the core's clock; 0: it is not.
 	DiskSlowSinceUnixMs int64 `protobuf:"varint,15,opt,name=disk_slow_since_unix_ms,json=diskSlowSinceUnixMs,proto3" json:"disk_slow_since_unix_ms,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// The levels that its program supports, as it said when it registered. Not there: its version, or
+	// that of the member of the core that registered it, knows of no levels.
+	Levels        *Levels `protobuf:"bytes,16,opt,name=levels,proto3" json:"levels,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
@@ -1407,6 +1410,144 @@ func (x *Node) GetDiskSlowSinceUnixMs() int64 {
 	return 0
 }
 
+func (x *Node) GetLevels() *Levels {
+	if x != nil {
+		return x.Levels
+	}
+	return nil
+}
+
+// Levels are the levels of formats and messages that a server's program supports, from `min` to
+// `max`, and what the server has on its disk of the cluster's level. Not there in a message: the
+// server runs a version from before there were levels.
+type Levels struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Min   uint32                 `protobuf:"varint,1,opt,name=min,proto3" json:"min,omitempty"`
+	Max   uint32                 `protobuf:"varint,2,opt,name=max,proto3" json:"max,omitempty"`
+	// The highest level that the server has noted as active or coming. It does not start with a
+	// program that does not support that.
+	Noted uint32 `protobuf:"varint,3,opt,name=noted,proto3" json:"noted,omitempty"`
+	// The level up to which it uses formats and messages.
+	Active        uint32 `protobuf:"varint,4,opt,name=active,proto3" json:"active,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Levels) Reset() {
+	*x = Levels{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Levels) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Levels) ProtoMessage() {}
+
+func (x *Levels) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Levels.ProtoReflect.Descriptor instead.
+func (*Levels) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Levels) GetMin() uint32 {
+	if x != nil {
+		return x.Min
+	}
+	return 0
+}
+
+func (x *Levels) GetMax() uint32 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+func (x *Levels) GetNoted() uint32 {
+	if x != nil {
+		return x.Noted
+	}
+	return 0
+}
+
+func (x *Levels) GetActive() uint32 {
+	if x != nil {
+		return x.Active
+	}
+	return 0
+}
+
+// ClusterLevel is the level of the cluster. Not there in an answer: the member of the core that
+// answers runs a version from before there were levels.
+type ClusterLevel struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The formats and messages of this level may be used.
+	Active uint32 `protobuf:"varint,1,opt,name=active,proto3" json:"active,omitempty"`
+	// The level that is about to become active. Servers note it before that. It is `active` if none
+	// is.
+	Coming        uint32 `protobuf:"varint,2,opt,name=coming,proto3" json:"coming,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterLevel) Reset() {
+	*x = ClusterLevel{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterLevel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterLevel) ProtoMessage() {}
+
+func (x *ClusterLevel) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterLevel.ProtoReflect.Descriptor instead.
+func (*ClusterLevel) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ClusterLevel) GetActive() uint32 {
+	if x != nil {
+		return x.Active
+	}
+	return 0
+}
+
+func (x *ClusterLevel) GetComing() uint32 {
+	if x != nil {
+		return x.Coming
+	}
+	return 0
+}
+
 type NodeStats struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Replicas       uint64                 `protobuf:"varint,1,opt,name=replicas,proto3" json:"replicas,omitempty"`
@@ -1443,7 +1584,7 @@ type NodeStats struct {
 
 func (x *NodeStats) Reset() {
 	*x = NodeStats{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[10]
+	mi := &file_clusterpb_cluster_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1455,7 +1596,7 @@ func (x *NodeStats) String() string {
 func (*NodeStats) ProtoMessage() {}
 
 func (x *NodeStats) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[10]
+	mi := &file_clusterpb_cluster_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1468,7 +1609,7 @@ func (x *NodeStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStats.ProtoReflect.Descriptor instead.
 func (*NodeStats) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{10}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NodeStats) GetReplicas() uint64 {
@@ -1593,7 +1734,7 @@ type ReplicasBehind struct {
 
 func (x *ReplicasBehind) Reset() {
 	*x = ReplicasBehind{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[11]
+	mi := &file_clusterpb_cluster_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1605,7 +1746,7 @@ func (x *ReplicasBehind) String() string {
 func (*ReplicasBehind) ProtoMessage() {}
 
 func (x *ReplicasBehind) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[11]
+	mi := &file_clusterpb_cluster_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1618,7 +1759,7 @@ func (x *ReplicasBehind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicasBehind.ProtoReflect.Descriptor instead.
 func (*ReplicasBehind) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{11}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReplicasBehind) GetNode() uint64 {
@@ -1643,7 +1784,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[12]
+	mi := &file_clusterpb_cluster_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1655,7 +1796,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[12]
+	mi := &file_clusterpb_cluster_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1668,7 +1809,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{12}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{14}
 }
 
 type StatusResponse struct {
@@ -1697,7 +1838,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[13]
+	mi := &file_clusterpb_cluster_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1709,7 +1850,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[13]
+	mi := &file_clusterpb_cluster_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1722,7 +1863,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{13}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StatusResponse) GetCluster() uint64 {
@@ -1821,7 +1962,7 @@ type LeaderlessPartition struct {
 
 func (x *LeaderlessPartition) Reset() {
 	*x = LeaderlessPartition{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[14]
+	mi := &file_clusterpb_cluster_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1833,7 +1974,7 @@ func (x *LeaderlessPartition) String() string {
 func (*LeaderlessPartition) ProtoMessage() {}
 
 func (x *LeaderlessPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[14]
+	mi := &file_clusterpb_cluster_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1846,7 +1987,7 @@ func (x *LeaderlessPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderlessPartition.ProtoReflect.Descriptor instead.
 func (*LeaderlessPartition) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{14}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LeaderlessPartition) GetPartition() uint64 {
@@ -1883,7 +2024,7 @@ type CoreMember struct {
 
 func (x *CoreMember) Reset() {
 	*x = CoreMember{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[15]
+	mi := &file_clusterpb_cluster_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1895,7 +2036,7 @@ func (x *CoreMember) String() string {
 func (*CoreMember) ProtoMessage() {}
 
 func (x *CoreMember) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[15]
+	mi := &file_clusterpb_cluster_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1908,7 +2049,7 @@ func (x *CoreMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreMember.ProtoReflect.Descriptor instead.
 func (*CoreMember) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{15}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CoreMember) GetAddress() string {
@@ -1950,7 +2091,7 @@ type CoreMembers struct {
 
 func (x *CoreMembers) Reset() {
 	*x = CoreMembers{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[16]
+	mi := &file_clusterpb_cluster_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1962,7 +2103,7 @@ func (x *CoreMembers) String() string {
 func (*CoreMembers) ProtoMessage() {}
 
 func (x *CoreMembers) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[16]
+	mi := &file_clusterpb_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1975,7 +2116,7 @@ func (x *CoreMembers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreMembers.ProtoReflect.Descriptor instead.
 func (*CoreMembers) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{16}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CoreMembers) GetVersion() uint64 {
@@ -2002,7 +2143,7 @@ type WatchTableRequest struct {
 
 func (x *WatchTableRequest) Reset() {
 	*x = WatchTableRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[17]
+	mi := &file_clusterpb_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2014,7 +2155,7 @@ func (x *WatchTableRequest) String() string {
 func (*WatchTableRequest) ProtoMessage() {}
 
 func (x *WatchTableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[17]
+	mi := &file_clusterpb_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2027,7 +2168,7 @@ func (x *WatchTableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTableRequest.ProtoReflect.Descriptor instead.
 func (*WatchTableRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{17}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WatchTableRequest) GetKeyspace() string {
@@ -2051,7 +2192,7 @@ type FollowTableRequest struct {
 
 func (x *FollowTableRequest) Reset() {
 	*x = FollowTableRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[18]
+	mi := &file_clusterpb_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2063,7 +2204,7 @@ func (x *FollowTableRequest) String() string {
 func (*FollowTableRequest) ProtoMessage() {}
 
 func (x *FollowTableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[18]
+	mi := &file_clusterpb_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2076,7 +2217,7 @@ func (x *FollowTableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowTableRequest.ProtoReflect.Descriptor instead.
 func (*FollowTableRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{18}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FollowTableRequest) GetKeyspaces() []uint32 {
@@ -2105,7 +2246,7 @@ type WatchMetadataRequest struct {
 
 func (x *WatchMetadataRequest) Reset() {
 	*x = WatchMetadataRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[19]
+	mi := &file_clusterpb_cluster_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2117,7 +2258,7 @@ func (x *WatchMetadataRequest) String() string {
 func (*WatchMetadataRequest) ProtoMessage() {}
 
 func (x *WatchMetadataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[19]
+	mi := &file_clusterpb_cluster_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2130,7 +2271,7 @@ func (x *WatchMetadataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchMetadataRequest.ProtoReflect.Descriptor instead.
 func (*WatchMetadataRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{19}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WatchMetadataRequest) GetCluster() uint64 {
@@ -2188,7 +2329,7 @@ type TableUpdate struct {
 
 func (x *TableUpdate) Reset() {
 	*x = TableUpdate{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[20]
+	mi := &file_clusterpb_cluster_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2200,7 +2341,7 @@ func (x *TableUpdate) String() string {
 func (*TableUpdate) ProtoMessage() {}
 
 func (x *TableUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[20]
+	mi := &file_clusterpb_cluster_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2213,7 +2354,7 @@ func (x *TableUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableUpdate.ProtoReflect.Descriptor instead.
 func (*TableUpdate) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{20}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TableUpdate) GetNodes() []*Node {
@@ -2322,7 +2463,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[21]
+	mi := &file_clusterpb_cluster_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2334,7 +2475,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[21]
+	mi := &file_clusterpb_cluster_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2347,7 +2488,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{21}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{23}
 }
 
 type ListNodesResponse struct {
@@ -2364,7 +2505,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[22]
+	mi := &file_clusterpb_cluster_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2376,7 +2517,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[22]
+	mi := &file_clusterpb_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2389,7 +2530,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{22}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -2448,7 +2589,7 @@ type CreateKeyspaceRequest struct {
 
 func (x *CreateKeyspaceRequest) Reset() {
 	*x = CreateKeyspaceRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[23]
+	mi := &file_clusterpb_cluster_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2460,7 +2601,7 @@ func (x *CreateKeyspaceRequest) String() string {
 func (*CreateKeyspaceRequest) ProtoMessage() {}
 
 func (x *CreateKeyspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[23]
+	mi := &file_clusterpb_cluster_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2473,7 +2614,7 @@ func (x *CreateKeyspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKeyspaceRequest.ProtoReflect.Descriptor instead.
 func (*CreateKeyspaceRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{23}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CreateKeyspaceRequest) GetName() string {
@@ -2604,7 +2745,7 @@ type CreateKeyspaceResponse struct {
 
 func (x *CreateKeyspaceResponse) Reset() {
 	*x = CreateKeyspaceResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[24]
+	mi := &file_clusterpb_cluster_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2616,7 +2757,7 @@ func (x *CreateKeyspaceResponse) String() string {
 func (*CreateKeyspaceResponse) ProtoMessage() {}
 
 func (x *CreateKeyspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[24]
+	mi := &file_clusterpb_cluster_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2629,7 +2770,7 @@ func (x *CreateKeyspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKeyspaceResponse.ProtoReflect.Descriptor instead.
 func (*CreateKeyspaceResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{24}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CreateKeyspaceResponse) GetKeyspace() *Keyspace {
@@ -2664,7 +2805,7 @@ type AlterKeyspaceRequest struct {
 
 func (x *AlterKeyspaceRequest) Reset() {
 	*x = AlterKeyspaceRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[25]
+	mi := &file_clusterpb_cluster_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2676,7 +2817,7 @@ func (x *AlterKeyspaceRequest) String() string {
 func (*AlterKeyspaceRequest) ProtoMessage() {}
 
 func (x *AlterKeyspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[25]
+	mi := &file_clusterpb_cluster_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2689,7 +2830,7 @@ func (x *AlterKeyspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlterKeyspaceRequest.ProtoReflect.Descriptor instead.
 func (*AlterKeyspaceRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{25}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AlterKeyspaceRequest) GetName() string {
@@ -2778,7 +2919,7 @@ type AlterKeyspaceResponse struct {
 
 func (x *AlterKeyspaceResponse) Reset() {
 	*x = AlterKeyspaceResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[26]
+	mi := &file_clusterpb_cluster_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2790,7 +2931,7 @@ func (x *AlterKeyspaceResponse) String() string {
 func (*AlterKeyspaceResponse) ProtoMessage() {}
 
 func (x *AlterKeyspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[26]
+	mi := &file_clusterpb_cluster_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2803,7 +2944,7 @@ func (x *AlterKeyspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlterKeyspaceResponse.ProtoReflect.Descriptor instead.
 func (*AlterKeyspaceResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{26}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AlterKeyspaceResponse) GetKeyspace() *Keyspace {
@@ -2823,7 +2964,7 @@ type DropKeyspaceRequest struct {
 
 func (x *DropKeyspaceRequest) Reset() {
 	*x = DropKeyspaceRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[27]
+	mi := &file_clusterpb_cluster_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2835,7 +2976,7 @@ func (x *DropKeyspaceRequest) String() string {
 func (*DropKeyspaceRequest) ProtoMessage() {}
 
 func (x *DropKeyspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[27]
+	mi := &file_clusterpb_cluster_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2848,7 +2989,7 @@ func (x *DropKeyspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropKeyspaceRequest.ProtoReflect.Descriptor instead.
 func (*DropKeyspaceRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{27}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DropKeyspaceRequest) GetName() string {
@@ -2873,7 +3014,7 @@ type DropKeyspaceResponse struct {
 
 func (x *DropKeyspaceResponse) Reset() {
 	*x = DropKeyspaceResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[28]
+	mi := &file_clusterpb_cluster_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2885,7 +3026,7 @@ func (x *DropKeyspaceResponse) String() string {
 func (*DropKeyspaceResponse) ProtoMessage() {}
 
 func (x *DropKeyspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[28]
+	mi := &file_clusterpb_cluster_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2898,7 +3039,7 @@ func (x *DropKeyspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropKeyspaceResponse.ProtoReflect.Descriptor instead.
 func (*DropKeyspaceResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{28}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{30}
 }
 
 type SetConsumerRequest struct {
@@ -2922,7 +3063,7 @@ type SetConsumerRequest struct {
 
 func (x *SetConsumerRequest) Reset() {
 	*x = SetConsumerRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[29]
+	mi := &file_clusterpb_cluster_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2934,7 +3075,7 @@ func (x *SetConsumerRequest) String() string {
 func (*SetConsumerRequest) ProtoMessage() {}
 
 func (x *SetConsumerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[29]
+	mi := &file_clusterpb_cluster_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2947,7 +3088,7 @@ func (x *SetConsumerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConsumerRequest.ProtoReflect.Descriptor instead.
 func (*SetConsumerRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{29}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SetConsumerRequest) GetKeyspace() string {
@@ -3010,7 +3151,7 @@ type SetConsumerResponse struct {
 
 func (x *SetConsumerResponse) Reset() {
 	*x = SetConsumerResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[30]
+	mi := &file_clusterpb_cluster_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3022,7 +3163,7 @@ func (x *SetConsumerResponse) String() string {
 func (*SetConsumerResponse) ProtoMessage() {}
 
 func (x *SetConsumerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[30]
+	mi := &file_clusterpb_cluster_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3035,7 +3176,7 @@ func (x *SetConsumerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConsumerResponse.ProtoReflect.Descriptor instead.
 func (*SetConsumerResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{30}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SetConsumerResponse) GetConsumer() *Consumer {
@@ -3062,7 +3203,7 @@ type GetConsumerRequest struct {
 
 func (x *GetConsumerRequest) Reset() {
 	*x = GetConsumerRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[31]
+	mi := &file_clusterpb_cluster_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3074,7 +3215,7 @@ func (x *GetConsumerRequest) String() string {
 func (*GetConsumerRequest) ProtoMessage() {}
 
 func (x *GetConsumerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[31]
+	mi := &file_clusterpb_cluster_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3087,7 +3228,7 @@ func (x *GetConsumerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConsumerRequest.ProtoReflect.Descriptor instead.
 func (*GetConsumerRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{31}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetConsumerRequest) GetKeyspace() string {
@@ -3114,7 +3255,7 @@ type GetConsumerResponse struct {
 
 func (x *GetConsumerResponse) Reset() {
 	*x = GetConsumerResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[32]
+	mi := &file_clusterpb_cluster_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3126,7 +3267,7 @@ func (x *GetConsumerResponse) String() string {
 func (*GetConsumerResponse) ProtoMessage() {}
 
 func (x *GetConsumerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[32]
+	mi := &file_clusterpb_cluster_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3139,7 +3280,7 @@ func (x *GetConsumerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConsumerResponse.ProtoReflect.Descriptor instead.
 func (*GetConsumerResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{32}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetConsumerResponse) GetConsumer() *Consumer {
@@ -3161,7 +3302,7 @@ type ListConsumersRequest struct {
 
 func (x *ListConsumersRequest) Reset() {
 	*x = ListConsumersRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[33]
+	mi := &file_clusterpb_cluster_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3173,7 +3314,7 @@ func (x *ListConsumersRequest) String() string {
 func (*ListConsumersRequest) ProtoMessage() {}
 
 func (x *ListConsumersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[33]
+	mi := &file_clusterpb_cluster_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3186,7 +3327,7 @@ func (x *ListConsumersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConsumersRequest.ProtoReflect.Descriptor instead.
 func (*ListConsumersRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{33}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListConsumersRequest) GetKeyspace() string {
@@ -3215,7 +3356,7 @@ type ListConsumersResponse struct {
 
 func (x *ListConsumersResponse) Reset() {
 	*x = ListConsumersResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[34]
+	mi := &file_clusterpb_cluster_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3227,7 +3368,7 @@ func (x *ListConsumersResponse) String() string {
 func (*ListConsumersResponse) ProtoMessage() {}
 
 func (x *ListConsumersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[34]
+	mi := &file_clusterpb_cluster_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3240,7 +3381,7 @@ func (x *ListConsumersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConsumersResponse.ProtoReflect.Descriptor instead.
 func (*ListConsumersResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{34}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListConsumersResponse) GetConsumers() []*Consumer {
@@ -3267,7 +3408,7 @@ type DeleteConsumerRequest struct {
 
 func (x *DeleteConsumerRequest) Reset() {
 	*x = DeleteConsumerRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[35]
+	mi := &file_clusterpb_cluster_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3279,7 +3420,7 @@ func (x *DeleteConsumerRequest) String() string {
 func (*DeleteConsumerRequest) ProtoMessage() {}
 
 func (x *DeleteConsumerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[35]
+	mi := &file_clusterpb_cluster_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3292,7 +3433,7 @@ func (x *DeleteConsumerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteConsumerRequest.ProtoReflect.Descriptor instead.
 func (*DeleteConsumerRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{35}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DeleteConsumerRequest) GetKeyspace() string {
@@ -3318,7 +3459,7 @@ type DeleteConsumerResponse struct {
 
 func (x *DeleteConsumerResponse) Reset() {
 	*x = DeleteConsumerResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[36]
+	mi := &file_clusterpb_cluster_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3330,7 +3471,7 @@ func (x *DeleteConsumerResponse) String() string {
 func (*DeleteConsumerResponse) ProtoMessage() {}
 
 func (x *DeleteConsumerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[36]
+	mi := &file_clusterpb_cluster_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3343,7 +3484,7 @@ func (x *DeleteConsumerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteConsumerResponse.ProtoReflect.Descriptor instead.
 func (*DeleteConsumerResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{36}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DeleteConsumerResponse) GetExisted() bool {
@@ -3361,7 +3502,7 @@ type ListKeyspacesRequest struct {
 
 func (x *ListKeyspacesRequest) Reset() {
 	*x = ListKeyspacesRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[37]
+	mi := &file_clusterpb_cluster_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3373,7 +3514,7 @@ func (x *ListKeyspacesRequest) String() string {
 func (*ListKeyspacesRequest) ProtoMessage() {}
 
 func (x *ListKeyspacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[37]
+	mi := &file_clusterpb_cluster_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3386,7 +3527,7 @@ func (x *ListKeyspacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeyspacesRequest.ProtoReflect.Descriptor instead.
 func (*ListKeyspacesRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{37}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{39}
 }
 
 type ListKeyspacesResponse struct {
@@ -3398,7 +3539,7 @@ type ListKeyspacesResponse struct {
 
 func (x *ListKeyspacesResponse) Reset() {
 	*x = ListKeyspacesResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[38]
+	mi := &file_clusterpb_cluster_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3410,7 +3551,7 @@ func (x *ListKeyspacesResponse) String() string {
 func (*ListKeyspacesResponse) ProtoMessage() {}
 
 func (x *ListKeyspacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[38]
+	mi := &file_clusterpb_cluster_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3423,7 +3564,7 @@ func (x *ListKeyspacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeyspacesResponse.ProtoReflect.Descriptor instead.
 func (*ListKeyspacesResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{38}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListKeyspacesResponse) GetKeyspaces() []*KeyspaceInfo {
@@ -3445,7 +3586,7 @@ type KeyspaceInfo struct {
 
 func (x *KeyspaceInfo) Reset() {
 	*x = KeyspaceInfo{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[39]
+	mi := &file_clusterpb_cluster_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3457,7 +3598,7 @@ func (x *KeyspaceInfo) String() string {
 func (*KeyspaceInfo) ProtoMessage() {}
 
 func (x *KeyspaceInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[39]
+	mi := &file_clusterpb_cluster_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3470,7 +3611,7 @@ func (x *KeyspaceInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyspaceInfo.ProtoReflect.Descriptor instead.
 func (*KeyspaceInfo) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{39}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *KeyspaceInfo) GetKeyspace() *Keyspace {
@@ -3503,7 +3644,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[40]
+	mi := &file_clusterpb_cluster_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3515,7 +3656,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[40]
+	mi := &file_clusterpb_cluster_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3528,7 +3669,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{40}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListPartitionsRequest) GetKeyspace() string {
@@ -3561,7 +3702,7 @@ type PartitionInfo struct {
 
 func (x *PartitionInfo) Reset() {
 	*x = PartitionInfo{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[41]
+	mi := &file_clusterpb_cluster_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3573,7 +3714,7 @@ func (x *PartitionInfo) String() string {
 func (*PartitionInfo) ProtoMessage() {}
 
 func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[41]
+	mi := &file_clusterpb_cluster_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3586,7 +3727,7 @@ func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionInfo.ProtoReflect.Descriptor instead.
 func (*PartitionInfo) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{41}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PartitionInfo) GetPartition() *Partition {
@@ -3688,13 +3829,14 @@ type RegisterNodeRequest struct {
 	Tags        []string  `protobuf:"bytes,9,rep,name=tags,proto3" json:"tags,omitempty"`
 	// Unset: it runs a version that knows no users of keyspaces.
 	Guard         *GuardReport `protobuf:"bytes,10,opt,name=guard,proto3" json:"guard,omitempty"`
+	Levels        *Levels      `protobuf:"bytes,11,opt,name=levels,proto3" json:"levels,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RegisterNodeRequest) Reset() {
 	*x = RegisterNodeRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[42]
+	mi := &file_clusterpb_cluster_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3706,7 +3848,7 @@ func (x *RegisterNodeRequest) String() string {
 func (*RegisterNodeRequest) ProtoMessage() {}
 
 func (x *RegisterNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[42]
+	mi := &file_clusterpb_cluster_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3719,7 +3861,7 @@ func (x *RegisterNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterNodeRequest.ProtoReflect.Descriptor instead.
 func (*RegisterNodeRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{42}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RegisterNodeRequest) GetCluster() uint64 {
@@ -3792,19 +3934,27 @@ func (x *RegisterNodeRequest) GetGuard() *GuardReport {
 	return nil
 }
 
+func (x *RegisterNodeRequest) GetLevels() *Levels {
+	if x != nil {
+		return x.Levels
+	}
+	return nil
+}
+
 type RegisterNodeResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cluster       uint64                 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	Node          uint64                 `protobuf:"varint,2,opt,name=node,proto3" json:"node,omitempty"`
 	LeaseMillis   uint64                 `protobuf:"varint,3,opt,name=lease_millis,json=leaseMillis,proto3" json:"lease_millis,omitempty"`
 	Guard         *GuardState            `protobuf:"bytes,4,opt,name=guard,proto3" json:"guard,omitempty"`
+	Level         *ClusterLevel          `protobuf:"bytes,5,opt,name=level,proto3" json:"level,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RegisterNodeResponse) Reset() {
 	*x = RegisterNodeResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[43]
+	mi := &file_clusterpb_cluster_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3816,7 +3966,7 @@ func (x *RegisterNodeResponse) String() string {
 func (*RegisterNodeResponse) ProtoMessage() {}
 
 func (x *RegisterNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[43]
+	mi := &file_clusterpb_cluster_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3829,7 +3979,7 @@ func (x *RegisterNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterNodeResponse.ProtoReflect.Descriptor instead.
 func (*RegisterNodeResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{43}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RegisterNodeResponse) GetCluster() uint64 {
@@ -3860,6 +4010,13 @@ func (x *RegisterNodeResponse) GetGuard() *GuardState {
 	return nil
 }
 
+func (x *RegisterNodeResponse) GetLevel() *ClusterLevel {
+	if x != nil {
+		return x.Level
+	}
+	return nil
+}
+
 // GuardState is whether servers have to follow users and roles before they answer clients.
 type GuardState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3874,7 +4031,7 @@ type GuardState struct {
 
 func (x *GuardState) Reset() {
 	*x = GuardState{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[44]
+	mi := &file_clusterpb_cluster_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3886,7 +4043,7 @@ func (x *GuardState) String() string {
 func (*GuardState) ProtoMessage() {}
 
 func (x *GuardState) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[44]
+	mi := &file_clusterpb_cluster_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3899,7 +4056,7 @@ func (x *GuardState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuardState.ProtoReflect.Descriptor instead.
 func (*GuardState) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{44}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GuardState) GetVersion() uint64 {
@@ -3940,7 +4097,7 @@ type GuardReport struct {
 
 func (x *GuardReport) Reset() {
 	*x = GuardReport{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[45]
+	mi := &file_clusterpb_cluster_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3952,7 +4109,7 @@ func (x *GuardReport) String() string {
 func (*GuardReport) ProtoMessage() {}
 
 func (x *GuardReport) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[45]
+	mi := &file_clusterpb_cluster_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3965,7 +4122,7 @@ func (x *GuardReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuardReport.ProtoReflect.Descriptor instead.
 func (*GuardReport) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{45}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GuardReport) GetGuard() *GuardState {
@@ -4000,13 +4157,14 @@ type HeartbeatRequest struct {
 	// The reports are all of them, not only the changed.
 	Full          bool         `protobuf:"varint,6,opt,name=full,proto3" json:"full,omitempty"`
 	Guard         *GuardReport `protobuf:"bytes,7,opt,name=guard,proto3" json:"guard,omitempty"`
+	Levels        *Levels      `protobuf:"bytes,8,opt,name=levels,proto3" json:"levels,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[46]
+	mi := &file_clusterpb_cluster_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4018,7 +4176,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[46]
+	mi := &file_clusterpb_cluster_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4031,7 +4189,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{46}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *HeartbeatRequest) GetCluster() uint64 {
@@ -4083,6 +4241,13 @@ func (x *HeartbeatRequest) GetGuard() *GuardReport {
 	return nil
 }
 
+func (x *HeartbeatRequest) GetLevels() *Levels {
+	if x != nil {
+		return x.Levels
+	}
+	return nil
+}
+
 type PartitionReport struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Partition  uint64                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
@@ -4125,7 +4290,7 @@ type PartitionReport struct {
 
 func (x *PartitionReport) Reset() {
 	*x = PartitionReport{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[47]
+	mi := &file_clusterpb_cluster_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4137,7 +4302,7 @@ func (x *PartitionReport) String() string {
 func (*PartitionReport) ProtoMessage() {}
 
 func (x *PartitionReport) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[47]
+	mi := &file_clusterpb_cluster_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4150,7 +4315,7 @@ func (x *PartitionReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionReport.ProtoReflect.Descriptor instead.
 func (*PartitionReport) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{47}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PartitionReport) GetPartition() uint64 {
@@ -4315,7 +4480,7 @@ type Activity struct {
 
 func (x *Activity) Reset() {
 	*x = Activity{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[48]
+	mi := &file_clusterpb_cluster_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4327,7 +4492,7 @@ func (x *Activity) String() string {
 func (*Activity) ProtoMessage() {}
 
 func (x *Activity) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[48]
+	mi := &file_clusterpb_cluster_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4340,7 +4505,7 @@ func (x *Activity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Activity.ProtoReflect.Descriptor instead.
 func (*Activity) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{48}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Activity) GetLoadMicro() uint64 {
@@ -4398,7 +4563,7 @@ type SplitHints struct {
 
 func (x *SplitHints) Reset() {
 	*x = SplitHints{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[49]
+	mi := &file_clusterpb_cluster_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4410,7 +4575,7 @@ func (x *SplitHints) String() string {
 func (*SplitHints) ProtoMessage() {}
 
 func (x *SplitHints) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[49]
+	mi := &file_clusterpb_cluster_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4423,7 +4588,7 @@ func (x *SplitHints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitHints.ProtoReflect.Descriptor instead.
 func (*SplitHints) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{49}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SplitHints) GetByLoad() *SplitKey {
@@ -4482,7 +4647,7 @@ type SplitKey struct {
 
 func (x *SplitKey) Reset() {
 	*x = SplitKey{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[50]
+	mi := &file_clusterpb_cluster_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4494,7 +4659,7 @@ func (x *SplitKey) String() string {
 func (*SplitKey) ProtoMessage() {}
 
 func (x *SplitKey) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[50]
+	mi := &file_clusterpb_cluster_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4507,7 +4672,7 @@ func (x *SplitKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitKey.ProtoReflect.Descriptor instead.
 func (*SplitKey) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{50}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SplitKey) GetKey() []byte {
@@ -4547,15 +4712,16 @@ type HeartbeatResponse struct {
 	// carry out any more, or has carried out, it leaves alone.
 	Orders []*Order `protobuf:"bytes,3,rep,name=orders,proto3" json:"orders,omitempty"`
 	// The members of the core.
-	Core          *CoreMembers `protobuf:"bytes,4,opt,name=core,proto3" json:"core,omitempty"`
-	Guard         *GuardState  `protobuf:"bytes,5,opt,name=guard,proto3" json:"guard,omitempty"`
+	Core          *CoreMembers  `protobuf:"bytes,4,opt,name=core,proto3" json:"core,omitempty"`
+	Guard         *GuardState   `protobuf:"bytes,5,opt,name=guard,proto3" json:"guard,omitempty"`
+	Level         *ClusterLevel `protobuf:"bytes,6,opt,name=level,proto3" json:"level,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[51]
+	mi := &file_clusterpb_cluster_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4567,7 +4733,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[51]
+	mi := &file_clusterpb_cluster_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4580,7 +4746,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{51}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *HeartbeatResponse) GetWantFull() bool {
@@ -4618,6 +4784,13 @@ func (x *HeartbeatResponse) GetGuard() *GuardState {
 	return nil
 }
 
+func (x *HeartbeatResponse) GetLevel() *ClusterLevel {
+	if x != nil {
+		return x.Level
+	}
+	return nil
+}
+
 type MoveReplicaRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     uint64                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
@@ -4629,7 +4802,7 @@ type MoveReplicaRequest struct {
 
 func (x *MoveReplicaRequest) Reset() {
 	*x = MoveReplicaRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[52]
+	mi := &file_clusterpb_cluster_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4641,7 +4814,7 @@ func (x *MoveReplicaRequest) String() string {
 func (*MoveReplicaRequest) ProtoMessage() {}
 
 func (x *MoveReplicaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[52]
+	mi := &file_clusterpb_cluster_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4654,7 +4827,7 @@ func (x *MoveReplicaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveReplicaRequest.ProtoReflect.Descriptor instead.
 func (*MoveReplicaRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{52}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *MoveReplicaRequest) GetPartition() uint64 {
@@ -4687,7 +4860,7 @@ type MoveReplicaResponse struct {
 
 func (x *MoveReplicaResponse) Reset() {
 	*x = MoveReplicaResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[53]
+	mi := &file_clusterpb_cluster_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4699,7 +4872,7 @@ func (x *MoveReplicaResponse) String() string {
 func (*MoveReplicaResponse) ProtoMessage() {}
 
 func (x *MoveReplicaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[53]
+	mi := &file_clusterpb_cluster_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4712,7 +4885,7 @@ func (x *MoveReplicaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveReplicaResponse.ProtoReflect.Descriptor instead.
 func (*MoveReplicaResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{53}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *MoveReplicaResponse) GetOperator() uint64 {
@@ -4731,7 +4904,7 @@ type CancelOperatorRequest struct {
 
 func (x *CancelOperatorRequest) Reset() {
 	*x = CancelOperatorRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[54]
+	mi := &file_clusterpb_cluster_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4743,7 +4916,7 @@ func (x *CancelOperatorRequest) String() string {
 func (*CancelOperatorRequest) ProtoMessage() {}
 
 func (x *CancelOperatorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[54]
+	mi := &file_clusterpb_cluster_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4756,7 +4929,7 @@ func (x *CancelOperatorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperatorRequest.ProtoReflect.Descriptor instead.
 func (*CancelOperatorRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{54}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CancelOperatorRequest) GetPartition() uint64 {
@@ -4774,7 +4947,7 @@ type CancelOperatorResponse struct {
 
 func (x *CancelOperatorResponse) Reset() {
 	*x = CancelOperatorResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[55]
+	mi := &file_clusterpb_cluster_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4786,7 +4959,7 @@ func (x *CancelOperatorResponse) String() string {
 func (*CancelOperatorResponse) ProtoMessage() {}
 
 func (x *CancelOperatorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[55]
+	mi := &file_clusterpb_cluster_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4799,7 +4972,7 @@ func (x *CancelOperatorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperatorResponse.ProtoReflect.Descriptor instead.
 func (*CancelOperatorResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{55}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{57}
 }
 
 type ListOperatorsRequest struct {
@@ -4810,7 +4983,7 @@ type ListOperatorsRequest struct {
 
 func (x *ListOperatorsRequest) Reset() {
 	*x = ListOperatorsRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[56]
+	mi := &file_clusterpb_cluster_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4822,7 +4995,7 @@ func (x *ListOperatorsRequest) String() string {
 func (*ListOperatorsRequest) ProtoMessage() {}
 
 func (x *ListOperatorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[56]
+	mi := &file_clusterpb_cluster_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4835,7 +5008,7 @@ func (x *ListOperatorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperatorsRequest.ProtoReflect.Descriptor instead.
 func (*ListOperatorsRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{56}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{58}
 }
 
 type ListOperatorsResponse struct {
@@ -4849,7 +5022,7 @@ type ListOperatorsResponse struct {
 
 func (x *ListOperatorsResponse) Reset() {
 	*x = ListOperatorsResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[57]
+	mi := &file_clusterpb_cluster_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4861,7 +5034,7 @@ func (x *ListOperatorsResponse) String() string {
 func (*ListOperatorsResponse) ProtoMessage() {}
 
 func (x *ListOperatorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[57]
+	mi := &file_clusterpb_cluster_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4874,7 +5047,7 @@ func (x *ListOperatorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperatorsResponse.ProtoReflect.Descriptor instead.
 func (*ListOperatorsResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{57}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListOperatorsResponse) GetOperators() []*OperatorInfo {
@@ -4928,7 +5101,7 @@ type OperatorInfo struct {
 
 func (x *OperatorInfo) Reset() {
 	*x = OperatorInfo{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[58]
+	mi := &file_clusterpb_cluster_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4940,7 +5113,7 @@ func (x *OperatorInfo) String() string {
 func (*OperatorInfo) ProtoMessage() {}
 
 func (x *OperatorInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[58]
+	mi := &file_clusterpb_cluster_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4953,7 +5126,7 @@ func (x *OperatorInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorInfo.ProtoReflect.Descriptor instead.
 func (*OperatorInfo) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{58}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *OperatorInfo) GetOperator() uint64 {
@@ -5106,7 +5279,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[59]
+	mi := &file_clusterpb_cluster_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5118,7 +5291,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[59]
+	mi := &file_clusterpb_cluster_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5131,7 +5304,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{59}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *TransferLeaderRequest) GetPartition() uint64 {
@@ -5157,7 +5330,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[60]
+	mi := &file_clusterpb_cluster_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5169,7 +5342,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[60]
+	mi := &file_clusterpb_cluster_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5182,7 +5355,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{60}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *TransferLeaderResponse) GetOperator() uint64 {
@@ -5204,7 +5377,7 @@ type SplitPartitionRequest struct {
 
 func (x *SplitPartitionRequest) Reset() {
 	*x = SplitPartitionRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[61]
+	mi := &file_clusterpb_cluster_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5216,7 +5389,7 @@ func (x *SplitPartitionRequest) String() string {
 func (*SplitPartitionRequest) ProtoMessage() {}
 
 func (x *SplitPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[61]
+	mi := &file_clusterpb_cluster_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5229,7 +5402,7 @@ func (x *SplitPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitPartitionRequest.ProtoReflect.Descriptor instead.
 func (*SplitPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{61}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SplitPartitionRequest) GetKeyspace() string {
@@ -5259,7 +5432,7 @@ type SplitPartitionResponse struct {
 
 func (x *SplitPartitionResponse) Reset() {
 	*x = SplitPartitionResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[62]
+	mi := &file_clusterpb_cluster_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5271,7 +5444,7 @@ func (x *SplitPartitionResponse) String() string {
 func (*SplitPartitionResponse) ProtoMessage() {}
 
 func (x *SplitPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[62]
+	mi := &file_clusterpb_cluster_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5284,7 +5457,7 @@ func (x *SplitPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitPartitionResponse.ProtoReflect.Descriptor instead.
 func (*SplitPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{62}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SplitPartitionResponse) GetOperator() uint64 {
@@ -5317,7 +5490,7 @@ type MergePartitionRequest struct {
 
 func (x *MergePartitionRequest) Reset() {
 	*x = MergePartitionRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[63]
+	mi := &file_clusterpb_cluster_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5329,7 +5502,7 @@ func (x *MergePartitionRequest) String() string {
 func (*MergePartitionRequest) ProtoMessage() {}
 
 func (x *MergePartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[63]
+	mi := &file_clusterpb_cluster_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5342,7 +5515,7 @@ func (x *MergePartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergePartitionRequest.ProtoReflect.Descriptor instead.
 func (*MergePartitionRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{63}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *MergePartitionRequest) GetPartition() uint64 {
@@ -5364,7 +5537,7 @@ type MergePartitionResponse struct {
 
 func (x *MergePartitionResponse) Reset() {
 	*x = MergePartitionResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[64]
+	mi := &file_clusterpb_cluster_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5376,7 +5549,7 @@ func (x *MergePartitionResponse) String() string {
 func (*MergePartitionResponse) ProtoMessage() {}
 
 func (x *MergePartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[64]
+	mi := &file_clusterpb_cluster_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5389,7 +5562,7 @@ func (x *MergePartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergePartitionResponse.ProtoReflect.Descriptor instead.
 func (*MergePartitionResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{64}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *MergePartitionResponse) GetOperator() uint64 {
@@ -5426,7 +5599,7 @@ type SetNodeStatusRequest struct {
 
 func (x *SetNodeStatusRequest) Reset() {
 	*x = SetNodeStatusRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[65]
+	mi := &file_clusterpb_cluster_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5438,7 +5611,7 @@ func (x *SetNodeStatusRequest) String() string {
 func (*SetNodeStatusRequest) ProtoMessage() {}
 
 func (x *SetNodeStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[65]
+	mi := &file_clusterpb_cluster_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5451,7 +5624,7 @@ func (x *SetNodeStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeStatusRequest.ProtoReflect.Descriptor instead.
 func (*SetNodeStatusRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{65}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SetNodeStatusRequest) GetNode() uint64 {
@@ -5497,7 +5670,7 @@ type SetNodeStatusResponse struct {
 
 func (x *SetNodeStatusResponse) Reset() {
 	*x = SetNodeStatusResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[66]
+	mi := &file_clusterpb_cluster_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5509,7 +5682,7 @@ func (x *SetNodeStatusResponse) String() string {
 func (*SetNodeStatusResponse) ProtoMessage() {}
 
 func (x *SetNodeStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[66]
+	mi := &file_clusterpb_cluster_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5522,7 +5695,7 @@ func (x *SetNodeStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeStatusResponse.ProtoReflect.Descriptor instead.
 func (*SetNodeStatusResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{66}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SetNodeStatusResponse) GetBefore() NodeStatus {
@@ -5595,6 +5768,325 @@ func (x *SetNodeStatusResponse) GetInTheWay() string {
 	return ""
 }
 
+type UpgradeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Begin to finalise: raise the level of the cluster to the highest that all servers support. A
+	// request that finds it there changes nothing.
+	Finalize bool `protobuf:"varint,1,opt,name=finalize,proto3" json:"finalize,omitempty"`
+	// Finalise by itself, so long after all servers support a higher level; 0: never. Not there: the
+	// setting stays as it is.
+	AutoAfterMillis *uint64 `protobuf:"varint,2,opt,name=auto_after_millis,json=autoAfterMillis,proto3,oneof" json:"auto_after_millis,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *UpgradeRequest) Reset() {
+	*x = UpgradeRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeRequest) ProtoMessage() {}
+
+func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
+func (*UpgradeRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *UpgradeRequest) GetFinalize() bool {
+	if x != nil {
+		return x.Finalize
+	}
+	return false
+}
+
+func (x *UpgradeRequest) GetAutoAfterMillis() uint64 {
+	if x != nil && x.AutoAfterMillis != nil {
+		return *x.AutoAfterMillis
+	}
+	return 0
+}
+
+type UpgradeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Level *ClusterLevel          `protobuf:"bytes,1,opt,name=level,proto3" json:"level,omitempty"`
+	// The level to which the cluster can be raised next; `level.active`: no server supports a higher
+	// one. And the release of each level in words, from 0 on.
+	Target   uint32   `protobuf:"varint,2,opt,name=target,proto3" json:"target,omitempty"`
+	Releases []string `protobuf:"bytes,3,rep,name=releases,proto3" json:"releases,omitempty"`
+	// The servers that count: nodes that are not decommissioned, and members of the core.
+	Servers []*UpgradeServer `protobuf:"bytes,4,rep,name=servers,proto3" json:"servers,omitempty"`
+	// What finalising opens.
+	Gates           []*UpgradeGate `protobuf:"bytes,5,rep,name=gates,proto3" json:"gates,omitempty"`
+	AutoAfterMillis uint64         `protobuf:"varint,6,opt,name=auto_after_millis,json=autoAfterMillis,proto3" json:"auto_after_millis,omitempty"`
+	// Since when all servers have supported a level above the active one, on the core's clock; 0: they
+	// do not, or there is none. And what that clock shows.
+	ReadySinceUnixMs int64 `protobuf:"varint,7,opt,name=ready_since_unix_ms,json=readySinceUnixMs,proto3" json:"ready_since_unix_ms,omitempty"`
+	NowUnixMs        int64 `protobuf:"varint,8,opt,name=now_unix_ms,json=nowUnixMs,proto3" json:"now_unix_ms,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *UpgradeResponse) Reset() {
+	*x = UpgradeResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeResponse) ProtoMessage() {}
+
+func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
+func (*UpgradeResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *UpgradeResponse) GetLevel() *ClusterLevel {
+	if x != nil {
+		return x.Level
+	}
+	return nil
+}
+
+func (x *UpgradeResponse) GetTarget() uint32 {
+	if x != nil {
+		return x.Target
+	}
+	return 0
+}
+
+func (x *UpgradeResponse) GetReleases() []string {
+	if x != nil {
+		return x.Releases
+	}
+	return nil
+}
+
+func (x *UpgradeResponse) GetServers() []*UpgradeServer {
+	if x != nil {
+		return x.Servers
+	}
+	return nil
+}
+
+func (x *UpgradeResponse) GetGates() []*UpgradeGate {
+	if x != nil {
+		return x.Gates
+	}
+	return nil
+}
+
+func (x *UpgradeResponse) GetAutoAfterMillis() uint64 {
+	if x != nil {
+		return x.AutoAfterMillis
+	}
+	return 0
+}
+
+func (x *UpgradeResponse) GetReadySinceUnixMs() int64 {
+	if x != nil {
+		return x.ReadySinceUnixMs
+	}
+	return 0
+}
+
+func (x *UpgradeResponse) GetNowUnixMs() int64 {
+	if x != nil {
+		return x.NowUnixMs
+	}
+	return 0
+}
+
+type UpgradeServer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0: the server holds no data.
+	Node uint64 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	// 0: it is no member of the core.
+	Member  uint64 `protobuf:"varint,2,opt,name=member,proto3" json:"member,omitempty"`
+	Address string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	Version string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	// It answers.
+	Alive bool `protobuf:"varint,5,opt,name=alive,proto3" json:"alive,omitempty"`
+	// Not there: it runs a version from before there were levels, or is not known.
+	Levels *Levels `protobuf:"bytes,6,opt,name=levels,proto3" json:"levels,omitempty"`
+	// Why the cluster cannot be finalised with this server, and what to do; empty: it can.
+	Obstacle      string `protobuf:"bytes,7,opt,name=obstacle,proto3" json:"obstacle,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeServer) Reset() {
+	*x = UpgradeServer{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeServer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeServer) ProtoMessage() {}
+
+func (x *UpgradeServer) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeServer.ProtoReflect.Descriptor instead.
+func (*UpgradeServer) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *UpgradeServer) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *UpgradeServer) GetMember() uint64 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *UpgradeServer) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *UpgradeServer) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *UpgradeServer) GetAlive() bool {
+	if x != nil {
+		return x.Alive
+	}
+	return false
+}
+
+func (x *UpgradeServer) GetLevels() *Levels {
+	if x != nil {
+		return x.Levels
+	}
+	return nil
+}
+
+func (x *UpgradeServer) GetObstacle() string {
+	if x != nil {
+		return x.Obstacle
+	}
+	return ""
+}
+
+type UpgradeGate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Level         uint32                 `protobuf:"varint,2,opt,name=level,proto3" json:"level,omitempty"`
+	What          string                 `protobuf:"bytes,3,opt,name=what,proto3" json:"what,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeGate) Reset() {
+	*x = UpgradeGate{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeGate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeGate) ProtoMessage() {}
+
+func (x *UpgradeGate) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeGate.ProtoReflect.Descriptor instead.
+func (*UpgradeGate) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *UpgradeGate) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *UpgradeGate) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *UpgradeGate) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
 type ConfirmRecoveryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The plan's id.
@@ -5608,7 +6100,7 @@ type ConfirmRecoveryRequest struct {
 
 func (x *ConfirmRecoveryRequest) Reset() {
 	*x = ConfirmRecoveryRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[67]
+	mi := &file_clusterpb_cluster_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5620,7 +6112,7 @@ func (x *ConfirmRecoveryRequest) String() string {
 func (*ConfirmRecoveryRequest) ProtoMessage() {}
 
 func (x *ConfirmRecoveryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[67]
+	mi := &file_clusterpb_cluster_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5633,7 +6125,7 @@ func (x *ConfirmRecoveryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRecoveryRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRecoveryRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{67}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ConfirmRecoveryRequest) GetPlan() string {
@@ -5674,7 +6166,7 @@ type RecoveredPartition struct {
 
 func (x *RecoveredPartition) Reset() {
 	*x = RecoveredPartition{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[68]
+	mi := &file_clusterpb_cluster_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5686,7 +6178,7 @@ func (x *RecoveredPartition) String() string {
 func (*RecoveredPartition) ProtoMessage() {}
 
 func (x *RecoveredPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[68]
+	mi := &file_clusterpb_cluster_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5699,7 +6191,7 @@ func (x *RecoveredPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveredPartition.ProtoReflect.Descriptor instead.
 func (*RecoveredPartition) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{68}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *RecoveredPartition) GetPartition() uint64 {
@@ -5764,7 +6256,7 @@ type ConfirmRecoveryResponse struct {
 
 func (x *ConfirmRecoveryResponse) Reset() {
 	*x = ConfirmRecoveryResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[69]
+	mi := &file_clusterpb_cluster_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5776,7 +6268,7 @@ func (x *ConfirmRecoveryResponse) String() string {
 func (*ConfirmRecoveryResponse) ProtoMessage() {}
 
 func (x *ConfirmRecoveryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[69]
+	mi := &file_clusterpb_cluster_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5789,7 +6281,7 @@ func (x *ConfirmRecoveryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRecoveryResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmRecoveryResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{69}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ConfirmRecoveryResponse) GetRecovered() uint64 {
@@ -5825,7 +6317,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[70]
+	mi := &file_clusterpb_cluster_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5837,7 +6329,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[70]
+	mi := &file_clusterpb_cluster_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5850,7 +6342,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{70}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *WhyRequest) GetPartition() uint64 {
@@ -5886,7 +6378,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[71]
+	mi := &file_clusterpb_cluster_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5898,7 +6390,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[71]
+	mi := &file_clusterpb_cluster_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5911,7 +6403,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{71}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *WhyResponse) GetText() string {
@@ -5941,7 +6433,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[72]
+	mi := &file_clusterpb_cluster_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5953,7 +6445,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[72]
+	mi := &file_clusterpb_cluster_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5966,7 +6458,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{72}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ListEventsRequest) GetPartition() uint64 {
@@ -5999,7 +6491,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[73]
+	mi := &file_clusterpb_cluster_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6011,7 +6503,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[73]
+	mi := &file_clusterpb_cluster_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6024,7 +6516,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{73}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -6071,7 +6563,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[74]
+	mi := &file_clusterpb_cluster_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6083,7 +6575,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[74]
+	mi := &file_clusterpb_cluster_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6096,7 +6588,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{74}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Event) GetNumber() uint64 {
@@ -6255,7 +6747,7 @@ type SetPlacementRequest struct {
 
 func (x *SetPlacementRequest) Reset() {
 	*x = SetPlacementRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[75]
+	mi := &file_clusterpb_cluster_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6267,7 +6759,7 @@ func (x *SetPlacementRequest) String() string {
 func (*SetPlacementRequest) ProtoMessage() {}
 
 func (x *SetPlacementRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[75]
+	mi := &file_clusterpb_cluster_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6280,7 +6772,7 @@ func (x *SetPlacementRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPlacementRequest.ProtoReflect.Descriptor instead.
 func (*SetPlacementRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{75}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *SetPlacementRequest) GetChange() *PlacementSettings {
@@ -6300,7 +6792,7 @@ type SetPlacementResponse struct {
 
 func (x *SetPlacementResponse) Reset() {
 	*x = SetPlacementResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[76]
+	mi := &file_clusterpb_cluster_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6312,7 +6804,7 @@ func (x *SetPlacementResponse) String() string {
 func (*SetPlacementResponse) ProtoMessage() {}
 
 func (x *SetPlacementResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[76]
+	mi := &file_clusterpb_cluster_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6325,7 +6817,7 @@ func (x *SetPlacementResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPlacementResponse.ProtoReflect.Descriptor instead.
 func (*SetPlacementResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{76}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SetPlacementResponse) GetSettings() *PlacementSettings {
@@ -6357,7 +6849,7 @@ type PlacementSettings struct {
 
 func (x *PlacementSettings) Reset() {
 	*x = PlacementSettings{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[77]
+	mi := &file_clusterpb_cluster_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6369,7 +6861,7 @@ func (x *PlacementSettings) String() string {
 func (*PlacementSettings) ProtoMessage() {}
 
 func (x *PlacementSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[77]
+	mi := &file_clusterpb_cluster_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6382,7 +6874,7 @@ func (x *PlacementSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementSettings.ProtoReflect.Descriptor instead.
 func (*PlacementSettings) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{77}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *PlacementSettings) GetPaused() bool {
@@ -6457,7 +6949,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[78]
+	mi := &file_clusterpb_cluster_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6469,7 +6961,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[78]
+	mi := &file_clusterpb_cluster_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6482,7 +6974,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{78}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Order) GetOperator() uint64 {
@@ -6531,7 +7023,7 @@ type CoreHint struct {
 
 func (x *CoreHint) Reset() {
 	*x = CoreHint{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[79]
+	mi := &file_clusterpb_cluster_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6543,7 +7035,7 @@ func (x *CoreHint) String() string {
 func (*CoreHint) ProtoMessage() {}
 
 func (x *CoreHint) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[79]
+	mi := &file_clusterpb_cluster_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6556,7 +7048,7 @@ func (x *CoreHint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreHint.ProtoReflect.Descriptor instead.
 func (*CoreHint) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{79}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *CoreHint) GetLeader() string {
@@ -6569,6 +7061,51 @@ func (x *CoreHint) GetLeader() string {
 func (x *CoreHint) GetMembers() *CoreMembers {
 	if x != nil {
 		return x.Members
+	}
+	return nil
+}
+
+// LevelRefusal is an error detail: the caller's program does not support the level of the cluster.
+type LevelRefusal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Level         *ClusterLevel          `protobuf:"bytes,1,opt,name=level,proto3" json:"level,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LevelRefusal) Reset() {
+	*x = LevelRefusal{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LevelRefusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LevelRefusal) ProtoMessage() {}
+
+func (x *LevelRefusal) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LevelRefusal.ProtoReflect.Descriptor instead.
+func (*LevelRefusal) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{86}
+}
+
+func (x *LevelRefusal) GetLevel() *ClusterLevel {
+	if x != nil {
+		return x.Level
 	}
 	return nil
 }
@@ -6587,7 +7124,7 @@ type CoreTrouble struct {
 
 func (x *CoreTrouble) Reset() {
 	*x = CoreTrouble{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[80]
+	mi := &file_clusterpb_cluster_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6599,7 +7136,7 @@ func (x *CoreTrouble) String() string {
 func (*CoreTrouble) ProtoMessage() {}
 
 func (x *CoreTrouble) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[80]
+	mi := &file_clusterpb_cluster_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6612,7 +7149,7 @@ func (x *CoreTrouble) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreTrouble.ProtoReflect.Descriptor instead.
 func (*CoreTrouble) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{80}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *CoreTrouble) GetNoQuorum() bool {
@@ -6656,15 +7193,16 @@ type BootstrapHello struct {
 	Learners bool `protobuf:"varint,11,opt,name=learners,proto3" json:"learners,omitempty"`
 	// What it knows of all members of the core as they are at a version of their record: the highest
 	// format that each of them knows, or knew when it was last heard of.
-	MembersVersion  uint64 `protobuf:"varint,12,opt,name=members_version,json=membersVersion,proto3" json:"members_version,omitempty"`
-	MembersCommands uint32 `protobuf:"varint,13,opt,name=members_commands,json=membersCommands,proto3" json:"members_commands,omitempty"`
+	MembersVersion  uint64  `protobuf:"varint,12,opt,name=members_version,json=membersVersion,proto3" json:"members_version,omitempty"`
+	MembersCommands uint32  `protobuf:"varint,13,opt,name=members_commands,json=membersCommands,proto3" json:"members_commands,omitempty"`
+	Levels          *Levels `protobuf:"bytes,14,opt,name=levels,proto3" json:"levels,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *BootstrapHello) Reset() {
 	*x = BootstrapHello{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[81]
+	mi := &file_clusterpb_cluster_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6676,7 +7214,7 @@ func (x *BootstrapHello) String() string {
 func (*BootstrapHello) ProtoMessage() {}
 
 func (x *BootstrapHello) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[81]
+	mi := &file_clusterpb_cluster_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6689,7 +7227,7 @@ func (x *BootstrapHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootstrapHello.ProtoReflect.Descriptor instead.
 func (*BootstrapHello) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{81}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *BootstrapHello) GetServer() uint64 {
@@ -6783,6 +7321,13 @@ func (x *BootstrapHello) GetMembersCommands() uint32 {
 	return 0
 }
 
+func (x *BootstrapHello) GetLevels() *Levels {
+	if x != nil {
+		return x.Levels
+	}
+	return nil
+}
+
 // Founding lists the members of a new core.
 type Founding struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6794,7 +7339,7 @@ type Founding struct {
 
 func (x *Founding) Reset() {
 	*x = Founding{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[82]
+	mi := &file_clusterpb_cluster_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6806,7 +7351,7 @@ func (x *Founding) String() string {
 func (*Founding) ProtoMessage() {}
 
 func (x *Founding) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[82]
+	mi := &file_clusterpb_cluster_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6819,7 +7364,7 @@ func (x *Founding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Founding.ProtoReflect.Descriptor instead.
 func (*Founding) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{82}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Founding) GetCluster() uint64 {
@@ -6845,13 +7390,14 @@ type AnnounceRequest struct {
 	Address       string       `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
 	Version       string       `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
 	Guard         *GuardReport `protobuf:"bytes,5,opt,name=guard,proto3" json:"guard,omitempty"`
+	Levels        *Levels      `protobuf:"bytes,6,opt,name=levels,proto3" json:"levels,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AnnounceRequest) Reset() {
 	*x = AnnounceRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[83]
+	mi := &file_clusterpb_cluster_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6863,7 +7409,7 @@ func (x *AnnounceRequest) String() string {
 func (*AnnounceRequest) ProtoMessage() {}
 
 func (x *AnnounceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[83]
+	mi := &file_clusterpb_cluster_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6876,7 +7422,7 @@ func (x *AnnounceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnounceRequest.ProtoReflect.Descriptor instead.
 func (*AnnounceRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{83}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *AnnounceRequest) GetCluster() uint64 {
@@ -6914,6 +7460,13 @@ func (x *AnnounceRequest) GetGuard() *GuardReport {
 	return nil
 }
 
+func (x *AnnounceRequest) GetLevels() *Levels {
+	if x != nil {
+		return x.Levels
+	}
+	return nil
+}
+
 type AnnounceResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Cluster uint64                 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
@@ -6923,15 +7476,16 @@ type AnnounceResponse struct {
 	Removed bool         `protobuf:"varint,3,opt,name=removed,proto3" json:"removed,omitempty"`
 	Members *CoreMembers `protobuf:"bytes,4,opt,name=members,proto3" json:"members,omitempty"`
 	// It was one, and the coordination store has it still: it goes on there, and does not lead.
-	Leaving       bool        `protobuf:"varint,5,opt,name=leaving,proto3" json:"leaving,omitempty"`
-	Guard         *GuardState `protobuf:"bytes,6,opt,name=guard,proto3" json:"guard,omitempty"`
+	Leaving       bool          `protobuf:"varint,5,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	Guard         *GuardState   `protobuf:"bytes,6,opt,name=guard,proto3" json:"guard,omitempty"`
+	Level         *ClusterLevel `protobuf:"bytes,7,opt,name=level,proto3" json:"level,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AnnounceResponse) Reset() {
 	*x = AnnounceResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[84]
+	mi := &file_clusterpb_cluster_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6943,7 +7497,7 @@ func (x *AnnounceResponse) String() string {
 func (*AnnounceResponse) ProtoMessage() {}
 
 func (x *AnnounceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[84]
+	mi := &file_clusterpb_cluster_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6956,7 +7510,7 @@ func (x *AnnounceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnounceResponse.ProtoReflect.Descriptor instead.
 func (*AnnounceResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{84}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *AnnounceResponse) GetCluster() uint64 {
@@ -7001,6 +7555,13 @@ func (x *AnnounceResponse) GetGuard() *GuardState {
 	return nil
 }
 
+func (x *AnnounceResponse) GetLevel() *ClusterLevel {
+	if x != nil {
+		return x.Level
+	}
+	return nil
+}
+
 // GuardingRequest is for the leader of the core, from the member that enables or disables
 // authentication.
 type GuardingRequest struct {
@@ -7014,7 +7575,7 @@ type GuardingRequest struct {
 
 func (x *GuardingRequest) Reset() {
 	*x = GuardingRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[85]
+	mi := &file_clusterpb_cluster_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7026,7 +7587,7 @@ func (x *GuardingRequest) String() string {
 func (*GuardingRequest) ProtoMessage() {}
 
 func (x *GuardingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[85]
+	mi := &file_clusterpb_cluster_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7039,7 +7600,7 @@ func (x *GuardingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuardingRequest.ProtoReflect.Descriptor instead.
 func (*GuardingRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{85}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *GuardingRequest) GetCluster() uint64 {
@@ -7077,7 +7638,7 @@ type GuardingResponse struct {
 
 func (x *GuardingResponse) Reset() {
 	*x = GuardingResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[86]
+	mi := &file_clusterpb_cluster_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7089,7 +7650,7 @@ func (x *GuardingResponse) String() string {
 func (*GuardingResponse) ProtoMessage() {}
 
 func (x *GuardingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[86]
+	mi := &file_clusterpb_cluster_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7102,7 +7663,7 @@ func (x *GuardingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuardingResponse.ProtoReflect.Descriptor instead.
 func (*GuardingResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{86}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *GuardingResponse) GetGuard() *GuardState {
@@ -7139,7 +7700,7 @@ type UnguardedServer struct {
 
 func (x *UnguardedServer) Reset() {
 	*x = UnguardedServer{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[87]
+	mi := &file_clusterpb_cluster_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7151,7 +7712,7 @@ func (x *UnguardedServer) String() string {
 func (*UnguardedServer) ProtoMessage() {}
 
 func (x *UnguardedServer) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[87]
+	mi := &file_clusterpb_cluster_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7164,7 +7725,7 @@ func (x *UnguardedServer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnguardedServer.ProtoReflect.Descriptor instead.
 func (*UnguardedServer) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{87}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *UnguardedServer) GetNode() uint64 {
@@ -7201,7 +7762,7 @@ type AuthorityAsk struct {
 
 func (x *AuthorityAsk) Reset() {
 	*x = AuthorityAsk{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[88]
+	mi := &file_clusterpb_cluster_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7213,7 +7774,7 @@ func (x *AuthorityAsk) String() string {
 func (*AuthorityAsk) ProtoMessage() {}
 
 func (x *AuthorityAsk) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[88]
+	mi := &file_clusterpb_cluster_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7226,7 +7787,7 @@ func (x *AuthorityAsk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthorityAsk.ProtoReflect.Descriptor instead.
 func (*AuthorityAsk) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{88}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *AuthorityAsk) GetCluster() uint64 {
@@ -7268,7 +7829,7 @@ type AuthorityUpdate struct {
 
 func (x *AuthorityUpdate) Reset() {
 	*x = AuthorityUpdate{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[89]
+	mi := &file_clusterpb_cluster_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7280,7 +7841,7 @@ func (x *AuthorityUpdate) String() string {
 func (*AuthorityUpdate) ProtoMessage() {}
 
 func (x *AuthorityUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[89]
+	mi := &file_clusterpb_cluster_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7293,7 +7854,7 @@ func (x *AuthorityUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthorityUpdate.ProtoReflect.Descriptor instead.
 func (*AuthorityUpdate) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{89}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *AuthorityUpdate) GetAnswers() uint64 {
@@ -7363,7 +7924,7 @@ type AuthorityRecord struct {
 
 func (x *AuthorityRecord) Reset() {
 	*x = AuthorityRecord{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[90]
+	mi := &file_clusterpb_cluster_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7375,7 +7936,7 @@ func (x *AuthorityRecord) String() string {
 func (*AuthorityRecord) ProtoMessage() {}
 
 func (x *AuthorityRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[90]
+	mi := &file_clusterpb_cluster_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7388,7 +7949,7 @@ func (x *AuthorityRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthorityRecord.ProtoReflect.Descriptor instead.
 func (*AuthorityRecord) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{90}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *AuthorityRecord) GetName() string {
@@ -7413,7 +7974,7 @@ type InformResponse struct {
 
 func (x *InformResponse) Reset() {
 	*x = InformResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[91]
+	mi := &file_clusterpb_cluster_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7425,7 +7986,7 @@ func (x *InformResponse) String() string {
 func (*InformResponse) ProtoMessage() {}
 
 func (x *InformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[91]
+	mi := &file_clusterpb_cluster_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7438,7 +7999,7 @@ func (x *InformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InformResponse.ProtoReflect.Descriptor instead.
 func (*InformResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{91}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{98}
 }
 
 type CoordinationExecuteRequest struct {
@@ -7454,7 +8015,7 @@ type CoordinationExecuteRequest struct {
 
 func (x *CoordinationExecuteRequest) Reset() {
 	*x = CoordinationExecuteRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[92]
+	mi := &file_clusterpb_cluster_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7466,7 +8027,7 @@ func (x *CoordinationExecuteRequest) String() string {
 func (*CoordinationExecuteRequest) ProtoMessage() {}
 
 func (x *CoordinationExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[92]
+	mi := &file_clusterpb_cluster_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7479,7 +8040,7 @@ func (x *CoordinationExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationExecuteRequest.ProtoReflect.Descriptor instead.
 func (*CoordinationExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{92}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *CoordinationExecuteRequest) GetCluster() uint64 {
@@ -7513,7 +8074,7 @@ type CoordinationExecuteResponse struct {
 
 func (x *CoordinationExecuteResponse) Reset() {
 	*x = CoordinationExecuteResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[93]
+	mi := &file_clusterpb_cluster_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7525,7 +8086,7 @@ func (x *CoordinationExecuteResponse) String() string {
 func (*CoordinationExecuteResponse) ProtoMessage() {}
 
 func (x *CoordinationExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[93]
+	mi := &file_clusterpb_cluster_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7538,7 +8099,7 @@ func (x *CoordinationExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationExecuteResponse.ProtoReflect.Descriptor instead.
 func (*CoordinationExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{93}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *CoordinationExecuteResponse) GetResult() []byte {
@@ -7557,7 +8118,7 @@ type CoordinationIndexRequest struct {
 
 func (x *CoordinationIndexRequest) Reset() {
 	*x = CoordinationIndexRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[94]
+	mi := &file_clusterpb_cluster_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7569,7 +8130,7 @@ func (x *CoordinationIndexRequest) String() string {
 func (*CoordinationIndexRequest) ProtoMessage() {}
 
 func (x *CoordinationIndexRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[94]
+	mi := &file_clusterpb_cluster_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7582,7 +8143,7 @@ func (x *CoordinationIndexRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationIndexRequest.ProtoReflect.Descriptor instead.
 func (*CoordinationIndexRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{94}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *CoordinationIndexRequest) GetCluster() uint64 {
@@ -7601,7 +8162,7 @@ type CoordinationIndexResponse struct {
 
 func (x *CoordinationIndexResponse) Reset() {
 	*x = CoordinationIndexResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[95]
+	mi := &file_clusterpb_cluster_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7613,7 +8174,7 @@ func (x *CoordinationIndexResponse) String() string {
 func (*CoordinationIndexResponse) ProtoMessage() {}
 
 func (x *CoordinationIndexResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[95]
+	mi := &file_clusterpb_cluster_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7626,7 +8187,7 @@ func (x *CoordinationIndexResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationIndexResponse.ProtoReflect.Descriptor instead.
 func (*CoordinationIndexResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{95}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *CoordinationIndexResponse) GetIndex() uint64 {
@@ -7646,7 +8207,7 @@ type CoordinationLeaseRequest struct {
 
 func (x *CoordinationLeaseRequest) Reset() {
 	*x = CoordinationLeaseRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[96]
+	mi := &file_clusterpb_cluster_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7658,7 +8219,7 @@ func (x *CoordinationLeaseRequest) String() string {
 func (*CoordinationLeaseRequest) ProtoMessage() {}
 
 func (x *CoordinationLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[96]
+	mi := &file_clusterpb_cluster_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7671,7 +8232,7 @@ func (x *CoordinationLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationLeaseRequest.ProtoReflect.Descriptor instead.
 func (*CoordinationLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{96}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *CoordinationLeaseRequest) GetCluster() uint64 {
@@ -7698,7 +8259,7 @@ type CoordinationLeaseResponse struct {
 
 func (x *CoordinationLeaseResponse) Reset() {
 	*x = CoordinationLeaseResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[97]
+	mi := &file_clusterpb_cluster_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7710,7 +8271,7 @@ func (x *CoordinationLeaseResponse) String() string {
 func (*CoordinationLeaseResponse) ProtoMessage() {}
 
 func (x *CoordinationLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[97]
+	mi := &file_clusterpb_cluster_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7723,7 +8284,7 @@ func (x *CoordinationLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationLeaseResponse.ProtoReflect.Descriptor instead.
 func (*CoordinationLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{97}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *CoordinationLeaseResponse) GetNanoseconds() int64 {
@@ -7743,7 +8304,7 @@ type CoordinationRenewAllRequest struct {
 
 func (x *CoordinationRenewAllRequest) Reset() {
 	*x = CoordinationRenewAllRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[98]
+	mi := &file_clusterpb_cluster_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7755,7 +8316,7 @@ func (x *CoordinationRenewAllRequest) String() string {
 func (*CoordinationRenewAllRequest) ProtoMessage() {}
 
 func (x *CoordinationRenewAllRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[98]
+	mi := &file_clusterpb_cluster_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7768,7 +8329,7 @@ func (x *CoordinationRenewAllRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationRenewAllRequest.ProtoReflect.Descriptor instead.
 func (*CoordinationRenewAllRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{98}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *CoordinationRenewAllRequest) GetCluster() uint64 {
@@ -7795,7 +8356,7 @@ type CoordinationRenewAllResponse struct {
 
 func (x *CoordinationRenewAllResponse) Reset() {
 	*x = CoordinationRenewAllResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[99]
+	mi := &file_clusterpb_cluster_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7807,7 +8368,7 @@ func (x *CoordinationRenewAllResponse) String() string {
 func (*CoordinationRenewAllResponse) ProtoMessage() {}
 
 func (x *CoordinationRenewAllResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[99]
+	mi := &file_clusterpb_cluster_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7820,7 +8381,7 @@ func (x *CoordinationRenewAllResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationRenewAllResponse.ProtoReflect.Descriptor instead.
 func (*CoordinationRenewAllResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{99}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *CoordinationRenewAllResponse) GetNanoseconds() []int64 {
@@ -7842,7 +8403,7 @@ type CoordinationLeader struct {
 
 func (x *CoordinationLeader) Reset() {
 	*x = CoordinationLeader{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[100]
+	mi := &file_clusterpb_cluster_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7854,7 +8415,7 @@ func (x *CoordinationLeader) String() string {
 func (*CoordinationLeader) ProtoMessage() {}
 
 func (x *CoordinationLeader) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[100]
+	mi := &file_clusterpb_cluster_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7867,7 +8428,7 @@ func (x *CoordinationLeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationLeader.ProtoReflect.Descriptor instead.
 func (*CoordinationLeader) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{100}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *CoordinationLeader) GetReplica() uint64 {
@@ -7894,7 +8455,7 @@ type WakeRequest struct {
 
 func (x *WakeRequest) Reset() {
 	*x = WakeRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[101]
+	mi := &file_clusterpb_cluster_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7906,7 +8467,7 @@ func (x *WakeRequest) String() string {
 func (*WakeRequest) ProtoMessage() {}
 
 func (x *WakeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[101]
+	mi := &file_clusterpb_cluster_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7919,7 +8480,7 @@ func (x *WakeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeRequest.ProtoReflect.Descriptor instead.
 func (*WakeRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{101}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *WakeRequest) GetCluster() uint64 {
@@ -7944,7 +8505,7 @@ type WakeResponse struct {
 
 func (x *WakeResponse) Reset() {
 	*x = WakeResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[102]
+	mi := &file_clusterpb_cluster_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7956,7 +8517,7 @@ func (x *WakeResponse) String() string {
 func (*WakeResponse) ProtoMessage() {}
 
 func (x *WakeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[102]
+	mi := &file_clusterpb_cluster_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7969,7 +8530,7 @@ func (x *WakeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeResponse.ProtoReflect.Descriptor instead.
 func (*WakeResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{102}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{109}
 }
 
 type ListCoreRequest struct {
@@ -7982,7 +8543,7 @@ type ListCoreRequest struct {
 
 func (x *ListCoreRequest) Reset() {
 	*x = ListCoreRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[103]
+	mi := &file_clusterpb_cluster_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7994,7 +8555,7 @@ func (x *ListCoreRequest) String() string {
 func (*ListCoreRequest) ProtoMessage() {}
 
 func (x *ListCoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[103]
+	mi := &file_clusterpb_cluster_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8007,7 +8568,7 @@ func (x *ListCoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCoreRequest.ProtoReflect.Descriptor instead.
 func (*ListCoreRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{103}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ListCoreRequest) GetHealth() bool {
@@ -8034,7 +8595,7 @@ type ListCoreResponse struct {
 
 func (x *ListCoreResponse) Reset() {
 	*x = ListCoreResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[104]
+	mi := &file_clusterpb_cluster_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8046,7 +8607,7 @@ func (x *ListCoreResponse) String() string {
 func (*ListCoreResponse) ProtoMessage() {}
 
 func (x *ListCoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[104]
+	mi := &file_clusterpb_cluster_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8059,7 +8620,7 @@ func (x *ListCoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCoreResponse.ProtoReflect.Descriptor instead.
 func (*ListCoreResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{104}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ListCoreResponse) GetMembers() *CoreMembers {
@@ -8115,7 +8676,7 @@ type CoreMemberState struct {
 
 func (x *CoreMemberState) Reset() {
 	*x = CoreMemberState{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[105]
+	mi := &file_clusterpb_cluster_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8127,7 +8688,7 @@ func (x *CoreMemberState) String() string {
 func (*CoreMemberState) ProtoMessage() {}
 
 func (x *CoreMemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[105]
+	mi := &file_clusterpb_cluster_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8140,7 +8701,7 @@ func (x *CoreMemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreMemberState.ProtoReflect.Descriptor instead.
 func (*CoreMemberState) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{105}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *CoreMemberState) GetReplica() uint64 {
@@ -8201,7 +8762,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[106]
+	mi := &file_clusterpb_cluster_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8213,7 +8774,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[106]
+	mi := &file_clusterpb_cluster_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8226,7 +8787,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{106}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *CheckRequest) GetCluster() uint64 {
@@ -8262,7 +8823,7 @@ type MemberHealth struct {
 
 func (x *MemberHealth) Reset() {
 	*x = MemberHealth{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[107]
+	mi := &file_clusterpb_cluster_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8274,7 +8835,7 @@ func (x *MemberHealth) String() string {
 func (*MemberHealth) ProtoMessage() {}
 
 func (x *MemberHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[107]
+	mi := &file_clusterpb_cluster_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8287,7 +8848,7 @@ func (x *MemberHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberHealth.ProtoReflect.Descriptor instead.
 func (*MemberHealth) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{107}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *MemberHealth) GetNotReady() []string {
@@ -8373,7 +8934,7 @@ type CoreFollower struct {
 
 func (x *CoreFollower) Reset() {
 	*x = CoreFollower{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[108]
+	mi := &file_clusterpb_cluster_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8385,7 +8946,7 @@ func (x *CoreFollower) String() string {
 func (*CoreFollower) ProtoMessage() {}
 
 func (x *CoreFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[108]
+	mi := &file_clusterpb_cluster_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8398,7 +8959,7 @@ func (x *CoreFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreFollower.ProtoReflect.Descriptor instead.
 func (*CoreFollower) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{108}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *CoreFollower) GetReplica() uint64 {
@@ -8441,7 +9002,7 @@ type CoordinationAlarm struct {
 
 func (x *CoordinationAlarm) Reset() {
 	*x = CoordinationAlarm{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[109]
+	mi := &file_clusterpb_cluster_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8453,7 +9014,7 @@ func (x *CoordinationAlarm) String() string {
 func (*CoordinationAlarm) ProtoMessage() {}
 
 func (x *CoordinationAlarm) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[109]
+	mi := &file_clusterpb_cluster_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8466,7 +9027,7 @@ func (x *CoordinationAlarm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationAlarm.ProtoReflect.Descriptor instead.
 func (*CoordinationAlarm) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{109}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *CoordinationAlarm) GetServer() uint64 {
@@ -8494,7 +9055,7 @@ type CoreCandidate struct {
 
 func (x *CoreCandidate) Reset() {
 	*x = CoreCandidate{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[110]
+	mi := &file_clusterpb_cluster_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8506,7 +9067,7 @@ func (x *CoreCandidate) String() string {
 func (*CoreCandidate) ProtoMessage() {}
 
 func (x *CoreCandidate) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[110]
+	mi := &file_clusterpb_cluster_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8519,7 +9080,7 @@ func (x *CoreCandidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreCandidate.ProtoReflect.Descriptor instead.
 func (*CoreCandidate) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{110}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *CoreCandidate) GetServer() uint64 {
@@ -8561,7 +9122,7 @@ type CoreChange struct {
 
 func (x *CoreChange) Reset() {
 	*x = CoreChange{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[111]
+	mi := &file_clusterpb_cluster_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8573,7 +9134,7 @@ func (x *CoreChange) String() string {
 func (*CoreChange) ProtoMessage() {}
 
 func (x *CoreChange) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[111]
+	mi := &file_clusterpb_cluster_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8586,7 +9147,7 @@ func (x *CoreChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreChange.ProtoReflect.Descriptor instead.
 func (*CoreChange) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{111}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *CoreChange) GetId() uint64 {
@@ -8657,7 +9218,7 @@ type ChangeCoreRequest struct {
 
 func (x *ChangeCoreRequest) Reset() {
 	*x = ChangeCoreRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[112]
+	mi := &file_clusterpb_cluster_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8669,7 +9230,7 @@ func (x *ChangeCoreRequest) String() string {
 func (*ChangeCoreRequest) ProtoMessage() {}
 
 func (x *ChangeCoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[112]
+	mi := &file_clusterpb_cluster_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8682,7 +9243,7 @@ func (x *ChangeCoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeCoreRequest.ProtoReflect.Descriptor instead.
 func (*ChangeCoreRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{112}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ChangeCoreRequest) GetAdd() string {
@@ -8731,7 +9292,7 @@ type CoreRefusal struct {
 
 func (x *CoreRefusal) Reset() {
 	*x = CoreRefusal{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[113]
+	mi := &file_clusterpb_cluster_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8743,7 +9304,7 @@ func (x *CoreRefusal) String() string {
 func (*CoreRefusal) ProtoMessage() {}
 
 func (x *CoreRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[113]
+	mi := &file_clusterpb_cluster_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8756,7 +9317,7 @@ func (x *CoreRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreRefusal.ProtoReflect.Descriptor instead.
 func (*CoreRefusal) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{113}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *CoreRefusal) GetReason() CoreRefusal_Reason {
@@ -8776,7 +9337,7 @@ type ChangeCoreResponse struct {
 
 func (x *ChangeCoreResponse) Reset() {
 	*x = ChangeCoreResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[114]
+	mi := &file_clusterpb_cluster_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8788,7 +9349,7 @@ func (x *ChangeCoreResponse) String() string {
 func (*ChangeCoreResponse) ProtoMessage() {}
 
 func (x *ChangeCoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[114]
+	mi := &file_clusterpb_cluster_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8801,7 +9362,7 @@ func (x *ChangeCoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeCoreResponse.ProtoReflect.Descriptor instead.
 func (*ChangeCoreResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{114}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *ChangeCoreResponse) GetChange() uint64 {
@@ -8851,7 +9412,7 @@ type Backup struct {
 
 func (x *Backup) Reset() {
 	*x = Backup{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[115]
+	mi := &file_clusterpb_cluster_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8863,7 +9424,7 @@ func (x *Backup) String() string {
 func (*Backup) ProtoMessage() {}
 
 func (x *Backup) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[115]
+	mi := &file_clusterpb_cluster_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8876,7 +9437,7 @@ func (x *Backup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backup.ProtoReflect.Descriptor instead.
 func (*Backup) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{115}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *Backup) GetId() string {
@@ -9008,7 +9569,7 @@ type Restore struct {
 
 func (x *Restore) Reset() {
 	*x = Restore{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[116]
+	mi := &file_clusterpb_cluster_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9020,7 +9581,7 @@ func (x *Restore) String() string {
 func (*Restore) ProtoMessage() {}
 
 func (x *Restore) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[116]
+	mi := &file_clusterpb_cluster_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9033,7 +9594,7 @@ func (x *Restore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restore.ProtoReflect.Descriptor instead.
 func (*Restore) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{116}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *Restore) GetBackup() string {
@@ -9075,7 +9636,7 @@ type Renaming struct {
 
 func (x *Renaming) Reset() {
 	*x = Renaming{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[117]
+	mi := &file_clusterpb_cluster_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9087,7 +9648,7 @@ func (x *Renaming) String() string {
 func (*Renaming) ProtoMessage() {}
 
 func (x *Renaming) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[117]
+	mi := &file_clusterpb_cluster_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9100,7 +9661,7 @@ func (x *Renaming) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renaming.ProtoReflect.Descriptor instead.
 func (*Renaming) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{117}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *Renaming) GetName() string {
@@ -9137,7 +9698,7 @@ type BackupProgress struct {
 
 func (x *BackupProgress) Reset() {
 	*x = BackupProgress{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[118]
+	mi := &file_clusterpb_cluster_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9149,7 +9710,7 @@ func (x *BackupProgress) String() string {
 func (*BackupProgress) ProtoMessage() {}
 
 func (x *BackupProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[118]
+	mi := &file_clusterpb_cluster_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9162,7 +9723,7 @@ func (x *BackupProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupProgress.ProtoReflect.Descriptor instead.
 func (*BackupProgress) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{118}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *BackupProgress) GetStep() string {
@@ -9232,7 +9793,7 @@ type CreateBackupRequest struct {
 
 func (x *CreateBackupRequest) Reset() {
 	*x = CreateBackupRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[119]
+	mi := &file_clusterpb_cluster_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9244,7 +9805,7 @@ func (x *CreateBackupRequest) String() string {
 func (*CreateBackupRequest) ProtoMessage() {}
 
 func (x *CreateBackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[119]
+	mi := &file_clusterpb_cluster_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9257,7 +9818,7 @@ func (x *CreateBackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateBackupRequest.ProtoReflect.Descriptor instead.
 func (*CreateBackupRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{119}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *CreateBackupRequest) GetBackup() *Backup {
@@ -9276,7 +9837,7 @@ type CreateBackupResponse struct {
 
 func (x *CreateBackupResponse) Reset() {
 	*x = CreateBackupResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[120]
+	mi := &file_clusterpb_cluster_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9288,7 +9849,7 @@ func (x *CreateBackupResponse) String() string {
 func (*CreateBackupResponse) ProtoMessage() {}
 
 func (x *CreateBackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[120]
+	mi := &file_clusterpb_cluster_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9301,7 +9862,7 @@ func (x *CreateBackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateBackupResponse.ProtoReflect.Descriptor instead.
 func (*CreateBackupResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{120}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *CreateBackupResponse) GetBackup() *Backup {
@@ -9321,7 +9882,7 @@ type ListBackupsRequest struct {
 
 func (x *ListBackupsRequest) Reset() {
 	*x = ListBackupsRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[121]
+	mi := &file_clusterpb_cluster_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9333,7 +9894,7 @@ func (x *ListBackupsRequest) String() string {
 func (*ListBackupsRequest) ProtoMessage() {}
 
 func (x *ListBackupsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[121]
+	mi := &file_clusterpb_cluster_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9346,7 +9907,7 @@ func (x *ListBackupsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBackupsRequest.ProtoReflect.Descriptor instead.
 func (*ListBackupsRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{121}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *ListBackupsRequest) GetId() string {
@@ -9366,7 +9927,7 @@ type ListBackupsResponse struct {
 
 func (x *ListBackupsResponse) Reset() {
 	*x = ListBackupsResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[122]
+	mi := &file_clusterpb_cluster_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9378,7 +9939,7 @@ func (x *ListBackupsResponse) String() string {
 func (*ListBackupsResponse) ProtoMessage() {}
 
 func (x *ListBackupsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[122]
+	mi := &file_clusterpb_cluster_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9391,7 +9952,7 @@ func (x *ListBackupsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBackupsResponse.ProtoReflect.Descriptor instead.
 func (*ListBackupsResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{122}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *ListBackupsResponse) GetBackups() []*Backup {
@@ -9410,7 +9971,7 @@ type CancelBackupRequest struct {
 
 func (x *CancelBackupRequest) Reset() {
 	*x = CancelBackupRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[123]
+	mi := &file_clusterpb_cluster_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9422,7 +9983,7 @@ func (x *CancelBackupRequest) String() string {
 func (*CancelBackupRequest) ProtoMessage() {}
 
 func (x *CancelBackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[123]
+	mi := &file_clusterpb_cluster_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9435,7 +9996,7 @@ func (x *CancelBackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBackupRequest.ProtoReflect.Descriptor instead.
 func (*CancelBackupRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{123}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *CancelBackupRequest) GetId() string {
@@ -9454,7 +10015,7 @@ type CancelBackupResponse struct {
 
 func (x *CancelBackupResponse) Reset() {
 	*x = CancelBackupResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[124]
+	mi := &file_clusterpb_cluster_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9466,7 +10027,7 @@ func (x *CancelBackupResponse) String() string {
 func (*CancelBackupResponse) ProtoMessage() {}
 
 func (x *CancelBackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[124]
+	mi := &file_clusterpb_cluster_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9479,7 +10040,7 @@ func (x *CancelBackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBackupResponse.ProtoReflect.Descriptor instead.
 func (*CancelBackupResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{124}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *CancelBackupResponse) GetBackup() *Backup {
@@ -9579,7 +10140,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x03end\x18\x02 \x01(\fR\x03end\"6\n" +
 	"\bLocality\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x12\n" +
-	"\x04zone\x18\x02 \x01(\tR\x04zone\"\xbf\x04\n" +
+	"\x04zone\x18\x02 \x01(\tR\x04zone\"\xf4\x04\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12!\n" +
@@ -9596,7 +10157,16 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\tdisplaced\x18\v \x01(\bR\tdisplaced\x12\x12\n" +
 	"\x04tags\x18\f \x03(\tR\x04tags\x12%\n" +
 	"\x0eawaits_reports\x18\x0e \x03(\x04R\rawaitsReports\x124\n" +
-	"\x17disk_slow_since_unix_ms\x18\x0f \x01(\x03R\x13diskSlowSinceUnixMs\"\xbc\x04\n" +
+	"\x17disk_slow_since_unix_ms\x18\x0f \x01(\x03R\x13diskSlowSinceUnixMs\x123\n" +
+	"\x06levels\x18\x10 \x01(\v2\x1b.tidemark.cluster.v1.LevelsR\x06levels\"Z\n" +
+	"\x06Levels\x12\x10\n" +
+	"\x03min\x18\x01 \x01(\rR\x03min\x12\x10\n" +
+	"\x03max\x18\x02 \x01(\rR\x03max\x12\x14\n" +
+	"\x05noted\x18\x03 \x01(\rR\x05noted\x12\x16\n" +
+	"\x06active\x18\x04 \x01(\rR\x06active\">\n" +
+	"\fClusterLevel\x12\x16\n" +
+	"\x06active\x18\x01 \x01(\rR\x06active\x12\x16\n" +
+	"\x06coming\x18\x02 \x01(\rR\x06coming\"\xbc\x04\n" +
 	"\tNodeStats\x12\x1a\n" +
 	"\breplicas\x18\x01 \x01(\x04R\breplicas\x12\x18\n" +
 	"\aleaders\x18\x02 \x01(\x04R\aleaders\x12&\n" +
@@ -9794,7 +10364,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	" \x01(\rR\x0fmeasuredSeconds\x12!\n" +
 	"\fstart_hidden\x18\v \x01(\bR\vstartHidden\x12\x1d\n" +
 	"\n" +
-	"end_hidden\x18\f \x01(\bR\tendHidden\"\xdc\x02\n" +
+	"end_hidden\x18\f \x01(\bR\tendHidden\"\x91\x03\n" +
 	"\x13RegisterNodeRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x16\n" +
@@ -9806,12 +10376,14 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\fstarted_unix\x18\b \x01(\x03R\vstartedUnix\x12\x12\n" +
 	"\x04tags\x18\t \x03(\tR\x04tags\x126\n" +
 	"\x05guard\x18\n" +
-	" \x01(\v2 .tidemark.cluster.v1.GuardReportR\x05guard\"\x9e\x01\n" +
+	" \x01(\v2 .tidemark.cluster.v1.GuardReportR\x05guard\x123\n" +
+	"\x06levels\x18\v \x01(\v2\x1b.tidemark.cluster.v1.LevelsR\x06levels\"\xd7\x01\n" +
 	"\x14RegisterNodeResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12!\n" +
 	"\flease_millis\x18\x03 \x01(\x04R\vleaseMillis\x125\n" +
-	"\x05guard\x18\x04 \x01(\v2\x1f.tidemark.cluster.v1.GuardStateR\x05guard\"N\n" +
+	"\x05guard\x18\x04 \x01(\v2\x1f.tidemark.cluster.v1.GuardStateR\x05guard\x127\n" +
+	"\x05level\x18\x05 \x01(\v2!.tidemark.cluster.v1.ClusterLevelR\x05level\"N\n" +
 	"\n" +
 	"GuardState\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x0e\n" +
@@ -9820,7 +10392,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\vGuardReport\x125\n" +
 	"\x05guard\x18\x01 \x01(\v2\x1f.tidemark.cluster.v1.GuardStateR\x05guard\x12\x16\n" +
 	"\x06closes\x18\x02 \x01(\bR\x06closes\x12\x14\n" +
-	"\x05knows\x18\x03 \x01(\bR\x05knows\"\x9a\x02\n" +
+	"\x05knows\x18\x03 \x01(\bR\x05knows\"\xcf\x02\n" +
 	"\x10HeartbeatRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x16\n" +
@@ -9828,7 +10400,8 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x05stats\x18\x04 \x01(\v2\x1e.tidemark.cluster.v1.NodeStatsR\x05stats\x12>\n" +
 	"\areports\x18\x05 \x03(\v2$.tidemark.cluster.v1.PartitionReportR\areports\x12\x12\n" +
 	"\x04full\x18\x06 \x01(\bR\x04full\x126\n" +
-	"\x05guard\x18\a \x01(\v2 .tidemark.cluster.v1.GuardReportR\x05guard\"\xd3\x06\n" +
+	"\x05guard\x18\a \x01(\v2 .tidemark.cluster.v1.GuardReportR\x05guard\x123\n" +
+	"\x06levels\x18\b \x01(\v2\x1b.tidemark.cluster.v1.LevelsR\x06levels\"\xd3\x06\n" +
 	"\x0fPartitionReport\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x1e\n" +
@@ -9878,13 +10451,14 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x12\n" +
 	"\x04left\x18\x02 \x01(\rR\x04left\x12\x14\n" +
 	"\x05right\x18\x03 \x01(\rR\x05right\x12\x16\n" +
-	"\x06across\x18\x04 \x01(\rR\x06across\"\xf4\x01\n" +
+	"\x06across\x18\x04 \x01(\rR\x06across\"\xad\x02\n" +
 	"\x11HeartbeatResponse\x12\x1b\n" +
 	"\twant_full\x18\x01 \x01(\bR\bwantFull\x12!\n" +
 	"\flease_millis\x18\x02 \x01(\x04R\vleaseMillis\x122\n" +
 	"\x06orders\x18\x03 \x03(\v2\x1a.tidemark.cluster.v1.OrderR\x06orders\x124\n" +
 	"\x04core\x18\x04 \x01(\v2 .tidemark.cluster.v1.CoreMembersR\x04core\x125\n" +
-	"\x05guard\x18\x05 \x01(\v2\x1f.tidemark.cluster.v1.GuardStateR\x05guard\"h\n" +
+	"\x05guard\x18\x05 \x01(\v2\x1f.tidemark.cluster.v1.GuardStateR\x05guard\x127\n" +
+	"\x05level\x18\x06 \x01(\v2!.tidemark.cluster.v1.ClusterLevelR\x05level\"h\n" +
 	"\x12MoveReplicaRequest\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x1b\n" +
 	"\tfrom_node\x18\x02 \x01(\x04R\bfromNode\x12\x17\n" +
@@ -9956,7 +10530,32 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"bytes_left\x18\t \x01(\x04R\tbytesLeft\x12\x1c\n" +
 	"\n" +
 	"in_the_way\x18\n" +
-	" \x01(\tR\binTheWay\"\x94\x01\n" +
+	" \x01(\tR\binTheWay\"s\n" +
+	"\x0eUpgradeRequest\x12\x1a\n" +
+	"\bfinalize\x18\x01 \x01(\bR\bfinalize\x12/\n" +
+	"\x11auto_after_millis\x18\x02 \x01(\x04H\x00R\x0fautoAfterMillis\x88\x01\x01B\x14\n" +
+	"\x12_auto_after_millis\"\xef\x02\n" +
+	"\x0fUpgradeResponse\x127\n" +
+	"\x05level\x18\x01 \x01(\v2!.tidemark.cluster.v1.ClusterLevelR\x05level\x12\x16\n" +
+	"\x06target\x18\x02 \x01(\rR\x06target\x12\x1a\n" +
+	"\breleases\x18\x03 \x03(\tR\breleases\x12<\n" +
+	"\aservers\x18\x04 \x03(\v2\".tidemark.cluster.v1.UpgradeServerR\aservers\x126\n" +
+	"\x05gates\x18\x05 \x03(\v2 .tidemark.cluster.v1.UpgradeGateR\x05gates\x12*\n" +
+	"\x11auto_after_millis\x18\x06 \x01(\x04R\x0fautoAfterMillis\x12-\n" +
+	"\x13ready_since_unix_ms\x18\a \x01(\x03R\x10readySinceUnixMs\x12\x1e\n" +
+	"\vnow_unix_ms\x18\b \x01(\x03R\tnowUnixMs\"\xd6\x01\n" +
+	"\rUpgradeServer\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x16\n" +
+	"\x06member\x18\x02 \x01(\x04R\x06member\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\tR\aversion\x12\x14\n" +
+	"\x05alive\x18\x05 \x01(\bR\x05alive\x123\n" +
+	"\x06levels\x18\x06 \x01(\v2\x1b.tidemark.cluster.v1.LevelsR\x06levels\x12\x1a\n" +
+	"\bobstacle\x18\a \x01(\tR\bobstacle\"K\n" +
+	"\vUpgradeGate\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05level\x18\x02 \x01(\rR\x05level\x12\x12\n" +
+	"\x04what\x18\x03 \x01(\tR\x04what\"\x94\x01\n" +
 	"\x16ConfirmRecoveryRequest\x12\x12\n" +
 	"\x04plan\x18\x01 \x01(\tR\x04plan\x12\x1d\n" +
 	"\n" +
@@ -10047,10 +10646,12 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\aconsume\x18\x05 \x01(\v2\x1e.tidemark.cluster.v1.PartitionR\aconsume\"^\n" +
 	"\bCoreHint\x12\x16\n" +
 	"\x06leader\x18\x01 \x01(\tR\x06leader\x12:\n" +
-	"\amembers\x18\x02 \x01(\v2 .tidemark.cluster.v1.CoreMembersR\amembers\"B\n" +
+	"\amembers\x18\x02 \x01(\v2 .tidemark.cluster.v1.CoreMembersR\amembers\"G\n" +
+	"\fLevelRefusal\x127\n" +
+	"\x05level\x18\x01 \x01(\v2!.tidemark.cluster.v1.ClusterLevelR\x05level\"B\n" +
 	"\vCoreTrouble\x12\x1b\n" +
 	"\tno_quorum\x18\x01 \x01(\bR\bnoQuorum\x12\x16\n" +
-	"\x06silent\x18\x02 \x03(\tR\x06silent\"\xa7\x03\n" +
+	"\x06silent\x18\x02 \x03(\tR\x06silent\"\xdc\x03\n" +
 	"\x0eBootstrapHello\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\x06R\x06server\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
@@ -10065,23 +10666,26 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	" \x01(\rR\bcommands\x12\x1a\n" +
 	"\blearners\x18\v \x01(\bR\blearners\x12'\n" +
 	"\x0fmembers_version\x18\f \x01(\x04R\x0emembersVersion\x12)\n" +
-	"\x10members_commands\x18\r \x01(\rR\x0fmembersCommands\"_\n" +
+	"\x10members_commands\x18\r \x01(\rR\x0fmembersCommands\x123\n" +
+	"\x06levels\x18\x0e \x01(\v2\x1b.tidemark.cluster.v1.LevelsR\x06levels\"_\n" +
 	"\bFounding\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x129\n" +
-	"\amembers\x18\x02 \x03(\v2\x1f.tidemark.cluster.v1.CoreMemberR\amembers\"\xaf\x01\n" +
+	"\amembers\x18\x02 \x03(\v2\x1f.tidemark.cluster.v1.CoreMemberR\amembers\"\xe4\x01\n" +
 	"\x0fAnnounceRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x16\n" +
 	"\x06server\x18\x02 \x01(\x06R\x06server\x12\x18\n" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x126\n" +
-	"\x05guard\x18\x05 \x01(\v2 .tidemark.cluster.v1.GuardReportR\x05guard\"\xed\x01\n" +
+	"\x05guard\x18\x05 \x01(\v2 .tidemark.cluster.v1.GuardReportR\x05guard\x123\n" +
+	"\x06levels\x18\x06 \x01(\v2\x1b.tidemark.cluster.v1.LevelsR\x06levels\"\xa6\x02\n" +
 	"\x10AnnounceResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x18\n" +
 	"\areplica\x18\x02 \x01(\x04R\areplica\x12\x18\n" +
 	"\aremoved\x18\x03 \x01(\bR\aremoved\x12:\n" +
 	"\amembers\x18\x04 \x01(\v2 .tidemark.cluster.v1.CoreMembersR\amembers\x12\x18\n" +
 	"\aleaving\x18\x05 \x01(\bR\aleaving\x125\n" +
-	"\x05guard\x18\x06 \x01(\v2\x1f.tidemark.cluster.v1.GuardStateR\x05guard\"\xa2\x01\n" +
+	"\x05guard\x18\x06 \x01(\v2\x1f.tidemark.cluster.v1.GuardStateR\x05guard\x127\n" +
+	"\x05level\x18\a \x01(\v2!.tidemark.cluster.v1.ClusterLevelR\x05level\"\xa2\x01\n" +
 	"\x0fGuardingRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x127\n" +
 	"\x02do\x18\x02 \x01(\x0e2'.tidemark.cluster.v1.GuardingRequest.DoR\x02do\x12\x18\n" +
@@ -10291,7 +10895,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x0fBACKUP_COMPLETE\x10\x01\x12\x11\n" +
 	"\rBACKUP_FAILED\x10\x02\x12\x15\n" +
 	"\x11BACKUP_CANCELLING\x10\x03\x12\x14\n" +
-	"\x10BACKUP_CANCELLED\x10\x042\xc9\x16\n" +
+	"\x10BACKUP_CANCELLED\x10\x042\x9f\x17\n" +
 	"\aCluster\x12Q\n" +
 	"\x06Status\x12\".tidemark.cluster.v1.StatusRequest\x1a#.tidemark.cluster.v1.StatusResponse\x12X\n" +
 	"\n" +
@@ -10311,7 +10915,8 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x03Why\x12\x1f.tidemark.cluster.v1.WhyRequest\x1a .tidemark.cluster.v1.WhyResponse\x12]\n" +
 	"\n" +
 	"ListEvents\x12&.tidemark.cluster.v1.ListEventsRequest\x1a'.tidemark.cluster.v1.ListEventsResponse\x12c\n" +
-	"\fSetPlacement\x12(.tidemark.cluster.v1.SetPlacementRequest\x1a).tidemark.cluster.v1.SetPlacementResponse\x12l\n" +
+	"\fSetPlacement\x12(.tidemark.cluster.v1.SetPlacementRequest\x1a).tidemark.cluster.v1.SetPlacementResponse\x12T\n" +
+	"\aUpgrade\x12#.tidemark.cluster.v1.UpgradeRequest\x1a$.tidemark.cluster.v1.UpgradeResponse\x12l\n" +
 	"\x0fConfirmRecovery\x12+.tidemark.cluster.v1.ConfirmRecoveryRequest\x1a,.tidemark.cluster.v1.ConfirmRecoveryResponse\x12f\n" +
 	"\rListKeyspaces\x12).tidemark.cluster.v1.ListKeyspacesRequest\x1a*.tidemark.cluster.v1.ListKeyspacesResponse\x12W\n" +
 	"\bListCore\x12$.tidemark.cluster.v1.ListCoreRequest\x1a%.tidemark.cluster.v1.ListCoreResponse\x12]\n" +
@@ -10360,7 +10965,7 @@ func file_clusterpb_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 125)
+var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 132)
 var file_clusterpb_cluster_proto_goTypes = []any{
 	(ReplicaRole)(0),                     // 0: tidemark.cluster.v1.ReplicaRole
 	(Partitioning)(0),                    // 1: tidemark.cluster.v1.Partitioning
@@ -10379,121 +10984,128 @@ var file_clusterpb_cluster_proto_goTypes = []any{
 	(*ConsumerSpan)(nil),                 // 14: tidemark.cluster.v1.ConsumerSpan
 	(*Locality)(nil),                     // 15: tidemark.cluster.v1.Locality
 	(*Node)(nil),                         // 16: tidemark.cluster.v1.Node
-	(*NodeStats)(nil),                    // 17: tidemark.cluster.v1.NodeStats
-	(*ReplicasBehind)(nil),               // 18: tidemark.cluster.v1.ReplicasBehind
-	(*StatusRequest)(nil),                // 19: tidemark.cluster.v1.StatusRequest
-	(*StatusResponse)(nil),               // 20: tidemark.cluster.v1.StatusResponse
-	(*LeaderlessPartition)(nil),          // 21: tidemark.cluster.v1.LeaderlessPartition
-	(*CoreMember)(nil),                   // 22: tidemark.cluster.v1.CoreMember
-	(*CoreMembers)(nil),                  // 23: tidemark.cluster.v1.CoreMembers
-	(*WatchTableRequest)(nil),            // 24: tidemark.cluster.v1.WatchTableRequest
-	(*FollowTableRequest)(nil),           // 25: tidemark.cluster.v1.FollowTableRequest
-	(*WatchMetadataRequest)(nil),         // 26: tidemark.cluster.v1.WatchMetadataRequest
-	(*TableUpdate)(nil),                  // 27: tidemark.cluster.v1.TableUpdate
-	(*ListNodesRequest)(nil),             // 28: tidemark.cluster.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),            // 29: tidemark.cluster.v1.ListNodesResponse
-	(*CreateKeyspaceRequest)(nil),        // 30: tidemark.cluster.v1.CreateKeyspaceRequest
-	(*CreateKeyspaceResponse)(nil),       // 31: tidemark.cluster.v1.CreateKeyspaceResponse
-	(*AlterKeyspaceRequest)(nil),         // 32: tidemark.cluster.v1.AlterKeyspaceRequest
-	(*AlterKeyspaceResponse)(nil),        // 33: tidemark.cluster.v1.AlterKeyspaceResponse
-	(*DropKeyspaceRequest)(nil),          // 34: tidemark.cluster.v1.DropKeyspaceRequest
-	(*DropKeyspaceResponse)(nil),         // 35: tidemark.cluster.v1.DropKeyspaceResponse
-	(*SetConsumerRequest)(nil),           // 36: tidemark.cluster.v1.SetConsumerRequest
-	(*SetConsumerResponse)(nil),          // 37: tidemark.cluster.v1.SetConsumerResponse
-	(*GetConsumerRequest)(nil),           // 38: tidemark.cluster.v1.GetConsumerRequest
-	(*GetConsumerResponse)(nil),          // 39: tidemark.cluster.v1.GetConsumerResponse
-	(*ListConsumersRequest)(nil),         // 40: tidemark.cluster.v1.ListConsumersRequest
-	(*ListConsumersResponse)(nil),        // 41: tidemark.cluster.v1.ListConsumersResponse
-	(*DeleteConsumerRequest)(nil),        // 42: tidemark.cluster.v1.DeleteConsumerRequest
-	(*DeleteConsumerResponse)(nil),       // 43: tidemark.cluster.v1.DeleteConsumerResponse
-	(*ListKeyspacesRequest)(nil),         // 44: tidemark.cluster.v1.ListKeyspacesRequest
-	(*ListKeyspacesResponse)(nil),        // 45: tidemark.cluster.v1.ListKeyspacesResponse
-	(*KeyspaceInfo)(nil),                 // 46: tidemark.cluster.v1.KeyspaceInfo
-	(*ListPartitionsRequest)(nil),        // 47: tidemark.cluster.v1.ListPartitionsRequest
-	(*PartitionInfo)(nil),                // 48: tidemark.cluster.v1.PartitionInfo
-	(*RegisterNodeRequest)(nil),          // 49: tidemark.cluster.v1.RegisterNodeRequest
-	(*RegisterNodeResponse)(nil),         // 50: tidemark.cluster.v1.RegisterNodeResponse
-	(*GuardState)(nil),                   // 51: tidemark.cluster.v1.GuardState
-	(*GuardReport)(nil),                  // 52: tidemark.cluster.v1.GuardReport
-	(*HeartbeatRequest)(nil),             // 53: tidemark.cluster.v1.HeartbeatRequest
-	(*PartitionReport)(nil),              // 54: tidemark.cluster.v1.PartitionReport
-	(*Activity)(nil),                     // 55: tidemark.cluster.v1.Activity
-	(*SplitHints)(nil),                   // 56: tidemark.cluster.v1.SplitHints
-	(*SplitKey)(nil),                     // 57: tidemark.cluster.v1.SplitKey
-	(*HeartbeatResponse)(nil),            // 58: tidemark.cluster.v1.HeartbeatResponse
-	(*MoveReplicaRequest)(nil),           // 59: tidemark.cluster.v1.MoveReplicaRequest
-	(*MoveReplicaResponse)(nil),          // 60: tidemark.cluster.v1.MoveReplicaResponse
-	(*CancelOperatorRequest)(nil),        // 61: tidemark.cluster.v1.CancelOperatorRequest
-	(*CancelOperatorResponse)(nil),       // 62: tidemark.cluster.v1.CancelOperatorResponse
-	(*ListOperatorsRequest)(nil),         // 63: tidemark.cluster.v1.ListOperatorsRequest
-	(*ListOperatorsResponse)(nil),        // 64: tidemark.cluster.v1.ListOperatorsResponse
-	(*OperatorInfo)(nil),                 // 65: tidemark.cluster.v1.OperatorInfo
-	(*TransferLeaderRequest)(nil),        // 66: tidemark.cluster.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),       // 67: tidemark.cluster.v1.TransferLeaderResponse
-	(*SplitPartitionRequest)(nil),        // 68: tidemark.cluster.v1.SplitPartitionRequest
-	(*SplitPartitionResponse)(nil),       // 69: tidemark.cluster.v1.SplitPartitionResponse
-	(*MergePartitionRequest)(nil),        // 70: tidemark.cluster.v1.MergePartitionRequest
-	(*MergePartitionResponse)(nil),       // 71: tidemark.cluster.v1.MergePartitionResponse
-	(*SetNodeStatusRequest)(nil),         // 72: tidemark.cluster.v1.SetNodeStatusRequest
-	(*SetNodeStatusResponse)(nil),        // 73: tidemark.cluster.v1.SetNodeStatusResponse
-	(*ConfirmRecoveryRequest)(nil),       // 74: tidemark.cluster.v1.ConfirmRecoveryRequest
-	(*RecoveredPartition)(nil),           // 75: tidemark.cluster.v1.RecoveredPartition
-	(*ConfirmRecoveryResponse)(nil),      // 76: tidemark.cluster.v1.ConfirmRecoveryResponse
-	(*WhyRequest)(nil),                   // 77: tidemark.cluster.v1.WhyRequest
-	(*WhyResponse)(nil),                  // 78: tidemark.cluster.v1.WhyResponse
-	(*ListEventsRequest)(nil),            // 79: tidemark.cluster.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),           // 80: tidemark.cluster.v1.ListEventsResponse
-	(*Event)(nil),                        // 81: tidemark.cluster.v1.Event
-	(*SetPlacementRequest)(nil),          // 82: tidemark.cluster.v1.SetPlacementRequest
-	(*SetPlacementResponse)(nil),         // 83: tidemark.cluster.v1.SetPlacementResponse
-	(*PlacementSettings)(nil),            // 84: tidemark.cluster.v1.PlacementSettings
-	(*Order)(nil),                        // 85: tidemark.cluster.v1.Order
-	(*CoreHint)(nil),                     // 86: tidemark.cluster.v1.CoreHint
-	(*CoreTrouble)(nil),                  // 87: tidemark.cluster.v1.CoreTrouble
-	(*BootstrapHello)(nil),               // 88: tidemark.cluster.v1.BootstrapHello
-	(*Founding)(nil),                     // 89: tidemark.cluster.v1.Founding
-	(*AnnounceRequest)(nil),              // 90: tidemark.cluster.v1.AnnounceRequest
-	(*AnnounceResponse)(nil),             // 91: tidemark.cluster.v1.AnnounceResponse
-	(*GuardingRequest)(nil),              // 92: tidemark.cluster.v1.GuardingRequest
-	(*GuardingResponse)(nil),             // 93: tidemark.cluster.v1.GuardingResponse
-	(*UnguardedServer)(nil),              // 94: tidemark.cluster.v1.UnguardedServer
-	(*AuthorityAsk)(nil),                 // 95: tidemark.cluster.v1.AuthorityAsk
-	(*AuthorityUpdate)(nil),              // 96: tidemark.cluster.v1.AuthorityUpdate
-	(*AuthorityRecord)(nil),              // 97: tidemark.cluster.v1.AuthorityRecord
-	(*InformResponse)(nil),               // 98: tidemark.cluster.v1.InformResponse
-	(*CoordinationExecuteRequest)(nil),   // 99: tidemark.cluster.v1.CoordinationExecuteRequest
-	(*CoordinationExecuteResponse)(nil),  // 100: tidemark.cluster.v1.CoordinationExecuteResponse
-	(*CoordinationIndexRequest)(nil),     // 101: tidemark.cluster.v1.CoordinationIndexRequest
-	(*CoordinationIndexResponse)(nil),    // 102: tidemark.cluster.v1.CoordinationIndexResponse
-	(*CoordinationLeaseRequest)(nil),     // 103: tidemark.cluster.v1.CoordinationLeaseRequest
-	(*CoordinationLeaseResponse)(nil),    // 104: tidemark.cluster.v1.CoordinationLeaseResponse
-	(*CoordinationRenewAllRequest)(nil),  // 105: tidemark.cluster.v1.CoordinationRenewAllRequest
-	(*CoordinationRenewAllResponse)(nil), // 106: tidemark.cluster.v1.CoordinationRenewAllResponse
-	(*CoordinationLeader)(nil),           // 107: tidemark.cluster.v1.CoordinationLeader
-	(*WakeRequest)(nil),                  // 108: tidemark.cluster.v1.WakeRequest
-	(*WakeResponse)(nil),                 // 109: tidemark.cluster.v1.WakeResponse
-	(*ListCoreRequest)(nil),              // 110: tidemark.cluster.v1.ListCoreRequest
-	(*ListCoreResponse)(nil),             // 111: tidemark.cluster.v1.ListCoreResponse
-	(*CoreMemberState)(nil),              // 112: tidemark.cluster.v1.CoreMemberState
-	(*CheckRequest)(nil),                 // 113: tidemark.cluster.v1.CheckRequest
-	(*MemberHealth)(nil),                 // 114: tidemark.cluster.v1.MemberHealth
-	(*CoreFollower)(nil),                 // 115: tidemark.cluster.v1.CoreFollower
-	(*CoordinationAlarm)(nil),            // 116: tidemark.cluster.v1.CoordinationAlarm
-	(*CoreCandidate)(nil),                // 117: tidemark.cluster.v1.CoreCandidate
-	(*CoreChange)(nil),                   // 118: tidemark.cluster.v1.CoreChange
-	(*ChangeCoreRequest)(nil),            // 119: tidemark.cluster.v1.ChangeCoreRequest
-	(*CoreRefusal)(nil),                  // 120: tidemark.cluster.v1.CoreRefusal
-	(*ChangeCoreResponse)(nil),           // 121: tidemark.cluster.v1.ChangeCoreResponse
-	(*Backup)(nil),                       // 122: tidemark.cluster.v1.Backup
-	(*Restore)(nil),                      // 123: tidemark.cluster.v1.Restore
-	(*Renaming)(nil),                     // 124: tidemark.cluster.v1.Renaming
-	(*BackupProgress)(nil),               // 125: tidemark.cluster.v1.BackupProgress
-	(*CreateBackupRequest)(nil),          // 126: tidemark.cluster.v1.CreateBackupRequest
-	(*CreateBackupResponse)(nil),         // 127: tidemark.cluster.v1.CreateBackupResponse
-	(*ListBackupsRequest)(nil),           // 128: tidemark.cluster.v1.ListBackupsRequest
-	(*ListBackupsResponse)(nil),          // 129: tidemark.cluster.v1.ListBackupsResponse
-	(*CancelBackupRequest)(nil),          // 130: tidemark.cluster.v1.CancelBackupRequest
-	(*CancelBackupResponse)(nil),         // 131: tidemark.cluster.v1.CancelBackupResponse
+	(*Levels)(nil),                       // 17: tidemark.cluster.v1.Levels
+	(*ClusterLevel)(nil),                 // 18: tidemark.cluster.v1.ClusterLevel
+	(*NodeStats)(nil),                    // 19: tidemark.cluster.v1.NodeStats
+	(*ReplicasBehind)(nil),               // 20: tidemark.cluster.v1.ReplicasBehind
+	(*StatusRequest)(nil),                // 21: tidemark.cluster.v1.StatusRequest
+	(*StatusResponse)(nil),               // 22: tidemark.cluster.v1.StatusResponse
+	(*LeaderlessPartition)(nil),          // 23: tidemark.cluster.v1.LeaderlessPartition
+	(*CoreMember)(nil),                   // 24: tidemark.cluster.v1.CoreMember
+	(*CoreMembers)(nil),                  // 25: tidemark.cluster.v1.CoreMembers
+	(*WatchTableRequest)(nil),            // 26: tidemark.cluster.v1.WatchTableRequest
+	(*FollowTableRequest)(nil),           // 27: tidemark.cluster.v1.FollowTableRequest
+	(*WatchMetadataRequest)(nil),         // 28: tidemark.cluster.v1.WatchMetadataRequest
+	(*TableUpdate)(nil),                  // 29: tidemark.cluster.v1.TableUpdate
+	(*ListNodesRequest)(nil),             // 30: tidemark.cluster.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),            // 31: tidemark.cluster.v1.ListNodesResponse
+	(*CreateKeyspaceRequest)(nil),        // 32: tidemark.cluster.v1.CreateKeyspaceRequest
+	(*CreateKeyspaceResponse)(nil),       // 33: tidemark.cluster.v1.CreateKeyspaceResponse
+	(*AlterKeyspaceRequest)(nil),         // 34: tidemark.cluster.v1.AlterKeyspaceRequest
+	(*AlterKeyspaceResponse)(nil),        // 35: tidemark.cluster.v1.AlterKeyspaceResponse
+	(*DropKeyspaceRequest)(nil),          // 36: tidemark.cluster.v1.DropKeyspaceRequest
+	(*DropKeyspaceResponse)(nil),         // 37: tidemark.cluster.v1.DropKeyspaceResponse
+	(*SetConsumerRequest)(nil),           // 38: tidemark.cluster.v1.SetConsumerRequest
+	(*SetConsumerResponse)(nil),          // 39: tidemark.cluster.v1.SetConsumerResponse
+	(*GetConsumerRequest)(nil),           // 40: tidemark.cluster.v1.GetConsumerRequest
+	(*GetConsumerResponse)(nil),          // 41: tidemark.cluster.v1.GetConsumerResponse
+	(*ListConsumersRequest)(nil),         // 42: tidemark.cluster.v1.ListConsumersRequest
+	(*ListConsumersResponse)(nil),        // 43: tidemark.cluster.v1.ListConsumersResponse
+	(*DeleteConsumerRequest)(nil),        // 44: tidemark.cluster.v1.DeleteConsumerRequest
+	(*DeleteConsumerResponse)(nil),       // 45: tidemark.cluster.v1.DeleteConsumerResponse
+	(*ListKeyspacesRequest)(nil),         // 46: tidemark.cluster.v1.ListKeyspacesRequest
+	(*ListKeyspacesResponse)(nil),        // 47: tidemark.cluster.v1.ListKeyspacesResponse
+	(*KeyspaceInfo)(nil),                 // 48: tidemark.cluster.v1.KeyspaceInfo
+	(*ListPartitionsRequest)(nil),        // 49: tidemark.cluster.v1.ListPartitionsRequest
+	(*PartitionInfo)(nil),                // 50: tidemark.cluster.v1.PartitionInfo
+	(*RegisterNodeRequest)(nil),          // 51: tidemark.cluster.v1.RegisterNodeRequest
+	(*RegisterNodeResponse)(nil),         // 52: tidemark.cluster.v1.RegisterNodeResponse
+	(*GuardState)(nil),                   // 53: tidemark.cluster.v1.GuardState
+	(*GuardReport)(nil),                  // 54: tidemark.cluster.v1.GuardReport
+	(*HeartbeatRequest)(nil),             // 55: tidemark.cluster.v1.HeartbeatRequest
+	(*PartitionReport)(nil),              // 56: tidemark.cluster.v1.PartitionReport
+	(*Activity)(nil),                     // 57: tidemark.cluster.v1.Activity
+	(*SplitHints)(nil),                   // 58: tidemark.cluster.v1.SplitHints
+	(*SplitKey)(nil),                     // 59: tidemark.cluster.v1.SplitKey
+	(*HeartbeatResponse)(nil),            // 60: tidemark.cluster.v1.HeartbeatResponse
+	(*MoveReplicaRequest)(nil),           // 61: tidemark.cluster.v1.MoveReplicaRequest
+	(*MoveReplicaResponse)(nil),          // 62: tidemark.cluster.v1.MoveReplicaResponse
+	(*CancelOperatorRequest)(nil),        // 63: tidemark.cluster.v1.CancelOperatorRequest
+	(*CancelOperatorResponse)(nil),       // 64: tidemark.cluster.v1.CancelOperatorResponse
+	(*ListOperatorsRequest)(nil),         // 65: tidemark.cluster.v1.ListOperatorsRequest
+	(*ListOperatorsResponse)(nil),        // 66: tidemark.cluster.v1.ListOperatorsResponse
+	(*OperatorInfo)(nil),                 // 67: tidemark.cluster.v1.OperatorInfo
+	(*TransferLeaderRequest)(nil),        // 68: tidemark.cluster.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),       // 69: tidemark.cluster.v1.TransferLeaderResponse
+	(*SplitPartitionRequest)(nil),        // 70: tidemark.cluster.v1.SplitPartitionRequest
+	(*SplitPartitionResponse)(nil),       // 71: tidemark.cluster.v1.SplitPartitionResponse
+	(*MergePartitionRequest)(nil),        // 72: tidemark.cluster.v1.MergePartitionRequest
+	(*MergePartitionResponse)(nil),       // 73: tidemark.cluster.v1.MergePartitionResponse
+	(*SetNodeStatusRequest)(nil),         // 74: tidemark.cluster.v1.SetNodeStatusRequest
+	(*SetNodeStatusResponse)(nil),        // 75: tidemark.cluster.v1.SetNodeStatusResponse
+	(*UpgradeRequest)(nil),               // 76: tidemark.cluster.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),              // 77: tidemark.cluster.v1.UpgradeResponse
+	(*UpgradeServer)(nil),                // 78: tidemark.cluster.v1.UpgradeServer
+	(*UpgradeGate)(nil),                  // 79: tidemark.cluster.v1.UpgradeGate
+	(*ConfirmRecoveryRequest)(nil),       // 80: tidemark.cluster.v1.ConfirmRecoveryRequest
+	(*RecoveredPartition)(nil),           // 81: tidemark.cluster.v1.RecoveredPartition
+	(*ConfirmRecoveryResponse)(nil),      // 82: tidemark.cluster.v1.ConfirmRecoveryResponse
+	(*WhyRequest)(nil),                   // 83: tidemark.cluster.v1.WhyRequest
+	(*WhyResponse)(nil),                  // 84: tidemark.cluster.v1.WhyResponse
+	(*ListEventsRequest)(nil),            // 85: tidemark.cluster.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),           // 86: tidemark.cluster.v1.ListEventsResponse
+	(*Event)(nil),                        // 87: tidemark.cluster.v1.Event
+	(*SetPlacementRequest)(nil),          // 88: tidemark.cluster.v1.SetPlacementRequest
+	(*SetPlacementResponse)(nil),         // 89: tidemark.cluster.v1.SetPlacementResponse
+	(*PlacementSettings)(nil),            // 90: tidemark.cluster.v1.PlacementSettings
+	(*Order)(nil),                        // 91: tidemark.cluster.v1.Order
+	(*CoreHint)(nil),                     // 92: tidemark.cluster.v1.CoreHint
+	(*LevelRefusal)(nil),                 // 93: tidemark.cluster.v1.LevelRefusal
+	(*CoreTrouble)(nil),                  // 94: tidemark.cluster.v1.CoreTrouble
+	(*BootstrapHello)(nil),               // 95: tidemark.cluster.v1.BootstrapHello
+	(*Founding)(nil),                     // 96: tidemark.cluster.v1.Founding
+	(*AnnounceRequest)(nil),              // 97: tidemark.cluster.v1.AnnounceRequest
+	(*AnnounceResponse)(nil),             // 98: tidemark.cluster.v1.AnnounceResponse
+	(*GuardingRequest)(nil),              // 99: tidemark.cluster.v1.GuardingRequest
+	(*GuardingResponse)(nil),             // 100: tidemark.cluster.v1.GuardingResponse
+	(*UnguardedServer)(nil),              // 101: tidemark.cluster.v1.UnguardedServer
+	(*AuthorityAsk)(nil),                 // 102: tidemark.cluster.v1.AuthorityAsk
+	(*AuthorityUpdate)(nil),              // 103: tidemark.cluster.v1.AuthorityUpdate
+	(*AuthorityRecord)(nil),              // 104: tidemark.cluster.v1.AuthorityRecord
+	(*InformResponse)(nil),               // 105: tidemark.cluster.v1.InformResponse
+	(*CoordinationExecuteRequest)(nil),   // 106: tidemark.cluster.v1.CoordinationExecuteRequest
+	(*CoordinationExecuteResponse)(nil),  // 107: tidemark.cluster.v1.CoordinationExecuteResponse
+	(*CoordinationIndexRequest)(nil),     // 108: tidemark.cluster.v1.CoordinationIndexRequest
+	(*CoordinationIndexResponse)(nil),    // 109: tidemark.cluster.v1.CoordinationIndexResponse
+	(*CoordinationLeaseRequest)(nil),     // 110: tidemark.cluster.v1.CoordinationLeaseRequest
+	(*CoordinationLeaseResponse)(nil),    // 111: tidemark.cluster.v1.CoordinationLeaseResponse
+	(*CoordinationRenewAllRequest)(nil),  // 112: tidemark.cluster.v1.CoordinationRenewAllRequest
+	(*CoordinationRenewAllResponse)(nil), // 113: tidemark.cluster.v1.CoordinationRenewAllResponse
+	(*CoordinationLeader)(nil),           // 114: tidemark.cluster.v1.CoordinationLeader
+	(*WakeRequest)(nil),                  // 115: tidemark.cluster.v1.WakeRequest
+	(*WakeResponse)(nil),                 // 116: tidemark.cluster.v1.WakeResponse
+	(*ListCoreRequest)(nil),              // 117: tidemark.cluster.v1.ListCoreRequest
+	(*ListCoreResponse)(nil),             // 118: tidemark.cluster.v1.ListCoreResponse
+	(*CoreMemberState)(nil),              // 119: tidemark.cluster.v1.CoreMemberState
+	(*CheckRequest)(nil),                 // 120: tidemark.cluster.v1.CheckRequest
+	(*MemberHealth)(nil),                 // 121: tidemark.cluster.v1.MemberHealth
+	(*CoreFollower)(nil),                 // 122: tidemark.cluster.v1.CoreFollower
+	(*CoordinationAlarm)(nil),            // 123: tidemark.cluster.v1.CoordinationAlarm
+	(*CoreCandidate)(nil),                // 124: tidemark.cluster.v1.CoreCandidate
+	(*CoreChange)(nil),                   // 125: tidemark.cluster.v1.CoreChange
+	(*ChangeCoreRequest)(nil),            // 126: tidemark.cluster.v1.ChangeCoreRequest
+	(*CoreRefusal)(nil),                  // 127: tidemark.cluster.v1.CoreRefusal
+	(*ChangeCoreResponse)(nil),           // 128: tidemark.cluster.v1.ChangeCoreResponse
+	(*Backup)(nil),                       // 129: tidemark.cluster.v1.Backup
+	(*Restore)(nil),                      // 130: tidemark.cluster.v1.Restore
+	(*Renaming)(nil),                     // 131: tidemark.cluster.v1.Renaming
+	(*BackupProgress)(nil),               // 132: tidemark.cluster.v1.BackupProgress
+	(*CreateBackupRequest)(nil),          // 133: tidemark.cluster.v1.CreateBackupRequest
+	(*CreateBackupResponse)(nil),         // 134: tidemark.cluster.v1.CreateBackupResponse
+	(*ListBackupsRequest)(nil),           // 135: tidemark.cluster.v1.ListBackupsRequest
+	(*ListBackupsResponse)(nil),          // 136: tidemark.cluster.v1.ListBackupsResponse
+	(*CancelBackupRequest)(nil),          // 137: tidemark.cluster.v1.CancelBackupRequest
+	(*CancelBackupResponse)(nil),         // 138: tidemark.cluster.v1.CancelBackupResponse
 }
 var file_clusterpb_cluster_proto_depIdxs = []int32{
 	9,   // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
@@ -10505,186 +11117,201 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	12,  // 6: tidemark.cluster.v1.Consumer.position:type_name -> tidemark.cluster.v1.Timestamp
 	14,  // 7: tidemark.cluster.v1.Consumer.span:type_name -> tidemark.cluster.v1.ConsumerSpan
 	15,  // 8: tidemark.cluster.v1.Node.locality:type_name -> tidemark.cluster.v1.Locality
-	17,  // 9: tidemark.cluster.v1.Node.stats:type_name -> tidemark.cluster.v1.NodeStats
+	19,  // 9: tidemark.cluster.v1.Node.stats:type_name -> tidemark.cluster.v1.NodeStats
 	3,   // 10: tidemark.cluster.v1.Node.status:type_name -> tidemark.cluster.v1.NodeStatus
-	18,  // 11: tidemark.cluster.v1.NodeStats.behind:type_name -> tidemark.cluster.v1.ReplicasBehind
-	22,  // 12: tidemark.cluster.v1.StatusResponse.members:type_name -> tidemark.cluster.v1.CoreMember
-	87,  // 13: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
-	21,  // 14: tidemark.cluster.v1.StatusResponse.leaderless:type_name -> tidemark.cluster.v1.LeaderlessPartition
-	0,   // 15: tidemark.cluster.v1.CoreMember.role:type_name -> tidemark.cluster.v1.ReplicaRole
-	22,  // 16: tidemark.cluster.v1.CoreMembers.members:type_name -> tidemark.cluster.v1.CoreMember
-	16,  // 17: tidemark.cluster.v1.TableUpdate.nodes:type_name -> tidemark.cluster.v1.Node
-	11,  // 18: tidemark.cluster.v1.TableUpdate.keyspaces:type_name -> tidemark.cluster.v1.Keyspace
-	7,   // 19: tidemark.cluster.v1.TableUpdate.partitions:type_name -> tidemark.cluster.v1.Partition
-	10,  // 20: tidemark.cluster.v1.TableUpdate.leaders:type_name -> tidemark.cluster.v1.Leader
-	16,  // 21: tidemark.cluster.v1.ListNodesResponse.nodes:type_name -> tidemark.cluster.v1.Node
-	22,  // 22: tidemark.cluster.v1.ListNodesResponse.members:type_name -> tidemark.cluster.v1.CoreMember
-	1,   // 23: tidemark.cluster.v1.CreateKeyspaceRequest.partitioning:type_name -> tidemark.cluster.v1.Partitioning
-	11,  // 24: tidemark.cluster.v1.CreateKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	11,  // 25: tidemark.cluster.v1.AlterKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	12,  // 26: tidemark.cluster.v1.SetConsumerRequest.position:type_name -> tidemark.cluster.v1.Timestamp
-	14,  // 27: tidemark.cluster.v1.SetConsumerRequest.span:type_name -> tidemark.cluster.v1.ConsumerSpan
-	13,  // 28: tidemark.cluster.v1.SetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
-	13,  // 29: tidemark.cluster.v1.GetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
-	13,  // 30: tidemark.cluster.v1.ListConsumersResponse.consumers:type_name -> tidemark.cluster.v1.Consumer
-	46,  // 31: tidemark.cluster.v1.ListKeyspacesResponse.keyspaces:type_name -> tidemark.cluster.v1.KeyspaceInfo
-	11,  // 32: tidemark.cluster.v1.KeyspaceInfo.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	7,   // 33: tidemark.cluster.v1.PartitionInfo.partition:type_name -> tidemark.cluster.v1.Partition
-	55,  // 34: tidemark.cluster.v1.PartitionInfo.minute:type_name -> tidemark.cluster.v1.Activity
-	55,  // 35: tidemark.cluster.v1.PartitionInfo.five_minutes:type_name -> tidemark.cluster.v1.Activity
-	15,  // 36: tidemark.cluster.v1.RegisterNodeRequest.locality:type_name -> tidemark.cluster.v1.Locality
-	52,  // 37: tidemark.cluster.v1.RegisterNodeRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
-	51,  // 38: tidemark.cluster.v1.RegisterNodeResponse.guard:type_name -> tidemark.cluster.v1.GuardState
-	51,  // 39: tidemark.cluster.v1.GuardReport.guard:type_name -> tidemark.cluster.v1.GuardState
-	17,  // 40: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
-	54,  // 41: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
-	52,  // 42: tidemark.cluster.v1.HeartbeatRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
-	7,   // 43: tidemark.cluster.v1.PartitionReport.described:type_name -> tidemark.cluster.v1.Partition
-	7,   // 44: tidemark.cluster.v1.PartitionReport.split_off:type_name -> tidemark.cluster.v1.Partition
-	55,  // 45: tidemark.cluster.v1.PartitionReport.minute:type_name -> tidemark.cluster.v1.Activity
-	55,  // 46: tidemark.cluster.v1.PartitionReport.five_minutes:type_name -> tidemark.cluster.v1.Activity
-	56,  // 47: tidemark.cluster.v1.PartitionReport.split:type_name -> tidemark.cluster.v1.SplitHints
-	57,  // 48: tidemark.cluster.v1.SplitHints.by_load:type_name -> tidemark.cluster.v1.SplitKey
-	57,  // 49: tidemark.cluster.v1.SplitHints.by_size:type_name -> tidemark.cluster.v1.SplitKey
-	85,  // 50: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
-	23,  // 51: tidemark.cluster.v1.HeartbeatResponse.core:type_name -> tidemark.cluster.v1.CoreMembers
-	51,  // 52: tidemark.cluster.v1.HeartbeatResponse.guard:type_name -> tidemark.cluster.v1.GuardState
-	65,  // 53: tidemark.cluster.v1.ListOperatorsResponse.operators:type_name -> tidemark.cluster.v1.OperatorInfo
-	3,   // 54: tidemark.cluster.v1.SetNodeStatusRequest.status:type_name -> tidemark.cluster.v1.NodeStatus
-	3,   // 55: tidemark.cluster.v1.SetNodeStatusResponse.before:type_name -> tidemark.cluster.v1.NodeStatus
-	3,   // 56: tidemark.cluster.v1.SetNodeStatusResponse.status:type_name -> tidemark.cluster.v1.NodeStatus
-	75,  // 57: tidemark.cluster.v1.ConfirmRecoveryRequest.partitions:type_name -> tidemark.cluster.v1.RecoveredPartition
-	81,  // 58: tidemark.cluster.v1.ListEventsResponse.events:type_name -> tidemark.cluster.v1.Event
-	84,  // 59: tidemark.cluster.v1.SetPlacementRequest.change:type_name -> tidemark.cluster.v1.PlacementSettings
-	84,  // 60: tidemark.cluster.v1.SetPlacementResponse.settings:type_name -> tidemark.cluster.v1.PlacementSettings
-	7,   // 61: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
-	7,   // 62: tidemark.cluster.v1.Order.child:type_name -> tidemark.cluster.v1.Partition
-	7,   // 63: tidemark.cluster.v1.Order.consume:type_name -> tidemark.cluster.v1.Partition
-	23,  // 64: tidemark.cluster.v1.CoreHint.members:type_name -> tidemark.cluster.v1.CoreMembers
-	89,  // 65: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
-	22,  // 66: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
-	52,  // 67: tidemark.cluster.v1.AnnounceRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
-	23,  // 68: tidemark.cluster.v1.AnnounceResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
-	51,  // 69: tidemark.cluster.v1.AnnounceResponse.guard:type_name -> tidemark.cluster.v1.GuardState
-	5,   // 70: tidemark.cluster.v1.GuardingRequest.do:type_name -> tidemark.cluster.v1.GuardingRequest.Do
-	51,  // 71: tidemark.cluster.v1.GuardingResponse.guard:type_name -> tidemark.cluster.v1.GuardState
-	94,  // 72: tidemark.cluster.v1.GuardingResponse.open:type_name -> tidemark.cluster.v1.UnguardedServer
-	94,  // 73: tidemark.cluster.v1.GuardingResponse.behind:type_name -> tidemark.cluster.v1.UnguardedServer
-	97,  // 74: tidemark.cluster.v1.AuthorityUpdate.users:type_name -> tidemark.cluster.v1.AuthorityRecord
-	97,  // 75: tidemark.cluster.v1.AuthorityUpdate.roles:type_name -> tidemark.cluster.v1.AuthorityRecord
-	23,  // 76: tidemark.cluster.v1.ListCoreResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
-	112, // 77: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
-	117, // 78: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
-	118, // 79: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
-	22,  // 80: tidemark.cluster.v1.ListCoreResponse.removed:type_name -> tidemark.cluster.v1.CoreMember
-	114, // 81: tidemark.cluster.v1.CoreMemberState.health:type_name -> tidemark.cluster.v1.MemberHealth
-	115, // 82: tidemark.cluster.v1.MemberHealth.coordination_followers:type_name -> tidemark.cluster.v1.CoreFollower
-	116, // 83: tidemark.cluster.v1.MemberHealth.alarms:type_name -> tidemark.cluster.v1.CoordinationAlarm
-	6,   // 84: tidemark.cluster.v1.CoreRefusal.reason:type_name -> tidemark.cluster.v1.CoreRefusal.Reason
-	4,   // 85: tidemark.cluster.v1.Backup.state:type_name -> tidemark.cluster.v1.BackupState
-	12,  // 86: tidemark.cluster.v1.Backup.at:type_name -> tidemark.cluster.v1.Timestamp
-	125, // 87: tidemark.cluster.v1.Backup.progress:type_name -> tidemark.cluster.v1.BackupProgress
-	123, // 88: tidemark.cluster.v1.Backup.restore:type_name -> tidemark.cluster.v1.Restore
-	124, // 89: tidemark.cluster.v1.Restore.names:type_name -> tidemark.cluster.v1.Renaming
-	122, // 90: tidemark.cluster.v1.CreateBackupRequest.backup:type_name -> tidemark.cluster.v1.Backup
-	122, // 91: tidemark.cluster.v1.CreateBackupResponse.backup:type_name -> tidemark.cluster.v1.Backup
-	122, // 92: tidemark.cluster.v1.ListBackupsResponse.backups:type_name -> tidemark.cluster.v1.Backup
-	122, // 93: tidemark.cluster.v1.CancelBackupResponse.backup:type_name -> tidemark.cluster.v1.Backup
-	19,  // 94: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
-	24,  // 95: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
-	25,  // 96: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
-	28,  // 97: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
-	30,  // 98: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
-	34,  // 99: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
-	32,  // 100: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
-	59,  // 101: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
-	61,  // 102: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
-	63,  // 103: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
-	66,  // 104: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
-	68,  // 105: tidemark.cluster.v1.Cluster.SplitPartition:input_type -> tidemark.cluster.v1.SplitPartitionRequest
-	70,  // 106: tidemark.cluster.v1.Cluster.MergePartition:input_type -> tidemark.cluster.v1.MergePartitionRequest
-	72,  // 107: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
-	77,  // 108: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
-	79,  // 109: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
-	82,  // 110: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
-	74,  // 111: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
-	44,  // 112: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
-	110, // 113: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
-	119, // 114: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
-	36,  // 115: tidemark.cluster.v1.Cluster.SetConsumer:input_type -> tidemark.cluster.v1.SetConsumerRequest
-	38,  // 116: tidemark.cluster.v1.Cluster.GetConsumer:input_type -> tidemark.cluster.v1.GetConsumerRequest
-	40,  // 117: tidemark.cluster.v1.Cluster.ListConsumers:input_type -> tidemark.cluster.v1.ListConsumersRequest
-	42,  // 118: tidemark.cluster.v1.Cluster.DeleteConsumer:input_type -> tidemark.cluster.v1.DeleteConsumerRequest
-	126, // 119: tidemark.cluster.v1.Cluster.CreateBackup:input_type -> tidemark.cluster.v1.CreateBackupRequest
-	128, // 120: tidemark.cluster.v1.Cluster.ListBackups:input_type -> tidemark.cluster.v1.ListBackupsRequest
-	130, // 121: tidemark.cluster.v1.Cluster.CancelBackup:input_type -> tidemark.cluster.v1.CancelBackupRequest
-	47,  // 122: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
-	49,  // 123: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
-	53,  // 124: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
-	90,  // 125: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
-	23,  // 126: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
-	108, // 127: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
-	26,  // 128: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
-	92,  // 129: tidemark.cluster.v1.Core.Guarding:input_type -> tidemark.cluster.v1.GuardingRequest
-	113, // 130: tidemark.cluster.v1.Core.Check:input_type -> tidemark.cluster.v1.CheckRequest
-	95,  // 131: tidemark.cluster.v1.Authority.Follow:input_type -> tidemark.cluster.v1.AuthorityAsk
-	99,  // 132: tidemark.cluster.v1.Coordination.Execute:input_type -> tidemark.cluster.v1.CoordinationExecuteRequest
-	101, // 133: tidemark.cluster.v1.Coordination.Index:input_type -> tidemark.cluster.v1.CoordinationIndexRequest
-	103, // 134: tidemark.cluster.v1.Coordination.Renew:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
-	103, // 135: tidemark.cluster.v1.Coordination.TimeToLive:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
-	105, // 136: tidemark.cluster.v1.Coordination.RenewAll:input_type -> tidemark.cluster.v1.CoordinationRenewAllRequest
-	88,  // 137: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
-	89,  // 138: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
-	20,  // 139: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
-	27,  // 140: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
-	27,  // 141: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
-	29,  // 142: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
-	31,  // 143: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
-	35,  // 144: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
-	33,  // 145: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
-	60,  // 146: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
-	62,  // 147: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
-	64,  // 148: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
-	67,  // 149: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
-	69,  // 150: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
-	71,  // 151: tidemark.cluster.v1.Cluster.MergePartition:output_type -> tidemark.cluster.v1.MergePartitionResponse
-	73,  // 152: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
-	78,  // 153: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
-	80,  // 154: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
-	83,  // 155: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
-	76,  // 156: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
-	45,  // 157: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
-	111, // 158: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
-	121, // 159: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
-	37,  // 160: tidemark.cluster.v1.Cluster.SetConsumer:output_type -> tidemark.cluster.v1.SetConsumerResponse
-	39,  // 161: tidemark.cluster.v1.Cluster.GetConsumer:output_type -> tidemark.cluster.v1.GetConsumerResponse
-	41,  // 162: tidemark.cluster.v1.Cluster.ListConsumers:output_type -> tidemark.cluster.v1.ListConsumersResponse
-	43,  // 163: tidemark.cluster.v1.Cluster.DeleteConsumer:output_type -> tidemark.cluster.v1.DeleteConsumerResponse
-	127, // 164: tidemark.cluster.v1.Cluster.CreateBackup:output_type -> tidemark.cluster.v1.CreateBackupResponse
-	129, // 165: tidemark.cluster.v1.Cluster.ListBackups:output_type -> tidemark.cluster.v1.ListBackupsResponse
-	131, // 166: tidemark.cluster.v1.Cluster.CancelBackup:output_type -> tidemark.cluster.v1.CancelBackupResponse
-	48,  // 167: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
-	50,  // 168: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
-	58,  // 169: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
-	91,  // 170: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
-	98,  // 171: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
-	109, // 172: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
-	27,  // 173: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
-	93,  // 174: tidemark.cluster.v1.Core.Guarding:output_type -> tidemark.cluster.v1.GuardingResponse
-	114, // 175: tidemark.cluster.v1.Core.Check:output_type -> tidemark.cluster.v1.MemberHealth
-	96,  // 176: tidemark.cluster.v1.Authority.Follow:output_type -> tidemark.cluster.v1.AuthorityUpdate
-	100, // 177: tidemark.cluster.v1.Coordination.Execute:output_type -> tidemark.cluster.v1.CoordinationExecuteResponse
-	102, // 178: tidemark.cluster.v1.Coordination.Index:output_type -> tidemark.cluster.v1.CoordinationIndexResponse
-	104, // 179: tidemark.cluster.v1.Coordination.Renew:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
-	104, // 180: tidemark.cluster.v1.Coordination.TimeToLive:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
-	106, // 181: tidemark.cluster.v1.Coordination.RenewAll:output_type -> tidemark.cluster.v1.CoordinationRenewAllResponse
-	88,  // 182: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
-	88,  // 183: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
-	139, // [139:184] is the sub-list for method output_type
-	94,  // [94:139] is the sub-list for method input_type
-	94,  // [94:94] is the sub-list for extension type_name
-	94,  // [94:94] is the sub-list for extension extendee
-	0,   // [0:94] is the sub-list for field type_name
+	17,  // 11: tidemark.cluster.v1.Node.levels:type_name -> tidemark.cluster.v1.Levels
+	20,  // 12: tidemark.cluster.v1.NodeStats.behind:type_name -> tidemark.cluster.v1.ReplicasBehind
+	24,  // 13: tidemark.cluster.v1.StatusResponse.members:type_name -> tidemark.cluster.v1.CoreMember
+	94,  // 14: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
+	23,  // 15: tidemark.cluster.v1.StatusResponse.leaderless:type_name -> tidemark.cluster.v1.LeaderlessPartition
+	0,   // 16: tidemark.cluster.v1.CoreMember.role:type_name -> tidemark.cluster.v1.ReplicaRole
+	24,  // 17: tidemark.cluster.v1.CoreMembers.members:type_name -> tidemark.cluster.v1.CoreMember
+	16,  // 18: tidemark.cluster.v1.TableUpdate.nodes:type_name -> tidemark.cluster.v1.Node
+	11,  // 19: tidemark.cluster.v1.TableUpdate.keyspaces:type_name -> tidemark.cluster.v1.Keyspace
+	7,   // 20: tidemark.cluster.v1.TableUpdate.partitions:type_name -> tidemark.cluster.v1.Partition
+	10,  // 21: tidemark.cluster.v1.TableUpdate.leaders:type_name -> tidemark.cluster.v1.Leader
+	16,  // 22: tidemark.cluster.v1.ListNodesResponse.nodes:type_name -> tidemark.cluster.v1.Node
+	24,  // 23: tidemark.cluster.v1.ListNodesResponse.members:type_name -> tidemark.cluster.v1.CoreMember
+	1,   // 24: tidemark.cluster.v1.CreateKeyspaceRequest.partitioning:type_name -> tidemark.cluster.v1.Partitioning
+	11,  // 25: tidemark.cluster.v1.CreateKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	11,  // 26: tidemark.cluster.v1.AlterKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	12,  // 27: tidemark.cluster.v1.SetConsumerRequest.position:type_name -> tidemark.cluster.v1.Timestamp
+	14,  // 28: tidemark.cluster.v1.SetConsumerRequest.span:type_name -> tidemark.cluster.v1.ConsumerSpan
+	13,  // 29: tidemark.cluster.v1.SetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
+	13,  // 30: tidemark.cluster.v1.GetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
+	13,  // 31: tidemark.cluster.v1.ListConsumersResponse.consumers:type_name -> tidemark.cluster.v1.Consumer
+	48,  // 32: tidemark.cluster.v1.ListKeyspacesResponse.keyspaces:type_name -> tidemark.cluster.v1.KeyspaceInfo
+	11,  // 33: tidemark.cluster.v1.KeyspaceInfo.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	7,   // 34: tidemark.cluster.v1.PartitionInfo.partition:type_name -> tidemark.cluster.v1.Partition
+	57,  // 35: tidemark.cluster.v1.PartitionInfo.minute:type_name -> tidemark.cluster.v1.Activity
+	57,  // 36: tidemark.cluster.v1.PartitionInfo.five_minutes:type_name -> tidemark.cluster.v1.Activity
+	15,  // 37: tidemark.cluster.v1.RegisterNodeRequest.locality:type_name -> tidemark.cluster.v1.Locality
+	54,  // 38: tidemark.cluster.v1.RegisterNodeRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
+	17,  // 39: tidemark.cluster.v1.RegisterNodeRequest.levels:type_name -> tidemark.cluster.v1.Levels
+	53,  // 40: tidemark.cluster.v1.RegisterNodeResponse.guard:type_name -> tidemark.cluster.v1.GuardState
+	18,  // 41: tidemark.cluster.v1.RegisterNodeResponse.level:type_name -> tidemark.cluster.v1.ClusterLevel
+	53,  // 42: tidemark.cluster.v1.GuardReport.guard:type_name -> tidemark.cluster.v1.GuardState
+	19,  // 43: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
+	56,  // 44: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
+	54,  // 45: tidemark.cluster.v1.HeartbeatRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
+	17,  // 46: tidemark.cluster.v1.HeartbeatRequest.levels:type_name -> tidemark.cluster.v1.Levels
+	7,   // 47: tidemark.cluster.v1.PartitionReport.described:type_name -> tidemark.cluster.v1.Partition
+	7,   // 48: tidemark.cluster.v1.PartitionReport.split_off:type_name -> tidemark.cluster.v1.Partition
+	57,  // 49: tidemark.cluster.v1.PartitionReport.minute:type_name -> tidemark.cluster.v1.Activity
+	57,  // 50: tidemark.cluster.v1.PartitionReport.five_minutes:type_name -> tidemark.cluster.v1.Activity
+	58,  // 51: tidemark.cluster.v1.PartitionReport.split:type_name -> tidemark.cluster.v1.SplitHints
+	59,  // 52: tidemark.cluster.v1.SplitHints.by_load:type_name -> tidemark.cluster.v1.SplitKey
+	59,  // 53: tidemark.cluster.v1.SplitHints.by_size:type_name -> tidemark.cluster.v1.SplitKey
+	91,  // 54: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
+	25,  // 55: tidemark.cluster.v1.HeartbeatResponse.core:type_name -> tidemark.cluster.v1.CoreMembers
+	53,  // 56: tidemark.cluster.v1.HeartbeatResponse.guard:type_name -> tidemark.cluster.v1.GuardState
+	18,  // 57: tidemark.cluster.v1.HeartbeatResponse.level:type_name -> tidemark.cluster.v1.ClusterLevel
+	67,  // 58: tidemark.cluster.v1.ListOperatorsResponse.operators:type_name -> tidemark.cluster.v1.OperatorInfo
+	3,   // 59: tidemark.cluster.v1.SetNodeStatusRequest.status:type_name -> tidemark.cluster.v1.NodeStatus
+	3,   // 60: tidemark.cluster.v1.SetNodeStatusResponse.before:type_name -> tidemark.cluster.v1.NodeStatus
+	3,   // 61: tidemark.cluster.v1.SetNodeStatusResponse.status:type_name -> tidemark.cluster.v1.NodeStatus
+	18,  // 62: tidemark.cluster.v1.UpgradeResponse.level:type_name -> tidemark.cluster.v1.ClusterLevel
+	78,  // 63: tidemark.cluster.v1.UpgradeResponse.servers:type_name -> tidemark.cluster.v1.UpgradeServer
+	79,  // 64: tidemark.cluster.v1.UpgradeResponse.gates:type_name -> tidemark.cluster.v1.UpgradeGate
+	17,  // 65: tidemark.cluster.v1.UpgradeServer.levels:type_name -> tidemark.cluster.v1.Levels
+	81,  // 66: tidemark.cluster.v1.ConfirmRecoveryRequest.partitions:type_name -> tidemark.cluster.v1.RecoveredPartition
+	87,  // 67: tidemark.cluster.v1.ListEventsResponse.events:type_name -> tidemark.cluster.v1.Event
+	90,  // 68: tidemark.cluster.v1.SetPlacementRequest.change:type_name -> tidemark.cluster.v1.PlacementSettings
+	90,  // 69: tidemark.cluster.v1.SetPlacementResponse.settings:type_name -> tidemark.cluster.v1.PlacementSettings
+	7,   // 70: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
+	7,   // 71: tidemark.cluster.v1.Order.child:type_name -> tidemark.cluster.v1.Partition
+	7,   // 72: tidemark.cluster.v1.Order.consume:type_name -> tidemark.cluster.v1.Partition
+	25,  // 73: tidemark.cluster.v1.CoreHint.members:type_name -> tidemark.cluster.v1.CoreMembers
+	18,  // 74: tidemark.cluster.v1.LevelRefusal.level:type_name -> tidemark.cluster.v1.ClusterLevel
+	96,  // 75: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
+	17,  // 76: tidemark.cluster.v1.BootstrapHello.levels:type_name -> tidemark.cluster.v1.Levels
+	24,  // 77: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
+	54,  // 78: tidemark.cluster.v1.AnnounceRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
+	17,  // 79: tidemark.cluster.v1.AnnounceRequest.levels:type_name -> tidemark.cluster.v1.Levels
+	25,  // 80: tidemark.cluster.v1.AnnounceResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
+	53,  // 81: tidemark.cluster.v1.AnnounceResponse.guard:type_name -> tidemark.cluster.v1.GuardState
+	18,  // 82: tidemark.cluster.v1.AnnounceResponse.level:type_name -> tidemark.cluster.v1.ClusterLevel
+	5,   // 83: tidemark.cluster.v1.GuardingRequest.do:type_name -> tidemark.cluster.v1.GuardingRequest.Do
+	53,  // 84: tidemark.cluster.v1.GuardingResponse.guard:type_name -> tidemark.cluster.v1.GuardState
+	101, // 85: tidemark.cluster.v1.GuardingResponse.open:type_name -> tidemark.cluster.v1.UnguardedServer
+	101, // 86: tidemark.cluster.v1.GuardingResponse.behind:type_name -> tidemark.cluster.v1.UnguardedServer
+	104, // 87: tidemark.cluster.v1.AuthorityUpdate.users:type_name -> tidemark.cluster.v1.AuthorityRecord
+	104, // 88: tidemark.cluster.v1.AuthorityUpdate.roles:type_name -> tidemark.cluster.v1.AuthorityRecord
+	25,  // 89: tidemark.cluster.v1.ListCoreResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
+	119, // 90: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
+	124, // 91: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
+	125, // 92: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
+	24,  // 93: tidemark.cluster.v1.ListCoreResponse.removed:type_name -> tidemark.cluster.v1.CoreMember
+	121, // 94: tidemark.cluster.v1.CoreMemberState.health:type_name -> tidemark.cluster.v1.MemberHealth
+	122, // 95: tidemark.cluster.v1.MemberHealth.coordination_followers:type_name -> tidemark.cluster.v1.CoreFollower
+	123, // 96: tidemark.cluster.v1.MemberHealth.alarms:type_name -> tidemark.cluster.v1.CoordinationAlarm
+	6,   // 97: tidemark.cluster.v1.CoreRefusal.reason:type_name -> tidemark.cluster.v1.CoreRefusal.Reason
+	4,   // 98: tidemark.cluster.v1.Backup.state:type_name -> tidemark.cluster.v1.BackupState
+	12,  // 99: tidemark.cluster.v1.Backup.at:type_name -> tidemark.cluster.v1.Timestamp
+	132, // 100: tidemark.cluster.v1.Backup.progress:type_name -> tidemark.cluster.v1.BackupProgress
+	130, // 101: tidemark.cluster.v1.Backup.restore:type_name -> tidemark.cluster.v1.Restore
+	131, // 102: tidemark.cluster.v1.Restore.names:type_name -> tidemark.cluster.v1.Renaming
+	129, // 103: tidemark.cluster.v1.CreateBackupRequest.backup:type_name -> tidemark.cluster.v1.Backup
+	129, // 104: tidemark.cluster.v1.CreateBackupResponse.backup:type_name -> tidemark.cluster.v1.Backup
+	129, // 105: tidemark.cluster.v1.ListBackupsResponse.backups:type_name -> tidemark.cluster.v1.Backup
+	129, // 106: tidemark.cluster.v1.CancelBackupResponse.backup:type_name -> tidemark.cluster.v1.Backup
+	21,  // 107: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
+	26,  // 108: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
+	27,  // 109: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
+	30,  // 110: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
+	32,  // 111: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
+	36,  // 112: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
+	34,  // 113: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
+	61,  // 114: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
+	63,  // 115: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
+	65,  // 116: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
+	68,  // 117: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
+	70,  // 118: tidemark.cluster.v1.Cluster.SplitPartition:input_type -> tidemark.cluster.v1.SplitPartitionRequest
+	72,  // 119: tidemark.cluster.v1.Cluster.MergePartition:input_type -> tidemark.cluster.v1.MergePartitionRequest
+	74,  // 120: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
+	83,  // 121: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
+	85,  // 122: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
+	88,  // 123: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
+	76,  // 124: tidemark.cluster.v1.Cluster.Upgrade:input_type -> tidemark.cluster.v1.UpgradeRequest
+	80,  // 125: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
+	46,  // 126: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
+	117, // 127: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
+	126, // 128: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
+	38,  // 129: tidemark.cluster.v1.Cluster.SetConsumer:input_type -> tidemark.cluster.v1.SetConsumerRequest
+	40,  // 130: tidemark.cluster.v1.Cluster.GetConsumer:input_type -> tidemark.cluster.v1.GetConsumerRequest
+	42,  // 131: tidemark.cluster.v1.Cluster.ListConsumers:input_type -> tidemark.cluster.v1.ListConsumersRequest
+	44,  // 132: tidemark.cluster.v1.Cluster.DeleteConsumer:input_type -> tidemark.cluster.v1.DeleteConsumerRequest
+	133, // 133: tidemark.cluster.v1.Cluster.CreateBackup:input_type -> tidemark.cluster.v1.CreateBackupRequest
+	135, // 134: tidemark.cluster.v1.Cluster.ListBackups:input_type -> tidemark.cluster.v1.ListBackupsRequest
+	137, // 135: tidemark.cluster.v1.Cluster.CancelBackup:input_type -> tidemark.cluster.v1.CancelBackupRequest
+	49,  // 136: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
+	51,  // 137: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
+	55,  // 138: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
+	97,  // 139: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
+	25,  // 140: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
+	115, // 141: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
+	28,  // 142: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
+	99,  // 143: tidemark.cluster.v1.Core.Guarding:input_type -> tidemark.cluster.v1.GuardingRequest
+	120, // 144: tidemark.cluster.v1.Core.Check:input_type -> tidemark.cluster.v1.CheckRequest
+	102, // 145: tidemark.cluster.v1.Authority.Follow:input_type -> tidemark.cluster.v1.AuthorityAsk
+	106, // 146: tidemark.cluster.v1.Coordination.Execute:input_type -> tidemark.cluster.v1.CoordinationExecuteRequest
+	108, // 147: tidemark.cluster.v1.Coordination.Index:input_type -> tidemark.cluster.v1.CoordinationIndexRequest
+	110, // 148: tidemark.cluster.v1.Coordination.Renew:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
+	110, // 149: tidemark.cluster.v1.Coordination.TimeToLive:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
+	112, // 150: tidemark.cluster.v1.Coordination.RenewAll:input_type -> tidemark.cluster.v1.CoordinationRenewAllRequest
+	95,  // 151: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
+	96,  // 152: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
+	22,  // 153: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
+	29,  // 154: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
+	29,  // 155: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
+	31,  // 156: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
+	33,  // 157: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
+	37,  // 158: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
+	35,  // 159: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
+	62,  // 160: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
+	64,  // 161: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
+	66,  // 162: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
+	69,  // 163: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
+	71,  // 164: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
+	73,  // 165: tidemark.cluster.v1.Cluster.MergePartition:output_type -> tidemark.cluster.v1.MergePartitionResponse
+	75,  // 166: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
+	84,  // 167: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
+	86,  // 168: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
+	89,  // 169: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
+	77,  // 170: tidemark.cluster.v1.Cluster.Upgrade:output_type -> tidemark.cluster.v1.UpgradeResponse
+	82,  // 171: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
+	47,  // 172: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
+	118, // 173: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
+	128, // 174: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
+	39,  // 175: tidemark.cluster.v1.Cluster.SetConsumer:output_type -> tidemark.cluster.v1.SetConsumerResponse
+	41,  // 176: tidemark.cluster.v1.Cluster.GetConsumer:output_type -> tidemark.cluster.v1.GetConsumerResponse
+	43,  // 177: tidemark.cluster.v1.Cluster.ListConsumers:output_type -> tidemark.cluster.v1.ListConsumersResponse
+	45,  // 178: tidemark.cluster.v1.Cluster.DeleteConsumer:output_type -> tidemark.cluster.v1.DeleteConsumerResponse
+	134, // 179: tidemark.cluster.v1.Cluster.CreateBackup:output_type -> tidemark.cluster.v1.CreateBackupResponse
+	136, // 180: tidemark.cluster.v1.Cluster.ListBackups:output_type -> tidemark.cluster.v1.ListBackupsResponse
+	138, // 181: tidemark.cluster.v1.Cluster.CancelBackup:output_type -> tidemark.cluster.v1.CancelBackupResponse
+	50,  // 182: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
+	52,  // 183: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
+	60,  // 184: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
+	98,  // 185: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
+	105, // 186: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
+	116, // 187: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
+	29,  // 188: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
+	100, // 189: tidemark.cluster.v1.Core.Guarding:output_type -> tidemark.cluster.v1.GuardingResponse
+	121, // 190: tidemark.cluster.v1.Core.Check:output_type -> tidemark.cluster.v1.MemberHealth
+	103, // 191: tidemark.cluster.v1.Authority.Follow:output_type -> tidemark.cluster.v1.AuthorityUpdate
+	107, // 192: tidemark.cluster.v1.Coordination.Execute:output_type -> tidemark.cluster.v1.CoordinationExecuteResponse
+	109, // 193: tidemark.cluster.v1.Coordination.Index:output_type -> tidemark.cluster.v1.CoordinationIndexResponse
+	111, // 194: tidemark.cluster.v1.Coordination.Renew:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
+	111, // 195: tidemark.cluster.v1.Coordination.TimeToLive:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
+	113, // 196: tidemark.cluster.v1.Coordination.RenewAll:output_type -> tidemark.cluster.v1.CoordinationRenewAllResponse
+	95,  // 197: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
+	95,  // 198: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
+	153, // [153:199] is the sub-list for method output_type
+	107, // [107:153] is the sub-list for method input_type
+	107, // [107:107] is the sub-list for extension type_name
+	107, // [107:107] is the sub-list for extension extendee
+	0,   // [0:107] is the sub-list for field type_name
 }
 
 func init() { file_clusterpb_cluster_proto_init() }
@@ -10692,16 +11319,17 @@ func file_clusterpb_cluster_proto_init() {
 	if File_clusterpb_cluster_proto != nil {
 		return
 	}
-	file_clusterpb_cluster_proto_msgTypes[25].OneofWrappers = []any{}
-	file_clusterpb_cluster_proto_msgTypes[77].OneofWrappers = []any{}
-	file_clusterpb_cluster_proto_msgTypes[90].OneofWrappers = []any{}
+	file_clusterpb_cluster_proto_msgTypes[27].OneofWrappers = []any{}
+	file_clusterpb_cluster_proto_msgTypes[69].OneofWrappers = []any{}
+	file_clusterpb_cluster_proto_msgTypes[83].OneofWrappers = []any{}
+	file_clusterpb_cluster_proto_msgTypes[97].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_clusterpb_cluster_proto_rawDesc), len(file_clusterpb_cluster_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   125,
+			NumMessages:   132,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

@@ -38,6 +38,7 @@ const (
 	Cluster_Why_FullMethodName             = "/tidemark.cluster.v1.Cluster/Why"
 	Cluster_ListEvents_FullMethodName      = "/tidemark.cluster.v1.Cluster/ListEvents"
 	Cluster_SetPlacement_FullMethodName    = "/tidemark.cluster.v1.Cluster/SetPlacement"
+	Cluster_Upgrade_FullMethodName         = "/tidemark.cluster.v1.Cluster/Upgrade"
 	Cluster_ConfirmRecovery_FullMethodName = "/tidemark.cluster.v1.Cluster/ConfirmRecovery"
 	Cluster_ListKeyspaces_FullMethodName   = "/tidemark.cluster.v1.Cluster/ListKeyspaces"
 	Cluster_ListCore_FullMethodName        = "/tidemark.cluster.v1.Cluster/ListCore"
@@ -101,6 +102,9 @@ type ClusterClient interface {
 	// SetPlacement changes what placement may do, and says what holds then. Without changes it only
 	// says that.
 	SetPlacement(ctx context.Context, in *SetPlacementRequest, opts ...grpc.CallOption) (*SetPlacementResponse, error)
+	// Upgrade shows which releases the servers run and which level the cluster is at, finalises an
+	// upgrade, and sets the timer that does so.
+	Upgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (*UpgradeResponse, error)
 	// ConfirmRecovery tells of a plan by which partitions go on that had lost their majority. It may
 	// be repeated.
 	ConfirmRecovery(ctx context.Context, in *ConfirmRecoveryRequest, opts ...grpc.CallOption) (*ConfirmRecoveryResponse, error)
@@ -321,6 +325,16 @@ func (c *clusterClient) SetPlacement(ctx context.Context, in *SetPlacementReques
 	return out, nil
 }
 
+func (c *clusterClient) Upgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (*UpgradeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpgradeResponse)
+	err := c.cc.Invoke(ctx, Cluster_Upgrade_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) ConfirmRecovery(ctx context.Context, in *ConfirmRecoveryRequest, opts ...grpc.CallOption) (*ConfirmRecoveryResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ConfirmRecoveryResponse)
@@ -499,6 +513,9 @@ type ClusterServer interface {
 	// SetPlacement changes what placement may do, and says what holds then. Without changes it only
 	// says that.
 	SetPlacement(context.Context, *SetPlacementRequest) (*SetPlacementResponse, error)
+	// Upgrade shows which releases the servers run and which level the cluster is at, finalises an
+	// upgrade, and sets the timer that does so.
+	Upgrade(context.Context, *UpgradeRequest) (*UpgradeResponse, error)
 	// ConfirmRecovery tells of a plan by which partitions go on that had lost their majority. It may
 	// be repeated.
 	ConfirmRecovery(context.Context, *ConfirmRecoveryRequest) (*ConfirmRecoveryResponse, error)
@@ -587,6 +604,9 @@ func (UnimplementedClusterServer) ListEvents(context.Context, *ListEventsRequest
 }
 func (UnimplementedClusterServer) SetPlacement(context.Context, *SetPlacementRequest) (*SetPlacementResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetPlacement not implemented")
+}
+func (UnimplementedClusterServer) Upgrade(context.Context, *UpgradeRequest) (*UpgradeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Upgrade not implemented")
 }
 func (UnimplementedClusterServer) ConfirmRecovery(context.Context, *ConfirmRecoveryRequest) (*ConfirmRecoveryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ConfirmRecovery not implemented")
@@ -933,6 +953,24 @@ func _Cluster_SetPlacement_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_Upgrade_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpgradeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).Upgrade(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_Upgrade_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).Upgrade(ctx, req.(*UpgradeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_ConfirmRecovery_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ConfirmRecoveryRequest)
 	if err := dec(in); err != nil {
@@ -1208,6 +1246,10 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetPlacement",
 			Handler:    _Cluster_SetPlacement_Handler,
+		},
+		{
+			MethodName: "Upgrade",
+			Handler:    _Cluster_Upgrade_Handler,
 		},
 		{
 			MethodName: "ConfirmRecovery",

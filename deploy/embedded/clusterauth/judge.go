@@ -25,7 +25,7 @@ import (
 // administration are the methods for administrators. The others show what there is.
 var administration = []string{"CreateKeyspace", "MoveReplica",
 	"CancelOperator", "TransferLeader", "SplitPartition", "MergePartition", "SetNodeStatus",
-	"SetPlacement", "ConfirmRecovery", "ChangeCore",
+	"SetPlacement", "Upgrade", "ConfirmRecovery", "ChangeCore",
 	"CreateBackup", "ListBackups", "CancelBackup"}
 
 // ofKeyspaces are the methods about one keyspace, for users with rights for that keyspace.
@@ -117,10 +117,16 @@ func judged(handler grpc.MethodHandler, judge func(ctx context.Context, method s
 }
 
 // asks says that a call of one of these methods changes nothing. A change of placement without a
-// change asks what the settings are, which every client may know.
+// change asks what the settings are, and an empty request of an upgrade how far it is, which every
+// client may know.
 func asks(request any) bool {
-	r, ok := request.(*clusterpb.SetPlacementRequest)
-	return ok && proto.Size(r.GetChange()) == 0
+	switch r := request.(type) {
+	case *clusterpb.SetPlacementRequest:
+		return proto.Size(r.GetChange()) == 0
+	case *clusterpb.UpgradeRequest:
+		return proto.Size(r) == 0
+	}
+	return false
 }
 
 func (j *Judge) administer(

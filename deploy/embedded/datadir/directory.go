@@ -12,7 +12,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded/releasemark"
 	"github.com/tidemarkdb/tidemark/placement/authcache"
+	"github.com/tidemarkdb/tidemark/rpc/release"
 )
 
 // ErrUnusable is wrapped by all errors that say that a data directory cannot be used as it is.
@@ -21,9 +23,12 @@ var ErrUnusable = errors.New("the data directory cannot be used")
 const (
 	// Format is the layout of a data directory. A directory has GuardedFormat if its server has to
 	// follow users and roles: a program that knows nothing of users would serve all clients, and
-	// refuses the format.
+	// refuses the format. A directory has LeveledFormat if it has noted a level of formats and
+	// messages: a program that knows of no levels refuses the format. Later levels need no format of
+	// their own: programs that know of levels compare them (MustSupport).
 	Format        = 1
 	GuardedFormat = 2
+	LeveledFormat = 3
 )
 
 // The parts of a server, each with a directory of its own: the member of the core, and the data
@@ -54,6 +59,11 @@ type Identity struct {
 	// MemberList has the last known addresses of the core's members, separated by commas. The server
 	// asks them beside those of --core, which may be outdated.
 	MemberList string `json:"members,omitempty"`
+	// LevelNoted and Level are the highest level of formats and messages that was coming or active,
+	// and the active one, as the server knows them; see releasemark.Levels. 0 of a directory that
+	// only versions from before there were levels have used.
+	LevelNoted uint32 `json:"level_noted,omitempty"`
+	Level      uint32 `json:"level,omitempty"`
 	// GuardVersion and Guards are whether the server has to follow users and roles; see guard.Mark.
 	GuardVersion uint64 `json:"guard_version,omitempty"`
 	Guards       bool   `json:"guards,omitempty"`
@@ -139,10 +149,10 @@ func Open(fs vfs.FS, path string, random func() uint64) (_ *Directory, err error
 			"this is: restore the file, or move the directory away and start with an empty one",
 			ErrUnusable, IdentityFile, path, err)
 	}
-	if d.ID.Format > GuardedFormat {
+	if d.ID.Format > LeveledFormat {
 		return nil, fmt.Errorf("%w: %s was written by a newer version (format %d, this program "+
 			"knows up to %d); start the newer program again",
-			ErrUnusable, path, d.ID.Format, GuardedFormat)
+			ErrUnusable, path, d.ID.Format, LeveledFormat)
 	}
 	return d, nil
 }
@@ -214,8 +224,13 @@ func (d *Directory) mustBeEmpty() error {
 
 // Save writes the identity so that a crash leaves the old one or the new one.
 func (d *Directory) Save() error {
-	if d.ID.Format = Format; d.ID.Guards {
+	switch {
+	case d.ID.LevelNoted > 0 || d.ID.Level > 0:
+		d.ID.Format = LeveledFormat
+	case d.ID.Guards:
 		d.ID.Format = GuardedFormat
+	default:
+		d.ID.Format = Format
 	}
 	b, err := json.MarshalIndent(d.ID, "", "  ")
 	if err != nil {
@@ -289,6 +304,28 @@ func (d *Directory) SetGuards(m authcache.Flag) error {
 	defer d.mu.Unlock()
 	d.ID.GuardVersion, d.ID.Guards = m.Version, m.On
 	return d.Save()
+}
+
+// Levels is what the server has noted of the cluster's level.
+func (d *Directory) Levels() releasemark.Levels {
+	id := d.Identity()
+	return releasemark.Levels{Noted: release.Level(id.LevelNoted), Active: release.Level(id.Level)}
+}
+
+// SetLevels notes the cluster's level.
+func (d *Directory) SetLevels(l releasemark.Levels) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ID.LevelNoted, d.ID.Level = uint32(l.Noted), uint32(l.Active)
+	return d.Save()
+}
+
+// MustSupport refuses a directory whose server has noted a level that a program does not support.
+func (d *Directory) MustSupport(program release.Range) error {
+	if err := releasemark.Check(program, d.Levels(), d.Identity().Cluster != 0); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrUnusable, d.Path, err)
+	}
+	return nil
 }
 
 // BecomeNode notes the id that the core gave to the data node, and where. The node's databases are

@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/recovery"
+	"github.com/tidemarkdb/tidemark/rpc/release"
 )
 
 // What an operator does with the directories of servers that do not run, when partitions have lost
@@ -45,7 +46,14 @@ func openStopped(fs vfs.FS, path string) (*datadir.Directory, error) {
 		return nil, fmt.Errorf("%w: there is no %s in %s: give the --dir of a server",
 			datadir.ErrUnusable, datadir.IdentityFile, path)
 	}
-	return datadir.Open(fs, path, func() uint64 { return 0 })
+	d, err := datadir.Open(fs, path, func() uint64 { return 0 })
+	if err != nil {
+		return nil, err
+	}
+	if err := d.MustSupport(release.Supported()); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
 }
 
 // openDatabases opens the stores of a part of a server that does not run.

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/upgrade"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -30,6 +31,13 @@ func (s *Membership) Announce(
 	if err != nil {
 		return nil, err
 	}
+	level, err := upgrade.Load(v)
+	if err != nil {
+		return nil, s.meta.Status(err)
+	}
+	if err := level.Admit(r.Address, r.Version, r.Levels); err != nil {
+		return nil, err
+	}
 	members := s.store.Members()
 	m := memberByServer(members, r.Server)
 	if m != nil && m.Address != r.Address {
@@ -48,12 +56,13 @@ func (s *Membership) Announce(
 		return nil, s.meta.Status(err)
 	}
 	response := &clusterpb.AnnounceResponse{Cluster: s.meta.Cluster(), Members: s.meta.CoreMembers(),
-		Guard: guard}
+		Guard: guard, Level: level.State()}
 	switch {
 	case m != nil:
 		response.Replica = m.Replica
 		if l, _ := s.store.Leadership(); l.Serving {
 			s.flag.MemberSays(ctx, l.Term, r.Server, r.Guard)
+			s.config.Upgrade.MemberSays(l.Term, r.Server, r.Version, r.Levels)
 		}
 	case memberByServer(&storepb.Members{Members: members.GetRemoved()}, r.Server) != nil:
 		// Its part of the coordination store goes with the member, so that store has to remove it

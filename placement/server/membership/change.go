@@ -186,6 +186,9 @@ func (s *Membership) mayCome(h *clusterpb.BootstrapHello, address string,
 			"member of this core: it takes part in the forming of a core, or has not found this one "+
 			"yet; start it with the present members as --core", address)
 	}
+	if err := s.supportsLevel(h, address); err != nil {
+		return err
+	}
 	return s.knowsCommands(h, address)
 }
 

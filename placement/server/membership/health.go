@@ -46,11 +46,11 @@ type DiskState struct {
 // health is what this member says of itself and of the others.
 func (s *Membership) health(ctx context.Context) *clusterpb.MemberHealth {
 	h := &clusterpb.MemberHealth{}
-	if s.config.NotReady != nil {
-		h.NotReady = s.config.NotReady()
+	if s.config.Own.NotReady != nil {
+		h.NotReady = s.config.Own.NotReady()
 	}
-	if s.config.Disk != nil {
-		d := s.config.Disk()
+	if s.config.Own.Disk != nil {
+		d := s.config.Own.Disk()
 		h.DiskSlow, h.DiskStalled, h.SyncMicros = d.Slow, d.Stalled, uint64(d.Sync.Microseconds())
 	}
 	members := s.store.Members().GetMembers()
@@ -59,8 +59,8 @@ func (s *Membership) health(ctx context.Context) *clusterpb.MemberHealth {
 			h.Silent = append(h.Silent, m.Replica)
 		}
 	}
-	if s.config.CoordinationErr != nil {
-		if err := s.config.CoordinationErr(); err != nil {
+	if s.config.Own.CoordinationErr != nil {
+		if err := s.config.Own.CoordinationErr(); err != nil {
 			h.CoordinationFailed = "its log says why" // anybody may ask, and the error can name a key
 		}
 	}

@@ -7,16 +7,19 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/server/authflag"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/server/upgrade"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Config configures a Membership. Meta, Store, Flag and Logger must be set, and Silent and Averse.
+// Config configures a Membership. Meta, Store, Flag, Upgrade and Logger must be set, and Silent and
+// Averse.
 type Config struct {
-	Meta   *meta.Records
-	Store  *store.Store
-	Flag   *authflag.Flag
-	Logger *slog.Logger
+	Meta    *meta.Records
+	Store   *store.Store
+	Flag    *authflag.Flag
+	Upgrade *upgrade.Upgrade
+	Logger  *slog.Logger
 	// Self is the id of this server, which need not ask itself what its version knows. 0: it asks.
 	Self uint64
 
@@ -35,6 +38,12 @@ type Config struct {
 	Inform func(ctx context.Context, address string, m *clusterpb.CoreMembers) error
 	// Check asks the member of the core at an address how it is. nil: not known.
 	Check func(ctx context.Context, address string) (*clusterpb.MemberHealth, error)
+	// Own is what this server knows of its own health.
+	Own OwnHealth
+}
+
+// OwnHealth is what a server knows of its own health.
+type OwnHealth struct {
 	// NotReady and CoordinationErr return why this server, and its part of the coordination store,
 	// do not serve; Disk returns the state of the log's disk. nil: not known.
 	NotReady        func() []string

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/server/upgrade"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -46,6 +47,16 @@ func (s *Membership) knowsCommandsLocked(h *clusterpb.BootstrapHello, address st
 		"upgrade the server first", address, why)
 }
 
+// supportsLevel refuses a newcomer whose program does not support the level of the cluster, as it is
+// applied here.
+func (s *Membership) supportsLevel(h *clusterpb.BootstrapHello, address string) error {
+	level, err := upgrade.Load(s.store.Stale())
+	if err != nil {
+		return s.meta.Status(err)
+	}
+	return level.Admit(address, "", h.Levels)
+}
+
 // mayAdd returns why the newcomer of a goal cannot be added now; empty: it can. From then on, until
 // it is a member, nothing is proposed that it does not know.
 func (s *Membership) mayAdd(ctx context.Context, g *serverpb.CoreGoal) string {
@@ -62,6 +73,9 @@ func (s *Membership) mayAdd(ctx context.Context, g *serverpb.CoreGoal) string {
 	case h.Server != g.AddServer:
 		return fmt.Sprintf("another server than the one that is to be added answers at %s: start "+
 			"that one there, or take the newcomer back with `tidemark core remove`", g.AddAddress)
+	}
+	if err := s.supportsLevel(h, g.AddAddress); err != nil {
+		return status.Convert(err).Message()
 	}
 	v := &s.versions
 	v.mu.Lock()

@@ -52,6 +52,9 @@ const (
 	// RecoveredKey is there when the core has gone on from one member, until GuardKey is put off.
 	RecoveredKey = ReservedPrefix + "recovered"
 
+	// LevelKey has the serverpb.Level; absent: the cluster is at level 0.
+	LevelKey = ReservedPrefix + "level"
+
 	// CoordinationKey has the storepb.Members with which the coordination store was founded.
 	CoordinationKey = ReservedPrefix + "coordination"
 

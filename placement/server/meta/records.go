@@ -126,8 +126,8 @@ func (r *Records) CheckCluster(cluster uint64) error {
 	return nil
 }
 
-// Claim writes the cluster's id into a new store.
-func (r *Records) Claim(ctx context.Context) error {
+// Claim writes the cluster's id into a new store, together with the first records of a new cluster.
+func (r *Records) Claim(ctx context.Context, first ...*storepb.Op) error {
 	v, err := r.View(ctx)
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (r *Records) Claim(ctx context.Context) error {
 		return err
 	}
 	_, err = r.Commit(ctx, []*storepb.Compare{store.Absent([]byte(clusterKey))},
-		store.Put([]byte(clusterKey), EncodeID(r.cluster)))
+		append(first, store.Put([]byte(clusterKey), EncodeID(r.cluster)))...)
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/server/authflag"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/server/upgrade"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -47,6 +48,13 @@ func (s *Nodes) Heartbeat(
 	if err := authflag.CheckKnows(guard, h.Guard); err != nil {
 		return nil, err
 	}
+	level, err := upgrade.Load(s.store.Stale())
+	if err != nil {
+		return nil, s.meta.Status(err)
+	}
+	if err := s.admit(level, id, h.Levels); err != nil {
+		return nil, err
+	}
 	alive, err := s.keepAlive(ctx, id)
 	if err != nil {
 		return nil, s.meta.Status(err)
@@ -65,6 +73,7 @@ func (s *Nodes) Heartbeat(
 	}
 	s.heartbeats.Inc()
 	s.flag.NodeSays(ctx, l.Term, id, h.Guard)
+	s.config.Upgrade.NodeSays(l.Term, id, h.Levels)
 	wantFull, news := s.reports.Heartbeat(l.Term, h, meta.MaxPartitions, s.config.Monotonic())
 	if news {
 		s.config.Poke()
@@ -74,7 +83,21 @@ func (s *Nodes) Heartbeat(
 		return nil, s.meta.Status(err)
 	}
 	return &clusterpb.HeartbeatResponse{WantFull: wantFull, Orders: orders, Core: s.meta.CoreMembers(),
-		LeaseMillis: uint64(meta.NodeLeaseTime.Milliseconds()), Guard: guard}, nil
+		LeaseMillis: uint64(meta.NodeLeaseTime.Milliseconds()), Guard: guard, Level: level.State()}, nil
+}
+
+// admit refuses a node whose program does not support the level of the cluster.
+func (s *Nodes) admit(level upgrade.Record, id keys.NodeID, levels *clusterpb.Levels) error {
+	n := &clusterpb.Node{}
+	err := level.Admit("", "", levels)
+	if err == nil {
+		return nil
+	}
+	// The record of the node has its address and version, for the sentence.
+	if _, loadErr := meta.Load(s.store.Stale(), meta.NodeKey(id), n); loadErr == nil {
+		err = level.Admit(n.Address, n.Version, levels)
+	}
+	return err
 }
 
 // notifyTimeout bounds how long it takes to tell a node of orders.

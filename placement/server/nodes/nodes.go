@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server/authflag"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/reports"
+	"github.com/tidemarkdb/tidemark/placement/server/upgrade"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -21,7 +22,9 @@ type Config struct {
 	Store   *store.Store
 	Reports *reports.Reports
 	// Flag says whether servers follow users and roles.
-	Flag    *authflag.Flag
+	Flag *authflag.Flag
+	// Upgrade says which levels of formats and messages nodes must support.
+	Upgrade *upgrade.Upgrade
 	Planner Planner
 	// Orders are the steps of operators for the partitions that a node leads.
 	Orders func(keys.NodeID) ([]*clusterpb.Order, error)

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server/hint"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/server/upgrade"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -67,6 +68,16 @@ func (s *Nodes) Register(
 	if err := authflag.CheckKnows(guard, r.Guard); err != nil {
 		return nil, err
 	}
+	level, err := upgrade.Load(v)
+	if err != nil {
+		return nil, s.meta.Status(err)
+	}
+	if err := level.Admit(r.Address, r.Version, r.Levels); err != nil {
+		return nil, err
+	}
+	// The node is let in, and told what it has to know, by the records as they are in this view.
+	unchanged := []*storepb.Compare{store.ModifiedAt([]byte(meta.GuardKey), guardRevision),
+		level.Unchanged()}
 	id := keys.NodeID(known)
 	for _, claimed := range []keys.NodeID{keys.NodeID(r.Node), id} {
 		if claimed == 0 {
@@ -77,15 +88,16 @@ func (s *Nodes) Register(
 		}
 	}
 	if id == 0 {
-		id, err = s.addNode(ctx, v, r, guardRevision)
+		id, err = s.addNode(ctx, v, r, unchanged)
 	} else {
-		err = s.updateNode(ctx, v, id, r, guardRevision)
+		err = s.updateNode(ctx, v, id, r, unchanged)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if l, _ := s.store.Leadership(); l.Serving {
 		s.flag.NodeSays(ctx, l.Term, id, r.Guard) // what it said in an earlier life is over
+		s.config.Upgrade.NodeSays(l.Term, id, r.Levels)
 		if known != 0 {
 			s.reports.StartedNow(l.Term, id, s.config.Monotonic())
 		}
@@ -101,7 +113,7 @@ func (s *Nodes) Register(
 	s.reports.Forget(id)
 	s.config.Poke()
 	return &clusterpb.RegisterNodeResponse{Cluster: s.config.Cluster, Node: uint64(id),
-		LeaseMillis: uint64(meta.NodeLeaseTime.Milliseconds()), Guard: guard}, nil
+		LeaseMillis: uint64(meta.NodeLeaseTime.Milliseconds()), Guard: guard, Level: level.State()}, nil
 }
 
 // checkDirectory makes sure that a node id belongs to a directory: what was copied, wiped or
@@ -177,14 +189,15 @@ func Decommissioned(err error) bool {
 func nodeRecord(id keys.NodeID, r *clusterpb.RegisterNodeRequest) *clusterpb.Node {
 	return &clusterpb.Node{
 		Id: uint64(id), Address: r.Address, HttpAddress: r.HttpAddress, Locality: r.Locality,
-		Version: r.Version, StartedUnix: r.StartedUnix, Tags: r.Tags,
+		Version: r.Version, StartedUnix: r.StartedUnix, Tags: r.Tags, Levels: r.Levels,
 	}
 }
 
-// addNode records a new node, on condition that it is told whether it has to follow users and
-// roles, and was let in, by what is so at that moment (package authflag).
+// addNode records a new node, on condition that the records by which it was let in are unchanged
+// (packages authflag and upgrade).
 func (s *Nodes) addNode(
-	ctx context.Context, v *store.View, r *clusterpb.RegisterNodeRequest, guardRevision uint64,
+	ctx context.Context, v *store.View, r *clusterpb.RegisterNodeRequest,
+	unchanged []*storepb.Compare,
 ) (keys.NodeID, error) {
 	ids, revision, err := meta.LoadIDs(v)
 	if err != nil {
@@ -198,8 +211,8 @@ func (s *Nodes) addNode(
 	fresh := nodeRecord(id, r)
 	fresh.AliveSinceUnixMs = time.Now().UnixMilli()
 	ok, err := s.meta.Commit(ctx,
-		[]*storepb.Compare{store.ModifiedAt([]byte(meta.IDsKey), revision),
-			store.Absent(meta.ServerKey(r.Server)), store.ModifiedAt([]byte(meta.GuardKey), guardRevision)},
+		append([]*storepb.Compare{store.ModifiedAt([]byte(meta.IDsKey), revision),
+			store.Absent(meta.ServerKey(r.Server))}, unchanged...),
 		store.Put([]byte(meta.IDsKey), meta.Encode(ids)),
 		store.Put(meta.ServerKey(r.Server), meta.EncodeID(uint64(id))),
 		store.Put(meta.DirectoryKey(id), meta.Encode(&serverpb.Server{Server: r.Server})),
@@ -219,7 +232,7 @@ func (s *Nodes) addNode(
 // condition.
 func (s *Nodes) updateNode(
 	ctx context.Context, v *store.View, id keys.NodeID, r *clusterpb.RegisterNodeRequest,
-	guardRevision uint64,
+	unchanged []*storepb.Compare,
 ) error {
 	old, fresh := &clusterpb.Node{}, nodeRecord(id, r)
 	revision, err := meta.Load(v, meta.NodeKey(id), old)
@@ -251,8 +264,8 @@ func (s *Nodes) updateNode(
 			return err
 		}
 	}
-	ok, err := s.meta.Commit(ctx, []*storepb.Compare{store.ModifiedAt(meta.NodeKey(id), revision),
-		store.ModifiedAt([]byte(meta.GuardKey), guardRevision)},
+	ok, err := s.meta.Commit(ctx,
+		append([]*storepb.Compare{store.ModifiedAt(meta.NodeKey(id), revision)}, unchanged...),
 		store.Put(meta.NodeKey(id), meta.Encode(fresh)))
 	if err == nil && !ok {
 		err = meta.Conflict("node " + id.String())

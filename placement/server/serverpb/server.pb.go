@@ -666,6 +666,87 @@ func (x *CoreGoal) GetLearner() bool {
 	return false
 }
 
+// Level is the level of the cluster's formats and messages (package upgrade). Not there: the cluster
+// was made by a version from before there were levels, and is at level 0.
+type Level struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Active uint32                 `protobuf:"varint,1,opt,name=active,proto3" json:"active,omitempty"`
+	// The level that is about to become active: servers note it. It is `active` if none is.
+	Coming uint32 `protobuf:"varint,2,opt,name=coming,proto3" json:"coming,omitempty"`
+	// How long after ready_since_unix_ms the level is raised by itself; 0: never.
+	AutoAfterMillis uint64 `protobuf:"varint,3,opt,name=auto_after_millis,json=autoAfterMillis,proto3" json:"auto_after_millis,omitempty"`
+	// Since when all servers have supported ready_level, on the core's clock; 0: they do not.
+	ReadySinceUnixMs int64  `protobuf:"varint,4,opt,name=ready_since_unix_ms,json=readySinceUnixMs,proto3" json:"ready_since_unix_ms,omitempty"`
+	ReadyLevel       uint32 `protobuf:"varint,5,opt,name=ready_level,json=readyLevel,proto3" json:"ready_level,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Level) Reset() {
+	*x = Level{}
+	mi := &file_server_serverpb_server_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Level) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Level) ProtoMessage() {}
+
+func (x *Level) ProtoReflect() protoreflect.Message {
+	mi := &file_server_serverpb_server_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Level.ProtoReflect.Descriptor instead.
+func (*Level) Descriptor() ([]byte, []int) {
+	return file_server_serverpb_server_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Level) GetActive() uint32 {
+	if x != nil {
+		return x.Active
+	}
+	return 0
+}
+
+func (x *Level) GetComing() uint32 {
+	if x != nil {
+		return x.Coming
+	}
+	return 0
+}
+
+func (x *Level) GetAutoAfterMillis() uint64 {
+	if x != nil {
+		return x.AutoAfterMillis
+	}
+	return 0
+}
+
+func (x *Level) GetReadySinceUnixMs() int64 {
+	if x != nil {
+		return x.ReadySinceUnixMs
+	}
+	return 0
+}
+
+func (x *Level) GetReadyLevel() uint32 {
+	if x != nil {
+		return x.ReadyLevel
+	}
+	return 0
+}
+
 var File_server_serverpb_server_proto protoreflect.FileDescriptor
 
 const file_server_serverpb_server_proto_rawDesc = "" +
@@ -737,7 +818,14 @@ const file_server_serverpb_server_proto_rawDesc = "" +
 	"\x0eremove_replica\x18\x04 \x01(\x04R\rremoveReplica\x12%\n" +
 	"\x0eremove_address\x18\x05 \x01(\tR\rremoveAddress\x12&\n" +
 	"\x0fcreated_unix_ms\x18\x06 \x01(\x03R\rcreatedUnixMs\x12\x18\n" +
-	"\alearner\x18\a \x01(\bR\alearnerB:Z8github.com/tidemarkdb/tidemark/placement/server/serverpbb\x06proto3"
+	"\alearner\x18\a \x01(\bR\alearner\"\xb3\x01\n" +
+	"\x05Level\x12\x16\n" +
+	"\x06active\x18\x01 \x01(\rR\x06active\x12\x16\n" +
+	"\x06coming\x18\x02 \x01(\rR\x06coming\x12*\n" +
+	"\x11auto_after_millis\x18\x03 \x01(\x04R\x0fautoAfterMillis\x12-\n" +
+	"\x13ready_since_unix_ms\x18\x04 \x01(\x03R\x10readySinceUnixMs\x12\x1f\n" +
+	"\vready_level\x18\x05 \x01(\rR\n" +
+	"readyLevelB:Z8github.com/tidemarkdb/tidemark/placement/server/serverpbb\x06proto3"
 
 var (
 	file_server_serverpb_server_proto_rawDescOnce sync.Once
@@ -751,7 +839,7 @@ func file_server_serverpb_server_proto_rawDescGZIP() []byte {
 	return file_server_serverpb_server_proto_rawDescData
 }
 
-var file_server_serverpb_server_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_server_serverpb_server_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_server_serverpb_server_proto_goTypes = []any{
 	(*Ids)(nil),      // 0: tidemark.placement.v1.Ids
 	(*Operator)(nil), // 1: tidemark.placement.v1.Operator
@@ -759,6 +847,7 @@ var file_server_serverpb_server_proto_goTypes = []any{
 	(*Token)(nil),    // 3: tidemark.placement.v1.Token
 	(*Server)(nil),   // 4: tidemark.placement.v1.Server
 	(*CoreGoal)(nil), // 5: tidemark.placement.v1.CoreGoal
+	(*Level)(nil),    // 6: tidemark.placement.v1.Level
 }
 var file_server_serverpb_server_proto_depIdxs = []int32{
 	0, // [0:0] is the sub-list for method output_type
@@ -779,7 +868,7 @@ func file_server_serverpb_server_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_serverpb_server_proto_rawDesc), len(file_server_serverpb_server_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

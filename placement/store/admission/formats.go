@@ -1,14 +1,19 @@
 package admission
 
 import (
+	"fmt"
+
 	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/rpc/release"
 )
 
 // Which formats of commands may be used. A member stops at a command of a format that it does not
-// know, so the leader proposes a format only if all members are known to know it. Members tell one
-// another outside of the store which formats they know, and MembersKnow tells the store. Until all
-// know the newest format, the following is refused, or done in an older way:
+// know, so the leader proposes a format only if all members are known to know it, and if the gate of
+// the format is open: the upgrade was finalised, so no member goes back to an earlier version.
+// Members tell one another outside of the store which formats they know, and MembersKnow tells the
+// store. Until all know the newest format and its gate is open, the following is refused, or done
+// in an older way:
 //
 //   - compactions remove whole revisions (package compaction);
 //   - alarms are neither raised nor ended, and an import does not enable authentication.
@@ -23,13 +28,29 @@ func (g *Gate) MembersKnow(format uint32) (changed bool) {
 	return g.membersKnow.Swap(format) != format
 }
 
-// MayUse says whether all members are known to know a format.
-func (g *Gate) MayUse(format byte) bool { return uint32(format) <= g.membersKnow.Load() }
+// FollowLevel gives the Gate the active level of the cluster. It is called before the Gate is used;
+// without it every gate is open.
+func (g *Gate) FollowLevel(level *release.Active) { g.level = level }
+
+// MayUse says whether all members are known to know a format, and its gate is open.
+func (g *Gate) MayUse(format byte) bool {
+	return uint32(format) <= g.membersKnow.Load() && g.open(format)
+}
+
+func (g *Gate) open(format byte) bool {
+	gate, gated := command.GateOf(format)
+	return !gated || g.level.Allows(gate)
+}
 
 // checkFormat refuses commands that a member may not know.
 func (g *Gate) checkFormat(c *storepb.Command) error {
-	if g.MayUse(command.FormatOf(c)) || c.GetAlarmChange().GetEnd() && len(g.store.Alarms()) > 0 {
+	format := command.FormatOf(c)
+	if g.MayUse(format) || c.GetAlarmChange().GetEnd() && len(g.store.Alarms()) > 0 {
 		return nil
+	}
+	if !g.open(format) {
+		return fmt.Errorf("%w; then run `tidemark upgrade finalize`: the cluster is at %s",
+			command.ErrOldMembers, g.level.Level())
 	}
 	return command.ErrOldMembers
 }

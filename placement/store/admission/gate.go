@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/space"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/placement/store/tables"
+	"github.com/tidemarkdb/tidemark/rpc/release"
 )
 
 // Store is what a Gate looks at. A Gate holds no lock when it calls.
@@ -33,8 +34,10 @@ type Gate struct {
 	// space has the size of the store and its quota, and alarmOf is Quota.Member.
 	space   space.Ledger
 	alarmOf atomic.Uint64
-	// membersKnow is the format that MembersKnow was told last.
+	// membersKnow is the format that MembersKnow was told last, and level is what opens the gates of
+	// formats; nil: all are open.
 	membersKnow atomic.Uint32
+	level       *release.Active
 }
 
 // New returns a Gate without a quota, of a store with that name. maxTouched bounds the keys that

@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/space"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/placement/store/tables"
+	"github.com/tidemarkdb/tidemark/rpc/release"
 )
 
 // leader is a Store that serves, and keeps what it is to do. Nothing is read from it.
@@ -88,6 +90,17 @@ func TestCheck(t *testing.T) {
 		t.Errorf("a command that a member may not know: %v", err)
 	}
 	if err := g.Check(t.Context(), put(1, 0)); err != nil {
+		t.Error(err)
+	}
+	g.MembersKnow(command.NewestFormat)
+	level := &release.Active{}
+	g.FollowLevel(level)
+	if err := g.Check(t.Context(), alarm); !errors.Is(err, command.ErrOldMembers) ||
+		!strings.Contains(err.Error(), "upgrade finalize") || g.MayUse(command.CompactFormat) {
+		t.Errorf("before the upgrade is finalised: %v", err)
+	}
+	level.Raise(release.CoreAlarms.Level)
+	if err := g.Check(t.Context(), alarm); err != nil {
 		t.Error(err)
 	}
 	l.alarms = []*storepb.Alarm{alarm.GetAlarmChange().Alarm}

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/rpc/release"
 )
 
 const (
@@ -52,9 +53,18 @@ const (
 	LeastFormat = ImportFormat
 
 	// NewestFormat is the highest that this version knows. Those above LeastFormat are used when all
-	// members are known to know them (package admission).
+	// members are known to know them, and their gates are open (package admission).
 	NewestFormat = CompactFormat
 )
+
+// GateOf returns the gate of a format, as far as that is above LeastFormat.
+func GateOf(format byte) (gate release.Gate, gated bool) {
+	switch format {
+	case AlarmFormat, CompactFormat:
+		return release.CoreAlarms, true
+	}
+	return release.Gate{}, false
+}
 
 func Encode(c *storepb.Command) ([]byte, error) {
 	data := make([]byte, 1, 1+proto.Size(c))
