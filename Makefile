@@ -8,7 +8,7 @@ TOOL     := $(GO) tool -modfile=.ci/tools.mod
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test race lint bench bench-compare bench-txn faults dump-load nemesis
-.PHONY: sim sim-soak sim-shrink planted hostile generate check-generated clean helm-check monitoring
+.PHONY: sim sim-soak sim-shrink planted hostile generate golden check-generated clean helm-check monitoring
 .PHONY: monitoring-check monitoring-demo man deb check-deploy reference clients memory
 .PHONY: release release-changelog release-check
 
@@ -39,6 +39,11 @@ lint: check-generated ## check formatting, generated code and imports, vet and s
 	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(TOOL) staticcheck ./...
+	@for level in rpc/release/golden/testdata/golden/level*; do \
+		$(TOOL) buf breaking --against $$level/rpc.binpb && \
+		(cd placement && $(GO) tool -modfile=../.ci/tools.mod buf breaking --path bootstrap \
+			--path server --path store --against ../$$level/placement.binpb) || exit 1; \
+	done
 	$(GO) test -count 1 -run 'TestImports|TestNothingBelowCommands' ./cmd/tidemark
 
 bench: build ## run the standard workloads against three nodes on this machine (BENCH_FLAGS)
@@ -127,6 +132,12 @@ generate: ## generate the protobuf code again
 		$(GO) tool -modfile=../.ci/tools.mod buf generate \
 			-o $(abspath $(GENERATED))/placement --template $$of || exit 1; \
 	done
+
+# Packages with golden files: what each release writes.
+GOLDEN = $$(git grep -l 'release/golden"' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's|^|./|')
+golden: ## write golden files that are not there yet, of new formats and of a new level
+	$(GO) test -count 1 -tags golden -run 'TestGolden|TestStream|TestMessages' $(GOLDEN) \
+		./rpc/release/golden
 
 check-generated: ## see that the committed protobuf code is what `make generate` makes
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && $(MAKE) -s generate GENERATED="$$dir" && \

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -15,6 +16,8 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/placement/store/tables"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/release"
+	"github.com/tidemarkdb/tidemark/rpc/release/golden"
 )
 
 const index, term = 7, 3
@@ -60,6 +63,50 @@ func made(t testing.TB) (want collected, data []byte, l *tables.Layout) {
 		t.Fatal(err)
 	}
 	return want, b.Bytes(), l
+}
+
+// Streams are written and read as in every release.
+func TestGolden(t *testing.T) {
+	l := tables.NewLayout(keys.CorePartition)
+	golden.Check(t, "stream", func(*release.Active) []golden.Record {
+		db, err := pebble.Open("", &pebble.Options{FS: vfs.NewMem(),
+			Comparer: &cockroachkvs.Comparer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		value, err := proto.Marshal(&storepb.VersionRecord{CreateRevision: 2, Version: 1,
+			Value: []byte("value")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for key, value := range map[string]string{string(l.Applied): string(
+			tables.EncodeApplied(index, term)), string(l.Version([]byte("k"), 2)): string(value),
+			string(l.Event(2, 0)): "k"} {
+			if err := db.Set([]byte(key), []byte(value), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		it, err := db.NewIter(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		if err := errors.Join(Write(context.Background(), &b, it, index, term), it.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return []golden.Record{{Name: "store", Data: b.Bytes()}}
+	}, func(r golden.Record) error {
+		s := pairReader{r: bytes.NewReader(r.Data)}
+		_, _, err := s.header()
+		for err == nil {
+			_, _, err = s.next()
+		}
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		return err
+	})
 }
 
 // A copy has the pairs of the state, and a snapshot that is cut at any place is damaged.

@@ -15,6 +15,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/spans"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/release"
+	"github.com/tidemarkdb/tidemark/rpc/release/golden"
 )
 
 // owner is a replica that is to be filled.
@@ -80,6 +82,17 @@ func TestStream(t *testing.T) {
 	if err := s.Close(); err != nil || !released || s.Index() != 9 || s.Term() != 2 {
 		t.Fatalf("%v, released: %t", err, released)
 	}
+
+	golden.Check(t, "stream", func(*release.Active) []golden.Record {
+		return []golden.Record{{Name: "partition", Data: stream.Bytes()}}
+	}, func(g golden.Record) error {
+		staged, err := NewReceiver(owner{d}, open(), &spans.Table{}, nil, 1).Receive(t.Context(), 9, 2,
+			bytes.NewReader(g.Data))
+		if err == nil {
+			staged.Discard()
+		}
+		return err
+	})
 
 	to, table := open(), &spans.Table{}
 	r := NewReceiver(owner{d}, to, table, nil, 1) // a table for each version, or two

@@ -1,0 +1,6 @@
+//go:build golden
+
+package golden
+
+// update: missing files of the newest level are written.
+const update = true
