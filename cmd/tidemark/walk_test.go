@@ -100,7 +100,7 @@ func walks(dir string, partition, child, node string) map[string]walk {
 			quiet: true,
 		},
 		"transfer": {
-			args: words("transfer " + partition + " --to " + node + " --background"),
+			args: words("transfer " + partition + " --to " + node),
 		},
 		"split":            {args: words("split walk --at kN --wait")},
 		"merge":            {args: words("merge " + child), code: exit.NotFound, quiet: true},

@@ -23,6 +23,8 @@ type fakeMaker struct {
 	made []string
 	// undone are the backups whose objects were removed.
 	undone []string
+	// stuck is the backup that cannot be undone.
+	stuck string
 	// active counts the backups under way.
 	active int
 	// takes is how long a backup takes; fails is what becomes of an attempt.
@@ -93,6 +95,9 @@ func (m *fakeMaker) Passing(err error) bool { return !errors.Is(err, errFinal) }
 func (m *fakeMaker) Undo(_ context.Context, b *clusterpb.Backup) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.stuck == b.Id {
+		return errors.New("the target does not answer")
+	}
 	m.undone = append(m.undone, b.Id)
 	return nil
 }
@@ -249,6 +254,31 @@ func TestBackupsAreCancelled(t *testing.T) {
 			&clusterpb.CancelBackupRequest{Id: backupID(9)}); status.Code(err) != codes.NotFound {
 			t.Error(err)
 		}
+	})
+}
+
+// A backup whose target does not answer holds up no other.
+func TestStuckBackup(t *testing.T) {
+	withBackups(t, func(t *testing.T, c *core, client *coreclient.Client, m *fakeMaker) {
+		m.stuck = backupID(0)
+		for n := range 2 {
+			if _, err := client.CreateBackup(t.Context(), wanted(n)); err != nil {
+				t.Fatal(err)
+			}
+			if n == 0 {
+				if _, err := client.CancelBackup(t.Context(),
+					&clusterpb.CancelBackupRequest{Id: backupID(n)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		c.await("the second one to be complete", is(t, client, 1,
+			clusterpb.BackupState_BACKUP_COMPLETE))
+		m.mu.Lock()
+		m.stuck = ""
+		m.mu.Unlock()
+		c.await("the first one to be cancelled", is(t, client, 0,
+			clusterpb.BackupState_BACKUP_CANCELLED))
 	})
 }
 

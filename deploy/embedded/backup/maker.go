@@ -420,7 +420,22 @@ func (c *cluster) Export(ctx context.Context, node keys.NodeID,
 	if err != nil {
 		return nil, err
 	}
-	return receive(stream, func(uint64, uint64) {})
+	done, err := receive(stream, func(uint64, uint64) {})
+	if status.Code(err) == codes.OutOfRange {
+		return nil, tooOld(task.Keyspace, err)
+	}
+	return done, err
+}
+
+// tooOld says what to do about history that was collected before it was read.
+func tooOld(ks *manifest.Keyspace, err error) error {
+	if ks.After.IsZero() {
+		return fmt.Errorf("%w: keyspace %q: the backup has taken longer than its history was kept "+
+			"(--keep-history): %v", job.ErrTooOld, ks.Name, err)
+	}
+	return fmt.Errorf("%w: keyspace %q: what was deleted since the backup before is not known any "+
+		"more. Make a full backup, and give the keyspace a longer --gc-window than the time between two "+
+		"backups: %v", job.ErrTooOld, ks.Name, err)
 }
 
 // checkTarget sees that the target does what it should, writes an object, and has every node that is

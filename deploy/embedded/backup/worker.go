@@ -21,12 +21,13 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/backuppb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 const (
 	// maxUnits is how many units a node writes at the same time; each has a piece in memory.
-	maxUnits = 4
+	maxUnits = 2
 	// tellEvery is how often progress is told at most.
 	tellEvery = 500 * time.Millisecond
 	// maxCheck bounds the content that CheckTarget compares.
@@ -109,11 +110,14 @@ func (w *Worker) CheckTarget(
 	return &backuppb.CheckTargetResponse{}, failure(err)
 }
 
-// failure is an error for the caller.
+// failure is an error for the caller. OutOfRange says that the moment was collected.
 func failure(err error) error {
+	var read *route.Error
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &read) && read.Code == kvpb.ErrorCode_TIMESTAMP_TOO_OLD:
+		return status.Error(codes.OutOfRange, err.Error())
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return status.FromContextError(err).Err()
 	case errors.Is(err, target.ErrInvalid), errors.Is(err, archive.ErrInvalid),

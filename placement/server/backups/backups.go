@@ -3,6 +3,7 @@ package backups
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -169,18 +170,29 @@ func (b *Backups) step(ctx context.Context) (more bool, err error) {
 		return false, b.meta.Status(err)
 	}
 	b.metrics.show(all)
+	var errs []error
 	for _, r := range all {
-		switch r.State {
-		case clusterpb.BackupState_BACKUP_RUNNING:
-			return true, b.make(ctx, r)
-		case clusterpb.BackupState_BACKUP_CANCELLING:
-			if err := b.config.Maker.Undo(ctx, r.Backup); err != nil {
-				return true, err
-			}
-			return true, b.end(ctx, r, clusterpb.BackupState_BACKUP_CANCELLED, nil)
+		if r.ended() {
+			continue
 		}
+		if err := b.work(ctx, r); err != nil {
+			errs = append(errs, fmt.Errorf("backup %s: %w", r.Id, err))
+			continue // it does not hold up those behind it
+		}
+		return true, nil
 	}
-	return false, nil
+	return false, errors.Join(errs...)
+}
+
+// work does what is to be done for a backup.
+func (b *Backups) work(ctx context.Context, r record) error {
+	if r.State == clusterpb.BackupState_BACKUP_RUNNING {
+		return b.make(ctx, r)
+	}
+	if err := b.config.Maker.Undo(ctx, r.Backup); err != nil {
+		return err
+	}
+	return b.end(ctx, r, clusterpb.BackupState_BACKUP_CANCELLED, nil)
 }
 
 // make makes a backup.

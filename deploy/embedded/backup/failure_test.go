@@ -1,0 +1,49 @@
+package backup
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/backup/archive"
+	"github.com/tidemarkdb/tidemark/range/backup/job"
+	"github.com/tidemarkdb/tidemark/range/backup/manifest"
+	"github.com/tidemarkdb/tidemark/range/backup/target"
+	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// What becomes of errors of a node: whether the backup goes on, and what people are told.
+func TestFailures(t *testing.T) {
+	m := new(Maker)
+	collected := failure(fmt.Errorf("reading: %w",
+		&route.Error{Code: kvpb.ErrorCode_TIMESTAMP_TOO_OLD}))
+	if status.Code(collected) != codes.OutOfRange {
+		t.Errorf("collected history: %v", collected)
+	}
+	full := &manifest.Keyspace{Name: "fruit"}
+	next := &manifest.Keyspace{Name: "fruit", After: manifest.At(hlc.Timestamp{Wall: 1})}
+	for ks, words := range map[*manifest.Keyspace]string{full: "--keep-history",
+		next: "Make a full backup"} {
+		err := tooOld(ks, collected)
+		if !errors.Is(err, job.ErrTooOld) || m.Passing(err) || !strings.Contains(err.Error(), words) ||
+			!strings.Contains(err.Error(), `"fruit"`) {
+			t.Errorf("%v", err)
+		}
+	}
+	for err, passes := range map[error]bool{
+		target.ErrUnavailable: true, target.ErrFull: false, target.ErrRefused: false,
+		target.ErrInvalid: false, target.ErrNotFound: false, archive.ErrCorrupt: false,
+		archive.ErrNoIdentity: false, manifest.ErrBroken: false,
+		&route.Error{Code: kvpb.ErrorCode_NOT_LEADER}: true,
+	} {
+		if got := m.Passing(failure(fmt.Errorf("it failed: %w", err))); got != passes {
+			t.Errorf("%v: passing is %v", err, got)
+		}
+	}
+}
