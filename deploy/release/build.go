@@ -101,7 +101,7 @@ func (r *release) checkBuild(p platform, info *debug.BuildInfo) error {
 	switch {
 	case !r.released(): // Go records no commit in a worktree, and a snapshot may be made there
 	case recorded["vcs.revision"] == "":
-		errs = append(errs, errors.New("Go has recorded no commit: make the release in a clone, "+
+		errs = append(errs, errors.New("no commit is recorded by Go: make the release in a clone, "+
 			"not in a worktree or an archive"))
 	default:
 		want["vcs.revision"], want["vcs.modified"] = r.commit, "false"

@@ -81,7 +81,9 @@ func (m *Maker) Restore(ctx context.Context, b *clusterpb.Backup,
 		return err
 	}
 	r.tell("create the keyspaces")
-	if err := r.create(ctx); err != nil {
+	if err := r.create(ctx); errors.Is(err, errPublished) {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	r.tell("load the keyspaces")
@@ -173,6 +175,9 @@ func (r *restore) create(ctx context.Context) error {
 			there[info.GetKeyspace().GetName()] = info.GetKeyspace()
 		}
 	}
+	if r.published(there) {
+		return errPublished
+	}
 	for _, id := range slices.Sorted(maps.Keys(r.chosen)) {
 		name := r.names[id]
 		hidden := keyspaces.HiddenName(r.backup.Id, name)
@@ -207,6 +212,29 @@ func (r *restore) create(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// errPublished: an earlier leader has published the keyspaces, and could not record that any more.
+var errPublished = errors.New("the keyspaces are published")
+
+// published reports that an earlier leader has published the keyspaces. It had recorded before that
+// all of them were loaded; then they lose their hidden names in no other way, but by people.
+func (r *restore) published(there map[string]*clusterpb.Keyspace) bool {
+	m := r.last()
+	if len(r.loaded) != (len(m.Units)+7)/8 {
+		return false
+	}
+	for n := range m.Units {
+		if r.chosen[m.Units[n].Keyspace] != nil && r.loaded[n/8]&(1<<(n%8)) == 0 {
+			return false
+		}
+	}
+	for _, name := range r.names {
+		if there[keyspaces.HiddenName(r.backup.Id, name)] != nil || there[name] == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // leaderless counts partitions of the new keyspaces without a leader, and keyspaces that are not
