@@ -38,7 +38,7 @@ func TestCheckBuild(t *testing.T) {
 		"another commit": {func(_ *debug.BuildInfo, s map[string]string) { s["vcs.revision"] = "2b" },
 			"vcs.revision"},
 		"no commit": {func(_ *debug.BuildInfo, s map[string]string) { delete(s, "vcs.revision") },
-			"Go has recorded no commit"},
+			"no commit is recorded by Go"},
 		"another tag": {func(i *debug.BuildInfo, _ map[string]string) { i.Main.Version = "v0.2.0" },
 			"the go command calls it v0.2.0, not v0.1.0"},
 		"another Go": {func(i *debug.BuildInfo, _ map[string]string) { i.GoVersion = "go1.99" },
