@@ -134,7 +134,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{"ls", `did you mean "scan" (keys of a keyspace) or "keyspace list"?`},
 		{"rm fruit a", `did you mean "delete"?`},
 		{"watch fruit", `did you mean "changes" (a keyspace) or "coord watch"?`},
-		{"backup fruit", `did you mean "dump" (a keyspace) and "coord export"?`},
+		{"export fruit", `did you mean "dump", "coord export" or "backup create"?`},
 		{"keyspace rm fruit", `did you mean "drop"?`},
 		{"node ls", `did you mean "tidemark nodes"?`},
 		{"auth user create me", `did you mean "add"?`},

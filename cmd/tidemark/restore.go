@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/range/backup/archive"
@@ -120,23 +121,30 @@ func (a *app) backupCoordinationCommand() *cobra.Command {
 		RunE: a.verb(func(ctx context.Context, args []string) error {
 			return a.withCatalog(ctx, args[0], *identity, func(_ target.Target,
 				c *catalog.Catalog) error {
-				return writeCoordination(ctx, c, args[1], args[2])
+				size, err := writeCoordination(ctx, c, args[1], args[2])
+				if err != nil {
+					return err
+				}
+				list := a.list(output.Column{Name: "file"}, output.Column{Name: "bytes", Number: true})
+				list.Row(args[2], size)
+				return list.Flush()
 			})
 		}),
 	}
 	identity = identityFlag(cmd)
-	return cmd
+	return a.printing(cmd)
 }
 
 // writeCoordination writes the coordination store of a backup into a new file.
-func writeCoordination(ctx context.Context, c *catalog.Catalog, id, path string) (err error) {
+func writeCoordination(ctx context.Context, c *catalog.Catalog, id,
+	path string) (size int64, err error) {
 	m, err := c.Manifest(ctx, id)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer func() {
 		if closing := file.Close(); err == nil {
@@ -147,10 +155,11 @@ func writeCoordination(ctx context.Context, c *catalog.Catalog, id, path string)
 		}
 	}()
 	if err := c.Coordination(ctx, m, func(part []byte) error {
+		size += int64(len(part))
 		_, err := file.Write(part)
 		return err
 	}); err != nil {
-		return err
+		return 0, err
 	}
-	return file.Sync()
+	return size, file.Sync()
 }
