@@ -59,7 +59,7 @@ func TestDirectoryThatCannotBeUsed(t *testing.T) {
 		want   string
 	}{
 		"newer": {func(fs vfs.FS) {
-			write(t, fs, "d/server.json", `{"format":3,"server":"0000000000000007","shape":"new"}`)
+			write(t, fs, "d/server.json", `{"format":4,"server":"0000000000000007","shape":"new"}`)
 		}, "newer version"},
 		"damaged": {func(fs vfs.FS) { write(t, fs, "d/server.json", `{"format":1,"ser`) },
 			"damaged"},
