@@ -169,10 +169,14 @@ func (m *Mark) settle() {
 	m.mu.Lock()
 	m.mu.kept = told
 	m.mu.Unlock()
-	if m.active.Raise(told.Active) {
+	raised := m.active.Raise(told.Active)
+	switch {
+	case raised && kept.Noted == 0 && kept.Active == 0:
+		// It has joined a cluster that is at this level, or a new one.
+	case raised:
 		m.config.Logger.Info("the formats and messages of a new level are used from now on",
 			"level", told.Active)
-	} else {
+	default:
 		m.config.Logger.Info("a level is coming: this server can no longer go back to a program that "+
 			"does not support it", "level", told.Noted)
 	}
