@@ -25,7 +25,7 @@ func TestImports(t *testing.T) {
 			module + "range/admission"},
 		"limit": {module + "rpc/authn", module + "rpc/backoff", module + "rpc/quota", module + "rpc/nonblock",
 			module + "rpc/wire", module + "rpc/metric", module + "rpc/kvpb"},
-		"authn": {module + "rpc/clusterpb", module + "rpc/peerpb", module + "rpc/transport",
+		"authn": {module + "rpc/backuppb", module + "rpc/clusterpb", module + "rpc/peerpb", module + "rpc/transport",
 			module + "rpc/metric"},
 		"outbox": {module + "rpc/transport", module + "rpc/wire"},
 		"wire": {module + "hlc", module + "rpc/kvpb", module + "rpc/clusterpb",
