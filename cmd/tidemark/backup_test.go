@@ -133,6 +133,10 @@ func TestBackups(t *testing.T) {
 		t.Errorf("left over: %s", left)
 	}
 
+	// A keyspace that is being filled cannot be read, nor backed up.
+	b.fails(exit.NotFound, "restore/", "scan", "restore/"+full[0]+"/fruit")
+	b.fails(exit.Usage, "a-z", "keyspace", "create", "restore/"+full[0]+"/fruit")
+
 	list := b.local(exit.OK, "backup", "list", at, "-o", "tsv").out
 	if strings.Count(list, "\n") != 2 || !strings.Contains(list, full[0]+"\twhole") {
 		t.Errorf("list: %s", list)

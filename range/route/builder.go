@@ -194,7 +194,7 @@ func (s *Sender) publishLocked(on *Table, touched *changes) {
 		k := l.keyspace(id, info, followed || s.mu.contents.followsAll)
 		ids.Set(id, k)
 		t.youngest = max(t.youngest, id)
-		if info.State != clusterpb.KeyspaceState_DROPPING {
+		if info.State != clusterpb.KeyspaceState_DROPPING && !keys.IsHidden(info.Name) {
 			names.Set(named{info.Name, id}, k)
 		}
 	}

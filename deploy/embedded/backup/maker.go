@@ -199,16 +199,18 @@ func (m *Maker) Make(ctx context.Context, b *clusterpb.Backup,
 
 // Passing implements backups.Maker.
 func (m *Maker) Passing(err error) bool {
-	for _, final := range []error{target.ErrRefused, target.ErrInvalid, target.ErrNotFound,
-		archive.ErrCorrupt, archive.ErrNoIdentity, archive.ErrNewer, archive.ErrInvalid,
-		job.ErrTooOld, manifest.ErrNewer,
-		manifest.ErrBroken, errSplit, errRestore} {
+	// Each attempt at a full target would leave more there that nobody needs.
+	for _, final := range []error{target.ErrRefused, target.ErrFull, target.ErrInvalid,
+		target.ErrNotFound, archive.ErrCorrupt, archive.ErrNoIdentity, archive.ErrNewer,
+		archive.ErrInvalid, job.ErrTooOld, job.ErrGone, manifest.ErrNewer, manifest.ErrBroken,
+		errRestore} {
 		if errors.Is(err, final) {
 			return false
 		}
 	}
 	switch status.Code(err) {
-	case codes.InvalidArgument, codes.PermissionDenied, codes.ResourceExhausted:
+	case codes.InvalidArgument, codes.PermissionDenied, codes.ResourceExhausted,
+		codes.AlreadyExists:
 		return false
 	}
 	return true
@@ -284,8 +286,8 @@ func (c *cluster) Describe(ctx context.Context) (*job.Description, error) {
 		Version: c.config.Version}
 	for _, info := range all.GetKeyspaces() {
 		ks := info.GetKeyspace()
-		if ks.GetState() != clusterpb.KeyspaceState_ACTIVE {
-			continue // it has no data yet, or none that can be read
+		if ks.GetState() != clusterpb.KeyspaceState_ACTIVE || keys.IsHidden(ks.GetName()) {
+			continue // it has no data yet, or no data that a client can read
 		}
 		one, err := describe(ks, partitions[ks.GetId()])
 		if err != nil {
@@ -421,10 +423,29 @@ func (c *cluster) Export(ctx context.Context, node keys.NodeID,
 		return nil, err
 	}
 	done, err := receive(stream, func(uint64, uint64) {})
-	if status.Code(err) == codes.OutOfRange {
+	switch status.Code(err) {
+	case codes.OutOfRange:
 		return nil, tooOld(task.Keyspace, err)
+	case codes.NotFound:
+		return nil, c.dropped(ctx, task.Keyspace, err)
 	}
 	return done, err
+}
+
+// dropped finds out whether the core still has a keyspace that a node does not know. The error is
+// the node's if it has.
+func (c *cluster) dropped(ctx context.Context, ks *manifest.Keyspace, unknown error) error {
+	all, err := c.config.Core().ListKeyspaces(ctx, &clusterpb.ListKeyspacesRequest{})
+	if err != nil {
+		return err
+	}
+	for _, info := range all.GetKeyspaces() {
+		if info.GetKeyspace().GetId() == ks.ID &&
+			info.GetKeyspace().GetState() != clusterpb.KeyspaceState_DROPPING {
+			return unknown
+		}
+	}
+	return fmt.Errorf("%w: %q. Make the backup again", job.ErrGone, ks.Name)
 }
 
 // tooOld says what to do about history that was collected before it was read.

@@ -27,6 +27,8 @@ import (
 const (
 	// readyLook is how often it is looked whether the partitions of new keyspaces have leaders.
 	readyLook = 200 * time.Millisecond
+	// readyPatience is how long a restore waits for that before other jobs have their turn.
+	readyPatience = time.Minute
 	// saveEvery is how often it is stored what is loaded.
 	saveEvery = 5 * time.Second
 	// mostSplits bounds the split points of a keyspace at its creation, in bytes: it splits further
@@ -93,7 +95,7 @@ func (m *Maker) Restore(ctx context.Context, b *clusterpb.Backup,
 	r.tell("publish the keyspaces")
 	names := make(map[string]string)
 	for _, name := range r.names {
-		names[keyspaces.HiddenName(b.Id, name)] = name
+		names[keys.HiddenName(b.Id, name)] = name
 	}
 	return m.config.Core().Publish(ctx, names)
 }
@@ -180,7 +182,7 @@ func (r *restore) create(ctx context.Context) error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(r.chosen)) {
 		name := r.names[id]
-		hidden := keyspaces.HiddenName(r.backup.Id, name)
+		hidden := keys.HiddenName(r.backup.Id, name)
 		if made := there[hidden]; made != nil {
 			r.ids[id] = made.GetId()
 			continue
@@ -199,15 +201,19 @@ func (r *restore) create(ctx context.Context) error {
 		}
 		r.ids[id] = made.GetKeyspace().GetId()
 	}
-	for {
-		waiting, err := r.leaderless(ctx)
+	for began := time.Now(); ; {
+		waiting, reason, err := r.leaderless(ctx)
 		if err != nil {
 			return err
 		}
 		if waiting == 0 {
 			return nil
 		}
-		r.tell(fmt.Sprintf("wait for the leaders of %d partitions", waiting))
+		step := fmt.Sprintf("wait for the leaders of %d partitions%s", waiting, reason)
+		if time.Since(began) > readyPatience {
+			return errors.New(step) // other jobs have their turn, then this one goes on
+		}
+		r.tell(step)
 		if err := backoff.Sleep(ctx, readyLook); err != nil {
 			return err
 		}
@@ -230,7 +236,7 @@ func (r *restore) published(there map[string]*clusterpb.Keyspace) bool {
 		}
 	}
 	for _, name := range r.names {
-		if there[keyspaces.HiddenName(r.backup.Id, name)] != nil || there[name] == nil {
+		if there[keys.HiddenName(r.backup.Id, name)] != nil || there[name] == nil {
 			return false
 		}
 	}
@@ -238,8 +244,8 @@ func (r *restore) published(there map[string]*clusterpb.Keyspace) bool {
 }
 
 // leaderless counts partitions of the new keyspaces without a leader, and keyspaces that are not
-// active.
-func (r *restore) leaderless(ctx context.Context) (n int, err error) {
+// active. reason says what the latter wait for.
+func (r *restore) leaderless(ctx context.Context) (n int, reason string, err error) {
 	ours := make(map[uint32]bool)
 	for _, id := range r.ids {
 		ours[id] = true
@@ -247,12 +253,15 @@ func (r *restore) leaderless(ctx context.Context) (n int, err error) {
 	core := r.config.Core()
 	all, err := core.ListKeyspaces(ctx, &clusterpb.ListKeyspacesRequest{})
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	for _, info := range all.GetKeyspaces() {
 		if ours[info.GetKeyspace().GetId()] &&
 			info.GetKeyspace().GetState() != clusterpb.KeyspaceState_ACTIVE {
 			n++
+			if info.GetWaitingFor() != "" {
+				reason = fmt.Sprintf(": a keyspace needs %s", info.WaitingFor)
+			}
 		}
 	}
 	err = core.ListPartitions(ctx, &clusterpb.ListPartitionsRequest{},
@@ -262,7 +271,7 @@ func (r *restore) leaderless(ctx context.Context) (n int, err error) {
 			}
 			return nil
 		})
-	return n, err
+	return n, reason, err
 }
 
 // creation is the request that makes a keyspace as it was.
@@ -385,10 +394,9 @@ func (m *Maker) undoRestore(ctx context.Context, b *clusterpb.Backup) error {
 	if err != nil {
 		return err
 	}
-	prefix := keyspaces.HiddenName(b.Id, "")
 	for _, info := range all.GetKeyspaces() {
 		name := info.GetKeyspace().GetName()
-		if len(name) <= len(prefix) || name[:len(prefix)] != prefix ||
+		if restore, _, ok := keys.SplitHiddenName(name); !ok || restore != b.Id ||
 			info.GetKeyspace().GetState() == clusterpb.KeyspaceState_DROPPING {
 			continue
 		}

@@ -3,8 +3,8 @@ package backup
 import (
 	"testing"
 
-	"github.com/tidemarkdb/tidemark/placement/server/keyspaces"
 	"github.com/tidemarkdb/tidemark/range/backup/manifest"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -14,7 +14,7 @@ func TestPublishedByAnEarlierLeader(t *testing.T) {
 	const id = "20260131T120000Z-1a2b3c4d"
 	m := &manifest.Manifest{Plan: manifest.Plan{Keyspaces: []manifest.Keyspace{{ID: 7, Name: "a"},
 		{ID: 8, Name: "b"}}, Units: []manifest.Unit{{Keyspace: 7}, {Keyspace: 8}, {Keyspace: 8}}}}
-	hidden := keyspaces.HiddenName(id, "new-b")
+	hidden := keys.HiddenName(id, "new-b")
 	for name, test := range map[string]struct {
 		loaded []byte
 		there  []string

@@ -110,7 +110,8 @@ func (w *Worker) CheckTarget(
 	return &backuppb.CheckTargetResponse{}, failure(err)
 }
 
-// failure is an error for the caller. OutOfRange says that the moment was collected.
+// failure is an error for the caller. OutOfRange says that the moment was
+// collected, and NotFound that the node knows no such keyspace.
 func failure(err error) error {
 	var read *route.Error
 	switch {
@@ -118,6 +119,8 @@ func failure(err error) error {
 		return nil
 	case errors.As(err, &read) && read.Code == kvpb.ErrorCode_TIMESTAMP_TOO_OLD:
 		return status.Error(codes.OutOfRange, err.Error())
+	case errors.As(err, &read) && errors.Is(read.Cause, route.ErrNoKeyspace):
+		return status.Error(codes.NotFound, err.Error())
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return status.FromContextError(err).Err()
 	case errors.Is(err, target.ErrInvalid), errors.Is(err, archive.ErrInvalid),

@@ -166,7 +166,7 @@ func (c *Conn) exists(ctx context.Context, name string) (bool, error) {
 		return false, err
 	}
 	for _, info := range r.GetKeyspaces() {
-		if info.Keyspace.GetName() == name &&
+		if info.Keyspace.GetName() == name && !keys.IsHidden(name) &&
 			info.Keyspace.State != clusterpb.KeyspaceState_DROPPING {
 			return true, nil
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -12,30 +11,23 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// hiddenPrefix begins the names of keyspaces that are being filled, which no client can name.
-const hiddenPrefix = "restore/"
-
-// maxHidden bounds such a name.
+// maxHidden bounds the name of a hidden keyspace.
 const maxHidden = 256
-
-// HiddenName is the name under which a keyspace is filled that will be published by another name. by
-// names the work that fills it.
-func HiddenName(by, name string) string { return hiddenPrefix + by + "/" + name }
 
 // hidden marks a context.
 type hidden struct{}
 
-// Hidden is the context of a call of Create for a keyspace with a HiddenName.
+// Hidden is the context of a call of Create for a keyspace with a name of keys.HiddenName.
 func Hidden(ctx context.Context) context.Context { return context.WithValue(ctx, hidden{}, true) }
 
 // validName says whether a keyspace can be created by a name.
 func validName(ctx context.Context, name string) bool {
 	if is, _ := ctx.Value(hidden{}).(bool); is {
-		rest, ok := strings.CutPrefix(name, hiddenPrefix)
-		by, last, cut := strings.Cut(rest, "/")
-		return ok && cut && by != "" && len(name) <= maxHidden && ValidName(last)
+		restore, last, ok := keys.SplitHiddenName(name)
+		return ok && restore != "" && len(name) <= maxHidden && ValidName(last)
 	}
 	return ValidName(name)
 }

@@ -88,6 +88,8 @@ type Keyspace struct {
 var (
 	// ErrNone: the cluster has no coordination store.
 	ErrNone = errors.New("there is no coordination store")
+	// ErrGone: a keyspace of the plan was dropped.
+	ErrGone = errors.New("a keyspace was dropped while the backup was made")
 	// ErrTooOld: what would have to be protected was collected.
 	ErrTooOld = errors.New("the history of the keyspace since then was collected")
 )

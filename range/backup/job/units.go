@@ -78,7 +78,8 @@ func (e ownError) Unwrap() error { return e.error }
 // final reports errors after which no other node is of use.
 func final(err error) bool {
 	var own ownError
-	return errors.As(err, &own) || errors.Is(err, ErrTooOld) || errors.Is(err, target.ErrRefused)
+	return errors.As(err, &own) || errors.Is(err, ErrTooOld) || errors.Is(err, ErrGone) ||
+		errors.Is(err, target.ErrRefused) || errors.Is(err, target.ErrFull)
 }
 
 // write has a node write a unit, and records it.

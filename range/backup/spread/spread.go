@@ -4,6 +4,7 @@ package spread
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -31,7 +32,12 @@ type Config struct {
 	Attempts int
 	// RetryPause is how long a node that failed is given nothing. Default 3 s.
 	RetryPause time.Duration
+	// Patience is how long no node may take a unit before the Run fails. Default 1 min.
+	Patience time.Duration
 }
+
+// ErrNoNode: no data node has taken a unit for Config.Patience.
+var ErrNoNode = errors.New("no data node that is alive takes a part of the work")
 
 const (
 	// nodesAgain is how often the nodes are asked for.
@@ -59,6 +65,9 @@ func (c *Config) ensureDefaults() {
 	if c.RetryPause <= 0 {
 		c.RetryPause = 3 * time.Second
 	}
+	if c.Patience <= 0 {
+		c.Patience = time.Minute
+	}
 }
 
 // Run has all units done, and returns then. The first final error, or the error of a unit that has
@@ -81,9 +90,14 @@ func Run(ctx context.Context, c Config, units []int) (err error) {
 	if s.alive, err = c.Nodes(ctx); err != nil {
 		return err
 	}
-	asked := time.Now()
+	asked, busy := time.Now(), time.Now()
 	for len(s.waiting) > 0 || s.open > 0 {
 		s.give(ctx)
+		if s.open > 0 {
+			busy = time.Now()
+		} else if time.Since(busy) > c.Patience {
+			return fmt.Errorf("%w: %d parts wait", ErrNoNode, len(s.waiting))
+		}
 		select {
 		case e := <-s.ended:
 			s.open--

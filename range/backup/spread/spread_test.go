@@ -124,6 +124,19 @@ func TestFailures(t *testing.T) {
 	})
 }
 
+// A Run that finds no node ends after a while, and does not hold up what comes after it.
+func TestNoNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r recorded
+		began := time.Now()
+		err := Run(t.Context(), r.config(), numbers(3))
+		if took := time.Since(began); !errors.Is(err, ErrNoNode) || took < time.Minute ||
+			took > 2*time.Minute {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
+}
+
 // A Run whose context ends waits for what it has begun.
 func TestStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
