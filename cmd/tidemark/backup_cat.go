@@ -70,8 +70,8 @@ func (a *app) backupCat(ctx context.Context, c *catalog.Catalog, id, keyspace st
 	}
 	ks := layers[len(layers)-1].KeyspaceNamed(keyspace)
 	if ks == nil {
-		return exit.NotFoundf("the backup %s has no keyspace %q; \"tidemark backup show\" lists those it "+
-			"has", id, keyspace)
+		return exit.NotFoundf("the backup %s has no keyspace %q; \"tidemark backup show\" lists its "+
+			"keyspaces", id, keyspace)
 	}
 	buffered := bufio.NewWriterSize(a.out, 256<<10)
 	writer := records.NewWriter(buffered, format)

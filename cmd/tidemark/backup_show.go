@@ -68,9 +68,10 @@ func (a *app) printContents(contents *catalog.Contents) error {
 func (a *app) backupShowCommand() *cobra.Command {
 	var identity *string
 	cmd := &cobra.Command{
-		Use:     "show TARGET ID",
-		Short:   "Show what a backup contains",
-		Long:    `Show the keyspaces of a backup, and how many records it and those that it continues have.`,
+		Use:   "show TARGET ID",
+		Short: "Show the keyspaces of a backup",
+		Long: `Show the keyspaces of a backup and of the backups that it continues, and how many records
+of each keyspace each backup has.`,
 		Example: `  tidemark backup show file:///mnt/backups 20260131T120000Z-1a2b3c4d`,
 		Args:    arguments("TARGET and the ID of a backup", 2, 2),
 		RunE: a.verb(func(ctx context.Context, args []string) error {

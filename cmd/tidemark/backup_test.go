@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 )
 
-// sortedLines are the lines of a text in order: records of hash keyspaces come in another one from a
-// backup than from a dump.
+// sortedLines are the lines of a text in order: records of hash keyspaces come in another one from
+// a backup than from a dump.
 func sortedLines(text string) []string {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	slices.Sort(lines)
@@ -38,7 +38,7 @@ func (b shared) localFails(code int, words string, args ...string) {
 	}
 }
 
-// What a chain of backups has is what was there at the moment of each, while writes go on.
+// A chain of backups has the records as they were at the moment of each backup, while writes go on.
 func TestBackups(t *testing.T) {
 	b := cluster(t)
 	at := "file://" + t.TempDir()
@@ -100,7 +100,7 @@ func TestBackups(t *testing.T) {
 		t.Errorf("a part of backup-hash: %q", got)
 	}
 
-	// What is restored is what was there, under other names, expiries included.
+	// A restore under other names gives the same records with the same expiries.
 	wasThere := b.ok("dump", "backup-range", "--at", next[3])
 	if got := b.run("", exit.Failed, "restore", at, "-q"); !strings.Contains(got.err,
 		"there is a keyspace") {
@@ -163,7 +163,7 @@ func TestBackups(t *testing.T) {
 	}
 }
 
-// Mistakes are told before anything is written, in words.
+// A mistake on the command line is refused in words, and nothing is written.
 func TestBackupMistakes(t *testing.T) {
 	b := cluster(t)
 	dir := t.TempDir()

@@ -209,7 +209,8 @@ func TestOneServer(t *testing.T) {
 			t.Errorf("/debug/replicas: %+v", r)
 		}
 	}
-	got := command(t, "", nil, "start", "--dir", dir, "--listen", porttest.Address(t), "--core", address)
+	got := command(t, "", nil, "start", "--dir", dir, "--listen", porttest.Address(t), "--core",
+		address)
 	if got.code == exit.OK || !strings.Contains(got.err, dir) ||
 		!strings.Contains(got.err, "in use") {
 		t.Errorf("a second process on the same directory: %+v", got)

@@ -138,7 +138,7 @@ cluster begins, upgrades wait for "tidemark upgrade finalize".`,
 	}))
 }
 
-// printUpgrade prints the servers, and for people what is so of the cluster.
+// printUpgrade prints the servers; for people it adds the state of the cluster in sentences.
 func (a *app) printUpgrade(u admin.Upgrade) error {
 	programs := func(name string) output.Column { return output.Column{Name: name, Programs: true} }
 	list := a.list(output.Column{Name: "address"}, output.Column{Name: "node", Number: true},
@@ -169,7 +169,7 @@ func (a *app) printUpgrade(u admin.Upgrade) error {
 	return a.print(upgradeText(u))
 }
 
-// upgradeText says in sentences what is so of the cluster.
+// upgradeText is the state of the cluster in sentences.
 func upgradeText(u admin.Upgrade) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "the cluster is at level %d (%s)", u.Level, u.Release)

@@ -54,9 +54,9 @@ func (e *environment) openDatabases(part string, sizes datadir.DatabaseSizes, ca
 		Cache: cache, Registerer: registerer, OnFailure: e.diskFailed, Leaving: e.ctx.Done()})
 }
 
-// openSender makes a client of the server's own cluster, which its caller closes. It has a connection
-// to each node that is apart from Raft's, and follows the partition table of any server that answers,
-// itself first.
+// openSender makes a client of the server's own cluster, which its caller closes. It has a
+// connection to each node that is apart from Raft's, and follows the partition table of any server
+// that answers, itself first.
 func (e *environment) openSender() (*route.Sender, error) {
 	endpoints := []string{e.config.Advertise}
 	for _, address := range e.core.Core() {

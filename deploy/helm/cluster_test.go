@@ -80,7 +80,8 @@ func formCluster(t *testing.T, values string, nodes int) {
 	for _, set := range o.statefulSets {
 		for i, host := range hosts(set, o.domain()) {
 			listen, _ := flag(server(set), "listen")
-			p := pod{name: fmt.Sprintf("%s-%d", set.Name, i), address: porttest.Address(t), http: porttest.Address(t)}
+			p := pod{name: fmt.Sprintf("%s-%d", set.Name, i), address: porttest.Address(t),
+				http: porttest.Address(t)}
 			p.args = expand(server(set).Args, p.name)
 			replace = append(replace, host+listen, p.address)
 			pods = append(pods, p)

@@ -41,7 +41,7 @@ func withRelease(ctx context.Context, s source, snapshot bool, do func(*release)
 // released says that the files are those of a tag, which has a section in the changelog.
 func (r *release) released() bool { return !r.snapshot }
 
-// say reports a step to whoever waits for the release.
+// say reports a step of the release on standard error.
 func (r *release) say(step string) {
 	if step != "" {
 		fmt.Fprintln(os.Stderr, step)

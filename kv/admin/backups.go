@@ -119,8 +119,8 @@ func backupInfo(b *clusterpb.Backup) BackupInfo {
 	return info
 }
 
-// CreateBackup has the core's leader make a backup, or restore one. It returns when that is recorded; Backup tells
-// how far it is.
+// CreateBackup has the core's leader make a backup, or restore one. It returns when that is
+// recorded; Backup tells how far it is.
 func (c *Client) CreateBackup(ctx context.Context, o BackupOptions) (BackupInfo, error) {
 	if o.ID == "" {
 		o.ID = manifest.NewID(time.Now(), rand.Uint32())

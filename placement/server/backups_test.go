@@ -113,7 +113,8 @@ func wanted(n int, change ...func(*clusterpb.Backup)) *clusterpb.CreateBackupReq
 }
 
 // withBackups runs a test with a core that makes backups.
-func withBackups(t *testing.T, f func(t *testing.T, c *core, client *coreclient.Client, m *fakeMaker)) {
+func withBackups(t *testing.T,
+	f func(t *testing.T, c *core, client *coreclient.Client, m *fakeMaker)) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, c *core, client *coreclient.Client) {
 		m := &fakeMaker{takes: 5 * time.Second}
@@ -138,7 +139,7 @@ func is(t *testing.T, client *coreclient.Client, n int, state clusterpb.BackupSt
 }
 
 // Backups are made one after the other, told of while they are made, and asked for again without
-// harm; what is secret of them is not told.
+// harm; answers do not have their identities.
 func TestBackupsAreMade(t *testing.T) {
 	withBackups(t, func(t *testing.T, c *core, client *coreclient.Client, m *fakeMaker) {
 		encrypted := func(b *clusterpb.Backup) { b.Recipients = []string{"age1x"} }
@@ -226,7 +227,7 @@ func TestRestoreGoesOn(t *testing.T) {
 	})
 }
 
-// A backup that is cancelled ends at once, and what was written of it is removed.
+// A backup that is cancelled ends at once, and its objects are removed.
 func TestBackupsAreCancelled(t *testing.T) {
 	withBackups(t, func(t *testing.T, c *core, client *coreclient.Client, m *fakeMaker) {
 		m.takes = time.Hour

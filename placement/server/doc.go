@@ -16,6 +16,8 @@
 //   - facts makes of records and reports what the planner is told.
 //   - keyspaces creates, alters and drops keyspaces.
 //   - authflag has the record of whether servers follow users and roles.
+//   - backups has the backups that the core makes, and restores.
+//   - upgrade has the level of formats that the cluster uses, and finalises upgrades.
 //   - operators begins, orders, takes back and ends operators.
 //   - nodes has how data nodes register, stay alive and leave.
 //   - coordination has the services of the members' second store.

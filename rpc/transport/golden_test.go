@@ -12,7 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/release/golden"
 )
 
-// The beginning of a connection, control frames and proofs are written and read as in every release.
+// The beginning of a connection, control frames and proofs are written and read as in every
+// release.
 func TestGolden(t *testing.T) {
 	golden.Check(t, "frame", func(*levels.Active) []golden.Record {
 		numbers := [][]byte{bytes.Repeat([]byte{1}, numberBytes), bytes.Repeat([]byte{2}, numberBytes)}

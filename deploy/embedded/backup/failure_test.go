@@ -18,7 +18,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// What becomes of errors of a node: whether the backup goes on, and what people are told.
+// An error of a node ends a backup or is tried again, and says what to do.
 func TestFailures(t *testing.T) {
 	m := new(Maker)
 	collected := failure(fmt.Errorf("reading: %w",

@@ -128,7 +128,7 @@ func (t *loadTeller) tell(one load.Loaded) {
 	_ = t.stream.Send(t.answer(false)) // a caller that is gone ends the context, which Load sees
 }
 
-// answer is what was not told yet.
+// answer has the counts since the answer before.
 func (t *loadTeller) answer(over bool) *backuppb.LoadAnswer {
 	a := &backuppb.LoadAnswer{Written: t.sum.Written, Present: t.sum.Present, Bytes: t.sum.Bytes,
 		Over: over}

@@ -459,8 +459,8 @@ func tooOld(ks *manifest.Keyspace, err error) error {
 		"backups: %v", job.ErrTooOld, ks.Name, err)
 }
 
-// checkTarget sees that the target does what it should, writes an object, and has every node that is
-// alive read it.
+// checkTarget sees that the target does what it should, writes an object, and has every node that
+// is alive read it.
 func (c *cluster) checkTarget(ctx context.Context, store target.Target) error {
 	if err := target.Probe(ctx, store); err != nil {
 		return err

@@ -38,7 +38,8 @@ type Part struct {
 	config PartConfig
 	Worker *Worker
 
-	// mu guards the way to the replicas, which is opened with the first unit. It is a leaf.
+	// mu guards the way to the replicas, which is opened with the first unit. The sender is opened and
+	// closed under it.
 	mu     sync.Mutex
 	sender *route.Sender
 	closed bool
@@ -188,7 +189,7 @@ func readParts(path string, part func([]byte) error) error {
 	return err
 }
 
-// partWriter hands over what is written.
+// partWriter is a writer that hands each write over as a part.
 type partWriter func([]byte) error
 
 // Write implements io.Writer.

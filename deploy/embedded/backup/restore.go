@@ -29,7 +29,7 @@ const (
 	readyLook = 200 * time.Millisecond
 	// readyPatience is how long a restore waits for that before other jobs have their turn.
 	readyPatience = time.Minute
-	// saveEvery is how often it is stored what is loaded.
+	// saveEvery is how often the record of loaded units is stored.
 	saveEvery = 5 * time.Second
 	// mostSplits bounds the split points of a keyspace at its creation, in bytes: it splits further
 	// as it grows.
@@ -51,7 +51,7 @@ type restore struct {
 	names  map[uint32]string
 	ids    map[uint32]uint32
 
-	// mu guards what is loaded. It is a leaf.
+	// mu guards the progress and the record of loaded units. It is a leaf.
 	mu      sync.Mutex
 	told    clusterpb.BackupProgress
 	loaded  []byte

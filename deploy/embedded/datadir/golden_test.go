@@ -56,7 +56,8 @@ func TestGolden(t *testing.T) {
 		at := time.Unix(1_700_000_000, 0).UTC()
 		must(d.SetRecoveries(&RecoveryRecords{Format: recoveryFormat,
 			Begun: &RecoveryRecord{Plan: "p", Time: at, Lost: []uint64{4}},
-			Done:  []RecoveryRecord{{Plan: "q", Time: at, Recovered: 1, Retired: 2, MayLack: 3, Core: true}}}))
+			Done: []RecoveryRecord{{Plan: "q", Time: at, Recovered: 1, Retired: 2, MayLack: 3,
+				Core: true}}}))
 		return append(records, golden.Record{Name: "recoveries", Data: read(fs, recoveryFile)})
 	}, func(r golden.Record) error {
 		fs := vfs.NewMem()

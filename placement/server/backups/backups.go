@@ -159,7 +159,7 @@ func (b *Backups) Run(ctx context.Context) {
 	}
 }
 
-// step does what is to be done for the oldest backup that has not ended; more: there was one.
+// step works on the oldest backup that has not ended; more says that there was such a backup.
 func (b *Backups) step(ctx context.Context) (more bool, err error) {
 	v, err := b.meta.View(ctx)
 	if err != nil {
@@ -184,7 +184,7 @@ func (b *Backups) step(ctx context.Context) (more bool, err error) {
 	return false, errors.Join(errs...)
 }
 
-// work does what is to be done for a backup.
+// work makes, restores or undoes a backup, as its state says.
 func (b *Backups) work(ctx context.Context, r record) error {
 	if r.State == clusterpb.BackupState_BACKUP_RUNNING {
 		return b.make(ctx, r)

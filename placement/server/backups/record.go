@@ -41,7 +41,7 @@ type record struct {
 
 func key(id string) []byte { return []byte(meta.BackupPrefix + id) }
 
-// ended says that nothing is to be done for a backup any more.
+// ended says that no work is left for a backup.
 func (r record) ended() bool {
 	switch r.State {
 	case clusterpb.BackupState_BACKUP_RUNNING, clusterpb.BackupState_BACKUP_CANCELLING:

@@ -47,8 +47,8 @@ func (s *Membership) knowsCommandsLocked(h *clusterpb.BootstrapHello, address st
 		"upgrade the server first", address, why)
 }
 
-// supportsLevel refuses a newcomer whose program does not support the level of the cluster, as it is
-// applied here.
+// supportsLevel refuses a newcomer whose program does not support the level of the cluster, as it
+// is applied here.
 func (s *Membership) supportsLevel(h *clusterpb.BootstrapHello, address string) error {
 	level, err := upgrade.Load(s.store.Stale())
 	if err != nil {

@@ -97,8 +97,8 @@ func (c *cluster) check(t *rapid.T, before *serverpb.Level) {
 	}
 }
 
-// Whatever programs servers are started with, whenever they stop, fall silent and are heard again,
-// whoever leads: the level never falls, and no server that takes part is sent what its program does
+// With any programs of the servers, any server as leader, and servers that stop, fall silent and are
+// heard again at any time, the level never falls, and no server that takes part is sent what its program does
 // not know.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -9,8 +9,8 @@ import (
 )
 
 // Which formats of commands may be used. A member stops at a command of a format that it does not
-// know, so the leader proposes a format only if all members are known to know it, and if the gate of
-// the format is open: the upgrade was finalised, so no member goes back to an earlier version.
+// know, so the leader proposes a format only if all members are known to know it, and if the gate
+// of the format is open: the upgrade was finalised, so no member goes back to an earlier version.
 // Members tell one another outside of the store which formats they know, and MembersKnow tells the
 // store. Until all know the newest format and its gate is open, the following is refused, or done
 // in an older way:

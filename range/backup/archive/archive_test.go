@@ -201,9 +201,10 @@ func TestChangesAreNoticed(t *testing.T) {
 		data       []byte
 		identities Identities
 	}{
-		"plain":     {small(t, Options{}), nil},
-		"encrypted": {small(t, Options{Recipients: Recipients{identity.Recipient()}}), Identities{identity}},
-		"blob":      {blob, nil},
+		"plain": {small(t, Options{}), nil},
+		"encrypted": {small(t, Options{Recipients: Recipients{identity.Recipient()}}),
+			Identities{identity}},
+		"blob": {blob, nil},
 	} {
 		read := func(data []byte) (err error) {
 			if name == "blob" {
@@ -337,7 +338,8 @@ func TestWrongPieces(t *testing.T) {
 	noCount := piece(t, h, nil, 0)
 	noCount = noCount[:len(noCount)-5]
 	for name, payload := range map[string][]byte{
-		"nothing": {}, "long header": {0xff, 0xff, 0xff, 0x7f}, "no JSON": append([]byte{4}, "json12345678"...),
+		"nothing": {}, "long header": {0xff, 0xff, 0xff, 0x7f},
+		"no JSON":   append([]byte{4}, "json12345678"...),
 		"no header": piece(t, Header{}, nil, 0), "no count": noCount,
 	} {
 		if _, err := Open(wrap(t, contentPiece, payload), nil); !errors.Is(err, ErrCorrupt) {

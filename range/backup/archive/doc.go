@@ -1,6 +1,6 @@
 // Package archive is the format of what a backup stores: pieces, which have versions of keys, and
-// blobs, which have any other bytes, such as a manifest. Both are made whole in memory, and sealed in
-// the same layers:
+// blobs, which have any other bytes, such as a manifest. Both are made whole in memory, and sealed
+// in the same layers:
 //
 //	magic       4 bytes: "TMBK"
 //	version     1 byte: 1
@@ -43,8 +43,8 @@
 // # Invariants
 //
 //   - No bytes make a reader panic, or allocate more than about twice MaxPayload.
-//   - Open checks both checksums before the first record is returned. Next checks each record before
-//     it returns it, and the count before it returns io.EOF.
+//   - Open checks both checksums before the first record is returned. Next checks each record
+//     before it returns it, and the count before it returns io.EOF.
 //   - What a Writer has sealed, this and every later version reads. testdata has files of each
 //     version. A version that an earlier program could not read gets a new number, and the earlier
 //     program says that it needs a newer one.

@@ -99,7 +99,8 @@ func (h Header) contains(key []byte) bool {
 
 // checkKind says what is wrong with the kind of a piece or blob.
 func checkKind(kind string) error {
-	if kind == "" || len(kind) > maxKind || strings.Trim(kind, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+	if kind == "" || len(kind) > maxKind ||
+		strings.Trim(kind, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return invalid("the kind %.80q; it has a-z, 0-9 and hyphens, at most %d", kind, maxKind)
 	}
 	return nil

@@ -192,13 +192,15 @@ func openOuter(data []byte) (outer, error) {
 	case data[len(magic)] == 0:
 		return outer{}, corrupt("it has format 0")
 	case form&^formsKnown != 0 || form&formZstd == 0:
-		return outer{}, fmt.Errorf("%w: it is compressed or encrypted in form %d, which this version does "+
+		return outer{}, fmt.Errorf("%w: it is compressed or encrypted in form %d, which this version "+
+			"does "+
 			"not know", ErrNewer, form)
 	case content != contentPiece && content != contentBlob:
 		return outer{}, fmt.Errorf("%w: its content is of kind %d, which this version does not know",
 			ErrNewer, content)
 	}
-	o := outer{content: content, encrypted: form&formAge != 0, body: data[outerHeader : len(data)-checksum]}
+	o := outer{content: content, encrypted: form&formAge != 0,
+		body: data[outerHeader : len(data)-checksum]}
 	if !o.encrypted {
 		return o, nil
 	}

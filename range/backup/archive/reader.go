@@ -60,8 +60,8 @@ func (r *Reader) Header() Header { return r.sequence.header }
 // Count is how many records the piece has. Next finds out if that is not true.
 func (r *Reader) Count() int { return int(r.count) }
 
-// Next returns the next record; io.EOF after the last one. The key is valid until the next call, the
-// value as long as it is referred to: it is a part of all that Open has decompressed.
+// Next returns the next record; io.EOF after the last one. The key is valid until the next call,
+// the value as long as it is referred to: it is a part of all that Open has decompressed.
 func (r *Reader) Next() (Record, error) {
 	if r.failed != nil {
 		return Record{}, r.failed
@@ -76,7 +76,8 @@ func (r *Reader) Next() (Record, error) {
 	at := r.size - len(r.rest)
 	record, ok := r.decode()
 	if !ok {
-		r.failed = corrupt("record %d of %d, at byte %d of the records, cannot be read", r.read+1, r.count,
+		r.failed = corrupt("record %d of %d, at byte %d of the records, cannot be read", r.read+1,
+			r.count,
 			at)
 		return Record{}, r.failed
 	}

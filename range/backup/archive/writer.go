@@ -125,7 +125,8 @@ func (w *Writer) flush() error {
 // Size is the length of the payload so far, before compression.
 func (w *Writer) Size() int { return w.size }
 
-// SealedSize is the length of the sealed piece so far, without what the compressor still holds back.
+// SealedSize is the length of the sealed piece so far, without what the compressor still holds
+// back.
 func (w *Writer) SealedSize() int { return w.sealer.sealed.Len() }
 
 // Count is how many records were added.

@@ -13,9 +13,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Records iterates over what could be read in a span of rows of a keyspace at the moment of the last
-// layer, in the order of the rows. The keys of the records are rows. A record is valid until the
-// next one. An error is the last thing that it yields.
+// Records iterates over what could be read in a span of rows of a keyspace at the moment of the
+// last layer, in the order of the rows. The keys of the records are rows. A record is valid until
+// the next one. An error is the last thing that it yields.
 func (c *Catalog) Records(ctx context.Context, layers manifest.Layers, ks *manifest.Keyspace,
 	span keys.Span) iter.Seq2[archive.Record, error] {
 	return func(yield func(archive.Record, error) bool) {

@@ -24,10 +24,11 @@ type Verified struct {
 }
 
 // Verify reads every byte of a backup and of those that it continues, or of all backups with an
-// empty id, and proves that a restore of each is possible: each object has the sum that its manifest
-// says, each piece has the records that it is to have, in their order and within their unit, the
-// units cover each keyspace, and each chain is whole. An error is one of reaching the target;
-// whatever is wrong with backups is a problem. progress is told of every object; nil: nobody is.
+// empty id, and proves that a restore of each is possible: each object has the sum that its
+// manifest says, each piece has the records that it is to have, in their order and within their
+// unit, the units cover each keyspace, and each chain is whole. An error is one of reaching the
+// target; whatever is wrong with backups is a problem. progress is told of every object; nil:
+// nobody is.
 func (c *Catalog) Verify(ctx context.Context, id string,
 	progress func(manifest.Totals)) (*Verified, error) {
 	contents, err := c.List(ctx)

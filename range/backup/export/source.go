@@ -57,8 +57,8 @@ const closedWait = 3 * time.Second
 // senderSource reads by a Sender.
 type senderSource struct{ sender *route.Sender }
 
-// NewSource returns a Source of a cluster. The sender must be that of a server, or of a user who may
-// read the keyspaces, and is closed by its owner.
+// NewSource returns a Source of a cluster. The sender must be that of a server, or of a user who
+// may read the keyspaces, and is closed by its owner.
 func NewSource(sender *route.Sender) Source { return senderSource{sender} }
 
 // near asks for the nearest replica that has closed a moment.
@@ -136,7 +136,8 @@ func (q *Query) first() (hash uint32, user keys.Span, next []byte, err error) {
 	return hash, user, manifest.HashRow(hash+1, nil), nil
 }
 
-// page makes a page of what was read of the first hash number, up to user key `to`; nil: to its end.
+// page makes a page of what was read of the first hash number, up to user key `to`; nil: to its
+// end.
 func (q *Query) page(records []archive.Record, hash uint32, next, to []byte) Page {
 	p := Page{Records: records, Rest: keys.Span{End: q.Span.End}}
 	if q.Hashed {

@@ -102,7 +102,7 @@ func read(t interface{ Fatalf(string, ...any) }, store target.Target,
 	return all
 }
 
-// What a worker writes is what the source has in the span, whatever the pages and pieces.
+// A worker writes all records of the source in the span, with any sizes of pages and pieces.
 func TestWriteModel(t *testing.T) {
 	store := open(t)
 	rapid.Check(t, func(t *rapid.T) {

@@ -37,7 +37,8 @@ func (r *run) begin(ctx context.Context) (*manifest.Plan, error) {
 		return nil, err
 	}
 	r.tell("list the keyspaces")
-	// What is created after the moment has nothing at it; what was dropped since cannot be read.
+	// A keyspace that is created after the moment is empty at the moment; a keyspace that was dropped
+	// since then cannot be read.
 	d, err := r.Cluster.Describe(ctx)
 	if err != nil {
 		return nil, err

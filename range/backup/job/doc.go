@@ -13,8 +13,8 @@
 //
 //  1. Begin: everything that decides what the backup contains, in one object, the plan. The moment
 //     is chosen, the history at it is protected, the coordination store is copied, and the
-//     keyspaces and partitions are listed. A Run that is stopped before the plan exists begins anew,
-//     with another moment.
+//     keyspaces and partitions are listed. A Run that is stopped before the plan exists begins
+//     anew, with another moment.
 //  2. Units: each unfinished unit is given to a node, one with a replica if there is one. A node
 //     that fails is left alone for a while, and the unit goes to another one.
 //  3. End: the manifest, the head, the removal of pieces that no unit names, and the end of the

@@ -262,8 +262,8 @@ func (r *run) end(ctx context.Context, m *manifest.Manifest) error {
 	return nil
 }
 
-// sweep removes the objects with data that the manifest does not name. A worker that is late may add
-// one after this; it is below the backup's prefix, and is removed with the backup.
+// sweep removes the objects with data that the manifest does not name. A worker that is late may
+// add one after this; it is below the backup's prefix, and is removed with the backup.
 func (r *run) sweep(ctx context.Context, m *manifest.Manifest) error {
 	named := make(map[string]bool)
 	if m.Coordination != nil {

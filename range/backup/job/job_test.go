@@ -318,7 +318,7 @@ func TestTwoRuns(t *testing.T) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	// What the slower one has left over goes with the next Run, or with the backup.
+	// Left-over pieces of the slower Run go with the next Run, or with the backup.
 	if _, err := Run(t.Context(), spec(), config(f)); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@
 //   - head: the Head, which names no key. It is what a list of backups shows.
 //
 // Pieces that no Done names are left over from workers that were stopped, or were overtaken.
-// Whoever deletes a backup deletes all objects below its prefix.
+// To delete a backup is to delete all objects below its prefix.
 //
 // # Rows
 //
@@ -23,8 +23,8 @@
 //
 // # Chains
 //
-// A full backup has all that could be read at Head.At. An incremental backup has, for each keyspace,
-// all versions in (Keyspace.After, Head.At], where After is the At of its parent, or zero for a
-// keyspace that the parent does not have. So a chain of a full backup and its incremental ones has
-// all that could be read at the At of the last one. Chain checks that.
+// A full backup has all that could be read at Head.At. An incremental backup has, for each
+// keyspace, all versions in (Keyspace.After, Head.At], where After is the At of its parent, or zero
+// for a keyspace that the parent does not have. So a chain of a full backup and its incremental
+// ones has all that could be read at the At of the last one. Chain checks that.
 package manifest

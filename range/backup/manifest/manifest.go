@@ -179,8 +179,8 @@ func Encode(object any) ([]byte, error) {
 }
 
 // ErrNewer: the object was written by a later version.
-var ErrNewer = errors.New("the backup was made by a later version of tidemark, which is needed to " +
-	"read it")
+var ErrNewer = errors.New("the backup was made by a later version of tidemark, which is needed " +
+	"to read it")
 
 // DecodeHead reads a Head.
 func DecodeHead(data []byte) (*Head, error) {

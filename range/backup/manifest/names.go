@@ -57,7 +57,8 @@ func UnitsPrefix(id string) string { return Prefix(id) + unitPrefix }
 // UnitName is the object with the Done of a unit.
 func UnitName(id string, unit int) string { return fmt.Sprintf("%s%06d", UnitsPrefix(id), unit) }
 
-// UnitOf is the number of the unit whose Done has this name; false if the name is of another object.
+// UnitOf is the number of the unit whose Done has this name; false if the name is of another
+// object.
 func UnitOf(id, name string) (unit int, ok bool) {
 	digits, found := strings.CutPrefix(name, UnitsPrefix(id))
 	if !found {

@@ -1,5 +1,5 @@
-// Package spread gives units of work to nodes: some at a time to each, a unit to a node that is near
-// its data if there is one with room, and to another node after a failure.
+// Package spread gives units of work to nodes: some at a time to each, a unit to a node that is
+// near its data if there is one with room, and to another node after a failure.
 package spread
 
 import (
@@ -193,8 +193,8 @@ func (s *spread) can(n keys.NodeID, now time.Time) bool {
 	return of.busy < s.PerNode && !now.Before(of.restUntil)
 }
 
-// choose returns the best node with room for a unit; 0: there is none now. A unit does not go to the
-// node that failed it last if another one has room.
+// choose returns the best node with room for a unit; 0: there is none now. A unit does not go to
+// the node that failed it last if another one has room.
 func (s *spread) choose(p *pending, now time.Time, nearOnly bool) keys.NodeID {
 	second := keys.NodeID(0)
 	from := s.Near(p.unit)

@@ -87,7 +87,7 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// What fails on one node is done by another one; what fails everywhere ends the Run.
+// A unit that fails on one node is done by another node; a unit that fails everywhere ends the Run.
 func TestFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := errors.New("lost")

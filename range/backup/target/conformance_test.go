@@ -81,7 +81,8 @@ func TestObjects(t *testing.T) {
 		must(t, opened.Delete(ctx, "a/b"))
 		_, err = opened.Get(ctx, "a/b")
 		wants(t, err, ErrNotFound)
-		if removed, err := opened.Sweep(ctx, "", time.Now().Add(24*time.Hour)); removed != 0 || err != nil {
+		if removed, err := opened.Sweep(ctx, "", time.Now().Add(24*time.Hour)); removed != 0 ||
+			err != nil {
 			t.Errorf("deleted objects have left %d things: %v", removed, err)
 		}
 		must(t, Probe(ctx, opened))

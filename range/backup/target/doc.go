@@ -8,11 +8,11 @@
 // # Files
 //
 // An object is a file below the directory of the URL. A write goes to a temporary file beside it,
-// which is synced and then renamed (Put) or linked (Create); then the directory is synced, and so is
-// every directory above that was not known to be durable. So an object is there whole or not at all,
-// after a crash too. A temporary file has a tilde in its name, and therefore is never listed as an
-// object; Sweep removes those that a crash has left. Create needs hard links, which local file
-// systems and NFS have. Delete removes folders that have become empty.
+// which is synced and then renamed (Put) or linked (Create); then the directory is synced, and so
+// is every directory above that was not known to be durable. So an object is there whole or not at
+// all, after a crash too. A temporary file has a tilde in its name, and therefore is never listed
+// as an object; Sweep removes those that a crash has left. Create needs hard links, which local
+// file systems and NFS have. Delete removes folders that have become empty.
 //
 // # S3
 //
@@ -27,8 +27,8 @@
 //     inside the server, and take effect after the call has returned. Therefore a name should get
 //     one content only, and a name that was deleted should not be used again; what must change is
 //     written under a new name with Create.
-//   - A Create whose answer was lost finds an object when it is repeated. If that has the content of
-//     the call, it counts as written by the call.
+//   - A Create whose answer was lost finds an object when it is repeated. If that has the content
+//     of the call, it counts as written by the call.
 //   - A connection that makes no progress for Options.StallTimeout is cut. A slow one is not.
 //
 // # Invariants

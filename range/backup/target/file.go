@@ -122,8 +122,8 @@ func (t *fileTarget) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// removeEmpty syncs a directory in which something was removed. If it is empty, and is not the root,
-// removeEmpty removes it instead, and goes on with the one above.
+// removeEmpty syncs a directory in which something was removed. If it is empty, and is not the
+// root, removeEmpty removes it instead, and goes on with the one above.
 func (t *fileTarget) removeEmpty(dir string) error {
 	for dir != t.root && os.Remove(dir) == nil {
 		t.forget(dir)
@@ -179,7 +179,7 @@ func (t *fileTarget) Sweep(
 			t.forget(found.path)
 			removed++
 		case found.info.IsDir() || missing(err):
-			// A folder with objects, or somebody else was faster.
+			// A folder with objects, or another process has removed it.
 		default:
 			return removed, t.failed("sweep", found.name, err)
 		}
@@ -206,8 +206,8 @@ func (t *fileTarget) walk(ctx context.Context, operation, prefix string) iter.Se
 	}
 }
 
-// walkFolder walks a folder; within is empty, or the folder's name with a slash. It returns false if
-// the walk is over.
+// walkFolder walks a folder; within is empty, or the folder's name with a slash. It returns false
+// if the walk is over.
 func (t *fileTarget) walkFolder(
 	ctx context.Context, operation, prefix, within string, yield func(entry, error) bool,
 ) bool {

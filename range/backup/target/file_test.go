@@ -76,7 +76,8 @@ func TestSweep(t *testing.T) {
 		left = append(left, strings.TrimPrefix(path, dir))
 		return err
 	}))
-	want := []string{"", "/lost+found", "/lost+found/a", "/not of us", "/one", "/one/a", "/two", "/two/a"}
+	want := []string{"", "/lost+found", "/lost+found/a", "/not of us", "/one", "/one/a", "/two",
+		"/two/a"}
 	if !slices.Equal(left, want) {
 		t.Errorf("left are %q; want %q", left, want)
 	}

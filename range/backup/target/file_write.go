@@ -128,9 +128,9 @@ func (t *fileTarget) temporary(dir, final string) (*os.File, error) {
 	}
 }
 
-// makeDirectory makes a directory, and the ones above it up to the root, if they are not there. Each
-// is synced into the one above, unless this target has done so before. The directory above the root
-// must be there: a file system that is not mounted is not taken for an empty target.
+// makeDirectory makes a directory, and the ones above it up to the root, if they are not there.
+// Each is synced into the one above, unless this target has done so before. The directory above the
+// root must be there: a file system that is not mounted is not taken for an empty target.
 func (t *fileTarget) makeDirectory(dir string) error {
 	if t.isDurable(dir) {
 		return nil

@@ -50,7 +50,9 @@ const (
 )
 
 // answer is a fault: an error of S3 with its status.
-func answer(status int, code string) fault { return fault(fmt.Sprintf("answer %d %s", status, code)) }
+func answer(status int, code string) fault {
+	return fault(fmt.Sprintf("answer %d %s", status, code))
+}
 
 // s3Server is an S3 server in memory that can be told to do wrong.
 type s3Server struct {

@@ -50,7 +50,7 @@ func Probe(ctx context.Context, t Target) (err error) {
 		return err
 	}
 	if !bytes.Equal(got, second) {
-		return wrong("an object that was overwritten still has its old content; is there a cache between?")
+		return wrong("an object that was overwritten still has its old content: is a cache between?")
 	}
 	listed := false
 	for object, err := range t.List(ctx, name) {

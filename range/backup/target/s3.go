@@ -82,15 +82,15 @@ func (t *s3Target) Create(ctx context.Context, name string, data []byte) error {
 		case err == nil:
 			return ErrExists
 		case judge("get", err).class == ErrNotFound:
-			// Somebody has deleted the object in between: the next attempt creates it.
+			// Another writer has deleted the object meanwhile: the next attempt creates it.
 			return errDisappeared
 		}
 		return err
 	})
 }
 
-// errDisappeared is what an attempt to create an object returns if the object that was in the way is
-// gone. It is retried.
+// errDisappeared is what an attempt to create an object returns if the object that was in the way
+// is gone. It is retried.
 var errDisappeared = errors.New("an object of the name has come and gone")
 
 // upload returns a function that makes one attempt to write an object.
@@ -129,7 +129,8 @@ func (t *s3Target) Get(ctx context.Context, name string) (data []byte, err error
 }
 
 // errTooLarge is returned by download for an object that no target would have stored.
-var errTooLarge = fmt.Errorf("it is larger than %d MiB, which no object of a backup is", MaxObject>>20)
+var errTooLarge = fmt.Errorf("it is larger than %d MiB, and objects of backups are not",
+	MaxObject>>20)
 
 // download makes one attempt to read an object.
 func (t *s3Target) download(ctx context.Context, name string) ([]byte, error) {
@@ -166,8 +167,8 @@ func (t *s3Target) Delete(ctx context.Context, name string) error {
 	return err
 }
 
-// List implements Target. Each page is a request of its own, which is retried by itself, so that the
-// time that the caller takes for the objects does not count.
+// List implements Target. Each page is a request of its own, which is retried by itself, so that
+// the time that the caller takes for the objects does not count.
 func (t *s3Target) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		if err := checkPrefix(prefix); err != nil {

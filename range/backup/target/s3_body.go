@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// body is the content of a request. A request that has failed may be read further for a while by the
-// goroutine that writes to the connection; stop keeps that from reading the caller's bytes, which
-// the caller may change after the call.
+// body is the content of a request. A request that has failed may be read further for a while by
+// the goroutine that writes to the connection; stop keeps that from reading the caller's bytes,
+// which the caller may change after the call.
 type body struct {
 	mu struct {
 		sync.Mutex

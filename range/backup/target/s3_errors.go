@@ -34,7 +34,8 @@ func refused(advice string) verdict { return verdict{class: ErrRefused, advice: 
 func isPrecondition(err error) bool {
 	var response minio.ErrorResponse
 	return errors.As(err, &response) &&
-		(response.Code == minio.PreconditionFailed || response.StatusCode == http.StatusPreconditionFailed)
+		(response.Code == minio.PreconditionFailed ||
+			response.StatusCode == http.StatusPreconditionFailed)
 }
 
 // judge says what becomes of an attempt that failed with an error.
@@ -94,7 +95,8 @@ func judgeResponse(operation string, response minio.ErrorResponse) verdict {
 		return lostAnswer
 	case "QuotaExceeded", "XMinioAdminBucketQuotaExceeded", "XMinioStorageFull", "InsufficientStorage",
 		"TotalSizeExceeded":
-		return verdict{class: ErrFull, advice: "make space there, raise the quota, or give another target"}
+		return verdict{class: ErrFull,
+			advice: "make space there, raise the quota, or give another target"}
 	case "NotImplemented":
 		if operation == "create" {
 			return refused(noConditions)
@@ -117,7 +119,8 @@ func judgeResponse(operation string, response minio.ErrorResponse) verdict {
 	return refused("")
 }
 
-const noConditions = "the server does not support conditional writes (If-None-Match), by which one " +
+const noConditions = "the server does not support conditional writes (If-None-Match), by which " +
+	"one " +
 	"of several writers wins; use a newer version of it, or another one"
 
 // rightFor names the permission that an operation needs, in the words of AWS.

@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/backoff"
 )
 
-// defaultRetries is what a zero Options.Retries stands for. Throttling by AWS passes within seconds,
-// a restart of a server within a minute.
+// defaultRetries is what a zero Options.Retries stands for. Throttling by AWS passes within
+// seconds, a restart of a server within a minute.
 var defaultRetries = backoff.Backoff{
 	Name: "backup_target", Base: 200 * time.Millisecond, Cap: 10 * time.Second, Jitter: 0.5,
 	Budget: 2 * time.Minute,

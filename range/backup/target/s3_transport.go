@@ -42,8 +42,8 @@ func newTransport(stall time.Duration, dial dialer) *http.Transport {
 }
 
 // stallConn is a connection that breaks when nothing is read or written for a time. A read or write
-// that succeeds gives the other direction new time, too: while a large object is written, nothing is
-// read for long.
+// that succeeds gives the other direction new time, too: while a large object is written, nothing
+// is read for long.
 type stallConn struct {
 	net.Conn
 	timeout time.Duration

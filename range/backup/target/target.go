@@ -74,8 +74,8 @@ type Credentials struct{ AccessKey, SecretKey, SessionToken string }
 func (Credentials) String() string { return "(credentials)" }
 
 // Open returns the target of a URL: file:///directory, or s3://bucket/prefix with the optional
-// parameters endpoint (https://host:port; http:// is not encrypted), region, and path-style (true or
-// false). Open checks the URL, and that there are credentials for S3; it sends nothing to the
+// parameters endpoint (https://host:port; http:// is not encrypted), region, and path-style (true
+// or false). Open checks the URL, and that there are credentials for S3; it sends nothing to the
 // target. The directory of a file target is made by the first write, if the one above it exists.
 func Open(ctx context.Context, rawURL string, options Options) (Target, error) {
 	u, err := url.Parse(rawURL)
