@@ -166,6 +166,12 @@ func TestBackupsAreMade(t *testing.T) {
 		if status.Code(err) != codes.AlreadyExists {
 			t.Errorf("another request with the same id: %v", err)
 		}
+		_, err = client.CreateBackup(t.Context(), wanted(0, encrypted, func(b *clusterpb.Backup) {
+			b.Recipients, b.Restore = nil, &clusterpb.Restore{Backup: backupID(1)}
+		}))
+		if status.Code(err) != codes.AlreadyExists {
+			t.Errorf("a restore with the id of a backup: %v", err)
+		}
 		r, err := client.CreateBackup(t.Context(), wanted(7, func(b *clusterpb.Backup) {
 			b.Parent = "latest"
 		}))

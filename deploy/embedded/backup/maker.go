@@ -85,7 +85,7 @@ func (m *Maker) Check(b *clusterpb.Backup) error {
 	if bad := manifest.CheckID(b.GetId()); bad != "" {
 		return errors.New(bad)
 	}
-	if b.GetParent() != "" && b.Parent != latest && manifest.CheckID(b.Parent) != "" {
+	if b.GetParent() != "" && b.Parent != backups.Latest && manifest.CheckID(b.Parent) != "" {
 		return errors.New(manifest.CheckID(b.Parent))
 	}
 	for _, pattern := range slices.Concat(b.GetInclude(), b.GetExclude()) {
@@ -94,7 +94,7 @@ func (m *Maker) Check(b *clusterpb.Backup) error {
 		}
 	}
 	if r := b.GetRestore(); r != nil {
-		if r.GetBackup() != latest && manifest.CheckID(r.GetBackup()) != "" {
+		if r.GetBackup() != backups.Latest && manifest.CheckID(r.GetBackup()) != "" {
 			return errors.New(manifest.CheckID(r.GetBackup()))
 		}
 		if _, err := identitiesOf(r.GetIdentities()); err != nil {
@@ -104,9 +104,6 @@ func (m *Maker) Check(b *clusterpb.Backup) error {
 	_, err := archive.ParseRecipients(b.GetRecipients()...)
 	return err
 }
-
-// latest is how the newest backup is asked for.
-const latest = "latest"
 
 // Latest implements backups.Maker.
 func (m *Maker) Latest(ctx context.Context, b *clusterpb.Backup) (string, error) {

@@ -147,6 +147,8 @@ func (b *Backups) Run(ctx context.Context) {
 			default:
 				failures = 0
 			}
+		} else {
+			b.metrics.show(nil)
 		}
 		timer.Reset(wait)
 		select {

@@ -14,8 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// latest, as the parent that is asked for, is the newest complete backup in the target.
-const latest = "latest"
+// Latest stands for the newest complete backup in the target. Records have its id in its place.
+const Latest = "latest"
 
 // attempts bounds how often a change is tried that conflicts with others.
 const attempts = 5
@@ -44,14 +44,14 @@ func (b *Backups) Create(
 	if asked.Restore != nil {
 		one.Restore = &clusterpb.Restore{Backup: asked.Restore.Backup, Names: asked.Restore.Names,
 			Identities: asked.Restore.Identities}
-		if one.Restore.Backup == latest {
+		if one.Restore.Backup == Latest {
 			var err error
 			if one.Restore.Backup, err = b.config.Maker.Latest(ctx, one); err != nil {
 				return nil, status.Error(codes.FailedPrecondition, err.Error())
 			}
 		}
 	}
-	if one.Parent == latest {
+	if one.Parent == Latest {
 		var err error
 		if one.Parent, err = b.config.Maker.Latest(ctx, one); err != nil {
 			return nil, status.Error(codes.FailedPrecondition, err.Error())
@@ -78,8 +78,7 @@ func (b *Backups) Create(
 	running := 0
 	for _, r := range all {
 		if r.Id == one.Id {
-			if !same(r.Backup, one) && asked.Parent != latest ||
-				(r.Restore == nil) != (one.Restore == nil) {
+			if !same(r.Backup, one, asked) {
 				return nil, status.Errorf(codes.AlreadyExists, "there is another backup %s", one.Id)
 			}
 			return &clusterpb.CreateBackupResponse{Backup: r.shown(b.progress(r.Id))}, nil
@@ -113,11 +112,18 @@ func (b *Backups) Create(
 	return &clusterpb.CreateBackupResponse{Backup: record{one, 1}.shown(nil)}, nil
 }
 
-// same says that two requests are for the same backup.
-func same(a, b *clusterpb.Backup) bool {
-	return a.Target == b.Target && a.Parent == b.Parent && slices.Equal(a.Include, b.Include) &&
+// same says that a record is of the same request as another one. asked is the request as it came: the
+// newest backup may be another one by now.
+func same(a, b, asked *clusterpb.Backup) bool {
+	which := func(asked, a, b string) bool { return a == b || asked == Latest && a != "" }
+	return a.Target == b.Target && slices.Equal(a.Include, b.Include) &&
 		slices.Equal(a.Exclude, b.Exclude) && slices.Equal(a.Recipients, b.Recipients) &&
-		a.BytesPerSecond == b.BytesPerSecond && a.KeepMillis == b.KeepMillis
+		a.BytesPerSecond == b.BytesPerSecond && a.KeepMillis == b.KeepMillis &&
+		which(asked.Parent, a.Parent, b.Parent) && (a.Restore == nil) == (b.Restore == nil) &&
+		which(asked.Restore.GetBackup(), a.Restore.GetBackup(), b.Restore.GetBackup()) &&
+		slices.EqualFunc(a.Restore.GetNames(), b.Restore.GetNames(), func(a, b *clusterpb.Renaming) bool {
+			return proto.Equal(a, b)
+		})
 }
 
 // List lists the backups. Only the leader answers.
