@@ -24,9 +24,10 @@ func (a *app) coordExportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export FILE",
 		Short: "Save the coordination service as a snapshot of etcd",
-		Long: `Save the keys, their history and the leases of the coordination service into FILE, in
-the format of etcd's snapshots. "etcdutl snapshot restore" makes an etcd of the file, and "tidemark
-coord import" another coordination service. The file has no users and roles.
+		Long: `Save the keys, their history, the leases, users and roles of the coordination service into
+FILE, in the format of etcd's snapshots. "etcdutl snapshot restore" makes an etcd of the file, and
+"tidemark coord import" another coordination service. While authentication is on, only users with
+the role root may do this: the file has the hashes of all passwords. Keep it as you keep those.
 
 The state is that of the server that answers first. The server writes the file before it sends it,
 which takes room on its disk.`,

@@ -140,6 +140,14 @@ func (i *importing) report() error {
 		i.say("the snapshot is at revision %d, and the service goes on %d above: clients that ask for "+
 			"earlier revisions are told that they were compacted", i.file.Revision, raised)
 	}
+	granted := 0
+	for _, role := range i.file.Roles {
+		granted += len(role.Keyspaces)
+	}
+	if granted > 0 && i.users {
+		i.say("%d rights of roles for keyspaces are left out: grant them again with `tidemark auth "+
+			"role grant --keyspace`", granted)
+	}
 	if i.steps.WithoutLease > 0 {
 		i.say("%d keys have a lease that is not in the file, and have none now", i.steps.WithoutLease)
 	}

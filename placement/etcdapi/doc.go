@@ -52,8 +52,7 @@
 //   - An alarm that a member has raised because it has no room ends when it has again. One of a
 //     type that etcd does not know is refused, and there can be 256.
 //
-//   - A snapshot (etcdfile) has no members, users and roles, and its size is not the database's. A
-//     cluster that is restored from it has authentication disabled.
+//   - A snapshot (etcdfile) has no members, and its size is not the database's.
 //
 //   - Sums of the history are of this database's own making, and none is kept of a revision that
 //     was compacted.

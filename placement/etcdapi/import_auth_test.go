@@ -23,8 +23,45 @@ import (
 // both answer the same to each of the users.
 func TestImportedUsersAreEtcds(t *testing.T) {
 	etcd := reference.Test(t, reference.Options{Args: []string{"--unsafe-no-fsync"}})
-	from := dial(t, etcd.Endpoints()[0])
-	ctx := t.Context()
+	path := filepath.Join(t.TempDir(), "snapshot.db")
+	if err := saveSnapshot(t.Context(), usersOfTest(t, etcd.Endpoints()[0]), path); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, nil)
+	importUsers(t, s, path)
+	compareUsers(t, etcd.Endpoints()[0], s.address)
+}
+
+// Users with their passwords, roles, and that they count, are in a snapshot, which root alone gets:
+// an etcd that is restored from it, and a store that imports it, answer the same to each of them.
+func TestSnapshotHasUsers(t *testing.T) {
+	from := serve(t, nil)
+	root := usersOfTest(t, from.address)
+	dir := t.TempDir()
+	alice := dialAs(t, from.address, "alice", "secret of alice")
+	for name, c := range map[string]*clientv3.Client{"alice": alice, "nobody": from.Client} {
+		if err := saveSnapshot(t.Context(), c, filepath.Join(dir, name)); err == nil {
+			t.Errorf("%s gets a snapshot with the hashes of passwords", name)
+		}
+	}
+	path := filepath.Join(dir, "snapshot.db")
+	if err := saveSnapshot(t.Context(), root, path); err != nil {
+		t.Fatal(err)
+	}
+	programs, err := reference.Install(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	etcd, ours := restoredAt(t, programs, path), serve(t, nil)
+	importUsers(t, ours, path)
+	compareUsers(t, etcd, ours.address)
+}
+
+// usersOfTest makes keys, users and roles, and enables authentication. The client that it returns
+// is of root.
+func usersOfTest(t *testing.T, address string) *clientv3.Client {
+	t.Helper()
+	from, ctx := dial(t, address), t.Context()
 	must := func(_ any, err error) {
 		t.Helper()
 		if err != nil {
@@ -46,20 +83,25 @@ func TestImportedUsersAreEtcds(t *testing.T) {
 	must(from.UserGrantRole(ctx, "alice", "some"))
 	must(from.UserGrantRole(ctx, "alice", "empty"))
 	must(from.AuthEnable(ctx))
-	root, err := clientv3.New(clientv3.Config{Endpoints: etcd.Endpoints(), Username: "root",
-		Password: "secret of root", Logger: zap.NewNop()})
-	must(nil, err)
-	defer root.Close()
-	path := filepath.Join(t.TempDir(), "snapshot.db")
-	must(nil, saveSnapshot(ctx, root, path))
+	return dialAs(t, address, "root", "secret of root")
+}
 
+// importUsers imports a snapshot of which usersOfTest has made the content.
+func importUsers(t *testing.T, s *served, path string) {
+	t.Helper()
+	ctx := t.Context()
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	file, err := etcdfile.Open(ctx, path, etcdfile.Options{})
 	must(nil, err)
 	defer file.Close()
 	if !file.Auth || len(file.Users) != 3 || len(file.Roles) < 2 {
 		t.Fatalf("%+v, %+v, %v", file.Users, file.Roles, file.Auth)
 	}
-	s := serve(t, nil)
 	client := coordpb.NewImportClient(s.ActiveConnection())
 	must(client.Auth(ctx, file.ImportedAuth()))
 	must(client.Auth(ctx, file.ImportedAuth())) // as if it had been interrupted
@@ -70,14 +112,20 @@ func TestImportedUsersAreEtcds(t *testing.T) {
 		state, err = client.Step(ctx, step)
 		must(nil, err)
 	}
-	if _, err := s.Get(ctx, "a"); !errors.Is(err, rpctypes.ErrUserEmpty) {
+}
+
+// compareUsers compares what an etcd and ours answer to each of the users of usersOfTest.
+func compareUsers(t *testing.T, etcd, ours string) {
+	t.Helper()
+	ctx := t.Context()
+	if _, err := dial(t, ours).Get(ctx, "a"); !errors.Is(err, rpctypes.ErrUserEmpty) {
 		t.Errorf("a read without a user: %v", err)
 	}
 	for _, who := range [][2]string{{"root", "secret of root"}, {"alice", "secret of alice"},
 		{"alice", "wrong"}, {"bob", ""}, {"bob", "x"}} {
 		clients := make([]*clientv3.Client, 2)
 		var errs [2]error
-		for i, endpoint := range []string{etcd.Endpoints()[0], s.address} {
+		for i, endpoint := range []string{etcd, ours} {
 			clients[i], errs[i] = clientv3.New(clientv3.Config{Endpoints: []string{endpoint},
 				Username: who[0], Password: who[1], Logger: zap.NewNop()})
 			if errs[i] == nil {

@@ -28,6 +28,17 @@ type ExportedLease struct {
 	TTLMillis, LeftMillis uint64
 }
 
+// ExportedAuth are users and roles as the state has them. The key that signs tokens is not among
+// them: tokens hold only for the store that has given them out. Hashes of passwords are.
+type ExportedAuth struct {
+	// Enabled says that users and roles count. Revision counts their changes, from 1 on.
+	Enabled  bool
+	Revision uint64
+	// Users and Roles are by name, and the caller's.
+	Users map[string]*storepb.UserRecord
+	Roles map[string]*storepb.RoleRecord
+}
+
 // Change is one version of a key, as the state has it. KV is the caller's; its Version is 0 for a
 // deletion, of which it has the key and the revision.
 type Change struct {
@@ -72,6 +83,17 @@ func (e *Export) Leases() ([]ExportedLease, error) {
 	return leases, nil
 }
 
+// Auth returns users and roles.
+func (e *Export) Auth() (ExportedAuth, error) {
+	record, err := e.reader.AuthRecord()
+	if err != nil {
+		return ExportedAuth{}, err
+	}
+	a := ExportedAuth{Enabled: record.GetEnabled(), Revision: max(record.GetRevision(), 1)}
+	a.Users, a.Roles, err = e.reader.Accounts()
+	return a, err
+}
+
 // Changes visits everything that the state has of the history: first the versions from below
 // Compacted, in the order of the keys, then all changes from there on, in their order. It ends with
 // the first error of visit, and with ctx.
@@ -80,7 +102,28 @@ func (e *Export) Changes(ctx context.Context, visit func(Change) error) error {
 	if err := e.survivors(visit); err != nil {
 		return err
 	}
-	return e.reader.Events(watch.Position{Revision: e.Compacted},
+	return e.changesFrom(ctx, e.Compacted, visit)
+}
+
+// ChangesSince visits all changes above a revision, in their order, each with its number. It ends
+// with the first error of visit, and with ctx. A CompactedError says that the state does not have
+// all of them any more, because it is compacted at a revision above the one that follows; so it is
+// after an import, too. ErrFutureRevision: the store has not reached the revision.
+func (e *Export) ChangesSince(
+	ctx context.Context, revision uint64, visit func(Change) error,
+) error {
+	if revision > e.Revision {
+		return fmt.Errorf("%w: %d, the store is at %d", command.ErrFutureRevision, revision, e.Revision)
+	}
+	return e.changesFrom(ctx, revision+1, visit)
+}
+
+// changesFrom visits the changes from a revision on.
+func (e *Export) changesFrom(
+	ctx context.Context, revision uint64, visit func(Change) error,
+) error {
+	e.reader.Interrupted = ctx.Err
+	return e.reader.Events(watch.Position{Revision: revision},
 		func(kv *storepb.KeyValue, n uint32, _ *tables.Reader) (bool, error) {
 			if err := ctx.Err(); err != nil {
 				return false, err

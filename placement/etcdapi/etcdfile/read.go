@@ -15,6 +15,8 @@ import (
 	"go.etcd.io/etcd/api/v3/authpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
 // ErrNoSum says that a file does not end with the SHA-256 of what is before it.
@@ -60,6 +62,9 @@ type User struct {
 type Role struct {
 	Name        string
 	Permissions []*authpb.Permission
+	// Keyspaces is what it may do with the data of keyspaces, which are known by the ids that they
+	// have in the cluster of the file. Snapshots of etcd have nothing of that.
+	Keyspaces []*storepb.KeyspacePermission
 }
 
 // Key is what a snapshot has of a key. KV.Version is 0 if it was deleted at File.Revision; keys

@@ -36,7 +36,8 @@ func (r revision) before(o revision) bool {
 // are looked up when they are sent.
 func (s *scan) run(p *pages) error {
 	compacted := uint64(0)
-	if err := p.buckets([]string{"key", "meta", "lease", "auth", "authUsers", "authRoles"},
+	if err := p.buckets([]string{"key", "meta", "lease", "auth", "authUsers", "authRoles",
+		grantsBucket},
 		func(name string, e element) error {
 			if s.visited++; s.visited%1024 == 0 {
 				if err := s.ctx.Err(); err != nil {
@@ -61,6 +62,8 @@ func (s *scan) run(p *pages) error {
 				return s.user(e)
 			case "authRoles":
 				return s.role(e)
+			case grantsBucket:
+				return s.grants(e)
 			}
 			return nil
 		}); err != nil {

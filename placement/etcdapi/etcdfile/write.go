@@ -9,9 +9,6 @@ import (
 	"path/filepath"
 
 	"go.etcd.io/bbolt"
-	"go.etcd.io/etcd/api/v3/mvccpb"
-	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/store"
 )
@@ -28,38 +25,46 @@ const (
 	openTimeout   = 0 // the file is this process's own
 )
 
+// grantsBucket is a bucket of this project, which etcd keeps and does not read: what roles may do
+// with the data of keyspaces. Keys are names of roles, and values storepb.RoleRecord with nothing
+// but Keyspaces. Keyspaces are known by their ids, which count in the cluster of the file only.
+const grantsBucket = "tidemarkGrants"
+
 var buckets = []string{"key", "meta", "lease", "alarm", "cluster", "members", "members_removed",
-	"auth", "authUsers", "authRoles"}
+	"auth", "authUsers", "authRoles", grantsBucket}
 
 // Write writes a state to a new file below a directory, which has to exist, and returns its path.
 // The caller removes the file; after an error there is none.
 func Write(ctx context.Context, dir string, e *store.Export) (path string, err error) {
-	own, err := os.MkdirTemp(dir, "etcd-snapshot-")
-	if err != nil {
-		return "", fmt.Errorf("directory for a snapshot in etcd's format: %w", err)
-	}
-	path = filepath.Join(own, "db")
-	if err := write(ctx, path, e); err != nil {
-		return "", errors.Join(fmt.Errorf("write a snapshot in etcd's format: %w", err), Remove(path))
-	}
-	return path, nil
+	return create(dir, func(db *bbolt.DB) error {
+		w := &writer{db: db}
+		err := w.all(ctx, e)
+		if w.tx != nil {
+			err = errors.Join(err, w.tx.Rollback())
+		}
+		return err
+	})
 }
 
 // Remove removes a file that Write has written.
 func Remove(path string) error { return os.RemoveAll(filepath.Dir(path)) }
 
-func write(ctx context.Context, path string, e *store.Export) error {
+// create makes a file in a new directory below dir.
+func create(dir string, fill func(*bbolt.DB) error) (path string, err error) {
+	own, err := os.MkdirTemp(dir, "etcd-snapshot-")
+	if err != nil {
+		return "", fmt.Errorf("directory for a snapshot in etcd's format: %w", err)
+	}
+	path = filepath.Join(own, "db")
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true, NoFreelistSync: true,
 		FreelistType: bbolt.FreelistMapType, Timeout: openTimeout})
+	if err == nil {
+		err = errors.Join(fill(db), db.Close())
+	}
 	if err != nil {
-		return err
+		return "", errors.Join(fmt.Errorf("write a snapshot in etcd's format: %w", err), Remove(path))
 	}
-	w := &writer{db: db}
-	err = w.all(ctx, e)
-	if w.tx != nil {
-		err = errors.Join(err, w.tx.Rollback())
-	}
-	return errors.Join(err, db.Close())
+	return path, nil
 }
 
 // writer has a transaction open, and begins another when that is large.
@@ -75,23 +80,11 @@ func (w *writer) all(ctx context.Context, e *store.Export) error {
 	if err := w.begin(); err != nil {
 		return err
 	}
-	for _, name := range buckets {
-		if _, err := w.tx.CreateBucket([]byte(name)); err != nil {
-			return err
-		}
-	}
-	if err := w.meta(e); err != nil {
+	if err := w.makeBuckets(); err != nil {
 		return err
 	}
-	leases, err := e.Leases()
-	if err != nil {
+	if err := records(e, w.put); err != nil {
 		return err
-	}
-	for _, l := range leases {
-		id := binary.BigEndian.AppendUint64(nil, uint64(l.ID))
-		if err := w.tx.Bucket([]byte("lease")).Put(id, leaseRecord(l)); err != nil {
-			return err
-		}
 	}
 	if err := e.Changes(ctx, w.change); err != nil {
 		return err
@@ -100,6 +93,15 @@ func (w *writer) all(ctx context.Context, e *store.Export) error {
 		return err
 	}
 	return w.commit()
+}
+
+func (w *writer) makeBuckets() error {
+	for _, name := range buckets {
+		if _, err := w.tx.CreateBucket([]byte(name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (w *writer) begin() (err error) {
@@ -114,27 +116,8 @@ func (w *writer) commit() error {
 	return err
 }
 
-func (w *writer) meta(e *store.Export) error {
-	b := w.tx.Bucket([]byte("meta"))
-	records := map[string][]byte{
-		"consistent_index": binary.BigEndian.AppendUint64(nil, e.Index),
-		"term":             binary.BigEndian.AppendUint64(nil, e.Term),
-		"storageVersion":   []byte(StorageVersion),
-	}
-	if e.Compacted > 0 {
-		records["finishedCompactRev"] = revisionKey(e.Compacted, 0)
-		records["scheduledCompactRev"] = revisionKey(e.Compacted, 0)
-	}
-	for name, value := range records {
-		if err := b.Put([]byte(name), value); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// change writes one version of a key.
-func (w *writer) change(c store.Change) error {
+// put writes a record of a bucket. Before it, a transaction that is large is committed.
+func (w *writer) put(bucket string, key, value []byte) error {
 	if w.changes >= changesPerCommit || w.bytes >= bytesPerCommit {
 		if err := w.commit(); err != nil {
 			return err
@@ -143,27 +126,23 @@ func (w *writer) change(c store.Change) error {
 			return err
 		}
 	}
-	b := w.tx.Bucket([]byte("key"))
-	w.last = max(w.last, c.KV.ModRevision)
+	w.changes++
+	w.bytes += len(value)
+	return w.tx.Bucket([]byte(bucket)).Put(key, value)
+}
+
+// change writes one version of a key.
+func (w *writer) change(c store.Change) error {
 	number := uint64(c.Number)
 	if !c.Numbered {
-		number = nextNumber(b, c.KV.ModRevision)
+		number = nextNumber(w.tx.Bucket([]byte("key")), c.KV.ModRevision)
 	}
-	key := revisionKey(c.KV.ModRevision, number)
-	kv := &mvccpb.KeyValue{Key: c.KV.Key}
-	if c.KV.Version == 0 {
-		key = append(key, tombstoneMark)
-	} else {
-		kv.CreateRevision, kv.ModRevision = int64(c.KV.CreateRevision), int64(c.KV.ModRevision)
-		kv.Version, kv.Value, kv.Lease = int64(c.KV.Version), c.KV.Value, c.KV.Lease
-	}
-	value, err := proto.Marshal(kv)
+	w.last = max(w.last, c.KV.ModRevision)
+	key, value, err := changeRecord(c, number)
 	if err != nil {
 		return err
 	}
-	w.changes++
-	w.bytes += len(value)
-	return b.Put(key, value)
+	return w.put("key", key, value)
 }
 
 // reached marks the store's revision, if it has no change: etcdutl takes the newest change for the
@@ -198,17 +177,4 @@ func revisionKey(revision, number uint64) []byte {
 	key := make([]byte, 0, revisionKeyLength+1)
 	key = append(binary.BigEndian.AppendUint64(key, revision), '_')
 	return binary.BigEndian.AppendUint64(key, number)
-}
-
-// leaseRecord is etcd's leasepb.Lease: id, term and rest in seconds.
-func leaseRecord(l store.ExportedLease) []byte {
-	var record []byte
-	for field, value := range []uint64{uint64(l.ID), (l.TTLMillis + 999) / 1000,
-		(l.LeftMillis + 999) / 1000} {
-		if value != 0 {
-			record = protowire.AppendTag(record, protowire.Number(field+1), protowire.VarintType)
-			record = protowire.AppendVarint(record, value)
-		}
-	}
-	return record
 }

@@ -131,22 +131,29 @@ func (r *Reader) Authority() (*authority.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	users, roles := map[string]*storepb.UserRecord{}, map[string]*storepb.RoleRecord{}
+	users, roles, err := r.Accounts()
+	if err != nil {
+		return nil, err
+	}
+	return authority.New(record, users, roles)
+}
+
+// Accounts reads the records of users and roles, by their names.
+func (r *Reader) Accounts() (users map[string]*storepb.UserRecord,
+	roles map[string]*storepb.RoleRecord, err error) {
+	users, roles = map[string]*storepb.UserRecord{}, map[string]*storepb.RoleRecord{}
 	err = r.named(tableUser, func(name string, value []byte) error {
 		users[name] = &storepb.UserRecord{}
 		return proto.Unmarshal(value, users[name])
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	err = r.named(tableRole, func(name string, value []byte) error {
 		roles[name] = &storepb.RoleRecord{}
 		return proto.Unmarshal(value, roles[name])
 	})
-	if err != nil {
-		return nil, err
-	}
-	return authority.New(record, users, roles)
+	return users, roles, err
 }
 
 // named visits the records of a table whose keys are names.
