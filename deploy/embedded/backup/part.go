@@ -156,17 +156,7 @@ const partOfSnapshot = 1 << 20
 // copyCoordination hands over what this member has of the coordination store, in the format of
 // etcd's snapshots, once it has applied all that was acknowledged before.
 func (m *Member) copyCoordination(ctx context.Context, part func([]byte) error) (int64, error) {
-	if m.None {
-		return 0, job.ErrNone
-	}
-	s := m.Coordination()
-	if s == nil {
-		return 0, errors.New("the coordination store is not open yet")
-	}
-	if err := s.Confirm(ctx); err != nil {
-		return 0, err
-	}
-	e, err := s.Export()
+	e, err := m.export(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -176,6 +166,38 @@ func (m *Member) copyCoordination(ctx context.Context, part func([]byte) error) 
 		return 0, err
 	}
 	return int64(e.Revision), errors.Join(readParts(path, part), etcdfile.Remove(path))
+}
+
+// coordinationSince hands over what has changed in the coordination store since a revision, as a
+// change set (etcdfile.WriteChanges), and returns the revision to which it leads: all that was
+// acknowledged before the call is in it. etcdfile.Advance makes the file of the later state. An
+// error that is store.ErrCompacted or store.ErrFutureRevision says that the changes since then are
+// not to be had, and that a whole copy has to be made; job.ErrNone, that there is no such store.
+func (m *Member) coordinationSince(ctx context.Context, revision int64,
+	part func([]byte) error) (newRevision int64, err error) {
+	e, err := m.export(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer e.Close()
+	set, err := etcdfile.WriteChanges(ctx, partWriter(part), e, uint64(revision))
+	return int64(set.Revision), err
+}
+
+// export is what this member has of the coordination store, once it has applied all that was
+// acknowledged before. The caller closes it.
+func (m *Member) export(ctx context.Context) (*store.Export, error) {
+	if m.None {
+		return nil, job.ErrNone
+	}
+	s := m.Coordination()
+	if s == nil {
+		return nil, errors.New("the coordination store is not open yet")
+	}
+	if err := s.Confirm(ctx); err != nil {
+		return nil, err
+	}
+	return s.Export()
 }
 
 // readParts hands over a file.
