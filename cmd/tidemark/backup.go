@@ -225,7 +225,10 @@ func (a *app) backupCancelCommand() *cobra.Command {
 				if b, err = a.followBackup(ctx, client, b.ID, false); err != nil {
 					return err
 				}
-				return a.printBackups([]admin.BackupInfo{b})
+				if err := a.printBackups([]admin.BackupInfo{b}); err != nil || b.Error == "" {
+					return err
+				}
+				return fmt.Errorf("%s is cancelled, but %s", b.ID, b.Error)
 			})
 		}),
 	}))

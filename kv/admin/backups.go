@@ -67,7 +67,7 @@ type BackupInfo struct {
 	BackupOptions
 	State        BackupState
 	Began, Ended time.Time
-	// Error says why it failed.
+	// Error says why it failed, or why something is left of one that was cancelled.
 	Error string
 	// At is the moment that it restores; zero until that is chosen.
 	At kv.Timestamp

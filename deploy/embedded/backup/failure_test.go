@@ -42,8 +42,26 @@ func TestFailures(t *testing.T) {
 		archive.ErrNoIdentity: false, manifest.ErrBroken: false,
 		&route.Error{Code: kvpb.ErrorCode_NOT_LEADER}: true,
 	} {
-		if got := m.Passing(failure(fmt.Errorf("it failed: %w", err))); got != passes {
+		if got := m.Passing(ofNode(failure(fmt.Errorf("it failed: %w", err)))); got != passes {
 			t.Errorf("%v: passing is %v", err, got)
 		}
+	}
+}
+
+// A full target is full for all nodes, and a node that has no room for a request will have some.
+func TestErrorsOfNodes(t *testing.T) {
+	m := new(Maker)
+	full := ofNode(failure(fmt.Errorf("writing: %w", target.ErrFull)))
+	if !errors.Is(full, target.ErrFull) || m.Passing(full) {
+		t.Errorf("a full target: %v", full)
+	}
+	if err := ofNode(status.Error(codes.ResourceExhausted, "no room")); !m.Passing(err) {
+		t.Errorf("a node without room: %v", err)
+	}
+	if err := ofNode(failure(fmt.Errorf("reading: %w", target.ErrRefused))); m.Passing(err) {
+		t.Errorf("a node that is refused: %v", err)
+	}
+	if err := ofNode(nil); err != nil {
+		t.Errorf("no error: %v", err)
 	}
 }

@@ -218,20 +218,23 @@ func (m *Maker) Undo(ctx context.Context, b *clusterpb.Backup) error {
 	if b.Restore != nil {
 		return m.undoRestore(ctx, b)
 	}
+	all, err := m.config.Core().ListKeyspaces(ctx, &clusterpb.ListKeyspacesRequest{})
+	if err != nil {
+		return err
+	}
+	// The protection ends first: that needs no target.
+	c := &cluster{Maker: m, backup: b}
+	for _, ks := range all.GetKeyspaces() {
+		if err := c.Unprotect(ctx, ks.GetKeyspace().GetName(), b.Id); err != nil {
+			return err
+		}
+	}
 	store, err := m.config.Open(ctx, b.Target)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	all, err := m.config.Core().ListKeyspaces(ctx, &clusterpb.ListKeyspacesRequest{})
-	if err != nil {
-		return err
-	}
-	var names []string
-	for _, ks := range all.GetKeyspaces() {
-		names = append(names, ks.GetKeyspace().GetName())
-	}
-	return job.Cancel(ctx, b.Id, &cluster{Maker: m, backup: b}, store, names)
+	return job.Cancel(ctx, b.Id, c, store, nil)
 }
 
 // cluster is the cluster as the job of one backup knows it.
@@ -426,7 +429,24 @@ func (c *cluster) Export(ctx context.Context, node keys.NodeID,
 	case codes.NotFound:
 		return nil, c.dropped(ctx, task.Keyspace, err)
 	}
-	return done, err
+	return done, ofNode(err)
+}
+
+// fullTarget is the error of a node whose target is full: it is full for all nodes.
+type fullTarget struct{ error }
+
+func (fullTarget) Unwrap() error { return target.ErrFull }
+
+// ofNode is what an error of a node means for a backup or restore. A node that has no room for a
+// request at present is not one that has refused it.
+func ofNode(err error) error {
+	switch status.Code(err) {
+	case codes.Aborted:
+		return fullTarget{errors.New(status.Convert(err).Message())}
+	case codes.ResourceExhausted:
+		return errors.New(status.Convert(err).Message())
+	}
+	return err
 }
 
 // dropped finds out whether the core still has a keyspace that a node does not know. The error is
@@ -483,7 +503,7 @@ func (c *cluster) checkTarget(ctx context.Context, store target.Target) error {
 			if status.Code(err) == codes.Unavailable {
 				continue // it has just died: others do its work
 			}
-			return fmt.Errorf("node %d: %w", n, err)
+			return fmt.Errorf("node %d: %w", n, ofNode(err))
 		}
 	}
 	return nil

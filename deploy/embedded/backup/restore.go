@@ -374,7 +374,7 @@ func (r *restore) loadUnit(ctx context.Context, node keys.NodeID, n int) error {
 	for {
 		answer, err := stream.Recv()
 		if err != nil {
-			return err
+			return ofNode(err)
 		}
 		r.mu.Lock()
 		r.told.Records += answer.GetWritten() + answer.GetPresent()

@@ -110,8 +110,8 @@ func (w *Worker) CheckTarget(
 	return &backuppb.CheckTargetResponse{}, failure(err)
 }
 
-// failure is an error for the caller. OutOfRange says that the moment was
-// collected, and NotFound that the node knows no such keyspace.
+// failure is an error for the caller. OutOfRange says that the moment was collected, NotFound that
+// the node knows no such keyspace, and Aborted that the target is full.
 func failure(err error) error {
 	var read *route.Error
 	switch {
@@ -128,7 +128,9 @@ func failure(err error) error {
 		errors.Is(err, archive.ErrNewer), errors.Is(err, manifest.ErrNewer),
 		errors.Is(err, manifest.ErrBroken), errors.Is(err, target.ErrNotFound):
 		return status.Error(codes.InvalidArgument, err.Error())
-	case errors.Is(err, target.ErrRefused), errors.Is(err, target.ErrFull):
+	case errors.Is(err, target.ErrFull):
+		return status.Error(codes.Aborted, err.Error())
+	case errors.Is(err, target.ErrRefused):
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
 	return status.Error(codes.FailedPrecondition, err.Error())

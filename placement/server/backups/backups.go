@@ -191,8 +191,14 @@ func (b *Backups) work(ctx context.Context, r record) error {
 	if r.State == clusterpb.BackupState_BACKUP_RUNNING {
 		return b.make(ctx, r)
 	}
+	r.Error = "" // of a failure before
 	if err := b.config.Maker.Undo(ctx, r.Backup); err != nil {
-		return err
+		if r.Restore != nil || b.config.Maker.Passing(err) {
+			return err
+		}
+		// A target that refuses would do so for as long as nobody mends it.
+		r.Error = fmt.Sprintf("what was written of it is still in the target: %v. Once that is mended, "+
+			"`tidemark backup delete %s %s` removes it", err, r.Target, r.Id)
 	}
 	return b.end(ctx, r, clusterpb.BackupState_BACKUP_CANCELLED, nil)
 }
