@@ -37,7 +37,7 @@ create, jobs and cancel ask the cluster. The other commands read the target, and
 	}
 	cmd.AddCommand(a.backupCreateCommand(), a.backupJobsCommand(), a.backupCancelCommand(),
 		a.backupListCommand(), a.backupShowCommand(), a.backupVerifyCommand(), a.backupCatCommand(),
-		a.backupCoordinationCommand(), a.backupDeleteCommand())
+		a.backupCoordinationCommand(), a.backupDeleteCommand(), backupDrillCommand(a))
 	return cmd
 }
 

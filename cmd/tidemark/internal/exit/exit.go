@@ -37,7 +37,8 @@ const Help = `A command of tidemark ends with one of these codes:
        again
     7  status: everything is served, but there are problems: a node or a member of the core is down
        or has not caught up, a node is full or its clock is wrong, servers do not hear each other;
-       recover confirm: partitions of the plan have not reported yet
+       recover confirm: partitions of the plan have not reported yet; backup verify: a backup cannot
+       be restored; backup drill: what was restored is not what the backup has
     8  status: some partitions, or the coordination store, have no leader and cannot be read or
        written
   130  it was interrupted (Ctrl-C, SIGTERM); the message says how far it came
