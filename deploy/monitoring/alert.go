@@ -47,6 +47,7 @@ var Groups = []Group{
 	{"tidemark-peers", peerAlerts},
 	{"tidemark-requests", requestAlerts},
 	{"tidemark-transactions", transactionAlerts},
+	{"tidemark-backups", backupAlerts},
 }
 
 // Alerts are those of all groups.

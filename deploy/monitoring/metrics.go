@@ -33,7 +33,7 @@ func metric(kind Kind, name string, labels ...string) Metric {
 
 // Metrics are all that dashboards and rules use, by the package that registers them.
 var Metrics = slices.Concat(processMetrics, engineMetrics, raftMetrics, nodeMetrics,
-	replicaMetrics, transactionMetrics, rpcMetrics, placementMetrics)
+	replicaMetrics, transactionMetrics, rpcMetrics, placementMetrics, backupMetrics)
 
 // Of deploy/embedded, and the Prometheus client's collectors. "up" is Prometheus' own.
 var processMetrics = []Metric{
@@ -224,4 +224,12 @@ var placementMetrics = []Metric{
 	metric(Counter, "tidemark_placement_store_commands_total", "part", "store", "kind", "outcome"),
 	metric(Counter, "tidemark_placement_store_overloaded_total", "part", "store"),
 	metric(Counter, "tidemark_placement_store_leases_expired_total", "part", "store"),
+}
+
+// Of placement/server/backups.
+var backupMetrics = []Metric{
+	metric(Gauge, "tidemark_backup_last_complete_timestamp_seconds", "part"),
+	metric(Gauge, "tidemark_backup_unfinished", "part"),
+	metric(Gauge, "tidemark_backup_progress_timestamp_seconds", "part"),
+	metric(Counter, "tidemark_backup_ended_total", "part", "outcome"),
 }

@@ -63,6 +63,25 @@ var overview = Dashboard{
 			level("Queued writes", "short", "Writes that wait to be evaluated. High: overloaded.",
 				"tidemark_replica_queued_writes"),
 		}},
+		{"Backups", []Panel{
+			{Title: "Age of the newest complete backup", Unit: "s", Description: "What was written " +
+				"since its moment is in no backup. Nothing is shown if the core knows no backup.",
+				Queries: []Query{{
+					`time() - max(tidemark_backup_last_complete_timestamp_seconds > 0)`, "age"}},
+				Empty: "there is no backup yet"},
+			{Title: "Backups and restores under way", Unit: "short", Description: "Being made, or " +
+				"waiting for others.",
+				Queries: []Query{{`max(tidemark_backup_unfinished)`, "under way or waiting"}}},
+			{Title: "Since the last progress", Unit: "s", Description: "Of the backup or restore under " +
+				"way: a part of it was finished, or another step began.",
+				Queries: []Query{{
+					`time() - max(tidemark_backup_progress_timestamp_seconds > 0)`, "without progress"}},
+				Empty: "no backup is under way"},
+			{Title: "Backups and restores that ended", Unit: "short", Description: "In the last hour, by " +
+				"outcome. failed has an alert.",
+				Queries: []Query{{`sum by (outcome) (increase(tidemark_backup_ended_total[1h]))`,
+					"{{outcome}}"}}},
+		}},
 		{"Resources", []Panel{
 			chart("Processor", "short", "Processors that are busy.",
 				`sum by (instance) (rate(process_cpu_seconds_total[$__rate_interval]))`, "{{instance}}"),

@@ -215,6 +215,26 @@ func TestBackupsGoOn(t *testing.T) {
 	})
 }
 
+// The leader's metrics say when the backup under way made progress, and nothing once it has ended.
+func TestBackupMetrics(t *testing.T) {
+	withBackups(t, func(t *testing.T, c *core, client *coreclient.Client, m *fakeMaker) {
+		moved := func() float64 {
+			return gaugesOf(t, c.members[0], "tidemark_backup_")["progress_timestamp_seconds"]
+		}
+		if _, err := client.CreateBackup(t.Context(), wanted(1)); err != nil {
+			t.Fatal(err)
+		}
+		c.await("it to be half done", func() bool {
+			return backupNow(t, client, 1).GetProgress().GetStep() == "half"
+		})
+		if ago := float64(time.Now().Unix()) - moved(); ago < -1 || ago > m.takes.Seconds() {
+			t.Errorf("progress was made %v s ago", ago)
+		}
+		c.await("it to be complete", is(t, client, 1, clusterpb.BackupState_BACKUP_COMPLETE))
+		c.await("no progress to be shown", func() bool { return moved() == 0 })
+	})
+}
+
 // A restore goes on with what it has loaded, and tells no identities.
 func TestRestoreGoesOn(t *testing.T) {
 	withBackups(t, func(t *testing.T, c *core, client *coreclient.Client, m *fakeMaker) {

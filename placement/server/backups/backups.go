@@ -210,6 +210,7 @@ func (b *Backups) make(ctx context.Context, r record) error {
 	b.mu.Lock()
 	if b.running == nil || b.running.id != r.Id {
 		b.running = &running{id: r.Id, moved: b.config.Now()}
+		b.metrics.progress(b.running.moved)
 	}
 	run := b.running
 	run.cancel = cancel
@@ -220,6 +221,7 @@ func (b *Backups) make(ctx context.Context, r record) error {
 		if run.progress == nil || run.progress.UnitsDone < p.UnitsDone ||
 			run.progress.Step != p.Step {
 			run.moved = b.config.Now()
+			b.metrics.progress(run.moved)
 		}
 		run.at, run.progress = at, p
 	}
