@@ -59,8 +59,9 @@ type Core interface {
 // MakerConfig is what a Maker is made of. All fields must be set.
 type MakerConfig struct {
 	Core func() Core
-	// Coordination hands over a copy of the coordination store (job.Cluster).
-	Coordination func(ctx context.Context, part func([]byte) error) (int64, error)
+	// Coordination returns the state of the coordination store with all that was acknowledged before
+	// the call; nil: the cluster has no such store.
+	Coordination func(context.Context) (job.Coordination, error)
 	// Clock gives the moment.
 	Clock *hlc.Clock
 	// Conn gives connections that its owner keeps.
@@ -249,19 +250,27 @@ type cluster struct {
 
 var _ job.Cluster = (*cluster)(nil)
 
-// Moment implements job.Cluster. No timestamp of the present is further ahead of this clock than
-// MaxAhead. Replicas refuse to read at a moment that their clocks have not reached, so this waits
-// until all have.
-func (c *cluster) Moment(ctx context.Context) (hlc.Timestamp, error) {
+// Moment implements job.Cluster. The coordination store's state is fixed first: what was written
+// before something in it has a timestamp of the present, and no such timestamp is further ahead of
+// this clock than MaxAhead. Replicas refuse to read at a moment that their clocks have not reached,
+// so this waits until all have.
+func (c *cluster) Moment(ctx context.Context) (hlc.Timestamp, job.Coordination, error) {
+	state, err := c.config.Coordination(ctx)
+	if err != nil {
+		return hlc.Timestamp{}, nil, fmt.Errorf("the coordination store: %w", err)
+	}
 	clock := c.config.Clock
 	at := clock.Now().Add(clock.MaxAhead())
 	for {
 		earliest, _ := clock.Bounds()
 		if earliest > at.Wall {
-			return at, nil
+			return at, state, nil
 		}
 		if err := backoff.Sleep(ctx, time.Duration(at.Wall-earliest)+time.Millisecond); err != nil {
-			return hlc.Timestamp{}, err
+			if state != nil {
+				state.Close()
+			}
+			return hlc.Timestamp{}, nil, err
 		}
 	}
 }
@@ -362,11 +371,6 @@ func (c *cluster) Unprotect(ctx context.Context, keyspace, backup string) error 
 		return nil // with its keyspace
 	}
 	return err
-}
-
-// Coordination implements job.Cluster.
-func (c *cluster) Coordination(ctx context.Context, part func([]byte) error) (int64, error) {
-	return c.config.Coordination(ctx, part)
 }
 
 // Nodes implements job.Cluster.

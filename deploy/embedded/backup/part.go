@@ -3,17 +3,13 @@ package backup
 import (
 	"context"
 	"errors"
-	"io"
-	"os"
 	"sync"
 
 	"google.golang.org/grpc"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/placement/etcdapi/etcdfile"
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/placement/store"
-	"github.com/tidemarkdb/tidemark/range/backup/job"
 	"github.com/tidemarkdb/tidemark/range/backup/target"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -106,11 +102,9 @@ type Member struct {
 // Maker makes backups while the member leads the core.
 func (p *Part) Maker(m Member) *Maker {
 	return NewMaker(MakerConfig{
-		Core: func() Core { return leader{m.Server()} },
-		Coordination: func(ctx context.Context, part func([]byte) error) (int64, error) {
-			return m.copyCoordination(ctx, part)
-		},
-		Clock: p.config.Clock, Conn: p.config.Conn,
+		Core:         func() Core { return leader{m.Server()} },
+		Coordination: m.state,
+		Clock:        p.config.Clock, Conn: p.config.Conn,
 		Cluster: func() uint64 {
 			cluster, _ := p.config.Self()
 			return cluster
@@ -149,70 +143,3 @@ func (l leader) DropKeyspace(ctx context.Context,
 func (l leader) Publish(ctx context.Context, names map[string]string) error {
 	return l.Keyspaces().Publish(ctx, names)
 }
-
-// partOfSnapshot is how much of the coordination store is handed over at once.
-const partOfSnapshot = 1 << 20
-
-// copyCoordination hands over what this member has of the coordination store, in the format of
-// etcd's snapshots, once it has applied all that was acknowledged before.
-func (m *Member) copyCoordination(ctx context.Context, part func([]byte) error) (int64, error) {
-	e, err := m.export(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer e.Close()
-	path, err := etcdfile.Write(ctx, m.Directory, e)
-	if err != nil {
-		return 0, err
-	}
-	return int64(e.Revision), errors.Join(readParts(path, part), etcdfile.Remove(path))
-}
-
-// coordinationSince hands over what has changed in the coordination store since a revision, as a
-// change set (etcdfile.WriteChanges), and returns the revision to which it leads: all that was
-// acknowledged before the call is in it. etcdfile.Advance makes the file of the later state. An
-// error that is store.ErrCompacted or store.ErrFutureRevision says that the changes since then are
-// not to be had, and that a whole copy has to be made; job.ErrNone, that there is no such store.
-func (m *Member) coordinationSince(ctx context.Context, revision int64,
-	part func([]byte) error) (newRevision int64, err error) {
-	e, err := m.export(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer e.Close()
-	set, err := etcdfile.WriteChanges(ctx, partWriter(part), e, uint64(revision))
-	return int64(set.Revision), err
-}
-
-// export is what this member has of the coordination store, once it has applied all that was
-// acknowledged before. The caller closes it.
-func (m *Member) export(ctx context.Context) (*store.Export, error) {
-	if m.None {
-		return nil, job.ErrNone
-	}
-	s := m.Coordination()
-	if s == nil {
-		return nil, errors.New("the coordination store is not open yet")
-	}
-	if err := s.Confirm(ctx); err != nil {
-		return nil, err
-	}
-	return s.Export()
-}
-
-// readParts hands over a file.
-func readParts(path string, part func([]byte) error) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	_, err = io.CopyBuffer(partWriter(part), struct{ io.Reader }{file}, make([]byte, partOfSnapshot))
-	return err
-}
-
-// partWriter is a writer that hands each write over as a part.
-type partWriter func([]byte) error
-
-// Write implements io.Writer.
-func (w partWriter) Write(b []byte) (int, error) { return len(b), w(b) }

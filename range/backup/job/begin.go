@@ -25,14 +25,17 @@ func (r *run) begin(ctx context.Context) (*manifest.Plan, error) {
 		return nil, err
 	}
 	r.tell("choose the moment")
-	at, err := r.Cluster.Moment(ctx)
+	at, state, err := r.Cluster.Moment(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if state != nil {
+		defer state.Close()
 	}
 	head.At = manifest.At(at)
 	r.progress.At = at
 	r.tell("copy the coordination store")
-	coordination, err := r.coordination(ctx)
+	coordination, err := r.coordination(ctx, state)
 	if err != nil {
 		return nil, err
 	}
@@ -130,8 +133,11 @@ func (r *run) parent(ctx context.Context) (*manifest.Head, map[uint32]bool, erro
 }
 
 // coordination copies the coordination store; nil if there is none.
-func (r *run) coordination(ctx context.Context) (*manifest.Blob, error) {
-	blob := new(manifest.Blob)
+func (r *run) coordination(ctx context.Context, state Coordination) (*manifest.Blob, error) {
+	if state == nil {
+		return nil, nil
+	}
+	blob := &manifest.Blob{Revision: state.Revision()}
 	attempt := r.Random()
 	var waiting []byte
 	flush := func() error {
@@ -150,7 +156,7 @@ func (r *run) coordination(ctx context.Context) (*manifest.Blob, error) {
 		waiting = waiting[:0]
 		return nil
 	}
-	revision, err := r.Cluster.Coordination(ctx, func(part []byte) error {
+	if err := state.Copy(ctx, func(part []byte) error {
 		for len(part) > 0 {
 			n := min(len(part), partBytes-len(waiting))
 			waiting, part = append(waiting, part[:n]...), part[n:]
@@ -161,14 +167,9 @@ func (r *run) coordination(ctx context.Context) (*manifest.Blob, error) {
 			}
 		}
 		return nil
-	})
-	switch {
-	case errors.Is(err, ErrNone):
-		return nil, nil
-	case err != nil:
+	}); err != nil {
 		return nil, fmt.Errorf("copying the coordination store: %w", err)
 	}
-	blob.Revision = revision
 	if len(waiting) > 0 || len(blob.Names) == 0 {
 		if err := flush(); err != nil {
 			return nil, err

@@ -41,9 +41,11 @@ type Spec struct {
 // Cluster is what a job needs of a cluster. Errors of its methods end a Run, but for those of
 // Export. Its methods may be called from several goroutines.
 type Cluster interface {
-	// Moment returns a timestamp at or above those of all writes that were acknowledged before the
-	// call, once replicas can be read at it.
-	Moment(context.Context) (hlc.Timestamp, error)
+	// Moment fixes the state of the coordination store, and returns it, which the caller closes; nil:
+	// the cluster has none. Only then it chooses a timestamp, at or above those of all writes that were
+	// acknowledged up to then, and returns when replicas can be read at it. So the coordination store
+	// has nothing that was written after something which keyspaces do not have at the timestamp.
+	Moment(context.Context) (hlc.Timestamp, Coordination, error)
 	// Describe lists the keyspaces and their partitions.
 	Describe(context.Context) (*Description, error)
 	// Protect keeps what is needed to read a keyspace at, or from, a timestamp, under the name of the
@@ -53,14 +55,19 @@ type Cluster interface {
 		keep time.Duration) error
 	// Unprotect ends that. It may be repeated.
 	Unprotect(ctx context.Context, keyspace, backup string) error
-	// Coordination hands over a copy of the coordination store in parts, and returns its revision. A
-	// cluster without one returns ErrNone.
-	Coordination(ctx context.Context, part func([]byte) error) (revision int64, err error)
 	// Nodes are the data nodes that can be given units now.
 	Nodes(context.Context) ([]keys.NodeID, error)
 	// Export has a node write the pieces of a unit. After an error the unit may be given to another
 	// node, also if the first one still works on it.
 	Export(ctx context.Context, node keys.NodeID, task *Task) (*manifest.Done, error)
+}
+
+// Coordination is the state of the coordination store at one revision. It is for one goroutine.
+type Coordination interface {
+	Revision() int64
+	// Copy hands the state over in parts.
+	Copy(ctx context.Context, part func([]byte) error) error
+	Close()
 }
 
 // Task is a unit as a node is given it.

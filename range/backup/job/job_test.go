@@ -48,11 +48,11 @@ func newFake(store *targettest.Memory) *fake {
 		rows: map[uint32][]string{7: {"a", "b", "c", "k", "l", "x"}, 8: nil, 9: {"m"}}}
 }
 
-func (f *fake) Moment(context.Context) (hlc.Timestamp, error) {
+func (f *fake) Moment(context.Context) (hlc.Timestamp, Coordination, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.clock++
-	return hlc.Timestamp{Wall: f.clock * 1e9}, nil
+	return hlc.Timestamp{Wall: f.clock * 1e9}, fakeCoordination{}, nil
 }
 
 func (f *fake) Describe(context.Context) (*Description, error) {
@@ -85,14 +85,20 @@ func (f *fake) Unprotect(_ context.Context, keyspace, backup string) error {
 	return nil
 }
 
-func (f *fake) Coordination(_ context.Context, part func([]byte) error) (int64, error) {
+type fakeCoordination struct{}
+
+func (fakeCoordination) Revision() int64 { return 42 }
+
+func (fakeCoordination) Copy(_ context.Context, part func([]byte) error) error {
 	for range 3 {
 		if err := part([]byte("coordination")); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	return 42, nil
+	return nil
 }
+
+func (fakeCoordination) Close() {}
 
 func (f *fake) Nodes(context.Context) ([]keys.NodeID, error) { return []keys.NodeID{1, 2, 3}, nil }
 

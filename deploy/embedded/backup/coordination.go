@@ -1,0 +1,98 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/etcdfile"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/range/backup/job"
+)
+
+// partOfSnapshot is how much of the coordination store is handed over at once.
+const partOfSnapshot = 1 << 20
+
+// export is what this member has of the coordination store, once it has applied all that was
+// acknowledged before. The caller closes it.
+func (m *Member) export(ctx context.Context) (*store.Export, error) {
+	if m.None {
+		return nil, job.ErrNone
+	}
+	s := m.Coordination()
+	if s == nil {
+		return nil, errors.New("the coordination store is not open yet")
+	}
+	if err := s.Confirm(ctx); err != nil {
+		return nil, err
+	}
+	return s.Export()
+}
+
+// state is what a backup has of the coordination store (MakerConfig.Coordination).
+func (m *Member) state(ctx context.Context) (job.Coordination, error) {
+	e, err := m.export(ctx)
+	if errors.Is(err, job.ErrNone) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &coordinationState{export: e, directory: m.Directory}, nil
+}
+
+// coordinationState is a state of the coordination store, in the format of etcd's snapshots. It
+// implements job.Coordination.
+type coordinationState struct {
+	export    *store.Export
+	directory string
+}
+
+// Revision implements job.Coordination.
+func (c *coordinationState) Revision() int64 { return int64(c.export.Revision) }
+
+// Close implements job.Coordination.
+func (c *coordinationState) Close() { c.export.Close() }
+
+// Copy implements job.Coordination. It writes a file first.
+func (c *coordinationState) Copy(ctx context.Context, part func([]byte) error) error {
+	path, err := etcdfile.Write(ctx, c.directory, c.export)
+	if err != nil {
+		return err
+	}
+	return errors.Join(readParts(path, part), etcdfile.Remove(path))
+}
+
+// coordinationSince hands over what has changed in the coordination store since a revision, as a
+// change set (etcdfile.WriteChanges), and returns the revision to which it leads: all that was
+// acknowledged before the call is in it. etcdfile.Advance makes the file of the later state. An
+// error that is store.ErrCompacted or store.ErrFutureRevision says that the changes since then are
+// not to be had, and that a whole copy has to be made; job.ErrNone, that there is no such store.
+func (m *Member) coordinationSince(ctx context.Context, revision int64,
+	part func([]byte) error) (newRevision int64, err error) {
+	e, err := m.export(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer e.Close()
+	set, err := etcdfile.WriteChanges(ctx, partWriter(part), e, uint64(revision))
+	return int64(set.Revision), err
+}
+
+// readParts hands over a file.
+func readParts(path string, part func([]byte) error) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	_, err = io.CopyBuffer(partWriter(part), struct{ io.Reader }{file}, make([]byte, partOfSnapshot))
+	return err
+}
+
+// partWriter is a writer that hands each write over as a part.
+type partWriter func([]byte) error
+
+// Write implements io.Writer.
+func (w partWriter) Write(b []byte) (int, error) { return len(b), w(b) }
