@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/progress"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/range/backup/catalog"
 	"github.com/tidemarkdb/tidemark/range/backup/manifest"
 	"github.com/tidemarkdb/tidemark/range/backup/target"
@@ -67,13 +68,16 @@ func (a *app) printContents(contents *catalog.Contents) error {
 
 func (a *app) backupShowCommand() *cobra.Command {
 	var identity *string
+	var settings bool
 	cmd := &cobra.Command{
 		Use:   "show TARGET ID",
 		Short: "Show the keyspaces of a backup",
 		Long: `Show the keyspaces of a backup and of the backups that it continues, and how many records
-of each keyspace each backup has.`,
-		Example: `  tidemark backup show file:///mnt/backups 20260131T120000Z-1a2b3c4d`,
-		Args:    arguments("TARGET and the ID of a backup", 2, 2),
+of each keyspace each backup has. With --settings, show instead what placement was allowed to do,
+which "tidemark restore --settings" sets.`,
+		Example: `  tidemark backup show file:///mnt/backups 20260131T120000Z-1a2b3c4d
+  tidemark backup show file:///mnt/backups 20260131T120000Z-1a2b3c4d --settings`,
+		Args: arguments("TARGET and the ID of a backup", 2, 2),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
 			return a.withCatalog(ctx, args[0], *identity, func(_ target.Target,
 				c *catalog.Catalog) error {
@@ -81,12 +85,32 @@ of each keyspace each backup has.`,
 				if err != nil {
 					return err
 				}
+				if settings {
+					s, err := settingsOf(layers[len(layers)-1])
+					if err != nil {
+						return err
+					}
+					return a.printPlacement(s)
+				}
 				return a.printLayers(layers)
 			})
 		}),
 	}
+	cmd.Flags().BoolVar(&settings, "settings", false, "show what placement was allowed to do")
 	identity = identityFlag(cmd)
 	return a.printing(cmd)
+}
+
+// settingsOf are the settings of placement in a backup.
+func settingsOf(m *manifest.Manifest) (s admin.PlacementSettings, err error) {
+	if len(m.Settings) == 0 {
+		return s, exit.NotFoundf("the backup %s has no settings of placement: an earlier version made it",
+			m.Head.ID)
+	}
+	if s, err = admin.DecodePlacement(m.Settings); err != nil {
+		return s, fmt.Errorf("the settings of placement in %s: %w", m.Head.ID, err)
+	}
+	return s, nil
 }
 
 func (a *app) printLayers(layers manifest.Layers) error {

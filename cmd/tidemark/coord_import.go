@@ -23,7 +23,7 @@ import (
 func (a *app) coordImportCommand() *cobra.Command {
 	var f coordFlags
 	var quiet, abandon, withoutSum, skipUsers bool
-	bump := uint64(defaultBump)
+	bump := uint64(etcdfile.LeastRaise)
 	var cmd *cobra.Command
 	cmd = &cobra.Command{
 		Use:   "import FILE",
@@ -77,21 +77,6 @@ The file is checked before anything is written. Memory holds each key, and some 
 	flags.Uint64Var(&bump, "bump-revision", bump,
 		"go on at the revision of the snapshot and exactly so many more; by default, at least so many")
 	return a.printing(a.coordClient(cmd, &f))
-}
-
-// defaultBump is by how much an import raises the revision at least: by more than a service writes
-// in years.
-const defaultBump = 1_000_000_000
-
-// defaultRevision returns the revision at which a service continues after the import of a snapshot,
-// derived from the time of the import. No service makes a revision each microsecond, so services
-// that import the same snapshot one after the other do not give out the same revision. The numbers
-// stay below 2^53, on which clients that read JSON rely, until the year 2255.
-func defaultRevision(snapshot uint64, now time.Time) uint64 {
-	if micros := now.UnixMicro(); micros > 0 && uint64(micros) <= mostRevision {
-		return max(snapshot+defaultBump, uint64(micros))
-	}
-	return snapshot + defaultBump
 }
 
 // withImport runs do with a client of imports.

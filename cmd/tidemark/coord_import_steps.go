@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-
 	"google.golang.org/grpc"
 	"time"
 
@@ -37,16 +35,13 @@ type importing struct {
 	bumpGiven bool
 }
 
-// mostRevision is the highest revision to which an import may raise the service. Half of the range
-// of signed 64-bit revisions is left, because a revision can never be lowered again.
-const mostRevision = math.MaxInt64 / 2
-
 // check refuses a file that cannot be imported completely, before anything is imported.
 func (i *importing) check() error {
-	if i.bump > 0 && (i.bump > mostRevision || i.file.Revision > mostRevision-i.bump) {
+	most := uint64(etcdfile.MostRevision)
+	if i.bump > 0 && (i.bump > most || i.file.Revision > most-i.bump) {
 		return exit.Usagef("--bump-revision %d: the snapshot is at revision %d, and an import goes on "+
 			"at revision %d at the highest, so that as many are left for what is written after it",
-			i.bump, i.file.Revision, uint64(mostRevision))
+			i.bump, i.file.Revision, most)
 	}
 	for n := range i.file.Len() {
 		if i.file.Size(n) <= embedded.MostRequestBytes {
@@ -71,7 +66,7 @@ func (i *importing) begin(ctx context.Context) (err error) {
 		i.steps, i.state = i.file.Steps(newImportID()), &coordpb.ImportState{}
 		i.steps.Revision = i.file.Revision + i.bump
 		if !i.bumpGiven {
-			i.steps.Revision = defaultRevision(i.file.Revision, time.Now())
+			i.steps.Revision = etcdfile.Raised(i.file.Revision, time.Now())
 		}
 		i.steps.EnableAuth = i.users && i.file.Auth
 		if !i.users {

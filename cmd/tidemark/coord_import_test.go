@@ -100,7 +100,7 @@ func TestCoordImportRaisesRevisions(t *testing.T) {
 	}
 	to.ok("coord", "import", saved)
 	after, client := hold(to)
-	if after < before+defaultBump/2 {
+	if after < before+etcdfile.LeastRaise/2 {
 		t.Errorf("token %d after the restore, %d before", after, before)
 	}
 	watch := <-client.Etcd().Watch(ctx, "raised/", clientv3.WithPrefix(),
@@ -113,19 +113,19 @@ func TestCoordImportRaisesRevisions(t *testing.T) {
 // A second service that is made of the same snapshot goes on above all revisions of the first.
 func TestDefaultRevisionRises(t *testing.T) {
 	at := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
-	first := defaultRevision(10, at)
+	first := etcdfile.Raised(10, at)
 	const second, writes = 1, 100_000 // more than a service makes in a second
-	if again := defaultRevision(10, at.Add(second*time.Second)); again <= first+writes {
+	if again := etcdfile.Raised(10, at.Add(second*time.Second)); again <= first+writes {
 		t.Errorf("%d, and a second later %d", first, again)
 	}
-	if again := defaultRevision(first+writes, at.Add(time.Second)); again <= first+writes+writes {
+	if again := etcdfile.Raised(first+writes, at.Add(time.Second)); again <= first+writes+writes {
 		t.Errorf("a snapshot of the second service: %d, after %d", again, first)
 	}
 	if first >= 1<<53 {
 		t.Errorf("%d is no integer in JSON", first)
 	}
 	for _, wrong := range []time.Time{time.Unix(-1, 0), time.Unix(math.MaxInt64/1_000_000, 0)} {
-		if got := defaultRevision(10, wrong); got != 10+defaultBump {
+		if got := etcdfile.Raised(10, wrong); got != 10+etcdfile.LeastRaise {
 			t.Errorf("with a clock at %v: %d", wrong, got)
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -19,16 +20,17 @@ import (
 
 // restoreFlags are the flags of a restore.
 type restoreFlags struct {
-	include, exclude, as []string
-	identity             string
-	detach, quiet        bool
+	include, exclude, as                []string
+	identity                            string
+	detach, quiet                       bool
+	coordination, settings, noKeyspaces bool
 }
 
 func (a *app) restoreCommand() *cobra.Command {
 	var f restoreFlags
 	cmd := &cobra.Command{
 		Use:   "restore TARGET [ID]",
-		Short: "Restore keyspaces from a backup",
+		Short: "Restore keyspaces, and perhaps the coordination store, from a backup",
 		Long: `Restore keyspaces from a backup into this cluster, which may be another one than that of
 the backup. Without ID, the newest backup in TARGET is restored. Keyspaces have the definitions,
 records and expiries that they had at the moment of the backup. They must not be there yet: drop
@@ -38,11 +40,20 @@ The data nodes read the backup and write the records. Clients see the keyspaces 
 and not before. The core's leader has that done, whatever becomes of this command; "tidemark backup
 jobs" shows how far it is, and "tidemark backup cancel" ends it and drops what was made.
 
-Not restored: the versions of records (each has a new one), what was there before the moment,
-consumers of changes, and the coordination store ("tidemark backup coordination" writes that into a
-file for "tidemark coord import").`,
+With --coordination the coordination store is filled, too: keys with their revisions and leases,
+users with their passwords, roles, and whether authentication is on. It must be empty, without
+users too. It goes on at a revision far above that of the backup, as after "tidemark coord import":
+clients that ask for earlier revisions are told that they were compacted, and fencing tokens go on
+rising. Leases run from the restore on. With --settings, placement may do what it was allowed at the
+moment of the backup. --no-keyspaces restores only these.
+
+Not restored: the versions of records (each has a new one), what was there before the moment, the
+history of the coordination store, rights of roles for keyspaces that are not in the cluster, and
+consumers of changes. Without --coordination, "tidemark backup coordination" writes the coordination
+store into a file for "tidemark coord import".`,
 		Example: `  tidemark restore file:///mnt/backups
-  tidemark restore s3://backups/prod 20260131T120000Z-1a2b3c4d --keyspaces fruit --as fruit=old`,
+  tidemark restore s3://backups/prod 20260131T120000Z-1a2b3c4d --keyspaces fruit --as fruit=old
+  tidemark restore file:///mnt/backups --coordination --settings`,
 		Args: arguments("TARGET, and perhaps the ID of a backup", 1, 2),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
 			id := admin.LatestBackup
@@ -60,6 +71,11 @@ file for "tidemark coord import").`,
 	flags.StringSliceVar(&f.exclude, "exclude", nil, "leave out these keyspaces")
 	flags.StringSliceVar(&f.as, "as", nil, "another name for a keyspace: NAME=OTHER; may be repeated")
 	flags.StringVar(&f.identity, "identity", "", "a `file` of age identities, for an encrypted backup")
+	flags.BoolVar(&f.coordination, "coordination", false,
+		"fill the coordination store, which must be empty, with its users and roles")
+	flags.BoolVar(&f.settings, "settings", false, "set what placement may do as it was")
+	flags.BoolVar(&f.noKeyspaces, "no-keyspaces", false,
+		"restore no keyspaces, but what --coordination and --settings say")
 	flags.BoolVar(&f.detach, "detach", false, "do not wait until it is complete")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "do not show progress")
 	return a.client(a.printing(cmd))
@@ -67,7 +83,14 @@ file for "tidemark coord import").`,
 
 func (a *app) restore(ctx context.Context, client *kv.Client, url, id string,
 	f restoreFlags) error {
-	r := &admin.RestoreOptions{Backup: id, Names: make(map[string]string)}
+	r := &admin.RestoreOptions{Backup: id, Names: make(map[string]string),
+		Coordination: f.coordination, Settings: f.settings, NoKeyspaces: f.noKeyspaces}
+	switch {
+	case f.noKeyspaces && !f.coordination && !f.settings:
+		return exit.Usagef("--no-keyspaces leaves nothing: give --coordination or --settings")
+	case f.noKeyspaces && len(f.include)+len(f.exclude)+len(f.as) > 0:
+		return exit.Usagef("--no-keyspaces restores none: leave out --keyspaces, --exclude and --as")
+	}
 	for _, pair := range f.as {
 		name, other, ok := strings.Cut(pair, "=")
 		if !ok || name == "" || other == "" {
@@ -91,7 +114,20 @@ func (a *app) restore(ctx context.Context, client *kv.Client, url, id string,
 		return err
 	}
 	if !f.detach {
-		if job, err = a.followBackup(ctx, client, job.ID, f.quiet); err != nil {
+		id := job.ID
+		job, err = a.followBackup(ctx, client, id, f.quiet)
+		if f.coordination && errors.Is(err, kv.ErrUnauthenticated) {
+			// Authentication is on now, as in the backup, and this client has not logged in.
+			err = a.withClient(ctx, func(client *kv.Client) (err error) {
+				job, err = a.followBackup(ctx, client, id, f.quiet)
+				return err
+			})
+			if err != nil {
+				err = fmt.Errorf("the coordination store is filled, and clients are authenticated from now on; "+
+					"`tidemark backup jobs --user root` says what becomes of the restore %s: %w", id, err)
+			}
+		}
+		if err != nil {
 			return err
 		}
 	}

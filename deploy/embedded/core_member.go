@@ -195,7 +195,7 @@ func distinct(list []string) []string {
 // backupMember is this member as backups are made by it.
 func (c *coreMember) backupMember(p *corePart) backup.Member {
 	m := backup.Member{Server: c.server, Coordination: p.coordination.Store,
-		None: c.config.withoutCoordination}
+		Services: p.coordination.services.Load, None: c.config.withoutCoordination}
 	if c.config.FS == vfs.Default {
 		m.Directory = c.directory.Sub("core")
 	}

@@ -48,6 +48,12 @@ type RestoreOptions struct {
 	Names map[string]string
 	// Identities is the text of a file of age identities, for an encrypted backup.
 	Identities string
+	// Coordination has the coordination store filled, too, with its users and roles. It must be empty.
+	Coordination bool
+	// Settings has what placement may do set as it was.
+	Settings bool
+	// NoKeyspaces leaves all keyspaces out.
+	NoKeyspaces bool
 }
 
 // BackupState says what has become of a backup.
@@ -108,7 +114,8 @@ func backupInfo(b *clusterpb.Backup) BackupInfo {
 		Bytes: p.GetBytes(), StoredBytes: p.GetStoredBytes(), Failures: int(p.GetFailures()),
 		LastFailure: p.GetLastFailure(), At: wire.FromClusterTimestamp(b.GetAt())}
 	if r := b.GetRestore(); r != nil {
-		info.Restore = &RestoreOptions{Backup: r.GetBackup(), Names: make(map[string]string)}
+		info.Restore = &RestoreOptions{Backup: r.GetBackup(), Names: make(map[string]string),
+			Coordination: r.GetCoordination(), Settings: r.GetSettings(), NoKeyspaces: r.GetNoKeyspaces()}
 		for _, n := range r.GetNames() {
 			info.Restore.Names[n.GetName()] = n.GetAs()
 		}
@@ -131,7 +138,9 @@ func (c *Client) CreateBackup(ctx context.Context, o BackupOptions) (BackupInfo,
 	what := "create backup "
 	if o.Restore != nil {
 		what = "restore "
-		b.Restore = &clusterpb.Restore{Backup: o.Restore.Backup, Identities: o.Restore.Identities}
+		b.Restore = &clusterpb.Restore{Backup: o.Restore.Backup, Identities: o.Restore.Identities,
+			Coordination: o.Restore.Coordination, Settings: o.Restore.Settings,
+			NoKeyspaces: o.Restore.NoKeyspaces}
 		for _, name := range slices.Sorted(maps.Keys(o.Restore.Names)) {
 			b.Restore.Names = append(b.Restore.Names,
 				&clusterpb.Renaming{Name: name, As: o.Restore.Names[name]})

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protojson"
+
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -74,11 +76,21 @@ func (c *Client) placement(ctx context.Context, change *clusterpb.PlacementSetti
 	PlacementSettings, error) {
 	r, err := ask(ctx, c, "placement", "", clusterpb.ClusterClient.SetPlacement,
 		&clusterpb.SetPlacementRequest{Change: change})
-	s := r.GetSettings()
+	return placementSettings(r.GetSettings()), err
+}
+
+func placementSettings(s *clusterpb.PlacementSettings) PlacementSettings {
 	return PlacementSettings{Paused: s.GetPaused(),
 		RepairDelay:   time.Duration(s.GetRepairDelayMillis()) * time.Millisecond,
 		NodeSnapshots: int(s.GetNodeSnapshots()), ZoneSnapshots: int(s.GetZoneSnapshots()),
 		Operators:  int(s.GetOperators()),
 		Pause:      time.Duration(s.GetPauseMillis()) * time.Millisecond,
-		MergePause: time.Duration(s.GetMergePauseMillis()) * time.Millisecond}, err
+		MergePause: time.Duration(s.GetMergePauseMillis()) * time.Millisecond}
+}
+
+// DecodePlacement reads the settings that are in a backup, in their JSON form.
+func DecodePlacement(text []byte) (PlacementSettings, error) {
+	s := new(clusterpb.PlacementSettings)
+	err := protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(text, s)
+	return placementSettings(s), err
 }

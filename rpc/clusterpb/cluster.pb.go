@@ -9562,7 +9562,13 @@ type Restore struct {
 	// Stored until the restore ends, and never answered: age identities that read the backup.
 	Identities string `protobuf:"bytes,3,opt,name=identities,proto3" json:"identities,omitempty"`
 	// Stored: a bit for each unit of the backup that is loaded, the lowest bit of a byte first.
-	Loaded        []byte `protobuf:"bytes,4,opt,name=loaded,proto3" json:"loaded,omitempty"`
+	Loaded []byte `protobuf:"bytes,4,opt,name=loaded,proto3" json:"loaded,omitempty"`
+	// The coordination store is filled, too, with its users and roles: it must be empty.
+	Coordination bool `protobuf:"varint,10,opt,name=coordination,proto3" json:"coordination,omitempty"`
+	// What placement may do is set as it was.
+	Settings bool `protobuf:"varint,11,opt,name=settings,proto3" json:"settings,omitempty"`
+	// No keyspaces are restored.
+	NoKeyspaces   bool `protobuf:"varint,12,opt,name=no_keyspaces,json=noKeyspaces,proto3" json:"no_keyspaces,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9623,6 +9629,27 @@ func (x *Restore) GetLoaded() []byte {
 		return x.Loaded
 	}
 	return nil
+}
+
+func (x *Restore) GetCoordination() bool {
+	if x != nil {
+		return x.Coordination
+	}
+	return false
+}
+
+func (x *Restore) GetSettings() bool {
+	if x != nil {
+		return x.Settings
+	}
+	return false
+}
+
+func (x *Restore) GetNoKeyspaces() bool {
+	if x != nil {
+		return x.NoKeyspaces
+	}
+	return false
 }
 
 // Renaming gives a keyspace of a backup another name.
@@ -10837,14 +10864,18 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x02at\x18\r \x01(\v2\x1e.tidemark.cluster.v1.TimestampR\x02at\x12?\n" +
 	"\bprogress\x18\x0e \x01(\v2#.tidemark.cluster.v1.BackupProgressR\bprogress\x12\x1a\n" +
 	"\bidentity\x18\x0f \x01(\tR\bidentity\x126\n" +
-	"\arestore\x18\x10 \x01(\v2\x1c.tidemark.cluster.v1.RestoreR\arestore\"\x8e\x01\n" +
+	"\arestore\x18\x10 \x01(\v2\x1c.tidemark.cluster.v1.RestoreR\arestore\"\xf1\x01\n" +
 	"\aRestore\x12\x16\n" +
 	"\x06backup\x18\x01 \x01(\tR\x06backup\x123\n" +
 	"\x05names\x18\x02 \x03(\v2\x1d.tidemark.cluster.v1.RenamingR\x05names\x12\x1e\n" +
 	"\n" +
 	"identities\x18\x03 \x01(\tR\n" +
 	"identities\x12\x16\n" +
-	"\x06loaded\x18\x04 \x01(\fR\x06loaded\".\n" +
+	"\x06loaded\x18\x04 \x01(\fR\x06loaded\x12\"\n" +
+	"\fcoordination\x18\n" +
+	" \x01(\bR\fcoordination\x12\x1a\n" +
+	"\bsettings\x18\v \x01(\bR\bsettings\x12!\n" +
+	"\fno_keyspaces\x18\f \x01(\bR\vnoKeyspaces\".\n" +
 	"\bRenaming\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02as\x18\x02 \x01(\tR\x02as\"\xeb\x01\n" +

@@ -3,6 +3,7 @@ package backup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 
@@ -22,7 +23,7 @@ func (m *Member) export(ctx context.Context) (*store.Export, error) {
 	}
 	s := m.Coordination()
 	if s == nil {
-		return nil, errors.New("the coordination store is not open yet")
+		return nil, errClosed
 	}
 	if err := s.Confirm(ctx); err != nil {
 		return nil, err
@@ -62,6 +63,21 @@ func (c *coordinationState) Copy(ctx context.Context, part func([]byte) error) e
 		return err
 	}
 	return errors.Join(readParts(path, part), etcdfile.Remove(path))
+}
+
+// errClosed: the store opens soon.
+var errClosed = errors.New("the coordination store is not open yet")
+
+// coordinationStore is the store for restores (MakerConfig.CoordinationStore).
+func (m *Member) coordinationStore() (CoordinationStore, error) {
+	if m.None {
+		return CoordinationStore{}, fmt.Errorf("%w: %w", errRestore, job.ErrNone)
+	}
+	here := CoordinationStore{Store: m.Coordination(), Services: m.Services()}
+	if here.Store == nil || here.Services == nil {
+		return CoordinationStore{}, errClosed
+	}
+	return here, nil
 }
 
 // coordinationSince hands over what has changed in the coordination store since a revision, as a

@@ -52,16 +52,22 @@ type Core interface {
 		*clusterpb.CreateKeyspaceRequest) (*clusterpb.CreateKeyspaceResponse, error)
 	DropKeyspace(context.Context,
 		*clusterpb.DropKeyspaceRequest) (*clusterpb.DropKeyspaceResponse, error)
+	SetPlacement(context.Context,
+		*clusterpb.SetPlacementRequest) (*clusterpb.SetPlacementResponse, error)
 	// Publish gives keyspaces their names.
 	Publish(ctx context.Context, names map[string]string) error
 }
 
-// MakerConfig is what a Maker is made of. All fields must be set.
+// MakerConfig is what a Maker is made of. All fields but Directory must be set.
 type MakerConfig struct {
 	Core func() Core
 	// Coordination returns the state of the coordination store with all that was acknowledged before
 	// the call; nil: the cluster has no such store.
 	Coordination func(context.Context) (job.Coordination, error)
+	// CoordinationStore is the store, as a restore fills it. Directory is where files of it are
+	// written; empty: a temporary one.
+	CoordinationStore func() (CoordinationStore, error)
+	Directory         string
 	// Clock gives the moment.
 	Clock *hlc.Clock
 	// Conn gives connections that its owner keeps.
@@ -291,8 +297,17 @@ func (c *cluster) Describe(ctx context.Context) (*job.Description, error) {
 		}); err != nil {
 		return nil, err
 	}
-	d := &job.Description{Cluster: c.clusterID(),
-		Version: c.config.Version}
+	// An empty change changes nothing, and is answered with what holds.
+	set, err := core.SetPlacement(ctx, &clusterpb.SetPlacementRequest{})
+	if err != nil {
+		return nil, err
+	}
+	settings, err := protojson.Marshal(set.GetSettings())
+	if err != nil {
+		return nil, err
+	}
+	d := &job.Description{Cluster: c.clusterID(), Version: c.config.Version,
+		Settings: json.RawMessage(settings)}
 	for _, info := range all.GetKeyspaces() {
 		ks := info.GetKeyspace()
 		if ks.GetState() != clusterpb.KeyspaceState_ACTIVE || keys.IsHidden(ks.GetName()) {

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/backup/target"
@@ -95,6 +96,8 @@ type Member struct {
 	// the cluster has none.
 	Coordination func() *store.Store
 	None         bool
+	// Services are those of the coordination store, nil while it is not open.
+	Services func() *etcdapi.Services
 	// Directory is where the copy of the coordination store is written first; empty: a temporary one.
 	Directory string
 }
@@ -103,8 +106,8 @@ type Member struct {
 func (p *Part) Maker(m Member) *Maker {
 	return NewMaker(MakerConfig{
 		Core:         func() Core { return leader{m.Server()} },
-		Coordination: m.state,
-		Clock:        p.config.Clock, Conn: p.config.Conn,
+		Coordination: m.state, CoordinationStore: m.coordinationStore, Directory: m.Directory,
+		Clock: p.config.Clock, Conn: p.config.Conn,
 		Cluster: func() uint64 {
 			cluster, _ := p.config.Self()
 			return cluster

@@ -76,11 +76,30 @@ func (m *Maker) Restore(ctx context.Context, b *clusterpb.Backup,
 	if err != nil {
 		return err
 	}
-	if r.layers, err = catalog.New(store, identities).Layers(ctx, b.Restore.Backup); err != nil {
+	backups := catalog.New(store, identities)
+	if r.layers, err = backups.Layers(ctx, b.Restore.Backup); err != nil {
 		return err
 	}
 	if err := r.choose(); err != nil {
 		return err
+	}
+	if err := r.checkSettings(); err != nil {
+		return err
+	}
+	coordinating, err := r.coordinate(ctx, backups)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.do(ctx, coordinating), coordinating.close())
+}
+
+// do makes what was chosen.
+func (r *restore) do(ctx context.Context, coordinating *coordinating) error {
+	if r.backup.Restore.NoKeyspaces {
+		if err := coordinating.fill(ctx); err != nil {
+			return err
+		}
+		return r.applySettings(ctx)
 	}
 	r.tell("create the keyspaces")
 	if err := r.create(ctx); errors.Is(err, errPublished) {
@@ -92,12 +111,18 @@ func (m *Maker) Restore(ctx context.Context, b *clusterpb.Backup,
 	if err := r.load(ctx); err != nil {
 		return err
 	}
+	if err := coordinating.fill(ctx); err != nil {
+		return err
+	}
+	if err := r.applySettings(ctx); err != nil {
+		return err
+	}
 	r.tell("publish the keyspaces")
 	names := make(map[string]string)
 	for _, name := range r.names {
-		names[keys.HiddenName(b.Id, name)] = name
+		names[keys.HiddenName(r.backup.Id, name)] = name
 	}
-	return m.config.Core().Publish(ctx, names)
+	return r.config.Core().Publish(ctx, names)
 }
 
 // identitiesOf reads identities; none if the text is empty.
@@ -130,6 +155,9 @@ func (r *restore) tell(step string) {
 
 // choose finds the keyspaces to be restored, and their names.
 func (r *restore) choose() error {
+	if r.backup.Restore.NoKeyspaces {
+		return nil
+	}
 	as := make(map[string]string)
 	for _, n := range r.backup.Restore.Names {
 		as[n.GetName()] = n.GetAs()
@@ -387,8 +415,14 @@ func (r *restore) loadUnit(ctx context.Context, node keys.NodeID, n int) error {
 	}
 }
 
-// undoRestore drops the keyspaces of a restore that were not published.
+// undoRestore drops the keyspaces of a restore that were not published, and empties the coordination
+// store if it was not filled to the end.
 func (m *Maker) undoRestore(ctx context.Context, b *clusterpb.Backup) error {
+	if b.Restore.Coordination {
+		if err := m.abandon(ctx, b); err != nil {
+			return err
+		}
+	}
 	core := m.config.Core()
 	all, err := core.ListKeyspaces(ctx, &clusterpb.ListKeyspacesRequest{})
 	if err != nil {

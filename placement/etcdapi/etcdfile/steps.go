@@ -2,7 +2,9 @@ package etcdfile
 
 import (
 	"cmp"
+	"math"
 	"slices"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
@@ -13,6 +15,13 @@ const (
 	// One step of an import has so much at most, or one key that is larger.
 	stepBytes   = 1 << 20
 	stepEntries = 5000
+
+	// LeastRaise is by how much an import raises the revision at least, unless it is told: by more than
+	// a service writes in years.
+	LeastRaise = 1_000_000_000
+	// MostRevision is the highest revision to which an import may raise the service. Half of the range
+	// of signed 64-bit revisions is left, because a revision can never be lowered again.
+	MostRevision = math.MaxInt64 / 2
 )
 
 // Steps makes the steps of an import of a file.
@@ -106,4 +115,15 @@ func (s *Steps) imported(kv *mvccpb.KeyValue, number uint32) *coordpb.ImportedKe
 	return &coordpb.ImportedKey{Key: kv.Key, CreateRevision: uint64(kv.CreateRevision),
 		ModRevision: uint64(kv.ModRevision), Version: uint64(kv.Version), Value: kv.Value,
 		Lease: lease, Number: number}
+}
+
+// Raised returns the revision at which a service goes on after the import of a snapshot, derived
+// from the time of the import. No service makes a revision each microsecond, so services that import
+// the same snapshot one after the other do not give out the same revision. The numbers stay below
+// 2^53, on which clients that read JSON rely, until the year 2255.
+func Raised(snapshot uint64, now time.Time) uint64 {
+	if micros := now.UnixMicro(); micros > 0 && uint64(micros) <= MostRevision {
+		return max(snapshot+LeastRaise, uint64(micros))
+	}
+	return snapshot + LeastRaise
 }

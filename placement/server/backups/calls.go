@@ -43,7 +43,8 @@ func (b *Backups) Create(
 		BeganUnixMs: b.config.Now().UnixMilli()}
 	if asked.Restore != nil {
 		one.Restore = &clusterpb.Restore{Backup: asked.Restore.Backup, Names: asked.Restore.Names,
-			Identities: asked.Restore.Identities}
+			Identities: asked.Restore.Identities, Coordination: asked.Restore.Coordination,
+			Settings: asked.Restore.Settings, NoKeyspaces: asked.Restore.NoKeyspaces}
 		if one.Restore.Backup == Latest {
 			var err error
 			if one.Restore.Backup, err = b.config.Maker.Latest(ctx, one); err != nil {
@@ -121,6 +122,9 @@ func same(a, b, asked *clusterpb.Backup) bool {
 		a.BytesPerSecond == b.BytesPerSecond && a.KeepMillis == b.KeepMillis &&
 		which(asked.Parent, a.Parent, b.Parent) && (a.Restore == nil) == (b.Restore == nil) &&
 		which(asked.Restore.GetBackup(), a.Restore.GetBackup(), b.Restore.GetBackup()) &&
+		a.Restore.GetCoordination() == b.Restore.GetCoordination() &&
+		a.Restore.GetSettings() == b.Restore.GetSettings() &&
+		a.Restore.GetNoKeyspaces() == b.Restore.GetNoKeyspaces() &&
 		slices.EqualFunc(a.Restore.GetNames(), b.Restore.GetNames(), func(a, b *clusterpb.Renaming) bool {
 			return proto.Equal(a, b)
 		})

@@ -118,6 +118,10 @@ func invalid(b *clusterpb.Backup) error {
 		switch {
 		case b.Parent != "" || len(b.Recipients) > 0:
 			return bad("a restore has no parent and no recipients")
+		case r.NoKeyspaces && len(b.Include)+len(b.Exclude)+len(r.Names) > 0:
+			return bad("keyspaces are named, and none is to be restored")
+		case r.NoKeyspaces && !r.Coordination && !r.Settings:
+			return bad("nothing is to be restored")
 		case len(r.Names) > maxPatterns:
 			return bad("%d keyspaces get other names, the limit is %d", len(r.Names), maxPatterns)
 		case len(r.Identities) > maxIdentities:

@@ -53,7 +53,7 @@ func (r *run) begin(ctx context.Context) (*manifest.Plan, error) {
 				"a full backup", parent.ID, parent.Cluster, d.Cluster)
 		}
 	}
-	plan := &manifest.Plan{Head: head, Coordination: coordination}
+	plan := &manifest.Plan{Head: head, Coordination: coordination, Settings: d.Settings}
 	for i := range d.Keyspaces {
 		ks := &d.Keyspaces[i]
 		if r.spec.Includes != nil && !r.spec.Includes(ks.Name) {

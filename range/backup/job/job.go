@@ -2,6 +2,7 @@ package job
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -83,6 +84,8 @@ type Task struct {
 type Description struct {
 	Cluster, Version string
 	Keyspaces        []Keyspace
+	// Settings are those of manifest.Plan.
+	Settings json.RawMessage
 }
 
 // Keyspace is a keyspace and its partitions in the order of their rows.

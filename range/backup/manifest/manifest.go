@@ -102,6 +102,9 @@ type Plan struct {
 	// Coordination is the object with the coordination store, its leases, users and roles; nil if it
 	// was left out.
 	Coordination *Blob `json:"coordination,omitempty"`
+	// Settings are what operators have let placement do, the message of the core in the JSON form of
+	// protocol buffers; empty: they are not known.
+	Settings json.RawMessage `json:"settings,omitempty"`
 }
 
 // Keyspace is a keyspace as it was at the moment of the backup.

@@ -1,0 +1,47 @@
+package backup
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// placement is what placement was allowed to do at the moment of the backup.
+func (r *restore) placement() (*clusterpb.PlacementSettings, error) {
+	set := new(clusterpb.PlacementSettings)
+	if len(r.last().Settings) == 0 {
+		return nil, fmt.Errorf("%w: the backup %s has no settings of placement", errRestore,
+			r.backup.Restore.Backup)
+	}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(r.last().Settings,
+		set); err != nil {
+		return nil, fmt.Errorf("%w: the settings of placement: %w", errRestore, err)
+	}
+	return set, nil
+}
+
+// checkSettings sees that there are settings if they are asked for.
+func (r *restore) checkSettings() error {
+	if !r.backup.Restore.Settings {
+		return nil
+	}
+	_, err := r.placement()
+	return err
+}
+
+// applySettings lets placement do what it was allowed, if that is asked for. It may be repeated.
+func (r *restore) applySettings(ctx context.Context) error {
+	if !r.backup.Restore.Settings {
+		return nil
+	}
+	set, err := r.placement()
+	if err != nil {
+		return err
+	}
+	r.tell("set what placement may do")
+	_, err = r.config.Core().SetPlacement(ctx, &clusterpb.SetPlacementRequest{Change: set})
+	return err
+}
