@@ -22,6 +22,9 @@ import (
 type fileTarget struct {
 	// root is the directory, absolute and clean.
 	root string
+	// before is called before each step of a write, with the file or folder; an error is that of the
+	// step, which is left out. nil, as it is but in tests: all steps are done.
+	before func(step, path string) error
 
 	mu struct {
 		sync.Mutex

@@ -22,6 +22,26 @@ const (
 	writeStep = 1 << 20
 )
 
+// Steps of a write, for fileTarget.before.
+const (
+	stepMake    = "make the file"
+	stepWrite   = "write a part of it"
+	stepSync    = "sync the file"
+	stepPublish = "give it its name"
+	stepRemove  = "remove the temporary name"
+	stepFolder  = "sync the folder"
+)
+
+// step does a step of a write.
+func (t *fileTarget) step(step, path string, do func() error) error {
+	if t.before != nil {
+		if err := t.before(step, path); err != nil {
+			return err
+		}
+	}
+	return do()
+}
+
 // Put implements Target.
 func (t *fileTarget) Put(ctx context.Context, name string, data []byte) error {
 	return t.write(ctx, "put", name, data, os.Rename)
@@ -29,7 +49,7 @@ func (t *fileTarget) Put(ctx context.Context, name string, data []byte) error {
 
 // Create implements Target.
 func (t *fileTarget) Create(ctx context.Context, name string, data []byte) error {
-	err := t.write(ctx, "create", name, data, linkNew)
+	err := t.write(ctx, "create", name, data, t.linkNew)
 	if errors.Is(err, errNoLinks) {
 		return &failure{t.String(), "create", name, ErrRefused, err, "the file system has no hard " +
 			"links, by which one of several writers wins; use another file system or an object store"}
@@ -41,7 +61,7 @@ func (t *fileTarget) Create(ctx context.Context, name string, data []byte) error
 var errNoLinks = errors.New("cannot make a hard link")
 
 // linkNew gives a temporary file its final name, unless there is a file of that name.
-func linkNew(temporary, final string) error {
+func (t *fileTarget) linkNew(temporary, final string) error {
 	err := os.Link(temporary, final)
 	switch {
 	case errors.Is(err, fs.ErrExist):
@@ -57,7 +77,8 @@ func linkNew(temporary, final string) error {
 	case err != nil:
 		return err
 	}
-	_ = os.Remove(temporary) // the object is there; if the other name stays, Sweep removes it
+	// The object is there; if the other name stays, Sweep removes it.
+	_ = t.step(stepRemove, temporary, func() error { return os.Remove(temporary) })
 	return nil
 }
 
@@ -81,23 +102,26 @@ func (t *fileTarget) write(
 	}
 	for rest := data; err == nil && len(rest) > 0; {
 		if err = ended(ctx, t.String(), operation, name); err == nil {
-			step := min(len(rest), writeStep)
-			_, err = f.Write(rest[:step])
-			rest = rest[step:]
+			part := rest[:min(len(rest), writeStep)]
+			err = t.step(stepWrite, f.Name(), func() error {
+				_, err := f.Write(part)
+				return err
+			})
+			rest = rest[len(part):]
 		}
 	}
 	if err == nil {
-		err = f.Sync()
+		err = t.step(stepSync, f.Name(), f.Sync)
 	}
 	err = errors.Join(err, f.Close())
 	if err == nil {
 		err = ended(ctx, t.String(), operation, name)
 	}
 	if err == nil {
-		err = publish(f.Name(), final)
+		err = t.step(stepPublish, final, func() error { return publish(f.Name(), final) })
 	}
 	if err != nil {
-		_ = os.Remove(f.Name())
+		_ = t.step(stepRemove, f.Name(), func() error { return os.Remove(f.Name()) })
 		var whole *failure
 		switch {
 		case errors.As(err, &whole):
@@ -107,7 +131,7 @@ func (t *fileTarget) write(
 		}
 		return t.failed(operation, name, err)
 	}
-	if err = syncDirectory(dir); err != nil {
+	if err = t.step(stepFolder, dir, func() error { return syncDirectory(dir) }); err != nil {
 		return t.failed(operation, name, err)
 	}
 	return nil
@@ -120,7 +144,12 @@ func (t *fileTarget) temporary(dir, final string) (*os.File, error) {
 			return nil, err
 		}
 		// The folder is not empty any more once the file is there: no Delete removes it.
-		f, err := os.OpenFile(final+temporaryMark+rand.Text(), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		var f *os.File
+		path := final + temporaryMark + rand.Text()
+		err := t.step(stepMake, path, func() (err error) {
+			f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+			return err
+		})
 		if !errors.Is(err, fs.ErrNotExist) || attempt == folderAttempts {
 			return f, err
 		}
