@@ -65,6 +65,7 @@ func (m *fakeMaker) Make(ctx context.Context, b *clusterpb.Backup,
 		defer m.mu.Unlock()
 		m.active--
 	}()
+	progress(nil, &clusterpb.BackupProgress{Step: "begin"})
 	progress(&clusterpb.Timestamp{Wall: 42}, &clusterpb.BackupProgress{Step: "half", UnitsDone: 1,
 		Units: 2})
 	select {
@@ -306,6 +307,43 @@ func TestStuckBackup(t *testing.T) {
 		m.mu.Unlock()
 		c.await("the first one to be cancelled", is(t, client, 0,
 			clusterpb.BackupState_BACKUP_CANCELLED))
+	})
+}
+
+// A backup that makes no progress is given up after an hour, also while others are made.
+func TestBackupIsGivenUp(t *testing.T) {
+	withBackups(t, func(t *testing.T, c *core, client *coreclient.Client, m *fakeMaker) {
+		m.takes = 95 * time.Second
+		m.fails = func(attempt int) error {
+			if m.made[attempt-1] == backupID(0) {
+				return errors.New("the target does not answer")
+			}
+			return nil
+		}
+		attempts := func() int {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return len(m.made)
+		}
+		began := time.Now()
+		if _, err := client.CreateBackup(t.Context(), wanted(0)); err != nil {
+			t.Fatal(err)
+		}
+		for n := 0; backupNow(t, client, 0).GetState() != clusterpb.BackupState_BACKUP_FAILED; n++ {
+			if time.Since(began) > 90*time.Minute {
+				t.Fatalf("it is still tried, %d times so far", attempts())
+			}
+			if n > 0 && n < 60 {
+				if _, err := client.CreateBackup(t.Context(), wanted(n)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := attempts()
+			c.await("an attempt", func() bool { return attempts() > before })
+		}
+		if time.Since(began) < time.Hour {
+			t.Errorf("it is given up after %v", time.Since(began))
+		}
 	})
 }
 

@@ -66,6 +66,28 @@ type Backups struct {
 	mu sync.Mutex
 	// running is the backup that this member makes; nil: none.
 	running *running
+	// reached is how far each backup came that was worked on here and has not ended: others may have
+	// their turn between two attempts at one.
+	reached map[string]*reached
+}
+
+// reached is how far a backup came in all attempts: an attempt that comes as far as the one before
+// is no progress.
+type reached struct {
+	units uint32
+	steps map[string]bool
+	// at is when it made progress last.
+	at time.Time
+}
+
+// advance notes a progress, and reports whether it is one.
+func (r *reached) advance(p *clusterpb.BackupProgress, now time.Time) bool {
+	if p.UnitsDone <= r.units && r.steps[p.Step] {
+		return false
+	}
+	r.units, r.at = max(r.units, p.UnitsDone), now
+	r.steps[p.Step] = true
+	return true
 }
 
 // running is a backup that is being made.
@@ -74,14 +96,12 @@ type running struct {
 	cancel   context.CancelFunc
 	at       *clusterpb.Timestamp
 	progress *clusterpb.BackupProgress
-	// moved is when it made progress last.
-	moved time.Time
 }
 
 // New makes the Backups of a member.
 func New(config Config) *Backups {
 	return &Backups{config: config, meta: config.Meta, metrics: newMetrics(),
-		poked: make(chan struct{}, 1)}
+		poked: make(chan struct{}, 1), reached: make(map[string]*reached)}
 }
 
 // Collectors are the metrics.
@@ -148,6 +168,7 @@ func (b *Backups) Run(ctx context.Context) {
 				failures = 0
 			}
 		} else {
+			b.forget()
 			b.metrics.show(nil)
 		}
 		timer.Reset(wait)
@@ -159,6 +180,14 @@ func (b *Backups) Run(ctx context.Context) {
 		case <-timer.C:
 		}
 	}
+}
+
+// forget forgets what is known of the backups of a leadership that is over.
+func (b *Backups) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.running = nil
+	clear(b.reached)
 }
 
 // step works on the oldest backup that has not ended; more says that there was such a backup.
@@ -209,19 +238,22 @@ func (b *Backups) make(ctx context.Context, r record) error {
 	defer cancel()
 	b.mu.Lock()
 	if b.running == nil || b.running.id != r.Id {
-		b.running = &running{id: r.Id, moved: b.config.Now()}
-		b.metrics.progress(b.running.moved)
+		b.running = &running{id: r.Id}
 	}
+	far := b.reached[r.Id]
+	if far == nil {
+		far = &reached{steps: make(map[string]bool), at: b.config.Now()}
+		b.reached[r.Id] = far
+	}
+	b.metrics.progress(far.at)
 	run := b.running
 	run.cancel = cancel
 	b.mu.Unlock()
 	tell := func(at *clusterpb.Timestamp, p *clusterpb.BackupProgress) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if run.progress == nil || run.progress.UnitsDone < p.UnitsDone ||
-			run.progress.Step != p.Step {
-			run.moved = b.config.Now()
-			b.metrics.progress(run.moved)
+		if far.advance(p, b.config.Now()) {
+			b.metrics.progress(far.at)
 		}
 		run.at, run.progress = at, p
 	}
@@ -234,7 +266,7 @@ func (b *Backups) make(ctx context.Context, r record) error {
 	}
 	b.mu.Lock()
 	r.At, r.Progress = run.at, run.progress
-	stuck := b.config.Now().Sub(run.moved) > patience
+	stuck := b.config.Now().Sub(far.at) > patience
 	b.mu.Unlock()
 	switch {
 	case err == nil:
@@ -285,6 +317,7 @@ func (b *Backups) end(ctx context.Context, r record, state clusterpb.BackupState
 	}
 	b.mu.Lock()
 	b.running = nil
+	delete(b.reached, r.Id)
 	b.mu.Unlock()
 	b.metrics.ended(r)
 	if failed != nil {
