@@ -180,8 +180,8 @@ func (d *restoreDrill) choose(ctx context.Context) (err error) {
 		d.chosen = append(d.chosen, &last.Keyspaces[i])
 	}
 	if len(d.chosen) == 0 {
-		return exit.NotFoundf("the backup %s has no such keyspace; \"tidemark backup show\" lists its "+
-			"keyspaces", d.id)
+		return exit.NotFoundf("the backup %s has no such keyspace, or none at all; \"tidemark backup "+
+			"show\" lists its keyspaces", d.id)
 	}
 	return nil
 }
