@@ -123,8 +123,8 @@ func (a *app) restore(ctx context.Context, client *kv.Client, url, id string,
 				return err
 			})
 			if err != nil {
-				err = fmt.Errorf("the coordination store is filled, and clients are authenticated from now on; "+
-					"`tidemark backup jobs --user root` says what becomes of the restore %s: %w", id, err)
+				err = fmt.Errorf("the coordination store is filled, and clients are authenticated from now "+
+					"on; `tidemark backup jobs --user root` says what becomes of the restore %s: %w", id, err)
 			}
 		}
 		if err != nil {

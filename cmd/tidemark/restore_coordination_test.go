@@ -1,12 +1,19 @@
 package main
 
 import (
+	"fmt"
+	"hash/fnv"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
+	"github.com/tidemarkdb/tidemark/kv/coord"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/etcdfile"
+	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
 // A restore fills the coordination store of an empty cluster: keys with their leases, at a higher
@@ -85,5 +92,77 @@ func TestRestoreCoordination(t *testing.T) {
 	if got := to.run("", exit.Failed, as("root", root, "restore", at, "--coordination",
 		"--no-keyspaces", "-q")...); !strings.Contains(got.err, "only if it is empty") {
 		t.Errorf("a second time: %s", got.err)
+	}
+}
+
+// A new leader of the core goes on with the coordination store where the one before it has stopped:
+// what it sees is that users have come, and the first keys.
+func TestRestoreGoesOnWithCoordination(t *testing.T) {
+	from, to := emptyCluster(t), emptyCluster(t)
+	ctx := t.Context()
+	at, path := "file://"+t.TempDir(), filepath.Join(t.TempDir(), "coord.db")
+	for i := range 9 {
+		from.ok("coord", "put", fmt.Sprint("key", i), fmt.Sprint(i))
+	}
+	from.ok("auth", "role", "add", "apps")
+	from.ok("auth", "user", "add", "app", "--no-password")
+	from.ok("auth", "user", "grant", "app", "apps")
+	made := strings.Split(from.ok("backup", "create", at, "-q", "-o", "tsv"), "\t")
+	from.local(exit.OK, "backup", "coordination", at, made[0], path)
+	file, err := etcdfile.Open(ctx, path, etcdfile.Options{WithoutSum: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+
+	// What the leader has done before it stopped. The id of the import is made of the restore's.
+	const restore = "20260131T120000Z-1a2b3c4d"
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(restore)) // it never fails
+	client, err := coord.Connect(ctx, []string{to.environment[endpointsEnv]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	importing := coordpb.NewImportClient(client.Etcd().ActiveConnection())
+	if _, err := importing.Auth(ctx, file.ImportedAuth()); err != nil {
+		t.Fatal(err)
+	}
+	steps := file.Steps(sum.Sum64() | 1)
+	steps.Revision = file.Revision + 1000
+	step, err := steps.Next(&coordpb.ImportState{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	step.Keys, step.End = step.Keys[:4], false
+	if _, err := importing.Step(ctx, step); err != nil {
+		t.Fatal(err)
+	}
+
+	data, err := kv.Open(ctx, []string{to.environment[endpointsEnv]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer data.Close()
+	job, err := admin.New(data).CreateBackup(ctx, admin.BackupOptions{ID: restore, Target: at,
+		Restore: &admin.RestoreOptions{Backup: made[0], Coordination: true, NoKeyspaces: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for !job.Over() {
+		if job, err = admin.New(data).Backup(ctx, restore); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if job.State != admin.BackupComplete {
+		t.Fatalf("%+v", job)
+	}
+	for i := range 9 {
+		to.want(fmt.Sprint(i), "coord", "get", fmt.Sprint("key", i), "-o", "raw")
+	}
+	to.want("app\n", "auth", "user", "list", "-o", "raw")
+	state, err := client.Etcd().Get(ctx, "key0")
+	if err != nil || state.Header.Revision != int64(file.Revision)+1000 {
+		t.Errorf("at %v: %v", state.Header, err)
 	}
 }

@@ -75,9 +75,9 @@ func (s *importServer) addImported(
 	return translate.Error(ctx, err)
 }
 
-// MayImport says why a state with these users and roles cannot be brought in by Import; nil if it can
-// be: the store has no keys and no leases, and no other users and roles, and authentication is not
-// enabled.
+// MayImport says why a state with these users and roles cannot be brought in by Import; nil if it
+// can be: the store has no keys and no leases, and no other users and roles, and authentication is
+// not enabled.
 func (s *Services) MayImport(ctx context.Context, r *coordpb.ImportedAuth) error {
 	return s.Import.(*importServer).mayImportAuth(ctx, r) // New has made it
 }

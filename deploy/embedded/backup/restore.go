@@ -415,8 +415,8 @@ func (r *restore) loadUnit(ctx context.Context, node keys.NodeID, n int) error {
 	}
 }
 
-// undoRestore drops the keyspaces of a restore that were not published, and empties the coordination
-// store if it was not filled to the end.
+// undoRestore drops the keyspaces of a restore that were not published, and empties the
+// coordination store if it was not filled to the end.
 func (m *Maker) undoRestore(ctx context.Context, b *clusterpb.Backup) error {
 	if b.Restore.Coordination {
 		if err := m.abandon(ctx, b); err != nil {

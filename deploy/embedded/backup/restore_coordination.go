@@ -27,14 +27,15 @@ type CoordinationStore struct {
 	Services *etcdapi.Services
 }
 
-// A restore brings the coordination store in by an import (package imports), the id of which is made
-// of the restore's. So a new leader finds out from the store how far it is: not begun, at some step,
-// or done. Clients are not answered while the import is under way, and see all of it at its end.
+// A restore brings the coordination store in by an import (package imports), the id of which is
+// made of the restore's. So a new leader finds out from the store how far it is: not begun, at some
+// step, or done. Clients are not answered while the import is under way, and see all of it at its
+// end.
 //
 // The steps are made in the order in which a restore can be given up best: it is looked whether the
-// store is empty before anything is made; then keyspaces are filled; then users and roles come, with
-// their rights for keyspaces, under the ids that these have here; then keys and leases, and with the
-// last of them authentication is enabled if it was; then keyspaces get their names.
+// store is empty before anything is made; then keyspaces are filled; then users and roles come,
+// with their rights for keyspaces, under the ids that these have here; then keys and leases, and
+// with the last of them authentication is enabled if it was; then keyspaces get their names.
 
 // importID is the id of the import of a restore.
 func importID(restore string) uint64 {
@@ -52,8 +53,8 @@ type coordinating struct {
 	directory string
 }
 
-// coordinate reads the coordination store of the backup, and sees that it can be brought in: errRestore
-// if not. It is nil if the restore is not asked for it, or has brought it in. Close it.
+// coordinate reads the coordination store of the backup, and sees that it can be brought in:
+// errRestore if not. It is nil if the restore is not asked for it, or has brought it in. Close it.
 func (r *restore) coordinate(ctx context.Context, c *catalog.Catalog) (*coordinating, error) {
 	if !r.backup.Restore.Coordination {
 		return nil, nil
@@ -215,8 +216,8 @@ func (o *coordinating) grant(ctx context.Context, s *store.Store) error {
 	return nil
 }
 
-// keyspacesHere finds, for ids of keyspaces of the backup, their ids in this cluster: those that the
-// restore has made, or else those of the same names.
+// keyspacesHere finds, for ids of keyspaces of the backup, their ids in this cluster: those that
+// the restore has made, or else those of the same names.
 func (o *coordinating) keyspacesHere(ctx context.Context) (map[uint32]uint32, error) {
 	all, err := o.config.Core().ListKeyspaces(ctx, &clusterpb.ListKeyspacesRequest{})
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 )
 
 // Advance writes the file of a later state than a file has: that which a number of change sets lead
-// to, in the order in which they were made. base is a file as Write writes it, with or without a sum
-// at its end; it stays as it is. The new file is below dir, which has to exist, and is the caller's
-// (Remove); after an error there is none.
+// to, in the order in which they were made. base is a file as Write writes it, with or without a
+// sum at its end; it stays as it is. The new file is below dir, which has to exist, and is the
+// caller's (Remove); after an error there is none.
 //
-// A change set may begin before the state that is there: then what is new in it counts. ErrHole says
-// that one begins after it, or goes back. Memory takes each key that a compaction was past, and some
-// 100 bytes for it.
+// A change set may begin before the state that is there: then what is new in it counts. ErrHole
+// says that one begins after it, or goes back. Memory takes each key that a compaction was past,
+// and some 100 bytes for it.
 func Advance(
 	ctx context.Context, dir, base string, sets iter.Seq2[io.Reader, error],
 ) (path string, err error) {
@@ -163,8 +163,8 @@ func (a *advance) record(bucket string, key, value []byte) error {
 	return nil
 }
 
-// version takes a version of a key. A mark that says which revision was reached is not kept: reached
-// makes another one if there is no change at the end.
+// version takes a version of a key. A mark that says which revision was reached is not kept:
+// reached makes another one if there is no change at the end.
 func (a *advance) version(key, value []byte) error {
 	at, deleted, err := decodeRevision(key)
 	if err != nil {

@@ -54,9 +54,9 @@ type ChangeSet struct {
 
 // WriteChanges writes the change set of a state since an earlier revision of the same store, and
 // returns what it is. It takes no disk, and no memory to speak of. A store.CompactedError says that
-// the state does not have all changes since then any more: a new copy has to be made
-// (Write). store.ErrFutureRevision says that the store has not come to the revision, as one that was
-// set back.
+// the state does not have all changes since then any more: a new copy has to be made (Write).
+// store.ErrFutureRevision says that the store has not come to the revision, as one that was set
+// back.
 func WriteChanges(
 	ctx context.Context, out io.Writer, e *store.Export, after uint64,
 ) (c ChangeSet, err error) {

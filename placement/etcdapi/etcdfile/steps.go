@@ -16,8 +16,8 @@ const (
 	stepBytes   = 1 << 20
 	stepEntries = 5000
 
-	// LeastRaise is by how much an import raises the revision at least, unless it is told: by more than
-	// a service writes in years.
+	// LeastRaise is by how much an import raises the revision at least, unless it is told: by more
+	// than a service writes in years.
 	LeastRaise = 1_000_000_000
 	// MostRevision is the highest revision to which an import may raise the service. Half of the range
 	// of signed 64-bit revisions is left, because a revision can never be lowered again.
@@ -118,9 +118,9 @@ func (s *Steps) imported(kv *mvccpb.KeyValue, number uint32) *coordpb.ImportedKe
 }
 
 // Raised returns the revision at which a service goes on after the import of a snapshot, derived
-// from the time of the import. No service makes a revision each microsecond, so services that import
-// the same snapshot one after the other do not give out the same revision. The numbers stay below
-// 2^53, on which clients that read JSON rely, until the year 2255.
+// from the time of the import. No service makes a revision each microsecond, so services that
+// import the same snapshot one after the other do not give out the same revision. The numbers stay
+// below 2^53, on which clients that read JSON rely, until the year 2255.
 func Raised(snapshot uint64, now time.Time) uint64 {
 	if micros := now.UnixMicro(); micros > 0 && uint64(micros) <= MostRevision {
 		return max(snapshot+LeastRaise, uint64(micros))
