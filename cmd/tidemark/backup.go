@@ -31,13 +31,15 @@ system. s3://BUCKET/PREFIX is a bucket of S3 or of a compatible service; ?endpoi
 them from their environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), ~/.aws/credentials, or
 the role of the machine.
 
-create, jobs and cancel ask the cluster. The other commands read the target, and need no cluster.`,
+create, jobs, cancel and schedule ask the cluster. The other commands read the target, and need no
+cluster.`,
 		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.backupCreateCommand(), a.backupJobsCommand(), a.backupCancelCommand(),
 		a.backupListCommand(), a.backupShowCommand(), a.backupVerifyCommand(), a.backupCatCommand(),
-		a.backupCoordinationCommand(), a.backupDeleteCommand(), backupDrillCommand(a))
+		a.backupCoordinationCommand(), a.backupDeleteCommand(), backupDrillCommand(a),
+		schedules{a}.command())
 	return cmd
 }
 
@@ -177,6 +179,9 @@ func (a *app) printBackups(all []admin.BackupInfo) error {
 		switch {
 		case b.Restore != nil:
 			kind = "restore of " + b.Restore.Backup
+			if b.Restore.Log != "" {
+				kind = "restore with " + b.Restore.Log
+			}
 		case b.Parent != "":
 			kind = "incremental"
 		}

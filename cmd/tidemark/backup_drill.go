@@ -43,7 +43,8 @@ func backupDrillCommand(a *app) *cobra.Command {
 		Long: `Prove that a backup can be restored: start a cluster in this process and in a directory of
 its own, restore the backup there as "tidemark restore" does, and compare every record of every
 keyspace with the backup: key, value and expiry. Nothing touches the cluster that was backed up. The
-directory is removed at the end, also after Ctrl-C. Without ID the newest backup in TARGET is taken.
+directory is removed at the end, also after Ctrl-C. Without ID the newest backup in TARGET is taken,
+and with --at a moment that the backups and the log of a schedule have.
 
 The cluster has as many nodes as the keyspaces have replicas, three at least, and each keeps a copy:
 the directory needs three times the size of the records and some more.
@@ -68,6 +69,9 @@ anything differs.`,
 				if len(args) == 2 {
 					d.id = args[1]
 				}
+				if d.id != "" && f.at != "" {
+					return exit.Usagef("give the ID of a backup, or a moment: --at TIME")
+				}
 				return d.run(ctx)
 			})
 		}),
@@ -77,6 +81,7 @@ anything differs.`,
 		"only these keyspaces, as names or patterns with * (default: all)")
 	flags.StringSliceVar(&f.exclude, "exclude", nil, "leave out these keyspaces")
 	flags.StringVar(&f.identity, "identity", "", "a `file` of age identities, for encrypted backups")
+	flags.StringVar(&f.at, "at", "", restoreMomentHelp)
 	flags.StringVar(&f.dir, "dir", "",
 		"make the cluster's directory in this one (default: where temporary files are)")
 	flags.IntVar(&f.nodes, "nodes", 0, "number of data nodes (default: what the keyspaces need)")
@@ -91,8 +96,10 @@ type restoreDrill struct {
 	flags   drillFlags
 	catalog *catalog.Catalog
 	url, id string
-	layers  manifest.Layers
-	chosen  []*manifest.Keyspace
+	// log is the log that the moment needs; empty: none.
+	log    string
+	point  *manifest.Point
+	chosen []*manifest.Keyspace
 }
 
 func (d *restoreDrill) run(ctx context.Context) (err error) {
@@ -146,7 +153,18 @@ func (d *restoreDrill) note(format string, args ...any) {
 
 // choose reads what the backup contains, and chooses keyspaces.
 func (d *restoreDrill) choose(ctx context.Context) (err error) {
-	if d.id == "" {
+	found := catalog.Resolved{Backup: d.id}
+	switch {
+	case d.flags.at != "":
+		moment, err := restoreMoment(d.flags.at)
+		if err != nil {
+			return err
+		}
+		if found, err = d.catalog.Resolve(ctx, moment); err != nil {
+			return err
+		}
+		d.id = found.Backup
+	case d.id == "":
 		contents, err := d.catalog.List(ctx)
 		if err != nil {
 			return err
@@ -156,10 +174,12 @@ func (d *restoreDrill) choose(ctx context.Context) (err error) {
 			return exit.NotFoundf("%s has no complete backup", d.url)
 		}
 		d.id = heads[len(heads)-1].ID
-	} else if bad := manifest.CheckID(d.id); bad != "" {
-		return exit.Usagef("%s", bad)
+		found.Backup = d.id
+	case manifest.CheckID(d.id) != "":
+		return exit.Usagef("%s", manifest.CheckID(d.id))
 	}
-	if d.layers, err = d.catalog.Layers(ctx, d.id); err != nil {
+	d.log = found.Log
+	if d.point, err = d.catalog.Point(ctx, found.Backup, found.Log, found.At); err != nil {
 		return err
 	}
 	matches := func(patterns []string, name string) bool {
@@ -170,14 +190,13 @@ func (d *restoreDrill) choose(ctx context.Context) (err error) {
 		}
 		return false
 	}
-	last := d.layers[len(d.layers)-1]
-	for i := range last.Keyspaces {
-		name := last.Keyspaces[i].Name
+	for i := range d.point.Keyspaces {
+		name := d.point.Keyspaces[i].Name
 		if len(d.flags.include) > 0 && !matches(d.flags.include, name) ||
 			matches(d.flags.exclude, name) {
 			continue
 		}
-		d.chosen = append(d.chosen, &last.Keyspaces[i])
+		d.chosen = append(d.chosen, &d.point.Keyspaces[i])
 	}
 	if len(d.chosen) == 0 {
 		return exit.NotFoundf("the backup %s has no such keyspace, or none at all; \"tidemark backup "+
@@ -207,6 +226,9 @@ func (d *restoreDrill) nodes() (int, error) {
 // restore restores the backup into the drill's cluster.
 func (d *restoreDrill) restore(ctx context.Context, client *kv.Client) error {
 	r := &admin.RestoreOptions{Backup: d.id}
+	if d.log != "" {
+		r.Backup, r.At = "", d.point.At
+	}
 	if d.flags.identity != "" {
 		text, err := os.ReadFile(d.flags.identity)
 		if err != nil {
@@ -276,7 +298,7 @@ func (d *restoreDrill) compare(ctx context.Context, client *kv.Client) error {
 		}
 		list.Row(ks.Name, found.Compared, found.Expired, found.Differences,
 			time.Since(began).Round(time.Millisecond), d.id,
-			d.layers[len(d.layers)-1].Head.At.Timestamp.String())
+			d.point.At.String())
 		if found.Differences > 0 {
 			wrong = append(wrong, inWords(ks.Name, found))
 		}
@@ -296,7 +318,7 @@ func (d *restoreDrill) stored(ctx context.Context,
 	ks *manifest.Keyspace) iter.Seq2[drill.Record, error] {
 	return func(yield func(drill.Record, error) bool) {
 		for _, rows := range ks.RowsOf(keys.Span{}) {
-			for r, err := range d.catalog.Records(ctx, d.layers, ks, rows) {
+			for r, err := range d.catalog.Records(ctx, d.point, ks, rows) {
 				if err != nil {
 					yield(drill.Record{}, err)
 					return

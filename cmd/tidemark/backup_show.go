@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,13 +10,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/progress"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
 	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/range/backup/catalog"
 	"github.com/tidemarkdb/tidemark/range/backup/manifest"
 	"github.com/tidemarkdb/tidemark/range/backup/target"
+	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 // identityFlag registers the file of the identities that read encrypted backups.
@@ -29,7 +33,8 @@ func (a *app) backupListCommand() *cobra.Command {
 		Short: "List the backups in a target",
 		Long: `List the backups in TARGET by the moments that they restore. A backup without a moment
 is not complete: it is being made, or was given up. The chain of an incremental backup is whole if
-all backups that it continues are there.`,
+all backups that it continues are there. With a log and the backups, every moment from "since" to
+"moment" can be restored ("tidemark restore --at").`,
 		Example: `  tidemark backup list file:///mnt/backups`,
 		Args:    arguments("TARGET", 1, 1),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
@@ -38,30 +43,46 @@ all backups that it continues are there.`,
 				if err != nil {
 					return err
 				}
-				return a.printContents(contents)
+				logs, err := c.Logs(ctx)
+				if err != nil {
+					return err
+				}
+				return a.printContents(contents, logs)
 			})
 		}),
 	})
 }
 
-func (a *app) printContents(contents *catalog.Contents) error {
+func (a *app) printContents(contents *catalog.Contents, logs []catalog.Log) error {
 	list := a.list(output.Column{Name: "id"}, output.Column{Name: "kind"},
-		output.Column{Name: "moment"}, output.Column{Name: "parent"}, output.Column{Name: "chain"},
+		output.Column{Name: "since"}, output.Column{Name: "moment"}, output.Column{Name: "parent"}, output.Column{Name: "chain"},
 		output.Column{Name: "keyspaces", Number: true}, output.Column{Name: "records", Number: true},
 		output.Column{Name: "bytes", Number: true}, output.Column{Name: "stored", Number: true},
 		output.Column{Name: "encrypted"}, output.Column{Name: "cluster", Programs: true},
-		output.Column{Name: "version", Programs: true}, output.Column{Name: "took", Programs: true})
+		output.Column{Name: "version", Programs: true}, output.Column{Name: "took", Programs: true},
+		output.Column{Name: "schedule", Programs: true})
 	for _, h := range contents.Complete.Sorted() {
 		chain := output.Toned("whole", output.Good)
 		if _, err := contents.Complete.Chain(h.ID); err != nil {
 			chain = output.Toned("broken", output.Bad)
 		}
-		list.Row(h.ID, string(h.Kind), atMoment(h.At.Timestamp), h.Parent, chain,
+		list.Row(h.ID, string(h.Kind), "", atMoment(h.At.Timestamp), h.Parent, chain,
 			h.Totals.Keyspaces, h.Totals.Records, h.Totals.Bytes, h.Totals.Stored, h.Recipients > 0,
-			h.Cluster, h.Version, h.Ended.Sub(h.Began).Round(time.Millisecond))
+			h.Cluster, h.Version, h.Ended.Sub(h.Began).Round(time.Millisecond), h.Schedule)
+	}
+	for i := range logs {
+		l := &logs[i]
+		chain, since, through := output.Toned("no backup", output.Warning), atMoment(l.First),
+			atMoment(l.Through)
+		if span, ok := l.Restorable(contents.Complete); ok {
+			chain, since = output.Toned("whole", output.Good), atMoment(span.From)
+		}
+		list.Row(l.ID, "log", since, through, "", chain, len(l.LogHead.Keyspaces), 0, 0, l.Bytes,
+			l.Recipients > 0, l.Cluster, l.Version, time.Duration(0), l.Schedule)
 	}
 	for _, u := range contents.Unfinished {
-		list.Row(u.ID, "not complete", "", "", "", 0, 0, 0, u.Bytes, "", "", "", time.Duration(0))
+		list.Row(u.ID, "not complete", "", "", "", "", 0, 0, 0, u.Bytes, "", "", "", time.Duration(0),
+			"")
 	}
 	return list.Flush()
 }
@@ -182,6 +203,15 @@ func (a *app) backupVerify(ctx context.Context, c *catalog.Catalog, id string, q
 	if err := list.Flush(); err != nil {
 		return err
 	}
+	for _, l := range found.Logs {
+		if l.Restorable.Through.IsZero() {
+			a.say("the log %s is whole, and there is no backup that it continues", l.ID)
+			continue
+		}
+		a.say("every moment from %s to %s can be restored (log %s)",
+			l.From.Time().Local().Format(time.DateTime), l.Through.Time().Local().Format(time.DateTime),
+			l.ID)
+	}
 	if found.Sealed {
 		a.say("some backups are encrypted: their objects are what was written, and what is in them was " +
 			"not looked at; give --identity")
@@ -196,18 +226,24 @@ func (a *app) backupDeleteCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "delete TARGET ID",
-		Short: "Delete a backup, and all that was written for it",
+		Short: "Delete a backup or a log, and all that was written for it",
 		Long: `Delete a backup from TARGET, complete or not, with everything that was left over from
-attempts at it. A backup that others continue is not deleted: delete these first.`,
+attempts at it. A backup that others continue is not deleted: delete these first. With the id of a
+log the whole log is deleted; pause its schedule before.`,
 		Example: `  tidemark backup delete file:///mnt/backups 20260131T120000Z-1a2b3c4d`,
 		Args:    arguments("TARGET and the ID of a backup", 2, 2),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
 			return a.withCatalog(ctx, args[0], "", func(_ target.Target, c *catalog.Catalog) error {
-				if err := a.confirm(yes, fmt.Sprintf("Delete the backup %s from %s?", args[1],
+				if err := a.confirm(yes, fmt.Sprintf("Delete %s from %s?", args[1],
 					args[0])); err != nil {
 					return err
 				}
 				removed, err := c.Delete(ctx, args[1])
+				if err == nil {
+					var ofLog int
+					ofLog, err = c.DeleteLog(ctx, args[1])
+					removed += ofLog
+				}
 				if errors.Is(err, catalog.ErrNeeded) {
 					return &exit.Error{Code: exit.Conflict, Err: err}
 				}
@@ -222,4 +258,88 @@ attempts at it. A backup that others continue is not deleted: delete these first
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return a.printing(cmd)
+}
+
+func (a *app) backupCatCommand() *cobra.Command {
+	var identity *string
+	var span argument.Span
+	var at string
+	format := string(records.TSV)
+	cmd := &cobra.Command{
+		Use:   "cat TARGET [ID] KEYSPACE",
+		Short: "Print the records of a keyspace from a backup",
+		Long: `Print the records of a keyspace as they were at the moment of a backup, or with --at at any
+moment that the backups and the log have, in the formats of "tidemark dump". No cluster is needed.
+Records of a range keyspace come in the order of their keys; those of a hash keyspace in that of its
+hash partitions.`,
+		Example: `  tidemark backup cat file:///mnt/backups 20260131T120000Z-1a2b3c4d fruit --prefix a
+  tidemark backup cat file:///mnt/backups fruit --at 2026-01-31T12:03:20Z`,
+		Args: arguments("TARGET, the ID of a backup or --at, and a KEYSPACE", 2, 3),
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			switch a.format {
+			case output.JSON:
+				format = string(records.JSONL)
+			case output.TSV:
+				format = string(records.TSV)
+			case output.Raw:
+				return exit.Usagef("--output raw: use tsv or json")
+			}
+			parsed, err := records.ParseFormat(format)
+			if err != nil {
+				return &exit.Error{Code: exit.Usage, Err: err}
+			}
+			wanted, err := span.Keys()
+			if err != nil {
+				return err
+			}
+			if (len(args) == 3) == (at != "") {
+				return exit.Usagef("give the ID of a backup, or a moment: --at TIME")
+			}
+			return a.withCatalog(ctx, args[0], *identity, func(_ target.Target,
+				c *catalog.Catalog) error {
+				point, err := pointOf(ctx, c, args[1], at)
+				if err != nil {
+					return err
+				}
+				return a.backupCat(ctx, c, point, args[len(args)-1], wanted, parsed)
+			})
+		}),
+	}
+	identity = identityFlag(cmd)
+	span.Register(cmd)
+	cmd.Flags().StringVar(&at, "at", "", restoreMomentHelp)
+	cmd.Flags().StringVar(&format, "format", format, "tsv or jsonl")
+	_ = cmd.RegisterFlagCompletionFunc("format",
+		cobra.FixedCompletions([]string{"tsv", "jsonl"}, cobra.ShellCompDirectiveNoFileComp))
+	a.printing(cmd)
+	cmd.Flags().Lookup("output").Usage = "tsv or json, for --format tsv and jsonl"
+	cmd.MarkFlagsMutuallyExclusive("output", "format")
+	return cmd
+}
+
+func (a *app) backupCat(ctx context.Context, c *catalog.Catalog, point *manifest.Point,
+	keyspace string, span keys.Span, format records.Format) error {
+	ks := point.KeyspaceNamed(keyspace)
+	if ks == nil {
+		return exit.NotFoundf("there was no keyspace %q at %s; \"tidemark backup show\" lists the keyspaces "+
+			"of a backup", keyspace, point.At.Time().Local().Format(time.RFC3339))
+	}
+	buffered := bufio.NewWriterSize(a.out, 256<<10)
+	writer := records.NewWriter(buffered, format)
+	for _, rows := range ks.RowsOf(span) {
+		for r, err := range c.Records(ctx, point, ks, rows) {
+			if err != nil {
+				_ = buffered.Flush()
+				return err
+			}
+			record := records.Record{Key: ks.UserKey(r.Key), Value: r.Value}
+			if r.Expiry != 0 {
+				record.Expires = time.Unix(0, r.Expiry).UTC()
+			}
+			if err := writer.Write(record); err != nil {
+				return err
+			}
+		}
+	}
+	return buffered.Flush()
 }

@@ -6,22 +6,27 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/backup"
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/range/backup/archive"
 	"github.com/tidemarkdb/tidemark/range/backup/catalog"
+	"github.com/tidemarkdb/tidemark/range/backup/manifest"
 	"github.com/tidemarkdb/tidemark/range/backup/target"
 )
 
 // restoreFlags are the flags of a restore.
 type restoreFlags struct {
 	include, exclude, as                []string
-	identity                            string
+	identity, at                        string
 	detach, quiet                       bool
 	coordination, settings, noKeyspaces bool
 }
@@ -32,9 +37,12 @@ func (a *app) restoreCommand() *cobra.Command {
 		Use:   "restore TARGET [ID]",
 		Short: "Restore keyspaces, and perhaps the coordination store, from a backup",
 		Long: `Restore keyspaces from a backup into this cluster, which may be another one than that of
-the backup. Without ID, the newest backup in TARGET is restored. Keyspaces have the definitions,
-records and expiries that they had at the moment of the backup. They must not be there yet: drop
-them first, or give them other names with --as.
+the backup. Without ID, the newest backup in TARGET is restored. With --at, keyspaces are restored
+as they were at a moment that the backups and the log of a schedule have ("tidemark backup list"
+shows which), to the nanosecond; "--at latest" is the last such moment.
+
+Keyspaces have the definitions, records and expiries that they had at the moment. They must not be
+there yet: drop them first, or give them other names with --as.
 
 The data nodes read the backup and write the records. Clients see the keyspaces when all are whole,
 and not before. The core's leader has that done, whatever becomes of this command; "tidemark backup
@@ -53,12 +61,16 @@ consumers of changes. Without --coordination, "tidemark backup coordination" wri
 store into a file for "tidemark coord import".`,
 		Example: `  tidemark restore file:///mnt/backups
   tidemark restore s3://backups/prod 20260131T120000Z-1a2b3c4d --keyspaces fruit --as fruit=old
+  tidemark restore s3://backups/prod --at 2026-01-31T12:03:20Z --keyspaces fruit --as fruit=before
   tidemark restore file:///mnt/backups --coordination --settings`,
 		Args: arguments("TARGET, and perhaps the ID of a backup", 1, 2),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
 			id := admin.LatestBackup
 			if len(args) == 2 {
 				id = args[1]
+			}
+			if len(args) == 2 && f.at != "" {
+				return exit.Usagef("give the ID of a backup, or a moment: --at TIME")
 			}
 			return a.withClient(ctx, func(client *kv.Client) error {
 				return a.restore(ctx, client, args[0], id, f)
@@ -71,6 +83,7 @@ store into a file for "tidemark coord import".`,
 	flags.StringSliceVar(&f.exclude, "exclude", nil, "leave out these keyspaces")
 	flags.StringSliceVar(&f.as, "as", nil, "another name for a keyspace: NAME=OTHER; may be repeated")
 	flags.StringVar(&f.identity, "identity", "", "a `file` of age identities, for an encrypted backup")
+	flags.StringVar(&f.at, "at", "", restoreMomentHelp)
 	flags.BoolVar(&f.coordination, "coordination", false,
 		"fill the coordination store, which must be empty, with its users and roles")
 	flags.BoolVar(&f.settings, "settings", false, "set what placement may do as it was")
@@ -79,6 +92,21 @@ store into a file for "tidemark coord import".`,
 	flags.BoolVar(&f.detach, "detach", false, "do not wait until it is complete")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "do not show progress")
 	return a.client(a.printing(cmd))
+}
+
+// restoreMomentHelp describes --at of commands that read a target.
+const restoreMomentHelp = "a moment: " + argument.MomentHelp + `, or "latest"`
+
+// restoreMoment reads --at. A time ago is by this machine's clock: there may be no cluster.
+func restoreMoment(text string) (hlc.Timestamp, error) {
+	if text == "latest" {
+		return catalog.Newest, nil
+	}
+	m, err := argument.ParseMoment(text)
+	if err != nil {
+		return hlc.Timestamp{}, err
+	}
+	return m.At(hlc.FromTime(time.Now()))
 }
 
 func (a *app) restore(ctx context.Context, client *kv.Client, url, id string,
@@ -90,6 +118,16 @@ func (a *app) restore(ctx context.Context, client *kv.Client, url, id string,
 		return exit.Usagef("--no-keyspaces leaves nothing: give --coordination or --settings")
 	case f.noKeyspaces && len(f.include)+len(f.exclude)+len(f.as) > 0:
 		return exit.Usagef("--no-keyspaces restores none: leave out --keyspaces, --exclude and --as")
+	}
+	if f.at != "" {
+		at, err := restoreMoment(f.at)
+		if err != nil {
+			return err
+		}
+		r.Backup = ""
+		if r.Newest = at == catalog.Newest; !r.Newest {
+			r.At = at
+		}
 	}
 	for _, pair := range f.as {
 		name, other, ok := strings.Cut(pair, "=")
@@ -146,56 +184,82 @@ func (a *app) restore(ctx context.Context, client *kv.Client, url, id string,
 
 func (a *app) backupCoordinationCommand() *cobra.Command {
 	var identity *string
+	var at string
 	cmd := &cobra.Command{
-		Use:   "coordination TARGET ID FILE",
+		Use:   "coordination TARGET [ID] FILE",
 		Short: "Write the coordination store of a backup into a file",
-		Long: `Write the coordination store of a backup into FILE, in the format of etcd's snapshots.
+		Long: `Write the coordination store of a backup into FILE, in the format of etcd's snapshots, or
+with --at as it was at the end of the last round of the log at or before a moment.
 "tidemark coord import" makes a coordination store of it, and "etcdutl snapshot restore" an etcd.`,
 		Example: `  tidemark backup coordination file:///mnt/backups 20260131T120000Z-1a2b3c4d coord.db
   tidemark coord import coord.db --skip-hash-check`,
-		Args: arguments("TARGET, the ID of a backup, and a FILE", 3, 3),
+		Args: arguments("TARGET, the ID of a backup or --at, and a FILE", 2, 3),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
+			if (len(args) == 3) == (at != "") {
+				return exit.Usagef("give the ID of a backup, or a moment: --at TIME")
+			}
 			return a.withCatalog(ctx, args[0], *identity, func(_ target.Target,
 				c *catalog.Catalog) error {
-				size, err := writeCoordination(ctx, c, args[1], args[2])
+				point, err := pointOf(ctx, c, args[1], at)
+				if err != nil {
+					return err
+				}
+				path := args[len(args)-1]
+				size, err := writeCoordination(ctx, c, point, path)
 				if err != nil {
 					return err
 				}
 				list := a.list(output.Column{Name: "file"}, output.Column{Name: "bytes", Number: true})
-				list.Row(args[2], size)
+				list.Row(path, size)
 				return list.Flush()
 			})
 		}),
 	}
 	identity = identityFlag(cmd)
+	cmd.Flags().StringVar(&at, "at", "", restoreMomentHelp)
 	return a.printing(cmd)
 }
 
-// writeCoordination writes the coordination store of a backup into a new file.
-func writeCoordination(ctx context.Context, c *catalog.Catalog, id,
-	path string) (size int64, err error) {
-	m, err := c.Manifest(ctx, id)
-	if err != nil {
-		return 0, err
-	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return 0, err
-	}
-	defer func() {
-		if closing := file.Close(); err == nil {
-			err = closing
-		}
+// pointOf reads what a target has of a backup, or of a moment if that is given.
+func pointOf(ctx context.Context, c *catalog.Catalog, id, at string) (*manifest.Point, error) {
+	found := catalog.Resolved{Backup: id}
+	if at != "" {
+		moment, err := restoreMoment(at)
 		if err != nil {
-			_ = os.Remove(path)
+			return nil, err
 		}
-	}()
-	if err := c.Coordination(ctx, m, func(part []byte) error {
-		size += int64(len(part))
-		_, err := file.Write(part)
-		return err
-	}); err != nil {
+		if found, err = c.Resolve(ctx, moment); err != nil {
+			return nil, err
+		}
+	}
+	return c.Point(ctx, found.Backup, found.Log, found.At)
+}
+
+// writeCoordination writes the coordination store of a moment into a new file.
+func writeCoordination(ctx context.Context, c *catalog.Catalog, p *manifest.Point,
+	path string) (size int64, err error) {
+	if _, err := os.Lstat(path); err == nil {
+		return 0, fmt.Errorf("%s is there already", path)
+	}
+	directory, err := os.MkdirTemp(filepath.Dir(path), ".tidemark-coordination-")
+	if err != nil {
 		return 0, err
 	}
-	return size, file.Sync()
+	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
+	made, err := backup.Coordination(ctx, c, p, directory)
+	if err != nil {
+		return 0, err
+	}
+	file, err := os.Open(made)
+	if err != nil {
+		return 0, err
+	}
+	info, err := file.Stat()
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return 0, err
+	}
+	return info.Size(), os.Rename(made, path)
 }

@@ -59,6 +59,9 @@ func walks(dir string, partition, child, node string) map[string]walk {
 		return walk{args: words("bench " + args + " --keyspace walk-bench --records 50 --clients 2 " +
 			"--warm-up 1ms --duration 50ms"), lines: true}
 	}
+	schedule := func(verb, name string) []string {
+		return words("backup schedule " + verb + " file://" + dir + "/backups --paused --name " + name)
+	}
 	lease := "00000000075bcdNN" // two more digits make it the number of this run
 	return map[string]walk{
 		"secret":  {args: words("secret"), lines: true},
@@ -84,8 +87,20 @@ func walks(dir string, partition, child, node string) map[string]walk {
 			args:   words("keyspace drop walk-dropped-N --yes"),
 			quiet:  true,
 		},
-		"backup jobs": {args: words("backup jobs"), quiet: true},
-		"consumers":   {args: words("consumers walk")},
+		"backup jobs":            {args: words("backup jobs"), quiet: true},
+		"backup schedule create": {args: schedule("create", "walk-N")},
+		"backup schedule delete": {args: words("backup schedule delete walk"),
+			before: schedule("set", "walk")},
+		"backup schedule list": {args: words("backup schedule list"),
+			before: schedule("set", "walk")},
+		"backup schedule pause": {args: words("backup schedule pause walk"),
+			before: schedule("set", "walk")},
+		"backup schedule resume": {args: words("backup schedule resume walk"),
+			before: schedule("set", "walk")},
+		"backup schedule run": {args: words("backup schedule run walk"),
+			before: schedule("set", "walk")},
+		"backup schedule set": {args: schedule("set", "walk")},
+		"consumers":           {args: words("consumers walk")},
 		"consumers delete": {
 			before: words("changes walk --consumer cN --since -10s --until -5s"),
 			args:   words("consumers delete walk cN"),

@@ -42,8 +42,13 @@ type BackupOptions struct {
 
 // RestoreOptions say what is restored.
 type RestoreOptions struct {
-	// Backup is the id of the backup, or LatestBackup.
+	// Backup is the id of the backup, or LatestBackup; empty: a moment is restored.
 	Backup string
+	// At is the moment that is restored without a Backup, Newest says that it is the last one that
+	// can be. Log is the log that is used, in answers.
+	At     kv.Timestamp
+	Newest bool
+	Log    string
 	// Names gives keyspaces other names than those in the backup.
 	Names map[string]string
 	// Identities is the text of a file of age identities, for an encrypted backup.
@@ -114,7 +119,8 @@ func backupInfo(b *clusterpb.Backup) BackupInfo {
 		Bytes: p.GetBytes(), StoredBytes: p.GetStoredBytes(), Failures: int(p.GetFailures()),
 		LastFailure: p.GetLastFailure(), At: wire.FromClusterTimestamp(b.GetAt())}
 	if r := b.GetRestore(); r != nil {
-		info.Restore = &RestoreOptions{Backup: r.GetBackup(), Names: make(map[string]string),
+		info.Restore = &RestoreOptions{Backup: r.GetBackup(), Log: r.GetLog(),
+			At: wire.FromClusterTimestamp(r.GetAt()), Names: make(map[string]string),
 			Coordination: r.GetCoordination(), Settings: r.GetSettings(), NoKeyspaces: r.GetNoKeyspaces()}
 		for _, n := range r.GetNames() {
 			info.Restore.Names[n.GetName()] = n.GetAs()
@@ -140,7 +146,10 @@ func (c *Client) CreateBackup(ctx context.Context, o BackupOptions) (BackupInfo,
 		what = "restore "
 		b.Restore = &clusterpb.Restore{Backup: o.Restore.Backup, Identities: o.Restore.Identities,
 			Coordination: o.Restore.Coordination, Settings: o.Restore.Settings,
-			NoKeyspaces: o.Restore.NoKeyspaces}
+			NoKeyspaces: o.Restore.NoKeyspaces, Newest: o.Restore.Newest}
+		if !o.Restore.At.IsZero() {
+			b.Restore.At = wire.ToClusterTimestamp(o.Restore.At)
+		}
 		for _, name := range slices.Sorted(maps.Keys(o.Restore.Names)) {
 			b.Restore.Names = append(b.Restore.Names,
 				&clusterpb.Renaming{Name: name, As: o.Restore.Names[name]})

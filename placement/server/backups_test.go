@@ -30,6 +30,14 @@ type fakeMaker struct {
 	// takes is how long a backup takes; fails is what becomes of an attempt.
 	takes time.Duration
 	fails func(attempt int) error
+	// parents are those of the backups that were made. logs has the rounds of each log; breaks is what
+	// becomes of a round.
+	parents  []string
+	logs     map[string]int
+	breaks   func() error
+	expired  []time.Time
+	released []string
+	ids      int
 }
 
 var errFinal = errors.New("there is no such bucket")
@@ -66,7 +74,11 @@ func (m *fakeMaker) Make(ctx context.Context, b *clusterpb.Backup,
 		m.active--
 	}()
 	progress(nil, &clusterpb.BackupProgress{Step: "begin"})
-	progress(&clusterpb.Timestamp{Wall: 42}, &clusterpb.BackupProgress{Step: "half", UnitsDone: 1,
+	at := &clusterpb.Timestamp{Wall: 42}
+	if b.Schedule != "" {
+		at.Wall = uint64(time.Now().UnixNano())
+	}
+	progress(at, &clusterpb.BackupProgress{Step: "half", UnitsDone: 1,
 		Units: 2})
 	select {
 	case <-time.After(m.takes):
@@ -75,7 +87,7 @@ func (m *fakeMaker) Make(ctx context.Context, b *clusterpb.Backup,
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.made = append(m.made, b.Id)
+	m.made, m.parents = append(m.made, b.Id), append(m.parents, b.Parent)
 	if m.fails != nil {
 		return m.fails(len(m.made))
 	}

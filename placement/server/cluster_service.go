@@ -220,6 +220,30 @@ func (s *ClusterService) CancelBackup(
 		clusterpb.ClusterClient.CancelBackup)
 }
 
+// SetBackupSchedule implements clusterpb.ClusterServer.
+func (s *ClusterService) SetBackupSchedule(
+	ctx context.Context, r *clusterpb.SetBackupScheduleRequest,
+) (*clusterpb.SetBackupScheduleResponse, error) {
+	return answer(ctx, s, r, in((*Server).Backups, (*backups.Backups).SetSchedule),
+		clusterpb.ClusterClient.SetBackupSchedule)
+}
+
+// ListBackupSchedules implements clusterpb.ClusterServer.
+func (s *ClusterService) ListBackupSchedules(
+	ctx context.Context, r *clusterpb.ListBackupSchedulesRequest,
+) (*clusterpb.ListBackupSchedulesResponse, error) {
+	return answer(ctx, s, r, in((*Server).Backups, (*backups.Backups).ListSchedules),
+		clusterpb.ClusterClient.ListBackupSchedules)
+}
+
+// DeleteBackupSchedule implements clusterpb.ClusterServer.
+func (s *ClusterService) DeleteBackupSchedule(
+	ctx context.Context, r *clusterpb.DeleteBackupScheduleRequest,
+) (*clusterpb.DeleteBackupScheduleResponse, error) {
+	return answer(ctx, s, r, in((*Server).Backups, (*backups.Backups).DeleteSchedule),
+		clusterpb.ClusterClient.DeleteBackupSchedule)
+}
+
 // ConfirmRecovery implements clusterpb.ClusterServer.
 func (s *ClusterService) ConfirmRecovery(
 	ctx context.Context, r *clusterpb.ConfirmRecoveryRequest,

@@ -507,12 +507,18 @@ func (c *core) register(
 // await waits, in virtual time, until a condition holds.
 func (c *core) await(what string, holds func() bool) {
 	c.t.Helper()
+	c.awaitFor(100*time.Second, what, holds)
+}
+
+// awaitFor waits for so long at most, and looks 2000 times.
+func (c *core) awaitFor(limit time.Duration, what string, holds func() bool) {
+	c.t.Helper()
 	for range 2000 {
 		synctest.Wait()
 		if holds() {
 			return
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(limit / 2000)
 	}
 	c.t.Fatalf("waited in vain: %s", what)
 }

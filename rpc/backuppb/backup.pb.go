@@ -261,8 +261,11 @@ type LoadRequest struct {
 	// age identities that read it; empty: it is not encrypted.
 	Identities string `protobuf:"bytes,6,opt,name=identities,proto3" json:"identities,omitempty"`
 	// The keyspace that is written to, which is partitioned as that of the unit.
-	Keyspace      uint32 `protobuf:"varint,7,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
-	KeyspaceName  string `protobuf:"bytes,8,opt,name=keyspace_name,json=keyspaceName,proto3" json:"keyspace_name,omitempty"`
+	Keyspace     uint32 `protobuf:"varint,7,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	KeyspaceName string `protobuf:"bytes,8,opt,name=keyspace_name,json=keyspaceName,proto3" json:"keyspace_name,omitempty"`
+	// Set: not the moment of the backup is restored, but this one, with the log of this id.
+	At            *clusterpb.Timestamp `protobuf:"bytes,9,opt,name=at,proto3" json:"at,omitempty"`
+	Log           string               `protobuf:"bytes,10,opt,name=log,proto3" json:"log,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -353,6 +356,20 @@ func (x *LoadRequest) GetKeyspaceName() string {
 	return ""
 }
 
+func (x *LoadRequest) GetAt() *clusterpb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *LoadRequest) GetLog() string {
+	if x != nil {
+		return x.Log
+	}
+	return ""
+}
+
 type LoadAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What has been written since the answer before this one, and what was there already.
@@ -422,6 +439,273 @@ func (x *LoadAnswer) GetOver() bool {
 	return false
 }
 
+type WriteChangesRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Cluster uint64                 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Node    uint64                 `protobuf:"varint,2,opt,name=node,proto3" json:"node,omitempty"`
+	Target  string                 `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
+	// The log, and the time of the round: all versions in (after, at].
+	Log   string               `protobuf:"bytes,4,opt,name=log,proto3" json:"log,omitempty"`
+	After *clusterpb.Timestamp `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`
+	At    *clusterpb.Timestamp `protobuf:"bytes,6,opt,name=at,proto3" json:"at,omitempty"`
+	Spans []*ChangesSpan       `protobuf:"bytes,7,rep,name=spans,proto3" json:"spans,omitempty"`
+	// As those of Export.
+	Recipients     []string `protobuf:"bytes,8,rep,name=recipients,proto3" json:"recipients,omitempty"`
+	BytesPerSecond uint64   `protobuf:"varint,9,opt,name=bytes_per_second,json=bytesPerSecond,proto3" json:"bytes_per_second,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *WriteChangesRequest) Reset() {
+	*x = WriteChangesRequest{}
+	mi := &file_backuppb_backup_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriteChangesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriteChangesRequest) ProtoMessage() {}
+
+func (x *WriteChangesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_backuppb_backup_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriteChangesRequest.ProtoReflect.Descriptor instead.
+func (*WriteChangesRequest) Descriptor() ([]byte, []int) {
+	return file_backuppb_backup_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *WriteChangesRequest) GetCluster() uint64 {
+	if x != nil {
+		return x.Cluster
+	}
+	return 0
+}
+
+func (x *WriteChangesRequest) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *WriteChangesRequest) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *WriteChangesRequest) GetLog() string {
+	if x != nil {
+		return x.Log
+	}
+	return ""
+}
+
+func (x *WriteChangesRequest) GetAfter() *clusterpb.Timestamp {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *WriteChangesRequest) GetAt() *clusterpb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *WriteChangesRequest) GetSpans() []*ChangesSpan {
+	if x != nil {
+		return x.Spans
+	}
+	return nil
+}
+
+func (x *WriteChangesRequest) GetRecipients() []string {
+	if x != nil {
+		return x.Recipients
+	}
+	return nil
+}
+
+func (x *WriteChangesRequest) GetBytesPerSecond() uint64 {
+	if x != nil {
+		return x.BytesPerSecond
+	}
+	return 0
+}
+
+// ChangesSpan is a span of rows of a keyspace. The spans of a keyspace follow each other in order.
+type ChangesSpan struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Keyspace     uint32                 `protobuf:"varint,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	KeyspaceName string                 `protobuf:"bytes,2,opt,name=keyspace_name,json=keyspaceName,proto3" json:"keyspace_name,omitempty"`
+	// As those of Export.
+	Hashes uint32 `protobuf:"varint,3,opt,name=hashes,proto3" json:"hashes,omitempty"`
+	Start  []byte `protobuf:"bytes,4,opt,name=start,proto3" json:"start,omitempty"`
+	End    []byte `protobuf:"bytes,5,opt,name=end,proto3" json:"end,omitempty"`
+	// What can be read at `after` is wanted, too.
+	Whole         bool `protobuf:"varint,6,opt,name=whole,proto3" json:"whole,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangesSpan) Reset() {
+	*x = ChangesSpan{}
+	mi := &file_backuppb_backup_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangesSpan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangesSpan) ProtoMessage() {}
+
+func (x *ChangesSpan) ProtoReflect() protoreflect.Message {
+	mi := &file_backuppb_backup_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangesSpan.ProtoReflect.Descriptor instead.
+func (*ChangesSpan) Descriptor() ([]byte, []int) {
+	return file_backuppb_backup_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ChangesSpan) GetKeyspace() uint32 {
+	if x != nil {
+		return x.Keyspace
+	}
+	return 0
+}
+
+func (x *ChangesSpan) GetKeyspaceName() string {
+	if x != nil {
+		return x.KeyspaceName
+	}
+	return ""
+}
+
+func (x *ChangesSpan) GetHashes() uint32 {
+	if x != nil {
+		return x.Hashes
+	}
+	return 0
+}
+
+func (x *ChangesSpan) GetStart() []byte {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *ChangesSpan) GetEnd() []byte {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+func (x *ChangesSpan) GetWhole() bool {
+	if x != nil {
+		return x.Whole
+	}
+	return false
+}
+
+type WriteChangesAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What has been read since the answer before this one.
+	Records uint64 `protobuf:"varint,1,opt,name=records,proto3" json:"records,omitempty"`
+	Bytes   uint64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// The pieces: a list in the JSON form of their description in the target.
+	Pieces        []byte `protobuf:"bytes,3,opt,name=pieces,proto3" json:"pieces,omitempty"`
+	Over          bool   `protobuf:"varint,4,opt,name=over,proto3" json:"over,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WriteChangesAnswer) Reset() {
+	*x = WriteChangesAnswer{}
+	mi := &file_backuppb_backup_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriteChangesAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriteChangesAnswer) ProtoMessage() {}
+
+func (x *WriteChangesAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_backuppb_backup_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriteChangesAnswer.ProtoReflect.Descriptor instead.
+func (*WriteChangesAnswer) Descriptor() ([]byte, []int) {
+	return file_backuppb_backup_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *WriteChangesAnswer) GetRecords() uint64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+func (x *WriteChangesAnswer) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *WriteChangesAnswer) GetPieces() []byte {
+	if x != nil {
+		return x.Pieces
+	}
+	return nil
+}
+
+func (x *WriteChangesAnswer) GetOver() bool {
+	if x != nil {
+		return x.Over
+	}
+	return false
+}
+
 type CheckTargetRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Cluster uint64                 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
@@ -436,7 +720,7 @@ type CheckTargetRequest struct {
 
 func (x *CheckTargetRequest) Reset() {
 	*x = CheckTargetRequest{}
-	mi := &file_backuppb_backup_proto_msgTypes[4]
+	mi := &file_backuppb_backup_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -448,7 +732,7 @@ func (x *CheckTargetRequest) String() string {
 func (*CheckTargetRequest) ProtoMessage() {}
 
 func (x *CheckTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_backuppb_backup_proto_msgTypes[4]
+	mi := &file_backuppb_backup_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -461,7 +745,7 @@ func (x *CheckTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTargetRequest.ProtoReflect.Descriptor instead.
 func (*CheckTargetRequest) Descriptor() ([]byte, []int) {
-	return file_backuppb_backup_proto_rawDescGZIP(), []int{4}
+	return file_backuppb_backup_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CheckTargetRequest) GetCluster() uint64 {
@@ -507,7 +791,7 @@ type CheckTargetResponse struct {
 
 func (x *CheckTargetResponse) Reset() {
 	*x = CheckTargetResponse{}
-	mi := &file_backuppb_backup_proto_msgTypes[5]
+	mi := &file_backuppb_backup_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -519,7 +803,7 @@ func (x *CheckTargetResponse) String() string {
 func (*CheckTargetResponse) ProtoMessage() {}
 
 func (x *CheckTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_backuppb_backup_proto_msgTypes[5]
+	mi := &file_backuppb_backup_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -532,7 +816,7 @@ func (x *CheckTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTargetResponse.ProtoReflect.Descriptor instead.
 func (*CheckTargetResponse) Descriptor() ([]byte, []int) {
-	return file_backuppb_backup_proto_rawDescGZIP(), []int{5}
+	return file_backuppb_backup_proto_rawDescGZIP(), []int{8}
 }
 
 var File_backuppb_backup_proto protoreflect.FileDescriptor
@@ -562,7 +846,7 @@ const file_backuppb_backup_proto_rawDesc = "" +
 	"\fExportAnswer\x12\x18\n" +
 	"\arecords\x18\x01 \x01(\x04R\arecords\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12\x12\n" +
-	"\x04done\x18\x03 \x01(\fR\x04done\"\xe0\x01\n" +
+	"\x04done\x18\x03 \x01(\fR\x04done\"\xa2\x02\n" +
 	"\vLoadRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x16\n" +
@@ -573,12 +857,39 @@ const file_backuppb_backup_proto_rawDesc = "" +
 	"identities\x18\x06 \x01(\tR\n" +
 	"identities\x12\x1a\n" +
 	"\bkeyspace\x18\a \x01(\rR\bkeyspace\x12#\n" +
-	"\rkeyspace_name\x18\b \x01(\tR\fkeyspaceName\"j\n" +
+	"\rkeyspace_name\x18\b \x01(\tR\fkeyspaceName\x12.\n" +
+	"\x02at\x18\t \x01(\v2\x1e.tidemark.cluster.v1.TimestampR\x02at\x12\x10\n" +
+	"\x03log\x18\n" +
+	" \x01(\tR\x03log\"j\n" +
 	"\n" +
 	"LoadAnswer\x12\x18\n" +
 	"\awritten\x18\x01 \x01(\x04R\awritten\x12\x18\n" +
 	"\apresent\x18\x02 \x01(\x04R\apresent\x12\x14\n" +
 	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\x12\x12\n" +
+	"\x04over\x18\x04 \x01(\bR\x04over\"\xd4\x02\n" +
+	"\x13WriteChangesRequest\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x16\n" +
+	"\x06target\x18\x03 \x01(\tR\x06target\x12\x10\n" +
+	"\x03log\x18\x04 \x01(\tR\x03log\x124\n" +
+	"\x05after\x18\x05 \x01(\v2\x1e.tidemark.cluster.v1.TimestampR\x05after\x12.\n" +
+	"\x02at\x18\x06 \x01(\v2\x1e.tidemark.cluster.v1.TimestampR\x02at\x125\n" +
+	"\x05spans\x18\a \x03(\v2\x1f.tidemark.backup.v1.ChangesSpanR\x05spans\x12\x1e\n" +
+	"\n" +
+	"recipients\x18\b \x03(\tR\n" +
+	"recipients\x12(\n" +
+	"\x10bytes_per_second\x18\t \x01(\x04R\x0ebytesPerSecond\"\xa4\x01\n" +
+	"\vChangesSpan\x12\x1a\n" +
+	"\bkeyspace\x18\x01 \x01(\rR\bkeyspace\x12#\n" +
+	"\rkeyspace_name\x18\x02 \x01(\tR\fkeyspaceName\x12\x16\n" +
+	"\x06hashes\x18\x03 \x01(\rR\x06hashes\x12\x14\n" +
+	"\x05start\x18\x04 \x01(\fR\x05start\x12\x10\n" +
+	"\x03end\x18\x05 \x01(\fR\x03end\x12\x14\n" +
+	"\x05whole\x18\x06 \x01(\bR\x05whole\"p\n" +
+	"\x12WriteChangesAnswer\x12\x18\n" +
+	"\arecords\x18\x01 \x01(\x04R\arecords\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12\x16\n" +
+	"\x06pieces\x18\x03 \x01(\fR\x06pieces\x12\x12\n" +
 	"\x04over\x18\x04 \x01(\bR\x04over\"\x8c\x01\n" +
 	"\x12CheckTargetRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
@@ -586,10 +897,11 @@ const file_backuppb_backup_proto_rawDesc = "" +
 	"\x06target\x18\x03 \x01(\tR\x06target\x12\x16\n" +
 	"\x06object\x18\x04 \x01(\tR\x06object\x12\x18\n" +
 	"\acontent\x18\x05 \x01(\fR\acontent\"\x15\n" +
-	"\x13CheckTargetResponse2\x84\x02\n" +
+	"\x13CheckTargetResponse2\xe7\x02\n" +
 	"\x06Worker\x12O\n" +
 	"\x06Export\x12!.tidemark.backup.v1.ExportRequest\x1a .tidemark.backup.v1.ExportAnswer0\x01\x12I\n" +
-	"\x04Load\x12\x1f.tidemark.backup.v1.LoadRequest\x1a\x1e.tidemark.backup.v1.LoadAnswer0\x01\x12^\n" +
+	"\x04Load\x12\x1f.tidemark.backup.v1.LoadRequest\x1a\x1e.tidemark.backup.v1.LoadAnswer0\x01\x12a\n" +
+	"\fWriteChanges\x12'.tidemark.backup.v1.WriteChangesRequest\x1a&.tidemark.backup.v1.WriteChangesAnswer0\x01\x12^\n" +
 	"\vCheckTarget\x12&.tidemark.backup.v1.CheckTargetRequest\x1a'.tidemark.backup.v1.CheckTargetResponseB-Z+github.com/tidemarkdb/tidemark/rpc/backuppbb\x06proto3"
 
 var (
@@ -604,30 +916,39 @@ func file_backuppb_backup_proto_rawDescGZIP() []byte {
 	return file_backuppb_backup_proto_rawDescData
 }
 
-var file_backuppb_backup_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_backuppb_backup_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_backuppb_backup_proto_goTypes = []any{
 	(*ExportRequest)(nil),       // 0: tidemark.backup.v1.ExportRequest
 	(*ExportAnswer)(nil),        // 1: tidemark.backup.v1.ExportAnswer
 	(*LoadRequest)(nil),         // 2: tidemark.backup.v1.LoadRequest
 	(*LoadAnswer)(nil),          // 3: tidemark.backup.v1.LoadAnswer
-	(*CheckTargetRequest)(nil),  // 4: tidemark.backup.v1.CheckTargetRequest
-	(*CheckTargetResponse)(nil), // 5: tidemark.backup.v1.CheckTargetResponse
-	(*clusterpb.Timestamp)(nil), // 6: tidemark.cluster.v1.Timestamp
+	(*WriteChangesRequest)(nil), // 4: tidemark.backup.v1.WriteChangesRequest
+	(*ChangesSpan)(nil),         // 5: tidemark.backup.v1.ChangesSpan
+	(*WriteChangesAnswer)(nil),  // 6: tidemark.backup.v1.WriteChangesAnswer
+	(*CheckTargetRequest)(nil),  // 7: tidemark.backup.v1.CheckTargetRequest
+	(*CheckTargetResponse)(nil), // 8: tidemark.backup.v1.CheckTargetResponse
+	(*clusterpb.Timestamp)(nil), // 9: tidemark.cluster.v1.Timestamp
 }
 var file_backuppb_backup_proto_depIdxs = []int32{
-	6, // 0: tidemark.backup.v1.ExportRequest.after:type_name -> tidemark.cluster.v1.Timestamp
-	6, // 1: tidemark.backup.v1.ExportRequest.at:type_name -> tidemark.cluster.v1.Timestamp
-	0, // 2: tidemark.backup.v1.Worker.Export:input_type -> tidemark.backup.v1.ExportRequest
-	2, // 3: tidemark.backup.v1.Worker.Load:input_type -> tidemark.backup.v1.LoadRequest
-	4, // 4: tidemark.backup.v1.Worker.CheckTarget:input_type -> tidemark.backup.v1.CheckTargetRequest
-	1, // 5: tidemark.backup.v1.Worker.Export:output_type -> tidemark.backup.v1.ExportAnswer
-	3, // 6: tidemark.backup.v1.Worker.Load:output_type -> tidemark.backup.v1.LoadAnswer
-	5, // 7: tidemark.backup.v1.Worker.CheckTarget:output_type -> tidemark.backup.v1.CheckTargetResponse
-	5, // [5:8] is the sub-list for method output_type
-	2, // [2:5] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	9,  // 0: tidemark.backup.v1.ExportRequest.after:type_name -> tidemark.cluster.v1.Timestamp
+	9,  // 1: tidemark.backup.v1.ExportRequest.at:type_name -> tidemark.cluster.v1.Timestamp
+	9,  // 2: tidemark.backup.v1.LoadRequest.at:type_name -> tidemark.cluster.v1.Timestamp
+	9,  // 3: tidemark.backup.v1.WriteChangesRequest.after:type_name -> tidemark.cluster.v1.Timestamp
+	9,  // 4: tidemark.backup.v1.WriteChangesRequest.at:type_name -> tidemark.cluster.v1.Timestamp
+	5,  // 5: tidemark.backup.v1.WriteChangesRequest.spans:type_name -> tidemark.backup.v1.ChangesSpan
+	0,  // 6: tidemark.backup.v1.Worker.Export:input_type -> tidemark.backup.v1.ExportRequest
+	2,  // 7: tidemark.backup.v1.Worker.Load:input_type -> tidemark.backup.v1.LoadRequest
+	4,  // 8: tidemark.backup.v1.Worker.WriteChanges:input_type -> tidemark.backup.v1.WriteChangesRequest
+	7,  // 9: tidemark.backup.v1.Worker.CheckTarget:input_type -> tidemark.backup.v1.CheckTargetRequest
+	1,  // 10: tidemark.backup.v1.Worker.Export:output_type -> tidemark.backup.v1.ExportAnswer
+	3,  // 11: tidemark.backup.v1.Worker.Load:output_type -> tidemark.backup.v1.LoadAnswer
+	6,  // 12: tidemark.backup.v1.Worker.WriteChanges:output_type -> tidemark.backup.v1.WriteChangesAnswer
+	8,  // 13: tidemark.backup.v1.Worker.CheckTarget:output_type -> tidemark.backup.v1.CheckTargetResponse
+	10, // [10:14] is the sub-list for method output_type
+	6,  // [6:10] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_backuppb_backup_proto_init() }
@@ -641,7 +962,7 @@ func file_backuppb_backup_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_backuppb_backup_proto_rawDesc), len(file_backuppb_backup_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

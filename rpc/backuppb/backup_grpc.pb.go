@@ -21,9 +21,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Worker_Export_FullMethodName      = "/tidemark.backup.v1.Worker/Export"
-	Worker_Load_FullMethodName        = "/tidemark.backup.v1.Worker/Load"
-	Worker_CheckTarget_FullMethodName = "/tidemark.backup.v1.Worker/CheckTarget"
+	Worker_Export_FullMethodName       = "/tidemark.backup.v1.Worker/Export"
+	Worker_Load_FullMethodName         = "/tidemark.backup.v1.Worker/Load"
+	Worker_WriteChanges_FullMethodName = "/tidemark.backup.v1.Worker/WriteChanges"
+	Worker_CheckTarget_FullMethodName  = "/tidemark.backup.v1.Worker/CheckTarget"
 )
 
 // WorkerClient is the client API for Worker service.
@@ -39,6 +40,9 @@ type WorkerClient interface {
 	// Load writes one unit of a backup into a keyspace. Answers and errors are as those of Export; the
 	// last answer has `over`.
 	Load(ctx context.Context, in *LoadRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LoadAnswer], error)
+	// WriteChanges writes pieces of a log to a target. Answers and errors are as those of Export; the
+	// last answer has `over`.
+	WriteChanges(ctx context.Context, in *WriteChangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WriteChangesAnswer], error)
 	// CheckTarget reads an object that the caller has written, so that a target which this node does
 	// not share with the caller is noticed before anything is written to it.
 	CheckTarget(ctx context.Context, in *CheckTargetRequest, opts ...grpc.CallOption) (*CheckTargetResponse, error)
@@ -90,6 +94,25 @@ func (c *workerClient) Load(ctx context.Context, in *LoadRequest, opts ...grpc.C
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Worker_LoadClient = grpc.ServerStreamingClient[LoadAnswer]
 
+func (c *workerClient) WriteChanges(ctx context.Context, in *WriteChangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WriteChangesAnswer], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Worker_ServiceDesc.Streams[2], Worker_WriteChanges_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WriteChangesRequest, WriteChangesAnswer]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Worker_WriteChangesClient = grpc.ServerStreamingClient[WriteChangesAnswer]
+
 func (c *workerClient) CheckTarget(ctx context.Context, in *CheckTargetRequest, opts ...grpc.CallOption) (*CheckTargetResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CheckTargetResponse)
@@ -113,6 +136,9 @@ type WorkerServer interface {
 	// Load writes one unit of a backup into a keyspace. Answers and errors are as those of Export; the
 	// last answer has `over`.
 	Load(*LoadRequest, grpc.ServerStreamingServer[LoadAnswer]) error
+	// WriteChanges writes pieces of a log to a target. Answers and errors are as those of Export; the
+	// last answer has `over`.
+	WriteChanges(*WriteChangesRequest, grpc.ServerStreamingServer[WriteChangesAnswer]) error
 	// CheckTarget reads an object that the caller has written, so that a target which this node does
 	// not share with the caller is noticed before anything is written to it.
 	CheckTarget(context.Context, *CheckTargetRequest) (*CheckTargetResponse, error)
@@ -131,6 +157,9 @@ func (UnimplementedWorkerServer) Export(*ExportRequest, grpc.ServerStreamingServ
 }
 func (UnimplementedWorkerServer) Load(*LoadRequest, grpc.ServerStreamingServer[LoadAnswer]) error {
 	return status.Error(codes.Unimplemented, "method Load not implemented")
+}
+func (UnimplementedWorkerServer) WriteChanges(*WriteChangesRequest, grpc.ServerStreamingServer[WriteChangesAnswer]) error {
+	return status.Error(codes.Unimplemented, "method WriteChanges not implemented")
 }
 func (UnimplementedWorkerServer) CheckTarget(context.Context, *CheckTargetRequest) (*CheckTargetResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CheckTarget not implemented")
@@ -178,6 +207,17 @@ func _Worker_Load_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Worker_LoadServer = grpc.ServerStreamingServer[LoadAnswer]
 
+func _Worker_WriteChanges_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WriteChangesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(WorkerServer).WriteChanges(m, &grpc.GenericServerStream[WriteChangesRequest, WriteChangesAnswer]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Worker_WriteChangesServer = grpc.ServerStreamingServer[WriteChangesAnswer]
+
 func _Worker_CheckTarget_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CheckTargetRequest)
 	if err := dec(in); err != nil {
@@ -217,6 +257,11 @@ var Worker_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Load",
 			Handler:       _Worker_Load_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WriteChanges",
+			Handler:       _Worker_WriteChanges_Handler,
 			ServerStreams: true,
 		},
 	},

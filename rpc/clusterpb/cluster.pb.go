@@ -9405,7 +9405,9 @@ type Backup struct {
 	// encrypted backup.
 	Identity string `protobuf:"bytes,15,opt,name=identity,proto3" json:"identity,omitempty"`
 	// Set: not a backup is made, one is restored. include and exclude say of which keyspaces.
-	Restore       *Restore `protobuf:"bytes,16,opt,name=restore,proto3" json:"restore,omitempty"`
+	Restore *Restore `protobuf:"bytes,16,opt,name=restore,proto3" json:"restore,omitempty"`
+	// The name of the schedule that it is made for; empty: it was asked for.
+	Schedule      string `protobuf:"bytes,17,opt,name=schedule,proto3" json:"schedule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9552,6 +9554,13 @@ func (x *Backup) GetRestore() *Restore {
 	return nil
 }
 
+func (x *Backup) GetSchedule() string {
+	if x != nil {
+		return x.Schedule
+	}
+	return ""
+}
+
 // Restore says what is restored from a backup in the target.
 type Restore struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -9563,6 +9572,12 @@ type Restore struct {
 	Identities string `protobuf:"bytes,3,opt,name=identities,proto3" json:"identities,omitempty"`
 	// Stored: a bit for each unit of the backup that is loaded, the lowest bit of a byte first.
 	Loaded []byte `protobuf:"bytes,4,opt,name=loaded,proto3" json:"loaded,omitempty"`
+	// Set: not the moment of a backup is restored, but this one. A request leaves `backup` empty then:
+	// the core chooses the backup, and the log with what has changed from then on.
+	At  *Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`
+	Log string     `protobuf:"bytes,6,opt,name=log,proto3" json:"log,omitempty"`
+	// In a request: the last moment that can be restored is meant.
+	Newest bool `protobuf:"varint,7,opt,name=newest,proto3" json:"newest,omitempty"`
 	// The coordination store is filled, too, with its users and roles: it must be empty.
 	Coordination bool `protobuf:"varint,10,opt,name=coordination,proto3" json:"coordination,omitempty"`
 	// What placement may do is set as it was.
@@ -9629,6 +9644,27 @@ func (x *Restore) GetLoaded() []byte {
 		return x.Loaded
 	}
 	return nil
+}
+
+func (x *Restore) GetAt() *Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Restore) GetLog() string {
+	if x != nil {
+		return x.Log
+	}
+	return ""
+}
+
+func (x *Restore) GetNewest() bool {
+	if x != nil {
+		return x.Newest
+	}
+	return false
 }
 
 func (x *Restore) GetCoordination() bool {
@@ -9899,6 +9935,559 @@ func (x *CreateBackupResponse) GetBackup() *Backup {
 	return nil
 }
 
+// BackupSchedule says which backups the core's leader makes by itself.
+type BackupSchedule struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names it: a-z, 0-9 and hyphens.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// As those of a Backup.
+	Target         string   `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
+	Include        []string `protobuf:"bytes,3,rep,name=include,proto3" json:"include,omitempty"`
+	Exclude        []string `protobuf:"bytes,4,rep,name=exclude,proto3" json:"exclude,omitempty"`
+	Recipients     []string `protobuf:"bytes,5,rep,name=recipients,proto3" json:"recipients,omitempty"`
+	BytesPerSecond uint64   `protobuf:"varint,6,opt,name=bytes_per_second,json=bytesPerSecond,proto3" json:"bytes_per_second,omitempty"`
+	// How often a full backup is made, and an incremental one; 0: no incremental ones.
+	FullMillis        uint64 `protobuf:"varint,7,opt,name=full_millis,json=fullMillis,proto3" json:"full_millis,omitempty"`
+	IncrementalMillis uint64 `protobuf:"varint,8,opt,name=incremental_millis,json=incrementalMillis,proto3" json:"incremental_millis,omitempty"`
+	// How often the changes of all keyspaces are written to a log; 0: never.
+	LogMillis uint64 `protobuf:"varint,9,opt,name=log_millis,json=logMillis,proto3" json:"log_millis,omitempty"`
+	// For how long every moment can be restored; what no such moment needs is removed. 0: for ever.
+	RetentionMillis uint64 `protobuf:"varint,10,opt,name=retention_millis,json=retentionMillis,proto3" json:"retention_millis,omitempty"`
+	// For how long at most garbage collection leaves what the next backup, or the log, has to read.
+	KeepMillis uint64 `protobuf:"varint,11,opt,name=keep_millis,json=keepMillis,proto3" json:"keep_millis,omitempty"`
+	// No backup begins, and the log stands still.
+	Paused bool `protobuf:"varint,12,opt,name=paused,proto3" json:"paused,omitempty"`
+	// What follows is the core's. On the clock of the core's leader, in milliseconds since 1970.
+	CreatedUnixMs int64 `protobuf:"varint,13,opt,name=created_unix_ms,json=createdUnixMs,proto3" json:"created_unix_ms,omitempty"`
+	// The newest complete backup that it has made, its moment, and that of the newest full one.
+	Last   string     `protobuf:"bytes,14,opt,name=last,proto3" json:"last,omitempty"`
+	LastAt *Timestamp `protobuf:"bytes,15,opt,name=last_at,json=lastAt,proto3" json:"last_at,omitempty"`
+	FullAt *Timestamp `protobuf:"bytes,16,opt,name=full_at,json=fullAt,proto3" json:"full_at,omitempty"`
+	// The backup that is being made; empty: none.
+	Running string `protobuf:"bytes,17,opt,name=running,proto3" json:"running,omitempty"`
+	// The last failure, if no backup has been completed since then, and how many there were.
+	Error       string `protobuf:"bytes,18,opt,name=error,proto3" json:"error,omitempty"`
+	ErrorUnixMs int64  `protobuf:"varint,19,opt,name=error_unix_ms,json=errorUnixMs,proto3" json:"error_unix_ms,omitempty"`
+	Failures    uint32 `protobuf:"varint,20,opt,name=failures,proto3" json:"failures,omitempty"`
+	// The next backup has to be a full one: the chain cannot be continued.
+	Broken bool `protobuf:"varint,21,opt,name=broken,proto3" json:"broken,omitempty"`
+	// The log, the moment to which it has all changes, and the After of its last round.
+	Log      string     `protobuf:"bytes,22,opt,name=log,proto3" json:"log,omitempty"`
+	LogAt    *Timestamp `protobuf:"bytes,23,opt,name=log_at,json=logAt,proto3" json:"log_at,omitempty"`
+	LogRound *Timestamp `protobuf:"bytes,24,opt,name=log_round,json=logRound,proto3" json:"log_round,omitempty"`
+	// Of the leader's memory: why the log does not go on, and for how long.
+	LogError string `protobuf:"bytes,25,opt,name=log_error,json=logError,proto3" json:"log_error,omitempty"`
+	// What was removed last, by retention, and when that was done.
+	ExpiredUnixMs int64 `protobuf:"varint,26,opt,name=expired_unix_ms,json=expiredUnixMs,proto3" json:"expired_unix_ms,omitempty"`
+	// Stored, and never answered: as that of a Backup, for the log.
+	Identity string `protobuf:"bytes,27,opt,name=identity,proto3" json:"identity,omitempty"`
+	// A backup is to begin now.
+	Now           bool `protobuf:"varint,28,opt,name=now,proto3" json:"now,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupSchedule) Reset() {
+	*x = BackupSchedule{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[128]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupSchedule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupSchedule) ProtoMessage() {}
+
+func (x *BackupSchedule) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[128]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupSchedule.ProtoReflect.Descriptor instead.
+func (*BackupSchedule) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{128}
+}
+
+func (x *BackupSchedule) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BackupSchedule) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *BackupSchedule) GetInclude() []string {
+	if x != nil {
+		return x.Include
+	}
+	return nil
+}
+
+func (x *BackupSchedule) GetExclude() []string {
+	if x != nil {
+		return x.Exclude
+	}
+	return nil
+}
+
+func (x *BackupSchedule) GetRecipients() []string {
+	if x != nil {
+		return x.Recipients
+	}
+	return nil
+}
+
+func (x *BackupSchedule) GetBytesPerSecond() uint64 {
+	if x != nil {
+		return x.BytesPerSecond
+	}
+	return 0
+}
+
+func (x *BackupSchedule) GetFullMillis() uint64 {
+	if x != nil {
+		return x.FullMillis
+	}
+	return 0
+}
+
+func (x *BackupSchedule) GetIncrementalMillis() uint64 {
+	if x != nil {
+		return x.IncrementalMillis
+	}
+	return 0
+}
+
+func (x *BackupSchedule) GetLogMillis() uint64 {
+	if x != nil {
+		return x.LogMillis
+	}
+	return 0
+}
+
+func (x *BackupSchedule) GetRetentionMillis() uint64 {
+	if x != nil {
+		return x.RetentionMillis
+	}
+	return 0
+}
+
+func (x *BackupSchedule) GetKeepMillis() uint64 {
+	if x != nil {
+		return x.KeepMillis
+	}
+	return 0
+}
+
+func (x *BackupSchedule) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *BackupSchedule) GetCreatedUnixMs() int64 {
+	if x != nil {
+		return x.CreatedUnixMs
+	}
+	return 0
+}
+
+func (x *BackupSchedule) GetLast() string {
+	if x != nil {
+		return x.Last
+	}
+	return ""
+}
+
+func (x *BackupSchedule) GetLastAt() *Timestamp {
+	if x != nil {
+		return x.LastAt
+	}
+	return nil
+}
+
+func (x *BackupSchedule) GetFullAt() *Timestamp {
+	if x != nil {
+		return x.FullAt
+	}
+	return nil
+}
+
+func (x *BackupSchedule) GetRunning() string {
+	if x != nil {
+		return x.Running
+	}
+	return ""
+}
+
+func (x *BackupSchedule) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *BackupSchedule) GetErrorUnixMs() int64 {
+	if x != nil {
+		return x.ErrorUnixMs
+	}
+	return 0
+}
+
+func (x *BackupSchedule) GetFailures() uint32 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *BackupSchedule) GetBroken() bool {
+	if x != nil {
+		return x.Broken
+	}
+	return false
+}
+
+func (x *BackupSchedule) GetLog() string {
+	if x != nil {
+		return x.Log
+	}
+	return ""
+}
+
+func (x *BackupSchedule) GetLogAt() *Timestamp {
+	if x != nil {
+		return x.LogAt
+	}
+	return nil
+}
+
+func (x *BackupSchedule) GetLogRound() *Timestamp {
+	if x != nil {
+		return x.LogRound
+	}
+	return nil
+}
+
+func (x *BackupSchedule) GetLogError() string {
+	if x != nil {
+		return x.LogError
+	}
+	return ""
+}
+
+func (x *BackupSchedule) GetExpiredUnixMs() int64 {
+	if x != nil {
+		return x.ExpiredUnixMs
+	}
+	return 0
+}
+
+func (x *BackupSchedule) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *BackupSchedule) GetNow() bool {
+	if x != nil {
+		return x.Now
+	}
+	return false
+}
+
+type SetBackupScheduleRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The schedule, without what is the core's. One of the same name is changed.
+	Schedule *BackupSchedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	// It must not be there yet.
+	OnlyNew bool `protobuf:"varint,2,opt,name=only_new,json=onlyNew,proto3" json:"only_new,omitempty"`
+	// Only what these say is changed, and `schedule` has the name alone.
+	Paused        *bool `protobuf:"varint,3,opt,name=paused,proto3,oneof" json:"paused,omitempty"`
+	Now           bool  `protobuf:"varint,4,opt,name=now,proto3" json:"now,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetBackupScheduleRequest) Reset() {
+	*x = SetBackupScheduleRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[129]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetBackupScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetBackupScheduleRequest) ProtoMessage() {}
+
+func (x *SetBackupScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[129]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetBackupScheduleRequest.ProtoReflect.Descriptor instead.
+func (*SetBackupScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{129}
+}
+
+func (x *SetBackupScheduleRequest) GetSchedule() *BackupSchedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+func (x *SetBackupScheduleRequest) GetOnlyNew() bool {
+	if x != nil {
+		return x.OnlyNew
+	}
+	return false
+}
+
+func (x *SetBackupScheduleRequest) GetPaused() bool {
+	if x != nil && x.Paused != nil {
+		return *x.Paused
+	}
+	return false
+}
+
+func (x *SetBackupScheduleRequest) GetNow() bool {
+	if x != nil {
+		return x.Now
+	}
+	return false
+}
+
+type SetBackupScheduleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Schedule      *BackupSchedule        `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetBackupScheduleResponse) Reset() {
+	*x = SetBackupScheduleResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[130]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetBackupScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetBackupScheduleResponse) ProtoMessage() {}
+
+func (x *SetBackupScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[130]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetBackupScheduleResponse.ProtoReflect.Descriptor instead.
+func (*SetBackupScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{130}
+}
+
+func (x *SetBackupScheduleResponse) GetSchedule() *BackupSchedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+type ListBackupSchedulesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBackupSchedulesRequest) Reset() {
+	*x = ListBackupSchedulesRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[131]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBackupSchedulesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBackupSchedulesRequest) ProtoMessage() {}
+
+func (x *ListBackupSchedulesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[131]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBackupSchedulesRequest.ProtoReflect.Descriptor instead.
+func (*ListBackupSchedulesRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{131}
+}
+
+type ListBackupSchedulesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Schedules     []*BackupSchedule      `protobuf:"bytes,1,rep,name=schedules,proto3" json:"schedules,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBackupSchedulesResponse) Reset() {
+	*x = ListBackupSchedulesResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[132]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBackupSchedulesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBackupSchedulesResponse) ProtoMessage() {}
+
+func (x *ListBackupSchedulesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[132]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBackupSchedulesResponse.ProtoReflect.Descriptor instead.
+func (*ListBackupSchedulesResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{132}
+}
+
+func (x *ListBackupSchedulesResponse) GetSchedules() []*BackupSchedule {
+	if x != nil {
+		return x.Schedules
+	}
+	return nil
+}
+
+type DeleteBackupScheduleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteBackupScheduleRequest) Reset() {
+	*x = DeleteBackupScheduleRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[133]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteBackupScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteBackupScheduleRequest) ProtoMessage() {}
+
+func (x *DeleteBackupScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[133]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteBackupScheduleRequest.ProtoReflect.Descriptor instead.
+func (*DeleteBackupScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{133}
+}
+
+func (x *DeleteBackupScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type DeleteBackupScheduleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteBackupScheduleResponse) Reset() {
+	*x = DeleteBackupScheduleResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[134]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteBackupScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteBackupScheduleResponse) ProtoMessage() {}
+
+func (x *DeleteBackupScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[134]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteBackupScheduleResponse.ProtoReflect.Descriptor instead.
+func (*DeleteBackupScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{134}
+}
+
 type ListBackupsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only this one; empty: all.
@@ -9909,7 +10498,7 @@ type ListBackupsRequest struct {
 
 func (x *ListBackupsRequest) Reset() {
 	*x = ListBackupsRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[128]
+	mi := &file_clusterpb_cluster_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9921,7 +10510,7 @@ func (x *ListBackupsRequest) String() string {
 func (*ListBackupsRequest) ProtoMessage() {}
 
 func (x *ListBackupsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[128]
+	mi := &file_clusterpb_cluster_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9934,7 +10523,7 @@ func (x *ListBackupsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBackupsRequest.ProtoReflect.Descriptor instead.
 func (*ListBackupsRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{128}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *ListBackupsRequest) GetId() string {
@@ -9954,7 +10543,7 @@ type ListBackupsResponse struct {
 
 func (x *ListBackupsResponse) Reset() {
 	*x = ListBackupsResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[129]
+	mi := &file_clusterpb_cluster_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9966,7 +10555,7 @@ func (x *ListBackupsResponse) String() string {
 func (*ListBackupsResponse) ProtoMessage() {}
 
 func (x *ListBackupsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[129]
+	mi := &file_clusterpb_cluster_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9979,7 +10568,7 @@ func (x *ListBackupsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBackupsResponse.ProtoReflect.Descriptor instead.
 func (*ListBackupsResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{129}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *ListBackupsResponse) GetBackups() []*Backup {
@@ -9998,7 +10587,7 @@ type CancelBackupRequest struct {
 
 func (x *CancelBackupRequest) Reset() {
 	*x = CancelBackupRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[130]
+	mi := &file_clusterpb_cluster_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10010,7 +10599,7 @@ func (x *CancelBackupRequest) String() string {
 func (*CancelBackupRequest) ProtoMessage() {}
 
 func (x *CancelBackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[130]
+	mi := &file_clusterpb_cluster_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10023,7 +10612,7 @@ func (x *CancelBackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBackupRequest.ProtoReflect.Descriptor instead.
 func (*CancelBackupRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{130}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *CancelBackupRequest) GetId() string {
@@ -10042,7 +10631,7 @@ type CancelBackupResponse struct {
 
 func (x *CancelBackupResponse) Reset() {
 	*x = CancelBackupResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[131]
+	mi := &file_clusterpb_cluster_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10054,7 +10643,7 @@ func (x *CancelBackupResponse) String() string {
 func (*CancelBackupResponse) ProtoMessage() {}
 
 func (x *CancelBackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[131]
+	mi := &file_clusterpb_cluster_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10067,7 +10656,7 @@ func (x *CancelBackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBackupResponse.ProtoReflect.Descriptor instead.
 func (*CancelBackupResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{131}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *CancelBackupResponse) GetBackup() *Backup {
@@ -10843,7 +11432,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\tNOT_FOUND\x10\x04\x12\x11\n" +
 	"\rADDRESS_TAKEN\x10\x05\",\n" +
 	"\x12ChangeCoreResponse\x12\x16\n" +
-	"\x06change\x18\x01 \x01(\x04R\x06change\"\xc2\x04\n" +
+	"\x06change\x18\x01 \x01(\x04R\x06change\"\xde\x04\n" +
 	"\x06Backup\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x16\n" +
@@ -10864,14 +11453,18 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x02at\x18\r \x01(\v2\x1e.tidemark.cluster.v1.TimestampR\x02at\x12?\n" +
 	"\bprogress\x18\x0e \x01(\v2#.tidemark.cluster.v1.BackupProgressR\bprogress\x12\x1a\n" +
 	"\bidentity\x18\x0f \x01(\tR\bidentity\x126\n" +
-	"\arestore\x18\x10 \x01(\v2\x1c.tidemark.cluster.v1.RestoreR\arestore\"\xf1\x01\n" +
+	"\arestore\x18\x10 \x01(\v2\x1c.tidemark.cluster.v1.RestoreR\arestore\x12\x1a\n" +
+	"\bschedule\x18\x11 \x01(\tR\bschedule\"\xcb\x02\n" +
 	"\aRestore\x12\x16\n" +
 	"\x06backup\x18\x01 \x01(\tR\x06backup\x123\n" +
 	"\x05names\x18\x02 \x03(\v2\x1d.tidemark.cluster.v1.RenamingR\x05names\x12\x1e\n" +
 	"\n" +
 	"identities\x18\x03 \x01(\tR\n" +
 	"identities\x12\x16\n" +
-	"\x06loaded\x18\x04 \x01(\fR\x06loaded\x12\"\n" +
+	"\x06loaded\x18\x04 \x01(\fR\x06loaded\x12.\n" +
+	"\x02at\x18\x05 \x01(\v2\x1e.tidemark.cluster.v1.TimestampR\x02at\x12\x10\n" +
+	"\x03log\x18\x06 \x01(\tR\x03log\x12\x16\n" +
+	"\x06newest\x18\a \x01(\bR\x06newest\x12\"\n" +
 	"\fcoordination\x18\n" +
 	" \x01(\bR\fcoordination\x12\x1a\n" +
 	"\bsettings\x18\v \x01(\bR\bsettings\x12!\n" +
@@ -10892,7 +11485,56 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x13CreateBackupRequest\x123\n" +
 	"\x06backup\x18\x01 \x01(\v2\x1b.tidemark.cluster.v1.BackupR\x06backup\"K\n" +
 	"\x14CreateBackupResponse\x123\n" +
-	"\x06backup\x18\x01 \x01(\v2\x1b.tidemark.cluster.v1.BackupR\x06backup\"$\n" +
+	"\x06backup\x18\x01 \x01(\v2\x1b.tidemark.cluster.v1.BackupR\x06backup\"\xbc\a\n" +
+	"\x0eBackupSchedule\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target\x12\x18\n" +
+	"\ainclude\x18\x03 \x03(\tR\ainclude\x12\x18\n" +
+	"\aexclude\x18\x04 \x03(\tR\aexclude\x12\x1e\n" +
+	"\n" +
+	"recipients\x18\x05 \x03(\tR\n" +
+	"recipients\x12(\n" +
+	"\x10bytes_per_second\x18\x06 \x01(\x04R\x0ebytesPerSecond\x12\x1f\n" +
+	"\vfull_millis\x18\a \x01(\x04R\n" +
+	"fullMillis\x12-\n" +
+	"\x12incremental_millis\x18\b \x01(\x04R\x11incrementalMillis\x12\x1d\n" +
+	"\n" +
+	"log_millis\x18\t \x01(\x04R\tlogMillis\x12)\n" +
+	"\x10retention_millis\x18\n" +
+	" \x01(\x04R\x0fretentionMillis\x12\x1f\n" +
+	"\vkeep_millis\x18\v \x01(\x04R\n" +
+	"keepMillis\x12\x16\n" +
+	"\x06paused\x18\f \x01(\bR\x06paused\x12&\n" +
+	"\x0fcreated_unix_ms\x18\r \x01(\x03R\rcreatedUnixMs\x12\x12\n" +
+	"\x04last\x18\x0e \x01(\tR\x04last\x127\n" +
+	"\alast_at\x18\x0f \x01(\v2\x1e.tidemark.cluster.v1.TimestampR\x06lastAt\x127\n" +
+	"\afull_at\x18\x10 \x01(\v2\x1e.tidemark.cluster.v1.TimestampR\x06fullAt\x12\x18\n" +
+	"\arunning\x18\x11 \x01(\tR\arunning\x12\x14\n" +
+	"\x05error\x18\x12 \x01(\tR\x05error\x12\"\n" +
+	"\rerror_unix_ms\x18\x13 \x01(\x03R\verrorUnixMs\x12\x1a\n" +
+	"\bfailures\x18\x14 \x01(\rR\bfailures\x12\x16\n" +
+	"\x06broken\x18\x15 \x01(\bR\x06broken\x12\x10\n" +
+	"\x03log\x18\x16 \x01(\tR\x03log\x125\n" +
+	"\x06log_at\x18\x17 \x01(\v2\x1e.tidemark.cluster.v1.TimestampR\x05logAt\x12;\n" +
+	"\tlog_round\x18\x18 \x01(\v2\x1e.tidemark.cluster.v1.TimestampR\blogRound\x12\x1b\n" +
+	"\tlog_error\x18\x19 \x01(\tR\blogError\x12&\n" +
+	"\x0fexpired_unix_ms\x18\x1a \x01(\x03R\rexpiredUnixMs\x12\x1a\n" +
+	"\bidentity\x18\x1b \x01(\tR\bidentity\x12\x10\n" +
+	"\x03now\x18\x1c \x01(\bR\x03now\"\xb0\x01\n" +
+	"\x18SetBackupScheduleRequest\x12?\n" +
+	"\bschedule\x18\x01 \x01(\v2#.tidemark.cluster.v1.BackupScheduleR\bschedule\x12\x19\n" +
+	"\bonly_new\x18\x02 \x01(\bR\aonlyNew\x12\x1b\n" +
+	"\x06paused\x18\x03 \x01(\bH\x00R\x06paused\x88\x01\x01\x12\x10\n" +
+	"\x03now\x18\x04 \x01(\bR\x03nowB\t\n" +
+	"\a_paused\"\\\n" +
+	"\x19SetBackupScheduleResponse\x12?\n" +
+	"\bschedule\x18\x01 \x01(\v2#.tidemark.cluster.v1.BackupScheduleR\bschedule\"\x1c\n" +
+	"\x1aListBackupSchedulesRequest\"`\n" +
+	"\x1bListBackupSchedulesResponse\x12A\n" +
+	"\tschedules\x18\x01 \x03(\v2#.tidemark.cluster.v1.BackupScheduleR\tschedules\"1\n" +
+	"\x1bDeleteBackupScheduleRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x1e\n" +
+	"\x1cDeleteBackupScheduleResponse\"$\n" +
 	"\x12ListBackupsRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"L\n" +
 	"\x13ListBackupsResponse\x125\n" +
@@ -10926,7 +11568,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x0fBACKUP_COMPLETE\x10\x01\x12\x11\n" +
 	"\rBACKUP_FAILED\x10\x02\x12\x15\n" +
 	"\x11BACKUP_CANCELLING\x10\x03\x12\x14\n" +
-	"\x10BACKUP_CANCELLED\x10\x042\x9f\x17\n" +
+	"\x10BACKUP_CANCELLED\x10\x042\x8a\x1a\n" +
 	"\aCluster\x12Q\n" +
 	"\x06Status\x12\".tidemark.cluster.v1.StatusRequest\x1a#.tidemark.cluster.v1.StatusResponse\x12X\n" +
 	"\n" +
@@ -10959,7 +11601,10 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x0eDeleteConsumer\x12*.tidemark.cluster.v1.DeleteConsumerRequest\x1a+.tidemark.cluster.v1.DeleteConsumerResponse\x12c\n" +
 	"\fCreateBackup\x12(.tidemark.cluster.v1.CreateBackupRequest\x1a).tidemark.cluster.v1.CreateBackupResponse\x12`\n" +
 	"\vListBackups\x12'.tidemark.cluster.v1.ListBackupsRequest\x1a(.tidemark.cluster.v1.ListBackupsResponse\x12c\n" +
-	"\fCancelBackup\x12(.tidemark.cluster.v1.CancelBackupRequest\x1a).tidemark.cluster.v1.CancelBackupResponse\x12b\n" +
+	"\fCancelBackup\x12(.tidemark.cluster.v1.CancelBackupRequest\x1a).tidemark.cluster.v1.CancelBackupResponse\x12r\n" +
+	"\x11SetBackupSchedule\x12-.tidemark.cluster.v1.SetBackupScheduleRequest\x1a..tidemark.cluster.v1.SetBackupScheduleResponse\x12x\n" +
+	"\x13ListBackupSchedules\x12/.tidemark.cluster.v1.ListBackupSchedulesRequest\x1a0.tidemark.cluster.v1.ListBackupSchedulesResponse\x12{\n" +
+	"\x14DeleteBackupSchedule\x120.tidemark.cluster.v1.DeleteBackupScheduleRequest\x1a1.tidemark.cluster.v1.DeleteBackupScheduleResponse\x12b\n" +
 	"\x0eListPartitions\x12*.tidemark.cluster.v1.ListPartitionsRequest\x1a\".tidemark.cluster.v1.PartitionInfo0\x012\xc6\x05\n" +
 	"\x04Core\x12c\n" +
 	"\fRegisterNode\x12(.tidemark.cluster.v1.RegisterNodeRequest\x1a).tidemark.cluster.v1.RegisterNodeResponse\x12Z\n" +
@@ -10996,7 +11641,7 @@ func file_clusterpb_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 132)
+var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 139)
 var file_clusterpb_cluster_proto_goTypes = []any{
 	(ReplicaRole)(0),                     // 0: tidemark.cluster.v1.ReplicaRole
 	(Partitioning)(0),                    // 1: tidemark.cluster.v1.Partitioning
@@ -11133,10 +11778,17 @@ var file_clusterpb_cluster_proto_goTypes = []any{
 	(*BackupProgress)(nil),               // 132: tidemark.cluster.v1.BackupProgress
 	(*CreateBackupRequest)(nil),          // 133: tidemark.cluster.v1.CreateBackupRequest
 	(*CreateBackupResponse)(nil),         // 134: tidemark.cluster.v1.CreateBackupResponse
-	(*ListBackupsRequest)(nil),           // 135: tidemark.cluster.v1.ListBackupsRequest
-	(*ListBackupsResponse)(nil),          // 136: tidemark.cluster.v1.ListBackupsResponse
-	(*CancelBackupRequest)(nil),          // 137: tidemark.cluster.v1.CancelBackupRequest
-	(*CancelBackupResponse)(nil),         // 138: tidemark.cluster.v1.CancelBackupResponse
+	(*BackupSchedule)(nil),               // 135: tidemark.cluster.v1.BackupSchedule
+	(*SetBackupScheduleRequest)(nil),     // 136: tidemark.cluster.v1.SetBackupScheduleRequest
+	(*SetBackupScheduleResponse)(nil),    // 137: tidemark.cluster.v1.SetBackupScheduleResponse
+	(*ListBackupSchedulesRequest)(nil),   // 138: tidemark.cluster.v1.ListBackupSchedulesRequest
+	(*ListBackupSchedulesResponse)(nil),  // 139: tidemark.cluster.v1.ListBackupSchedulesResponse
+	(*DeleteBackupScheduleRequest)(nil),  // 140: tidemark.cluster.v1.DeleteBackupScheduleRequest
+	(*DeleteBackupScheduleResponse)(nil), // 141: tidemark.cluster.v1.DeleteBackupScheduleResponse
+	(*ListBackupsRequest)(nil),           // 142: tidemark.cluster.v1.ListBackupsRequest
+	(*ListBackupsResponse)(nil),          // 143: tidemark.cluster.v1.ListBackupsResponse
+	(*CancelBackupRequest)(nil),          // 144: tidemark.cluster.v1.CancelBackupRequest
+	(*CancelBackupResponse)(nil),         // 145: tidemark.cluster.v1.CancelBackupResponse
 }
 var file_clusterpb_cluster_proto_depIdxs = []int32{
 	9,   // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
@@ -11242,107 +11894,121 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	132, // 100: tidemark.cluster.v1.Backup.progress:type_name -> tidemark.cluster.v1.BackupProgress
 	130, // 101: tidemark.cluster.v1.Backup.restore:type_name -> tidemark.cluster.v1.Restore
 	131, // 102: tidemark.cluster.v1.Restore.names:type_name -> tidemark.cluster.v1.Renaming
-	129, // 103: tidemark.cluster.v1.CreateBackupRequest.backup:type_name -> tidemark.cluster.v1.Backup
-	129, // 104: tidemark.cluster.v1.CreateBackupResponse.backup:type_name -> tidemark.cluster.v1.Backup
-	129, // 105: tidemark.cluster.v1.ListBackupsResponse.backups:type_name -> tidemark.cluster.v1.Backup
-	129, // 106: tidemark.cluster.v1.CancelBackupResponse.backup:type_name -> tidemark.cluster.v1.Backup
-	21,  // 107: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
-	26,  // 108: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
-	27,  // 109: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
-	30,  // 110: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
-	32,  // 111: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
-	36,  // 112: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
-	34,  // 113: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
-	61,  // 114: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
-	63,  // 115: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
-	65,  // 116: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
-	68,  // 117: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
-	70,  // 118: tidemark.cluster.v1.Cluster.SplitPartition:input_type -> tidemark.cluster.v1.SplitPartitionRequest
-	72,  // 119: tidemark.cluster.v1.Cluster.MergePartition:input_type -> tidemark.cluster.v1.MergePartitionRequest
-	74,  // 120: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
-	83,  // 121: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
-	85,  // 122: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
-	88,  // 123: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
-	76,  // 124: tidemark.cluster.v1.Cluster.Upgrade:input_type -> tidemark.cluster.v1.UpgradeRequest
-	80,  // 125: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
-	46,  // 126: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
-	117, // 127: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
-	126, // 128: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
-	38,  // 129: tidemark.cluster.v1.Cluster.SetConsumer:input_type -> tidemark.cluster.v1.SetConsumerRequest
-	40,  // 130: tidemark.cluster.v1.Cluster.GetConsumer:input_type -> tidemark.cluster.v1.GetConsumerRequest
-	42,  // 131: tidemark.cluster.v1.Cluster.ListConsumers:input_type -> tidemark.cluster.v1.ListConsumersRequest
-	44,  // 132: tidemark.cluster.v1.Cluster.DeleteConsumer:input_type -> tidemark.cluster.v1.DeleteConsumerRequest
-	133, // 133: tidemark.cluster.v1.Cluster.CreateBackup:input_type -> tidemark.cluster.v1.CreateBackupRequest
-	135, // 134: tidemark.cluster.v1.Cluster.ListBackups:input_type -> tidemark.cluster.v1.ListBackupsRequest
-	137, // 135: tidemark.cluster.v1.Cluster.CancelBackup:input_type -> tidemark.cluster.v1.CancelBackupRequest
-	49,  // 136: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
-	51,  // 137: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
-	55,  // 138: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
-	97,  // 139: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
-	25,  // 140: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
-	115, // 141: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
-	28,  // 142: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
-	99,  // 143: tidemark.cluster.v1.Core.Guarding:input_type -> tidemark.cluster.v1.GuardingRequest
-	120, // 144: tidemark.cluster.v1.Core.Check:input_type -> tidemark.cluster.v1.CheckRequest
-	102, // 145: tidemark.cluster.v1.Authority.Follow:input_type -> tidemark.cluster.v1.AuthorityAsk
-	106, // 146: tidemark.cluster.v1.Coordination.Execute:input_type -> tidemark.cluster.v1.CoordinationExecuteRequest
-	108, // 147: tidemark.cluster.v1.Coordination.Index:input_type -> tidemark.cluster.v1.CoordinationIndexRequest
-	110, // 148: tidemark.cluster.v1.Coordination.Renew:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
-	110, // 149: tidemark.cluster.v1.Coordination.TimeToLive:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
-	112, // 150: tidemark.cluster.v1.Coordination.RenewAll:input_type -> tidemark.cluster.v1.CoordinationRenewAllRequest
-	95,  // 151: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
-	96,  // 152: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
-	22,  // 153: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
-	29,  // 154: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
-	29,  // 155: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
-	31,  // 156: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
-	33,  // 157: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
-	37,  // 158: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
-	35,  // 159: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
-	62,  // 160: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
-	64,  // 161: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
-	66,  // 162: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
-	69,  // 163: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
-	71,  // 164: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
-	73,  // 165: tidemark.cluster.v1.Cluster.MergePartition:output_type -> tidemark.cluster.v1.MergePartitionResponse
-	75,  // 166: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
-	84,  // 167: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
-	86,  // 168: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
-	89,  // 169: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
-	77,  // 170: tidemark.cluster.v1.Cluster.Upgrade:output_type -> tidemark.cluster.v1.UpgradeResponse
-	82,  // 171: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
-	47,  // 172: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
-	118, // 173: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
-	128, // 174: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
-	39,  // 175: tidemark.cluster.v1.Cluster.SetConsumer:output_type -> tidemark.cluster.v1.SetConsumerResponse
-	41,  // 176: tidemark.cluster.v1.Cluster.GetConsumer:output_type -> tidemark.cluster.v1.GetConsumerResponse
-	43,  // 177: tidemark.cluster.v1.Cluster.ListConsumers:output_type -> tidemark.cluster.v1.ListConsumersResponse
-	45,  // 178: tidemark.cluster.v1.Cluster.DeleteConsumer:output_type -> tidemark.cluster.v1.DeleteConsumerResponse
-	134, // 179: tidemark.cluster.v1.Cluster.CreateBackup:output_type -> tidemark.cluster.v1.CreateBackupResponse
-	136, // 180: tidemark.cluster.v1.Cluster.ListBackups:output_type -> tidemark.cluster.v1.ListBackupsResponse
-	138, // 181: tidemark.cluster.v1.Cluster.CancelBackup:output_type -> tidemark.cluster.v1.CancelBackupResponse
-	50,  // 182: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
-	52,  // 183: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
-	60,  // 184: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
-	98,  // 185: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
-	105, // 186: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
-	116, // 187: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
-	29,  // 188: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
-	100, // 189: tidemark.cluster.v1.Core.Guarding:output_type -> tidemark.cluster.v1.GuardingResponse
-	121, // 190: tidemark.cluster.v1.Core.Check:output_type -> tidemark.cluster.v1.MemberHealth
-	103, // 191: tidemark.cluster.v1.Authority.Follow:output_type -> tidemark.cluster.v1.AuthorityUpdate
-	107, // 192: tidemark.cluster.v1.Coordination.Execute:output_type -> tidemark.cluster.v1.CoordinationExecuteResponse
-	109, // 193: tidemark.cluster.v1.Coordination.Index:output_type -> tidemark.cluster.v1.CoordinationIndexResponse
-	111, // 194: tidemark.cluster.v1.Coordination.Renew:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
-	111, // 195: tidemark.cluster.v1.Coordination.TimeToLive:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
-	113, // 196: tidemark.cluster.v1.Coordination.RenewAll:output_type -> tidemark.cluster.v1.CoordinationRenewAllResponse
-	95,  // 197: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
-	95,  // 198: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
-	153, // [153:199] is the sub-list for method output_type
-	107, // [107:153] is the sub-list for method input_type
-	107, // [107:107] is the sub-list for extension type_name
-	107, // [107:107] is the sub-list for extension extendee
-	0,   // [0:107] is the sub-list for field type_name
+	12,  // 103: tidemark.cluster.v1.Restore.at:type_name -> tidemark.cluster.v1.Timestamp
+	129, // 104: tidemark.cluster.v1.CreateBackupRequest.backup:type_name -> tidemark.cluster.v1.Backup
+	129, // 105: tidemark.cluster.v1.CreateBackupResponse.backup:type_name -> tidemark.cluster.v1.Backup
+	12,  // 106: tidemark.cluster.v1.BackupSchedule.last_at:type_name -> tidemark.cluster.v1.Timestamp
+	12,  // 107: tidemark.cluster.v1.BackupSchedule.full_at:type_name -> tidemark.cluster.v1.Timestamp
+	12,  // 108: tidemark.cluster.v1.BackupSchedule.log_at:type_name -> tidemark.cluster.v1.Timestamp
+	12,  // 109: tidemark.cluster.v1.BackupSchedule.log_round:type_name -> tidemark.cluster.v1.Timestamp
+	135, // 110: tidemark.cluster.v1.SetBackupScheduleRequest.schedule:type_name -> tidemark.cluster.v1.BackupSchedule
+	135, // 111: tidemark.cluster.v1.SetBackupScheduleResponse.schedule:type_name -> tidemark.cluster.v1.BackupSchedule
+	135, // 112: tidemark.cluster.v1.ListBackupSchedulesResponse.schedules:type_name -> tidemark.cluster.v1.BackupSchedule
+	129, // 113: tidemark.cluster.v1.ListBackupsResponse.backups:type_name -> tidemark.cluster.v1.Backup
+	129, // 114: tidemark.cluster.v1.CancelBackupResponse.backup:type_name -> tidemark.cluster.v1.Backup
+	21,  // 115: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
+	26,  // 116: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
+	27,  // 117: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
+	30,  // 118: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
+	32,  // 119: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
+	36,  // 120: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
+	34,  // 121: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
+	61,  // 122: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
+	63,  // 123: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
+	65,  // 124: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
+	68,  // 125: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
+	70,  // 126: tidemark.cluster.v1.Cluster.SplitPartition:input_type -> tidemark.cluster.v1.SplitPartitionRequest
+	72,  // 127: tidemark.cluster.v1.Cluster.MergePartition:input_type -> tidemark.cluster.v1.MergePartitionRequest
+	74,  // 128: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
+	83,  // 129: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
+	85,  // 130: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
+	88,  // 131: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
+	76,  // 132: tidemark.cluster.v1.Cluster.Upgrade:input_type -> tidemark.cluster.v1.UpgradeRequest
+	80,  // 133: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
+	46,  // 134: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
+	117, // 135: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
+	126, // 136: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
+	38,  // 137: tidemark.cluster.v1.Cluster.SetConsumer:input_type -> tidemark.cluster.v1.SetConsumerRequest
+	40,  // 138: tidemark.cluster.v1.Cluster.GetConsumer:input_type -> tidemark.cluster.v1.GetConsumerRequest
+	42,  // 139: tidemark.cluster.v1.Cluster.ListConsumers:input_type -> tidemark.cluster.v1.ListConsumersRequest
+	44,  // 140: tidemark.cluster.v1.Cluster.DeleteConsumer:input_type -> tidemark.cluster.v1.DeleteConsumerRequest
+	133, // 141: tidemark.cluster.v1.Cluster.CreateBackup:input_type -> tidemark.cluster.v1.CreateBackupRequest
+	142, // 142: tidemark.cluster.v1.Cluster.ListBackups:input_type -> tidemark.cluster.v1.ListBackupsRequest
+	144, // 143: tidemark.cluster.v1.Cluster.CancelBackup:input_type -> tidemark.cluster.v1.CancelBackupRequest
+	136, // 144: tidemark.cluster.v1.Cluster.SetBackupSchedule:input_type -> tidemark.cluster.v1.SetBackupScheduleRequest
+	138, // 145: tidemark.cluster.v1.Cluster.ListBackupSchedules:input_type -> tidemark.cluster.v1.ListBackupSchedulesRequest
+	140, // 146: tidemark.cluster.v1.Cluster.DeleteBackupSchedule:input_type -> tidemark.cluster.v1.DeleteBackupScheduleRequest
+	49,  // 147: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
+	51,  // 148: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
+	55,  // 149: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
+	97,  // 150: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
+	25,  // 151: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
+	115, // 152: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
+	28,  // 153: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
+	99,  // 154: tidemark.cluster.v1.Core.Guarding:input_type -> tidemark.cluster.v1.GuardingRequest
+	120, // 155: tidemark.cluster.v1.Core.Check:input_type -> tidemark.cluster.v1.CheckRequest
+	102, // 156: tidemark.cluster.v1.Authority.Follow:input_type -> tidemark.cluster.v1.AuthorityAsk
+	106, // 157: tidemark.cluster.v1.Coordination.Execute:input_type -> tidemark.cluster.v1.CoordinationExecuteRequest
+	108, // 158: tidemark.cluster.v1.Coordination.Index:input_type -> tidemark.cluster.v1.CoordinationIndexRequest
+	110, // 159: tidemark.cluster.v1.Coordination.Renew:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
+	110, // 160: tidemark.cluster.v1.Coordination.TimeToLive:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
+	112, // 161: tidemark.cluster.v1.Coordination.RenewAll:input_type -> tidemark.cluster.v1.CoordinationRenewAllRequest
+	95,  // 162: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
+	96,  // 163: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
+	22,  // 164: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
+	29,  // 165: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
+	29,  // 166: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
+	31,  // 167: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
+	33,  // 168: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
+	37,  // 169: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
+	35,  // 170: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
+	62,  // 171: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
+	64,  // 172: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
+	66,  // 173: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
+	69,  // 174: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
+	71,  // 175: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
+	73,  // 176: tidemark.cluster.v1.Cluster.MergePartition:output_type -> tidemark.cluster.v1.MergePartitionResponse
+	75,  // 177: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
+	84,  // 178: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
+	86,  // 179: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
+	89,  // 180: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
+	77,  // 181: tidemark.cluster.v1.Cluster.Upgrade:output_type -> tidemark.cluster.v1.UpgradeResponse
+	82,  // 182: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
+	47,  // 183: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
+	118, // 184: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
+	128, // 185: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
+	39,  // 186: tidemark.cluster.v1.Cluster.SetConsumer:output_type -> tidemark.cluster.v1.SetConsumerResponse
+	41,  // 187: tidemark.cluster.v1.Cluster.GetConsumer:output_type -> tidemark.cluster.v1.GetConsumerResponse
+	43,  // 188: tidemark.cluster.v1.Cluster.ListConsumers:output_type -> tidemark.cluster.v1.ListConsumersResponse
+	45,  // 189: tidemark.cluster.v1.Cluster.DeleteConsumer:output_type -> tidemark.cluster.v1.DeleteConsumerResponse
+	134, // 190: tidemark.cluster.v1.Cluster.CreateBackup:output_type -> tidemark.cluster.v1.CreateBackupResponse
+	143, // 191: tidemark.cluster.v1.Cluster.ListBackups:output_type -> tidemark.cluster.v1.ListBackupsResponse
+	145, // 192: tidemark.cluster.v1.Cluster.CancelBackup:output_type -> tidemark.cluster.v1.CancelBackupResponse
+	137, // 193: tidemark.cluster.v1.Cluster.SetBackupSchedule:output_type -> tidemark.cluster.v1.SetBackupScheduleResponse
+	139, // 194: tidemark.cluster.v1.Cluster.ListBackupSchedules:output_type -> tidemark.cluster.v1.ListBackupSchedulesResponse
+	141, // 195: tidemark.cluster.v1.Cluster.DeleteBackupSchedule:output_type -> tidemark.cluster.v1.DeleteBackupScheduleResponse
+	50,  // 196: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
+	52,  // 197: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
+	60,  // 198: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
+	98,  // 199: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
+	105, // 200: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
+	116, // 201: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
+	29,  // 202: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
+	100, // 203: tidemark.cluster.v1.Core.Guarding:output_type -> tidemark.cluster.v1.GuardingResponse
+	121, // 204: tidemark.cluster.v1.Core.Check:output_type -> tidemark.cluster.v1.MemberHealth
+	103, // 205: tidemark.cluster.v1.Authority.Follow:output_type -> tidemark.cluster.v1.AuthorityUpdate
+	107, // 206: tidemark.cluster.v1.Coordination.Execute:output_type -> tidemark.cluster.v1.CoordinationExecuteResponse
+	109, // 207: tidemark.cluster.v1.Coordination.Index:output_type -> tidemark.cluster.v1.CoordinationIndexResponse
+	111, // 208: tidemark.cluster.v1.Coordination.Renew:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
+	111, // 209: tidemark.cluster.v1.Coordination.TimeToLive:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
+	113, // 210: tidemark.cluster.v1.Coordination.RenewAll:output_type -> tidemark.cluster.v1.CoordinationRenewAllResponse
+	95,  // 211: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
+	95,  // 212: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
+	164, // [164:213] is the sub-list for method output_type
+	115, // [115:164] is the sub-list for method input_type
+	115, // [115:115] is the sub-list for extension type_name
+	115, // [115:115] is the sub-list for extension extendee
+	0,   // [0:115] is the sub-list for field type_name
 }
 
 func init() { file_clusterpb_cluster_proto_init() }
@@ -11354,13 +12020,14 @@ func file_clusterpb_cluster_proto_init() {
 	file_clusterpb_cluster_proto_msgTypes[69].OneofWrappers = []any{}
 	file_clusterpb_cluster_proto_msgTypes[83].OneofWrappers = []any{}
 	file_clusterpb_cluster_proto_msgTypes[97].OneofWrappers = []any{}
+	file_clusterpb_cluster_proto_msgTypes[129].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_clusterpb_cluster_proto_rawDesc), len(file_clusterpb_cluster_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   132,
+			NumMessages:   139,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

@@ -21,36 +21,39 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Cluster_Status_FullMethodName          = "/tidemark.cluster.v1.Cluster/Status"
-	Cluster_WatchTable_FullMethodName      = "/tidemark.cluster.v1.Cluster/WatchTable"
-	Cluster_FollowTable_FullMethodName     = "/tidemark.cluster.v1.Cluster/FollowTable"
-	Cluster_ListNodes_FullMethodName       = "/tidemark.cluster.v1.Cluster/ListNodes"
-	Cluster_CreateKeyspace_FullMethodName  = "/tidemark.cluster.v1.Cluster/CreateKeyspace"
-	Cluster_DropKeyspace_FullMethodName    = "/tidemark.cluster.v1.Cluster/DropKeyspace"
-	Cluster_AlterKeyspace_FullMethodName   = "/tidemark.cluster.v1.Cluster/AlterKeyspace"
-	Cluster_MoveReplica_FullMethodName     = "/tidemark.cluster.v1.Cluster/MoveReplica"
-	Cluster_CancelOperator_FullMethodName  = "/tidemark.cluster.v1.Cluster/CancelOperator"
-	Cluster_ListOperators_FullMethodName   = "/tidemark.cluster.v1.Cluster/ListOperators"
-	Cluster_TransferLeader_FullMethodName  = "/tidemark.cluster.v1.Cluster/TransferLeader"
-	Cluster_SplitPartition_FullMethodName  = "/tidemark.cluster.v1.Cluster/SplitPartition"
-	Cluster_MergePartition_FullMethodName  = "/tidemark.cluster.v1.Cluster/MergePartition"
-	Cluster_SetNodeStatus_FullMethodName   = "/tidemark.cluster.v1.Cluster/SetNodeStatus"
-	Cluster_Why_FullMethodName             = "/tidemark.cluster.v1.Cluster/Why"
-	Cluster_ListEvents_FullMethodName      = "/tidemark.cluster.v1.Cluster/ListEvents"
-	Cluster_SetPlacement_FullMethodName    = "/tidemark.cluster.v1.Cluster/SetPlacement"
-	Cluster_Upgrade_FullMethodName         = "/tidemark.cluster.v1.Cluster/Upgrade"
-	Cluster_ConfirmRecovery_FullMethodName = "/tidemark.cluster.v1.Cluster/ConfirmRecovery"
-	Cluster_ListKeyspaces_FullMethodName   = "/tidemark.cluster.v1.Cluster/ListKeyspaces"
-	Cluster_ListCore_FullMethodName        = "/tidemark.cluster.v1.Cluster/ListCore"
-	Cluster_ChangeCore_FullMethodName      = "/tidemark.cluster.v1.Cluster/ChangeCore"
-	Cluster_SetConsumer_FullMethodName     = "/tidemark.cluster.v1.Cluster/SetConsumer"
-	Cluster_GetConsumer_FullMethodName     = "/tidemark.cluster.v1.Cluster/GetConsumer"
-	Cluster_ListConsumers_FullMethodName   = "/tidemark.cluster.v1.Cluster/ListConsumers"
-	Cluster_DeleteConsumer_FullMethodName  = "/tidemark.cluster.v1.Cluster/DeleteConsumer"
-	Cluster_CreateBackup_FullMethodName    = "/tidemark.cluster.v1.Cluster/CreateBackup"
-	Cluster_ListBackups_FullMethodName     = "/tidemark.cluster.v1.Cluster/ListBackups"
-	Cluster_CancelBackup_FullMethodName    = "/tidemark.cluster.v1.Cluster/CancelBackup"
-	Cluster_ListPartitions_FullMethodName  = "/tidemark.cluster.v1.Cluster/ListPartitions"
+	Cluster_Status_FullMethodName               = "/tidemark.cluster.v1.Cluster/Status"
+	Cluster_WatchTable_FullMethodName           = "/tidemark.cluster.v1.Cluster/WatchTable"
+	Cluster_FollowTable_FullMethodName          = "/tidemark.cluster.v1.Cluster/FollowTable"
+	Cluster_ListNodes_FullMethodName            = "/tidemark.cluster.v1.Cluster/ListNodes"
+	Cluster_CreateKeyspace_FullMethodName       = "/tidemark.cluster.v1.Cluster/CreateKeyspace"
+	Cluster_DropKeyspace_FullMethodName         = "/tidemark.cluster.v1.Cluster/DropKeyspace"
+	Cluster_AlterKeyspace_FullMethodName        = "/tidemark.cluster.v1.Cluster/AlterKeyspace"
+	Cluster_MoveReplica_FullMethodName          = "/tidemark.cluster.v1.Cluster/MoveReplica"
+	Cluster_CancelOperator_FullMethodName       = "/tidemark.cluster.v1.Cluster/CancelOperator"
+	Cluster_ListOperators_FullMethodName        = "/tidemark.cluster.v1.Cluster/ListOperators"
+	Cluster_TransferLeader_FullMethodName       = "/tidemark.cluster.v1.Cluster/TransferLeader"
+	Cluster_SplitPartition_FullMethodName       = "/tidemark.cluster.v1.Cluster/SplitPartition"
+	Cluster_MergePartition_FullMethodName       = "/tidemark.cluster.v1.Cluster/MergePartition"
+	Cluster_SetNodeStatus_FullMethodName        = "/tidemark.cluster.v1.Cluster/SetNodeStatus"
+	Cluster_Why_FullMethodName                  = "/tidemark.cluster.v1.Cluster/Why"
+	Cluster_ListEvents_FullMethodName           = "/tidemark.cluster.v1.Cluster/ListEvents"
+	Cluster_SetPlacement_FullMethodName         = "/tidemark.cluster.v1.Cluster/SetPlacement"
+	Cluster_Upgrade_FullMethodName              = "/tidemark.cluster.v1.Cluster/Upgrade"
+	Cluster_ConfirmRecovery_FullMethodName      = "/tidemark.cluster.v1.Cluster/ConfirmRecovery"
+	Cluster_ListKeyspaces_FullMethodName        = "/tidemark.cluster.v1.Cluster/ListKeyspaces"
+	Cluster_ListCore_FullMethodName             = "/tidemark.cluster.v1.Cluster/ListCore"
+	Cluster_ChangeCore_FullMethodName           = "/tidemark.cluster.v1.Cluster/ChangeCore"
+	Cluster_SetConsumer_FullMethodName          = "/tidemark.cluster.v1.Cluster/SetConsumer"
+	Cluster_GetConsumer_FullMethodName          = "/tidemark.cluster.v1.Cluster/GetConsumer"
+	Cluster_ListConsumers_FullMethodName        = "/tidemark.cluster.v1.Cluster/ListConsumers"
+	Cluster_DeleteConsumer_FullMethodName       = "/tidemark.cluster.v1.Cluster/DeleteConsumer"
+	Cluster_CreateBackup_FullMethodName         = "/tidemark.cluster.v1.Cluster/CreateBackup"
+	Cluster_ListBackups_FullMethodName          = "/tidemark.cluster.v1.Cluster/ListBackups"
+	Cluster_CancelBackup_FullMethodName         = "/tidemark.cluster.v1.Cluster/CancelBackup"
+	Cluster_SetBackupSchedule_FullMethodName    = "/tidemark.cluster.v1.Cluster/SetBackupSchedule"
+	Cluster_ListBackupSchedules_FullMethodName  = "/tidemark.cluster.v1.Cluster/ListBackupSchedules"
+	Cluster_DeleteBackupSchedule_FullMethodName = "/tidemark.cluster.v1.Cluster/DeleteBackupSchedule"
+	Cluster_ListPartitions_FullMethodName       = "/tidemark.cluster.v1.Cluster/ListPartitions"
 )
 
 // ClusterClient is the client API for Cluster service.
@@ -131,6 +134,12 @@ type ClusterClient interface {
 	// CancelBackup ends a backup that is not complete, and removes what was written of it. It returns
 	// when that is recorded. It may be repeated.
 	CancelBackup(ctx context.Context, in *CancelBackupRequest, opts ...grpc.CallOption) (*CancelBackupResponse, error)
+	// SetBackupSchedule creates a schedule by which the core's leader makes backups, or changes one.
+	SetBackupSchedule(ctx context.Context, in *SetBackupScheduleRequest, opts ...grpc.CallOption) (*SetBackupScheduleResponse, error)
+	// ListBackupSchedules lists the schedules.
+	ListBackupSchedules(ctx context.Context, in *ListBackupSchedulesRequest, opts ...grpc.CallOption) (*ListBackupSchedulesResponse, error)
+	// DeleteBackupSchedule ends a schedule. What it has made stays.
+	DeleteBackupSchedule(ctx context.Context, in *DeleteBackupScheduleRequest, opts ...grpc.CallOption) (*DeleteBackupScheduleResponse, error)
 	// ListPartitions adds what is only known at run time: leader, size.
 	ListPartitions(ctx context.Context, in *ListPartitionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PartitionInfo], error)
 }
@@ -445,6 +454,36 @@ func (c *clusterClient) CancelBackup(ctx context.Context, in *CancelBackupReques
 	return out, nil
 }
 
+func (c *clusterClient) SetBackupSchedule(ctx context.Context, in *SetBackupScheduleRequest, opts ...grpc.CallOption) (*SetBackupScheduleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetBackupScheduleResponse)
+	err := c.cc.Invoke(ctx, Cluster_SetBackupSchedule_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) ListBackupSchedules(ctx context.Context, in *ListBackupSchedulesRequest, opts ...grpc.CallOption) (*ListBackupSchedulesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListBackupSchedulesResponse)
+	err := c.cc.Invoke(ctx, Cluster_ListBackupSchedules_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) DeleteBackupSchedule(ctx context.Context, in *DeleteBackupScheduleRequest, opts ...grpc.CallOption) (*DeleteBackupScheduleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteBackupScheduleResponse)
+	err := c.cc.Invoke(ctx, Cluster_DeleteBackupSchedule_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) ListPartitions(ctx context.Context, in *ListPartitionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PartitionInfo], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Cluster_ServiceDesc.Streams[2], Cluster_ListPartitions_FullMethodName, cOpts...)
@@ -542,6 +581,12 @@ type ClusterServer interface {
 	// CancelBackup ends a backup that is not complete, and removes what was written of it. It returns
 	// when that is recorded. It may be repeated.
 	CancelBackup(context.Context, *CancelBackupRequest) (*CancelBackupResponse, error)
+	// SetBackupSchedule creates a schedule by which the core's leader makes backups, or changes one.
+	SetBackupSchedule(context.Context, *SetBackupScheduleRequest) (*SetBackupScheduleResponse, error)
+	// ListBackupSchedules lists the schedules.
+	ListBackupSchedules(context.Context, *ListBackupSchedulesRequest) (*ListBackupSchedulesResponse, error)
+	// DeleteBackupSchedule ends a schedule. What it has made stays.
+	DeleteBackupSchedule(context.Context, *DeleteBackupScheduleRequest) (*DeleteBackupScheduleResponse, error)
 	// ListPartitions adds what is only known at run time: leader, size.
 	ListPartitions(*ListPartitionsRequest, grpc.ServerStreamingServer[PartitionInfo]) error
 	mustEmbedUnimplementedClusterServer()
@@ -640,6 +685,15 @@ func (UnimplementedClusterServer) ListBackups(context.Context, *ListBackupsReque
 }
 func (UnimplementedClusterServer) CancelBackup(context.Context, *CancelBackupRequest) (*CancelBackupResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelBackup not implemented")
+}
+func (UnimplementedClusterServer) SetBackupSchedule(context.Context, *SetBackupScheduleRequest) (*SetBackupScheduleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetBackupSchedule not implemented")
+}
+func (UnimplementedClusterServer) ListBackupSchedules(context.Context, *ListBackupSchedulesRequest) (*ListBackupSchedulesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListBackupSchedules not implemented")
+}
+func (UnimplementedClusterServer) DeleteBackupSchedule(context.Context, *DeleteBackupScheduleRequest) (*DeleteBackupScheduleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteBackupSchedule not implemented")
 }
 func (UnimplementedClusterServer) ListPartitions(*ListPartitionsRequest, grpc.ServerStreamingServer[PartitionInfo]) error {
 	return status.Error(codes.Unimplemented, "method ListPartitions not implemented")
@@ -1169,6 +1223,60 @@ func _Cluster_CancelBackup_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_SetBackupSchedule_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetBackupScheduleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).SetBackupSchedule(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_SetBackupSchedule_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).SetBackupSchedule(ctx, req.(*SetBackupScheduleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_ListBackupSchedules_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListBackupSchedulesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).ListBackupSchedules(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_ListBackupSchedules_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).ListBackupSchedules(ctx, req.(*ListBackupSchedulesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_DeleteBackupSchedule_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteBackupScheduleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).DeleteBackupSchedule(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_DeleteBackupSchedule_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).DeleteBackupSchedule(ctx, req.(*DeleteBackupScheduleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_ListPartitions_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(ListPartitionsRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -1294,6 +1402,18 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CancelBackup",
 			Handler:    _Cluster_CancelBackup_Handler,
+		},
+		{
+			MethodName: "SetBackupSchedule",
+			Handler:    _Cluster_SetBackupSchedule_Handler,
+		},
+		{
+			MethodName: "ListBackupSchedules",
+			Handler:    _Cluster_ListBackupSchedules_Handler,
+		},
+		{
+			MethodName: "DeleteBackupSchedule",
+			Handler:    _Cluster_DeleteBackupSchedule_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -2,6 +2,7 @@ package backup
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -65,6 +66,17 @@ func (c *coordinationState) Copy(ctx context.Context, part func([]byte) error) e
 	return errors.Join(readParts(path, part), etcdfile.Remove(path))
 }
 
+// Changes implements job.Coordination, with a change set of package etcdfile.
+func (c *coordinationState) Changes(ctx context.Context, since int64,
+	part func([]byte) error) (digest string, err error) {
+	set, err := etcdfile.WriteChanges(ctx, partWriter(part), c.export, uint64(since))
+	var compacted *store.CompactedError
+	if errors.As(err, &compacted) || errors.Is(err, store.ErrFutureRevision) {
+		return "", fmt.Errorf("%w: %w", job.ErrTooOld, err)
+	}
+	return hex.EncodeToString(set.State[:]), err
+}
+
 // errClosed: the store opens soon.
 var errClosed = errors.New("the coordination store is not open yet")
 
@@ -78,22 +90,6 @@ func (m *Member) coordinationStore() (CoordinationStore, error) {
 		return CoordinationStore{}, errClosed
 	}
 	return here, nil
-}
-
-// coordinationSince hands over what has changed in the coordination store since a revision, as a
-// change set (etcdfile.WriteChanges), and returns the revision to which it leads: all that was
-// acknowledged before the call is in it. etcdfile.Advance makes the file of the later state. An
-// error that is store.ErrCompacted or store.ErrFutureRevision says that the changes since then are
-// not to be had, and that a whole copy has to be made; job.ErrNone, that there is no such store.
-func (m *Member) coordinationSince(ctx context.Context, revision int64,
-	part func([]byte) error) (newRevision int64, err error) {
-	e, err := m.export(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer e.Close()
-	set, err := etcdfile.WriteChanges(ctx, partWriter(part), e, uint64(revision))
-	return int64(set.Revision), err
 }
 
 // readParts hands over a file.

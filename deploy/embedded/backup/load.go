@@ -2,6 +2,7 @@ package backup
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,37 +14,40 @@ import (
 	"github.com/tidemarkdb/tidemark/range/backup/manifest"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/backuppb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// keepLayers is for how long the manifests of a backup that was read last are kept for other units.
-const keepLayers = time.Minute
+// keepPoint is for how long the manifests of a moment that was restored last are kept for other
+// units.
+const keepPoint = time.Minute
 
-// recentLayers are the manifests of the backup that was read last. Their lock is a leaf.
-type recentLayers struct {
-	mu     sync.Mutex
-	of     string
-	layers manifest.Layers
-	until  time.Time
+// recentPoint has the manifests of the moment that was restored last. Its lock is a leaf.
+type recentPoint struct {
+	mu    sync.Mutex
+	of    string
+	point *manifest.Point
+	until time.Time
 }
 
-// get returns the manifests of a backup, which nobody changes.
-func (c *recentLayers) get(ctx context.Context, from *catalog.Catalog, url,
-	backup string) (manifest.Layers, error) {
-	of := url + " " + backup
+// get reads what the restore of a unit needs.
+func (c *recentPoint) get(ctx context.Context, from *catalog.Catalog,
+	r *backuppb.LoadRequest) (*manifest.Point, error) {
+	at := wire.FromClusterTimestamp(r.GetAt())
+	of := strings.Join([]string{r.GetTarget(), r.GetBackup(), r.GetLog(), at.String()}, " ")
 	c.mu.Lock()
 	if c.of == of && time.Now().Before(c.until) {
 		defer c.mu.Unlock()
-		return c.layers, nil
+		return c.point, nil
 	}
 	c.mu.Unlock()
-	layers, err := from.Layers(ctx, backup)
+	point, err := from.Point(ctx, r.GetBackup(), r.GetLog(), at)
 	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.of, c.layers, c.until = of, layers, time.Now().Add(keepLayers)
-	return layers, nil
+	c.of, c.point, c.until = of, point, time.Now().Add(keepPoint)
+	return point, nil
 }
 
 // Load implements backuppb.WorkerServer.
@@ -52,8 +56,10 @@ func (w *Worker) Load(r *backuppb.LoadRequest, stream backuppb.Worker_LoadServer
 		return err
 	}
 	identities, err := identitiesOf(r.GetIdentities())
-	if err == nil && manifest.CheckID(r.GetBackup()) != "" {
-		return status.Error(codes.InvalidArgument, manifest.CheckID(r.GetBackup()))
+	for _, id := range []string{r.GetBackup(), r.GetLog()} {
+		if bad := manifest.CheckID(id); bad != "" && (id == r.GetBackup() || id != "") {
+			return status.Error(codes.InvalidArgument, bad)
+		}
 	}
 	if err != nil {
 		return failure(err)
@@ -71,16 +77,15 @@ func (w *Worker) Load(r *backuppb.LoadRequest, stream backuppb.Worker_LoadServer
 	}
 	defer store.Close()
 	c := catalog.New(store, identities)
-	layers, err := w.layers.get(ctx, c, r.GetTarget(), r.GetBackup())
+	point, err := w.point.get(ctx, c, r)
 	if err != nil {
 		return failure(err)
 	}
-	m := layers[len(layers)-1]
-	if int(r.GetUnit()) >= len(m.Units) {
+	if int(r.GetUnit()) >= len(point.Units) {
 		return status.Errorf(codes.InvalidArgument, "the backup %s has no unit %d", r.Backup, r.Unit)
 	}
-	unit := m.Units[r.GetUnit()]
-	ks := m.KeyspaceOf(unit.Keyspace)
+	unit := point.Units[r.GetUnit()]
+	ks := point.KeyspaceOf(unit.Keyspace)
 	sender, err := w.config.Sender()
 	if err != nil {
 		return failure(err)
@@ -97,7 +102,7 @@ func (w *Worker) Load(r *backuppb.LoadRequest, stream backuppb.Worker_LoadServer
 	t := &loadTeller{stream: stream}
 	_, err = load.Rows(ctx, load.Config{Sender: sender, Progress: t.tell},
 		load.Destination{ID: id, Name: r.GetKeyspaceName(), Hashed: ks.Hashed},
-		c.Records(ctx, layers, ks, unit.Span()))
+		c.Records(ctx, point, ks, unit.Span()))
 	if err != nil {
 		w.config.Logger.Warn("a unit of a backup was not restored", "backup", r.Backup, "unit", r.Unit,
 			"keyspace", r.GetKeyspaceName(), "error", err)

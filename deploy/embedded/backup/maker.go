@@ -29,6 +29,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/backuppb"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // timestamp is a timestamp as messages have it.
@@ -101,7 +102,8 @@ func (m *Maker) Check(b *clusterpb.Backup) error {
 		}
 	}
 	if r := b.GetRestore(); r != nil {
-		if r.GetBackup() != backups.Latest && manifest.CheckID(r.GetBackup()) != "" {
+		if r.GetBackup() != backups.Latest && r.GetBackup() != "" &&
+			manifest.CheckID(r.GetBackup()) != "" {
 			return errors.New(manifest.CheckID(r.GetBackup()))
 		}
 		if _, err := identitiesOf(r.GetIdentities()); err != nil {
@@ -125,20 +127,61 @@ func (m *Maker) Latest(ctx context.Context, b *clusterpb.Backup) (string, error)
 	}
 	own := m.clusterID()
 	for _, head := range slices.Backward(contents.Complete.Sorted()) {
-		// Any cluster's backup can be restored, and only a cluster's own be continued.
-		if head.Cluster == own || b.Restore != nil {
+		if head.Cluster == own {
 			return head.ID, nil
 		}
-	}
-	if b.Restore != nil {
-		return "", fmt.Errorf("%s has no complete backup", store)
 	}
 	return "", fmt.Errorf("%s has no complete backup of the cluster %s that could be continued: make "+
 		"a full one first", store, own)
 }
 
+// Resolve implements backups.Maker.
+func (m *Maker) Resolve(ctx context.Context, b *clusterpb.Backup) error {
+	store, err := m.config.Open(ctx, b.Target)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	identities, err := identitiesOf(b.Restore.Identities)
+	if err != nil {
+		return err
+	}
+	c := catalog.New(store, identities)
+	if b.Restore.Backup == backups.Latest {
+		contents, err := c.List(ctx)
+		if err != nil {
+			return err
+		}
+		all := contents.Complete.Sorted() // of any cluster
+		if len(all) == 0 {
+			return fmt.Errorf("%s has no complete backup", store)
+		}
+		b.Restore.Backup = all[len(all)-1].ID
+		return nil
+	}
+	at := wire.FromClusterTimestamp(b.Restore.At)
+	if b.Restore.Newest {
+		at = catalog.Newest
+	}
+	found, err := c.Resolve(ctx, at)
+	if err != nil {
+		return err
+	}
+	b.Restore.Backup, b.Restore.Log, b.Restore.Newest = found.Backup, found.Log, false
+	b.Restore.At = nil
+	if found.Log != "" {
+		b.Restore.At = ts(found.At)
+	}
+	return nil
+}
+
 // clusterID is the cluster's id as heads have it.
 func (m *Maker) clusterID() string { return fmt.Sprintf("%016x", m.config.Cluster()) }
+
+// NewID implements backups.Maker.
+func (m *Maker) NewID(now time.Time) string {
+	return manifest.NewID(now, uint32(m.config.Random()))
+}
 
 // NewIdentity implements backups.Maker.
 func (m *Maker) NewIdentity() (string, error) {
@@ -175,7 +218,8 @@ func (m *Maker) Make(ctx context.Context, b *clusterpb.Backup,
 	defer store.Close()
 	spec := job.Spec{ID: b.Id, Kind: manifest.Full, Parent: b.Parent, Includes: includes(b),
 		Keep:  time.Duration(b.KeepMillis) * time.Millisecond,
-		Began: time.UnixMilli(b.BeganUnixMs)}
+		Began: time.UnixMilli(b.BeganUnixMs), Schedule: b.Schedule,
+		ScheduleKeep: time.Duration(b.KeepMillis) * time.Millisecond}
 	if b.Parent != "" {
 		spec.Kind = manifest.Incremental
 	}
@@ -207,7 +251,7 @@ func (m *Maker) Passing(err error) bool {
 	for _, final := range []error{target.ErrRefused, target.ErrFull, target.ErrInvalid,
 		target.ErrNotFound, archive.ErrCorrupt, archive.ErrNoIdentity, archive.ErrNewer,
 		archive.ErrInvalid, job.ErrTooOld, job.ErrGone, manifest.ErrNewer, manifest.ErrBroken,
-		errRestore} {
+		catalog.ErrNoPoint, errRestore} {
 		if errors.Is(err, final) {
 			return false
 		}
@@ -376,6 +420,18 @@ func (c *cluster) Protect(ctx context.Context, keyspace, backup string, from hlc
 		return job.ErrTooOld
 	}
 	return nil
+}
+
+// Keep implements job.Cluster and changelog.Cluster, by a consumer.
+func (c *cluster) Keep(ctx context.Context, keyspace, id string, from hlc.Timestamp,
+	keep time.Duration) error {
+	_, err := c.config.Core().SetConsumer(ctx, &clusterpb.SetConsumerRequest{
+		Keyspace: keyspace, Name: consumerPrefix + id, Position: ts(from), Reset_: true,
+		KeepMillis: uint64(keep.Milliseconds())})
+	if status.Code(err) == codes.NotFound {
+		return nil // the keyspace is gone
+	}
+	return err
 }
 
 // Unprotect implements job.Cluster.

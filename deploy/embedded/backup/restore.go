@@ -22,6 +22,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/backuppb"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 const (
@@ -42,10 +43,11 @@ var errRestore = errors.New("it cannot be restored")
 // restore is a restore under way.
 type restore struct {
 	*cluster
-	layers   manifest.Layers
+	// point is what is restored; nil until it has been read.
+	point    *manifest.Point
 	progress func(*timestamp, *clusterpb.BackupProgress)
 	save     func(context.Context, []byte) error
-	// chosen are the keyspaces of the last layer that are restored, by their ids there. names has
+	// chosen are the keyspaces of the moment that are restored, by their ids there. names has
 	// their names here, and ids their ids here.
 	chosen map[uint32]*manifest.Keyspace
 	names  map[uint32]string
@@ -77,7 +79,8 @@ func (m *Maker) Restore(ctx context.Context, b *clusterpb.Backup,
 		return err
 	}
 	backups := catalog.New(store, identities)
-	if r.layers, err = backups.Layers(ctx, b.Restore.Backup); err != nil {
+	if r.point, err = backups.Point(ctx, b.Restore.Backup, b.Restore.Log,
+		wire.FromClusterTimestamp(b.Restore.At)); err != nil {
 		return err
 	}
 	if err := r.choose(); err != nil {
@@ -133,8 +136,8 @@ func identitiesOf(text string) (archive.Identities, error) {
 	return archive.ParseIdentities(text)
 }
 
-// last is the backup that is restored.
-func (r *restore) last() *manifest.Manifest { return r.layers[len(r.layers)-1] }
+// base is the backup that the restore begins with.
+func (r *restore) base() *manifest.Manifest { return r.point.Layers[len(r.point.Layers)-1] }
 
 // tell tells of progress.
 func (r *restore) tell(step string) {
@@ -147,8 +150,8 @@ func (r *restore) tell(step string) {
 		Units: r.told.Units, Records: r.told.Records, Bytes: r.told.Bytes, Failures: r.told.Failures,
 		LastFailure: r.told.LastFailure}
 	var at *timestamp
-	if len(r.layers) > 0 {
-		at = ts(r.last().Head.At.Timestamp)
+	if r.point != nil {
+		at = ts(r.point.At)
 	}
 	r.progress(at, p)
 }
@@ -164,8 +167,8 @@ func (r *restore) choose() error {
 	}
 	wanted := includes(r.backup)
 	taken := make(map[string]bool)
-	for i := range r.last().Keyspaces {
-		ks := &r.last().Keyspaces[i]
+	for i := range r.point.Keyspaces {
+		ks := &r.point.Keyspaces[i]
 		if wanted != nil && !wanted(ks.Name) {
 			continue
 		}
@@ -254,7 +257,7 @@ var errPublished = errors.New("the keyspaces are published")
 // published reports that an earlier leader has published the keyspaces. It had recorded before that
 // all of them were loaded; then they lose their hidden names in no other way, but by people.
 func (r *restore) published(there map[string]*clusterpb.Keyspace) bool {
-	m := r.last()
+	m := r.point
 	if len(r.loaded) != (len(m.Units)+7)/8 {
 		return false
 	}
@@ -331,7 +334,7 @@ func creation(ks *manifest.Keyspace, name string) (*clusterpb.CreateKeyspaceRequ
 
 // load has the data nodes load all units that are not loaded.
 func (r *restore) load(ctx context.Context) error {
-	m := r.last()
+	m := r.point
 	var units []int
 	r.mu.Lock()
 	if want := (len(m.Units) + 7) / 8; len(r.loaded) != want {
@@ -389,13 +392,13 @@ func (r *restore) loadUnit(ctx context.Context, node keys.NodeID, n int) error {
 	if err != nil {
 		return err
 	}
-	id := r.last().Units[n].Keyspace
+	id := r.point.Units[n].Keyspace
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := worker.Load(ctx, &backuppb.LoadRequest{Cluster: r.config.Cluster(),
 		Node: uint64(node), Target: r.backup.Target, Backup: r.backup.Restore.Backup,
 		Unit: uint32(n), Identities: r.backup.Restore.Identities, Keyspace: r.ids[id],
-		KeyspaceName: r.names[id]})
+		KeyspaceName: r.names[id], At: r.backup.Restore.At, Log: r.backup.Restore.Log})
 	if err != nil {
 		return err
 	}

@@ -1,10 +1,12 @@
 package backup
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/backup/catalog"
+	"github.com/tidemarkdb/tidemark/range/backup/manifest"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
@@ -59,7 +62,7 @@ func (r *restore) coordinate(ctx context.Context, c *catalog.Catalog) (*coordina
 	if !r.backup.Restore.Coordination {
 		return nil, nil
 	}
-	if r.last().Coordination == nil {
+	if whole, _ := r.point.Coordination(); whole == nil {
 		return nil, fmt.Errorf("%w: the backup %s has no coordination store", errRestore,
 			r.backup.Restore.Backup)
 	}
@@ -96,16 +99,8 @@ func (o *coordinating) open(ctx context.Context, c *catalog.Catalog) (err error)
 	if o.directory, err = os.MkdirTemp(o.config.Directory, "restore-"); err != nil {
 		return err
 	}
-	path := filepath.Join(o.directory, "db")
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	path, err := Coordination(ctx, c, o.point, o.directory)
 	if err != nil {
-		return err
-	}
-	err = c.Coordination(ctx, o.last(), func(part []byte) error {
-		_, err := file.Write(part)
-		return err
-	})
-	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}
 	o.file, err = etcdfile.Open(ctx, path, etcdfile.Options{WithoutSum: true})
@@ -113,6 +108,42 @@ func (o *coordinating) open(ctx context.Context, c *catalog.Catalog) (err error)
 		return fmt.Errorf("%w: the coordination store of the backup: %w", errRestore, err)
 	}
 	return err
+}
+
+// Coordination writes the coordination store as it was at a moment into a file below a directory, in
+// the format of etcd's snapshots, and returns its path.
+func Coordination(ctx context.Context, c *catalog.Catalog, p *manifest.Point,
+	directory string) (path string, err error) {
+	whole, changes := p.Coordination()
+	path = filepath.Join(directory, "copy")
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", err
+	}
+	err = c.Coordination(ctx, whole, func(part []byte) error {
+		_, err := file.Write(part)
+		return err
+	})
+	if err = errors.Join(err, file.Close()); err != nil || len(changes) == 0 {
+		return path, err
+	}
+	later, err := etcdfile.Advance(ctx, directory, path, func(yield func(io.Reader, error) bool) {
+		for _, blob := range changes {
+			var set bytes.Buffer
+			err := c.Coordination(ctx, blob, func(part []byte) error {
+				_, err := set.Write(part)
+				return err
+			})
+			if !yield(&set, err) || err != nil {
+				return
+			}
+		}
+	})
+	if errors.Is(err, etcdfile.ErrHole) || errors.Is(err, etcdfile.ErrChanges) ||
+		errors.Is(err, etcdfile.ErrDamaged) {
+		err = fmt.Errorf("%w: the coordination store of the log: %w", errRestore, err)
+	}
+	return later, errors.Join(err, os.Remove(path))
 }
 
 // close removes the file. It may be called for nil.
@@ -230,7 +261,7 @@ func (o *coordinating) keyspacesHere(ctx context.Context) (map[uint32]uint32, er
 		}
 	}
 	here := make(map[uint32]uint32)
-	for _, ks := range o.last().Keyspaces {
+	for _, ks := range o.point.Keyspaces {
 		if id, ok := o.ids[ks.ID]; ok {
 			here[ks.ID] = id
 		} else if id, ok := there[ks.Name]; ok {

@@ -12,11 +12,11 @@ import (
 // placement is what placement was allowed to do at the moment of the backup.
 func (r *restore) placement() (*clusterpb.PlacementSettings, error) {
 	set := new(clusterpb.PlacementSettings)
-	if len(r.last().Settings) == 0 {
+	if len(r.base().Settings) == 0 {
 		return nil, fmt.Errorf("%w: the backup %s has no settings of placement", errRestore,
 			r.backup.Restore.Backup)
 	}
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(r.last().Settings,
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(r.base().Settings,
 		set); err != nil {
 		return nil, fmt.Errorf("%w: the settings of placement: %w", errRestore, err)
 	}

@@ -3,6 +3,7 @@ package backup
 import (
 	"testing"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/backup/manifest"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -14,6 +15,10 @@ func TestPublishedByAnEarlierLeader(t *testing.T) {
 	const id = "20260131T120000Z-1a2b3c4d"
 	m := &manifest.Manifest{Plan: manifest.Plan{Keyspaces: []manifest.Keyspace{{ID: 7, Name: "a"},
 		{ID: 8, Name: "b"}}, Units: []manifest.Unit{{Keyspace: 7}, {Keyspace: 8}, {Keyspace: 8}}}}
+	point, err := manifest.NewPoint(manifest.Layers{m}, nil, hlc.Timestamp{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	hidden := keys.HiddenName(id, "new-b")
 	for name, test := range map[string]struct {
 		loaded []byte
@@ -29,7 +34,7 @@ func TestPublishedByAnEarlierLeader(t *testing.T) {
 		"dropped":               {[]byte{6}, nil, false},
 	} {
 		r := &restore{cluster: &cluster{backup: &clusterpb.Backup{Id: id}},
-			layers: manifest.Layers{m}, loaded: test.loaded,
+			point: point, loaded: test.loaded,
 			chosen: map[uint32]*manifest.Keyspace{8: &m.Keyspaces[1]},
 			names:  map[uint32]string{8: "new-b"}}
 		there := make(map[string]*clusterpb.Keyspace)

@@ -54,8 +54,10 @@ type Worker struct {
 	config WorkerConfig
 	// slots has room for the units that are being written.
 	slots chan struct{}
-	// layers are of the backup that is being restored.
-	layers recentLayers
+	// logSlots is the same for rounds of logs, which do not wait for backups.
+	logSlots chan struct{}
+	// point is the moment that is being restored.
+	point recentPoint
 
 	// mu guards the rates, by backup. It is a leaf.
 	mu    sync.Mutex
@@ -71,7 +73,7 @@ type sharedRate struct {
 // NewWorker makes a Worker.
 func NewWorker(config WorkerConfig) *Worker {
 	return &Worker{config: config, slots: make(chan struct{}, maxUnits),
-		rates: make(map[string]*sharedRate)}
+		logSlots: make(chan struct{}, maxUnits), rates: make(map[string]*sharedRate)}
 }
 
 // meant refuses calls for another server.

@@ -26,7 +26,8 @@ import (
 var administration = []string{"CreateKeyspace", "MoveReplica",
 	"CancelOperator", "TransferLeader", "SplitPartition", "MergePartition", "SetNodeStatus",
 	"SetPlacement", "Upgrade", "ConfirmRecovery", "ChangeCore",
-	"CreateBackup", "ListBackups", "CancelBackup"}
+	"CreateBackup", "ListBackups", "CancelBackup", "SetBackupSchedule", "ListBackupSchedules",
+	"DeleteBackupSchedule"}
 
 // ofKeyspaces are the methods about one keyspace, for users with rights for that keyspace.
 var ofKeyspaces = map[string]struct {

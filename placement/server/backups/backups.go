@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server/hint"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -22,6 +23,11 @@ type Maker interface {
 	Check(*clusterpb.Backup) error
 	// Latest is the newest complete backup of this cluster in the target.
 	Latest(context.Context, *clusterpb.Backup) (id string, err error)
+	// Resolve sets the backup, the log and the moment of a restore whose request names the newest
+	// backup, or a moment.
+	Resolve(context.Context, *clusterpb.Backup) error
+	// NewID makes the id of a backup, or of a log.
+	NewID(time.Time) string
 	// NewIdentity makes the identity of an encrypted backup.
 	NewIdentity() (string, error)
 	// Make makes a backup, or continues it, and tells of progress. An error for which Passing is true
@@ -33,6 +39,16 @@ type Maker interface {
 	Restore(ctx context.Context, b *clusterpb.Backup,
 		progress func(at *clusterpb.Timestamp, p *clusterpb.BackupProgress),
 		save func(context.Context, []byte) error) error
+	// OpenLog opens the log of a schedule, and begins it if it is not there.
+	OpenLog(context.Context, *clusterpb.BackupSchedule) (Log, error)
+	// Broken reports an error of an incremental backup, or of a log, that says that it cannot be
+	// continued: a full backup, or another log, has to begin.
+	Broken(error) bool
+	// Expire removes what a schedule has made and what no restore to a moment from keep on needs. It
+	// returns how many objects were removed.
+	Expire(ctx context.Context, s *clusterpb.BackupSchedule, keep time.Time) (int, error)
+	// Release ends the protection of history for a schedule. It may be repeated.
+	Release(context.Context, *clusterpb.BackupSchedule) error
 	// Undo removes what was written of a backup that is not complete, or what a restore that is not
 	// complete has made. It may be repeated.
 	Undo(context.Context, *clusterpb.Backup) error
@@ -60,6 +76,7 @@ type Backups struct {
 	config  Config
 	meta    *meta.Records
 	metrics *metrics
+	logs    *logs
 	// poked wakes Run. Capacity 1.
 	poked chan struct{}
 
@@ -100,8 +117,10 @@ type running struct {
 
 // New makes the Backups of a member.
 func New(config Config) *Backups {
-	return &Backups{config: config, meta: config.Meta, metrics: newMetrics(),
+	b := &Backups{config: config, meta: config.Meta, metrics: newMetrics(),
 		poked: make(chan struct{}, 1), reached: make(map[string]*reached)}
+	b.logs = newLogs(b)
+	return b
 }
 
 // Collectors are the metrics.
@@ -133,8 +152,13 @@ func (b *Backups) stop(id string) {
 	}
 }
 
-// Run makes backups while this member leads, until ctx ends.
+// Run makes backups and writes logs while this member leads, until ctx ends.
 func (b *Backups) Run(ctx context.Context) {
+	var writing sync.WaitGroup
+	if b.config.Maker != nil {
+		writing.Go(func() { b.logs.run(ctx) })
+	}
+	defer writing.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	failures := 0
@@ -152,9 +176,12 @@ func (b *Backups) Run(ctx context.Context) {
 				case <-leading.Done():
 				}
 			}()
-			more, err := b.step(leading)
+			more, next, err := b.step(leading)
 			cancel()
 			<-watching
+			if !next.IsZero() {
+				wait = max(0, min(wait, next.Sub(b.config.Now())))
+			}
 			switch {
 			case err != nil:
 				wait = min(maxRetryPause, retryPause<<min(failures, 10))
@@ -170,6 +197,7 @@ func (b *Backups) Run(ctx context.Context) {
 		} else {
 			b.forget()
 			b.metrics.show(nil)
+			b.metrics.schedules(nil)
 		}
 		timer.Reset(wait)
 		select {
@@ -190,18 +218,24 @@ func (b *Backups) forget() {
 	clear(b.reached)
 }
 
-// step works on the oldest backup that has not ended; more says that there was such a backup.
-func (b *Backups) step(ctx context.Context) (more bool, err error) {
+// step begins the backups that are due by a schedule, and works on the oldest backup that has not
+// ended; more says that there was such a backup, next when one is due.
+func (b *Backups) step(ctx context.Context) (more bool, next time.Time, err error) {
 	v, err := b.meta.View(ctx)
 	if err != nil {
-		return false, err
+		return false, next, err
 	}
 	all, err := loadAll(v)
 	if err != nil {
-		return false, b.meta.Status(err)
+		return false, next, b.meta.Status(err)
 	}
 	b.metrics.show(all)
 	var errs []error
+	if b.config.Maker != nil {
+		if next, err = b.schedules(ctx, v, all); err != nil {
+			errs = append(errs, err)
+		}
+	}
 	for _, r := range all {
 		if r.ended() {
 			continue
@@ -210,9 +244,9 @@ func (b *Backups) step(ctx context.Context) (more bool, err error) {
 			errs = append(errs, fmt.Errorf("backup %s: %w", r.Id, err))
 			continue // it does not hold up those behind it
 		}
-		return true, nil
+		return true, next, nil
 	}
-	return false, errors.Join(errs...)
+	return false, next, errors.Join(errs...)
 }
 
 // work makes, restores or undoes a backup, as its state says.
@@ -298,20 +332,32 @@ func (b *Backups) save(ctx context.Context, r *record, loaded []byte) error {
 	return err
 }
 
-// end records that a backup has ended.
+// end records that a backup has ended, and what that means for its schedule. What was written of a
+// scheduled one that has failed is removed: another one will be made.
 func (b *Backups) end(ctx context.Context, r record, state clusterpb.BackupState,
 	failed error) error {
 	r.State, r.EndedUnixMs = state, b.config.Now().UnixMilli()
 	if failed != nil {
 		r.Error = failed.Error()
 	}
-	if state != clusterpb.BackupState_BACKUP_FAILED {
+	if failed != nil && r.Schedule != "" {
+		r.State, r.EndedUnixMs = clusterpb.BackupState_BACKUP_CANCELLING, 0
+	} else if state != clusterpb.BackupState_BACKUP_FAILED {
 		r.Identity = "" // nothing more is read
 		if r.Restore != nil {
 			r.Restore.Identities = ""
 		}
 	}
-	ok, err := b.write(ctx, r)
+	compares := []*storepb.Compare{store.ModifiedAt(key(r.Id), r.revision)}
+	ops := []*storepb.Op{store.Put(key(r.Id), meta.Encode(r.Backup))}
+	s, err := b.completed(ctx, r, failed)
+	if err != nil {
+		return err
+	}
+	if s != nil {
+		compares, ops = append(compares, s.unchanged()), append(ops, s.put())
+	}
+	ok, err := b.meta.Commit(ctx, compares, ops...)
 	if err != nil || !ok {
 		return errors.Join(err) // it is looked at again
 	}
@@ -319,9 +365,10 @@ func (b *Backups) end(ctx context.Context, r record, state clusterpb.BackupState
 	b.running = nil
 	delete(b.reached, r.Id)
 	b.mu.Unlock()
-	b.metrics.ended(r)
+	b.metrics.ended(r, failed != nil)
 	if failed != nil {
-		b.config.Logger.Error("A BACKUP FAILED", "backup", r.Id, "target", r.Target, "error", failed)
+		b.config.Logger.Error("A BACKUP FAILED", "backup", r.Id, "target", r.Target, "schedule",
+			r.Schedule, "error", failed)
 	} else {
 		b.config.Logger.Info("a backup has ended", "backup", r.Id, "target", r.Target, "state", state)
 	}

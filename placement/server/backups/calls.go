@@ -44,10 +44,10 @@ func (b *Backups) Create(
 	if asked.Restore != nil {
 		one.Restore = &clusterpb.Restore{Backup: asked.Restore.Backup, Names: asked.Restore.Names,
 			Identities: asked.Restore.Identities, Coordination: asked.Restore.Coordination,
-			Settings: asked.Restore.Settings, NoKeyspaces: asked.Restore.NoKeyspaces}
-		if one.Restore.Backup == Latest {
-			var err error
-			if one.Restore.Backup, err = b.config.Maker.Latest(ctx, one); err != nil {
+			Settings: asked.Restore.Settings, NoKeyspaces: asked.Restore.NoKeyspaces,
+			At: asked.Restore.At, Newest: asked.Restore.Newest}
+		if one.Restore.Backup == Latest || one.Restore.Backup == "" {
+			if err := b.config.Maker.Resolve(ctx, one); err != nil {
 				return nil, status.Error(codes.FailedPrecondition, err.Error())
 			}
 		}
@@ -92,14 +92,7 @@ func (b *Backups) Create(
 		return nil, status.Errorf(codes.ResourceExhausted, "%d backups wait already, the limit is %d",
 			running, maxRunning)
 	}
-	ops := []*storepb.Op{store.Put(key(one.Id), meta.Encode(one))}
-	for i := 0; i < len(all)-running-keepEnded+1; {
-		r := all[0]
-		if all = all[1:]; r.ended() {
-			ops = append(ops, store.Delete(key(r.Id)))
-			i++
-		}
-	}
+	ops := append(forgotten(all), store.Put(key(one.Id), meta.Encode(one)))
 	ok, err := b.meta.Commit(ctx, []*storepb.Compare{store.Absent(key(one.Id))}, ops...)
 	if err != nil {
 		return nil, err
@@ -113,10 +106,29 @@ func (b *Backups) Create(
 	return &clusterpb.CreateBackupResponse{Backup: record{one, 1}.shown(nil)}, nil
 }
 
+// forgotten deletes the records of the oldest backups that have ended, to make way for another one.
+func forgotten(all []record) (ops []*storepb.Op) {
+	ended := 0
+	for _, r := range all {
+		if r.ended() {
+			ended++
+		}
+	}
+	for _, r := range all {
+		if ended >= keepEnded && r.ended() {
+			ops = append(ops, store.Delete(key(r.Id)))
+			ended--
+		}
+	}
+	return ops
+}
+
 // same says that a record is of the same request as another one. asked is the request as it came: the
 // newest backup may be another one by now.
 func same(a, b, asked *clusterpb.Backup) bool {
-	which := func(asked, a, b string) bool { return a == b || asked == Latest && a != "" }
+	which := func(asked, a, b string) bool {
+		return a == b || (asked == Latest || asked == "") && a != ""
+	}
 	return a.Target == b.Target && slices.Equal(a.Include, b.Include) &&
 		slices.Equal(a.Exclude, b.Exclude) && slices.Equal(a.Recipients, b.Recipients) &&
 		a.BytesPerSecond == b.BytesPerSecond && a.KeepMillis == b.KeepMillis &&
@@ -125,6 +137,7 @@ func same(a, b, asked *clusterpb.Backup) bool {
 		a.Restore.GetCoordination() == b.Restore.GetCoordination() &&
 		a.Restore.GetSettings() == b.Restore.GetSettings() &&
 		a.Restore.GetNoKeyspaces() == b.Restore.GetNoKeyspaces() &&
+		(asked.Restore.GetNewest() || proto.Equal(a.Restore.GetAt(), b.Restore.GetAt())) &&
 		slices.EqualFunc(a.Restore.GetNames(), b.Restore.GetNames(), func(a, b *clusterpb.Renaming) bool {
 			return proto.Equal(a, b)
 		})

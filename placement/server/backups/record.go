@@ -122,6 +122,8 @@ func invalid(b *clusterpb.Backup) error {
 			return bad("keyspaces are named, and none is to be restored")
 		case r.NoKeyspaces && !r.Coordination && !r.Settings:
 			return bad("nothing is to be restored")
+		case (r.Backup == "") == (r.At == nil && !r.Newest):
+			return bad("a restore is of a backup or of a moment")
 		case len(r.Names) > maxPatterns:
 			return bad("%d keyspaces get other names, the limit is %d", len(r.Names), maxPatterns)
 		case len(r.Identities) > maxIdentities:

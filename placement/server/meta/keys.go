@@ -46,6 +46,8 @@ const (
 	ConsumerPrefix  = ReservedPrefix + "consumer/"  // keyspace/name -> clusterpb.Consumer
 	SettingsKey     = ReservedPrefix + "settings"   // clusterpb.PlacementSettings
 	BackupPrefix    = ReservedPrefix + "backup/"    // id -> clusterpb.Backup
+	// SchedulePrefix: name -> clusterpb.BackupSchedule
+	SchedulePrefix = ReservedPrefix + "backup-schedule/"
 
 	// GuardKey has the clusterpb.GuardState; absent: servers never had to follow users and roles.
 	GuardKey = ReservedPrefix + "guard"

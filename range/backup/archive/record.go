@@ -18,9 +18,9 @@ const (
 	Tombstone
 )
 
-// MaxKey is the length of the longest key, in bytes: a user key behind the two bytes of its hash
-// number.
-const MaxKey = keys.MaxKeySize + 2
+// MaxKey is the length of the longest key, in bytes: a user key behind the four bytes of the id of a
+// keyspace and the two of a hash number.
+const MaxKey = keys.MaxKeySize + 6
 
 // Record is one version of a key.
 type Record struct {

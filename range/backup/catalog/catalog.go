@@ -15,13 +15,19 @@ import (
 type Catalog struct {
 	target     target.Target
 	identities archive.Identities
+	// overlayBytes bounds an overlay.
+	overlayBytes int
 }
 
 // New makes a Catalog. Without identities it reads what is not encrypted. The target stays its
 // caller's.
 func New(store target.Target, identities archive.Identities) *Catalog {
-	return &Catalog{target: store, identities: identities}
+	return &Catalog{target: store, identities: identities, overlayBytes: overlayBytes}
 }
+
+// SetOverlayBytes bounds the keys and values of a log that Records has in memory, but for a row that
+// is larger. The default is 64 MiB.
+func (c *Catalog) SetOverlayBytes(n int) { c.overlayBytes = n }
 
 // Contents are the backups of a target.
 type Contents struct {
@@ -163,6 +169,20 @@ func (c *Catalog) Layers(ctx context.Context, id string) (manifest.Layers, error
 // Piece reads a piece and compares it with what its manifest says.
 func (c *Catalog) Piece(ctx context.Context, m *manifest.Manifest,
 	p *manifest.Piece) (*archive.Reader, error) {
+	r, err := c.object(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if h := r.Header(); h.Backup != m.Head.ID || h.Kind != string(m.Head.Kind) ||
+		h.At != m.Head.At.Timestamp || uint64(r.Count()) != p.Records {
+		return nil, fmt.Errorf("%s: %w: it is a piece of the backup %s at %v with %d records", p.Name,
+			archive.ErrCorrupt, h.Backup, h.At, r.Count())
+	}
+	return r, nil
+}
+
+// object reads the object of a piece and compares its sum.
+func (c *Catalog) object(ctx context.Context, p *manifest.Piece) (*archive.Reader, error) {
 	data, err := c.target.Get(ctx, p.Name)
 	if err != nil {
 		return nil, err
@@ -174,37 +194,5 @@ func (c *Catalog) Piece(ctx context.Context, m *manifest.Manifest,
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Name, err)
 	}
-	if h := r.Header(); h.Backup != m.Head.ID || h.Kind != string(m.Head.Kind) ||
-		h.At != m.Head.At.Timestamp || uint64(r.Count()) != p.Records {
-		return nil, fmt.Errorf("%s: %w: it is a piece of the backup %s at %v with %d records", p.Name,
-			archive.ErrCorrupt, h.Backup, h.At, r.Count())
-	}
 	return r, nil
-}
-
-// Coordination reads the coordination store of a backup, part by part.
-func (c *Catalog) Coordination(ctx context.Context, m *manifest.Manifest,
-	part func([]byte) error) error {
-	blob := m.Coordination
-	if blob == nil {
-		return errors.New("the backup has no coordination store")
-	}
-	for i, name := range blob.Names {
-		sealed, err := c.target.Get(ctx, name)
-		if err != nil {
-			return err
-		}
-		if err := (archive.Sum{SHA256: blob.Sums[i],
-			Size: int64(blob.Sizes[i])}).Check(sealed); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		data, err := archive.Unseal(sealed, manifest.CoordinationKind, c.identities)
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		if err := part(data); err != nil {
-			return err
-		}
-	}
-	return nil
 }

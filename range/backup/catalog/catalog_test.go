@@ -87,10 +87,25 @@ func (h *history) Page(_ context.Context, q export.Query) (export.Page, error) {
 	return p, nil
 }
 
-func (h *history) Moment(context.Context) (hlc.Timestamp, error) {
+func (h *history) Moment(context.Context) (hlc.Timestamp, job.Coordination, error) {
 	h.clock++
-	return hlc.Timestamp{Wall: h.clock}, nil
+	return hlc.Timestamp{Wall: h.clock}, coordination{}, nil
 }
+
+// coordination is a coordination store that never changes.
+type coordination struct{}
+
+func (coordination) Revision() int64 { return 5 }
+
+func (coordination) Copy(_ context.Context, part func([]byte) error) error {
+	return part([]byte("coordination"))
+}
+
+func (coordination) Changes(context.Context, int64, func([]byte) error) (string, error) {
+	return "", job.ErrTooOld
+}
+
+func (coordination) Close() {}
 
 func (h *history) Describe(context.Context) (*job.Description, error) {
 	parts := []manifest.Partition{{Nodes: []keys.NodeID{1}}}
@@ -106,11 +121,11 @@ func (h *history) Protect(context.Context, string, string, hlc.Timestamp, time.D
 	return nil
 }
 
-func (h *history) Unprotect(context.Context, string, string) error { return nil }
-
-func (h *history) Coordination(_ context.Context, part func([]byte) error) (int64, error) {
-	return 5, part([]byte("coordination"))
+func (h *history) Keep(context.Context, string, string, hlc.Timestamp, time.Duration) error {
+	return nil
 }
+
+func (h *history) Unprotect(context.Context, string, string) error { return nil }
 
 func (h *history) Nodes(context.Context) ([]keys.NodeID, error) { return []keys.NodeID{1}, nil }
 
@@ -147,14 +162,13 @@ func (h *history) backup(t interface{ Fatalf(string, ...any) }, parent string) *
 // restored is what a chain has.
 func restored(t interface{ Fatalf(string, ...any) }, c *catalog.Catalog, id string,
 	span keys.Span) map[string]string {
-	layers, err := c.Layers(context.Background(), id)
+	point, err := c.Point(context.Background(), id, "", hlc.Timestamp{})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
 	state := make(map[string]string)
 	last := ""
-	for r, err := range c.Records(context.Background(), layers,
-		&layers[len(layers)-1].Keyspaces[0], span) {
+	for r, err := range c.Records(context.Background(), point, &point.Keyspaces[0], span) {
 		if err != nil {
 			t.Fatalf("%v", err)
 		}

@@ -13,42 +13,68 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Records iterates over what could be read in a span of rows of a keyspace at the moment of the
-// last layer, in the order of the rows. The keys of the records are rows. A record is valid until
-// the next one. An error is the last thing that it yields.
-func (c *Catalog) Records(ctx context.Context, layers manifest.Layers, ks *manifest.Keyspace,
+// Records iterates over what could be read in a span of rows of a keyspace at a moment, in the
+// order of the rows. The keys of the records are rows. A record is valid until the next one. An
+// error is the last thing that it yields.
+func (c *Catalog) Records(ctx context.Context, p *manifest.Point, ks *manifest.Keyspace,
 	span keys.Span) iter.Seq2[archive.Record, error] {
 	return func(yield func(archive.Record, error) bool) {
-		lists, err := layers.Pieces(ks, span)
-		if err != nil {
-			yield(archive.Record{}, err)
-			return
-		}
-		last := layers[len(layers)-1]
-		merged := &merge{now: last.Head.At.Wall}
-		for i, pieces := range lists {
-			s := &stream{ctx: ctx, catalog: c, manifest: layers[len(layers)-1-i], pieces: pieces,
-				span: span}
-			if err := s.advance(); err != nil {
-				yield(archive.Record{}, err)
-				return
-			}
-			merged.streams = append(merged.streams, s)
-		}
-		for {
-			r, ok, err := merged.next()
+		for rest := span; ; {
+			over, err := c.overlay(ctx, p, ks.ID, rest)
 			if err != nil {
 				yield(archive.Record{}, err)
 				return
 			}
-			if !ok || !yield(r, nil) {
+			if !c.part(ctx, p, ks, over, yield) || len(over.span.End) == 0 ||
+				bytes.Equal(over.span.End, span.End) {
 				return
 			}
+			rest.Start = over.span.End
 		}
 	}
 }
 
-// stream has the newest version of each row of one layer, in the order of the rows.
+// part yields the records of the span of an overlay; false: the iteration is over.
+func (c *Catalog) part(ctx context.Context, p *manifest.Point, ks *manifest.Keyspace, over *overlay,
+	yield func(archive.Record, error) bool) bool {
+	lists, err := p.Pieces(ks, over.span)
+	if err != nil {
+		yield(archive.Record{}, err)
+		return false
+	}
+	merged := &merge{now: p.At.Wall, sources: []source{over}}
+	for i, pieces := range lists {
+		s := &stream{ctx: ctx, catalog: c, manifest: p.Layers[len(p.Layers)-1-i], pieces: pieces,
+			span: over.span}
+		if err := s.advance(); err != nil {
+			yield(archive.Record{}, err)
+			return false
+		}
+		merged.sources = append(merged.sources, s)
+	}
+	for {
+		r, ok, err := merged.next()
+		if err != nil {
+			yield(archive.Record{}, err)
+			return false
+		}
+		if !ok {
+			return true
+		}
+		if !yield(r, nil) {
+			return false
+		}
+	}
+}
+
+// source has the newest version of each row of one layer, in the order of the rows.
+type source interface {
+	// peek is the next version, valid until advance; false: there is none.
+	peek() (archive.Record, bool)
+	advance() error
+}
+
+// stream is the source of a backup.
 type stream struct {
 	ctx      context.Context
 	catalog  *Catalog
@@ -62,7 +88,10 @@ type stream struct {
 	last []byte
 }
 
-// advance brings the next row into head.
+// peek implements source.
+func (s *stream) peek() (archive.Record, bool) { return s.head, !s.over }
+
+// advance implements source: it brings the next row into head.
 func (s *stream) advance() error {
 	first := s.last == nil
 	s.last = append(s.last[:0], s.head.Key...)
@@ -103,9 +132,9 @@ func (s *stream) advance() error {
 	}
 }
 
-// merge merges streams, of which an earlier one hides the rows of later ones.
+// merge merges sources, of which an earlier one hides the rows of later ones.
 type merge struct {
-	streams []*stream
+	sources []source
 	// now is the moment by which values have expired or not, as a wall time.
 	now int64
 	key []byte
@@ -114,27 +143,27 @@ type merge struct {
 // next returns the next row that has a value.
 func (m *merge) next() (archive.Record, bool, error) {
 	for {
-		var best *stream
-		for _, s := range m.streams {
-			if !s.over && (best == nil || bytes.Compare(s.head.Key, best.head.Key) < 0) {
-				best = s
+		var best archive.Record
+		found := false
+		for _, s := range m.sources {
+			if r, ok := s.peek(); ok && (!found || bytes.Compare(r.Key, best.Key) < 0) {
+				best, found = r, true
 			}
 		}
-		if best == nil {
+		if !found {
 			return archive.Record{}, false, nil
 		}
-		r := best.head
-		m.key = append(m.key[:0], r.Key...)
-		r.Key = m.key
-		for _, s := range m.streams {
-			if !s.over && bytes.Equal(s.head.Key, m.key) {
+		m.key = append(m.key[:0], best.Key...)
+		best.Key = m.key
+		for _, s := range m.sources {
+			if r, ok := s.peek(); ok && bytes.Equal(r.Key, m.key) {
 				if err := s.advance(); err != nil {
 					return archive.Record{}, false, err
 				}
 			}
 		}
-		if r.Kind == archive.Value && (r.Expiry == 0 || r.Expiry > m.now) {
-			return r, true, nil
+		if best.Kind == archive.Value && (best.Expiry == 0 || best.Expiry > m.now) {
+			return best, true, nil
 		}
 	}
 }

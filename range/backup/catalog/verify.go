@@ -14,6 +14,8 @@ import (
 type Verified struct {
 	// Backups are those that can be restored, in the order of their moments.
 	Backups []*manifest.Head
+	// Logs are those whose moments can be restored.
+	Logs []VerifiedLog
 	// Totals are of the objects that were read.
 	Totals manifest.Totals
 	// Problems are what is wrong, in words.
@@ -23,10 +25,11 @@ type Verified struct {
 	Sealed bool
 }
 
-// Verify reads every byte of a backup and of those that it continues, or of all backups with an
-// empty id, and proves that a restore of each is possible: each object has the sum that its
+// Verify reads every byte of a backup and of those that it continues, or of all backups and logs
+// with an empty id, and proves that a restore of each is possible: each object has the sum that its
 // manifest says, each piece has the records that it is to have, in their order and within their
-// unit, the units cover each keyspace, and each chain is whole. An error is one of reaching the
+// unit, the units cover each keyspace, each chain is whole, and the rounds of each log follow each
+// other without a hole. An error is one of reaching the
 // target; whatever is wrong with backups is a problem. progress is told of every object; nil:
 // nobody is.
 func (c *Catalog) Verify(ctx context.Context, id string,
@@ -49,6 +52,18 @@ func (c *Catalog) Verify(ctx context.Context, id string,
 	}
 	if id != "" && contents.Complete[id] == nil {
 		return nil, fmt.Errorf("there is no complete backup %s in %s", id, c.target)
+	}
+	if id != "" {
+		return &v.Verified, nil
+	}
+	logs, err := c.Logs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range logs {
+		if err := v.log(contents.Complete, &logs[i]); err != nil {
+			return nil, err
+		}
 	}
 	return &v.Verified, nil
 }
@@ -98,7 +113,7 @@ func (v *verification) backup(head *manifest.Head) error {
 	m, err := v.catalog.Manifest(v.ctx, head.ID)
 	if errors.Is(err, archive.ErrNoIdentity) {
 		v.Sealed = true
-		return v.sealed(head.ID)
+		return v.sealed(manifest.Prefix(head.ID))
 	}
 	if err != nil {
 		return err
@@ -108,7 +123,7 @@ func (v *verification) backup(head *manifest.Head) error {
 			m.Head.At)
 	}
 	if m.Coordination != nil {
-		if err := v.catalog.Coordination(v.ctx, m, func(part []byte) error {
+		if err := v.catalog.Coordination(v.ctx, m.Coordination, func(part []byte) error {
 			v.count(uint64(len(part)), 0)
 			return nil
 		}); err != nil {
@@ -171,9 +186,9 @@ func (v *verification) piece(m *manifest.Manifest, unit int, p *manifest.Piece) 
 	return nil
 }
 
-// sealed reads the objects of a backup that cannot be opened: their own sums are right or not.
-func (v *verification) sealed(id string) error {
-	for object, err := range v.catalog.target.List(v.ctx, manifest.Prefix(id)) {
+// sealed reads objects that cannot be opened: their own sums are right or not.
+func (v *verification) sealed(prefix string) error {
+	for object, err := range v.catalog.target.List(v.ctx, prefix) {
 		if err != nil {
 			return err
 		}

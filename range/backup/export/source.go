@@ -25,15 +25,22 @@ type Query struct {
 	Hashes    uint32
 	Span      keys.Span
 	After, At hlc.Timestamp
+	// Every: all versions in (After, At] of each row are wanted, unless After is zero.
+	Every bool
+	// Above is where a page ended within the versions of the row that the span begins with: those at
+	// or below it were in that page. Zero: it did not. It is set with Every only.
+	Above hlc.Timestamp
 }
 
 // Page is some of the rows of a query.
 type Page struct {
-	// Records are in the order of their rows, each row once. They belong to the caller.
+	// Records are in the order of their rows, each row once; with Query.Every, the versions of a row
+	// are behind each other, the newest first. They belong to the caller.
 	Records []archive.Record
-	// Rest is what the next page has to read. Over: nothing is left.
-	Rest keys.Span
-	Over bool
+	// Rest is what the next page has to read, and Above its Query.Above. Over: nothing is left.
+	Rest  keys.Span
+	Above hlc.Timestamp
+	Over  bool
 }
 
 // Source reads pages. Its methods may be called from any goroutine.
@@ -81,7 +88,10 @@ func (s senderSource) Page(ctx context.Context, q Query) (Page, error) {
 	if q.After.IsZero() {
 		read = &scanning{at: q.At}
 	} else {
-		read = &changing{after: q.After, at: q.At}
+		read = &changing{after: q.After, at: q.At, every: q.Every}
+		if q.Every && !q.Above.IsZero() {
+			read = &changing{after: q.After, at: q.At, every: true, resume: user.Start, version: q.Above}
+		}
 	}
 	read.ask(call.Request)
 	call.Prepare = route.PreparerFunc(func(p *route.Partition, _ route.Leader) error {
@@ -104,8 +114,12 @@ func (s senderSource) Page(ctx context.Context, q Query) (Page, error) {
 			return q.page(records, hash, end, nil), nil
 		case !more:
 			return q.page(records, hash, end, answer.Partition.Span.End), nil
-		case bytes.Equal(resume, user.Start) && read.within(resume):
+		case bytes.Equal(resume, user.Start) && read.within(resume) && !q.Every:
 			continue // more versions of the row that the page begins with
+		case q.Every && read.within(resume):
+			p := q.page(records, hash, end, resume)
+			p.Above = read.(*changing).version
+			return p, nil
 		case bytes.Compare(resume, user.Start) <= 0:
 			return Page{}, fmt.Errorf("partition %d on node %d answered with a key to continue at that "+
 				"does not lead on: %s", answer.Partition.ID, answer.Node, keys.Pretty(resume))
@@ -202,9 +216,10 @@ func (r *scanning) take(response *kvpb.Response,
 	return scanned.GetMore(), scanned.GetResume(), nil
 }
 
-// changing reads the newest version of each row in a time.
+// changing reads the newest version of each row in a time, or every version.
 type changing struct {
 	after, at hlc.Timestamp
+	every     bool
 	changes   *kvpb.ChangesRequest
 	// resume and version are where the next request continues.
 	resume  []byte
@@ -231,7 +246,8 @@ func (r *changing) within(resume []byte) bool {
 
 // take appends the newest version of each row. The answer may end among the versions of a row, of
 // which it has the oldest ones: they are left out, and the next page begins with the row. If this
-// page began with it, the next answer has newer versions, which replace them.
+// page began with it, the next answer has newer versions, which replace them. If every version is
+// wanted, the page has them, and the next one begins within the row.
 func (r *changing) take(response *kvpb.Response,
 	records *[]archive.Record) (more bool, resume []byte, err error) {
 	answer := response.GetChanges()
@@ -260,9 +276,15 @@ func (r *changing) take(response *kvpb.Response,
 		}
 		return b.Timestamp.Compare(a.Timestamp)
 	})
-	all = slices.CompactFunc(all, func(a, b archive.Record) bool { return bytes.Equal(a.Key, b.Key) })
+	if !r.every {
+		all = slices.CompactFunc(all, func(a, b archive.Record) bool {
+			return bytes.Equal(a.Key, b.Key)
+		})
+	}
 	r.resume = nil
 	switch n := len(all); {
+	case r.every && partial:
+		r.resume, r.version = resume, wire.FromTimestamp(answer.GetResumeVersion())
 	case partial && bytes.Equal(r.changes.Start, resume):
 		r.resume, r.version = resume, wire.FromTimestamp(answer.GetResumeVersion())
 	case partial && n > 0 && bytes.Equal(all[n-1].Key, resume):

@@ -13,13 +13,11 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// partBytes is the most that is in one object of the coordination store.
-const partBytes = 32 << 20
-
 // begin decides what the backup contains, and creates the plan.
 func (r *run) begin(ctx context.Context) (*manifest.Plan, error) {
 	head := manifest.Head{Format: manifest.Format, ID: r.spec.ID, Kind: r.spec.Kind,
-		Parent: r.spec.Parent, Began: r.spec.Began.UTC(), Recipients: len(r.spec.Recipients)}
+		Parent: r.spec.Parent, Began: r.spec.Began.UTC(), Recipients: len(r.spec.Recipients),
+		Schedule: r.spec.Schedule}
 	parent, earlier, err := r.parent(ctx)
 	if err != nil {
 		return nil, err
@@ -137,43 +135,15 @@ func (r *run) coordination(ctx context.Context, state Coordination) (*manifest.B
 	if state == nil {
 		return nil, nil
 	}
-	blob := &manifest.Blob{Revision: state.Revision()}
 	attempt := r.Random()
-	var waiting []byte
-	flush := func() error {
-		sealed, sum, err := archive.Seal(manifest.CoordinationKind, waiting,
-			archive.Options{Recipients: r.spec.Recipients})
-		if err != nil {
-			return err
-		}
-		name := manifest.CoordinationName(r.spec.ID, attempt, len(blob.Names))
-		if err := r.Target.Put(ctx, name, sealed); err != nil {
-			return err
-		}
-		blob.Names = append(blob.Names, name)
-		blob.Sizes = append(blob.Sizes, uint64(sum.Size))
-		blob.Sums = append(blob.Sums, sum.SHA256)
-		waiting = waiting[:0]
-		return nil
-	}
-	if err := state.Copy(ctx, func(part []byte) error {
-		for len(part) > 0 {
-			n := min(len(part), partBytes-len(waiting))
-			waiting, part = append(waiting, part[:n]...), part[n:]
-			if len(waiting) == partBytes {
-				if err := flush(); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	}); err != nil {
+	b := BlobWriter{Target: r.Target, Recipients: r.spec.Recipients, Kind: manifest.CoordinationKind,
+		Name: func(part int) string { return manifest.CoordinationName(r.spec.ID, attempt, part) }}
+	if err := state.Copy(ctx, func(part []byte) error { return b.Write(ctx, part) }); err != nil {
 		return nil, fmt.Errorf("copying the coordination store: %w", err)
 	}
-	if len(waiting) > 0 || len(blob.Names) == 0 {
-		if err := flush(); err != nil {
-			return nil, err
-		}
+	blob, err := b.Finish(ctx)
+	if err == nil {
+		blob.Revision = state.Revision()
 	}
-	return blob, nil
+	return blob, err
 }

@@ -37,6 +37,10 @@ type Spec struct {
 	// Keep bounds for how long the history is protected.
 	Keep  time.Duration
 	Began time.Time
+	// Schedule is the name of the schedule that it is made for; empty: none. The history from the
+	// moment on is kept for the schedule's next backup then, for ScheduleKeep at most.
+	Schedule     string
+	ScheduleKeep time.Duration
 }
 
 // Cluster is what a job needs of a cluster. Errors of its methods end a Run, but for those of
@@ -56,6 +60,10 @@ type Cluster interface {
 		keep time.Duration) error
 	// Unprotect ends that. It may be repeated.
 	Unprotect(ctx context.Context, keyspace, backup string) error
+	// Keep keeps the history of a keyspace from a moment on, for so long at most, under an id. It
+	// replaces what the id has kept before. A keyspace that is gone is no error.
+	Keep(ctx context.Context, keyspace, id string, from hlc.Timestamp,
+		keep time.Duration) error
 	// Nodes are the data nodes that can be given units now.
 	Nodes(context.Context) ([]keys.NodeID, error)
 	// Export has a node write the pieces of a unit. After an error the unit may be given to another
@@ -68,6 +76,10 @@ type Coordination interface {
 	Revision() int64
 	// Copy hands the state over in parts.
 	Copy(ctx context.Context, part func([]byte) error) error
+	// Changes hands over in parts what has changed since an earlier revision, with leases, users and
+	// roles whole, and returns a digest of the latter. An error that is ErrTooOld says that the store
+	// does not have the changes since then any more.
+	Changes(ctx context.Context, since int64, part func([]byte) error) (digest string, err error)
 	Close()
 }
 
@@ -103,6 +115,9 @@ var (
 	// ErrTooOld: what would have to be protected was collected.
 	ErrTooOld = errors.New("the history of the keyspace since then was collected")
 )
+
+// ScheduleID is the id under which history is kept for the next backup of a schedule.
+func ScheduleID(schedule string) string { return "schedule-" + schedule }
 
 // Config is what a Run needs. Cluster and Target must be set.
 type Config struct {
@@ -264,6 +279,13 @@ func (r *run) end(ctx context.Context, m *manifest.Manifest) error {
 		return err
 	}
 	for i := range m.Keyspaces {
+		// The history is protected at the moment, and stays so without a gap.
+		if r.spec.Schedule != "" {
+			if err := r.Cluster.Keep(ctx, m.Keyspaces[i].Name, ScheduleID(r.spec.Schedule),
+				m.Head.At.Timestamp, r.spec.ScheduleKeep); err != nil {
+				return err
+			}
+		}
 		if err := r.Cluster.Unprotect(ctx, m.Keyspaces[i].Name, m.Head.ID); err != nil {
 			return err
 		}

@@ -78,6 +78,14 @@ func (f *fake) Protect(_ context.Context, keyspace, backup string, from hlc.Time
 	return nil
 }
 
+func (f *fake) Keep(_ context.Context, keyspace, id string, from hlc.Timestamp,
+	_ time.Duration) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.protected[keyspace+"/"+id] = from
+	return nil
+}
+
 func (f *fake) Unprotect(_ context.Context, keyspace, backup string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -96,6 +104,10 @@ func (fakeCoordination) Copy(_ context.Context, part func([]byte) error) error {
 		}
 	}
 	return nil
+}
+
+func (fakeCoordination) Changes(context.Context, int64, func([]byte) error) (string, error) {
+	return "", ErrTooOld
 }
 
 func (fakeCoordination) Close() {}

@@ -64,10 +64,10 @@ func (h Heads) Chain(id string) (chain []*Head, err error) {
 	}
 }
 
-// Needed are the backups that others continue, directly or not.
-func (h Heads) Needed() map[string]bool {
+// NeededBy are the backups that some of them continue, directly or not.
+func (h Heads) NeededBy(some Heads) map[string]bool {
 	needed := make(map[string]bool)
-	for _, head := range h {
+	for _, head := range some {
 		for at := head.Parent; at != "" && !needed[at]; {
 			needed[at] = true
 			if h[at] == nil {

@@ -12,6 +12,10 @@
 //   - manifest: the Manifest. A backup without one is not complete.
 //   - head: the Head, which names no key. It is what a list of backups shows.
 //
+// All objects of a log lie below log/ID/ (log.go): the head, a LogHead; and for each round, below
+// round/AFTER/, the Round and its pieces. A Round is created once and never changes. Pieces that no
+// Round names are left over.
+//
 // Pieces that no Done names are left over from workers that were stopped, or were overtaken.
 // To delete a backup is to delete all objects below its prefix.
 //
@@ -27,4 +31,11 @@
 // keyspace, all versions in (Keyspace.After, Head.At], where After is the At of its parent, or zero
 // for a keyspace that the parent does not have. So a chain of a full backup and its incremental
 // ones has all that could be read at the At of the last one. Chain checks that.
+//
+// # Logs
+//
+// A log has all changes of a cluster from a moment on, in rounds of some seconds: each has all
+// versions in (Round.After, Round.At], and the next one begins where it ends. A backup and the
+// rounds from its At on have what could be read at any later moment up to the end of the log: that
+// is a Point.
 package manifest

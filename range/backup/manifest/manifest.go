@@ -78,6 +78,8 @@ type Head struct {
 	Recipients int `json:"recipients,omitempty"`
 	// Partial: keyspaces of the cluster were left out on request.
 	Partial bool `json:"partial,omitempty"`
+	// Schedule is the name of the schedule that the backup was made for; empty: it was asked for.
+	Schedule string `json:"schedule,omitempty"`
 	// Keyspaces are the ids of those in the backup.
 	Keyspaces []uint32 `json:"keyspaces"`
 	// Totals are of the finished backup.
@@ -167,8 +169,11 @@ type Blob struct {
 	// Sizes and Sums are as of a Piece, one for each name.
 	Sizes []uint64 `json:"sizes"`
 	Sums  []string `json:"sums"`
-	// Revision is that of the coordination store.
+	// Revision is that of the coordination store. Changes: it is no copy, but has what has changed since
+	// the revision Since.
 	Revision int64 `json:"revision"`
+	Changes  bool  `json:"changes,omitempty"`
+	Since    int64 `json:"since,omitempty"`
 }
 
 // Encode returns an object's JSON form.
@@ -280,9 +285,23 @@ func (p *Plan) Check() error {
 		return fmt.Errorf("the backup has units of the keyspace %d, which it does not have",
 			p.Units[next].Keyspace)
 	}
-	if b := p.Coordination; b != nil &&
+	return p.Coordination.check()
+}
+
+// check says what is wrong with a blob; nil is right.
+func (b *Blob) check() error {
+	if b != nil &&
 		(len(b.Names) != len(b.Sizes) || len(b.Names) != len(b.Sums) || len(b.Names) == 0) {
 		return errors.New("the coordination store's objects have no sums")
+	}
+	return nil
+}
+
+// check says what is wrong with the sizes of a piece.
+func (p *Piece) check() error {
+	if sum, err := hex.DecodeString(p.Sum); err != nil || len(sum) != 32 || p.Size == 0 ||
+		p.Records == 0 {
+		return fmt.Errorf("the piece %q has no sum, no size or no records", p.Name)
 	}
 	return nil
 }
@@ -322,9 +341,8 @@ func (p *Plan) CheckDone(d *Done) error {
 			return fmt.Errorf("the piece %q is not of unit %d of the backup %s", piece.Name, d.Unit,
 				p.Head.ID)
 		}
-		if sum, err := hex.DecodeString(piece.Sum); err != nil || len(sum) != 32 || piece.Size == 0 ||
-			piece.Records == 0 {
-			return fmt.Errorf("the piece %q has no sum, no size or no records", piece.Name)
+		if err := piece.check(); err != nil {
+			return err
 		}
 		// Versions of one row may be in two pieces, one behind the other.
 		if !span.Contains(piece.First) || !span.Contains(piece.Last) ||

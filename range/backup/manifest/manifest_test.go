@@ -122,7 +122,7 @@ func TestChain(t *testing.T) {
 		string(lists[1][0].First) != "c0" || len(lists[2]) != 0 {
 		t.Errorf("%v: %v", err, lists)
 	}
-	if needed := heads.Needed(); len(needed) != 2 || !needed[full.Head.ID] || !needed[first.Head.ID] {
+	if needed := heads.NeededBy(heads); len(needed) != 2 || !needed[full.Head.ID] || !needed[first.Head.ID] {
 		t.Errorf("needed: %v", needed)
 	}
 

@@ -21,6 +21,8 @@ const (
 	HeadKind         = "head"
 	ManifestKind     = "manifest"
 	CoordinationKind = "coordination"
+	// CoordinationChangesKind is that of a Blob with changes.
+	CoordinationChangesKind = "coordination-changes"
 )
 
 // idLayout is the part of an id that is a time, in UTC, so that ids sort by time.

@@ -1,0 +1,529 @@
+package backups
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
+)
+
+// Limits of schedules.
+const (
+	// maxSchedules bounds the schedules, and maxScheduleName the length of a name.
+	maxSchedules, maxScheduleName = 16, 40
+	// minInterval and minLog bound how often a backup is made, and a log written; maxInterval bounds
+	// all times of a schedule.
+	minInterval, minLog, maxInterval = time.Minute, time.Second, 10 * 366 * 24 * time.Hour
+	// minScheduleKeep is the least default of for how long history is kept for the next backup.
+	minScheduleKeep = 24 * time.Hour
+	// scheduleRetry and maxScheduleRetry are the pauses after a scheduled backup has failed, which
+	// double.
+	scheduleRetry, maxScheduleRetry = time.Minute, time.Hour
+	// expireEvery is how often what retention does not keep is removed.
+	expireEvery = time.Hour
+)
+
+// anyID is an id of no backup, for checks of what a schedule makes.
+const anyID = "20260101T000000Z-00000000"
+
+// schedule is a schedule as it is stored.
+type schedule struct {
+	*clusterpb.BackupSchedule
+	revision uint64
+}
+
+func scheduleKey(name string) []byte { return []byte(meta.SchedulePrefix + name) }
+
+// shown is a copy for answers.
+func (s schedule) shown(logError string) *clusterpb.BackupSchedule {
+	c := proto.CloneOf(s.BackupSchedule)
+	c.Identity, c.LogError = "", logError
+	return c
+}
+
+// full, incremental and log are the times between two backups, and two rounds of the log.
+func (s schedule) full() time.Duration        { return millis(s.FullMillis) }
+func (s schedule) incremental() time.Duration { return millis(s.IncrementalMillis) }
+func (s schedule) log() time.Duration         { return millis(s.LogMillis) }
+
+func millis(n uint64) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// loadSchedule reads one schedule; its BackupSchedule is nil if it is not there.
+func loadSchedule(v *store.View, name string) (schedule, error) {
+	s := new(clusterpb.BackupSchedule)
+	revision, err := meta.Load(v, scheduleKey(name), s)
+	if err != nil || revision == 0 {
+		return schedule{}, err
+	}
+	return schedule{s, revision}, nil
+}
+
+// loadSchedules reads all schedules.
+func loadSchedules(v *store.View) (all []schedule, err error) {
+	for kv, err := range v.All([]byte(meta.SchedulePrefix)) {
+		if err != nil {
+			return nil, err
+		}
+		s := new(clusterpb.BackupSchedule)
+		if err := proto.Unmarshal(kv.Value, s); err != nil {
+			return nil, meta.Malformed(kv.Key, err)
+		}
+		all = append(all, schedule{s, kv.ModRevision})
+	}
+	return all, nil
+}
+
+// invalidSchedule says what is wrong with a schedule; nil: nothing. It fills in defaults.
+func invalidSchedule(s *clusterpb.BackupSchedule) error {
+	bad := func(format string, args ...any) error {
+		return status.Errorf(codes.InvalidArgument, format, args...)
+	}
+	const most = uint64(maxInterval / time.Millisecond)
+	switch {
+	case s.GetName() == "" || len(s.Name) > maxScheduleName ||
+		strings.Trim(s.Name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "":
+		return bad("%q is not the name of a schedule: it has 1 to %d of a-z, 0-9 and hyphens", s.GetName(),
+			maxScheduleName)
+	case max(s.FullMillis, s.IncrementalMillis, s.LogMillis, s.RetentionMillis) > most:
+		return bad("the times of a schedule are at most %s", maxInterval)
+	case millis(s.FullMillis) < minInterval:
+		return bad("a full backup is made every %s at most, and not every %s", minInterval,
+			millis(s.FullMillis))
+	case s.IncrementalMillis != 0 && millis(s.IncrementalMillis) < minInterval:
+		return bad("an incremental backup is made every %s at most, and not every %s", minInterval,
+			millis(s.IncrementalMillis))
+	case s.IncrementalMillis >= s.FullMillis:
+		return bad("incremental backups are made between the full ones: every %s is not more often than "+
+			"every %s", millis(s.IncrementalMillis), millis(s.FullMillis))
+	case s.LogMillis != 0 && millis(s.LogMillis) < minLog:
+		return bad("the log is written every %s at most, and not every %s", minLog, millis(s.LogMillis))
+	case s.RetentionMillis != 0 && s.RetentionMillis < s.FullMillis:
+		return bad("what is kept for %s is not restorable with a full backup every %s: keep it for longer",
+			millis(s.RetentionMillis), millis(s.FullMillis))
+	}
+	if s.KeepMillis == 0 {
+		interval := millis(s.IncrementalMillis)
+		s.KeepMillis = uint64(min(maxKeep, max(minScheduleKeep, 3*interval)).Milliseconds())
+	}
+	return invalid(&clusterpb.Backup{Id: anyID, Target: s.Target,
+		Include: s.Include, Exclude: s.Exclude, Recipients: s.Recipients, KeepMillis: s.KeepMillis})
+}
+
+// SetSchedule creates a schedule, or changes one. Only the leader does it.
+func (b *Backups) SetSchedule(
+	ctx context.Context, r *clusterpb.SetBackupScheduleRequest,
+) (*clusterpb.SetBackupScheduleResponse, error) {
+	if b.config.Maker == nil {
+		return nil, status.Error(codes.Unimplemented, "this cluster makes no backups")
+	}
+	change := b.changeSchedule
+	if r.Paused == nil && !r.Now {
+		asked := r.GetSchedule()
+		if asked == nil {
+			asked = new(clusterpb.BackupSchedule)
+		}
+		if err := invalidSchedule(asked); err != nil {
+			return nil, err
+		}
+		if err := b.config.Maker.Check(&clusterpb.Backup{Id: anyID,
+			Target: asked.Target, Include: asked.Include, Exclude: asked.Exclude,
+			Recipients: asked.Recipients}); err != nil {
+			return nil, status.Error(codes.InvalidArgument, err.Error())
+		}
+		change = b.putSchedule
+	}
+	for range attempts {
+		v, done, err := b.meta.ViewInTurn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s, written, err := change(ctx, v, r)
+		done()
+		if err != nil {
+			return nil, err
+		}
+		if written {
+			b.config.Logger.Info("a schedule of backups was set", "schedule", s.Name, "target", s.Target,
+				"paused", s.Paused)
+			b.poke()
+			b.logs.poke()
+			return &clusterpb.SetBackupScheduleResponse{Schedule: s.shown("")}, nil
+		}
+	}
+	return nil, meta.Conflict("schedule " + r.GetSchedule().GetName())
+}
+
+// changeSchedule pauses or resumes a schedule, or has a backup begin.
+func (b *Backups) changeSchedule(ctx context.Context, v *store.View,
+	r *clusterpb.SetBackupScheduleRequest) (schedule, bool, error) {
+	s, err := loadSchedule(v, r.GetSchedule().GetName())
+	if err != nil {
+		return s, false, b.meta.Status(err)
+	}
+	if s.BackupSchedule == nil {
+		return s, false, noSchedule(r.GetSchedule().GetName())
+	}
+	if r.Paused != nil {
+		s.Paused = *r.Paused
+	}
+	s.Now = s.Now || r.Now
+	ok, err := b.writeSchedule(ctx, s)
+	return s, ok, err
+}
+
+func noSchedule(name string) error {
+	return status.Errorf(codes.NotFound, "there is no schedule %q", name)
+}
+
+// putSchedule stores a schedule, with what the core knows of an earlier one of its name.
+func (b *Backups) putSchedule(ctx context.Context, v *store.View,
+	r *clusterpb.SetBackupScheduleRequest) (schedule, bool, error) {
+	all, err := loadSchedules(v)
+	if err != nil {
+		return schedule{}, false, b.meta.Status(err)
+	}
+	asked := r.GetSchedule()
+	s := schedule{BackupSchedule: &clusterpb.BackupSchedule{Name: asked.Name, Target: asked.Target,
+		Include: asked.Include, Exclude: asked.Exclude, Recipients: asked.Recipients,
+		BytesPerSecond: asked.BytesPerSecond, FullMillis: asked.FullMillis,
+		IncrementalMillis: asked.IncrementalMillis, LogMillis: asked.LogMillis,
+		RetentionMillis: asked.RetentionMillis, KeepMillis: asked.KeepMillis, Paused: asked.Paused,
+		CreatedUnixMs: b.config.Now().UnixMilli()}}
+	for _, before := range all {
+		if before.Name != asked.Name {
+			continue
+		}
+		if r.OnlyNew {
+			return s, false, status.Errorf(codes.AlreadyExists, "there is a schedule %q already; "+
+				"`tidemark backup schedule set` changes it", asked.Name)
+		}
+		s.revision, s.CreatedUnixMs = before.revision, before.CreatedUnixMs
+		if before.Target == s.Target { // what was made can be continued
+			s.Last, s.LastAt, s.FullAt, s.Running = before.Last, before.LastAt, before.FullAt, before.Running
+			s.Error, s.ErrorUnixMs, s.Failures = before.Error, before.ErrorUnixMs, before.Failures
+			s.Broken = before.Broken
+		}
+		if sameLog(before.BackupSchedule, s.BackupSchedule) {
+			s.Log, s.LogAt, s.LogRound, s.Identity = before.Log, before.LogAt, before.LogRound,
+				before.Identity
+		}
+	}
+	if s.revision == 0 && len(all) >= maxSchedules {
+		return s, false, status.Errorf(codes.ResourceExhausted, "there are %d schedules, and no more are "+
+			"possible", len(all))
+	}
+	if s.LogMillis != 0 && s.Log == "" {
+		if err := b.newLog(&s); err != nil {
+			return s, false, err
+		}
+		s.Now = s.Last != "" // moments from the next backup on can be restored with the log
+	}
+	ok, err := b.writeSchedule(ctx, s)
+	return s, ok, err
+}
+
+// sameLog reports whether two schedules can have the same log.
+func sameLog(a, b *clusterpb.BackupSchedule) bool {
+	return a.Target == b.Target && a.LogMillis != 0 && b.LogMillis != 0 &&
+		slices.Equal(a.Include, b.Include) && slices.Equal(a.Exclude, b.Exclude) &&
+		slices.Equal(a.Recipients, b.Recipients)
+}
+
+// newLog begins another log.
+func (b *Backups) newLog(s *schedule) (err error) {
+	s.Log = b.config.Maker.NewID(b.config.Now())
+	s.LogAt, s.LogRound, s.Identity = nil, nil, ""
+	if len(s.Recipients) > 0 {
+		if s.Identity, err = b.config.Maker.NewIdentity(); err != nil {
+			return status.Error(codes.Internal, err.Error())
+		}
+	}
+	return nil
+}
+
+// writeSchedule stores a changed schedule; false: another call has changed it.
+func (b *Backups) writeSchedule(ctx context.Context, s schedule) (bool, error) {
+	return b.meta.Commit(ctx, []*storepb.Compare{s.unchanged()}, s.put())
+}
+
+// unchanged compares the stored schedule with the one that was read, and put stores it.
+func (s schedule) unchanged() *storepb.Compare {
+	if s.revision == 0 {
+		return store.Absent(scheduleKey(s.Name))
+	}
+	return store.ModifiedAt(scheduleKey(s.Name), s.revision)
+}
+
+func (s schedule) put() *storepb.Op {
+	return store.Put(scheduleKey(s.Name), meta.Encode(s.BackupSchedule))
+}
+
+// ListSchedules lists the schedules. Only the leader answers.
+func (b *Backups) ListSchedules(
+	ctx context.Context, _ *clusterpb.ListBackupSchedulesRequest,
+) (*clusterpb.ListBackupSchedulesResponse, error) {
+	v, err := b.meta.View(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := loadSchedules(v)
+	if err != nil {
+		return nil, b.meta.Status(err)
+	}
+	answer := new(clusterpb.ListBackupSchedulesResponse)
+	for _, s := range all {
+		answer.Schedules = append(answer.Schedules, s.shown(b.logs.failure(s.Name)))
+	}
+	return answer, nil
+}
+
+// DeleteSchedule ends a schedule and what is kept for it. Only the leader does it. It may be
+// repeated: while it fails, the schedule is paused.
+func (b *Backups) DeleteSchedule(
+	ctx context.Context, r *clusterpb.DeleteBackupScheduleRequest,
+) (*clusterpb.DeleteBackupScheduleResponse, error) {
+	for range attempts {
+		v, err := b.meta.View(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s, err := loadSchedule(v, r.GetName())
+		switch {
+		case err != nil:
+			return nil, b.meta.Status(err)
+		case s.BackupSchedule == nil:
+			return nil, noSchedule(r.GetName())
+		}
+		if !s.Paused { // nothing begins any more
+			s.Paused = true
+			if ok, err := b.writeSchedule(ctx, s); err != nil {
+				return nil, err
+			} else if ok {
+				b.logs.stop(s.Name)
+			}
+			continue
+		}
+		if s.Running != "" {
+			if r, err := load(v, s.Running); err != nil {
+				return nil, b.meta.Status(err)
+			} else if r.Backup != nil && !r.ended() {
+				return nil, status.Errorf(codes.FailedPrecondition, "the backup %s of the schedule %s is being "+
+					"made. The schedule is paused now. Wait for the backup, or end it by `tidemark backup "+
+					"cancel %s`, and delete the schedule again", r.Id, s.Name, r.Id)
+			}
+		}
+		if err := b.config.Maker.Release(ctx, s.BackupSchedule); err != nil {
+			return nil, err
+		}
+		ok, err := b.meta.Commit(ctx, []*storepb.Compare{s.unchanged()},
+			store.Delete(scheduleKey(s.Name)))
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			b.config.Logger.Info("a schedule of backups was deleted", "schedule", s.Name)
+			b.poke()
+			b.logs.poke()
+			return new(clusterpb.DeleteBackupScheduleResponse), nil
+		}
+	}
+	return nil, meta.Conflict("schedule " + r.GetName())
+}
+
+// due says which backup of a schedule is to begin: a full one, an incremental one, or none before a
+// time.
+func (s schedule) due(now time.Time) (full, incremental bool, at time.Time) {
+	next := func(last *clusterpb.Timestamp, interval time.Duration) time.Time {
+		if last == nil {
+			return time.Time{}
+		}
+		return wire.FromClusterTimestamp(last).Time().Add(interval)
+	}
+	at = next(s.FullAt, s.full())
+	if s.Broken || s.Last == "" {
+		at = time.Time{}
+	}
+	fullAt := at
+	if s.incremental() != 0 && next(s.LastAt, s.incremental()).Before(at) {
+		at = next(s.LastAt, s.incremental())
+	}
+	if s.Failures > 0 {
+		pause := min(maxScheduleRetry, scheduleRetry<<min(s.Failures-1, 10))
+		if again := time.UnixMilli(s.ErrorUnixMs).Add(pause); at.Before(again) {
+			at = again
+		}
+	}
+	if s.Now {
+		at = time.Time{}
+	}
+	if at.After(now) {
+		return false, false, at
+	}
+	full = !now.Before(fullAt) || s.incremental() == 0
+	return full, !full, at
+}
+
+// logPatience is for how long a backup waits for a new log to begin.
+const logPatience = time.Minute
+
+// awaitsLog is the time until which a backup waits for the beginning of the log: moments can be
+// restored from the first backup behind that on.
+func (s schedule) awaitsLog() time.Time {
+	moment, _, _ := strings.Cut(s.Log, "-")
+	began, err := time.Parse("20060102T150405Z", moment)
+	if s.LogMillis == 0 || s.LogAt != nil || err != nil {
+		return time.Time{}
+	}
+	return began.Add(logPatience)
+}
+
+// schedules begins the backups that are due, and removes what retention does not keep. next is when
+// it is to look again.
+func (b *Backups) schedules(ctx context.Context, v *store.View, jobs []record) (next time.Time,
+	err error) {
+	all, err := loadSchedules(v)
+	if err != nil {
+		return next, b.meta.Status(err)
+	}
+	now := b.config.Now()
+	b.metrics.schedules(all)
+	var errs []error
+	for _, s := range all {
+		if s.Paused {
+			continue
+		}
+		at, err := b.schedule(ctx, s, jobs, now)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("schedule %s: %w", s.Name, err))
+		}
+		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next, errors.Join(errs...)
+}
+
+// schedule begins the backup of a schedule that is due.
+func (b *Backups) schedule(ctx context.Context, s schedule, jobs []record, now time.Time) (time.Time,
+	error) {
+	for _, r := range jobs {
+		if r.Id == s.Running && !r.ended() {
+			return time.Time{}, nil
+		}
+	}
+	if err := b.expire(ctx, &s, now); err != nil {
+		b.config.Logger.Warn("old backups are not removed", "schedule", s.Name, "error", err)
+	}
+	full, incremental, at := s.due(now)
+	if !full && !incremental {
+		return at, nil
+	}
+	if until := s.awaitsLog(); until.After(now) {
+		return until, nil
+	}
+	one := &clusterpb.Backup{Id: b.config.Maker.NewID(now), Target: s.Target,
+		Include: s.Include, Exclude: s.Exclude, Recipients: s.Recipients,
+		BytesPerSecond: s.BytesPerSecond, KeepMillis: s.KeepMillis, BeganUnixMs: now.UnixMilli(),
+		Schedule: s.Name}
+	if incremental {
+		one.Parent = s.Last
+	}
+	if len(one.Recipients) > 0 {
+		var err error
+		if one.Identity, err = b.config.Maker.NewIdentity(); err != nil {
+			return at, err
+		}
+	}
+	s.Running, s.Now = one.Id, false
+	_, err := b.meta.Commit(ctx, []*storepb.Compare{s.unchanged(), store.Absent(key(one.Id))},
+		append(forgotten(jobs), s.put(), store.Put(key(one.Id), meta.Encode(one)))...)
+	b.poke()
+	return time.Time{}, err
+}
+
+// expire removes what retention does not keep, from time to time.
+func (b *Backups) expire(ctx context.Context, s *schedule, now time.Time) error {
+	if s.RetentionMillis == 0 || s.Last == "" ||
+		now.Sub(time.UnixMilli(s.ExpiredUnixMs)) < expireEvery {
+		return nil
+	}
+	s.ExpiredUnixMs = now.UnixMilli()
+	ok, err := b.writeSchedule(ctx, *s)
+	if err != nil || !ok {
+		return err
+	}
+	if s.revision, err = b.revisionOf(ctx, *s); err != nil {
+		return err
+	}
+	_, err = b.config.Maker.Expire(ctx, s.BackupSchedule, now.Add(-millis(s.RetentionMillis)))
+	return err
+}
+
+// revisionOf is the revision of a schedule that was just stored; 0 if another call has changed it.
+func (b *Backups) revisionOf(ctx context.Context, s schedule) (uint64, error) {
+	v, err := b.meta.View(ctx)
+	if err != nil {
+		return 0, err
+	}
+	stored, err := loadSchedule(v, s.Name)
+	if err != nil || stored.BackupSchedule == nil || !proto.Equal(stored.BackupSchedule,
+		s.BackupSchedule) {
+		return 0, err
+	}
+	return stored.revision, nil
+}
+
+// completed is the change of a schedule with the end of one of its backups; nil: there is none.
+// failed is why the backup is not complete; nil: it is, or was cancelled.
+func (b *Backups) completed(ctx context.Context, r record, failed error) (*schedule, error) {
+	if r.Schedule == "" {
+		return nil, nil
+	}
+	v, err := b.meta.View(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := loadSchedule(v, r.Schedule)
+	if err != nil || s.BackupSchedule == nil || s.Running != r.Id {
+		return nil, b.meta.Status(err)
+	}
+	s.Running = ""
+	switch {
+	case r.State == clusterpb.BackupState_BACKUP_COMPLETE:
+		s.Last, s.LastAt = r.Id, r.At
+		if r.Parent == "" {
+			s.FullAt = r.At
+		}
+		s.Error, s.ErrorUnixMs, s.Failures, s.Broken = "", 0, 0, false
+	case failed != nil:
+		s.Error, s.ErrorUnixMs = r.Error, b.config.Now().UnixMilli()
+		s.Failures++
+		s.Broken = s.Broken || r.Parent != "" && b.config.Maker.Broken(failed)
+	default: // somebody has cancelled it: the next one comes at its time
+		s.Error, s.ErrorUnixMs = "cancelled", b.config.Now().UnixMilli()
+		s.Failures++
+	}
+	return &s, nil
+}
+
+// covered is the moment up to which a schedule has all changes.
+func (s schedule) covered() hlc.Timestamp {
+	at, log := wire.FromClusterTimestamp(s.LastAt), wire.FromClusterTimestamp(s.LogAt)
+	if at.Less(log) {
+		return log
+	}
+	return at
+}

@@ -1,0 +1,121 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/backup/manifest"
+)
+
+// Expired is what Expire has removed.
+type Expired struct {
+	// Backups are ids. Rounds counts rounds of logs, Objects everything.
+	Backups []string
+	Rounds  int
+	Objects int
+}
+
+// Expire removes what a schedule of a cluster has made and what no restore to a moment from `keep`
+// on needs: backups before the newest one at or before keep, unless one that stays continues them,
+// and rounds of logs that end before that backup. It may be repeated.
+func (c *Catalog) Expire(ctx context.Context, cluster, schedule string,
+	keep hlc.Timestamp) (e Expired, err error) {
+	contents, err := c.List(ctx)
+	if err != nil {
+		return e, err
+	}
+	heads := contents.Complete.Sorted()
+	own := func(h *manifest.Head) bool { return h.Cluster == cluster && h.Schedule == schedule }
+	var base *manifest.Head
+	for _, head := range heads {
+		if own(head) && head.At.LessEq(keep) {
+			base = head
+		}
+	}
+	if base == nil {
+		return e, nil
+	}
+	stays := make(manifest.Heads)
+	for _, head := range heads {
+		if !own(head) || !head.At.Less(base.At.Timestamp) {
+			stays[head.ID] = head
+		}
+	}
+	needed := contents.Complete.NeededBy(stays)
+	for _, head := range slices.Backward(heads) { // a backup before those that it continues
+		if stays[head.ID] != nil || needed[head.ID] {
+			continue
+		}
+		n, err := c.Delete(ctx, head.ID)
+		e.Objects += n
+		if errors.Is(err, ErrNeeded) {
+			continue // another backup continues it since the list was made
+		}
+		if err != nil {
+			return e, err
+		}
+		e.Backups = append(e.Backups, head.ID)
+	}
+	logs, err := c.Logs(ctx)
+	if err != nil {
+		return e, err
+	}
+	for i := range logs {
+		l := &logs[i]
+		if l.Cluster != cluster || l.Schedule != schedule {
+			continue
+		}
+		if err := c.expireLog(ctx, l, base.At.Timestamp, &e); err != nil {
+			return e, fmt.Errorf("log %s: %w", l.ID, err)
+		}
+	}
+	return e, nil
+}
+
+// expireLog removes the rounds of a log that end at or before a moment: all but the last one that
+// begins at or before it.
+func (c *Catalog) expireLog(ctx context.Context, l *Log, base hlc.Timestamp, e *Expired) error {
+	if l.Rounds == 0 || !l.First.Less(base) {
+		return nil
+	}
+	stays := l.First
+	for object, err := range c.target.List(ctx, manifest.RoundsPrefix(l.ID)) {
+		if err != nil {
+			return err
+		}
+		after, rest, ok := manifest.RoundOf(l.ID, object.Name)
+		if base.Less(after) {
+			break
+		}
+		if ok && manifest.IsRound(rest) {
+			stays = after
+		}
+	}
+	// The descriptions first: from then on nobody reads the pieces.
+	for _, descriptions := range []bool{true, false} {
+		n, err := c.remove(ctx, manifest.RoundsPrefix(l.ID), func(name string) (chosen, more bool) {
+			after, rest, ok := manifest.RoundOf(l.ID, name)
+			if ok && !after.Less(stays) {
+				return false, false
+			}
+			if ok && manifest.IsRound(rest) {
+				e.Rounds++
+				return true, true
+			}
+			return !descriptions, true
+		})
+		e.Objects += n
+		if err != nil {
+			return err
+		}
+	}
+	_, err := c.target.Sweep(ctx, manifest.RoundsPrefix(l.ID), time.Now().Add(-sweepAfter))
+	return err
+}
+
+// sweepAfter is for how long what a crashed writer may have left is not touched.
+const sweepAfter = 24 * time.Hour

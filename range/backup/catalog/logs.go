@@ -1,0 +1,324 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/backup/archive"
+	"github.com/tidemarkdb/tidemark/range/backup/manifest"
+	"github.com/tidemarkdb/tidemark/range/backup/target"
+)
+
+// Log is a log of a target.
+type Log struct {
+	*manifest.LogHead
+	// Through is a moment to which the log has all changes: the After of its last round. Its At, which
+	// an encrypted log shows to nobody without an identity, is later by the interval of the log.
+	Through hlc.Timestamp
+	// First is the After of the first round that is still there; zero: there is no round.
+	First   hlc.Timestamp
+	Rounds  int
+	Objects int
+	Bytes   int64
+}
+
+// Logs lists the logs, in the order of their ids.
+func (c *Catalog) Logs(ctx context.Context) (all []Log, err error) {
+	for object, err := range c.target.List(ctx, manifest.LogRoot) {
+		if err != nil {
+			return nil, err
+		}
+		id, rest, ok := manifest.LogIDOf(object.Name)
+		if !ok {
+			continue
+		}
+		if n := len(all); n == 0 || all[n-1].ID != id {
+			head, err := c.LogHead(ctx, id)
+			if errors.Is(err, target.ErrNotFound) {
+				head = &manifest.LogHead{ID: id} // it is being deleted, or its head is not written yet
+			} else if err != nil {
+				return nil, err
+			}
+			all = append(all, Log{LogHead: head})
+		}
+		l := &all[len(all)-1]
+		l.Objects, l.Bytes = l.Objects+1, l.Bytes+object.Size
+		after, rest, ok := manifest.RoundOf(id, object.Name)
+		if ok && manifest.IsRound(rest) {
+			if l.Rounds == 0 {
+				l.First = after
+			}
+			l.Rounds, l.Through = l.Rounds+1, after
+		}
+	}
+	return all, nil
+}
+
+// LogHead reads the head of a log.
+func (c *Catalog) LogHead(ctx context.Context, id string) (*manifest.LogHead, error) {
+	name := manifest.LogHeadName(id)
+	data, err := c.unseal(ctx, name, manifest.LogHeadKind)
+	if err != nil {
+		return nil, err
+	}
+	head, err := manifest.DecodeLogHead(data)
+	if err == nil && head.ID != id {
+		err = fmt.Errorf("it is the head of the log %s", head.ID)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return head, nil
+}
+
+// Round reads the round of a log that begins after a moment, or target.ErrNotFound.
+func (c *Catalog) Round(ctx context.Context, id string, after hlc.Timestamp) (*manifest.Round,
+	error) {
+	name := manifest.RoundName(id, after)
+	data, err := c.unseal(ctx, name, manifest.RoundKind)
+	if err != nil {
+		return nil, err
+	}
+	r, err := manifest.DecodeRound(data)
+	if err == nil && (r.Log != id || r.After.Timestamp != after) {
+		err = fmt.Errorf("it is the round after %v of the log %s", r.After, r.Log)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return r, nil
+}
+
+// rounds reads the rounds of a log from the one that has a moment to the one that has another.
+func (c *Catalog) rounds(ctx context.Context, id string, from, to hlc.Timestamp) ([]*manifest.Round,
+	error) {
+	begins, err := c.before(ctx, id, from)
+	if err != nil {
+		return nil, err
+	}
+	var rounds []*manifest.Round
+	for at := begins; at.Less(to); {
+		r, err := c.Round(ctx, id, at)
+		if errors.Is(err, target.ErrNotFound) {
+			return nil, fmt.Errorf("%w: the log %s has no round after %v", errUncovered, id, at)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if n := len(rounds); n > 0 {
+			if err := r.Follows(rounds[n-1]); err != nil {
+				return nil, err
+			}
+		}
+		rounds = append(rounds, r)
+		at = r.At.Timestamp
+	}
+	return rounds, nil
+}
+
+// errUncovered: a log does not have a moment.
+var errUncovered = errors.New("the moment is not in the log")
+
+// before is the After of the last round that begins before a moment.
+func (c *Catalog) before(ctx context.Context, id string, at hlc.Timestamp) (found hlc.Timestamp,
+	err error) {
+	head, err := c.LogHead(ctx, id)
+	if err != nil {
+		return found, err
+	}
+	// A round may take long when the target or the cluster was away for long.
+	for day := at.Time(); found.IsZero(); day = day.Add(-24 * time.Hour) {
+		for object, err := range c.target.List(ctx, manifest.RoundsOfDay(id, day)) {
+			if err != nil {
+				return found, err
+			}
+			after, rest, ok := manifest.RoundOf(id, object.Name)
+			if ok && manifest.IsRound(rest) && after.LessEq(at) {
+				found = after
+			}
+		}
+		if found.IsZero() && day.Before(head.From.Time().Add(-24*time.Hour)) {
+			return found, fmt.Errorf("%w: the log %s begins at %v", errUncovered, id, head.From)
+		}
+	}
+	return found, nil
+}
+
+// Point reads what a restore needs: of a backup to its moment without a log, and otherwise to a
+// moment that a log has.
+func (c *Catalog) Point(ctx context.Context, backup, log string, at hlc.Timestamp) (*manifest.Point,
+	error) {
+	layers, err := c.Layers(ctx, backup)
+	if err != nil {
+		return nil, err
+	}
+	if log == "" {
+		return manifest.NewPoint(layers, nil, hlc.Timestamp{})
+	}
+	rounds, err := c.rounds(ctx, log, layers[len(layers)-1].Head.At.Timestamp, at)
+	if err != nil {
+		return nil, err
+	}
+	return manifest.NewPoint(layers, rounds, at)
+}
+
+// Resolved is what a restore to a moment begins with.
+type Resolved struct {
+	// Backup is the newest backup at or before the moment, Log the log with what has changed from
+	// then on; empty: the moment is that of the backup.
+	Backup, Log string
+	At          hlc.Timestamp
+}
+
+// Newest stands for the last moment that can be restored.
+var Newest = hlc.Timestamp{Wall: 1<<63 - 1}
+
+// ErrNoPoint: the target has no backup and log with which a moment can be restored.
+var ErrNoPoint = errors.New("the moment cannot be restored")
+
+// Resolve finds out how a moment can be restored, or Newest. Logs that are encrypted need an
+// identity.
+func (c *Catalog) Resolve(ctx context.Context, at hlc.Timestamp) (Resolved, error) {
+	contents, err := c.List(ctx)
+	if err != nil {
+		return Resolved{}, err
+	}
+	logs, err := c.Logs(ctx)
+	if err != nil {
+		return Resolved{}, err
+	}
+	var best Resolved
+	for i := range logs {
+		l := &logs[i]
+		if l.Rounds == 0 || l.LogHead.From.IsZero() {
+			continue
+		}
+		to := at
+		if end, err := c.Round(ctx, l.ID, l.Through); err != nil {
+			return Resolved{}, err
+		} else if at == Newest {
+			to = end.At.Timestamp
+		} else if end.At.Less(at) {
+			continue
+		}
+		base := l.base(contents.Complete, to)
+		if base == nil || at == Newest && to.Less(best.At) {
+			continue
+		}
+		best = Resolved{Backup: base.ID, Log: l.ID, At: to}
+		if base.At.Timestamp == to {
+			best.Log = ""
+		}
+	}
+	for _, head := range contents.Complete.Sorted() {
+		if head.At.Timestamp == at || at == Newest && best.At.Less(head.At.Timestamp) {
+			best = Resolved{Backup: head.ID, At: head.At.Timestamp}
+		}
+	}
+	if best.Backup == "" {
+		return best, c.noPoint(at, contents, logs)
+	}
+	return best, nil
+}
+
+// noPoint says which moments can be restored instead of one that cannot.
+func (c *Catalog) noPoint(at hlc.Timestamp, contents *Contents, logs []Log) error {
+	moment := func(ts hlc.Timestamp) string { return ts.Time().Format(time.RFC3339) }
+	var there []string
+	for i := range logs {
+		if span, ok := logs[i].Restorable(contents.Complete); ok {
+			there = append(there, moment(span.From)+" to "+moment(span.Through))
+		}
+	}
+	switch {
+	case at == Newest:
+		return fmt.Errorf("%w: there is no complete backup in %s", ErrNoPoint, c.target)
+	case len(there) == 0:
+		return fmt.Errorf("%w: no log in %s has %s; `tidemark backup list` shows the moments of backups",
+			ErrNoPoint, c.target, moment(at))
+	}
+	return fmt.Errorf("%w: %s has not %s. With its logs it has every moment from %s", ErrNoPoint,
+		c.target, moment(at), strings.Join(there, ", and from "))
+}
+
+// base is the newest backup from which on a log has all changes, at or before a moment; nil: none.
+func (l *Log) base(heads manifest.Heads, at hlc.Timestamp) (found *manifest.Head) {
+	for _, head := range heads.Sorted() {
+		if head.Cluster == l.Cluster && l.First.LessEq(head.At.Timestamp) && head.At.LessEq(at) &&
+			(!head.Partial || head.Schedule == l.Schedule) {
+			found = head
+		}
+	}
+	return found
+}
+
+// Restorable is a time of which a log and the backups have every moment.
+type Restorable struct{ From, Through hlc.Timestamp }
+
+// Restorable says which moments a log has together with the backups; false: none.
+func (l *Log) Restorable(heads manifest.Heads) (Restorable, bool) {
+	for _, head := range heads.Sorted() {
+		if l.Rounds > 0 && l.base(manifest.Heads{head.ID: head}, l.Through) != nil {
+			return Restorable{From: head.At.Timestamp, Through: l.Through}, true
+		}
+	}
+	return Restorable{}, false
+}
+
+// DeleteLog removes a log and everything that was written for it. It may be repeated. It returns
+// how many objects were removed.
+func (c *Catalog) DeleteLog(ctx context.Context, id string) (removed int, err error) {
+	if bad := manifest.CheckID(id); bad != "" {
+		return 0, errors.New(bad)
+	}
+	removed, err = c.remove(ctx, manifest.LogPrefix(id), func(string) (bool, bool) {
+		return true, true
+	})
+	if err != nil {
+		return removed, err
+	}
+	left, err := c.target.Sweep(ctx, manifest.LogPrefix(id), time.Now())
+	return removed + left, err
+}
+
+// remove removes the objects below a prefix that are chosen, until it is told not to go on.
+func (c *Catalog) remove(ctx context.Context, prefix string,
+	choose func(name string) (chosen, more bool)) (removed int, err error) {
+	for object, err := range c.target.List(ctx, prefix) {
+		if err != nil {
+			return removed, err
+		}
+		chosen, more := choose(object.Name)
+		if !more {
+			break
+		}
+		if !chosen {
+			continue
+		}
+		if err := c.target.Delete(ctx, object.Name); err != nil {
+			return removed, err
+		}
+		removed++
+	}
+	return removed, nil
+}
+
+// logPiece reads a piece of a log and compares it with what its round says.
+func (c *Catalog) logPiece(ctx context.Context, r *manifest.Round,
+	p *manifest.Piece) (*archive.Reader, error) {
+	reader, err := c.object(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if h := reader.Header(); h.Backup != r.Log || h.Kind != manifest.LogKind ||
+		uint64(reader.Count()) != p.Records || r.At.Less(h.At) ||
+		!h.After.IsZero() && h.After != r.After.Timestamp {
+		return nil, fmt.Errorf("%s: %w: it is a piece of the log %s from %v to %v with %d records", p.Name,
+			archive.ErrCorrupt, h.Backup, h.After, h.At, reader.Count())
+	}
+	return reader, nil
+}

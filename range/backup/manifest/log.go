@@ -1,0 +1,260 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// Names and kinds of the objects of a log.
+const (
+	// LogRoot is the prefix of all logs.
+	LogRoot = "log/"
+
+	// LogHeadKind and RoundKind are kinds of sealed objects, LogKind is that of pieces.
+	LogHeadKind = "log-head"
+	RoundKind   = "round"
+	LogKind     = "log"
+
+	roundName = "round"
+	// stampLayout is the wall time of a timestamp in names, in UTC, so that names sort by time.
+	stampLayout = "20060102T150405.000000000Z"
+)
+
+// LogPrefix is the prefix of all objects of a log.
+func LogPrefix(id string) string { return LogRoot + id + "/" }
+
+// LogHeadName is the object with the LogHead.
+func LogHeadName(id string) string { return LogPrefix(id) + headName }
+
+// RoundsPrefix is the prefix of all rounds of a log, and RoundsOfDay that of the rounds whose After
+// lies in a day of UTC.
+func RoundsPrefix(id string) string { return LogPrefix(id) + "round/" }
+func RoundsOfDay(id string, day time.Time) string {
+	return RoundsPrefix(id) + day.UTC().Format("20060102T")
+}
+
+// RoundPrefix is the prefix of all objects of the round that begins after a moment. The name of a
+// round is its After and nothing else, so that a log has one round for each: the first one that is
+// created.
+func RoundPrefix(id string, after hlc.Timestamp) string {
+	return fmt.Sprintf("%s%s-%010d/", RoundsPrefix(id), after.Time().Format(stampLayout), after.Logical)
+}
+
+// RoundName is the object with the Round that begins after a moment.
+func RoundName(id string, after hlc.Timestamp) string { return RoundPrefix(id, after) + roundName }
+
+// RoundOf is the moment after which the round begins that an object of a log belongs to, and the
+// rest of the name; false if the object is of no round.
+func RoundOf(id, name string) (after hlc.Timestamp, rest string, ok bool) {
+	tail, found := strings.CutPrefix(name, RoundsPrefix(id))
+	stamp, rest, cut := strings.Cut(tail, "/")
+	wall, digits, split := strings.Cut(stamp, "-")
+	if !found || !cut || !split {
+		return hlc.Timestamp{}, "", false
+	}
+	at, err := time.Parse(stampLayout, wall)
+	if err != nil {
+		return hlc.Timestamp{}, "", false
+	}
+	after.Wall = at.UnixNano()
+	if n, err := fmt.Sscanf(digits, "%010d", &after.Logical); n != 1 || err != nil {
+		return hlc.Timestamp{}, "", false
+	}
+	return after, rest, RoundPrefix(id, after)+rest == name
+}
+
+// IsRound reports whether an object of a log is a Round.
+func IsRound(rest string) bool { return rest == roundName }
+
+// LogPieceName is the object of a piece of a log. attempt is random, as that of PieceName.
+func LogPieceName(id string, after hlc.Timestamp, attempt uint64, number int) string {
+	return fmt.Sprintf("%spiece/%016x-%04d", RoundPrefix(id, after), attempt, number)
+}
+
+// LogCoordinationName is the object of a part of the changes of the coordination store.
+func LogCoordinationName(id string, after hlc.Timestamp, attempt uint64, part int) string {
+	return fmt.Sprintf("%scoordination/%016x-%04d", RoundPrefix(id, after), attempt, part)
+}
+
+// LogIDOf is the id of the log that an object belongs to, and the rest of the name; false if the
+// object is of no log.
+func LogIDOf(name string) (id, rest string, ok bool) {
+	tail, found := strings.CutPrefix(name, LogRoot)
+	if !found {
+		return "", "", false
+	}
+	id, rest, found = strings.Cut(tail, "/")
+	return id, rest, found && CheckID(id) == ""
+}
+
+// LogHead says what a log is, without naming a key or a keyspace. It never changes.
+type LogHead struct {
+	Format int    `json:"format"`
+	ID     string `json:"id"`
+	// Schedule is the name of the schedule that the log belongs to.
+	Schedule string `json:"schedule"`
+	// Cluster and Version are as those of a Head.
+	Cluster string `json:"cluster"`
+	Version string `json:"version,omitempty"`
+	// Keyspaces are the ids of those that the log has from its beginning on.
+	Keyspaces []uint32 `json:"keyspaces"`
+	// From is the After of the first round.
+	From  Timestamp `json:"from"`
+	Began time.Time `json:"began"`
+	// Revision is that of the coordination store at From; 0: there is no such store.
+	Revision int64 `json:"revision,omitempty"`
+	// Recipients is as that of a Head.
+	Recipients int `json:"recipients,omitempty"`
+}
+
+// Round is a part of a log: all changes in (After, At].
+type Round struct {
+	Format  int       `json:"format"`
+	Log     string    `json:"log"`
+	Cluster string    `json:"cluster"`
+	After   Timestamp `json:"after"`
+	At      Timestamp `json:"at"`
+	// Keyspaces are those that the log has at At, without their splits. The After of one is that of
+	// the round; zero: the round has all that could be read at its After, too, because the round
+	// before does not have the keyspace.
+	Keyspaces []Keyspace `json:"keyspaces"`
+	// Pieces have the versions. Their rows begin with the id of the keyspace (LogRow). They are in no
+	// order, and may overlap.
+	Pieces []Piece `json:"pieces,omitempty"`
+	// Coordination has the changes of the coordination store since the round before, or since an
+	// earlier revision, or a whole copy; nil: there are none.
+	Coordination *Blob `json:"coordination,omitempty"`
+	// Revision is that of the coordination store, and Digest that of its leases, users and roles; 0:
+	// the cluster has no such store. The state was fixed before the moment At was chosen.
+	Revision int64  `json:"revision,omitempty"`
+	Digest   string `json:"digest,omitempty"`
+}
+
+// logWidth is the number of bytes of the id of the keyspace that a row of a log begins with.
+const logWidth = 4
+
+// LogRow is the row of a log for a row of a keyspace.
+func LogRow(keyspace uint32, row []byte) []byte {
+	all := make([]byte, logWidth, logWidth+len(row))
+	binary.BigEndian.PutUint32(all, keyspace)
+	return append(all, row...)
+}
+
+// logSpan is the span of rows of a log with the rows of a span of a keyspace.
+func logSpan(keyspace uint32, span keys.Span) keys.Span {
+	s := keys.Span{Start: LogRow(keyspace, span.Start), End: LogRow(keyspace, span.End)}
+	if len(span.End) == 0 {
+		if keyspace == ^uint32(0) {
+			s.End = nil
+		} else {
+			s.End = LogRow(keyspace+1, nil)
+		}
+	}
+	return s
+}
+
+// Overlapping returns the pieces that may have a row in a span of a keyspace, and the span as the
+// pieces have it.
+func (r *Round) Overlapping(keyspace uint32, span keys.Span) (pieces []Piece, rows keys.Span) {
+	rows = logSpan(keyspace, span)
+	for _, p := range r.Pieces {
+		if (len(rows.End) == 0 || bytes.Compare(p.First, rows.End) < 0) &&
+			bytes.Compare(p.Last, rows.Start) >= 0 {
+			pieces = append(pieces, p)
+		}
+	}
+	return pieces, rows
+}
+
+// CutLogRow is the row of the keyspace in a row of a log, which it aliases.
+func CutLogRow(row []byte) []byte { return row[min(len(row), logWidth):] }
+
+// KeyspaceOf is the keyspace of an id; nil if the round does not have it.
+func (r *Round) KeyspaceOf(id uint32) *Keyspace {
+	for i := range r.Keyspaces {
+		if r.Keyspaces[i].ID == id {
+			return &r.Keyspaces[i]
+		}
+	}
+	return nil
+}
+
+// DecodeLogHead reads a LogHead, and checks it.
+func DecodeLogHead(data []byte) (*LogHead, error) {
+	h := new(LogHead)
+	if err := decode(data, h); err != nil {
+		return nil, err
+	}
+	switch {
+	case h.Format > Format:
+		return nil, ErrNewer
+	case h.Format < 1:
+		return nil, fmt.Errorf("the format %d of the log is not known", h.Format)
+	case CheckID(h.ID) != "":
+		return nil, errors.New(CheckID(h.ID))
+	case h.From.IsZero():
+		return nil, errors.New("the log does not say where it begins")
+	}
+	return h, nil
+}
+
+// DecodeRound reads a Round, and checks it.
+func DecodeRound(data []byte) (*Round, error) {
+	r := new(Round)
+	if err := decode(data, r); err != nil {
+		return nil, err
+	}
+	return r, r.Check()
+}
+
+// Check says what is wrong with a round.
+func (r *Round) Check() error {
+	switch {
+	case r.Format > Format:
+		return ErrNewer
+	case r.Format < 1:
+		return fmt.Errorf("the format %d of the round is not known", r.Format)
+	case CheckID(r.Log) != "":
+		return errors.New(CheckID(r.Log))
+	case r.After.IsZero() || !r.After.Less(r.At.Timestamp):
+		return fmt.Errorf("a round from %v to %v makes no sense", r.After, r.At)
+	}
+	seen := make(map[uint32]bool)
+	for i := range r.Keyspaces {
+		ks := &r.Keyspaces[i]
+		if seen[ks.ID] || !ks.After.IsZero() && ks.After != r.After {
+			return fmt.Errorf("the keyspace %q is in the round twice, or begins at %v", ks.Name, ks.After)
+		}
+		seen[ks.ID] = true
+	}
+	for i := range r.Pieces {
+		p := &r.Pieces[i]
+		if after, _, ok := RoundOf(r.Log, p.Name); !ok || after != r.After.Timestamp {
+			return fmt.Errorf("the piece %q is not of the round after %v of the log %s", p.Name, r.After,
+				r.Log)
+		}
+		if err := p.check(); err != nil {
+			return err
+		}
+		if len(p.First) < logWidth || bytes.Compare(p.First, p.Last) > 0 {
+			return fmt.Errorf("the piece %q has no rows of a log", p.Name)
+		}
+	}
+	return r.Coordination.check()
+}
+
+// Follows says what is wrong with a round as the next one of another.
+func (r *Round) Follows(before *Round) error {
+	if r.After != before.At || r.Log != before.Log || r.Cluster != before.Cluster {
+		return fmt.Errorf("%w: the log %s ends at %v, and its next round begins at %v of the log %s of "+
+			"the cluster %s", ErrBroken, before.Log, before.At, r.After, r.Log, r.Cluster)
+	}
+	return nil
+}
