@@ -104,6 +104,13 @@ func TestBackupSchedule(t *testing.T) {
 	if got := b.ok("get", "then-new", "a", "-o", "tsv"); !strings.Contains(got, "1") {
 		t.Errorf("then-new: %s", got)
 	}
+	// The coordination store as it was.
+	file := filepath.Join(t.TempDir(), "coord.db")
+	b.local(exit.OK, "backup", "coordination", at, "--at", "latest", file)
+	if content, err := os.ReadFile(file); err != nil || !bytes.Contains(content,
+		[]byte("written while the log went on")) {
+		t.Errorf("the coordination store of %d bytes lacks what was written: %v", len(content), err)
+	}
 	drill := b.local(exit.OK, "backup", "drill", at, "--at", moments[2], "-q", "-o", "tsv").out
 	if strings.Count(drill, "\t0\t0\t") < 2 {
 		t.Errorf("drill: %s", drill)

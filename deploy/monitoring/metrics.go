@@ -232,4 +232,11 @@ var backupMetrics = []Metric{
 	metric(Gauge, "tidemark_backup_unfinished", "part"),
 	metric(Gauge, "tidemark_backup_progress_timestamp_seconds", "part"),
 	metric(Counter, "tidemark_backup_ended_total", "part", "outcome"),
+	metric(Gauge, "tidemark_backup_schedule_last_backup_timestamp_seconds", "part", "schedule"),
+	metric(Gauge, "tidemark_backup_schedule_last_full_timestamp_seconds", "part", "schedule"),
+	metric(Gauge, "tidemark_backup_schedule_log_timestamp_seconds", "part", "schedule"),
+	metric(Gauge, "tidemark_backup_schedule_interval_seconds", "part", "schedule"),
+	metric(Gauge, "tidemark_backup_schedule_broken", "part", "schedule"),
+	metric(Counter, "tidemark_backup_log_failures_total", "part", "schedule"),
+	metric(Counter, "tidemark_backup_log_gaps_total", "part", "schedule"),
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/rpc/porttest"
 )
 
@@ -179,6 +180,20 @@ func runCluster(t *testing.T) (url string) {
 		return tx.Put(keyspace, []byte("a"), nil)
 	}); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := admin.New(client).CreateBackupSchedule(ctx, admin.BackupSchedule{Name: "s",
+		Target: "file://" + t.TempDir(), Full: time.Hour, Log: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	for { // the metrics of a schedule are there when its first backup is
+		all, err := admin.New(client).BackupSchedules(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(all) == 1 && all[0].Last != "" {
+			break
+		}
+		time.Sleep(20 * time.Millisecond) // asked again
 	}
 	return "http://" + http + "/metrics"
 }

@@ -77,6 +77,22 @@ var overview = Dashboard{
 				Queries: []Query{{
 					`time() - max(tidemark_backup_progress_timestamp_seconds > 0)`, "without progress"}},
 				Empty: "no backup is under way"},
+			{Title: "Age of what schedules have", Unit: "s", Description: "What was written since then " +
+				"would be lost with the cluster: since the last round of the log, and without a log since " +
+				"the last backup.",
+				Queries: []Query{
+					{`time() - max by (schedule) (tidemark_backup_schedule_last_backup_timestamp_seconds)`,
+						"backup of {{schedule}}"},
+					{`time() - max by (schedule) (tidemark_backup_schedule_log_timestamp_seconds)`,
+						"log of {{schedule}}"},
+					{`time() - max by (schedule) (tidemark_backup_schedule_last_full_timestamp_seconds)`,
+						"full backup of {{schedule}}"}},
+				Empty: "there is no schedule"},
+			{Title: "Rounds of logs that failed", Unit: "short", Description: "In the last hour. They are " +
+				"written again.",
+				Queries: []Query{{`sum by (schedule) (increase(tidemark_backup_log_failures_total[1h]))`,
+					"{{schedule}}"}},
+				Empty: "there is no schedule"},
 			{Title: "Backups and restores that ended", Unit: "short", Description: "In the last hour, by " +
 				"outcome. failed has an alert.",
 				Queries: []Query{{`sum by (outcome) (increase(tidemark_backup_ended_total[1h]))`,

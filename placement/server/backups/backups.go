@@ -254,7 +254,9 @@ func (b *Backups) work(ctx context.Context, r record) error {
 	if r.State == clusterpb.BackupState_BACKUP_RUNNING {
 		return b.make(ctx, r)
 	}
-	r.Error = "" // of a failure before
+	if r.Schedule == "" {
+		r.Error = "" // of a failure before; that of a scheduled one says why it is undone
+	}
 	if err := b.config.Maker.Undo(ctx, r.Backup); err != nil {
 		if r.Restore != nil || b.config.Maker.Passing(err) {
 			return err

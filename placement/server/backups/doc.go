@@ -9,5 +9,10 @@
 // the other, in the order in which they were asked for: two at a time would each take longer, and
 // cost requests more.
 //
+// A schedule says which backups are made by themselves. The same goroutine begins those that are due:
+// it writes the record of the backup and that of the schedule together, and so it does at the end of
+// the backup. The log of a schedule is written by a goroutine of its own on the leader, beside the
+// backups (logs.go).
+//
 // The lock of Backups guards the progress of what runs. It is a leaf.
 package backups

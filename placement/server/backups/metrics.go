@@ -105,6 +105,9 @@ func (m *metrics) schedules(all []schedule) {
 		return float64(at.GetWall()) / 1e9
 	}
 	for _, s := range all {
+		// A counter that begins at 1 would hide its first increase.
+		m.gaps.WithLabelValues(s.Name)
+		m.logFailures.WithLabelValues(s.Name)
 		m.backup.WithLabelValues(s.Name).Set(seconds(s, s.LastAt))
 		m.full.WithLabelValues(s.Name).Set(seconds(s, s.FullAt))
 		if s.LogMillis != 0 {
@@ -137,7 +140,7 @@ func (m *metrics) logGap(name string)    { m.gaps.WithLabelValues(name).Inc() }
 // ended counts a backup. What is undone after a failure was counted before.
 func (m *metrics) ended(r record, failing bool) {
 	m.moved.Set(0)
-	if r.State == clusterpb.BackupState_BACKUP_CANCELLED && r.Error != "" {
+	if r.State == clusterpb.BackupState_BACKUP_CANCELLED && r.Schedule != "" && r.Error != "" {
 		return
 	}
 	if failing {
