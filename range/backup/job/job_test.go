@@ -28,7 +28,9 @@ var began = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 // fake is a Cluster of keyspaces whose rows are their own keys.
 type fake struct {
-	store *targettest.Memory
+	// unprotecting is called before a protection ends, if it is not nil.
+	unprotecting func(keyspace string)
+	store        *targettest.Memory
 
 	mu        sync.Mutex
 	clock     int64
@@ -89,6 +91,9 @@ func (f *fake) Keep(_ context.Context, keyspace, id string, from hlc.Timestamp,
 func (f *fake) Unprotect(_ context.Context, keyspace, backup string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.unprotecting != nil {
+		f.unprotecting(keyspace)
+	}
 	delete(f.protected, keyspace+"/"+backup)
 	return nil
 }
@@ -404,6 +409,33 @@ func TestIncremental(t *testing.T) {
 	for name := range f.store.Objects() {
 		if strings.HasPrefix(name, manifest.Prefix(head.ID)) {
 			t.Errorf("%s is left over", name)
+		}
+	}
+}
+
+// The history from the moment on is kept for the schedule before the protection of the backup ends:
+// there is no time at which the next backup could not begin.
+func TestScheduleKeepsHistory(t *testing.T) {
+	f := newFake(targettest.NewMemory())
+	s := spec()
+	s.Schedule, s.ScheduleKeep = "nightly", time.Hour
+	ended := 0
+	f.unprotecting = func(keyspace string) {
+		if f.protected[keyspace+"/"+ScheduleID("nightly")].IsZero() {
+			t.Errorf("the history of %s is not kept", keyspace)
+		}
+		ended++
+	}
+	head, err := Run(t.Context(), s, config(f))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ended != len(head.Keyspaces) || head.Schedule != "nightly" {
+		t.Errorf("%d protections ended of the %d keyspaces of %+v", ended, len(head.Keyspaces), head)
+	}
+	for keyspace, from := range f.protected {
+		if from != head.At.Timestamp {
+			t.Errorf("%s is kept from %v on, the backup is of %v", keyspace, from, head.At)
 		}
 	}
 }
