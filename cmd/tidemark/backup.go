@@ -173,7 +173,8 @@ func (a *app) printBackups(all []admin.BackupInfo) error {
 		output.Column{Name: "done", Number: true}, output.Column{Name: "parts", Number: true},
 		output.Column{Name: "records", Number: true}, output.Column{Name: "bytes", Number: true},
 		output.Column{Name: "stored", Number: true}, output.Column{Name: "target"},
-		output.Column{Name: "step", Programs: true}, output.Column{Name: "error", Programs: true})
+		output.Column{Name: "step", Programs: true}, output.Column{Name: "error", Programs: true},
+		output.Column{Name: "schedule", Programs: true})
 	for _, b := range all {
 		kind := "full"
 		switch {
@@ -186,7 +187,7 @@ func (a *app) printBackups(all []admin.BackupInfo) error {
 			kind = "incremental"
 		}
 		list.Row(b.ID, string(b.State), kind, atMoment(b.At), b.UnitsDone, b.Units, b.Records, b.Bytes,
-			b.StoredBytes, b.Target, b.Step, b.Error)
+			b.StoredBytes, b.Target, b.Step, b.Error, b.Schedule)
 	}
 	return list.Flush()
 }

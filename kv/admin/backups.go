@@ -78,6 +78,8 @@ type BackupInfo struct {
 	BackupOptions
 	State        BackupState
 	Began, Ended time.Time
+	// Schedule is the name of the schedule that it is made for; empty: it was asked for.
+	Schedule string
 	// Error says why it failed, or why something is left of one that was cancelled.
 	Error string
 	// At is the moment that it restores; zero until that is chosen.
@@ -114,7 +116,8 @@ func backupInfo(b *clusterpb.Backup) BackupInfo {
 		Parent: b.GetParent(), Include: b.GetInclude(), Exclude: b.GetExclude(),
 		Recipients: b.GetRecipients(), BytesPerSecond: b.GetBytesPerSecond(),
 		Keep: time.Duration(b.GetKeepMillis()) * time.Millisecond}, State: state,
-		Error: b.GetError(), Began: time.UnixMilli(b.GetBeganUnixMs()), Step: p.GetStep(),
+		Schedule: b.GetSchedule(),
+		Error:    b.GetError(), Began: time.UnixMilli(b.GetBeganUnixMs()), Step: p.GetStep(),
 		UnitsDone: int(p.GetUnitsDone()), Units: int(p.GetUnits()), Records: p.GetRecords(),
 		Bytes: p.GetBytes(), StoredBytes: p.GetStoredBytes(), Failures: int(p.GetFailures()),
 		LastFailure: p.GetLastFailure(), At: wire.FromClusterTimestamp(b.GetAt())}

@@ -641,7 +641,7 @@ type WriteChangesAnswer struct {
 	// What has been read since the answer before this one.
 	Records uint64 `protobuf:"varint,1,opt,name=records,proto3" json:"records,omitempty"`
 	Bytes   uint64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	// The pieces: a list in the JSON form of their description in the target.
+	// Some of the pieces: a list in the JSON form of their description in the target.
 	Pieces        []byte `protobuf:"bytes,3,opt,name=pieces,proto3" json:"pieces,omitempty"`
 	Over          bool   `protobuf:"varint,4,opt,name=over,proto3" json:"over,omitempty"`
 	unknownFields protoimpl.UnknownFields

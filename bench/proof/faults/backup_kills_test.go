@@ -43,8 +43,12 @@ const stillKeyspaces = 3
 // backupChain is how many backups a chain has before a new one begins.
 const backupChain = 3
 
-// TestBackupKills kills servers and commands at random moments of backups and restores, under a
-// load whose contents are known at every moment. Each backup and restore that was asked for is
+// scheduleName is the schedule that makes backups and writes a log all the time.
+const scheduleName = "all-the-time"
+
+// TestBackupKills kills servers and commands at random moments of backups, of a log that is written
+// all the time, and of restores, also to moments between backups, under a load whose contents are
+// known at every moment. Each backup and restore that was asked for is
 // completed, or was never begun and is repeated; what is restored is the cluster at one moment, not
 // before the command and not after its end; nothing hidden is left in the cluster, and nothing in
 // the target once the backups are deleted.
@@ -74,6 +78,17 @@ func TestBackupKills(t *testing.T) {
 		return nil
 	})
 
+	_, err := b.admin.CreateBackupSchedule(b.ctx, admin.BackupSchedule{Name: scheduleName,
+		Target: b.target(), Full: time.Hour, Incremental: time.Minute, Log: time.Second})
+	e.must(err, "create the schedule")
+	e.wait(time.Minute, "the first backup of the schedule", func(ctx context.Context) error {
+		s := b.schedule(ctx)
+		if s.Last == "" || s.LogAt.IsZero() {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+
 	// Nothing is killed in the first round: it shows how long each job takes.
 	for round := 0; !t.Failed(); round++ {
 		var chain []backupMade
@@ -81,6 +96,7 @@ func TestBackupKills(t *testing.T) {
 			chain = append(chain, b.backup(round, n))
 		}
 		b.restore(round, chain[len(chain)-1])
+		b.restore(round, b.moment())
 		if b.restore(round, chain[b.random.IntN(len(chain))]); b.killed() >= *backupKillCount {
 			break
 		}
@@ -110,10 +126,53 @@ type backupKills struct {
 	backups, restores, repeated, gaveUp, transfers int
 }
 
-// backupMade is a backup, and the first and last step of each trace that it may end with.
+// backupMade is a backup, or a moment that the log has, and the first and last step of each trace
+// that it may end with.
 type backupMade struct {
 	id        string
+	at        kv.Timestamp
 	low, high []int64
+}
+
+// of are the arguments that name it.
+func (m *backupMade) of() []string {
+	if m.id != "" {
+		return []string{m.id}
+	}
+	return []string{"--at", m.at.String()}
+}
+
+// moment is a moment of now, once the log has it. It is the version of a write of the client that
+// writes the traces: what was acknowledged before it is older, and what begins later is newer.
+func (b *backupKills) moment() (made backupMade) {
+	b.Helper()
+	for _, trace := range b.traces {
+		made.low = append(made.low, trace.acked.Load())
+	}
+	b.wait(time.Minute, "a write", func(ctx context.Context) (err error) {
+		made.at, err = b.client.Keyspace("unused").Put(ctx, []byte("now"), nil)
+		return err
+	})
+	for _, trace := range b.traces {
+		made.high = append(made.high, trace.begun.Load())
+	}
+	b.wait(2*time.Minute, "the log", func(ctx context.Context) error {
+		if s := b.schedule(ctx); s.LogAt.Less(made.at) {
+			return fmt.Errorf("it has changes up to %v, and the moment is %v; %s", s.LogAt, made.at,
+				s.LogError)
+		}
+		return nil
+	})
+	return made
+}
+
+// schedule is how the schedule is; its zero value if that is not known.
+func (b *backupKills) schedule(ctx context.Context) (s admin.BackupScheduleInfo) {
+	all, err := b.admin.BackupSchedules(ctx)
+	if err == nil && len(all) == 1 {
+		return all[0]
+	}
+	return s
 }
 
 func (b *backupKills) killed() (n int) {
@@ -280,7 +339,9 @@ func (b *backupKills) jobs() map[string]admin.BackupInfo {
 	b.wait(time.Minute, "the list of jobs", func(ctx context.Context) error {
 		list, err := b.admin.Backups(ctx)
 		for _, one := range list {
-			all[one.ID] = one
+			if one.Schedule == "" {
+				all[one.ID] = one
+			}
 		}
 		return err
 	})
@@ -362,15 +423,16 @@ func (b *backupKills) restore(round int, made backupMade) {
 		names = append(names, fmt.Sprintf("still-%d", i))
 	}
 	prefix := fmt.Sprintf("restored-%d-", b.restores)
-	args := []string{"restore", b.target(), made.id}
+	args := append([]string{"restore", b.target()}, made.of()...)
+	args = append(args, "--keyspaces", strings.Join(names, ","))
 	for _, name := range names {
 		args = append(args, "--as", name+"="+prefix+name)
 	}
 	b.job("restore", round > 0, args...)
 	if err := b.compare(made, prefix); err != nil {
-		b.Errorf("the restore of %s: %v", made.id, err)
+		b.Errorf("the restore of %v: %v", made.of(), err)
 	}
-	b.sameRows(made.id, prefix, "trace-range")
+	b.sameRows(made, prefix, "trace-range")
 	listed, err := b.command("keyspace", "list", "-o", "tsv")
 	b.must(err, "list the keyspaces")
 	if strings.Contains(listed, "restore/") {
@@ -438,14 +500,15 @@ func (b *backupKills) compare(made backupMade, prefix string) error {
 
 // sameRows compares what the program prints of a backup with what it prints of the restored
 // keyspace.
-func (b *backupKills) sameRows(id, prefix, keyspace string) {
+func (b *backupKills) sameRows(made backupMade, prefix, keyspace string) {
 	b.Helper()
-	stored, err := b.command("backup", "cat", b.target(), id, keyspace)
+	args := append([]string{"backup", "cat", b.target()}, made.of()...)
+	stored, err := b.command(append(args, keyspace)...)
 	b.must(err, "print the backup")
 	restored, err := b.command("dump", prefix+keyspace, "--quiet")
 	b.must(err, "dump the restored keyspace")
 	if stored != restored {
-		b.Errorf("%s: the backup %s has\n%.300s\nand the restored keyspace\n%.300s", keyspace, id, stored,
+		b.Errorf("%s: %v has\n%.300s\nand the restored keyspace\n%.300s", keyspace, made.of(), stored,
 			restored)
 	}
 }
@@ -468,6 +531,12 @@ func (b *backupKills) command(args ...string) (string, error) {
 // clean deletes all backups, the newest first, and sees that nothing is left.
 func (b *backupKills) clean() {
 	b.Helper()
+	if verified, err := b.command("backup", "verify", b.target(), "--quiet"); err != nil {
+		b.Errorf("verify: %v: %s", err, verified)
+	}
+	b.wait(time.Minute, "the end of the schedule", func(ctx context.Context) error {
+		return b.admin.DeleteBackupSchedule(ctx, scheduleName)
+	})
 	listed, err := b.command("backup", "list", b.target(), "-o", "tsv")
 	b.must(err, "list the backups")
 	var ids []string

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -26,6 +27,8 @@ const (
 	// logPieceBytes is how many bytes of records a piece of a log has about: a restore reads those
 	// that overlap what it restores.
 	logPieceBytes = 2 << 20
+	// piecesInAnswer is how many pieces an answer describes.
+	piecesInAnswer = 100
 	// maxChangesSpans bounds the spans of a request.
 	maxChangesSpans = 10_000
 )
@@ -82,12 +85,16 @@ func (w *Worker) WriteChanges(r *backuppb.WriteChangesRequest,
 	if err != nil {
 		return failure(err)
 	}
-	data, err := json.Marshal(pieces)
-	if err != nil {
-		return failure(err)
+	for part := range slices.Chunk(pieces, piecesInAnswer) {
+		data, err := json.Marshal(part)
+		if err != nil {
+			return failure(err)
+		}
+		if err := stream.Send(&backuppb.WriteChangesAnswer{Pieces: data}); err != nil {
+			return err
+		}
 	}
-	return stream.Send(&backuppb.WriteChangesAnswer{Records: records, Bytes: size, Pieces: data,
-		Over: true})
+	return stream.Send(&backuppb.WriteChangesAnswer{Records: records, Bytes: size, Over: true})
 }
 
 // changesOf reads a request.
@@ -152,8 +159,16 @@ func (c *cluster) WriteChanges(ctx context.Context, node keys.NodeID,
 	if err != nil {
 		return nil, err
 	}
+	var all []manifest.Piece
 	for {
 		answer, err := stream.Recv()
+		if err == nil && len(answer.GetPieces()) > 0 {
+			var pieces []manifest.Piece
+			if err := json.Unmarshal(answer.GetPieces(), &pieces); err != nil {
+				return nil, fmt.Errorf("the answer of node %d: %w", node, err)
+			}
+			all = append(all, pieces...)
+		}
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil, errors.New("the node has ended without an answer")
@@ -170,8 +185,7 @@ func (c *cluster) WriteChanges(ctx context.Context, node keys.NodeID,
 		case err != nil:
 			return nil, err
 		case answer.GetOver():
-			var pieces []manifest.Piece
-			return pieces, json.Unmarshal(answer.GetPieces(), &pieces)
+			return all, nil
 		}
 	}
 }

@@ -350,18 +350,8 @@ func (b *Backups) end(ctx context.Context, r record, state clusterpb.BackupState
 			r.Restore.Identities = ""
 		}
 	}
-	compares := []*storepb.Compare{store.ModifiedAt(key(r.Id), r.revision)}
-	ops := []*storepb.Op{store.Put(key(r.Id), meta.Encode(r.Backup))}
-	s, err := b.completed(ctx, r, failed)
-	if err != nil {
-		return err
-	}
-	if s != nil {
-		compares, ops = append(compares, s.unchanged()), append(ops, s.put())
-	}
-	ok, err := b.meta.Commit(ctx, compares, ops...)
-	if err != nil || !ok {
-		return errors.Join(err) // it is looked at again
+	if ok, err := b.writeEnd(ctx, r, failed); err != nil || !ok {
+		return err // it is looked at again
 	}
 	b.mu.Lock()
 	b.running = nil
@@ -375,4 +365,24 @@ func (b *Backups) end(ctx context.Context, r record, state clusterpb.BackupState
 		b.config.Logger.Info("a backup has ended", "backup", r.Id, "target", r.Target, "state", state)
 	}
 	return nil
+}
+
+// writeEnd stores a backup that has ended together with its schedule, which its log may change
+// meanwhile; false: another call has changed the backup.
+func (b *Backups) writeEnd(ctx context.Context, r record, failed error) (bool, error) {
+	for range attempts {
+		compares := []*storepb.Compare{store.ModifiedAt(key(r.Id), r.revision)}
+		ops := []*storepb.Op{store.Put(key(r.Id), meta.Encode(r.Backup))}
+		s, err := b.completed(ctx, r, failed)
+		if err != nil {
+			return false, err
+		}
+		if s != nil {
+			compares, ops = append(compares, s.unchanged()), append(ops, s.put())
+		}
+		if ok, err := b.meta.Commit(ctx, compares, ops...); err != nil || ok || s == nil {
+			return ok, err
+		}
+	}
+	return false, nil
 }

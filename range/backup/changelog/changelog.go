@@ -94,8 +94,8 @@ type Writer struct {
 // to the core for each keyspace.
 const keepAgain = time.Minute
 
-// maxSpans bounds the spans of a task.
-const maxSpans = 4096
+// maxSpans bounds the spans of a task, and maxSpanBytes their bounds together.
+const maxSpans, maxSpanBytes = 4096, 1 << 20
 
 func newWriter(spec Spec, config Config) *Writer {
 	if config.Failed == nil {
@@ -322,10 +322,11 @@ func (w *Writer) pieces(ctx context.Context, r *manifest.Round,
 	return all, err
 }
 
-// shared is a task and the node that it is for.
+// shared is a task and the node that it is for. size is that of the bounds of its spans.
 type shared struct {
 	Task
 	node keys.NodeID
+	size int
 }
 
 // share gives each partition to the node with a replica that has the fewest so far.
@@ -347,12 +348,13 @@ func share(r *manifest.Round, d *job.Description, alive []keys.NodeID) (tasks []
 			}
 			count[node]++
 			t := of[node]
-			if t == nil || len(t.Spans) == maxSpans {
+			if t == nil || len(t.Spans) == maxSpans || t.size > maxSpanBytes {
 				t = &shared{node: node, Task: Task{Log: r.Log, After: r.After.Timestamp,
 					At: r.At.Timestamp}}
 				of[node] = t
 				tasks = append(tasks, t)
 			}
+			t.size += len(rows.Start) + len(rows.End)
 			t.Spans = append(t.Spans, Span{Keyspace: &r.Keyspaces[i], Rows: rows})
 		}
 	}
