@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -517,13 +516,4 @@ func (b *Backups) completed(ctx context.Context, r record, failed error) (*sched
 		s.Failures++
 	}
 	return &s, nil
-}
-
-// covered is the moment up to which a schedule has all changes.
-func (s schedule) covered() hlc.Timestamp {
-	at, log := wire.FromClusterTimestamp(s.LastAt), wire.FromClusterTimestamp(s.LogAt)
-	if at.Less(log) {
-		return log
-	}
-	return at
 }

@@ -32,7 +32,7 @@ func (c *Catalog) Logs(ctx context.Context) (all []Log, err error) {
 		if err != nil {
 			return nil, err
 		}
-		id, rest, ok := manifest.LogIDOf(object.Name)
+		id, _, ok := manifest.LogIDOf(object.Name)
 		if !ok {
 			continue
 		}
