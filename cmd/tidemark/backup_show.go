@@ -77,7 +77,7 @@ func (a *app) printContents(contents *catalog.Contents, logs []catalog.Log) erro
 		if span, ok := l.Restorable(contents.Complete); ok {
 			chain, since = output.Toned("whole", output.Good), atMoment(span.From)
 		}
-		list.Row(l.ID, "log", since, through, "", chain, len(l.LogHead.Keyspaces), 0, 0, l.Bytes,
+		list.Row(l.ID, "log", since, through, "", chain, len(l.LogHead.Keyspaces), 0, 0, 0,
 			l.Recipients > 0, l.Cluster, l.Version, time.Duration(0), l.Schedule)
 	}
 	for _, u := range contents.Unfinished {

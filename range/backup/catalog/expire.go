@@ -87,34 +87,32 @@ func (c *Catalog) expireLog(ctx context.Context, l *Log, base hlc.Timestamp, e *
 		if err != nil {
 			return err
 		}
-		after, rest, ok := manifest.RoundOf(l.ID, object.Name)
+		after, ok := manifest.RoundOf(l.ID, object.Name)
 		if base.Less(after) {
 			break
 		}
-		if ok && manifest.IsRound(rest) {
+		if ok {
 			stays = after
 		}
 	}
 	// The descriptions first: from then on nobody reads the pieces.
-	for _, descriptions := range []bool{true, false} {
-		n, err := c.remove(ctx, manifest.RoundsPrefix(l.ID), func(name string) (chosen, more bool) {
-			after, rest, ok := manifest.RoundOf(l.ID, name)
-			if ok && !after.Less(stays) {
-				return false, false
-			}
-			if ok && manifest.IsRound(rest) {
-				e.Rounds++
-				return true, true
-			}
-			return !descriptions, true
+	for _, prefix := range []string{manifest.RoundsPrefix(l.ID), manifest.LogDataPrefix(l.ID)} {
+		n, err := c.remove(ctx, prefix, func(name string) bool {
+			after, ok := manifest.RoundOf(l.ID, name)
+			return !ok || after.Less(stays)
 		})
 		e.Objects += n
+		if prefix == manifest.RoundsPrefix(l.ID) {
+			e.Rounds += n
+		}
 		if err != nil {
 			return err
 		}
+		if _, err := c.target.Sweep(ctx, prefix, time.Now().Add(-sweepAfter)); err != nil {
+			return err
+		}
 	}
-	_, err := c.target.Sweep(ctx, manifest.RoundsPrefix(l.ID), time.Now().Add(-sweepAfter))
-	return err
+	return nil
 }
 
 // sweepAfter is for how long what a crashed writer may have left is not touched.

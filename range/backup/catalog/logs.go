@@ -20,35 +20,39 @@ type Log struct {
 	// an encrypted log shows to nobody without an identity, is later by the interval of the log.
 	Through hlc.Timestamp
 	// First is the After of the first round that is still there; zero: there is no round.
-	First   hlc.Timestamp
-	Rounds  int
-	Objects int
-	Bytes   int64
+	First  hlc.Timestamp
+	Rounds int
 }
 
 // Logs lists the logs, in the order of their ids.
 func (c *Catalog) Logs(ctx context.Context) (all []Log, err error) {
-	for object, err := range c.target.List(ctx, manifest.LogRoot) {
+	for object, err := range c.target.List(ctx, manifest.LogHeadsPrefix) {
 		if err != nil {
 			return nil, err
 		}
-		id, _, ok := manifest.LogIDOf(object.Name)
+		id, ok := manifest.LogOfHead(object.Name)
 		if !ok {
 			continue
 		}
-		if n := len(all); n == 0 || all[n-1].ID != id {
-			head, err := c.LogHead(ctx, id)
-			if errors.Is(err, target.ErrNotFound) {
-				head = &manifest.LogHead{ID: id} // it is being deleted, or its head is not written yet
-			} else if err != nil {
+		head, err := c.LogHead(ctx, id)
+		if errors.Is(err, target.ErrNotFound) {
+			continue // it has just been deleted
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, Log{LogHead: head})
+	}
+	for i := range all {
+		l := &all[i]
+		for object, err := range c.target.List(ctx, manifest.RoundsPrefix(l.ID)) {
+			if err != nil {
 				return nil, err
 			}
-			all = append(all, Log{LogHead: head})
-		}
-		l := &all[len(all)-1]
-		l.Objects, l.Bytes = l.Objects+1, l.Bytes+object.Size
-		after, rest, ok := manifest.RoundOf(id, object.Name)
-		if ok && manifest.IsRound(rest) {
+			after, ok := manifest.RoundOf(l.ID, object.Name)
+			if !ok {
+				continue
+			}
 			if l.Rounds == 0 {
 				l.First = after
 			}
@@ -136,8 +140,8 @@ func (c *Catalog) before(ctx context.Context, id string, at hlc.Timestamp) (foun
 			if err != nil {
 				return found, err
 			}
-			after, rest, ok := manifest.RoundOf(id, object.Name)
-			if ok && manifest.IsRound(rest) && after.LessEq(at) {
+			after, ok := manifest.RoundOf(id, object.Name)
+			if ok && after.LessEq(at) {
 				found = after
 			}
 		}
@@ -194,7 +198,7 @@ func (c *Catalog) Resolve(ctx context.Context, at hlc.Timestamp) (Resolved, erro
 	var best Resolved
 	for i := range logs {
 		l := &logs[i]
-		if l.Rounds == 0 || l.LogHead.From.IsZero() {
+		if l.Rounds == 0 {
 			continue
 		}
 		to := at
@@ -275,29 +279,33 @@ func (c *Catalog) DeleteLog(ctx context.Context, id string) (removed int, err er
 	if bad := manifest.CheckID(id); bad != "" {
 		return 0, errors.New(bad)
 	}
-	removed, err = c.remove(ctx, manifest.LogPrefix(id), func(string) (bool, bool) {
-		return true, true
-	})
-	if err != nil {
-		return removed, err
+	// The descriptions first, so that nobody reads what is being removed, and the head last: until
+	// then the log is in the list.
+	for _, prefix := range []string{manifest.RoundsPrefix(id), manifest.LogDataPrefix(id),
+		manifest.LogHeadName(id)} {
+		n, err := c.remove(ctx, prefix, func(string) bool { return true })
+		removed += n
+		if err != nil {
+			return removed, err
+		}
+		n, err = c.target.Sweep(ctx, prefix, time.Now())
+		removed += n
+		if err != nil {
+			return removed, err
+		}
 	}
-	left, err := c.target.Sweep(ctx, manifest.LogPrefix(id), time.Now())
-	return removed + left, err
+	return removed, nil
 }
 
-// remove removes the objects below a prefix that are chosen, until it is told not to go on.
+// remove removes the objects below a prefix, in their order, until one is not to be removed.
 func (c *Catalog) remove(ctx context.Context, prefix string,
-	choose func(name string) (chosen, more bool)) (removed int, err error) {
+	removes func(name string) bool) (removed int, err error) {
 	for object, err := range c.target.List(ctx, prefix) {
 		if err != nil {
 			return removed, err
 		}
-		chosen, more := choose(object.Name)
-		if !more {
+		if !removes(object.Name) {
 			break
-		}
-		if !chosen {
-			continue
 		}
 		if err := c.target.Delete(ctx, object.Name); err != nil {
 			return removed, err

@@ -29,7 +29,8 @@ func (v *verification) log(heads manifest.Heads, l *Log) error {
 	}
 	if errors.Is(err, archive.ErrNoIdentity) {
 		v.Sealed = true
-		err = v.sealed(manifest.LogPrefix(l.ID))
+		err = errors.Join(v.sealed(manifest.RoundsPrefix(l.ID)),
+			v.sealed(manifest.LogDataPrefix(l.ID)))
 		end = l.Through
 	}
 	if err == nil && end.Less(l.Through) {

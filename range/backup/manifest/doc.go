@@ -12,9 +12,10 @@
 //   - manifest: the Manifest. A backup without one is not complete.
 //   - head: the Head, which names no key. It is what a list of backups shows.
 //
-// All objects of a log lie below log/ID/ (log.go): the head, a LogHead; and for each round, below
-// round/AFTER/, the Round and its pieces. A Round is created once and never changes. Pieces that no
-// Round names are left over.
+// The objects of a log are its LogHead, below log/head/; a Round for each round, below
+// log/round/ID/, under the moment after which it begins; and what the rounds describe, below
+// log/data/ID/. A Round is created once and never changes. Data that no Round names is left over.
+// Data exists only while the head does.
 //
 // Pieces that no Done names are left over from workers that were stopped, or were overtaken.
 // To delete a backup is to delete all objects below its prefix.

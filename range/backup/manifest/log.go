@@ -14,84 +14,81 @@ import (
 
 // Names and kinds of the objects of a log.
 const (
-	// LogRoot is the prefix of all logs.
-	LogRoot = "log/"
+	// LogHeadsPrefix is that of the heads of all logs. Descriptions of rounds and what they describe
+	// lie apart from each other, so that a list of the rounds is short.
+	LogHeadsPrefix = "log/head/"
+	roundsRoot     = "log/round/"
+	logDataRoot    = "log/data/"
 
 	// LogHeadKind and RoundKind are kinds of sealed objects, LogKind is that of pieces.
 	LogHeadKind = "log-head"
 	RoundKind   = "round"
 	LogKind     = "log"
 
-	roundName = "round"
 	// stampLayout is the wall time of a timestamp in names, in UTC, so that names sort by time.
 	stampLayout = "20060102T150405.000000000Z"
 )
 
-// LogPrefix is the prefix of all objects of a log.
-func LogPrefix(id string) string { return LogRoot + id + "/" }
-
 // LogHeadName is the object with the LogHead.
-func LogHeadName(id string) string { return LogPrefix(id) + headName }
+func LogHeadName(id string) string { return LogHeadsPrefix + id }
 
-// RoundsPrefix is the prefix of all rounds of a log, and RoundsOfDay that of the rounds whose After
-// lies in a day of UTC.
-func RoundsPrefix(id string) string { return LogPrefix(id) + "round/" }
+// LogOfHead is the id of the log whose head an object is; false if it is of no log.
+func LogOfHead(name string) (id string, ok bool) {
+	id, found := strings.CutPrefix(name, LogHeadsPrefix)
+	return id, found && CheckID(id) == ""
+}
+
+// RoundsPrefix is the prefix of the descriptions of all rounds of a log, and RoundsOfDay that of the
+// rounds whose After lies in a day of UTC.
+func RoundsPrefix(id string) string { return roundsRoot + id + "/" }
 func RoundsOfDay(id string, day time.Time) string {
 	return RoundsPrefix(id) + day.UTC().Format("20060102T")
 }
 
-// RoundPrefix is the prefix of all objects of the round that begins after a moment. The name of a
-// round is its After and nothing else, so that a log has one round for each: the first one that is
-// created.
-func RoundPrefix(id string, after hlc.Timestamp) string {
-	return fmt.Sprintf("%s%s-%010d/", RoundsPrefix(id), after.Time().Format(stampLayout), after.Logical)
+// LogDataPrefix is the prefix of all that the rounds of a log describe.
+func LogDataPrefix(id string) string { return logDataRoot + id + "/" }
+
+// stamp is a moment in a name.
+func stamp(at hlc.Timestamp) string {
+	return fmt.Sprintf("%s-%010d", at.Time().Format(stampLayout), at.Logical)
 }
 
-// RoundName is the object with the Round that begins after a moment.
-func RoundName(id string, after hlc.Timestamp) string { return RoundPrefix(id, after) + roundName }
+// RoundName is the object with the Round that begins after a moment. It says the moment and nothing
+// else, so that a log has one round for each: the first one that is created.
+func RoundName(id string, after hlc.Timestamp) string { return RoundsPrefix(id) + stamp(after) }
 
-// RoundOf is the moment after which the round begins that an object of a log belongs to, and the
-// rest of the name; false if the object is of no round.
-func RoundOf(id, name string) (after hlc.Timestamp, rest string, ok bool) {
-	tail, found := strings.CutPrefix(name, RoundsPrefix(id))
-	stamp, rest, cut := strings.Cut(tail, "/")
-	wall, digits, split := strings.Cut(stamp, "-")
-	if !found || !cut || !split {
-		return hlc.Timestamp{}, "", false
+// RoundOf is the moment after which the round begins whose description, or of which a piece, has a
+// name; false if the name is of no object of a round of the log.
+func RoundOf(id, name string) (after hlc.Timestamp, ok bool) {
+	tail, ok := strings.CutPrefix(name, RoundsPrefix(id))
+	if !ok {
+		if tail, ok = strings.CutPrefix(name, LogDataPrefix(id)); ok {
+			tail, _, ok = strings.Cut(tail, "/")
+		}
+	}
+	wall, digits, split := strings.Cut(tail, "-")
+	if !ok || !split {
+		return hlc.Timestamp{}, false
 	}
 	at, err := time.Parse(stampLayout, wall)
 	if err != nil {
-		return hlc.Timestamp{}, "", false
+		return hlc.Timestamp{}, false
 	}
 	after.Wall = at.UnixNano()
 	if n, err := fmt.Sscanf(digits, "%010d", &after.Logical); n != 1 || err != nil {
-		return hlc.Timestamp{}, "", false
+		return hlc.Timestamp{}, false
 	}
-	return after, rest, RoundPrefix(id, after)+rest == name
+	return after, stamp(after) == tail
 }
-
-// IsRound reports whether an object of a log is a Round.
-func IsRound(rest string) bool { return rest == roundName }
 
 // LogPieceName is the object of a piece of a log. attempt is random, as that of PieceName.
 func LogPieceName(id string, after hlc.Timestamp, attempt uint64, number int) string {
-	return fmt.Sprintf("%spiece/%016x-%04d", RoundPrefix(id, after), attempt, number)
+	return fmt.Sprintf("%s%s/piece/%016x-%04d", LogDataPrefix(id), stamp(after), attempt, number)
 }
 
 // LogCoordinationName is the object of a part of the changes of the coordination store.
 func LogCoordinationName(id string, after hlc.Timestamp, attempt uint64, part int) string {
-	return fmt.Sprintf("%scoordination/%016x-%04d", RoundPrefix(id, after), attempt, part)
-}
-
-// LogIDOf is the id of the log that an object belongs to, and the rest of the name; false if the
-// object is of no log.
-func LogIDOf(name string) (id, rest string, ok bool) {
-	tail, found := strings.CutPrefix(name, LogRoot)
-	if !found {
-		return "", "", false
-	}
-	id, rest, found = strings.Cut(tail, "/")
-	return id, rest, found && CheckID(id) == ""
+	return fmt.Sprintf("%s%s/coordination/%016x-%04d", LogDataPrefix(id), stamp(after), attempt, part)
 }
 
 // LogHead says what a log is, without naming a key or a keyspace. It never changes.
@@ -236,7 +233,8 @@ func (r *Round) Check() error {
 	}
 	for i := range r.Pieces {
 		p := &r.Pieces[i]
-		if after, _, ok := RoundOf(r.Log, p.Name); !ok || after != r.After.Timestamp {
+		if after, ok := RoundOf(r.Log, p.Name); !ok || after != r.After.Timestamp ||
+			!strings.HasPrefix(p.Name, LogDataPrefix(r.Log)) {
 			return fmt.Errorf("the piece %q is not of the round after %v of the log %s", p.Name, r.After,
 				r.Log)
 		}
