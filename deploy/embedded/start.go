@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded/backup"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/clusterauth"
@@ -90,6 +91,10 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	member.backups = backup.NewPart(backup.PartConfig{OpenSender: e.openSender,
 		OpenTarget: config.OpenTarget, Clock: s.clock, Conn: s.dialer.Conn, Version: config.Version,
 		WorkerConfig: backup.WorkerConfig{Random: config.Random, Logger: config.Logger,
+			Busy: func(now time.Time) bool {
+				n := node.node()
+				return n != nil && n.Busy(now)
+			},
 			Self: func() (uint64, keys.NodeID) { return s.cluster.Load(), keys.NodeID(node.id.Load()) }}})
 	s.core = coreclient.New(coreclient.Config{
 		Core: member.seeds(), Learned: member.learnedMembers, Conn: s.dialer.Conn, Cluster: s.cluster.Load,

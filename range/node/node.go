@@ -208,6 +208,9 @@ func (n *Node) Handler() peer.Handler { return fence{n.host, n} }
 // Host returns the node's Raft host, for debugging.
 func (n *Node) Host() *host.Host { return n.host }
 
+// Busy reports that the foreground has asked for something a moment ago (package admission).
+func (n *Node) Busy(now time.Time) bool { return n.shared.Load.Busy(now) }
+
 // ID is the node's id.
 func (n *Node) ID() keys.NodeID { return n.config.ID }
 

@@ -40,6 +40,7 @@ func TestOnlyOthersAreLoad(t *testing.T) {
 			{Command: &kvpb.Request_HeartbeatTransaction{
 				HeartbeatTransaction: &kvpb.HeartbeatTransactionRequest{}}},
 			{Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{}}},
+			{Background: true, Command: &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{}}},
 		} {
 			if l.m.node.Asked([]*kvpb.Request{own}, time.Now()); prepare(true) {
 				t.Errorf("%v is load of others", own)

@@ -672,6 +672,8 @@ type Request struct {
 	// Set, in place of a command: a call of a method that the server answers by gRPC as well. Of the
 	// other fields only timeout_micros is used then.
 	Call *Call `protobuf:"bytes,10,opt,name=call,proto3" json:"call,omitempty"`
+	// Background work of a server, such as a backup, asks: it does not count as load of the foreground.
+	Background bool `protobuf:"varint,11,opt,name=background,proto3" json:"background,omitempty"`
 	// Types that are valid to be assigned to Command:
 	//
 	//	*Request_Get
@@ -799,6 +801,13 @@ func (x *Request) GetCall() *Call {
 		return x.Call
 	}
 	return nil
+}
+
+func (x *Request) GetBackground() bool {
+	if x != nil {
+		return x.Background
+	}
+	return false
 }
 
 func (x *Request) GetCommand() isRequest_Command {
@@ -6712,7 +6721,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\brequests\x18\x02 \x03(\v2\x17.tidemark.kv.v1.RequestR\brequests\x12\x14\n" +
 	"\x05token\x18\x03 \x01(\tR\x05token\"G\n" +
 	"\rBatchResponse\x126\n" +
-	"\tresponses\x18\x01 \x03(\v2\x18.tidemark.kv.v1.ResponseR\tresponses\"\xf4\r\n" +
+	"\tresponses\x18\x01 \x03(\v2\x18.tidemark.kv.v1.ResponseR\tresponses\"\x94\x0e\n" +
 	"\aRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x04R\tpartition\x12\x1e\n" +
@@ -6726,7 +6735,10 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\freplica_read\x18\b \x01(\v2\x1b.tidemark.kv.v1.ReplicaReadR\vreplicaRead\x12\x14\n" +
 	"\x05admit\x18\t \x01(\bR\x05admit\x12(\n" +
 	"\x04call\x18\n" +
-	" \x01(\v2\x14.tidemark.kv.v1.CallR\x04call\x12.\n" +
+	" \x01(\v2\x14.tidemark.kv.v1.CallR\x04call\x12\x1e\n" +
+	"\n" +
+	"background\x18\v \x01(\bR\n" +
+	"background\x12.\n" +
 	"\x03get\x18\x10 \x01(\v2\x1a.tidemark.kv.v1.GetRequestH\x00R\x03get\x12.\n" +
 	"\x03put\x18\x11 \x01(\v2\x1a.tidemark.kv.v1.PutRequestH\x00R\x03put\x127\n" +
 	"\x06delete\x18\x12 \x01(\v2\x1d.tidemark.kv.v1.DeleteRequestH\x00R\x06delete\x12Q\n" +

@@ -69,6 +69,7 @@ func (w *Worker) WriteChanges(r *backuppb.WriteChangesRequest,
 	told, records, size := time.Now(), uint64(0), uint64(0)
 	worker, err := export.NewWorker(export.Config{Source: export.NewSource(sender), Target: store,
 		Recipients: recipients, Rate: limiter, PieceBytes: logPieceBytes, Random: w.config.Random,
+		Pause: w.pause(w.logs),
 		Progress: func(n, bytes uint64) {
 			records, size = records+n, size+bytes
 			if time.Since(told) < tellEvery {

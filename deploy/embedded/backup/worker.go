@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/range/backup/archive"
 	"github.com/tidemarkdb/tidemark/range/backup/export"
 	"github.com/tidemarkdb/tidemark/range/backup/manifest"
@@ -45,6 +46,8 @@ type WorkerConfig struct {
 	// Open opens a target.
 	Open   func(ctx context.Context, url string) (target.Target, error)
 	Random func() uint64
+	// Busy reports that clients ask this server for something: backups make way then.
+	Busy   func(now time.Time) bool
 	Logger *slog.Logger
 }
 
@@ -56,6 +59,9 @@ type Worker struct {
 	slots chan struct{}
 	// logSlots is the same for rounds of logs, which do not wait for backups.
 	logSlots chan struct{}
+	// backups and logs pace what is read for either; load says whether the foreground is busy.
+	backups, logs *admission.Pacer
+	load          *admission.Load
 	// point is the moment that is being restored.
 	point recentPoint
 
@@ -72,7 +78,9 @@ type sharedRate struct {
 
 // NewWorker makes a Worker.
 func NewWorker(config WorkerConfig) *Worker {
-	return &Worker{config: config, slots: make(chan struct{}, maxUnits),
+	load := admission.NewLoad(time.Now())
+	return &Worker{config: config, load: load, backups: admission.NewPacer(admission.Export, load),
+		logs: admission.NewPacer(admission.Export, load), slots: make(chan struct{}, maxUnits),
 		logSlots: make(chan struct{}, maxUnits), rates: make(map[string]*sharedRate)}
 }
 
@@ -110,6 +118,15 @@ func (w *Worker) CheckTarget(
 			"server has just written: the servers must share the directory or bucket", r.Node, store)
 	}
 	return &backuppb.CheckTargetResponse{}, failure(err)
+}
+
+// pause makes way for clients after a piece of work that took so long.
+func (w *Worker) pause(p *admission.Pacer) func(context.Context, time.Duration) error {
+	return func(ctx context.Context, took time.Duration) error {
+		now := time.Now()
+		w.load.Report(now, w.config.Busy(now))
+		return p.Wait(ctx, now, took, admission.Low)
+	}
 }
 
 // failure is an error for the caller. OutOfRange says that the moment was collected, NotFound that
@@ -170,7 +187,7 @@ func (w *Worker) Export(r *backuppb.ExportRequest, stream backuppb.Worker_Export
 	defer done()
 	told, records, size := time.Now(), uint64(0), uint64(0)
 	worker, err := export.NewWorker(export.Config{Source: export.NewSource(sender), Target: store,
-		Recipients: recipients, Rate: limiter, Random: w.config.Random,
+		Recipients: recipients, Rate: limiter, Random: w.config.Random, Pause: w.pause(w.backups),
 		Progress: func(n, bytes uint64) {
 			records, size = records+n, size+bytes
 			if time.Since(told) < tellEvery {

@@ -80,7 +80,7 @@ func (s senderSource) Page(ctx context.Context, q Query) (Page, error) {
 		return Page{}, err
 	}
 	call := &route.Call{Keyspace: q.Keyspace, By: route.ByKey, Hash: hash, Key: user.Start,
-		Request: new(kvpb.Request)}
+		Request: &kvpb.Request{Background: true}}
 	if q.Hashed {
 		call.By = route.ByHash
 	}

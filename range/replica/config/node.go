@@ -143,14 +143,14 @@ func (n *Node) LimitsOf(id keys.KeyspaceID) txn.Limits {
 
 // Asked notes requests of the foreground as load: reads, writes, locks of small transactions.
 // Requests by which large transactions take their locks do not count, nor do their heartbeats,
-// pushes, ends and resolutions. (Their reads count, but these are over by then.) The requests may
-// be hostile, but have commands.
+// pushes, ends and resolutions, and neither does what a backup reads. (The reads of large
+// transactions count, but these are over by then.) The requests may be hostile, but have commands.
 func (n *Node) Asked(batch []*kvpb.Request, now time.Time) {
 	if n.Load.Noted(now) {
 		return
 	}
 	for _, q := range batch {
-		if command.Of(q).IsForeground(q) {
+		if !q.Background && command.Of(q).IsForeground(q) {
 			n.Load.Note(now)
 			return
 		}
