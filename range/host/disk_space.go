@@ -22,7 +22,9 @@ import (
 // follower that was away is sent megabytes at once, by the leaders of many groups. What is taken
 // needs copies times its size of the disk, and there must be so much above the part of the reserve
 // that is kept. A part of the reserve is not, so that a leader whose followers all run out of room
-// at the same time gets its last entries committed. Entries without data, with which a leadership
+// at the same time gets its last entries committed: while no quorum has room, followers take
+// entries of data down to a part that deletions still leave alone (Room.UnderWay), because a
+// deletion comes behind those entries in the log. Entries without data, with which a leadership
 // begins, are always taken.
 //
 // Entries that lead to more room use more of the reserve (group.Share): otherwise a disk that is
@@ -40,10 +42,10 @@ type diskSpace struct {
 
 	mu struct {
 		sync.Mutex
-		// left is how many bytes of entries of each share may still be taken, and taken how many of
-		// all were since SetRoom.
-		left  [group.Shares]int64
-		taken int64
+		// left is how many bytes of entries of each share may still be taken, underWay how many of
+		// data while no quorum has room, and taken how many of all were since SetRoom.
+		left            [group.Shares]int64
+		underWay, taken int64
 		// refused is the size of a message that was refused; 0 if there is room for it now.
 		refused int64
 	}
@@ -59,6 +61,9 @@ type Room struct {
 	// Bytes is how many bytes of the disk may be taken for entries of each share in all, for those
 	// too that are under way to the log. Unbounded: as many as come.
 	Bytes [group.Shares]int64
+	// UnderWay is how many bytes of the disk may be taken for entries of data that leaders proposed
+	// before a quorum ran out of room.
+	UnderWay int64
 	// Takes is the smallest share of which a disk below its reserve takes entries; NoShare: none.
 	Takes group.Share
 }
@@ -70,12 +75,13 @@ func (h *Host) SetRoom(room Room) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// What was taken a moment ago may be between the inbox and the log.
-	underWay := max(r.mu.taken, h.inboxes.held.Load()+h.log.Pending())
+	inbound := max(r.mu.taken, h.inboxes.held.Load()+h.log.Pending())
 	r.mu.taken = 0
 	bounded := room.Bytes[group.NoShare] != Unbounded
 	for share, bytes := range room.Bytes {
-		r.mu.left[share] = bytes/copies - underWay
+		r.mu.left[share] = bytes/copies - inbound
 	}
+	r.mu.underWay = room.UnderWay/copies - inbound
 	if !bounded || r.mu.left[group.NoShare] >= r.mu.refused {
 		r.mu.refused = 0
 	}
@@ -104,10 +110,11 @@ func (r *diskSpace) takes(g *Group, m *peerpb.RaftMessage) bool {
 		size += entrySize(e)
 		if size > r.mu.left[group.NoShare] {
 			share := g.shareOf(e)
+			left := r.mu.left[share]
 			if share == group.NoShare && g.noQuorumHasRoom() {
-				share = group.DeletionShare
+				left = r.mu.underWay
 			}
-			if size > r.mu.left[share] {
+			if size > left {
 				if taken == 0 && share == group.NoShare {
 					r.mu.refused = max(r.mu.refused, size)
 				}
@@ -124,6 +131,7 @@ func (r *diskSpace) takes(g *Group, m *peerpb.RaftMessage) bool {
 	for share := range r.mu.left {
 		r.mu.left[share] -= size
 	}
+	r.mu.underWay -= size
 	r.mu.taken += size
 	return true
 }

@@ -141,3 +141,38 @@ func TestSentToHostWithoutRoom(t *testing.T) {
 	check(0, message(40_000, 0, 0), 1)
 	check(0, message(40_000, 0, 1, 1), 3)
 }
+
+// While no quorum has room, entries of data are taken as long as they leave the room of deletions.
+func TestRoomForEntriesUnderWay(t *testing.T) {
+	const size = 1000
+	h := idleHost(t, 1, func(*Config) {})
+	g := h.Group(100)
+	g.machine = sharing{g.machine}
+	message := func(entries int, share group.Share) *peerpb.RaftMessage {
+		m := &peerpb.RaftMessage{Type: uint32(raftpb.MsgApp)}
+		for range entries {
+			data := make([]byte, size-64)
+			data[0] = byte(share)
+			m.Entries = append(m.Entries, &peerpb.Entry{Data: data})
+		}
+		return m
+	}
+	room := func(entries int64) int64 { return copies * (entries*size + 64) }
+	h.SetRoom(Room{None: true, UnderWay: room(2), Takes: group.DeletionShare,
+		Bytes: [group.Shares]int64{room(0), room(4), room(6)}})
+	h.peers.NoteStatus(2, &peerpb.HostPing{Number: 1, NoRoom: true})
+	if !g.noQuorumHasRoom() {
+		t.Fatal("a quorum has room")
+	}
+	m := message(3, group.NoShare)
+	if !h.disk.takes(g, m) || len(m.Entries) != 2 {
+		t.Errorf("%d entries of data are taken, want 2", len(m.Entries))
+	}
+	if h.disk.takes(g, message(1, group.NoShare)) {
+		t.Error("an entry of data is taken from the room of deletions")
+	}
+	m = message(3, group.DeletionShare)
+	if !h.disk.takes(g, m) || len(m.Entries) != 1 {
+		t.Errorf("%d deletions are taken, want 1", len(m.Entries))
+	}
+}

@@ -74,9 +74,14 @@ func New(n *hosted.Node, t *leadership.Transfers, tick, electionTimeout time.Dur
 // for entries that are under way when it no longer announces it.
 var sharedReserve = [group.Shares]struct{ kept, least int64 }{
 	group.NoShare:         {kept: reserveParts - reserveParts/spareRoom},
-	group.DeletionShare:   {kept: 8, least: 10},
-	group.CollectionShare: {kept: 6, least: 7},
+	group.DeletionShare:   {kept: 7, least: 8},
+	group.CollectionShare: {kept: 5, least: 6},
 }
+
+// underWayKept is the number of parts of the reserve that entries of data leave that leaders
+// proposed before a quorum ran out of room (host.Room.UnderWay). A part more than deletions need
+// stays, whatever the entries are: a node that has taken all of them still announces deletions.
+const underWayKept = 9
 
 // trouble is the state of the disks.
 type trouble int
@@ -188,6 +193,7 @@ func (d *Disks) roomForEntries() (room host.Room) {
 			for share := range room.Bytes {
 				room.Bytes[share] = host.Unbounded
 			}
+			room.UnderWay = host.Unbounded
 		}
 		return room
 	}
@@ -195,12 +201,14 @@ func (d *Disks) roomForEntries() (room host.Room) {
 	n.DiskShort.Store(left < reserve)
 	// A compaction can be cancelled: its space counts as free for work that makes room.
 	left += log.ScratchBytes() + state.ScratchBytes()
-	for share, of := range sharedReserve {
-		room.Bytes[share] = left - reserve/reserveParts*of.kept
-		if full { // perhaps by a quota that the free space does not show
-			room.Bytes[share] = min(room.Bytes[share], reserve-reserve/reserveParts*of.kept)
-		}
+	usable := left
+	if full { // perhaps by a quota that the free space does not show
+		usable = min(usable, reserve)
 	}
+	for share, of := range sharedReserve {
+		room.Bytes[share] = usable - reserve/reserveParts*of.kept
+	}
+	room.UnderWay = usable - reserve/reserveParts*underWayKept
 	for share := group.CollectionShare; share > group.NoShare; share-- {
 		if least := reserve / reserveParts * sharedReserve[share].least; left >= least &&
 			!log.Waits() && !state.Waits() {
