@@ -82,6 +82,11 @@ func readAll(data []byte, identities Identities) (Header, []Record, error) {
 	if err != nil {
 		return Header{}, nil, err
 	}
+	return readRest(r)
+}
+
+// readRest reads what is left of a piece.
+func readRest(r *Reader) (Header, []Record, error) {
 	var all []Record
 	for {
 		record, err := r.Next()
@@ -190,6 +195,30 @@ func small(t tester, o Options) []byte {
 		{Key: []byte("a"), Timestamp: hlc.Timestamp{Wall: 5}, Value: []byte("old"), Expiry: at.Wall + 9},
 		{Key: []byte("ab"), Timestamp: hlc.Timestamp{Wall: 5, Logical: 1}, Value: []byte{}},
 	})
+}
+
+// A Reader that has read a piece, or has failed to, reads the next one in the same memory.
+func TestReset(t *testing.T) {
+	large := seal(t, testHeader(), Options{}, []Record{
+		{Key: []byte("k"), Timestamp: at, Value: bytes.Repeat([]byte("much"), 1<<20)}})
+	var r Reader
+	for round, data := range [][]byte{small(t, Options{}), large, small(t, Options{}), nil,
+		small(t, Options{})[1:], large, small(t, Options{})} {
+		before := cap(r.space)
+		_, want, wanted := readAll(data, nil)
+		err := r.Reset(data, nil)
+		if err == nil {
+			_, got, err := readRest(&r)
+			if must(t, err); !slices.EqualFunc(got, want, sameRecord) {
+				t.Errorf("round %d: %d records, want %d", round, len(got), len(want))
+			}
+		} else if _, next := r.Next(); next != err || wanted == nil {
+			t.Errorf("round %d: %v, then %v; want %v", round, err, next, wanted)
+		}
+		if cap(r.space) < before {
+			t.Errorf("round %d: the memory is not used again", round)
+		}
+	}
 }
 
 // Every changed byte is noticed, and everything that is cut off or put in.

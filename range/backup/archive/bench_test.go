@@ -54,8 +54,10 @@ func BenchmarkPiece(b *testing.B) {
 		})
 		b.Run("read/"+c.name, func(b *testing.B) {
 			b.SetBytes(raw)
+			b.ReportAllocs()
+			var r Reader
 			for b.Loop() {
-				r, err := Open(data, Identities{identity})
+				err := r.Reset(data, Identities{identity})
 				must(b, err)
 				for err == nil {
 					_, err = r.Next()

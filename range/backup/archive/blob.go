@@ -33,7 +33,7 @@ func Seal(kind string, content []byte, o Options) ([]byte, Sum, error) {
 
 // Unseal returns the bytes of a blob of a kind.
 func Unseal(data []byte, kind string, identities Identities) ([]byte, error) {
-	payload, err := openPayload(data, contentBlob, kind, identities)
+	payload, err := openPayload(data, contentBlob, kind, identities, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -37,6 +37,8 @@ const (
 	maxWindow = 8 << 20
 	// readStep is how much space the reader of a payload has at least.
 	readStep = 64 << 10
+	// typicalPayload is more than what a piece has, but for a large record at its end.
+	typicalPayload = 26 << 20
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -236,8 +238,8 @@ func (o *outer) uvarint(limit uint64) (n int, ok bool) {
 // decoders has decompressors that are not in use.
 var decoders sync.Pool
 
-// payload decrypts and decompresses the body.
-func (o *outer) payload(identities Identities) ([]byte, error) {
+// payload decrypts and decompresses the body, into space if that is large enough.
+func (o *outer) payload(identities Identities, space []byte) ([]byte, error) {
 	var body io.Reader = bytes.NewReader(o.body)
 	if o.encrypted {
 		var err error
@@ -263,9 +265,13 @@ func (o *outer) payload(identities Identities) ([]byte, error) {
 	if err := decoder.Reset(body); err != nil {
 		return nil, corrupt("it cannot be decompressed: %w", err)
 	}
-	// Typical pieces shrink to a quarter at most. The space grows with what is read, and not with
-	// what the data says about itself.
-	payload := make([]byte, 0, min(MaxPayload, 4*len(o.body)+readStep))
+	// Typical pieces shrink to a quarter at most, and have no more than typicalPayload. The space
+	// grows with what is read, and not with what the data says about itself.
+	payload := space[:0]
+	if least := len(o.body) + readStep; cap(space) < least {
+		payload = make([]byte, 0,
+			min(MaxPayload, max(least, min(4*len(o.body)+readStep, typicalPayload))))
+	}
 	for {
 		if len(payload) == cap(payload) {
 			if len(payload) == MaxPayload {
@@ -293,8 +299,10 @@ func (o *outer) payload(identities Identities) ([]byte, error) {
 	}
 }
 
-// openPayload opens all layers, and checks and removes the payload's checksum.
-func openPayload(data []byte, content byte, what string, identities Identities) ([]byte, error) {
+// openPayload opens all layers, and checks and removes the payload's checksum. The payload is in
+// space if that is large enough.
+func openPayload(data []byte, content byte, what string, identities Identities,
+	space []byte) ([]byte, error) {
 	o, err := openOuter(data)
 	if err != nil {
 		return nil, err
@@ -302,7 +310,7 @@ func openPayload(data []byte, content byte, what string, identities Identities) 
 	if o.content != content {
 		return nil, corrupt("it is no %s", what)
 	}
-	payload, err := o.payload(identities)
+	payload, err := o.payload(identities, space)
 	if err != nil {
 		return nil, err
 	}

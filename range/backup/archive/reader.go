@@ -20,38 +20,58 @@ type Reader struct {
 	key         []byte
 	// failed is the error after which Next returns nothing more.
 	failed error
+	// space is the memory that the payload is in.
+	space []byte
 }
 
 // Open opens a piece, and checks its checksums. It needs identities only if the piece is encrypted.
 // The Reader does not refer to data.
 func Open(data []byte, identities Identities) (*Reader, error) {
-	payload, err := openPayload(data, contentPiece, "piece of records", identities)
-	if err != nil {
+	r := new(Reader)
+	if err := r.Reset(data, identities); err != nil {
 		return nil, err
 	}
+	return r, nil
+}
+
+// Reset opens another piece, as Open does, in the memory of the one before: what Next has returned
+// of that one is not valid any more. The zero Reader can be reset. After an error the Reader cannot
+// be read, but reset.
+func (r *Reader) Reset(data []byte, identities Identities) error {
+	payload, err := openPayload(data, contentPiece, "piece of records", identities, r.space)
+	if err != nil {
+		r.failed = err
+		return err
+	}
+	*r = Reader{space: payload}
+	r.failed = r.begin(payload)
+	return r.failed
+}
+
+// begin reads what comes before and after the records.
+func (r *Reader) begin(payload []byte) error {
 	length, n := binary.Uvarint(payload)
 	if n <= 0 || length > maxHeader || length > uint64(len(payload)-n) {
-		return nil, corrupt("the header of the piece is cut off")
+		return corrupt("the header of the piece is cut off")
 	}
-	var r Reader
 	if err := json.Unmarshal(payload[n:n+int(length)], &r.sequence.header); err != nil {
-		return nil, corrupt("the header of the piece: %w", err)
+		return corrupt("the header of the piece: %w", err)
 	}
 	if err := r.sequence.header.check(); err != nil {
-		return nil, corrupt("the header of the piece: %w", err)
+		return corrupt("the header of the piece: %w", err)
 	}
 	r.rest = payload[n+int(length):]
 	if len(r.rest) < trailer-checksum {
-		return nil, corrupt("the piece has no count of its records")
+		return corrupt("the piece has no count of its records")
 	}
 	end := len(r.rest) - (trailer - checksum)
 	r.count = binary.LittleEndian.Uint64(r.rest[end:])
 	r.rest = r.rest[:end:end]
 	r.size = end
 	if r.count > uint64(end) {
-		return nil, corrupt("the piece says that it has %d records, in %d bytes", r.count, end)
+		return corrupt("the piece says that it has %d records, in %d bytes", r.count, end)
 	}
-	return &r, nil
+	return nil
 }
 
 // Header says what the piece contains. It must not be changed.
@@ -61,7 +81,7 @@ func (r *Reader) Header() Header { return r.sequence.header }
 func (r *Reader) Count() int { return int(r.count) }
 
 // Next returns the next record; io.EOF after the last one. The key is valid until the next call,
-// the value as long as it is referred to: it is a part of all that Open has decompressed.
+// the value until Reset: it is a part of all that was decompressed.
 func (r *Reader) Next() (Record, error) {
 	if r.failed != nil {
 		return Record{}, r.failed

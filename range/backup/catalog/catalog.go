@@ -166,33 +166,31 @@ func (c *Catalog) Layers(ctx context.Context, id string) (manifest.Layers, error
 	return layers, layers.Check(chain)
 }
 
-// Piece reads a piece and compares it with what its manifest says.
-func (c *Catalog) Piece(ctx context.Context, m *manifest.Manifest,
-	p *manifest.Piece) (*archive.Reader, error) {
-	r, err := c.object(ctx, p)
-	if err != nil {
-		return nil, err
+// Piece reads a piece into a Reader, and compares it with what its manifest says.
+func (c *Catalog) Piece(ctx context.Context, m *manifest.Manifest, p *manifest.Piece,
+	r *archive.Reader) error {
+	if err := c.object(ctx, p, r); err != nil {
+		return err
 	}
 	if h := r.Header(); h.Backup != m.Head.ID || h.Kind != string(m.Head.Kind) ||
 		h.At != m.Head.At.Timestamp || uint64(r.Count()) != p.Records {
-		return nil, fmt.Errorf("%s: %w: it is a piece of the backup %s at %v with %d records", p.Name,
+		return fmt.Errorf("%s: %w: it is a piece of the backup %s at %v with %d records", p.Name,
 			archive.ErrCorrupt, h.Backup, h.At, r.Count())
 	}
-	return r, nil
+	return nil
 }
 
-// object reads the object of a piece and compares its sum.
-func (c *Catalog) object(ctx context.Context, p *manifest.Piece) (*archive.Reader, error) {
+// object reads the object of a piece into a Reader, and compares its sum.
+func (c *Catalog) object(ctx context.Context, p *manifest.Piece, r *archive.Reader) error {
 	data, err := c.target.Get(ctx, p.Name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := (archive.Sum{SHA256: p.Sum, Size: int64(p.Size)}).Check(data); err != nil {
-		return nil, fmt.Errorf("%s: %w", p.Name, err)
+		return fmt.Errorf("%s: %w", p.Name, err)
 	}
-	r, err := archive.Open(data, c.identities)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.Name, err)
+	if err := r.Reset(data, c.identities); err != nil {
+		return fmt.Errorf("%s: %w", p.Name, err)
 	}
-	return r, nil
+	return nil
 }

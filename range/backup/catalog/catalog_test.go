@@ -325,7 +325,7 @@ func TestPieceOfAnotherBackup(t *testing.T) {
 	p, q := &ours.Done[0].Pieces[0], &theirs.Done[0].Pieces[0]
 	h.store.Set(p.Name, h.store.Objects()[q.Name])
 	p.Size, p.Sum, p.Records = q.Size, q.Sum, q.Records
-	if _, err := c.Piece(t.Context(), ours, p); !errors.Is(err, archive.ErrCorrupt) {
+	if err := c.Piece(t.Context(), ours, p, new(archive.Reader)); !errors.Is(err, archive.ErrCorrupt) {
 		t.Error(err)
 	}
 }

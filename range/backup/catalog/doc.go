@@ -4,5 +4,5 @@
 //
 // A chain is read as layers, the latest first. Of each row, the version in the latest layer that
 // has one is what could be read at the moment of the chain's last backup: Records merges the layers
-// row by row, with one piece of each layer in memory.
+// row by row, with the present piece of each layer and the memory of the one before.
 package catalog

@@ -318,8 +318,8 @@ func (c *Catalog) remove(ctx context.Context, prefix string,
 // logPiece reads a piece of a log and compares it with what its round says.
 func (c *Catalog) logPiece(ctx context.Context, r *manifest.Round,
 	p *manifest.Piece) (*archive.Reader, error) {
-	reader, err := c.object(ctx, p)
-	if err != nil {
+	reader := new(archive.Reader)
+	if err := c.object(ctx, p, reader); err != nil {
 		return nil, err
 	}
 	if h := reader.Header(); h.Backup != r.Log || h.Kind != manifest.LogKind ||

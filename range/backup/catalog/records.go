@@ -81,7 +81,10 @@ type stream struct {
 	manifest *manifest.Manifest
 	pieces   []manifest.Piece
 	span     keys.Span
-	reader   *archive.Reader
+	// reader reads the present piece; nil: there is none. It is one of readers. The other one has the
+	// memory of a piece before, and becomes the reader of a later one.
+	reader  *archive.Reader
+	readers [2]archive.Reader
 	// head is the next record; over is set when there is none. The head's key is the stream's own.
 	head archive.Record
 	over bool
@@ -91,8 +94,13 @@ type stream struct {
 // peek implements source.
 func (s *stream) peek() (archive.Record, bool) { return s.head, !s.over }
 
-// advance implements source: it brings the next row into head.
+// advance implements source: it brings the next row into head. The value that was in head is valid
+// until the next advance: the reader that it is from is not reset before.
 func (s *stream) advance() error {
+	next := &s.readers[0]
+	if s.reader == next {
+		next = &s.readers[1]
+	}
 	first := s.last == nil
 	s.last = append(s.last[:0], s.head.Key...)
 	for {
@@ -104,11 +112,10 @@ func (s *stream) advance() error {
 			if err := s.ctx.Err(); err != nil {
 				return err
 			}
-			var err error
-			if s.reader, err = s.catalog.Piece(s.ctx, s.manifest, &s.pieces[0]); err != nil {
+			if err := s.catalog.Piece(s.ctx, s.manifest, &s.pieces[0], next); err != nil {
 				return err
 			}
-			s.pieces = s.pieces[1:]
+			s.reader, s.pieces = next, s.pieces[1:]
 		}
 		r, err := s.reader.Next()
 		if errors.Is(err, io.EOF) {

@@ -74,6 +74,7 @@ type verification struct {
 	catalog  *Catalog
 	ctx      context.Context
 	progress func(manifest.Totals)
+	reader   archive.Reader
 	// seen are the backups that were read, with what is wrong.
 	seen map[string]error
 }
@@ -152,8 +153,8 @@ func (v *verification) count(stored, records uint64) {
 
 // piece reads a piece to its end.
 func (v *verification) piece(m *manifest.Manifest, unit int, p *manifest.Piece) error {
-	r, err := v.catalog.Piece(v.ctx, m, p)
-	if err != nil {
+	r := &v.reader
+	if err := v.catalog.Piece(v.ctx, m, p, r); err != nil {
 		return err
 	}
 	u := &m.Units[unit]

@@ -22,8 +22,9 @@ import (
 const (
 	// blockBytes and blockRecords bound a block; a larger record has a block of its own.
 	blockBytes, blockRecords = 4 << 20, 50_000
-	// inFlight bounds the blocks of one Load on their way.
-	inFlight = 4
+	// inFlight bounds the blocks of one Load on their way: a partition writes one block after the
+	// other, so there is the present one and the next.
+	inFlight = 2
 	// attemptTime bounds one attempt at a block, and patience is for how long a block is tried again.
 	attemptTime, patience = 30 * time.Second, 5 * time.Minute
 	// holePause is how long the table has to show the partition of a key that it does not show.
