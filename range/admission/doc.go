@@ -27,6 +27,8 @@
 //	Flush             2       2          10 ms     range/engine: flushes, compactions
 //	Export            none    6          none      deploy/embedded/backup: reading a page for a
 //	                                            backup or a log, compressing and writing it
+//	Import            none    6          none      deploy/embedded/backup: writing a block for a
+//	                                            restore
 //	Snapshot          1       1          none      rpc: a piece counts for as long as its rate says
 //
 // Priority Low is the rule. Awaited is for work for which only other background work waits: it

@@ -43,6 +43,7 @@ var (
 	Count            = Class{Idle: 1, Busy: 1, Longest: 10 * time.Millisecond, InTurn: true}
 	Flush            = Class{Idle: 2, Busy: 2, Longest: 10 * time.Millisecond}
 	Export           = Class{Idle: 0, Busy: 6, InTurn: true}
+	Import           = Class{Idle: 0, Busy: 6, InTurn: true}
 	Snapshot         = Class{Idle: 1, Busy: 1, InTurn: true, Burst: 100 * time.Millisecond}
 )
 

@@ -100,7 +100,7 @@ func (w *Worker) Load(r *backuppb.LoadRequest, stream backuppb.Worker_LoadServer
 			"the backup", r.GetKeyspaceName())
 	}
 	t := &loadTeller{stream: stream}
-	_, err = load.Rows(ctx, load.Config{Sender: sender, Progress: t.tell},
+	_, err = load.Rows(ctx, load.Config{Sender: sender, Progress: t.tell, Pause: w.pause(w.restores)},
 		load.Destination{ID: id, Name: r.GetKeyspaceName(), Hashed: ks.Hashed},
 		c.Records(ctx, point, ks, unit.Span()))
 	if err != nil {

@@ -46,7 +46,7 @@ type WorkerConfig struct {
 	// Open opens a target.
 	Open   func(ctx context.Context, url string) (target.Target, error)
 	Random func() uint64
-	// Busy reports that clients ask this server for something: backups make way then.
+	// Busy reports that clients ask this server for something: backups and restores make way then.
 	Busy   func(now time.Time) bool
 	Logger *slog.Logger
 }
@@ -59,9 +59,10 @@ type Worker struct {
 	slots chan struct{}
 	// logSlots is the same for rounds of logs, which do not wait for backups.
 	logSlots chan struct{}
-	// backups and logs pace what is read for either; load says whether the foreground is busy.
-	backups, logs *admission.Pacer
-	load          *admission.Load
+	// backups, logs and restores pace what is read or written for each; load says whether the
+	// foreground is busy.
+	backups, logs, restores *admission.Pacer
+	load                    *admission.Load
 	// point is the moment that is being restored.
 	point recentPoint
 
@@ -80,7 +81,8 @@ type sharedRate struct {
 func NewWorker(config WorkerConfig) *Worker {
 	load := admission.NewLoad(time.Now())
 	return &Worker{config: config, load: load, backups: admission.NewPacer(admission.Export, load),
-		logs: admission.NewPacer(admission.Export, load), slots: make(chan struct{}, maxUnits),
+		logs:     admission.NewPacer(admission.Export, load),
+		restores: admission.NewPacer(admission.Import, load), slots: make(chan struct{}, maxUnits),
 		logSlots: make(chan struct{}, maxUnits), rates: make(map[string]*sharedRate)}
 }
 

@@ -43,6 +43,9 @@ type Config struct {
 	Sender *route.Sender
 	// Progress is told of each block that is written, by several goroutines; nil: nobody is.
 	Progress func(Loaded)
+	// Pause is called after each block, with the time that it took, to make way for requests; nil: no
+	// way is made.
+	Pause func(ctx context.Context, took time.Duration) error
 }
 
 // Loaded counts rows.
@@ -185,7 +188,12 @@ func (l *loader) send(b *oneBlock) error {
 		return context.Cause(l.ctx)
 	}
 	l.sending.Go(func() {
-		if err := l.write(b, new(route.Identity)); err != nil {
+		began := time.Now()
+		err := l.write(b, new(route.Identity))
+		if err == nil && l.Pause != nil {
+			err = l.Pause(l.ctx, time.Since(began))
+		}
+		if err != nil {
 			l.fail(err)
 		}
 		<-l.slots
