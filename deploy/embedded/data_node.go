@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
 	"github.com/tidemarkdb/tidemark/placement/server/nodes"
 	"github.com/tidemarkdb/tidemark/placement/server/upgrade"
+	"github.com/tidemarkdb/tidemark/range/clockhealth"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
@@ -65,6 +66,20 @@ func (d *dataNode) node() *node.Node {
 		return p.node
 	}
 	return nil
+}
+
+// wall is what the node's clock shows, in nanoseconds since 1970; 0 while it is not trusted.
+func (d *dataNode) wall() uint64 {
+	n := d.node()
+	if n == nil {
+		return 0
+	}
+	state, _ := n.Host().Clocks().State()
+	wall, trusted := d.clock.PhysicalReading()
+	if !trusted || state != clockhealth.Trusted {
+		return 0
+	}
+	return uint64(max(0, wall))
 }
 
 // wake has the node send a heartbeat soon, if it runs.

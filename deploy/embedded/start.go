@@ -95,6 +95,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 				n := node.node()
 				return n != nil && n.Busy(now)
 			},
+			Wall: node.wall,
 			Self: func() (uint64, keys.NodeID) { return s.cluster.Load(), keys.NodeID(node.id.Load()) }}})
 	s.core = coreclient.New(coreclient.Config{
 		Core: member.seeds(), Learned: member.learnedMembers, Conn: s.dialer.Conn, Cluster: s.cluster.Load,

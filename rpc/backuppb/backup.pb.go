@@ -819,6 +819,103 @@ func (*CheckTargetResponse) Descriptor() ([]byte, []int) {
 	return file_backuppb_backup_proto_rawDescGZIP(), []int{8}
 }
 
+type TimeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cluster       uint64                 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Node          uint64                 `protobuf:"varint,2,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TimeRequest) Reset() {
+	*x = TimeRequest{}
+	mi := &file_backuppb_backup_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TimeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TimeRequest) ProtoMessage() {}
+
+func (x *TimeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_backuppb_backup_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TimeRequest.ProtoReflect.Descriptor instead.
+func (*TimeRequest) Descriptor() ([]byte, []int) {
+	return file_backuppb_backup_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *TimeRequest) GetCluster() uint64 {
+	if x != nil {
+		return x.Cluster
+	}
+	return 0
+}
+
+func (x *TimeRequest) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+type TimeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In nanoseconds since 1970.
+	UnixNanos     int64 `protobuf:"varint,1,opt,name=unix_nanos,json=unixNanos,proto3" json:"unix_nanos,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TimeResponse) Reset() {
+	*x = TimeResponse{}
+	mi := &file_backuppb_backup_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TimeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TimeResponse) ProtoMessage() {}
+
+func (x *TimeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_backuppb_backup_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TimeResponse.ProtoReflect.Descriptor instead.
+func (*TimeResponse) Descriptor() ([]byte, []int) {
+	return file_backuppb_backup_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *TimeResponse) GetUnixNanos() int64 {
+	if x != nil {
+		return x.UnixNanos
+	}
+	return 0
+}
+
 var File_backuppb_backup_proto protoreflect.FileDescriptor
 
 const file_backuppb_backup_proto_rawDesc = "" +
@@ -897,12 +994,19 @@ const file_backuppb_backup_proto_rawDesc = "" +
 	"\x06target\x18\x03 \x01(\tR\x06target\x12\x16\n" +
 	"\x06object\x18\x04 \x01(\tR\x06object\x12\x18\n" +
 	"\acontent\x18\x05 \x01(\fR\acontent\"\x15\n" +
-	"\x13CheckTargetResponse2\xe7\x02\n" +
+	"\x13CheckTargetResponse\";\n" +
+	"\vTimeRequest\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\x04R\x04node\"-\n" +
+	"\fTimeResponse\x12\x1d\n" +
+	"\n" +
+	"unix_nanos\x18\x01 \x01(\x03R\tunixNanos2\xb2\x03\n" +
 	"\x06Worker\x12O\n" +
 	"\x06Export\x12!.tidemark.backup.v1.ExportRequest\x1a .tidemark.backup.v1.ExportAnswer0\x01\x12I\n" +
 	"\x04Load\x12\x1f.tidemark.backup.v1.LoadRequest\x1a\x1e.tidemark.backup.v1.LoadAnswer0\x01\x12a\n" +
 	"\fWriteChanges\x12'.tidemark.backup.v1.WriteChangesRequest\x1a&.tidemark.backup.v1.WriteChangesAnswer0\x01\x12^\n" +
-	"\vCheckTarget\x12&.tidemark.backup.v1.CheckTargetRequest\x1a'.tidemark.backup.v1.CheckTargetResponseB-Z+github.com/tidemarkdb/tidemark/rpc/backuppbb\x06proto3"
+	"\vCheckTarget\x12&.tidemark.backup.v1.CheckTargetRequest\x1a'.tidemark.backup.v1.CheckTargetResponse\x12I\n" +
+	"\x04Time\x12\x1f.tidemark.backup.v1.TimeRequest\x1a .tidemark.backup.v1.TimeResponseB-Z+github.com/tidemarkdb/tidemark/rpc/backuppbb\x06proto3"
 
 var (
 	file_backuppb_backup_proto_rawDescOnce sync.Once
@@ -916,7 +1020,7 @@ func file_backuppb_backup_proto_rawDescGZIP() []byte {
 	return file_backuppb_backup_proto_rawDescData
 }
 
-var file_backuppb_backup_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_backuppb_backup_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_backuppb_backup_proto_goTypes = []any{
 	(*ExportRequest)(nil),       // 0: tidemark.backup.v1.ExportRequest
 	(*ExportAnswer)(nil),        // 1: tidemark.backup.v1.ExportAnswer
@@ -927,25 +1031,29 @@ var file_backuppb_backup_proto_goTypes = []any{
 	(*WriteChangesAnswer)(nil),  // 6: tidemark.backup.v1.WriteChangesAnswer
 	(*CheckTargetRequest)(nil),  // 7: tidemark.backup.v1.CheckTargetRequest
 	(*CheckTargetResponse)(nil), // 8: tidemark.backup.v1.CheckTargetResponse
-	(*clusterpb.Timestamp)(nil), // 9: tidemark.cluster.v1.Timestamp
+	(*TimeRequest)(nil),         // 9: tidemark.backup.v1.TimeRequest
+	(*TimeResponse)(nil),        // 10: tidemark.backup.v1.TimeResponse
+	(*clusterpb.Timestamp)(nil), // 11: tidemark.cluster.v1.Timestamp
 }
 var file_backuppb_backup_proto_depIdxs = []int32{
-	9,  // 0: tidemark.backup.v1.ExportRequest.after:type_name -> tidemark.cluster.v1.Timestamp
-	9,  // 1: tidemark.backup.v1.ExportRequest.at:type_name -> tidemark.cluster.v1.Timestamp
-	9,  // 2: tidemark.backup.v1.LoadRequest.at:type_name -> tidemark.cluster.v1.Timestamp
-	9,  // 3: tidemark.backup.v1.WriteChangesRequest.after:type_name -> tidemark.cluster.v1.Timestamp
-	9,  // 4: tidemark.backup.v1.WriteChangesRequest.at:type_name -> tidemark.cluster.v1.Timestamp
+	11, // 0: tidemark.backup.v1.ExportRequest.after:type_name -> tidemark.cluster.v1.Timestamp
+	11, // 1: tidemark.backup.v1.ExportRequest.at:type_name -> tidemark.cluster.v1.Timestamp
+	11, // 2: tidemark.backup.v1.LoadRequest.at:type_name -> tidemark.cluster.v1.Timestamp
+	11, // 3: tidemark.backup.v1.WriteChangesRequest.after:type_name -> tidemark.cluster.v1.Timestamp
+	11, // 4: tidemark.backup.v1.WriteChangesRequest.at:type_name -> tidemark.cluster.v1.Timestamp
 	5,  // 5: tidemark.backup.v1.WriteChangesRequest.spans:type_name -> tidemark.backup.v1.ChangesSpan
 	0,  // 6: tidemark.backup.v1.Worker.Export:input_type -> tidemark.backup.v1.ExportRequest
 	2,  // 7: tidemark.backup.v1.Worker.Load:input_type -> tidemark.backup.v1.LoadRequest
 	4,  // 8: tidemark.backup.v1.Worker.WriteChanges:input_type -> tidemark.backup.v1.WriteChangesRequest
 	7,  // 9: tidemark.backup.v1.Worker.CheckTarget:input_type -> tidemark.backup.v1.CheckTargetRequest
-	1,  // 10: tidemark.backup.v1.Worker.Export:output_type -> tidemark.backup.v1.ExportAnswer
-	3,  // 11: tidemark.backup.v1.Worker.Load:output_type -> tidemark.backup.v1.LoadAnswer
-	6,  // 12: tidemark.backup.v1.Worker.WriteChanges:output_type -> tidemark.backup.v1.WriteChangesAnswer
-	8,  // 13: tidemark.backup.v1.Worker.CheckTarget:output_type -> tidemark.backup.v1.CheckTargetResponse
-	10, // [10:14] is the sub-list for method output_type
-	6,  // [6:10] is the sub-list for method input_type
+	9,  // 10: tidemark.backup.v1.Worker.Time:input_type -> tidemark.backup.v1.TimeRequest
+	1,  // 11: tidemark.backup.v1.Worker.Export:output_type -> tidemark.backup.v1.ExportAnswer
+	3,  // 12: tidemark.backup.v1.Worker.Load:output_type -> tidemark.backup.v1.LoadAnswer
+	6,  // 13: tidemark.backup.v1.Worker.WriteChanges:output_type -> tidemark.backup.v1.WriteChangesAnswer
+	8,  // 14: tidemark.backup.v1.Worker.CheckTarget:output_type -> tidemark.backup.v1.CheckTargetResponse
+	10, // 15: tidemark.backup.v1.Worker.Time:output_type -> tidemark.backup.v1.TimeResponse
+	11, // [11:16] is the sub-list for method output_type
+	6,  // [6:11] is the sub-list for method input_type
 	6,  // [6:6] is the sub-list for extension type_name
 	6,  // [6:6] is the sub-list for extension extendee
 	0,  // [0:6] is the sub-list for field type_name
@@ -962,7 +1070,7 @@ func file_backuppb_backup_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_backuppb_backup_proto_rawDesc), len(file_backuppb_backup_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,6 +25,7 @@ const (
 	Worker_Load_FullMethodName         = "/tidemark.backup.v1.Worker/Load"
 	Worker_WriteChanges_FullMethodName = "/tidemark.backup.v1.Worker/WriteChanges"
 	Worker_CheckTarget_FullMethodName  = "/tidemark.backup.v1.Worker/CheckTarget"
+	Worker_Time_FullMethodName         = "/tidemark.backup.v1.Worker/Time"
 )
 
 // WorkerClient is the client API for Worker service.
@@ -46,6 +47,8 @@ type WorkerClient interface {
 	// CheckTarget reads an object that the caller has written, so that a target which this node does
 	// not share with the caller is noticed before anything is written to it.
 	CheckTarget(ctx context.Context, in *CheckTargetRequest, opts ...grpc.CallOption) (*CheckTargetResponse, error)
+	// Time returns what the node's clock shows. Unavailable: the node does not trust its clock.
+	Time(ctx context.Context, in *TimeRequest, opts ...grpc.CallOption) (*TimeResponse, error)
 }
 
 type workerClient struct {
@@ -123,6 +126,16 @@ func (c *workerClient) CheckTarget(ctx context.Context, in *CheckTargetRequest, 
 	return out, nil
 }
 
+func (c *workerClient) Time(ctx context.Context, in *TimeRequest, opts ...grpc.CallOption) (*TimeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TimeResponse)
+	err := c.cc.Invoke(ctx, Worker_Time_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // WorkerServer is the server API for Worker service.
 // All implementations must embed UnimplementedWorkerServer
 // for forward compatibility.
@@ -142,6 +155,8 @@ type WorkerServer interface {
 	// CheckTarget reads an object that the caller has written, so that a target which this node does
 	// not share with the caller is noticed before anything is written to it.
 	CheckTarget(context.Context, *CheckTargetRequest) (*CheckTargetResponse, error)
+	// Time returns what the node's clock shows. Unavailable: the node does not trust its clock.
+	Time(context.Context, *TimeRequest) (*TimeResponse, error)
 	mustEmbedUnimplementedWorkerServer()
 }
 
@@ -163,6 +178,9 @@ func (UnimplementedWorkerServer) WriteChanges(*WriteChangesRequest, grpc.ServerS
 }
 func (UnimplementedWorkerServer) CheckTarget(context.Context, *CheckTargetRequest) (*CheckTargetResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CheckTarget not implemented")
+}
+func (UnimplementedWorkerServer) Time(context.Context, *TimeRequest) (*TimeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Time not implemented")
 }
 func (UnimplementedWorkerServer) mustEmbedUnimplementedWorkerServer() {}
 func (UnimplementedWorkerServer) testEmbeddedByValue()                {}
@@ -236,6 +254,24 @@ func _Worker_CheckTarget_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Worker_Time_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TimeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkerServer).Time(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Worker_Time_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkerServer).Time(ctx, req.(*TimeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Worker_ServiceDesc is the grpc.ServiceDesc for Worker service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -246,6 +282,10 @@ var Worker_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CheckTarget",
 			Handler:    _Worker_CheckTarget_Handler,
+		},
+		{
+			MethodName: "Time",
+			Handler:    _Worker_Time_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

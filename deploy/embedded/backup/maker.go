@@ -26,7 +26,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/backup/manifest"
 	"github.com/tidemarkdb/tidemark/range/backup/target"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/backuppb"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -69,7 +68,7 @@ type MakerConfig struct {
 	// written; empty: a temporary one.
 	CoordinationStore func() (CoordinationStore, error)
 	Directory         string
-	// Clock gives the moment.
+	// Clock says how far the cluster's clocks differ. Nothing goes by the time that it shows.
 	Clock *hlc.Clock
 	// Conn gives connections that its owner keeps.
 	Conn    func(address string) (*grpc.ClientConn, error)
@@ -299,31 +298,6 @@ type cluster struct {
 }
 
 var _ job.Cluster = (*cluster)(nil)
-
-// Moment implements job.Cluster. The coordination store's state is fixed first: what was written
-// before something in it has a timestamp of the present, and no such timestamp is further ahead of
-// this clock than MaxAhead. Replicas refuse to read at a moment that their clocks have not reached,
-// so this waits until all have.
-func (c *cluster) Moment(ctx context.Context) (hlc.Timestamp, job.Coordination, error) {
-	state, err := c.config.Coordination(ctx)
-	if err != nil {
-		return hlc.Timestamp{}, nil, fmt.Errorf("the coordination store: %w", err)
-	}
-	clock := c.config.Clock
-	at := clock.Now().Add(clock.MaxAhead())
-	for {
-		earliest, _ := clock.Bounds()
-		if earliest > at.Wall {
-			return at, state, nil
-		}
-		if err := backoff.Sleep(ctx, time.Duration(at.Wall-earliest)+time.Millisecond); err != nil {
-			if state != nil {
-				state.Close()
-			}
-			return hlc.Timestamp{}, nil, err
-		}
-	}
-}
 
 // Describe implements job.Cluster.
 func (c *cluster) Describe(ctx context.Context) (*job.Description, error) {

@@ -47,7 +47,9 @@ type WorkerConfig struct {
 	Open   func(ctx context.Context, url string) (target.Target, error)
 	Random func() uint64
 	// Busy reports that clients ask this server for something: backups and restores make way then.
-	Busy   func(now time.Time) bool
+	Busy func(now time.Time) bool
+	// Wall is what this server's clock shows, in nanoseconds since 1970; 0 while it is not trusted.
+	Wall   func() uint64
 	Logger *slog.Logger
 }
 
