@@ -79,8 +79,8 @@ SEEDS ?= 1
 MINUTES ?= 1
 SIM := bin/sim.test
 SIM_BUILD := $(GO) test -tags invariants -c -o $(SIM) ./bench/proof/sim
-SIM_TRANSACTIONS = $(if $(TRANSACTIONS),-sim.transactions)
-sim: ## break a simulated cluster: SEED=1 SEEDS=1 MINUTES=1 TRANSACTIONS=, or SCHEDULE=file
+SIM_TRANSACTIONS = $(if $(TRANSACTIONS),-sim.transactions) $(if $(BACKUPS),-sim.backups)
+sim: ## break a simulated cluster: SEED=1 SEEDS=1 MINUTES=1 TRANSACTIONS= BACKUPS=, or SCHEDULE=file
 	$(SIM_BUILD)
 	$(SIM) -test.run '^TestSim$$' -test.v $(if $(SCHEDULE),-sim.schedule $(SCHEDULE), \
 		-sim.seed $(SEED) -sim.seeds $(SEEDS) -sim.minutes $(MINUTES) $(SIM_TRANSACTIONS))

@@ -92,7 +92,7 @@ func parse(args []string) (o options, err error) {
 	}
 	if names != "" {
 		o.workloads = strings.Split(names, ",")
-		if _, err := workloads.Choose(o.workloads...); err != nil {
+		if _, err := workloads.Choose(withoutBackups(o.workloads)...); err != nil {
 			return o, fmt.Errorf("-workloads: %w", err)
 		}
 	}

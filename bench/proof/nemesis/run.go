@@ -11,12 +11,10 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/bench/proof/calm"
-	"github.com/tidemarkdb/tidemark/bench/proof/coordination"
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/availability"
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
-	"github.com/tidemarkdb/tidemark/bench/proof/workloads"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -53,13 +51,10 @@ func run(ctx context.Context, o options, dir string, j *journal) (_ *report, err
 	if err != nil {
 		return nil, err
 	}
-	n := &nemesis{world: w, options: o, workloads: append(workloads.Standard(),
-		coordination.Standard()...)}
+	n := &nemesis{world: w, options: o}
 	defer func() { err = errors.Join(err, w.close()) }()
-	if len(o.workloads) > 0 {
-		if n.workloads, err = workloads.Choose(o.workloads...); err != nil {
-			return nil, err
-		}
+	if n.workloads, err = loads(o.workloads, dir); err != nil {
+		return nil, err
 	}
 	w.proof = driver.NewRun(func(ctx context.Context, options ...kv.Option) (*kv.Client, error) {
 		return kv.Open(ctx, w.cluster.Endpoints(), options...)

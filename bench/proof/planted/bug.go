@@ -11,8 +11,9 @@ import (
 //go:embed patches/*.patch
 var patches embed.FS
 
-// noticedBy is the line of a patch whose mistake only seeds with transactions can notice.
-const noticedBy = "Noticed by: transactions"
+// noticedBy is the line of a patch whose mistake only seeds with transactions can notice, and
+// noticedByBackups that of one which only seeds with backups can.
+const noticedBy, noticedByBackups = "Noticed by: transactions", "Noticed by: backups"
 
 // testedBy begins the line of a patch whose mistake is for one test to notice, because the
 // simulated cluster notices it once in hours: a package and the name of the test.
@@ -23,8 +24,8 @@ type Bug struct {
 	Name string
 	// Mistake says in a sentence what is wrong.
 	Mistake string
-	// Transactional: only transactions notice it.
-	Transactional bool
+	// Transactional: only transactions notice it. Backups: only backups do.
+	Transactional, Backups bool
 	// Test is a package and the name of the test that notices it; "" if the simulated cluster does.
 	Test string
 
@@ -73,6 +74,8 @@ func parse(name, text string) (Bug, error) {
 		switch line = strings.TrimSpace(line); {
 		case line == noticedBy:
 			b.Transactional = true
+		case line == noticedByBackups:
+			b.Backups = true
 		case strings.HasPrefix(line, testedBy):
 			b.Test = strings.TrimPrefix(line, testedBy)
 		case line != "":

@@ -26,6 +26,7 @@ func TestPlanted(t *testing.T) {
 		t.Fatal(err)
 	}
 	*transacts = *transacts || bug.Transactional
+	*backups = *backups || bug.Backups
 	var mu sync.Mutex
 	var virtual time.Duration
 	next, found := *firstSeed, uint64(0)

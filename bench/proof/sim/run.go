@@ -32,6 +32,8 @@ type Config struct {
 	Schedule Schedule
 	// Workloads, if not nil, are run instead of those of the seed.
 	Workloads []driver.Workload
+	// Backups has the run make backups and restore them, whatever the seed does.
+	Backups bool
 	// Configure may change the servers' configuration further.
 	Configure func(server int, c *embedded.ServerConfig)
 }
@@ -71,6 +73,10 @@ func Run(t testing.TB, c Config) Report {
 	if c.Workloads != nil {
 		shape.choose(c.Workloads)
 	}
+	if c.Backups {
+		shape.addBackups(c.Schedule.Seed)
+	}
+	backups := shape.backups()
 	random := rand.New(rand.NewPCG(c.Schedule.Seed, 2))
 	var counters coverage
 	merged := newRepeatedMerges()
@@ -79,6 +85,9 @@ func Run(t testing.TB, c Config) Report {
 		configure(server, s)
 		s.Registry = counters.registry(server)
 		s.Logger = merged.logger(server, s.Logger)
+		if backups != nil {
+			s.OpenTarget = backups.open
+		}
 		if c.Configure != nil {
 			c.Configure(server, s)
 		}
@@ -91,6 +100,9 @@ func Run(t testing.TB, c Config) Report {
 		w.Cluster.Clock(i).SetSpeed(shape.speeds[i%len(shape.speeds)])
 	}
 	bubbleEtcd()
+	if backups != nil {
+		backups.bubble()
+	}
 	service := shape.coordinationService(w.Cluster)
 	w.Run.OpenEtcd = service.Open
 	if shape.alone {

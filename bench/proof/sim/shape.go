@@ -100,6 +100,7 @@ func shapeOf(seed uint64, transactions bool) *shape {
 	s.mixReplicas(rand.New(rand.NewPCG(seed, 8)))
 	s.mixFeeds(rand.New(rand.NewPCG(seed, 9)))
 	s.mixCoordination(rand.New(rand.NewPCG(seed, 14)))
+	s.mixBackups(seed)
 	s.perMinute = []float64{200, 400, 500, 700, 700, 3000}[random.IntN(6)]
 	if s.epochs {
 		s.perMinute = 3000

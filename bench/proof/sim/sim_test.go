@@ -30,6 +30,8 @@ var (
 	only = flag.String("sim.workloads", "",
 		"run these workloads of bench/proof/workloads, with commas between them, instead of the "+
 			"seeds' own")
+	backups = flag.Bool("sim.backups", false,
+		"every seed makes backups and restores them, and not only every fifth")
 	transacts = flag.Bool("sim.transactions", false, "the seeds run workloads with transactions")
 	events    = flag.Bool("sim.events", false, "print what happened in runs that pass too")
 	resultTo  = flag.String("sim.result", "", "write the result to this file, for the soak")
@@ -118,7 +120,7 @@ func run(t *testing.T, s sim.Schedule) {
 	cryptotest.SetGlobalRandom(t, s.Seed)
 	began := time.Now()
 	var r sim.Report
-	c := sim.Config{Schedule: s}
+	c := sim.Config{Schedule: s, Backups: *backups}
 	if *only != "" {
 		var err error
 		if c.Workloads, err = workloads.Choose(strings.Split(*only, ",")...); err != nil {

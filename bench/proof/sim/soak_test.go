@@ -47,7 +47,8 @@ func child(ctx context.Context, args ...string) (*result, []byte, error) {
 	defer cancel()
 	args = append([]string{"-test.run", "^TestSim$", "-test.v", "-test.timeout", "0", "-sim.result",
 		told, "-sim.workloads", *only,
-		fmt.Sprintf("-sim.transactions=%v", *transacts)}, args...)
+		fmt.Sprintf("-sim.transactions=%v", *transacts), fmt.Sprintf("-sim.backups=%v", *backups)},
+		args...)
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	// One processor makes runs more alike and costs less; the heap of one run is small beside what
 	// there is.

@@ -12,6 +12,9 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
+// bankAccounts and backupRows are how many rows have money in the usual traffic.
+const bankAccounts, backupRows = 6, 40
+
 // Standard is the usual traffic. Every run needs its own.
 func Standard() []driver.Workload {
 	return []driver.Workload{
@@ -41,9 +44,9 @@ func Standard() []driver.Workload {
 			ScanPause: time.Second, Large: 30_000},
 		&Sets{Keyspace: "hashed-sets", Partitions: 3, Adders: 2, Scanners: 1, Age: 20 * time.Second,
 			Pause: 300 * time.Millisecond, ScanPause: time.Second},
-		&Backups{Keyspace: "backups", Rows: 40, Writers: 2, Readers: 2,
+		&Backups{Keyspace: "backups", Rows: backupRows, Writers: 2, Readers: 2,
 			Pause: 60 * time.Millisecond, ReadPause: 400 * time.Millisecond},
-		&Backups{Keyspace: "hashed-backups", Partitions: 5, Rows: 40, Writers: 2, Readers: 2,
+		&Backups{Keyspace: "hashed-backups", Partitions: 5, Rows: backupRows, Writers: 2, Readers: 2,
 			Pause:     60 * time.Millisecond,
 			ReadPause: 400 * time.Millisecond},
 		spans("spans", kv.Hash(3)),
@@ -192,7 +195,7 @@ func Names(workloads []driver.Workload) []string {
 func StandardTransactions(claim isolation.Options) []driver.Transactions {
 	strict, least := claim.Level == isolation.StrictSerialisable, leastOf(claim)
 	return []driver.Transactions{
-		&Bank{Accounts: 6, Parallel: 4, Pause: 150 * time.Millisecond, Least: least},
+		&Bank{Accounts: bankAccounts, Parallel: 4, Pause: 150 * time.Millisecond, Least: least},
 		&Increments{Keys: 3, Parallel: 4, Pause: 150 * time.Millisecond, Least: least},
 		&Duties{Groups: 3, Size: 4, Parallel: 4, Pause: 150 * time.Millisecond, Least: least,
 			Dwell: 100 * time.Millisecond},

@@ -1,0 +1,173 @@
+package restores
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
+	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
+	"github.com/tidemarkdb/tidemark/range/backup/target"
+)
+
+// Restores is the workload. The exported fields are set before Setup and not changed.
+type Restores struct {
+	// Target is the URL that servers are told. Open opens the same target for this process; nil: by
+	// its URL.
+	Target string
+	Open   func(context.Context) (target.Target, error)
+	// Pause is the longest time between two operations, TracePause between two writes of the trace.
+	Pause, TracePause time.Duration
+
+	// versions are those of the steps of the trace that were acknowledged, from the first one on.
+	versions sync.Map
+}
+
+// Name is the name of the workload, and of its keyspace.
+const Name = "restores"
+
+const (
+	// restoredPrefix begins the names of restored keyspaces.
+	restoredPrefix = "restored-"
+	// traceKey is the key of the coordination store that is written behind each row.
+	traceKey = Name + "/step"
+	// traceRows is how many rows the trace has.
+	traceRows = 40
+	// attemptPatience is how long one call may take before it is made again.
+	attemptPatience = 5 * time.Second
+)
+
+// The clients.
+const (
+	operator = iota
+	tracer
+	clients
+)
+
+// Name implements Workload.
+func (*Restores) Name() string { return Name }
+
+// Clients implements Workload.
+func (*Restores) Clients() int { return clients }
+
+// Setup implements Workload.
+func (r *Restores) Setup(ctx context.Context, run *driver.Run) error {
+	return run.CreateKeyspace(ctx, Name, kv.Range(traceRow(traceRows/2)))
+}
+
+func traceRow(n int) []byte { return fmt.Appendf(nil, "row-%03d", n%traceRows) }
+
+// Drive implements Workload.
+func (r *Restores) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client,
+	random *rand.Rand) {
+	if number == tracer {
+		r.trace(ctx, run, client, random)
+		return
+	}
+	sdk, err := run.Open(ctx)
+	for err != nil && ctx.Err() == nil && pause(ctx, time.Second) {
+		sdk, err = run.Open(ctx)
+	}
+	if err != nil {
+		return // the run is over
+	}
+	defer sdk.Close()
+	s := &session{Restores: r, run: run, client: client, sdk: sdk, admin: admin.New(sdk),
+		random: random}
+	for run.Keep(ctx, random, r.Pause) {
+		s.operate(ctx)
+	}
+}
+
+// trace writes rows, each after the one before, and the number of each that was acknowledged to the
+// coordination store. So whoever finds a number there must find its row, or a later one.
+func (r *Restores) trace(ctx context.Context, run *driver.Run, client *driver.Client,
+	random *rand.Rand) {
+	ks := client.Keyspace(Name)
+	etcd, hangUp, err := run.ConnectEtcd(ctx, Name)
+	if err == nil {
+		defer hangUp()
+	}
+	for n := 1; run.Keep(ctx, random, r.TracePause); n++ {
+		err := limited(ctx, 2*attemptPatience, func(ctx context.Context) (err error) {
+			ended := client.Report(ctx, "put")
+			defer func() { ended(err) }()
+			at, err := ks.SDK().Put(ctx, traceRow(n), fmt.Appendf(nil, "%d %d", n, random.Uint64()),
+				traceTTL(n)...)
+			r.versions.Store(n, at)
+			return err
+		})
+		run.Count("trace put", err)
+		if err != nil {
+			continue
+		}
+		if n%7 == 0 {
+			_ = limited(ctx, 2*attemptPatience, func(ctx context.Context) error {
+				_, err := ks.Delete(ctx, traceRow(n+traceRows/2))
+				return err
+			})
+		}
+		if etcd != nil {
+			_ = limited(ctx, 2*attemptPatience, func(ctx context.Context) error {
+				return etcd.Do(ctx, "etcd put", func(ctx context.Context) error {
+					_, err := etcd.SDK().Put(ctx, traceKey, fmt.Sprint(n))
+					return err
+				})
+			})
+		}
+	}
+}
+
+// traceTTL has some rows expire: soon, or long after the run.
+func traceTTL(n int) []kv.WriteOption {
+	switch {
+	case n%11 == 0:
+		return []kv.WriteOption{kv.TTL(20 * time.Second)}
+	case n%5 == 0:
+		return []kv.WriteOption{kv.TTL(6 * time.Hour)}
+	}
+	return nil
+}
+
+// Check implements Workload: what operations have left when the run ended is removed; then one
+// operation is carried out with nothing beside it, and nothing may be left.
+func (r *Restores) Check(ctx context.Context, run *driver.Run, client *driver.Client) error {
+	sdk, err := run.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer sdk.Close()
+	s := &session{Restores: r, run: run, client: client, sdk: sdk, admin: admin.New(sdk),
+		random: rand.New(rand.NewPCG(1, 1))}
+	if err := s.clean(ctx); err != nil {
+		return fmt.Errorf("removing what operations have left: %w", err)
+	}
+	o := &operation{session: s, kind: chain, backups: 2}
+	if err := errors.Join(o.do(ctx), s.clean(ctx)); err != nil {
+		return err
+	}
+	return s.nothingIsLeft(ctx)
+}
+
+// limited makes a call that may take so long.
+func limited(ctx context.Context, patience time.Duration, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return call(ctx)
+}
+
+// pause returns false when the context has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
