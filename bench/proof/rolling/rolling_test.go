@@ -1,0 +1,323 @@
+package rolling
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/calm"
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
+	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
+	"github.com/tidemarkdb/tidemark/bench/proof/process"
+	"github.com/tidemarkdb/tidemark/bench/proof/workloads"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+var from = flag.String("rolling.from", "", "the commit to begin with, instead of a release's")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	servers = 3
+	// patience is for one server that stops, starts, and has caught up; machines of tests are slow.
+	patience = 90 * time.Second
+	// electionTimeout is the servers' own, by default.
+	electionTimeout = time.Second
+	// stoodStill is for how long this process does not run when the machine has no time for it; the
+	// servers have none then either, and what they answer late says nothing of them.
+	stoodStill = 500 * time.Millisecond
+)
+
+// load is what runs meanwhile.
+var load = []string{"registers", "rings", "hashed-sets", "feed", "bank", "strict-inserts",
+	"ranged-dependencies", "etcd-txns", "etcd-watches", "etcd-leases", "etcd-locks",
+	"etcd-elections"}
+
+// Servers of the release before and of this commit serve one cluster without an error, forwards and
+// back, and after the upgrade is finalised.
+func TestRollingUpgrade(t *testing.T) {
+	root, release := repository(t), ""
+	commit := *from
+	if commit == "" {
+		all, err := parse(releases)
+		if err != nil {
+			t.Fatal(err)
+		}
+		former, ok := before(all, output(t, root, "git", "rev-parse", "HEAD"))
+		if !ok {
+			t.Skip("there is no release before this commit")
+		}
+		commit, release = former.commit, former.version
+	}
+	dir := t.TempDir()
+	old, current := build(t, root, dir, commit), build(t, root, dir, "")
+	t.Logf("from %s %s to this commit", release, commit)
+
+	c := start(t, dir, old)
+	judge := c.drive(t)
+	for _, pass := range []struct{ what, program string }{
+		{"to this commit", current}, {"back to the release before", old},
+		{"to this commit again", current},
+	} {
+		for _, s := range c.cluster.All() {
+			c.replace(t, s, pass.program)
+			t.Logf("%s: %s", pass.what, s.Name)
+		}
+	}
+	c.cli(t, current, "upgrade", "status")
+	c.cli(t, current, "upgrade", "finalize")
+	c.settled(t, current)
+	c.goesOn(t) // with what finalising has opened
+	judge()
+}
+
+// cluster is a cluster under load.
+type cluster struct {
+	cluster *fleet.Cluster
+	run     *driver.Run
+	machine process.Standstill
+}
+
+// start starts a cluster with a program.
+func start(t *testing.T, dir, program string) *cluster {
+	t.Helper()
+	made, err := fleet.NewCluster(fleet.Layout{Binary: program, Dir: filepath.Join(dir, "cluster"),
+		Cores: servers, Configure: func(i int, s *fleet.Server) {
+			s.Name, s.Roles = fmt.Sprintf("server%d", i+1), "core,node"
+			s.Flags = []string{"--cache", "32MiB", "--mem-table", "4MiB", "--log-mem-table", "4MiB"}
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := made.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := made.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var endpoints []string
+	for _, s := range made.All() {
+		endpoints = append(endpoints, s.Address())
+	}
+	c := &cluster{cluster: made,
+		run: driver.NewRun(func(ctx context.Context, options ...kv.Option) (*kv.Client, error) {
+			return kv.Open(ctx, endpoints, options...)
+		})}
+	c.run.Weather.Look = c.look
+	c.run.OpenEtcd = (&driver.EtcdService{Endpoints: endpoints}).Open
+	c.settled(t, program)
+	return c
+}
+
+// drive starts the load. The function that it returns ends the load, and reports what was wrong.
+func (c *cluster) drive(t *testing.T) (judge func()) {
+	t.Helper()
+	loads, err := workloads.Choose(load...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	setup, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for _, load := range loads {
+		if err := load.Setup(setup, c.run); err != nil {
+			t.Fatalf("setting %s up: %v", load.Name(), err)
+		}
+	}
+	driving, stop := context.WithCancel(t.Context())
+	var clients, watch sync.WaitGroup
+	t.Cleanup(func() { stop(); clients.Wait(); watch.Wait() })
+	watch.Go(func() { c.machine.Watch(driving) })
+	random := rand.New(rand.NewPCG(1, 0))
+	for _, load := range loads {
+		for i := range load.Clients() {
+			source := rand.New(rand.NewPCG(random.Uint64(), random.Uint64()))
+			client, hangUp, err := c.run.Connect(driving, load.Name())
+			if err != nil {
+				t.Fatalf("a client of %s: %v", load.Name(), err)
+			}
+			clients.Go(func() {
+				defer hangUp()
+				load.Drive(driving, c.run, i, client, source)
+			})
+		}
+	}
+	return func() {
+		stop()
+		clients.Wait()
+		watch.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		client, hangUp, err := c.run.Connect(ctx, "")
+		if err != nil {
+			t.Fatalf("a client at the end: %v", err)
+		}
+		defer hangUp()
+		for _, load := range loads {
+			if err := load.Check(ctx, c.run, client.For(load.Name())); err != nil {
+				t.Errorf("%s: %v", load.Name(), err)
+			}
+		}
+		c.run.Judge()
+		c.run.CheckHistory(c.run.History.Operations())
+		for _, violation := range append(c.run.Violations(), c.run.CheckAll()...) {
+			t.Error(violation)
+		}
+		if t.Failed() {
+			t.Logf("what happened:\n%s", strings.Join(c.run.Events(), "\n"))
+		}
+		succeeded, _ := c.run.Transactions()
+		t.Logf("%d transactions; the longest time without any success: %v", succeeded,
+			c.run.Longest().Round(time.Millisecond))
+	}
+}
+
+// look notices when the machine had no time for this process.
+func (c *cluster) look() {
+	if c.machine.Longest() > stoodStill {
+		c.machine.Reset()
+		c.run.Weather.Begin()
+		c.run.Weather.End(calm.Settling(calm.Links, electionTimeout))
+	}
+}
+
+// goesOn waits until the load has made a hundred transactions more.
+func (c *cluster) goesOn(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	before, _ := c.run.Transactions()
+	if err := process.Until(ctx, "transactions", 50*time.Millisecond,
+		func(context.Context) error {
+			if now, _ := c.run.Transactions(); now < before+100 {
+				return fmt.Errorf("%d of 100 transactions", now-before)
+			}
+			return nil
+		}); err != nil {
+		t.Error(err)
+	}
+}
+
+// replace has a server run a program from now on.
+func (c *cluster) replace(t *testing.T, s *fleet.Server, program string) {
+	t.Helper()
+	if err := s.Stop(patience); err != nil {
+		t.Fatal(err)
+	}
+	if code := s.Process().ExitCode(); code != 0 {
+		t.Fatalf("%s ended with %d; its log ends:\n%s", s.Name, code, s.Process().LogTail(2000))
+	}
+	s.Binary = program
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := s.WaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	c.settled(t, program)
+}
+
+// settled waits until `tidemark status` finds nothing wrong.
+func (c *cluster) settled(t *testing.T, program string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := process.Until(ctx, "tidemark status", 200*time.Millisecond,
+		func(ctx context.Context) error {
+			said, err := c.command(ctx, program, "status").CombinedOutput()
+			if err != nil {
+				return fmt.Errorf("%w:\n%s", err, said)
+			}
+			return nil
+		}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cli runs a command of a program, which must succeed.
+func (c *cluster) cli(t *testing.T, program string, args ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	said, err := c.command(ctx, program, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("tidemark %s: %v\n%s", strings.Join(args, " "), err, said)
+	}
+	t.Logf("tidemark %s:\n%s", strings.Join(args, " "), said)
+}
+
+func (c *cluster) command(ctx context.Context, program string, args ...string) *exec.Cmd {
+	var endpoints []string
+	for _, s := range c.cluster.All() {
+		endpoints = append(endpoints, s.Address())
+	}
+	return exec.CommandContext(ctx, program, append(args, "--endpoints",
+		strings.Join(endpoints, ","))...)
+}
+
+// repository returns the top of the clone in which the test runs.
+func repository(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
+		t.Skip("the sources are no clone of the repository, and have no earlier commit")
+	}
+	if output(t, root, "git", "rev-parse", "--is-shallow-repository") == "true" {
+		t.Skip("the clone is shallow: git fetch --unshallow")
+	}
+	return root
+}
+
+// build builds the program of a commit; "": of the sources as they are.
+func build(t *testing.T, root, dir, commit string) (program string) {
+	t.Helper()
+	sources, name := root, "current"
+	if commit != "" {
+		name = "former"
+		sources = filepath.Join(dir, "sources")
+		if err := os.Mkdir(sources, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		archive := filepath.Join(dir, "sources.tar")
+		output(t, root, "git", "archive", "--output", archive, commit)
+		output(t, root, "tar", "-xf", archive, "-C", sources)
+	}
+	program = filepath.Join(dir, name)
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false",
+		"-ldflags", "-s -w -X main.version="+name, "-o", program, "./cmd/tidemark")
+	cmd.Dir, cmd.Env = sources, append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building the program of %q: %v\n%s", commit, err, said)
+	}
+	return program
+}
+
+// output runs a program and returns what it says.
+func output(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = dir
+	said, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, said)
+	}
+	return strings.TrimSpace(string(said))
+}
