@@ -15,7 +15,7 @@ export GOFLAGS     := -trimpath $(filter-out -trimpath,$(GOFLAGS))
 .PHONY: help build demo test race lint bench bench-compare bench-txn faults dump-load nemesis
 .PHONY: sim sim-soak sim-shrink planted hostile generate golden check-generated clean helm-check monitoring
 .PHONY: monitoring-check monitoring-demo man deb check-deploy reference clients memory
-.PHONY: release release-changelog release-check
+.PHONY: release release-changelog release-check rolling
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | \
@@ -114,6 +114,11 @@ planted: ## see that each planted bug is noticed, most by the simulation: PLANTE
 			-sim.minutes $(call given,MINUTES,3) $(PLANTED_FLAGS) \
 			| grep "PLANTED |.*| seed" || failed="$$failed $$bug"; \
 	done; if [ -n "$$failed" ]; then echo "not noticed:$$failed"; exit 1; fi
+
+FROM ?=
+rolling: ## upgrade real servers under load, one after the other, and back: FROM=COMMIT
+	$(GO) test ./bench/proof/rolling -count 1 -v -run TestRollingUpgrade \
+		$(if $(FROM),-args -rolling.from $(FROM))
 
 nemesis: build ## break real processes by a random schedule: MINUTES=10 SEED=1 (NEMESIS_FLAGS)
 	GO="$(GO)" bench/proof/nemesis/run.sh -duration $(call given,MINUTES,10)m \

@@ -2,7 +2,9 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -252,4 +254,46 @@ func TestCallsAreAnsweredAtTheEnd(t *testing.T) {
 		t.Error(a)
 	}
 	<-drained
+}
+
+// A server that is about to end makes no more calls: what arrives then certainly is not made here,
+// and what was under way is waited for.
+func TestCallsAtADrainingServer(t *testing.T) {
+	n := network{mem: memnet.New()}
+	var made atomic.Int32
+	begun, gate := make(chan struct{}, 1), make(chan struct{})
+	_, server, calls := serveCalls(t, n, "s:1",
+		bytesHandler(func(_ context.Context, q []byte) ([]byte, error) {
+			made.Add(1)
+			begun <- struct{}{}
+			<-gate
+			return q, nil
+		}).service(), CallServerConfig{}, nil)
+	conn := batchConn(t, n.dialer(t, "c"), "s:1", nil)
+	first := make(chan error, 1)
+	go func() {
+		_, _, err := callOfBytes(t.Context(), conn, bytesMethod, []byte("x"), client.CallOptions{})
+		first <- err
+	}()
+	<-begun
+	calls.Drain()
+	drained := make(chan struct{})
+	go func() { server.Drain(t.Context()); close(drained) }()
+	if _, _, err := callOfBytes(t.Context(), conn, bytesMethod, nil,
+		client.CallOptions{}); !errors.Is(err, client.ErrNotCalled) {
+		t.Errorf("a call at a server that is about to end: %v", err)
+	}
+	select {
+	case <-drained:
+		t.Error("the call under way was not waited for")
+	default:
+	}
+	close(gate)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	<-drained
+	if n := made.Load(); n != 1 {
+		t.Errorf("%d calls were made", n)
+	}
 }

@@ -32,6 +32,12 @@ func (ss *serverStream) enterCall(c checkedCall) *kvpb.Error {
 	if c.refusal != nil {
 		return c.refusal
 	}
+	// The request counts as in flight already, so that BatchServer.Drain, which comes later than
+	// CallServer.Drain, waits for the call if this does not refuse it.
+	if ss.server.config.Calls.draining.Load() {
+		return &kvpb.Error{Code: kvpb.ErrorCode_INVALID_ARGUMENT,
+			Message: "this server is closing: call another one"}
+	}
 	ss.out.Lock()
 	defer ss.out.Unlock()
 	if ss.calling >= maxStreamCalls {

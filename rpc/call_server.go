@@ -41,6 +41,8 @@ type CallServer struct {
 	stop    chan struct{}
 	closing sync.Once
 	running sync.WaitGroup
+	// draining says that no more calls begin.
+	draining atomic.Bool
 }
 
 var _ grpc.ServiceRegistrar = (*CallServer)(nil)
@@ -98,6 +100,11 @@ func (s *CallServer) RegisterService(d *grpc.ServiceDesc, service any) {
 			shape: wire.ShapeOf(method.Input(), make(map[protoreflect.FullName]*wire.Shape))}
 	}
 }
+
+// Drain has calls that arrive from now on refused before they are made: their callers make them at
+// another server. It is for a server that is about to end, before BatchServer.Drain, which then
+// waits for all calls that were not refused.
+func (s *CallServer) Drain() { s.draining.Store(true) }
 
 // Close ends the goroutines that wait for calls. No call may come any more.
 func (s *CallServer) Close() {

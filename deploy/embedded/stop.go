@@ -68,6 +68,7 @@ func (s *Server) drain(ctx context.Context) {
 	answering, done := context.WithTimeout(ctx, answerTimeout)
 	defer done()
 	s.rpc.Drain()
+	s.calls.Drain()
 	s.clients.Drain(answering)
 	// A call may be on its way here whose client has not heard yet that it is to call elsewhere, and
 	// an answer on its way to its client.

@@ -56,7 +56,7 @@ func TestTheTimeIsTold(t *testing.T) {
 		codes.Unavailable {
 		t.Errorf("two clocks of five: %v", err)
 	}
-	g := &guard{all}
+	g := &guard{shared: all}
 	if err := g.admitToLearner(&coordpb.ReadClockRequest{}); err != nil {
 		t.Error(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -19,7 +20,13 @@ import (
 
 // guard refuses calls for what they come with, before a service sees them, and has what came of
 // them audited.
-type guard struct{ *shared }
+type guard struct {
+	*shared
+	// began is when the services were made.
+	began time.Time
+	// led says that a leader was known once, or that LeaderGrace is over since began.
+	led atomic.Bool
+}
 
 // registrar registers services whose methods are called behind the guard. The server that they
 // share may have other services, so the guard is none of its interceptors.
@@ -111,10 +118,32 @@ func (g *guard) admit(ctx context.Context) (needsLeader bool, err error) {
 	if len(demand) == 0 || demand[0] != rpctypes.MetadataHasLeader {
 		return false, nil
 	}
-	if l, _ := g.Store.Leadership(); l.Leader == 0 {
+	if !g.knowsLeader(ctx) {
 		return true, rpctypes.ErrGRPCNoLeader
 	}
 	return true, nil
+}
+
+// knowsLeader reports whether there is a leader. A member that has just started has not heard of
+// one yet, and waits: its client would otherwise be told that the cluster has none.
+func (g *guard) knowsLeader(ctx context.Context) bool {
+	for {
+		l, changed := g.Store.Leadership()
+		if l.Leader != 0 || g.led.Load() {
+			g.led.Store(true)
+			return l.Leader != 0
+		}
+		timer := time.NewTimer(time.Until(g.began.Add(g.LeaderGrace)))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		case <-changed:
+			timer.Stop()
+		case <-timer.C:
+			g.led.Store(true)
+		}
+	}
 }
 
 // admitToLearner refuses what a member without a vote does not answer.

@@ -1,6 +1,8 @@
 package etcdapi
 
 import (
+	"time"
+
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
@@ -99,7 +101,7 @@ func New(config Config) (*Services, error) {
 // Register hands the services to a gRPC server. The server should accept messages of
 // Config.MaxRequestBytes and RequestOverheadBytes.
 func (s *Services) Register(server grpc.ServiceRegistrar) {
-	guarded := registrar{server, &guard{s.shared}}
+	guarded := registrar{server, &guard{shared: s.shared, began: time.Now()}}
 	pb.RegisterKVServer(guarded, s.KV)
 	pb.RegisterLeaseServer(guarded, s.Lease)
 	pb.RegisterClusterServer(guarded, s.Cluster)
