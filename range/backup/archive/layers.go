@@ -49,6 +49,8 @@ type Options struct {
 	Recipients Recipients
 	// Level is that of the compressor, from 1, which is the fastest and the default, to 4.
 	Level int
+	// Space is memory for the sealed bytes, which is used as far as it goes, and belongs to them then.
+	Space []byte
 }
 
 func (o Options) check() error {
@@ -80,7 +82,7 @@ func newSealer(content byte, o Options) (*sealer, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	s := &sealer{level: o.level()}
+	s := &sealer{level: o.level(), sealed: *bytes.NewBuffer(o.Space[:0])}
 	s.sealed.WriteString(magic)
 	form := byte(formZstd)
 	if len(o.Recipients) > 0 {

@@ -194,6 +194,8 @@ type pieces struct {
 	writer *archive.Writer
 	piece  manifest.Piece
 	row    []byte
+	// space has the piece that was written last, and gets the next one.
+	space []byte
 }
 
 // close gives up the piece that is not written.
@@ -245,7 +247,7 @@ func (p *pieces) begin() (err error) {
 	}
 	p.piece = manifest.Piece{Name: p.name(len(p.written))}
 	p.writer, err = archive.NewWriter(p.header,
-		archive.Options{Recipients: p.worker.config.Recipients})
+		archive.Options{Recipients: p.worker.config.Recipients, Space: p.space})
 	return err
 }
 
@@ -255,13 +257,14 @@ func (p *pieces) flush(ctx context.Context) error {
 		return nil
 	}
 	data, sum, err := p.writer.Finish()
-	p.writer = nil
+	p.writer, p.space = nil, nil
 	if err != nil {
 		return err
 	}
 	if err := p.worker.config.Target.Put(ctx, p.piece.Name, data); err != nil {
 		return err
 	}
+	p.space = data
 	p.piece.Size, p.piece.Sum = uint64(sum.Size), sum.SHA256
 	p.written = append(p.written, p.piece)
 	return nil
