@@ -17,7 +17,7 @@ const (
 	// Tagged is the newest level whose release has a tag: what that release writes never changes
 	// (package golden). It is raised in the commit that gets the tag. Either Newest equals Tagged,
 	// or Newest is the level after it.
-	Tagged = Before
+	Tagged = V0_1
 )
 
 // newestName is this program's release.
