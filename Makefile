@@ -37,7 +37,7 @@ reference: ## build the etcd that tests compare with, once, into the user's cach
 	@$(GO) run ./bench/proof/reference/install >/dev/null
 
 clients: build ## run unmodified clients of etcd against four servers, and kill one (CLIENT_FLAGS)
-	$(GO) test ./bench/proof/clients -clients -v -count 1 -timeout 15m $(CLIENT_FLAGS)
+	$(GO) test -vet=off ./bench/proof/clients -clients -v -count 1 -timeout 15m $(CLIENT_FLAGS)
 
 lint: check-generated ## check formatting, generated code and imports, vet and staticcheck
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); \
@@ -49,7 +49,7 @@ lint: check-generated ## check formatting, generated code and imports, vet and s
 		(cd placement && $(GO) tool -modfile=../.ci/tools.mod buf breaking --path bootstrap \
 			--path server --path store --against ../$$level/placement.binpb) || exit 1; \
 	done
-	$(GO) test -count 1 -run 'TestImports|TestNothingBelowCommands' ./cmd/tidemark
+	$(GO) test -vet=off -count 1 -run 'TestImports|TestNothingBelowCommands' ./cmd/tidemark
 
 bench: build ## run the standard workloads against three nodes on this machine (BENCH_FLAGS)
 	bench/local.sh $(BENCH_FLAGS)
@@ -117,8 +117,7 @@ planted: ## see that each planted bug is noticed, most by the simulation: PLANTE
 
 FROM ?=
 rolling: ## upgrade real servers under load, one after the other, and back: FROM=COMMIT
-	$(GO) test ./bench/proof/rolling -count 1 -v -run TestRollingUpgrade \
-		$(if $(FROM),-args -rolling.from $(FROM))
+	$(GO) test -vet=off ./bench/proof/rolling -count 1 -v -rolling -rolling.from '$(FROM)'
 
 nemesis: build ## break real processes by a random schedule: MINUTES=10 SEED=1 (NEMESIS_FLAGS)
 	GO="$(GO)" bench/proof/nemesis/run.sh -duration $(call given,MINUTES,10)m \

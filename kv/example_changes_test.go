@@ -82,11 +82,12 @@ func TestTheExampleOfChanges(t *testing.T) {
 		err := indexed(ctx, ks, map[string]kv.Pair{}, func(index map[string]kv.Pair,
 			at kv.Timestamp) error {
 			if last.IsZero() {
-				put("c", "2", kv.NoTTL())
-				put("told", "2", kv.TTL(5*time.Second))
+				// First, so that four values are the most that any moment has.
 				if _, err := ks.Delete(ctx, []byte("a")); err != nil {
 					return err
 				}
+				put("c", "2", kv.NoTTL())
+				put("told", "2", kv.TTL(5*time.Second))
 				last = client.Timestamp().Add(8 * time.Second)
 			}
 			found := map[string]string{}

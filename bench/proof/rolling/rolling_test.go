@@ -23,7 +23,10 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-var from = flag.String("rolling.from", "", "the commit to begin with, instead of a release's")
+var (
+	upgrades = flag.Bool("rolling", false, "upgrade servers, on a machine that does nothing else")
+	from     = flag.String("rolling.from", "", "the commit to begin with, instead of a release's")
+)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -46,6 +49,9 @@ var load = []string{"registers", "rings", "hashed-sets", "feed", "bank", "strict
 // Servers of the release before and of this commit serve one cluster without an error, forwards and
 // back, and after the upgrade is finalised.
 func TestRollingUpgrade(t *testing.T) {
+	if !*upgrades {
+		t.Skip("runs with -rolling (make rolling): what other tests do beside it would delay servers")
+	}
 	root, release := repository(t), ""
 	commit := *from
 	if commit == "" {

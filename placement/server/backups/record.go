@@ -23,8 +23,9 @@ const (
 	maxRunning = 100
 	// keepEnded is how many records of backups that have ended are kept.
 	keepEnded = 100
-	// maxPatterns bounds the keyspaces that are named, and maxRecipients the recipients.
-	maxPatterns, maxRecipients = 1000, 100
+	// maxPatterns bounds the keyspaces that are named, and maxRecipients the recipients: files have
+	// room for 64 (package range/backup/archive), of which one is the key of the backup itself.
+	maxPatterns, maxRecipients = 1000, 63
 	// minKeep and maxKeep bound how long history is protected; defaultKeep is the default.
 	minKeep, maxKeep, defaultKeep = time.Minute, 7 * 24 * time.Hour, 24 * time.Hour
 	// maxIdentities bounds the identities of a restore, in bytes.

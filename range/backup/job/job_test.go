@@ -304,6 +304,23 @@ func TestRunEncrypted(t *testing.T) {
 	}
 }
 
+// A backup for as many recipients as the core accepts (placement/server/backups) is made: the key of
+// the job itself has room beside them.
+func TestMostRecipients(t *testing.T) {
+	const most = 63
+	s := spec()
+	s.Identity = identity(t)
+	owner := identity(t)
+	for range most {
+		s.Recipients = append(s.Recipients, owner.Recipients()...)
+	}
+	f := newFake(targettest.NewMemory())
+	if head, err := Run(t.Context(), s, config(f)); err != nil || head.Recipients != most {
+		t.Fatal(head, err)
+	}
+	check(t, f, s.ID, owner)
+}
+
 // Whenever a Run is killed, a later one completes the backup, and leaves nothing over.
 func TestRunAfterCrashes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
