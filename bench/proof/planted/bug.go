@@ -11,8 +11,8 @@ import (
 //go:embed patches/*.patch
 var patches embed.FS
 
-// noticedBy is the line of a patch whose mistake only seeds with transactions can notice, and
-// noticedByBackups that of one which only seeds with backups can.
+// noticedBy is the line of a patch whose mistake only seeds with transactions notice;
+// noticedByBackups is the line of a patch whose mistake only seeds with backups notice.
 const noticedBy, noticedByBackups = "Noticed by: transactions", "Noticed by: backups"
 
 // testedBy begins the line of a patch whose mistake is for one test to notice, because the

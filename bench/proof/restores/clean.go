@@ -39,8 +39,8 @@ func (s *session) withCatalog(ctx context.Context,
 	return do(ctx, opened{catalog.New(store, nil), store})
 }
 
-// clean ends all jobs, drops what was restored, and removes what is in the target. It knows nothing
-// of the operation that has made it, and may be repeated.
+// clean ends all jobs, drops what was restored, and removes what is in the target. It finds
+// all of this in the cluster and in the target, so that it can be repeated.
 func (s *session) clean(ctx context.Context) error {
 	for _, step := range []struct {
 		what string

@@ -57,7 +57,7 @@ func (o *operation) compare(ctx context.Context, name, as string, at kv.Timestam
 	return nil
 }
 
-// mostDifferences is how many are told.
+// mostDifferences is the number of differences that a report of a copy lists.
 const mostDifferences = 10
 
 // differences says how rows differ from those that are wanted, both by ascending key. Versions are

@@ -10,7 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// TestDifferences: every way in which a copy may differ is told, and nothing else.
+// A report lists every difference between a copy and its source, and lists none for equal rows.
 func TestDifferences(t *testing.T) {
 	now := time.Unix(1000, 0)
 	row := func(key, value string, expires time.Time) kv.Pair {

@@ -10,9 +10,9 @@
 //   - a scan of the source at the moment, as soon as the moment is known, before garbage collection
 //     may take the history;
 //   - a restore of some keyspaces under other names;
-//   - the comparison: every record with its value and expiry, and none besides; the invariant of the
-//     workload to which the keyspace belongs; the coordination store, key by key, with a read at the
-//     revision that the backup names; and the order between the two stores;
+//   - the comparison: every record with its value and expiry, and none besides; the invariant of
+//     the workload to which the keyspace belongs; the coordination store, key by key, with a read
+//     at the revision that the backup names; and the order between the two stores;
 //   - the removal of everything that the operation has made, in the cluster and in the target.
 //
 // # What is a violation

@@ -27,7 +27,7 @@ type session struct {
 	restored int
 }
 
-// operation is one.
+// operation is one backup, or chain of backups, with its restore and comparison.
 type operation struct {
 	*session
 	kind kind
@@ -179,8 +179,8 @@ func hidden(name string) bool { return strings.HasPrefix(name, "restore/") }
 // doLogged restores a moment between backups.
 func (o *operation) doLogged(ctx context.Context) error {
 	err := o.try(ctx, func(ctx context.Context) error {
-		_, err := o.admin.SetBackupSchedule(ctx, admin.BackupSchedule{Name: scheduleName, Target: o.Target,
-			Include: o.keyspaces, Full: time.Hour, Incremental: time.Minute, Log: time.Second})
+		_, err := o.admin.SetBackupSchedule(ctx, admin.BackupSchedule{Name: scheduleName,
+			Target: o.Target, Include: o.keyspaces, Full: time.Hour, Incremental: time.Minute, Log: time.Second})
 		return err
 	})
 	if err != nil {

@@ -23,7 +23,8 @@ type Restores struct {
 	// Pause is the longest time between two operations, TracePause between two writes of the trace.
 	Pause, TracePause time.Duration
 
-	// versions are those of the steps of the trace that were acknowledged, from the first one on.
+	// versions has the version of each row of the trace that was acknowledged, by the row's number:
+	// the last keptVersions of them.
 	versions sync.Map
 }
 
@@ -37,6 +38,8 @@ const (
 	traceKey = Name + "/step"
 	// traceRows is how many rows the trace has.
 	traceRows = 40
+	// keptVersions is the number of rows, the newest ones, whose versions are kept for reports.
+	keptVersions = 10_000
 	// attemptPatience is how long one call may take before it is made again.
 	attemptPatience = 5 * time.Second
 )
@@ -84,7 +87,8 @@ func (r *Restores) Drive(ctx context.Context, run *driver.Run, number int, clien
 }
 
 // trace writes rows, each after the one before, and the number of each that was acknowledged to the
-// coordination store. So whoever finds a number there must find its row, or a later one.
+// coordination store. A backup whose coordination store has a number must have the row of that
+// number, or a later row.
 func (r *Restores) trace(ctx context.Context, run *driver.Run, client *driver.Client,
 	random *rand.Rand) {
 	ks := client.Keyspace(Name)
@@ -98,7 +102,10 @@ func (r *Restores) trace(ctx context.Context, run *driver.Run, client *driver.Cl
 			defer func() { ended(err) }()
 			at, err := ks.SDK().Put(ctx, traceRow(n), fmt.Appendf(nil, "%d %d", n, random.Uint64()),
 				traceTTL(n)...)
-			r.versions.Store(n, at)
+			if err == nil {
+				r.versions.Store(n, at)
+				r.versions.Delete(n - keptVersions)
+			}
 			return err
 		})
 		run.Count("trace put", err)

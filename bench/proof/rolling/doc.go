@@ -11,6 +11,6 @@
 // leases. An upgrade is no fault: an operation that fails, and an answer that is wrong, are
 // violations, as on a calm day.
 //
-// `make rolling` runs the test; FROM=COMMIT takes another program to begin with. Without -rolling the
-// test is skipped: an operation that other tests delay would look like one that failed.
+// `make rolling` runs the test; FROM=COMMIT takes another program to begin with. Without -rolling
+// the test is skipped: an operation that other tests delay would look like one that failed.
 package rolling

@@ -304,8 +304,8 @@ func TestRunEncrypted(t *testing.T) {
 	}
 }
 
-// A backup for as many recipients as the core accepts (placement/server/backups) is made: the key of
-// the job itself has room beside them.
+// A backup for as many recipients as the core accepts (placement/server/backups) is made: the key
+// of the job itself has room beside them.
 func TestMostRecipients(t *testing.T) {
 	const most = 63
 	s := spec()
